@@ -1,11 +1,12 @@
 // uses: step, flat, write_mode
-// column_sum: output[i] (+)= Σ over b of partial[b, i], for b in ceil(tokens / ROWS) blocks.
+// column_sum: output[i] (+)= Σ over b of partial[b, i], for b in ceil(tokens / ROWS) blocks, for each of WEIGHTS
+// weights, whose outputs lie in the opposite order.
 //
-//   0 partial  read        f32 [blocks, HIDDEN]
-//   1 output   read_write  f32 [HIDDEN]          by WRITE_MODE
+//   0 partial  read        f32 [blocks, HIDDEN]  each PARTIAL_STRIDE behind the one before
+//   1 output   read_write  f32 [HIDDEN]          each OUTPUT_STRIDE before the one before; by WRITE_MODE
 //   2 step     uniform
 //
-// LANES invocations share a column, each every LANES-th block; their sums meet in workgroup memory.
+// LANES invocations share a column, each every LANES-th block, LOADS at a time; their sums meet in workgroup memory.
 // Grid: WORKGROUP / LANES neighbouring columns per workgroup.
 @group(0) @binding(0) var<storage, read> partial_sums: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
@@ -17,11 +18,17 @@ var<workgroup> lane_sums: array<f32, WORKGROUP>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let column = flat_workgroup(workgroup, workgroups) * COLUMNS_PER_GROUP + lane % COLUMNS_PER_GROUP;
+  let weight = column / HIDDEN;
+  let i = column % HIDDEN;
   let blocks = (step.tokens + ROWS - 1u) / ROWS;
   var total = 0.0;
-  if column < HIDDEN {
-    for (var b = lane / COLUMNS_PER_GROUP; b < blocks; b += LANES) {
-      total += partial_sums[b * HIDDEN + column];
+  if weight < WEIGHTS {
+    for (var b = lane / COLUMNS_PER_GROUP; b < blocks; b += LOADS * LANES) {
+      for (var j = 0u; j < LOADS; j++) {
+        let block = b + j * LANES;
+        let part = partial_sums[weight * PARTIAL_STRIDE + min(block, blocks - 1u) * HIDDEN + i];
+        total += select(0.0, part, block < blocks);
+      }
     }
   }
   lane_sums[lane] = total;
@@ -31,11 +38,12 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       lane_sums[lane] += lane_sums[lane + width * COLUMNS_PER_GROUP];
     }
   }
-  if lane < COLUMNS_PER_GROUP && column < HIDDEN {
+  if lane < COLUMNS_PER_GROUP && weight < WEIGHTS {
+    let place = (WEIGHTS - 1u - weight) * OUTPUT_STRIDE + i;
     total = lane_sums[lane];
     if adds(step.accumulate) {
-      total += output[column];
+      total += output[place];
     }
-    output[column] = total;
+    output[place] = total;
   }
 }

@@ -10,6 +10,7 @@
 //   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
 //   5 step     uniform
 //
+// KEPT is COLUMNS where what an invocation reads of a row is kept in registers, and else 1.
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -30,27 +31,47 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   for (var c = 0u; c < COLUMNS; c++) {
     sums[c] = 0.0;
   }
+  var factors: array<f32, KEPT>;
+  var values: array<f32, KEPT>;
+  var slopes: array<f32, KEPT>;
+  var before: array<f32, KEPT>;
   let last = min(first + ROWS, step.tokens);
   for (var t = first; t < last; t++) {
     let base = t * HIDDEN;
     var squares = 0.0;
     var projection = 0.0;
-    for (var i = lane; i < HIDDEN; i += WORKGROUP) {
-      let value = x[base + i];
+    for (var c = 0u; c < COLUMNS; c++) {
+      let i = lane + c * WORKGROUP;
+      let column = min(i, HIDDEN - 1u);
+      factors[c % KEPT] = weight_of(weight[column]);
+      // 0 behind the last column.
+      values[c % KEPT] = select(0.0, x[base + column], i < HIDDEN);
+      slopes[c % KEPT] = d_y[base + column];
+      if add && KEPT == COLUMNS {
+        before[c % KEPT] = d_x[base + column];
+      }
+      let value = values[c % KEPT];
       squares += value * value;
-      projection += value * weight_of(weight[i]) * d_y[base + i];
+      projection += value * factors[c % KEPT] * slopes[c % KEPT];
     }
     let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
     let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HIDDEN);
     for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
       if i < HIDDEN {
-        let value = x[base + i];
-        let slope = d_y[base + i];
-        sums[c] += slope * value * scale;
-        let gradient = scale * weight_of(weight[i]) * slope - value * pull;
+        if KEPT < COLUMNS {
+          factors[0] = weight_of(weight[i]);
+          values[0] = x[base + i];
+          slopes[0] = d_y[base + i];
+          if add {
+            before[0] = d_x[base + i];
+          }
+        }
+        let slope = slopes[c % KEPT];
+        sums[c] += slope * values[c % KEPT] * scale;
+        let gradient = scale * factors[c % KEPT] * slope - values[c % KEPT] * pull;
         if add {
-          d_x[base + i] += gradient;
+          d_x[base + i] = before[c % KEPT] + gradient;
         } else {
           d_x[base + i] = gradient;
         }

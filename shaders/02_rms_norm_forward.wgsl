@@ -9,7 +9,8 @@
 //
 // and then, where the kernel adds one, a residual, f32 as y.
 //
-// Grid: one workgroup per row.
+// KEPT is COLUMNS where what an invocation reads is kept in registers, and else 1.
+// Grid: one workgroup per row. Each invocation owns COLUMNS columns.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
@@ -21,13 +22,27 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let base = t * HIDDEN;
+  var factors: array<f32, KEPT>;
+  var values: array<f32, KEPT>;
   var squares = 0.0;
-  for (var i = lane; i < HIDDEN; i += WORKGROUP) {
-    let value = x[base + i];
-    squares += value * value;
+  for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane + c * WORKGROUP;
+    let column = min(i, HIDDEN - 1u);
+    if KEPT == COLUMNS {
+      factors[c % KEPT] = weight_of(weight[column]);
+    }
+    values[c % KEPT] = select(0.0, x[base + column], i < HIDDEN);
+    squares += values[c % KEPT] * values[c % KEPT];
   }
   let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
-  for (var i = lane; i < HIDDEN; i += WORKGROUP) {
-    y[base + i] = finished(x[base + i] * scale * weight_of(weight[i]), base + i);
+  for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane + c * WORKGROUP;
+    if i < HIDDEN {
+      if KEPT < COLUMNS {
+        factors[0] = weight_of(weight[i]);
+        values[0] = x[base + i];
+      }
+      y[base + i] = finished(values[c % KEPT] * scale * factors[c % KEPT], base + i);
+    }
   }
 }

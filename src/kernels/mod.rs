@@ -69,5 +69,6 @@ pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape,
     MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS, RopeShape, SplitReason,
+    SummedWeights,
 };
 pub use spec::KernelSpec;

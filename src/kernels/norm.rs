@@ -2,7 +2,7 @@
 
 use super::compose::{Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
-use super::shape::{AttentionShape, Constant, NormTerms};
+use super::shape::{AttentionShape, Constant, NormTerms, SummedWeights};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -22,6 +22,20 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
 /// Workgroups of one row each that occupy a [`GpuClass::LARGE`](crate::caps::GpuClass). On an H200, 4,096
 /// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
+
+/// Columns up to which an invocation keeps what it reads of a row: its loads are in flight at once then, and none waits
+/// for a store before it. More columns may not fit its registers.
+const MOST_KEPT: usize = 16;
+
+/// Adds how many columns of a row an invocation owns and keeps.
+fn kept(caps: &Capabilities, composer: Composer, hidden: usize) -> Composer {
+    let columns = hidden.div_ceil(composer.workgroup_size());
+    if caps.software || columns > MOST_KEPT {
+        composer.size("COLUMNS", columns).size("KEPT", 1)
+    } else {
+        composer.unrolled("COLUMNS", columns).size("KEPT", columns)
+    }
+}
 
 /// `rms_norm_forward` over rows of `hidden` elements; with `residual` it is added to one, which is bound last.
 /// Grid: one workgroup per row.
@@ -74,6 +88,10 @@ fn forward(
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .reduction(subgroups);
+    let composer = match spec {
+        KernelSpec::RmsNormForward { half: false, .. } => kept(caps, composer, hidden),
+        _ => composer,
+    };
     let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
     composer.finish(caps, &bindings, grid, form, why)
 }
@@ -101,7 +119,8 @@ pub fn layer_norm_backward(
     rows: usize,
 ) -> Result<Kernel> {
     let spec = KernelSpec::LayerNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
-    backward(caps, spec, (hidden, epsilon), (mode, rows), &[shader!("02_layer_norm_backward")])
+    let modules = [shader!("02_layer_norm_backward")];
+    backward(caps, spec, (hidden, epsilon), (mode, rows), &modules)
 }
 
 fn backward(
@@ -125,13 +144,16 @@ fn backward(
     let composer = Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
-        .size("COLUMNS", hidden.div_ceil(size as usize))
         .size("WRITE_MODE", mode.constant() as usize)
         .float("EPSILON", epsilon as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .reduction(subgroups);
+    let composer = match spec {
+        KernelSpec::RmsNormBackward { .. } => kept(caps, composer, hidden),
+        _ => composer.size("COLUMNS", hidden.div_ceil(size as usize)),
+    };
     let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
     composer.finish(caps, &bindings, grid, variant(subgroups), why)
 }
@@ -210,20 +232,30 @@ fn weight(terms: NormTerms) -> &'static Module {
     if terms.shifted { shader!("lib/norm/weight_shifted") } else { shader!("lib/norm/weight") }
 }
 
-/// `column_sum_forward`: adds up the partial weight gradients of `rows` rows each. Grid: a
+/// `column_sum_forward`: adds up the partial gradients of `rows` rows each, of one weight or several. Grid: a
 /// workgroup for neighbouring columns.
-pub fn column_sum(caps: &Capabilities, hidden: usize, rows: usize) -> Result<Kernel> {
-    let spec = KernelSpec::ColumnSum { hidden, rows };
+pub fn column_sum(
+    caps: &Capabilities,
+    hidden: usize,
+    rows: usize,
+    weights: SummedWeights,
+) -> Result<Kernel> {
+    let spec = KernelSpec::ColumnSum { hidden, rows, weights };
     let name = spec.name();
-    let (most_lanes, wanted) = if caps.software { (1, 64) } else { (32, 256) };
+    let (most_lanes, wanted, loads) = if caps.software { (1, 64, 1) } else { (32, 256, 4) };
     let size = workgroup_size(caps, wanted, 1, name)?;
     check_storage(caps, 4 * size, name)?;
     let lanes = most_lanes.min(size as usize);
-    let flat = Grid::Flat { rows: 1, per_block: hidden, per_group: size as usize / lanes };
+    let columns = weights.count * hidden;
+    let flat = Grid::Flat { rows: 1, per_block: columns, per_group: size as usize / lanes };
     Composer::new(spec, size)
         .size("HIDDEN", hidden)
         .size("ROWS", rows)
         .size("LANES", lanes)
+        .unrolled("LOADS", loads)
+        .size("WEIGHTS", weights.count)
+        .size("PARTIAL_STRIDE", weights.partials)
+        .size("OUTPUT_STRIDE", weights.outputs)
         .size("WRITE_MODE", WriteMode::AddAfterFirst.constant() as usize)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))

@@ -48,7 +48,7 @@ impl KernelSpec {
             Self::HeadNormBackward { shape, terms, rows } => {
                 k::head_norm_backward(caps, shape, terms, rows)
             }
-            Self::ColumnSum { hidden, rows } => k::column_sum(caps, hidden, rows),
+            Self::ColumnSum { hidden, rows, weights } => k::column_sum(caps, hidden, rows, weights),
             Self::Linear { shape, output, splits, tile } => {
                 k::linear::product::linear_product(caps, &shape, output, splits, tile)
             }

@@ -34,6 +34,19 @@ impl Hash for Constant {
     }
 }
 
+/// Weights whose gradients one dispatch puts together, and the elements from each to the next: of their partial sums,
+/// and of their gradients, which lie in the opposite order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SummedWeights {
+    pub count: usize,
+    pub partials: usize,
+    pub outputs: usize,
+}
+
+impl SummedWeights {
+    pub const ONE: Self = Self { count: 1, partials: 0, outputs: 0 };
+}
+
 /// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionShape {

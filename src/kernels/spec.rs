@@ -6,7 +6,7 @@
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
     DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output,
-    RopeShape,
+    RopeShape, SummedWeights,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -107,10 +107,11 @@ pub enum KernelSpec {
         terms: NormTerms,
         rows: usize,
     },
-    /// Adds up partial sums of `hidden` columns, one for every `rows` rows of the batch.
+    /// Adds up partial sums of `hidden` columns, one for every `rows` rows of the batch, for each of `weights`.
     ColumnSum {
         hidden: usize,
         rows: usize,
+        weights: SummedWeights,
     },
     /// A product. Where K is cut into `splits` > 1 parts it overwrites parts of `tokens` × N each
     /// (K × N for [`Form::MatmulAt`](super::Form::MatmulAt)), one after the other, whatever `output` is:

@@ -384,6 +384,7 @@ impl<'a> Context<'a> {
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
+            waiting: None,
         }
     }
 

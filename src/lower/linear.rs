@@ -5,7 +5,8 @@ use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Node, ValueId};
 use crate::kernels::{
-    self as k, Element, Form, LinearShape, MatvecInput, Output, WeightFormat, WriteMode,
+    self as k, Element, Form, LinearShape, MatvecInput, Output, SummedWeights, WeightFormat,
+    WriteMode,
 };
 use crate::plan::{Buffer, Range, Slice};
 
@@ -196,7 +197,7 @@ impl Lowering<'_> {
     /// `d_bias (+)= Σ over rows of d_output`.
     pub(super) fn bias_gradient(&mut self, node: &Node, bias: WeightId) -> Result<()> {
         let columns = self.params.matrices[bias].rows;
-        let kernel = k::column_sum(self.builder.caps, columns, 1)?;
+        let kernel = k::column_sum(self.builder.caps, columns, 1, SummedWeights::ONE)?;
         let slices = vec![self.read(node, 0), self.gradient(bias, 0), self.builder.step()];
         let flops = (self.builder.tokens * columns) as f64;
         self.builder.dispatch(super::label(node.site, "bias"), kernel, slices, flops)

@@ -99,11 +99,13 @@ struct Lowering<'a> {
     appended: bool,
     /// A row that attention has left in ranges, and how a product puts it together.
     ranges: Option<(ValueId, MatvecInput)>,
+    waiting: Option<norm::WaitingSums>,
 }
 
 impl Lowering<'_> {
     fn nodes(&mut self, nodes: &[Node]) -> Result<()> {
-        nodes.iter().try_for_each(|node| self.node(node))
+        nodes.iter().try_for_each(|node| self.node(node))?;
+        self.sum_waiting()
     }
 
     fn node(&mut self, node: &Node) -> Result<()> {

@@ -1,11 +1,56 @@
 //! Normalisation of rows.
 
 use super::{Lowering, label};
-use crate::arch::{Attention, HeadNorms, Norm, NormKind};
+use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::Result;
-use crate::graph::Node;
-use crate::kernels::{self as k, Constant, NormTerms, WriteMode};
-use crate::plan::Slice;
+use crate::graph::{Node, Site};
+use crate::kernels::{self as k, Constant, NormTerms, SummedWeights, WriteMode};
+use crate::plan::{Builder, Slice};
+
+/// Most bytes of partial sums that wait for one dispatch.
+const WAITING_BYTES: u64 = 16 << 20;
+
+/// Partial sums of the gradients of norms' weights, which one dispatch adds up.
+#[derive(Debug)]
+pub(super) struct WaitingSums {
+    /// Where the first are from.
+    site: Site,
+    columns: usize,
+    /// Of each partial sum.
+    rows: usize,
+    weights: SummedWeights,
+    /// Of all weights.
+    partials: Slice,
+    /// From the last weight's to the first one's.
+    gradients: Slice,
+}
+
+impl WaitingSums {
+    /// Makes room for one more weight, and gives it. None if the weight has to wait for another dispatch: its gradient
+    /// lies elsewhere, or too much waits.
+    fn place(
+        &mut self,
+        builder: &mut Builder<'_>,
+        gradient: Slice,
+        [columns, rows]: [usize; 2],
+    ) -> Option<Slice> {
+        let SummedWeights { count, outputs, .. } = self.weights;
+        let apart = self.gradients.offset.checked_sub(gradient.offset)?;
+        let alike = apart > 0
+            && gradient.buffer == self.gradients.buffer
+            && [columns, rows] == [self.columns, self.rows]
+            && (count == 1 || apart as usize / 4 == outputs);
+        let bytes = (self.columns * builder.tokens.div_ceil(self.rows) * 4) as u64;
+        let own =
+            if alike { builder.extend(self.partials, bytes, WAITING_BYTES)? } else { return None };
+        let partials = own.offset as usize / 4 / count;
+        self.weights = SummedWeights { count: count + 1, partials, outputs: apart as usize / 4 };
+        self.partials.bytes = own.offset + bytes;
+        self.gradients.offset = gradient.offset;
+        self.gradients.bytes += apart;
+        Some(own)
+    }
+}
 
 /// The constants of a norm's kernels.
 pub(super) const fn terms(norm: Norm) -> NormTerms {
@@ -58,9 +103,7 @@ impl Lowering<'_> {
         let (hidden, columns) = (matrix.cols, matrix.rows * matrix.cols);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
-        let blocks = tokens.div_ceil(rows);
-        let elements = blocks as u64 * columns as u64;
-        let partial = self.builder.tensor("norm weight gradient partials", elements)?;
+        let partial = self.partial_sums(node.site, norm.weight, trained, [columns, rows])?;
         let kernel = if norm.kind == NormKind::Layer {
             k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
         } else {
@@ -69,14 +112,46 @@ impl Lowering<'_> {
         let weight = self.whole(norm.weight);
         let slices = vec![input, weight, d_output, d_input, partial, self.builder.step()];
         let flops = 12.0 * (tokens * hidden) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    /// Where a norm's backward pass leaves the partial sums of its weight's gradient. If the weight is trained, they wait
+    /// for [`Lowering::sum_waiting`].
+    fn partial_sums(
+        &mut self,
+        site: Site,
+        weight: WeightId,
+        trained: bool,
+        shape: [usize; 2],
+    ) -> Result<Slice> {
+        let [columns, rows] = shape;
+        let elements = (self.builder.tokens.div_ceil(rows) * columns) as u64;
+        let what = "norm weight gradient partials";
         if !trained {
-            return Ok(());
+            return self.builder.tensor(what, elements);
         }
-        let kernel = k::column_sum(caps, columns, rows)?;
-        let slices = vec![partial, self.gradient(norm.weight, 0), self.builder.step()];
-        let flops = (blocks * columns) as f64;
-        self.builder.dispatch(label(node.site, "weight"), kernel, slices, flops)
+        let gradients = self.gradient(weight, 0);
+        if let Some(sums) = &mut self.waiting
+            && let Some(place) = sums.place(&mut self.builder, gradients, shape)
+        {
+            return Ok(place);
+        }
+        self.sum_waiting()?;
+        let partials = self.builder.tensor(what, elements)?;
+        let weights = SummedWeights::ONE;
+        self.waiting = Some(WaitingSums { site, columns, rows, weights, partials, gradients });
+        Ok(partials)
+    }
+
+    /// Adds up the partial sums that wait.
+    pub(super) fn sum_waiting(&mut self) -> Result<()> {
+        let Some(sums) = self.waiting.take() else { return Ok(()) };
+        let WaitingSums { site, columns, rows, weights, partials, gradients } = sums;
+        let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
+        let slices = vec![partials, gradients, self.builder.step()];
+        let what = if weights.count > 1 { "weight and others" } else { "weight" };
+        let flops = partials.bytes as f64 / 4.0;
+        self.builder.dispatch(label(site, what), kernel, slices, flops)
     }
 
     pub(super) fn head_norms(
@@ -103,18 +178,10 @@ impl Lowering<'_> {
         let (input, gradient) = (self.read(node, 0), self.written(node, 0)?);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let (rows, columns) = (k::norm_rows(caps, tokens), 2 * attention.head_dim);
-        let blocks = tokens.div_ceil(rows);
-        let elements = (blocks * columns) as u64;
-        let partial = self.builder.tensor("norm weight gradient partials", elements)?;
+        let partial = self.partial_sums(node.site, norms.weight, trained, [columns, rows])?;
         let kernel = k::head_norm_backward(caps, self.shape(attention), terms(norms), rows)?;
         let slices = vec![input, self.whole(norms.weight), gradient, partial, self.builder.step()];
         let flops = 12.0 * (tokens * attention.stride()) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
-        if !trained {
-            return Ok(());
-        }
-        let kernel = k::column_sum(caps, columns, rows)?;
-        let slices = vec![partial, self.gradient(norms.weight, 0), self.builder.step()];
-        self.builder.dispatch(label(node.site, "weight"), kernel, slices, elements as f64)
+        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 }

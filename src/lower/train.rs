@@ -130,6 +130,7 @@ pub fn train_plans_of(
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
+            waiting: None,
         };
         if mixed {
             // Each time: a step, a load or the user may have changed the weights since.

@@ -2,7 +2,7 @@
 
 use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
-use crate::caps::Capabilities;
+use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, Result};
 use crate::kernels::{Access, Grid, Kernel, LinearShape, Wgsl};
 use crate::order::SortedMap;
@@ -56,6 +56,17 @@ impl<'a> Builder<'a> {
         }
         self.virtuals.push(bytes);
         Ok(Slice::new(Buffer::Virtual(self.virtuals.len() - 1), 0, bytes))
+    }
+
+    /// Makes an activation longer by `bytes`, if it stays within `most`, and gives what it gained.
+    pub fn extend(&mut self, tensor: Slice, bytes: u64, most: u64) -> Option<Slice> {
+        let Buffer::Virtual(id) = tensor.buffer else { return None };
+        let offset = self.virtuals[id].next_multiple_of(4 * ALIGN as u64);
+        if offset + bytes > most.min(self.caps.limits.binding_bytes()) {
+            return None;
+        }
+        self.virtuals[id] = offset + bytes;
+        Some(Slice::new(tensor.buffer, offset, bytes))
     }
 
     /// All token rows.

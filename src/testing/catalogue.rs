@@ -48,7 +48,9 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
         add("shifted norm backward", k::rms_norm_backward(caps, width, SHIFTED, WriteMode::Add, 2));
         add("layer norm", k::layer_norm_forward(caps, width, 1e-5));
         add("layer norm backward", k::layer_norm_backward(caps, width, 1e-5, WriteMode::Add, 2));
-        add("norm weight", k::column_sum(caps, width, 2));
+        add("norm weight", k::column_sum(caps, width, 2, k::SummedWeights::ONE));
+        let several = k::SummedWeights { count: 3, partials: 8 * width, outputs: width + 1 };
+        add("norm weights", k::column_sum(caps, width, 2, several));
         let row = LogitRow { vocabulary: width, stride: width.next_multiple_of(4) };
         add("loss", k::cross_entropy(caps, row, false));
         add("loss with gradient", k::cross_entropy(caps, row, true));

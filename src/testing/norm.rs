@@ -7,7 +7,7 @@ use super::measure::{
     wide,
 };
 use super::{Case, Outcome};
-use crate::kernels::{self as k, NormTerms, WriteMode};
+use crate::kernels::{self as k, NormTerms, SummedWeights, WriteMode};
 use crate::twins::add_assign;
 use crate::twins::norm::{norm_factors, rms_norm_backward, rms_norm_forward};
 use std::rc::Rc;
@@ -209,22 +209,29 @@ fn differences(
 }
 
 async fn column_sum(lane: Rc<Lane>) -> Outcome {
-    for hidden in [1, 131] {
-        let made = lane.variants(|caps| k::column_sum(caps, hidden, 2)).map_err(text)?;
+    for (hidden, count) in [(1, 1), (131, 1), (1, 3), (131, 3)] {
+        // Gradients two elements apart, and partial sums of 75 blocks.
+        let weights = SummedWeights { count, partials: 75 * hidden, outputs: hidden + 2 };
+        let made = lane.variants(|caps| k::column_sum(caps, hidden, 2, weights)).map_err(text)?;
         for (rows, later) in [(1usize, true), (143, false), (16, true)] {
-            let blocks = rows.div_ceil(2);
-            let partial = lane.normal(blocks * hidden);
-            let before = if later { lane.normal(hidden) } else { vec![f32::NAN; hidden] };
-            let expected: Vec<f64> = (0..hidden)
-                .map(|i| {
-                    let sum: f64 = (0..blocks).map(|b| f64::from(partial[b * hidden + i])).sum();
-                    if later { sum + f64::from(before[i]) } else { sum }
-                })
-                .collect();
-            let terms: Vec<f64> = (0..hidden)
-                .map(|i| partial[i..].iter().step_by(hidden).map(|&p| f64::from(p * p)).sum())
-                .map(f64::sqrt)
-                .collect();
+            let partial = lane.normal(count * weights.partials);
+            let mut before = lane.normal(count * weights.outputs);
+            let mut expected = wide(&before);
+            let mut terms: Vec<f64> = expected.iter().map(|value| value.abs()).collect();
+            for (weight, own) in partial.chunks(weights.partials).enumerate() {
+                for i in 0..hidden {
+                    let place = (count - 1 - weight) * weights.outputs + i;
+                    let of = || own[i..].iter().step_by(hidden).take(rows.div_ceil(2));
+                    let sum: f64 = of().map(|&p| f64::from(p)).sum();
+                    if later {
+                        expected[place] += sum;
+                    } else {
+                        expected[place] = sum;
+                        before[place] = f32::NAN;
+                    }
+                    terms[place] = of().map(|&p| f64::from(p * p)).sum::<f64>().sqrt();
+                }
+            }
             let step = Step { accumulate: u32::from(later), ..Step::of(rows) };
             let operands = || {
                 let (partial, before) = (Operand::floats(&partial), Operand::floats(&before));

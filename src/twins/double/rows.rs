@@ -5,7 +5,7 @@ use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::{WeightFormat, WriteMode};
 use crate::kernels::{
-    ActivationWidth, AttentionShape, CHECKSUM_LANES, LogitRow, NormTerms, Objective,
+    ActivationWidth, AttentionShape, CHECKSUM_LANES, LogitRow, NormTerms, Objective, SummedWeights,
 };
 use crate::random::philox;
 use crate::twins::activation::{
@@ -252,13 +252,21 @@ pub(super) fn head_norm_gradient(
     Ok(())
 }
 
-pub(super) fn column_sum(on: &mut Operands, hidden: usize, rows: usize) -> Result<()> {
-    let blocks = on.tokens()?.div_ceil(rows);
-    let partial = on.first("partial_sums", blocks * hidden)?;
-    let mut total = vec![0.0; hidden];
-    partial.chunks(hidden).for_each(|part| add_assign(&mut total, part));
+pub(super) fn column_sum(
+    on: &mut Operands,
+    [hidden, rows]: [usize; 2],
+    weights: SummedWeights,
+) -> Result<()> {
+    let (last, elements) = (weights.count - 1, on.tokens()?.div_ceil(rows) * hidden);
     let adds = on.adds(WriteMode::AddAfterFirst)?;
-    on.write_by("output", 0, &total, adds)
+    for weight in 0..weights.count {
+        let partial = on.first("partial_sums", weight * weights.partials + elements)?;
+        let mut total = vec![0.0; hidden];
+        let own = partial[weight * weights.partials..].chunks(hidden);
+        own.for_each(|part| add_assign(&mut total, part));
+        on.write_by("output", (last - weight) * weights.outputs, &total, adds)?;
+    }
+    Ok(())
 }
 
 pub(super) fn gate(on: &mut Operands, of: ActivationWidth) -> Result<()> {

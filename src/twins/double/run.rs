@@ -55,7 +55,7 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::HeadNormBackward { shape, terms, rows } => {
             rows::head_norm_gradient(on, &shape, terms, rows)
         }
-        Spec::ColumnSum { hidden, rows } => rows::column_sum(on, hidden, rows),
+        Spec::ColumnSum { hidden, rows, weights } => rows::column_sum(on, [hidden, rows], weights),
         Spec::Activation(shape) => rows::gate(on, shape),
         Spec::ActivationBackward(shape) => rows::gate_backward(on, shape),
         Spec::CrossEntropy { row, gradient } => rows::cross_entropy(on, row, gradient),
