@@ -29,33 +29,32 @@ const GROUPS_N: u32 = BN / WN;
 const SUBGROUPS: u32 = BM / WM * GROUPS_N;
 
 // An invocation's vectors of the next tiles: lines APART_A and APART_B apart, so that all places are one and a constant.
+// Past the end of K it reads what a browser lets it.
 fn load_tiles(
-    lane: u32, m0: u32, n0: u32, k0: u32, k_end: u32, column: u32,
+    lane: u32, m0: u32, n0: u32, k0: u32, column: u32,
     next_a: ptr<function, array<FetchedA, LOADS_A>>,
     next_b: ptr<function, array<FetchedB, LOADS_B>>) {
-  let line_a = lane / ACROSS_A;
-  let four_a = lane % ACROSS_A;
-  let line_b = lane / ACROSS_B;
-  let four_b = lane % ACROSS_B;
-  if !CHECK_K || k0 + BK <= k_end {
-    for (var i = 0u; i < LOADS_A; i++) {
-      (*next_a)[i] = load_a(line_a + i * APART_A, four_a, m0, k0, column);
-    }
-    for (var i = 0u; i < LOADS_B; i++) {
-      (*next_b)[i] = load_b(line_b + i * APART_B, four_b, n0, k0);
-    }
-    return;
-  }
   for (var i = 0u; i < LOADS_A; i++) {
-    (*next_a)[i] = FetchedA();
-    if within_a(line_a + i * APART_A, four_a, k0, k_end) {
-      (*next_a)[i] = load_a(line_a + i * APART_A, four_a, m0, k0, column);
+    (*next_a)[i] = load_a(lane / ACROSS_A + i * APART_A, lane % ACROSS_A, m0, k0, column);
+  }
+  for (var i = 0u; i < LOADS_B; i++) {
+    (*next_b)[i] = load_b(lane / ACROSS_B + i * APART_B, lane % ACROSS_B, n0, k0);
+  }
+}
+
+// Makes 0 of what was read past the end of K.
+fn clear_past_end(
+    lane: u32, k0: u32, k_end: u32,
+    next_a: ptr<function, array<FetchedA, LOADS_A>>,
+    next_b: ptr<function, array<FetchedB, LOADS_B>>) {
+  for (var i = 0u; i < LOADS_A; i++) {
+    if !within_a(lane / ACROSS_A + i * APART_A, lane % ACROSS_A, k0, k_end) {
+      (*next_a)[i] = FetchedA();
     }
   }
   for (var i = 0u; i < LOADS_B; i++) {
-    (*next_b)[i] = FetchedB();
-    if within_b(line_b + i * APART_B, four_b, k0, k_end) {
-      (*next_b)[i] = load_b(line_b + i * APART_B, four_b, n0, k0);
+    if !within_b(lane / ACROSS_B + i * APART_B, lane % ACROSS_B, k0, k_end) {
+      (*next_b)[i] = FetchedB();
     }
   }
 }
@@ -78,7 +77,7 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var next_a = array<FetchedA, LOADS_A>();
   var next_b = array<FetchedB, LOADS_B>();
   if k_begin < k_end {
-    load_tiles(lane, m0, n0, k_begin, k_end, column, &next_a, &next_b);
+    load_tiles(lane, m0, n0, k_begin, column, &next_a, &next_b);
   }
   var sums = array<array<Sums, MATRICES_N>, MATRICES_M>();
   let whole = DIRECT && m0 + BM <= m_end && n0 + BN <= N;
@@ -92,10 +91,13 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
   }
   for (var k0 = k_begin; k0 < k_end; k0 += BK) {
+    if CHECK_K && k0 + BK > k_end {
+      clear_past_end(lane, k0, k_end, &next_a, &next_b);
+    }
     put_tiles(lane, &next_a, &next_b);
     workgroupBarrier();
     if k0 + BK < k_end {
-      load_tiles(lane, m0, n0, k0 + BK, k_end, column, &next_a, &next_b);
+      load_tiles(lane, m0, n0, k0 + BK, column, &next_a, &next_b);
     }
     multiply_tiles(group, &sums);
     workgroupBarrier();
