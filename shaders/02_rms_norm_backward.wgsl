@@ -42,36 +42,36 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     var projection = 0.0;
     for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
-      let column = min(i, HIDDEN - 1u);
-      factors[c % KEPT] = weight_of(weight[column]);
-      // 0 behind the last column.
-      values[c % KEPT] = select(0.0, x[base + column], i < HIDDEN);
-      slopes[c % KEPT] = d_y[base + column];
-      if add && KEPT == COLUMNS {
-        before[c % KEPT] = d_x[base + column];
+      let k = select(0u, c, KEPT == COLUMNS);
+      if HIDDEN % WORKGROUP == 0u || i < HIDDEN {
+        factors[k] = weight_of(weight[i]);
+        values[k] = x[base + i];
+        slopes[k] = d_y[base + i];
+        if add && KEPT == COLUMNS {
+          before[k] = d_x[base + i];
+        }
+        squares += values[k] * values[k];
+        projection += values[k] * factors[k] * slopes[k];
       }
-      let value = values[c % KEPT];
-      squares += value * value;
-      projection += value * factors[c % KEPT] * slopes[c % KEPT];
     }
     let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
     let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HIDDEN);
     for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
-      if i < HIDDEN {
+      let k = select(0u, c, KEPT == COLUMNS);
+      if HIDDEN % WORKGROUP == 0u || i < HIDDEN {
         if KEPT < COLUMNS {
-          factors[0] = weight_of(weight[i]);
-          values[0] = x[base + i];
-          slopes[0] = d_y[base + i];
+          factors[k] = weight_of(weight[i]);
+          values[k] = x[base + i];
+          slopes[k] = d_y[base + i];
           if add {
-            before[0] = d_x[base + i];
+            before[k] = d_x[base + i];
           }
         }
-        let slope = slopes[c % KEPT];
-        sums[c] += slope * values[c % KEPT] * scale;
-        let gradient = scale * factors[c % KEPT] * slope - values[c % KEPT] * pull;
+        sums[c] += slopes[k] * values[k] * scale;
+        let gradient = scale * factors[k] * slopes[k] - values[k] * pull;
         if add {
-          d_x[base + i] = before[c % KEPT] + gradient;
+          d_x[base + i] = before[k] + gradient;
         } else {
           d_x[base + i] = gradient;
         }

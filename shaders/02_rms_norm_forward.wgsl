@@ -27,22 +27,25 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var squares = 0.0;
   for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
-    let column = min(i, HIDDEN - 1u);
-    if KEPT == COLUMNS {
-      factors[c % KEPT] = weight_of(weight[column]);
+    let k = select(0u, c, KEPT == COLUMNS);
+    if HIDDEN % WORKGROUP == 0u || i < HIDDEN {
+      if KEPT == COLUMNS {
+        factors[k] = weight_of(weight[i]);
+      }
+      values[k] = x[base + i];
+      squares += values[k] * values[k];
     }
-    values[c % KEPT] = select(0.0, x[base + column], i < HIDDEN);
-    squares += values[c % KEPT] * values[c % KEPT];
   }
   let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
   for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
-    if i < HIDDEN {
+    let k = select(0u, c, KEPT == COLUMNS);
+    if HIDDEN % WORKGROUP == 0u || i < HIDDEN {
       if KEPT < COLUMNS {
-        factors[0] = weight_of(weight[i]);
-        values[0] = x[base + i];
+        factors[k] = weight_of(weight[i]);
+        values[k] = x[base + i];
       }
-      y[base + i] = finished(values[c % KEPT] * scale * factors[c % KEPT], base + i);
+      y[base + i] = finished(values[k] * scale * factors[k], base + i);
     }
   }
 }
