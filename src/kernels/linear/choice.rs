@@ -12,4 +12,8 @@ pub(super) struct Choice {
     pub busy: f64,
     /// Time of a workgroup before and after its part of K, in steps of K.
     pub edges: f64,
+    /// Workgroups that a compute unit runs together: fewer take as long.
+    pub together: usize,
+    /// Time of an element of a part of K on a [`GpuClass::LARGE`](crate::caps::GpuClass), written and added up.
+    pub part: f64,
 }

@@ -1,6 +1,7 @@
 //! Products on matrices that a subgroup holds: their tiles, constants and modules.
 
 use super::choice::Choice;
+use super::tile::SUM_ELEMENT;
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
@@ -21,27 +22,37 @@ const fn choice(
     busy: f64,
     edges: f64,
 ) -> Choice {
-    Choice { tile: LinearTile::Matrix { bm, bn, bk, wm, wn }, factor, busy, edges }
+    let tile = LinearTile::Matrix { bm, bn, bk, wm, wn };
+    Choice { tile, factor, busy, edges, together: 1, part: SUM_ELEMENT }
+}
+
+/// Of the largest tile whose subgroups have 64×64 results: its registers leave room for two workgroups. It is so fast
+/// that memory's time shows.
+const fn widest(factor: f64, edges: f64) -> Choice {
+    Choice { together: 2, part: 0.41, ..choice([128, 128, 32], [64, 64], factor, 1.0, edges) }
 }
 
 /// The figures are as in `tile.rs`, in the same unit, and hold within a form. They are fitted to the products of a step
-/// of seed on an H100, with eight documents and with one. Subgroups of 64 by 64 read their operands least often; with
-/// both operands along K they are slower all the same.
+/// of seed on an H100, with eight documents and with one. Subgroups of 64×64 read their operands least often; with both
+/// operands along K they are slower all the same.
 const fn choices(form: Form) -> &'static [Choice] {
     const T: [Choice; 4] = [
         choice([128, 128, 64], [32, 64], 0.2, 1.0, 200.0),
-        choice([64, 128, 32], [32, 64], 0.265, 2.0, 140.0),
-        choice([64, 64, 64], [32, 32], 0.265, 1.5, 160.0),
-        choice([64, 64, 32], [32, 32], 0.285, 1.5, 180.0),
+        choice([64, 128, 32], [32, 64], 0.33, 2.0, 140.0),
+        choice([64, 64, 64], [32, 32], 0.275, 1.5, 68.0),
+        choice([64, 64, 32], [32, 32], 0.353, 1.5, 180.0),
     ];
-    const OTHERS: [Choice; 3] = [
-        choice([128, 128, 32], [64, 64], 0.165, 1.3, 280.0),
+    const WIDEST: Choice = widest(0.152, 450.0);
+    const PLAIN: [Choice; 3] = [
+        WIDEST,
         choice([64, 64, 64], [32, 32], 0.36, 1.5, 160.0),
         choice([64, 64, 32], [32, 32], 0.38, 1.5, 180.0),
     ];
+    const AT: [Choice; 2] = [WIDEST, choice([64, 64, 32], [32, 32], 0.324, 1.5, 260.0)];
     match form {
         Form::MatmulT => &T,
-        Form::Matmul | Form::MatmulAt => &OTHERS,
+        Form::Matmul => &PLAIN,
+        Form::MatmulAt => &AT,
     }
 }
 

@@ -110,7 +110,8 @@ impl TunedProduct {
 }
 
 const fn choice(sizes: [usize; 3], each: [usize; 2], factor: f64, busy: f64) -> Choice {
-    Choice { tile: LinearTile::tiled(sizes, each), factor, busy, edges: EDGES }
+    let tile = LinearTile::tiled(sizes, each);
+    Choice { tile, factor, busy, edges: EDGES, together: 1, part: SUM_ELEMENT }
 }
 
 /// Largest first. The second does for the first where that does not fit: with an operand to
@@ -136,7 +137,7 @@ const EDGES: f64 = 16.0;
 /// The second stage on a [`GpuClass::LARGE`], in multiply-adds of a compute unit: its dispatch, which
 /// takes a step some 4 µs, and an element of a part, which takes memory's time.
 const SUM_DISPATCH: f64 = 800_000.0;
-const SUM_ELEMENT: f64 = 0.15;
+pub(super) const SUM_ELEMENT: f64 = 0.15;
 /// Most parts that K may be cut into, and the least depth of one.
 const MOST_PARTS: usize = 8;
 const LEAST_DEPTH: usize = 64;
@@ -266,11 +267,12 @@ fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
 /// Expected time in multiply-adds of one compute unit. Workgroups are handed out evenly: the unit
 /// that gets the most of them ends last.
 fn cost(class: GpuClass, choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
-    let Choice { tile, factor, busy, edges } = *choice;
-    let groups = (tile.groups(shape) * parts).div_ceil(class.units) as f64;
+    let Choice { tile, factor, busy, edges, together, part } = *choice;
+    let groups = (tile.groups(shape) * parts).div_ceil(class.units);
+    let groups = groups.next_multiple_of(together) as f64;
     let depth = shape.depth() as f64 / parts as f64 + edges;
     let product = groups.max(busy) * depth * tile.results() as f64 * factor;
-    let element = SUM_ELEMENT * GpuClass::LARGE.gigabytes as f64 / class.gigabytes as f64;
+    let element = part * GpuClass::LARGE.gigabytes as f64 / class.gigabytes as f64;
     let sum = SUM_DISPATCH + element * (parts + 1) as f64 * shape.part_elements() as f64;
     product + if parts > 1 { sum } else { 0.0 }
 }
