@@ -1,9 +1,9 @@
 // uses: step, flat, write_mode
 // column_sum: output[i] (+)= Σ over b of partial[b, i], for b in ceil(tokens / ROWS) blocks, for each of WEIGHTS
-// weights, whose outputs lie in the opposite order.
+// weights. Partial sums of weight w begin at w * PARTIAL_STRIDE, its output at (WEIGHTS - 1 - w) * OUTPUT_STRIDE.
 //
-//   0 partial  read        f32 [blocks, HIDDEN]  each PARTIAL_STRIDE behind the one before
-//   1 output   read_write  f32 [HIDDEN]          each OUTPUT_STRIDE before the one before; by WRITE_MODE
+//   0 partial  read        f32 [blocks, HIDDEN] for each weight
+//   1 output   read_write  f32 [HIDDEN] for each weight          by WRITE_MODE
 //   2 step     uniform
 //
 // LANES invocations share a column, each every LANES-th block, LOADS at a time; their sums meet in workgroup memory.

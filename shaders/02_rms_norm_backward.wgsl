@@ -10,7 +10,7 @@
 //   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
 //   5 step     uniform
 //
-// KEPT is COLUMNS where what an invocation reads of a row is kept in registers, and else 1.
+// KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
 @group(0) @binding(0) var<storage, read> x: array<f32>;

@@ -9,7 +9,7 @@
 //
 // and then, where the kernel adds one, a residual, f32 as y.
 //
-// KEPT is COLUMNS where what an invocation reads is kept in registers, and else 1.
+// KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
 // Grid: one workgroup per row. Each invocation owns COLUMNS columns.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;

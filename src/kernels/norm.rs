@@ -23,8 +23,7 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
 /// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
 
-/// Columns up to which an invocation keeps what it reads of a row: its loads are in flight at once then, and none waits
-/// for a store before it. More columns may not fit its registers.
+/// Most columns that an invocation keeps in registers. Its loads then do not wait for each other, nor for a store.
 const MOST_KEPT: usize = 16;
 
 /// Adds how many columns of a row an invocation owns and keeps.

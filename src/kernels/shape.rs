@@ -34,12 +34,13 @@ impl Hash for Constant {
     }
 }
 
-/// Weights whose gradients one dispatch puts together, and the elements from each to the next: of their partial sums,
-/// and of their gradients, which lie in the opposite order.
+/// Weights whose gradients one dispatch adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SummedWeights {
     pub count: usize,
+    /// Elements from one weight's partial sums to the next one's.
     pub partials: usize,
+    /// The same of gradients, which lie in the opposite order.
     pub outputs: usize,
 }
 

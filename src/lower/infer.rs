@@ -385,6 +385,7 @@ impl<'a> Context<'a> {
             appended: false,
             ranges: None,
             waiting: None,
+            most_waiting: 0,
         }
     }
 

@@ -100,6 +100,8 @@ struct Lowering<'a> {
     /// A row that attention has left in ranges, and how a product puts it together.
     ranges: Option<(ValueId, MatvecInput)>,
     waiting: Option<norm::WaitingSums>,
+    /// Bytes up to which partial sums wait for those of other weights.
+    most_waiting: u64,
 }
 
 impl Lowering<'_> {

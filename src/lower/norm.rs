@@ -8,9 +8,10 @@ use crate::kernels::{self as k, Constant, NormTerms, SummedWeights, WriteMode};
 use crate::plan::{Builder, Slice};
 
 /// Most bytes of partial sums that wait for one dispatch.
-const WAITING_BYTES: u64 = 16 << 20;
+pub(super) const WAITING_BYTES: u64 = 16 << 20;
 
-/// Partial sums of the gradients of norms' weights, which one dispatch adds up.
+/// Partial sums of the gradients of norms' weights, added up by one dispatch. Their gradients lie at equal distances:
+/// all norms of a Llama, pairs where biases lie between.
 #[derive(Debug)]
 pub(super) struct WaitingSums {
     /// Where the first are from.
@@ -26,13 +27,14 @@ pub(super) struct WaitingSums {
 }
 
 impl WaitingSums {
-    /// Makes room for one more weight, and gives it. None if the weight has to wait for another dispatch: its gradient
-    /// lies elsewhere, or too much waits.
+    /// Makes room for one more weight's partial sums. None where its gradient is not at the same distance as those
+    /// before, where its shape differs, or where more than `most` bytes would wait.
     fn place(
         &mut self,
         builder: &mut Builder<'_>,
         gradient: Slice,
         [columns, rows]: [usize; 2],
+        most: u64,
     ) -> Option<Slice> {
         let SummedWeights { count, outputs, .. } = self.weights;
         let apart = self.gradients.offset.checked_sub(gradient.offset)?;
@@ -41,8 +43,7 @@ impl WaitingSums {
             && [columns, rows] == [self.columns, self.rows]
             && (count == 1 || apart as usize / 4 == outputs);
         let bytes = (self.columns * builder.tokens.div_ceil(self.rows) * 4) as u64;
-        let own =
-            if alike { builder.extend(self.partials, bytes, WAITING_BYTES)? } else { return None };
+        let own = if alike { builder.extend(self.partials, bytes, most)? } else { return None };
         let partials = own.offset as usize / 4 / count;
         self.weights = SummedWeights { count: count + 1, partials, outputs: apart as usize / 4 };
         self.partials.bytes = own.offset + bytes;
@@ -132,7 +133,7 @@ impl Lowering<'_> {
         }
         let gradients = self.gradient(weight, 0);
         if let Some(sums) = &mut self.waiting
-            && let Some(place) = sums.place(&mut self.builder, gradients, shape)
+            && let Some(place) = sums.place(&mut self.builder, gradients, shape, self.most_waiting)
         {
             return Ok(place);
         }

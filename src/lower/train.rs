@@ -2,6 +2,7 @@
 
 use super::halves::halves;
 use super::head::logits_chunk;
+use super::norm::WAITING_BYTES;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
@@ -131,6 +132,8 @@ pub fn train_plans_of(
             appended: false,
             ranges: None,
             waiting: None,
+            // What is computed again is to save memory.
+            most_waiting: if recompute { 0 } else { WAITING_BYTES },
         };
         if mixed {
             // Each time: a step, a load or the user may have changed the weights since.

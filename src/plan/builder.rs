@@ -217,3 +217,24 @@ impl<'a> Builder<'a> {
 
 /// Bytes of the `Step` uniform of `lib/step.wgsl`.
 pub const STEP_BYTES: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caps::Target;
+
+    #[test]
+    fn a_tensor_grows_up_to_a_limit() {
+        let mut caps = Capabilities::floor(Target::Native);
+        caps.limits.max_storage_buffer_binding_size = 1024;
+        let mut builder = Builder::new(&caps, Phase::Forward, 1, Buffer::Step);
+        let first = builder.tensor("grown", 3).unwrap();
+        let second = builder.extend(first, 12, 268).unwrap();
+        assert_eq!(second, Slice::new(first.buffer, 256, 12), "bindings begin at 256 bytes");
+        assert_eq!(builder.extend(first, 12, 523), None, "one byte too many");
+        assert_eq!(builder.extend(first, 520, 4096), None, "more than a binding");
+        let third = builder.extend(first, 512, 4096).unwrap();
+        assert_eq!(third, Slice::new(first.buffer, 512, 512), "refusals take nothing");
+        assert_eq!(builder.virtuals, [1024]);
+    }
+}

@@ -210,10 +210,10 @@ fn differences(
 
 async fn column_sum(lane: Rc<Lane>) -> Outcome {
     for (hidden, count) in [(1, 1), (131, 1), (1, 3), (131, 3)] {
-        // Gradients two elements apart, and partial sums of 75 blocks.
-        let weights = SummedWeights { count, partials: 75 * hidden, outputs: hidden + 2 };
+        // Gaps of two elements between gradients. Room for 300 blocks, more than all lanes load at a time.
+        let weights = SummedWeights { count, partials: 300 * hidden, outputs: hidden + 2 };
         let made = lane.variants(|caps| k::column_sum(caps, hidden, 2, weights)).map_err(text)?;
-        for (rows, later) in [(1usize, true), (143, false), (16, true)] {
+        for (rows, later) in [(1usize, true), (599, false), (16, true)] {
             let partial = lane.normal(count * weights.partials);
             let mut before = lane.normal(count * weights.outputs);
             let mut expected = wide(&before);

@@ -115,7 +115,12 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
     }
     let name = format!("{what}, micro-step that computes activations again");
     check_plan(&name, &again.micro_step, &again.slots, caps, &layout);
-    assert_eq!(again.micro_step.kernels, train.micro_step.kernels, "{what}: it compiles the same");
+    // But for the sums of norms' gradients, which wait for each other only where memory is not to be saved.
+    let [kept, computed] = [&train, &again].map(|plans| {
+        let kernels = plans.micro_step.kernels.iter();
+        kernels.filter(|kernel| kernel.name != "column_sum_forward").collect::<Vec<_>>()
+    });
+    assert_eq!(computed, kept, "{what}: it compiles the same");
     let [shared, recomputed] = [&train, &again].map(|plans| plans.slots.iter().sum::<u64>());
     eprintln!(
         "{what}: activation slots of {:.2} MB, {:.2} MB without reuse, {:.2} MB computed again",

@@ -6,6 +6,7 @@ mod build;
 mod decode;
 mod layout;
 mod memory;
+mod norms;
 
 use tinyloom::caps::{Capabilities, Target};
 use tinyloom::config::ModelConfig;
