@@ -54,7 +54,13 @@ if (options.suite === "cache" && !values.text) {
   process.exit(2);
 }
 if (values.text) options.text = readFileSync(values.text, "utf8");
-if (values.seeds) options.seeds = Number(values.seeds);
+if (values.seeds) {
+  options.seeds = Number(values.seeds);
+  if (!(Number.isInteger(options.seeds) && options.seeds > 0)) {
+    console.error(`--seeds is ${values.seeds}, not a whole number from 1 on`);
+    process.exit(2);
+  }
+}
 if (options.suite === "peers" && values.browser === "node") {
   console.error("the suite peers runs in browsers alone");
   process.exit(2);

@@ -38,8 +38,8 @@ function checks(write) {
       exitCode("cargo", ["doc", "--no-deps", "--locked", "--quiet"], {
         env: { RUSTDOCFLAGS: "-D warnings" },
       }),
-    // With the tests' bodies and the twins, which are most of the targets. What is dead without them, the run for
-    // wasm32 finds: it has all but a few native lines of the crate, and there its modules are private.
+    // With the tests' bodies, which are most of the code. Dead code that only they use is found by the run for wasm32,
+    // which builds without them.
     "clippy, native": () =>
       exitCode("cargo", [...clippy, "--all-targets", "--features", "testing", ...strict]),
   };

@@ -1,4 +1,4 @@
-// uses: step or none, philox, reduce_subgroup or reduce_tree, sample/scan_subgroup or sample/scan_tree, logit/row, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/terms
+// uses: step or none, philox, reduce_subgroup or reduce_tree, sample/scan_subgroup or sample/scan_tree, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/terms
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.
@@ -61,7 +61,7 @@ fn passing(lane: u32, place: u32, mass: f32, before: f32, goal: f32) -> u32 {
 }
 
 // The token where the running mass, in index order, passes the share of the whole: the block that has it is
-// found first, then all places share that one's tokens. `mass` is that of the place's own.
+// found first, then all places share that one's tokens. `mass` is what the place's own tokens weigh.
 fn draw(lane: u32, place: u32, mass: f32, kept: Kept, share: f32) {
   let sums = add_up(place, mass);
   let goal = share * sums.y;

@@ -1,4 +1,4 @@
-// uses: step, reduce_subgroup or reduce_tree, logit/row, logit/online, sample/log_sum_exp
+// uses: step, reduce_subgroup or reduce_tree, logit/row, logit/online
 // top_logits_forward: the COUNT likeliest tokens of a step with their log-probabilities under the model,
 // before penalty, bias, temperature and filters. It runs before sample_forward, which ends the step.
 //
@@ -19,7 +19,8 @@
 const LEAST: f32 = -3.4e38;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let log_sum = log_sum_exp(lane, 0u).x;
+  let terms = softmax_terms(lane, 0u);
+  let log_sum = terms.x + log(terms.y);
   let turn = step.draws - options[1].w;
   var before = 0.0;
   var before_token = VOCABULARY;

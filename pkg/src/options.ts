@@ -140,8 +140,8 @@ export async function awaited<T>(what: string, callback: () => T | Promise<T>): 
 /**
  * A copy of plain data. `structuredClone` would not copy memory that threads share.
  *
- * @param levels - of objects and arrays. What lies deeper than any option is shared: it may have no end, and the
- *   rules refuse it.
+ * @param levels - how many levels of objects and arrays are copied. No option is deeper. What lies deeper is passed on
+ *   as it is; it may refer to itself, and the rules refuse it.
  */
 export function copied<T>(value: T, levels?: number): T;
 export function copied(value: unknown, levels = 5): unknown {

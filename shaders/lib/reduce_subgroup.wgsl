@@ -1,8 +1,8 @@
 // Workgroup reductions by subgroups, then over one partial a subgroup. Right for any width from 4
 // to 128: subgroup ids come from the builtin, never from dividing the invocation index. Every
-// invocation must call, in uniform control flow; every invocation gets the result. Reductions take turns with two
-// scratch arrays, so that one barrier each is enough: who writes to an array has passed the barrier of the reduction
-// between, which all have reached that read the array before.
+// invocation must call, in uniform control flow; every invocation gets the result. Reductions alternate between two
+// scratch arrays, so each needs one barrier. An invocation that writes an array has passed the barrier of the reduction
+// before. All invocations had read the array when they reached that barrier.
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;

@@ -26,8 +26,8 @@ pub struct Decoding {
     /// Results that a subgroup has by itself in a product with a packed matrix of very many rows. 0: a workgroup
     /// shares each row.
     pub team_rows: usize,
-    /// Rows of a matrix that a workgroup has where several subgroups of a known width share each. 1: a workgroup
-    /// shares each row.
+    /// Rows of a matrix that a workgroup has where subgroups of one known width share each: a power of two. 1: a
+    /// workgroup shares each row.
     pub workgroup_rows: usize,
 }
 

@@ -29,7 +29,7 @@ macro_rules! shader {
 }
 pub(super) use shader;
 
-/// The first module, or where plain WGSL stands in for matrices, which is in tests, the second.
+/// The first module; the second where tests run plain WGSL in place of matrices.
 macro_rules! matrix_shader {
     ($caps:expr, $matrices:literal, $emulated:literal) => {{
         #[cfg(any(test, feature = "testing"))]

@@ -49,7 +49,7 @@ pub(super) fn check_storage(caps: &Capabilities, bytes: u32, what: &str) -> Resu
 /// The reduction module for a workgroup, and why it was chosen.
 pub(super) fn reduction(caps: &Capabilities) -> (bool, &'static str) {
     if caps.reduces_by_subgroup() {
-        (true, "subgroups of known id: one barrier pair per reduction")
+        (true, "subgroups of known id: one barrier per reduction")
     } else {
         (false, "no subgroups with ids: binary tree through workgroup memory")
     }

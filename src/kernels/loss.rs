@@ -62,14 +62,20 @@ pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel>
 /// hide the wait for memory: on an H100, 64 rows of 151,936 took 540 µs with one and 135 with eight.
 const LOADS: usize = 8;
 
-/// Adds what reads a row of logits, with its constants.
-pub(super) fn with_logits(caps: &Capabilities, composer: Composer, vocabulary: usize) -> Composer {
+/// Adds the constants of a row of logits.
+pub(super) fn vocabulary_of(
+    caps: &Capabilities,
+    composer: Composer,
+    vocabulary: usize,
+) -> Composer {
     let most = if caps.software { 1 } else { LOADS };
     let loads = (vocabulary / composer.workgroup_size()).clamp(1, most);
-    composer
-        .size("VOCABULARY", vocabulary)
-        .unrolled("LOADS", loads)
-        .module(shader!("lib/logit/row"))
+    composer.size("VOCABULARY", vocabulary).unrolled("LOADS", loads)
+}
+
+/// Adds what reads a row of logits, with its constants.
+pub(super) fn with_logits(caps: &Capabilities, composer: Composer, vocabulary: usize) -> Composer {
+    vocabulary_of(caps, composer, vocabulary).module(shader!("lib/logit/row"))
 }
 
 /// A kernel with a workgroup per row of logits, its own constants and the modules that it needs besides.

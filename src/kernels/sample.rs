@@ -2,7 +2,7 @@
 
 use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
-use super::loss::with_logits;
+use super::loss::{vocabulary_of, with_logits};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -71,7 +71,7 @@ fn draw(
     let size = draw_workgroup(caps, vocabulary, spec.name())?;
     // The reduction's scratch, the scan's, the running sums and the winner.
     check_storage(caps, 12 * size + 16, spec.name())?;
-    let composer = with_logits(caps, Composer::new(spec, size), vocabulary);
+    let composer = vocabulary_of(caps, Composer::new(spec, size), vocabulary);
     let step = matches!(spec, KernelSpec::Sample { .. });
     let composer = if step { composer.module(shader!("lib/step")) } else { composer };
     composer
@@ -102,7 +102,6 @@ pub fn top_logits(caps: &Capabilities, vocabulary: usize, count: usize) -> Resul
         .module(shader!("lib/step"))
         .reduction(subgroups)
         .module(shader!("lib/logit/online"))
-        .module(shader!("lib/sample/log_sum_exp"))
         .module(shader!("13_top_logits"))
         .finish(
             caps,

@@ -32,8 +32,8 @@ pub(super) fn halves(
             written[value] = true;
         }
     }
-    // Norms and gates have all their results in f16 or none. What this takes from a node may leave another one apart,
-    // which writes the same value.
+    // Norms and gates have all their results in f16 or none. Two nodes may write one value: clearing it for one can split
+    // the other, so this repeats until nothing changes.
     let mut apart = true;
     while std::mem::take(&mut apart) {
         for node in graph.nodes.iter().filter(|node| !matches!(node.op, Op::Attention { .. })) {

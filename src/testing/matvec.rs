@@ -61,7 +61,7 @@ pub(super) fn matvec_matrix(lane: &Lane, shape: MatvecShape) -> Vec<f32> {
 const FORMS: [Decoding; 3] = [
     Decoding::TEAMS,
     Decoding { near_ranges: 4, team_rows: 1, workgroup_rows: 4 },
-    Decoding { near_ranges: 16, team_rows: 32, workgroup_rows: 3 },
+    Decoding { near_ranges: 16, team_rows: 32, workgroup_rows: 8 },
 ];
 
 /// The kernels that the table's adapters choose, and those of each form.

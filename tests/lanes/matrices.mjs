@@ -71,22 +71,31 @@ const INFO = {
   ],
 };
 
-/** Cases whose commands Dawn refuses, with what it says. Results are not looked at: nothing is computed. */
-async function refusals() {
+/** What a case says whose commands were taken: the null backend clears what it should compute, and all around it. */
+const TAKEN = "wrote past its output";
+
+/**
+ * Encodes the cases. At this backend's limits some have no tile of matrices that fits.
+ *
+ * @returns how many were encoded, and those that Dawn refused with what it says.
+ */
+async function encode() {
   const posed = await gpu.requestAdapter();
   Object.defineProperty(posed, "info", { value: INFO, configurable: true });
   const runtime = await testing.RawRuntime.create(gpu, posed, "{}");
   const { features } = JSON.parse(runtime.capabilities());
-  if (!features.subgroupMatrix) return { cases: 0, refused: ["the null backend has no matrices"] };
+  if (!features.subgroupMatrix) return { encoded: 0, refused: ["the null backend has no matrices"] };
   const cases = JSON.parse(testing.testing_cases(false)).filter((name) => name.includes("by matr"));
   const refused = [];
+  let encoded = 0;
   for (const [seed, name] of cases.entries()) {
     const results = new testing.TestingResults();
     const { detail } = JSON.parse(await testing.testing_run(runtime, name, seed, results, "run"));
     results.free();
     if (detail.includes("refused")) refused.push(`${name}: ${detail}`);
+    if (detail.includes(TAKEN)) encoded += 1;
   }
-  return { cases: cases.length, refused };
+  return { encoded, refused };
 }
 
 const texts = JSON.parse(testing.testing_matrix_texts());
@@ -109,10 +118,10 @@ if (shifting(flagged).length !== 1) {
   failed += 1;
   console.error("FAILED: a flag of four bytes was not found");
 }
-const { cases, refused } = await refusals();
+const { encoded, refused } = await encode();
 for (const refusal of refused) console.error(`FAILED ${refusal}`);
 failed += refused.length;
 console.log(
-  `${texts.length} texts with subgroup matrices, ${cases} cases encoded, ${failed} failed`,
+  `${texts.length} texts with subgroup matrices, ${encoded} cases encoded, ${failed} failed`,
 );
-process.exit(failed === 0 && texts.length >= 30 && cases >= 60 ? 0 : 1);
+process.exit(failed === 0 && texts.length >= 30 && encoded >= 20 ? 0 : 1);

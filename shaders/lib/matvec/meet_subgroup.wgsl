@@ -5,6 +5,7 @@ var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;
 var<workgroup> subgroup_sums: array<array<f32, (WORKGROUP + 3u) / 4u>, SUMS>;
 
+// An invocation's number within its workgroup's rows.
 fn place_of(lane: u32) -> u32 {
   return lane;
 }

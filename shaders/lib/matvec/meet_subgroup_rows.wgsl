@@ -1,11 +1,11 @@
-// What lib/matvec/meet_subgroup.wgsl does, where a workgroup has several rows, each of SHARE whole subgroups of SUBGROUP
-// invocations. Both are constants: a division in front of the first load is as long as a part of the wait for it.
+// As lib/matvec/meet_subgroup.wgsl, for a workgroup of several rows. Each row has SHARE subgroups of SUBGROUP
+// invocations. Both are constants, because a division before the first load delays it.
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;
 var<workgroup> subgroup_sums: array<array<f32, WORKGROUP / SUBGROUP>, SUMS>;
 
-// By subgroup: WGSL does not say which indices a subgroup has.
+// An invocation's number within its workgroup's rows, by subgroup: WGSL does not say which indices a subgroup has.
 fn place_of(lane: u32) -> u32 {
   return subgroup_index * SUBGROUP + subgroup_lane;
 }

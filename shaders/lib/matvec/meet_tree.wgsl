@@ -1,6 +1,7 @@
 // The sums of the LANES invocations of a row of matvec, for the first of them: by a tree in workgroup memory.
 var<workgroup> lane_sums: array<array<f32, WORKGROUP>, SUMS>;
 
+// An invocation's number within its workgroup's rows.
 fn place_of(lane: u32) -> u32 {
   return lane;
 }

@@ -5,7 +5,7 @@ struct Span {
   step: u32,
 }
 
-// The largest logit of a span as the model gives them, and Σ exp of what each is below it: as it is, and divided by the
+// The largest logit of a span. `total` is Σ exp(logit − largest), `mass` the same with the differences divided by the
 // temperature.
 struct Terms {
   largest: f32,
@@ -13,7 +13,8 @@ struct Terms {
   mass: f32,
 }
 
-// In one pass (online softmax: Milakov and Gimelshein, arXiv:1805.02867). All LOADS are issued before the first is used.
+// In one pass (online softmax: Milakov and Gimelshein, arXiv:1805.02867), as softmax_terms of lib/logit/online.wgsl for
+// a whole row. All LOADS are issued before the first is used.
 fn terms_of(span: Span, inverse_temperature: f32) -> Terms {
   var terms = Terms(-1e30, 0.0, 0.0);
   for (var i = span.first; i < span.end; i += LOADS * span.step) {

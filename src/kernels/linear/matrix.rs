@@ -223,8 +223,8 @@ fn starts(output: Output) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What a matrix of results in f32 starts as, which is what it is added to, and how it is stored. A browser refuses a
-/// kernel that has these where a buffer holds no whole matrix, even if they are never reached.
+/// How a matrix of f32 results starts and is stored. A browser refuses a kernel with these calls if a buffer is smaller
+/// than one matrix, even if they are never reached.
 fn whole(output: Output) -> String {
     let load = starts(output).map_or_else(String::new, |(buffer, condition)| {
         format!(
@@ -237,7 +237,7 @@ fn whole(output: Output) -> String {
     )
 }
 
-/// The same where results in f32 are never stored as matrices.
+/// Stand-ins for kernels that store no whole matrix.
 const NONE_WHOLE: &str =
     "fn start(at:u32)->Sums{return Sums();}\nfn store_sums(at:u32,sums:Sums){}\n";
 

@@ -100,21 +100,23 @@ enum Meeting {
     Subgroups,
     /// By subgroups of so many invocations; each of the workgroup's rows has some whole ones.
     SubgroupsOfRows {
+        rows: usize,
         width: usize,
     },
 }
 
 impl Meeting {
     /// Adds the module for rows of so many invocations; also gives what the variant is then called.
-    fn joined(self, composer: Composer, lanes: usize) -> (Composer, &'static str) {
+    fn joined(self, composer: Composer, lanes: usize) -> (Composer, String) {
         match self {
-            Self::Tree => (composer.module(shader!("lib/matvec/meet_tree")), ""),
+            Self::Tree => (composer.module(shader!("lib/matvec/meet_tree")), String::new()),
             Self::Subgroups => {
-                (composer.subgroup_module(shader!("lib/matvec/meet_subgroup")), ", subgroup")
+                (composer.subgroup_module(shader!("lib/matvec/meet_subgroup")), ", subgroup".into())
             }
-            Self::SubgroupsOfRows { width } => {
+            Self::SubgroupsOfRows { rows, width } => {
                 let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
-                (composer.subgroup_module(shader!("lib/matvec/meet_subgroup_rows")), ", subgroups")
+                let module = shader!("lib/matvec/meet_subgroup_rows");
+                (composer.subgroup_module(module), format!(", {rows} rows by subgroups"))
             }
         }
     }
@@ -129,13 +131,14 @@ fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<Row>
         let lanes = workgroup_size(caps, lanes as u32, 1, name)?;
         let rows = caps.decoding().workgroup_rows.min(n).next_power_of_two() as u32;
         let [narrowest, width] = caps.subgroup_size;
-        let (size, meeting) = if rows > 1 && narrowest == width && lanes.is_multiple_of(width) {
-            let width = width as usize;
-            (workgroup_size(caps, lanes * rows, 1, name)?, Meeting::SubgroupsOfRows { width })
-        } else {
-            (lanes, Meeting::Subgroups)
+        let whole = narrowest == width && lanes.is_multiple_of(width);
+        let size = if whole { workgroup_size(caps, lanes * rows, 1, name)? } else { lanes };
+        let (lanes, width) = (lanes as usize, width as usize);
+        let meeting = match size as usize / lanes {
+            1 => Meeting::Subgroups,
+            rows => Meeting::SubgroupsOfRows { rows, width },
         };
-        return Ok(Row { lanes: lanes as usize, size, meeting });
+        return Ok(Row { lanes, size, meeting });
     }
     let (most, wanted) = if caps.software { (1, 8) } else { (LANES, LANES as u32) };
     let size = workgroup_size(caps, wanted, 1, name)?;

@@ -133,7 +133,7 @@ export class TunePanel {
     byId("tune-choices", HTMLFieldSetElement).disabled = this.#active || this.#asking;
     const start = button("start");
     start.textContent = state === "paused" ? "Go on" : "Train the adapter";
-    // A field that is not valid leaves it on: the form then shows the field.
+    // With an invalid field the button stays enabled, so that submitting shows the field.
     const begins = ready && this.#reading !== undefined && !this.#taken?.refused;
     start.disabled = !(free && (state === "paused" || begins));
     button("pause").disabled = state !== "training";
