@@ -26,14 +26,20 @@ const BLOCKS: usize = 1024;
 /// Most columns that an invocation keeps in registers. Its loads then do not wait for each other, nor for a store.
 const MOST_KEPT: usize = 16;
 
-/// Adds how many columns of a row an invocation owns and keeps.
-fn kept(caps: &Capabilities, composer: Composer, hidden: usize) -> Composer {
+/// Adds how many columns of a row an invocation owns and keeps (LayerNorm keeps none), and the modules.
+fn kept(
+    caps: &Capabilities,
+    composer: Composer,
+    hidden: usize,
+    modules: &[&'static Module],
+) -> Composer {
     let columns = hidden.div_ceil(composer.workgroup_size());
-    if caps.software || columns > MOST_KEPT {
+    let composer = if caps.software || columns > MOST_KEPT {
         composer.size("COLUMNS", columns).size("KEPT", 1)
     } else {
         composer.unrolled("COLUMNS", columns).size("KEPT", columns)
-    }
+    };
+    modules.iter().fold(composer, |composer, module| composer.module(module))
 }
 
 /// `rms_norm_forward` over rows of `hidden` elements; with `residual` it is added to one, which is bound last.
@@ -87,11 +93,7 @@ fn forward(
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .reduction(subgroups);
-    let composer = match spec {
-        KernelSpec::RmsNormForward { half: false, .. } => kept(caps, composer, hidden),
-        _ => composer,
-    };
-    let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
+    let composer = kept(caps, composer, hidden, modules);
     composer.finish(caps, &bindings, grid, form, why)
 }
 
@@ -149,11 +151,7 @@ fn backward(
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .reduction(subgroups);
-    let composer = match spec {
-        KernelSpec::RmsNormBackward { .. } => kept(caps, composer, hidden),
-        _ => composer.size("COLUMNS", hidden.div_ceil(size as usize)),
-    };
-    let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
+    let composer = kept(caps, composer, hidden, modules);
     composer.finish(caps, &bindings, grid, variant(subgroups), why)
 }
 

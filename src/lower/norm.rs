@@ -16,9 +16,8 @@ pub(super) const WAITING_BYTES: u64 = 16 << 20;
 pub(super) struct WaitingSums {
     /// Where the first are from.
     site: Site,
-    columns: usize,
-    /// Of each partial sum.
-    rows: usize,
+    /// Columns, and rows of each partial sum.
+    shape: [usize; 2],
     weights: SummedWeights,
     /// Of all weights.
     partials: Slice,
@@ -33,24 +32,31 @@ impl WaitingSums {
         &mut self,
         builder: &mut Builder<'_>,
         gradient: Slice,
-        [columns, rows]: [usize; 2],
+        shape: [usize; 2],
         most: u64,
     ) -> Option<Slice> {
         let SummedWeights { count, outputs, .. } = self.weights;
-        let apart = self.gradients.offset.checked_sub(gradient.offset)?;
-        let alike = apart > 0
-            && gradient.buffer == self.gradients.buffer
-            && [columns, rows] == [self.columns, self.rows]
-            && (count == 1 || apart as usize / 4 == outputs);
-        let bytes = (self.columns * builder.tokens.div_ceil(self.rows) * 4) as u64;
-        let own = if alike { builder.extend(self.partials, bytes, most)? } else { return None };
+        let apart = self.gradients.offset.saturating_sub(gradient.offset);
+        let known = if count == 1 { apart } else { 4 * outputs as u64 };
+        if apart == 0
+            || apart != known
+            || gradient.buffer != self.gradients.buffer
+            || shape != self.shape
+        {
+            return None;
+        }
+        let own = builder.extend(self.partials, bytes(builder.tokens, shape), most)?;
         let partials = own.offset as usize / 4 / count;
         self.weights = SummedWeights { count: count + 1, partials, outputs: apart as usize / 4 };
-        self.partials.bytes = own.offset + bytes;
-        self.gradients.offset = gradient.offset;
-        self.gradients.bytes += apart;
+        self.partials.bytes = own.offset + own.bytes;
+        self.gradients = Slice { bytes: self.gradients.bytes + apart, ..gradient };
         Some(own)
     }
+}
+
+/// Of a weight's partial sums.
+fn bytes(tokens: usize, [columns, rows]: [usize; 2]) -> u64 {
+    (tokens.div_ceil(rows) * columns * 4) as u64
 }
 
 /// The constants of a norm's kernels.
@@ -125,34 +131,29 @@ impl Lowering<'_> {
         trained: bool,
         shape: [usize; 2],
     ) -> Result<Slice> {
-        let [columns, rows] = shape;
-        let elements = (self.builder.tokens.div_ceil(rows) * columns) as u64;
-        let what = "norm weight gradient partials";
-        if !trained {
-            return self.builder.tensor(what, elements);
-        }
-        let gradients = self.gradient(weight, 0);
-        if let Some(sums) = &mut self.waiting
-            && let Some(place) = sums.place(&mut self.builder, gradients, shape, self.most_waiting)
+        let gradients = if trained { Some(self.gradient(weight, 0)) } else { None };
+        if let (Some(gradient), Some(sums)) = (gradients, &mut self.waiting)
+            && let Some(place) = sums.place(&mut self.builder, gradient, shape, self.most_waiting)
         {
             return Ok(place);
         }
         self.sum_waiting()?;
-        let partials = self.builder.tensor(what, elements)?;
+        let elements = bytes(self.builder.tokens, shape) / 4;
+        let partials = self.builder.tensor("norm weight gradient partials", elements)?;
         let weights = SummedWeights::ONE;
-        self.waiting = Some(WaitingSums { site, columns, rows, weights, partials, gradients });
+        self.waiting =
+            gradients.map(|gradients| WaitingSums { site, shape, weights, partials, gradients });
         Ok(partials)
     }
 
     /// Adds up the partial sums that wait.
     pub(super) fn sum_waiting(&mut self) -> Result<()> {
         let Some(sums) = self.waiting.take() else { return Ok(()) };
-        let WaitingSums { site, columns, rows, weights, partials, gradients } = sums;
+        let WaitingSums { site, shape: [columns, rows], weights, partials, gradients } = sums;
         let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
         let slices = vec![partials, gradients, self.builder.step()];
-        let what = if weights.count > 1 { "weight and others" } else { "weight" };
         let flops = partials.bytes as f64 / 4.0;
-        self.builder.dispatch(label(site, what), kernel, slices, flops)
+        self.builder.dispatch(label(site, "weight"), kernel, slices, flops)
     }
 
     pub(super) fn head_norms(

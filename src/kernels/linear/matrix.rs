@@ -1,7 +1,6 @@
 //! Products on matrices that a subgroup holds: their tiles, constants and modules.
 
-use super::choice::Choice;
-use super::tile::SUM_ELEMENT;
+use super::choice::{Choice, PART};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
@@ -23,7 +22,7 @@ const fn choice(
     edges: f64,
 ) -> Choice {
     let tile = LinearTile::Matrix { bm, bn, bk, wm, wn };
-    Choice { tile, factor, busy, edges, together: 1, part: SUM_ELEMENT }
+    Choice { tile, factor, busy, edges, together: 1, part: PART }
 }
 
 /// Of the largest tile whose subgroups have 64×64 results: its registers leave room for two workgroups. It is so fast

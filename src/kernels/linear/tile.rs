@@ -1,6 +1,6 @@
 //! Which tile a product takes, and into how many parts its K is split.
 
-use super::choice::Choice;
+use super::choice::{Choice, PART};
 use super::matrix::matrix_choices;
 use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
@@ -111,7 +111,7 @@ impl TunedProduct {
 
 const fn choice(sizes: [usize; 3], each: [usize; 2], factor: f64, busy: f64) -> Choice {
     let tile = LinearTile::tiled(sizes, each);
-    Choice { tile, factor, busy, edges: EDGES, together: 1, part: SUM_ELEMENT }
+    Choice { tile, factor, busy, edges: EDGES, together: 1, part: PART }
 }
 
 /// Largest first. The second does for the first where that does not fit: with an operand to
@@ -134,10 +134,9 @@ const CHOICES_AT: [Choice; 4] = [
 
 /// Those of a tile without matrices.
 const EDGES: f64 = 16.0;
-/// The second stage on a [`GpuClass::LARGE`], in multiply-adds of a compute unit: its dispatch, which
-/// takes a step some 4 µs, and an element of a part, which takes memory's time.
+/// The dispatch of the second stage on a [`GpuClass::LARGE`], in multiply-adds of a compute unit: it takes a step some
+/// 4 µs.
 const SUM_DISPATCH: f64 = 800_000.0;
-pub(super) const SUM_ELEMENT: f64 = 0.15;
 /// Most parts that K may be cut into, and the least depth of one.
 const MOST_PARTS: usize = 8;
 const LEAST_DEPTH: usize = 64;
