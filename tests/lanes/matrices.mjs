@@ -84,7 +84,8 @@ async function encode() {
   Object.defineProperty(posed, "info", { value: INFO, configurable: true });
   const runtime = await testing.RawRuntime.create(gpu, posed, "{}");
   const { features } = JSON.parse(runtime.capabilities());
-  if (!features.subgroupMatrix) return { encoded: 0, refused: ["the null backend has no matrices"] };
+  if (!features.subgroupMatrix)
+    return { encoded: 0, refused: ["the null backend has no matrices"] };
   const cases = JSON.parse(testing.testing_cases(false)).filter((name) => name.includes("by matr"));
   const refused = [];
   let encoded = 0;

@@ -63,24 +63,13 @@ pub(super) fn check_plan(
     }
 }
 
-fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usize) {
-    let layout =
-        Params::new(Architecture::of(config), caps.limits.binding_bytes().min(1 << 30)).unwrap();
-    let train = train_plans(caps, &layout, TrainChoices { tokens, ..TrainChoices::default() })
-        .unwrap_or_else(|e| panic!("{what}: {e}"));
-    for (name, plan) in [
-        ("micro-step", &train.micro_step),
-        ("optimizer", &train.optimizer),
-        ("evaluation", &train.evaluate),
-    ] {
-        check_plan(&format!("{what}, {name}"), plan, &train.slots, caps, &layout);
-    }
-    assert_eq!(train.slots, train.micro_step.slots, "{what}: evaluation needs slots of its own");
+/// Of every format of the cache and of the weights.
+fn check_inference(what: &str, caps: &Capabilities, layout: &Params) {
     let caches = KvCache::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });
     let weights =
         WeightFormat::ALL.map(|weights| InferenceOptions { weights, ..Default::default() });
     for options in caches.into_iter().chain(weights) {
-        let infer = inference_plans(caps, &layout, 2048, options)
+        let infer = inference_plans(caps, layout, 2048, options)
             .unwrap_or_else(|e| panic!("{what}, {options:?}: {e}"));
         for (name, plan) in [
             ("prefill", &infer.prefill),
@@ -97,9 +86,25 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
                 assert!(plan.dispatches.is_empty(), "{what}");
                 continue;
             }
-            check_plan(&what, plan, &infer.sample.slots, caps, &layout);
+            check_plan(&what, plan, &infer.sample.slots, caps, layout);
         }
     }
+}
+
+fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usize) {
+    let layout =
+        Params::new(Architecture::of(config), caps.limits.binding_bytes().min(1 << 30)).unwrap();
+    let train = train_plans(caps, &layout, TrainChoices { tokens, ..TrainChoices::default() })
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    for (name, plan) in [
+        ("micro-step", &train.micro_step),
+        ("optimizer", &train.optimizer),
+        ("evaluation", &train.evaluate),
+    ] {
+        check_plan(&format!("{what}, {name}"), plan, &train.slots, caps, &layout);
+    }
+    assert_eq!(train.slots, train.micro_step.slots, "{what}: evaluation needs slots of its own");
+    check_inference(what, caps, &layout);
     let again = train_plans(
         caps,
         &layout,
