@@ -25,7 +25,7 @@ const HALF: f64 = 1.02 / 2048.0;
 /// Half of the least number that f16 has, which what is smaller may be off by.
 const LEAST_HALF: f64 = 1.0 / (1 << 25) as f64;
 /// Weights are multiplied by this before they are rounded.
-const WEIGHT_UNIT: f64 = 1024.0;
+const WEIGHT_UNIT: f64 = 64.0;
 /// What f32 changes a sum of some hundred products by, relative to its terms.
 const SINGLE: f64 = 4e-6;
 
@@ -300,6 +300,29 @@ fn kernels(
     k::attention_matrix_tiles(caps, shape, pass).into_iter().map(of).collect()
 }
 
+/// Gradients of scores that f16 does not hold leave numbers, not infinities or NaN.
+async fn steep(
+    lane: &Lane,
+    setting: Setting,
+    halves: AttentionHalves,
+    made: &[Kernel],
+) -> std::result::Result<(), String> {
+    const STEEP: f32 = 4096.0;
+    let mut batch = Batch::new(lane, setting, halves, vec![0; 40]);
+    batch.d_out.iter_mut().for_each(|x| *x *= STEEP);
+    batch.delta.iter_mut().for_each(|x| *x *= f64::from(STEEP));
+    let jobs: Vec<_> = made.iter().map(|kernel| batch.job(lane, kernel, batch.words())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let half = batch.shape.halves.d_qkv;
+        let values = if half { got.halves(0) } else { got.floats(0) };
+        let written = |i: usize| got.words(0)[if half { i / 2 } else { i }] != POISON;
+        if let Some(i) = (0..values.len()).find(|&i| written(i) && !values[i].is_finite()) {
+            return Err(of(&job.kernel)(format!("steep gradients: {} at {i}", values[i])));
+        }
+    }
+    Ok(())
+}
+
 async fn sides(
     lane: Rc<Lane>,
     setting: Setting,
@@ -316,6 +339,9 @@ async fn sides(
             lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?
         }
     };
+    if sums.is_empty() {
+        steep(&lane, setting, halves, &made).await?;
+    }
     for documents in batches(&lane) {
         let batch = Batch::new(&lane, setting, halves, documents);
         let tokens = batch.documents.len();

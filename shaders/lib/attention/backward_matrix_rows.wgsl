@@ -44,12 +44,16 @@ fn known_of(row: u32, head: u32) -> Row {
   return Row(fma(lse[at], LOG2_E, -WEIGHT_BITS), delta[at], seen.x, seen.y);
 }
 
+const MOST_HALF: f32 = 65504.0;
+
 // Of a score and the gradient of its probability: what is kept of the probability, and the gradient of the score, both
-// in units of 1 / WEIGHT_UNIT, a power of two. So f16 holds probabilities from 2⁻²⁴ on as normal numbers.
+// in units of 1 / WEIGHT_UNIT, a power of two. So f16 holds probabilities from 2⁻²⁰ on as normal numbers. A gradient
+// beyond f16 is held at its largest number: as infinity it would make the whole step one that is skipped.
 fn weights_of(product: f32, slope: f32, kept: f32, shown: bool, row: Row) -> vec2<f32> {
   let score = score_of(product);
   let weight = select(0.0, exp2(fma(score, SCORE_UNIT_LOG2, -row.lse)), shown);
-  return vec2(kept * weight, score_slope(score) * weight * (kept * slope - row.delta));
+  let gradient = score_slope(score) * weight * (kept * slope - row.delta);
+  return vec2(kept * weight, clamp(gradient, -MOST_HALF, MOST_HALF));
 }
 const D_SCORE_UNIT: f32 = SCALE / WEIGHT_UNIT;
 

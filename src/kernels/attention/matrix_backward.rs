@@ -17,7 +17,7 @@ const SCORE_PAD: usize = 8;
 /// Keys of a block of random words, and the least columns or keys of a tile.
 const BLOCK: usize = 32;
 /// Probabilities, and score gradients, are multiplied by two to this on their way to f16.
-const WEIGHT_BITS: i32 = 10;
+const WEIGHT_BITS: i32 = 6;
 
 const TILES: [AttentionTile; 2] = [AttentionTile::pairs(32, 32), AttentionTile::pairs(64, 32)];
 

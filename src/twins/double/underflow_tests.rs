@@ -21,7 +21,7 @@ const LAYERS: usize = 4;
 const TOKENS: usize = 32;
 const MANY_TOKENS: f64 = 4096.0;
 /// What attention's weights are multiplied by on their way to f16.
-const WEIGHT_UNIT: f64 = 1024.0;
+const WEIGHT_UNIT: f64 = 64.0;
 
 /// Gradients by what they are of, in the order in which a backward pass meets them.
 type Seen = Vec<(&'static str, Vec<f64>)>;
