@@ -144,6 +144,8 @@ def main():
         weights = get_model_state_dict(model, options=whole)
         if rank == 0:
             model.save_pretrained(args.save, state_dict=weights)
+    # A process that ends while another still writes may end with an error.
+    dist.barrier()
     dist.destroy_process_group()
 
 
