@@ -29,7 +29,8 @@ macro_rules! shader {
 }
 pub(super) use shader;
 
-/// The first module; the second where tests run plain WGSL in place of matrices.
+/// Picks one of two modules. The first uses subgroup matrices. Tests on a CPU take the second, which computes the same in
+/// plain WGSL.
 macro_rules! matrix_shader {
     ($caps:expr, $matrices:literal, $emulated:literal) => {{
         #[cfg(any(test, feature = "testing"))]

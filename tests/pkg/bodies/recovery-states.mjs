@@ -1,4 +1,5 @@
-// A lost device: what does not come back, what waits for another device, and what a page is told of it.
+// The states of a runtime whose device is lost. Some objects are not restored. Some calls wait for a new device. The
+// page is told of both.
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import {
   batch,
