@@ -1,13 +1,13 @@
-// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, range or step, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/meet_subgroup or matvec/meet_subgroup_rows or matvec/meet_tree
+// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, step or none, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_added or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/meet_subgroup or matvec/meet_subgroup_rows or matvec/meet_tree
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
 //   0 a      read   f32 [K]
 //   1 b      read   f32 [PRODUCTS · N, K]; or packed (lib/weights/)
-//   2 c      write  f32, as lib/matvec/rows.wgsl or lib/matvec/heads.wgsl says
-//   3 range or step, uniform
+//   2 c      write  f32, as lib/matvec/rows.wgsl or lib/matvec/heads.wgsl says; read too where sums are added to it
 //
 // and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual,
-// f32 as c; a bias, f32 as c; what lib/matvec/heads.wgsl binds. The modules beside this one say what x is (a, or its
+// f32 as c; a bias, f32 as c; what lib/matvec/heads.wgsl binds. Each binding costs a browser's host time, token by
+// token: so places are constants, and the residual stream is added to where it lies. The modules beside this one say what x is (a, or its
 // RMSNorm), which PRODUCTS rows of b an invocation multiplies, and what becomes of the sums.
 //
 // LANES invocations share a row of b, neighbours reading neighbouring vectors of four. A row has

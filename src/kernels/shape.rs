@@ -304,7 +304,10 @@ pub enum MatvecInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatvecOutput {
     Plain,
-    /// Added to a residual, which is bound behind `range`: not together with a norm.
+    /// Added to what the results' place holds: of one row, not together with a norm.
+    Added,
+    /// Added to a residual, which is bound behind the results, or of several rows behind `range`: not together with
+    /// a norm.
     Residual,
     /// Added to a bias, which all rows share. For several rows only: a residual has a row for each.
     Bias,
@@ -325,6 +328,8 @@ pub enum MatvecOutput {
 pub struct MatvecShape {
     pub n: usize,
     pub k: usize,
+    /// Where the first result lies among those of all parts of a matrix.
+    pub first: usize,
     pub input: MatvecInput,
     pub output: MatvecOutput,
     /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.

@@ -41,9 +41,12 @@ impl Lowering<'_> {
             (None, Some(_)) => Output::Bias,
             (Some(_), Some(_)) => Output::BiasedResidual,
         };
-        let added: Vec<Slice> = residual.into_iter().chain(bias).collect();
-        let output = self.written(node, 0)?;
+        let mut added: Vec<Slice> = residual.into_iter().chain(bias).collect();
         let label = node.site.to_string();
+        if kind == Output::Residual && self.adds_in_place(node) {
+            self.bind(node.writes[0], added.remove(0));
+        }
+        let output = self.written(node, 0)?;
         if let Rows::One(_) | Rows::Several { .. } = self.rows {
             let ranges = self.ranges.filter(|(row, _)| *row == node.reads[0]);
             let from = ranges.map_or(MatvecInput::Plain, |(_, from)| from);
@@ -51,6 +54,16 @@ impl Lowering<'_> {
         }
         let token_rows = self.node_rows(node, weight);
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
+    }
+
+    /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
+    /// no place of its own.
+    fn adds_in_place(&self, node: &Node) -> bool {
+        let mut later =
+            self.graph.nodes.iter().rev().take_while(|later| !std::ptr::eq(*later, node));
+        matches!(self.rows, Rows::One(_))
+            && self.values[node.writes[0]].is_none()
+            && later.all(|later| !later.reads.contains(&node.reads[1]))
     }
 
     /// The rows of all tokens, without padding.

@@ -15,7 +15,8 @@ use crate::plan::{Range, Slice};
 
 impl Lowering<'_> {
     /// `output = matrix · input`, which lies as `from` says, plus a residual, a bias or both, as the kind that comes
-    /// with them says. Of one row a residual and a bias are the same.
+    /// with them says. Of one row a residual and a bias are the same, and a residual that is not among them is the
+    /// output itself.
     pub(super) fn matvec(
         &mut self,
         label: &str,
@@ -27,6 +28,7 @@ impl Lowering<'_> {
         let several = matches!(self.rows, Rows::Several { .. });
         let then = match kind {
             Output::Mode(_) => MatvecOutput::Plain,
+            Output::Residual if added.is_empty() => MatvecOutput::Added,
             Output::Bias if several => MatvecOutput::Bias,
             Output::Residual | Output::Bias => MatvecOutput::Residual,
             Output::BiasedResidual => MatvecOutput::BiasedResidual,
@@ -93,15 +95,15 @@ impl Lowering<'_> {
         let shape = MatvecShape {
             n: gate.width,
             k: self.hidden(),
+            first: 0,
             input: norm_input(norm),
             output: MatvecOutput::Gated(gate.activation),
             weights: self.format(weight),
         };
         let kernel = self.row_kernel(shape, gate.width)?;
-        let range = Range { cols: gate.width as u32, ..self.builder.all_rows() };
-        let columns = self.builder.range(range);
-        let slices =
-            vec![input, self.row_operand(weight, 0), output, columns, self.whole(norm.weight)];
+        let mut slices = vec![input, self.row_operand(weight, 0), output];
+        slices.extend(self.part_columns(0, gate.width));
+        slices.push(self.whole(norm.weight));
         let flops = 4.0 * (self.builder.tokens * gate.width * self.hidden()) as f64;
         self.builder.dispatch(site.to_string(), kernel, slices, flops)
     }
@@ -146,6 +148,7 @@ impl Lowering<'_> {
         let matvec = MatvecShape {
             n: shape.stride() / 2,
             k: self.hidden(),
+            first: 0,
             input: norm_input(norm),
             output: match bias {
                 None => MatvecOutput::Heads(shape),
@@ -157,7 +160,11 @@ impl Lowering<'_> {
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
         let keys = self.cache(node.site, attention, cache);
         let table = self.angles(attention);
-        let mut slices = vec![input, rows, query, step, self.whole(norm.weight), table, keys];
+        let mut slices = vec![input, rows, query, self.whole(norm.weight), step, table, keys];
+        if several {
+            // Of several rows the uniform is the fourth binding in every form.
+            slices.swap(3, 4);
+        }
         slices.extend(several.then_some(self.inputs.documents));
         slices.extend(bias.map(|bias| self.whole(bias)));
         let flops = 2.0 * (self.builder.tokens * shape.stride() * self.hidden()) as f64;
@@ -177,12 +184,11 @@ impl Lowering<'_> {
         let matrix = self.params.matrices[weight].clone();
         for (index, part) in matrix.parts.iter().enumerate() {
             let weights = self.format(weight);
-            let shape = MatvecShape { n: part.rows, k: matrix.cols, input, output, weights };
+            let (n, k, first) = (part.rows, matrix.cols, part.row0);
+            let shape = MatvecShape { n, k, first, input, output, weights };
             let kernel = self.row_kernel(shape, matrix.rows)?;
-            let (col0, cols) = (part.row0 as u32, part.rows as u32);
-            let range = Range { col0, cols, ..self.builder.all_rows() };
-            let rows = self.row_operand(weight, index);
-            let mut slices = vec![from, rows, to, self.builder.range(range)];
+            let mut slices = vec![from, self.row_operand(weight, index), to];
+            slices.extend(self.part_columns(first, n));
             slices.extend_from_slice(last);
             let flops = 2.0 * (self.builder.tokens * part.rows * matrix.cols) as f64;
             self.builder.dispatch(label, kernel, slices, flops)?;
@@ -190,10 +196,18 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Which columns of their results a dispatch of several rows has: of one row they are constants of its kernel.
+    fn part_columns(&mut self, first: usize, count: usize) -> Option<Slice> {
+        let Rows::Several { .. } = self.rows else { return None };
+        let (col0, cols) = (first as u32, count as u32);
+        let range = Range { col0, cols, ..self.builder.all_rows() };
+        Some(self.builder.range(range))
+    }
+
     /// The kernel for one row, or for several rows `stride` elements apart.
     fn row_kernel(&self, shape: MatvecShape, stride: usize) -> Result<Kernel> {
         let Rows::Several { .. } = self.rows else { return k::matvec(self.builder.caps, shape) };
-        let MatvecShape { n, k, input, output, weights } = shape;
+        let MatvecShape { n, k, input, output, weights, .. } = shape;
         let rows = self.builder.tokens;
         let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights };
         k::matvec_rows(self.builder.caps, shape)

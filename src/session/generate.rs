@@ -21,6 +21,9 @@ pub use options::GenerateOptions;
 /// Failures of a check's pass that plain decoding does not have.
 const UNFIT: [ErrorCode; 2] = [ErrorCode::OutOfMemory, ErrorCode::LimitExceeded];
 
+/// Turns of a submit for which the GPU waits.
+const EARLY_TURNS: usize = 2;
+
 /// A token and its log-probability (nats) under the model, before bias, temperature and filters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawn {
@@ -135,7 +138,7 @@ impl Generation {
                     let rows = (rows, self.text.len() - 1);
                     lookup.check(&**self.model.gpu(), &cache, rows, sampling).await?
                 } else {
-                    self.decode_ahead(&cache)?;
+                    self.decode_ahead(&cache, 0)?;
                     self.ahead.read(&**self.model.gpu(), &self.model.token_pace).await?.1
                 };
                 (held, drawn)
@@ -215,9 +218,13 @@ impl Generation {
             .collect()
     }
 
-    /// Submits that are on their way together.
-    fn submits_ahead(&self) -> usize {
-        if self.options.stepwise { 1 } else { SUBMITS_AHEAD }
+    /// Submits that are on their way together, of them one behind a prompt: its draw should not wait for long.
+    fn submits_ahead(&self, behind_prompt: bool) -> usize {
+        match (self.options.stepwise, behind_prompt) {
+            (true, _) => usize::from(!behind_prompt),
+            (false, true) => usize::from(self.lookup.is_none()),
+            (false, false) => SUBMITS_AHEAD,
+        }
     }
 
     /// Positions that the cache needs for all that may be on its way after the next call: decoding
@@ -242,12 +249,14 @@ impl Generation {
         rows
     }
 
-    /// Queues submits until as many are on their way as should be, or no token is left to draw.
-    fn decode_ahead(&mut self, cache: &KeyValueCache) -> Result<()> {
+    /// Queues submits until as many are on their way as should be, or no token is left to draw. `undrawn`: tokens that
+    /// a prompt's pass draws before.
+    fn decode_ahead(&mut self, cache: &KeyValueCache, undrawn: usize) -> Result<()> {
         // What is on its way is read before a check.
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
-        while self.ahead.len() < self.submits_ahead() && (!checking || self.ahead.is_empty()) {
-            let queued = self.ahead.turns();
+        let most = self.submits_ahead(undrawn > 0);
+        while self.ahead.len() < most && (!checking || self.ahead.is_empty()) {
+            let queued = undrawn + self.ahead.turns();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
                 break;
@@ -289,8 +298,8 @@ impl Generation {
     }
 
     /// Reads what the cache does not hold of the text so far and draws the first next token, in one's turn.
-    async fn prefill(&self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
-        let (model, count) = (&self.model, self.text.len());
+    async fn prefill(&mut self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
+        let (model, count) = (Rc::clone(&self.model), self.text.len());
         let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
         self.reset_decoding(cache).await?;
         loop {
@@ -304,12 +313,15 @@ impl Generation {
                 Ok(Chunk::prefill(room, &[room.last_row, self.sample(room)], Some(read)))
             };
             let tokens = &self.text[part.clone()];
-            let Some(bytes) = model.run_chunk((cache, held), done, tokens, None, &chunk).await?
-            else {
+            let Some(read) = model.queue_chunk((cache, held), done, tokens, None, &chunk)? else {
                 (held, done) = model.begin_text(cache, &self.text, usize::MAX).await?;
                 self.reset_decoding(cache).await?;
                 continue;
             };
+            if last {
+                self.decode_ahead(cache, 1)?;
+            }
+            let bytes = read.await?;
             if last {
                 cache.holds(held, &self.text);
                 return Ok((held, bytes));
@@ -371,6 +383,12 @@ impl Generation {
         }
     }
 
+    /// Submits of so many turns where nothing is on its way: the GPU begins with the first turns while the host
+    /// encodes the others.
+    fn early_submits(&self, turns: usize) -> usize {
+        if self.ahead.is_empty() { turns.div_ceil(EARLY_TURNS) } else { 1 }
+    }
+
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
     fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Submit> {
         let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
@@ -379,7 +397,7 @@ impl Generation {
             let most = if self.options.stepwise { 1 } else { room.turns.min(MOST_TURNS) };
             let turns = Submit::turns(pace, token, most).min(left);
             let work = token.times(turns);
-            let submits = pace.submits(work, largest);
+            let submits = pace.submits(work, largest).max(self.early_submits(turns));
             if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
                 self.write_decode_state(room)?;
             }

@@ -32,13 +32,28 @@ impl Model {
     /// longer holds the text, or holds it for other weights: it has to begin again.
     pub(super) async fn run_chunk(
         &self,
+        place: (&KeyValueCache, Held),
+        position: usize,
+        tokens: &[u32],
+        targets: Option<&[u32]>,
+        chunk: &dyn Fn(&Room) -> Result<Chunk>,
+    ) -> Result<Option<Vec<u8>>> {
+        match self.queue_chunk(place, position, tokens, targets, chunk)? {
+            Some(read) => read.await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// [`Self::run_chunk`] up to where it waits: what is queued before the bytes are awaited follows without a gap.
+    pub(super) fn queue_chunk<'a>(
+        &'a self,
         (cache, held): (&KeyValueCache, Held),
         position: usize,
         tokens: &[u32],
         targets: Option<&[u32]>,
         // Not of any type: each would be another copy of this in the module.
         chunk: &dyn Fn(&Room) -> Result<Chunk>,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Option<impl Future<Output = Result<Vec<u8>>> + use<'a>>> {
         self.weights.buffers()?;
         if !cache.is_held(&self.weights, held) {
             return Ok(None);
@@ -72,15 +87,17 @@ impl Model {
         };
         let ((sent, read), accepted) = queued(gpu, || cache.with(queue))?;
         cache.writes(position + tokens.len());
-        let done = async {
-            let read = read.await;
-            accepted.await?;
-            read
-        };
-        match sent {
-            Some(sent) => pace.arrival(gpu, sent, done).await.map(Some),
-            None => done.await.map(Some),
-        }
+        Ok(Some(async move {
+            let done = async {
+                let read = read.await;
+                accepted.await?;
+                read
+            };
+            match sent {
+                Some(sent) => pace.arrival(gpu, sent, done).await,
+                None => done.await,
+            }
+        }))
     }
 
     /// The next chunk of a text of so many tokens from `position` on: as many as the GPU does at once.

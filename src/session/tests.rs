@@ -210,7 +210,34 @@ fn a_fast_gpu_takes_a_chunk_and_sixteen_tokens_in_a_submit() {
     let options = GenerateOptions { max_tokens: 65, ..GenerateOptions::default() };
     assert_eq!(generated(&model, 512, options), 65);
     let (_, count) = longest(&fake, before);
-    assert_eq!(count, 2 + 4, "two chunks with the first token, four times sixteen tokens");
+    let early = 8;
+    assert_eq!(
+        count,
+        2 + early + 3,
+        "two chunks with the first token, sixteen tokens in {early} parts, three times sixteen"
+    );
+}
+
+/// The GPU decodes on while the first token is on its way, but for one who has to say something about each.
+#[test]
+fn tokens_are_queued_behind_a_prompt() {
+    let submits_for = |options: GenerateOptions| {
+        let fake = Fake::new(false, 3e10, 0.0);
+        let model = model(&fake, config(128, 2, 4096));
+        let before = fake.submits.borrow().len();
+        block_on(async {
+            let prompt = vec![1; 20];
+            let mut generation = Generation::start(&model, &prompt, options).await.unwrap();
+            assert_eq!(generation.next().await.unwrap().len(), 1);
+        });
+        fake.submits.borrow().len() - before
+    };
+    let of = |max_tokens| GenerateOptions { max_tokens, ..GenerateOptions::default() };
+    let prompt = submits_for(of(1));
+    assert_eq!(submits_for(of(100)), prompt + 16 / 2);
+    assert_eq!(submits_for(of(4)), prompt + 2, "three tokens in two parts");
+    assert_eq!(submits_for(GenerateOptions { stepwise: true, ..of(100) }), prompt);
+    assert_eq!(submits_for(GenerateOptions { prompt_lookup: true, ..of(100) }), prompt);
 }
 
 /// Each submit of sixteen tokens takes the plan of the longest of its texts.

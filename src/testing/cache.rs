@@ -109,6 +109,7 @@ async fn newest_row(
     let matvec = MatvecShape {
         n: width / 2,
         k: columns,
+        first: 0,
         input: MatvecInput::Norm { epsilon: k::Constant(EPSILON) },
         output: (if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads })(
             k::AttentionShape { ring, ..kernel_shape },
@@ -135,8 +136,8 @@ async fn newest_row(
         Operand::floats(&x),
         Operand::words(&words),
         Operand::poison(shape.key_offset()),
-        Operand::uniform(&step),
         Operand::floats(&weight),
+        Operand::uniform(&step),
         Operand::floats(&table),
         Operand::poison(ROWS * shape.cache_width()),
     ];

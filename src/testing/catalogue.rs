@@ -143,6 +143,7 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             let matvec = MatvecShape {
                 n: shape.stride() / 2,
                 k: heads * head_dim,
+                first: 0,
                 input: MatvecInput::Norm { epsilon: k::Constant(1e-5) },
                 output: MatvecOutput::Heads(AttentionShape { ring, ..shape }),
                 weights,

@@ -66,13 +66,14 @@ fn matvecs(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     let mut entries = vec![];
     for (input, output) in [
         (MatvecInput::Plain, MatvecOutput::Plain),
+        (MatvecInput::Plain, MatvecOutput::Added),
         (MatvecInput::Plain, MatvecOutput::Residual),
         (MatvecInput::Plain, MatvecOutput::BiasedResidual),
         (NORM, MatvecOutput::Plain),
         (NORM, MatvecOutput::Gated(Activation::Silu)),
     ] {
         for weights in WeightFormat::ALL {
-            let shape = MatvecShape { n, k, input, output, weights };
+            let shape = MatvecShape { n, k, first: 0, input, output, weights };
             let what = format!("matvec of {n}x{k} in {}", weights.name());
             entries.push((what, k::matvec(caps, shape)));
         }
@@ -86,13 +87,15 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
     let mut entries = vec![];
     let mut add = |n, input, output, weights: WeightFormat| {
-        let shape = MatvecShape { n, k, input, output, weights };
+        let shape = MatvecShape { n, k, first: 0, input, output, weights };
         entries.push((format!("matvec by teams in {}", weights.name()), k::matvec(caps, shape)));
     };
     for weights in WeightFormat::ALL {
         add(8192, NORM, MatvecOutput::Plain, weights);
         if let Some(splits) = k::near_splits(caps, heads, 1024) {
-            add(n, MatvecInput::Ranges(heads, splits), MatvecOutput::Residual, weights);
+            for output in [MatvecOutput::Added, MatvecOutput::Residual] {
+                add(n, MatvecInput::Ranges(heads, splits), output, weights);
+            }
         }
     }
     add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);

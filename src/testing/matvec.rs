@@ -27,13 +27,19 @@ pub(super) fn cases() -> Vec<Case> {
 async fn matvec(lane: Rc<Lane>) -> Outcome {
     let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
     let gates = Activation::ALL.map(MatvecOutput::Gated);
-    let weights = WeightFormat::F32;
+    let (first, weights) = (7, WeightFormat::F32);
     for (n, k) in [(1, 4), (131, 19), (70, 260), (3, 1), (61, 2304)] {
-        for output in [MatvecOutput::Plain, MatvecOutput::Residual, MatvecOutput::BiasedResidual] {
-            row(&lane, MatvecShape { n, k, input: MatvecInput::Plain, output, weights }).await?;
+        for output in [
+            MatvecOutput::Plain,
+            MatvecOutput::Added,
+            MatvecOutput::Residual,
+            MatvecOutput::BiasedResidual,
+        ] {
+            let input = MatvecInput::Plain;
+            row(&lane, MatvecShape { n, k, first, input, output, weights }).await?;
         }
         for output in [MatvecOutput::Plain].into_iter().chain(gates) {
-            row(&lane, MatvecShape { n, k, input: norm, output, weights }).await?;
+            row(&lane, MatvecShape { n, k, first, input: norm, output, weights }).await?;
         }
     }
     Ok(lane.summary())
@@ -101,13 +107,11 @@ pub(super) async fn row_by(
     b: Operand,
     matrix: &[f64],
 ) -> Result<(), String> {
-    let MatvecShape { n, k, input, output, .. } = shape;
+    let MatvecShape { n, k, first: column, input, output, .. } = shape;
     let made = matvec_variants(lane, shape)?;
-    let column = 7;
     let (a, weight) = (lane.normal(k), lane.normal(k));
     let (c, base) = (lane.normal(column + n), lane.normal(column + n));
-    let mut operands =
-        vec![Operand::floats(&a), b, Operand::floats(&c), Operand::range(0, 1, column, n)];
+    let mut operands = vec![Operand::floats(&a), b, Operand::floats(&c)];
     let x = match input {
         MatvecInput::Plain => wide(&a),
         MatvecInput::Norm { epsilon: k::Constant(epsilon) } => {
@@ -122,7 +126,8 @@ pub(super) async fn row_by(
         _ => vec![],
     };
     operands.extend(added.iter().map(|x| Operand::floats(x)));
-    let base = added.iter().map(|x| wide(&x[column..])).reduce(sum);
+    let own = (output == MatvecOutput::Added).then_some(&c);
+    let base = added.iter().chain(own).map(|x| wide(&x[column..])).reduce(sum);
     let products = matvec_forward(&x, matrix, base.as_deref());
     let mut expected = wide(&c[..column]);
     let mut terms = expected.clone();
@@ -131,7 +136,10 @@ pub(super) async fn row_by(
     }
     expected.extend(match output {
         MatvecOutput::Gated(activation) => gated_activation_forward(activation, &products, n),
-        MatvecOutput::Plain | MatvecOutput::Residual | MatvecOutput::BiasedResidual => products,
+        MatvecOutput::Plain
+        | MatvecOutput::Added
+        | MatvecOutput::Residual
+        | MatvecOutput::BiasedResidual => products,
         MatvecOutput::Bias | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
             return Err("heads have a case of their own, one row has no bias alone".into());
         }
@@ -156,10 +164,10 @@ pub(super) fn of_both(activation: Activation, products: &[f64], n: usize) -> Vec
 async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
     let (plain, windowed) = (None, Some(2 * RANGE_KEYS + 5));
     for (heads, count, keys, window, output, weights) in [
-        (2, 3, 3 * RANGE_KEYS, plain, MatvecOutput::Residual, WeightFormat::F32),
+        (2, 3, 3 * RANGE_KEYS, plain, MatvecOutput::Added, WeightFormat::F32),
         (4, 8, 1, plain, MatvecOutput::BiasedResidual, WeightFormat::F32),
         (4, 8, 5 * RANGE_KEYS + 1, windowed, MatvecOutput::Plain, WeightFormat::F16),
-        (2, 16, 16 * RANGE_KEYS + 1, plain, MatvecOutput::Residual, WeightFormat::Int8),
+        (2, 16, 16 * RANGE_KEYS + 1, plain, MatvecOutput::Added, WeightFormat::Int8),
         (4, 5, RANGE_KEYS + 1, plain, MatvecOutput::Residual, WeightFormat::Int4),
     ] {
         let shape = AttentionShape {
@@ -171,7 +179,7 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
         };
         let splits = DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } };
         let input = MatvecInput::Ranges(shape, splits);
-        let shape = MatvecShape { n: 37, k: 160 * heads, input, output, weights };
+        let shape = MatvecShape { n: 37, k: 160 * heads, first: 5, input, output, weights };
         ranges(&lane, shape, (shape_of(input), count, keys)).await?;
     }
     Ok(lane.summary())
@@ -211,7 +219,7 @@ async fn ranges(
     shape: MatvecShape,
     (heads, count, keys): (AttentionShape, usize, usize),
 ) -> Result<(), String> {
-    let MatvecShape { n, k, output, weights, .. } = shape;
+    let MatvecShape { n, k, first: column, output, weights, .. } = shape;
     let seen = heads.window.map_or(keys, |window| window.min(keys));
     let active = seen.div_ceil(seen.div_ceil(count).next_multiple_of(RANGE_KEYS));
     let (partials, row) = left(lane, &heads, count, active);
@@ -223,7 +231,6 @@ async fn ranges(
         let matrix = unpack_weights_forward(weights, &words, values.len());
         (words, matrix)
     };
-    let column = 5;
     let c = lane.normal(column + n);
     let added: Vec<Vec<f32>> = match output {
         MatvecOutput::Residual => vec![lane.normal(column + n)],
@@ -231,17 +238,14 @@ async fn ranges(
         _ => vec![],
     };
     let step = Step { position: keys as u32 - 1, ..Step::of(1) };
-    let mut operands = vec![
-        Operand::floats(&partials),
-        Operand::words(&words),
-        Operand::floats(&c),
-        Operand::range(0, 1, column, n),
-    ];
+    let mut operands =
+        vec![Operand::floats(&partials), Operand::words(&words), Operand::floats(&c)];
     operands.extend(added.iter().map(|x| Operand::floats(x)));
     operands.push(Operand::uniform(&step));
     let mut expected = wide(&c[..column]);
     let mut products = matvec_forward(&row, &matrix, None);
-    added.iter().for_each(|x| add_assign(&mut products, &wide(&x[column..])));
+    let own = (output == MatvecOutput::Added).then_some(&c);
+    added.iter().chain(own).for_each(|x| add_assign(&mut products, &wide(&x[column..])));
     expected.extend(products);
     let made = matvec_variants(lane, shape)?;
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();

@@ -100,22 +100,23 @@ async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
 
 async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
     let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
-    let gated = MatvecOutput::Gated(Activation::Silu);
+    let (first, gated) = (3, MatvecOutput::Gated(Activation::Silu));
     for (n, k) in [(1, 32), (70, 256), (13, 2304)] {
         for (input, output) in [
             (MatvecInput::Plain, MatvecOutput::Plain),
+            (MatvecInput::Plain, MatvecOutput::Added),
             (MatvecInput::Plain, MatvecOutput::Residual),
             (MatvecInput::Plain, MatvecOutput::BiasedResidual),
             (norm, MatvecOutput::Plain),
             (norm, gated),
         ] {
-            product(&lane, MatvecShape { n, k, input, output, weights: format }).await?;
+            product(&lane, MatvecShape { n, k, first, input, output, weights: format }).await?;
         }
     }
     // A subgroup has several results.
     for input in [norm, MatvecInput::Plain] {
         let (n, k, output) = (8203, 288, MatvecOutput::Plain);
-        product(&lane, MatvecShape { n, k, input, output, weights: format }).await?;
+        product(&lane, MatvecShape { n, k, first, input, output, weights: format }).await?;
     }
     Ok(lane.summary())
 }

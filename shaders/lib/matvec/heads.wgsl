@@ -3,11 +3,11 @@
 // numbers of a pair, half a head apart, one after the other in the order of heads; N pairs.
 //
 //   2 c      write       f32 [HEADS · HEAD_DIM]            the query heads
-//   3 step   uniform
+//   4 step   uniform
 //   5 table  read        vec2 [positions, HEAD_DIM / 2]     (cos, sin)
 //   6 cache  write       f32 [rows, 2 · KV_HEADS · HEAD_DIM]  the row of step.position overwritten:
 //                                                          lib/cache/key_row.wgsl
-@group(0) @binding(3) var<uniform> step: Step;
+@group(0) @binding(4) var<uniform> step: Step;
 @group(0) @binding(5) var<storage, read> table: array<vec2<f32>>;
 @group(0) @binding(6) var<storage, read_write> cache: array<f32>;
 

@@ -1,5 +1,5 @@
 // lib/matvec/packed.wgsl with the RMSNorm before it, as lib/matvec/norm.wgsl. SUMS = PRODUCTS + 1.
-@group(0) @binding(4) var<storage, read> norm_weight: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
 
 fn factor(i: u32) -> vec4<f32> {
   return a[i] * norm_weight[i];

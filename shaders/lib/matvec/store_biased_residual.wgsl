@@ -1,11 +1,11 @@
 // The result of a matrix-vector product with a bias, added to the residual stream. PRODUCTS = 1.
-@group(0) @binding(4) var<storage, read> residual: array<f32>;
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(3) var<storage, read> residual: array<f32>;
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
 
 var<private> added: vec2<f32>;
 
 fn prepare(n: u32) {
-  added = vec2(residual[range.col0 + n], bias[range.col0 + n]);
+  added = vec2(residual[FIRST + n], bias[FIRST + n]);
 }
 
 fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {

@@ -1,10 +1,10 @@
-// The result of a matrix-vector product added to the residual stream. PRODUCTS = 1.
-@group(0) @binding(4) var<storage, read> residual: array<f32>;
+// The result of a matrix-vector product added to a residual or a bias. PRODUCTS = 1.
+@group(0) @binding(3) var<storage, read> residual: array<f32>;
 
 var<private> added: f32;
 
 fn prepare(n: u32) {
-  added = residual[range.col0 + n];
+  added = residual[FIRST + n];
 }
 
 fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {

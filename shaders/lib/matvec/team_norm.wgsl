@@ -1,7 +1,7 @@
 // The vector that a product by teams multiplies, with the RMSNorm before it, as lib/matvec/norm.wgsl.
 // SUMS = 2.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read> norm_weight: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
 
 fn begin(lane: u32) {}
 

@@ -25,7 +25,7 @@ pub fn matvec_fuses(caps: &Capabilities) -> bool {
     !caps.software
 }
 
-/// `matvec_forward`. Bindings: a, b, c, range, and the norm's weight, or the residual and the bias; see
+/// `matvec_forward`. Bindings: a, b, c, and the norm's weight, or the residual and the bias; see
 /// [`MatvecOutput::Heads`](crate::kernels::MatvecOutput) for that one's.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     }
     let spec = KernelSpec::Matvec(shape);
     let name = spec.name();
-    let MatvecShape { n, k, input, output, weights } = shape;
+    let MatvecShape { n, k, first, input, output, weights } = shape;
     let packed = weights.packs(k);
     let elements = if packed { UNIT } else { 4 };
     let vectors = k.div_ceil(elements);
@@ -67,7 +67,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     } else {
         operands(composer, input, by_vectors)
     };
-    composer = results(composer, output);
+    composer = results(composer, first, output);
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
     let fused = output.fused(normed);
     let width = match (packed, by_vectors) {
@@ -158,7 +158,7 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
             composer.module(shader!("lib/matvec/plain"))
         }
         MatvecInput::Norm { epsilon } => {
-            norm_operand(composer, epsilon, by_vectors).module(shader!("lib/matvec/norm"))
+            norm_operand(composer, 3, epsilon, by_vectors).module(shader!("lib/matvec/norm"))
         }
     }
 }

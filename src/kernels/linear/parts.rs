@@ -9,7 +9,7 @@ impl MatvecOutput {
     /// Rows of the matrix in each of N results.
     pub(crate) const fn products(self) -> usize {
         match self {
-            Self::Plain | Self::Residual | Self::Bias | Self::BiasedResidual => 1,
+            Self::Plain | Self::Added | Self::Residual | Self::Bias | Self::BiasedResidual => 1,
             Self::Gated(_) | Self::Heads(_) | Self::BiasedHeads(_) => 2,
         }
     }
@@ -17,6 +17,7 @@ impl MatvecOutput {
     /// What a variant is called by.
     pub(super) const fn fused(self, normed: bool) -> &'static str {
         match self {
+            Self::Added => ", added",
             Self::Residual => ", residual",
             Self::BiasedResidual => ", residual and bias",
             Self::Gated(_) => ", norm and activation fused",
@@ -36,7 +37,7 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     let fits = match output {
         MatvecOutput::Plain => true,
         MatvecOutput::Bias => false,
-        MatvecOutput::Residual | MatvecOutput::BiasedResidual => !normed,
+        MatvecOutput::Added | MatvecOutput::Residual | MatvecOutput::BiasedResidual => !normed,
         MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => normed,
     };
     if !fits {
@@ -44,16 +45,15 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     }
     let matrix = if weights.packs(k) { "packed" } else { "b" };
     let heads = matches!(output, MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_));
-    let place = if heads { "step" } else { "range" };
     let first = read(if ranges { "partials" } else { "a" });
-    let mut bindings = vec![first, read(matrix), read_write("c"), uniform(place)];
+    let mut bindings = vec![first, read(matrix), read_write("c")];
     if normed {
         bindings.push(read("norm_weight"));
     } else if matches!(output, MatvecOutput::Residual | MatvecOutput::BiasedResidual) {
         bindings.push(read("residual"));
     }
     if heads {
-        bindings.extend([read("table"), read_write("cache")]);
+        bindings.extend([uniform("step"), read("table"), read_write("cache")]);
     }
     if matches!(output, MatvecOutput::BiasedHeads(_) | MatvecOutput::BiasedResidual) {
         bindings.push(read("bias"));
@@ -64,9 +64,14 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     Ok(bindings)
 }
 
-/// The weight of a norm in front of a product, and its epsilon.
-pub(super) fn norm_operand(composer: Composer, epsilon: Constant, by_vectors: bool) -> Composer {
-    composer.float("EPSILON", epsilon.0 as f32).module(if by_vectors {
+/// The weight of a norm in front of a product, which has this binding, and its epsilon.
+pub(super) fn norm_operand(
+    composer: Composer,
+    binding: usize,
+    epsilon: Constant,
+    by_vectors: bool,
+) -> Composer {
+    composer.size("NORM_WEIGHT", binding).float("EPSILON", epsilon.0 as f32).module(if by_vectors {
         shader!("lib/matvec/norm_vec4")
     } else {
         shader!("lib/matvec/norm_scalar")
@@ -74,12 +79,12 @@ pub(super) fn norm_operand(composer: Composer, epsilon: Constant, by_vectors: bo
 }
 
 /// The modules that say which rows belong to a result, and what becomes of it.
-pub(super) fn results(composer: Composer, output: MatvecOutput) -> Composer {
-    let rows = |composer: Composer| {
-        composer.module(shader!("lib/range")).module(shader!("lib/matvec/rows"))
-    };
+pub(super) fn results(composer: Composer, first: usize, output: MatvecOutput) -> Composer {
+    let rows =
+        |composer: Composer| composer.size("FIRST", first).module(shader!("lib/matvec/rows"));
     match output {
         MatvecOutput::Plain => rows(composer).module(shader!("lib/matvec/store")),
+        MatvecOutput::Added => rows(composer).module(shader!("lib/matvec/store_added")),
         MatvecOutput::Residual => rows(composer).module(shader!("lib/matvec/store_residual")),
         MatvecOutput::Bias | MatvecOutput::BiasedResidual => {
             rows(composer).module(shader!("lib/matvec/store_biased_residual"))

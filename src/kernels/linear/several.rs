@@ -252,7 +252,7 @@ fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
             composer.module(shader!("lib/matvec_rows/norm_none"))
         }
         MatvecInput::Norm { epsilon } => {
-            norm_operand(composer, epsilon, by_vectors).module(shader!("lib/matvec_rows/norm"))
+            norm_operand(composer, 4, epsilon, by_vectors).module(shader!("lib/matvec_rows/norm"))
         }
     }
     .size("ADDED", if shape.normed() { 5 } else { 4 })

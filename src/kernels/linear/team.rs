@@ -71,7 +71,7 @@ pub(super) fn team(caps: &Capabilities, shape: &MatvecShape) -> Option<Team> {
 /// `matvec_forward` by teams, with the bindings of the other form.
 pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> Result<Kernel> {
     let spec = KernelSpec::Matvec(shape);
-    let MatvecShape { n, k, input, output, weights } = shape;
+    let MatvecShape { n, k, first, input, output, weights } = shape;
     let &Team { lanes, size, rows } = team;
     let packed = weights.packs(k);
     let words = if packed { 4 * UNIT / weights.elements() } else { 4 };
@@ -111,7 +111,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
             ranges(composer, &heads, &splits, bindings.len() - 1)
         }
     };
-    let composer = results(composer, output);
+    let composer = results(composer, first, output);
     let merged = if matches!(input, MatvecInput::Ranges(..)) { ", ranges merged" } else { "" };
     let form = if packed { weights.name() } else { "vec4" };
     let grid = Grid::Flat { rows: 1, per_block: n, per_group: rows * (size / lanes) as usize };

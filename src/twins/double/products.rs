@@ -137,7 +137,7 @@ pub(super) fn linear_sum(
 }
 
 pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
-    let MatvecShape { n, k, input, output, weights } = *shape;
+    let MatvecShape { n, k, first, input, output, weights } = *shape;
     let rows = n * output.products();
     let matrix = if weights.packs(k) {
         cast(&unpack_weights_forward(weights, on.u32("packed")?, rows * k))
@@ -152,24 +152,19 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
         MatvecInput::Ranges(heads, splits) => merged(on, &heads, splits.count)?,
     };
     let y = matvec_forward(&a, &matrix, None);
-    let column = |on: &Operands| Ok(on.range()?.col0 as usize);
     match output {
-        MatvecOutput::Plain | MatvecOutput::Bias => {
-            let at = column(on)?;
-            on.write("c", at, &y)
-        }
+        MatvecOutput::Plain | MatvecOutput::Bias => on.write("c", first, &y),
+        MatvecOutput::Added => on.write_by("c", first, &y, true),
         MatvecOutput::Residual | MatvecOutput::BiasedResidual => {
-            let at = column(on)?;
-            let mut sum = on.f32("residual")?[at..at + n].to_vec();
+            let mut sum = on.f32("residual")?[first..first + n].to_vec();
             if output == MatvecOutput::BiasedResidual {
-                add_assign(&mut sum, &on.f32("bias")?[at..at + n]);
+                add_assign(&mut sum, &on.f32("bias")?[first..first + n]);
             }
             add_assign(&mut sum, &y);
-            on.write("c", at, &sum)
+            on.write("c", first, &sum)
         }
         MatvecOutput::Gated(activation) => {
-            let at = column(on)?;
-            on.write("c", at, &gated_activation_forward(activation, &y, n))
+            on.write("c", first, &gated_activation_forward(activation, &y, n))
         }
         MatvecOutput::Heads(heads) => {
             let position = on.step()?.position as usize;

@@ -1,0 +1,10 @@
+// The result of a matrix-vector product added to what its place holds, such as the residual stream. PRODUCTS = 1.
+var<private> added: f32;
+
+fn prepare(n: u32) {
+  added = c[FIRST + n];
+}
+
+fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
+  return (*sums)[0] * scale(sums) + added;
+}
