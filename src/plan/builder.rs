@@ -137,9 +137,8 @@ impl<'a> Builder<'a> {
         let bytes = slices.iter().map(|s| s.bytes as f64).sum();
         let flops_per_earlier_key = kernel.spec.flops_per_cached_key();
         let cost = Cost { flops, bytes, flops_per_earlier_key };
-        let same = |k: &Kernel| {
-            k.grid == kernel.grid && k.sizes == kernel.sizes && k.wgsl == kernel.wgsl
-        };
+        let same =
+            |k: &Kernel| k.grid == kernel.grid && k.sizes == kernel.sizes && k.wgsl == kernel.wgsl;
         let index = self.kernels.iter().position(same).unwrap_or_else(|| {
             self.kernels.push(kernel);
             self.kernels.len() - 1
