@@ -119,6 +119,10 @@ async function toReadback(device, sequence, target, bytes) {
   return median(times);
 }
 
+/** The uniform of a kernel that leaves sizes open: it is bound last. */
+const sizes = (buffers, candidate) =>
+  candidate.sizes ? [buffers.make(new Uint32Array(candidate.sizes), GPUBufferUsage.UNIFORM)] : [];
+
 /** How a product's operands lie, in words. */
 export function way({ half, matrix = false, halves = false }) {
   if (matrix) return halves ? " by matrices" : " by matrices, rounded";
@@ -154,7 +158,7 @@ export async function products(module, runtime, work) {
           [first, [a, b, parts, step, range]],
           [second, [parts, c, step, range]],
         ]
-      : [[first, [a, b, c, step, range]]],
+      : [[first, [a, b, c, step, range, ...sizes(buffers, first)]]],
   );
   const times = await timeInTurns(device, sequences);
   const rows = [];

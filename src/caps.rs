@@ -5,6 +5,8 @@ mod class;
 mod matrix;
 
 pub use class::{Decoding, GpuClass};
+#[cfg(test)]
+pub(crate) use matrix::samples as matrix_samples;
 pub use matrix::{MATRIX_DIRECTIVES, MATRIX_FEATURE, MatrixConfig, MatrixElement};
 
 use crate::error::{Error, Result};

@@ -101,21 +101,12 @@ impl Capabilities {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod samples {
     use super::*;
     use crate::caps::{Features, Target};
 
-    const SQUARE: MatrixConfig = config(MatrixElement::F16, MatrixElement::F32, [16, 16, 16]);
-
-    const fn config(
-        component: MatrixElement,
-        result: MatrixElement,
-        [m, n, k]: [u32; 3],
-    ) -> MatrixConfig {
-        MatrixConfig { component, result, m, n, k }
-    }
-
-    fn device(matrices: &[MatrixConfig], subgroup_size: [u32; 2]) -> Capabilities {
+    /// A device with these shapes of matrices and subgroups of these sizes, and else the default limits.
+    pub fn device(matrices: &[MatrixConfig], subgroup_size: [u32; 2]) -> Capabilities {
         let features = Features {
             subgroups: true,
             subgroup_id: true,
@@ -125,6 +116,22 @@ mod tests {
         };
         let matrices = matrices.to_vec();
         Capabilities { features, matrices, subgroup_size, ..Capabilities::floor(Target::Browser) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::device;
+    use super::*;
+
+    const SQUARE: MatrixConfig = config(MatrixElement::F16, MatrixElement::F32, [16, 16, 16]);
+
+    const fn config(
+        component: MatrixElement,
+        result: MatrixElement,
+        [m, n, k]: [u32; 3],
+    ) -> MatrixConfig {
+        MatrixConfig { component, result, m, n, k }
     }
 
     #[test]

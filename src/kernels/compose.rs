@@ -72,7 +72,7 @@ pub(super) const fn uniform(name: &'static str) -> Binding {
 }
 
 /// Workgroups of a dispatch as a function of the rows it covers, a run-time value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grid {
     Fixed {
         x: u32,
@@ -162,6 +162,9 @@ pub struct Kernel {
     /// Binding `i` is `bindings[i]`.
     pub bindings: Vec<Binding>,
     pub grid: Grid,
+    /// What the last binding, `sizes`, holds where there is one: sizes that the text leaves open, so that products of
+    /// several shapes share a pipeline.
+    pub sizes: Option<[u32; 4]>,
     /// What the text was joined from, in order: files below `shaders` without the ending.
     pub modules: Vec<&'static str>,
     pub wgsl: Wgsl,
@@ -184,6 +187,7 @@ pub(super) struct Composer {
     body: String,
     subgroups: bool,
     matrix: Option<MatrixConfig>,
+    sizes: Option<[u32; 4]>,
     /// Constants up to which loops are unrolled.
     unrolled: Vec<(&'static str, usize)>,
 }
@@ -200,6 +204,7 @@ impl Composer {
             body: String::new(),
             subgroups: false,
             matrix: None,
+            sizes: None,
             unrolled: Vec::new(),
         }
     }
@@ -219,6 +224,12 @@ impl Composer {
     pub fn unrolled(mut self, name: &'static str, value: usize) -> Self {
         self.unrolled.push((name, value));
         self.size(name, value)
+    }
+
+    /// Leaves sizes to [`Kernel::sizes`], for which the last binding is.
+    pub fn open(mut self, [a, b, c, d]: [usize; 4]) -> Self {
+        self.sizes = Some([a as u32, b as u32, c as u32, d as u32]);
+        self
     }
 
     /// Adds `const name: f32`, written so that it reads back as the same float.
@@ -352,6 +363,7 @@ impl Composer {
             grid,
             workgroup_size: self.workgroup_size,
             bindings: bindings.to_vec(),
+            sizes: self.sizes,
             modules: self.modules,
             wgsl: Wgsl { composed, unrolled: self.unrolled },
         })

@@ -4,40 +4,51 @@
 //! on SwiftShader a product with 4×4 results per invocation ran at 0.2 GFLOP/s with arrays and at
 //! 1.7 with the same loop written out, 16×16 at 3 to 4 (two cores, 768×256×128).
 
-use crate::products::Form;
+use crate::products::{Form, LinearShape};
 use std::fmt::Write;
 
 /// Steps of K written out in one turn of the direct product's loop.
-pub(super) const DIRECT_STEPS: usize = 4;
+const DIRECT_STEPS: usize = 4;
 
 fn sum_name(i: usize, j: usize) -> String {
     format!("sum_{i}_{j}")
 }
 
-/// The body of `03_matmul_direct.wgsl`'s `block`: TM×TN results in named vectors, DIRECT_STEPS of K a
-/// turn, a shorter loop for what remains. `n` is the number of columns.
-pub(super) fn direct_block(form: Form, n: usize, [tm, tn]: [usize; 2]) -> String {
-    let mut text = String::from(
-        "fn block(m0: u32, n0: u32, m_end: u32, k_end: u32, column: u32, target_column: u32) {\n",
+/// What `03_matmul_direct.wgsl` leaves to its host: the binding of its sizes, and `block`, which has TM×TN results in
+/// named vectors, DIRECT_STEPS of K a turn, and a shorter loop for what may remain.
+pub(super) fn direct_block(
+    &LinearShape { form, k, .. }: &LinearShape,
+    [tm, tn]: [usize; 2],
+    sizes_binding: usize,
+) -> String {
+    let mut text = format!(
+        "@group(0) @binding({sizes_binding}) var<uniform> sizes: vec4<u32>;\n\
+         fn block(m0: u32, n0: u32, m_end: u32, k_end: u32, column: u32, target_column: u32) {{\n"
     );
+    let mut sums = String::new();
     for i in 0..tm {
         for j in 0..tn / 4 {
-            let _ = writeln!(text, "  var {} = vec4<f32>();", sum_name(i, j));
+            let sum = sum_name(i, j);
+            let _ = writeln!(text, "  var {sum} = vec4<f32>();");
+            sums += &sum;
+            sums += ", ";
         }
     }
-    let whole = match form {
+    let rest = match form {
         // Rows of four along K: the scalar fetch pads the last one with zeros.
-        Form::MatmulT => "k_end",
-        Form::Matmul | Form::MatmulAt => "(k_end / 4u * 4u)",
+        Form::MatmulT => false,
+        Form::Matmul => !k.is_multiple_of(DIRECT_STEPS),
+        Form::MatmulAt => true,
     };
+    let whole = if rest { "(k_end / 4u * 4u)" } else { "k_end" };
     let _ = writeln!(text, "  for (var k = 0u; k < {whole}; k += {DIRECT_STEPS}u) {{");
     match form {
         Form::MatmulT => dot_steps(&mut text, tm, tn),
-        Form::Matmul => row_steps(&mut text, tm, tn, DIRECT_STEPS),
+        Form::Matmul => row_steps(&mut text, tm, tn),
         Form::MatmulAt => (0..DIRECT_STEPS).for_each(|step| outer_step(&mut text, tm, tn, step)),
     }
     text.push_str("  }\n");
-    if form != Form::MatmulT {
+    if rest {
         let _ = writeln!(text, "  for (var k = {whole}; k < k_end; k++) {{");
         match form {
             Form::Matmul => tail_row_step(&mut text, tm, tn),
@@ -45,27 +56,15 @@ pub(super) fn direct_block(form: Form, n: usize, [tm, tn]: [usize; 2]) -> String
         }
         text.push_str("  }\n");
     }
-    store_rows(&mut text, n, [tm, tn]);
-    text.push_str("}\n");
+    // From an array that a loop may index: with a store written out for each vector of 16×16 results SwiftShader
+    // compiles for up to twice as long.
+    let _ = writeln!(text, "  var sums = array({sums});");
+    text.push_str(
+        "  for (var i = 0u; i < min(TM, m_end - m0); i++) {\n    \
+         for (var j = 0u; j < min(TN, N - n0); j += 4u) {\n      \
+         store_c(m0 + i, n0 + j, target_column, sums[(i * TN + j) / 4u]);\n    }\n  }\n}\n",
+    );
     text
-}
-
-/// Stores what lies in C. A branch for each row, and for each vector only where a block may end past the
-/// last column: with one for each vector of 16×16 results SwiftShader compiles for a third longer.
-fn store_rows(text: &mut String, n: usize, [tm, tn]: [usize; 2]) {
-    for i in 0..tm {
-        let _ = writeln!(text, "  if m0 + {i}u < m_end {{");
-        for j in 0..tn / 4 {
-            let (col, sum) = (j * 4, sum_name(i, j));
-            let store = format!("store_c(m0 + {i}u, n0 + {col}u, target_column, {sum});");
-            let _ = if n.is_multiple_of(tn) {
-                writeln!(text, "    {store}")
-            } else {
-                writeln!(text, "    if n0 + {col}u < N {{ {store} }}")
-            };
-        }
-        text.push_str("  }\n");
-    }
 }
 
 fn fetch_left_rows(text: &mut String, tm: usize) {
@@ -95,42 +94,46 @@ fn dot_steps(text: &mut String, tm: usize, tn: usize) {
     }
 }
 
-/// Rows of `b` scaled by the elements of `a`'s rows, `steps` of K.
-fn row_steps(text: &mut String, tm: usize, tn: usize, steps: usize) {
+/// Four columns of `b` in one step of K.
+fn fetch_right(text: &mut String, step: usize, j: usize) {
+    let _ = writeln!(
+        text,
+        "    let right_{step}_{j} = elements_b(fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
+        j * 4
+    );
+}
+
+/// Rows of `b` scaled by the elements of `a`'s rows.
+fn row_steps(text: &mut String, tm: usize, tn: usize) {
     fetch_left_rows(text, tm);
-    for step in 0..steps {
+    for step in 0..DIRECT_STEPS {
         for j in 0..tn / 4 {
-            let _ = writeln!(
-                text,
-                "    let right_{step}_{j} = elements_b(fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
-                j * 4
-            );
+            fetch_right(text, step, j);
             for i in 0..tm {
-                let lane = ["x", "y", "z", "w"][step];
-                let _ =
-                    writeln!(text, "    {} += left_{i}.{lane} * right_{step}_{j};", sum_name(i, j));
+                add_scaled(text, [i, j], &format!("left_{i}"), step, step);
             }
         }
     }
 }
 
+/// Adds four columns of `b` in a step of K, scaled by an element of four.
+fn add_scaled(text: &mut String, [i, j]: [usize; 2], left: &str, lane: usize, step: usize) {
+    let lane = ["x", "y", "z", "w"][lane];
+    let _ = writeln!(text, "    {} += {left}.{lane} * right_{step}_{j};", sum_name(i, j));
+}
+
 /// One step of K past the last whole four.
 fn tail_row_step(text: &mut String, tm: usize, tn: usize) {
-    text.push_str("    let aligned = k / 4u * 4u;\n");
     for i in 0..tm {
         let _ = writeln!(
             text,
-            "    let left_{i} = fetch_a(min(m0 + {i}u, m_end - 1u), aligned, column)[k - aligned];"
+            "    let left_{i} = vec4(fetch_a(min(m0 + {i}u, m_end - 1u), k / 4u * 4u, column)[k % 4u]);"
         );
     }
     for j in 0..tn / 4 {
-        let _ = writeln!(
-            text,
-            "    let right_{j} = elements_b(fetch_b(k, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
-            j * 4
-        );
+        fetch_right(text, 0, j);
         for i in 0..tm {
-            let _ = writeln!(text, "    {} += left_{i} * right_{j};", sum_name(i, j));
+            add_scaled(text, [i, j], &format!("left_{i}"), 0, 0);
         }
     }
 }
@@ -145,19 +148,9 @@ fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
         );
     }
     for j in 0..tn / 4 {
-        let _ = writeln!(
-            text,
-            "    let right_{step}_{j} = elements_b(fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
-            j * 4
-        );
+        fetch_right(text, step, j);
         for i in 0..tm {
-            let lane = ["x", "y", "z", "w"][i % 4];
-            let _ = writeln!(
-                text,
-                "    {} += left_{step}_{}.{lane} * right_{step}_{j};",
-                sum_name(i, j),
-                i / 4
-            );
+            add_scaled(text, [i, j], &format!("left_{step}_{}", i / 4), i % 4, step);
         }
     }
 }

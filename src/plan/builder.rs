@@ -4,7 +4,7 @@ use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, Result};
-use crate::kernels::{Access, Grid, Kernel, LinearShape, Wgsl};
+use crate::kernels::{Access, Kernel, LinearShape};
 use crate::order::SortedMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].
@@ -19,7 +19,6 @@ pub struct Builder<'a> {
     /// The uniform that kernels read as `step`.
     pub step: Buffer,
     kernels: Vec<Kernel>,
-    known: SortedMap<(Wgsl, Grid), usize>,
     dispatches: Vec<Dispatch>,
     ranges: Vec<Range>,
     virtuals: Vec<u64>,
@@ -34,7 +33,6 @@ impl<'a> Builder<'a> {
             tokens,
             step,
             kernels: Vec::new(),
-            known: SortedMap::new(),
             dispatches: Vec::new(),
             ranges: Vec::new(),
             virtuals: Vec::new(),
@@ -105,16 +103,19 @@ impl<'a> Builder<'a> {
         self.dispatch_rows(label, kernel, slices, range, flops)
     }
 
-    /// Appends a dispatch over some token rows. Traffic is taken as every bound byte once.
+    /// Appends a dispatch over some token rows, and binds the kernel's sizes where it has any. Traffic is taken as every bound byte once.
     pub fn dispatch_rows(
         &mut self,
         label: impl Into<String>,
         kernel: Kernel,
-        slices: Vec<Slice>,
+        mut slices: Vec<Slice>,
         range: Range,
         flops: f64,
     ) -> Result<()> {
         let label = label.into();
+        if let Some([row0, rows, col0, cols]) = kernel.sizes {
+            slices.push(self.range(Range { row0, rows, col0, cols }));
+        }
         if slices.len() != kernel.bindings.len() {
             return Err(Error::internal(format!(
                 "{label}: {} slices for {}",
@@ -136,7 +137,9 @@ impl<'a> Builder<'a> {
         let bytes = slices.iter().map(|s| s.bytes as f64).sum();
         let flops_per_earlier_key = kernel.spec.flops_per_cached_key();
         let cost = Cost { flops, bytes, flops_per_earlier_key };
-        let index = *self.known.or_insert_with((kernel.wgsl.clone(), kernel.grid), || {
+        let same =
+            |k: &Kernel| k.grid == kernel.grid && k.sizes == kernel.sizes && k.wgsl == kernel.wgsl;
+        let index = self.kernels.iter().position(same).unwrap_or_else(|| {
             self.kernels.push(kernel);
             self.kernels.len() - 1
         });

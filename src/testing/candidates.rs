@@ -38,6 +38,8 @@ pub struct Candidate {
     pub grid: [u32; 2],
     /// `read`, `write` or `uniform`, by binding.
     pub bindings: Vec<&'static str>,
+    /// What the last of them holds, where the text leaves sizes open.
+    pub sizes: Option<[u32; 4]>,
     pub wgsl: String,
 }
 
@@ -58,6 +60,7 @@ impl Candidate {
             name: kernel.name,
             grid: kernel.grid.resolve(tokens, most)?.unwrap_or([0, 0]),
             bindings: kernel.bindings.iter().map(access).collect(),
+            sizes: kernel.sizes,
             variant: kernel.variant,
             reason: kernel.reason,
             picked,

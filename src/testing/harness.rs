@@ -62,7 +62,9 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub fn new(kernel: &Kernel, rows: usize, operands: Vec<Operand>) -> Self {
+    /// The kernel's sizes, where it has any, are no operand of the caller's.
+    pub fn new(kernel: &Kernel, rows: usize, mut operands: Vec<Operand>) -> Self {
+        operands.extend(kernel.sizes.map(|sizes| Operand::words(&sizes)));
         Self { kernel: kernel.clone(), rows, operands, repeat: 1 }
     }
 }

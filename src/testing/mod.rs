@@ -45,6 +45,8 @@ mod probe;
 mod results;
 mod sample;
 mod several;
+mod several_cache;
+mod several_draws;
 mod softmax;
 mod tensor_problem;
 mod texts;
@@ -149,6 +151,8 @@ fn every_case() -> Vec<Case> {
         cache::cases(),
         decode_tensors::cases(),
         several::cases(),
+        several_cache::cases(),
+        several_draws::cases(),
         softmax::cases(),
         attention_bounds::cases(),
         attention_product::cases(),

@@ -46,7 +46,8 @@ impl Results {
 fn key(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Job { kernel, rows, operands, repeat } = job;
-    (&kernel.wgsl, kernel.name, &kernel.bindings, kernel.grid, rows, repeat).hash(&mut hasher);
+    (&kernel.wgsl, kernel.name, &kernel.bindings, kernel.grid, kernel.sizes, rows, repeat)
+        .hash(&mut hasher);
     operands.len().hash(&mut hasher);
     for operand in operands {
         operand.contents().hash(&mut hasher);

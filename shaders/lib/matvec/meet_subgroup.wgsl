@@ -1,8 +1,5 @@
 // The sums of the LANES = WORKGROUP invocations of a row of matvec, for all of them: by subgroups, then over
 // one partial sum per subgroup. Right for any width from 4 to 128, as lib/reduce_subgroup.wgsl.
-var<private> subgroup_index: u32;
-var<private> subgroup_count: u32;
-var<private> subgroup_lane: u32;
 var<workgroup> subgroup_sums: array<array<f32, (WORKGROUP + 3u) / 4u>, SUMS>;
 
 // An invocation's number within its workgroup's rows.
@@ -11,13 +8,7 @@ fn place_of(lane: u32) -> u32 {
 }
 
 fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
-  for (var s = 0u; s < SUMS; s++) {
-    let sum = subgroupAdd((*sums)[s]);
-    if subgroup_lane == 0u {
-      subgroup_sums[s][subgroup_index] = sum;
-    }
-  }
-  workgroupBarrier();
+  sum_by_subgroup(sums);
   for (var s = 0u; s < SUMS; s++) {
     var total = subgroup_sums[s][0];
     for (var i = 1u; i < subgroup_count; i++) {

@@ -1,8 +1,5 @@
 // As lib/matvec/meet_subgroup.wgsl, for a workgroup of several rows. Each row has SHARE subgroups of SUBGROUP
 // invocations. Both are constants, because a division before the first load delays it.
-var<private> subgroup_index: u32;
-var<private> subgroup_count: u32;
-var<private> subgroup_lane: u32;
 var<workgroup> subgroup_sums: array<array<f32, WORKGROUP / SUBGROUP>, SUMS>;
 
 // An invocation's number within its workgroup's rows, by subgroup: WGSL does not say which indices a subgroup has.
@@ -11,13 +8,7 @@ fn place_of(lane: u32) -> u32 {
 }
 
 fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
-  for (var s = 0u; s < SUMS; s++) {
-    let sum = subgroupAdd((*sums)[s]);
-    if subgroup_lane == 0u {
-      subgroup_sums[s][subgroup_index] = sum;
-    }
-  }
-  workgroupBarrier();
+  sum_by_subgroup(sums);
   let first = subgroup_index / SHARE * SHARE;
   for (var s = 0u; s < SUMS; s++) {
     var total = 0.0;

@@ -203,23 +203,12 @@ impl AttentionTile {
 #[cfg(test)]
 pub(super) mod samples {
     use super::*;
-    use crate::caps::{Features, MatrixElement, Target};
+    use crate::caps::{MatrixElement, matrix_samples};
 
     pub fn device(kibibytes: u32) -> Capabilities {
         let (component, result) = (MatrixElement::F16, MatrixElement::F32);
-        let features = Features {
-            subgroups: true,
-            subgroup_id: true,
-            f16: true,
-            subgroup_matrix: true,
-            ..Features::default()
-        };
-        let mut caps = Capabilities {
-            features,
-            matrices: vec![MatrixConfig { component, result, m: 16, n: 16, k: 16 }],
-            subgroup_size: [32, 32],
-            ..Capabilities::floor(Target::Browser)
-        };
+        let matrix = MatrixConfig { component, result, m: 16, n: 16, k: 16 };
+        let mut caps = matrix_samples::device(&[matrix], [32, 32]);
         (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
         caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
         caps

@@ -108,17 +108,16 @@ enum Meeting {
 impl Meeting {
     /// Adds the module for rows of so many invocations; also gives what the variant is then called.
     fn joined(self, composer: Composer, lanes: usize) -> (Composer, String) {
-        match self {
-            Self::Tree => (composer.module(shader!("lib/matvec/meet_tree")), String::new()),
-            Self::Subgroups => {
-                (composer.subgroup_module(shader!("lib/matvec/meet_subgroup")), ", subgroup".into())
-            }
-            Self::SubgroupsOfRows { rows, width } => {
-                let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
-                let module = shader!("lib/matvec/meet_subgroup_rows");
-                (composer.subgroup_module(module), format!(", {rows} rows by subgroups"))
-            }
+        if let Self::Tree = self {
+            return (composer.module(shader!("lib/matvec/meet_tree")), String::new());
         }
+        let composer = composer.subgroup_module(shader!("lib/matvec/by_subgroup"));
+        if let Self::SubgroupsOfRows { rows, width } = self {
+            let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
+            let module = shader!("lib/matvec/meet_subgroup_rows");
+            return (composer.module(module), format!(", {rows} rows by subgroups"));
+        }
+        (composer.module(shader!("lib/matvec/meet_subgroup")), ", subgroup".into())
     }
 }
 

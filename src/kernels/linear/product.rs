@@ -12,7 +12,7 @@ use crate::kernels::compose::{
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::Output;
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
-use crate::kernels::unrolled::{DIRECT_STEPS, direct_block};
+use crate::kernels::unrolled::direct_block;
 use crate::products::{Form, LinearShape, LinearTile};
 
 impl Output {
@@ -148,6 +148,7 @@ fn product(
     let mut bindings =
         vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
     bindings.extend(target.output().added());
+    bindings.extend(tile.sizes());
     let mut width = String::from(if shape.by_vectors() { "vec4" } else { "scalar" });
     if shape.a == Element::F16 {
         width += ", a in f16";
@@ -258,24 +259,9 @@ fn constants(
     target: Destination,
     tile: LinearTile,
 ) -> Result<Composer> {
-    let (a_inner, b_inner, b_stride) = match shape.form {
-        Form::MatmulT => (shape.k, shape.k, shape.k),
-        Form::Matmul | Form::MatmulAt => (shape.k, shape.n, shape.n),
-    };
-    let rows_of_c = shape.form == Form::MatmulT && !target.split();
-    let composer = composer
-        .size("N", shape.n)
-        .size(if shape.form == Form::MatmulAt { "M" } else { "K" }, shape.k)
-        .size("A_STRIDE", shape.a_stride)
-        .size("A_INNER", a_inner)
-        .size("B_STRIDE", b_stride)
-        .size("B_INNER", b_inner)
-        .size("C_STRIDE", if target.split() { shape.part_stride() } else { shape.c_stride })
-        .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
-        .size("C_COLUMNS", usize::from(rows_of_c))
-        .size("WRITE_MODE", target.output().write_mode());
     Ok(match tile {
         LinearTile::Tiled { bm, bn, bk, tm, tn } => {
+            let composer = sizes(composer, shape, target);
             let size = composer.workgroup_size();
             let loads = |side: usize| side * bk / 4 / size;
             let [pad_a, pad_b] = LinearTile::pads(shape.form);
@@ -300,13 +286,41 @@ fn constants(
                 .unrolled("RIGHT_VECTORS", tn / 4)
         }
         LinearTile::Matrix { .. } => {
-            let composer = split_constants(composer, shape, target);
+            let composer = split_constants(sizes(composer, shape, target), shape, target);
             matrix_constants(caps, composer, shape, (target.output(), target.element(shape)), tile)?
         }
         LinearTile::Direct { tm, tn } => {
-            composer.size("BM", tm).size("BK", DIRECT_STEPS).size("TM", tm).size("TN", tn)
+            let open = composer.open([shape.n, shape.k, shape.a_stride, shape.c_stride]);
+            modes(open, shape, target)
+                .flag("DOTS", shape.form == Form::MatmulT)
+                .flag("OVER_TOKENS", shape.form == Form::MatmulAt)
+                .size("TM", tm)
+                .size("TN", tn)
         }
     })
+}
+
+/// The sizes of a product that its text has.
+fn sizes(composer: Composer, shape: &LinearShape, target: Destination) -> Composer {
+    let b_stride = if shape.form == Form::MatmulT { shape.k } else { shape.n };
+    let composer = composer
+        .size("N", shape.n)
+        .size(if shape.form == Form::MatmulAt { "M" } else { "K" }, shape.k)
+        .size("A_STRIDE", shape.a_stride)
+        .size("A_INNER", shape.k)
+        .size("B_STRIDE", b_stride)
+        .size("B_INNER", b_stride)
+        .size("C_STRIDE", if target.split() { shape.part_stride() } else { shape.c_stride });
+    modes(composer, shape, target)
+}
+
+/// Which operand has the columns of a range, and how results are written.
+fn modes(composer: Composer, shape: &LinearShape, target: Destination) -> Composer {
+    let rows_of_c = shape.form == Form::MatmulT && !target.split();
+    composer
+        .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
+        .size("C_COLUMNS", usize::from(rows_of_c))
+        .size("WRITE_MODE", target.output().write_mode())
 }
 
 fn split_constants(composer: Composer, shape: &LinearShape, target: Destination) -> Composer {
@@ -386,10 +400,11 @@ fn modules(
         false => composer.module(shader!("lib/linear/scalar")),
     };
     let composer = added(composer, shape, target, matrix);
-    let composer = composer.module(match shape.form {
-        Form::MatmulAt => shader!("lib/linear/rows_inner"),
-        Form::MatmulT | Form::Matmul => shader!("lib/linear/rows_outer"),
-    });
+    let composer = match (tile, shape.form) {
+        (LinearTile::Direct { .. }, _) => composer,
+        (_, Form::MatmulAt) => composer.module(shader!("lib/linear/rows_inner")),
+        _ => composer.module(shader!("lib/linear/rows_outer")),
+    };
     let composer = b_module(composer, shape);
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
@@ -405,8 +420,11 @@ fn modules(
             })
             .module(shader!("03_matmul_tiled")),
         (LinearTile::Matrix { .. }, _) => matrix_modules(composer, shape),
-        (LinearTile::Direct { tm, tn }, form) => composer
-            .module(shader!("03_matmul_direct"))
-            .written("direct_block", &direct_block(form, shape.n, [tm, tn])),
+        (LinearTile::Direct { tm, tn }, _) => {
+            let binding = 5 + target.output().added().len();
+            composer
+                .module(shader!("03_matmul_direct"))
+                .written("direct_block", &direct_block(shape, [tm, tn], binding))
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::choice::{Choice, PART};
 use super::matrix::matrix_choices;
 use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
+use crate::kernels::compose::{Binding, uniform};
 use crate::order::order;
 use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 
@@ -59,6 +60,12 @@ impl LinearTile {
             }
             Self::Matrix { .. } | Self::Direct { .. } => 0,
         }
+    }
+
+    /// What is bound last where the text leaves sizes open.
+    pub(in crate::kernels) fn sizes(self) -> &'static [Binding] {
+        const SIZES: [Binding; 1] = [uniform("sizes")];
+        if matches!(self, Self::Direct { .. }) { &SIZES } else { &[] }
     }
 
     fn results(self) -> usize {
@@ -144,17 +151,12 @@ const LEAST_DEPTH: usize = 64;
 const PARTS_BYTES: u64 = 64 << 20;
 
 /// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
-/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.4 to
-/// 0.9 s a pipeline and 4.6 to 5.9 GFLOP/s, 8×16 0.2 to 0.4 s and 4.4 to 4.9, 8×8 0.1 to 0.2 s and 3.1
-/// to 4.1). Large products take the first, middling ones the second, small ones the third.
-const DIRECT: [LinearTile; 3] = [
-    LinearTile::Direct { tm: 16, tn: 16 },
-    LinearTile::Direct { tm: 8, tn: 16 },
-    LinearTile::Direct { tm: 8, tn: 8 },
-];
-/// Multiply-adds from which a larger block repays its compilation within a hundred steps of a few layers.
-const LARGE_PRODUCT: u64 = 16 << 20;
-const MIDDLING_PRODUCT: u64 = 4 << 20;
+/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.2 to
+/// 0.35 s a pipeline and 6.6 to 7.5 GFLOP/s, 8×8 0.06 to 0.1 s and 4.4 to 5).
+const DIRECT: [LinearTile; 2] =
+    [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
+/// Multiply-adds from which a large block repays its compilation within a hundred steps. Products of a form share it.
+const LARGE_PRODUCT: u64 = 4 << 20;
 
 /// The tiles that `pick` may choose among on this device, largest first.
 pub fn linear_tiles(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearTile> {
@@ -284,16 +286,11 @@ fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
         "no tile fits the limits on invocations or workgroup memory"
     };
     let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
-    let [large, middling, small] = [
+    let [large, small] = [
         (DIRECT[0], "a large product repays a large block"),
-        (DIRECT[1], "a middling product, quick to compile"),
-        (DIRECT[2], "a small product, quickest to compile"),
+        (DIRECT[1], "a small product, quick to compile"),
     ];
-    let order = match operations {
-        LARGE_PRODUCT.. => [large, middling, small],
-        MIDDLING_PRODUCT.. => [middling, large, small],
-        _ => [small, middling, large],
-    };
+    let order = if operations >= LARGE_PRODUCT { [large, small] } else { [small, large] };
     let pick = |(tile, size)| LinearPick { tile, splits: 1, reason: format!("{why}; {size}") };
     order.map(pick).into()
 }
