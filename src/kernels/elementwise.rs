@@ -236,18 +236,19 @@ pub fn rope_halves(caps: &Capabilities, shape: RopeShape, forward: bool) -> Resu
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
-    composer
+    let composer = composer
         .size("WIDTH", shape.width)
         .module(shader!("lib/math"))
-        .module(activation_module(shape.activation))
+        .module(activation_module(shape.activation));
+    if shape.by_quads() { Element::halved(shape.half).module(composer) } else { composer }
 }
 
 /// `gated_activation_forward` or `activation_forward`. Grid: `tokens · width` invocations.
 pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
     debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
-    let (kernel, input) = match (shape.gated, shape.half) {
+    let (kernel, input) = match (shape.gated, shape.by_quads()) {
         (true, false) => (shader!("06_gated_activation_forward"), "gate_up"),
-        (true, true) => (shader!("06_gated_activation_forward_f16"), "gate_up"),
+        (true, true) => (shader!("06_gated_activation_forward_quads"), "gate_up"),
         (false, _) => (shader!("06_activation_forward"), "input"),
     };
     let composer =
@@ -261,18 +262,23 @@ pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel>
 }
 
 impl ActivationWidth {
+    /// Whether an invocation has four elements.
+    const fn by_quads(self) -> bool {
+        self.gated && self.width.is_multiple_of(4)
+    }
+
     /// For a row.
-    fn invocations(self) -> usize {
-        if self.half { self.width / 4 } else { self.width }
+    const fn invocations(self) -> usize {
+        if self.by_quads() { self.width / 4 } else { self.width }
     }
 }
 
 /// `gated_activation_backward` or `activation_backward`. Grid: `tokens · width` invocations.
 pub fn activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
     debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
-    let (kernel, [input, d_input]) = match (shape.gated, shape.half) {
+    let (kernel, [input, d_input]) = match (shape.gated, shape.by_quads()) {
         (true, false) => (shader!("09_gated_activation_backward"), ["gate_up", "d_gate_up"]),
-        (true, true) => (shader!("09_gated_activation_backward_f16"), ["gate_up", "d_gate_up"]),
+        (true, true) => (shader!("09_gated_activation_backward_quads"), ["gate_up", "d_gate_up"]),
         (false, _) => (shader!("09_activation_backward"), ["input", "d_input"]),
     };
     let composer = with_activation(composer(caps, KernelSpec::ActivationBackward(shape))?, shape)

@@ -269,7 +269,7 @@ fn gated_terms(gate_up: &[f64], d_output: &[f64], width: usize) -> [Vec<f64>; 2]
 }
 
 async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
-    for (rows, width, half) in [(1, 1, false), (13, 67, false), (13, 68, true)] {
+    for (rows, width, half) in [(1, 1, false), (13, 67, false), (13, 68, false), (13, 68, true)] {
         let shape = ActivationWidth { width, activation, gated: true, half };
         let (gate_up, d_output) = (gates(&lane, rows, width), lane.normal(rows * width));
         let exact = wide(&gate_up);

@@ -1,14 +1,14 @@
-// uses: step, flat, math, activation/silu or activation/gelu or activation/gelu_tanh
-// gated_activation_forward with results in f16, two to a word, for products that round them.
+// uses: step, flat, math, activation/silu or activation/gelu or activation/gelu_tanh, finite or none, element/quad_f32 or element/quad_f16
+// gated_activation_forward by four elements; its results may lie in f16, two to a word, for products that round them.
 //
-//   0 gate_up  read   f32 [tokens, 2 · WIDTH]   gate | up
-//   1 output   write  f16 [tokens, WIDTH]       overwritten
+//   0 gate_up  read   f32 [tokens, 2 · WIDTH]     gate | up
+//   1 output   write  f32 or f16 [tokens, WIDTH]  overwritten
 //   2 step     uniform
 //
 // WIDTH is a multiple of 4.
 // Grid: one invocation for each four elements of output.
 @group(0) @binding(0) var<storage, read> gate_up: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> output: array<vec2<u32>>;
+@group(0) @binding(1) var<storage, read_write> output: array<Quad>;
 @group(0) @binding(2) var<uniform> step: Step;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
@@ -18,7 +18,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let i = t * (WIDTH / 2u) + id % (WIDTH / 4u);
     let gate = gate_up[i];
     let activated = vec4(activate(gate.x), activate(gate.y), activate(gate.z), activate(gate.w));
-    let value = activated * gate_up[i + WIDTH / 4u];
-    output[id] = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
+    output[id] = pack_quad(activated * gate_up[i + WIDTH / 4u]);
   }
 }
