@@ -18,6 +18,8 @@ pub enum ErrorCode {
     DeviceLost,
     Freed,
     Aborted,
+    /// A part of a training step is done, but its result did not arrive. To JavaScript this is `internal`, with a mark.
+    Unread,
     Internal,
 }
 
@@ -36,7 +38,7 @@ impl ErrorCode {
             Self::DeviceLost => "device-lost",
             Self::Freed => "freed",
             Self::Aborted => "aborted",
-            Self::Internal => "internal",
+            Self::Unread | Self::Internal => "internal",
         }
     }
 }

@@ -17,7 +17,7 @@ fn sum_name(i: usize, j: usize) -> String {
 /// What `03_matmul_direct.wgsl` leaves to its host: the binding of its sizes, and `block`, which has TM×TN results in
 /// named vectors, DIRECT_STEPS of K a turn, and a shorter loop for what may remain.
 pub(super) fn direct_block(
-    &LinearShape { form, k, .. }: &LinearShape,
+    &LinearShape { form, n, k, .. }: &LinearShape,
     [tm, tn]: [usize; 2],
     sizes_binding: usize,
 ) -> String {
@@ -25,13 +25,9 @@ pub(super) fn direct_block(
         "@group(0) @binding({sizes_binding}) var<uniform> sizes: vec4<u32>;\n\
          fn block(m0: u32, n0: u32, m_end: u32, k_end: u32, column: u32, target_column: u32) {{\n"
     );
-    let mut sums = String::new();
     for i in 0..tm {
         for j in 0..tn / 4 {
-            let sum = sum_name(i, j);
-            let _ = writeln!(text, "  var {sum} = vec4<f32>();");
-            sums += &sum;
-            sums += ", ";
+            let _ = writeln!(text, "  var {} = vec4<f32>();", sum_name(i, j));
         }
     }
     let rest = match form {
@@ -56,15 +52,28 @@ pub(super) fn direct_block(
         }
         text.push_str("  }\n");
     }
-    // From an array that a loop may index: with a store written out for each vector of 16×16 results SwiftShader
-    // compiles for up to twice as long.
-    let _ = writeln!(text, "  var sums = array({sums});");
-    text.push_str(
-        "  for (var i = 0u; i < min(TM, m_end - m0); i++) {\n    \
-         for (var j = 0u; j < min(TN, N - n0); j += 4u) {\n      \
-         store_c(m0 + i, n0 + j, target_column, sums[(i * TN + j) / 4u]);\n    }\n  }\n}\n",
-    );
+    store_rows(&mut text, n, [tm, tn]);
+    text.push_str("}\n");
     text
+}
+
+/// Stores what lies in C. A branch for each row, and for each vector only where a block may end past the
+/// last column: with one for each vector of 16×16 results SwiftShader compiles for a third longer. A loop over an array
+/// of results halves that, and has lavapipe compile four times as long.
+fn store_rows(text: &mut String, n: usize, [tm, tn]: [usize; 2]) {
+    for i in 0..tm {
+        let _ = writeln!(text, "  if m0 + {i}u < m_end {{");
+        for j in 0..tn / 4 {
+            let (col, sum) = (j * 4, sum_name(i, j));
+            let store = format!("store_c(m0 + {i}u, n0 + {col}u, target_column, {sum});");
+            let _ = if n.is_multiple_of(tn) {
+                writeln!(text, "    {store}")
+            } else {
+                writeln!(text, "    if n0 + {col}u < N {{ {store} }}")
+            };
+        }
+        text.push_str("  }\n");
+    }
 }
 
 fn fetch_left_rows(text: &mut String, tm: usize) {

@@ -327,7 +327,7 @@ impl Trainer {
             let read = read.await;
             accepted.await.map_err(|error| sent.failed(error))?;
             drop(sent); // done, even where its result does not arrive
-            let result: StepResult = bytemuck::pod_read_unaligned(&read?);
+            let result: StepResult = bytemuck::pod_read_unaligned(&read.map_err(unread)?);
             let own = LossSum { nats: f64::from(result.loss), counted: own };
             let on_gpu = LossSum { nats: f64::from(result.total_loss), counted: progress.counted };
             let whole = losses.get().through(own, on_gpu);
@@ -541,4 +541,10 @@ impl Drop for Trainer {
     fn drop(&mut self) {
         self.free();
     }
+}
+
+/// The error of a step that is done, whose result did not arrive.
+fn unread(error: Error) -> Error {
+    let internal = error.code == ErrorCode::Internal;
+    Error { code: if internal { ErrorCode::Unread } else { error.code }, ..error }
 }

@@ -16,7 +16,7 @@ mod testing;
 mod trainer;
 mod webgpu;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorCode};
 use js_sys::{Function, Object, Reflect};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
@@ -33,10 +33,11 @@ fn object(properties: &[(&str, &JsValue)]) -> Object {
     object
 }
 
-/// An error as JavaScript sees it.
+/// An error as JavaScript sees it. `unread`: it is of a part of a step that is done all the same.
 fn to_js(error: Error) -> JsValue {
     let (code, message) = (error.code.as_str().into(), error.message.into());
-    object(&[("code", &code), ("message", &message)]).into()
+    let unread = (error.code == ErrorCode::Unread).into();
+    object(&[("code", &code), ("message", &message), ("unread", &unread)]).into()
 }
 
 /// Calls `told` with the message of a panic, and prints message and stack. After a panic nothing of the

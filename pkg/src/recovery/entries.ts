@@ -23,6 +23,8 @@ export class Step {
   /** Its metrics, or why it failed when it was done again. */
   metrics: RawMetrics | undefined;
   error: TinyloomError | undefined;
+  /** Whether the weights are known to have it though its metrics did not arrive. */
+  unread = false;
   /** Nobody waits for it any more, and it has not begun again. */
   cancelled = false;
   /** Lets go of the data that it draws from again, which may be freed meanwhile. */

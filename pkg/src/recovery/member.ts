@@ -238,8 +238,11 @@ export class Member implements Guard<RawTrainer> {
     const error = toError(thrown);
     if (this.handle.freed || error.code !== "device-lost") {
       const parts = this.#accumulated();
-      this.#gaveUp(step);
-      if (await beginsAgain(raw)) this.#forget(parts);
+      const done = (thrown as { unread?: boolean } | undefined)?.unread === true;
+      this.#gaveUp(step, done);
+      if (!(await beginsAgain(raw))) throw thrown;
+      if (done) step.unread = true;
+      else this.#forget(parts);
       throw thrown;
     }
     try {
@@ -256,7 +259,8 @@ export class Member implements Guard<RawTrainer> {
   #accumulated(): Entry[] {
     const { log } = this.journal;
     const updates = (entry: Entry) => {
-      if (!(entry instanceof Step && entry.member === this && entry.metrics)) return false;
+      if (!(entry instanceof Step && entry.member === this)) return false;
+      if (entry.unread || !entry.metrics) return entry.unread;
       const { gradNorm, skipped } = metricsOf(entry.metrics);
       return skipped || !Number.isNaN(gradNorm);
     };
@@ -272,10 +276,14 @@ export class Member implements Guard<RawTrainer> {
     }
   }
 
-  /** A step that failed is as if it had not been, but for the parts of an accumulation that are done. */
-  #gaveUp(step: Step): void {
-    if (step.calls > 0) {
-      step.limit = step.calls;
+  /**
+   * A step that failed is as if it had not been, but for the parts of an accumulation that are done.
+   *
+   * @param done - whether the part that failed is done too: its result alone did not arrive.
+   */
+  #gaveUp(step: Step, done: boolean): void {
+    if (done || step.calls > 0) {
+      step.limit = step.calls + (done ? 1 : 0);
       return;
     }
     const { log, snapshots, restoring } = this.journal;

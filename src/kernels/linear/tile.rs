@@ -151,8 +151,8 @@ const LEAST_DEPTH: usize = 64;
 const PARTS_BYTES: u64 = 64 << 20;
 
 /// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
-/// pattern: the larger the block the better, but compiling it takes longer (two cores: 16×16 0.2 to
-/// 0.35 s a pipeline and 6.6 to 7.5 GFLOP/s, 8×8 0.06 to 0.1 s and 4.4 to 5).
+/// pattern: the larger the block the better (two cores: 16×16 6.6 to 7.5 GFLOP/s, 8×8 4.4 to 5), but
+/// compiling it takes longer.
 const DIRECT: [LinearTile; 2] =
     [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
 /// Multiply-adds from which a large block repays its compilation within a hundred steps. Products of a form share it.

@@ -58,12 +58,17 @@ impl Trainer {
         stop: &dyn Fn() -> bool,
     ) -> Result<Metrics> {
         let before = self.progress();
-        let done = self.accumulate(dataset, stop).await;
+        let mut done = self.accumulate(dataset, stop).await;
         let updated = self.progress().step != before.step;
         if done.is_err() && before.micro_step == 0 && !updated {
             // The first micro-step overwrote the gradients of the step before.
             let counted = if self.progress() == before { before.counted } else { 0 };
             self.flight.set(Progress { counted, ..before });
+            if let Err(error) = &mut done
+                && error.code == ErrorCode::Unread
+            {
+                error.code = ErrorCode::Internal; // what was done is taken back
+            }
         }
         done
     }

@@ -129,7 +129,7 @@ fn bytes_that_do_not_arrive_reject_their_call_alone() {
     let trainer = trainer(&pair);
     double.fail(Fault::FailedMap, 0);
     let error = block_on(trainer.step(&batch(&pair.config, 1, 24))).unwrap_err();
-    assert_eq!(error.code, ErrorCode::Internal, "{error}");
+    assert_eq!(error.code, ErrorCode::Unread, "{error}");
     block_on(trainer.step(&batch(&pair.config, 1, 24))).unwrap();
 }
 

@@ -51,6 +51,26 @@ async function pieceRefused(device, work) {
   ok(submits > 1, `${submits} submits`);
 }
 
+/** Does a step whose result is the only thing that fails. */
+async function unread(device, step) {
+  const probe = device.createBuffer({ size: 16, usage: GPUBufferUsage.MAP_READ });
+  const owner = Object.getPrototypeOf(probe);
+  const own = owner.mapAsync;
+  let maps = 0;
+  owner.mapAsync = function (...args) {
+    const mapped = own.apply(this, args);
+    if (maps++ === 0) this.unmap();
+    return mapped;
+  };
+  try {
+    await refuses("internal", "call again", step);
+  } finally {
+    owner.mapAsync = own;
+    probe.destroy();
+  }
+  ok(maps > 0, "a map failed");
+}
+
 /**
  * What a run gives: metrics without times, and the files at its end.
  *
@@ -205,6 +225,35 @@ export const cases = {
     clock.end();
     equal([of("lost").length, of("different").length], [1, 0]);
     runtime.destroy();
+  },
+
+  async "a step that is done counts though its result did not arrive"(context) {
+    const { runtime, of, states } = await sharedRuntime(context);
+    for (const gradientAccumulation of [1, 2]) {
+      const work = async (failing, lost) => {
+        const trainer = await trained(context, runtime, { gradientAccumulation });
+        states.length = 0;
+        const losses = [];
+        for (let part = 0; part < 8; part++) {
+          const step = () => trainer.step(batch(16));
+          if (!failing || part !== 3) losses.push((await step()).loss);
+          else await unread(runtime.device, step);
+          if (lost && part === 4) runtime.simulateLoss();
+        }
+        if (!failing) losses.splice(3, 1);
+        const files = await trainer.save();
+        trainer.model.free();
+        return { losses, files };
+      };
+      const whole = await work(false, false);
+      for (const lost of [false, true]) {
+        const { losses, files } = await work(true, lost);
+        const what = `${gradientAccumulation} parts, ${lost ? "a lost device" : "no loss"}`;
+        equal(losses, whole.losses, `losses, ${what}`);
+        sameFiles(files, whole.files);
+        equal([of("lost").length, of("different").length], [lost ? 1 : 0, 0], what);
+      }
+    }
   },
 
   async "calls under way are made again"(context) {
