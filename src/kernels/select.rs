@@ -71,6 +71,12 @@ impl KernelSpec {
             Self::AttentionBackwardKeyValue { shape, owner, ends, kept, tile } => {
                 k::attention::batch::backward_key_value(caps, shape, (owner, ends), kept, tile)
             }
+            Self::AttentionBackwardScores { shape, scratch } => {
+                k::attention_backward_scores(caps, shape, scratch)
+            }
+            Self::AttentionBackwardSums { shape, scratch, ends } => {
+                k::attention_backward_sums(caps, shape, scratch, ends)
+            }
             Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
             Self::AttentionDecode { shape, cache, splits } => {
                 k::attention_decode(caps, shape, cache, &splits)

@@ -187,6 +187,18 @@ pub struct AttentionTile {
     pub matrix: bool,
 }
 
+/// How the scratch of attention's backward pass by plain products lies: probabilities of the query heads of a chunk,
+/// each of so many rows and keys, and as many score gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionScratch {
+    /// Rows of the largest batch, up to whole tiles.
+    pub rows: usize,
+    /// Keys of a row: those up to the last one of its tile, and as many before that as a document may have.
+    pub keys: usize,
+    /// Whole groups of heads.
+    pub heads: usize,
+}
+
 /// Whose gradients of keys and values a workgroup adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyValueOwner {

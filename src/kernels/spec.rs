@@ -4,7 +4,7 @@
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
 use super::shape::{
-    ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
+    ActivationWidth, AttentionPass, AttentionScratch, AttentionShape, AttentionTile, Constant, DecodeSplits,
     DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output,
     RopeShape, SummedWeights,
 };
@@ -172,6 +172,17 @@ pub enum KernelSpec {
         ends: usize,
         kept: bool,
         tile: Option<AttentionTile>,
+    },
+    /// Probabilities and score gradients of a chunk of heads.
+    AttentionBackwardScores {
+        shape: AttentionShape,
+        scratch: AttentionScratch,
+    },
+    /// Their products with queries, keys and gradients of outputs. Document ends lie `ends` elements behind the starts.
+    AttentionBackwardSums {
+        shape: AttentionShape,
+        scratch: AttentionScratch,
+        ends: usize,
     },
     /// Adds up the parts of [`KeyValueOwner::Head`].
     AttentionGroupSum {
@@ -377,6 +388,8 @@ impl KernelSpec {
             }
             Self::AttentionBackwardQuery { .. } => AttentionPass::Query.kernel_name(),
             Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
+            Self::AttentionBackwardScores { .. } => "attention_backward_scores",
+            Self::AttentionBackwardSums { .. } => "attention_backward_sums",
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
             Self::AttentionProbabilities { .. } => "attention_probabilities_forward",

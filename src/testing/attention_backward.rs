@@ -8,7 +8,7 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
-use crate::kernels::{self as k, Kernel, KeyValueOwner};
+use crate::kernels::{self as k, Kernel, KernelSpec, KeyValueOwner};
 use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
 use std::ops::Range;
 use std::rc::Rc;
@@ -30,6 +30,9 @@ pub(super) fn cases() -> Vec<Case> {
         let (heads, kv_heads, _) = setting.heads;
         if setting.dropout.is_none() && matches!(setting.heads.2, 32 | 64 | 128) {
             cases.push(Case::new(name("kept"), move |lane| kept(lane, setting)));
+        }
+        if setting.dropout.is_none() && setting.heads.2.is_multiple_of(64) {
+            cases.push(Case::new(name("by products"), move |lane| by_products(lane, setting)));
         }
         if heads > kv_heads {
             cases.push(Case::new(name("by head"), move |lane| by_head(lane, setting)));
@@ -104,8 +107,17 @@ impl Batch {
 
     /// Compares the columns that a kernel owns; all others must not have been written.
     fn check(&self, lane: &Lane, got: &Outputs, columns: &Range<usize>) -> Result<(), String> {
+        self.check_columns(lane, got, |column| columns.contains(&column))
+    }
+
+    fn check_columns(
+        &self,
+        lane: &Lane,
+        got: &Outputs,
+        columns: impl Fn(usize) -> bool,
+    ) -> Result<(), String> {
         let width = self.shape.qkv_width();
-        let owned = |i: &usize| columns.contains(&(i % width));
+        let owned = |i: &usize| columns(i % width);
         if let Some(i) = (0..self.qkv.len()).find(|i| !owned(i) && got.words(0)[*i] != POISON) {
             return Err(format!("column {} belongs to the other kernel", i % width));
         }
@@ -203,6 +215,93 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
         }
     }
     Ok(lane.summary())
+}
+
+/// Scores by one kernel and their products by the next, a chunk of heads after the other, in scratch for batches
+/// of some length whose documents are as long as they or shorter.
+async fn by_products(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    let shape = setting.kernel();
+    let group = shape.heads / shape.kv_heads;
+    for documents in strips(&lane) {
+        let batch = Batch::new(&lane, setting, documents);
+        let longest = longest(&batch.documents);
+        let shape = k::AttentionShape { tokens: batch.shape.tokens, ..shape };
+        // All heads in a chunk, as selection has it, and a group.
+        for heads in [shape.heads, group] {
+            let scratch = |caps: &Capabilities| {
+                let scratch = k::attention_scratch(caps, shape, longest)?;
+                Some(k::AttentionScratch { heads, ..scratch })
+            };
+            let role = |make: &dyn Fn(&Capabilities, k::AttentionScratch) -> Result<Kernel>| {
+                lane.chosen(|caps| match scratch(caps) {
+                    Some(scratch) => Ok(vec![make(caps, scratch)?]),
+                    None => Ok(vec![]),
+                })
+            };
+            let scores = role(&|caps, scratch| k::attention_backward_scores(caps, shape, scratch));
+            let sums = role(&|caps, scratch| k::attention_backward_sums(caps, shape, scratch, ENDS));
+            let (scores, sums) = (scores.map_err(text)?, sums.map_err(text)?);
+            for of_scores in &scores {
+                chunks(&lane, &batch, of_scores, &sums).await?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Batches of several strips of rows: documents that end in and between them, and one of all.
+fn strips(lane: &Lane) -> Vec<Vec<u32>> {
+    let start = |first: u32, len: usize| vec![first; len];
+    let middle = 1 + lane.normal(1)[0].to_bits() % 140;
+    let later = middle + 1 + lane.normal(1)[0].to_bits() % 30;
+    let mut several = start(0, middle as usize);
+    several.extend(start(middle, (later - middle) as usize));
+    several.extend(start(later, 185 - later as usize));
+    vec![vec![0], start(0, 131), several]
+}
+
+/// Tokens of the longest document.
+fn longest(documents: &[u32]) -> usize {
+    let ends = document_ends(documents);
+    ends.iter().zip(documents).map(|(end, start)| (end - start) as usize).max().unwrap_or(0)
+}
+
+/// Runs the kernels over one chunk of heads after the other, and holds what they leave.
+async fn chunks(
+    lane: &Lane,
+    batch: &Batch,
+    of_scores: &Kernel,
+    sums: &[Kernel],
+) -> std::result::Result<(), String> {
+    let shape = batch.setting.kernel();
+    let KernelSpec::AttentionBackwardScores { scratch, .. } = of_scores.spec else {
+        return Err("a kernel of scores is of scores".into());
+    };
+    for first in (0..shape.heads).step_by(scratch.heads) {
+        let range = Operand::uniform(&[0u32, batch.shape.tokens as u32, first as u32, 0]);
+        let mut job = batch.job(lane, of_scores);
+        job.operands[5] = Operand::poison(scratch.elements() as usize);
+        job.operands.extend([Operand::poison(scratch.elements() as usize), range.clone()]);
+        let left = lane.run(&[job]).await.map_err(text)?.remove(0);
+        for of_sums in sums {
+            let mut job = batch.job(lane, of_sums);
+            job.operands.extend([0, 1].map(|index| Operand::words(left.words(index))));
+            job.operands.push(range.clone());
+            let got = lane.run(&[job]).await.map_err(text)?.remove(0);
+            let (members, dim) = (shape.heads / shape.kv_heads, shape.head_dim);
+            let heads = first..first + scratch.heads;
+            let groups = heads.start / members..heads.end / members;
+            let own = |column: usize| {
+                let head = column / dim;
+                match head.checked_sub(shape.heads) {
+                    None => heads.contains(&head),
+                    Some(group) => groups.contains(&(group % shape.kv_heads)),
+                }
+            };
+            batch.check_columns(lane, &got, own).map_err(of(of_sums))?;
+        }
+    }
+    Ok(())
 }
 
 /// The pair that keeps scores: queries by one kernel, keys and values by the next from its scratch,

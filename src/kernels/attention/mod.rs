@@ -1,6 +1,7 @@
 //! Attention over batches, caches and tensors, and softmax by itself.
 
 pub(super) mod batch;
+pub(super) mod by_products;
 pub(super) mod cache;
 pub(super) mod decode;
 mod decode_place;

@@ -249,7 +249,7 @@ fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Comp
         .module(shader!("lib/attention/forward_rows"))
 }
 
-fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
+pub(super) fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
     composer
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())

@@ -263,16 +263,29 @@ fn backward<T>(
 }
 
 pub(super) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+    d_queries(on, shape, 0..shape.heads)
+}
+
+/// The gradients of all rows' queries of some heads.
+fn d_queries(on: &mut Operands, shape: &AttentionShape, heads: Range<usize>) -> Result<()> {
     let rows: Vec<Vec<f32>> = backward(on, shape, |pass| {
-        let row = |s| (0..shape.heads).flat_map(|head| pass.d_query(head, s)).collect();
+        let row = |s| heads.clone().flat_map(|head| pass.d_query(head, s)).collect();
         (0..pass.shape.tokens).map(row).collect()
     })?;
     let element = Element::halved(shape.halves.d_qkv);
     for (s, mut row) in rows.into_iter().enumerate() {
         turned_back(on, shape, &mut row, s)?;
-        on.write_at("gradient", s * shape.stride(), &row, element)?;
+        on.write_at("gradient", s * shape.stride() + heads.start * shape.head_dim, &row, element)?;
     }
     Ok(())
+}
+
+/// The gradients of a chunk of heads.
+pub(super) fn backward_sums(on: &mut Operands, shape: &AttentionShape, heads: usize) -> Result<()> {
+    let first = on.range()?.col0 as usize;
+    let group = shape.heads / shape.kv_heads;
+    d_queries(on, shape, first..first + heads)?;
+    d_keys_values(on, shape, KeyValueOwner::Group, first / group..(first + heads) / group)
 }
 
 /// Turns the gradients of a row's heads back, where the kernel does.
@@ -292,23 +305,34 @@ pub(super) fn backward_key_value(
     shape: &AttentionShape,
     owner: KeyValueOwner,
 ) -> Result<()> {
+    let owners = if owner == KeyValueOwner::Head { shape.heads } else { shape.kv_heads };
+    d_keys_values(on, shape, owner, 0..owners)
+}
+
+/// The gradients of all rows' keys and values of some owners.
+fn d_keys_values(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    owner: KeyValueOwner,
+    owners: Range<usize>,
+) -> Result<()> {
     let group = shape.heads / shape.kv_heads;
     let (members, stride, key, value) = match owner {
         KeyValueOwner::Group => (group, shape.stride(), shape.key_offset(), shape.value_offset()),
         KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
     };
-    let owners = shape.heads / members;
     let element = Element::halved(shape.halves.d_qkv && owner == KeyValueOwner::Group);
     let gradients: Vec<[Vec<f32>; 2]> = backward(on, shape, |pass| {
         let of = |i: usize| {
-            let first = i % owners * members;
-            pass.d_key_value_of(first..first + members, i / owners)
+            let first = (owners.start + i % owners.len()) * members;
+            pass.d_key_value_of(first..first + members, i / owners.len())
         };
-        (0..pass.shape.tokens * owners).map(of).collect()
+        (0..pass.shape.tokens * owners.len()).map(of).collect()
     })?;
     for (i, [mut d_key, d_value]) in gradients.into_iter().enumerate() {
-        let at = i / owners * stride + i % owners * shape.head_dim;
-        turned_back(on, shape, &mut d_key, i / owners)?;
+        let (row, of) = (i / owners.len(), owners.start + i % owners.len());
+        let at = row * stride + of * shape.head_dim;
+        turned_back(on, shape, &mut d_key, row)?;
         on.write_at("gradient", at + key, &d_key, element)?;
         on.write_at("gradient", at + value, &d_value, element)?;
     }

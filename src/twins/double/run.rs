@@ -100,6 +100,10 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
             attention::backward_key_value(on, &shape, owner)
         }
+        Spec::AttentionBackwardScores { .. } => Ok(()),
+        Spec::AttentionBackwardSums { shape, scratch, .. } => {
+            attention::backward_sums(on, &shape, scratch.heads)
+        }
         Spec::AttentionGroupSum { shape } => attention::group_sum(on, &shape),
         Spec::AttentionDecode { shape, cache, splits } => {
             attention::decode(on, &shape, cache, splits.count)
