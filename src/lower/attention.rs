@@ -6,9 +6,9 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionShape, Constant, KeyValueOwner, KvCache, MatvecInput,
+    self as k, AttentionHalves, AttentionScratch, AttentionShape, Constant, KeyValueOwner, KvCache, MatvecInput,
 };
-use crate::plan::{Buffer, Slice};
+use crate::plan::{Buffer, Range, Slice};
 
 /// Bytes of [`Buffer::Probe`].
 const PROBE_BYTES: u64 = 16;
@@ -282,6 +282,37 @@ impl Lowering<'_> {
         k::attention_backward_halves(self.builder.caps, shape).then_some(rotation)
     }
 
+    /// The gradients of one chunk of heads after the other; `reads` are the first bindings of both kernels.
+    fn gradients_by_products(
+        &mut self,
+        site: Site,
+        (attention, shape, scratch): (Attention, AttentionShape, AttentionScratch),
+        reads: [Slice; 5],
+        d_qkv: Slice,
+    ) -> Result<()> {
+        let (caps, ends) = (self.builder.caps, self.batch().0.padded);
+        let probabilities = self.builder.tensor("probabilities", scratch.elements())?;
+        let d_scores = self.builder.tensor("score gradients", scratch.elements())?;
+        let of_scores = k::attention_backward_scores(caps, shape, scratch)?;
+        let of_sums = k::attention_backward_sums(caps, shape, scratch, ends)?;
+        let share = scratch.heads as f64 / shape.heads as f64;
+        let flops = |products| self.attention_flops(attention, products) * share;
+        let [score_flops, sum_flops] = [2.0, 3.0].map(flops);
+        let step = self.builder.step();
+        for head in (0..shape.heads).step_by(scratch.heads) {
+            let col0 = head as u32;
+            let all = self.builder.all_rows();
+            let range = self.builder.range(Range { col0, ..all });
+            let own = [probabilities, step, d_scores, range];
+            let (name, slices) = (label(site, "scores"), [&reads[..], &own].concat());
+            self.builder.dispatch(name, of_scores.clone(), slices, score_flops)?;
+            let own = [d_qkv, step, probabilities, d_scores, range];
+            let (name, slices) = (label(site, "sums"), [&reads[..], &own].concat());
+            self.builder.dispatch(name, of_sums.clone(), slices, sum_flops)?;
+        }
+        Ok(())
+    }
+
     /// `reads` are the first bindings of both kernels.
     fn query_key_value_gradients(
         &mut self,
@@ -291,6 +322,9 @@ impl Lowering<'_> {
         d_qkv: Slice,
     ) -> Result<()> {
         let caps = self.builder.caps;
+        if let Some(scratch) = k::attention_scratch(caps, shape, self.longest) {
+            return self.gradients_by_products(site, (attention, shape, scratch), reads, d_qkv);
+        }
         let place = dropout.map(|dropout| self.place(dropout.place));
         let table = shape.turned.then(|| self.angles(attention));
         let (step, padded) = (self.builder.step(), self.batch().0.padded);

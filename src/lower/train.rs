@@ -1,5 +1,6 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
+use super::attention::attention_shape;
 use super::halves::halves;
 use super::head::logits_chunk;
 use super::norm::WAITING_BYTES;
@@ -7,17 +8,24 @@ use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::graph::{self, Graph};
-use crate::kernels::{Constant, Objective, WeightFormat};
+use crate::graph::{self, Graph, Op};
+use crate::kernels::{self as k, AttentionShape, Constant, Objective, WeightFormat};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
 use std::rc::Rc;
 
+/// Fewest tokens of documents for which there is a plan of their own.
+const LEAST_SHORT: usize = 256;
+
 /// Everything a trainer replays.
 #[derive(Clone, Debug)]
 pub struct TrainPlans {
+    /// For batches whose documents have up to `short` tokens.
     pub micro_step: Plan,
+    pub short: usize,
+    /// The same for longer ones, if there may be any.
+    pub long: Option<Plan>,
     pub optimizer: Plan,
     pub evaluate: Plan,
     /// Begins the averages of weights, or exchanges them with the weights; only where there are any.
@@ -38,7 +46,7 @@ pub struct TrainPlans {
 impl TrainPlans {
     pub fn all(&self) -> Vec<&Plan> {
         let always = [&self.micro_step, &self.optimizer, &self.evaluate];
-        always.into_iter().chain(&self.averages).collect()
+        always.into_iter().chain(&self.averages).chain(&self.long).collect()
     }
 }
 
@@ -113,7 +121,7 @@ pub fn train_plans_of(
     }
     let batch = BatchLayout::new(tokens);
     let logits_rows = logits_chunk(caps, params, tokens);
-    let lower = |graph: &Graph, slots: &[u64]| -> Result<Plan> {
+    let lower = |graph: &Graph, longest: usize, slots: &[u64]| -> Result<Plan> {
         let mut lowering = Lowering {
             graph,
             params,
@@ -126,6 +134,7 @@ pub fn train_plans_of(
             },
             weights: params.weights,
             mirrored: mixed,
+            longest,
             halves: if mixed { halves(caps, params, graph, tokens) } else { vec![] },
             state: &state,
             values: vec![None; graph.values.len()],
@@ -142,8 +151,12 @@ pub fn train_plans_of(
         lowering.nodes(&graph.nodes)?;
         Ok(lowering.builder.finish(slots))
     };
-    let micro_step = lower(&training, &[])?;
-    let evaluate = lower(&forward, &micro_step.slots)?;
+    let most = tokens.min(params.architecture.positions);
+    let short = short_documents(caps, &training, (tokens, mixed), most);
+    let micro_step = lower(&training, short, &[])?;
+    let long = (short < most).then(|| lower(&training, most, &micro_step.slots)).transpose()?;
+    let slots = long.as_ref().map_or(&micro_step.slots, |plan| &plan.slots);
+    let evaluate = lower(&forward, most, slots)?;
     let rule = choices.optimizer.optimizer(choices.momentum.0);
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots, share)?;
@@ -156,6 +169,8 @@ pub fn train_plans_of(
     Ok(TrainPlans {
         state,
         micro_step,
+        short,
+        long,
         optimizer,
         evaluate,
         averages,
@@ -164,6 +179,33 @@ pub fn train_plans_of(
         gradient_unit,
         logits_rows,
     })
+}
+
+/// Most tokens of the documents for which the backward pass of attention is by products, where it is not for documents
+/// of up to `most`; else `most`.
+fn short_documents(
+    caps: &Capabilities,
+    graph: &Graph,
+    (tokens, half): (usize, bool),
+    most: usize,
+) -> usize {
+    let fits = |longest: usize| {
+        graph.nodes.iter().any(|node| match node.op {
+            Op::AttentionBackward { attention, dropout } => {
+                let dropout = dropout.map(|dropout| Constant(dropout.rate));
+                let shape = attention_shape(attention, tokens, None);
+                let shape = AttentionShape { half, dropout, ..shape };
+                k::attention_scratch(caps, shape, longest).is_some()
+            }
+            _ => false,
+        })
+    };
+    let halves = std::iter::successors(Some(most.next_power_of_two()), |longest| Some(longest / 2));
+    halves
+        .take_while(|&longest| longest >= LEAST_SHORT)
+        .map(|longest| longest.min(most))
+        .find(|&longest| fits(longest))
+        .unwrap_or(most)
 }
 
 /// Whether products round gradients to f16.

@@ -31,18 +31,20 @@ impl AttentionScratch {
         self.heads as u64 * self.rows as u64 * self.keys as u64
     }
 
-    /// For documents of up to `longest` tokens, with as many heads as there is room for.
+    /// For documents of up to `longest` tokens, with as many heads at a time as there is room for.
     fn of(shape: AttentionShape, longest: usize, most: u64) -> Option<Self> {
         let rows = shape.tokens.next_multiple_of(STRIP);
         // A document may begin anywhere in a strip.
-        let keys = (longest.next_multiple_of(STRIP) + STRIP).min(rows);
+        let seen = shape.window.map_or(longest, |window| window.min(longest));
+        let keys = ((seen - 1).next_multiple_of(STRIP) + STRIP).min(rows);
         let members = shape.heads / shape.kv_heads;
-        let group = Self { rows, keys, heads: members };
-        let fit = (most / (4 * group.elements())).min(shape.kv_heads as u64) as usize;
-        // As many in each chunk.
-        let chunks = shape.kv_heads.div_ceil(fit.max(1));
-        let heads = members * shape.kv_heads.div_ceil(chunks);
-        (fit > 0).then_some(Self { heads, ..group })
+        let fits = |groups: &usize| {
+            let heads = groups * members;
+            shape.kv_heads.is_multiple_of(*groups)
+                && 4 * Self { rows, keys, heads }.elements() <= most
+        };
+        let groups = (1..=shape.kv_heads).rev().find(fits)?;
+        Some(Self { rows, keys, heads: groups * members })
     }
 }
 
