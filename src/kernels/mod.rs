@@ -36,9 +36,6 @@ pub use attention::decode::{
     attention_decode_merge_tensors, attention_decode_several, attention_decode_tensors,
     cache_splits, decode_splits, near_keys, near_splits,
 };
-pub use attention::kept::{
-    attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
-};
 pub use attention::matrix_backward::{attention_backward_halves, attention_matrix_tiles};
 pub use attention::matrix_forward::{attention_forward_halves, matrix_forward_tiles};
 pub use attention::probabilities::attention_probabilities;
@@ -69,9 +66,9 @@ pub use optimizer::{
 };
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
-    ActivationWidth, AttentionHalves, AttentionPass, AttentionScratch, AttentionShape, AttentionTile, Constant,
-    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS, RopeShape, SplitReason,
-    SummedWeights,
+    ActivationWidth, AttentionHalves, AttentionPass, AttentionScratch, AttentionShape,
+    AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE,
+    RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

@@ -65,11 +65,11 @@ impl KernelSpec {
             }
             Self::AttentionProbabilities { shape } => k::attention_probabilities(caps, shape),
             Self::AttentionDelta { shape } => k::attention_delta(caps, shape),
-            Self::AttentionBackwardQuery { shape, kept, tile } => {
-                k::attention::batch::backward_query(caps, shape, kept, tile)
+            Self::AttentionBackwardQuery { shape, tile } => {
+                k::attention::batch::backward_query(caps, shape, tile)
             }
-            Self::AttentionBackwardKeyValue { shape, owner, ends, kept, tile } => {
-                k::attention::batch::backward_key_value(caps, shape, (owner, ends), kept, tile)
+            Self::AttentionBackwardKeyValue { shape, owner, ends, tile } => {
+                k::attention::batch::backward_key_value(caps, shape, (owner, ends), tile)
             }
             Self::AttentionBackwardScores { shape, scratch } => {
                 k::attention_backward_scores(caps, shape, scratch)

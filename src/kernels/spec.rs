@@ -4,9 +4,9 @@
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
 use super::shape::{
-    ActivationWidth, AttentionPass, AttentionScratch, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output,
-    RopeShape, SummedWeights,
+    ActivationWidth, AttentionPass, AttentionScratch, AttentionShape, AttentionTile, Constant,
+    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms,
+    Objective, Output, RopeShape, SummedWeights,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -158,11 +158,8 @@ pub enum KernelSpec {
     AttentionDelta {
         shape: AttentionShape,
     },
-    /// With `kept` it leaves probabilities and score gradients for the kernel of keys and values, in
-    /// square blocks of queries by keys for batches of up to `shape.tokens`.
     AttentionBackwardQuery {
         shape: AttentionShape,
-        kept: bool,
         tile: Option<AttentionTile>,
     },
     /// Document ends lie `ends` elements behind the starts.
@@ -170,7 +167,6 @@ pub enum KernelSpec {
         shape: AttentionShape,
         owner: KeyValueOwner,
         ends: usize,
-        kept: bool,
         tile: Option<AttentionTile>,
     },
     /// Probabilities and score gradients of a chunk of heads.

@@ -6,7 +6,8 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionScratch, AttentionShape, Constant, KeyValueOwner, KvCache, MatvecInput,
+    self as k, AttentionHalves, AttentionScratch, AttentionShape, Constant, KeyValueOwner, KvCache,
+    MatvecInput,
 };
 use crate::plan::{Buffer, Range, Slice};
 
@@ -329,27 +330,13 @@ impl Lowering<'_> {
         let table = shape.turned.then(|| self.angles(attention));
         let (step, padded) = (self.builder.step(), self.batch().0.padded);
         let owner = k::key_value_owner(caps, shape);
-        let (of_query, of_key, kept) = match k::attention_kept(caps, shape) {
-            None => (
-                k::attention_backward_query(caps, shape)?,
-                k::attention_backward_key_value(caps, shape, owner, padded)?,
-                vec![],
-            ),
-            Some(elements) => (
-                k::attention_backward_query_kept(caps, shape)?,
-                k::attention_backward_key_value_kept(caps, shape, owner, padded)?,
-                vec![
-                    self.builder.tensor("probabilities", elements)?,
-                    self.builder.tensor("score gradients", elements)?,
-                ],
-            ),
-        };
+        let of_query = k::attention_backward_query(caps, shape)?;
+        let of_key = k::attention_backward_key_value(caps, shape, owner, padded)?;
         let slices = |output: Slice| {
-            [&reads[..], &[output, step], &kept, place.as_slice(), table.as_slice()].concat()
+            [&reads[..], &[output, step], place.as_slice(), table.as_slice()].concat()
         };
-        let products = if kept.is_empty() { 4.0 } else { 2.0 };
         let of_query_flops = self.attention_flops(attention, 3.0);
-        let flops = self.attention_flops(attention, products);
+        let flops = self.attention_flops(attention, 4.0);
         self.builder.dispatch(label(site, "query"), of_query, slices(d_qkv), of_query_flops)?;
         let name = label(site, "key, value");
         if owner == KeyValueOwner::Group {

@@ -27,11 +27,8 @@ pub(super) fn cases() -> Vec<Case> {
         let name = |what: &str| format!("attention backward {what} {}", setting.name());
         cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
         cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
-        let (heads, kv_heads, _) = setting.heads;
-        if setting.dropout.is_none() && matches!(setting.heads.2, 32 | 64 | 128) {
-            cases.push(Case::new(name("kept"), move |lane| kept(lane, setting)));
-        }
-        if setting.dropout.is_none() && setting.heads.2.is_multiple_of(64) {
+        let (heads, kv_heads, head_dim) = setting.heads;
+        if setting.dropout.is_none() && head_dim.is_multiple_of(64) {
             cases.push(Case::new(name("by products"), move |lane| by_products(lane, setting)));
         }
         if heads > kv_heads {
@@ -239,7 +236,8 @@ async fn by_products(lane: Rc<Lane>, setting: Setting) -> Outcome {
                 })
             };
             let scores = role(&|caps, scratch| k::attention_backward_scores(caps, shape, scratch));
-            let sums = role(&|caps, scratch| k::attention_backward_sums(caps, shape, scratch, ENDS));
+            let sums =
+                role(&|caps, scratch| k::attention_backward_sums(caps, shape, scratch, ENDS));
             let (scores, sums) = (scores.map_err(text)?, sums.map_err(text)?);
             for of_scores in &scores {
                 chunks(&lane, &batch, of_scores, &sums).await?;
@@ -302,76 +300,6 @@ async fn chunks(
         }
     }
     Ok(())
-}
-
-/// The pair that keeps scores: queries by one kernel, keys and values by the next from its scratch,
-/// for the group or, where heads share keys, for each query head and then summed.
-async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    // Tokens of the largest batch: the others use a part of the scratch.
-    let shape = k::AttentionShape { tokens: 96, ..setting.kernel() };
-    let roles = Kept::new(&lane, shape).map_err(text)?;
-    let scratch = shape.heads * 96 * 96;
-    for documents in batches(&lane) {
-        let batch = Batch::new(&lane, setting, documents.clone());
-        for of_query in &roles.queries {
-            let mut job = batch.job(&lane, of_query);
-            job.operands.extend([Operand::poison(scratch), Operand::poison(scratch)]);
-            let left = lane.run(&[job]).await.map_err(text)?.remove(0);
-            batch.check(&lane, &left, &(0..shape.key_offset())).map_err(of(of_query))?;
-            let of_key = |kernel| {
-                let mut job = batch.job(&lane, kernel);
-                job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
-                job
-            };
-            for of_group in &roles.groups {
-                let got = lane.run(&[of_key(of_group)]).await.map_err(text)?.remove(0);
-                let of_keys = shape.key_offset()..shape.stride();
-                batch.check(&lane, &got, &of_keys).map_err(of(of_group))?;
-            }
-            for of_head in &roles.heads {
-                let mut job = of_key(of_head);
-                job.operands[5] = Operand::poison(batch.shape.tokens * 2 * shape.width());
-                let parts = lane.run(&[job]).await.map_err(text)?.remove(0);
-                summed(&lane, &batch, shape, &parts, &roles.sums).await.map_err(of(of_head))?;
-            }
-        }
-    }
-    Ok(lane.summary())
-}
-
-/// The kernels of the pair that keeps scores, by their tasks.
-struct Kept {
-    queries: Vec<Kernel>,
-    groups: Vec<Kernel>,
-    heads: Vec<Kernel>,
-    sums: Vec<Kernel>,
-}
-
-impl Kept {
-    fn new(lane: &Lane, shape: k::AttentionShape) -> Result<Self> {
-        let of_key =
-            |caps: &_, owner| k::attention_backward_key_value_kept(caps, shape, owner, ENDS);
-        // Where selection does not take the pair, there is none of its kernels.
-        let role = |make: &dyn Fn(&Capabilities) -> Result<Kernel>| {
-            lane.chosen(|caps| {
-                if caps.software {
-                    return Ok(vec![]);
-                }
-                of_key(caps, KeyValueOwner::Group)?;
-                Ok(vec![make(caps)?])
-            })
-        };
-        // Where no heads share keys, a head is its group: nobody asks for parts by head there.
-        let shared = |make: &dyn Fn(&Capabilities) -> Result<Kernel>| {
-            if shape.heads > shape.kv_heads { role(make) } else { Ok(vec![]) }
-        };
-        Ok(Self {
-            queries: role(&|caps| k::attention_backward_query_kept(caps, shape))?,
-            groups: role(&|caps| of_key(caps, KeyValueOwner::Group))?,
-            heads: shared(&|caps| of_key(caps, KeyValueOwner::Head))?,
-            sums: shared(&|caps| k::attention_group_sum(caps, shape))?,
-        })
-    }
 }
 
 /// Sums the parts that a kernel left of each query head by every kernel of sums, and holds what they give.

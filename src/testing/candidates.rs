@@ -86,6 +86,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         let kernel = k::attention_group_sum(caps, shape)?;
         candidates.push(Candidate::new(caps, kernel, tokens, true)?);
     }
+    let by_products = k::attention_scratch(caps, shape, tokens).is_some();
     for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
         let picked = match pass {
             AttentionPass::Forward => k::attention_forward(caps, shape, false),
@@ -104,20 +105,8 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
                 candidates.push(Candidate::new(caps, kernel, tokens, false)?);
             }
         }
-        let kept = k::attention_kept(caps, shape).is_some() && pass != AttentionPass::Forward;
-        candidates.push(Candidate::new(caps, picked, tokens, !kept)?);
-        let pair = match pass {
-            _ if caps.software => None,
-            AttentionPass::Forward => None,
-            AttentionPass::Query => Some(k::attention_backward_query_kept(caps, shape)),
-            AttentionPass::KeyValue => {
-                Some(k::attention_backward_key_value_kept(caps, shape, owner, tokens))
-            }
-        };
-        // Where its tile does not fit there is no pair.
-        if let Some(Ok(kernel)) = pair {
-            candidates.push(Candidate::new(caps, kernel, tokens, kept)?);
-        }
+        let forward = pass == AttentionPass::Forward;
+        candidates.push(Candidate::new(caps, picked, tokens, forward || !by_products)?);
     }
     Ok(candidates)
 }

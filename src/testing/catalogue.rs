@@ -174,11 +174,10 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         let kernel = k::attention_backward_key_value(caps, dropped, KeyValueOwner::Group, 1024);
         add("attention key, value with dropout", kernel);
         let short = AttentionShape { tokens: 500, ..shape };
-        if k::attention_kept(caps, short).is_some() {
-            add("attention query, kept", k::attention_backward_query_kept(caps, short));
-            let kernel =
-                k::attention_backward_key_value_kept(caps, short, KeyValueOwner::Group, 1024);
-            add("attention key, value from kept", kernel);
+        if let Some(scratch) = k::attention_scratch(caps, short, 300) {
+            let kernel = k::attention_backward_scores(caps, short, scratch);
+            add("attention scores", kernel);
+            add("attention sums", k::attention_backward_sums(caps, short, scratch, 1024));
         }
         for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {
             for halves in [false, true] {

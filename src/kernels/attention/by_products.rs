@@ -2,10 +2,10 @@
 //! scratch, and products with them are the gradients.
 
 use super::matrix_backward::attention_backward_halves;
-use super::operands::{backward_rows, common, key_value_constants};
+use super::operands::{BACKWARD_ROWS, backward_rows, common, key_value_constants};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::shape::{AttentionScratch, AttentionShape, KeyValueOwner};
 use crate::kernels::spec::KernelSpec;
@@ -91,17 +91,6 @@ fn composer(spec: KernelSpec, shape: AttentionShape, scratch: AttentionScratch) 
         .module(shader!("lib/attention/products"))
 }
 
-/// Those of both kernels.
-const BINDINGS: [Binding; 7] = [
-    read("qkv"),
-    read("d_output"),
-    read("lse"),
-    read("delta"),
-    read("documents"),
-    read_write("gradient"),
-    uniform("step"),
-];
-
 /// `attention_backward_scores` of the heads from `range.col0` on. Bindings: qkv, d_output, lse, delta, documents,
 /// probabilities (as `gradient`), step, d_scores, range.
 ///
@@ -117,7 +106,7 @@ pub fn attention_backward_scores(
     let x = scratch.keys / TILE[1] * scratch.heads;
     composer(spec, shape, scratch).module(shader!("10_attention_backward_scores")).finish(
         caps,
-        &[&BINDINGS[..], &[read_write("d_scores"), uniform("range")]].concat(),
+        &[&BACKWARD_ROWS[..], &[read_write("d_scores"), uniform("range")]].concat(),
         Grid::RowsByY { rows: TILE[0], x: x as u32 },
         VARIANT,
         REASON,
@@ -147,7 +136,8 @@ pub fn attention_backward_sums(
         .module(shader!("10_attention_backward_sums"))
         .finish(
             caps,
-            &[&BINDINGS[..], &[read("probabilities"), read("d_scores"), uniform("range")]].concat(),
+            &[&BACKWARD_ROWS[..], &[read("probabilities"), read("d_scores"), uniform("range")]]
+                .concat(),
             Grid::RowsByY { rows: TILE[0], x: x as u32 },
             VARIANT,
             REASON,
