@@ -43,12 +43,6 @@ impl Batch {
         self.targets.iter().filter(|&&t| t != IGNORE_INDEX).count()
     }
 
-    /// Tokens of the longest document.
-    pub fn longest_document(&self) -> usize {
-        let lengths = (1u32..).zip(&self.documents).map(|(end, start)| end - start);
-        lengths.max().unwrap_or(0) as usize
-    }
-
     /// Checks everything that kernels take for granted.
     pub fn validate(&self, vocab_size: usize, max_tokens: usize) -> Result<()> {
         let Self { tokens, targets, documents } = self;

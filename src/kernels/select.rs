@@ -71,11 +71,8 @@ impl KernelSpec {
             Self::AttentionBackwardKeyValue { shape, owner, ends, tile } => {
                 k::attention::batch::backward_key_value(caps, shape, (owner, ends), tile)
             }
-            Self::AttentionBackwardScores { shape, scratch } => {
-                k::attention_backward_scores(caps, shape, scratch)
-            }
-            Self::AttentionBackwardSums { shape, scratch, ends } => {
-                k::attention_backward_sums(caps, shape, scratch, ends)
+            Self::AttentionBackwardProduct { shape, tiles, ends, product } => {
+                k::attention_backward_product(caps, shape, tiles, ends, product)
             }
             Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
             Self::AttentionDecode { shape, cache, splits } => {

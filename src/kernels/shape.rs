@@ -187,16 +187,19 @@ pub struct AttentionTile {
     pub matrix: bool,
 }
 
-/// How the scratch of attention's backward pass by plain products lies: probabilities of the query heads of a chunk,
-/// each of so many rows and keys, and as many score gradients.
+/// A product of attention's backward pass by products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AttentionScratch {
-    /// Rows of the largest batch, up to whole tiles.
-    pub rows: usize,
-    /// Keys of a row: those up to the last one of its tile, and as many before that as a document may have.
-    pub keys: usize,
-    /// Whole groups of heads.
-    pub heads: usize,
+pub enum AttentionProduct {
+    /// P = exp(Q·Kᵀ − logsumexp).
+    Probabilities,
+    /// dS = P∘(dO·Vᵀ − delta), in units of the scores' scale.
+    Scores,
+    /// dS·K.
+    Query,
+    /// dSᵀ·Q, for each query head: parts, where heads share keys.
+    Key,
+    /// Pᵀ·dO, likewise.
+    Value,
 }
 
 /// Whose gradients of keys and values a workgroup adds up.

@@ -4,7 +4,7 @@
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
 use super::shape::{
-    ActivationWidth, AttentionPass, AttentionScratch, AttentionShape, AttentionTile, Constant,
+    ActivationWidth, AttentionPass, AttentionProduct, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms,
     Objective, Output, RopeShape, SummedWeights,
 };
@@ -169,16 +169,13 @@ pub enum KernelSpec {
         ends: usize,
         tile: Option<AttentionTile>,
     },
-    /// Probabilities and score gradients of a chunk of heads.
-    AttentionBackwardScores {
+    /// Probabilities and score gradients have so many `tiles` for each head. Document ends lie `ends` elements behind the
+    /// starts, tables of the tiles twice as many.
+    AttentionBackwardProduct {
         shape: AttentionShape,
-        scratch: AttentionScratch,
-    },
-    /// Their products with queries, keys and gradients of outputs. Document ends lie `ends` elements behind the starts.
-    AttentionBackwardSums {
-        shape: AttentionShape,
-        scratch: AttentionScratch,
+        tiles: usize,
         ends: usize,
+        product: AttentionProduct,
     },
     /// Adds up the parts of [`KeyValueOwner::Head`].
     AttentionGroupSum {
@@ -384,8 +381,7 @@ impl KernelSpec {
             }
             Self::AttentionBackwardQuery { .. } => AttentionPass::Query.kernel_name(),
             Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
-            Self::AttentionBackwardScores { .. } => "attention_backward_scores",
-            Self::AttentionBackwardSums { .. } => "attention_backward_sums",
+            Self::AttentionBackwardProduct { .. } => "attention_backward_product",
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
             Self::AttentionProbabilities { .. } => "attention_probabilities_forward",

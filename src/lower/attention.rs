@@ -6,10 +6,10 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionScratch, AttentionShape, Constant, KeyValueOwner, KvCache,
+    self as k, AttentionHalves, AttentionProduct, AttentionShape, Constant, KeyValueOwner, KvCache,
     MatvecInput,
 };
-use crate::plan::{Buffer, Range, Slice};
+use crate::plan::{Buffer, Slice};
 
 /// Bytes of [`Buffer::Probe`].
 const PROBE_BYTES: u64 = 16;
@@ -283,35 +283,54 @@ impl Lowering<'_> {
         k::attention_backward_halves(self.builder.caps, shape).then_some(rotation)
     }
 
-    /// The gradients of one chunk of heads after the other; `reads` are the first bindings of both kernels.
+    /// The gradients by five products, with room for so many tiles of each head.
     fn gradients_by_products(
         &mut self,
         site: Site,
-        (attention, shape, scratch): (Attention, AttentionShape, AttentionScratch),
-        reads: [Slice; 5],
+        (attention, shape, tiles): (Attention, AttentionShape, usize),
+        [qkv, d_output, logsumexp, delta, _]: [Slice; 5],
         d_qkv: Slice,
     ) -> Result<()> {
-        let (caps, ends) = (self.builder.caps, self.batch().0.padded);
-        let probabilities = self.builder.tensor("probabilities", scratch.elements())?;
-        let d_scores = self.builder.tensor("score gradients", scratch.elements())?;
-        let of_scores = k::attention_backward_scores(caps, shape, scratch)?;
-        let of_sums = k::attention_backward_sums(caps, shape, scratch, ends)?;
-        let share = scratch.heads as f64 / shape.heads as f64;
-        let flops = |products| self.attention_flops(attention, products) * share;
-        let [score_flops, sum_flops] = [2.0, 3.0].map(flops);
-        let step = self.builder.step();
-        for head in (0..shape.heads).step_by(scratch.heads) {
-            let col0 = head as u32;
-            let all = self.builder.all_rows();
-            let range = self.builder.range(Range { col0, ..all });
-            let own = [probabilities, step, d_scores, range];
-            let (name, slices) = (label(site, "scores"), [&reads[..], &own].concat());
-            self.builder.dispatch(name, of_scores.clone(), slices, score_flops)?;
-            let own = [d_qkv, step, probabilities, d_scores, range];
-            let (name, slices) = (label(site, "sums"), [&reads[..], &own].concat());
-            self.builder.dispatch(name, of_sums.clone(), slices, sum_flops)?;
+        let (caps, layout) = (self.builder.caps, self.batch().0);
+        let elements = (shape.heads * tiles * k::STRIP * k::STRIP) as u64;
+        let p = self.builder.tensor("probabilities", elements)?;
+        let d_s = self.builder.tensor("score gradients", elements)?;
+        let shared = shape.heads > shape.kv_heads;
+        let parts = if shared { self.parts(shape)? } else { d_qkv };
+        // The first reads no weights.
+        let products = [
+            (AttentionProduct::Probabilities, "probabilities", logsumexp, delta, p),
+            (AttentionProduct::Scores, "score gradients", delta, p, d_s),
+            (AttentionProduct::Query, "query", delta, d_s, d_qkv),
+            (AttentionProduct::Key, "key", delta, d_s, parts),
+            (AttentionProduct::Value, "value", delta, p, parts),
+        ];
+        let (step, flops) = (self.builder.step(), self.attention_flops(attention, 1.0));
+        for (product, name, statistics, weights, to) in products {
+            let kernel = k::attention_backward_product(caps, shape, tiles, layout.padded, product)?;
+            let slices = vec![qkv, d_output, statistics, layout.tables(), weights, to, step];
+            self.builder.dispatch(label(site, name), kernel, slices, flops)?;
         }
-        Ok(())
+        if shared { self.group_sum(site, shape, parts, d_qkv) } else { Ok(()) }
+    }
+
+    /// The gradients of keys and values that each query head leaves.
+    fn parts(&mut self, shape: AttentionShape) -> Result<Slice> {
+        self.tensor("key and value gradients by head", 2 * shape.width())
+    }
+
+    fn group_sum(
+        &mut self,
+        site: Site,
+        shape: AttentionShape,
+        parts: Slice,
+        d_qkv: Slice,
+    ) -> Result<()> {
+        let shape = AttentionShape { dropout: None, turned: false, ..shape };
+        let kernel = k::attention_group_sum(self.builder.caps, shape)?;
+        let flops = (2 * self.builder.tokens * shape.width()) as f64;
+        let slices = vec![parts, d_qkv, self.builder.step()];
+        self.builder.dispatch(label(site, "group sum"), kernel, slices, flops)
     }
 
     /// `reads` are the first bindings of both kernels.
@@ -323,8 +342,8 @@ impl Lowering<'_> {
         d_qkv: Slice,
     ) -> Result<()> {
         let caps = self.builder.caps;
-        if let Some(scratch) = k::attention_scratch(caps, shape, self.longest) {
-            return self.gradients_by_products(site, (attention, shape, scratch), reads, d_qkv);
+        if let (true, Some(tiles)) = (self.by_products, k::attention_product_tiles(caps, shape)) {
+            return self.gradients_by_products(site, (attention, shape, tiles), reads, d_qkv);
         }
         let place = dropout.map(|dropout| self.place(dropout.place));
         let table = shape.turned.then(|| self.angles(attention));
@@ -342,11 +361,8 @@ impl Lowering<'_> {
         if owner == KeyValueOwner::Group {
             return self.builder.dispatch(name, of_key, slices(d_qkv), flops);
         }
-        let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
+        let parts = self.parts(shape)?;
         self.builder.dispatch(name, of_key, slices(parts), flops)?;
-        let kernel =
-            k::attention_group_sum(caps, AttentionShape { dropout: None, turned: false, ..shape })?;
-        let flops = (2 * self.builder.tokens * shape.width()) as f64;
-        self.builder.dispatch(label(site, "group sum"), kernel, vec![parts, d_qkv, step], flops)
+        self.group_sum(site, shape, parts, d_qkv)
     }
 }

@@ -8,23 +8,20 @@ use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::graph::{self, Graph, Op};
+use crate::graph::{self, Graph, Node, Op};
 use crate::kernels::{self as k, AttentionShape, Constant, Objective, WeightFormat};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
 use std::rc::Rc;
 
-/// Fewest tokens of documents for which there is a plan of their own.
-const LEAST_SHORT: usize = 256;
-
 /// Everything a trainer replays.
 #[derive(Clone, Debug)]
 pub struct TrainPlans {
-    /// For batches whose documents have up to `short` tokens.
     pub micro_step: Plan,
-    pub short: usize,
-    /// The same for longer ones, if there may be any.
+    /// Tiles of each head for which its attention has room; none where the host counts none.
+    pub tiles: Option<usize>,
+    /// The same for batches of documents so long that they have more tiles, if there may be any.
     pub long: Option<Plan>,
     pub optimizer: Plan,
     pub evaluate: Plan,
@@ -121,7 +118,7 @@ pub fn train_plans_of(
     }
     let batch = BatchLayout::new(tokens);
     let logits_rows = logits_chunk(caps, params, tokens);
-    let lower = |graph: &Graph, longest: usize, slots: &[u64]| -> Result<Plan> {
+    let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
         let mut lowering = Lowering {
             graph,
             params,
@@ -134,7 +131,7 @@ pub fn train_plans_of(
             },
             weights: params.weights,
             mirrored: mixed,
-            longest,
+            by_products,
             halves: if mixed { halves(caps, params, graph, tokens) } else { vec![] },
             state: &state,
             values: vec![None; graph.values.len()],
@@ -151,12 +148,15 @@ pub fn train_plans_of(
         lowering.nodes(&graph.nodes)?;
         Ok(lowering.builder.finish(slots))
     };
-    let most = tokens.min(params.architecture.positions);
-    let short = short_documents(caps, &training, (tokens, mixed), most);
-    let micro_step = lower(&training, short, &[])?;
-    let long = (short < most).then(|| lower(&training, most, &micro_step.slots)).transpose()?;
+    let tiles = product_tiles(caps, &training, tokens, mixed);
+    let micro_step = lower(&training, true, &[])?;
+    let strips = tokens.div_ceil(k::STRIP);
+    let long = tiles
+        .filter(|&tiles| tiles < strips * (strips + 1) / 2)
+        .map(|_| lower(&training, false, &micro_step.slots))
+        .transpose()?;
     let slots = long.as_ref().map_or(&micro_step.slots, |plan| &plan.slots);
-    let evaluate = lower(&forward, most, slots)?;
+    let evaluate = lower(&forward, true, slots)?;
     let rule = choices.optimizer.optimizer(choices.momentum.0);
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots, share)?;
@@ -169,7 +169,7 @@ pub fn train_plans_of(
     Ok(TrainPlans {
         state,
         micro_step,
-        short,
+        tiles,
         long,
         optimizer,
         evaluate,
@@ -181,31 +181,17 @@ pub fn train_plans_of(
     })
 }
 
-/// Most tokens of the documents for which the backward pass of attention is by products, where it is not for documents
-/// of up to `most`; else `most`.
-fn short_documents(
-    caps: &Capabilities,
-    graph: &Graph,
-    (tokens, half): (usize, bool),
-    most: usize,
-) -> usize {
-    let fits = |longest: usize| {
-        graph.nodes.iter().any(|node| match node.op {
-            Op::AttentionBackward { attention, dropout } => {
-                let dropout = dropout.map(|dropout| Constant(dropout.rate));
-                let shape = attention_shape(attention, tokens, None);
-                let shape = AttentionShape { half, dropout, ..shape };
-                k::attention_scratch(caps, shape, longest).is_some()
-            }
-            _ => false,
-        })
+/// Tiles of each head for which the backward pass of attention has room, where it is by products.
+fn product_tiles(caps: &Capabilities, graph: &Graph, tokens: usize, half: bool) -> Option<usize> {
+    let of = |node: &Node| match node.op {
+        Op::AttentionBackward { attention, dropout } => {
+            let dropout = dropout.map(|dropout| Constant(dropout.rate));
+            let shape = attention_shape(attention, tokens, None);
+            k::attention_product_tiles(caps, AttentionShape { half, dropout, ..shape })
+        }
+        _ => None,
     };
-    let halves = std::iter::successors(Some(most.next_power_of_two()), |longest| Some(longest / 2));
-    halves
-        .take_while(|&longest| longest >= LEAST_SHORT)
-        .map(|longest| longest.min(most))
-        .find(|&longest| fits(longest))
-        .unwrap_or(most)
+    graph.nodes.iter().filter_map(of).min()
 }
 
 /// Whether products round gradients to f16.

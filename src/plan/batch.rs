@@ -2,6 +2,7 @@
 
 use super::{Buffer, Slice};
 use crate::caps::ALIGN;
+use crate::kernels::STRIP;
 
 /// Where the parts of a batch lie in [`Buffer::Batch`], in u32 elements: each part is padded to a
 /// binding's alignment.
@@ -38,8 +39,34 @@ impl BatchLayout {
         self.slice(3, 2)
     }
 
+    /// Those, and tables of the tiles of attention's backward pass.
+    pub fn tables(&self) -> Slice {
+        self.slice(3, 3)
+    }
+
     pub fn bytes(&self) -> u64 {
-        5 * self.padded as u64 * 4
+        6 * self.padded as u64 * 4
+    }
+}
+
+/// Tiles of probabilities of each head in attention's backward pass by products: of each strip of queries, those from
+/// the first key that its first query sees on. `documents` are the starts.
+pub fn count_tiles(documents: &[u32]) -> usize {
+    let strips = documents.iter().step_by(STRIP).enumerate();
+    strips.map(|(strip, start)| strip + 1 - *start as usize / STRIP).sum()
+}
+
+/// The tables of these tiles: for each strip the tiles before it less its first one, for each tile its strip, and
+/// `u32::MAX` behind the last one.
+pub fn write_tiles(documents: &[u32], before: &mut [u32], strip_of: &mut [u32]) {
+    let mut next = 0;
+    strip_of.fill(u32::MAX);
+    for (strip, start) in documents.iter().step_by(STRIP).enumerate() {
+        let first = *start as usize / STRIP;
+        before[strip] = (next as u32).wrapping_sub(first as u32);
+        let end = next + strip + 1 - first;
+        strip_of[next..end].fill(strip as u32);
+        next = end;
     }
 }
 

@@ -29,10 +29,12 @@ use crate::caps::Capabilities;
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
-use crate::kernels::{TunedProduct, Wgsl};
+use crate::kernels::{STRIP, TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
-use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers};
+use crate::plan::{
+    Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers, count_tiles, write_tiles,
+};
 use crate::random::split;
 use crate::schedule::Schedule;
 use std::cell::{Cell, RefCell};
@@ -374,7 +376,7 @@ impl Trainer {
     }
 
     fn is_long(&self, batch: &Batch) -> bool {
-        self.long.is_some() && batch.longest_document() > self.plans.short
+        self.long.is_some() && count_tiles(&batch.documents) > self.plans.tiles.unwrap_or(0)
     }
 
     fn micro_step_of(&self, long: bool) -> PlanId {
@@ -408,7 +410,11 @@ impl Trainer {
             ));
         }
         let most = config.max_position_embeddings;
-        let longest = batch.longest_document();
+        let longest = (0u32..)
+            .zip(&batch.documents)
+            .map(|(i, start)| (i - start) as usize + 1)
+            .max()
+            .unwrap_or(0);
         if longest > most {
             return Err(Error::tokens(format!(
                 "a document of {longest} tokens is longer than {}, {most}; cut it, or give the dataset a smaller \
@@ -422,9 +428,10 @@ impl Trainer {
     fn write_batch(&self, batch: &Batch) -> Result<()> {
         let padded = self.plans.batch.padded;
         let Batch { tokens, targets, documents } = batch;
-        let mut words = self.batch_words.borrow_mut();
-        words.clear();
-        words.resize(5 * padded, 0);
+        let mut all = self.batch_words.borrow_mut();
+        all.clear();
+        all.resize(6 * padded, 0);
+        let (words, tables) = all.split_at_mut(5 * padded);
         let mut parts = words.chunks_exact_mut(padded).map(|part| &mut part[..tokens.len()]);
         let mut part = || parts.next().expect("five parts");
         part().copy_from_slice(tokens);
@@ -433,9 +440,14 @@ impl Trainer {
         write_sorted_by_token(tokens, order, ends);
         starts.copy_from_slice(documents);
         write_document_ends(documents, ends);
+        let strips = self.plans.micro_step.tokens.div_ceil(STRIP);
+        if let Some(tiles) = self.plans.tiles.filter(|_| !self.is_long(batch)) {
+            let (before, strip_of) = tables.split_at_mut(strips);
+            write_tiles(documents, before, &mut strip_of[..tiles]);
+        }
         self.batch_tokens.set(batch.len());
         self.batch_long.set(self.is_long(batch));
-        self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&words))
+        self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&all))
     }
 
     fn write_step(&self, step: &Step) -> Result<()> {

@@ -8,7 +8,8 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
-use crate::kernels::{self as k, Kernel, KernelSpec, KeyValueOwner};
+use crate::kernels::{self as k, AttentionProduct, Kernel, KeyValueOwner};
+use crate::plan::{count_tiles, write_tiles};
 use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,7 +29,9 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
         cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
         let (heads, kv_heads, head_dim) = setting.heads;
-        if setting.dropout.is_none() && head_dim.is_multiple_of(64) {
+        let plain =
+            setting.dropout.is_none() && setting.window.is_none() && setting.soft_cap.is_none();
+        if plain && head_dim.is_multiple_of(64) {
             cases.push(Case::new(name("by products"), move |lane| by_products(lane, setting)));
         }
         if heads > kv_heads {
@@ -104,17 +107,8 @@ impl Batch {
 
     /// Compares the columns that a kernel owns; all others must not have been written.
     fn check(&self, lane: &Lane, got: &Outputs, columns: &Range<usize>) -> Result<(), String> {
-        self.check_columns(lane, got, |column| columns.contains(&column))
-    }
-
-    fn check_columns(
-        &self,
-        lane: &Lane,
-        got: &Outputs,
-        columns: impl Fn(usize) -> bool,
-    ) -> Result<(), String> {
         let width = self.shape.qkv_width();
-        let owned = |i: &usize| columns(i % width);
+        let owned = |i: &usize| columns.contains(&(i % width));
         if let Some(i) = (0..self.qkv.len()).find(|i| !owned(i) && got.words(0)[*i] != POISON) {
             return Err(format!("column {} belongs to the other kernel", i % width));
         }
@@ -214,92 +208,125 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Scores by one kernel and their products by the next, a chunk of heads after the other, in scratch for batches
-/// of some length whose documents are as long as they or shorter.
+/// Batches of several strips of rows: documents that end in and between them, and one of all.
+fn strips(lane: &Lane) -> Vec<Vec<u32>> {
+    let start = |first: u32, len: u32| vec![first; len as usize];
+    let middle = 1 + lane.normal(1)[0].to_bits() % 140;
+    let later = middle + 1 + lane.normal(1)[0].to_bits() % 30;
+    let last = 256 + lane.normal(1)[0].to_bits() % 60;
+    let parts = [(0, middle), (middle, later), (later, last), (last, last + 40)];
+    let several = parts.iter().flat_map(|&(from, to)| start(from, to - from)).collect();
+    vec![vec![0], start(0, 131), several]
+}
+
+/// The five products, each from what the others have left, with room for more tiles than there are.
 async fn by_products(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let shape = setting.kernel();
-    let group = shape.heads / shape.kv_heads;
     for documents in strips(&lane) {
         let batch = Batch::new(&lane, setting, documents);
-        let longest = longest(&batch.documents);
-        let shape = k::AttentionShape { tokens: batch.shape.tokens, ..shape };
-        // All heads in a chunk, as selection has it, and a group.
-        for heads in [shape.heads, group] {
-            let scratch = |caps: &Capabilities| {
-                let scratch = k::attention_scratch(caps, shape, longest)?;
-                Some(k::AttentionScratch { heads, ..scratch })
-            };
-            let role = |make: &dyn Fn(&Capabilities, k::AttentionScratch) -> Result<Kernel>| {
-                lane.chosen(|caps| match scratch(caps) {
-                    Some(scratch) => Ok(vec![make(caps, scratch)?]),
-                    None => Ok(vec![]),
-                })
-            };
-            let scores = role(&|caps, scratch| k::attention_backward_scores(caps, shape, scratch));
-            let sums =
-                role(&|caps, scratch| k::attention_backward_sums(caps, shape, scratch, ENDS));
-            let (scores, sums) = (scores.map_err(text)?, sums.map_err(text)?);
-            for of_scores in &scores {
-                chunks(&lane, &batch, of_scores, &sums).await?;
-            }
-        }
+        let ends = batch.shape.tokens.next_multiple_of(64);
+        let strips = batch.shape.tokens.div_ceil(k::STRIP) + 1;
+        let tiles = count_tiles(&batch.documents) + 1;
+        let shape = k::AttentionShape { tokens: strips * k::STRIP, ..setting.kernel() };
+        let mut tables = batch.documents.clone();
+        tables.resize(ends, u32::MAX);
+        tables.extend(document_ends(&batch.documents));
+        tables.resize(2 * ends + strips + tiles, u32::MAX);
+        let (before, strip_of) = tables[2 * ends..].split_at_mut(strips);
+        write_tiles(&batch.documents, before, strip_of);
+        let run = Products { lane: &lane, batch: &batch, shape, tiles, ends, tables };
+        run.check().await?;
     }
     Ok(lane.summary())
 }
 
-/// Batches of several strips of rows: documents that end in and between them, and one of all.
-fn strips(lane: &Lane) -> Vec<Vec<u32>> {
-    let start = |first: u32, len: usize| vec![first; len];
-    let middle = 1 + lane.normal(1)[0].to_bits() % 140;
-    let later = middle + 1 + lane.normal(1)[0].to_bits() % 30;
-    let mut several = start(0, middle as usize);
-    several.extend(start(middle, (later - middle) as usize));
-    several.extend(start(later, 185 - later as usize));
-    vec![vec![0], start(0, 131), several]
+struct Products<'a> {
+    lane: &'a Lane,
+    batch: &'a Batch,
+    shape: k::AttentionShape,
+    tiles: usize,
+    ends: usize,
+    tables: Vec<u32>,
 }
 
-/// Tokens of the longest document.
-fn longest(documents: &[u32]) -> usize {
-    let ends = document_ends(documents);
-    ends.iter().zip(documents).map(|(end, start)| (end - start) as usize).max().unwrap_or(0)
-}
-
-/// Runs the kernels over one chunk of heads after the other, and holds what they leave.
-async fn chunks(
-    lane: &Lane,
-    batch: &Batch,
-    of_scores: &Kernel,
-    sums: &[Kernel],
-) -> std::result::Result<(), String> {
-    let shape = batch.setting.kernel();
-    let KernelSpec::AttentionBackwardScores { scratch, .. } = of_scores.spec else {
-        return Err("a kernel of scores is of scores".into());
-    };
-    for first in (0..shape.heads).step_by(scratch.heads) {
-        let range = Operand::uniform(&[0u32, batch.shape.tokens as u32, first as u32, 0]);
-        let mut job = batch.job(lane, of_scores);
-        job.operands[5] = Operand::poison(scratch.elements() as usize);
-        job.operands.extend([Operand::poison(scratch.elements() as usize), range.clone()]);
-        let left = lane.run(&[job]).await.map_err(text)?.remove(0);
-        for of_sums in sums {
-            let mut job = batch.job(lane, of_sums);
-            job.operands.extend([0, 1].map(|index| Operand::words(left.words(index))));
-            job.operands.push(range.clone());
-            let got = lane.run(&[job]).await.map_err(text)?.remove(0);
-            let (members, dim) = (shape.heads / shape.kv_heads, shape.head_dim);
-            let heads = first..first + scratch.heads;
-            let groups = heads.start / members..heads.end / members;
-            let own = |column: usize| {
-                let head = column / dim;
-                match head.checked_sub(shape.heads) {
-                    None => heads.contains(&head),
-                    Some(group) => groups.contains(&(group % shape.kv_heads)),
-                }
-            };
-            batch.check_columns(lane, &got, own).map_err(of(of_sums))?;
-        }
+impl Products<'_> {
+    fn kernels(&self, product: AttentionProduct) -> std::result::Result<Vec<Kernel>, String> {
+        let made = |caps: &Capabilities| match k::attention_product_tiles(caps, self.shape) {
+            Some(_) => {
+                let (tiles, ends) = (self.tiles, self.ends);
+                Ok(vec![k::attention_backward_product(caps, self.shape, tiles, ends, product)?])
+            }
+            None => Ok(vec![]),
+        };
+        self.lane.chosen(made).map_err(text)
     }
-    Ok(())
+
+    /// What one product leaves, of each of its kernels.
+    async fn of(
+        &self,
+        product: AttentionProduct,
+        statistics: &[f64],
+        weights: &[u32],
+        outputs: usize,
+    ) -> std::result::Result<Vec<Outputs>, String> {
+        let job = |kernel: &Kernel| {
+            let operands = vec![
+                Operand::floats(&self.batch.qkv),
+                Operand::floats(&self.batch.d_out),
+                Operand::floats(&narrow(statistics)),
+                Operand::words(&self.tables),
+                Operand::words(weights),
+                Operand::poison(outputs),
+                Operand::uniform(&Step::of(self.batch.shape.tokens)),
+            ];
+            Job::new(kernel, self.batch.shape.tokens, operands)
+        };
+        let jobs: Vec<_> = self.kernels(product)?.iter().map(job).collect();
+        self.lane.run(&jobs).await.map_err(text)
+    }
+
+    async fn check(&self) -> std::result::Result<(), String> {
+        use AttentionProduct::{Key, Probabilities, Query, Scores, Value};
+        let (shape, batch) = (self.shape, self.batch);
+        let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
+        let (lse, delta, none) = (&batch.lse, &batch.delta(), [POISON]);
+        let alone = shape.heads == shape.kv_heads;
+        let rows = if alone { batch.qkv.len() } else { batch.shape.tokens * 2 * shape.width() };
+        for p in self.of(Probabilities, lse, &none, elements).await? {
+            let p = p.words(0);
+            for d_s in self.of(Scores, delta, p, elements).await? {
+                let d_s = d_s.words(0);
+                for got in self.of(Query, delta, d_s, batch.qkv.len()).await? {
+                    batch.check(self.lane, &got, &(0..shape.key_offset()))?;
+                }
+                let keys = self.of(Key, delta, d_s, rows).await?;
+                let values = self.of(Value, delta, p, rows).await?;
+                for (key, value) in keys.iter().zip(&values) {
+                    self.keys_and_values(key.words(0), value.words(0), alone).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each of the two kernels writes columns that the other leaves alone.
+    async fn keys_and_values(
+        &self,
+        key: &[u32],
+        value: &[u32],
+        alone: bool,
+    ) -> std::result::Result<(), String> {
+        let (shape, batch) = (self.shape, self.batch);
+        let both = key.iter().zip(value).map(|(&key, &value)| match (key, value) {
+            (POISON, other) | (other, POISON) => Ok(other),
+            _ => Err("both kernels wrote one column".to_string()),
+        });
+        let both = Outputs::of(both.collect::<std::result::Result<_, _>>()?);
+        if alone {
+            return batch.check(self.lane, &both, &(shape.key_offset()..shape.stride()));
+        }
+        let sums = self.lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
+        summed(self.lane, batch, shape, &both, &sums).await
+    }
 }
 
 /// Sums the parts that a kernel left of each query head by every kernel of sums, and holds what they give.

@@ -86,7 +86,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         let kernel = k::attention_group_sum(caps, shape)?;
         candidates.push(Candidate::new(caps, kernel, tokens, true)?);
     }
-    let by_products = k::attention_scratch(caps, shape, tokens).is_some();
+    let by_products = k::attention_product_tiles(caps, shape).is_some();
     for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
         let picked = match pass {
             AttentionPass::Forward => k::attention_forward(caps, shape, false),

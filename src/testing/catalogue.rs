@@ -174,10 +174,12 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         let kernel = k::attention_backward_key_value(caps, dropped, KeyValueOwner::Group, 1024);
         add("attention key, value with dropout", kernel);
         let short = AttentionShape { tokens: 500, ..shape };
-        if let Some(scratch) = k::attention_scratch(caps, short, 300) {
-            let kernel = k::attention_backward_scores(caps, short, scratch);
-            add("attention scores", kernel);
-            add("attention sums", k::attention_backward_sums(caps, short, scratch, 1024));
+        if let Some(tiles) = k::attention_product_tiles(caps, short) {
+            use k::AttentionProduct::{Key, Probabilities, Query, Scores, Value};
+            for product in [Probabilities, Scores, Query, Key, Value] {
+                let kernel = k::attention_backward_product(caps, short, tiles, 1024, product);
+                add("attention by products", kernel);
+            }
         }
         for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {
             for halves in [false, true] {

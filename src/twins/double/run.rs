@@ -95,14 +95,12 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionForward { shape, cached, .. } => attention::forward(on, &shape, cached),
         Spec::AttentionProbabilities { shape } => attention::probabilities(on, &shape),
         Spec::AttentionDelta { shape } => attention::delta(on, &shape),
-        // What a pair of kernels keeps between them, the twins compute again: it is neither left nor read.
         Spec::AttentionBackwardQuery { shape, .. } => attention::backward_query(on, &shape),
         Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
             attention::backward_key_value(on, &shape, owner)
         }
-        Spec::AttentionBackwardScores { .. } => Ok(()),
-        Spec::AttentionBackwardSums { shape, scratch, .. } => {
-            attention::backward_sums(on, &shape, scratch.heads)
+        Spec::AttentionBackwardProduct { shape, tiles, ends, product } => {
+            attention::backward_product(on, &shape, (tiles, ends), product)
         }
         Spec::AttentionGroupSum { shape } => attention::group_sum(on, &shape),
         Spec::AttentionDecode { shape, cache, splits } => {
