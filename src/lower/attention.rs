@@ -299,7 +299,7 @@ impl Lowering<'_> {
         let parts = if shared { self.parts(shape)? } else { d_qkv };
         // The first reads no weights.
         let products = [
-            (AttentionProduct::Probabilities, "probabilities", logsumexp, delta, p),
+            (AttentionProduct::Probabilities, "probabilities", logsumexp, d_output, p),
             (AttentionProduct::Scores, "score gradients", delta, p, d_s),
             (AttentionProduct::Query, "query", delta, d_s, d_qkv),
             (AttentionProduct::Key, "key", delta, d_s, parts),

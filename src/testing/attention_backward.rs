@@ -288,7 +288,7 @@ impl Products<'_> {
         use AttentionProduct::{Key, Probabilities, Query, Scores, Value};
         let (shape, batch) = (self.shape, self.batch);
         let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
-        let (lse, delta, none) = (&batch.lse, &batch.delta(), [POISON]);
+        let (lse, delta, none) = (&batch.lse, &batch.delta(), [POISON; 4]);
         let alone = shape.heads == shape.kv_heads;
         let rows = if alone { batch.qkv.len() } else { batch.shape.tokens * 2 * shape.width() };
         for p in self.of(Probabilities, lse, &none, elements).await? {
