@@ -27,7 +27,10 @@ pub use attention::batch::{
     attention_backward_query_with_tile, attention_delta, attention_forward,
     attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
-pub use attention::by_products::{STRIP, attention_backward_product, attention_product_tiles};
+pub use attention::by_products::{
+    STRIP, attention_backward_scores, attention_backward_sums, attention_product_tiles,
+    attention_sums,
+};
 pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{
     attention_decode, attention_decode_merge, attention_decode_merge_several,
@@ -64,9 +67,9 @@ pub use optimizer::{
 };
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
-    ActivationWidth, AttentionHalves, AttentionPass, AttentionProduct, AttentionShape,
-    AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE,
-    RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
+    ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionSums, AttentionTile,
+    Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput,
+    MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS,
+    RopeShape, SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

@@ -71,8 +71,11 @@ impl KernelSpec {
             Self::AttentionBackwardKeyValue { shape, owner, ends, tile } => {
                 k::attention::batch::backward_key_value(caps, shape, (owner, ends), tile)
             }
-            Self::AttentionBackwardProduct { shape, tiles, ends, product } => {
-                k::attention_backward_product(caps, shape, tiles, ends, product)
+            Self::AttentionBackwardScores { shape, tiles, ends } => {
+                k::attention_backward_scores(caps, shape, tiles, ends)
+            }
+            Self::AttentionBackwardSums { shape, tiles, ends, sums } => {
+                k::attention_backward_sums(caps, shape, tiles, ends, sums)
             }
             Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
             Self::AttentionDecode { shape, cache, splits } => {

@@ -187,19 +187,12 @@ pub struct AttentionTile {
     pub matrix: bool,
 }
 
-/// A product of attention's backward pass by products.
+/// Gradients that a dispatch of attention's backward pass by products sums up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AttentionProduct {
-    /// P = exp(Q·Kᵀ − logsumexp).
-    Probabilities,
-    /// dS = P∘(dO·Vᵀ − delta), in units of the scores' scale.
-    Scores,
-    /// dS·K.
+pub enum AttentionSums {
+    All,
     Query,
-    /// dSᵀ·Q, for each query head: parts, where heads share keys.
-    Key,
-    /// Pᵀ·dO, likewise.
-    Value,
+    KeyValue,
 }
 
 /// Whose gradients of keys and values a workgroup adds up.

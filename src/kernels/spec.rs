@@ -4,7 +4,7 @@
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
 use super::shape::{
-    ActivationWidth, AttentionPass, AttentionProduct, AttentionShape, AttentionTile, Constant,
+    ActivationWidth, AttentionPass, AttentionShape, AttentionSums, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms,
     Objective, Output, RopeShape, SummedWeights,
 };
@@ -169,13 +169,19 @@ pub enum KernelSpec {
         ends: usize,
         tile: Option<AttentionTile>,
     },
-    /// Probabilities and score gradients have so many `tiles` for each head. Document ends lie `ends` elements behind the
-    /// starts, tables of the tiles twice as many.
-    AttentionBackwardProduct {
+    /// Probabilities and score gradients, of which each head has up to so many `tiles`. Document ends lie `ends`
+    /// elements behind the starts, tables of the tiles twice as many.
+    AttentionBackwardScores {
         shape: AttentionShape,
         tiles: usize,
         ends: usize,
-        product: AttentionProduct,
+    },
+    /// Their products with queries, keys and gradients of outputs.
+    AttentionBackwardSums {
+        shape: AttentionShape,
+        tiles: usize,
+        ends: usize,
+        sums: AttentionSums,
     },
     /// Adds up the parts of [`KeyValueOwner::Head`].
     AttentionGroupSum {
@@ -381,7 +387,8 @@ impl KernelSpec {
             }
             Self::AttentionBackwardQuery { .. } => AttentionPass::Query.kernel_name(),
             Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
-            Self::AttentionBackwardProduct { .. } => "attention_backward_product",
+            Self::AttentionBackwardScores { .. } => "attention_backward_scores",
+            Self::AttentionBackwardSums { .. } => "attention_backward_sums",
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
             Self::AttentionProbabilities { .. } => "attention_probabilities_forward",

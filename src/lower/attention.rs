@@ -6,7 +6,7 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionProduct, AttentionShape, Constant, KeyValueOwner, KvCache,
+    self as k, AttentionHalves, AttentionShape, AttentionSums, Constant, KeyValueOwner, KvCache,
     MatvecInput,
 };
 use crate::plan::{Buffer, Slice};
@@ -283,7 +283,7 @@ impl Lowering<'_> {
         k::attention_backward_halves(self.builder.caps, shape).then_some(rotation)
     }
 
-    /// The gradients by five products, with room for so many tiles of each head.
+    /// The gradients by products, with room for so many tiles of each head.
     fn gradients_by_products(
         &mut self,
         site: Site,
@@ -294,24 +294,27 @@ impl Lowering<'_> {
         let (caps, layout) = (self.builder.caps, self.batch().0);
         let elements = (shape.heads * tiles * k::STRIP * k::STRIP) as u64;
         let p = self.builder.tensor("probabilities", elements)?;
-        let d_s = self.builder.tensor("score gradients", elements)?;
+        let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
-        let parts = if shared { self.parts(shape)? } else { d_qkv };
-        // The first reads no weights.
-        let products = [
-            (AttentionProduct::Probabilities, "probabilities", logsumexp, d_output, p),
-            (AttentionProduct::Scores, "score gradients", delta, p, d_s),
-            (AttentionProduct::Query, "query", delta, d_s, d_qkv),
-            (AttentionProduct::Key, "key", delta, d_s, parts),
-            (AttentionProduct::Value, "value", delta, p, parts),
-        ];
-        let (step, flops) = (self.builder.step(), self.attention_flops(attention, 1.0));
-        for (product, name, statistics, weights, to) in products {
-            let kernel = k::attention_backward_product(caps, shape, tiles, layout.padded, product)?;
-            let slices = vec![qkv, d_output, statistics, layout.tables(), weights, to, step];
+        let parts = if shared { Some(self.parts(shape)?) } else { None };
+        let (step, tables) = (self.builder.step(), layout.tables());
+        let kernel = k::attention_backward_scores(caps, shape, tiles, layout.padded)?;
+        let slices = vec![qkv, d_output, logsumexp, delta, tables, p, step, d_scores];
+        let flops = |products| self.attention_flops(attention, products);
+        let [two, one, three] = [2.0, 1.0, 3.0].map(flops);
+        self.builder.dispatch(label(site, "scores"), kernel, slices, two)?;
+        for &sums in k::attention_sums(caps, shape) {
+            let (name, flops) = match sums {
+                AttentionSums::All => ("query, key, value", three),
+                AttentionSums::Query => ("query", one),
+                AttentionSums::KeyValue => ("key, value", two),
+            };
+            let kernel = k::attention_backward_sums(caps, shape, tiles, layout.padded, sums)?;
+            let slices = [qkv, d_output, tables, p, d_scores, d_qkv, step];
+            let slices = [&slices[..], parts.as_slice()].concat();
             self.builder.dispatch(label(site, name), kernel, slices, flops)?;
         }
-        if shared { self.group_sum(site, shape, parts, d_qkv) } else { Ok(()) }
+        parts.map_or(Ok(()), |parts| self.group_sum(site, shape, parts, d_qkv))
     }
 
     /// The gradients of keys and values that each query head leaves.

@@ -8,7 +8,7 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
-use crate::kernels::{self as k, AttentionProduct, Kernel, KeyValueOwner};
+use crate::kernels::{self as k, AttentionSums, Kernel, KeyValueOwner};
 use crate::plan::{count_tiles, write_tiles};
 use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
 use std::ops::Range;
@@ -219,113 +219,117 @@ fn strips(lane: &Lane) -> Vec<Vec<u32>> {
     vec![vec![0], start(0, 131), several]
 }
 
-/// The five products, each from what the others have left, with room for more tiles than there are.
+/// Scores by one kernel and their sums by one or two, with room for more tiles than there are.
 async fn by_products(lane: Rc<Lane>, setting: Setting) -> Outcome {
     for documents in strips(&lane) {
         let batch = Batch::new(&lane, setting, documents);
-        let ends = batch.shape.tokens.next_multiple_of(64);
         let strips = batch.shape.tokens.div_ceil(k::STRIP) + 1;
         let tiles = count_tiles(&batch.documents) + 1;
         let shape = k::AttentionShape { tokens: strips * k::STRIP, ..setting.kernel() };
         let mut tables = batch.documents.clone();
-        tables.resize(ends, u32::MAX);
+        tables.resize(TABLES, u32::MAX);
         tables.extend(document_ends(&batch.documents));
-        tables.resize(2 * ends + strips + tiles, u32::MAX);
-        let (before, strip_of) = tables[2 * ends..].split_at_mut(strips);
+        tables.resize(2 * TABLES + strips + tiles, u32::MAX);
+        let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strips);
         write_tiles(&batch.documents, before, strip_of);
-        let run = Products { lane: &lane, batch: &batch, shape, tiles, ends, tables };
-        run.check().await?;
+        Products { lane: &lane, batch: &batch, shape, tiles, tables }.check().await?;
     }
     Ok(lane.summary())
 }
+
+/// Where ends begin behind starts, and tables behind ends.
+const TABLES: usize = 384;
 
 struct Products<'a> {
     lane: &'a Lane,
     batch: &'a Batch,
     shape: k::AttentionShape,
     tiles: usize,
-    ends: usize,
     tables: Vec<u32>,
 }
 
 impl Products<'_> {
-    fn kernels(&self, product: AttentionProduct) -> std::result::Result<Vec<Kernel>, String> {
-        let made = |caps: &Capabilities| match k::attention_product_tiles(caps, self.shape) {
-            Some(_) => {
-                let (tiles, ends) = (self.tiles, self.ends);
-                Ok(vec![k::attention_backward_product(caps, self.shape, tiles, ends, product)?])
-            }
+    /// The kernels of a role on devices that have a backward pass by products, whatever the window.
+    fn role(
+        &self,
+        make: impl Fn(&Capabilities) -> Result<Kernel>,
+    ) -> std::result::Result<Vec<Kernel>, String> {
+        let whole = k::AttentionShape { window: None, ..self.shape };
+        let made = |caps: &Capabilities| match k::attention_product_tiles(caps, whole) {
+            Some(_) => Ok(vec![make(caps)?]),
             None => Ok(vec![]),
         };
         self.lane.chosen(made).map_err(text)
     }
 
-    /// What one product leaves, of each of its kernels.
-    async fn of(
-        &self,
-        product: AttentionProduct,
-        statistics: &[f64],
-        weights: &[u32],
-        outputs: usize,
-    ) -> std::result::Result<Vec<Outputs>, String> {
-        let job = |kernel: &Kernel| {
-            let operands = vec![
-                Operand::floats(&self.batch.qkv),
-                Operand::floats(&self.batch.d_out),
-                Operand::floats(&narrow(statistics)),
-                Operand::words(&self.tables),
-                Operand::words(weights),
-                Operand::poison(outputs),
-                Operand::uniform(&Step::of(self.batch.shape.tokens)),
-            ];
-            Job::new(kernel, self.batch.shape.tokens, operands)
-        };
-        let jobs: Vec<_> = self.kernels(product)?.iter().map(job).collect();
-        self.lane.run(&jobs).await.map_err(text)
+    fn sums(&self, sums: AttentionSums) -> std::result::Result<Vec<Kernel>, String> {
+        self.role(|caps| k::attention_backward_sums(caps, self.shape, self.tiles, TABLES, sums))
     }
 
     async fn check(&self) -> std::result::Result<(), String> {
-        use AttentionProduct::{Key, Probabilities, Query, Scores, Value};
         let (shape, batch) = (self.shape, self.batch);
         let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
-        let (lse, delta, none) = (&batch.lse, &batch.delta(), [POISON; 4]);
-        let alone = shape.heads == shape.kv_heads;
-        let rows = if alone { batch.qkv.len() } else { batch.shape.tokens * 2 * shape.width() };
-        for p in self.of(Probabilities, lse, &none, elements).await? {
-            let p = p.words(0);
-            for d_s in self.of(Scores, delta, p, elements).await? {
-                let d_s = d_s.words(0);
-                for got in self.of(Query, delta, d_s, batch.qkv.len()).await? {
-                    batch.check(self.lane, &got, &(0..shape.key_offset()))?;
-                }
-                let keys = self.of(Key, delta, d_s, rows).await?;
-                let values = self.of(Value, delta, p, rows).await?;
-                for (key, value) in keys.iter().zip(&values) {
-                    self.keys_and_values(key.words(0), value.words(0), alone).await?;
+        let make =
+            |caps: &Capabilities| k::attention_backward_scores(caps, shape, self.tiles, TABLES);
+        for of_scores in self.role(make)? {
+            let mut job = batch.job(self.lane, &of_scores);
+            job.operands[4] = Operand::words(&self.tables);
+            job.operands[5] = Operand::poison(elements);
+            job.operands.push(Operand::poison(elements));
+            let left = self.lane.run(&[job]).await.map_err(text)?.remove(0);
+            for of_all in self.sums(AttentionSums::All)? {
+                let got = self.run(&of_all, &left, None).await?;
+                self.hold(&got).await.map_err(of(&of_all))?;
+            }
+            for of_query in self.sums(AttentionSums::Query)? {
+                let got = self.run(&of_query, &left, None).await?;
+                batch.check(self.lane, &got, &(0..shape.key_offset())).map_err(of(&of_query))?;
+                for of_key in self.sums(AttentionSums::KeyValue)? {
+                    let got = self.run(&of_key, &left, Some(&got)).await?;
+                    self.hold(&got).await.map_err(of(&of_key))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Each of the two kernels writes columns that the other leaves alone.
-    async fn keys_and_values(
-        &self,
-        key: &[u32],
-        value: &[u32],
-        alone: bool,
-    ) -> std::result::Result<(), String> {
-        let (shape, batch) = (self.shape, self.batch);
-        let both = key.iter().zip(value).map(|(&key, &value)| match (key, value) {
-            (POISON, other) | (other, POISON) => Ok(other),
-            _ => Err("both kernels wrote one column".to_string()),
-        });
-        let both = Outputs::of(both.collect::<std::result::Result<_, _>>()?);
-        if alone {
-            return batch.check(self.lane, &both, &(shape.key_offset()..shape.stride()));
+    /// Holds what the kernels of sums have left.
+    async fn hold(&self, got: &Outputs) -> std::result::Result<(), String> {
+        let (lane, shape, batch) = (self.lane, self.shape, self.batch);
+        if shape.heads == shape.kv_heads {
+            return batch.check(lane, got, &(0..shape.stride()));
         }
-        let sums = self.lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
-        summed(self.lane, batch, shape, &both, &sums).await
+        batch.check(lane, got, &(0..shape.key_offset()))?;
+        let sums = lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
+        summed(lane, batch, shape, &Outputs::of(got.words(1).to_vec()), &sums).await
+    }
+
+    /// What a kernel of sums leaves where `before` lies.
+    async fn run(
+        &self,
+        kernel: &Kernel,
+        left: &Outputs,
+        before: Option<&Outputs>,
+    ) -> std::result::Result<Outputs, String> {
+        let batch = self.batch;
+        let gradient = match before {
+            Some(before) => Operand::words(before.words(0)),
+            None => Operand::poison(batch.qkv.len()),
+        };
+        let mut operands = vec![
+            Operand::floats(&batch.qkv),
+            Operand::floats(&batch.d_out),
+            Operand::words(&self.tables),
+            Operand::words(left.words(0)),
+            Operand::words(left.words(1)),
+            gradient,
+            Operand::uniform(&Step::of(batch.shape.tokens)),
+        ];
+        if self.shape.heads > self.shape.kv_heads {
+            operands.push(Operand::poison(batch.shape.tokens * 2 * self.shape.width()));
+        }
+        let job = Job::new(kernel, batch.shape.tokens, operands);
+        Ok(self.lane.run(&[job]).await.map_err(text)?.remove(0))
     }
 }
 

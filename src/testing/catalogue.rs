@@ -6,9 +6,10 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, Constant,
-    DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput, MatvecOutput,
-    MatvecRowsShape, MatvecShape, NormTerms, Objective, RopeShape, WeightFormat, WriteMode,
+    self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionSums,
+    Constant, DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, RopeShape, WeightFormat,
+    WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -175,10 +176,10 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         add("attention key, value with dropout", kernel);
         let short = AttentionShape { tokens: 500, ..shape };
         if let Some(tiles) = k::attention_product_tiles(caps, short) {
-            use k::AttentionProduct::{Key, Probabilities, Query, Scores, Value};
-            for product in [Probabilities, Scores, Query, Key, Value] {
-                let kernel = k::attention_backward_product(caps, short, tiles, 1024, product);
-                add("attention by products", kernel);
+            add("attention scores", k::attention_backward_scores(caps, short, tiles, 1024));
+            for sums in [AttentionSums::All, AttentionSums::Query, AttentionSums::KeyValue] {
+                let kernel = k::attention_backward_sums(caps, short, tiles, 1024, sums);
+                add("attention sums", kernel);
             }
         }
         for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {

@@ -232,7 +232,7 @@ pub(in crate::kernels) fn backward_query(
 
 /// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head
 /// gets its own.
-const BUSY_GROUPS: usize = 256;
+pub(super) const BUSY_GROUPS: usize = 256;
 
 /// Who owns gradients of keys and values. Where long batches of small heads have tiles of 64 keys, more
 /// of these are few.

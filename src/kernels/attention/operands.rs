@@ -35,7 +35,7 @@ const FORWARD_ROWS: [Binding; 6] = [
     read_write("lse"),
     uniform("step"),
 ];
-const BACKWARD_ROWS: [Binding; 7] = [
+pub(super) const BACKWARD_ROWS: [Binding; 7] = [
     read("qkv"),
     read("d_output"),
     read("lse"),
@@ -221,7 +221,7 @@ fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Comp
         .module(shader!("lib/attention/forward_rows"))
 }
 
-fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
+pub(super) fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
     composer
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())

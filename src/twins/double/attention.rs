@@ -4,8 +4,7 @@ use super::operands::Operands;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::{
-    AttentionProduct, AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS, RopeShape,
-    STRIP,
+    AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS, RopeShape,
 };
 use crate::twins::attention::{self as twins, Head, Part, attend_kept, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
@@ -312,103 +311,6 @@ pub(super) fn backward_key_value(
         turned_back(on, shape, &mut d_key, i / owners)?;
         on.write_at("gradient", at + key, &d_key, element)?;
         on.write_at("gradient", at + value, &d_value, element)?;
-    }
-    Ok(())
-}
-
-/// Where the backward pass by products has the tiles of each strip of queries.
-struct Tiles<'a> {
-    /// Of each head.
-    tiles: usize,
-    documents: &'a [u32],
-    /// Of each strip the tiles before it less the first one.
-    before: &'a [u32],
-}
-
-impl Tiles<'_> {
-    /// The keys of a row that have a place.
-    fn keys(&self, row: usize) -> Range<usize> {
-        let strip = row / STRIP;
-        self.documents[strip * STRIP] as usize / STRIP * STRIP..(strip + 1) * STRIP
-    }
-
-    fn at(&self, head: usize, row: usize, key: usize) -> usize {
-        let tile = self.before[row / STRIP].wrapping_add((key / STRIP) as u32) as usize;
-        ((head * self.tiles + tile) * STRIP + row % STRIP) * STRIP + key % STRIP
-    }
-}
-
-pub(super) fn backward_product(
-    on: &mut Operands,
-    shape: &AttentionShape,
-    (tiles, ends): (usize, usize),
-    product: AttentionProduct,
-) -> Result<()> {
-    let tokens = on.tokens()?;
-    let (qkv, d_output) = (on.f32("qkv")?.to_vec(), on.f32("d_output")?.to_vec());
-    let (weights, documents) = (on.f32("weights")?.to_vec(), on.u32("documents")?.to_vec());
-    let statistics = on.f32("statistics")?.to_vec();
-    let of = twin(shape, tokens)?;
-    let places = Tiles { tiles, documents: &documents, before: &documents[2 * ends..] };
-    let dim = shape.head_dim;
-    let vector = |from: &[f32], width: usize, row: usize, at: usize| {
-        from[row * width + at..][..dim].to_vec()
-    };
-    let fused =
-        |row, offset: usize, head: usize| vector(&qkv, shape.stride(), row, offset + head * dim);
-    let output = |row, head: usize| vector(&d_output, shape.width(), row, head * dim);
-    let scale = shape.score_scale() as f32;
-    let (key, value) = (shape.key_offset(), shape.value_offset());
-    let parts = shape.heads > shape.kv_heads;
-    for (head, row) in (0..shape.heads).flat_map(|head| (0..tokens).map(move |row| (head, row))) {
-        let (kv_head, statistic) = (of.kv_head(head), statistics[row * shape.heads + head]);
-        let seen = |row: usize| of.keys(documents[row] as usize, row);
-        let mut sum = vec![0.0; dim];
-        let mut add = |weight: f32, vector: Vec<f32>| {
-            sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += weight * x);
-        };
-        match product {
-            AttentionProduct::Probabilities | AttentionProduct::Scores => {
-                for k in places.keys(row) {
-                    let at = places.at(head, row, k);
-                    let x = match product {
-                        _ if !seen(row).contains(&k) => 0.0,
-                        AttentionProduct::Probabilities => {
-                            let score =
-                                of.score(dot(&fused(row, 0, head), &fused(k, key, kv_head)));
-                            (score.0 - statistic).exp()
-                        }
-                        _ => {
-                            let d_p = dot(&output(row, head), &fused(k, value, kv_head));
-                            weights[at] * (d_p - statistic)
-                        }
-                    };
-                    on.write("gradient", at, &[x])?;
-                }
-                continue;
-            }
-            AttentionProduct::Query => {
-                for k in seen(row) {
-                    add(scale * weights[places.at(head, row, k)], fused(k, key, kv_head));
-                }
-                on.write("gradient", row * shape.stride() + head * dim, &sum)?;
-                continue;
-            }
-            _ => {}
-        }
-        for s in (row..tokens).filter(|&s| seen(s).contains(&row)) {
-            let weight = weights[places.at(head, s, row)];
-            match product {
-                AttentionProduct::Key => add(scale * weight, fused(s, 0, head)),
-                _ => add(weight, output(s, head)),
-            }
-        }
-        let is_key = product == AttentionProduct::Key;
-        let (stride, offset) = match parts {
-            true => (2 * shape.width(), if is_key { 0 } else { shape.width() }),
-            false => (shape.stride(), if is_key { key } else { value }),
-        };
-        on.write("gradient", row * stride + offset + head * dim, &sum)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::memory::{Bound, Memory};
 use super::operands::Operands;
-use super::{attention, optimizer, products, rows, sampling};
+use super::{attention, optimizer, products, rows, sampling, tiles};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, KernelSpec as Spec};
 use crate::plan::Range;
@@ -99,8 +99,11 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
             attention::backward_key_value(on, &shape, owner)
         }
-        Spec::AttentionBackwardProduct { shape, tiles, ends, product } => {
-            attention::backward_product(on, &shape, (tiles, ends), product)
+        Spec::AttentionBackwardScores { shape, tiles, ends } => {
+            tiles::scores(on, &shape, (tiles, ends))
+        }
+        Spec::AttentionBackwardSums { shape, tiles, ends, sums } => {
+            tiles::sums(on, &shape, (tiles, ends), sums)
         }
         Spec::AttentionGroupSum { shape } => attention::group_sum(on, &shape),
         Spec::AttentionDecode { shape, cache, splits } => {
