@@ -28,8 +28,7 @@ pub use attention::batch::{
     attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
 pub use attention::by_products::{
-    STRIP, attention_backward_scores, attention_backward_sums, attention_product_tiles,
-    attention_sums,
+    STRIP, all_tiles, attention_backward_products, attention_product_tiles, attention_products,
 };
 pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{
@@ -67,9 +66,9 @@ pub use optimizer::{
 };
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
-    ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionSums, AttentionTile,
-    Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput,
-    MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS,
-    RopeShape, SplitReason, SummedWeights,
+    ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
+    AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE,
+    RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

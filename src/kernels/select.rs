@@ -71,11 +71,8 @@ impl KernelSpec {
             Self::AttentionBackwardKeyValue { shape, owner, ends, tile } => {
                 k::attention::batch::backward_key_value(caps, shape, (owner, ends), tile)
             }
-            Self::AttentionBackwardScores { shape, tiles, ends } => {
-                k::attention_backward_scores(caps, shape, tiles, ends)
-            }
-            Self::AttentionBackwardSums { shape, tiles, ends, sums } => {
-                k::attention_backward_sums(caps, shape, tiles, ends, sums)
+            Self::AttentionBackwardProducts { shape, tiles, ends, products } => {
+                k::attention_backward_products(caps, shape, (tiles, ends), products)
             }
             Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
             Self::AttentionDecode { shape, cache, splits } => {

@@ -4,7 +4,7 @@
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
 use super::shape::{
-    ActivationWidth, AttentionPass, AttentionShape, AttentionSums, AttentionTile, Constant,
+    ActivationWidth, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms,
     Objective, Output, RopeShape, SummedWeights,
 };
@@ -171,17 +171,11 @@ pub enum KernelSpec {
     },
     /// Probabilities and score gradients, of which each head has up to so many `tiles`. Document ends lie `ends`
     /// elements behind the starts, tables of the tiles twice as many.
-    AttentionBackwardScores {
+    AttentionBackwardProducts {
         shape: AttentionShape,
         tiles: usize,
         ends: usize,
-    },
-    /// Their products with queries, keys and gradients of outputs.
-    AttentionBackwardSums {
-        shape: AttentionShape,
-        tiles: usize,
-        ends: usize,
-        sums: AttentionSums,
+        products: AttentionProducts,
     },
     /// Adds up the parts of [`KeyValueOwner::Head`].
     AttentionGroupSum {
@@ -387,8 +381,10 @@ impl KernelSpec {
             }
             Self::AttentionBackwardQuery { .. } => AttentionPass::Query.kernel_name(),
             Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
-            Self::AttentionBackwardScores { .. } => "attention_backward_scores",
-            Self::AttentionBackwardSums { .. } => "attention_backward_sums",
+            Self::AttentionBackwardProducts { products: AttentionProducts::Scores, .. } => {
+                "attention_backward_scores"
+            }
+            Self::AttentionBackwardProducts { .. } => "attention_backward_sums",
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
             Self::AttentionProbabilities { .. } => "attention_probabilities_forward",

@@ -6,8 +6,8 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionShape, AttentionSums, Constant, KeyValueOwner, KvCache,
-    MatvecInput,
+    self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, KeyValueOwner,
+    KvCache, MatvecInput,
 };
 use crate::plan::{Buffer, Slice};
 
@@ -298,20 +298,22 @@ impl Lowering<'_> {
         let shared = shape.heads > shape.kv_heads;
         let parts = if shared { Some(self.parts(shape)?) } else { None };
         let (step, tables) = (self.builder.step(), layout.tables());
-        let kernel = k::attention_backward_scores(caps, shape, tiles, layout.padded)?;
-        let slices = vec![qkv, d_output, logsumexp, delta, tables, p, step, d_scores];
-        let flops = |products| self.attention_flops(attention, products);
-        let [two, one, three] = [2.0, 1.0, 3.0].map(flops);
-        self.builder.dispatch(label(site, "scores"), kernel, slices, two)?;
-        for &sums in k::attention_sums(caps, shape) {
-            let (name, flops) = match sums {
-                AttentionSums::All => ("query, key, value", three),
-                AttentionSums::Query => ("query", one),
-                AttentionSums::KeyValue => ("key, value", two),
+        for &products in k::attention_products(caps, shape) {
+            let (name, count) = match products {
+                AttentionProducts::Scores => ("scores", 2.0),
+                AttentionProducts::Sums => ("query, key, value", 3.0),
+                AttentionProducts::QuerySums => ("query", 1.0),
+                AttentionProducts::KeyValueSums => ("key, value", 2.0),
             };
-            let kernel = k::attention_backward_sums(caps, shape, tiles, layout.padded, sums)?;
-            let slices = [qkv, d_output, tables, p, d_scores, d_qkv, step];
-            let slices = [&slices[..], parts.as_slice()].concat();
+            let places = (tiles, layout.padded);
+            let kernel = k::attention_backward_products(caps, shape, places, products)?;
+            let slices = if products == AttentionProducts::Scores {
+                vec![qkv, d_output, logsumexp, delta, tables, p, step, d_scores]
+            } else {
+                let slices = [qkv, d_output, tables, p, d_scores, d_qkv, step];
+                [&slices[..], parts.as_slice()].concat()
+            };
+            let flops = self.attention_flops(attention, count);
             self.builder.dispatch(label(site, name), kernel, slices, flops)?;
         }
         parts.map_or(Ok(()), |parts| self.group_sum(site, shape, parts, d_qkv))

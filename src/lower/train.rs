@@ -150,9 +150,9 @@ pub fn train_plans_of(
     };
     let tiles = product_tiles(caps, &training, tokens, mixed);
     let micro_step = lower(&training, true, &[])?;
-    let strips = tokens.div_ceil(k::STRIP);
+    let all = k::all_tiles(tokens.div_ceil(k::STRIP) as u64);
     let long = tiles
-        .filter(|&tiles| tiles < strips * (strips + 1) / 2)
+        .filter(|&tiles| (tiles as u64) < all)
         .map(|_| lower(&training, false, &micro_step.slots))
         .transpose()?;
     let slots = long.as_ref().map_or(&micro_step.slots, |plan| &plan.slots);

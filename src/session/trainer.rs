@@ -32,9 +32,7 @@ use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
 use crate::kernels::{STRIP, TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
-use crate::plan::{
-    Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers, count_tiles, write_tiles,
-};
+use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers, count_tiles};
 use crate::random::split;
 use crate::schedule::Schedule;
 use std::cell::{Cell, RefCell};
@@ -376,7 +374,8 @@ impl Trainer {
     }
 
     fn is_long(&self, batch: &Batch) -> bool {
-        self.long.is_some() && count_tiles(&batch.documents) > self.plans.tiles.unwrap_or(0)
+        self.long.is_some()
+            && count_tiles(&batch.documents, &mut [], &mut []) > self.plans.tiles.unwrap_or(0)
     }
 
     fn micro_step_of(&self, long: bool) -> PlanId {
@@ -430,7 +429,8 @@ impl Trainer {
         let Batch { tokens, targets, documents } = batch;
         let mut all = self.batch_words.borrow_mut();
         all.clear();
-        all.resize(6 * padded, 0);
+        // Where no plan reads tables, the buffer has none.
+        all.resize((5 + usize::from(self.plans.tiles.is_some())) * padded, 0);
         let (words, tables) = all.split_at_mut(5 * padded);
         let mut parts = words.chunks_exact_mut(padded).map(|part| &mut part[..tokens.len()]);
         let mut part = || parts.next().expect("five parts");
@@ -440,13 +440,14 @@ impl Trainer {
         write_sorted_by_token(tokens, order, ends);
         starts.copy_from_slice(documents);
         write_document_ends(documents, ends);
-        let strips = self.plans.micro_step.tokens.div_ceil(STRIP);
-        if let Some(tiles) = self.plans.tiles.filter(|_| !self.is_long(batch)) {
+        let long = self.is_long(batch);
+        if let Some(tiles) = self.plans.tiles.filter(|_| !long) {
+            let strips = self.plans.micro_step.tokens.div_ceil(STRIP);
             let (before, strip_of) = tables.split_at_mut(strips);
-            write_tiles(documents, before, &mut strip_of[..tiles]);
+            count_tiles(documents, before, &mut strip_of[..tiles]);
         }
         self.batch_tokens.set(batch.len());
-        self.batch_long.set(self.is_long(batch));
+        self.batch_long.set(long);
         self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&all))
     }
 

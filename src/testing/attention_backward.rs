@@ -8,8 +8,8 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
-use crate::kernels::{self as k, AttentionSums, Kernel, KeyValueOwner};
-use crate::plan::{count_tiles, write_tiles};
+use crate::kernels::{self as k, AttentionProducts, Kernel, KeyValueOwner};
+use crate::plan::count_tiles;
 use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
 use std::ops::Range;
 use std::rc::Rc;
@@ -224,14 +224,14 @@ async fn by_products(lane: Rc<Lane>, setting: Setting) -> Outcome {
     for documents in strips(&lane) {
         let batch = Batch::new(&lane, setting, documents);
         let strips = batch.shape.tokens.div_ceil(k::STRIP) + 1;
-        let tiles = count_tiles(&batch.documents) + 1;
+        let tiles = count_tiles(&batch.documents, &mut [], &mut []) + 1;
         let shape = k::AttentionShape { tokens: strips * k::STRIP, ..setting.kernel() };
         let mut tables = batch.documents.clone();
         tables.resize(TABLES, u32::MAX);
         tables.extend(document_ends(&batch.documents));
         tables.resize(2 * TABLES + strips + tiles, u32::MAX);
         let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strips);
-        write_tiles(&batch.documents, before, strip_of);
+        count_tiles(&batch.documents, before, strip_of);
         Products { lane: &lane, batch: &batch, shape, tiles, tables }.check().await?;
     }
     Ok(lane.summary())
@@ -250,41 +250,35 @@ struct Products<'a> {
 
 impl Products<'_> {
     /// The kernels of a role on devices that have a backward pass by products, whatever the window.
-    fn role(
-        &self,
-        make: impl Fn(&Capabilities) -> Result<Kernel>,
-    ) -> std::result::Result<Vec<Kernel>, String> {
+    fn role(&self, products: AttentionProducts) -> std::result::Result<Vec<Kernel>, String> {
+        let places = (self.tiles, TABLES);
         let whole = k::AttentionShape { window: None, ..self.shape };
         let made = |caps: &Capabilities| match k::attention_product_tiles(caps, whole) {
-            Some(_) => Ok(vec![make(caps)?]),
+            Some(_) => {
+                Ok(vec![k::attention_backward_products(caps, self.shape, places, products)?])
+            }
             None => Ok(vec![]),
         };
         self.lane.chosen(made).map_err(text)
     }
 
-    fn sums(&self, sums: AttentionSums) -> std::result::Result<Vec<Kernel>, String> {
-        self.role(|caps| k::attention_backward_sums(caps, self.shape, self.tiles, TABLES, sums))
-    }
-
     async fn check(&self) -> std::result::Result<(), String> {
         let (shape, batch) = (self.shape, self.batch);
         let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
-        let make =
-            |caps: &Capabilities| k::attention_backward_scores(caps, shape, self.tiles, TABLES);
-        for of_scores in self.role(make)? {
+        for of_scores in self.role(AttentionProducts::Scores)? {
             let mut job = batch.job(self.lane, &of_scores);
             job.operands[4] = Operand::words(&self.tables);
             job.operands[5] = Operand::poison(elements);
             job.operands.push(Operand::poison(elements));
             let left = self.lane.run(&[job]).await.map_err(text)?.remove(0);
-            for of_all in self.sums(AttentionSums::All)? {
+            for of_all in self.role(AttentionProducts::Sums)? {
                 let got = self.run(&of_all, &left, None).await?;
                 self.hold(&got).await.map_err(of(&of_all))?;
             }
-            for of_query in self.sums(AttentionSums::Query)? {
+            for of_query in self.role(AttentionProducts::QuerySums)? {
                 let got = self.run(&of_query, &left, None).await?;
                 batch.check(self.lane, &got, &(0..shape.key_offset())).map_err(of(&of_query))?;
-                for of_key in self.sums(AttentionSums::KeyValue)? {
+                for of_key in self.role(AttentionProducts::KeyValueSums)? {
                     let got = self.run(&of_key, &left, Some(&got)).await?;
                     self.hold(&got).await.map_err(of(&of_key))?;
                 }

@@ -6,7 +6,7 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionSums,
+    self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
     Constant, DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput,
     MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, RopeShape, WeightFormat,
     WriteMode,
@@ -176,10 +176,10 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         add("attention key, value with dropout", kernel);
         let short = AttentionShape { tokens: 500, ..shape };
         if let Some(tiles) = k::attention_product_tiles(caps, short) {
-            add("attention scores", k::attention_backward_scores(caps, short, tiles, 1024));
-            for sums in [AttentionSums::All, AttentionSums::Query, AttentionSums::KeyValue] {
-                let kernel = k::attention_backward_sums(caps, short, tiles, 1024, sums);
-                add("attention sums", kernel);
+            use AttentionProducts::{KeyValueSums, QuerySums, Scores, Sums};
+            for products in [Scores, Sums, QuerySums, KeyValueSums] {
+                let kernel = k::attention_backward_products(caps, short, (tiles, 1024), products);
+                add("attention by products", kernel);
             }
         }
         for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {

@@ -99,11 +99,8 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
             attention::backward_key_value(on, &shape, owner)
         }
-        Spec::AttentionBackwardScores { shape, tiles, ends } => {
-            tiles::scores(on, &shape, (tiles, ends))
-        }
-        Spec::AttentionBackwardSums { shape, tiles, ends, sums } => {
-            tiles::sums(on, &shape, (tiles, ends), sums)
+        Spec::AttentionBackwardProducts { shape, tiles, ends, products } => {
+            tiles::products(on, &shape, (tiles, ends), products)
         }
         Spec::AttentionGroupSum { shape } => attention::group_sum(on, &shape),
         Spec::AttentionDecode { shape, cache, splits } => {

@@ -3,7 +3,7 @@
 use super::attention::twin;
 use super::operands::Operands;
 use crate::error::Result;
-use crate::kernels::{AttentionShape, AttentionSums, STRIP};
+use crate::kernels::{AttentionProducts, AttentionShape, STRIP};
 use crate::twins::attention as twins;
 use crate::twins::dot;
 use std::ops::Range;
@@ -69,12 +69,20 @@ impl Batch {
     }
 }
 
-pub(super) fn scores(
+pub(super) fn products(
     on: &mut Operands,
     shape: &AttentionShape,
     (tiles, ends): (usize, usize),
+    products: AttentionProducts,
 ) -> Result<()> {
     let batch = Batch::new(on, shape, tiles, ends)?;
+    match products {
+        AttentionProducts::Scores => scores(on, shape, &batch),
+        _ => sums(on, shape, &batch, products),
+    }
+}
+
+fn scores(on: &mut Operands, shape: &AttentionShape, batch: &Batch) -> Result<()> {
     let (lse, delta) = (on.f32("lse")?.to_vec(), on.f32("delta")?.to_vec());
     for (head, row) in batch.all() {
         let (seen, statistic) = (batch.seen(row), row * shape.heads + head);
@@ -92,22 +100,21 @@ pub(super) fn scores(
     Ok(())
 }
 
-pub(super) fn sums(
+fn sums(
     on: &mut Operands,
     shape: &AttentionShape,
-    (tiles, ends): (usize, usize),
-    sums: AttentionSums,
+    batch: &Batch,
+    products: AttentionProducts,
 ) -> Result<()> {
-    let batch = Batch::new(on, shape, tiles, ends)?;
     let (p, d_scores) = (on.f32("probabilities")?.to_vec(), on.f32("d_scores")?.to_vec());
     let (dim, scale) = (shape.head_dim, shape.score_scale() as f32);
     for (head, row) in batch.all() {
-        if sums != AttentionSums::KeyValue {
+        if products != AttentionProducts::KeyValueSums {
             let weight = |key| scale * d_scores[batch.at(head, row, key)];
             let sum = sum(dim, batch.seen(row).map(|key| (weight(key), batch.key(head, key))));
             on.write("gradient", row * shape.stride() + head * dim, &sum)?;
         }
-        if sums == AttentionSums::Query {
+        if products == AttentionProducts::QuerySums {
             continue;
         }
         let seers = || (row..batch.of.tokens).filter(|&s| batch.seen(s).contains(&row));
