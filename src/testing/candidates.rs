@@ -86,7 +86,6 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         let kernel = k::attention_group_sum(caps, shape)?;
         candidates.push(Candidate::new(caps, kernel, tokens, true)?);
     }
-    let by_products = k::attention_product_tiles(caps, shape).is_some();
     for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
         let picked = match pass {
             AttentionPass::Forward => k::attention_forward(caps, shape, false),
@@ -105,8 +104,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
                 candidates.push(Candidate::new(caps, kernel, tokens, false)?);
             }
         }
-        let forward = pass == AttentionPass::Forward;
-        candidates.push(Candidate::new(caps, picked, tokens, forward || !by_products)?);
+        candidates.push(Candidate::new(caps, picked, tokens, true)?);
     }
     Ok(candidates)
 }
