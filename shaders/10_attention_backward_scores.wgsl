@@ -80,7 +80,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       let known = min(row, last_row);
       let statistic = select(load_delta(0u, known, head), load_lse(0u, known, head), kind == 0u);
       for (var j = 0u; j < SIDE; j++) {
-        let n = n0 + (j * LANES_N + mine.y) * 4u;
+        let n = n0 + (j * RIGHT_LANES + mine.y) * 4u;
         store(kind, weight_at(head, row, n), n, seen[i], sums[i][j], statistic);
       }
     }

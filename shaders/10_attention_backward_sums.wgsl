@@ -121,7 +121,7 @@ fn sum(kind: u32, lane: u32, head: u32, m0: u32, v0: u32) {
     let row = row_of(m0, i, mine.x);
     if row <= last_row {
       for (var j = 0u; j < SIDE; j++) {
-        let v = head * VECTORS + v0 + j * LANES_N + mine.y;
+        let v = head * VECTORS + v0 + j * RIGHT_LANES + mine.y;
         if kind == OF_QUERY {
           gradient[row * (STRIDE / 4u) + v] = sums[i][j] * SCALE;
         } else if kind == OF_KEY {

@@ -1,6 +1,5 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
-use super::attention::attention_shape;
 use super::halves::halves;
 use super::head::logits_chunk;
 use super::norm::WAITING_BYTES;
@@ -8,8 +7,8 @@ use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::graph::{self, Graph, Node, Op};
-use crate::kernels::{self as k, AttentionShape, Constant, Objective, WeightFormat};
+use crate::graph::{self, Graph};
+use crate::kernels::{self as k, Constant, KernelSpec, Objective, WeightFormat};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
@@ -118,17 +117,14 @@ pub fn train_plans_of(
     }
     let batch = BatchLayout::new(tokens);
     let logits_rows = logits_chunk(caps, params, tokens);
+    let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
     let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
         let mut lowering = Lowering {
             graph,
             params,
             builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step),
             rows: Rows::Batch { batch, logits: logits_rows, objective: choices.objective },
-            inputs: Inputs {
-                tokens: batch.tokens(),
-                documents: batch.documents(),
-                positions: tokens,
-            },
+            inputs,
             weights: params.weights,
             mirrored: mixed,
             by_products,
@@ -148,15 +144,10 @@ pub fn train_plans_of(
         lowering.nodes(&graph.nodes)?;
         Ok(lowering.builder.finish(slots))
     };
-    let tiles = product_tiles(caps, &training, tokens, mixed);
     let micro_step = lower(&training, true, &[])?;
-    let all = k::all_tiles(tokens.div_ceil(k::STRIP) as u64);
-    let long = tiles
-        .filter(|&tiles| (tiles as u64) < all)
-        .map(|_| lower(&training, false, &micro_step.slots))
-        .transpose()?;
-    let slots = long.as_ref().map_or(&micro_step.slots, |plan| &plan.slots);
-    let evaluate = lower(&forward, true, slots)?;
+    let (tiles, more) = room(&micro_step);
+    let long = if more { Some(lower(&training, false, &micro_step.slots)?) } else { None };
+    let evaluate = lower(&forward, true, &long.as_ref().unwrap_or(&micro_step).slots)?;
     let rule = choices.optimizer.optimizer(choices.momentum.0);
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots, share)?;
@@ -181,17 +172,15 @@ pub fn train_plans_of(
     })
 }
 
-/// Tiles of each head for which the backward pass of attention has room, where it is by products.
-fn product_tiles(caps: &Capabilities, graph: &Graph, tokens: usize, half: bool) -> Option<usize> {
-    let of = |node: &Node| match node.op {
-        Op::AttentionBackward { attention, dropout } => {
-            let dropout = dropout.map(|dropout| Constant(dropout.rate));
-            let shape = attention_shape(attention, tokens, None);
-            k::attention_product_tiles(caps, AttentionShape { half, dropout, ..shape })
-        }
+/// Tiles of each head for which a plan's backward pass of attention has room, if it is by products, and whether a batch
+/// may have more.
+fn room(plan: &Plan) -> (Option<usize>, bool) {
+    let tiles = plan.kernels.iter().find_map(|kernel| match kernel.spec {
+        KernelSpec::AttentionBackwardProducts { tiles, .. } => Some(tiles),
         _ => None,
-    };
-    graph.nodes.iter().filter_map(of).min()
+    });
+    let all = k::all_tiles(plan.tokens.div_ceil(k::STRIP) as u64);
+    (tiles, tiles.is_some_and(|tiles| (tiles as u64) < all))
 }
 
 /// Whether products round gradients to f16.

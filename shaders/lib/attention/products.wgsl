@@ -1,22 +1,21 @@
 // Tiles of attention's backward pass by plain products, as 03_matmul_tiled.wgsl has them: BM×BN results of a
 // workgroup, 8×8 of an invocation, K outermost in both tiles, BK steps of it at a time.
-const LANES_M: u32 = BM / 8u;
-const LANES_N: u32 = BN / 8u;
-const PATCH_M: u32 = min(LANES_M, 4u);
-const PATCH_N: u32 = min(LANES_N, 8u);
-const VECTORS_K: u32 = BK / 4u;
+const LEFT_LANES: u32 = BM / 8u;
+const RIGHT_LANES: u32 = BN / 8u;
+const LEFT_PATCH: u32 = min(LEFT_LANES, 4u);
+const RIGHT_PATCH: u32 = min(RIGHT_LANES, 8u);
 
 alias Sums = array<array<vec4<f32>, 2>, 8>;
 
 // By vector of an invocation, step of K and lane. Steps of K lie by component, and then by vector of K.
-var<workgroup> tile_a: array<array<array<vec4<f32>, LANES_M + PAD>, BK>, 2>;
-var<workgroup> tile_b: array<array<array<vec4<f32>, LANES_N + PAD>, BK>, 2>;
+var<workgroup> tile_a: array<array<array<vec4<f32>, LEFT_LANES + PAD>, BK>, 2>;
+var<workgroup> tile_b: array<array<array<vec4<f32>, RIGHT_LANES + PAD>, BK>, 2>;
 
 // As in 03_matmul_tiled.wgsl.
 fn lanes(lane: u32) -> vec2<u32> {
-  let block = lane / (PATCH_M * PATCH_N);
-  let lane_m = block / (LANES_N / PATCH_N) * PATCH_M + lane % (PATCH_M * PATCH_N) / (2u * PATCH_N) * 2u + lane % 2u;
-  let lane_n = block % (LANES_N / PATCH_N) * PATCH_N + lane / 2u % PATCH_N;
+  let block = lane / (LEFT_PATCH * RIGHT_PATCH);
+  let lane_m = block / (RIGHT_LANES / RIGHT_PATCH) * LEFT_PATCH + lane % (LEFT_PATCH * RIGHT_PATCH) / (2u * RIGHT_PATCH) * 2u + lane % 2u;
+  let lane_n = block % (RIGHT_LANES / RIGHT_PATCH) * RIGHT_PATCH + lane / 2u % RIGHT_PATCH;
   return vec2(lane_m, lane_n);
 }
 
@@ -24,34 +23,34 @@ fn lanes(lane: u32) -> vec2<u32> {
 fn put_a_rows(i: u32, value: vec4<f32>) {
   let m = i / VECTORS_K;
   let vector = m / 4u;
-  let lane = vector % LANES_M;
-  tile_a[vector / LANES_M][0u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.x;
-  tile_a[vector / LANES_M][1u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.y;
-  tile_a[vector / LANES_M][2u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.z;
-  tile_a[vector / LANES_M][3u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.w;
+  let lane = vector % LEFT_LANES;
+  tile_a[vector / LEFT_LANES][0u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.x;
+  tile_a[vector / LEFT_LANES][1u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.y;
+  tile_a[vector / LEFT_LANES][2u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.z;
+  tile_a[vector / LEFT_LANES][3u * VECTORS_K + i % VECTORS_K][lane][m % 4u] = value.w;
 }
 
 fn put_b_rows(i: u32, value: vec4<f32>) {
   let n = i / VECTORS_K;
   let vector = n / 4u;
-  let lane = vector % LANES_N;
-  tile_b[vector / LANES_N][0u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.x;
-  tile_b[vector / LANES_N][1u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.y;
-  tile_b[vector / LANES_N][2u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.z;
-  tile_b[vector / LANES_N][3u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.w;
+  let lane = vector % RIGHT_LANES;
+  tile_b[vector / RIGHT_LANES][0u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.x;
+  tile_b[vector / RIGHT_LANES][1u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.y;
+  tile_b[vector / RIGHT_LANES][2u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.z;
+  tile_b[vector / RIGHT_LANES][3u * VECTORS_K + i % VECTORS_K][lane][n % 4u] = value.w;
 }
 
 // Vector `i` of a tile that lies across K: step i / (BM / 4) of it.
 fn put_a_columns(i: u32, value: vec4<f32>) {
   let k = i / (BM / 4u);
   let vector = i % (BM / 4u);
-  tile_a[vector / LANES_M][k % 4u * VECTORS_K + k / 4u][vector % LANES_M] = value;
+  tile_a[vector / LEFT_LANES][k % 4u * VECTORS_K + k / 4u][vector % LEFT_LANES] = value;
 }
 
 fn put_b_columns(i: u32, value: vec4<f32>) {
   let k = i / (BN / 4u);
   let vector = i % (BN / 4u);
-  tile_b[vector / LANES_N][k % 4u * VECTORS_K + k / 4u][vector % LANES_N] = value;
+  tile_b[vector / RIGHT_LANES][k % 4u * VECTORS_K + k / 4u][vector % RIGHT_LANES] = value;
 }
 
 // sums += the product of both tiles.
@@ -80,5 +79,5 @@ fn weight_at(head: u32, row: u32, key: u32) -> u32 {
 
 // The row of the batch that result `i` of an invocation is of.
 fn row_of(m0: u32, i: u32, lane_m: u32) -> u32 {
-  return m0 + (i / 4u * LANES_M + lane_m) * 4u + i % 4u;
+  return m0 + (i / 4u * LEFT_LANES + lane_m) * 4u + i % 4u;
 }

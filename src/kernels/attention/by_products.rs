@@ -87,6 +87,7 @@ pub fn attention_backward_products(
         .size("BM", STRIP)
         .size("BN", COLUMNS)
         .unrolled("BK", STEPS)
+        .size("VECTORS_K", STEPS / 4)
         .size("PAD", PAD)
         .unrolled("TM", 8)
         .unrolled("SIDE", 2)
