@@ -252,7 +252,9 @@ impl Products<'_> {
     /// The kernels of a role on devices that have a backward pass by products, whatever the window.
     fn role(&self, products: AttentionProducts) -> std::result::Result<Vec<Kernel>, String> {
         let places = (self.tiles, TABLES);
-        let whole = k::AttentionShape { window: None, ..self.shape };
+        // Heads and tokens of a batch that is large enough.
+        let whole =
+            k::AttentionShape { window: None, heads: 32, kv_heads: 32, tokens: 512, ..self.shape };
         let made = |caps: &Capabilities| match k::attention_product_tiles(caps, whole) {
             Some(_) => {
                 Ok(vec![k::attention_backward_products(caps, self.shape, places, products)?])
