@@ -237,18 +237,10 @@ export async function attention(module, runtime, work, change = (all) => all) {
     attention_backward_query: backward,
     attention_backward_key_value: backward,
   };
-  // The pair that keeps scores binds two more buffers of a block of 32 × 32 for each two tiles.
-  const scores = heads * Math.ceil(tokens / 32) ** 2 * 4096;
-  const extra = ({ name, bindings }) => bindings.length - bound[name].length;
-  const candidates = change(
-    JSON.parse(module.testing_attention(runtime, JSON.stringify(work))),
-  ).filter((one) => extra(one) === 0 || scores <= device.limits.maxStorageBufferBindingSize);
-  const kept = candidates.some((one) => extra(one) > 0)
-    ? [buffers.make(scores), buffers.make(scores)]
-    : [];
+  const candidates = change(JSON.parse(module.testing_attention(runtime, JSON.stringify(work))));
   const times = await timeInTurns(
     device,
-    candidates.map((one) => [[one, [...bound[one.name], ...kept.slice(0, extra(one))]]]),
+    candidates.map((one) => [[one, bound[one.name]]]),
   );
   buffers.destroy();
   return candidates.map(({ name: kernel, variant, picked }, i) => {

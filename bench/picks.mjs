@@ -28,24 +28,11 @@ function alone(row) {
 }
 
 const isBackward = ({ kernel }) => /^attention_backward_(query|key_value)$/.test(kernel);
-const isKept = ({ variant }) => variant.includes("scores kept");
-
-/** The kernels of queries and of keys and values as a pair: both keep scores, or neither does. */
+/** The kernels of queries and of keys and values as a pair. */
 function pair(what, rows) {
+  const both = [...groups(rows, (row) => row.kernel).values()];
   const picked = rows.filter((row) => row.picked);
-  const pairs = [false, true].map((kept) => {
-    const alike = rows.filter((row) => isKept(row) === kept);
-    const best = [...groups(alike, (row) => row.kernel).values()].map(fastest);
-    return best.length === 2 ? { kept, microseconds: sum(best) } : undefined;
-  });
-  const best = fastest(pairs.filter(Boolean));
-  const { heads, tokens } = rows[0];
-  const gigabytes = (4 * heads * tokens ** 2) / 1e9;
-  const note =
-    best.kept && !isKept(picked[0])
-      ? `the faster pair keeps ${gigabytes.toFixed(2)} GB of scores`
-      : "";
-  return { what, behind: sum(picked) / best.microseconds - 1, note };
+  return { what, behind: sum(picked) / sum(both.map(fastest)) - 1, note: "" };
 }
 
 /**

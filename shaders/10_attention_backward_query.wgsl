@@ -1,9 +1,8 @@
-// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_query or attention/backward_tensors_query, attention/keep_none or attention/keep_write, attention/tile, attention/assigned, attention/kept or none, attention/dropout or attention/dropout_none, philox or none, range or none
+// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_query or attention/backward_tensors_query, attention/tile, attention/assigned, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_query: d_query of grouped-query attention; P is recomputed from the logsumexp
 // (Dao, arXiv:2307.08691, algorithm 2, the query side). Bindings: lib/attention/backward_*.wgsl.
 //
-// Every element of d_query has one owner: no atomics. Probabilities and score gradients are left for
-// the kernel of keys and values, or not: lib/attention/keep_*.wgsl. Grid: x over query tiles of BQ,
+// Every element of d_query has one owner: no atomics. Grid: x over query tiles of BQ,
 // y over heads and batch items, dealt out by `assigned`.
 
 // Kinds of rows and of columns.
@@ -110,7 +109,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         }
         let kept = kept_of(words, key);
         scores[r][j] = score_slope(score) * weight * (kept * d_weights[r][j] - row_delta[r]);
-        keep(head, first_row + group + r * ROW_GROUPS, key, weight, scores[r][j]);
       }
     }
     put_weights(&scores, 0u, group, column);

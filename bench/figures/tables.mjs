@@ -201,7 +201,9 @@ const TRAINING = ["attention_forward", "attention_backward_query", "attention_ba
 function attentionVariants() {
   const source = newest("-attention");
   const at = TRAINING.map((kernel) => attentionRows(source, 12, 64, 4096, kernel));
-  const variants = [...new Set(at.flat().map(({ variant }) => variant))];
+  const all = at.flat().map(({ variant }) => variant);
+  // Of older results.
+  const variants = [...new Set(all)].filter((variant) => !variant.endsWith("scores kept"));
   const rows = variants.map((variant) => [
     variant,
     ...at.map((found) => {
@@ -217,34 +219,6 @@ function attentionVariants() {
     markdown(["variant", "forward", "queries", "keys and values"], rows)
   );
 }
-
-function attentionBackward() {
-  const source = newest("-attention");
-  const shapes = LENGTHS.flatMap((tokens) => [
-    [12, 64, tokens],
-    [8, 32, tokens],
-  ]);
-  const rows = shapes.map(([heads, headDim, tokens]) => {
-    const found = TRAINING.slice(1).map((kernel) =>
-      attentionRows(source, heads, headDim, tokens, kernel),
-    );
-    const keeps = ({ variant }) => variant.endsWith("scores kept");
-    const picksKept = found[0].find(({ picked }) => picked).variant.endsWith("scores kept");
-    const best = (want) =>
-      found
-        .map((all) => all.filter((one) => keeps(one) === want))
-        .map((all) => (all.find(({ picked }) => picked) ?? all.sort(byTime)[0])?.microseconds)
-        .reduce((sum, time) => (time === undefined ? undefined : sum + time), 0);
-    const show = (want) => (picksKept === want ? `**${short(best(want))}**` : short(best(want)));
-    return [`${heads} of ${headDim}, ${tokens.toLocaleString("en")}`, show(false), show(true)];
-  });
-  const text =
-    "Microseconds of the two backward kernels together, with probabilities recomputed and with scores " +
-    "kept between the two. Selection picks the bold ones.";
-  return caption(text, H200, source) + markdown(["heads, tokens", "recomputed", "kept"], rows);
-}
-
-const byTime = (a, b) => a.microseconds - b.microseconds;
 
 function attentionMasks() {
   const source = newest("-attention");
@@ -301,7 +275,6 @@ export const TABLES = {
   "packed caches": () => packed("kvCache", "weights"),
   "attention by length": attentionLengths,
   "attention by variant": attentionVariants,
-  "attention backward": attentionBackward,
   "attention by mask": attentionMasks,
   "attention decoding": attentionDecode,
   memory,

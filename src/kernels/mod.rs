@@ -27,14 +27,14 @@ pub use attention::batch::{
     attention_backward_query_with_tile, attention_delta, attention_forward,
     attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
+pub use attention::by_products::{
+    STRIP, all_tiles, attention_backward_products, attention_product_tiles, attention_products,
+};
 pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{
     attention_decode, attention_decode_merge, attention_decode_merge_several,
     attention_decode_merge_tensors, attention_decode_several, attention_decode_tensors,
     cache_splits, decode_splits, near_keys, near_splits,
-};
-pub use attention::kept::{
-    attention_backward_key_value_kept, attention_backward_query_kept, attention_kept,
 };
 pub use attention::matrix_backward::{attention_backward_halves, attention_matrix_tiles};
 pub use attention::matrix_forward::{attention_forward_halves, matrix_forward_tiles};
@@ -66,9 +66,9 @@ pub use optimizer::{
 };
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
-    ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Constant,
-    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, RANGE_KEYS, RopeShape, SplitReason,
-    SummedWeights,
+    ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
+    AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE,
+    RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

@@ -65,11 +65,14 @@ impl KernelSpec {
             }
             Self::AttentionProbabilities { shape } => k::attention_probabilities(caps, shape),
             Self::AttentionDelta { shape } => k::attention_delta(caps, shape),
-            Self::AttentionBackwardQuery { shape, kept, tile } => {
-                k::attention::batch::backward_query(caps, shape, kept, tile)
+            Self::AttentionBackwardQuery { shape, tile } => {
+                k::attention::batch::backward_query(caps, shape, tile)
             }
-            Self::AttentionBackwardKeyValue { shape, owner, ends, kept, tile } => {
-                k::attention::batch::backward_key_value(caps, shape, (owner, ends), kept, tile)
+            Self::AttentionBackwardKeyValue { shape, owner, ends, tile } => {
+                k::attention::batch::backward_key_value(caps, shape, (owner, ends), tile)
+            }
+            Self::AttentionBackwardProducts { shape, tiles, ends, products } => {
+                k::attention_backward_products(caps, shape, (tiles, ends), products)
             }
             Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
             Self::AttentionDecode { shape, cache, splits } => {

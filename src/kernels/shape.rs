@@ -187,6 +187,18 @@ pub struct AttentionTile {
     pub matrix: bool,
 }
 
+/// What a dispatch of attention's backward pass by products computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionProducts {
+    /// Probabilities and score gradients.
+    Scores,
+    /// From these the gradients of queries, keys and values.
+    Sums,
+    /// Those of queries alone, and all others.
+    QuerySums,
+    KeyValueSums,
+}
+
 /// Whose gradients of keys and values a workgroup adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyValueOwner {

@@ -4,9 +4,9 @@
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
 use super::shape::{
-    ActivationWidth, AttentionPass, AttentionShape, AttentionTile, Constant, DecodeSplits,
-    DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output,
-    RopeShape, SummedWeights,
+    ActivationWidth, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
+    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms,
+    Objective, Output, RopeShape, SummedWeights,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -158,11 +158,8 @@ pub enum KernelSpec {
     AttentionDelta {
         shape: AttentionShape,
     },
-    /// With `kept` it leaves probabilities and score gradients for the kernel of keys and values, in
-    /// square blocks of queries by keys for batches of up to `shape.tokens`.
     AttentionBackwardQuery {
         shape: AttentionShape,
-        kept: bool,
         tile: Option<AttentionTile>,
     },
     /// Document ends lie `ends` elements behind the starts.
@@ -170,8 +167,15 @@ pub enum KernelSpec {
         shape: AttentionShape,
         owner: KeyValueOwner,
         ends: usize,
-        kept: bool,
         tile: Option<AttentionTile>,
+    },
+    /// Probabilities and score gradients, of which each head has up to so many `tiles`. Document ends lie `ends`
+    /// elements behind the starts, tables of the tiles twice as many.
+    AttentionBackwardProducts {
+        shape: AttentionShape,
+        tiles: usize,
+        ends: usize,
+        products: AttentionProducts,
     },
     /// Adds up the parts of [`KeyValueOwner::Head`].
     AttentionGroupSum {
@@ -377,6 +381,10 @@ impl KernelSpec {
             }
             Self::AttentionBackwardQuery { .. } => AttentionPass::Query.kernel_name(),
             Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
+            Self::AttentionBackwardProducts { products: AttentionProducts::Scores, .. } => {
+                "attention_backward_scores"
+            }
+            Self::AttentionBackwardProducts { .. } => "attention_backward_sums",
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
             Self::AttentionProbabilities { .. } => "attention_probabilities_forward",

@@ -6,7 +6,8 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionShape, Constant, KeyValueOwner, KvCache, MatvecInput,
+    self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, KeyValueOwner,
+    KvCache, MatvecInput,
 };
 use crate::plan::{Buffer, Slice};
 
@@ -282,6 +283,61 @@ impl Lowering<'_> {
         k::attention_backward_halves(self.builder.caps, shape).then_some(rotation)
     }
 
+    /// The gradients by products, with room for so many tiles of each head.
+    fn gradients_by_products(
+        &mut self,
+        site: Site,
+        (attention, shape, tiles): (Attention, AttentionShape, usize),
+        [qkv, d_output, logsumexp, delta, _]: [Slice; 5],
+        d_qkv: Slice,
+    ) -> Result<()> {
+        let (caps, layout) = (self.builder.caps, self.batch().0);
+        let elements = (shape.heads * tiles * k::STRIP * k::STRIP) as u64;
+        let p = self.builder.tensor("probabilities", elements)?;
+        let d_scores = self.builder.tensor("score gradients", elements)?;
+        let shared = shape.heads > shape.kv_heads;
+        let parts = if shared { Some(self.parts(shape)?) } else { None };
+        let (step, tables) = (self.builder.step(), layout.tables());
+        for &products in k::attention_products(caps, shape) {
+            let (name, count) = match products {
+                AttentionProducts::Scores => ("scores", 2.0),
+                AttentionProducts::Sums => ("query, key, value", 3.0),
+                AttentionProducts::QuerySums => ("query", 1.0),
+                AttentionProducts::KeyValueSums => ("key, value", 2.0),
+            };
+            let places = (tiles, layout.padded);
+            let kernel = k::attention_backward_products(caps, shape, places, products)?;
+            let slices = if products == AttentionProducts::Scores {
+                vec![qkv, d_output, logsumexp, delta, tables, p, step, d_scores]
+            } else {
+                let slices = [qkv, d_output, tables, p, d_scores, d_qkv, step];
+                [&slices[..], parts.as_slice()].concat()
+            };
+            let flops = self.attention_flops(attention, count);
+            self.builder.dispatch(label(site, name), kernel, slices, flops)?;
+        }
+        parts.map_or(Ok(()), |parts| self.group_sum(site, shape, parts, d_qkv))
+    }
+
+    /// The gradients of keys and values that each query head leaves.
+    fn parts(&mut self, shape: AttentionShape) -> Result<Slice> {
+        self.tensor("key and value gradients by head", 2 * shape.width())
+    }
+
+    fn group_sum(
+        &mut self,
+        site: Site,
+        shape: AttentionShape,
+        parts: Slice,
+        d_qkv: Slice,
+    ) -> Result<()> {
+        let shape = AttentionShape { dropout: None, turned: false, ..shape };
+        let kernel = k::attention_group_sum(self.builder.caps, shape)?;
+        let flops = (2 * self.builder.tokens * shape.width()) as f64;
+        let slices = vec![parts, d_qkv, self.builder.step()];
+        self.builder.dispatch(label(site, "group sum"), kernel, slices, flops)
+    }
+
     /// `reads` are the first bindings of both kernels.
     fn query_key_value_gradients(
         &mut self,
@@ -291,41 +347,27 @@ impl Lowering<'_> {
         d_qkv: Slice,
     ) -> Result<()> {
         let caps = self.builder.caps;
+        if let (true, Some(tiles)) = (self.by_products, k::attention_product_tiles(caps, shape)) {
+            return self.gradients_by_products(site, (attention, shape, tiles), reads, d_qkv);
+        }
         let place = dropout.map(|dropout| self.place(dropout.place));
         let table = shape.turned.then(|| self.angles(attention));
         let (step, padded) = (self.builder.step(), self.batch().0.padded);
         let owner = k::key_value_owner(caps, shape);
-        let (of_query, of_key, kept) = match k::attention_kept(caps, shape) {
-            None => (
-                k::attention_backward_query(caps, shape)?,
-                k::attention_backward_key_value(caps, shape, owner, padded)?,
-                vec![],
-            ),
-            Some(elements) => (
-                k::attention_backward_query_kept(caps, shape)?,
-                k::attention_backward_key_value_kept(caps, shape, owner, padded)?,
-                vec![
-                    self.builder.tensor("probabilities", elements)?,
-                    self.builder.tensor("score gradients", elements)?,
-                ],
-            ),
-        };
+        let of_query = k::attention_backward_query(caps, shape)?;
+        let of_key = k::attention_backward_key_value(caps, shape, owner, padded)?;
         let slices = |output: Slice| {
-            [&reads[..], &[output, step], &kept, place.as_slice(), table.as_slice()].concat()
+            [&reads[..], &[output, step], place.as_slice(), table.as_slice()].concat()
         };
-        let products = if kept.is_empty() { 4.0 } else { 2.0 };
         let of_query_flops = self.attention_flops(attention, 3.0);
-        let flops = self.attention_flops(attention, products);
+        let flops = self.attention_flops(attention, 4.0);
         self.builder.dispatch(label(site, "query"), of_query, slices(d_qkv), of_query_flops)?;
         let name = label(site, "key, value");
         if owner == KeyValueOwner::Group {
             return self.builder.dispatch(name, of_key, slices(d_qkv), flops);
         }
-        let parts = self.tensor("key and value gradients by head", 2 * shape.width())?;
+        let parts = self.parts(shape)?;
         self.builder.dispatch(name, of_key, slices(parts), flops)?;
-        let kernel =
-            k::attention_group_sum(caps, AttentionShape { dropout: None, turned: false, ..shape })?;
-        let flops = (2 * self.builder.tokens * shape.width()) as f64;
-        self.builder.dispatch(label(site, "group sum"), kernel, vec![parts, d_qkv, step], flops)
+        self.group_sum(site, shape, parts, d_qkv)
     }
 }

@@ -379,6 +379,7 @@ impl<'a> Context<'a> {
             inputs: Inputs { tokens, documents, positions: self.capacity },
             weights: self.weights,
             mirrored: false,
+            by_products: false,
             halves: vec![],
             state: self.params,
             values: vec![None; graph.values.len()],

@@ -8,7 +8,7 @@ use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
-use crate::kernels::{Constant, Objective, WeightFormat};
+use crate::kernels::{self as k, Constant, KernelSpec, Objective, WeightFormat};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
@@ -18,6 +18,10 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 pub struct TrainPlans {
     pub micro_step: Plan,
+    /// Tiles of each head for which its attention has room; none where the host counts none.
+    pub tiles: Option<usize>,
+    /// The same for batches of documents so long that they have more tiles, if there may be any.
+    pub long: Option<Plan>,
     pub optimizer: Plan,
     pub evaluate: Plan,
     /// Begins the averages of weights, or exchanges them with the weights; only where there are any.
@@ -38,7 +42,7 @@ pub struct TrainPlans {
 impl TrainPlans {
     pub fn all(&self) -> Vec<&Plan> {
         let always = [&self.micro_step, &self.optimizer, &self.evaluate];
-        always.into_iter().chain(&self.averages).collect()
+        always.into_iter().chain(&self.averages).chain(&self.long).collect()
     }
 }
 
@@ -113,19 +117,17 @@ pub fn train_plans_of(
     }
     let batch = BatchLayout::new(tokens);
     let logits_rows = logits_chunk(caps, params, tokens);
-    let lower = |graph: &Graph, slots: &[u64]| -> Result<Plan> {
+    let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
+    let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
         let mut lowering = Lowering {
             graph,
             params,
             builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step),
             rows: Rows::Batch { batch, logits: logits_rows, objective: choices.objective },
-            inputs: Inputs {
-                tokens: batch.tokens(),
-                documents: batch.documents(),
-                positions: tokens,
-            },
+            inputs,
             weights: params.weights,
             mirrored: mixed,
+            by_products,
             halves: if mixed { halves(caps, params, graph, tokens) } else { vec![] },
             state: &state,
             values: vec![None; graph.values.len()],
@@ -142,8 +144,10 @@ pub fn train_plans_of(
         lowering.nodes(&graph.nodes)?;
         Ok(lowering.builder.finish(slots))
     };
-    let micro_step = lower(&training, &[])?;
-    let evaluate = lower(&forward, &micro_step.slots)?;
+    let micro_step = lower(&training, true, &[])?;
+    let (tiles, more) = room(&micro_step);
+    let long = if more { Some(lower(&training, false, &micro_step.slots)?) } else { None };
+    let evaluate = lower(&forward, true, &long.as_ref().unwrap_or(&micro_step).slots)?;
     let rule = choices.optimizer.optimizer(choices.momentum.0);
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots, share)?;
@@ -156,6 +160,8 @@ pub fn train_plans_of(
     Ok(TrainPlans {
         state,
         micro_step,
+        tiles,
+        long,
         optimizer,
         evaluate,
         averages,
@@ -164,6 +170,17 @@ pub fn train_plans_of(
         gradient_unit,
         logits_rows,
     })
+}
+
+/// Tiles of each head for which a plan's backward pass of attention has room, if it is by products, and whether a batch
+/// may have more.
+fn room(plan: &Plan) -> (Option<usize>, bool) {
+    let tiles = plan.kernels.iter().find_map(|kernel| match kernel.spec {
+        KernelSpec::AttentionBackwardProducts { tiles, .. } => Some(tiles),
+        _ => None,
+    });
+    let all = k::all_tiles(plan.tokens.div_ceil(k::STRIP) as u64);
+    (tiles, tiles.is_some_and(|tiles| (tiles as u64) < all))
 }
 
 /// Whether products round gradients to f16.

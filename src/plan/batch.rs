@@ -2,6 +2,7 @@
 
 use super::{Buffer, Slice};
 use crate::caps::ALIGN;
+use crate::kernels::STRIP;
 
 /// Where the parts of a batch lie in [`Buffer::Batch`], in u32 elements: each part is padded to a
 /// binding's alignment.
@@ -38,9 +39,36 @@ impl BatchLayout {
         self.slice(3, 2)
     }
 
+    /// Those, and tables of the tiles of attention's backward pass.
+    pub fn tables(&self) -> Slice {
+        self.slice(3, 3)
+    }
+
+    /// Without tables.
     pub fn bytes(&self) -> u64 {
         5 * self.padded as u64 * 4
     }
+}
+
+/// Tiles of probabilities of each head in attention's backward pass by products: of each strip of queries, those from
+/// the first key that its first query sees on. `starts` are those of the documents. Also writes tables of them: for
+/// each strip the tiles before it less its first one, for each tile its strip, and `u32::MAX` behind the last one.
+/// Without room for a table there is none.
+pub fn count_tiles(starts: &[u32], before: &mut [u32], strip_of: &mut [u32]) -> usize {
+    strip_of.fill(u32::MAX);
+    let mut count = 0;
+    for (strip, starts) in starts.chunks(STRIP).enumerate() {
+        let first = starts[0] as usize / STRIP;
+        let end = count + strip + 1 - first;
+        if let Some(before) = before.get_mut(strip) {
+            *before = (count as u32).wrapping_sub(first as u32);
+        }
+        if let Some(tiles) = strip_of.get_mut(count..end) {
+            tiles.fill(strip as u32);
+        }
+        count = end;
+    }
+    count
 }
 
 /// The same for a chunk of a prompt, which is one document.
@@ -67,6 +95,7 @@ impl PromptLayout {
         slice(self.padded, 2, 1)
     }
 
+    /// Without tables.
     pub fn bytes(&self) -> u64 {
         3 * self.padded as u64 * 4
     }

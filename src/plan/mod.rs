@@ -10,7 +10,7 @@ mod product;
 pub mod slots;
 mod tune;
 
-pub use batch::{BatchLayout, PromptLayout};
+pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
 pub use tune::product_plan;

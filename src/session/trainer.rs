@@ -29,10 +29,10 @@ use crate::caps::Capabilities;
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
-use crate::kernels::{TunedProduct, Wgsl};
+use crate::kernels::{STRIP, TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
-use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, PlanRow, buffers};
+use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers, count_tiles};
 use crate::random::split;
 use crate::schedule::Schedule;
 use std::cell::{Cell, RefCell};
@@ -80,6 +80,8 @@ pub struct Trainer {
     optimizer: PlanId,
     evaluate: PlanId,
     averages: Option<PlanId>,
+    /// The micro-step of batches with long documents, if it has a plan of its own.
+    long: Option<PlanId>,
     /// Whether averages and weights have changed places.
     exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
@@ -89,6 +91,8 @@ pub struct Trainer {
     losses: RefCell<Rc<Cell<LossSum>>>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
+    /// Whether its documents are long ones.
+    batch_long: Cell<bool>,
     /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
     /// next ones.
     batch_words: RefCell<Vec<u32>>,
@@ -136,10 +140,12 @@ impl Trainer {
             ids.push(made(&*gpu, || resources.install(plan, &[&weights])).await?);
         }
         watch.at(5, 5, "compile kernels")?;
-        let [micro_step, optimizer, evaluate, ref averages @ ..] = ids[..] else {
+        let [micro_step, optimizer, evaluate, ref others @ ..] = ids[..] else {
             return Err(Error::internal("a trainer without its plans"));
         };
-        let averages = averages.first().copied();
+        let mut others = others.iter().copied();
+        let averages = plans.averages.as_ref().and_then(|_| others.next());
+        let long = others.next();
         model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
         // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
         let expected = plans.micro_step.flops() / first_guess(gpu.capabilities()) * 1e3;
@@ -151,12 +157,14 @@ impl Trainer {
             optimizer,
             evaluate,
             averages,
+            long,
             exchanged: Cell::new(false),
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
             flight: Rc::default(),
             losses: RefCell::default(),
             batch_tokens: Cell::new(0),
+            batch_long: Cell::new(false),
             batch_words: RefCell::default(),
             drawn: RefCell::default(),
             expected: Cell::new(expected),
@@ -302,7 +310,7 @@ impl Trainer {
         let tokens = batch.len();
         let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
         let update = Replay::new(self.optimizer, self.plans.optimizer.tokens);
-        let replays = [self.first_replay(batch.len()), update];
+        let replays = [self.first_replay(batch), update];
         let replays = &replays[..1 + usize::from(last)];
         if last {
             self.model.changed();
@@ -357,11 +365,26 @@ impl Trainer {
 
     /// The micro-step's plan. Its forward pass goes to the GPU first, where that would wait for the whole step's
     /// encoding: on an H100 an awaited step of 458 dispatches took 2.3 ms longer than its kernels.
-    fn first_replay(&self, rows: usize) -> Replay {
+    fn first_replay(&self, batch: &Batch) -> Replay {
         let idle = !self.model.gpu().capabilities().software && !self.flight.busy();
         let forward = |dispatch: &&Dispatch| dispatch.phase == Phase::Forward;
         let early = self.plans.micro_step.dispatches.iter().take_while(forward).count();
-        Replay { early: if idle { early } else { 0 }, ..Replay::new(self.micro_step, rows) }
+        let plan = self.micro_step_of(self.is_long(batch));
+        Replay { early: if idle { early } else { 0 }, ..Replay::new(plan, batch.len()) }
+    }
+
+    fn is_long(&self, batch: &Batch) -> bool {
+        self.long.is_some()
+            && count_tiles(&batch.documents, &mut [], &mut []) > self.plans.tiles.unwrap_or(0)
+    }
+
+    fn micro_step_of(&self, long: bool) -> PlanId {
+        self.long.filter(|_| long).unwrap_or(self.micro_step)
+    }
+
+    /// The micro-step's plan for the batch in the buffer.
+    fn micro_step_plan(&self) -> &Plan {
+        self.plans.long.as_ref().filter(|_| self.batch_long.get()).unwrap_or(&self.plans.micro_step)
     }
 
     /// Submits that so much of a full micro-step is cut into.
@@ -404,9 +427,11 @@ impl Trainer {
     fn write_batch(&self, batch: &Batch) -> Result<()> {
         let padded = self.plans.batch.padded;
         let Batch { tokens, targets, documents } = batch;
-        let mut words = self.batch_words.borrow_mut();
-        words.clear();
-        words.resize(5 * padded, 0);
+        let mut all = self.batch_words.borrow_mut();
+        all.clear();
+        // Where no plan reads tables, the buffer has none.
+        all.resize((5 + usize::from(self.plans.tiles.is_some())) * padded, 0);
+        let (words, tables) = all.split_at_mut(5 * padded);
         let mut parts = words.chunks_exact_mut(padded).map(|part| &mut part[..tokens.len()]);
         let mut part = || parts.next().expect("five parts");
         part().copy_from_slice(tokens);
@@ -415,8 +440,15 @@ impl Trainer {
         write_sorted_by_token(tokens, order, ends);
         starts.copy_from_slice(documents);
         write_document_ends(documents, ends);
+        let long = self.is_long(batch);
+        if let Some(tiles) = self.plans.tiles.filter(|_| !long) {
+            let strips = self.plans.micro_step.tokens.div_ceil(STRIP);
+            let (before, strip_of) = tables.split_at_mut(strips);
+            count_tiles(documents, before, &mut strip_of[..tiles]);
+        }
         self.batch_tokens.set(batch.len());
-        self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&words))
+        self.batch_long.set(long);
+        self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&all))
     }
 
     fn write_step(&self, step: &Step) -> Result<()> {
@@ -492,10 +524,10 @@ impl Trainer {
         place.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
     }
 
-    /// The kernels a step replays, with why each was chosen.
+    /// The kernels a step replays, with why each was chosen: a step of a batch like the last one.
     pub fn plan(&self) -> Result<Vec<PlanRow>> {
         let most = self.model.gpu().capabilities().limits.max_compute_workgroups_per_dimension;
-        let mut rows = self.plans.micro_step.rows(most)?;
+        let mut rows = self.micro_step_plan().rows(most)?;
         rows.extend(self.plans.optimizer.rows(most)?);
         Ok(rows)
     }
@@ -505,7 +537,7 @@ impl Trainer {
     /// # Errors
     /// `invalid-options` where there is no such row.
     pub fn wgsl(&self, row: f64) -> Result<String> {
-        let plans = [&self.plans.micro_step, &self.plans.optimizer];
+        let plans = [self.micro_step_plan(), &self.plans.optimizer];
         let mut all = plans.into_iter().flat_map(|plan| {
             plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel].wgsl)
         });

@@ -8,7 +8,8 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
-use crate::kernels::{self as k, Kernel, KeyValueOwner};
+use crate::kernels::{self as k, AttentionProducts, Kernel, KeyValueOwner};
+use crate::plan::count_tiles;
 use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
 use std::ops::Range;
 use std::rc::Rc;
@@ -27,9 +28,11 @@ pub(super) fn cases() -> Vec<Case> {
         let name = |what: &str| format!("attention backward {what} {}", setting.name());
         cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
         cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
-        let (heads, kv_heads, _) = setting.heads;
-        if setting.dropout.is_none() && matches!(setting.heads.2, 32 | 64 | 128) {
-            cases.push(Case::new(name("kept"), move |lane| kept(lane, setting)));
+        let (heads, kv_heads, head_dim) = setting.heads;
+        let plain =
+            setting.dropout.is_none() && setting.window.is_none() && setting.soft_cap.is_none();
+        if plain && head_dim.is_multiple_of(64) {
+            cases.push(Case::new(name("by products"), move |lane| by_products(lane, setting)));
         }
         if heads > kv_heads {
             cases.push(Case::new(name("by head"), move |lane| by_head(lane, setting)));
@@ -205,73 +208,124 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
-/// The pair that keeps scores: queries by one kernel, keys and values by the next from its scratch,
-/// for the group or, where heads share keys, for each query head and then summed.
-async fn kept(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    // Tokens of the largest batch: the others use a part of the scratch.
-    let shape = k::AttentionShape { tokens: 96, ..setting.kernel() };
-    let roles = Kept::new(&lane, shape).map_err(text)?;
-    let scratch = shape.heads * 96 * 96;
-    for documents in batches(&lane) {
-        let batch = Batch::new(&lane, setting, documents.clone());
-        for of_query in &roles.queries {
-            let mut job = batch.job(&lane, of_query);
-            job.operands.extend([Operand::poison(scratch), Operand::poison(scratch)]);
-            let left = lane.run(&[job]).await.map_err(text)?.remove(0);
-            batch.check(&lane, &left, &(0..shape.key_offset())).map_err(of(of_query))?;
-            let of_key = |kernel| {
-                let mut job = batch.job(&lane, kernel);
-                job.operands.extend([1, 2].map(|index| Operand::words(left.words(index))));
-                job
-            };
-            for of_group in &roles.groups {
-                let got = lane.run(&[of_key(of_group)]).await.map_err(text)?.remove(0);
-                let of_keys = shape.key_offset()..shape.stride();
-                batch.check(&lane, &got, &of_keys).map_err(of(of_group))?;
-            }
-            for of_head in &roles.heads {
-                let mut job = of_key(of_head);
-                job.operands[5] = Operand::poison(batch.shape.tokens * 2 * shape.width());
-                let parts = lane.run(&[job]).await.map_err(text)?.remove(0);
-                summed(&lane, &batch, shape, &parts, &roles.sums).await.map_err(of(of_head))?;
-            }
-        }
+/// Batches of several strips of rows: documents that end in and between them, and one of all.
+fn strips(lane: &Lane) -> Vec<Vec<u32>> {
+    let start = |first: u32, len: u32| vec![first; len as usize];
+    let middle = 1 + lane.normal(1)[0].to_bits() % 140;
+    let later = middle + 1 + lane.normal(1)[0].to_bits() % 30;
+    let last = 256 + lane.normal(1)[0].to_bits() % 60;
+    let parts = [(0, middle), (middle, later), (later, last), (last, last + 40)];
+    let several = parts.iter().flat_map(|&(from, to)| start(from, to - from)).collect();
+    vec![vec![0], start(0, 131), several]
+}
+
+/// Scores by one kernel and their sums by one or two, with room for more tiles than there are.
+async fn by_products(lane: Rc<Lane>, setting: Setting) -> Outcome {
+    for documents in strips(&lane) {
+        let batch = Batch::new(&lane, setting, documents);
+        let strips = batch.shape.tokens.div_ceil(k::STRIP) + 1;
+        let tiles = count_tiles(&batch.documents, &mut [], &mut []) + 1;
+        let shape = k::AttentionShape { tokens: strips * k::STRIP, ..setting.kernel() };
+        let mut tables = batch.documents.clone();
+        tables.resize(TABLES, u32::MAX);
+        tables.extend(document_ends(&batch.documents));
+        tables.resize(2 * TABLES + strips + tiles, u32::MAX);
+        let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strips);
+        count_tiles(&batch.documents, before, strip_of);
+        Products { lane: &lane, batch: &batch, shape, tiles, tables }.check().await?;
     }
     Ok(lane.summary())
 }
 
-/// The kernels of the pair that keeps scores, by their tasks.
-struct Kept {
-    queries: Vec<Kernel>,
-    groups: Vec<Kernel>,
-    heads: Vec<Kernel>,
-    sums: Vec<Kernel>,
+/// Where ends begin behind starts, and tables behind ends.
+const TABLES: usize = 384;
+
+struct Products<'a> {
+    lane: &'a Lane,
+    batch: &'a Batch,
+    shape: k::AttentionShape,
+    tiles: usize,
+    tables: Vec<u32>,
 }
 
-impl Kept {
-    fn new(lane: &Lane, shape: k::AttentionShape) -> Result<Self> {
-        let of_key =
-            |caps: &_, owner| k::attention_backward_key_value_kept(caps, shape, owner, ENDS);
-        // Where selection does not take the pair, there is none of its kernels.
-        let role = |make: &dyn Fn(&Capabilities) -> Result<Kernel>| {
-            lane.chosen(|caps| {
-                if caps.software {
-                    return Ok(vec![]);
+impl Products<'_> {
+    /// The kernels of a role on devices that have a backward pass by products, whatever the window.
+    fn role(&self, products: AttentionProducts) -> std::result::Result<Vec<Kernel>, String> {
+        let places = (self.tiles, TABLES);
+        // Heads and tokens of a batch that is large enough.
+        let whole =
+            k::AttentionShape { window: None, heads: 32, kv_heads: 32, tokens: 512, ..self.shape };
+        let made = |caps: &Capabilities| match k::attention_product_tiles(caps, whole) {
+            Some(_) => {
+                Ok(vec![k::attention_backward_products(caps, self.shape, places, products)?])
+            }
+            None => Ok(vec![]),
+        };
+        self.lane.chosen(made).map_err(text)
+    }
+
+    async fn check(&self) -> std::result::Result<(), String> {
+        let (shape, batch) = (self.shape, self.batch);
+        let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
+        for of_scores in self.role(AttentionProducts::Scores)? {
+            let mut job = batch.job(self.lane, &of_scores);
+            job.operands[4] = Operand::words(&self.tables);
+            job.operands[5] = Operand::poison(elements);
+            job.operands.push(Operand::poison(elements));
+            let left = self.lane.run(&[job]).await.map_err(text)?.remove(0);
+            for of_all in self.role(AttentionProducts::Sums)? {
+                let got = self.run(&of_all, &left, None).await?;
+                self.hold(&got).await.map_err(of(&of_all))?;
+            }
+            for of_query in self.role(AttentionProducts::QuerySums)? {
+                let got = self.run(&of_query, &left, None).await?;
+                batch.check(self.lane, &got, &(0..shape.key_offset())).map_err(of(&of_query))?;
+                for of_key in self.role(AttentionProducts::KeyValueSums)? {
+                    let got = self.run(&of_key, &left, Some(&got)).await?;
+                    self.hold(&got).await.map_err(of(&of_key))?;
                 }
-                of_key(caps, KeyValueOwner::Group)?;
-                Ok(vec![make(caps)?])
-            })
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds what the kernels of sums have left.
+    async fn hold(&self, got: &Outputs) -> std::result::Result<(), String> {
+        let (lane, shape, batch) = (self.lane, self.shape, self.batch);
+        if shape.heads == shape.kv_heads {
+            return batch.check(lane, got, &(0..shape.stride()));
+        }
+        batch.check(lane, got, &(0..shape.key_offset()))?;
+        let sums = lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
+        summed(lane, batch, shape, &Outputs::of(got.words(1).to_vec()), &sums).await
+    }
+
+    /// What a kernel of sums leaves where `before` lies.
+    async fn run(
+        &self,
+        kernel: &Kernel,
+        left: &Outputs,
+        before: Option<&Outputs>,
+    ) -> std::result::Result<Outputs, String> {
+        let batch = self.batch;
+        let gradient = match before {
+            Some(before) => Operand::words(before.words(0)),
+            None => Operand::poison(batch.qkv.len()),
         };
-        // Where no heads share keys, a head is its group: nobody asks for parts by head there.
-        let shared = |make: &dyn Fn(&Capabilities) -> Result<Kernel>| {
-            if shape.heads > shape.kv_heads { role(make) } else { Ok(vec![]) }
-        };
-        Ok(Self {
-            queries: role(&|caps| k::attention_backward_query_kept(caps, shape))?,
-            groups: role(&|caps| of_key(caps, KeyValueOwner::Group))?,
-            heads: shared(&|caps| of_key(caps, KeyValueOwner::Head))?,
-            sums: shared(&|caps| k::attention_group_sum(caps, shape))?,
-        })
+        let mut operands = vec![
+            Operand::floats(&batch.qkv),
+            Operand::floats(&batch.d_out),
+            Operand::words(&self.tables),
+            Operand::words(left.words(0)),
+            Operand::words(left.words(1)),
+            gradient,
+            Operand::uniform(&Step::of(batch.shape.tokens)),
+        ];
+        if self.shape.heads > self.shape.kv_heads {
+            operands.push(Operand::poison(batch.shape.tokens * 2 * self.shape.width()));
+        }
+        let job = Job::new(kernel, batch.shape.tokens, operands);
+        Ok(self.lane.run(&[job]).await.map_err(text)?.remove(0))
     }
 }
 

@@ -107,20 +107,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
                 candidates.push(Candidate::new(caps, kernel, tokens, false)?);
             }
         }
-        let kept = k::attention_kept(caps, shape).is_some() && pass != AttentionPass::Forward;
-        candidates.push(Candidate::new(caps, picked, tokens, !kept)?);
-        let pair = match pass {
-            _ if caps.software => None,
-            AttentionPass::Forward => None,
-            AttentionPass::Query => Some(k::attention_backward_query_kept(caps, shape)),
-            AttentionPass::KeyValue => {
-                Some(k::attention_backward_key_value_kept(caps, shape, owner, tokens))
-            }
-        };
-        // Where its tile does not fit there is no pair.
-        if let Some(Ok(kernel)) = pair {
-            candidates.push(Candidate::new(caps, kernel, tokens, kept)?);
-        }
+        candidates.push(Candidate::new(caps, picked, tokens, true)?);
     }
     Ok(candidates)
 }

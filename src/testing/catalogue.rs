@@ -6,9 +6,10 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionShape, Constant,
-    DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput, MatvecOutput,
-    MatvecRowsShape, MatvecShape, NormTerms, Objective, RopeShape, WeightFormat, WriteMode,
+    self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
+    Constant, DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, RopeShape, WeightFormat,
+    WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -175,11 +176,12 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         let kernel = k::attention_backward_key_value(caps, dropped, KeyValueOwner::Group, 1024);
         add("attention key, value with dropout", kernel);
         let short = AttentionShape { tokens: 500, ..shape };
-        if k::attention_kept(caps, short).is_some() {
-            add("attention query, kept", k::attention_backward_query_kept(caps, short));
-            let kernel =
-                k::attention_backward_key_value_kept(caps, short, KeyValueOwner::Group, 1024);
-            add("attention key, value from kept", kernel);
+        if let Some(tiles) = k::attention_product_tiles(caps, short) {
+            use AttentionProducts::{KeyValueSums, QuerySums, Scores, Sums};
+            for products in [Scores, Sums, QuerySums, KeyValueSums] {
+                let kernel = k::attention_backward_products(caps, short, (tiles, 1024), products);
+                add("attention by products", kernel);
+            }
         }
         for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {
             for halves in [false, true] {

@@ -74,6 +74,11 @@ impl Job {
 pub(super) struct Outputs(Vec<Vec<u32>>);
 
 impl Outputs {
+    /// One output.
+    pub fn of(words: Vec<u32>) -> Self {
+        Self(vec![words])
+    }
+
     pub fn words(&self, index: usize) -> &[u32] {
         &self.0[index]
     }

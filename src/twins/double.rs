@@ -45,6 +45,7 @@ mod sampling;
 mod session_tests;
 #[cfg(all(test, feature = "testing"))]
 mod tests;
+mod tiles;
 #[cfg(all(test, feature = "testing"))]
 mod underflow_tests;
 mod uniforms;

@@ -32,9 +32,11 @@ fn trainer_sizes(
         }
     }
     let tokens = choices.tokens as u64;
+    let batch = BatchLayout::new(choices.tokens);
+    let tables = if plans.tiles.is_some() { 4 * batch.padded as u64 } else { 0 };
     sizes.extend((0..).map(Buffer::Slot).zip(plans.slots.iter().copied()));
     sizes.extend([
-        (Buffer::Batch, BatchLayout::new(choices.tokens).bytes()),
+        (Buffer::Batch, batch.bytes() + tables),
         (Buffer::Step, STEP_BYTES),
         (Buffer::Losses, tokens * 4),
         (Buffer::Metrics, METRICS_BYTES),

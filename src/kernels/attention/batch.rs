@@ -20,8 +20,6 @@ const ROW_VARIANT: &str = "invocation per row and head";
 const ROW_REASON: &str =
     "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
 
-const KEPT_REASON: &str = "scores kept for keys and values: five products instead of seven";
-
 /// The kernel of a pass: the tile that is given, or what selection picks.
 pub(in crate::kernels) fn attention_kernel(
     caps: &Capabilities,
@@ -31,9 +29,7 @@ pub(in crate::kernels) fn attention_kernel(
     given: Option<AttentionTile>,
 ) -> Result<Kernel> {
     let owners = operands.owners(shape, pass);
-    let kept = operands.kept();
     let (tile, reason) = match given {
-        _ if kept => (FULL_TILE, KEPT_REASON.into()),
         Some(given) => (given, GIVEN_TILE.into()),
         None if caps.software => return row_kernel(caps, shape, pass, operands),
         None => pick(caps, shape, pass, owners)?,
@@ -47,17 +43,12 @@ pub(in crate::kernels) fn attention_kernel(
     let composer = match pass {
         AttentionPass::Forward => composer.module(shader!("05_attention_forward")),
         AttentionPass::Query => composer.module(shader!("10_attention_backward_query")),
-        AttentionPass::KeyValue => {
-            composer.module(shader!("lib/attention/key_value")).module(if kept {
-                shader!("10_attention_backward_key_value_kept")
-            } else {
-                shader!("10_attention_backward_key_value")
-            })
-        }
+        AttentionPass::KeyValue => composer
+            .module(shader!("lib/attention/key_value"))
+            .module(shader!("10_attention_backward_key_value")),
     };
     let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
-    let variant = tile.label() + if kept { ", scores kept" } else { "" };
-    composer.finish(caps, &operands.bindings(shape, pass), grid, variant, reason)
+    composer.finish(caps, &operands.bindings(shape, pass), grid, tile.label(), reason)
 }
 
 /// The form with one invocation per row and head.
@@ -129,7 +120,7 @@ pub(in crate::kernels) fn forward(
     cached: bool,
     tile: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0, kept: false };
+    let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0 };
     let mut refused = String::new();
     // A cache is in f32, and what reads it rounds nothing.
     if !cached && tile.is_none_or(|tile| tile.matrix) {
@@ -217,7 +208,7 @@ pub(in crate::kernels) fn delta_kernel(
 /// # Errors
 /// `limit-exceeded` when no tile fits.
 pub fn attention_backward_query(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    backward_query(caps, shape, false, None)
+    backward_query(caps, shape, None)
 }
 
 /// [`attention_backward_query`] with the tile given: for measurements and tests.
@@ -226,23 +217,22 @@ pub fn attention_backward_query_with_tile(
     shape: AttentionShape,
     tile: AttentionTile,
 ) -> Result<Kernel> {
-    backward_query(caps, shape, false, Some(tile))
+    backward_query(caps, shape, Some(tile))
 }
 
 /// The kernel of [`KernelSpec::AttentionBackwardQuery`].
 pub(in crate::kernels) fn backward_query(
     caps: &Capabilities,
     shape: AttentionShape,
-    kept: bool,
     tile: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner: KeyValueOwner::Group, ends: 0, kept };
+    let operands = Operands::Rows { cached: false, owner: KeyValueOwner::Group, ends: 0 };
     backward(caps, shape, AttentionPass::Query, operands, tile)
 }
 
 /// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head
 /// gets its own.
-const BUSY_GROUPS: usize = 256;
+pub(super) const BUSY_GROUPS: usize = 256;
 
 /// Who owns gradients of keys and values. Where long batches of small heads have tiles of 64 keys, more
 /// of these are few.
@@ -269,7 +259,7 @@ pub fn attention_backward_key_value(
     owner: KeyValueOwner,
     ends: usize,
 ) -> Result<Kernel> {
-    backward_key_value(caps, shape, (owner, ends), false, None)
+    backward_key_value(caps, shape, (owner, ends), None)
 }
 
 /// [`attention_backward_key_value`] with the tile given: for measurements and tests.
@@ -280,7 +270,7 @@ pub fn attention_backward_key_value_with_tile(
     ends: usize,
     tile: AttentionTile,
 ) -> Result<Kernel> {
-    backward_key_value(caps, shape, (owner, ends), false, Some(tile))
+    backward_key_value(caps, shape, (owner, ends), Some(tile))
 }
 
 /// The kernel of [`KernelSpec::AttentionBackwardKeyValue`].
@@ -288,10 +278,9 @@ pub(in crate::kernels) fn backward_key_value(
     caps: &Capabilities,
     shape: AttentionShape,
     (owner, ends): (KeyValueOwner, usize),
-    kept: bool,
     tile: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends, kept };
+    let operands = Operands::Rows { cached: false, owner, ends };
     backward(caps, shape, AttentionPass::KeyValue, operands, tile)
 }
 
@@ -304,7 +293,6 @@ fn backward(
     given: Option<AttentionTile>,
 ) -> Result<Kernel> {
     let refused = match given {
-        _ if operands.kept() => String::new(),
         Some(tile) if tile.matrix => {
             return matrix_kernel(caps, shape, pass, operands, (tile, GIVEN_TILE.into(), true));
         }

@@ -1,10 +1,10 @@
 //! Attention over batches, caches and tensors, and softmax by itself.
 
 pub(super) mod batch;
+pub(super) mod by_products;
 pub(super) mod cache;
 pub(super) mod decode;
 mod decode_place;
-pub(super) mod kept;
 pub(super) mod matrix;
 pub(super) mod matrix_backward;
 #[cfg(any(test, feature = "testing"))]

@@ -1,7 +1,6 @@
 //! What attention's kernels over many rows work on: bindings, constants and modules of the fused rows of a batch, or of
 //! tensors.
 
-use super::tile::FULL_TILE;
 use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, read, read_write, shader, uniform};
 use crate::kernels::elementwise::dropout_threshold;
@@ -15,13 +14,11 @@ use crate::kernels::spec::KernelSpec;
 /// tensors.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::kernels) enum Operands {
-    /// Keys and values of the forward pass come from the key-value cache if `cached`. The kernel of
-    /// queries leaves its scores for that of keys and values if `kept`.
+    /// Keys and values of the forward pass come from the key-value cache if `cached`.
     Rows {
         cached: bool,
         owner: KeyValueOwner,
         ends: usize,
-        kept: bool,
     },
     Tensors {
         element: Element,
@@ -47,8 +44,6 @@ const BACKWARD_ROWS: [Binding; 7] = [
     read_write("gradient"),
     uniform("step"),
 ];
-const QUERY_KEPT: [Binding; 2] = [read_write("probabilities"), read_write("d_scores")];
-const KEY_VALUE_KEPT: [Binding; 2] = [read("probabilities"), read("d_scores")];
 const FORWARD_TENSORS: [Binding; 7] = [
     read("query"),
     read("keys"),
@@ -74,9 +69,7 @@ impl Operands {
     pub(super) fn bindings(self, shape: AttentionShape, pass: AttentionPass) -> Vec<Binding> {
         let (first, more): (&[Binding], &[Binding]) = match (self, pass) {
             (Self::Rows { .. }, AttentionPass::Forward) => (&FORWARD_ROWS, &[]),
-            (Self::Rows { kept: false, .. }, _) => (&BACKWARD_ROWS, &[]),
-            (Self::Rows { .. }, AttentionPass::Query) => (&BACKWARD_ROWS, &QUERY_KEPT),
-            (Self::Rows { .. }, AttentionPass::KeyValue) => (&BACKWARD_ROWS, &KEY_VALUE_KEPT),
+            (Self::Rows { .. }, _) => (&BACKWARD_ROWS, &[]),
             (Self::Tensors { .. }, AttentionPass::Forward) => (&FORWARD_TENSORS, &[]),
             (Self::Tensors { .. }, AttentionPass::Query) => (&BACKWARD_TENSORS, &QUERY_TENSORS),
             (Self::Tensors { .. }, AttentionPass::KeyValue) => {
@@ -95,9 +88,6 @@ impl Operands {
         shape: AttentionShape,
         pass: AttentionPass,
     ) -> Composer {
-        if self.kept() && pass == AttentionPass::KeyValue {
-            return composer;
-        }
         let Some(Constant(rate)) = shape.dropout else {
             return composer.module(shader!("lib/attention/dropout_none"));
         };
@@ -122,20 +112,16 @@ impl Operands {
             (Self::Rows { cached, .. }, AttentionPass::Forward) => {
                 KernelSpec::AttentionForward { shape, cached, tile }
             }
-            (Self::Rows { kept, .. }, AttentionPass::Query) => {
-                KernelSpec::AttentionBackwardQuery { shape, kept, tile }
+            (Self::Rows { .. }, AttentionPass::Query) => {
+                KernelSpec::AttentionBackwardQuery { shape, tile }
             }
-            (Self::Rows { owner, ends, kept, .. }, AttentionPass::KeyValue) => {
-                KernelSpec::AttentionBackwardKeyValue { shape, owner, ends, kept, tile }
+            (Self::Rows { owner, ends, .. }, AttentionPass::KeyValue) => {
+                KernelSpec::AttentionBackwardKeyValue { shape, owner, ends, tile }
             }
             (Self::Tensors { element, dense, batch }, _) => {
                 KernelSpec::AttentionTensors { shape, pass, element, dense, batch }
             }
         }
-    }
-
-    pub(super) const fn kept(self) -> bool {
-        matches!(self, Self::Rows { kept: true, .. })
     }
 
     /// Whether each query head leaves its part of the gradients of keys and values.
@@ -161,27 +147,14 @@ impl Operands {
         pass: AttentionPass,
     ) -> Composer {
         match self {
-            Self::Rows { cached, owner, ends, kept } => {
+            Self::Rows { cached, owner, ends } => {
                 let composer = match pass {
                     AttentionPass::Forward => forward_rows(composer, shape, cached),
-                    AttentionPass::Query if kept => {
-                        query_rows(composer, shape).module(shader!("lib/attention/keep_write"))
-                    }
-                    AttentionPass::Query => {
-                        query_rows(composer, shape).module(shader!("lib/attention/keep_none"))
-                    }
+                    AttentionPass::Query => query_rows(composer, shape),
                     AttentionPass::KeyValue => {
                         key_value_constants(backward_rows(composer, shape), shape, owner, ends)
                             .module(shader!("lib/attention/backward_rows_key_value"))
                     }
-                };
-                let composer = if kept {
-                    composer
-                        .size("KEPT_BLOCK", FULL_TILE.rows)
-                        .size("KEPT_TILES", shape.tokens.div_ceil(FULL_TILE.rows))
-                        .module(shader!("lib/attention/kept"))
-                } else {
-                    composer
                 };
                 let composer = composer
                     .module(shader!("lib/step"))
@@ -207,8 +180,7 @@ impl Operands {
                     }
                     AttentionPass::Query => composer
                         .module(shader!("lib/attention/backward_tensors"))
-                        .module(shader!("lib/attention/backward_tensors_query"))
-                        .module(shader!("lib/attention/keep_none")),
+                        .module(shader!("lib/attention/backward_tensors_query")),
                     AttentionPass::KeyValue => composer
                         .module(shader!("lib/attention/backward_tensors"))
                         .module(shader!("lib/attention/backward_tensors_key_value")),
@@ -249,7 +221,7 @@ fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Comp
         .module(shader!("lib/attention/forward_rows"))
 }
 
-fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
+pub(super) fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
     composer
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())

@@ -44,7 +44,7 @@ impl Trainer {
         let gpu = self.model.gpu();
         let timed = watched(&**gpu, || {
             self.write_step(&step)?;
-            gpu.profile(Replay::new(self.micro_step, tokens))
+            gpu.profile(Replay::new(self.micro_step_of(self.batch_long.get()), tokens))
         })?;
         let mut times = timed.await?;
         // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.

@@ -5,6 +5,8 @@ use super::tests::{
     ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, TWO_TABLES, UNSCALED, UNTIED,
     WINDOWED, batch, integers, named, software,
 };
+use crate::data::Batch;
+use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Metrics, Trainer, TrainerOptions, UNWATCHED,
@@ -122,6 +124,56 @@ fn recomputed_activations_give_the_same() {
 fn kernels_for_hardware_give_the_same() {
     for config in [UNTIED, NORMED, BIASED, LEARNED, ALTERNATING, PARALLEL] {
         trains(&named("NVIDIA"), config, false, [40, 23]);
+    }
+}
+
+/// Where attention's backward pass has no room for all tiles of a document, a batch of long ones has another plan, and
+/// accumulates into the same gradients.
+#[test]
+fn batches_of_short_and_long_documents_give_the_same() {
+    let config = r#"{"vocab_size":61,"hidden_size":32,"intermediate_size":48,"num_hidden_layers":1,
+        "num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,"initializer_range":0.1,
+        "max_position_embeddings":1024}"#;
+    let mut caps = named("NVIDIA").capabilities().clone();
+    // 20 tiles for each head.
+    caps.limits.max_storage_buffer_binding_size = 5 << 19;
+    let double = Double::new(caps);
+    let pair = Pair::new(&double, config);
+    let options = TrainerOptions {
+        tokens_per_step: 768,
+        gradient_accumulation: 2,
+        ..TrainerOptions::default()
+    };
+    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let cut = |lengths: &[usize]| {
+        let tokens: usize = lengths.iter().sum();
+        let mut documents = vec![];
+        for &length in lengths {
+            documents.extend(std::iter::repeat_n(documents.len() as u32, length));
+        }
+        let words = |seed| integers(seed, tokens, 61);
+        Batch::new(words(11), words(12), Some(documents))
+    };
+    let by_products = || {
+        let rows = trainer.plan().unwrap();
+        rows.iter().any(|row| row.kernel == "attention_backward_scores")
+    };
+    // The first fills 12 tiles, the second would 21.
+    let batches = [cut(&[200, 1, 333, 90]), cut(&[768])];
+    let (mut loss, mut sums) = (0.0, Tensors::<f64>::new());
+    for (batch, short) in batches.iter().zip([true, false]) {
+        loss = block_on(trainer.step(batch)).unwrap().loss;
+        assert_eq!(by_products(), short, "{} tokens", batch.len());
+        let share = batch.len() as f64 / (batches[0].len() + batches[1].len()) as f64;
+        for (name, gradient) in pair.reference().loss_and_gradients(batch).1 {
+            let sum = sums.entry(name).or_insert_with(|| vec![0.0; gradient.len()]);
+            sum.iter_mut().zip(gradient).for_each(|(sum, g)| *sum += share * g);
+        }
+    }
+    assert!(loss.is_finite());
+    for (index, (name, _)) in pair.model.tensors().iter().enumerate() {
+        let got = block_on(trainer.read_gradient(index)).unwrap();
+        assert_close(name, &got, &sums[name], 1e-7, 2e-5);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::memory::{Bound, Memory};
 use super::operands::Operands;
-use super::{attention, optimizer, products, rows, sampling};
+use super::{attention, optimizer, products, rows, sampling, tiles};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, KernelSpec as Spec};
 use crate::plan::Range;
@@ -95,10 +95,12 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionForward { shape, cached, .. } => attention::forward(on, &shape, cached),
         Spec::AttentionProbabilities { shape } => attention::probabilities(on, &shape),
         Spec::AttentionDelta { shape } => attention::delta(on, &shape),
-        // What a pair of kernels keeps between them, the twins compute again: it is neither left nor read.
         Spec::AttentionBackwardQuery { shape, .. } => attention::backward_query(on, &shape),
         Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
             attention::backward_key_value(on, &shape, owner)
+        }
+        Spec::AttentionBackwardProducts { shape, tiles, ends, products } => {
+            tiles::products(on, &shape, (tiles, ends), products)
         }
         Spec::AttentionGroupSum { shape } => attention::group_sum(on, &shape),
         Spec::AttentionDecode { shape, cache, splits } => {

@@ -1,0 +1,135 @@
+// uses: math, attention/score, attention/sums_parts or attention/sums_whole, step, attention/mask_rows, attention/mask_rows_back, attention/products
+// attention_backward_sums: d_query = dS·K, d_key = dSᵀ·Q and d_value = Pᵀ·dO from what
+// 10_attention_backward_scores.wgsl has left: KINDS of them, from FIRST_KIND on.
+//
+//   0 qkv            read   f32 [tokens, STRIDE]           query heads | key heads | value heads
+//   1 d_output       read   f32 [tokens, HEADS · HEAD_DIM]
+//   2 documents      read   u32 starts, ends, tables of tiles
+//   3 probabilities  read   lib/attention/products.wgsl
+//   4 d_scores       read   as probabilities, in units of SCALE
+//   5 gradient       write  f32 [tokens, STRIDE]
+//   6 step           uniform
+//   7 parts          write  f32 [tokens, 2 · HEADS · HEAD_DIM]  keys by query head | values by query head
+//                           (where heads share keys; else these go to `gradient`)
+//
+// Grid: x over KINDS, columns of BN and heads, y over strips of BM rows.
+@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> documents: array<u32>;
+@group(0) @binding(3) var<storage, read> probabilities: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> d_scores: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> gradient: array<vec4<f32>>;
+@group(0) @binding(6) var<uniform> step: Step;
+
+const OF_QUERY: u32 = 0u;
+const OF_KEY: u32 = 1u;
+const OF_VALUE: u32 = 2u;
+
+fn fetch_a(kind: u32, at: u32) -> vec4<f32> {
+  if kind == OF_VALUE {
+    return probabilities[at];
+  }
+  return d_scores[at];
+}
+
+fn fetch_b(kind: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
+  // Weights of rows past the end are zeros.
+  let known = min(row, step.tokens - 1u);
+  if kind == OF_VALUE {
+    return d_output[(known * HEADS + head) * VECTORS + v];
+  }
+  let column = select(head, HEADS + head / (HEADS / KV_HEADS), kind == OF_QUERY);
+  return qkv[known * (STRIDE / 4u) + column * VECTORS + v];
+}
+
+// Where an invocation's first vector of a tile of weights lies.
+fn place_a(kind: u32, lane: u32, head: u32, m0: u32, k0: u32) -> u32 {
+  if kind == OF_QUERY {
+    return weight_at(head, m0 + lane / VECTORS_K, k0) + lane % VECTORS_K;
+  }
+  return weight_at(head, k0 + lane / (BM / 4u), m0) + lane % (BM / 4u);
+}
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let m0 = workgroup.y * BM;
+  if m0 >= step.tokens {
+    return;
+  }
+  let place = workgroup.x / KINDS;
+  let head = place / (HEAD_DIM / BN);
+  let v0 = place % (HEAD_DIM / BN) * (BN / 4u);
+  // A kind that is no constant would put each load into a branch, which waits for it.
+  for (var kind = 0u; kind < KINDS; kind++) {
+    if workgroup.x % KINDS == kind {
+      sum(FIRST_KIND + kind, lane, head, m0, v0);
+    }
+  }
+}
+
+fn sum(kind: u32, lane: u32, head: u32, m0: u32, v0: u32) {
+  let a_step = select(WORKGROUP / (BM / 4u), WORKGROUP / VECTORS_K, kind == OF_QUERY) * (STRIP / 4u);
+  let last_row = min(m0 + BM, step.tokens) - 1u;
+  var k0 = m0;
+  var k_end = end_query(0u, last_row);
+  if kind == OF_QUERY {
+    k0 = first_key(0u, m0) / BK * BK;
+    k_end = last_row + 1u;
+  }
+  let mine = lanes(lane);
+  let b_line = lane / (BN / 4u);
+  let b_v = v0 + lane % (BN / 4u);
+
+  var next_a = array<vec4<f32>, LOADS_A>();
+  var next_b = array<vec4<f32>, LOADS_B>();
+  var at = place_a(kind, lane, head, m0, k0);
+  for (var i = 0u; i < LOADS_A; i++) {
+    next_a[i] = fetch_a(kind, at + i * a_step);
+  }
+  for (var i = 0u; i < LOADS_B; i++) {
+    next_b[i] = fetch_b(kind, k0 + b_line + i * (WORKGROUP / (BN / 4u)), head, b_v);
+  }
+  var sums = Sums();
+  while k0 < k_end {
+    if kind == OF_QUERY {
+      for (var i = 0u; i < LOADS_A; i++) {
+        put_a_rows(lane + i * WORKGROUP, next_a[i]);
+      }
+    } else {
+      for (var i = 0u; i < LOADS_A; i++) {
+        put_a_columns(lane + i * WORKGROUP, next_a[i]);
+      }
+    }
+    for (var i = 0u; i < LOADS_B; i++) {
+      put_b_columns(lane + i * WORKGROUP, next_b[i]);
+    }
+    workgroupBarrier();
+    k0 += BK;
+    if k0 < k_end {
+      at = place_a(kind, lane, head, m0, k0);
+      for (var i = 0u; i < LOADS_A; i++) {
+        next_a[i] = fetch_a(kind, at + i * a_step);
+      }
+      for (var i = 0u; i < LOADS_B; i++) {
+        next_b[i] = fetch_b(kind, k0 + b_line + i * (WORKGROUP / (BN / 4u)), head, b_v);
+      }
+    }
+    multiply(&sums, mine.x, mine.y);
+    workgroupBarrier();
+  }
+
+  for (var i = 0u; i < TM; i++) {
+    let row = row_of(m0, i, mine.x);
+    if row <= last_row {
+      for (var j = 0u; j < SIDE; j++) {
+        let v = head * VECTORS + v0 + j * RIGHT_LANES + mine.y;
+        if kind == OF_QUERY {
+          gradient[row * (STRIDE / 4u) + v] = sums[i][j] * SCALE;
+        } else if kind == OF_KEY {
+          store_d_key(row, v, sums[i][j] * SCALE);
+        } else {
+          store_d_value(row, v, sums[i][j]);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,200 @@
+//! Attention's backward pass by five plain products, with probabilities and score gradients in memory.
+
+use super::batch::BUSY_GROUPS;
+use super::matrix_backward::attention_backward_halves;
+use super::operands::{backward_rows, common};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::limits::check_storage;
+use crate::kernels::shape::{AttentionProducts as Products, AttentionShape};
+use crate::kernels::spec::KernelSpec;
+
+/// Rows of a strip and keys of one of its tiles.
+pub const STRIP: usize = 128;
+/// Columns of a workgroup's results, its steps of K, and its invocations.
+const COLUMNS: usize = 64;
+const STEPS: usize = 16;
+const INVOCATIONS: usize = 128;
+/// Vectors of padding behind each step of K.
+const PAD: usize = 2;
+const BYTES: usize = 4 * STEPS * (STRIP + COLUMNS + 16 * PAD);
+/// Most bytes that probabilities, and as many that score gradients, may take.
+const SCRATCH_BYTES: u64 = 64 << 20;
+/// Fewest workgroups of scores that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, in a batch of as many tiles as
+/// there is room for. With 12 heads of 64 on an H200 the backward pass took 71 µs of 128 tokens (24 workgroups) where
+/// kernels by smaller tiles took 55, 79 and 74 of 256 (72), 96 and 91 of 384 (144), 82 and 106 of 512 (240). Without
+/// the pair that kept scores, which the second figures are of, those are a seventh longer.
+const LEAST_GROUPS: usize = 70;
+/// Keys of the smallest windows. Tiles that reach beyond are computed whole.
+const LEAST_WINDOW: usize = 256;
+
+/// Tiles of 128 queries × 128 keys for each head that the backward pass by products has room for, in batches of up to
+/// `shape.tokens`; `None` where other kernels take the pass.
+pub fn attention_product_tiles(caps: &Capabilities, shape: AttentionShape) -> Option<usize> {
+    let limits = &caps.limits;
+    let fits = limits.workgroup_invocations() >= INVOCATIONS as u32
+        && limits.max_compute_workgroup_storage_size >= BYTES as u32
+        && limits.max_storage_buffers_per_shader_stage >= 8;
+    let can = !caps.software && fits && shape.head_dim.is_multiple_of(COLUMNS);
+    let wide = shape.window.is_none_or(|window| window >= LEAST_WINDOW);
+    // In 64 bits: a browser's 32 would overflow.
+    let strips = shape.tokens.div_ceil(STRIP) as u64;
+    let bytes = 4 * (STRIP * STRIP * shape.heads) as u64;
+    let room = limits.binding_bytes().min(SCRATCH_BYTES) / bytes;
+    let tiles = room.min(all_tiles(strips));
+    let least = all_tiles(strips).min(5 * strips / 2);
+    // What is kept has no masks of dropout in it, and kernels of matrices multiply again.
+    let wanted = wide && shape.dropout.is_none() && !attention_backward_halves(caps, shape);
+    let groups = (STRIP / COLUMNS * shape.heads) as u64 * tiles;
+    let busy = groups >= caps.class().workgroups(LEAST_GROUPS) as u64;
+    (can && wanted && busy && tiles >= least).then_some(tiles as usize)
+}
+
+/// Tiles of a document of so many strips.
+pub const fn all_tiles(strips: u64) -> u64 {
+    strips * (strips + 1) / 2
+}
+
+/// The kernels of the pass, in the order of their dispatches. Sums in two make long batches faster, in one batches with
+/// few workgroups.
+pub fn attention_products(caps: &Capabilities, shape: AttentionShape) -> &'static [Products] {
+    let few = shape.heads * shape.tokens.div_ceil(STRIP) < caps.class().workgroups(BUSY_GROUPS);
+    if few {
+        &[Products::Scores, Products::Sums]
+    } else {
+        &[Products::Scores, Products::QuerySums, Products::KeyValueSums]
+    }
+}
+
+/// `attention_backward_scores` or `attention_backward_sums` for batches whose documents' ends and tables of tiles lie
+/// `ends` and twice as many elements behind the starts. Bindings of scores: qkv, d_output, lse, delta, documents,
+/// probabilities (as `gradient`), step, d_scores. Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv,
+/// step, and where heads share keys the parts for `attention_group_sum`.
+///
+/// # Errors
+/// `limit-exceeded` where [`attention_product_tiles`] gives none.
+pub fn attention_backward_products(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    (tiles, ends): (usize, usize),
+    products: Products,
+) -> Result<Kernel> {
+    let spec = KernelSpec::AttentionBackwardProducts { shape, tiles, ends, products };
+    check_storage(caps, BYTES as u32, spec.name())?;
+    let (first, kinds, reason) = match products {
+        Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),
+        Products::Sums => (0, 3, "in one dispatch: few workgroups"),
+        Products::QuerySums => (0, 1, "of queries alone: many workgroups"),
+        Products::KeyValueSums => (1, 2, "of keys and values alone: many workgroups"),
+    };
+    let loads = |side: usize| side * STEPS / 4 / INVOCATIONS;
+    let composer = common(Composer::new(spec, INVOCATIONS as u32), shape)
+        .size("STRIP", STRIP)
+        .size("BM", STRIP)
+        .size("BN", COLUMNS)
+        .unrolled("BK", STEPS)
+        .size("VECTORS_K", STEPS / 4)
+        .size("PAD", PAD)
+        .unrolled("TM", 8)
+        .unrolled("SIDE", 2)
+        .unrolled("LOADS_A", loads(STRIP))
+        .unrolled("LOADS_B", loads(COLUMNS))
+        .size("TILES", tiles)
+        .size("DOCUMENT_ENDS", ends)
+        .size("FIRST_TILE", 2 * ends)
+        .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
+        .size("FIRST_KIND", first)
+        .unrolled("KINDS", kinds)
+        .module(shader!("lib/step"))
+        .module(shader!("lib/attention/mask_rows"))
+        .module(shader!("lib/attention/products"));
+    let shared = shape.heads > shape.kv_heads;
+    let sums = products != Products::Scores;
+    let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
+    let x = (columns / COLUMNS) as u32;
+    let (composer, grid) = if sums {
+        (sum_modules(composer, shape), Grid::RowsByY { rows: STRIP, x })
+    } else {
+        let composer = backward_rows(composer, shape);
+        (
+            composer.module(shader!("10_attention_backward_scores")),
+            Grid::Fixed { x, y: tiles as u32 },
+        )
+    };
+    let bindings = if sums { &SUMS[..SUMS.len() - usize::from(!shared)] } else { &SCORES[..] };
+    composer.finish(caps, bindings, grid, "products of 128x64x16, 8x8 each", reason)
+}
+
+fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
+    composer
+        .size("STRIDE", shape.stride())
+        .module(shader!("lib/attention/mask_rows_back"))
+        .module(if shape.heads > shape.kv_heads {
+            shader!("lib/attention/sums_parts")
+        } else {
+            shader!("lib/attention/sums_whole")
+        })
+        .module(shader!("10_attention_backward_sums"))
+}
+
+const SCORES: [Binding; 8] = [
+    read("qkv"),
+    read("d_output"),
+    read("lse"),
+    read("delta"),
+    read("documents"),
+    read_write("gradient"),
+    uniform("step"),
+    read_write("d_scores"),
+];
+const SUMS: [Binding; 8] = [
+    read("qkv"),
+    read("d_output"),
+    read("documents"),
+    read("probabilities"),
+    read("d_scores"),
+    read_write("gradient"),
+    uniform("step"),
+    read_write("parts"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caps::Target;
+    use crate::kernels::shape::Constant;
+
+    #[test]
+    fn products_are_for_batches_that_keep_a_gpu_busy_and_fit() {
+        let mut caps = Capabilities::floor(Target::Browser);
+        caps.adapter.architecture = "hopper".into();
+        caps.adapter.vendor = "nvidia".into();
+        let shape = |heads, tokens| AttentionShape {
+            heads,
+            kv_heads: heads,
+            head_dim: 64,
+            tokens,
+            ..AttentionShape::default()
+        };
+        let tiles = |heads, tokens| attention_product_tiles(&caps, shape(heads, tokens));
+        assert_eq!([tiles(12, 0), tiles(12, 128), tiles(6, 256)], [None; 3]);
+        assert_eq!([tiles(12, 256), tiles(12, 512)], [Some(3), Some(10)]);
+        // 85 tiles of 12 heads are 64 MiB, and enough for 34 strips of documents of 512.
+        assert_eq!(
+            [tiles(12, 1536), tiles(12, 1537), tiles(12, 4352)],
+            [Some(78), Some(85), Some(85)]
+        );
+        assert_eq!([tiles(12, 4480), tiles(16, 65_536), tiles(16, 16 << 20)], [None; 3]);
+        let refused = [
+            AttentionShape { head_dim: 80, ..shape(12, 512) },
+            AttentionShape { dropout: Some(Constant(0.1)), ..shape(12, 512) },
+            AttentionShape { window: Some(255), ..shape(12, 512) },
+        ];
+        assert!(refused.iter().all(|shape| attention_product_tiles(&caps, *shape).is_none()));
+        let software = Capabilities { software: true, ..caps.clone() };
+        assert_eq!(attention_product_tiles(&software, shape(12, 512)), None);
+        let sums = |tokens| attention_products(&caps, shape(12, tokens)).len();
+        assert_eq!([sums(512), sums(4096)], [2, 3]);
+    }
+}
