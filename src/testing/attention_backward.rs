@@ -29,9 +29,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(Case::new(name("query"), move |lane| query(lane, setting)));
         cases.push(Case::new(name("key, value"), move |lane| key_value(lane, setting)));
         let (heads, kv_heads, head_dim) = setting.heads;
-        let plain =
-            setting.dropout.is_none() && setting.window.is_none() && setting.soft_cap.is_none();
-        if plain && head_dim.is_multiple_of(64) {
+        if setting.dropout.is_none() && head_dim.is_multiple_of(64) {
             cases.push(Case::new(name("by products"), move |lane| by_products(lane, setting)));
         }
         if heads > kv_heads {
