@@ -22,10 +22,11 @@ const BYTES: usize = 4 * STEPS * (STRIP + COLUMNS + 16 * PAD);
 /// Most bytes that probabilities, and as many that score gradients, may take.
 const SCRATCH_BYTES: u64 = 64 << 20;
 /// Fewest workgroups of scores that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, in a batch of as many tiles as
-/// there is room for. With 12 heads of 64 on an H200 the backward pass took 71 µs of 128 tokens (24 workgroups) where
-/// kernels by smaller tiles took 55, 79 and 74 of 256 (72), 96 and 91 of 384 (144), 82 and 106 of 512 (240). Without
-/// the pair that kept scores, which the second figures are of, those are a seventh longer.
-const LEAST_GROUPS: usize = 70;
+/// there is room for. With 12 heads of 64 on an H200 the backward pass took 71 µs of 128 tokens (24 workgroups) where a
+/// pair of kernels by smaller tiles that also kept scores took 55, 79 and 74 of 256 (72), 96 and 91 of 384 (144), 82
+/// and 106 of 512 (240); with 6 heads 57 and 47 of 128 tokens (12), 70 and 67 of 256 (36). Kernels that keep none were
+/// up to 16 % slower than that pair.
+const LEAST_GROUPS: usize = 32;
 /// Keys of the smallest windows. Tiles that reach beyond are computed whole.
 const LEAST_WINDOW: usize = 256;
 
@@ -178,7 +179,8 @@ mod tests {
             ..AttentionShape::default()
         };
         let tiles = |heads, tokens| attention_product_tiles(&caps, shape(heads, tokens));
-        assert_eq!([tiles(12, 0), tiles(12, 128), tiles(6, 256)], [None; 3]);
+        assert_eq!([tiles(12, 0), tiles(12, 128), tiles(6, 128)], [None; 3]);
+        assert_eq!(tiles(6, 256), Some(3));
         assert_eq!([tiles(12, 256), tiles(12, 512)], [Some(3), Some(10)]);
         // 85 tiles of 12 heads are 64 MiB, and enough for 34 strips of documents of 512.
         assert_eq!(
