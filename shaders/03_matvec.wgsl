@@ -6,13 +6,14 @@
 //   2 c      write  f32, as lib/matvec/rows.wgsl or lib/matvec/heads.wgsl says; read too where sums are added to it
 //
 // and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual,
-// f32 as c; a bias, f32 as c; what lib/matvec/heads.wgsl binds. Each binding costs a browser's host time, token by
-// token: so places are constants, and the residual stream is added to where it lies. The modules beside this one say what x is (a, or its
+// f32 as c; a bias, f32 as c; what lib/matvec/heads.wgsl binds. The modules beside this one say what x is (a, or its
 // RMSNorm), which PRODUCTS rows of b an invocation multiplies, and what becomes of the sums.
 //
 // LANES invocations share a row of b, neighbours reading neighbouring vectors of four. A row has
 // WHOLE · LANES vectors, of which UNROLLED · LANES at a time are on their way together, then
 // LAST · LANES, then REST. What the result is put together from besides is loaded before the sums are known.
+// Each binding costs a browser's host time, token by token: so places are constants, and the residual stream is added to
+// where it lies.
 // Grid: WORKGROUP / LANES rows per workgroup.
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 

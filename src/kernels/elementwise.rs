@@ -243,7 +243,7 @@ fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
     if shape.by_quads() { Element::halved(shape.half).module(composer) } else { composer }
 }
 
-/// `gated_activation_forward` or `activation_forward`. Grid: `tokens · width` invocations.
+/// `gated_activation_forward` or `activation_forward`. Grid: an invocation for each element, or for each four.
 pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
     debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
     let (kernel, input) = match (shape.gated, shape.by_quads()) {
@@ -273,7 +273,7 @@ impl ActivationWidth {
     }
 }
 
-/// `gated_activation_backward` or `activation_backward`. Grid: `tokens · width` invocations.
+/// `gated_activation_backward` or `activation_backward`. Grid: an invocation for each element, or for each four.
 pub fn activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
     debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
     let (kernel, [input, d_input]) = match (shape.gated, shape.by_quads()) {

@@ -59,7 +59,7 @@ pub(super) fn direct_block(
 
 /// Stores what lies in C. A branch for each row, and for each vector only where a block may end past the
 /// last column: with one for each vector of 16×16 results SwiftShader compiles for a third longer. A loop over an array
-/// of results halves that, and has lavapipe compile four times as long.
+/// of results halves that, but a first step in Firefox on lavapipe then took 24.8 s instead of 7.2.
 fn store_rows(text: &mut String, n: usize, [tm, tn]: [usize; 2]) {
     for i in 0..tm {
         let _ = writeln!(text, "  if m0 + {i}u < m_end {{");

@@ -103,7 +103,8 @@ impl<'a> Builder<'a> {
         self.dispatch_rows(label, kernel, slices, range, flops)
     }
 
-    /// Appends a dispatch over some token rows, and binds the kernel's sizes where it has any. Traffic is taken as every bound byte once.
+    /// Appends a dispatch over some token rows, and binds the kernel's sizes where it has any. Traffic is taken as every
+    /// bound byte once.
     pub fn dispatch_rows(
         &mut self,
         label: impl Into<String>,

@@ -218,11 +218,13 @@ impl Generation {
             .collect()
     }
 
-    /// Submits that are on their way together, of them one behind a prompt: its draw should not wait for long.
+    /// How many submits are on their way together. Behind a prompt it is one, so that the prompt's draw is read soon.
+    /// Behind a text that is read again it is none: two texts that take turns would queue it in vain each time.
     fn submits_ahead(&self, behind_prompt: bool) -> usize {
+        let begins = self.draws == self.options.drawn && self.lookup.is_none();
         match (self.options.stepwise, behind_prompt) {
             (true, _) => usize::from(!behind_prompt),
-            (false, true) => usize::from(self.lookup.is_none()),
+            (false, true) => usize::from(begins),
             (false, false) => SUBMITS_AHEAD,
         }
     }
@@ -319,10 +321,13 @@ impl Generation {
                 continue;
             };
             if last {
-                self.decode_ahead(cache, 1)?;
+                // What cannot be queued now fails in the next call: the prompt's draw is kept.
+                let _ = self.decode_ahead(cache, 1);
             }
             let bytes = read.await?;
             if last {
+                // What is queued behind it waited for the prompt.
+                model.token_pace.waited(&**model.gpu());
                 cache.holds(held, &self.text);
                 return Ok((held, bytes));
             }

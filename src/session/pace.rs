@@ -142,6 +142,11 @@ impl Pace {
         Sent { work: self.unread.take().plus(work), at: gpu.now() }
     }
 
+    /// Notes that the GPU was busy with something else until now.
+    pub fn waited(&self, gpu: &dyn Gpu) {
+        self.ended.set(gpu.now());
+    }
+
     /// Awaits a result, and learns from how long it took: since it was sent or, where it waited for
     /// another, since that was there. From work that failed it learns nothing. Where the clock has not
     /// moved, the work counts with what is sent next.

@@ -93,6 +93,8 @@ pub struct Trainer {
     batch_tokens: Cell<usize>,
     /// Whether its documents are long ones.
     batch_long: Cell<bool>,
+    /// Whether [`Trainer::plan`] last listed the plan of long documents: rows of [`Trainer::wgsl`] are of that list.
+    listed_long: Cell<bool>,
     /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
     /// next ones.
     batch_words: RefCell<Vec<u32>>,
@@ -165,6 +167,7 @@ impl Trainer {
             losses: RefCell::default(),
             batch_tokens: Cell::new(0),
             batch_long: Cell::new(false),
+            listed_long: Cell::new(false),
             batch_words: RefCell::default(),
             drawn: RefCell::default(),
             expected: Cell::new(expected),
@@ -383,8 +386,8 @@ impl Trainer {
     }
 
     /// The micro-step's plan for the batch in the buffer.
-    fn micro_step_plan(&self) -> &Plan {
-        self.plans.long.as_ref().filter(|_| self.batch_long.get()).unwrap_or(&self.plans.micro_step)
+    fn micro_step_plan(&self, long: bool) -> &Plan {
+        self.plans.long.as_ref().filter(|_| long).unwrap_or(&self.plans.micro_step)
     }
 
     /// Submits that so much of a full micro-step is cut into.
@@ -524,20 +527,21 @@ impl Trainer {
         place.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
     }
 
-    /// The kernels a step replays, with why each was chosen: a step of a batch like the last one.
+    /// The kernels a step replays, with why each was chosen: a step of a batch like that of the last step or evaluation.
     pub fn plan(&self) -> Result<Vec<PlanRow>> {
+        self.listed_long.set(self.batch_long.get());
         let most = self.model.gpu().capabilities().limits.max_compute_workgroups_per_dimension;
-        let mut rows = self.micro_step_plan().rows(most)?;
+        let mut rows = self.micro_step_plan(self.batch_long.get()).rows(most)?;
         rows.extend(self.plans.optimizer.rows(most)?);
         Ok(rows)
     }
 
-    /// The composed WGSL of a row of [`Trainer::plan`], as it is compiled.
+    /// The composed WGSL of a row of [`Trainer::plan`] as that was last called, as it is compiled.
     ///
     /// # Errors
     /// `invalid-options` where there is no such row.
     pub fn wgsl(&self, row: f64) -> Result<String> {
-        let plans = [self.micro_step_plan(), &self.plans.optimizer];
+        let plans = [self.micro_step_plan(self.listed_long.get()), &self.plans.optimizer];
         let mut all = plans.into_iter().flat_map(|plan| {
             plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel].wgsl)
         });

@@ -4,10 +4,11 @@ use super::harness;
 use super::lane::Lane;
 use super::measure::text;
 use super::{Case, Outcome};
+use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId, Region, made};
-use crate::kernels::{Form, LinearShape, linear_candidates};
-use crate::plan::{Buffer, Plan, product_plan};
+use crate::kernels::{self as k, Form, LinearShape, linear_candidates};
+use crate::plan::{Buffer, Builder, Phase, Plan, product_plan};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -31,6 +32,14 @@ fn plan(lane: &Lane, columns: usize) -> Result<Plan> {
     let shape = LinearShape::new(Form::Matmul, columns, 20, 12);
     let pick = linear_candidates(lane.caps(), &shape).remove(0);
     product_plan(lane.caps(), &shape, pick, &[])
+}
+
+/// A plan with a text of its own: products of several shapes share theirs on a CPU.
+fn capped(caps: &Capabilities, columns: usize) -> Result<Plan> {
+    let mut builder = Builder::new(caps, Phase::Forward, 1, Buffer::Step);
+    let (logits, step) = (builder.tensor("logits", columns as u64)?, builder.step());
+    builder.dispatch("capped", k::soft_cap(caps, columns, 30.0)?, vec![logits, step], 0.0)?;
+    Ok(builder.finish(&[]))
 }
 
 /// Buffers for a plan.
@@ -107,7 +116,7 @@ async fn refused_read(lane: Rc<Lane>) -> Outcome {
 }
 
 async fn unused_pipelines(lane: Rc<Lane>) -> Outcome {
-    let plans = [32, 36, 40, 44].map(|columns| plan(&lane, columns));
+    let plans = [32, 36, 40, 44].map(|columns| capped(lane.caps(), columns));
     let plans = plans.into_iter().collect::<Result<Vec<_>>>().map_err(text)?;
     let compiled = || lane.gpu.counters().pipelines;
     let mut counts = vec![];

@@ -1,4 +1,5 @@
 // The result of a matrix-vector product added to what its place holds, such as the residual stream. PRODUCTS = 1.
+// Invocations that store nothing read a place too, which its owner may have written meanwhile: they use no value of it.
 var<private> added: f32;
 
 fn prepare(n: u32) {

@@ -145,6 +145,38 @@ fn a_refused_prompt_leaves_the_model_as_before() {
     assert_eq!(logits().unwrap(), expected);
 }
 
+/// The prompt's own submit fails, or the tokens that are queued behind it; the next call reads the text again.
+#[test]
+fn a_failure_behind_a_prompt_changes_no_token() {
+    let generated = |fault: Option<(Fault, usize)>| {
+        let double = Double::floor();
+        let pair = Pair::new(&double, TIED);
+        let options = GenerateOptions { max_tokens: 9, ..GenerateOptions::default() };
+        let mut generation =
+            block_on(Generation::start(&pair.model, &[1, 2, 3, 4], options)).unwrap();
+        fault.into_iter().for_each(|(fault, nth)| double.fail(fault, nth));
+        let (mut tokens, mut failed) = (vec![], vec![]);
+        loop {
+            match block_on(generation.next()) {
+                Ok(drawn) if drawn.is_empty() => return (tokens, failed),
+                Ok(drawn) => tokens.extend(drawn.iter().map(|drawn| drawn.token)),
+                Err(error) => {
+                    assert_eq!(error.code, ErrorCode::Internal, "{error}");
+                    failed.push(tokens.len());
+                }
+            }
+        }
+    };
+    let (expected, _) = generated(None);
+    assert_eq!(expected.len(), 9);
+    for fault in [Fault::RefusedSubmit, Fault::FailedMap] {
+        // After the draw of the prompt, or before it, one call fails.
+        for nth in [0, 1] {
+            assert_eq!(generated(Some((fault, nth))), (expected.clone(), vec![nth]), "{nth}");
+        }
+    }
+}
+
 /// Lets each buffer of a creation get no memory in turn, until the creation needs no more of them.
 fn without_memory<T>(double: &Rc<Double>, create: impl Fn() -> Result<T, Error>) -> usize {
     let held = double.counters().gpu_bytes;

@@ -311,7 +311,8 @@ export const cases = {
     const probe = await make(host);
     const expected = ids(await collect(probe.generate(text, options)));
     probe.free();
-    const { bytes } = await tinyloom.estimate(config, { generate: { tokens: 64 } });
+    const generate = { tokens: 64 };
+    const { bytes } = await tinyloom.estimate(config, { generate }, host.runtime.capabilities);
     const runtime = await tinyloom.Runtime.create({ gpu, memoryBudget: bytes.total + 200 });
     const model = await tinyloom.Model.create(runtime, config, { seed: 11 });
     const looked = await collect(model.generate(text, { ...options, promptLookup: true }));
