@@ -2,10 +2,12 @@
 // attention_backward_scores: P = exp(score − lse) and dS = P∘(dP − delta), left for
 // 10_attention_backward_sums.wgsl (Dao, arXiv:2307.08691, algorithm 2, with P and dS in memory).
 //
-//   0 … 6     lib/attention/backward_rows.wgsl, of which 5 is P: zeros where the mask excludes (lib/attention/products.wgsl)
+//   0 … 6     the bindings of lib/attention/backward_rows.wgsl. Binding 5 holds P.
 //   7 d_scores  write  as P, in units of SCALE
 //
-// Both products follow each other in the same registers: an invocation reads its own P back. Grid: x over heads and
+// P is 0 where the mask excludes a key. lib/attention/products.wgsl has the layout of P.
+//
+// The second product takes the registers of the first. So an invocation reads its own P back. Grid: x over heads and
 // halves of a tile of 128 keys, y over tiles, whose strips `documents` has from STRIP_OF_TILE on.
 @group(0) @binding(7) var<storage, read_write> d_scores: array<vec4<f32>>;
 

@@ -169,8 +169,9 @@ pub enum KernelSpec {
         ends: usize,
         tile: Option<AttentionTile>,
     },
-    /// Probabilities and score gradients, of which each head has up to so many `tiles`. Document ends lie `ends`
-    /// elements behind the starts, tables of the tiles twice as many.
+    /// A kernel of the backward pass by products. Each head has up to `tiles` tiles of probabilities, and as many of
+    /// score gradients. Document ends lie `ends` elements behind the starts. Tables of the tiles lie `2 * ends` behind
+    /// the starts.
     AttentionBackwardProducts {
         shape: AttentionShape,
         tiles: usize,

@@ -288,7 +288,8 @@ impl Trainer {
     /// One micro-step; the last of an accumulation also updates the weights.
     ///
     /// # Errors
-    /// `invalid-tokens`, `freed`, `device-lost`.
+    /// `invalid-tokens`, `freed`, `device-lost`, and [`ErrorCode::Unread`] where the step is done but its result did not
+    /// arrive.
     pub async fn step(self: &Rc<Self>, batch: &Batch) -> Result<Metrics> {
         self.queue_step(batch, 0)?.await
     }

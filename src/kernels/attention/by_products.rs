@@ -2,7 +2,7 @@
 
 use super::batch::BUSY_GROUPS;
 use super::matrix_backward::attention_backward_halves;
-use super::operands::{backward_rows, common};
+use super::operands::{BACKWARD_ROWS, backward_rows, common};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
@@ -123,8 +123,12 @@ pub fn attention_backward_products(
             Grid::Fixed { x, y: tiles as u32 },
         )
     };
-    let bindings = if sums { &SUMS[..SUMS.len() - usize::from(!shared)] } else { &SCORES[..] };
-    composer.finish(caps, bindings, grid, "products of 128x64x16, 8x8 each", reason)
+    let bindings = if sums {
+        SUMS[..SUMS.len() - usize::from(!shared)].to_vec()
+    } else {
+        [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat()
+    };
+    composer.finish(caps, &bindings, grid, "products of 128x64x16, 8x8 each", reason)
 }
 
 fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
@@ -139,16 +143,6 @@ fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
         .module(shader!("10_attention_backward_sums"))
 }
 
-const SCORES: [Binding; 8] = [
-    read("qkv"),
-    read("d_output"),
-    read("lse"),
-    read("delta"),
-    read("documents"),
-    read_write("gradient"),
-    uniform("step"),
-    read_write("d_scores"),
-];
 const SUMS: [Binding; 8] = [
     read("qkv"),
     read("d_output"),

@@ -35,7 +35,7 @@ const FORWARD_ROWS: [Binding; 6] = [
     read_write("lse"),
     uniform("step"),
 ];
-const BACKWARD_ROWS: [Binding; 7] = [
+pub(super) const BACKWARD_ROWS: [Binding; 7] = [
     read("qkv"),
     read("d_output"),
     read("lse"),

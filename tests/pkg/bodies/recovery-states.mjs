@@ -1,5 +1,5 @@
-// The states of a runtime whose device is lost. Some objects are not restored. Some calls wait for a new device. The
-// page is told of both.
+// The states of a runtime whose device is lost. Some objects are not restored, and some calls wait for a new device.
+// These tests check that a page learns of such objects and of such calls.
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import {
   batch,
