@@ -32,13 +32,19 @@ pub(super) fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> 
         (columns / 4).next_power_of_two().clamp(64, 256) as u32
     };
     let size = workgroup_size(caps, wanted, 1, what)?;
-    check_storage(caps, 4 * size, what)?;
+    check_storage(caps, [4 * size], what)?;
     Ok(size)
 }
 
-/// Fails with the limit's name when a kernel's workgroup memory does not fit.
-pub(super) fn check_storage(caps: &Capabilities, bytes: u32, what: &str) -> Result<()> {
+/// Fails with the limit's name when a kernel's workgroup memory does not fit: variables of so many bytes, which WebGPU
+/// each counts in units of 16 bytes.
+pub(super) fn check_storage<const VARIABLES: usize>(
+    caps: &Capabilities,
+    bytes: [u32; VARIABLES],
+    what: &str,
+) -> Result<()> {
     let have = caps.limits.max_compute_workgroup_storage_size;
+    let bytes: u32 = bytes.iter().map(|bytes| bytes.next_multiple_of(16)).sum();
     if bytes > have {
         let name = "maxComputeWorkgroupStorageSize";
         return Err(Error::limit(name, u64::from(have), u64::from(bytes), what));

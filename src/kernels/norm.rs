@@ -241,7 +241,7 @@ pub fn column_sum(
     let name = spec.name();
     let (most_lanes, wanted, loads) = if caps.software { (1, 64, 1) } else { (32, 256, 4) };
     let size = workgroup_size(caps, wanted, 1, name)?;
-    check_storage(caps, 4 * size, name)?;
+    check_storage(caps, [4 * size], name)?;
     let lanes = most_lanes.min(size as usize);
     let columns = weights.count * hidden;
     let flat = Grid::Flat { rows: 1, per_block: columns, per_group: size as usize / lanes };

@@ -77,7 +77,7 @@ pub fn adamw8bit(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let (spec, blocks) = (KernelSpec::AdamW8Bit { count }, count / CODED_BLOCK);
     // A word of codes per invocation; on a CPU as rows are reduced.
     let size = row_workgroup(caps, CODED_BLOCK, spec.name())?;
-    check_storage(caps, 4 * (size + 512), spec.name())?;
+    check_storage(caps, [4 * size, 1024, 1024], spec.name())?;
     let text = Text {
         sizes: &[("CODED_BLOCKS", blocks)],
         float: None,

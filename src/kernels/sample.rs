@@ -70,7 +70,7 @@ fn draw(
     let (subgroups, why) = reduction(caps);
     let size = draw_workgroup(caps, vocabulary, spec.name())?;
     // The reduction's scratch, the scan's, the running sums and the winner.
-    check_storage(caps, 12 * size + 16, spec.name())?;
+    check_storage(caps, [4 * size, 4 * size, 4 * size, 4], spec.name())?;
     let composer = vocabulary_of(caps, Composer::new(spec, size), vocabulary);
     let step = matches!(spec, KernelSpec::Sample { .. });
     let composer = if step { composer.module(shader!("lib/step")) } else { composer };

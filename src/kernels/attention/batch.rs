@@ -9,7 +9,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
-use crate::kernels::limits::workgroup_size;
+use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::shape::{
     AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
 };
@@ -158,7 +158,7 @@ fn delta_quads(composer: Composer, halves: AttentionHalves) -> Composer {
 /// `attention_delta_backward`. Bindings: output, d_output, delta, step.
 ///
 /// # Errors
-/// `limit-exceeded` when not even one invocation fits.
+/// `limit-exceeded` when not even one invocation or its workgroup memory fits.
 pub fn attention_delta(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
     let place = |composer: Composer| {
         delta_quads(composer, shape.halves)
@@ -183,6 +183,7 @@ pub(in crate::kernels) fn delta_kernel(
     place: impl Fn(Composer) -> Composer,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 64, 1, spec.name())?;
+    check_storage(caps, [4 * size], spec.name())?;
     // Barriers cost a CPU more than neighbours that read side by side save it.
     let whole = caps.software || !size.is_multiple_of(DELTA_PARTS);
     let parts = if whole { 1 } else { DELTA_PARTS as usize };

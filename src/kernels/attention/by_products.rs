@@ -82,7 +82,7 @@ pub fn attention_backward_products(
     products: Products,
 ) -> Result<Kernel> {
     let spec = KernelSpec::AttentionBackwardProducts { shape, tiles, ends, products };
-    check_storage(caps, BYTES as u32, spec.name())?;
+    check_storage(caps, [BYTES as u32], spec.name())?;
     let (first, kinds, reason) = match products {
         Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),
         Products::Sums => (0, 3, "in one dispatch: few workgroups"),

@@ -481,7 +481,7 @@ fn merge(
     while size > columns && 32 * size > storage as usize {
         size /= 2;
     }
-    check_storage(caps, 32 * size as u32, name)?;
+    check_storage(caps, [32 * size as u32], name)?;
     let composer = composer(spec, size, shape, splits).size("COLUMNS", columns);
     place
         .modules(composer, shape, DecodeStage::Merge)

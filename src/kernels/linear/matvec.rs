@@ -49,7 +49,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let normed = matches!(input, MatvecInput::Norm { .. });
     let products = output.products();
     let sums = products + usize::from(normed);
-    check_storage(caps, 4 * size * sums as u32, name)?;
+    check_storage(caps, [4 * size * sums as u32], name)?;
     let mut composer = Composer::new(spec, size)
         .size("N", n)
         .size("K", k)

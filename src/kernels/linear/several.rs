@@ -156,7 +156,7 @@ fn meeting(
 ) -> Result<(Composer, &'static str)> {
     let size = composer.workgroup_size();
     let check =
-        |parts: usize| check_storage(caps, (4 * parts * sums) as u32, "matvec_rows_forward");
+        |parts: usize| check_storage(caps, [(4 * parts * sums) as u32], "matvec_rows_forward");
     if caps.software {
         return Ok((composer.module(shader!("lib/matvec_rows/meet_alone")), ""));
     }

@@ -107,7 +107,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
             composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/team_norm"))
         }
         MatvecInput::Ranges(heads, splits) => {
-            check_storage(caps, 4 * k as u32, "matvec")?;
+            check_storage(caps, [4 * k as u32], "matvec")?;
             ranges(composer, &heads, &splits, bindings.len() - 1)
         }
     };
