@@ -193,6 +193,14 @@ export const cases = {
     );
     ok(error instanceof TinyloomError, "the class is the page's");
     await refuses("invalid-options", "heat", () => model.generate([1], { heat: 1 }));
+    const tokenizer = { decoder: () => ({ push: () => "", end: () => "" }) };
+    await refuses("invalid-options", ["cannot go to the worker", "tokenizer"], () =>
+      model.generate([1], { tokenizer }),
+    );
+    const like = { aborted: false, addEventListener() {} };
+    await refuses("invalid-options", ["signal is", "AbortSignal"], () =>
+      model.loss([1, 2], undefined, { signal: like }),
+    );
     await refuses("invalid-options", "learningRate", () =>
       Trainer.create(model, { learningRate: -1 }),
     );
@@ -269,7 +277,9 @@ export const cases = {
     const stop = () => {
       throw new Error("mine");
     };
-    await refuses("invalid-options", ["onProgress", "mine"], () => same.save({ onProgress: stop }));
+    for (const onProgress of [stop, async () => stop()]) {
+      await refuses("invalid-options", ["onProgress", "mine"], () => same.save({ onProgress }));
+    }
     const pieces = { "config.json": [], "model.safetensors": [] };
     const to = Object.fromEntries(
       Object.entries(pieces).map(([name, list]) => [
