@@ -396,7 +396,7 @@ fn head_dim(fields: &mut Fields, family: ModelType, hidden: usize, heads: usize)
         if !head_dim.is_multiple_of(4) || head_dim > MAX_HEAD_DIM {
             return Err(Error::config(format!(
                 "head_dim, taken as {of_hidden} / {of_heads} ({hidden} / {heads}), is \
-                 {head_dim}; it must be {allowed}"
+                 {head_dim}; it must be {allowed} (fields left out have transformers' defaults)"
             )));
         }
         return Ok(head_dim);

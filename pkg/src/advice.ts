@@ -29,6 +29,19 @@ function advice(failed: number | undefined): string {
   return inNode()
     ? "install a Vulkan driver for the GPU (on Windows DX12, on macOS Metal come with the system), or " +
         "name one in VK_ICD_FILENAMES, such as SwiftShader's vk_swiftshader_icd.json"
-    : "enable hardware acceleration in the browser's settings, or try another browser; if the GPU has " +
+    : `enable hardware acceleration in the browser's settings, ${browsersOwn()}or try another browser; if the GPU has ` +
         "just crashed, wait two minutes or reload the page";
+}
+
+/** What some browsers have switched off. The guide "Browsers and GPUs" tells more. */
+function browsersOwn(): string {
+  const userAgent = (globalThis.navigator as Navigator | undefined)?.userAgent ?? "";
+  if (/Firefox\//.test(userAgent)) {
+    return "set gfx.webgpu.ignore-blocklist to true in about:config, ";
+  }
+  if (!/Linux/.test(userAgent) || /Android/.test(userAgent) || !/Chrom/.test(userAgent)) return "";
+  return (
+    "start Chromium with --enable-unsafe-webgpu --enable-features=Vulkan --ignore-gpu-blocklist (without a GPU: " +
+    "--enable-unsafe-webgpu --use-webgpu-adapter=swiftshader), "
+  );
 }

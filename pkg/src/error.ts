@@ -101,7 +101,7 @@ export class TinyloomError extends Error {
       code: visible(code),
       message: visible(message),
       stack: { ...visible(stack), writable: true },
-      ...(options && "cause" in options && { cause: { value: options.cause, configurable: true } }),
+      ...(options?.cause !== undefined && { cause: { value: options.cause, configurable: true } }),
     });
   }
 

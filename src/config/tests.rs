@@ -312,7 +312,7 @@ fn bad_sizes_name_field_value_and_what_is_allowed() {
         ),
         (r#"{"hidden_size":100,"num_attention_heads":3}"#, ["not a multiple", "head_dim"]),
         (r#"{"hidden_size":30,"num_attention_heads":2}"#, ["is 15", "multiple of 4"]),
-        (r#"{"num_attention_heads":8}"#, ["is 512", "to 256"]),
+        (r#"{"num_attention_heads":8}"#, ["is 512", "to 256 (fields left out"]),
         (r#"{"head_dim":33}"#, ["head_dim is 33", "multiple of 4 up to 256"]),
         (r#"{"head_dim":512}"#, ["head_dim is 512", "multiple of 4 up to 256"]),
         (r#"{"rms_norm_eps":0}"#, ["rms_norm_eps is 0", "1.2e-38"]),

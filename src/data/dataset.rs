@@ -134,9 +134,11 @@ impl Dataset {
         }
         let documents = Documents::new(starts, total, options.validation_fraction);
         if !documents.trains(&*tokens) {
+            let whole =
+                if options.validation_fraction > 0.0 { ", or validationFraction: 0" } else { "" };
             return Err(Error::tokens(format!(
                 "of {} documents {} are for training, and none of these has a token to learn (after \
-                 its first): give more documents for training",
+                 its first): give more documents for training{whole}",
                 documents.count(),
                 documents.train
             )));

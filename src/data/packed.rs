@@ -316,4 +316,19 @@ mod tests {
         let error = Dataset::from_documents(none, starts, options).unwrap_err();
         assert!(error.message.contains("none of these has a token to learn"), "{}", error.message);
     }
+
+    #[test]
+    fn one_document_is_for_validation_unless_none_is_wanted() {
+        let refused = |tokens: u32, validation_fraction| {
+            let options = DatasetOptions { validation_fraction, ..DatasetOptions::default() };
+            let tokens = Rc::new((0..tokens).collect::<Vec<u32>>());
+            Dataset::from_documents(tokens, vec![0], options).map(drop).map_err(|e| e.message)
+        };
+        let message = refused(10, 0.1).unwrap_err();
+        assert!(message.starts_with("of 1 documents 0 are for training"), "{message}");
+        assert!(message.ends_with("for training, or validationFraction: 0"), "{message}");
+        assert_eq!(refused(10, 0.0), Ok(()));
+        let message = refused(1, 0.0).unwrap_err();
+        assert!(message.ends_with("give more documents for training"), "{message}");
+    }
 }

@@ -167,8 +167,10 @@ impl Purpose {
     /// The settings that shrink what is asked for, those of its largest kind first.
     fn advice(self, asked: &MemoryBytes) -> String {
         const CONFIG: &str = "a smaller hidden_size, num_hidden_layers or vocab_size";
+        const DEFAULTED: &str = "a smaller hidden_size, num_hidden_layers or vocab_size (fields left out have \
+                                 transformers' defaults)";
         let settings = match self {
-            Self::Model => vec![(asked.weights, CONFIG)],
+            Self::Model => vec![(asked.weights, DEFAULTED)],
             Self::Adapter => vec![(asked.weights, "a smaller rank or fewer targets")],
             Self::Trainer => vec![
                 (asked.activations, "a smaller tokensPerStep, or recompute: true"),

@@ -4,6 +4,7 @@ import { expectTokenizer } from "../dataset-options.js";
 import { check } from "../options.js";
 import type { TextEncoding } from "../tokenizer.js";
 import { encoder } from "./build.js";
+import { expectContents } from "./contents.js";
 import { expectConversation, openTemplate, TEMPLATE } from "./templates.js";
 import type { ChatPrompt, TemplateOptions } from "./types.js";
 
@@ -20,7 +21,9 @@ export async function chatPrompt(
   const { template, library } = check(WHERE, options, TEMPLATE);
   const encoding = expectTokenizer(WHERE, tokenizer);
   const conversation = expectConversation(WHERE, given, "the conversation");
-  const { render } = await openTemplate(WHERE, encoding, template, library);
+  const opened = await openTemplate(WHERE, encoding, template, library);
+  expectContents(WHERE, "the conversation", conversation, opened);
+  const { render } = opened;
   const answered = [...conversation.messages, { role: "assistant", content: ANSWER }];
   const all = { ...conversation, messages: answered };
   const { text } = render("the conversation", conversation, true);

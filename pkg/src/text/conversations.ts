@@ -5,6 +5,7 @@ import { check, inspect, invalid, isA, oneOf, type Rules } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { encoder, expectLearned, formatOf, prepared } from "./build.js";
+import { expectContents } from "./contents.js";
 import { DocumentStore } from "./documents.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import { jsonLines } from "./rows.js";
@@ -29,7 +30,7 @@ const RULES: Rules<ConversationOptions> = {
 
 /** What to do with chats in another form. */
 const OTHERWISE =
-  'make messages of each chat, such as [{ role: "user", content: "…" }, { role: "assistant", content: "…" }], and ' +
+  'parse it (JSON with JSON.parse), make messages of each chat, such as [{ role: "user", content: "…" }, { role: "assistant", content: "…" }], and ' +
   "give an array of these";
 
 type Render = (conversation: Conversation, index: number) => Rendered;
@@ -104,10 +105,12 @@ async function* conversations(
  * `{% endgeneration %}`, as in transformers. Of a template without these, an answer is what an assistant's
  * message adds behind the prompt for it.
  */
-function rendererOf({ marks, render }: ChatTemplate): Render {
+function rendererOf(template: ChatTemplate): Render {
+  const { marks, render } = template;
   return (given, index) => {
     const what = `conversation ${index}`;
     const conversation = expectConversation(WHERE, given, what);
+    expectContents(WHERE, what, conversation, template);
     const made = (messages: readonly Message[], prompt: boolean) =>
       render(what, { ...conversation, messages }, prompt);
     const { messages } = conversation;

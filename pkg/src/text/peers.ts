@@ -21,13 +21,16 @@ export async function load<T>(name: "tokenizers" | "jinja", library: unknown): P
     throw new TinyloomError(
       "module-unavailable",
       `this needs the package @huggingface/${name}, which could not be loaded (${show(cause)}); install it ` +
-        `(npm install @huggingface/${name}). A page without a bundler names it in its import map. With Parcel, ` +
+        `(npm install @huggingface/${name}). A page without a bundler names it in its import map, as ` +
+        `"./node_modules/@huggingface/${name}/dist/${FILES[name]}". With Parcel, ` +
         "and in a worker without a bundler, give { library }: its module, or the module's address",
       { cause },
     );
   }
 }
 
+/** Where each of them lies in its package. */
+const FILES = { tokenizers: "tokenizers.mjs", jinja: "index.js" };
 /** What each of them has to export. */
 const EXPORTS = { tokenizers: "Tokenizer", jinja: "Template" };
 

@@ -43,6 +43,8 @@ export interface ChatTemplate {
   render(what: string, conversation: Messages, prompt: boolean): Rendered;
 }
 
+type Fields = { readonly [name: string]: unknown };
+
 /** The messages of a conversation, in an object. Each property of the caller's objects is read once. */
 export function expectConversation(where: string, given: unknown, what: string): Messages {
   return inspect(where, () => {
@@ -54,12 +56,35 @@ export function expectConversation(where: string, given: unknown, what: string):
     if (plain?.every(({ role }) => typeof role === "string")) {
       return { ...conversation, messages: plain };
     }
-    throw invalid(
-      `${where}: ${what} is ${show(given)}; give messages such as ` +
-        '[{ role: "user", content: "…" }, { role: "assistant", content: "…" }]',
-    );
+    throw invalid(`${where}: ${what} ${inAnotherForm(given, conversation, plain)}`);
   });
 }
+
+const MESSAGES =
+  'give messages such as [{ role: "user", content: "…" }, { role: "assistant", content: "…" }]';
+
+/** What is there instead of a conversation, and what to give. It looks at copies alone. */
+function inAnotherForm(
+  given: unknown,
+  conversation: Fields,
+  messages: readonly Fields[] | undefined,
+): string {
+  const wrong = messages?.findIndex(({ role }) => typeof role !== "string") ?? -1;
+  const first = messages?.[wrong];
+  if (first && CHAT.some((name) => name in first)) {
+    return (
+      `is a list of ${messages?.length} chats, not one; where a file is one array (JSON, not JSONL), give the array: ` +
+      "JSON.parse(await file.text())"
+    );
+  }
+  const names = Object.keys(first ?? (messages ? {} : conversation)).slice(0, 12);
+  if (names.length === 0) return `is ${show(given)}; ${MESSAGES}`;
+  const lacks = first ? `message ${wrong}, which has no text as role` : "no list of messages";
+  return `has ${lacks}, but ${names.join(", ")}; ${MESSAGES}`;
+}
+
+/** What a chat has in the place of a message: its first message, or a field with all. */
+const CHAT = ["0", "messages", "conversations"];
 
 const message = (given: unknown) => copied(given) as Message;
 

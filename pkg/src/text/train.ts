@@ -70,7 +70,8 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
     if (merges.length === 0) {
       throw invalid(`${WHERE}: no pair of bytes occurs ${minFrequency} times; give more text`);
     }
-    report(options, { loaded: merges.length / 2, total: most, stage: "learn pairs" });
+    const learned = merges.length / 2; // a short text has fewer pairs
+    report(options, { loaded: learned, total: learned, stage: "learn pairs" });
     await reported(options);
     return trainedBpe(WHERE, merges, special, options.chatTemplate);
   } catch (error) {

@@ -165,8 +165,8 @@ fn a_model_too_large_is_refused_in_one_sentence() {
     assert_eq!(
         error.message,
         "the model takes 27.0 GB (weights 27.0 GB), this runtime holds 0.00 MB, and an adapter on the CPU \
-         may take 4.3 GB: use a smaller hidden_size, num_hidden_layers or vocab_size, or free other \
-         models, trainers and tensors"
+         may take 4.3 GB: use a smaller hidden_size, num_hidden_layers or vocab_size (fields \
+         left out have transformers' defaults), or free other models, trainers and tensors"
     );
 }
 

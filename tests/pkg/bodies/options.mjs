@@ -124,8 +124,18 @@ export const cases = {
     const { Runtime } = tinyloom;
     await refuses("webgpu-unavailable", "navigator.gpu", () => Runtime.create({ gpu: null }));
     const none = { requestAdapter: async () => null, getPreferredCanvasFormat: () => "rgba8unorm" };
-    const advice = typeof Window === "undefined" ? "VK_ICD_FILENAMES" : "hardware acceleration";
-    await refuses("adapter-unavailable", ["adapter", advice], () => Runtime.create({ gpu: none }));
+    const inPage = typeof Window !== "undefined";
+    const advice = inPage ? "hardware acceleration" : "VK_ICD_FILENAMES";
+    const words = ["adapter", advice];
+    const userAgent = globalThis.navigator?.userAgent ?? "";
+    if (inPage && /Firefox/.test(userAgent)) words.push("gfx.webgpu.ignore-blocklist");
+    if (inPage && /Linux.*Chrome/.test(userAgent)) {
+      words.push("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader");
+    }
+    const missing = await refuses("adapter-unavailable", words, () =>
+      Runtime.create({ gpu: none }),
+    );
+    ok(!("cause" in missing), "no cause, where there is none");
     const broken = {
       requestAdapter: async () => {
         throw new DOMException("the GPU process is gone", "AbortError");

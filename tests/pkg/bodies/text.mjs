@@ -358,10 +358,20 @@ export const cases = {
   async "a tokenizer is trained, encodes everything, and is saved with its dataset"({ tinyloom }) {
     const { BpeTokenizer, Dataset, Tokenizer } = tinyloom;
     const stages = new Set();
+    let last;
     const tokenizer = await BpeTokenizer.train(new Blob([text]), {
       vocabSize: 300,
-      onProgress: ({ stage }) => stages.add(stage),
+      onProgress: (progress) => {
+        last = progress;
+        stages.add(progress.stage);
+      },
     });
+    equal(last.loaded, last.total, "progress ends at its total");
+    const told = (progress) => {
+      last = progress;
+    };
+    await BpeTokenizer.train("la la la", { vocabSize: 300, onProgress: told });
+    ok(last.loaded === last.total && last.total < 43, `a short text ends at ${last.total}`);
     ok(tokenizer instanceof BpeTokenizer && tokenizer instanceof Tokenizer, "its class");
     equal([...stages], ["count words", "learn pairs"], "stages");
     const odd = "the cat\n\n  日本 👩‍👩‍👧‍👦 \u0085\ufeff it's 1234 <|endoftext|> \ud83d!";
