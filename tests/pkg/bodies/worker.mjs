@@ -8,6 +8,8 @@ import {
   dataset,
   datasetOptions,
   inSharedMemory,
+  pause,
+  soon,
   text,
   trainerOptions,
 } from "./kit.mjs";
@@ -369,7 +371,19 @@ export const cases = {
       [9, 9],
       "masked",
     );
+    const never = () => new Promise(() => {});
+    const controller = new AbortController();
+    const { signal } = controller;
+    const stopped = biased.generate([3], { bias: never, signal }).next();
+    const aborted = refuses("aborted", "generate", () => stopped);
+    await pause(20);
+    controller.abort();
+    await soon("a bias that never comes", aborted);
+    const waits = biased.generate([3], { bias: never }).next();
+    const freed = refuses("freed", "Model", () => waits);
+    await pause(20);
     await biased.free();
+    await soon("a model that is freed", freed);
   },
 
   async "calls that alternate run in order"({ tinyloom, runtime }) {
