@@ -12,9 +12,9 @@ import type {
 import type { Handle } from "./handle.js";
 import { models } from "./internal.js";
 import type { Model } from "./model.js";
-import { check, invalid, show } from "./options.js";
+import { check, invalid, object, show } from "./options.js";
 import type { RawBatch, RawModel } from "./raw.js";
-import type { TokenIds } from "./tokens.js";
+import { behind, type TokenIds } from "./tokens.js";
 import { watched } from "./watch.js";
 
 /** What `model.generateBatch` was called with, the model, and itself or the adapter over it. */
@@ -47,7 +47,7 @@ function calls({ config }: Model, { prompts, call, rules, ...shared }: Given): G
     const own = check<Omit<BatchPrompt, "prompt">>(`${WHERE}: ${name}`, rest, ownRules);
     const options = { ...shared, ...own } as GenerateOptions;
     try {
-      return call(prompt, options, config.vocab_size as number);
+      return call(prompt, options, config);
     } catch (error) {
       throw named(error, name);
     }
@@ -62,8 +62,7 @@ function named(error: unknown, name: string): unknown {
   return new TinyloomError(code, said, { cause });
 }
 
-const isPrompt = (one: unknown): one is BatchPrompt =>
-  typeof one === "object" && one !== null && !Array.isArray(one) && !ArrayBuffer.isView(one);
+const isPrompt = (one: unknown): one is BatchPrompt => object(one) === undefined;
 
 /** One of the texts. */
 class Text {
@@ -77,8 +76,8 @@ class Text {
     this.#text = text;
   }
 
-  get tokens(): number[] {
-    return [...this.#call.ids, ...this.#drawn];
+  get tokens(): Uint32Array {
+    return behind(this.#call.ids, this.#drawn);
   }
 
   drew(token: number): void {
@@ -115,20 +114,25 @@ export async function* generatedBatch(
   throwIfAborted(signal, WHERE);
   const texts: Text[] = [];
   for (const one of all) {
-    texts.push(new Text(one, tokenizer && (await textOf(tokenizer, one.stop))));
+    texts.push(new Text(one, tokenizer && (await textOf(tokenizer, one.stop, { signal, handle }))));
   }
   let by: RawModel | undefined;
   let batch: RawBatch | undefined;
   /** The first time, or after a lost device: then behind the tokens that were drawn before. */
   const started = (raw: RawModel): RawBatch => {
     if (batch && by === raw) return batch;
-    ended(batch);
-    batch = undefined;
+    batch = ended(batch);
     by = raw;
     const tokens = texts.map((text) => text.tokens);
     const lengths = Uint32Array.from(tokens, ({ length }) => length);
     const options = JSON.stringify(texts.map((text) => text.options(model.weights)));
-    batch = raw.batch(Uint32Array.from(tokens.flat()), lengths, options);
+    const all = new Uint32Array(lengths.reduce((sum, length) => sum + length, 0));
+    let at = 0;
+    for (const one of tokens) {
+      all.set(one, at);
+      at += one.length;
+    }
+    batch = raw.batch(all, lengths, options);
     return batch;
   };
   const next = () =>
@@ -141,7 +145,9 @@ export async function* generatedBatch(
     }, signal);
   const { queue, own, disown } = models.of(model);
   // A loop that nobody ends must not keep the texts' cache when the model is freed.
-  const owned = { free: () => void queue.run(() => ended(batch)).catch(() => undefined) };
+  const owned = {
+    free: () => void queue.run(() => (batch = ended(batch))).catch(() => undefined),
+  };
   own(owned);
   try {
     for (;;) {
@@ -166,7 +172,7 @@ export async function* generatedBatch(
 }
 
 /** Gives back what a batch holds; of a module that has panicked nothing, as the error of its call says. */
-function ended(batch: RawBatch | undefined): void {
+function ended(batch: RawBatch | undefined): undefined {
   try {
     batch?.release();
     batch?.free();

@@ -1,20 +1,41 @@
 /** What `generate` does besides drawing tokens; loaded when it is needed. */
 
 import { isTinyloomError } from "./error.js";
-import type { GeneratedToken, GenerateOptions } from "./generate.js";
-import { inspect, invalid, show } from "./options.js";
+import type { GenerateCall, GeneratedToken, GenerateOptions } from "./generate.js";
+import type { Handle } from "./handle.js";
+import type { ModelConfig } from "./model-config.js";
+import { awaited, inspect, invalid, show } from "./options.js";
+import type { RawModel } from "./raw.js";
+import { either } from "./recovery/waiting.js";
 import type { TextDecoding, TokenDecoder } from "./tokenizer.js";
+import { positionsOf } from "./tokens.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 
-/**
- * Gives each token with the text that it completes, and ends the text before the first stop string.
- *
- * @param stop - strings that are not empty.
- */
-export function withText(tokenizer: TextDecoding, stop: readonly string[] = []) {
+/** What ends a wait for something of the caller's. */
+export interface Until {
+  readonly signal: AbortSignal | undefined;
+  /** Of the model, or of the adapter over it. */
+  readonly handle: Handle<RawModel>;
+}
+
+/** What a function of the caller's gives, which may give a promise. */
+function given<T>(what: string, work: () => T | Promise<T>, { signal, handle }: Until): Promise<T> {
+  return awaited(`generate: ${what}`, async () => {
+    const waited = either((async () => work())(), signal, undefined, "generate");
+    try {
+      return await either(waited, handle.ended.signal);
+    } catch (error) {
+      void handle.raw; // code "freed"
+      throw error;
+    }
+  });
+}
+
+/** Gives each token with the text that it completes, and ends the text before the first stop string. */
+export function withText(tokenizer: TextDecoding, call: Until & Pick<GenerateCall, "stop">) {
   return async function* (tokens: Tokens): Tokens {
-    const text = await textOf(tokenizer, stop);
+    const text = await textOf(tokenizer, call.stop, call);
     for await (const drawn of tokens) {
       yield* text.push(drawn);
       if (text.stopped) return;
@@ -33,12 +54,17 @@ export interface TextOf {
   end(): Iterable<GeneratedToken>;
 }
 
-/** What {@link withText} does, token by token. */
+/**
+ * What {@link withText} does, token by token.
+ *
+ * @param stop - strings that are not empty.
+ */
 export async function textOf(
   tokenizer: TextDecoding,
   stop: readonly string[] = [],
+  until: Until,
 ): Promise<TextOf> {
-  const decoder = await decoderOf(tokenizer);
+  const decoder = await decoderOf(tokenizer, until);
   const waiting = new Waiting(stop);
   return {
     get stopped() {
@@ -120,8 +146,8 @@ class Waiting {
   }
 }
 
-async function decoderOf(tokenizer: TextDecoding): Promise<TokenDecoder> {
-  const decoder = await decoded(() => tokenizer.decoder());
+async function decoderOf(tokenizer: TextDecoding, until: Until): Promise<TokenDecoder> {
+  const decoder = await given("the tokenizer's decoder", () => tokenizer.decoder(), until);
   if (typeof decoder?.push === "function" && typeof decoder.end === "function") return decoder;
   throw invalid(
     `generate: tokenizer.decoder() gave ${show(decoder)}; give a tokenizer whose decoder has push() and end()`,
@@ -158,50 +184,43 @@ export interface Biases {
   drew(token: number): void;
 }
 
-/**
- * The biases that an option gives, as a number for each token of the vocabulary.
- *
- * @param most - tokens of the longest text: behind them no bias is asked for.
- */
+/** The biases that an option gives, as a number for each token of the vocabulary. */
 export function biases(
   option: NonNullable<GenerateOptions["bias"]>,
-  vocabulary: number,
-  prompt: Uint32Array,
-  most: number,
+  config: ModelConfig,
+  call: Until & Pick<GenerateCall, "ids" | "maxTokens">,
 ): Biases {
+  const vocabulary = config.vocab_size as number;
   if (typeof option !== "function") {
     return { fixed: numbers("bias", option, vocabulary), drew: () => undefined };
   }
-  const text = Array.from(prompt);
+  const text = Array.from(call.ids);
+  // Behind the longest text no bias is asked for.
+  const most = Math.min(text.length + call.maxTokens, positionsOf(config));
   return {
     fixed: undefined,
     drew: (token) => void text.push(token),
     async next() {
-      let given: unknown;
       if (text.length >= most) return new Float32Array(0);
-      try {
-        given = await option(Uint32Array.from(text));
-      } catch (cause) {
-        if (isTinyloomError(cause)) throw cause;
-        throw invalid(`generate: the bias function threw ${show(cause)}`, undefined, cause);
-      }
-      return given === undefined
-        ? new Float32Array(0)
-        : numbers("the bias given", given, vocabulary);
+      const bias = await given("the bias function", () => option(Uint32Array.from(text)), call);
+      return bias === undefined ? new Float32Array(0) : numbers("the bias given", bias, vocabulary);
     },
   };
 }
 
 function numbers(what: string, given: unknown, vocabulary: number): Float32Array {
-  const refuse = (is: unknown, allowed: string) =>
-    invalid(`generate: ${what} is ${show(is)}; give ${allowed}`);
+  const refused = (is: string, allowed: string) =>
+    invalid(`generate: ${what} is ${is}; give ${allowed}`);
   return inspect("generate", () => {
     if (given instanceof Float32Array) {
       if (given.length === vocabulary) return given;
-      throw refuse(given, `vocab_size numbers, ${vocabulary}, or pairs of a token and a number`);
+      throw refused(
+        show(given),
+        `vocab_size numbers, ${vocabulary}, or pairs of a token and a number`,
+      );
     }
     if (!Array.isArray(given))
-      throw refuse(given, "pairs of a token and a number, or a Float32Array");
+      throw refused(show(given), "pairs of a token and a number, or a Float32Array");
     const all = new Float32Array(vocabulary);
     for (const pair of given as unknown[]) {
       const [token, bias] = Array.isArray(pair) && pair.length === 2 ? pair : [];
@@ -211,7 +230,8 @@ function numbers(what: string, given: unknown, vocabulary: number): Float32Array
         token >= vocabulary ||
         typeof bias !== "number"
       ) {
-        throw refuse(pair, `pairs of a token below vocab_size, ${vocabulary}, and a number`);
+        const allowed = `pairs of a token below vocab_size, ${vocabulary}, and a number`;
+        throw refused(Array.isArray(pair) ? `[${pair.map(show)}]` : show(pair), allowed);
       }
       all[token] = bias;
     }

@@ -82,7 +82,7 @@ const OPTIONS: Rules<EstimateOptions> = {
 const count = integer(1, 0xffff_ffff);
 const TEXT: Rules<TextEstimate> = {
   tokens: count,
-  sequences: count,
+  sequences: integer(1, 256),
   kvCache,
   weights,
 };

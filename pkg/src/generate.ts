@@ -2,6 +2,7 @@
 
 import { models } from "./internal.js";
 import type { Adapter } from "./lora.js";
+import type { ModelConfig } from "./model-config.js";
 import {
   abortSignal,
   check,
@@ -18,7 +19,7 @@ import {
   tokenList,
 } from "./options.js";
 import type { TextDecoding } from "./tokenizer.js";
-import { type TokenIds, toSomeTokens } from "./tokens.js";
+import { expectFits, type TokenIds, toSomeTokens } from "./tokens.js";
 
 /** Options of `model.generate`. */
 export interface GenerateOptions {
@@ -215,13 +216,14 @@ export interface GenerateCall {
 export function generateCall(
   prompt: TokenIds,
   options: GenerateOptions,
-  vocabulary: number,
+  config: ModelConfig,
 ): GenerateCall {
   const { signal, tokenizer, stop, bias, adapter, ...rest } = check("generate", options, GENERATE);
   if (stop && !tokenizer) {
     throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
   }
   const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
+  const vocabulary = config.vocab_size as number;
   const beyond = stopTokens?.find((id) => id >= vocabulary);
   if (beyond !== undefined) {
     throw invalid(`generate: stopTokens has ${beyond}; give ids below vocab_size, ${vocabulary}`);
@@ -230,21 +232,26 @@ export function generateCall(
     signal,
     adapter,
     tokenizer,
-    stop: stop?.slice(),
+    stop,
     bias: typeof bias === "function" ? bias : inspect("generate", () => copied(bias)),
     alternatives: rest.alternatives ?? 0,
     maxTokens: rest.maxTokens ?? 128,
-    ids: toSomeTokens("prompt", prompt),
+    ids: toSomeTokens("prompt", prompt, config),
     json: JSON.stringify({ ...rest, stopTokens, stepwise: typeof bias === "function" }),
   };
 }
 
 /** What `generateBatch` was called with, copied, and what its lazy part checks each prompt by. @internal */
-export function batchGiven(prompts: unknown, options: BatchOptions) {
+export function batchGiven(prompts: unknown, options: BatchOptions, config: ModelConfig) {
   const shared = check<BatchOptions>("generateBatch", options, BATCH);
   const { stop, stopTokens } = shared;
   if (Array.isArray(prompts) && prompts.length > 256)
     throw invalid(`generateBatch takes 1 to 256 prompts, not ${prompts.length}`);
-  const copies = inspect("generateBatch", () => copied({ stop, stopTokens, prompts }));
+  const copies = inspect("generateBatch", () => {
+    if (Array.isArray(prompts))
+      for (const [at, one] of prompts.entries())
+        expectFits(`prompts[${at}]`, (one as BatchPrompt | undefined)?.prompt ?? one, config);
+    return copied({ stop, stopTokens, prompts });
+  });
   return { ...shared, ...copies, rules: BATCH, call: generateCall };
 }

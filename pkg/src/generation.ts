@@ -8,6 +8,7 @@ import { end, type Handle, type Queue } from "./handle.js";
 import { morePart } from "./lazy.js";
 import type { Model } from "./model.js";
 import type { RawGeneration, RawModel } from "./raw.js";
+import { behind } from "./tokens.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 
@@ -29,14 +30,11 @@ export async function* generatedBatch(
 /** {@link Model.generate}. */
 export async function* generated({ config, weights }: Model, call: () => Call): Tokens {
   const chosen = call();
-  const { signal, tokenizer, stop, bias, alternatives, maxTokens, ids, json } = chosen;
+  const { signal, tokenizer, bias, alternatives, ids, json } = chosen;
   throwIfAborted(signal, "generate");
   const more = tokenizer || bias ? await morePart() : undefined;
-  const withText = tokenizer && more?.withText(tokenizer, stop);
-  const { vocab_size: vocabulary, max_position_embeddings, n_positions } = config;
-  const positions = max_position_embeddings ?? n_positions;
-  const most = Math.min(ids.length + maxTokens, positions as number);
-  const biases = bias && more?.biases(bias, vocabulary as number, ids, most);
+  const withText = tokenizer && more?.withText(tokenizer, chosen);
+  const biases = bias && more?.biases(bias, config, chosen);
   const drawn: number[] = [];
   let by: RawModel | undefined;
   let generation: RawGeneration | undefined;
@@ -45,7 +43,7 @@ export async function* generated({ config, weights }: Model, call: () => Call): 
     if (generation && by === raw) return generation;
     if (generation) end(generation);
     generation = undefined;
-    const text = Uint32Array.from([...ids, ...drawn]);
+    const text = behind(ids, drawn);
     const options = JSON.stringify({ weights, ...JSON.parse(json), drawn: drawn.length });
     by = raw;
     generation = await raw.generate(text, options, biases?.fixed);

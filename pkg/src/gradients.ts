@@ -3,7 +3,7 @@
 import { throwIfAborted } from "./error.js";
 import type { RawTrainer } from "./raw.js";
 import { readAhead } from "./readback.js";
-import { type LongOptions, report } from "./source.js";
+import { type LongOptions, report, reported } from "./source.js";
 
 /** The gradients of the last step by name. */
 export async function gradients(
@@ -26,5 +26,6 @@ export async function gradients(
     loaded += one.byteLength;
   }
   step();
+  await reported(options);
   return result;
 }

@@ -113,6 +113,8 @@ export class Handle<R extends Releasable> {
   readonly #life: Life;
   #raw: R | undefined;
   #gone: TinyloomError | undefined;
+  /** Fires when it is freed: for waits of something else than the raw object. */
+  readonly ended = new AbortController();
   /** Brings the raw object back. */
   guard: Guard<R> | undefined;
 
@@ -183,6 +185,7 @@ export class Handle<R extends Releasable> {
     const raw = this.#raw;
     if (raw === undefined) return;
     this.#raw = undefined;
+    this.ended.abort();
     this.#queue.run(() => end(raw)).catch(() => undefined); // of a module that panicked
   }
 

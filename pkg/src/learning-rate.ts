@@ -10,7 +10,7 @@ import { metricsOf } from "./metrics.js";
 import type { Model } from "./model.js";
 import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
 import type { Ask, RawDataset, RawLoader, RawModule } from "./raw.js";
-import { LONG, type LongOptions, openSource, report, type Source } from "./source.js";
+import { LONG, type LongOptions, openSource, report, reported, type Source } from "./source.js";
 import { DEFAULTS, TRAINER } from "./trainer-options.js";
 import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
 import { watched } from "./watch.js";
@@ -135,6 +135,7 @@ async function searched({ module, data, json, rates, long, ...by }: Search): Pro
         points.push({ learningRate, loss, smoothed });
         if (smoothed > DIVERGED * Math.min(...points.map((point) => point.smoothed))) break;
       }
+      await reported(long);
       return { learningRate: steepest(points), points };
     } finally {
       end(trainer);

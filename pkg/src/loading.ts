@@ -8,7 +8,7 @@ import { invalid } from "./options.js";
 import type { RawLoader, RawModel, RawModule, RawResume, RawTrainer, Seen } from "./raw.js";
 import { pullTensors, readHeaders, withRoom } from "./safetensors.js";
 import { ADAPTER_FILES } from "./save.js";
-import { CONFIG_BYTES, type LongOptions, report, type Source } from "./source.js";
+import { CONFIG_BYTES, type LongOptions, report, reported, type Source } from "./source.js";
 import { readText, required, STATE_BYTES, weightFiles } from "./source-files.js";
 import { readState } from "./state.js";
 import { watched } from "./watch.js";
@@ -45,6 +45,7 @@ export async function loadWeights(
     throwIfAborted(long.signal, "loading");
     await loader.allocate();
     await pullTensors(open, loading(long));
+    await reported(long);
     return await loader.finish();
   } finally {
     end(loader);
@@ -82,6 +83,7 @@ export async function loadRun(
     const silent = long.signal ? { signal: long.signal } : {};
     await watched("resume", silent, (ask) => loaded.allocate(loader, ask));
     await pullTensors(open, loading(long));
+    await reported(long);
     const model = await loader.finish();
     const trainer = await loaded.finish().catch((error: unknown) => {
       model.release();

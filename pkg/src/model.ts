@@ -197,8 +197,9 @@ export class Model {
     options: InferenceOptions = {},
   ): Promise<number> {
     const [long, json] = inference("loss", options, INFERENCE, this.weights);
-    const ids = toSomeTokens("tokens", tokens);
-    const wanted = targets === undefined ? undefined : toSomeTokens("targets", targets);
+    const ids = toSomeTokens("tokens", tokens, this.config);
+    const wanted =
+      targets === undefined ? undefined : toSomeTokens("targets", targets, this.config);
     return this.#over(long.adapter).run(
       (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
       long.signal,
@@ -258,7 +259,7 @@ export class Model {
     rules: Rules<O>,
   ): Promise<Float32Array> {
     const [long, json] = inference(look, options, rules, this.weights, look);
-    const ids = toSomeTokens("tokens", tokens);
+    const ids = toSomeTokens("tokens", tokens, this.config);
     const { signal } = long;
     return this.#over(long.adapter).run(
       (raw) => watched(look, long, (ask) => raw.look(ids, json, ask)),
@@ -286,11 +287,7 @@ export class Model {
     options: GenerateOptions = {},
   ): AsyncGenerator<GeneratedToken, void, undefined> {
     const call = evaluated(() => {
-      const { adapter, ...chosen } = generateCall(
-        prompt,
-        options,
-        this.config.vocab_size as number,
-      );
+      const { adapter, ...chosen } = generateCall(prompt, options, this.config);
       return { ...chosen, queue: this.#inner.queue, handle: this.#over(adapter) };
     });
     return generated(this, call);
@@ -306,6 +303,7 @@ export class Model {
    *
    * @param prompts - 1 to 256 prompts, with options of their own where they have some.
    * @throws {@link TinyloomError} as {@link Model.generate}, and `out-of-memory` for texts that do not fit together.
+   * `non-finite` comes when the other texts have ended, and names the prompt.
    *
    * @example
    * ```ts
@@ -319,7 +317,7 @@ export class Model {
     options: BatchOptions = {},
   ): AsyncGenerator<BatchToken, void, undefined> {
     const call = evaluated(() => {
-      const given = batchGiven(prompts, options);
+      const given = batchGiven(prompts, options, this.config);
       return [given, this, this.#over(given.adapter)] as const;
     });
     return generatedBatch(call);

@@ -82,7 +82,8 @@ export const abortSignal: Rule = (value) =>
   typeof value === "object" &&
   value !== null &&
   typeof (value as AbortSignal).aborted === "boolean" &&
-  typeof (value as AbortSignal).addEventListener === "function"
+  typeof (value as AbortSignal).addEventListener === "function" &&
+  typeof (value as AbortSignal).removeEventListener === "function"
     ? undefined
     : "an AbortSignal";
 
@@ -145,13 +146,17 @@ export async function awaited<T>(what: string, callback: () => T | Promise<T>): 
  */
 export function copied<T>(value: T, levels?: number): T;
 export function copied(value: unknown, levels = 5): unknown {
-  // A Buffer's `slice` copies nothing.
+  // A Buffer's `slice` copies nothing. Of a DataView, and of what was transferred, there is nothing to copy.
   if (ArrayBuffer.isView(value))
-    return (value.constructor as typeof Uint8Array).from(value as Uint8Array);
+    return (value as Uint8Array).length
+      ? (value.constructor as typeof Uint8Array).from(value as Uint8Array)
+      : value;
   if (!levels--) return value;
   if (Array.isArray(value)) return Array.from(value, (one) => copied(one, levels));
-  return typeof value === "object" && value
-    ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, copied(one, levels)]))
+  return object(value) === undefined
+    ? Object.fromEntries(
+        Object.entries(value as object).map(([name, one]) => [name, copied(one, levels)]),
+      )
     : value;
 }
 
@@ -182,7 +187,9 @@ function checked<T extends object>(
   }
   const known = Object.keys(rules);
   const result: Record<string, unknown> = {};
-  for (const [key, value] of Object.entries(given)) {
+  for (const [key, one] of Object.entries(given)) {
+    // What a list gives at a second reading nobody has checked.
+    const value = Array.isArray(one) ? Array.from(one) : one;
     if (!Object.hasOwn(rules, key)) {
       throw invalid(`${where} has no option "${key}"; it takes ${known.join(", ")}`);
     }

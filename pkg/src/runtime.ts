@@ -7,7 +7,17 @@ import { advised, noteLoss, requestAdapter } from "./gpu-adapter.js";
 import { Handle, lasting, Queue } from "./handle.js";
 import { runtimes } from "./internal.js";
 import { morePart, recoveryPart } from "./lazy.js";
-import { check, flag, integer, invalid, object, oneOf, type Rules, show } from "./options.js";
+import {
+  check,
+  flag,
+  inspect,
+  integer,
+  invalid,
+  object,
+  oneOf,
+  type Rules,
+  show,
+} from "./options.js";
 import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
 import type { Recovery, Reopening } from "./recovery/recovery.js";
 import type { RecoverOptions } from "./recovery/types.js";
@@ -257,7 +267,8 @@ export class Runtime {
   static async create(options: RuntimeOptions = {}): Promise<Runtime> {
     const chosen = check("Runtime.create", options, RULES);
     const { gpu: given, wasm, tune = false, recover, powerPreference, ...rest } = chosen;
-    const raw = { ...rest, limits: limits(rest.limits), features: features(rest.features) };
+    const capped = inspect("Runtime.create", () => limits(rest.limits));
+    const raw = { ...rest, limits: capped, features: features(rest.features) };
     const gpu = given === undefined ? (globalThis.navigator as Navigator | undefined)?.gpu : given;
     if (typeof gpu?.requestAdapter !== "function") {
       throw new TinyloomError(
@@ -398,8 +409,9 @@ function features(given: FeatureOptions | false | undefined) {
 
 function limits(given: RuntimeOptions["limits"]): RuntimeOptions["limits"] {
   if (typeof given !== "object") return given ?? "adapter";
-  expectLimits("Runtime.create", given);
-  return given;
+  const copy = { ...given };
+  expectLimits("Runtime.create", copy);
+  return copy;
 }
 
 /** Refuses limits that no device has. */

@@ -19,7 +19,7 @@ import {
   type TrainerSaveOptions,
 } from "./save.js";
 import { openStreams } from "./save-streams.js";
-import { type LongOptions, report } from "./source.js";
+import { type LongOptions, report, reported } from "./source.js";
 import { type AddedState, stateText } from "./state.js";
 
 /** Bytes of a tensor that are read back at a time. */
@@ -209,6 +209,7 @@ class Files {
       at += 1;
     }
     report(this.#options, { loaded, total, stage: `read ${name}` });
+    await reported(this.#options);
   }
 }
 

@@ -13,6 +13,7 @@ import {
   flag,
   inspect,
   invalid,
+  isA,
   type Rules,
   show,
 } from "./options.js";
@@ -41,7 +42,7 @@ export interface Progress {
 
 /** Options of operations that take long. */
 export interface LongOptions {
-  /** Called as the work goes on. An error it throws ends the operation. */
+  /** Called as the work goes on. An error it throws ends the operation, and so does a promise of it that fails. */
   onProgress?: (progress: Progress) => void;
   /** Ends the operation with code "aborted"; the object stays as it was. */
   signal?: AbortSignal;
@@ -61,9 +62,26 @@ export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSig
 /** Rules of {@link LoadOptions}. */
 export const LOAD: Rules<LoadOptions> = { ...LONG, cache: flag };
 
-/** Tells of progress; what the callback throws ends the operation. */
+/** What a promise of `onProgress` has failed with, by the call's options. */
+const failures = new WeakMap<LongOptions, () => never>();
+
+/** Tells of progress; what the callback throws ends the operation, and so does a promise of it that fails. */
 export function report(options: LongOptions, progress: Progress): void {
-  called("onProgress", () => options.onProgress?.(progress));
+  called("onProgress", () => {
+    failures.get(options)?.();
+    const given = options.onProgress?.(progress) as Promise<void> | undefined;
+    given?.catch?.((cause) => {
+      failures.set(options, () => {
+        throw cause;
+      });
+    });
+  });
+}
+
+/** Ends an operation that has told of its last progress. A promise that goes on is not waited for. */
+export async function reported(options: LongOptions): Promise<void> {
+  await undefined;
+  called("onProgress", () => failures.get(options)?.());
 }
 
 /** Gives files by name; undefined when there is none of that name. */
@@ -144,7 +162,11 @@ class ObjectSource implements Source {
   async find(name: string): Promise<FilePart | undefined> {
     const content = inspect(`${this.#where}: "${name}"`, () => this.#content(name));
     if (content === undefined) return undefined;
-    if (isFile(content)) return blobPart(name, name, await readable(name, () => content.getFile()));
+    if (isFile(content)) {
+      const file: unknown = await readable(name, () => content.getFile());
+      if (isA(file, Blob)) return blobPart(name, name, file);
+      throw corrupt(`${name} is a handle that gave ${show(file)}, and no File; give another`);
+    }
     if (content instanceof Blob) return blobPart(name, name, content);
     return readable(name, () => bytesPart(name, content));
   }

@@ -1,6 +1,7 @@
 /** Token ids as users may give them, and as the GPU takes them. */
 
 import { TinyloomError } from "./error.js";
+import type { ModelConfig } from "./model-config.js";
 import { inspect, show } from "./options.js";
 
 /**
@@ -64,9 +65,38 @@ function read(name: string, ids: unknown): Uint32Array {
   return result;
 }
 
-/** A copy of the ids. There must be at least one. */
-export function toSomeTokens(name: string, ids: unknown): Uint32Array {
+/**
+ * A copy of the ids. There must be at least one.
+ *
+ * @param config - of the model that reads them as one text, where they are to be no more than it has positions.
+ */
+export function toSomeTokens(name: string, ids: unknown, config?: ModelConfig): Uint32Array {
+  if (config) inspect(name, () => expectFits(name, ids, config), "invalid-tokens");
   return some(name, toTokens(name, ids));
+}
+
+/** The most tokens of a text. */
+export const positionsOf = ({ n_positions, max_position_embeddings = n_positions }: ModelConfig) =>
+  max_position_embeddings as number;
+
+/** Refuses more ids than the model has positions: before they are copied, since there may be a hundred million. */
+export function expectFits(name: string, ids: unknown, config: ModelConfig): void {
+  const most = positionsOf(config);
+  if (!(Array.isArray(ids) || ArrayBuffer.isView(ids))) return;
+  const { length } = ids as Uint32Array;
+  if (!(length > most)) return; // a DataView has none
+  throw new TinyloomError(
+    "invalid-tokens",
+    `${name} has ${length} tokens, and the model ${most} positions; give a shorter text, such as its last tokens`,
+  );
+}
+
+/** The tokens of a text and those drawn behind it. */
+export function behind(text: Uint32Array, drawn: readonly number[]): Uint32Array {
+  const all = new Uint32Array(text.length + drawn.length);
+  all.set(text);
+  all.set(drawn, text.length);
+  return all;
 }
 
 /** The ids, or code "invalid-tokens" where there is none. */

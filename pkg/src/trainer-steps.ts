@@ -8,7 +8,7 @@ import { morePart } from "./lazy.js";
 import { metricsOf } from "./metrics.js";
 import type { RawMetrics, RawModule, RawTrainer } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
-import { report } from "./source.js";
+import { report, reported } from "./source.js";
 import type { RawOptions } from "./trainer-options.js";
 import type { EvaluateOptions, Evaluation, StepMetrics } from "./trainer-types.js";
 
@@ -126,6 +126,7 @@ export class TrainerSteps {
         tokens += counted;
       }
       report(options, { loaded: total, total, stage: "evaluate" });
+      await reported(options);
       return { loss: sum / tokens, tokens };
     };
     return data.during(() =>

@@ -7,7 +7,7 @@ import type { LoadedRun } from "./loading.js";
 import { Adapter, makeAdapter } from "./lora.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
-import { check, flag, invalid, isA, type Rules, show } from "./options.js";
+import { check, flag, inspect, invalid, isA, type Rules, show } from "./options.js";
 import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
@@ -122,7 +122,9 @@ export class Trainer {
     const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
     const fixedTotal = chosen.totalSteps !== undefined;
     const { handle, runtime } = models.of(trained);
-    const json = JSON.stringify({ ...DEFAULTS[chosen.optimizer ?? ""], ...chosen });
+    const json = inspect("Trainer.create", () =>
+      JSON.stringify({ ...DEFAULTS[chosen.optimizer ?? ""], ...chosen }),
+    );
     return handle.run(async (raw) => {
       const { RawTrainer } = runtime.module;
       const create = (ask: Ask) => RawTrainer.create(raw, json, ask);

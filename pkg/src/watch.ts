@@ -2,7 +2,7 @@
 
 import { throwIfAborted } from "./error.js";
 import type { Ask } from "./raw.js";
-import { type LongOptions, report } from "./source.js";
+import { type LongOptions, report, reported } from "./source.js";
 
 /**
  * Runs a call that takes `signal` and `onProgress`. It ends with code "aborted" at the signal, or with
@@ -27,9 +27,13 @@ export async function watched<T>(
       return true;
     }
   };
+  let result: T | undefined;
   try {
-    return await call(ask);
+    result = await call(ask);
+    await reported(options);
+    return result;
   } catch (error) {
+    (result as { release?(): void } | undefined)?.release?.(); // nobody else has it
     throw ended ? ended.error : error;
   }
 }

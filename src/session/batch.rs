@@ -32,6 +32,11 @@ pub(super) fn check_count(what: &str, count: usize) -> Result<()> {
     Err(Error::options(format!("{what} {count}; it must be from 1 to {MOST_TEXTS}")))
 }
 
+/// An error of the prompt of that number.
+fn named(index: usize, error: Error) -> Error {
+    Error::new(error.code, format!("prompts[{index}]: {}", error.message))
+}
+
 /// One text.
 #[derive(Debug)]
 struct Text {
@@ -101,8 +106,8 @@ pub struct Batch {
     capacity: usize,
     ready: Option<Ready>,
     pace: Pace,
-    /// A text's logits are not finite.
-    spoilt: bool,
+    /// The first text whose logits are not finite, and is over.
+    spoilt: Option<usize>,
     ahead: Ahead,
 }
 
@@ -118,22 +123,10 @@ impl Batch {
         let inference = prompts[0].1.inference();
         let mut texts = vec![];
         for (index, (tokens, options)) in prompts.into_iter().enumerate() {
-            let named = |error: Error| {
-                let message = format!("prompt {index}: {}", error.message);
-                Error::new(error.code, message)
-            };
-            model.check_tokens(&tokens).map_err(named)?;
-            options.validate().map_err(named)?;
+            model.check_tokens(&tokens).map_err(|error| named(index, error))?;
+            options.validate().map_err(|error| named(index, error))?;
             let given = tokens.len().saturating_sub(options.drawn);
             let room = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
-            if room > most {
-                let message = format!(
-                    "prompt {index} has {} tokens, more than {}, {most}; give a shorter one, such as its last tokens",
-                    tokens.len(),
-                    model.config().spelled("max_position_embeddings")
-                );
-                return Err(Error::tokens(message));
-            }
             let draws = options.drawn;
             let finished = options.max_tokens <= draws || tokens.len() == most;
             texts.push(Text { options, tokens, draws, room, finished, told: false });
@@ -146,7 +139,7 @@ impl Batch {
             capacity: batch_shape(1, longest, most).capacity,
             ready: None,
             pace: Pace::new(model.gpu().capabilities()),
-            spoilt: false,
+            spoilt: None,
             ahead: Ahead::default(),
         })
     }
@@ -169,19 +162,19 @@ impl Batch {
     /// text and is not given.
     ///
     /// # Errors
-    /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `aborted` while prompts are read, `non-finite` when
-    /// the logits of a text have no number to draw from.
+    /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `aborted` while prompts are read. `non-finite` where
+    /// the logits of a text had no number to draw from: when all others have ended, and then each time.
     pub async fn next(&mut self, watch: Watch<'_>) -> Result<Vec<(usize, Drawn)>> {
         let model = Rc::clone(&self.model);
         let mut given = vec![];
         while given.is_empty() {
-            if std::mem::take(&mut self.spoilt) {
-                return Err(not_finite());
-            }
             if self.texts.iter().all(|text| text.left() == 0) {
                 // What is on its way was drawn behind the end: it may fail.
                 let _ = self.ahead.settle().await;
-                break;
+                match self.spoilt {
+                    Some(index) => return Err(named(index, not_finite())),
+                    None => break,
+                }
             }
             let cache = model.prepare_inference(self.capacity, self.inference).await?;
             // Where the tokens do not arrive, the next call reads the texts again.
@@ -334,7 +327,8 @@ impl Batch {
                 }
                 let logprob = f32::from_bits(bits);
                 if !logprob.is_finite() {
-                    (text.finished, self.spoilt) = (true, true);
+                    (text.finished, text.told) = (true, true); // no end of its own
+                    self.spoilt.get_or_insert(index);
                     continue;
                 }
                 text.draws += 1;

@@ -17,13 +17,7 @@ impl Model {
     ) -> Result<Rc<KeyValueCache>> {
         self.weights.buffers()?;
         check_format(self.layout(), options.weights)?;
-        let most = self.config().max_position_embeddings;
-        if tokens > most {
-            return Err(Error::tokens(format!(
-                "{tokens} tokens of context are more than {}, {most}; give a shorter text, such as its last tokens",
-                self.config().spelled("max_position_embeddings")
-            )));
-        }
+        self.check_length(tokens)?;
         let cache = self.cache(options);
         let mut reserved = cache.reserve(&self.weights, tokens).await;
         let short = |error: &Error| error.code == ErrorCode::OutOfMemory;
@@ -34,6 +28,17 @@ impl Model {
         reserved?;
         cache.pack(&self.weights, &self.token_pace).await?;
         Ok(cache)
+    }
+
+    pub(super) fn check_length(&self, tokens: usize) -> Result<()> {
+        let most = self.config().max_position_embeddings;
+        if tokens <= most {
+            return Ok(());
+        }
+        Err(Error::tokens(format!(
+            "{tokens} tokens of context are more than {}, {most}; give a shorter text, such as its last tokens",
+            self.config().spelled("max_position_embeddings")
+        )))
     }
 
     fn cache(&self, options: InferenceOptions) -> Rc<KeyValueCache> {

@@ -13,10 +13,12 @@ use crate::plan::{Buffer, PromptLayout};
 use std::ops::Range;
 
 impl Model {
+    /// Refuses what is no text of the model, before memory is asked for it.
     pub(super) fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
         if tokens.is_empty() {
             return Err(Error::tokens("tokens is empty; give at least one token id"));
         }
+        self.check_length(tokens.len())?;
         let vocabulary = self.config().vocab_size;
         match tokens.iter().position(|&t| t as usize >= vocabulary) {
             Some(i) => Err(Error::tokens(format!(

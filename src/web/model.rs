@@ -319,7 +319,10 @@ impl RawBatch {
         let ended = batch.ended();
         slot.replace(Some(batch));
         let mut numbers = vec![];
-        for (index, drawn) in drawn.map_err(to_js)? {
+        // The ends that came with a text's failure are told first: it fails again.
+        let waits = |error: &Error| error.code == ErrorCode::NonFinite && !ended.is_empty();
+        let drawn = if drawn.as_ref().is_err_and(waits) { vec![] } else { drawn.map_err(to_js)? };
+        for (index, drawn) in drawn {
             numbers.extend([index as f64, f64::from(drawn.token), f64::from(drawn.logprob)]);
         }
         numbers.extend(ended.into_iter().flat_map(|index| [index as f64, -1.0, 0.0]));

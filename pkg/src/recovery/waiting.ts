@@ -1,6 +1,7 @@
 /** Promises that a signal ends. */
 
 import { throwIfAborted } from "../error.js";
+import { inspect } from "../options.js";
 
 /** A promise and what settles it. */
 export interface Deferred {
@@ -42,8 +43,12 @@ export function either<T>(
       }
     };
     stop();
-    signal.addEventListener("abort", stop);
-    const ended = () => signal.removeEventListener("abort", stop);
+    inspect(`${what}: signal`, () => signal.addEventListener("abort", stop));
+    const ended = () => {
+      try {
+        signal.removeEventListener("abort", stop);
+      } catch {} // of a signal of the caller's own; the call's result counts
+    };
     promise.finally(ended).then(resolve, reject);
   });
 }

@@ -4,7 +4,7 @@ import { isTinyloomError, throwIfAborted } from "../error.js";
 import { fileSystem, inNode } from "../node.js";
 import { inspect, invalid, isA, show } from "../options.js";
 import { either } from "../recovery/waiting.js";
-import { type LongOptions, report, wholeUrl } from "../source.js";
+import { type LongOptions, report, reported, wholeUrl } from "../source.js";
 
 /** A text that is read piece by piece. A `File` is a `Blob`. */
 export type TextSource = Blob | ReadableStream<Uint8Array | string> | URL;
@@ -222,6 +222,7 @@ export class Pace {
     throwIfAborted(this.#options.signal, this.#where);
     this.#loaded += units;
     report(this.#options, { loaded: this.#loaded, total: this.#total, stage: this.#stage });
+    await reported(this.#options);
     if (performance.now() - this.#began < TURN) return;
     await new Promise((turn) => setTimeout(turn));
     this.#began = performance.now();

@@ -4,7 +4,7 @@ import { TinyloomError, throwIfAborted } from "../error.js";
 import { inFirefoxWorker } from "../firefox.js";
 import { inNode, threads } from "../node.js";
 import { check, inspect, integer, invalid, type Rules, show } from "../options.js";
-import { LONG, report } from "../source.js";
+import { LONG, report, reported } from "../source.js";
 import type { BpeTokenizer } from "../tokenizer.js";
 import { trusting } from "../trusted.js";
 import { Learner } from "./learn.js";
@@ -56,7 +56,7 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
   throwIfAborted(options.signal, WHERE);
   const training = (await inThread(special)) ?? inPieces(special);
   const aborted = () => training.end();
-  options.signal?.addEventListener("abort", aborted);
+  inspect(WHERE, () => options.signal?.addEventListener("abort", aborted));
   try {
     const texts = inspect(WHERE, () => (Array.isArray(text) ? Array.from<unknown>(text) : [text]));
     for (const one of texts) await count(training, one, options);
@@ -72,6 +72,7 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
     }
     const learned = merges.length / 2; // a short text has fewer pairs
     report(options, { loaded: learned, total: learned, stage: "learn pairs" });
+    await reported(options);
     return trainedBpe(WHERE, merges, special, options.chatTemplate);
   } catch (error) {
     throwIfAborted(options.signal, WHERE);

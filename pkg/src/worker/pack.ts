@@ -1,7 +1,7 @@
 /** The page's values on their way to the worker. */
 
 import { inNode } from "../node.js";
-import { copied, invalid, show } from "../options.js";
+import { abortSignal, copied, invalid, show } from "../options.js";
 import * as Comlink from "./comlink.js";
 import type { Connection } from "./connection.js";
 import { mirrorState } from "./mirror.js";
@@ -17,6 +17,9 @@ import {
 } from "./wire.js";
 
 const given = new WeakSet<object>();
+
+/** What to do with what no message carries. */
+const OWN = "make the object in a worker of your own and give that to connect({ worker })";
 
 /**
  * Lets the next call take these arrays instead of copying them: they are empty afterwards. It costs no time
@@ -112,7 +115,7 @@ export class PackedCall {
       if (state.connection === this.#connection) return { [WIRE]: "object", id: state.id };
       throw this.#refuse(value, "it belongs to another connection; use one connect() for both");
     }
-    if (isSignal(value)) return this.#signal(value);
+    if (abortSignal(value) === undefined) return this.#signal(value as AbortSignal);
     const local = localName(value);
     if (local) return { [WIRE]: "local", name: local };
     if (value instanceof URL) return { [WIRE]: "url", href: value.href };
@@ -127,11 +130,16 @@ export class PackedCall {
       throw this.#refuse(value, "GPU objects stay on their side; the worker uses its own");
     }
     if (isOf(["Promise"], value)) throw this.#refuse(value, "await it first");
+    if (name === "tokenizer" && isPlain(value)) {
+      throw this.#refuse(
+        value,
+        `its functions stay here; give a tokenizer that connect() gave, or ${OWN}`,
+      );
+    }
     if (Array.isArray(value) || isPlain(value) || isPlatform(value)) return undefined;
     throw this.#refuse(
       value,
-      "instances of classes stay on their side, except those that connect() gave; pass plain data, or " +
-        "make the object in a worker of your own and give that to connect({ worker })",
+      `instances of classes stay on their side, except those that connect() gave; pass plain data, or ${OWN}`,
     );
   }
 
@@ -226,11 +234,6 @@ const TOLD = /^on[A-Z]/;
 /** The end of what a function began, without what it gives: that may be what no message can carry. */
 async function settled(result: unknown): Promise<void> {
   await result;
-}
-
-function isSignal(value: object): value is AbortSignal {
-  const { aborted, addEventListener } = value as Partial<AbortSignal>;
-  return typeof aborted === "boolean" && typeof addEventListener === "function";
 }
 
 /** Whether it is an array or a buffer that was moved to another place. */

@@ -2,15 +2,17 @@
 
 use super::tests::{
     ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, TWO_TABLES, UNSCALED, UNTIED,
-    WINDOWED, batch as step, integers, named, software,
+    WINDOWED, batch as step, integers, load_as, named, software,
 };
 use super::{Double, Fault};
+use crate::config::ModelConfig;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::TrainerOptions;
 use crate::session::{Batch, Drawn, GenerateOptions, Generation, Model, Trainer, UNWATCHED, Watch};
 use crate::twins::check::assert_close;
+use crate::twins::model::random_tensors;
 use pollster::block_on;
 use std::rc::Rc;
 
@@ -283,17 +285,63 @@ fn an_ended_text_gives_no_more_and_the_others_do() {
 }
 
 #[test]
+fn texts_go_on_beside_one_whose_logits_are_not_finite() {
+    let double = Double::floor();
+    let config = ModelConfig::from_json(UNTIED).unwrap();
+    let mut weights = random_tensors::<f32>(&config, 7);
+    // Nothing reaches the first channel but the embedding of token 60, behind which the logits overflow.
+    for (name, values) in &mut weights {
+        let width = config.hidden_size;
+        let channel = |values: &mut [f32], x| values.chunks_mut(width).for_each(|row| row[0] = x);
+        match name.rsplit('.').nth(1) {
+            Some("embed_tokens") => {
+                channel(values, 0.0);
+                values[60 * width] = 10.0;
+            }
+            Some("lm_head") => channel(values, 3e38),
+            Some("o_proj" | "down_proj") => {
+                let inputs = values.len() / width;
+                values[..inputs].fill(0.0);
+            }
+            _ => {}
+        }
+    }
+    let model = load_as(&double, &config, &weights, WeightFormat::F32);
+    let text = |token| (vec![5, token], greedy(20));
+    let prompts = [text(1), text(60), text(2), text(60), text(3)];
+    let mut batch = begun(&model, &prompts);
+    let mut all = vec![vec![]; prompts.len()];
+    let mut ends = vec![];
+    let error = loop {
+        let some = block_on(batch.next(UNWATCHED));
+        ends.extend(batch.ended());
+        match some {
+            Ok(some) => some.into_iter().for_each(|(i, drawn)| all[i].push(drawn)),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code, ErrorCode::NonFinite);
+    assert!(error.message.starts_with("prompts[1]: the model's logits"), "{error}");
+    assert_eq!(block_on(batch.next(UNWATCHED)).unwrap_err(), error);
+    for (index, prompt) in prompts.iter().enumerate() {
+        let expected = if prompt.0[1] == 60 { vec![] } else { alone(&model, prompt) };
+        assert_eq!(tokens(&all[index]), tokens(&expected), "text {index}");
+    }
+    assert_eq!(ends, [0, 2, 4], "texts that have come to their ends");
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let model = Pair::new(&Double::floor(), TIED).model;
     let refused = |prompts: Vec<Prompt>| Batch::start(&model, prompts).unwrap_err();
     assert!(refused(vec![]).message.contains("is 0; it must be from 1 to 256"));
     let error = refused(vec![(vec![1], greedy(4)), (vec![], greedy(4))]);
-    assert!(error.message.starts_with("prompt 1: tokens is empty"), "{error}");
+    assert!(error.message.starts_with("prompts[1]: tokens is empty"), "{error}");
     assert_eq!(error.code, ErrorCode::InvalidTokens);
     let error = refused(vec![(vec![1, 61], greedy(4))]);
-    assert!(error.message.starts_with("prompt 0: tokens[1] is 61"), "{error}");
+    assert!(error.message.starts_with("prompts[0]: tokens[1] is 61"), "{error}");
     let error = refused(vec![(vec![1], greedy(4)), (vec![1; 513], greedy(4))]);
-    assert!(error.message.contains("prompt 1 has 513 tokens"), "{error}");
+    assert!(error.message.starts_with("prompts[1]: 513 tokens"), "{error}");
     let hot = GenerateOptions { temperature: -1.0, ..greedy(4) };
     assert_eq!(refused(vec![(vec![1], hot)]).code, ErrorCode::InvalidOptions);
 }

@@ -1,7 +1,7 @@
 // Several texts at once, and what users build speculation of: each text is what generate gives for its prompt.
 import { below, numbers } from "../../random.mjs";
 import { close, equal, ok, refuses } from "./assert.mjs";
-import { batch as batchOf, collect, config, trainerOptions, waitFor } from "./kit.mjs";
+import { batch as batchOf, collect, config, overflowing, trainerOptions, waitFor } from "./kit.mjs";
 
 const make = ({ tinyloom, runtime }, more) =>
   tinyloom.Model.create(runtime, { ...config, ...more }, { seed: 11 });
@@ -175,6 +175,45 @@ export const cases = {
     ok(model.gpuBytes > bytes, "a batch has a cache of its own");
     model.free();
     await refuses("freed", ["Model"], () => collect(running));
+    const other = await make(host);
+    await refuses("freed", ["Model"], async () => {
+      for await (const _ of other.generateBatch([[1], [2]], { maxTokens: 1 })) other.free();
+    });
+  },
+
+  async "a text whose logits are not finite ends by itself, and then the error names it"(host) {
+    const { Model } = host.tinyloom;
+    const untied = { ...config, tie_word_embeddings: false };
+    const seeded = await Model.create(host.runtime, untied, { seed: 11 });
+    const files = await seeded.save();
+    seeded.free();
+    const token = 200;
+    const model = await Model.fromPretrained(host.runtime, overflowing(files, untied, token));
+    const prompts = [[1, 2, 3], [7, token], [4], [token], [6, 8]];
+    const letters = { decoder: () => ({ push: (token) => "abcd"[token % 4], end: () => "." }) };
+    const options = { maxTokens: 20, temperature: 0 };
+    for (const more of [
+      {},
+      { tokenizer: letters },
+      { tokenizer: letters, stop: ["no such text"] },
+    ]) {
+      const all = { ...options, ...more };
+      const texts = prompts.map(() => []);
+      await refuses("non-finite", ["prompts[1]", "not finite"], async () => {
+        for await (const { index, ...drawn } of model.generateBatch(prompts, all)) {
+          texts[index].push(drawn);
+        }
+      });
+      for (const [index, prompt] of prompts.entries()) {
+        if (prompt.includes(token)) equal(texts[index].length, 0, `tokens of text ${index}`);
+        else {
+          const alone = await collect(model.generate(prompt, all));
+          equal(ids(texts[index]), ids(alone), `text ${index}`);
+          equal(textOf(texts[index]), textOf(alone), `what text ${index} says`);
+        }
+      }
+    }
+    model.free();
   },
 
   async "prompts that are read together, alike or longer than that are those of generate"(host) {
@@ -228,9 +267,9 @@ export const cases = {
     await wrong(["prompts[0] is 1"], [1, 2, 3], {}, tokens);
     await wrong(["prompts[1] is empty"], [[1], []], {}, tokens);
     await wrong(["prompts[1][0] is 1.5"], [[1], [1.5]], {}, tokens);
-    await wrong(["prompt 1", "tokens[1] is 256"], [[1], [2, 256]], {}, tokens);
+    await wrong(["prompts[1]", "tokens[1] is 256"], [[1], [2, 256]], {}, tokens);
     await wrong(["prompts[1] is undefined"], [[1], {}], {}, tokens);
-    await wrong(["prompt 1 has 65 tokens", "64"], [[1], new Uint32Array(65)], {}, tokens);
+    await wrong(["prompts[1] has 65 tokens", "64"], [[1], new Uint32Array(65)], {}, tokens);
     await wrong(["takes 1 to 256 prompts", "257"], Array(257).fill([1]));
     await wrong(["takes 1 to 256 prompts"], new Array(1e7));
     const holes = [];
@@ -284,6 +323,20 @@ export const cases = {
     await wrong(["stopTokens has 256"], [[1]], { stopTokens: [256] });
     model.free();
     await refuses("freed", ["Model"], () => model.generateBatch([[1]]));
+  },
+
+  async "prompts that are no tokens are named with what they are"(host) {
+    const model = await make(host);
+    const wrong = (words, prompts) =>
+      refuses("invalid-tokens", words, () => model.generateBatch(prompts));
+    const detached = Uint32Array.of(1, 2);
+    structuredClone(detached, { transfer: [detached.buffer] });
+    await wrong(["prompts[1] is empty", "transferred"], [[1], detached]);
+    for (const one of [new DataView(new ArrayBuffer(4)), new Map(), new ArrayBuffer(8)]) {
+      await wrong([`prompts[0] is an object (${one.constructor.name})`], [one]);
+    }
+    await wrong(["prompts[0] is an object (Uint32Array)"], [new Proxy(detached, {})]);
+    model.free();
   },
 
   async "a signal ends a batch while it reads its prompts"(host) {

@@ -226,6 +226,9 @@ export const cases = {
       profile: (options) => trainer.profile(options),
     };
     const said = [];
+    const boom = () => {
+      throw new Error("boom");
+    };
     for (const [name, call] of Object.entries(calls)) {
       const controller = new AbortController();
       controller.abort();
@@ -244,15 +247,21 @@ export const cases = {
       const error = await refuses("aborted", where, () => call(stopped.options));
       equal(error.cause?.message, "enough", "the signal's reason");
       ok(stopped.reports.length < reports.length, `${name} went on to its end`);
-      const boom = () => {
-        throw new Error("boom");
-      };
       await refuses("invalid-options", ["onProgress", "boom"], () => call({ onProgress: boom }));
+      const late = async () => boom();
+      await refuses("invalid-options", ["onProgress", "boom"], () => call({ onProgress: late }));
+      const last = async ({ loaded, total }) => loaded === total && boom();
+      await refuses("invalid-options", ["onProgress", "boom"], () => call({ onProgress: last }));
       await refuses("invalid-options", "signal", () => call({ signal: 5 }));
+      // Who listens to this one could not stop.
+      const like = { aborted: false, addEventListener() {} };
+      await refuses("invalid-options", ["signal is", "AbortSignal"], () => call({ signal: like }));
       said.push(`${name} ${reports.length}`);
       if (name === "resume") made.model.free();
       else if (name.includes("create")) made.free();
     }
+    const broken = { aborted: false, addEventListener: boom, removeEventListener: boom };
+    await refuses("invalid-options", ["signal", "boom"], () => calls.loss({ signal: broken }));
     const after = await trainer.save();
     for (const file of ["model.safetensors", "optimizer.safetensors"]) {
       sameBytes(after[file], files[file], `${file} afterwards`);

@@ -114,6 +114,7 @@ export const cases = {
     await wrong(["train", "trainer"], config, { train: {} });
     await wrong(["tokensPerStep", "0"], config, { trainer: { tokensPerStep: 0 } });
     await wrong(["tokens", "1.5"], config, { generate: { tokens: 1.5 } });
+    await wrong(["sequences is -1", "at most 256"], config, { generate: { sequences: -1 } });
     const most = config.max_position_embeddings ?? 2048;
     await wrong(["tokens", `${most + 1}`], config, { generate: { tokens: most + 1 } });
     await wrong(["capabilities"], config, {}, { limits: 3 });

@@ -1,7 +1,7 @@
 // What generate does besides drawing tokens: text, stop strings, alternatives, biases.
 import { below, numbers } from "../../random.mjs";
 import { close, equal, ok, refuses } from "./assert.mjs";
-import { collect, config, withStillClock } from "./kit.mjs";
+import { collect, config, pause, soon, withStillClock } from "./kit.mjs";
 
 const make = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, { seed: 11 });
 const ids = (given) => given.map(({ token }) => token);
@@ -274,6 +274,39 @@ export const cases = {
     model.free();
   },
 
+  async "a wait for a bias or a decoder ends with the signal, and with the model"(host) {
+    const never = () => new Promise(() => {});
+    const calls = {
+      bias: (model, signal) => model.generate([1], { bias: never, signal }),
+      decoder: (model, signal) => model.generate([1], { tokenizer: { decoder: never }, signal }),
+      "a batch's": (model, signal) =>
+        model.generateBatch([[1]], { tokenizer: { decoder: never }, signal }),
+    };
+    for (const [name, call] of Object.entries(calls)) {
+      const model = await make(host);
+      const controller = new AbortController();
+      const stopped = call(model, controller.signal).next();
+      const refused = refuses("aborted", "generate", () => stopped);
+      await pause(20);
+      controller.abort();
+      await soon(name, refused);
+      const [one, other] = [call(model).next(), call(model, new AbortController().signal).next()];
+      const both = [one, other].map((waits) => refuses("freed", "Model", () => waits));
+      await pause(20);
+      model.free();
+      await soon(name, Promise.all(both));
+    }
+    const model = await make(host);
+    const adapter = await host.tinyloom.Adapter.create(model, { rank: 2 });
+    const waits = model.generate([1], { bias: never, adapter }).next();
+    const refused = refuses("freed", "Adapter", () => waits);
+    await pause(20);
+    adapter.free();
+    await soon("an adapter", refused);
+    equal((await collect(model.generate([1], { maxTokens: 2 }))).length, 2, "the model goes on");
+    model.free();
+  },
+
   async "tokenizers and stop strings that are none"(host) {
     const model = await make(host);
     const tokenizer = new host.tinyloom.ByteTokenizer();
@@ -299,7 +332,18 @@ export const cases = {
     };
     const error = await refuses("invalid-options", ["mine"], () => run({ tokenizer: throwing }));
     equal(error.cause, thrown);
+    const late = { decoder: async () => Promise.reject(thrown) };
+    for (const work of [
+      () => run({ tokenizer: late }),
+      () => model.generateBatch([[1]], { tokenizer: late }),
+    ]) {
+      equal((await refuses("invalid-options", ["decoder", "mine"], work)).cause, thrown);
+    }
     equal((await run({ tokenizer, stop: [] })).length, 2, "no stop string is none");
+    const holes = [];
+    holes[1] = "a";
+    await refuses("invalid-options", ["stop is"], () => run({ tokenizer, stop: holes }));
+    await refuses("invalid-options", ["bias is [256,1]"], () => run({ bias: [[256, 1]] }));
     // The model goes on as before.
     equal((await run({})).length, 2);
     model.free();

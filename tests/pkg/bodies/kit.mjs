@@ -127,6 +127,29 @@ export function makeFile(header, data = new Uint8Array(0)) {
   return file;
 }
 
+/**
+ * Files of a model that is not tied, whose logits overflow behind that token, and nowhere else: of its embedding alone
+ * the first channel, which nothing else reaches, is not 0.
+ */
+export function overflowing(files, { hidden_size: width }, token) {
+  const {
+    header: { __metadata__, ...header },
+    data: saved,
+  } = openFile(files["model.safetensors"]);
+  const file = makeFile(header, saved); // without the checksums, since weights change
+  const { data } = openFile(file);
+  for (const [name, { shape, data_offsets }] of Object.entries(header)) {
+    const view = new DataView(file.buffer, data.byteOffset + data_offsets[0]);
+    const row = shape.at(-1) * 4;
+    if (/o_proj|down_proj/.test(name)) for (let i = 0; i < row; i += 4) view.setFloat32(i, 0, true);
+    if (!/embed_tokens|lm_head/.test(name)) continue;
+    const value = name.includes("embed") ? 0 : 3e38; // finite, unless the channel has something
+    for (let i = 0; i < shape[0]; i++) view.setFloat32(i * width * 4, value, true);
+    if (name.includes("embed") && token !== undefined) view.setFloat32(token * width * 4, 10, true);
+  }
+  return { ...files, "model.safetensors": file };
+}
+
 /** The same checkpoint with every F32 tensor as BF16 (by truncation) or F16. */
 export function convert(bytes, dtype) {
   const { header, data } = openFile(bytes);

@@ -32,6 +32,38 @@ export const cases = {
     long.free();
   },
 
+  async "texts far longer than the model's positions are refused before they are copied"(host) {
+    const { tinyloom, runtime } = host;
+    const model = await tinyloom.Model.create(runtime, config);
+    const { wasmBytes } = runtime._counters();
+    const length = 50_000_000;
+    // Of the list there is no element: who reads it says so.
+    for (const text of [new Uint32Array(length), new Array(length)]) {
+      for (const work of [
+        () => model.generate(text),
+        () => model.generateBatch([[1], text]),
+        () => model.generateBatch([{ prompt: text }]),
+        () => model.loss(text),
+        () => model.loss([1], text),
+        () => model.logits(text),
+        () => model.hiddenStates(text, { layer: 1 }),
+        () => model.attention(text, { layer: 0, head: 0 }),
+      ]) {
+        const words = [`${length} tokens`, "64 positions", "shorter text"];
+        await refuses("invalid-tokens", words, work);
+      }
+    }
+    equal(runtime._counters().wasmBytes, wasmBytes, "bytes of the module's memory");
+    model.free();
+    const { hidden_size: n_embd, num_attention_heads: n_head, vocab_size } = config;
+    const old = { model_type: "gpt2", n_embd, n_head, n_layer: 1, n_positions: 16, vocab_size };
+    const other = await tinyloom.Model.create(runtime, old);
+    await refuses("invalid-tokens", ["17 tokens", "16 positions"], () =>
+      other.loss(new Uint8Array(17)),
+    );
+    other.free();
+  },
+
   async "nothing is allocated before a checkpoint's headers are read"({ tinyloom, runtime }) {
     const before = runtime._counters().buffers;
     const source = { "config.json": encode(tiny), "model.safetensors": makeFile({}) };
@@ -284,9 +316,59 @@ export const cases = {
     await refuses("invalid-checkpoint", "model.safetensors", () =>
       Model.fromPretrained(runtime, { ...files, "model.safetensors": detached }),
     );
+    const handle = { getFile: async () => undefined };
+    await refuses("invalid-checkpoint", ["config.json", "handle", "undefined"], () =>
+      Model.fromPretrained(runtime, { ...files, "config.json": handle }),
+    );
     await refuses("invalid-options", "undefined", async () => new ByteTokenizer().encode());
     await refuses("invalid-tokens", "-1", async () => new ByteTokenizer().decode([-1]));
     sameFiles(await model.save(), files, "the model is as it was");
+    model.free();
+  },
+
+  async "values that change or throw when they are read again"({ tinyloom, runtime, gpu }) {
+    const model = await tinyloom.Model.create(runtime, config);
+    /** A list of one element, which is another at each reading. */
+    const list = (...values) => {
+      let at = 0;
+      const get = () => {
+        const value = values[Math.min(at++, values.length - 1)];
+        if (value instanceof Error) throw value;
+        return value;
+      };
+      return Object.defineProperty([0], 0, { get });
+    };
+    const tokenizer = new tinyloom.ByteTokenizer();
+    const boom = new Error("boom");
+    for (const made of [
+      () => ({ stopTokens: list(3, boom) }),
+      () => ({ stopTokens: list(3, "no token") }),
+      () => ({ stop: list("no such text", boom), tokenizer }),
+      () => ({ stop: list("no such text", 7), tokenizer }),
+    ]) {
+      const options = () => ({ ...made(), maxTokens: 2 });
+      const [first] = Object.keys(made());
+      equal((await collect(model.generate([1], options()))).length, 2, first);
+      equal((await collect(model.generateBatch([[1]], options()))).length, 2, first);
+    }
+    let reads = 0;
+    const dropout = {
+      get embedding() {
+        if (reads++) throw boom;
+        return 0.1;
+      },
+    };
+    await refuses("invalid-options", ["Trainer.create", "boom"], () =>
+      tinyloom.Trainer.create(model, { tokensPerStep: 16, dropout }),
+    );
+    const limits = {
+      get maxBufferSize() {
+        throw boom;
+      },
+    };
+    await refuses("invalid-options", ["Runtime.create", "boom"], () =>
+      tinyloom.Runtime.create({ gpu, limits }),
+    );
     model.free();
   },
 

@@ -8,6 +8,8 @@ import {
   dataset,
   datasetOptions,
   inSharedMemory,
+  pause,
+  soon,
   text,
   trainerOptions,
 } from "./kit.mjs";
@@ -193,6 +195,14 @@ export const cases = {
     );
     ok(error instanceof TinyloomError, "the class is the page's");
     await refuses("invalid-options", "heat", () => model.generate([1], { heat: 1 }));
+    const tokenizer = { decoder: () => ({ push: () => "", end: () => "" }) };
+    await refuses("invalid-options", ["cannot go to the worker", "tokenizer"], () =>
+      model.generate([1], { tokenizer }),
+    );
+    const like = { aborted: false, addEventListener() {} };
+    await refuses("invalid-options", ["signal is", "AbortSignal"], () =>
+      model.loss([1, 2], undefined, { signal: like }),
+    );
     await refuses("invalid-options", "learningRate", () =>
       Trainer.create(model, { learningRate: -1 }),
     );
@@ -269,7 +279,9 @@ export const cases = {
     const stop = () => {
       throw new Error("mine");
     };
-    await refuses("invalid-options", ["onProgress", "mine"], () => same.save({ onProgress: stop }));
+    for (const onProgress of [stop, async () => stop()]) {
+      await refuses("invalid-options", ["onProgress", "mine"], () => same.save({ onProgress }));
+    }
     const pieces = { "config.json": [], "model.safetensors": [] };
     const to = Object.fromEntries(
       Object.entries(pieces).map(([name, list]) => [
@@ -359,7 +371,19 @@ export const cases = {
       [9, 9],
       "masked",
     );
+    const never = () => new Promise(() => {});
+    const controller = new AbortController();
+    const { signal } = controller;
+    const stopped = biased.generate([3], { bias: never, signal }).next();
+    const aborted = refuses("aborted", "generate", () => stopped);
+    await pause(20);
+    controller.abort();
+    await soon("a bias that never comes", aborted);
+    const waits = biased.generate([3], { bias: never }).next();
+    const freed = refuses("freed", "Model", () => waits);
+    await pause(20);
     await biased.free();
+    await soon("a model that is freed", freed);
   },
 
   async "calls that alternate run in order"({ tinyloom, runtime }) {
