@@ -210,7 +210,8 @@ fn tight(index: u32) -> Capabilities {
     caps
 }
 
-/// Draws that found kernels with more workgroup memory than was checked: sampling and attention's delta.
+/// Draws, both of [`random`], that found kernels with more workgroup memory than was checked: sampling and attention's
+/// delta.
 const FOUND: [u32; 2] = [777_086, 113_944_825];
 
 /// The limits of this run and their draws: others with each `TINYLOOM_SEED`.

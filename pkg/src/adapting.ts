@@ -74,7 +74,8 @@ export async function createAdapter(
   const create = async (raw: RawModel, long: LongOptions) => ({
     model: await watched(where, long, (ask) => raw.adapt(json, ask)),
   });
-  const { adapter } = await over(make, model, base, { signal, onProgress }, create, true);
+  const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
+  const { adapter } = await over(make, model, base, long, create, true);
   return adapter;
 }
 
@@ -116,7 +117,7 @@ export async function mergeAdapter(inner: InnerAdapter, options: LongOptions): P
   const { journal } = models.of(inner.base);
   await inner.handle.run(async (raw) => {
     const merged = await journal?.merging(raw);
-    await watched("merge", chosen, (ask) => raw.merge(ask));
+    await watched("merge", chosen, (ask) => raw.merge(ask), false);
     merged?.();
     inner.end("the Adapter was merged into its model; create or load another");
   }, chosen.signal);
@@ -149,11 +150,10 @@ async function over<T extends { readonly model: RawModel }>(
   make: MakeAdapter,
   model: Model,
   base: InnerModel,
-  { signal, onProgress }: { [K in keyof LongOptions]: LongOptions[K] | undefined },
+  long: LongOptions,
   build: (raw: RawModel, long: LongOptions, seen: Seen) => Promise<T>,
   seeded?: true,
 ): Promise<{ adapter: Adapter; made: T }> {
-  const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   return base.handle.run(async (raw) => {
     const on = base.runtime.now((own) => own);
     const seen = { sum: 0 };
@@ -174,7 +174,7 @@ async function over<T extends { readonly model: RawModel }>(
     );
     const fixed: ResolvedAdapterOptions = { ...options, targets: Object.freeze(targets) };
     return { adapter: make(inner, Object.freeze(fixed)), made };
-  }, signal);
+  }, long.signal);
 }
 
 type Began = Parameters<NonNullable<InnerModel["runtime"]["recovery"]>["journal"]>[0]["origin"];

@@ -3,7 +3,7 @@
 import { FIELD, OPERATION } from "./fields.js";
 import { addMask, MASK, type MaskOptions } from "./masks.js";
 import { Operands } from "./operands.js";
-import { check, numeric, object, type Rules } from "./options.js";
+import { anything, check, numeric, object, type Rules } from "./options.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of every pass. */
@@ -46,7 +46,6 @@ export interface AttentionGradients {
 }
 
 // Whether it is a tensor is looked at as it is added to the call.
-const anything = () => undefined;
 const SCORES = { scale: numeric, softCap: numeric, into: object };
 const FORWARD: Rules<ForwardOptions> = { ...MASK, ...SCORES };
 const BACKWARD: Rules<BackwardOptions> = { ...FORWARD, output: anything, logsumexp: anything };

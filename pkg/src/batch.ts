@@ -121,7 +121,7 @@ export async function* generatedBatch(
   /** The first time, or after a lost device: then behind the tokens that were drawn before. */
   const started = (raw: RawModel): RawBatch => {
     if (batch && by === raw) return batch;
-    batch = ended(batch);
+    batch = released(batch);
     by = raw;
     const tokens = texts.map((text) => text.tokens);
     const lengths = Uint32Array.from(tokens, ({ length }) => length);
@@ -146,7 +146,7 @@ export async function* generatedBatch(
   const { queue, own, disown } = models.of(model);
   // A loop that nobody ends must not keep the texts' cache when the model is freed.
   const owned = {
-    free: () => void queue.run(() => (batch = ended(batch))).catch(() => undefined),
+    free: () => void queue.run(() => (batch = released(batch))).catch(() => undefined),
   };
   own(owned);
   try {
@@ -167,12 +167,12 @@ export async function* generatedBatch(
   } finally {
     disown(owned);
     await handle.settled();
-    ended(batch);
+    released(batch);
   }
 }
 
 /** Gives back what a batch holds; of a module that has panicked nothing, as the error of its call says. */
-function ended(batch: RawBatch | undefined): undefined {
+function released(batch: RawBatch | undefined): undefined {
   try {
     batch?.release();
     batch?.free();

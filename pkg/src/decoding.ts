@@ -22,9 +22,9 @@ export interface Until {
 /** What a function of the caller's gives, which may give a promise. */
 function given<T>(what: string, work: () => T | Promise<T>, { signal, handle }: Until): Promise<T> {
   return awaited(`generate: ${what}`, async () => {
-    const waited = either((async () => work())(), signal, undefined, "generate");
+    const waited = either((async () => work())(), handle.ended);
     try {
-      return await either(waited, handle.ended.signal);
+      return await either(waited, signal, undefined, "generate");
     } catch (error) {
       void handle.raw; // code "freed"
       throw error;
@@ -61,11 +61,11 @@ export interface TextOf {
  */
 export async function textOf(
   tokenizer: TextDecoding,
-  stop: readonly string[] = [],
+  stop: readonly string[] | undefined,
   until: Until,
 ): Promise<TextOf> {
   const decoder = await decoderOf(tokenizer, until);
-  const waiting = new Waiting(stop);
+  const waiting = new Waiting(stop ?? []);
   return {
     get stopped() {
       return waiting.stopped;
@@ -231,7 +231,10 @@ function numbers(what: string, given: unknown, vocabulary: number): Float32Array
         typeof bias !== "number"
       ) {
         const allowed = `pairs of a token below vocab_size, ${vocabulary}, and a number`;
-        throw refused(Array.isArray(pair) ? `[${pair.map(show)}]` : show(pair), allowed);
+        throw refused(
+          Array.isArray(pair) && pair.length === 2 ? `[${pair.map(show)}]` : show(pair),
+          allowed,
+        );
       }
       all[token] = bias;
     }

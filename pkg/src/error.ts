@@ -8,7 +8,7 @@ import { show } from "./show.js";
  * - `limit-exceeded`: a config or an option needs more than the device, or a cap the caller set, allows.
  * - `out-of-memory`: the GPU, or the module's own memory, has no room for it.
  * - `invalid-config`, `invalid-options`, `invalid-tokens`, `invalid-checkpoint`: the named input is wrong.
- * - `non-finite`: the loss or the gradient norm was not finite too many steps in a row.
+ * - `non-finite`: the loss or the gradient norm was not finite too many steps in a row, or a model's logits are not.
  * - `device-lost`: the GPU device is gone, and this object does not come back on another.
  * - `freed`: the object was used after `free()` or `destroy()`.
  * - `aborted`: the caller's `AbortSignal` fired.

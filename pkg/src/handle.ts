@@ -113,8 +113,7 @@ export class Handle<R extends Releasable> {
   readonly #life: Life;
   #raw: R | undefined;
   #gone: TinyloomError | undefined;
-  /** Fires when it is freed: for waits of something else than the raw object. */
-  readonly ended = new AbortController();
+  #ended: AbortController | undefined;
   /** Brings the raw object back. */
   guard: Guard<R> | undefined;
 
@@ -133,6 +132,13 @@ export class Handle<R extends Releasable> {
       throw new TinyloomError("freed", `this ${this.#name} was freed; create it again to use it`);
     }
     return this.#raw;
+  }
+
+  /** Fires when it is freed: for waits of something else than the raw object. */
+  get ended(): AbortSignal {
+    this.#ended ??= new AbortController();
+    if (this.freed) this.#ended.abort();
+    return this.#ended.signal;
   }
 
   /** Whether `free` was called. */
@@ -185,7 +191,7 @@ export class Handle<R extends Releasable> {
     const raw = this.#raw;
     if (raw === undefined) return;
     this.#raw = undefined;
-    this.ended.abort();
+    this.#ended?.abort();
     this.#queue.run(() => end(raw)).catch(() => undefined); // of a module that panicked
   }
 

@@ -1,7 +1,17 @@
 /** Masks of attention: as users give them, and as they cross to the module, which judges their values. */
 
 import { FIELD, type Fields } from "./fields.js";
-import { check, flag, inspect, invalid, numeric, object, type Rules, show } from "./options.js";
+import {
+  anything,
+  check,
+  flag,
+  inspect,
+  invalid,
+  numeric,
+  object,
+  type Rules,
+  show,
+} from "./options.js";
 
 /** Whole numbers of at least 0. */
 export type WholeNumbers = Uint32Array | readonly number[];
@@ -81,7 +91,6 @@ export const MASK: Rules<MaskOptions> = {
 };
 
 // What they hold is looked at one by one.
-const anything = () => undefined;
 const TREE: Rules<TreeMask> = { words: anything };
 const MATRIX: Rules<BooleanMask | AdditiveMask> = { data: anything, shape: anything };
 

@@ -11,6 +11,9 @@ export type Rule = (value: unknown) => string | undefined;
 /** The options an entry point knows. */
 export type Rules<T> = { readonly [K in keyof Required<T>]: Rule };
 
+/** Whatever is given, as it is: it is for others to judge. */
+export const anything: Rule = () => undefined;
+
 /** Any number: which ones are allowed is for others to judge. */
 export const numeric: Rule = (value) => (typeof value === "number" ? undefined : "a number");
 
@@ -188,13 +191,14 @@ function checked<T extends object>(
   const known = Object.keys(rules);
   const result: Record<string, unknown> = {};
   for (const [key, one] of Object.entries(given)) {
-    // What a list gives at a second reading nobody has checked.
-    const value = Array.isArray(one) ? Array.from(one) : one;
     if (!Object.hasOwn(rules, key)) {
       throw invalid(`${where} has no option "${key}"; it takes ${known.join(", ")}`);
     }
+    const rule: Rule = rules[key as keyof T];
+    // What a list gives at a second reading nobody has checked.
+    const value = rule !== anything && Array.isArray(one) ? Array.from(one) : one;
     if (value === undefined) continue;
-    const allowed = rules[key as keyof T](value);
+    const allowed = rule(value);
     if (allowed !== undefined) {
       const otherwise = key === required ? "" : ", or leave it out";
       throw invalid(`${where}: ${key} is ${show(value)}; give ${allowed}${otherwise}`);

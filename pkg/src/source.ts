@@ -42,7 +42,10 @@ export interface Progress {
 
 /** Options of operations that take long. */
 export interface LongOptions {
-  /** Called as the work goes on. An error it throws ends the operation, and so does a promise of it that fails. */
+  /**
+   * Called as the work goes on. An error it throws ends the operation, and so does a promise of it that fails before the
+   * end. In a worker the operation also waits for these promises.
+   */
   onProgress?: (progress: Progress) => void;
   /** Ends the operation with code "aborted"; the object stays as it was. */
   signal?: AbortSignal;
@@ -78,7 +81,7 @@ export function report(options: LongOptions, progress: Progress): void {
   });
 }
 
-/** Ends an operation that has told of its last progress. A promise that goes on is not waited for. */
+/** Ends an operation that has told of its last progress: in a page it does not wait for a promise that goes on. */
 export async function reported(options: LongOptions): Promise<void> {
   await undefined;
   called("onProgress", () => failures.get(options)?.());

@@ -85,9 +85,10 @@ export function expectFits(name: string, ids: unknown, config: ModelConfig): voi
   if (!(Array.isArray(ids) || ArrayBuffer.isView(ids))) return;
   const { length } = ids as Uint32Array;
   if (!(length > most)) return; // a DataView has none
+  const called = config.max_position_embeddings ? "max_position_embeddings" : "n_positions";
   throw new TinyloomError(
     "invalid-tokens",
-    `${name} has ${length} tokens, and the model ${most} positions; give a shorter text, such as its last tokens`,
+    `${name} has ${length} tokens, more than ${called}, ${most}; give a shorter text, such as its last tokens`,
   );
 }
 

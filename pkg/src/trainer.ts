@@ -7,7 +7,7 @@ import type { LoadedRun } from "./loading.js";
 import { Adapter, makeAdapter } from "./lora.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
-import { check, flag, inspect, invalid, isA, type Rules, show } from "./options.js";
+import { anything, check, flag, inspect, invalid, isA, type Rules, show } from "./options.js";
 import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
@@ -42,7 +42,6 @@ import type {
 } from "./trainer-types.js";
 import { evaluated, watched } from "./watch.js";
 
-const anything = () => undefined;
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
 
 /**

@@ -1,7 +1,7 @@
 /** Long calls of the module, which ask between their pieces whether to go on. */
 
 import { throwIfAborted } from "./error.js";
-import type { Ask } from "./raw.js";
+import type { Ask, Releasable } from "./raw.js";
 import { type LongOptions, report, reported } from "./source.js";
 
 /**
@@ -9,11 +9,13 @@ import { type LongOptions, report, reported } from "./source.js";
  * what `onProgress` threw.
  *
  * @param what - the call, as the user wrote it, for the message.
+ * @param undoable - whether what the call has done can be left: else a promise of `onProgress` that fails comes too late.
  */
 export async function watched<T>(
   what: string,
   options: LongOptions,
   call: (ask: Ask) => Promise<T>,
+  undoable = true,
 ): Promise<T> {
   throwIfAborted(options.signal, what);
   let ended: { error: unknown } | undefined;
@@ -30,10 +32,12 @@ export async function watched<T>(
   let result: T | undefined;
   try {
     result = await call(ask);
-    await reported(options);
+    if (undoable) await reported(options);
     return result;
   } catch (error) {
-    (result as { release?(): void } | undefined)?.release?.(); // nobody else has it
+    const made = result as Partial<Releasable> | undefined; // nobody else has it
+    made?.release?.();
+    made?.free?.();
     throw ended ? ended.error : error;
   }
 }

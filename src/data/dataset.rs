@@ -133,9 +133,9 @@ impl Dataset {
             )));
         }
         let documents = Documents::new(starts, total, options.validation_fraction);
-        if !documents.trains(&*tokens) {
-            let whole =
-                if options.validation_fraction > 0.0 { ", or validationFraction: 0" } else { "" };
+        if !documents.learns(&*tokens, documents.train) {
+            let held_out = documents.learns(&*tokens, documents.count());
+            let whole = if held_out { ", or validationFraction: 0" } else { "" };
             return Err(Error::tokens(format!(
                 "of {} documents {} are for training, and none of these has a token to learn (after \
                  its first): give more documents for training{whole}",

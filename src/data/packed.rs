@@ -62,9 +62,9 @@ impl Documents {
         pieces.filter(|&(at, length)| tokens.learns(at + 1..at + length + 1))
     }
 
-    /// Whether a document for training has a target that is learned.
-    pub fn trains(&self, tokens: &dyn TokenSource) -> bool {
-        (0..self.train).any(|i| {
+    /// Whether one of the first documents has a target that is learned.
+    pub fn learns(&self, tokens: &dyn TokenSource, first: usize) -> bool {
+        (0..first).any(|i| {
             let Range { start, end } = self.tokens(i);
             end > start + 1 && tokens.learns(start + 1..end)
         })

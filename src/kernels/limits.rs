@@ -36,8 +36,8 @@ pub(super) fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> 
     Ok(size)
 }
 
-/// Fails with the limit's name when a kernel's workgroup memory does not fit: variables of so many bytes, which WebGPU
-/// each counts in units of 16 bytes.
+/// Fails with the limit's name when a kernel's workgroup memory does not fit. `bytes` are the sizes of its variables;
+/// WebGPU rounds each up to 16 bytes.
 pub(super) fn check_storage<const VARIABLES: usize>(
     caps: &Capabilities,
     bytes: [u32; VARIABLES],

@@ -43,6 +43,7 @@ export function either<T>(
       }
     };
     stop();
+    promise.catch(() => undefined); // the caller hears of the signal instead, where it cannot be listened to
     inspect(`${what}: signal`, () => signal.addEventListener("abort", stop));
     const ended = () => {
       try {

@@ -1,10 +1,8 @@
 /** Messages whose content is no text: whether the template has a place for what they hold. */
 
 import { invalid, show } from "../options.js";
-import type { ChatTemplate, Messages } from "./templates.js";
+import type { ChatTemplate, Fields, Messages } from "./templates.js";
 import type { Message } from "./types.js";
-
-type Fields = { readonly [name: string]: unknown };
 
 /** A field that no message has. What renders it prints an object as data. */
 const MARK = "\u{f0f03}";
@@ -49,17 +47,18 @@ function unread(message: Fields, text: (other: object) => string | undefined): s
     const names = Object.keys(others).filter((name) => others[name] != null);
     const whole = names.length > 0 ? text(message) : undefined;
     if (whole !== undefined && whole !== text({ role, content })) return undefined;
+    const fails = whole === undefined && text({ ...message, content: "" }) === undefined;
+    if (names.length > 0 && fails) return undefined; // it is not for this content
     const only =
       names.length > 0 ? `, and the template renders nothing of ${names.join(", ")}` : "";
     return `has ${content === null ? "null as" : "no"} content${only}`;
   }
-  if (typeof content === "object") {
-    if (OF_TOOLS.includes(role as string)) return undefined;
-    const marked = text({ ...message, content: withMarks(content) });
-    const empty = text({ ...message, content: "" });
-    if (marked === undefined ? empty === undefined : marked !== empty && !marked.includes(MARK)) {
-      return undefined; // where both fail, it is not for this content
-    }
+  if (typeof content !== "object") return `has ${show(content)} as content, which is no text`;
+  if (OF_TOOLS.includes(role as string)) return undefined;
+  const marked = text({ ...message, content: withMarks(content) });
+  const empty = text({ ...message, content: "" });
+  if (marked === undefined ? empty === undefined : marked !== empty && !marked.includes(MARK)) {
+    return undefined; // where both fail, it is not for this content
   }
   return `has ${show(content)} as content, which the template does not turn into text`;
 }

@@ -43,7 +43,8 @@ export interface ChatTemplate {
   render(what: string, conversation: Messages, prompt: boolean): Rendered;
 }
 
-type Fields = { readonly [name: string]: unknown };
+/** An object of which nothing is known. */
+export type Fields = { readonly [name: string]: unknown };
 
 /** The messages of a conversation, in an object. Each property of the caller's objects is read once. */
 export function expectConversation(where: string, given: unknown, what: string): Messages {

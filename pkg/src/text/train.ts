@@ -56,8 +56,8 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
   throwIfAborted(options.signal, WHERE);
   const training = (await inThread(special)) ?? inPieces(special);
   const aborted = () => training.end();
-  inspect(WHERE, () => options.signal?.addEventListener("abort", aborted));
   try {
+    inspect(WHERE, () => options.signal?.addEventListener("abort", aborted));
     const texts = inspect(WHERE, () => (Array.isArray(text) ? Array.from<unknown>(text) : [text]));
     for (const one of texts) await count(training, one, options);
     const told = (merges: number) => {
@@ -78,8 +78,8 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
     throwIfAborted(options.signal, WHERE);
     throw error;
   } finally {
-    options.signal?.removeEventListener("abort", aborted);
     training.end();
+    options.signal?.removeEventListener("abort", aborted);
   }
 }
 

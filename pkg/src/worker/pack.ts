@@ -18,6 +18,9 @@ import {
 
 const given = new WeakSet<object>();
 
+const hasFunction = (value: object) =>
+  Object.values(value).some((one) => typeof one === "function");
+
 /** What to do with what no message carries. */
 const OWN = "make the object in a worker of your own and give that to connect({ worker })";
 
@@ -130,7 +133,7 @@ export class PackedCall {
       throw this.#refuse(value, "GPU objects stay on their side; the worker uses its own");
     }
     if (isOf(["Promise"], value)) throw this.#refuse(value, "await it first");
-    if (name === "tokenizer" && isPlain(value)) {
+    if (name === "tokenizer" && isPlain(value) && hasFunction(value)) {
       throw this.#refuse(
         value,
         `its functions stay here; give a tokenizer that connect() gave, or ${OWN}`,
@@ -176,7 +179,11 @@ export class PackedCall {
     if (!aborted) {
       const listener = () => this.#abort(id, cloneable(signal.reason));
       signal.addEventListener("abort", listener);
-      this.#cleanup.push(() => signal.removeEventListener("abort", listener));
+      this.#cleanup.push(() => {
+        try {
+          signal.removeEventListener("abort", listener);
+        } catch {} // of a signal of the caller's own; the call's result counts
+      });
     }
     return {
       [WIRE]: "signal",

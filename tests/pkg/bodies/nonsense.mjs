@@ -49,7 +49,7 @@ export const cases = {
         () => model.hiddenStates(text, { layer: 1 }),
         () => model.attention(text, { layer: 0, head: 0 }),
       ]) {
-        const words = [`${length} tokens`, "64 positions", "shorter text"];
+        const words = [`${length} tokens`, "max_position_embeddings, 64", "shorter text"];
         await refuses("invalid-tokens", words, work);
       }
     }

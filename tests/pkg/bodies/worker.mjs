@@ -199,6 +199,10 @@ export const cases = {
     await refuses("invalid-options", ["cannot go to the worker", "tokenizer"], () =>
       model.generate([1], { tokenizer }),
     );
+    const files = { "tokenizer.json": "{}" };
+    const saving = model.save({ format: "gguf", tokenizer: files });
+    const unread = await saving.catch((caught) => caught);
+    ok(!unread.message.includes("cannot go"), `files of a tokenizer go there: ${unread.message}`);
     const like = { aborted: false, addEventListener() {} };
     await refuses("invalid-options", ["signal is", "AbortSignal"], () =>
       model.loss([1, 2], undefined, { signal: like }),
