@@ -18,9 +18,6 @@ import {
 
 const given = new WeakSet<object>();
 
-const hasFunction = (value: object) =>
-  Object.values(value).some((one) => typeof one === "function");
-
 /** What to do with what no message carries. */
 const OWN = "make the object in a worker of your own and give that to connect({ worker })";
 
@@ -133,7 +130,7 @@ export class PackedCall {
       throw this.#refuse(value, "GPU objects stay on their side; the worker uses its own");
     }
     if (isOf(["Promise"], value)) throw this.#refuse(value, "await it first");
-    if (name === "tokenizer" && isPlain(value) && hasFunction(value)) {
+    if (name === "tokenizer" && isPlain(value) && "decoder" in value) {
       throw this.#refuse(
         value,
         `its functions stay here; give a tokenizer that connect() gave, or ${OWN}`,

@@ -58,7 +58,7 @@ export const cases = {
     const { hidden_size: n_embd, num_attention_heads: n_head, vocab_size } = config;
     const old = { model_type: "gpt2", n_embd, n_head, n_layer: 1, n_positions: 16, vocab_size };
     const other = await tinyloom.Model.create(runtime, old);
-    await refuses("invalid-tokens", ["17 tokens", "16 positions"], () =>
+    await refuses("invalid-tokens", ["17 tokens", "n_positions, 16"], () =>
       other.loss(new Uint8Array(17)),
     );
     other.free();
