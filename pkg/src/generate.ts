@@ -245,12 +245,13 @@ export function generateCall(
 export function batchGiven(prompts: unknown, options: BatchOptions, config: ModelConfig) {
   const shared = check<BatchOptions>("generateBatch", options, BATCH);
   const { stop, stopTokens } = shared;
-  if (Array.isArray(prompts) && prompts.length > 256)
-    throw invalid(`generateBatch takes 1 to 256 prompts, not ${prompts.length}`);
   const copies = inspect("generateBatch", () => {
-    if (Array.isArray(prompts))
+    if (Array.isArray(prompts)) {
+      if (prompts.length > 256)
+        throw invalid(`generateBatch takes 1 to 256 prompts, not ${prompts.length}`);
       for (const [at, one] of prompts.entries())
         expectFits(`prompts[${at}]`, (one as BatchPrompt | undefined)?.prompt ?? one, config);
+    }
     return copied({ stop, stopTokens, prompts });
   });
   return { ...shared, ...copies, rules: BATCH, call: generateCall };

@@ -1,23 +1,26 @@
-// A sample of the damaged files and of the calls with nonsense that `npm run reliability -- hostile` takes 20,000 of.
+// A sample of the damaged files and of the calls with nonsense that `npm run reliability -- hostile` takes 20,000 of,
+// and every call with one piece of nonsense.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { freshSeed } from "../random.mjs";
-import { attack } from "../reliability/hostile.mjs";
+import { ALL, attack, taken } from "../reliability/hostile.mjs";
 
 const COUNT = 250;
+const words = ({ at, kind, name, text, wrong }) => `${at} ${kind} ${name ?? text}: ${wrong}`;
 
 for (const part of ["files", "calls"]) {
   test(`${COUNT} ${part}, drawn by a seed`, { timeout: 300_000 }, async (t) => {
     const seed = Number(process.env.TINYLOOM_SEED ?? freshSeed());
     const { counts, findings } = await attack(part, COUNT, seed);
     t.diagnostic(`TINYLOOM_SEED=${seed}: ${JSON.stringify(counts)}`);
-    const words = findings.map(
-      ({ at, kind, name = "", wrong }) => `${at} ${kind} ${name}: ${wrong}`,
-    );
-    assert.deepEqual(words, [], `with TINYLOOM_SEED=${seed}`);
-    const made = JSON.stringify(counts)
-      .match(/\d+/g)
-      .reduce((sum, count) => sum + Number(count), 0);
-    assert.ok(made >= COUNT, `${made} of ${COUNT} were taken`);
+    assert.deepEqual(findings.map(words), [], `with TINYLOOM_SEED=${seed}`);
+    assert.ok(taken(counts) >= COUNT, `${taken(counts)} of ${COUNT} were taken`);
   });
 }
+
+test("every argument and option, with each kind of nonsense", { timeout: 600_000 }, async (t) => {
+  const { counts, findings } = await attack("every", ALL, 0);
+  t.diagnostic(JSON.stringify(counts));
+  assert.deepEqual(findings.map(words), []);
+  assert.ok(taken(counts) > 50_000, `only ${taken(counts)} were made`);
+});

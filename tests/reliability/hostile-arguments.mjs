@@ -154,7 +154,7 @@ const onRuntime = ({ runtime, gpu }) => ({
 });
 
 /** Of a model's. */
-const onModel = ({ runtime, files, byte }) => ({
+const onModel = ({ runtime, files, byte, adapter }) => ({
   "Model.create": () => [runtime, { ...CONFIG }, { seed: 1 }],
   "Model.countParameters": () => [runtime, { ...CONFIG }],
   "Model.fromPretrained": () => [runtime, { ...files }, { onProgress: () => {} }],
@@ -177,9 +177,36 @@ const onModel = ({ runtime, files, byte }) => ({
       bias: [[1, 2]],
       stop: ["x"],
       tokenizer: byte,
+      kvCache: "f16",
+      weights: "f16",
+      promptLookup: false,
+      adapter,
+    },
+  ],
+  "Model#generateBatch": () => [
+    [{ prompt: [1, 2], temperature: 1, seed: 1, stop: ["x"] }, [3]],
+    {
+      maxTokens: 2,
+      topK: 4,
+      topP: 0.9,
+      minP: 0.1,
+      repetitionPenalty: 1.1,
+      stopTokens: [3],
+      tokenizer: byte,
+      kvCache: "f32",
+      weights: "f32",
+      adapter,
     },
   ],
   "Model#save": () => [{ onProgress: () => {} }],
+});
+
+/** Of an adapter's. */
+const onAdapter = ({ still, files, adapterFiles }) => ({
+  "Adapter.create": () => [still, { rank: 2, alpha: 4, targets: ["q_proj"], dropout: 0, seed: 1 }],
+  "Adapter.load": () => [still, { ...adapterFiles }, { dropout: 0 }],
+  "Adapter#save": () => [{ onProgress: () => {} }],
+  "Adapter#saveMerged": () => [{ ...files }, { onProgress: () => {} }],
 });
 
 /** Of a trainer's. */
@@ -205,7 +232,12 @@ const onTrainer = ({ runtime, model, files, data }) => ({
   "Trainer.resume": () => [runtime, { ...files }, {}],
   "Trainer#step": () => [{ tokens: [1, 2, 3], targets: [2, 3, 4], documents: [0, 0, 0] }],
   "Trainer#run": () => [data, { steps: 1, evaluateEvery: 1, maxSkipped: 1, stepsAhead: 0 }],
-  "Trainer#evaluate": () => [data, {}],
+  "Trainer.findLearningRate": () => [
+    model,
+    data,
+    { from: 1e-5, to: 1e-2, steps: 3, trainer: { tokensPerStep: 8 } },
+  ],
+  "Trainer#evaluate": () => [data, { averaged: false }],
   "Trainer#gradients": () => [{}],
   "Trainer#profile": () => [{}],
   "Trainer#save": () => [{ onProgress: () => {} }],
@@ -271,6 +303,7 @@ const onOthers = ({ runtime, tensor }) => {
 export const goodOf = (objects) => ({
   ...onRuntime(objects),
   ...onModel(objects),
+  ...onAdapter(objects),
   ...onTrainer(objects),
   ...onText(objects),
   ...onOthers(objects),

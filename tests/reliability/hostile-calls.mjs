@@ -23,7 +23,7 @@ function membersOf(object) {
 }
 
 /** Calls that end an object that others need: they are made on one of their own. */
-const ENDING = /#(free|destroy|simulateLoss|close|delete)$/;
+const ENDING = /#(free|merge|destroy|simulateLoss|close|delete)$/;
 /** These open threads or devices: one in so many draws is made. */
 const SELDOM = { connect: 40, "Runtime.create": 8 };
 
@@ -42,12 +42,14 @@ export class Calls {
   }
 
   async open() {
-    const { Runtime, Model, Trainer, Dataset, BpeTokenizer, ByteTokenizer, Runs } = this.#tinyloom;
+    const { Runtime, Model, Trainer, Adapter, Dataset, BpeTokenizer, ByteTokenizer, Runs } =
+      this.#tinyloom;
     const runtime = await Runtime.create({ gpu: this.#gpu, recover: false });
     this.adapter = runtime.capabilities.adapter;
     const model = await Model.create(runtime, CONFIG, { seed: 1 });
     const trainer = await Trainer.create(model, { tokensPerStep: 8, seed: 1, totalSteps: 1e6 });
     const still = await Model.create(runtime, CONFIG, { seed: 2 });
+    const adapter = await Adapter.create(still, { rank: 2 });
     const data = Dataset.fromTokens(
       Uint32Array.from({ length: 90 }, (_, i) => i % 30),
       { sequenceLength: 4 },
@@ -57,11 +59,13 @@ export class Calls {
     await (await runs.create("one", { data: "x" })).close();
     const run = await runs.create("kept", { data: "x" });
     const files = await trainer.save();
+    const adapterFiles = await adapter.save();
     const tensor = () => runtime.tensor([1, 2, 3, 4], [2, 2]);
     this.objects = {
       Runtime: runtime,
       Model: still,
       Trainer: trainer,
+      Adapter: adapter,
       Dataset: data,
       Tensor: tensor(),
       Runs: runs,
@@ -73,6 +77,9 @@ export class Calls {
     this.good = goodOf({
       runtime,
       model,
+      still,
+      adapter,
+      adapterFiles,
       trainer,
       data,
       tokenizer,
@@ -189,7 +196,7 @@ function parted(found, expected) {
 }
 
 /** Whether this is a plain object; a proxy that throws is not. */
-function isPlain(value) {
+export function isPlain(value) {
   try {
     return Object.getPrototypeOf(value ?? 0) === Object.prototype;
   } catch {

@@ -6,6 +6,7 @@ import * as ops from "../../pkg/dist/ops.js";
 import * as storage from "../../pkg/dist/storage/index.js";
 import * as worker from "../../pkg/dist/worker/index.js";
 import { Calls } from "./hostile-calls.mjs";
+import { every } from "./hostile-every.mjs";
 import { attempt, formats } from "./hostile-files.mjs";
 import { Chance } from "./hostile-random.mjs";
 
@@ -96,11 +97,26 @@ async function calls({ from, to, seed }) {
   return { counts: stage.counts, adapter: stage.adapter };
 }
 
+async function everyCall({ from }) {
+  const stage = new Calls(all, gpu);
+  await stage.open();
+  let at = -1;
+  for (const { name, call, args, text } of every(stage)) {
+    if (++at < from) continue;
+    await send({ at, kind: name });
+    const wrong = await stage.make({ name, call, args: args() });
+    if (wrong)
+      await send({ finding: { at, kind: name, wrong: wrong.slice(0, 600), text: text() } });
+  }
+  return { counts: stage.counts, adapter: stage.adapter };
+}
+
+const PARTS = { files, calls, every: everyCall };
 const silent = [];
 process.on("unhandledRejection", (error) => silent.push(String(error?.stack ?? error)));
 process.once("message", async (task) => {
   try {
-    const result = await (task.part === "files" ? files : calls)(task);
+    const result = await PARTS[task.part](task);
     await send({ ...result, silent });
   } catch (error) {
     await send({ broken: String(error?.stack ?? error) });

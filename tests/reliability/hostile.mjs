@@ -8,6 +8,8 @@ import { dawnEnv } from "../../scripts/machine.mjs";
 import { adapterName, keep } from "./results.mjs";
 
 const COUNT = 20_000;
+/** More than there are. */
+export const ALL = Number.MAX_SAFE_INTEGER;
 /** Milliseconds without a word after which a process counts as hanging. */
 const SILENCE = 60_000;
 
@@ -76,7 +78,10 @@ function add(sums, counts) {
   return sums;
 }
 
-/** Inputs of one part, "files" or "calls"; a process that died is followed by another. */
+/**
+ * Inputs of one part: so many "files" or "calls" that the seed draws, or "every" call with one piece of nonsense. A
+ * process that died is followed by another.
+ */
 export async function attack(part, count, seed) {
   const found = { part, count, seed, counts: {}, findings: [] };
   for (let from = 0; from < count; ) {
@@ -89,14 +94,27 @@ export async function attack(part, count, seed) {
   return found;
 }
 
-/** Both parts; the result as JSON and a line each. */
+const NAMES = {
+  files: "damaged files",
+  calls: "calls with nonsense",
+  every: "calls with one piece of nonsense each",
+};
+
+/** How many inputs were taken, by the counts of `attack`. */
+export const taken = (counts) =>
+  Object.values(counts).reduce(
+    (sum, count) => sum + (typeof count === "number" ? count : taken(count)),
+    0,
+  );
+
+/** All parts; the result as JSON and a line each. */
 export async function hostile({ count = COUNT, seed = Date.now() % 1e6 } = {}) {
   const results = [];
-  for (const part of ["files", "calls"]) {
-    const found = await attack(part, count, seed);
+  for (const part of Object.keys(NAMES)) {
+    const found = await attack(part, part === "every" ? ALL : count, seed);
     results.push(found);
     console.log(
-      `hostile: ${count} ${part === "files" ? "damaged files" : "calls with nonsense"}, seed ${seed}, ` +
+      `hostile: ${taken(found.counts)} ${NAMES[part]}, seed ${seed}, ` +
         `${adapterName(found.adapter ?? {})}: ${found.findings.length} findings; ${JSON.stringify(found.counts)}`,
     );
     for (const { at, kind, name = "", wrong, text = "" } of found.findings.slice(0, 40)) {

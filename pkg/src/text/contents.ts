@@ -1,6 +1,6 @@
 /** Messages whose content is no text: whether the template has a place for what they hold. */
 
-import { invalid, show } from "../options.js";
+import { inspect, invalid, show } from "../options.js";
 import type { ChatTemplate, Fields, Messages } from "./templates.js";
 import type { Message } from "./types.js";
 
@@ -31,7 +31,7 @@ export function expectContents(
         return undefined;
       }
     };
-    const wrong = unread(message, text);
+    const wrong = inspect(`${where}: ${what}`, () => unread(message, text));
     if (wrong === undefined) return;
     throw invalid(
       `${where}: ${what}: message ${at} (of role ${show(message.role)}) ${wrong}; give content, a text`,

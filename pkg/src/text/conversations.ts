@@ -48,7 +48,7 @@ export async function fromConversations(
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   let index = 0;
   let empty: number | undefined;
-  for await (const conversation of conversations(list, long)) {
+  for await (const [conversation] of conversations(list, long)) {
     const { text, answers } = render(conversation, index++);
     if (text === "") empty ??= index - 1;
     const ids = Array.from(await encode(text));
@@ -75,17 +75,17 @@ export async function fromConversations(
   return prepared(store, options, encoding);
 }
 
-/** The conversations of an array, or of JSONL with one in each line. */
+/** The conversations of an array, or of JSONL with one in each line; in lists, since what is yielded is awaited. */
 async function* conversations(
   list: unknown,
   long: ConversationOptions,
-): AsyncGenerator<Conversation> {
+): AsyncGenerator<[Conversation]> {
   if (Array.isArray(list)) {
     const all = inspect(WHERE, () => Array.from<Conversation>(list));
     const pace = new Pace(WHERE, long, all.length, "read conversations");
     await pace.done(0);
     for (const one of all) {
-      yield one;
+      yield [one];
       await pace.done(1);
     }
     return;
@@ -96,7 +96,7 @@ async function* conversations(
   }
   const pace = new Pace(WHERE, long, opened.total, "read conversations");
   for await (const [value] of jsonLines(WHERE, textOf(paced(opened.chunks, pace)), OTHERWISE)) {
-    yield value as Conversation;
+    yield [value as Conversation];
   }
 }
 
