@@ -50,7 +50,7 @@ export class Calls {
     const trainer = await Trainer.create(model, { tokensPerStep: 8, seed: 1, totalSteps: 1e6 });
     const still = await Model.create(runtime, CONFIG, { seed: 2 });
     const adapter = await Adapter.create(still, { rank: 2 });
-    const data = Dataset.fromTokens(
+    const data = await Dataset.fromTokens(
       Uint32Array.from({ length: 90 }, (_, i) => i % 30),
       { sequenceLength: 4 },
     );
@@ -67,7 +67,7 @@ export class Calls {
       Trainer: trainer,
       Adapter: adapter,
       Dataset: data,
-      Tensor: tensor(),
+      Tensor: await tensor(),
       Runs: runs,
       StoredRun: run,
       ByteTokenizer: new ByteTokenizer(),
@@ -126,8 +126,8 @@ export class Calls {
       }
     }
     const { ops } = this.#tinyloom;
-    add("ops.softmax", (args) => ops.softmax(...args));
-    for (const name of Object.keys(ops.attention))
+    if (ops) add("ops.softmax", (args) => ops.softmax(...args));
+    for (const name of Object.keys(ops?.attention ?? {}))
       add(`ops.attention.${name}`, (args) => ops.attention[name](...args));
     this.targets = targets;
   }

@@ -1,4 +1,4 @@
-// A Node process with Dawn that takes hostile input: `{ part, from, to, seed }` in, findings and counts out.
+// A Node process with Dawn that takes hostile input: `{ part, from, to, seed, oneOf }` in, findings and counts out.
 import { create } from "webgpu";
 import * as tinyloom from "../../pkg/dist/index.js";
 import * as internal from "../../pkg/dist/internal.js";
@@ -97,12 +97,11 @@ async function calls({ from, to, seed }) {
   return { counts: stage.counts, adapter: stage.adapter };
 }
 
-async function everyCall({ from }) {
-  const stage = new Calls(all, gpu);
-  await stage.open();
+/** Every call of an open stage, or one of so many, with one piece of nonsense. */
+async function everyCall(stage, { from, oneOf, seed }) {
   let at = -1;
   for (const { name, call, args, text } of every(stage)) {
-    if (++at < from) continue;
+    if (++at < from || (at + seed) % oneOf !== 0) continue;
     await send({ at, kind: name });
     const wrong = await stage.make({ name, call, args: args() });
     if (wrong)
@@ -111,7 +110,23 @@ async function everyCall({ from }) {
   return { counts: stage.counts, adapter: stage.adapter };
 }
 
-const PARTS = { files, calls, every: everyCall };
+async function direct(task) {
+  const stage = new Calls(all, gpu);
+  await stage.open();
+  return everyCall(stage, task);
+}
+
+/** The same in a worker, but for operations, which stay there. */
+async function inWorker(task) {
+  const connected = await worker.connect();
+  const elsewhere = ["close", "attention", "softmax"];
+  const there = Object.keys(connected).filter((name) => !elsewhere.includes(name));
+  const stage = new Calls(Object.fromEntries(there.map((name) => [name, connected[name]])));
+  await stage.open();
+  return everyCall(stage, task);
+}
+
+const PARTS = { files, calls, every: direct, worker: inWorker };
 const silent = [];
 process.on("unhandledRejection", (error) => silent.push(String(error?.stack ?? error)));
 process.once("message", async (task) => {

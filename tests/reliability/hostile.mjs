@@ -79,13 +79,21 @@ function add(sums, counts) {
 }
 
 /**
- * Inputs of one part: so many "files" or "calls" that the seed draws, or "every" call with one piece of nonsense. A
- * process that died is followed by another.
+ * Inputs of one part: so many "files" or "calls" that the seed draws, or "every" call with one piece of nonsense,
+ * also through a "worker". A process that died is followed by another.
+ *
+ * @param oneOf - of every call one of so many is made.
  */
-export async function attack(part, count, seed) {
+export async function attack(part, count, seed, oneOf = 1) {
   const found = { part, count, seed, counts: {}, findings: [] };
   for (let from = 0; from < count; ) {
-    const { counts, adapter, findings, next } = await inProcess({ part, from, to: count, seed });
+    const { counts, adapter, findings, next } = await inProcess({
+      part,
+      from,
+      to: count,
+      seed,
+      oneOf,
+    });
     add(found.counts, counts);
     found.adapter ??= adapter;
     found.findings.push(...findings);
@@ -94,10 +102,14 @@ export async function attack(part, count, seed) {
   return found;
 }
 
-const NAMES = {
+const DRAWN = {
   files: "damaged files",
   calls: "calls with nonsense",
+};
+const NAMES = {
+  ...DRAWN,
   every: "calls with one piece of nonsense each",
+  worker: "such calls through a worker",
 };
 
 /** How many inputs were taken, by the counts of `attack`. */
@@ -111,7 +123,7 @@ export const taken = (counts) =>
 export async function hostile({ count = COUNT, seed = Date.now() % 1e6 } = {}) {
   const results = [];
   for (const part of Object.keys(NAMES)) {
-    const found = await attack(part, part === "every" ? ALL : count, seed);
+    const found = await attack(part, part in DRAWN ? count : ALL, seed);
     results.push(found);
     console.log(
       `hostile: ${taken(found.counts)} ${NAMES[part]}, seed ${seed}, ` +

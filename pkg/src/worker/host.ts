@@ -19,6 +19,7 @@ import {
   replaceDeep,
   SYMBOLS,
   type Target,
+  UNUSED,
   WIRE,
   type Wire,
   wholeBuffers,
@@ -28,6 +29,8 @@ import {
 /** What lives as long as a call, or an iterator. */
 interface Scope {
   readonly signals: number[];
+  /** Those that write to the page's streams. */
+  readonly streams: WritableStream[];
   /** Callbacks of the page that have not returned. */
   readonly running: Set<Promise<unknown>>;
   /** What the first of them to fail threw. */
@@ -83,7 +86,7 @@ export class Host implements HostApi {
   }
 
   call(target: Target, member: string, values: unknown[]): Promise<Reply> {
-    const scope: Scope = { signals: [], running: new Set() };
+    const scope: Scope = { signals: [], streams: [], running: new Set() };
     return this.#reply(async () => {
       try {
         const work = this.#method(target, member); // and the call itself: in the order of the messages
@@ -107,7 +110,7 @@ export class Host implements HostApi {
 
   /** Opens an iterator and makes its first step. */
   iterate(id: number, target: Target, member: string, values: unknown[]): Promise<Reply> {
-    const scope: Scope = { signals: [], running: new Set() };
+    const scope: Scope = { signals: [], streams: [], running: new Set() };
     try {
       const made = this.#method(target, member)(...this.#unpack(values, scope));
       const iterator = (made as AsyncIterable<unknown>)[Symbol.asyncIterator]();
@@ -174,8 +177,9 @@ export class Host implements HostApi {
     this.#iterations.delete(id);
   }
 
-  #close({ signals }: Scope): void {
+  #close({ signals, streams }: Scope): void {
     for (const id of signals) this.#signals.delete(id);
+    for (const stream of streams) if (!stream.locked) stream.abort(UNUSED).catch(() => undefined);
   }
 
   /** Tells what a property of the object has refused. */
@@ -229,6 +233,7 @@ export class Host implements HostApi {
   /** Stand-ins replaced by what they stand for. */
   #unpack(values: unknown[], scope: Scope): unknown[] {
     return replaceDeep(values, (value) => {
+      if (isStream(value)) scope.streams.push(value);
       switch (wireKind(value)) {
         case "object":
           return this.#held.find((value as Wire & { id: number }).id).object;
@@ -294,3 +299,6 @@ export class Host implements HostApi {
     return { kind: "class", shapeId, shape, statics, constants };
   }
 }
+
+const isStream = (value: object): value is WritableStream =>
+  typeof WritableStream === "function" && value instanceof WritableStream;

@@ -11,6 +11,7 @@ import {
   isPlatform,
   localName,
   replaceDeep,
+  UNUSED,
   WIRE,
   type Wire,
   wholeBuffers,
@@ -208,7 +209,11 @@ export class PackedCall {
   /** A stream that is moved ends there before its last bytes are here, so one that is piped here moves. */
   #writable(stream: WritableStream): WritableStream {
     const { readable, writable } = new TransformStream();
-    const writing = readable.pipeTo(stream);
+    const writing = readable.pipeTo(stream, { preventAbort: true }).catch(async (error) => {
+      if (error === UNUSED) return;
+      await stream.abort(error).catch(() => undefined);
+      throw error;
+    });
     writing.catch(() => undefined); // the worker's writing fails with it
     this.#writing.push(writing);
     this.#transfers.add(writable as unknown as Transferable);

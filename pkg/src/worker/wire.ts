@@ -41,6 +41,9 @@ export type Wire =
   /** A GPU object. */
   | { [WIRE]: "stays"; type: string };
 
+/** What ends a stream that a call was given and did not take. */
+export const UNUSED = "no call took this stream";
+
 /** An error as plain data. */
 export interface WireError {
   readonly code: string;

@@ -293,6 +293,8 @@ export const cases = {
         new WritableStream({ write: (bytes) => void list.push(bytes) }),
       ]),
     );
+    await refuses("invalid-options", ["unknown"], () => same.save({ to, unknown: 1 }));
+    await same.loss([1, 2], [2, 3], {}, to["config.json"]); // nothing takes the stream
     equal(await same.save({ to }), undefined, "what a save to streams of the page gives");
     const written = Object.entries(pieces).map(([name, list]) => [name, concat(list)]);
     sameFiles(Object.fromEntries(written), files, "streams of the page");
