@@ -1,4 +1,4 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/c_f32 or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
+// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar or linear/store_gated, math or none, activation/silu or activation/gelu or activation/gelu_tanh or none, linear/c_f32 or none, linear/store_vec4 or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/columns or linear/columns_pairs or none, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
@@ -20,6 +20,10 @@
 // tile's K are unrolled when the kernel is composed, and tiles are arrays of arrays, so that
 // unrolled indices are constants: a browser clamps an invocation's lane alone. With WALKS each
 // invocation keeps the places of its loads, which take the same step along K each time.
+//
+// An invocation stores its vectors by themselves, SINGLES in a row, or PAIRS of vectors that belong together
+// (linear/columns_pairs.wgsl). One of the two is 0: its loop falls away when the kernel is composed. What is fused
+// behind a product reads sums from registers and binds more from 5 on (linear/store_*.wgsl).
 //
 // Grid: x over column tiles and splits, y over row tiles.
 // Workgroup memory: 4 · BK · (BM + BN) bytes, and 32 · BK · TM / 4 or TN / 4 for
@@ -117,10 +121,16 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 
   for (var i = 0u; i < TM; i++) {
     let m = m0 + (i / 4u * LANES_M + lane_m) * 4u + i % 4u;
-    for (var j = 0u; j < RIGHT_VECTORS; j++) {
+    for (var j = 0u; j < SINGLES; j++) {
       let n = n0 + (j * LANES_N + lane_n) * 4u;
       if m < m_end && (!CHECK_N || n < N) {
         store_c(split * PART_ROWS + m, n, column_of_c(range), sums[i][j]);
+      }
+    }
+    for (var j = 0u; j < PAIRS; j++) {
+      let n = column_of_pair(n0 / 2u + (j * LANES_N + lane_n) * 4u);
+      if m < m_end && (!CHECK_N || n < N) {
+        store_pair(m, n, sums[i][j], sums[i][j + PAIRS]);
       }
     }
   }

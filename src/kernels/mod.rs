@@ -48,6 +48,7 @@ pub use elementwise::{
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
     position_forward, rope, rope_halves, rope_has_halves, scale, zero,
 };
+pub use linear::fused::linear_fuses;
 pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
@@ -67,7 +68,7 @@ pub use optimizer::{
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
-    AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
+    AttentionTile, Constant, DecodeSplits, DenseMask, Fused, KeyValueOwner, LogitRow, MatvecInput,
     MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE,
     RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };

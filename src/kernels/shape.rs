@@ -252,6 +252,15 @@ pub enum Output {
     Bias,
     /// C = residual + bias + product, bound in this order.
     BiasedResidual,
+    /// What is behind the product is computed too: only where [`linear_fuses`](super::linear_fuses).
+    Fused(Fused),
+}
+
+/// What a product computes beside its sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fused {
+    /// C = gate | up, and activate(gate) · up, which is bound last.
+    Gated { activation: Activation },
 }
 
 /// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.

@@ -13,6 +13,10 @@ fn width(gate: Gate, half: bool) -> ActivationWidth {
 
 impl Lowering<'_> {
     pub(super) fn gate(&mut self, node: &Node, gate: Gate) -> Result<()> {
+        // The product before it has computed it.
+        if self.values[node.writes[0]].is_some() {
+            return Ok(());
+        }
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
         self.activate(node.site.to_string(), (gate, half), input, output)

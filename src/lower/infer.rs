@@ -380,6 +380,7 @@ impl<'a> Context<'a> {
             weights: self.weights,
             mirrored: false,
             by_products: false,
+            gates: true,
             halves: vec![],
             state: self.params,
             values: vec![None; graph.values.len()],

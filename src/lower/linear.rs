@@ -53,6 +53,12 @@ impl Lowering<'_> {
             return self.matvec(&label, weight, from, [input, output], (kind, &added));
         }
         let token_rows = self.node_rows(node, weight);
+        let fused = if kind == OVERWRITE {
+            self.fused_behind(node, weight, token_rows)?
+        } else {
+            None
+        };
+        let (kind, added) = fused.unwrap_or((kind, added));
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
     }
 
@@ -90,33 +96,45 @@ impl Lowering<'_> {
         weight: WeightId,
         [input, output]: [Slice; 2],
         (mode, added): (Output, &[Slice]),
-        TokenRows { rows, stride, operands: lie, result }: TokenRows,
+        token_rows: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
+        let TokenRows { rows, stride, .. } = token_rows;
         debug_assert!(
             stride == matrix.rows || added.is_empty(),
             "{label}: a residual or a bias is added to rows without padding alone"
         );
         for (index, part) in matrix.parts.iter().enumerate() {
-            let product = LinearShape {
-                form: Form::MatmulT,
-                n: part.rows,
-                k: matrix.cols,
-                a_stride: matrix.cols,
-                c_stride: stride,
-                tokens: rows.rows as usize,
-                padded: stride > matrix.rows,
-                a: lie[0],
-                c: result,
-                b: WeightFormat::F32,
-                half: self.mirrored,
-            };
+            let product = self.row_product(weight, index, token_rows);
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
             let operands = [input, weights, output];
             self.product(label, &product, mode, operands, added, range)?;
         }
         Ok(())
+    }
+
+    /// The product of rows with a part of a weight, which is read in f32.
+    pub(super) fn row_product(
+        &self,
+        weight: WeightId,
+        part: usize,
+        TokenRows { rows, stride, operands, result }: TokenRows,
+    ) -> LinearShape {
+        let matrix = &self.params.matrices[weight];
+        LinearShape {
+            form: Form::MatmulT,
+            n: matrix.parts[part].rows,
+            k: matrix.cols,
+            a_stride: matrix.cols,
+            c_stride: stride,
+            tokens: rows.rows as usize,
+            padded: stride > matrix.rows,
+            a: operands[0],
+            c: result,
+            b: WeightFormat::F32,
+            half: self.mirrored,
+        }
     }
 
     pub(super) fn linear_input(

@@ -5,6 +5,7 @@ mod attention;
 mod checksum;
 mod dropout;
 mod embed;
+mod fused;
 mod gate;
 mod halves;
 mod head;
@@ -92,6 +93,9 @@ struct Lowering<'a> {
     mirrored: bool,
     /// Whether attention's backward pass may be by products. Then it has room for a limited number of tiles.
     by_products: bool,
+    /// Products may compute the gates behind them. Not where some of these products run again for their sums alone: those
+    /// come from the same kernel then.
+    gates: bool,
     /// By value whether it lies in f16; empty: none does.
     halves: Vec<bool>,
     /// Layout of gradients and optimizer state.

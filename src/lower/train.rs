@@ -128,6 +128,7 @@ pub fn train_plans_of(
             weights: params.weights,
             mirrored: mixed,
             by_products,
+            gates: !recompute,
             halves: if mixed { halves(caps, params, graph, tokens) } else { vec![] },
             state: &state,
             values: vec![None; graph.values.len()],

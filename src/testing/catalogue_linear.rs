@@ -5,7 +5,7 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionShape, Constant, Element, Form, KvCache, Linear, LinearPick, LinearShape,
+    self as k, AttentionShape, Constant, Element, Form, Fused, KvCache, Linear, LinearPick, LinearShape,
     MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, WeightFormat, WriteMode,
 };
 
@@ -29,12 +29,33 @@ pub(super) fn linear(caps: &Capabilities) -> Vec<Entry> {
                 entries.extend(products_by_matrices(caps, &LinearShape { half: true, ..shape }));
             }
         }
+        entries.extend(fused(caps, n, k, tokens));
         entries.extend(matvecs(caps, n, k));
         if (n, k) == (768, 2304) {
             entries.extend(teams(caps, n, k));
         }
         entries.extend(matvecs_of_rows(caps, n, k));
         entries.extend(packing(caps, n, k));
+    }
+    entries
+}
+
+/// What products by tiles may compute beside their sums.
+fn fused(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec<Entry> {
+    let mut entries = vec![];
+    let mut add = |shape: LinearShape, fused: Fused| {
+        for tile in k::linear_tiles(caps, &shape) {
+            if fused.fits(caps, &shape, tile) {
+                let pick = LinearPick { tile, splits: 1, reason: String::new() };
+                let made = k::linear_with_tile(caps, &shape, Output::Fused(fused), pick);
+                let what = format!("{} of {n}x{k} by {tile:?}, {fused:?}", shape.form.name());
+                entries.push((what, made.map(|linear| linear.product)));
+            }
+        }
+    };
+    for activation in Activation::ALL {
+        let shape = LinearShape::new(Form::MatmulT, n, k, tokens);
+        add(shape, Fused::Gated { activation });
     }
     entries
 }

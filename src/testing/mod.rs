@@ -31,6 +31,7 @@ mod head_norm;
 mod lane;
 mod layer_norm;
 mod linear;
+mod linear_fused;
 mod linear_run;
 mod loss;
 mod matvec;
@@ -141,6 +142,7 @@ fn every_case() -> Vec<Case> {
         layer_norm::cases(),
         head_norm::cases(),
         linear::cases(),
+        linear_fused::cases(),
         matvec::cases(),
         attention::cases(),
         attention_backward::cases(),

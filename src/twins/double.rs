@@ -16,6 +16,7 @@ mod dropout_tests;
 #[cfg(all(test, feature = "testing"))]
 mod fault_tests;
 mod faults;
+mod fused;
 #[cfg(all(test, feature = "testing"))]
 mod generate_tests;
 #[cfg(all(test, feature = "testing"))]

@@ -1,6 +1,7 @@
 //! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
 //! keeps a GPU busy.
 
+use super::fused::{columns, stored_rows};
 use super::matrix::{matrix_constants, matrix_modules, matrix_operands};
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
@@ -10,7 +11,7 @@ use crate::kernels::compose::{
     Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
 };
 use crate::kernels::limits::workgroup_size;
-use crate::kernels::shape::Output;
+use crate::kernels::shape::{Fused, Output};
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::kernels::unrolled::direct_block;
 use crate::products::{Form, LinearShape, LinearTile};
@@ -29,14 +30,20 @@ impl Output {
             Self::Residual => &BOTH[..1],
             Self::Bias => &BOTH[1..],
             Self::BiasedResidual => &BOTH,
+            Self::Fused(fused) => fused.bindings(),
         }
+    }
+
+    /// What is computed behind the sums.
+    fn fused(self) -> Option<Fused> {
+        if let Self::Fused(fused) = self { Some(fused) } else { None }
     }
 }
 
 /// A product as it is dispatched: one kernel, or two where K is split.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// Bindings: a, b, c, step, range, and, where K is not split, the residual, the bias or both.
+    /// Bindings: a, b, c, step, range, and, where K is not split, the residual, the bias or both, or what is fused binds.
     pub product: Kernel,
     pub sum: Option<LinearSum>,
 }
@@ -135,6 +142,9 @@ fn product(
     if shape.c == Element::F16 && !(overwritten && shape.by_vectors()) {
         return Err(Error::internal("only vectors that are overwritten lie in f16"));
     }
+    if output.fused().is_some_and(|fused| splits > 1 || !fused.fits(caps, shape, tile)) {
+        return Err(Error::internal("this product cannot compute what is behind it"));
+    }
     let size = match tile {
         LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
             tile.invocations(caps.matrix_lanes())
@@ -159,6 +169,7 @@ fn product(
     if target.element(shape) == Element::F16 {
         width += ", c in f16";
     }
+    width += output.fused().map_or("", Fused::label);
     let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
     composer.finish(
         caps,
@@ -220,7 +231,7 @@ pub(in crate::kernels) fn linear_sum(
             Output::Residual => shader!("lib/linear/sum_residual"),
             Output::Bias => shader!("lib/linear/sum_bias"),
             Output::BiasedResidual => shader!("lib/linear/sum_biased_residual"),
-            Output::Mode(_) => previous(shape.c),
+            Output::Mode(_) | Output::Fused(_) => previous(shape.c),
         });
     let composer = result_module(composer, shape.c).module(shader!("03_linear_sum"));
     let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
@@ -270,6 +281,7 @@ fn constants(
             } else {
                 composer.size("VECTORS_K", bk / 4)
             };
+            let composer = stored_rows(composer, shape, target.output().fused(), tn / 4);
             split_constants(composer, shape, target)
                 .size("BM", bm)
                 .size("BN", bn)
@@ -361,10 +373,13 @@ fn b_module(composer: Composer, shape: &LinearShape) -> Composer {
     }
 }
 
-/// What is added to results, and how those lie that are stored by vectors: matrices are added to one element at a
-/// time, and in f16 to nothing.
-fn added(composer: Composer, shape: &LinearShape, target: Destination, matrix: bool) -> Composer {
+/// What is added to results, or computed from them, and how those lie that are stored by vectors: matrices are added to
+/// one element at a time, and in f16 to nothing.
+fn stores(composer: Composer, shape: &LinearShape, target: Destination, matrix: bool) -> Composer {
     let c = target.element(shape);
+    if let Some(fused) = target.output().fused() {
+        return fused.stores(result_module(composer, c));
+    }
     if matrix && c == Element::F16 {
         return composer;
     }
@@ -376,10 +391,14 @@ fn added(composer: Composer, shape: &LinearShape, target: Destination, matrix: b
         (Output::Bias, false) => shader!("lib/linear/bias_scalar"),
         (Output::BiasedResidual, true) => shader!("lib/linear/biased_residual_vec4"),
         (Output::BiasedResidual, false) => shader!("lib/linear/biased_residual_scalar"),
-        (Output::Mode(_), true) => previous(c),
-        (Output::Mode(_), false) => shader!("lib/linear/previous_scalar"),
+        (Output::Mode(_) | Output::Fused(_), true) => previous(c),
+        (Output::Mode(_) | Output::Fused(_), false) => shader!("lib/linear/previous_scalar"),
     });
-    if vectors { result_module(composer, c) } else { composer }
+    if vectors {
+        result_module(composer, c).module(shader!("lib/linear/store_vec4"))
+    } else {
+        composer
+    }
 }
 
 fn modules(
@@ -399,13 +418,19 @@ fn modules(
         true => composer.module(shader!("lib/linear/vec4")),
         false => composer.module(shader!("lib/linear/scalar")),
     };
-    let composer = added(composer, shape, target, matrix);
+    let composer = stores(composer, shape, target, matrix);
     let composer = match (tile, shape.form) {
         (LinearTile::Direct { .. }, _) => composer,
         (_, Form::MatmulAt) => composer.module(shader!("lib/linear/rows_inner")),
         _ => composer.module(shader!("lib/linear/rows_outer")),
     };
     let composer = b_module(composer, shape);
+    let composer = match (tile, shape.form) {
+        (LinearTile::Tiled { .. }, Form::MatmulT) => {
+            composer.module(columns(shape, target.output().fused()))
+        }
+        _ => composer,
+    };
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
             .module(if form == Form::MatmulAt {

@@ -1,6 +1,7 @@
 //! Products of matrices, of a matrix and a row, and packed matrices.
 
 use super::attention::{cache_row, merged, rotated};
+use super::fused;
 use super::operands::Operands;
 use crate::error::Result;
 use crate::kernels::{
@@ -101,6 +102,8 @@ fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]
                     on.write_at("c", at, result, shape.c)?;
                 }
             }
+            // Of all rows at once.
+            Output::Fused(what) => return fused::store(on, shape, what, product),
             Output::Residual => {
                 let mut sum = on.f32("residual")?[at..at + shape.n].to_vec();
                 add_assign(&mut sum, result);

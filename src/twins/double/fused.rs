@@ -1,0 +1,22 @@
+//! What products compute beside their sums.
+
+use super::operands::Operands;
+use crate::error::Result;
+use crate::kernels::{Fused, LinearShape};
+use crate::twins::activation::gated_activation_forward;
+
+/// Goes on from rows of N sums.
+pub(super) fn store(
+    on: &mut Operands,
+    shape: &LinearShape,
+    fused: Fused,
+    product: &[f32],
+) -> Result<()> {
+    match fused {
+        Fused::Gated { activation } => {
+            let activated = gated_activation_forward(activation, product, shape.n / 2);
+            on.write("c", 0, product)?;
+            on.write("activated", 0, &activated)
+        }
+    }
+}
