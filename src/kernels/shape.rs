@@ -261,6 +261,9 @@ pub enum Output {
 pub enum Fused {
     /// C = gate | up, and activate(gate) · up, which is bound last.
     Gated { activation: Activation },
+    /// The sums are the gradient of activate(gate) · up. C = the gradients of gate | up, rows of 2 · N elements.
+    /// Bound last: gate | up, and activate(gate) · up, which is computed once more.
+    GateGradient { activation: Activation },
 }
 
 /// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.

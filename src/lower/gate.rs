@@ -36,6 +36,10 @@ impl Lowering<'_> {
     }
 
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate) -> Result<()> {
+        // The product that gives what it reads has computed it.
+        if self.values[node.writes[0]].is_some() {
+            return Ok(());
+        }
         let (input, d_output) = (self.read(node, 0), self.read(node, 1));
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
         let kernel =

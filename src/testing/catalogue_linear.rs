@@ -5,8 +5,9 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionShape, Constant, Element, Form, Fused, KvCache, Linear, LinearPick, LinearShape,
-    MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, WeightFormat, WriteMode,
+    self as k, AttentionShape, Constant, Element, Form, Fused, KvCache, Linear, LinearPick,
+    LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, WeightFormat,
+    WriteMode,
 };
 
 const NORM: MatvecInput = MatvecInput::Norm { epsilon: Constant(1e-5) };
@@ -56,6 +57,8 @@ fn fused(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec<Entry> {
     for activation in Activation::ALL {
         let shape = LinearShape::new(Form::MatmulT, n, k, tokens);
         add(shape, Fused::Gated { activation });
+        let shape = LinearShape::new(Form::Matmul, n, k, tokens);
+        add(shape, Fused::GateGradient { activation });
     }
     entries
 }

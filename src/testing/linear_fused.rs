@@ -5,11 +5,9 @@ use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, text, wide};
 use super::{Case, Outcome};
 use crate::config::Activation;
-use crate::kernels::{
-    self as k, Form, Fused, Kernel, LinearPick, LinearShape, LinearTile, Output,
-};
-use crate::twins::activation::gated_activation_forward;
-use crate::twins::linear::{Product, matmul_t};
+use crate::kernels::{self as k, Form, Fused, Kernel, LinearPick, LinearShape, LinearTile, Output};
+use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::linear::{Product, matmul, matmul_t};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -17,7 +15,11 @@ pub(super) fn cases() -> Vec<Case> {
         let name = format!("linear fused gated {}", activation.name());
         Case::new(name, move |lane| gated(lane, activation))
     });
-    gated.into_iter().collect()
+    let gradients = Activation::ALL.map(|activation| {
+        let name = format!("linear fused gate gradient {}", activation.name());
+        Case::new(name, move |lane| gate_gradient(lane, activation))
+    });
+    gated.into_iter().chain(gradients).collect()
 }
 
 /// Rows of a batch: one, and one more than those of the largest tile.
@@ -106,6 +108,26 @@ async fn gated(lane: Rc<Lane>, activation: Activation) -> Outcome {
             let mut operands = operands([&a, &b], n, (tokens, 0));
             operands.push(room(width));
             let expected = [("gate and up", gate_up), ("activation", activated)];
+            check(&lane, &made, tokens, &operands, &expected).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+async fn gate_gradient(lane: Rc<Lane>, activation: Activation) -> Outcome {
+    for (width, k) in [(4, 20), (132, 96)] {
+        let shape = LinearShape::new(Form::Matmul, width, k, MOST);
+        let made = kernels(&lane, &shape, Fused::GateGradient { activation })?;
+        for tokens in TOKENS {
+            let (a, b) = (lane.normal(tokens * k), lane.normal(k * width));
+            let gate_up = lane.normal(tokens * 2 * width);
+            let size = Product { m: tokens, n: width, k };
+            let slope = matmul(size, &wide(&a), &wide(&b), None);
+            let (gradient, activated) =
+                gated_activation_backward(activation, &wide(&gate_up), &slope, width);
+            let mut operands = operands([&a, &b], 2 * width, (tokens, 0));
+            operands.extend([Operand::floats(&gate_up), room(width)]);
+            let expected = [("gradients of gate and up", gradient), ("activation", activated)];
             check(&lane, &made, tokens, &operands, &expected).await?;
         }
     }

@@ -18,6 +18,8 @@ mod fault_tests;
 mod faults;
 mod fused;
 #[cfg(all(test, feature = "testing"))]
+mod fused_tests;
+#[cfg(all(test, feature = "testing"))]
 mod generate_tests;
 #[cfg(all(test, feature = "testing"))]
 mod last_layers_tests;

@@ -4,7 +4,7 @@
 use super::tile::pick;
 use crate::caps::Capabilities;
 use crate::format::{Element, WeightFormat};
-use crate::kernels::compose::{Binding, Composer, Module, read_write, shader};
+use crate::kernels::compose::{Binding, Composer, Module, read, read_write, shader};
 use crate::kernels::modules::activation_module;
 use crate::kernels::shape::Fused;
 use crate::products::{Form, LinearShape, LinearTile};
@@ -14,6 +14,7 @@ impl Fused {
     const fn form(self) -> Form {
         match self {
             Self::Gated { .. } => Form::MatmulT,
+            Self::GateGradient { .. } => Form::Matmul,
         }
     }
 
@@ -21,14 +22,16 @@ impl Fused {
     const fn apart(self, shape: &LinearShape) -> Option<usize> {
         match self {
             Self::Gated { .. } => Some(shape.n / 2),
+            Self::GateGradient { .. } => None,
         }
     }
 
     /// What is bound last, in this order.
     pub(super) fn bindings(self) -> &'static [Binding] {
-        const GATED: [Binding; 1] = [read_write("activated")];
+        const GATES: [Binding; 2] = [read("gate_up"), read_write("activated")];
         match self {
-            Self::Gated { .. } => &GATED,
+            Self::Gated { .. } => &GATES[1..],
+            Self::GateGradient { .. } => &GATES,
         }
     }
 
@@ -36,16 +39,21 @@ impl Fused {
     pub(super) const fn label(self) -> &'static str {
         match self {
             Self::Gated { .. } => ", activation fused",
+            Self::GateGradient { .. } => ", activation's gradient fused",
         }
     }
 
     /// The modules that store sums, with their constants.
     pub(super) fn stores(self, composer: Composer) -> Composer {
+        let with =
+            |activation| composer.module(shader!("lib/math")).module(activation_module(activation));
         match self {
-            Self::Gated { activation } => composer
-                .module(shader!("lib/math"))
-                .module(activation_module(activation))
-                .module(shader!("lib/linear/store_gated")),
+            Self::Gated { activation } => {
+                with(activation).module(shader!("lib/linear/store_gated"))
+            }
+            Self::GateGradient { activation } => {
+                with(activation).module(shader!("lib/linear/store_gate_gradient"))
+            }
         }
     }
 

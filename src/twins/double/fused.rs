@@ -3,7 +3,7 @@
 use super::operands::Operands;
 use crate::error::Result;
 use crate::kernels::{Fused, LinearShape};
-use crate::twins::activation::gated_activation_forward;
+use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 
 /// Goes on from rows of N sums.
 pub(super) fn store(
@@ -16,6 +16,13 @@ pub(super) fn store(
         Fused::Gated { activation } => {
             let activated = gated_activation_forward(activation, product, shape.n / 2);
             on.write("c", 0, product)?;
+            on.write("activated", 0, &activated)
+        }
+        Fused::GateGradient { activation } => {
+            let gate_up = on.first("gate_up", 2 * product.len())?;
+            let (gradient, activated) =
+                gated_activation_backward(activation, gate_up, product, shape.n);
+            on.write("c", 0, &gradient)?;
             on.write("activated", 0, &activated)
         }
     }
