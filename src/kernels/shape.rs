@@ -264,6 +264,9 @@ pub enum Fused {
     /// The sums are the gradient of activate(gate) · up. C = the gradients of gate | up, rows of 2 · N elements.
     /// Bound last: gate | up, and activate(gate) · up, which is computed once more.
     GateGradient { activation: Activation },
+    /// C = rows of heads, of which those of queries and keys are rotated. The table of rotations and the starts of
+    /// documents are bound last.
+    Turned(RopeShape),
 }
 
 /// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.

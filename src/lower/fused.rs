@@ -2,6 +2,7 @@
 
 use super::Lowering;
 use super::linear::TokenRows;
+use super::rope::rope_shape;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::format::WeightFormat;
@@ -59,17 +60,26 @@ impl<'a> Lowering<'a> {
         token_rows: TokenRows,
     ) -> Result<Option<(Output, Vec<Slice>)>> {
         let Some(next) = self.behind(node) else { return Ok(None) };
-        match next.op {
+        let fused = match next.op {
             Op::Gate(gate) if gate.gated && self.gates => {
-                let fused = Fused::Gated { activation: gate.activation };
-                if !self.takes(weight, &self.row_product(weight, 0, token_rows), fused) {
-                    return Ok(None);
-                }
-                let activated = self.value(next.writes[0])?;
-                Ok(Some((Output::Fused(fused), vec![activated])))
+                Fused::Gated { activation: gate.activation }
             }
-            _ => Ok(None),
+            Op::Rope { attention } => {
+                Fused::Turned(rope_shape(&self.params.architecture, attention))
+            }
+            _ => return Ok(None),
+        };
+        if !self.takes(weight, &self.row_product(weight, 0, token_rows), fused) {
+            return Ok(None);
         }
+        let added = if let Op::Rope { attention } = next.op {
+            let rows = self.written(node, 0)?;
+            self.bind(next.writes[0], rows);
+            vec![self.angles(attention), self.inputs.documents]
+        } else {
+            vec![self.value(next.writes[0])?]
+        };
+        Ok(Some((Output::Fused(fused), added)))
     }
 
     /// The node that follows another one and reads nothing but what that writes.

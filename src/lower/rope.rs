@@ -26,8 +26,8 @@ pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> R
 impl Lowering<'_> {
     pub(super) fn rope(&mut self, node: &Node, attention: Attention, forward: bool) -> Result<()> {
         let rotated = node.writes[0];
-        // The kernels of attention's gradients have turned them.
-        if !forward && self.values[rotated].is_some() {
+        // The product before it, or the kernels of attention's gradients, have turned them.
+        if self.values[rotated].is_some() {
             return Ok(());
         }
         let rows = self.read(node, 0);

@@ -6,8 +6,8 @@ use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     self as k, AttentionShape, Constant, Element, Form, Fused, KvCache, Linear, LinearPick,
-    LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, WeightFormat,
-    WriteMode,
+    LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, RopeShape,
+    WeightFormat, WriteMode,
 };
 
 const NORM: MatvecInput = MatvecInput::Norm { epsilon: Constant(1e-5) };
@@ -59,6 +59,11 @@ fn fused(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec<Entry> {
         add(shape, Fused::Gated { activation });
         let shape = LinearShape::new(Form::Matmul, n, k, tokens);
         add(shape, Fused::GateGradient { activation });
+    }
+    for (heads, kv_heads, head_dim) in [(2, 1, 32), (12, 4, 64), (3, 3, 96)] {
+        let stride = (heads + 2 * kv_heads) * head_dim;
+        let rope = RopeShape { heads: heads + kv_heads, head_dim, dims: head_dim, stride };
+        add(LinearShape::new(Form::MatmulT, stride, k, tokens), Fused::Turned(rope));
     }
     entries
 }

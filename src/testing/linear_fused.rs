@@ -4,10 +4,16 @@ use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, of, text, wide};
 use super::{Case, Outcome};
+use crate::arch::Rope;
 use crate::config::Activation;
-use crate::kernels::{self as k, Form, Fused, Kernel, LinearPick, LinearShape, LinearTile, Output};
+use crate::kernels::{
+    self as k, Form, Fused, Kernel, LinearPick, LinearShape, LinearTile, Output, RopeShape,
+};
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
+use crate::twins::attention::AttentionShape;
+use crate::twins::cast;
 use crate::twins::linear::{Product, matmul, matmul_t};
+use crate::twins::rope::{rope_forward, rope_table};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -19,7 +25,12 @@ pub(super) fn cases() -> Vec<Case> {
         let name = format!("linear fused gate gradient {}", activation.name());
         Case::new(name, move |lane| gate_gradient(lane, activation))
     });
-    gated.into_iter().chain(gradients).collect()
+    let turned = [(2, 1, 32), (3, 1, 64), (1, 1, 96), (4, 2, 128)].map(|heads| {
+        let (query, key, head_dim) = heads;
+        let name = format!("linear fused turned {query}/{key} heads of {head_dim}");
+        Case::new(name, move |lane| turned(lane, heads))
+    });
+    gated.into_iter().chain(gradients).chain(turned).collect()
 }
 
 /// Rows of a batch: one, and one more than those of the largest tile.
@@ -130,6 +141,28 @@ async fn gate_gradient(lane: Rc<Lane>, activation: Activation) -> Outcome {
             let expected = [("gradients of gate and up", gradient), ("activation", activated)];
             check(&lane, &made, tokens, &operands, &expected).await?;
         }
+    }
+    Ok(lane.summary())
+}
+
+/// Documents of a batch, and rows of one text behind others.
+async fn turned(lane: Rc<Lane>, (query, key, head_dim): (usize, usize, usize)) -> Outcome {
+    let k = 36;
+    let angles = Rope::plain(head_dim, 10_000.0);
+    for (tokens, position) in [(1, 0), (129, 0), (129, 5)] {
+        let shape = AttentionShape::new(query, key, head_dim, tokens);
+        let n = shape.qkv_width();
+        let rope = RopeShape { heads: query + key, head_dim, dims: head_dim, stride: n };
+        let product = LinearShape::new(Form::MatmulT, n, k, MOST);
+        let made = kernels(&lane, &product, Fused::Turned(rope))?;
+        let (a, b) = (lane.normal(tokens * k), lane.normal(n * k));
+        let documents = if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
+        let table: Vec<f32> = cast(&rope_table(MOST, &angles).concat());
+        let mut expected = matmul_t(Product { m: tokens, n, k }, &wide(&a), &wide(&b), None);
+        rope_forward(shape, &mut expected, &documents, position, &angles);
+        let mut operands = operands([&a, &b], n, (tokens, position));
+        operands.extend([Operand::floats(&table), Operand::words(&documents)]);
+        check(&lane, &made, tokens, &operands, &[("heads", expected)]).await?;
     }
     Ok(lane.summary())
 }

@@ -3,6 +3,7 @@
 
 use super::tile::pick;
 use crate::caps::Capabilities;
+use crate::config::Activation;
 use crate::format::{Element, WeightFormat};
 use crate::kernels::compose::{Binding, Composer, Module, read, read_write, shader};
 use crate::kernels::modules::activation_module;
@@ -13,7 +14,7 @@ impl Fused {
     /// The product behind which this can be.
     const fn form(self) -> Form {
         match self {
-            Self::Gated { .. } => Form::MatmulT,
+            Self::Gated { .. } | Self::Turned(_) => Form::MatmulT,
             Self::GateGradient { .. } => Form::Matmul,
         }
     }
@@ -23,15 +24,18 @@ impl Fused {
         match self {
             Self::Gated { .. } => Some(shape.n / 2),
             Self::GateGradient { .. } => None,
+            Self::Turned(rope) => Some(rope.head_dim / 2),
         }
     }
 
     /// What is bound last, in this order.
     pub(super) fn bindings(self) -> &'static [Binding] {
         const GATES: [Binding; 2] = [read("gate_up"), read_write("activated")];
+        const TURNS: [Binding; 2] = [read("table"), read("documents")];
         match self {
             Self::Gated { .. } => &GATES[1..],
             Self::GateGradient { .. } => &GATES,
+            Self::Turned(_) => &TURNS,
         }
     }
 
@@ -40,20 +44,30 @@ impl Fused {
         match self {
             Self::Gated { .. } => ", activation fused",
             Self::GateGradient { .. } => ", activation's gradient fused",
+            Self::Turned(_) => ", rotation fused",
         }
     }
 
     /// The modules that store sums, with their constants.
     pub(super) fn stores(self, composer: Composer) -> Composer {
-        let with =
-            |activation| composer.module(shader!("lib/math")).module(activation_module(activation));
         match self {
             Self::Gated { activation } => {
-                with(activation).module(shader!("lib/linear/store_gated"))
+                activated(composer, activation).module(shader!("lib/linear/store_gated"))
             }
             Self::GateGradient { activation } => {
-                with(activation).module(shader!("lib/linear/store_gate_gradient"))
+                activated(composer, activation).module(shader!("lib/linear/store_gate_gradient"))
             }
+            Self::Turned(rope) => composer
+                .size("TURNED", rope.heads * rope.head_dim)
+                .module(shader!("lib/linear/store_turned")),
+        }
+    }
+
+    /// Whether columns of a product are what this goes on from: of heads, all of those that turn do so as a whole.
+    const fn goes_on_from(self, shape: &LinearShape) -> bool {
+        match self {
+            Self::Gated { .. } | Self::GateGradient { .. } => true,
+            Self::Turned(rope) => rope.dims == rope.head_dim && rope.stride == shape.n,
         }
     }
 
@@ -61,6 +75,7 @@ impl Fused {
     pub(crate) fn fits(self, caps: &Capabilities, shape: &LinearShape, tile: LinearTile) -> bool {
         let LinearTile::Tiled { bm, bn, bk, tm, tn } = tile else { return false };
         let plain = shape.form == self.form()
+            && self.goes_on_from(shape)
             && shape.c_stride == shape.n
             && !shape.padded
             && !shape.half
@@ -78,6 +93,10 @@ impl Fused {
         let storage = 3 + self.bindings().len();
         plain && pairs && storage <= caps.limits.max_storage_buffers_per_shader_stage as usize
     }
+}
+
+fn activated(composer: Composer, activation: Activation) -> Composer {
+    composer.module(shader!("lib/math")).module(activation_module(activation))
 }
 
 /// How an invocation stores the vectors of a row: by themselves, or in pairs.

@@ -1,5 +1,6 @@
 //! What products compute beside their sums.
 
+use super::attention::rotated;
 use super::operands::Operands;
 use crate::error::Result;
 use crate::kernels::{Fused, LinearShape};
@@ -17,6 +18,14 @@ pub(super) fn store(
             let activated = gated_activation_forward(activation, product, shape.n / 2);
             on.write("c", 0, product)?;
             on.write("activated", 0, &activated)
+        }
+        Fused::Turned(rope) => {
+            let (mut rows, step) = (product.to_vec(), on.step()?);
+            let (table, documents) = (on.f32("table")?, on.u32("documents")?);
+            let position =
+                |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
+            rotated(&mut rows, rope, table, position, true);
+            on.write("c", 0, &rows)
         }
         Fused::GateGradient { activation } => {
             let gate_up = on.first("gate_up", 2 * product.len())?;

@@ -38,17 +38,17 @@ fn by(tile: LinearTile, config: &str, tokens: usize) -> Rc<Double> {
     Double::new(caps)
 }
 
-/// How many dispatches of a step compute gates, and gradients of gates, behind their sums.
-fn fused(plans: &TrainPlans) -> [usize; 2] {
-    let mut counts = [0; 2];
+/// How many dispatches of a step compute gates, gradients of gates and rotations behind their sums.
+fn fused(plans: &TrainPlans) -> [usize; 3] {
+    let mut counts = [0; 3];
     for dispatch in &plans.micro_step.dispatches {
-        match plans.micro_step.kernels[dispatch.kernel].spec {
-            KernelSpec::Linear { output: Output::Fused(Fused::Gated { .. }), .. } => counts[0] += 1,
-            KernelSpec::Linear { output: Output::Fused(Fused::GateGradient { .. }), .. } => {
-                counts[1] += 1
-            }
-            _ => {}
-        }
+        let spec = plans.micro_step.kernels[dispatch.kernel].spec;
+        let KernelSpec::Linear { output: Output::Fused(fused), .. } = spec else { continue };
+        counts[match fused {
+            Fused::Gated { .. } => 0,
+            Fused::GateGradient { .. } => 1,
+            Fused::Turned(_) => 2,
+        }] += 1;
     }
     counts
 }
@@ -61,13 +61,19 @@ fn count(plans: &TrainPlans, name: &str) -> usize {
 
 #[test]
 fn a_step_has_the_twins_loss_gradients_and_weights() {
-    for config in [UNTIED, WINDOWED, NORMED, BIASED, ALTERNATING] {
+    for (config, turns) in
+        [(UNTIED, true), (WINDOWED, true), (ALTERNATING, true), (NORMED, false), (BIASED, false)]
+    {
         for recompute in [false, true] {
             let double = by(WIDE, config, 40);
             let plans = plans(&double, config, 40, recompute);
             // Of two layers. What runs again is the product alone.
             let gates = if recompute { 0 } else { 2 };
-            assert_eq!(fused(&plans), [gates, 2], "{config}");
+            // The first layer's heads run again.
+            let heads = if recompute { 3 } else { 2 };
+            let turned = if turns { heads } else { 0 };
+            assert_eq!(fused(&plans), [gates, 2, turned], "{config}");
+            assert_eq!(count(&plans, "rope_forward"), heads - turned, "{config}");
             assert_eq!(count(&plans, "gated_activation_forward") > 0, recompute, "{config}");
             assert_eq!(count(&plans, "gated_activation_backward"), 0, "{config}");
             trains(&double, config, recompute, [40, 23]);
@@ -81,8 +87,9 @@ fn what_no_product_computes_has_dispatches_of_its_own() {
     for (config, kernel) in [(TIED, "gated_activation_backward"), (PARALLEL, "activation_backward")]
     {
         let plans = plans(&by(WIDE, config, 40), config, 40, false);
-        assert_eq!(fused(&plans), [0, 0], "{config}");
+        assert_eq!(fused(&plans), [0, 0, 0], "{config}");
         assert_eq!(count(&plans, kernel), 2, "{config}");
+        assert_eq!(count(&plans, "rope_forward"), 2, "{config}");
     }
 }
 
@@ -96,11 +103,11 @@ fn it_trains_as_separate_kernels_do() {
         let pair = Pair::new(&double, config);
         let trainer =
             block_on(Trainer::create(&pair.model, TrainerOptions { ..of }, UNWATCHED)).unwrap();
-        (steps(&trainer, 4), fused(&plans)[0])
+        (steps(&trainer, 4), fused(&plans))
     };
-    for config in [UNTIED, BIASED] {
+    for (config, turned) in [(UNTIED, 2), (BIASED, 0)] {
         let (wide, narrow) = (losses(WIDE, config), losses(NARROW, config));
-        assert!(wide.1 > 0 && narrow.1 == 0, "{config}");
+        assert_eq!([wide.1, narrow.1], [[2, 2, turned], [0, 2, 0]], "{config}");
         assert_eq!(wide.0, narrow.0, "{config}");
     }
 }
