@@ -5,9 +5,8 @@ use super::linear::TokenRows;
 use super::rope::rope_shape;
 use crate::arch::WeightId;
 use crate::error::Result;
-use crate::format::WeightFormat;
 use crate::graph::{Gate, Graph, Node, Op};
-use crate::kernels::{self as k, Fused, LinearShape, Output};
+use crate::kernels::{self as k, Fused, LinearShape, Output, WeightFormat};
 use crate::plan::{Range, Slice};
 
 impl<'a> Lowering<'a> {

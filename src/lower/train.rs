@@ -111,10 +111,8 @@ pub fn train_plans_of(
     let state = params.trained(trained)?;
     let forward = graph::build(&params.architecture);
     let training = graph::build_training(&params.architecture, choices.dropout);
-    let mut training = graph::differentiate(&training, trained);
-    if recompute {
-        training = graph::remat(&training);
-    }
+    let training = graph::differentiate(&training, trained);
+    let training = if recompute { graph::remat(&training) } else { training };
     let batch = BatchLayout::new(tokens);
     let logits_rows = logits_chunk(caps, params, tokens);
     let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };

@@ -4,6 +4,7 @@
 mod buffers;
 mod build;
 mod decode;
+mod fused;
 mod layout;
 mod memory;
 mod norms;
