@@ -1,6 +1,6 @@
-// Columns of a tile that belong together in pairs, APART columns of the matrix from each other: runs of APART columns
-// that begin pairs lie between runs of as many that end them. The first half of a tile has columns that begin pairs, the
-// second half those that end them, so that an invocation has both sums of a pair.
+// Columns of a tile that belong together in pairs, APART columns of the matrix from each other. In the matrix a run of
+// APART columns that begin pairs is followed by as many that end them. The first half of a tile has columns that begin
+// pairs, the second half those that end them, so that an invocation has both sums of a pair.
 const HALF_TILE: u32 = BN / 2u;
 
 // The column of the matrix that begins a pair.

@@ -120,8 +120,8 @@ pub(super) fn columns(shape: &LinearShape, fused: Option<Fused>) -> &'static Mod
     }
 }
 
-/// Whether the product that is picked for a shape can compute what is behind it too: by a tile in workgroup memory, with
-/// K whole, rows in f32 by vectors, and both columns of a pair in one invocation. Elsewhere each has a dispatch.
+/// Whether the product that is picked for a shape can compute what is behind it too: by a tile in workgroup memory,
+/// with K whole, rows in f32 by vectors, and both columns of a pair in one invocation. Elsewhere each has a dispatch.
 pub fn linear_fuses(caps: &Capabilities, shape: &LinearShape, fused: Fused) -> bool {
     let pick = pick(caps, shape);
     pick.splits == 1 && fused.fits(caps, shape, pick.tile)
