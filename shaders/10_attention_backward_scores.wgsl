@@ -1,4 +1,4 @@
-// uses: math, attention/score, attention/backward_rows, step, attention/mask_rows, attention/products
+// uses: math, attention/score, attention/backward_rows, step, attention/mask_rows, attention/products, attention/score_tiles
 // attention_backward_scores: P = exp(score − lse) and dS = P∘(dP − delta), left for
 // 10_attention_backward_sums.wgsl (Dao, arXiv:2307.08691, algorithm 2, with P and dS in memory).
 //
@@ -7,8 +7,8 @@
 //
 // P is 0 where the mask excludes a key. lib/attention/products.wgsl has the layout of P.
 //
-// The second product takes the registers of the first. So an invocation reads its own P back. Grid: x over heads and
-// halves of a tile of 128 keys, y over tiles, whose strips `documents` has from STRIP_OF_TILE on.
+// The second product takes the registers of the first. So an invocation reads its own P back. Grid:
+// lib/attention/score_tiles.wgsl.
 @group(0) @binding(7) var<storage, read_write> d_scores: array<vec4<f32>>;
 
 fn fetch_a(kind: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
@@ -26,65 +26,17 @@ fn fetch_b(kind: u32, row: u32, kv_head: u32, v: u32) -> vec4<f32> {
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let strip = documents[STRIP_OF_TILE + workgroup.y];
-  let m0 = strip * BM;
-  if m0 >= step.tokens {
-    return;
-  }
-  let n0 = (workgroup.y - documents[FIRST_TILE + strip]) * STRIP + workgroup.x % 2u * BN;
-  let last_row = min(m0 + BM, step.tokens) - 1u;
-  // A window may leave tiles out that nothing reads either.
-  if n0 > last_row || n0 < first_key(0u, m0) / STRIP * STRIP {
-    return;
-  }
-  let head = workgroup.x / 2u;
-  let kv_head = head / (HEADS / KV_HEADS);
-  let mine = lanes(lane);
-  let line = lane / VECTORS_K;
-  let step_v = lane % VECTORS_K;
+  multiply_tile(lane, workgroup);
+}
 
-  var seen = array<vec2<u32>, TM>();
+fn finish(kind: u32, tile: Tile, seen: ptr<function, Seen>, sums: ptr<function, Sums>) {
   for (var i = 0u; i < TM; i++) {
-    let row = row_of(m0, i, mine.x);
-    seen[i] = select(vec2(0u), seen_keys(0u, min(row, last_row)), row <= last_row);
-  }
-  for (var kind = 0u; kind < KINDS; kind++) {
-    var next_a = array<vec4<f32>, LOADS_A>();
-    var next_b = array<vec4<f32>, LOADS_B>();
-    for (var i = 0u; i < LOADS_A; i++) {
-      next_a[i] = fetch_a(kind, min(m0 + line + i * (WORKGROUP / VECTORS_K), last_row), head, step_v);
-    }
-    for (var i = 0u; i < LOADS_B; i++) {
-      next_b[i] = fetch_b(kind, min(n0 + line + i * (WORKGROUP / VECTORS_K), last_row), kv_head, step_v);
-    }
-    var sums = Sums();
-    for (var v = VECTORS_K; v <= VECTORS; v += VECTORS_K) {
-      for (var i = 0u; i < LOADS_A; i++) {
-        put_a_rows(lane + i * WORKGROUP, next_a[i]);
-      }
-      for (var i = 0u; i < LOADS_B; i++) {
-        put_b_rows(lane + i * WORKGROUP, next_b[i]);
-      }
-      workgroupBarrier();
-      if v < VECTORS {
-        for (var i = 0u; i < LOADS_A; i++) {
-          next_a[i] = fetch_a(kind, min(m0 + line + i * (WORKGROUP / VECTORS_K), last_row), head, v + step_v);
-        }
-        for (var i = 0u; i < LOADS_B; i++) {
-          next_b[i] = fetch_b(kind, min(n0 + line + i * (WORKGROUP / VECTORS_K), last_row), kv_head, v + step_v);
-        }
-      }
-      multiply(&sums, mine.x, mine.y);
-      workgroupBarrier();
-    }
-    for (var i = 0u; i < TM; i++) {
-      let row = row_of(m0, i, mine.x);
-      let known = min(row, last_row);
-      let statistic = select(load_delta(0u, known, head), load_lse(0u, known, head), kind == 0u);
-      for (var j = 0u; j < SIDE; j++) {
-        let n = n0 + (j * RIGHT_LANES + mine.y) * 4u;
-        store(kind, weight_at(head, row, n), n, seen[i], sums[i][j], statistic);
-      }
+    let row = row_of(tile.m0, i, tile.lane_m);
+    let known = min(row, tile.last_row);
+    let statistic = select(load_delta(0u, known, tile.head), load_lse(0u, known, tile.head), kind == 0u);
+    for (var j = 0u; j < SIDE; j++) {
+      let n = tile.n0 + (j * RIGHT_LANES + tile.lane_n) * 4u;
+      store(kind, weight_at(tile.head, row, n), n, (*seen)[i], (*sums)[i][j], statistic);
     }
   }
 }

@@ -28,8 +28,8 @@ pub use attention::batch::{
     attention_forward_with_tile, attention_group_sum, key_value_owner,
 };
 pub use attention::by_products::{
-    STRIP, all_tiles, attention_backward_products, attention_product_tiles, attention_products,
-    attention_products_turn,
+    STRIP, all_tiles, attention_by_products, attention_forward_products, attention_product_tiles,
+    attention_products, attention_products_turn, statistic_elements, tile_elements,
 };
 pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{

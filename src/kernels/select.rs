@@ -71,8 +71,8 @@ impl KernelSpec {
             Self::AttentionBackwardKeyValue { shape, owner, ends, tile } => {
                 k::attention::batch::backward_key_value(caps, shape, (owner, ends), tile)
             }
-            Self::AttentionBackwardProducts { shape, tiles, ends, products } => {
-                k::attention_backward_products(caps, shape, (tiles, ends), products)
+            Self::AttentionByProducts { shape, tiles, ends, products } => {
+                k::attention_by_products(caps, shape, (tiles, ends), products)
             }
             Self::AttentionGroupSum { shape } => k::attention_group_sum(caps, shape),
             Self::AttentionDecode { shape, cache, splits } => {

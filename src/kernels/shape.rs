@@ -187,9 +187,13 @@ pub struct AttentionTile {
     pub matrix: bool,
 }
 
-/// What a dispatch of attention's backward pass by products computes.
+/// What a dispatch of attention by products computes: the first two of the forward pass, the others of the backward one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionProducts {
+    /// Probabilities of 64 keys, each in units of the largest.
+    Weights,
+    /// From these the output.
+    Output,
     /// Probabilities and score gradients.
     Scores,
     /// From these the gradients of queries, keys and values.
@@ -197,6 +201,26 @@ pub enum AttentionProducts {
     /// Those of queries alone, and all others.
     QuerySums,
     KeyValueSums,
+}
+
+impl AttentionProducts {
+    pub const fn kernel_name(self) -> &'static str {
+        match self {
+            Self::Weights => "attention_forward_scores",
+            Self::Output => "attention_forward_sums",
+            Self::Scores => "attention_backward_scores",
+            Self::Sums | Self::QuerySums | Self::KeyValueSums => "attention_backward_sums",
+        }
+    }
+
+    /// How many products of all tokens with all tokens there are.
+    pub const fn count(self) -> usize {
+        match self {
+            Self::Weights | Self::Output | Self::QuerySums => 1,
+            Self::Scores | Self::KeyValueSums => 2,
+            Self::Sums => 3,
+        }
+    }
 }
 
 /// Whose gradients of keys and values a workgroup adds up.

@@ -169,10 +169,10 @@ pub enum KernelSpec {
         ends: usize,
         tile: Option<AttentionTile>,
     },
-    /// A kernel of the backward pass by products. Each head has up to `tiles` tiles of probabilities, and as many of
-    /// score gradients. Document ends lie `ends` elements behind the starts. Tables of the tiles lie `2 * ends` behind
+    /// A kernel of the forward or the backward pass by products. Each head has up to `tiles` tiles of probabilities, and
+    /// in the backward pass as many of score gradients. Document ends lie `ends` elements behind the starts. Tables of the tiles lie `2 * ends` behind
     /// the starts.
-    AttentionBackwardProducts {
+    AttentionByProducts {
         shape: AttentionShape,
         tiles: usize,
         ends: usize,
@@ -382,10 +382,7 @@ impl KernelSpec {
             }
             Self::AttentionBackwardQuery { .. } => AttentionPass::Query.kernel_name(),
             Self::AttentionBackwardKeyValue { .. } => AttentionPass::KeyValue.kernel_name(),
-            Self::AttentionBackwardProducts { products: AttentionProducts::Scores, .. } => {
-                "attention_backward_scores"
-            }
-            Self::AttentionBackwardProducts { .. } => "attention_backward_sums",
+            Self::AttentionByProducts { products, .. } => products.kernel_name(),
             Self::AttentionTensors { pass, .. } => pass.kernel_name(),
             Self::AttentionGroupSum { .. } => "attention_group_sum",
             Self::AttentionProbabilities { .. } => "attention_probabilities_forward",

@@ -72,6 +72,11 @@ impl Lowering<'_> {
     ) -> Result<()> {
         match self.rows {
             Rows::Batch { .. } => {
+                let shape = self.lying(node, attention, dropout);
+                let tiles = k::attention_forward_products(self.builder.caps, shape);
+                if let (true, Some(tiles)) = (self.by_products, tiles) {
+                    return self.attend_by_products(node, (attention, shape), tiles);
+                }
                 let qkv = self.read(node, 0);
                 let flops = self.attention_flops(attention, 2.0);
                 self.attend_rows(node, (attention, dropout), qkv, false, flops)
@@ -286,6 +291,35 @@ impl Lowering<'_> {
         turn.then_some(rotation)
     }
 
+    /// The output by products, with room for so many tiles of each head.
+    fn attend_by_products(
+        &mut self,
+        node: &Node,
+        (attention, shape): (Attention, AttentionShape),
+        tiles: usize,
+    ) -> Result<()> {
+        let (caps, layout) = (self.builder.caps, self.batch().0);
+        let qkv = self.read(node, 0);
+        let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
+        let weights = self.builder.tensor("probabilities", k::tile_elements(shape, tiles))?;
+        let statistics =
+            self.builder.tensor("softmax statistics", k::statistic_elements(shape, tiles))?;
+        let (step, tables) = (self.builder.step(), layout.tables());
+        let flops = self.attention_flops(attention, 1.0);
+        for (products, name, slices) in [
+            (AttentionProducts::Weights, "weights", vec![qkv, tables, weights, statistics, step]),
+            (
+                AttentionProducts::Output,
+                "output",
+                vec![qkv, tables, weights, statistics, output, logsumexp, step],
+            ),
+        ] {
+            let kernel = k::attention_by_products(caps, shape, (tiles, layout.padded), products)?;
+            self.builder.dispatch(label(node.site, name), kernel, slices, flops)?;
+        }
+        Ok(())
+    }
+
     /// The gradients by products, with room for so many tiles of each head.
     fn gradients_by_products(
         &mut self,
@@ -295,7 +329,7 @@ impl Lowering<'_> {
         d_qkv: Slice,
     ) -> Result<()> {
         let (caps, layout) = (self.builder.caps, self.batch().0);
-        let elements = (shape.heads * tiles * k::STRIP * k::STRIP) as u64;
+        let elements = k::tile_elements(shape, tiles);
         let p = self.builder.tensor("probabilities", elements)?;
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
@@ -303,21 +337,21 @@ impl Lowering<'_> {
         let table = shape.turned.then(|| self.angles(attention));
         let (step, tables) = (self.builder.step(), layout.tables());
         for &products in k::attention_products(caps, shape) {
-            let (name, count) = match products {
-                AttentionProducts::Scores => ("scores", 2.0),
-                AttentionProducts::Sums => ("query, key, value", 3.0),
-                AttentionProducts::QuerySums => ("query", 1.0),
-                AttentionProducts::KeyValueSums => ("key, value", 2.0),
+            let name = match products {
+                AttentionProducts::Scores => "scores",
+                AttentionProducts::QuerySums => "query",
+                AttentionProducts::KeyValueSums => "key, value",
+                _ => "query, key, value",
             };
             let places = (tiles, layout.padded);
-            let kernel = k::attention_backward_products(caps, shape, places, products)?;
+            let kernel = k::attention_by_products(caps, shape, places, products)?;
             let slices = if products == AttentionProducts::Scores {
                 vec![qkv, d_output, logsumexp, delta, tables, p, step, d_scores]
             } else {
                 let slices = [qkv, d_output, tables, p, d_scores, d_qkv, step];
                 [&slices[..], parts.as_slice(), table.as_slice()].concat()
             };
-            let flops = self.attention_flops(attention, count);
+            let flops = self.attention_flops(attention, products.count() as f64);
             self.builder.dispatch(label(site, name), kernel, slices, flops)?;
         }
         parts.map_or(Ok(()), |parts| self.group_sum(site, shape, parts, d_qkv))

@@ -90,7 +90,7 @@ struct Lowering<'a> {
     weights: WeightFormat,
     /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors, and may round operands to f16.
     mirrored: bool,
-    /// Whether attention's backward pass may be by products. Then it has room for a limited number of tiles.
+    /// Whether attention may be by products. Then it has room for a limited number of tiles.
     by_products: bool,
     /// By value whether it lies in f16; empty: none does.
     halves: Vec<bool>,

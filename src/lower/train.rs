@@ -147,7 +147,7 @@ pub fn train_plans_of(
     let micro_step = lower(&training, true, &[])?;
     let (tiles, more) = room(&micro_step);
     let long = if more { Some(lower(&training, false, &micro_step.slots)?) } else { None };
-    let evaluate = lower(&forward, true, &long.as_ref().unwrap_or(&micro_step).slots)?;
+    let evaluate = lower(&forward, false, &long.as_ref().unwrap_or(&micro_step).slots)?;
     let rule = choices.optimizer.optimizer(choices.momentum.0);
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots, share)?;
@@ -176,7 +176,7 @@ pub fn train_plans_of(
 /// may have more.
 fn room(plan: &Plan) -> (Option<usize>, bool) {
     let tiles = plan.kernels.iter().find_map(|kernel| match kernel.spec {
-        KernelSpec::AttentionBackwardProducts { tiles, .. } => Some(tiles),
+        KernelSpec::AttentionByProducts { tiles, .. } => Some(tiles),
         _ => None,
     });
     let all = k::all_tiles(plan.tokens.div_ceil(k::STRIP) as u64);

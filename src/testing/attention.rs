@@ -199,7 +199,7 @@ async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
 
 /// The first position of a document sees itself alone: its output is its value, to the rounding of
 /// one division.
-fn alone(
+pub(super) fn alone(
     shape: AttentionShape,
     documents: &[u32],
     qkv: &[f32],

@@ -182,9 +182,16 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
                 for turned in [false, true] {
                     let shape = AttentionShape { turned: turned && products != Scores, ..short };
                     let places = (tiles, 1024);
-                    let kernel = k::attention_backward_products(caps, shape, places, products);
+                    let kernel = k::attention_by_products(caps, shape, places, products);
                     add("attention by products", kernel);
                 }
+            }
+        }
+        let large = AttentionShape { tokens: 4096, ..shape };
+        if let Some(tiles) = k::attention_forward_products(caps, large) {
+            for products in [AttentionProducts::Weights, AttentionProducts::Output] {
+                let kernel = k::attention_by_products(caps, large, (tiles, 4096), products);
+                add("attention forward by products", kernel);
             }
         }
         for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {

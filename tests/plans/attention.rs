@@ -49,3 +49,34 @@ fn a_part_of_a_head_is_turned_back_by_a_kernel_of_its_own() {
     assert_eq!(count(&plan, "attention_backward_scores"), 2);
     assert_eq!(count(&plan, "rope_backward"), 2);
 }
+
+/// The forward pass of a large batch keeps probabilities for its second kernel alone, where those of the backward pass
+/// lie later.
+#[test]
+fn the_forward_pass_of_large_batches_is_by_products() {
+    let model = body(256, 512, 512, [8, 4, 64], "");
+    for recompute in [false, true] {
+        let plans = plans(&model, 4096, recompute);
+        let kernels = |plan: &Plan| {
+            ["attention_forward_scores", "attention_forward_sums", "attention_forward"]
+                .map(|name| count(plan, name))
+        };
+        // The backward pass begins with what the last layer has just computed.
+        let passes = if recompute { 3 + 2 } else { 3 };
+        assert_eq!(kernels(&plans.micro_step), [passes, passes, 0]);
+        let long = plans.long.as_ref().expect("more tiles than there is room for");
+        assert_eq!(kernels(long), [0, 0, passes], "no room for such documents");
+        assert_eq!(kernels(&plans.evaluate), [0, 0, 3], "evaluation counts no tiles");
+        let bytes = 4 * (8 * plans.tiles.expect("room for tiles") * 128 * 128) as u64;
+        let large = plans.slots.iter().filter(|&&slot| slot >= bytes).count();
+        assert_eq!(large, 2, "probabilities and score gradients: {:?}", plans.slots);
+    }
+}
+
+#[test]
+fn shorter_batches_keep_the_kernel_that_keeps_no_probabilities() {
+    let model = body(256, 512, 512, [8, 4, 64], "");
+    let plan = plans(&model, 31 * 128, false).micro_step;
+    assert_eq!(count(&plan, "attention_forward"), 3);
+    assert_eq!(count(&plan, "attention_backward_scores"), 3);
+}

@@ -1,9 +1,11 @@
-//! Attention's backward pass by five plain products, with probabilities and score gradients in memory.
+//! Attention by plain products, with probabilities in memory: the backward pass by five, with score gradients in memory
+//! too, and the forward pass of large batches by two.
 
 use super::batch::BUSY_GROUPS;
 use super::matrix_backward::attention_backward_halves;
+use super::matrix_forward;
 use super::operands::{BACKWARD_ROWS, backward_rows, common};
-use crate::caps::Capabilities;
+use crate::caps::{Capabilities, GpuClass};
 use crate::error::Result;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::check_storage;
@@ -58,12 +60,22 @@ pub fn attention_products_turn(caps: &Capabilities, shape: AttentionShape) -> bo
     attention_product_tiles(caps, shape).is_some()
 }
 
+/// Elements of a tensor of so many tiles of each head.
+pub const fn tile_elements(shape: AttentionShape, tiles: usize) -> u64 {
+    (shape.heads * tiles * STRIP * STRIP) as u64
+}
+
+/// Elements of what the forward pass keeps of them: two for each query and `COLUMNS` keys.
+pub const fn statistic_elements(shape: AttentionShape, tiles: usize) -> u64 {
+    tile_elements(shape, tiles) / COLUMNS as u64 * 2
+}
+
 /// Tiles of a document of so many strips.
 pub const fn all_tiles(strips: u64) -> u64 {
     strips * (strips + 1) / 2
 }
 
-/// The kernels of the pass, in the order of their dispatches. Sums in two make long batches faster, in one batches with
+/// The kernels of the backward pass, in the order of their dispatches. Sums in two make long batches faster, in one batches with
 /// few workgroups.
 pub fn attention_products(caps: &Capabilities, shape: AttentionShape) -> &'static [Products] {
     let few = shape.heads * shape.tokens.div_ceil(STRIP) < caps.class().workgroups(BUSY_GROUPS);
@@ -74,30 +86,79 @@ pub fn attention_products(caps: &Capabilities, shape: AttentionShape) -> &'stati
     }
 }
 
-/// `attention_backward_scores` or `attention_backward_sums` for batches whose documents' ends and tables of tiles lie
-/// `ends` and twice as many elements behind the starts. Bindings of scores: qkv, d_output, lse, delta, documents,
-/// probabilities (as `gradient`), step, d_scores. Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv,
-/// step, where heads share keys the parts for `attention_group_sum`, and for gradients that are turned back the table of
-/// angles.
+/// Tiles of the forward pass by products, as [`attention_product_tiles`] has them; `None` where one kernel that keeps
+/// no probabilities takes the pass. Only where the backward pass has room for the same tiles.
+pub fn attention_forward_products(caps: &Capabilities, shape: AttentionShape) -> Option<usize> {
+    let groups = shape.heads * shape.head_dim / COLUMNS * shape.tokens.div_ceil(STRIP);
+    // What it costs smaller GPUs to write and to read probabilities was not measured.
+    let large = caps.class() == GpuClass::LARGE && groups >= BUSY_GROUPS;
+    let fits = caps.limits.max_compute_workgroup_storage_size >= bytes(Products::Output) as u32;
+    let tiles = if large && fits { attention_product_tiles(caps, shape) } else { None };
+    tiles.filter(|_| matrix_forward::pick(caps, shape).is_err())
+}
+
+/// Workgroup memory of a kernel.
+const fn bytes(products: Products) -> usize {
+    match products {
+        Products::Output => BYTES + 2 * 4 * STRIP,
+        _ => BYTES,
+    }
+}
+
+/// A kernel of attention by products for batches whose documents' ends and tables of tiles lie `ends` and twice as many
+/// elements behind the starts. Bindings of weights: qkv, documents, weights, statistics, step. Of the output: qkv,
+/// documents, weights, statistics, output, lse, step. Of scores: qkv, d_output, lse, delta, documents, probabilities (as
+/// `gradient`), step, d_scores. Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv, step, where heads
+/// share keys the parts for `attention_group_sum`, and for gradients that are turned back the table of angles.
 ///
 /// # Errors
-/// `limit-exceeded` where [`attention_product_tiles`] gives none.
-pub fn attention_backward_products(
+/// `limit-exceeded` where [`attention_product_tiles`] or [`attention_forward_products`] gives none.
+pub fn attention_by_products(
     caps: &Capabilities,
     shape: AttentionShape,
     (tiles, ends): (usize, usize),
     products: Products,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::AttentionBackwardProducts { shape, tiles, ends, products };
-    check_storage(caps, [BYTES as u32], spec.name())?;
-    let (first, kinds, reason) = match products {
-        Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),
-        Products::Sums => (0, 3, "in one dispatch: few workgroups"),
-        Products::QuerySums => (0, 1, "of queries alone: many workgroups"),
-        Products::KeyValueSums => (1, 2, "of keys and values alone: many workgroups"),
+    let spec = KernelSpec::AttentionByProducts { shape, tiles, ends, products };
+    check_storage(caps, [bytes(products) as u32], spec.name())?;
+    let composer = common(Composer::new(spec, INVOCATIONS as u32), shape);
+    let composer = sizes(composer, shape, (tiles, ends), products);
+    let (composer, bindings) = modules(composer, shape, products);
+    let of_keys = matches!(products, Products::Weights | Products::Scores);
+    let grid = if of_keys {
+        Grid::Fixed { x: (STRIP / COLUMNS * shape.heads) as u32, y: tiles as u32 }
+    } else {
+        let x = products.count() * shape.heads * shape.head_dim / COLUMNS;
+        Grid::RowsByY { rows: STRIP, x: x as u32 }
     };
+    let turned = if shape.turned && is_sums(products) { ", turned back" } else { "" };
+    let variant = format!("products of 128x64x16, 8x8 each{turned}");
+    composer.finish(caps, &bindings, grid, variant, reason(products))
+}
+
+const fn reason(products: Products) -> &'static str {
+    match products {
+        Products::Weights => "in memory for the output: plain products of a large batch",
+        Products::Output => "of weights in memory: plain products of a large batch",
+        Products::Scores => "in memory for the sums: five products instead of seven",
+        Products::Sums => "in one dispatch: few workgroups",
+        Products::QuerySums => "of queries alone: many workgroups",
+        Products::KeyValueSums => "of keys and values alone: many workgroups",
+    }
+}
+
+const fn is_sums(products: Products) -> bool {
+    matches!(products, Products::Sums | Products::QuerySums | Products::KeyValueSums)
+}
+
+fn sizes(
+    composer: Composer,
+    shape: AttentionShape,
+    (tiles, ends): (usize, usize),
+    products: Products,
+) -> Composer {
     let loads = |side: usize| side * STEPS / 4 / INVOCATIONS;
-    let composer = common(Composer::new(spec, INVOCATIONS as u32), shape)
+    composer
         .size("STRIP", STRIP)
         .size("BM", STRIP)
         .size("BN", COLUMNS)
@@ -112,57 +173,87 @@ pub fn attention_backward_products(
         .size("DOCUMENT_ENDS", ends)
         .size("FIRST_TILE", 2 * ends)
         .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
-        .size("FIRST_KIND", first)
-        .unrolled("KINDS", kinds)
+        .size("FIRST_KIND", usize::from(products == Products::KeyValueSums))
+        .unrolled("KINDS", products.count())
+}
+
+/// Adds what a kernel consists of, and gives what it binds.
+fn modules(
+    composer: Composer,
+    shape: AttentionShape,
+    products: Products,
+) -> (Composer, Vec<Binding>) {
+    let composer = composer
         .module(shader!("lib/step"))
         .module(shader!("lib/attention/mask_rows"))
         .module(shader!("lib/attention/products"));
-    let sums = products != Products::Scores;
-    let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
-    let x = (columns / COLUMNS) as u32;
-    let (composer, grid) = if sums {
-        (sum_modules(composer, shape), Grid::RowsByY { rows: STRIP, x })
-    } else {
-        let composer = backward_rows(composer, shape);
-        (
-            composer.module(shader!("10_attention_backward_scores")),
-            Grid::Fixed { x, y: tiles as u32 },
-        )
-    };
-    let bindings = if sums {
-        sums_bindings(shape)
-    } else {
-        [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat()
-    };
-    let turned = if sums && shape.turned { ", turned back" } else { "" };
-    let variant = format!("products of 128x64x16, 8x8 each{turned}");
-    composer.finish(caps, &bindings, grid, variant, reason)
+    match products {
+        Products::Weights => {
+            let composer = forward(composer, shape)
+                .module(shader!("lib/attention/score_tiles"))
+                .module(shader!("05_attention_forward_scores"));
+            (composer, WEIGHTS.to_vec())
+        }
+        Products::Output => {
+            let composer = forward(composer, shape).module(shader!("05_attention_forward_sums"));
+            (composer, OUTPUT.to_vec())
+        }
+        Products::Scores => {
+            let composer = backward_rows(composer, shape)
+                .module(shader!("lib/attention/score_tiles"))
+                .module(shader!("10_attention_backward_scores"));
+            (composer, [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat())
+        }
+        _ => sums(composer, shape),
+    }
 }
 
-fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
+fn forward(composer: Composer, shape: AttentionShape) -> Composer {
+    composer
+        .size("STRIDE", shape.stride())
+        .size("KEY_OFFSET", shape.key_offset())
+        .size("VALUE_OFFSET", shape.value_offset())
+        .module(shader!("lib/attention/forward_weights"))
+}
+
+fn sums(composer: Composer, shape: AttentionShape) -> (Composer, Vec<Binding>) {
+    let mut bindings = SUMS.to_vec();
+    let composer = composer
+        .size("STRIDE", shape.stride())
+        .module(shader!("lib/attention/mask_rows_back"))
+        .module(shader!("10_attention_backward_sums"));
+    let composer = if shape.heads > shape.kv_heads {
+        bindings.push(read_write("parts"));
+        composer.module(shader!("lib/attention/sums_parts"))
+    } else {
+        composer.module(shader!("lib/attention/sums_whole"))
+    };
     let composer = if shape.turned {
-        let table = sums_bindings(shape).len() - 1;
+        bindings.push(read("table"));
+        let table = bindings.len() - 1;
         composer.size("TABLE", table).module(shader!("lib/attention/turned_back"))
     } else {
         composer.module(shader!("lib/attention/turned_none"))
     };
-    composer
-        .size("STRIDE", shape.stride())
-        .module(shader!("lib/attention/mask_rows_back"))
-        .module(if shape.heads > shape.kv_heads {
-            shader!("lib/attention/sums_parts")
-        } else {
-            shader!("lib/attention/sums_whole")
-        })
-        .module(shader!("10_attention_backward_sums"))
+    (composer, bindings)
 }
 
-fn sums_bindings(shape: AttentionShape) -> Vec<Binding> {
-    let parts: &[Binding] = if shape.heads > shape.kv_heads { &[read_write("parts")] } else { &[] };
-    let table: &[Binding] = if shape.turned { &[read("table")] } else { &[] };
-    [&SUMS[..], parts, table].concat()
-}
-
+const WEIGHTS: [Binding; 5] = [
+    read("qkv"),
+    read("documents"),
+    read_write("weights"),
+    read_write("statistics"),
+    uniform("step"),
+];
+const OUTPUT: [Binding; 7] = [
+    read("qkv"),
+    read("documents"),
+    read("weights"),
+    read("statistics"),
+    read_write("output"),
+    read_write("lse"),
+    uniform("step"),
+];
 const SUMS: [Binding; 7] = [
     read("qkv"),
     read("d_output"),
@@ -211,5 +302,31 @@ mod tests {
         assert_eq!(attention_product_tiles(&software, shape(12, 512)), None);
         let sums = |tokens| attention_products(&caps, shape(12, tokens)).len();
         assert_eq!([sums(512), sums(4096)], [2, 3]);
+    }
+
+    #[test]
+    fn the_forward_pass_is_by_products_where_a_large_gpu_is_busy() {
+        let mut caps = Capabilities::floor(Target::Browser);
+        let shape = |tokens| AttentionShape {
+            heads: 12,
+            kv_heads: 4,
+            head_dim: 64,
+            tokens,
+            ..Default::default()
+        };
+        assert_eq!(attention_forward_products(&caps, shape(4096)), None, "no large GPU");
+        caps.adapter.architecture = "hopper".into();
+        caps.adapter.vendor = "nvidia".into();
+        let tiles = |tokens| attention_forward_products(&caps, shape(tokens));
+        // 21 strips of 12 heads are 252 workgroups, 22 are 264.
+        assert_eq!([tiles(512), tiles(21 * 128), tiles(4480)], [None; 3]);
+        assert_eq!([tiles(21 * 128 + 1), tiles(4096)], [Some(85); 2]);
+        assert_eq!(
+            attention_forward_products(&caps, AttentionShape { window: Some(255), ..shape(4096) }),
+            None
+        );
+        caps.limits.max_compute_workgroup_storage_size = BYTES as u32;
+        assert_eq!(attention_forward_products(&caps, shape(4096)), None);
+        assert_eq!(attention_product_tiles(&caps, shape(4096)), Some(85));
     }
 }

@@ -182,6 +182,56 @@ fn batches_of_short_and_long_documents_give_the_same() {
     }
 }
 
+/// Attention of a plan for large batches is by products in both passes, or forward by the kernel that keeps no
+/// probabilities where those of its products do not fit.
+#[test]
+fn attention_by_products_gives_the_same() {
+    let config = r#"{"model_type":"mistral","vocab_size":61,"hidden_size":32,"intermediate_size":48,
+        "num_hidden_layers":2,"num_attention_heads":16,"num_key_value_heads":4,"head_dim":64,
+        "initializer_range":0.1,"max_position_embeddings":512,"sliding_window":256}"#;
+    let caps = named("NVIDIA").capabilities().clone();
+    let mut less = caps.clone();
+    less.limits.max_compute_workgroup_storage_size = 15_000;
+    // The second document begins in a tile and ends in another, and has keys that the window hides.
+    let documents: Vec<u32> = [(0, 70), (70, 290), (360, 1)]
+        .iter()
+        .flat_map(|&(start, length)| std::iter::repeat_n(start, length))
+        .collect();
+    let words = |seed| integers(seed, documents.len(), 61);
+    let batch = Batch::new(words(11), words(12), Some(documents.clone()));
+    let steps = [caps, less].map(|caps| {
+        let pair = Pair::new(&Double::new(caps), config);
+        let options = TrainerOptions { tokens_per_step: 2048, ..TrainerOptions::default() };
+        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        let rows = trainer.plan().unwrap();
+        let count = |name: &str| rows.iter().filter(|row| row.kernel == name).count();
+        let kernels = [
+            "attention_forward_scores",
+            "attention_forward_sums",
+            "attention_forward",
+            "attention_backward_scores",
+        ]
+        .map(count);
+        let loss = block_on(trainer.step(&batch)).unwrap().loss;
+        let read = |i| block_on(trainer.read_gradient(i)).unwrap();
+        let tensors = pair.model.tensors();
+        let gradients = tensors.iter().enumerate().map(|(i, (name, _))| (name.clone(), read(i)));
+        let gradients: Vec<(String, Vec<f32>)> = gradients.collect();
+        let (expected, exact) = pair.reference().loss_and_gradients(&batch);
+        assert_close("loss", &[loss], &[expected], 0.0, 2e-6);
+        for (name, got) in &gradients {
+            assert_close(name, got, &exact[name], 1e-7, 2e-5);
+        }
+        (kernels, gradients)
+    });
+    let [(products, by_products), (tiles, by_tiles)] = steps;
+    assert_eq!([products, tiles], [[2, 2, 0, 2], [0, 0, 2, 2]]);
+    for ((name, got), (_, expected)) in by_products.iter().zip(&by_tiles) {
+        let expected: Vec<f64> = expected.iter().map(|&x| f64::from(x)).collect();
+        assert_close(name, got, &expected, 1e-7, 2e-5);
+    }
+}
+
 /// Products of 256 tokens by 128 columns split K.
 #[test]
 fn split_products_give_the_same() {

@@ -99,7 +99,7 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
             attention::backward_key_value(on, &shape, owner)
         }
-        Spec::AttentionBackwardProducts { shape, tiles, ends, products } => {
+        Spec::AttentionByProducts { shape, tiles, ends, products } => {
             tiles::products(on, &shape, (tiles, ends), products)
         }
         Spec::AttentionGroupSum { shape } => attention::group_sum(on, &shape),

@@ -1,4 +1,4 @@
-//! Attention's backward pass by products, through probabilities and score gradients in tiles.
+//! Attention by products, through probabilities and score gradients in tiles.
 
 use super::attention::{turned_back, twin};
 use super::operands::Operands;
@@ -21,10 +21,19 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(on: &Operands, shape: &AttentionShape, tiles: usize, ends: usize) -> Result<Self> {
+    fn new(
+        on: &Operands,
+        shape: &AttentionShape,
+        (tiles, ends): (usize, usize),
+        products: AttentionProducts,
+    ) -> Result<Self> {
         let documents = on.u32("documents")?.to_vec();
         let before = documents[2 * ends..].to_vec();
-        let (qkv, d_output) = (on.f32("qkv")?.to_vec(), on.f32("d_output")?.to_vec());
+        let qkv = on.f32("qkv")?.to_vec();
+        let d_output = match products {
+            AttentionProducts::Weights | AttentionProducts::Output => vec![],
+            _ => on.f32("d_output")?.to_vec(),
+        };
         Ok(Self { of: twin(shape, on.tokens()?)?, tiles, documents, before, qkv, d_output })
     }
 
@@ -49,6 +58,12 @@ impl Batch {
         ((head * self.tiles + tile) * STRIP + row % STRIP) * STRIP + key % STRIP
     }
 
+    /// Where the largest score of a row's keys beside `key` is, and the sum of their weights.
+    fn statistic_at(&self, head: usize, row: usize, key: usize) -> usize {
+        let tile = self.at(head, row, key) / (STRIP * STRIP);
+        2 * ((tile * STRIP / KEYS + key % STRIP / KEYS) * STRIP + row % STRIP)
+    }
+
     /// The vector of a row of the fused ones: `head` counts queries, keys and values.
     fn fused(&self, row: usize, head: usize) -> &[f32] {
         let dim = self.of.head_dim;
@@ -69,17 +84,72 @@ impl Batch {
     }
 }
 
+/// Keys that share a largest score.
+const KEYS: usize = 64;
+/// The largest score of keys that the mask excludes.
+const MASKED: f32 = -1e30;
+
 pub(super) fn products(
     on: &mut Operands,
     shape: &AttentionShape,
     (tiles, ends): (usize, usize),
     products: AttentionProducts,
 ) -> Result<()> {
-    let batch = Batch::new(on, shape, tiles, ends)?;
+    let batch = Batch::new(on, shape, (tiles, ends), products)?;
     match products {
+        AttentionProducts::Weights => weights(on, &batch),
+        AttentionProducts::Output => output(on, shape, &batch),
         AttentionProducts::Scores => scores(on, shape, &batch),
         _ => sums(on, shape, &batch, products),
     }
+}
+
+/// Of each row and 64 keys the largest score in base 2, the weights in its units, and their sum.
+fn weights(on: &mut Operands, batch: &Batch) -> Result<()> {
+    for (head, row) in batch.all() {
+        let seen = batch.seen(row);
+        for first in batch.places(row).step_by(KEYS) {
+            let score = |key| {
+                if !seen.contains(&key) {
+                    return MASKED;
+                }
+                let product = dot(batch.fused(row, head), batch.key(head, key));
+                batch.of.score(product).0 * std::f32::consts::LOG2_E
+            };
+            let keys = first..first + KEYS;
+            let scores: Vec<f32> = keys.filter(|&key| key < batch.of.tokens).map(score).collect();
+            let largest = scores.iter().fold(MASKED, |most, &score| most.max(score));
+            let weight = |&score: &f32| if score > MASKED { (score - largest).exp2() } else { 0.0 };
+            let weights: Vec<f32> = scores.iter().map(weight).collect();
+            let statistic = [largest, weights.iter().sum()];
+            on.write("weights", batch.at(head, row, first), &weights)?;
+            on.write("statistics", batch.statistic_at(head, row, first), &statistic)?;
+        }
+    }
+    Ok(())
+}
+
+fn output(on: &mut Operands, shape: &AttentionShape, batch: &Batch) -> Result<()> {
+    let weights = on.f32("weights")?.to_vec();
+    let statistics = on.f32("statistics")?.to_vec();
+    for (head, row) in batch.all() {
+        let seen = batch.seen(row);
+        let part = |key| {
+            let at = batch.statistic_at(head, row, key);
+            (statistics[at], statistics[at + 1])
+        };
+        let parts: Vec<_> = (seen.start / KEYS * KEYS..seen.end).step_by(KEYS).map(part).collect();
+        let largest = parts.iter().fold(MASKED, |most, part| most.max(part.0));
+        let total: f32 = parts.iter().map(|part| part.1 * (part.0 - largest).exp2()).sum();
+        let weight =
+            |key| weights[batch.at(head, row, key)] * (part(key).0 - largest).exp2() / total;
+        let out =
+            sum(shape.head_dim, seen.clone().map(|key| (weight(key), batch.value(head, key))));
+        let at = row * shape.heads + head;
+        on.write("output", at * shape.head_dim, &out)?;
+        on.write("lse", at, &[largest * std::f32::consts::LN_2 + total.ln()])?;
+    }
+    Ok(())
 }
 
 fn scores(on: &mut Operands, shape: &AttentionShape, batch: &Batch) -> Result<()> {
