@@ -1,7 +1,7 @@
-// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, step or none, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_added or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/by_subgroup or none, matvec/meet_subgroup or matvec/meet_subgroup_rows or matvec/meet_tree
+// uses: flat, matvec/from_row or matvec/from_table, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, step or none, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_added or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/by_subgroup or none, matvec/meet_subgroup or matvec/meet_subgroup_rows or matvec/meet_tree
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
-//   0 a      read   f32 [K]
+//   0 a      read   f32 [K]; or a table of such rows (lib/matvec/from_table.wgsl)
 //   1 b      read   f32 [PRODUCTS · N, K]; or packed (lib/weights/)
 //   2 c      write  f32, as lib/matvec/rows.wgsl or lib/matvec/heads.wgsl says; read too where sums are added to it
 //
@@ -22,7 +22,9 @@ const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let place = place_of(lane);
   let part = place % LANES;
-  let n = flat_workgroup(workgroup, workgroups) * ROWS_PER_GROUP + place / LANES;
+  let group = flat_workgroup(workgroup, workgroups);
+  let n = group * ROWS_PER_GROUP + place / LANES;
+  find_row(lane, group);
   // Rows past the end repeat the last one, and are not stored.
   let row = min(n, N - 1u);
   prepare(row);

@@ -49,7 +49,7 @@ pub use elementwise::{
     position_forward, rope, rope_halves, rope_has_halves, scale, zero,
 };
 pub use linear::matrix::reads_halves;
-pub use linear::matvec::{matvec, matvec_fuses};
+pub use linear::matvec::{matvec, matvec_embeds, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
 pub use linear::several::matvec_rows;
 pub use linear::team::matvec_merges;

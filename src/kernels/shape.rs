@@ -307,9 +307,24 @@ pub enum MatvecInput {
     Norm {
         epsilon: Constant,
     },
+    /// The same of the embedding of a token: what is multiplied is a row of a table of f32, which is also written to a
+    /// row of its own. The token and that row are bound last. Only before [`MatvecOutput::Heads`].
+    EmbeddedNorm {
+        epsilon: Constant,
+    },
     /// A row of heads that attention has left in ranges; `step` is bound last. Only where
     /// [`matvec_merges`](super::matvec_merges).
     Ranges(AttentionShape, DecodeSplits),
+}
+
+impl MatvecInput {
+    /// Of the norm before the product, if there is one.
+    pub(crate) const fn epsilon(self) -> Option<Constant> {
+        match self {
+            Self::Norm { epsilon } | Self::EmbeddedNorm { epsilon } => Some(epsilon),
+            Self::Plain | Self::Ranges(..) => None,
+        }
+    }
 }
 
 /// What becomes of the products.

@@ -11,6 +11,11 @@ use crate::plan::{Buffer, Range, Slice};
 impl Lowering<'_> {
     pub(super) fn embed(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let output = self.written(node, 0)?;
+        let table = self.table(weight);
+        if table.format == WeightFormat::F32 && table.parts.len() == 1 && self.heads_embed(node) {
+            self.embedded = Some(self.whole(weight));
+            return Ok(());
+        }
         for part in 0..self.params.matrices[weight].parts.len() {
             let (range, table) = (self.vocabulary_range(weight, part), self.table(weight));
             let (kernel, rows) = match table.format {

@@ -384,6 +384,7 @@ impl<'a> Context<'a> {
             state: self.params,
             values: vec![None; graph.values.len()],
             appended: false,
+            embedded: None,
             ranges: None,
             waiting: None,
             most_waiting: 0,

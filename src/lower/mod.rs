@@ -99,6 +99,8 @@ struct Lowering<'a> {
     values: Vec<Option<Slice>>,
     /// The newest keys and values are in the cache already.
     appended: bool,
+    /// The table of embeddings that the next product with heads gathers from.
+    embedded: Option<Slice>,
     /// A row that attention has left in ranges, and how a product puts it together.
     ranges: Option<(ValueId, MatvecInput)>,
     waiting: Option<norm::WaitingSums>,

@@ -3,10 +3,10 @@
 
 use super::linear::OVERWRITE;
 use super::rope::turning;
-use super::{Lowering, Rows, label};
+use super::{Cache, Lowering, Rows, label};
 use crate::arch::{Attention, Norm, NormKind, WeightId};
 use crate::error::Result;
-use crate::graph::{Gate, Node, Site};
+use crate::graph::{Gate, Node, Op, Site};
 use crate::kernels::{
     self as k, Constant, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
     Output,
@@ -119,6 +119,26 @@ impl Lowering<'_> {
         self.params.matrices[weight].parts.len() == 1 && self.fuses(norm)
     }
 
+    /// Whether one kernel makes heads of a product and appends keys and values. It turns whole heads.
+    fn makes_heads(&self, cache: Cache, norm: Norm, weight: WeightId, of: Attention) -> bool {
+        let whole = turning(&self.params.architecture, of).head_dim == of.head_dim;
+        cache.format == KvCache::F32 && whole && self.fuses_pairs(norm, weight)
+    }
+
+    /// Whether the kernel that reads the embeddings first can gather them: that of the first layer's heads, of one row.
+    pub(super) fn heads_embed(&self, embed: &Node) -> bool {
+        let Rows::One(cache) = self.rows else { return false };
+        let reads = |node: &&Node| node.reads.contains(&embed.writes[0]);
+        let Some(first) = self.graph.nodes.iter().find(reads) else { return false };
+        match first.op {
+            Op::NormLinearRope { norm, weight, bias: None, attention, .. } => {
+                self.makes_heads(cache, norm, weight, attention)
+                    && k::matvec_embeds(self.builder.caps, self.hidden())
+            }
+            _ => false,
+        }
+    }
+
     /// The newest rows' queries, rotated, at the beginning of a row; where one kernel can, with their
     /// keys and values in the cache.
     pub(super) fn norm_linear_rope(
@@ -133,9 +153,7 @@ impl Lowering<'_> {
             panic!("only decoded rows are of joined nodes")
         };
         let input = self.read(node, 0);
-        // That kernel turns whole heads.
-        let whole = turning(&self.params.architecture, attention).head_dim == attention.head_dim;
-        if cache.format != KvCache::F32 || !whole || !self.fuses_pairs(norm, weight) {
+        if !self.makes_heads(cache, norm, weight, attention) {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);
@@ -145,11 +163,15 @@ impl Lowering<'_> {
         let query = self.tensor("query", width)?;
         self.bind(node.writes[0], query);
         self.appended = true;
+        let embedded = self.embedded.take();
         let matvec = MatvecShape {
             n: shape.stride() / 2,
             k: self.hidden(),
             first: 0,
-            input: norm_input(norm),
+            input: match embedded {
+                None => norm_input(norm),
+                Some(_) => MatvecInput::EmbeddedNorm { epsilon: Constant(norm.epsilon) },
+            },
             output: match bias {
                 None => MatvecOutput::Heads(shape),
                 Some(_) => MatvecOutput::BiasedHeads(shape),
@@ -160,13 +182,17 @@ impl Lowering<'_> {
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
         let keys = self.cache(node.site, attention, cache);
         let table = self.angles(attention);
-        let mut slices = vec![input, rows, query, self.whole(norm.weight), step, table, keys];
+        let from = embedded.unwrap_or(input);
+        let mut slices = vec![from, rows, query, self.whole(norm.weight), step, table, keys];
         if several {
             // Of several rows the uniform is the fourth binding in every form.
             slices.swap(3, 4);
         }
         slices.extend(several.then_some(self.inputs.documents));
         slices.extend(bias.map(|bias| self.whole(bias)));
+        if embedded.is_some() {
+            slices.extend([self.inputs.tokens, input]);
+        }
         let flops = 2.0 * (self.builder.tokens * shape.stride() * self.hidden()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }

@@ -132,6 +132,7 @@ pub fn train_plans_of(
             state: &state,
             values: vec![None; graph.values.len()],
             appended: false,
+            embedded: None,
             ranges: None,
             waiting: None,
             // What is computed again is to save memory.

@@ -88,12 +88,29 @@ async fn heads_of_rows(lane: Rc<Lane>) -> Outcome {
         ((3, 3, 32), 96, WeightFormat::Int8),
     ] {
         for (position, ring) in [(0, None), (7, None), (25, Some(ROWS))] {
-            newest_row(&lane, heads, columns, weights, (position, ring), false).await?;
+            let places = (position, ring);
+            newest_row(&lane, heads, columns, weights, places, HeadsOf::Row).await?;
+            if columns.is_multiple_of(4) {
+                newest_row(&lane, heads, columns, weights, places, HeadsOf::Embedding).await?;
+            }
         }
     }
-    newest_row(&lane, (6, 2, 20), 260, WeightFormat::F32, (7, None), true).await?;
+    newest_row(&lane, (6, 2, 20), 260, WeightFormat::F32, (7, None), HeadsOf::BiasedRow).await?;
     Ok(lane.summary())
 }
+
+/// What heads are made of.
+#[derive(Clone, Copy, PartialEq)]
+enum HeadsOf {
+    Row,
+    BiasedRow,
+    /// A row of a table, found by its token.
+    Embedding,
+}
+
+/// Rows of the table, and the one that is taken.
+const TABLE_ROWS: usize = 5;
+const TOKEN: u32 = 3;
 
 async fn newest_row(
     lane: &Lane,
@@ -101,16 +118,21 @@ async fn newest_row(
     columns: usize,
     weights: WeightFormat,
     (position, ring): (usize, Option<usize>),
-    biased: bool,
+    of_what: HeadsOf,
 ) -> Result<(), String> {
     const THETA: f64 = 100.0;
+    let (embedded, biased) = (of_what == HeadsOf::Embedding, of_what == HeadsOf::BiasedRow);
     let (shape, kernel_shape) = shapes(heads, 1);
     let width = shape.qkv_width();
     let matvec = MatvecShape {
         n: width / 2,
         k: columns,
         first: 0,
-        input: MatvecInput::Norm { epsilon: k::Constant(EPSILON) },
+        input: if embedded {
+            MatvecInput::EmbeddedNorm { epsilon: k::Constant(EPSILON) }
+        } else {
+            MatvecInput::Norm { epsilon: k::Constant(EPSILON) }
+        },
         output: (if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads })(
             k::AttentionShape { ring, ..kernel_shape },
         ),
@@ -123,8 +145,10 @@ async fn newest_row(
         let words = weights::packed(lane, weights, (width, columns), &values).await?.swap_remove(0);
         (unpack_weights_forward(weights, &words, values.len()), words)
     };
-    let (x, weight) = (lane.normal(columns), lane.normal(columns));
-    let normed = rms_norm_forward(&wide(&x), &wide(&weight), EPSILON);
+    let rows = lane.normal(columns * if embedded { TABLE_ROWS } else { 1 });
+    let x = &rows[if embedded { TOKEN as usize * columns } else { 0 }..][..columns];
+    let weight = lane.normal(columns);
+    let normed = rms_norm_forward(&wide(x), &wide(&weight), EPSILON);
     let bias = biased.then(|| lane.normal(width));
     let mut row = matvec_forward(&normed, &matrix, bias.as_deref().map(wide).as_deref());
     let rope = Rope::plain(shape.head_dim, THETA);
@@ -133,7 +157,7 @@ async fn newest_row(
         rope_table(position + 1, &rope).concat().iter().map(|&x| x as f32).collect();
     let step = Step { position: position as u32, ..Step::of(1) };
     let mut operands = vec![
-        Operand::floats(&x),
+        Operand::floats(&rows),
         Operand::words(&words),
         Operand::poison(shape.key_offset()),
         Operand::floats(&weight),
@@ -142,6 +166,9 @@ async fn newest_row(
         Operand::poison(ROWS * shape.cache_width()),
     ];
     operands.extend(bias.as_deref().map(Operand::floats));
+    if embedded {
+        operands.extend([Operand::words(&[TOKEN]), Operand::poison(columns)]);
+    }
     let made = matvec_variants(lane, matvec)?;
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
@@ -154,6 +181,10 @@ async fn newest_row(
         same("other rows", others, &vec![POISON; others.len()]).map_err(&named)?;
         let written: Vec<f32> = written.iter().map(|&bits| f32::from_bits(bits)).collect();
         close("keys and values", &written, cached, ROUNDING).map_err(&named)?;
+        if embedded {
+            let row: Vec<u32> = x.iter().map(|x| x.to_bits()).collect();
+            same("embedding", got.words(2), &row).map_err(&named)?;
+        }
     }
     Ok(())
 }

@@ -154,6 +154,11 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             let (rows, stride) = (5, shape.stride());
             let several = MatvecRowsShape { n, k, rows, stride, input, output, weights };
             add("rows to heads", k::matvec_rows(caps, several));
+            if k::matvec_embeds(caps, matvec.k) {
+                let input = MatvecInput::EmbeddedNorm { epsilon: k::Constant(1e-5) };
+                let kernel = k::matvec(caps, MatvecShape { input, ..matvec });
+                add("matvec of an embedding's heads", kernel);
+            }
             if weights == WeightFormat::F32 {
                 let output = MatvecOutput::BiasedHeads(AttentionShape { ring, ..shape });
                 let kernel = k::matvec(caps, MatvecShape { output, ..matvec });

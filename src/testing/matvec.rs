@@ -118,7 +118,9 @@ pub(super) async fn row_by(
             operands.push(Operand::floats(&weight));
             rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
         }
-        MatvecInput::Ranges(..) => return Err("ranges have a case of their own".into()),
+        MatvecInput::EmbeddedNorm { .. } | MatvecInput::Ranges(..) => {
+            return Err("these have cases of their own".into());
+        }
     };
     let added = match output {
         MatvecOutput::Residual => vec![base],

@@ -3,8 +3,9 @@
 use super::{body, configs, floor};
 use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Decoding, Features};
+use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{KernelSpec, KvCache, MatvecInput, MatvecShape};
+use tinyloom::kernels::{KernelSpec, KvCache, MatvecInput, MatvecShape, WeightFormat};
 use tinyloom::lower::{CacheShape, InferenceOptions, inference_plans};
 use tinyloom::params::Params;
 use tinyloom::plan::{Buffer, Plan, buffers};
@@ -39,6 +40,29 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
             assert_eq!(small, kernels(positions), "a cache that grows compiles nothing");
         }
     }
+}
+
+#[test]
+fn the_first_product_of_a_decoded_token_gathers_its_embedding() {
+    let gathers = |config: &ModelConfig, caps: &Capabilities, options: InferenceOptions| {
+        let layout = Params::new(Architecture::of(config), caps.limits.binding_bytes()).unwrap();
+        let plan = inference_plans(caps, &layout, 64, options).unwrap().decode;
+        let kernels = plan.dispatches.iter().map(|d| plan.kernels[d.kernel].name);
+        kernels.filter(|name| name.starts_with("embedding")).count()
+    };
+    let (llama, exact) = (body(256, 128, 384, [4, 2, 32], ""), cached(KvCache::F32));
+    assert_eq!(gathers(&llama, &floor(), exact), 0);
+    let packed = InferenceOptions { weights: WeightFormat::Int4, ..exact };
+    assert_eq!(gathers(&llama, &floor(), packed), 0, "the table stays in f32");
+    assert_eq!(gathers(&llama, &floor(), cached(KvCache::F16)), 1, "heads are of another kernel");
+    let cpu = Capabilities { software: true, ..floor() };
+    assert_eq!(gathers(&llama, &cpu, exact), 1, "a CPU computes norms by themselves");
+    let biased = body(256, 128, 384, [4, 2, 32], r#","model_type":"qwen2""#);
+    assert_eq!(gathers(&biased, &floor(), exact), 1, "a bias takes the last binding");
+    let wide = body(500, 128, 384, [4, 2, 32], "");
+    let mut narrow = floor();
+    narrow.limits.max_storage_buffer_binding_size = 128 * 384 * 4;
+    assert_eq!(gathers(&wide, &narrow, exact), 2, "the table is in two parts");
 }
 
 #[test]
@@ -101,7 +125,9 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
         assert_eq!(small.decode.kernels, large.decode.kernels);
         let ringed =
             large.decode.kernels.iter().filter(|k| k.wgsl.text().contains("RINGED: bool = true"));
-        assert_eq!(ringed.count(), 2, "to append and to attend");
+        // The first layer's product, which gathers the embedding, appends too.
+        let appending = 1 + usize::from(cache == KvCache::F32);
+        assert_eq!(ringed.count(), appending + 1, "to append and to attend");
     }
     // Where the window reaches as far as the positions, and where there is none.
     for rest in [rest.replace("4096", "512"), rest.replace("300", "null")] {

@@ -2,12 +2,12 @@
 @group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
 
 fn factor(i: u32) -> vec4<f32> {
-  return a[i] * norm_weight[i];
+  return a[a_row() + i] * norm_weight[i];
 }
 
 fn add_squares(sums: ptr<function, array<f32, SUMS>>, v: u32) {
   for (var q = 0u; q < QUADS; q++) {
-    let x = a[v * QUADS + q];
+    let x = a[a_row() + v * QUADS + q];
     (*sums)[PRODUCTS] += dot(x, x);
   }
 }

@@ -3,7 +3,7 @@
 @group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
 
 fn fetch_a(v: u32) -> vec4<f32> {
-  return a[v];
+  return a[a_row() + v];
 }
 
 fn fetch_b(n: u32, v: u32) -> vec4<f32> {

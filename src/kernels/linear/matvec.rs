@@ -25,6 +25,15 @@ pub fn matvec_fuses(caps: &Capabilities) -> bool {
     !caps.software
 }
 
+/// Whether a product with heads can gather the embedding before its norm: rows of `k` elements, of one table of f32.
+pub fn matvec_embeds(caps: &Capabilities, k: usize) -> bool {
+    /// Storage buffers that the kernel binds.
+    const BOUND: u32 = 8;
+    matvec_fuses(caps)
+        && k.is_multiple_of(4)
+        && caps.limits.max_storage_buffers_per_shader_stage >= BOUND
+}
+
 /// `matvec_forward`. Bindings: a, b, c, and the norm's weight, or the residual and the bias; see
 /// [`MatvecOutput::Heads`](crate::kernels::MatvecOutput) for that one's.
 ///
@@ -46,7 +55,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     let Row { lanes, size, meeting } = row(caps, vectors, n, name)?;
     let turns = vectors / lanes;
     let unrolled = turns.clamp(1, IN_FLIGHT / elements);
-    let normed = matches!(input, MatvecInput::Norm { .. });
+    let normed = input.epsilon().is_some();
     let products = output.products();
     let sums = products + usize::from(normed);
     check_storage(caps, [4 * size * sums as u32], name)?;
@@ -62,6 +71,13 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         .unrolled("SUMS", sums)
         .module(shader!("lib/flat"));
     let by_vectors = k.is_multiple_of(4);
+    composer = composer.module(match input {
+        MatvecInput::EmbeddedNorm { .. } if by_vectors => shader!("lib/matvec/from_table"),
+        MatvecInput::EmbeddedNorm { .. } => {
+            return Err(Error::internal("only embeddings of vectors are gathered in a product"));
+        }
+        _ => shader!("lib/matvec/from_row"),
+    });
     composer = if packed {
         packed_operands(composer, shape, products)
     } else {
@@ -69,7 +85,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
     };
     composer = results(composer, first, output);
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
-    let fused = output.fused(normed);
+    let fused = output.fused(input);
     let width = match (packed, by_vectors) {
         (true, _) => weights.name(),
         (false, true) => "vec4",
@@ -152,11 +168,9 @@ fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Compose
     } else {
         shader!("lib/matvec/scalar")
     });
-    match input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => {
-            composer.module(shader!("lib/matvec/plain"))
-        }
-        MatvecInput::Norm { epsilon } => {
+    match input.epsilon() {
+        None => composer.module(shader!("lib/matvec/plain")),
+        Some(epsilon) => {
             norm_operand(composer, 3, epsilon, by_vectors).module(shader!("lib/matvec/norm"))
         }
     }
@@ -168,11 +182,9 @@ fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> C
         .weights
         .module(composer, products * shape.n * shape.k)
         .module(shader!("lib/matvec/packed"));
-    match shape.input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => {
-            composer.module(shader!("lib/matvec/packed_plain"))
-        }
-        MatvecInput::Norm { epsilon } => {
+    match shape.input.epsilon() {
+        None => composer.module(shader!("lib/matvec/packed_plain")),
+        Some(epsilon) => {
             composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/packed_norm"))
         }
     }

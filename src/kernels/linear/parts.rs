@@ -15,8 +15,12 @@ impl MatvecOutput {
     }
 
     /// What a variant is called by.
-    pub(super) const fn fused(self, normed: bool) -> &'static str {
+    pub(super) const fn fused(self, input: MatvecInput) -> &'static str {
+        let normed = input.epsilon().is_some();
         match self {
+            Self::Heads(_) if matches!(input, MatvecInput::EmbeddedNorm { .. }) => {
+                ", embedding, norm, rotation and append fused"
+            }
             Self::Added => ", added",
             Self::Residual => ", residual",
             Self::BiasedResidual => ", residual and bias",
@@ -32,13 +36,16 @@ impl MatvecOutput {
 /// What a product binds.
 pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     let MatvecShape { k, input, output, weights, .. } = shape;
-    let normed = matches!(input, MatvecInput::Norm { .. });
+    let normed = input.epsilon().is_some();
+    let embedded = matches!(input, MatvecInput::EmbeddedNorm { .. });
     let ranges = matches!(input, MatvecInput::Ranges(..));
     let fits = match output {
+        MatvecOutput::Heads(_) => normed,
+        _ if embedded => false,
         MatvecOutput::Plain => true,
         MatvecOutput::Bias => false,
         MatvecOutput::Added | MatvecOutput::Residual | MatvecOutput::BiasedResidual => !normed,
-        MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => normed,
+        MatvecOutput::Gated(_) | MatvecOutput::BiasedHeads(_) => normed,
     };
     if !fits {
         return Err(Error::internal("no product has both this input and this output"));
@@ -60,6 +67,9 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     }
     if ranges {
         bindings.push(uniform("step"));
+    }
+    if embedded {
+        bindings.extend([read("token"), read_write("x")]);
     }
     Ok(bindings)
 }

@@ -3,7 +3,7 @@
 
 use super::parts::norm_operand;
 use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, activation_module, key_rows};
@@ -106,6 +106,9 @@ pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel
     let spec = KernelSpec::MatvecRows(shape);
     let name = spec.name();
     let MatvecRowsShape { n, rows, weights, output, .. } = shape;
+    if !matches!(shape.input, MatvecInput::Plain | MatvecInput::Norm { .. }) {
+        return Err(Error::internal("several rows are multiplied as they are, or normed"));
+    }
     let form = pick(caps, &shape);
     let size = workgroup_size(caps, form.size as u32, 1, name)?;
     // Where lanes are the workgroup they are as few as that may have.
@@ -247,11 +250,9 @@ fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
             })
             .module(shader!("lib/matvec_rows/plain"))
     };
-    match shape.input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => {
-            composer.module(shader!("lib/matvec_rows/norm_none"))
-        }
-        MatvecInput::Norm { epsilon } => {
+    match shape.input.epsilon() {
+        None => composer.module(shader!("lib/matvec_rows/norm_none")),
+        Some(epsilon) => {
             norm_operand(composer, 4, epsilon, by_vectors).module(shader!("lib/matvec_rows/norm"))
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
     let turns = (k / unit(&shape)).div_ceil(lanes as usize);
     let most = (WORDS_IN_FLIGHT / (words * rows)).max(1);
     let unrolled = turns.div_ceil(turns.div_ceil(most));
-    let normed = matches!(input, MatvecInput::Norm { .. });
+    let normed = input.epsilon().is_some();
     let bindings = bindings(shape)?;
     let composer = Composer::new(spec, size)
         .size("N", n)
@@ -103,7 +103,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
     let composer = composer.alias("Words", of);
     let composer = match input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec/team_plain")),
-        MatvecInput::Norm { epsilon } => {
+        MatvecInput::Norm { epsilon } | MatvecInput::EmbeddedNorm { epsilon } => {
             composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/team_norm"))
         }
         MatvecInput::Ranges(heads, splits) => {
@@ -119,7 +119,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
         caps,
         &bindings,
         grid.fixed(caps, 1)?,
-        format!("{lanes} lanes for {rows} results, {form}{merged}{}", output.fused(normed)),
+        format!("{lanes} lanes for {rows} results, {form}{merged}{}", output.fused(input)),
         format!("one row: a subgroup has results by itself, {unrolled} loads of each in flight"),
     )
 }

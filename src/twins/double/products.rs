@@ -149,6 +149,12 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
         MatvecInput::Norm { epsilon } => {
             rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0)
         }
+        MatvecInput::EmbeddedNorm { epsilon } => {
+            let token = on.u32("token")?[0] as usize;
+            let row = on.f32("a")?[token * k..][..k].to_vec();
+            on.write("x", 0, &row)?;
+            rms_norm_forward(&row, on.first("norm_weight", k)?, epsilon.0)
+        }
         MatvecInput::Ranges(heads, splits) => merged(on, &heads, splits.count)?,
     };
     let y = matvec_forward(&a, &matrix, None);
