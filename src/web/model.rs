@@ -319,7 +319,7 @@ impl RawBatch {
         let ended = batch.ended();
         slot.replace(Some(batch));
         let mut numbers = vec![];
-        // A pass may end some texts and fail another. The ends are told first; the next call gives the error again.
+        // A pass may end one text and fail for another. This call returns the ends. The next call returns the error.
         let waits = |error: &Error| error.code == ErrorCode::NonFinite && !ended.is_empty();
         let drawn = if drawn.as_ref().is_err_and(waits) { vec![] } else { drawn.map_err(to_js)? };
         for (index, drawn) in drawn {

@@ -18,7 +18,7 @@ for (const part of ["files", "calls"]) {
   });
 }
 
-// A call through a worker takes ten times as long.
+// A call through a worker takes five times as long.
 for (const [part, oneOf] of [
   ["every", 1],
   ["worker", 40],
