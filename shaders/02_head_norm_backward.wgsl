@@ -1,4 +1,4 @@
-// uses: step, flat, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
+// uses: step, flat, by_element, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // head_norm_backward: with w = weight_of(weight), and r = 1 / sqrt(mean(x²) + EPSILON) for each query and key head
 // of a row,
 //   d_x      = r · (w · d_y) − x · r³ / HEAD_DIM · Σ (w · d_y · x)

@@ -1,4 +1,4 @@
-// uses: step, flat, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
+// uses: step, flat, by_element, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // head_norm_forward: norms each query and key head of a row by itself; value heads are copied.
 //   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight_of(weight of queries or keys)
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)

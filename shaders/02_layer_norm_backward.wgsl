@@ -1,4 +1,4 @@
-// uses: step, flat, write_mode, reduce_subgroup or reduce_tree
+// uses: step, flat, write_mode, by_element or by_four, reduce_subgroup or reduce_tree
 // layer_norm_backward: with m and r of a row as in layer_norm_forward, n = (x − m) · r and
 // g = weight[0] · d_y,
 //   d_x      = r · (g − mean(g) − n · mean(g · n))
@@ -11,13 +11,14 @@
 //   4 partial  write       f32 [ceil(tokens / ROWS), 2, HIDDEN]  overwritten
 //   5 step     uniform
 //
+// A row is ROW vectors of four (lib/by_four.wgsl) or of one (lib/by_element.wgsl).
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read> d_y: array<f32>;
-@group(0) @binding(3) var<storage, read_write> d_x: array<f32>;
-@group(0) @binding(4) var<storage, read_write> partial_sums: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<Vector>;
+@group(0) @binding(1) var<storage, read> weight: array<Vector>;
+@group(0) @binding(2) var<storage, read> d_y: array<Vector>;
+@group(0) @binding(3) var<storage, read_write> d_x: array<Vector>;
+@group(0) @binding(4) var<storage, read_write> partial_sums: array<Vector>;
 @group(0) @binding(5) var<uniform> step: Step;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
@@ -27,36 +28,39 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let add = adds(step.accumulate);
-  var sums: array<vec2<f32>, COLUMNS>;
+  var of_factors: array<Vector, COLUMNS>;
+  var of_offsets: array<Vector, COLUMNS>;
   for (var c = 0u; c < COLUMNS; c++) {
-    sums[c] = vec2(0.0);
+    of_factors[c] = Vector();
+    of_offsets[c] = Vector();
   }
   let last = min(first + ROWS, step.tokens);
   for (var t = first; t < last; t++) {
-    let base = t * HIDDEN;
+    let base = t * ROW;
     var sum = 0.0;
     var slopes = 0.0;
-    for (var i = lane; i < HIDDEN; i += WORKGROUP) {
-      sum += x[base + i];
-      slopes += weight[i] * d_y[base + i];
+    for (var i = lane; i < ROW; i += WORKGROUP) {
+      sum += total(x[base + i]);
+      slopes += total(weight[i] * d_y[base + i]);
     }
     let mean = reduce_sum(lane, sum) / f32(HIDDEN);
     let level = reduce_sum(lane, slopes) / f32(HIDDEN);
     var squares = 0.0;
     var projection = 0.0;
-    for (var i = lane; i < HIDDEN; i += WORKGROUP) {
+    for (var i = lane; i < ROW; i += WORKGROUP) {
       let value = x[base + i] - mean;
-      squares += value * value;
-      projection += value * weight[i] * d_y[base + i];
+      squares += total(value * value);
+      projection += total(value * weight[i] * d_y[base + i]);
     }
     let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
     let pull = reduce_sum(lane, projection) * scale * scale / f32(HIDDEN);
     for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
-      if i < HIDDEN {
+      if i < ROW {
         let value = x[base + i] - mean;
         let slope = d_y[base + i];
-        sums[c] += slope * vec2(value * scale, 1.0);
+        of_factors[c] += slope * value * scale;
+        of_offsets[c] += slope;
         let gradient = scale * (weight[i] * slope - level - value * pull);
         if add {
           d_x[base + i] += gradient;
@@ -68,9 +72,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
-    if i < HIDDEN {
-      partial_sums[block * 2u * HIDDEN + i] = sums[c].x;
-      partial_sums[block * 2u * HIDDEN + HIDDEN + i] = sums[c].y;
+    if i < ROW {
+      partial_sums[block * 2u * ROW + i] = of_factors[c];
+      partial_sums[block * 2u * ROW + ROW + i] = of_offsets[c];
     }
   }
 }

@@ -1,4 +1,4 @@
-// uses: step, flat, reduce_subgroup or reduce_tree
+// uses: step, flat, by_element or by_four, reduce_subgroup or reduce_tree
 // layer_norm_forward: with m = mean(x[t, :]) and r = 1 / sqrt(mean((x[t, :] − m)²) + EPSILON),
 //   y[t, :] = (x[t, :] − m) · r · weight[0] + weight[1]
 // The mean is taken off before squares are summed: their difference would cancel.
@@ -9,10 +9,11 @@
 //   2 y       write  f32 [tokens, HIDDEN]   overwritten
 //   3 step    uniform
 //
+// A row is ROW vectors of four (lib/by_four.wgsl) or of one (lib/by_element.wgsl).
 // Grid: one workgroup per row.
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<Vector>;
+@group(0) @binding(1) var<storage, read> weight: array<Vector>;
+@group(0) @binding(2) var<storage, read_write> y: array<Vector>;
 @group(0) @binding(3) var<uniform> step: Step;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
@@ -20,19 +21,19 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if t >= step.tokens {
     return;
   }
-  let base = t * HIDDEN;
+  let base = t * ROW;
   var sum = 0.0;
-  for (var i = lane; i < HIDDEN; i += WORKGROUP) {
-    sum += x[base + i];
+  for (var i = lane; i < ROW; i += WORKGROUP) {
+    sum += total(x[base + i]);
   }
   let mean = reduce_sum(lane, sum) / f32(HIDDEN);
   var squares = 0.0;
-  for (var i = lane; i < HIDDEN; i += WORKGROUP) {
+  for (var i = lane; i < ROW; i += WORKGROUP) {
     let value = x[base + i] - mean;
-    squares += value * value;
+    squares += total(value * value);
   }
   let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
-  for (var i = lane; i < HIDDEN; i += WORKGROUP) {
-    y[base + i] = (x[base + i] - mean) * scale * weight[i] + weight[HIDDEN + i];
+  for (var i = lane; i < ROW; i += WORKGROUP) {
+    y[base + i] = (x[base + i] - mean) * scale * weight[i] + weight[ROW + i];
   }
 }

@@ -1,4 +1,4 @@
-// uses: step, flat, write_mode, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
+// uses: step, flat, write_mode, by_element or by_four, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // rms_norm_backward: with w = weight_of(weight), and r = 1 / sqrt(mean(x²) + EPSILON) for each row,
 //   d_x      = r · (w · d_y) − x · r³ / HIDDEN · Σ (w · d_y · x)
 //   partial  = Σ over ROWS rows of d_y · x · r       (summed into d_weight by column_sum)
@@ -10,14 +10,15 @@
 //   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
 //   5 step     uniform
 //
+// A row is ROW vectors (lib/by_four.wgsl), or scalars where HIDDEN is no multiple of 4 (lib/by_element.wgsl).
 // KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read> d_y: array<f32>;
-@group(0) @binding(3) var<storage, read_write> d_x: array<f32>;
-@group(0) @binding(4) var<storage, read_write> partial_sums: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<Vector>;
+@group(0) @binding(1) var<storage, read> weight: array<Vector>;
+@group(0) @binding(2) var<storage, read> d_y: array<Vector>;
+@group(0) @binding(3) var<storage, read_write> d_x: array<Vector>;
+@group(0) @binding(4) var<storage, read_write> partial_sums: array<Vector>;
 @group(0) @binding(5) var<uniform> step: Step;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
@@ -27,31 +28,31 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let add = adds(step.accumulate);
-  var sums: array<f32, COLUMNS>;
+  var sums: array<Vector, COLUMNS>;
   for (var c = 0u; c < COLUMNS; c++) {
-    sums[c] = 0.0;
+    sums[c] = Vector();
   }
-  var factors: array<f32, KEPT>;
-  var values: array<f32, KEPT>;
-  var slopes: array<f32, KEPT>;
-  var before: array<f32, KEPT>;
+  var factors: array<Vector, KEPT>;
+  var values: array<Vector, KEPT>;
+  var slopes: array<Vector, KEPT>;
+  var before: array<Vector, KEPT>;
   let last = min(first + ROWS, step.tokens);
   for (var t = first; t < last; t++) {
-    let base = t * HIDDEN;
+    let base = t * ROW;
     var squares = 0.0;
     var projection = 0.0;
     for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
       let k = select(0u, c, KEPT == COLUMNS);
-      if HIDDEN % WORKGROUP == 0u || i < HIDDEN {
+      if ROW % WORKGROUP == 0u || i < ROW {
         factors[k] = weight_of(weight[i]);
         values[k] = x[base + i];
         slopes[k] = d_y[base + i];
         if add && KEPT == COLUMNS {
           before[k] = d_x[base + i];
         }
-        squares += values[k] * values[k];
-        projection += values[k] * factors[k] * slopes[k];
+        squares += total(values[k] * values[k]);
+        projection += total(values[k] * factors[k] * slopes[k]);
       }
     }
     let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
@@ -59,7 +60,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
       let k = select(0u, c, KEPT == COLUMNS);
-      if HIDDEN % WORKGROUP == 0u || i < HIDDEN {
+      if ROW % WORKGROUP == 0u || i < ROW {
         if KEPT < COLUMNS {
           factors[k] = weight_of(weight[i]);
           values[k] = x[base + i];
@@ -80,8 +81,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
-    if i < HIDDEN {
-      partial_sums[block * HIDDEN + i] = sums[c];
+    if i < ROW {
+      partial_sums[block * ROW + i] = sums[c];
     }
   }
 }

@@ -1,4 +1,4 @@
-// uses: step, range, flat
+// uses: step, range, flat, by_element or by_four
 // adamw_forward: one AdamW update of a run of weights with decoupled weight decay
 // (Loshchilov and Hutter, arXiv:1711.05101), clipping fused.
 //
@@ -10,11 +10,11 @@
 //   5 step       uniform
 //   6 range      uniform                elements from range.cols on (norms) are not decayed
 //
-// Grid: one invocation per element.
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<storage, read> gradients: array<f32>;
-@group(0) @binding(2) var<storage, read_write> moment1: array<f32>;
-@group(0) @binding(3) var<storage, read_write> moment2: array<f32>;
+// Grid: one invocation per vector: four elements where the run is a multiple of them, or one.
+@group(0) @binding(0) var<storage, read_write> weights: array<Vector>;
+@group(0) @binding(1) var<storage, read> gradients: array<Vector>;
+@group(0) @binding(2) var<storage, read_write> moment1: array<Vector>;
+@group(0) @binding(3) var<storage, read_write> moment2: array<Vector>;
 @group(0) @binding(4) var<storage, read> optimizer: array<f32>;
 @group(0) @binding(5) var<uniform> step: Step;
 @group(0) @binding(6) var<uniform> range: Range;
@@ -24,13 +24,14 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if i >= arrayLength(&weights) || optimizer[3] == 0.0 {
     return;
   }
+  // In front of the stores: no load may pass them.
+  let weight = weights[i];
   let gradient = gradients[i] * optimizer[2];
   let m = step.beta1 * moment1[i] + step.one_minus_beta1 * gradient;
   let v = step.beta2 * moment2[i] + step.one_minus_beta2 * gradient * gradient;
   moment1[i] = m;
   moment2[i] = v;
-  let decay = select(0.0, step.learning_rate * step.weight_decay, i < range.cols);
+  let decay = select(Vector(), Vector(step.learning_rate * step.weight_decay), places(i) < Places(range.cols));
   let denominator = sqrt(v / optimizer[1]) + step.epsilon;
-  let weight = weights[i];
   weights[i] = weight - decay * weight - step.learning_rate * (m / optimizer[0]) / denominator;
 }

@@ -1,4 +1,4 @@
-// uses: step, range, flat
+// uses: step, range, flat, by_element or by_four
 // lion_forward: one Lion update of a run of weights with decoupled weight decay (Chen et al., "Symbolic
 // Discovery of Optimization Algorithms", arXiv:2302.06675), clipping fused.
 //
@@ -9,24 +9,25 @@
 //   4 range      uniform                elements from range.cols on (norms) are not decayed
 //   5 moment1    read_write  f32 [run]
 //
-// Grid: one invocation per element.
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<storage, read> gradients: array<f32>;
+// Grid: one invocation per vector: four elements where the run is a multiple of them, or one.
+@group(0) @binding(0) var<storage, read_write> weights: array<Vector>;
+@group(0) @binding(1) var<storage, read> gradients: array<Vector>;
 @group(0) @binding(2) var<storage, read> optimizer: array<f32>;
 @group(0) @binding(3) var<uniform> step: Step;
 @group(0) @binding(4) var<uniform> range: Range;
-@group(0) @binding(5) var<storage, read_write> moment1: array<f32>;
+@group(0) @binding(5) var<storage, read_write> moment1: array<Vector>;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);
   if i >= arrayLength(&weights) || optimizer[3] == 0.0 {
     return;
   }
+  // In front of the store: no load may pass it.
+  let weight = weights[i];
   let gradient = gradients[i] * optimizer[2];
   let m = moment1[i];
   moment1[i] = step.beta2 * m + step.one_minus_beta2 * gradient;
-  let decay = select(0.0, step.learning_rate * step.weight_decay, i < range.cols);
+  let decay = select(Vector(), Vector(step.learning_rate * step.weight_decay), places(i) < Places(range.cols));
   let direction = sign(step.beta1 * m + step.one_minus_beta1 * gradient);
-  let weight = weights[i];
   weights[i] = weight - decay * weight - step.learning_rate * direction;
 }

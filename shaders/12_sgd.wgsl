@@ -1,4 +1,4 @@
-// uses: step, range, flat, optimizer/velocity_kept or optimizer/velocity_none
+// uses: step, range, flat, by_element or by_four, optimizer/velocity_kept or optimizer/velocity_none
 // sgd_forward: one update by stochastic gradient descent of a run of weights, as torch.optim.SGD with
 // dampening 0 and without Nesterov's form (Sutskever et al., ICML 2013), clipping fused. As there, weight
 // decay is coupled: it adds to the gradient, and so to the velocity.
@@ -10,9 +10,9 @@
 //   4 range      uniform                elements from range.cols on (norms) are not decayed
 //   5 moment1    read_write  f32 [run]  the velocity; not bound without momentum
 //
-// Grid: one invocation per element.
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<storage, read> gradients: array<f32>;
+// Grid: one invocation per vector: four elements where the run is a multiple of them, or one.
+@group(0) @binding(0) var<storage, read_write> weights: array<Vector>;
+@group(0) @binding(1) var<storage, read> gradients: array<Vector>;
 @group(0) @binding(2) var<storage, read> optimizer: array<f32>;
 @group(0) @binding(3) var<uniform> step: Step;
 @group(0) @binding(4) var<uniform> range: Range;
@@ -23,7 +23,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let weight = weights[i];
-  let decay = select(0.0, step.weight_decay, i < range.cols);
+  let decay = select(Vector(), Vector(step.weight_decay), places(i) < Places(range.cols));
   let slope = gradients[i] * optimizer[2] + decay * weight;
   weights[i] = weight - step.learning_rate * velocity(i, step.beta1, slope);
 }

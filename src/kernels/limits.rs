@@ -1,5 +1,6 @@
 //! Workgroups within a device's limits.
 
+use super::compose::{Module, shader};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
@@ -34,6 +35,15 @@ pub(super) fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> 
     let size = workgroup_size(caps, wanted, 1, what)?;
     check_storage(caps, [4 * size], what)?;
     Ok(size)
+}
+
+/// How many elements of a row or a run of that length a load has, and the module that says so.
+pub(super) fn elements(length: usize) -> (usize, &'static Module) {
+    if length.is_multiple_of(4) {
+        (4, shader!("lib/by_four"))
+    } else {
+        (1, shader!("lib/by_element"))
+    }
 }
 
 /// Fails with the limit's name when a kernel's workgroup memory does not fit. `bytes` are the sizes of its variables;

@@ -1,7 +1,7 @@
 //! Global gradient norm, the decision to update, and the update of each optimizer.
 
 use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
-use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
+use super::limits::{check_storage, elements, reduction, row_workgroup, variant, workgroup_size};
 use super::shape::Constant;
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
@@ -37,7 +37,7 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
     .reduced(caps, KernelSpec::StepDecision { partials }, 1024, 1)
 }
 
-/// `adamw_forward` of a run of `count` elements. Grid: one invocation per element.
+/// `adamw_forward` of a run of `count` elements. Grid: one invocation per vector.
 pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let bindings = [
         read_write("weights"),
@@ -52,7 +52,7 @@ pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
 }
 
 /// `sgd_forward` of a run of `count` elements; without `momentum` it has no state. Grid: one invocation
-/// per element.
+/// per vector.
 pub fn sgd(caps: &Capabilities, count: usize, momentum: bool) -> Result<Kernel> {
     let velocity = if momentum {
         shader!("lib/optimizer/velocity_kept")
@@ -64,7 +64,7 @@ pub fn sgd(caps: &Capabilities, count: usize, momentum: bool) -> Result<Kernel> 
     update(caps, spec, count, &[velocity, shader!("12_sgd")], bindings)
 }
 
-/// `lion_forward` of a run of `count` elements. Grid: one invocation per element.
+/// `lion_forward` of a run of `count` elements. Grid: one invocation per vector.
 pub fn lion(caps: &Capabilities, count: usize) -> Result<Kernel> {
     update(caps, KernelSpec::Lion { count }, count, &[shader!("12_lion")], &ONE_MOMENT)
 }
@@ -220,8 +220,10 @@ fn update(
     modules: &[&'static Module],
     bindings: &[Binding],
 ) -> Result<Kernel> {
-    let text = Text { sizes: &[], float: None, modules: &[FLAT, modules], bindings };
-    text.flat(caps, spec, count)
+    let (lanes, vector) = elements(count);
+    let before = [FLAT, &[vector]].concat();
+    let text = Text { sizes: &[], float: None, modules: &[&before, modules], bindings };
+    text.flat(caps, spec, count / lanes)
 }
 
 /// What a kernel of one invocation per element is joined with.

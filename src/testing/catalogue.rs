@@ -105,7 +105,12 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add, false));
         add("dropout and a sum", k::dropout(caps, width, 0.1, WriteMode::Overwrite, true));
         add("checksum", k::checksum(caps, width * 100_000));
-        add("adamw", k::adamw(caps, width * 40_000));
+        for count in [width * 40_000, width * 40_000 + 1] {
+            add("adamw", k::adamw(caps, count));
+            add("sgd", k::sgd(caps, count, false));
+            add("sgd with momentum", k::sgd(caps, count, true));
+            add("lion", k::lion(caps, count));
+        }
         add("adamw of codes", k::adamw8bit(caps, width * 25_600));
         add("adamw elsewhere", k::adamw_placed(caps, width * 40_000));
         add("average", k::average(caps, width * 40_000, Constant(0.01)));
@@ -113,9 +118,6 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("muon scale", k::muon_scale(caps, width * 40_000, 7));
         add("muon polynomial", k::muon_polynomial(caps, width));
         add("muon update", k::muon_update(caps, width * 40_000, Constant(0.7)));
-        add("sgd", k::sgd(caps, width * 40_000, false));
-        add("sgd with momentum", k::sgd(caps, width * 40_000, true));
-        add("lion", k::lion(caps, width * 40_000));
         for activation in Activation::ALL {
             for gated in [true, false] {
                 for half in [false, gated && width.is_multiple_of(4)] {

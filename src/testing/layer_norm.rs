@@ -12,8 +12,8 @@ use crate::twins::norm::{layer_norm_backward, layer_norm_forward};
 use std::rc::Rc;
 
 const EPSILON: f64 = 1e-5;
-/// Smaller than a workgroup, odd, one past each workgroup size that a row's length leads to.
-const WIDTHS: [usize; 4] = [3, 37, 260, 1028];
+/// By elements and by fours: less than a workgroup, one past each workgroup that a row's length leads to.
+const WIDTHS: [usize; 6] = [3, 37, 261, 4, 260, 1028];
 /// One row; one past whole blocks of the backward kernel, whatever their size.
 const ROWS: [usize; 2] = [1, 17];
 /// Rows' means as a multiple of their deviation: squares summed before the mean is taken off would cancel.
@@ -73,7 +73,7 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
 async fn backward(lane: Rc<Lane>) -> Outcome {
     use WriteMode::{Add, AddAfterFirst, Overwrite};
     let forms = [(Overwrite, 8), (Add, 1), (Overwrite, 2), (Add, 16)];
-    for (hidden, (mode, each)) in WIDTHS.into_iter().zip(forms) {
+    for (hidden, (mode, each)) in WIDTHS.into_iter().zip(forms.into_iter().cycle()) {
         one_backward(&lane, hidden, mode, false, each).await?;
     }
     one_backward(&lane, 64, AddAfterFirst, false, 4).await?;

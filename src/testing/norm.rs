@@ -13,8 +13,8 @@ use crate::twins::norm::{norm_factors, rms_norm_backward, rms_norm_forward};
 use std::rc::Rc;
 
 pub(super) const EPSILON: f64 = 1e-5;
-/// Smaller than a workgroup, odd, one past each workgroup size that a row's length leads to.
-const WIDTHS: [usize; 4] = [1, 37, 260, 1028];
+/// By elements and by fours: one, less than a workgroup, one past each workgroup that a row's length leads to.
+const WIDTHS: [usize; 8] = [1, 37, 261, 1029, 4, 260, 1028, 2052];
 /// One row; one past whole blocks of the backward kernel, whatever their size.
 const ROWS: [usize; 2] = [1, 17];
 /// Half a step of f16, and the rounding before it.
@@ -37,7 +37,7 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
     for hidden in WIDTHS {
         one_forward(&lane, hidden, false, false).await?;
     }
-    for (hidden, residual) in [(1, true), (37, true), (260, false), (1028, true)] {
+    for (hidden, residual) in [(1, true), (37, true), (260, true), (1028, false)] {
         one_forward(&lane, hidden, true, residual).await?;
     }
     for (hidden, shifted) in [(4, false), (260, true), (1028, false)] {
@@ -106,7 +106,7 @@ async fn one_forward(
 async fn backward(lane: Rc<Lane>) -> Outcome {
     use WriteMode::{Add, AddAfterFirst, Overwrite};
     let forms = [(Overwrite, 8), (Add, 1), (Overwrite, 2), (Add, 16)];
-    for (hidden, (mode, each)) in WIDTHS.into_iter().zip(forms) {
+    for (hidden, (mode, each)) in WIDTHS.into_iter().zip(forms.into_iter().cycle()) {
         one_backward(&lane, hidden, false, mode, false, each).await?;
     }
     one_backward(&lane, 64, false, AddAfterFirst, false, 4).await?;

@@ -1,4 +1,4 @@
 // A norm's factor, as it is stored.
-fn weight_of(stored: f32) -> f32 {
+fn weight_of(stored: Vector) -> Vector {
   return stored;
 }

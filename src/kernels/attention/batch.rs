@@ -182,7 +182,7 @@ pub(in crate::kernels) fn delta_kernel(
     bindings: &[Binding],
     place: impl Fn(Composer) -> Composer,
 ) -> Result<Kernel> {
-    let size = workgroup_size(caps, 64, 1, spec.name())?;
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
     check_storage(caps, [4 * size], spec.name())?;
     // Barriers cost a CPU more than neighbours that read side by side save it.
     let whole = caps.software || !size.is_multiple_of(DELTA_PARTS);
@@ -316,7 +316,7 @@ fn backward(
 /// step.
 pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
     let spec = KernelSpec::AttentionGroupSum { shape };
-    let size = workgroup_size(caps, 64, 1, spec.name())?;
+    let size = workgroup_size(caps, 256, 1, spec.name())?;
     let d_qkv = Element::halved(shape.halves.d_qkv);
     d_qkv
         .module(Composer::new(spec, size))
