@@ -29,6 +29,7 @@ pub use attention::batch::{
 };
 pub use attention::by_products::{
     STRIP, all_tiles, attention_backward_products, attention_product_tiles, attention_products,
+    attention_products_turn,
 };
 pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{

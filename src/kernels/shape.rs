@@ -70,8 +70,8 @@ pub struct AttentionShape {
     /// Products of attention may round their operands to f16, where a device multiplies those faster.
     pub half: bool,
     pub halves: AttentionHalves,
-    /// The backward pass by matrices turns the gradients of queries and keys back by their whole heads, so that no
-    /// rotation's kernel has to.
+    /// The backward pass by matrices or by products turns the gradients of queries and keys back by their whole heads,
+    /// so that no rotation's kernel has to.
     pub turned: bool,
 }
 

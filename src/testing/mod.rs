@@ -15,6 +15,7 @@ mod attention_matrix;
 mod attention_matrix_forward;
 mod attention_probabilities;
 mod attention_product;
+mod attention_products;
 mod attention_tensors;
 mod cache;
 pub mod candidates;
@@ -144,6 +145,7 @@ fn every_case() -> Vec<Case> {
         matvec::cases(),
         attention::cases(),
         attention_backward::cases(),
+        attention_products::cases(),
         attention_matrix_forward::cases(),
         attention_decode::cases(),
         attention_matrix::cases(),
