@@ -252,6 +252,10 @@ pub enum Output {
     Bias,
     /// C = residual + bias + product, bound in this order.
     BiasedResidual,
+    /// The product is the gradient of activate(gate) · up. C = the gradients of gate | up, rows of 2 · N elements. Bound
+    /// last: gate | up, and activate(gate) · up, which is computed once more. Only where
+    /// [`linear_gives_gate_gradient`](super::linear_gives_gate_gradient).
+    GateGradient(Activation),
 }
 
 /// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.

@@ -32,6 +32,7 @@ mod head_norm;
 mod lane;
 mod layer_norm;
 mod linear;
+mod linear_gate_gradient;
 mod linear_run;
 mod loss;
 mod matvec;
@@ -142,6 +143,7 @@ fn every_case() -> Vec<Case> {
         layer_norm::cases(),
         head_norm::cases(),
         linear::cases(),
+        linear_gate_gradient::cases(),
         matvec::cases(),
         attention::cases(),
         attention_backward::cases(),

@@ -5,6 +5,7 @@ mod attention;
 mod buffers;
 mod build;
 mod decode;
+mod gate_gradient;
 mod layout;
 mod memory;
 mod norms;
