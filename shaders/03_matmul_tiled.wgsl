@@ -1,4 +1,4 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/c_f32 or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
+// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/store_vec4 or none, math or none, activation/silu or activation/gelu or activation/gelu_tanh or none, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar or linear/store_gate_gradient, linear/c_f32 or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
@@ -9,6 +9,7 @@
 //   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
 //   5 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
 //   6 bias      read        f32 [C_STRIDE] (only behind a residual)
+//   or from 5 on what linear/store_gate_gradient.wgsl binds
 //
 // The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. With
 // more than one of SPLITS a workgroup sums over its part of K alone, and `c` is f32

@@ -1,4 +1,4 @@
-// uses: math, attention/score, attention/sums_parts or attention/sums_whole, step, attention/mask_rows, attention/mask_rows_back, attention/products
+// uses: math, attention/score, attention/sums_parts or attention/sums_whole, step, attention/mask_rows, attention/mask_rows_back, attention/turned_back or attention/turned_none, attention/products
 // attention_backward_sums: d_query = dS·K, d_key = dSᵀ·Q and d_value = Pᵀ·dO from what
 // 10_attention_backward_scores.wgsl has left: KINDS of them, from FIRST_KIND on.
 //
@@ -11,8 +11,10 @@
 //   6 step           uniform
 //   7 parts          write  f32 [tokens, 2 · HEADS · HEAD_DIM]  keys by query head | values by query head
 //                           (where heads share keys; else these go to `gradient`)
+//   then for rows that were turned the table of angles
 //
-// Grid: x over KINDS, columns of BN and heads, y over strips of BM rows.
+// Grid: x over KINDS, columns of BN and heads, y over strips of BM rows. Half of a workgroup's columns lie in each half
+// of a head, so that an invocation has both elements of the pairs that the rotation turns.
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;
@@ -57,7 +59,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let place = workgroup.x / KINDS;
   let head = place / (HEAD_DIM / BN);
-  let v0 = place % (HEAD_DIM / BN) * (BN / 4u);
+  let v0 = place % (HEAD_DIM / BN) * RIGHT_LANES;
   // A kind that is no constant would put each load into a branch, which waits for it.
   for (var kind = 0u; kind < KINDS; kind++) {
     if workgroup.x % KINDS == kind {
@@ -77,7 +79,7 @@ fn sum(kind: u32, lane: u32, head: u32, m0: u32, v0: u32) {
   }
   let mine = lanes(lane);
   let b_line = lane / (BN / 4u);
-  let b_v = v0 + lane % (BN / 4u);
+  let b_v = v0 + lane % RIGHT_LANES + lane / RIGHT_LANES % SIDE * (VECTORS / 2u);
 
   var next_a = array<vec4<f32>, LOADS_A>();
   var next_b = array<vec4<f32>, LOADS_B>();
@@ -120,14 +122,18 @@ fn sum(kind: u32, lane: u32, head: u32, m0: u32, v0: u32) {
   for (var i = 0u; i < TM; i++) {
     let row = row_of(m0, i, mine.x);
     if row <= last_row {
+      var halves = array(sums[i][0], sums[i][1]);
+      if kind != OF_VALUE {
+        halves = turned_back(row, (v0 + mine.y) * 4u, sums[i][0] * SCALE, sums[i][1] * SCALE);
+      }
       for (var j = 0u; j < SIDE; j++) {
-        let v = head * VECTORS + v0 + j * RIGHT_LANES + mine.y;
+        let v = head * VECTORS + v0 + mine.y + j * (VECTORS / 2u);
         if kind == OF_QUERY {
-          gradient[row * (STRIDE / 4u) + v] = sums[i][j] * SCALE;
+          gradient[row * (STRIDE / 4u) + v] = halves[j];
         } else if kind == OF_KEY {
-          store_d_key(row, v, sums[i][j] * SCALE);
+          store_d_key(row, v, halves[j]);
         } else {
-          store_d_value(row, v, sums[i][j]);
+          store_d_value(row, v, halves[j]);
         }
       }
     }

@@ -29,6 +29,7 @@ pub use attention::batch::{
 };
 pub use attention::by_products::{
     STRIP, all_tiles, attention_backward_products, attention_product_tiles, attention_products,
+    attention_products_turn,
 };
 pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{
@@ -48,6 +49,7 @@ pub use elementwise::{
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
     position_forward, rope, rope_halves, rope_has_halves, scale, zero,
 };
+pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};

@@ -70,8 +70,8 @@ pub struct AttentionShape {
     /// Products of attention may round their operands to f16, where a device multiplies those faster.
     pub half: bool,
     pub halves: AttentionHalves,
-    /// The backward pass by matrices turns the gradients of queries and keys back by their whole heads, so that no
-    /// rotation's kernel has to.
+    /// The backward pass by matrices or by products turns the gradients of queries and keys back by their whole heads,
+    /// so that no rotation's kernel has to.
     pub turned: bool,
 }
 
@@ -252,6 +252,10 @@ pub enum Output {
     Bias,
     /// C = residual + bias + product, bound in this order.
     BiasedResidual,
+    /// The product is the gradient of activate(gate) · up. C = the gradients of gate | up, rows of 2 · N elements. Bound
+    /// last: gate | up, and activate(gate) · up, which is computed once more. Only where
+    /// [`linear_gives_gate_gradient`](super::linear_gives_gate_gradient).
+    GateGradient(Activation),
 }
 
 /// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.

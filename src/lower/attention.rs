@@ -280,7 +280,10 @@ impl Lowering<'_> {
             _ => false,
         };
         let rotation = self.graph.nodes.iter().find(of)?;
-        k::attention_backward_halves(self.builder.caps, shape).then_some(rotation)
+        let caps = self.builder.caps;
+        let turn = k::attention_backward_halves(caps, shape)
+            || (self.by_products && k::attention_products_turn(caps, shape));
+        turn.then_some(rotation)
     }
 
     /// The gradients by products, with room for so many tiles of each head.
@@ -297,6 +300,7 @@ impl Lowering<'_> {
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
         let parts = if shared { Some(self.parts(shape)?) } else { None };
+        let table = shape.turned.then(|| self.angles(attention));
         let (step, tables) = (self.builder.step(), layout.tables());
         for &products in k::attention_products(caps, shape) {
             let (name, count) = match products {
@@ -311,7 +315,7 @@ impl Lowering<'_> {
                 vec![qkv, d_output, logsumexp, delta, tables, p, step, d_scores]
             } else {
                 let slices = [qkv, d_output, tables, p, d_scores, d_qkv, step];
-                [&slices[..], parts.as_slice()].concat()
+                [&slices[..], parts.as_slice(), table.as_slice()].concat()
             };
             let flops = self.attention_flops(attention, count);
             self.builder.dispatch(label(site, name), kernel, slices, flops)?;

@@ -1,17 +1,19 @@
 //! The activation of the feed-forward block.
 
 use super::Lowering;
+use super::linear::TokenRows;
+use crate::arch::WeightId;
 use crate::error::Result;
-use crate::graph::{Gate, Node};
-use crate::kernels::{self as k, ActivationWidth};
-use crate::plan::Slice;
+use crate::graph::{Gate, Graph, Node, Op};
+use crate::kernels::{self as k, ActivationWidth, Output, WeightFormat};
+use crate::plan::{Range, Slice};
 
 fn width(gate: Gate, half: bool) -> ActivationWidth {
     let Gate { width, activation, gated } = gate;
     ActivationWidth { width, activation, gated, half }
 }
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
     pub(super) fn gate(&mut self, node: &Node, gate: Gate) -> Result<()> {
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
@@ -32,6 +34,10 @@ impl Lowering<'_> {
     }
 
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate) -> Result<()> {
+        // The product that gives what it reads has computed it.
+        if self.values[node.writes[0]].is_some() {
+            return Ok(());
+        }
         let (input, d_output) = (self.read(node, 0), self.read(node, 1));
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
         let kernel =
@@ -39,5 +45,46 @@ impl Lowering<'_> {
         let slices = vec![input, d_output, d_input, output, self.builder.step()];
         let flops = 16.0 * (self.builder.tokens * gate.width) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    /// The gradients of gate and up from the product that gives the gradient of their gate's result, where the picked
+    /// kernel can and nothing else has a part in that result. The gate's own backward node finds its results there.
+    pub(super) fn gate_gradient(
+        &mut self,
+        label: &str,
+        node: &Node,
+        weight: WeightId,
+        token_rows: TokenRows,
+    ) -> Result<bool> {
+        let Some((next, gate)) = self.gate_behind(node) else { return Ok(false) };
+        let matrix = &self.params.matrices[weight];
+        let whole = matrix.format == WeightFormat::F32 && matrix.parts.len() == 1;
+        let shape = self.input_product(weight, 0, token_rows);
+        if !(whole && k::linear_gives_gate_gradient(self.builder.caps, &shape)) {
+            return Ok(false);
+        }
+        let (d_output, gate_up) = (self.read(node, 0), self.read(next, 0));
+        let (gradient, activated) = (self.written(next, 0)?, self.written(next, 1)?);
+        let (matrix, shape) = self.operand(label, weight, 0, shape)?;
+        let output = Output::GateGradient(gate.activation);
+        let range = Range { cols: shape.k as u32, ..token_rows.rows };
+        let operands = [d_output, matrix, gradient];
+        self.product(label, &shape, output, operands, &[gate_up, activated], range)?;
+        Ok(true)
+    }
+
+    /// The backward node of a gate that alone reads what `node` alone writes.
+    fn gate_behind(&self, node: &Node) -> Option<(&'a Node, Gate)> {
+        let value = node.writes[0];
+        let touches = |other: &&Node| other.reads.contains(&value) || other.writes.contains(&value);
+        let graph: &'a Graph = self.graph;
+        let mut touching = graph.nodes.iter().filter(touches);
+        let (first, second, more) = (touching.next()?, touching.next()?, touching.next());
+        match second.op {
+            Op::GateBackward(gate) if gate.gated && more.is_none() => {
+                std::ptr::eq(first, node).then_some((second, gate))
+            }
+            _ => None,
+        }
     }
 }

@@ -125,9 +125,12 @@ impl Lowering<'_> {
         weight: WeightId,
         write: WriteMode,
     ) -> Result<()> {
-        let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
         let token_rows = self.node_rows(node, weight);
         let label = super::label(node.site, "input");
+        if self.gate_gradient(&label, node, weight, token_rows)? {
+            return Ok(());
+        }
+        let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
         self.input_gradient(&label, weight, [d_output, d_input], token_rows, write)
     }
 
@@ -137,24 +140,13 @@ impl Lowering<'_> {
         label: &str,
         weight: WeightId,
         [d_output, d_input]: [Slice; 2],
-        TokenRows { rows, stride, operands: lie, result }: TokenRows,
+        token_rows: TokenRows,
         write: WriteMode,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
+        let rows = token_rows.rows;
         for (index, part) in matrix.parts.iter().enumerate() {
-            let product = LinearShape {
-                form: Form::Matmul,
-                n: matrix.cols,
-                k: part.rows,
-                a_stride: stride,
-                c_stride: matrix.cols,
-                tokens: rows.rows as usize,
-                padded: stride > matrix.rows,
-                a: lie[0],
-                c: result,
-                b: WeightFormat::F32,
-                half: self.mirrored,
-            };
+            let product = self.input_product(weight, index, token_rows);
             let mode = if index == 0 { write } else { WriteMode::Add };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
@@ -162,6 +154,29 @@ impl Lowering<'_> {
             self.product(label, &product, Output::Mode(mode), operands, &[], range)?;
         }
         Ok(())
+    }
+
+    /// The product of the gradients of rows with a part of a weight, which is read in f32.
+    pub(super) fn input_product(
+        &self,
+        weight: WeightId,
+        part: usize,
+        TokenRows { rows, stride, operands, result }: TokenRows,
+    ) -> LinearShape {
+        let matrix = &self.params.matrices[weight];
+        LinearShape {
+            form: Form::Matmul,
+            n: matrix.cols,
+            k: matrix.parts[part].rows,
+            a_stride: stride,
+            c_stride: matrix.cols,
+            tokens: rows.rows as usize,
+            padded: stride > matrix.rows,
+            a: operands[0],
+            c: result,
+            b: WeightFormat::F32,
+            half: self.mirrored,
+        }
     }
 
     pub(super) fn linear_weight(
@@ -231,7 +246,7 @@ impl Lowering<'_> {
     }
 
     /// Operand B of a product of tokens with a part of a matrix, and the product as it reads that.
-    fn operand(
+    pub(super) fn operand(
         &mut self,
         label: &str,
         weight: WeightId,

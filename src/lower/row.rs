@@ -27,7 +27,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let several = matches!(self.rows, Rows::Several { .. });
         let then = match kind {
-            Output::Mode(_) => MatvecOutput::Plain,
+            Output::Mode(_) | Output::GateGradient(_) => MatvecOutput::Plain,
             Output::Residual if added.is_empty() => MatvecOutput::Added,
             Output::Bias if several => MatvecOutput::Bias,
             Output::Residual | Output::Bias => MatvecOutput::Residual,

@@ -232,12 +232,12 @@ fn shape_of(setting: Setting, halves: AttentionHalves) -> AttentionShape {
     AttentionShape { half: true, halves, turned: halves.d_qkv, ..setting.kernel() }
 }
 
-fn turns(setting: Setting) -> Rope {
+pub(super) fn turns(setting: Setting) -> Rope {
     Rope::plain(setting.heads.2, 100.0)
 }
 
 /// Bounds of pairs that are turned: by at most the length of both, and what f32 rounds sines and products by.
-fn turn_bounds(twin: TwinShape, bounds: &mut [f64], expected: &[f64]) {
+pub(super) fn turn_bounds(twin: TwinShape, bounds: &mut [f64], expected: &[f64]) {
     let rounding = 4.0 * f64::from(f32::EPSILON);
     let (width, half) = (twin.qkv_width(), twin.head_dim / 2);
     let rows = bounds.chunks_exact_mut(width).zip(expected.chunks_exact(width));

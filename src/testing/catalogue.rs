@@ -181,8 +181,12 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         if let Some(tiles) = k::attention_product_tiles(caps, short) {
             use AttentionProducts::{KeyValueSums, QuerySums, Scores, Sums};
             for products in [Scores, Sums, QuerySums, KeyValueSums] {
-                let kernel = k::attention_backward_products(caps, short, (tiles, 1024), products);
-                add("attention by products", kernel);
+                for turned in [false, true] {
+                    let shape = AttentionShape { turned: turned && products != Scores, ..short };
+                    let places = (tiles, 1024);
+                    let kernel = k::attention_backward_products(caps, shape, places, products);
+                    add("attention by products", kernel);
+                }
             }
         }
         for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {

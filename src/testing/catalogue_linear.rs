@@ -29,12 +29,31 @@ pub(super) fn linear(caps: &Capabilities) -> Vec<Entry> {
                 entries.extend(products_by_matrices(caps, &LinearShape { half: true, ..shape }));
             }
         }
+        entries.extend(gate_gradients(caps, n, k, tokens));
         entries.extend(matvecs(caps, n, k));
         if (n, k) == (768, 2304) {
             entries.extend(teams(caps, n, k));
         }
         entries.extend(matvecs_of_rows(caps, n, k));
         entries.extend(packing(caps, n, k));
+    }
+    entries
+}
+
+/// Products that give the gradients of gate and up, by all tiles that can.
+fn gate_gradients(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec<Entry> {
+    let shape = LinearShape::new(Form::Matmul, n, k, tokens);
+    let mut entries = vec![];
+    for tile in k::linear_tiles(caps, &shape) {
+        if !k::tile_gives_gate_gradient(&shape, tile) {
+            continue;
+        }
+        for activation in Activation::ALL {
+            let pick = LinearPick { tile, splits: 1, reason: String::new() };
+            let made = k::linear_with_tile(caps, &shape, Output::GateGradient(activation), pick);
+            let what = format!("gradient of a gate of {n}x{k} by {tile:?}, {activation:?}");
+            entries.push((what, made.map(|linear| linear.product)));
+        }
     }
     entries
 }

@@ -64,14 +64,16 @@ impl Run {
             Output::Mode(WriteMode::Overwrite)
             | Output::Residual
             | Output::Bias
-            | Output::BiasedResidual => false,
+            | Output::BiasedResidual
+            | Output::GateGradient(_) => false,
             Output::Mode(WriteMode::Add) => true,
             Output::Mode(WriteMode::AddAfterFirst) => accumulate,
         };
         let (operands, words) = Self::operands(lane, &shape, tokens, adds);
         let [elements, row] = [operands[2].len(), shape.c_stride];
         let added = match output {
-            Output::Mode(_) => vec![],
+            // A gate's gradient has runs of its own.
+            Output::Mode(_) | Output::GateGradient(_) => vec![],
             Output::Residual => vec![lane.normal(elements)],
             Output::Bias => vec![lane.normal(row)],
             Output::BiasedResidual => vec![lane.normal(elements), lane.normal(row)],

@@ -15,6 +15,7 @@ mod attention_matrix;
 mod attention_matrix_forward;
 mod attention_probabilities;
 mod attention_product;
+mod attention_products;
 mod attention_tensors;
 mod cache;
 pub mod candidates;
@@ -31,6 +32,7 @@ mod head_norm;
 mod lane;
 mod layer_norm;
 mod linear;
+mod linear_gate_gradient;
 mod linear_run;
 mod loss;
 mod matvec;
@@ -141,9 +143,11 @@ fn every_case() -> Vec<Case> {
         layer_norm::cases(),
         head_norm::cases(),
         linear::cases(),
+        linear_gate_gradient::cases(),
         matvec::cases(),
         attention::cases(),
         attention_backward::cases(),
+        attention_products::cases(),
         attention_matrix_forward::cases(),
         attention_decode::cases(),
         attention_matrix::cases(),

@@ -17,6 +17,8 @@ mod dropout_tests;
 mod fault_tests;
 mod faults;
 #[cfg(all(test, feature = "testing"))]
+mod gate_gradient_tests;
+#[cfg(all(test, feature = "testing"))]
 mod generate_tests;
 #[cfg(all(test, feature = "testing"))]
 mod last_layers_tests;

@@ -1,9 +1,11 @@
 //! Plans and layouts as plain data, with no GPU.
 #![cfg(feature = "testing")]
 
+mod attention;
 mod buffers;
 mod build;
 mod decode;
+mod gate_gradient;
 mod layout;
 mod memory;
 mod norms;

@@ -52,6 +52,12 @@ pub fn attention_product_tiles(caps: &Capabilities, shape: AttentionShape) -> Op
     (can && wanted && busy && tiles >= least).then_some(tiles as usize)
 }
 
+/// Whether the sums of the pass by products turn the gradients of queries and keys back, where the rotation turns whole
+/// heads.
+pub fn attention_products_turn(caps: &Capabilities, shape: AttentionShape) -> bool {
+    attention_product_tiles(caps, shape).is_some()
+}
+
 /// Tiles of a document of so many strips.
 pub const fn all_tiles(strips: u64) -> u64 {
     strips * (strips + 1) / 2
@@ -71,7 +77,8 @@ pub fn attention_products(caps: &Capabilities, shape: AttentionShape) -> &'stati
 /// `attention_backward_scores` or `attention_backward_sums` for batches whose documents' ends and tables of tiles lie
 /// `ends` and twice as many elements behind the starts. Bindings of scores: qkv, d_output, lse, delta, documents,
 /// probabilities (as `gradient`), step, d_scores. Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv,
-/// step, and where heads share keys the parts for `attention_group_sum`.
+/// step, where heads share keys the parts for `attention_group_sum`, and for gradients that are turned back the table of
+/// angles.
 ///
 /// # Errors
 /// `limit-exceeded` where [`attention_product_tiles`] gives none.
@@ -110,7 +117,6 @@ pub fn attention_backward_products(
         .module(shader!("lib/step"))
         .module(shader!("lib/attention/mask_rows"))
         .module(shader!("lib/attention/products"));
-    let shared = shape.heads > shape.kv_heads;
     let sums = products != Products::Scores;
     let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
     let x = (columns / COLUMNS) as u32;
@@ -124,14 +130,22 @@ pub fn attention_backward_products(
         )
     };
     let bindings = if sums {
-        SUMS[..SUMS.len() - usize::from(!shared)].to_vec()
+        sums_bindings(shape)
     } else {
         [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat()
     };
-    composer.finish(caps, &bindings, grid, "products of 128x64x16, 8x8 each", reason)
+    let turned = if sums && shape.turned { ", turned back" } else { "" };
+    let variant = format!("products of 128x64x16, 8x8 each{turned}");
+    composer.finish(caps, &bindings, grid, variant, reason)
 }
 
 fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
+    let composer = if shape.turned {
+        let table = sums_bindings(shape).len() - 1;
+        composer.size("TABLE", table).module(shader!("lib/attention/turned_back"))
+    } else {
+        composer.module(shader!("lib/attention/turned_none"))
+    };
     composer
         .size("STRIDE", shape.stride())
         .module(shader!("lib/attention/mask_rows_back"))
@@ -143,7 +157,13 @@ fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
         .module(shader!("10_attention_backward_sums"))
 }
 
-const SUMS: [Binding; 8] = [
+fn sums_bindings(shape: AttentionShape) -> Vec<Binding> {
+    let parts: &[Binding] = if shape.heads > shape.kv_heads { &[read_write("parts")] } else { &[] };
+    let table: &[Binding] = if shape.turned { &[read("table")] } else { &[] };
+    [&SUMS[..], parts, table].concat()
+}
+
+const SUMS: [Binding; 7] = [
     read("qkv"),
     read("d_output"),
     read("documents"),
@@ -151,7 +171,6 @@ const SUMS: [Binding; 8] = [
     read("d_scores"),
     read_write("gradient"),
     uniform("step"),
-    read_write("parts"),
 ];
 
 #[cfg(test)]

@@ -216,7 +216,10 @@ pub(super) fn matrix_constants(
 /// The buffer whose elements are added to those of a product, and when.
 fn starts(output: Output) -> Option<(&'static str, &'static str)> {
     match output {
-        Output::Mode(WriteMode::Overwrite) | Output::Bias | Output::BiasedResidual => None,
+        Output::Mode(WriteMode::Overwrite)
+        | Output::Bias
+        | Output::BiasedResidual
+        | Output::GateGradient(_) => None,
         Output::Mode(_) => Some(("c", "adds(step.accumulate)")),
         Output::Residual => Some(("residual", "true")),
     }

@@ -1,6 +1,7 @@
 //! Products with matrices: of many rows, of one row and of a few, with packed weights.
 
 mod choice;
+pub(super) mod gate_gradient;
 pub(super) mod matrix;
 pub(super) mod matvec;
 mod parts;

@@ -1,6 +1,7 @@
 //! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
 //! keeps a GPU busy.
 
+use super::gate_gradient::{self, tile_gives_gate_gradient};
 use super::matrix::{matrix_constants, matrix_modules, matrix_operands};
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
@@ -10,6 +11,7 @@ use crate::kernels::compose::{
     Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
 };
 use crate::kernels::limits::workgroup_size;
+use crate::kernels::modules::activation_module;
 use crate::kernels::shape::Output;
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::kernels::unrolled::direct_block;
@@ -29,6 +31,7 @@ impl Output {
             Self::Residual => &BOTH[..1],
             Self::Bias => &BOTH[1..],
             Self::BiasedResidual => &BOTH,
+            Self::GateGradient(_) => &gate_gradient::BINDINGS,
         }
     }
 }
@@ -36,7 +39,8 @@ impl Output {
 /// A product as it is dispatched: one kernel, or two where K is split.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// Bindings: a, b, c, step, range, and, where K is not split, the residual, the bias or both.
+    /// Bindings: a, b, c, step, range, and, where K is not split, the residual, the bias or both, or those of a gate's
+    /// gradient.
     pub product: Kernel,
     pub sum: Option<LinearSum>,
 }
@@ -135,6 +139,10 @@ fn product(
     if shape.c == Element::F16 && !(overwritten && shape.by_vectors()) {
         return Err(Error::internal("only vectors that are overwritten lie in f16"));
     }
+    let gradient = matches!(output, Output::GateGradient(_));
+    if gradient && (splits > 1 || !tile_gives_gate_gradient(shape, tile)) {
+        return Err(Error::internal("this product cannot give the gradients of gate and up"));
+    }
     let size = match tile {
         LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
             tile.invocations(caps.matrix_lanes())
@@ -149,6 +157,18 @@ fn product(
         vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
     bindings.extend(target.output().added());
     bindings.extend(tile.sizes());
+    let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
+    composer.finish(
+        caps,
+        &bindings,
+        grid(caps, shape, tile, splits, size)?,
+        format!("{}, {}{parts}", tile.label(), operands(shape, target)),
+        reason,
+    )
+}
+
+/// How operands and results lie, and what is computed from these, as the variant's name says it.
+fn operands(shape: &LinearShape, target: Destination) -> String {
     let mut width = String::from(if shape.by_vectors() { "vec4" } else { "scalar" });
     if shape.a == Element::F16 {
         width += ", a in f16";
@@ -159,14 +179,10 @@ fn product(
     if target.element(shape) == Element::F16 {
         width += ", c in f16";
     }
-    let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
-    composer.finish(
-        caps,
-        &bindings,
-        grid(caps, shape, tile, splits, size)?,
-        format!("{}, {width}{parts}", tile.label()),
-        reason,
-    )
+    if matches!(target.output(), Output::GateGradient(_)) {
+        width += ", gate's gradient fused";
+    }
+    width
 }
 
 /// Where a product's results go: what [`Output`] says, or parts of their own.
@@ -220,7 +236,7 @@ pub(in crate::kernels) fn linear_sum(
             Output::Residual => shader!("lib/linear/sum_residual"),
             Output::Bias => shader!("lib/linear/sum_bias"),
             Output::BiasedResidual => shader!("lib/linear/sum_biased_residual"),
-            Output::Mode(_) => previous(shape.c),
+            Output::Mode(_) | Output::GateGradient(_) => previous(shape.c),
         });
     let composer = result_module(composer, shape.c).module(shader!("03_linear_sum"));
     let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
@@ -361,15 +377,23 @@ fn b_module(composer: Composer, shape: &LinearShape) -> Composer {
     }
 }
 
-/// What is added to results, and how those lie that are stored by vectors: matrices are added to one element at a
-/// time, and in f16 to nothing.
-fn added(composer: Composer, shape: &LinearShape, target: Destination, matrix: bool) -> Composer {
+/// What is added to results, or computed from them, and how those lie that are stored by vectors: matrices are added to
+/// one element at a time, and in f16 to nothing.
+fn stores(composer: Composer, shape: &LinearShape, target: Destination, matrix: bool) -> Composer {
     let c = target.element(shape);
     if matrix && c == Element::F16 {
         return composer;
     }
     let vectors = shape.by_vectors() && !matrix;
+    let composer = match target.output() {
+        Output::GateGradient(activation) => {
+            composer.module(shader!("lib/math")).module(activation_module(activation))
+        }
+        _ if vectors => composer.module(shader!("lib/linear/store_vec4")),
+        _ => composer,
+    };
     let composer = composer.module(match (target.output(), vectors) {
+        (Output::GateGradient(_), _) => shader!("lib/linear/store_gate_gradient"),
         (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
         (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
         (Output::Bias, true) => shader!("lib/linear/bias_vec4"),
@@ -399,7 +423,7 @@ fn modules(
         true => composer.module(shader!("lib/linear/vec4")),
         false => composer.module(shader!("lib/linear/scalar")),
     };
-    let composer = added(composer, shape, target, matrix);
+    let composer = stores(composer, shape, target, matrix);
     let composer = match (tile, shape.form) {
         (LinearTile::Direct { .. }, _) => composer,
         (_, Form::MatmulAt) => composer.module(shader!("lib/linear/rows_inner")),

@@ -276,7 +276,12 @@ pub(super) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Resul
 }
 
 /// Turns the gradients of a row's heads back, where the kernel does.
-fn turned_back(on: &Operands, shape: &AttentionShape, heads: &mut [f32], row: usize) -> Result<()> {
+pub(super) fn turned_back(
+    on: &Operands,
+    shape: &AttentionShape,
+    heads: &mut [f32],
+    row: usize,
+) -> Result<()> {
     if !shape.turned {
         return Ok(());
     }

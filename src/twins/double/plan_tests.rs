@@ -77,7 +77,7 @@ fn held_to_adamw(
     }
 }
 
-fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths: [usize; 2]) {
+pub(super) fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths: [usize; 2]) {
     let pair = Pair::new(double, config);
     let options = TrainerOptions {
         tokens_per_step: lengths[0],

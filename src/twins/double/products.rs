@@ -2,12 +2,13 @@
 
 use super::attention::{cache_row, merged, rotated};
 use super::operands::Operands;
+use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     AttentionShape, Element, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape,
     MatvecShape, Output, RopeShape, WeightFormat,
 };
-use crate::twins::activation::gated_activation_forward;
+use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::add_assign;
 use crate::twins::cast;
 use crate::twins::linear::{Product, bias_forward, matmul, matmul_at, matmul_t, matvec_forward};
@@ -86,6 +87,19 @@ pub(super) fn linear(
     Ok(())
 }
 
+/// Writes the gradients of gate and up, and the gate's result, where rows of N sums are the gradient of that.
+fn store_gate_gradient(
+    on: &mut Operands,
+    shape: &LinearShape,
+    activation: Activation,
+    slope: &[f32],
+) -> Result<()> {
+    let gate_up = on.first("gate_up", 2 * slope.len())?;
+    let (gradient, activated) = gated_activation_backward(activation, gate_up, slope, shape.n);
+    on.write("c", 0, &gradient)?;
+    on.write("activated", 0, &activated)
+}
+
 /// Writes rows of N results to C.
 fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]) -> Result<()> {
     let by_columns = shape.form == Form::MatmulT;
@@ -100,6 +114,10 @@ fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]
                 } else {
                     on.write_at("c", at, result, shape.c)?;
                 }
+            }
+            // Of all rows at once.
+            Output::GateGradient(activation) => {
+                return store_gate_gradient(on, shape, activation, product);
             }
             Output::Residual => {
                 let mut sum = on.f32("residual")?[at..at + shape.n].to_vec();

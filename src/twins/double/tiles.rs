@@ -1,6 +1,6 @@
 //! Attention's backward pass by products, through probabilities and score gradients in tiles.
 
-use super::attention::twin;
+use super::attention::{turned_back, twin};
 use super::operands::Operands;
 use crate::error::Result;
 use crate::kernels::{AttentionProducts, AttentionShape, STRIP};
@@ -111,7 +111,8 @@ fn sums(
     for (head, row) in batch.all() {
         if products != AttentionProducts::KeyValueSums {
             let weight = |key| scale * d_scores[batch.at(head, row, key)];
-            let sum = sum(dim, batch.seen(row).map(|key| (weight(key), batch.key(head, key))));
+            let mut sum = sum(dim, batch.seen(row).map(|key| (weight(key), batch.key(head, key))));
+            turned_back(on, shape, &mut sum, row)?;
             on.write("gradient", row * shape.stride() + head * dim, &sum)?;
         }
         if products == AttentionProducts::QuerySums {
@@ -119,7 +120,8 @@ fn sums(
         }
         let seers = || (row..batch.of.tokens).filter(|&s| batch.seen(s).contains(&row));
         let weight = |s| scale * d_scores[batch.at(head, s, row)];
-        let d_key = sum(dim, seers().map(|s| (weight(s), batch.fused(s, head))));
+        let mut d_key = sum(dim, seers().map(|s| (weight(s), batch.fused(s, head))));
+        turned_back(on, shape, &mut d_key, row)?;
         let weight = |s| p[batch.at(head, s, row)];
         let d_value = sum(dim, seers().map(|s| (weight(s), batch.d_output(head, s))));
         let (name, at, value) = if shape.heads > shape.kv_heads {

@@ -1,0 +1,29 @@
+//! The product that gives the gradient of a gate's result, and from it those of gate and up: its sums go on from
+//! registers, so that no other dispatch reads them again.
+
+use super::tile::pick;
+use crate::caps::Capabilities;
+use crate::format::{Element, WeightFormat};
+use crate::kernels::compose::{Binding, read, read_write};
+use crate::products::{Form, LinearShape, LinearTile};
+
+/// What is bound last, in this order.
+pub(super) const BINDINGS: [Binding; 2] = [read("gate_up"), read_write("activated")];
+
+/// Whether a product by this tile can go on from its sums: they are in f32, by vectors, in rows that nothing separates.
+pub fn tile_gives_gate_gradient(shape: &LinearShape, tile: LinearTile) -> bool {
+    matches!(tile, LinearTile::Tiled { .. })
+        && shape.form == Form::Matmul
+        && shape.c_stride == shape.n
+        && !shape.padded
+        && !shape.half
+        && (shape.a, shape.b, shape.c) == (Element::F32, WeightFormat::F32, Element::F32)
+        && shape.by_vectors()
+}
+
+/// Whether the product that is picked for a shape gives the gradients of gate and up: by a tile in workgroup memory, with
+/// K whole. Elsewhere these have a dispatch.
+pub fn linear_gives_gate_gradient(caps: &Capabilities, shape: &LinearShape) -> bool {
+    let pick = pick(caps, shape);
+    pick.splits == 1 && tile_gives_gate_gradient(shape, pick.tile)
+}
