@@ -1,4 +1,4 @@
-//! Families 05 and 10 by products: batches of several strips of rows, with tables of their tiles.
+//! Family 10 by products: batches of several strips of rows, with tables of their tiles.
 
 use super::attention::Setting;
 use super::attention_backward::{Batch, summed};
@@ -18,7 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         let name = |what: &str| format!("attention {what} {}", setting.name());
         let of = |turned| move |lane| backward(lane, setting, turned);
         cases.push(Case::new(name("backward by products"), of(false)));
-        if setting.heads.2 <= 128 && setting.window.is_none() {
+        if setting.window.is_none() {
             cases.push(Case::new(name("backward by products, turned back,"), of(true)));
         }
     }
