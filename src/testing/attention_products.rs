@@ -18,9 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         let name = |what: &str| format!("attention {what} {}", setting.name());
         let of = |turned| move |lane| backward(lane, setting, turned);
         cases.push(Case::new(name("backward by products"), of(false)));
-        if setting.window.is_none() {
-            cases.push(Case::new(name("backward by products, turned back,"), of(true)));
-        }
+        cases.push(Case::new(name("backward by products, turned back,"), of(true)));
     }
     cases
 }
