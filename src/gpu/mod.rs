@@ -40,12 +40,15 @@ pub struct Replay {
     /// Dispatches at the plan's beginning that go to the GPU before the rest is encoded, so that it begins early:
     /// they write nothing that outlives the step. 0: none, and none where work is cut into several submits anyway.
     pub early: usize,
+    /// Dispatches at the plan's end that go to the GPU behind the copy of what is read, which can so be used while they
+    /// run: they write nothing of it. 0: none, and none where work is cut into several submits anyway.
+    pub late: usize,
 }
 
 impl Replay {
     /// Of a plan that reads no cache, or whose cost does not depend on how much of it.
     pub const fn new(plan: PlanId, rows: usize) -> Self {
-        Self { plan, rows, keys: 0, early: 0 }
+        Self { plan, rows, keys: 0, early: 0, late: 0 }
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) trait Encoder<P, B> {
     fn dispatch(&mut self, groups: [u32; 2]);
     /// Ends the submit, and begins another, which has no pipeline set.
     fn cut(&mut self);
+    /// The same, with the copy of what is read at the end of the submit.
+    fn cut_behind_copy(&mut self) -> Result<()>;
 }
 
 impl<P, B> Program<P, B> {
@@ -137,9 +139,14 @@ pub(crate) fn encode<P, B>(
         let mut set = None;
         let most = encoder.most_groups();
         let schedule = program.scheduled(replay.rows, most, || encoder.schedules())?;
+        let late = program.len() - replay.late;
+        let mut copied = replay.late == 0 || submits > 1;
         for &(index, groups) in &schedule.dispatches {
             let early = submits == 1 && begins_early(replay.early, index);
-            if early || cuts.before(program.cost(index, replay)) {
+            if index >= late && !std::mem::replace(&mut copied, true) {
+                encoder.cut_behind_copy()?;
+                set = None;
+            } else if early || cuts.before(program.cost(index, replay)) {
                 encoder.cut();
                 set = None;
             }

@@ -53,6 +53,8 @@ pub(super) struct Encoded {
     pub bindings: usize,
     pub dispatches: usize,
     pub cuts: usize,
+    /// Cuts behind the copy of what is read.
+    pub copies: usize,
 }
 
 impl Encoder<(), ()> for Encoded {
@@ -78,6 +80,11 @@ impl Encoder<(), ()> for Encoded {
 
     fn cut(&mut self) {
         self.cuts += 1;
+    }
+
+    fn cut_behind_copy(&mut self) -> Result<()> {
+        self.copies += 1;
+        Ok(())
     }
 }
 

@@ -63,6 +63,7 @@ use faults::Faults;
 use memory::{Bound, Memory};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A plan whose buffers are known.
@@ -181,11 +182,12 @@ impl Double {
         found.ok_or_else(|| Error::internal(format!("plan {} is not installed", plan.0)))
     }
 
-    /// A plan's dispatches from one on.
-    fn execute(&self, replay: &Replay, first: usize) -> Result<()> {
+    /// Some of a plan's dispatches.
+    fn execute(&self, replay: &Replay, some: Range<usize>) -> Result<()> {
         let installed = self.installed(replay.plan)?;
         let most = self.caps.limits.max_compute_workgroups_per_dimension;
-        for (dispatch, bound) in installed.plan.dispatches.iter().zip(&installed.bound).skip(first)
+        for (dispatch, bound) in
+            installed.plan.dispatches[some.clone()].iter().zip(&installed.bound[some])
         {
             let kernel = &installed.plan.kernels[dispatch.kernel];
             if kernel.grid.resolve(dispatch.range.rows_of(replay.rows), most)?.is_none() {
@@ -218,12 +220,21 @@ impl Double {
                 self.refused(Error::internal("the GPU refused a command: a part of the submit"));
                 first = self.installed(replays[0].plan)?.plan.dispatches.len() / 2;
             }
+            let copy = || read.map(|region| self.memory.borrow().read(region)).transpose();
+            let mut copied = None;
             for replay in replays {
-                self.execute(replay, std::mem::take(&mut first))?;
+                let all = self.installed(replay.plan)?.plan.dispatches.len();
+                let late = all - replay.late;
+                self.execute(replay, std::mem::take(&mut first)..late)?;
+                if late < all && submits == 1 {
+                    copied = copy()?;
+                }
+                self.execute(replay, late..all)?;
             }
-            if let Some(region) = read {
-                data = self.memory.borrow().read(region)?;
+            if copied.is_none() {
+                copied = copy()?;
             }
+            data = copied.unwrap_or(data);
         }
         let failed = read.is_some() && self.faults.strikes(Fault::FailedMap);
         let arrival = self.faults.arrival();

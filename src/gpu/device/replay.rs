@@ -21,19 +21,47 @@ struct Encoding<'a> {
     pass: wgpu::ComputePass<'static>,
     encoder: wgpu::CommandEncoder,
     dispatches: u64,
+    /// What is to be copied to staging, until a submit does it.
+    read: Option<Region>,
+    copied: Option<Copied>,
+}
+
+/// A region's copy in a staging buffer, which a submit fills.
+struct Copied {
+    staging: wgpu::Buffer,
+    bytes: u64,
+    submitted: wgpu::SubmissionIndex,
 }
 
 impl<'a> Encoding<'a> {
-    fn new(device: &'a WgpuDevice) -> Self {
+    fn new(device: &'a WgpuDevice, read: Option<Region>) -> Self {
         let (encoder, pass) = device.begin();
-        Self { device, pass, encoder, dispatches: 0 }
+        Self { device, pass, encoder, dispatches: 0, read, copied: None }
     }
 
-    /// What is left to submit.
-    fn end(self) -> wgpu::CommandEncoder {
-        self.device.count(|c| c.dispatches += self.dispatches);
-        drop(self.pass);
-        self.encoder
+    /// Ends the pass and begins another in a fresh encoder. Gives the one that has ended.
+    fn begin_again(&mut self) -> wgpu::CommandEncoder {
+        let (encoder, pass) = self.device.begin();
+        drop(std::mem::replace(&mut self.pass, pass));
+        std::mem::replace(&mut self.encoder, encoder)
+    }
+
+    /// Submits what is left, and fetches what was asked for.
+    fn end(self) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        let Self { device, pass, encoder, dispatches, read, copied } = self;
+        device.count(|c| c.dispatches += dispatches);
+        drop(pass);
+        let copied = match read {
+            Some(region) => Some(device.send_with_copy(encoder, region)?),
+            None => {
+                device.send(encoder);
+                copied
+            }
+        };
+        let Some(Copied { staging, bytes, submitted }) = copied else {
+            return Ok(Box::pin(async { Ok(Vec::new()) }));
+        };
+        Ok(device.staging.fetch(staging, bytes, submitted, &device.loss))
     }
 }
 
@@ -60,9 +88,17 @@ impl Encoder<Pipeline, wgpu::BindGroup> for Encoding<'_> {
     }
 
     fn cut(&mut self) {
-        let (encoder, pass) = self.device.begin();
-        drop(std::mem::replace(&mut self.pass, pass));
-        self.device.send(std::mem::replace(&mut self.encoder, encoder));
+        let ended = self.begin_again();
+        self.device.send(ended);
+    }
+
+    fn cut_behind_copy(&mut self) -> Result<()> {
+        let ended = self.begin_again();
+        match self.read.take() {
+            Some(region) => self.copied = Some(self.device.send_with_copy(ended, region)?),
+            None => drop(self.device.send(ended)),
+        }
+        Ok(())
     }
 }
 
@@ -106,9 +142,9 @@ impl WgpuDevice {
         submits: usize,
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let mut encoding = Encoding::new(self);
+        let mut encoding = Encoding::new(self, read);
         encode(replays, submits, &|plan| self.program(plan), &mut encoding)?;
-        self.finish(encoding.end(), read)
+        encoding.end()
     }
 
     pub(super) fn copy_buffers(&self, copies: &[BufferCopy]) -> Result<()> {
@@ -121,22 +157,15 @@ impl WgpuDevice {
         Ok(())
     }
 
-    /// Submits an encoder, with a copy to staging at its end if a region is asked for.
-    fn finish(
-        &self,
-        mut encoder: wgpu::CommandEncoder,
-        read: Option<Region>,
-    ) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let Some(region) = read else {
-            self.send(encoder);
-            return Ok(Box::pin(async { Ok(Vec::new()) }));
-        };
+    /// Submits an encoder with a copy to staging at its end.
+    fn send_with_copy(&self, mut encoder: wgpu::CommandEncoder, region: Region) -> Result<Copied> {
         // Before a staging buffer is taken from those that are free.
         let source = self.raw_buffer(region.buffer)?;
-        let staging = self.staging(region.bytes);
-        encoder.copy_buffer_to_buffer(&source, region.offset, &staging, 0, region.bytes);
+        let Region { offset, bytes, .. } = region;
+        let staging = self.staging(bytes);
+        encoder.copy_buffer_to_buffer(&source, offset, &staging, 0, bytes);
         let submitted = self.send(encoder);
-        Ok(self.staging.fetch(staging, region.bytes, submitted, &self.loss))
+        Ok(Copied { staging, bytes, submitted })
     }
 
     /// One compute pass per dispatch with a timestamp at both ends.

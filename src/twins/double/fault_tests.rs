@@ -37,7 +37,7 @@ fn a_refused_submit_rejects_the_step_and_leaves_the_trainer_as_before() {
     let error = block_on(trainer.step(&batch(&pair.config, 9, 24))).unwrap_err();
     assert_eq!(error.code, ErrorCode::Internal, "{error}");
     assert!(error.message.contains("refused"), "{error}");
-    assert!(error.message.contains("cut into 3 submits"), "{error}");
+    assert!(error.message.contains("cut into 4 submits"), "{error}");
     assert!(error.message.contains("weights may have changed"), "{error}");
     assert_eq!(trainer.steps(), 1);
     assert_eq!(weights(&pair.model), first.1);
