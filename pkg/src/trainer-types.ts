@@ -178,7 +178,7 @@ export interface StepMetrics {
   readonly tokens: number;
   /** The share of the places for tokens in the same micro-steps, `tokensPerStep` in each, that no token took. */
   readonly unfilled: number;
-  /** Wall time of the same tokens. */
+  /** Wall time of the same tokens, until these metrics were there. The GPU may still update the weights then. */
   readonly milliseconds: number;
   /** Whether the update was left out because the loss or the norm was not finite. */
   readonly skipped: boolean;
