@@ -1,11 +1,11 @@
-// uses: step, flat, write_mode, by_element or by_four, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
+// uses: step, flat, write_mode, by_element or by_four, norm/weight or norm/weight_shifted, norm/slope or norm/slope_parts, reduce_subgroup or reduce_tree
 // rms_norm_backward: with w = weight_of(weight), and r = 1 / sqrt(mean(x²) + EPSILON) for each row,
 //   d_x      = r · (w · d_y) − x · r³ / HIDDEN · Σ (w · d_y · x)
 //   partial  = Σ over ROWS rows of d_y · x · r       (summed into d_weight by column_sum)
 //
 //   0 x        read        f32 [tokens, HIDDEN]
 //   1 weight   read        f32 [HIDDEN]
-//   2 d_y      read        f32 [tokens, HIDDEN]
+//   2 d_y      read        f32 [tokens, HIDDEN], or PARTS of it
 //   3 d_x      read_write  f32 [tokens, HIDDEN]            by WRITE_MODE
 //   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
 //   5 step     uniform
@@ -47,7 +47,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       if ROW % WORKGROUP == 0u || i < ROW {
         factors[k] = weight_of(weight[i]);
         values[k] = x[base + i];
-        slopes[k] = d_y[base + i];
+        slopes[k] = slope(base + i);
         if add && KEPT == COLUMNS {
           before[k] = d_x[base + i];
         }
@@ -64,7 +64,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         if KEPT < COLUMNS {
           factors[k] = weight_of(weight[i]);
           values[k] = x[base + i];
-          slopes[k] = d_y[base + i];
+          slopes[k] = slope(base + i);
           if add {
             before[k] = d_x[base + i];
           }

@@ -70,7 +70,7 @@ pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
     AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, Parts,
     RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

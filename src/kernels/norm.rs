@@ -2,7 +2,7 @@
 
 use super::compose::{Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, elements, reduction, row_workgroup, variant, workgroup_size};
-use super::shape::{AttentionShape, Constant, NormTerms, SummedWeights};
+use super::shape::{AttentionShape, Constant, NormTerms, Parts, SummedWeights};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -124,19 +124,24 @@ fn forward(
     with(composer, modules).finish(caps, &bindings, grid, form, why)
 }
 
-/// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written. Grid: one
-/// workgroup for `rows` rows, [`norm_rows`] in a plan.
+/// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written, and `d_y` lies in `parts`.
+/// Grid: one workgroup for `rows` rows, [`norm_rows`] in a plan.
 pub fn rms_norm_backward(
     caps: &Capabilities,
     hidden: usize,
     terms: NormTerms,
     mode: WriteMode,
-    rows: usize,
+    (rows, parts): (usize, Parts),
 ) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormBackward { hidden, terms, mode, rows };
+    let spec = KernelSpec::RmsNormBackward { hidden, terms, mode, rows, parts };
     let row = Row::new(hidden);
-    let modules = [row.vector, weight(terms), shader!("02_rms_norm_backward")];
-    backward(caps, spec, (row, terms.epsilon.0), (mode, rows), &modules)
+    let slope = if parts == Parts::WHOLE {
+        shader!("lib/norm/slope")
+    } else {
+        shader!("lib/norm/slope_parts")
+    };
+    let modules = [row.vector, weight(terms), slope, shader!("02_rms_norm_backward")];
+    backward(caps, spec, (row, terms.epsilon.0), (mode, rows, parts), &modules)
 }
 
 /// `layer_norm_backward`, as [`rms_norm_backward`].
@@ -150,14 +155,14 @@ pub fn layer_norm_backward(
     let spec = KernelSpec::LayerNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
     let row = Row::new(hidden);
     let modules = [row.vector, shader!("02_layer_norm_backward")];
-    backward(caps, spec, (row, epsilon), (mode, rows), &modules)
+    backward(caps, spec, (row, epsilon), (mode, rows, Parts::WHOLE), &modules)
 }
 
 fn backward(
     caps: &Capabilities,
     spec: KernelSpec,
     (row, epsilon): (Row, f64),
-    (mode, rows): (WriteMode, usize),
+    (mode, rows, parts): (WriteMode, usize, Parts),
     modules: &[&'static Module],
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
@@ -180,7 +185,14 @@ fn backward(
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .reduction(subgroups);
-    with(composer, modules).finish(caps, &bindings, grid, variant(subgroups), why)
+    let (composer, form) = if parts == Parts::WHOLE {
+        (composer, variant(subgroups))
+    } else {
+        let composer = composer.unrolled("PARTS", parts.count);
+        let composer = composer.size("PART_ROW", parts.apart / row.lanes);
+        (composer, format!("{}, {} parts", variant(subgroups), parts.count))
+    };
+    with(composer, modules).finish(caps, &bindings, grid, form, why)
 }
 
 fn with(composer: Composer, modules: &[&'static Module]) -> Composer {

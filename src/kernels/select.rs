@@ -35,8 +35,8 @@ impl KernelSpec {
             Self::RmsNormForward { hidden, terms, residual, .. } => {
                 k::rms_norm_forward(caps, hidden, terms, residual)
             }
-            Self::RmsNormBackward { hidden, terms, mode, rows } => {
-                k::rms_norm_backward(caps, hidden, terms, mode, rows)
+            Self::RmsNormBackward { hidden, terms, mode, rows, parts } => {
+                k::rms_norm_backward(caps, hidden, terms, mode, (rows, parts))
             }
             Self::LayerNormForward { hidden, epsilon } => {
                 k::layer_norm_forward(caps, hidden, epsilon.0)

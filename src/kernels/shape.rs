@@ -34,6 +34,18 @@ impl Hash for Constant {
     }
 }
 
+/// In how many parts a value lies: the terms of a sum, which whoever reads it adds up in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    pub count: usize,
+    /// Elements from one part to the next.
+    pub apart: usize,
+}
+
+impl Parts {
+    pub const WHOLE: Self = Self { count: 1, apart: 0 };
+}
+
 /// Weights whose gradients one dispatch adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SummedWeights {

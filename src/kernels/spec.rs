@@ -6,7 +6,7 @@
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms,
-    Objective, Output, RopeShape, SummedWeights,
+    Objective, Output, Parts, RopeShape, SummedWeights,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -79,12 +79,13 @@ pub enum KernelSpec {
         residual: bool,
         half: bool,
     },
-    /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient.
+    /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient. `d_y` lies in `parts`.
     RmsNormBackward {
         hidden: usize,
         terms: NormTerms,
         mode: WriteMode,
         rows: usize,
+        parts: Parts,
     },
     LayerNormForward {
         hidden: usize,

@@ -4,7 +4,7 @@ use super::Lowering;
 use super::linear::TokenRows;
 use crate::arch::WeightId;
 use crate::error::Result;
-use crate::graph::{Gate, Graph, Node, Op};
+use crate::graph::{Gate, Node, Op};
 use crate::kernels::{self as k, ActivationWidth, Output, WeightFormat};
 use crate::plan::{Range, Slice};
 
@@ -13,7 +13,7 @@ fn width(gate: Gate, half: bool) -> ActivationWidth {
     ActivationWidth { width, activation, gated, half }
 }
 
-impl<'a> Lowering<'a> {
+impl Lowering<'_> {
     pub(super) fn gate(&mut self, node: &Node, gate: Gate) -> Result<()> {
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
@@ -56,7 +56,8 @@ impl<'a> Lowering<'a> {
         weight: WeightId,
         token_rows: TokenRows,
     ) -> Result<bool> {
-        let Some((next, gate)) = self.gate_behind(node) else { return Ok(false) };
+        let Some(next) = self.only_reader(node) else { return Ok(false) };
+        let Op::GateBackward(gate @ Gate { gated: true, .. }) = next.op else { return Ok(false) };
         let matrix = &self.params.matrices[weight];
         let whole = matrix.format == WeightFormat::F32 && matrix.parts.len() == 1;
         let shape = self.input_product(weight, 0, token_rows);
@@ -71,20 +72,5 @@ impl<'a> Lowering<'a> {
         let operands = [d_output, matrix, gradient];
         self.product(label, &shape, output, operands, &[gate_up, activated], range)?;
         Ok(true)
-    }
-
-    /// The backward node of a gate that alone reads what `node` alone writes.
-    fn gate_behind(&self, node: &Node) -> Option<(&'a Node, Gate)> {
-        let value = node.writes[0];
-        let touches = |other: &&Node| other.reads.contains(&value) || other.writes.contains(&value);
-        let graph: &'a Graph = self.graph;
-        let mut touching = graph.nodes.iter().filter(touches);
-        let (first, second, more) = (touching.next()?, touching.next()?, touching.next());
-        match second.op {
-            Op::GateBackward(gate) if gate.gated && more.is_none() => {
-                std::ptr::eq(first, node).then_some((second, gate))
-            }
-            _ => None,
-        }
     }
 }

@@ -385,6 +385,7 @@ impl<'a> Context<'a> {
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
+            in_parts: vec![],
             waiting: None,
             most_waiting: 0,
         }

@@ -1,9 +1,9 @@
 //! Products of many rows with a matrix, and their gradients; how a matrix is read.
 
 use super::{Lowering, Rows};
-use crate::arch::WeightId;
+use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
-use crate::graph::{Node, ValueId};
+use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{
     self as k, Element, Form, LinearShape, MatvecInput, Output, SummedWeights, WeightFormat,
     WriteMode,
@@ -127,11 +127,42 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let token_rows = self.node_rows(node, weight);
         let label = super::label(node.site, "input");
-        if self.gate_gradient(&label, node, weight, token_rows)? {
+        if self.gate_gradient(&label, node, weight, token_rows)?
+            || self.input_in_parts(&label, node, weight, token_rows)?
+        {
             return Ok(());
         }
         let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
         self.input_gradient(&label, weight, [d_output, d_input], token_rows, write)
+    }
+
+    /// The gradient of an input whose product is split along K, in the parts that it leaves, where a norm alone reads it.
+    fn input_in_parts(
+        &mut self,
+        label: &str,
+        node: &Node,
+        weight: WeightId,
+        token_rows: TokenRows,
+    ) -> Result<bool> {
+        let matrix = &self.params.matrices[weight];
+        let whole = matrix.format == WeightFormat::F32 && matrix.parts.len() == 1;
+        let normed = self.only_reader(node).is_some_and(
+            |next| matches!(next.op, Op::NormBackward { norm, .. } if norm.kind != NormKind::Layer),
+        );
+        if !(whole && normed && token_rows.result == Element::F32) {
+            return Ok(false);
+        }
+        let (d_output, value) = (self.read(node, 0), node.writes[0]);
+        let shape = self.input_product(weight, 0, token_rows);
+        let (matrix, shape) = self.operand(label, weight, 0, shape)?;
+        let range = Range { cols: shape.k as u32, ..token_rows.rows };
+        let step = self.builder.step();
+        let made =
+            self.builder.product_in_parts(label, &shape, [d_output, matrix], (step, range))?;
+        let Some((slice, parts)) = made else { return Ok(false) };
+        self.bind(value, slice);
+        self.in_parts.push((value, parts));
+        Ok(true)
     }
 
     /// `d_input (+)= d_output · weight`.

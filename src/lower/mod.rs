@@ -35,7 +35,7 @@ pub use train::{TrainChoices, TrainPlans, train_plans};
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Op, Site, ValueId};
-use crate::kernels::{KvCache, MatvecInput, Objective, WeightFormat};
+use crate::kernels::{KvCache, MatvecInput, Objective, Parts, WeightFormat};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Slice};
 
@@ -101,12 +101,14 @@ struct Lowering<'a> {
     appended: bool,
     /// A row that attention has left in ranges, and how a product puts it together.
     ranges: Option<(ValueId, MatvecInput)>,
+    /// Values of which a product has left the parts.
+    in_parts: Vec<(ValueId, Parts)>,
     waiting: Option<norm::WaitingSums>,
     /// Bytes up to which partial sums wait for those of other weights.
     most_waiting: u64,
 }
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
     fn nodes(&mut self, nodes: &[Node]) -> Result<()> {
         nodes.iter().try_for_each(|node| self.node(node))?;
         self.sum_waiting()
@@ -159,6 +161,22 @@ impl Lowering<'_> {
     fn read(&self, node: &Node, index: usize) -> Slice {
         let value = node.reads[index];
         self.values[value].unwrap_or_else(|| panic!("{} is read before it is written", node.site))
+    }
+
+    /// The node that alone reads what `node` alone writes.
+    fn only_reader(&self, node: &Node) -> Option<&'a Node> {
+        let value = node.writes[0];
+        let touches = |other: &&Node| other.reads.contains(&value) || other.writes.contains(&value);
+        let graph: &'a Graph = self.graph;
+        let mut touching = graph.nodes.iter().filter(touches);
+        let (first, second, more) = (touching.next()?, touching.next()?, touching.next());
+        (more.is_none() && std::ptr::eq(first, node)).then_some(second)
+    }
+
+    /// In how many parts a value lies.
+    fn parts_of(&self, value: ValueId) -> Parts {
+        let found = self.in_parts.iter().find(|(id, _)| *id == value);
+        found.map_or(Parts::WHOLE, |(_, parts)| *parts)
     }
 
     /// Where a value is that a node writes: an activation, made at the first write.

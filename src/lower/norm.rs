@@ -114,7 +114,8 @@ impl Lowering<'_> {
         let kernel = if norm.kind == NormKind::Layer {
             k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
         } else {
-            k::rms_norm_backward(caps, hidden, terms(norm), write, rows)
+            let parts = self.parts_of(node.reads[1]);
+            k::rms_norm_backward(caps, hidden, terms(norm), write, (rows, parts))
         }?;
         let weight = self.whole(norm.weight);
         let slices = vec![input, weight, d_output, d_input, partial, self.builder.step()];

@@ -133,6 +133,7 @@ pub fn train_plans_of(
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
+            in_parts: vec![],
             waiting: None,
             // What is computed again is to save memory.
             most_waiting: if recompute { 0 } else { WAITING_BYTES },

@@ -2,7 +2,7 @@
 
 use super::{Buffer, Builder, Range, STEP_BYTES, Slice};
 use crate::error::Result;
-use crate::kernels::{self as k, LinearShape, Output};
+use crate::kernels::{self as k, LinearShape, Output, Parts, WriteMode};
 
 impl Builder<'_> {
     /// One product of `operands` a and b into c, in two dispatches if K is split. The rows are those of `range`,
@@ -35,6 +35,30 @@ impl Builder<'_> {
         slices.extend_from_slice(added);
         let label = format!("{label} sum");
         self.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
+    }
+
+    /// The parts of a product whose K is split, and how they lie: who reads them adds them up. None, and no dispatch, where
+    /// K is whole.
+    ///
+    /// # Errors
+    /// As [`Builder::product`].
+    pub fn product_in_parts(
+        &mut self,
+        label: &str,
+        shape: &LinearShape,
+        [a, b]: [Slice; 2],
+        (step, range): (Slice, Range),
+    ) -> Result<Option<(Slice, Parts)>> {
+        let linear = k::linear(self.caps, shape, Output::Mode(WriteMode::Overwrite))?;
+        let Some(sum) = linear.sum else { return Ok(None) };
+        self.note_product(*shape);
+        let apart = shape.part_elements();
+        let parts = Parts { count: (sum.elements / apart) as usize, apart: apart as usize };
+        let slice = self.tensor("parts of a product", sum.elements)?;
+        let slices = vec![a, b, slice, step, self.range(range)];
+        let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
+        self.dispatch_rows(label, linear.product, slices, range, flops)?;
+        Ok(Some((slice, parts)))
     }
 
     /// A `step` of so many rows, whatever the batch: a range, whose first word is where a step has its tokens.

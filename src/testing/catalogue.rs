@@ -43,10 +43,16 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
             add("norm in f16", k::rms_norm_halves(caps, width, TERMS));
             add("shifted norm in f16", k::rms_norm_halves(caps, width, SHIFTED));
         }
-        add("norm backward", k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, 2));
+        add(
+            "norm backward",
+            k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, (2, k::Parts::WHOLE)),
+        );
         add("shifted norm", k::rms_norm_forward(caps, width, SHIFTED, false));
         add("shifted norm and residual", k::rms_norm_forward(caps, width, SHIFTED, true));
-        add("shifted norm backward", k::rms_norm_backward(caps, width, SHIFTED, WriteMode::Add, 2));
+        add(
+            "shifted norm backward",
+            k::rms_norm_backward(caps, width, SHIFTED, WriteMode::Add, (2, k::Parts::WHOLE)),
+        );
         add("layer norm", k::layer_norm_forward(caps, width, 1e-5));
         add("layer norm backward", k::layer_norm_backward(caps, width, 1e-5, WriteMode::Add, 2));
         add("norm weight", k::column_sum(caps, width, 2, k::SummedWeights::ONE));

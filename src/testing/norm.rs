@@ -7,7 +7,7 @@ use super::measure::{
     wide,
 };
 use super::{Case, Outcome};
-use crate::kernels::{self as k, NormTerms, SummedWeights, WriteMode};
+use crate::kernels::{self as k, NormTerms, Parts, SummedWeights, WriteMode};
 use crate::twins::add_assign;
 use crate::twins::norm::{norm_factors, rms_norm_backward, rms_norm_forward};
 use std::rc::Rc;
@@ -107,12 +107,15 @@ async fn backward(lane: Rc<Lane>) -> Outcome {
     use WriteMode::{Add, AddAfterFirst, Overwrite};
     let forms = [(Overwrite, 8), (Add, 1), (Overwrite, 2), (Add, 16)];
     for (hidden, (mode, each)) in WIDTHS.into_iter().zip(forms.into_iter().cycle()) {
-        one_backward(&lane, hidden, false, mode, false, each).await?;
+        one_backward(&lane, hidden, false, mode, false, (each, 1)).await?;
     }
-    one_backward(&lane, 64, false, AddAfterFirst, false, 4).await?;
-    one_backward(&lane, 64, false, AddAfterFirst, true, 4).await?;
+    one_backward(&lane, 64, false, AddAfterFirst, false, (4, 1)).await?;
+    one_backward(&lane, 64, false, AddAfterFirst, true, (4, 1)).await?;
+    for (hidden, parts) in [(37, 2), (260, 8), (1028, 3), (2052, 7)] {
+        one_backward(&lane, hidden, false, Add, false, (2, parts)).await?;
+    }
     for (hidden, mode, each) in [(1, Overwrite, 2), (131, Overwrite, 4), (260, Add, 8)] {
-        one_backward(&lane, hidden, true, mode, false, each).await?;
+        one_backward(&lane, hidden, true, mode, false, (each, 1)).await?;
     }
     Ok(lane.summary())
 }
@@ -131,22 +134,29 @@ fn gradient_terms(x: &[f64], factor: &[f64], d_y: &[f64]) -> (Vec<f64>, Vec<f64>
     (terms, slopes)
 }
 
-/// `each` rows per workgroup.
+/// `each` rows per workgroup; `count` parts of the gradient, with numbers between them that are not to be read.
 async fn one_backward(
     lane: &Lane,
     hidden: usize,
     shifted: bool,
     mode: WriteMode,
     later: bool,
-    each: usize,
+    (each, count): (usize, usize),
 ) -> Result<(), String> {
+    let apart = if count == 1 { 0 } else { ROWS[1] * hidden.next_multiple_of(4) + 4 };
+    let (terms, form) = (norm_terms(shifted), (each, Parts { count, apart }));
     let made = lane
-        .variants(|caps| k::rms_norm_backward(caps, hidden, norm_terms(shifted), mode, each))
+        .variants(|caps| k::rms_norm_backward(caps, hidden, terms, mode, form))
         .map_err(text)?;
     let adds = mode == WriteMode::Add || (mode == WriteMode::AddAfterFirst && later);
     for rows in ROWS {
         let blocks = rows.div_ceil(each);
-        let [x, d_y, before] = [(); 3].map(|()| lane.normal(rows * hidden));
+        let [x, before] = [(); 2].map(|()| lane.normal(rows * hidden));
+        let parts = lane.normal((count - 1) * apart + rows * hidden);
+        let mut d_y = parts[..rows * hidden].to_vec();
+        for part in 1..count {
+            add_assign(&mut d_y, &parts[part * apart..][..rows * hidden]);
+        }
         let weight = lane.normal(hidden);
         // The twins' weight. Its gradient is that of the kernel's.
         let factor = norm_factors(&wide(&weight), shifted);
@@ -162,7 +172,7 @@ async fn one_backward(
             .iter()
             .map(|kernel| {
                 let step = Step { accumulate: u32::from(later), ..Step::of(rows) };
-                let read = [&x, &weight, &d_y, &before].map(|x| Operand::floats(x));
+                let read = [&x, &weight, &parts, &before].map(|x| Operand::floats(x));
                 let mut operands = read.to_vec();
                 operands.extend([Operand::poison(blocks * hidden), Operand::uniform(&step)]);
                 Job::new(kernel, rows, operands)

@@ -5,7 +5,8 @@ use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::{WeightFormat, WriteMode};
 use crate::kernels::{
-    ActivationWidth, AttentionShape, CHECKSUM_LANES, LogitRow, NormTerms, Objective, SummedWeights,
+    ActivationWidth, AttentionShape, CHECKSUM_LANES, LogitRow, NormTerms, Objective, Parts,
+    SummedWeights,
 };
 use crate::random::philox;
 use crate::twins::activation::{
@@ -180,10 +181,11 @@ pub(super) fn norm_backward(
     [hidden, rows]: [usize; 2],
     terms: NormTerms,
     mode: WriteMode,
+    parts: Parts,
 ) -> Result<()> {
     let weight = norm_factors(on.first("weight", hidden)?, terms.shifted);
     let gradient = |x: &[f32], d_y: &[f32]| rms_norm_backward(x, &weight, d_y, terms.epsilon.0);
-    normed_backward(on, [hidden, rows], mode, &gradient)
+    normed_backward(on, [hidden, rows], (mode, parts), &gradient)
 }
 
 pub(super) fn layer_norm(on: &mut Operands, hidden: usize, epsilon: f64) -> Result<()> {
@@ -200,7 +202,7 @@ pub(super) fn layer_norm_backward(
 ) -> Result<()> {
     let weight = on.first("weight", 2 * hidden)?.to_vec();
     let gradient = |x: &[f32], d_y: &[f32]| layer_gradient(x, &weight, d_y, epsilon);
-    normed_backward(on, [hidden, rows], mode, &gradient)
+    normed_backward(on, [hidden, rows], (mode, Parts::WHOLE), &gradient)
 }
 
 /// d_x and a weight's gradient, of x and d_y.
@@ -210,11 +212,15 @@ type Gradient<'a> = dyn Fn(&[f32], &[f32]) -> (Vec<f32>, Vec<f32>) + 'a;
 fn normed_backward(
     on: &mut Operands,
     [hidden, rows]: [usize; 2],
-    mode: WriteMode,
+    (mode, parts): (WriteMode, Parts),
     gradient: &Gradient<'_>,
 ) -> Result<()> {
     let (all, adds, block) = (on.tokens()? * hidden, on.adds(mode)?, rows * hidden);
-    let (x, d_y) = (on.first("x", all)?.to_vec(), on.first("d_y", all)?.to_vec());
+    let x = on.first("x", all)?.to_vec();
+    let mut d_y = on.first("d_y", all)?.to_vec();
+    for part in 1..parts.count {
+        add_assign(&mut d_y, &on.first("d_y", part * parts.apart + all)?[part * parts.apart..]);
+    }
     for (index, (x, d_y)) in x.chunks(block).zip(d_y.chunks(block)).enumerate() {
         let (d_x, d_weight) = gradient(x, d_y);
         on.write_by("d_x", index * block, &d_x, adds)?;

@@ -44,8 +44,8 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::RmsNormForward { hidden, terms, residual, half } => {
             rows::norm(on, hidden, terms, residual, half)
         }
-        Spec::RmsNormBackward { hidden, terms, mode, rows } => {
-            rows::norm_backward(on, [hidden, rows], terms, mode)
+        Spec::RmsNormBackward { hidden, terms, mode, rows, parts } => {
+            rows::norm_backward(on, [hidden, rows], terms, mode, parts)
         }
         Spec::LayerNormForward { hidden, epsilon } => rows::layer_norm(on, hidden, epsilon.0),
         Spec::LayerNormBackward { hidden, epsilon, mode, rows } => {
