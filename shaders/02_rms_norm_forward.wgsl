@@ -1,13 +1,13 @@
-// uses: step, flat, by_element or by_four, norm/plain or norm/residual or norm/halves, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
+// uses: step, flat, by_element or by_four, norm/row or norm/row_summed, norm/plain or norm/residual or norm/halves, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // rms_norm_forward: y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + EPSILON) · weight_of(weight)
 // (Zhang and Sennrich, "Root mean square layer normalization", arXiv:1910.07467)
 //
-//   0 x       read   f32 [tokens, HIDDEN]
+//   0 x       read   f32 [tokens, HIDDEN], or PARTS of it (norm/row_summed.wgsl)
 //   1 weight  read   f32 [HIDDEN]
 //   2 y       write  f32 [tokens, HIDDEN]   overwritten, or f16 (norm/halves.wgsl)
 //   3 step    uniform
 //
-// and then, where the kernel adds one, a residual, f32 as y.
+// and then, where the kernel adds one, a residual, f32 as y; or what norm/row_summed.wgsl binds.
 //
 // A row is ROW vectors (lib/by_four.wgsl), or scalars where HIDDEN is no multiple of 4 (lib/by_element.wgsl).
 // KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
@@ -32,7 +32,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       if KEPT == COLUMNS {
         factors[k] = weight_of(weight[i]);
       }
-      values[k] = x[base + i];
+      values[k] = row(base + i);
       squares += total(values[k] * values[k]);
     }
   }
@@ -43,7 +43,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if ROW % WORKGROUP == 0u || i < ROW {
       if KEPT < COLUMNS {
         factors[k] = weight_of(weight[i]);
-        values[k] = x[base + i];
+        values[k] = row(base + i);
       }
       store(base + i, values[k] * scale * factors[k]);
     }

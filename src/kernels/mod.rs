@@ -60,7 +60,7 @@ pub use linear::weights::{pack_weights, unpack_weights};
 pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
 pub use norm::{
     column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
-    norm_rows, rms_norm_backward, rms_norm_forward, rms_norm_halves,
+    norm_rows, rms_norm_backward, rms_norm_forward,
 };
 pub use optimizer::{
     CODED_BLOCK, GRAD_NORM_GROUPS, adamw, adamw_placed, adamw8bit, average, grad_norm, lion, muon,
@@ -70,7 +70,7 @@ pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
     AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, Output, PARTIAL_STATE, Parts,
-    RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms, Objective, Output,
+    PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

@@ -1,11 +1,11 @@
 //! RMSNorm and LayerNorm, forward and backward.
 
-use super::compose::{Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::{check_storage, elements, reduction, row_workgroup, variant, workgroup_size};
-use super::shape::{AttentionShape, Constant, NormTerms, Parts, SummedWeights};
+use super::shape::{AttentionShape, Constant, NormForm, NormTerms, Parts, SummedWeights};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::WriteMode;
 
 /// Rows that one workgroup of `rms_norm_backward` or `layer_norm_backward` folds into one partial weight gradient: as many
@@ -57,71 +57,86 @@ impl Row {
             composer.unrolled("COLUMNS", columns).size("KEPT", columns)
         }
     }
+
+    /// Adds how many parts are read, here and to the variant's name.
+    fn parts(self, composer: Composer, parts: Parts, form: String) -> (Composer, String) {
+        if parts == Parts::WHOLE {
+            return (composer, form);
+        }
+        let composer = composer.unrolled("PARTS", parts.count);
+        let composer = composer.size("PART_ROW", parts.apart / self.lanes);
+        (composer, format!("{form}, {} parts", parts.count))
+    }
 }
 
-/// `rms_norm_forward` over rows of `hidden` elements; with `residual` it is added to one, which is bound last.
-/// Grid: one workgroup per row.
+/// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.
+///
+/// # Errors
+/// `internal` for results in f16 that are no fours, or of a sum that is added to a residual.
 pub fn rms_norm_forward(
     caps: &Capabilities,
     hidden: usize,
     terms: NormTerms,
-    residual: bool,
+    form: NormForm,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormForward { hidden, terms, residual, half: false };
-    let end = if residual { shader!("lib/norm/residual") } else { shader!("lib/norm/plain") };
-    rms_forward(caps, spec, (Row::new(hidden), terms), end)
-}
-
-/// [`rms_norm_forward`] with results in f16, of rows of fours.
-pub fn rms_norm_halves(caps: &Capabilities, hidden: usize, terms: NormTerms) -> Result<Kernel> {
-    let spec = KernelSpec::RmsNormForward { hidden, terms, residual: false, half: true };
-    let mut kernel =
-        rms_forward(caps, spec, (Row::new(hidden), terms), shader!("lib/norm/halves"))?;
-    kernel.variant += ", in f16";
+    let NormForm { residual, half, summed } = form;
+    let (row, sums) = (Row::new(hidden), summed != Parts::WHOLE);
+    if residual && (half || sums) || half && row.lanes == 1 {
+        return Err(Error::internal(format!("no norm of {hidden} has the form {form:?}")));
+    }
+    let end = match form {
+        NormForm { residual: true, .. } => shader!("lib/norm/residual"),
+        NormForm { half: true, .. } => shader!("lib/norm/halves"),
+        _ => shader!("lib/norm/plain"),
+    };
+    let start = if sums { shader!("lib/norm/row_summed") } else { shader!("lib/norm/row") };
+    let modules = [row.vector, start, end, weight(terms), shader!("02_rms_norm_forward")];
+    let mut added = vec![];
+    if residual {
+        added.push(read("residual"));
+    }
+    if sums {
+        added.extend([read("before"), read_write("stream")]);
+    }
+    let spec = KernelSpec::RmsNormForward { hidden, terms, form };
+    let mut kernel = forward(caps, spec, (row, terms.epsilon.0), &modules, (summed, added))?;
+    for (is, what) in [(residual, ", residual"), (half, ", in f16")] {
+        if is {
+            kernel.variant += what;
+        }
+    }
     Ok(kernel)
-}
-
-fn rms_forward(
-    caps: &Capabilities,
-    spec: KernelSpec,
-    (row, terms): (Row, NormTerms),
-    end: &'static Module,
-) -> Result<Kernel> {
-    let residual = matches!(spec, KernelSpec::RmsNormForward { residual: true, .. });
-    let modules = [row.vector, end, weight(terms), shader!("02_rms_norm_forward")];
-    forward(caps, spec, (row, terms.epsilon.0), &modules, residual)
 }
 
 /// `layer_norm_forward`, as [`rms_norm_forward`].
 pub fn layer_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
     let spec = KernelSpec::LayerNormForward { hidden, epsilon: Constant(epsilon) };
     let row = Row::new(hidden);
-    forward(caps, spec, (row, epsilon), &[row.vector, shader!("02_layer_norm_forward")], false)
+    let modules = [row.vector, shader!("02_layer_norm_forward")];
+    forward(caps, spec, (row, epsilon), &modules, (Parts::WHOLE, vec![]))
 }
 
+/// `added` is bound last.
 fn forward(
     caps: &Capabilities,
     spec: KernelSpec,
     (row, epsilon): (Row, f64),
     modules: &[&'static Module],
-    residual: bool,
+    (summed, added): (Parts, Vec<Binding>),
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, row.vectors(), spec.name())?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
     let mut bindings = vec![read("x"), read("weight"), read_write("y"), uniform("step")];
-    let mut form = variant(subgroups);
-    if residual {
-        bindings.push(read("residual"));
-        form += ", residual";
-    }
+    bindings.extend(added);
     let composer = row
         .sizes(caps, Composer::new(spec, size))
         .float("EPSILON", epsilon as f32)
         .module(shader!("lib/step"))
         .module(shader!("lib/flat"))
         .reduction(subgroups);
-    with(composer, modules).finish(caps, &bindings, grid, form, why)
+    let (composer, form) = row.parts(composer, summed, variant(subgroups));
+    with_modules(composer, modules).finish(caps, &bindings, grid, form, why)
 }
 
 /// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written, and `d_y` lies in `parts`.
@@ -185,17 +200,11 @@ fn backward(
         .module(shader!("lib/flat"))
         .module(shader!("lib/write_mode"))
         .reduction(subgroups);
-    let (composer, form) = if parts == Parts::WHOLE {
-        (composer, variant(subgroups))
-    } else {
-        let composer = composer.unrolled("PARTS", parts.count);
-        let composer = composer.size("PART_ROW", parts.apart / row.lanes);
-        (composer, format!("{}, {} parts", variant(subgroups), parts.count))
-    };
-    with(composer, modules).finish(caps, &bindings, grid, form, why)
+    let (composer, form) = row.parts(composer, parts, variant(subgroups));
+    with_modules(composer, modules).finish(caps, &bindings, grid, form, why)
 }
 
-fn with(composer: Composer, modules: &[&'static Module]) -> Composer {
+fn with_modules(composer: Composer, modules: &[&'static Module]) -> Composer {
     modules.iter().fold(composer, |composer, module| composer.module(module))
 }
 

@@ -29,11 +29,8 @@ impl KernelSpec {
             Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
             Self::PositionForward { hidden } => k::position_forward(caps, hidden),
             Self::PositionBackward { hidden, ends } => k::position_backward(caps, hidden, ends),
-            Self::RmsNormForward { hidden, terms, half: true, .. } => {
-                k::rms_norm_halves(caps, hidden, terms)
-            }
-            Self::RmsNormForward { hidden, terms, residual, .. } => {
-                k::rms_norm_forward(caps, hidden, terms, residual)
+            Self::RmsNormForward { hidden, terms, form } => {
+                k::rms_norm_forward(caps, hidden, terms, form)
             }
             Self::RmsNormBackward { hidden, terms, mode, rows, parts } => {
                 k::rms_norm_backward(caps, hidden, terms, mode, (rows, parts))

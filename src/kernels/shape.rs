@@ -46,6 +46,21 @@ impl Parts {
     pub const WHOLE: Self = Self { count: 1, apart: 0 };
 }
 
+/// What is normalised, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NormForm {
+    /// The result is added to a residual.
+    pub residual: bool,
+    /// The result lies in f16; rows are of fours.
+    pub half: bool,
+    /// Parts that the norm adds up and to the residual stream, which it leaves too; [`Parts::WHOLE`]: it reads rows.
+    pub summed: Parts,
+}
+
+impl NormForm {
+    pub const PLAIN: Self = Self { residual: false, half: false, summed: Parts::WHOLE };
+}
+
 /// Weights whose gradients one dispatch adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SummedWeights {

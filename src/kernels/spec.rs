@@ -5,8 +5,8 @@
 
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
-    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormTerms,
-    Objective, Output, Parts, RopeShape, SummedWeights,
+    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormForm,
+    NormTerms, Objective, Output, Parts, RopeShape, SummedWeights,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -76,8 +76,7 @@ pub enum KernelSpec {
     RmsNormForward {
         hidden: usize,
         terms: NormTerms,
-        residual: bool,
-        half: bool,
+        form: NormForm,
     },
     /// `mode` is for `d_x`. `rows` rows leave one partial sum of the weight's gradient. `d_y` lies in `parts`.
     RmsNormBackward {

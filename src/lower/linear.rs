@@ -5,7 +5,7 @@ use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{
-    self as k, Element, Form, LinearShape, MatvecInput, Output, SummedWeights, WeightFormat,
+    self as k, Element, Form, LinearShape, MatvecInput, Output, Parts, SummedWeights, WeightFormat,
     WriteMode,
 };
 use crate::plan::{Buffer, Range, Slice};
@@ -20,6 +20,14 @@ pub(super) struct TokenRows {
     pub operands: [Element; 2],
     /// How the result lies.
     pub result: Element,
+}
+
+/// The residual stream that a norm is to write: the parts of what a product adds to it, and the stream from before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sum {
+    pub slice: Slice,
+    pub parts: Parts,
+    pub before: Slice,
 }
 
 /// A product of which nothing is kept but itself.
@@ -53,7 +61,45 @@ impl Lowering<'_> {
             return self.matvec(&label, weight, from, [input, output], (kind, &added));
         }
         let token_rows = self.node_rows(node, weight);
+        if kind == Output::Residual && self.norm_sums(&label, node, weight, token_rows)? {
+            return Ok(());
+        }
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
+    }
+
+    /// Leaves a product that is split along K, and added to the residual stream, to the norm that reads the stream next.
+    fn norm_sums(
+        &mut self,
+        label: &str,
+        node: &Node,
+        weight: WeightId,
+        token_rows: TokenRows,
+    ) -> Result<bool> {
+        let matrix = &self.params.matrices[weight];
+        let whole = matrix.format == WeightFormat::F32 && matrix.parts.len() == 1;
+        let plain = |next: &Node| {
+            let Op::Norm(norm) = next.op else { return false };
+            norm.kind != NormKind::Layer && next.reads.len() == 1
+        };
+        let normed = self.touching(node.writes[0]).nth(1).is_some_and(plain);
+        if !(whole && normed && token_rows.result == Element::F32) {
+            return Ok(false);
+        }
+        let (input, before, value) = (self.read(node, 0), self.read(node, 1), node.writes[0]);
+        let shape = self.row_product(weight, 0, token_rows);
+        let (matrix, shape) = self.operand(label, weight, 0, shape)?;
+        let range = Range { cols: shape.n as u32, ..token_rows.rows };
+        let step = self.builder.step();
+        let made = self.builder.product_in_parts(label, &shape, [input, matrix], (step, range))?;
+        let Some((slice, parts)) = made else { return Ok(false) };
+        self.sums.push((value, Sum { slice, parts, before }));
+        Ok(true)
+    }
+
+    /// The sum that a value waits for.
+    pub(super) fn sum_due(&mut self, value: ValueId) -> Option<Sum> {
+        let at = self.sums.iter().position(|(id, _)| *id == value)?;
+        Some(self.sums.swap_remove(at).1)
     }
 
     /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
@@ -90,33 +136,45 @@ impl Lowering<'_> {
         weight: WeightId,
         [input, output]: [Slice; 2],
         (mode, added): (Output, &[Slice]),
-        TokenRows { rows, stride, operands: lie, result }: TokenRows,
+        token_rows: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
         debug_assert!(
-            stride == matrix.rows || added.is_empty(),
+            token_rows.stride == matrix.rows || added.is_empty(),
             "{label}: a residual or a bias is added to rows without padding alone"
         );
         for (index, part) in matrix.parts.iter().enumerate() {
-            let product = LinearShape {
-                form: Form::MatmulT,
-                n: part.rows,
-                k: matrix.cols,
-                a_stride: matrix.cols,
-                c_stride: stride,
-                tokens: rows.rows as usize,
-                padded: stride > matrix.rows,
-                a: lie[0],
-                c: result,
-                b: WeightFormat::F32,
-                half: self.mirrored,
-            };
+            let product = self.row_product(weight, index, token_rows);
+            let rows = token_rows.rows;
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
             let operands = [input, weights, output];
             self.product(label, &product, mode, operands, added, range)?;
         }
         Ok(())
+    }
+
+    /// The product of rows with a part of a weight, which is read in f32.
+    fn row_product(
+        &self,
+        weight: WeightId,
+        part: usize,
+        TokenRows { rows, stride, operands, result }: TokenRows,
+    ) -> LinearShape {
+        let matrix = &self.params.matrices[weight];
+        LinearShape {
+            form: Form::MatmulT,
+            n: matrix.parts[part].rows,
+            k: matrix.cols,
+            a_stride: matrix.cols,
+            c_stride: stride,
+            tokens: rows.rows as usize,
+            padded: stride > matrix.rows,
+            a: operands[0],
+            c: result,
+            b: WeightFormat::F32,
+            half: self.mirrored,
+        }
     }
 
     pub(super) fn linear_input(

@@ -103,6 +103,8 @@ struct Lowering<'a> {
     ranges: Option<(ValueId, MatvecInput)>,
     /// Values of which a product has left the parts.
     in_parts: Vec<(ValueId, Parts)>,
+    /// Residual streams that a norm is to write.
+    sums: Vec<(ValueId, linear::Sum)>,
     waiting: Option<norm::WaitingSums>,
     /// Bytes up to which partial sums wait for those of other weights.
     most_waiting: u64,
@@ -165,12 +167,17 @@ impl<'a> Lowering<'a> {
 
     /// The node that alone reads what `node` alone writes.
     fn only_reader(&self, node: &Node) -> Option<&'a Node> {
-        let value = node.writes[0];
-        let touches = |other: &&Node| other.reads.contains(&value) || other.writes.contains(&value);
-        let graph: &'a Graph = self.graph;
-        let mut touching = graph.nodes.iter().filter(touches);
+        let mut touching = self.touching(node.writes[0]);
         let (first, second, more) = (touching.next()?, touching.next()?, touching.next());
         (more.is_none() && std::ptr::eq(first, node)).then_some(second)
+    }
+
+    /// The nodes that write or read a value, in their order.
+    fn touching(&self, value: ValueId) -> impl Iterator<Item = &'a Node> + use<'a> {
+        let touches =
+            move |node: &&Node| node.reads.contains(&value) || node.writes.contains(&value);
+        let graph: &'a Graph = self.graph;
+        graph.nodes.iter().filter(touches)
     }
 
     /// In how many parts a value lies.

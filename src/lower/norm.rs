@@ -1,10 +1,11 @@
 //! Normalisation of rows.
 
+use super::linear::Sum;
 use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Constant, NormTerms, SummedWeights, WriteMode};
+use crate::kernels::{self as k, Constant, NormForm, NormTerms, SummedWeights, WriteMode};
 use crate::plan::{Builder, Slice};
 
 /// Most bytes of partial sums that wait for one dispatch.
@@ -70,7 +71,29 @@ impl Lowering<'_> {
         let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
+        if let Some(Sum { slice, parts, before }) = self.sum_due(node.reads[0]) {
+            let form = NormForm { half, summed: parts, ..NormForm::PLAIN };
+            let operands = [slice, output, before, input];
+            return self.rms_norm(node.site.to_string(), norm, form, &operands);
+        }
         self.norm_rows(node.site.to_string(), (norm, half), [input, output], residual)
+    }
+
+    /// RMSNorm of `[x, y]`, and what else its form binds.
+    fn rms_norm(
+        &mut self,
+        label: String,
+        norm: Norm,
+        form: NormForm,
+        operands: &[Slice],
+    ) -> Result<()> {
+        let hidden = self.params.matrices[norm.weight].cols;
+        let kernel = k::rms_norm_forward(self.builder.caps, hidden, terms(norm), form)?;
+        let [x, y, added @ ..] = operands else { unreachable!("a norm of x gives y") };
+        let mut slices = vec![*x, self.whole(norm.weight), *y, self.builder.step()];
+        slices.extend(added);
+        let flops = 4.0 * (self.builder.tokens * hidden) as f64;
+        self.builder.dispatch(label, kernel, slices, flops)
     }
 
     /// In f16 or not.
@@ -81,18 +104,15 @@ impl Lowering<'_> {
         [input, output]: [Slice; 2],
         residual: Option<Slice>,
     ) -> Result<()> {
+        if norm.kind != NormKind::Layer {
+            let form = NormForm { half, residual: residual.is_some(), ..NormForm::PLAIN };
+            let operands: Vec<_> = [input, output].into_iter().chain(residual).collect();
+            return self.rms_norm(label, norm, form, &operands);
+        }
+        assert!(residual.is_none(), "no kernel adds a layer norm to a residual");
         let hidden = self.params.matrices[norm.weight].cols;
-        let caps = self.builder.caps;
-        let kernel = if norm.kind == NormKind::Layer {
-            assert!(residual.is_none(), "no kernel adds a layer norm to a residual");
-            k::layer_norm_forward(caps, hidden, norm.epsilon)
-        } else if half {
-            k::rms_norm_halves(caps, hidden, terms(norm))
-        } else {
-            k::rms_norm_forward(caps, hidden, terms(norm), residual.is_some())
-        }?;
-        let mut slices = vec![input, self.whole(norm.weight), output, self.builder.step()];
-        slices.extend(residual);
+        let kernel = k::layer_norm_forward(self.builder.caps, hidden, norm.epsilon)?;
+        let slices = vec![input, self.whole(norm.weight), output, self.builder.step()];
         let flops = 4.0 * (self.builder.tokens * hidden) as f64;
         self.builder.dispatch(label, kernel, slices, flops)
     }

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
     Constant, DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, NormTerms, Objective, RopeShape, WeightFormat,
-    WriteMode,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms, Objective, RopeShape,
+    WeightFormat, WriteMode,
 };
 
 /// A kernel by what it is for, or why these capabilities have none.
@@ -17,6 +17,8 @@ pub type Entry = (String, Result<Kernel>);
 
 const TERMS: NormTerms = NormTerms::plain(1e-6);
 const SHIFTED: NormTerms = NormTerms { shifted: true, ..TERMS };
+const HALF: NormForm = NormForm { half: true, ..NormForm::PLAIN };
+const RESIDUAL: NormForm = NormForm { residual: true, ..NormForm::PLAIN };
 
 /// All of them.
 pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
@@ -38,17 +40,17 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     ];
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
-        add("norm", k::rms_norm_forward(caps, width, TERMS, false));
+        add("norm", k::rms_norm_forward(caps, width, TERMS, NormForm::PLAIN));
         if width.is_multiple_of(4) {
-            add("norm in f16", k::rms_norm_halves(caps, width, TERMS));
-            add("shifted norm in f16", k::rms_norm_halves(caps, width, SHIFTED));
+            add("norm in f16", k::rms_norm_forward(caps, width, TERMS, HALF));
+            add("shifted norm in f16", k::rms_norm_forward(caps, width, SHIFTED, HALF));
         }
         add(
             "norm backward",
             k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, (2, k::Parts::WHOLE)),
         );
-        add("shifted norm", k::rms_norm_forward(caps, width, SHIFTED, false));
-        add("shifted norm and residual", k::rms_norm_forward(caps, width, SHIFTED, true));
+        add("shifted norm", k::rms_norm_forward(caps, width, SHIFTED, NormForm::PLAIN));
+        add("shifted norm and residual", k::rms_norm_forward(caps, width, SHIFTED, RESIDUAL));
         add(
             "shifted norm backward",
             k::rms_norm_backward(caps, width, SHIFTED, WriteMode::Add, (2, k::Parts::WHOLE)),

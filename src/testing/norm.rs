@@ -7,7 +7,7 @@ use super::measure::{
     wide,
 };
 use super::{Case, Outcome};
-use crate::kernels::{self as k, NormTerms, Parts, SummedWeights, WriteMode};
+use crate::kernels::{self as k, NormForm, NormTerms, Parts, SummedWeights, WriteMode};
 use crate::twins::add_assign;
 use crate::twins::norm::{norm_factors, rms_norm_backward, rms_norm_forward};
 use std::rc::Rc;
@@ -43,13 +43,55 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
     for (hidden, shifted) in [(4, false), (260, true), (1028, false)] {
         halves(&lane, hidden, shifted).await?;
     }
+    for (hidden, count) in [(37, 2), (260, 8), (1028, 3), (2052, 6)] {
+        summed(&lane, hidden, count).await?;
+    }
     Ok(lane.summary())
+}
+
+/// Of the residual stream with `count` parts added to it, which have numbers between them that are not to be read.
+async fn summed(lane: &Lane, hidden: usize, count: usize) -> Result<(), String> {
+    let apart = ROWS[1] * hidden.next_multiple_of(4) + 4;
+    let form = NormForm { summed: Parts { count, apart }, ..NormForm::PLAIN };
+    let made = lane
+        .variants(|caps| k::rms_norm_forward(caps, hidden, norm_terms(false), form))
+        .map_err(text)?;
+    for rows in ROWS {
+        let all = rows * hidden;
+        let (weight, before) = (lane.normal(hidden), lane.normal(all));
+        let parts = lane.normal((count - 1) * apart + all);
+        let mut stream = parts[..all].to_vec();
+        for part in 1..count {
+            add_assign(&mut stream, &parts[part * apart..][..all]);
+        }
+        add_assign(&mut stream, &before);
+        let expected = rms_norm_forward(&wide(&stream), &wide(&weight), EPSILON);
+        let operands = [
+            Operand::floats(&parts),
+            Operand::floats(&weight),
+            Operand::poison(all),
+            Operand::uniform(&Step::of(rows)),
+            Operand::floats(&before),
+            Operand::poison(all),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            let what = format!("{rows}x{hidden} in {count}");
+            close(&what, &got.floats(0), &expected, ROUNDING).map_err(&named)?;
+            close(&format!("{what}, stream"), &got.floats(1), &wide(&stream), ROUNDING)
+                .map_err(&named)?;
+        }
+    }
+    Ok(())
 }
 
 /// With results in f16.
 async fn halves(lane: &Lane, hidden: usize, shifted: bool) -> Result<(), String> {
+    let form = NormForm { half: true, ..NormForm::PLAIN };
     let made = lane
-        .variants(|caps| k::rms_norm_halves(caps, hidden, norm_terms(shifted)))
+        .variants(|caps| k::rms_norm_forward(caps, hidden, norm_terms(shifted), form))
         .map_err(text)?;
     for rows in ROWS {
         let (x, weight) = (lane.normal(rows * hidden), lane.normal(hidden));
@@ -78,8 +120,9 @@ async fn one_forward(
     shifted: bool,
     residual: bool,
 ) -> Result<(), String> {
+    let form = NormForm { residual, ..NormForm::PLAIN };
     let made = lane
-        .variants(|caps| k::rms_norm_forward(caps, hidden, norm_terms(shifted), residual))
+        .variants(|caps| k::rms_norm_forward(caps, hidden, norm_terms(shifted), form))
         .map_err(text)?;
     for rows in ROWS {
         let (x, weight) = (lane.normal(rows * hidden), lane.normal(hidden));

@@ -5,7 +5,7 @@ use super::tests::{BIASED, LEARNED, NORMED, PARALLEL, Pair, TWO_TABLES, UNTIED, 
 use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::gpu::Gpu;
-use crate::kernels::{Element, Form, KernelSpec};
+use crate::kernels::{Element, Form, KernelSpec, NormForm};
 use crate::lower::{TrainChoices, train_plans};
 use crate::params::Params;
 use crate::session::{Precision, Trainer, TrainerOptions, UNWATCHED};
@@ -46,7 +46,7 @@ fn what_only_products_read_lies_in_f16() {
     for dispatch in &plans.micro_step.dispatches {
         let kernel = &plans.micro_step.kernels[dispatch.kernel];
         match kernel.spec {
-            KernelSpec::RmsNormForward { half: true, .. } => norms += 1,
+            KernelSpec::RmsNormForward { form: NormForm { half: true, .. }, .. } => norms += 1,
             KernelSpec::Activation(of) | KernelSpec::ActivationBackward(of) if of.half => {
                 gates += 1
             }

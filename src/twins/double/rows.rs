@@ -5,8 +5,8 @@ use super::uniforms::{Elements, Initialize};
 use crate::error::Result;
 use crate::format::{WeightFormat, WriteMode};
 use crate::kernels::{
-    ActivationWidth, AttentionShape, CHECKSUM_LANES, LogitRow, NormTerms, Objective, Parts,
-    SummedWeights,
+    ActivationWidth, AttentionShape, CHECKSUM_LANES, LogitRow, NormForm, NormTerms, Objective,
+    Parts, SummedWeights,
 };
 use crate::random::philox;
 use crate::twins::activation::{
@@ -163,16 +163,30 @@ pub(super) fn norm(
     on: &mut Operands,
     hidden: usize,
     terms: NormTerms,
-    residual: bool,
-    half: bool,
+    form: NormForm,
 ) -> Result<()> {
     let all = on.tokens()? * hidden;
     let weight = norm_factors(on.first("weight", hidden)?, terms.shifted);
-    let mut y = rms_norm_forward(on.first("x", all)?, &weight, terms.epsilon.0);
-    if residual {
+    let mut x = sum_of(on, "x", all, form.summed)?;
+    if form.summed != Parts::WHOLE {
+        add_assign(&mut x, on.first("before", all)?);
+        on.write("stream", 0, &x)?;
+    }
+    let mut y = rms_norm_forward(&x, &weight, terms.epsilon.0);
+    if form.residual {
         add_assign(&mut y, on.first("residual", all)?);
     }
-    on.write_as("y", &y, half)
+    on.write_as("y", &y, form.half)
+}
+
+/// The first elements of a value, which may lie in parts.
+fn sum_of(on: &Operands, name: &str, elements: usize, parts: Parts) -> Result<Vec<f32>> {
+    let mut sum = on.first(name, elements)?.to_vec();
+    for part in 1..parts.count {
+        let at = part * parts.apart;
+        add_assign(&mut sum, &on.first(name, at + elements)?[at..]);
+    }
+    Ok(sum)
 }
 
 /// `rows` rows leave one partial sum.
@@ -217,10 +231,7 @@ fn normed_backward(
 ) -> Result<()> {
     let (all, adds, block) = (on.tokens()? * hidden, on.adds(mode)?, rows * hidden);
     let x = on.first("x", all)?.to_vec();
-    let mut d_y = on.first("d_y", all)?.to_vec();
-    for part in 1..parts.count {
-        add_assign(&mut d_y, &on.first("d_y", part * parts.apart + all)?[part * parts.apart..]);
-    }
+    let d_y = sum_of(on, "d_y", all, parts)?;
     for (index, (x, d_y)) in x.chunks(block).zip(d_y.chunks(block)).enumerate() {
         let (d_x, d_weight) = gradient(x, d_y);
         on.write_by("d_x", index * block, &d_x, adds)?;

@@ -41,9 +41,7 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
         Spec::PositionForward { hidden } => rows::positions(on, hidden),
         Spec::PositionBackward { hidden, ends } => rows::positions_backward(on, hidden, ends),
-        Spec::RmsNormForward { hidden, terms, residual, half } => {
-            rows::norm(on, hidden, terms, residual, half)
-        }
+        Spec::RmsNormForward { hidden, terms, form } => rows::norm(on, hidden, terms, form),
         Spec::RmsNormBackward { hidden, terms, mode, rows, parts } => {
             rows::norm_backward(on, [hidden, rows], terms, mode, parts)
         }
