@@ -34,6 +34,8 @@ mod optimizer_tests;
 #[cfg(all(test, feature = "testing"))]
 mod packed_tests;
 #[cfg(all(test, feature = "testing"))]
+mod parts_tests;
+#[cfg(all(test, feature = "testing"))]
 mod peft_tests;
 #[cfg(all(test, feature = "testing"))]
 mod plan_tests;

@@ -1,0 +1,68 @@
+//! Norms that add up what products split along K have left, in whole training steps.
+
+use super::Double;
+use super::plan_tests::trains;
+use super::tests::named;
+use crate::arch::Architecture;
+use crate::config::ModelConfig;
+use crate::gpu::Gpu;
+use crate::kernels::{LinearTile, TunedProduct};
+use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::params::Params;
+use std::rc::Rc;
+
+const TOKENS: usize = 40;
+const LLAMA: &str = r#"{"model_type":"llama","vocab_size":60,"hidden_size":128,"intermediate_size":128,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64}"#;
+/// Its norms after attention and the feed-forward block stand between products and the residual stream.
+const GEMMA: &str = r#"{"model_type":"gemma2","vocab_size":60,"hidden_size":128,"intermediate_size":128,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,"max_position_embeddings":64,
+    "query_pre_attn_scalar":64,"sliding_window":32}"#;
+
+fn plans(double: &Double, config: &str, recompute: bool) -> TrainPlans {
+    let config = ModelConfig::from_json(config).unwrap();
+    let caps = double.capabilities();
+    let params = Params::new(Architecture::of(&config), caps.limits.shard_bytes()).unwrap();
+    let choices = TrainChoices { tokens: TOKENS, recompute, ..TrainChoices::default() };
+    train_plans(caps, &params, choices).unwrap()
+}
+
+/// A GPU on which all products of a training step were measured to be fastest in two parts of K, where K is long enough.
+fn split(config: &str) -> Rc<Double> {
+    let gpu = named("NVIDIA");
+    let mut caps = gpu.capabilities().clone();
+    let products = plans(&gpu, config, false).micro_step.products;
+    let tile = LinearTile::Tiled { bm: 32, bn: 32, bk: 16, tm: 4, tn: 4 };
+    let tuned =
+        |shape| TunedProduct { shape, tile, splits: 2, nanoseconds: 1, estimated_nanoseconds: 1 };
+    caps.tuned = products.into_iter().map(tuned).collect();
+    Double::new(caps)
+}
+
+/// Norms of a step that add up parts, forward and backward.
+fn counts(plans: &TrainPlans) -> [usize; 2] {
+    let plan = &plans.micro_step;
+    ["rms_norm_forward", "rms_norm_backward"].map(|name| {
+        let kernels = plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel]);
+        kernels.filter(|kernel| kernel.name == name && kernel.variant.contains("2 parts")).count()
+    })
+}
+
+#[test]
+fn a_step_has_the_twins_loss_gradients_and_weights() {
+    for recompute in [false, true] {
+        let double = split(LLAMA);
+        let counts = counts(&plans(&double, LLAMA, recompute));
+        // Forward behind attention and the feed-forward block; again behind attention of the layer that is computed again.
+        assert_eq!(counts, [if recompute { 5 } else { 4 }, 4], "recompute: {recompute}");
+        trains(&double, LLAMA, recompute, [TOKENS, 23]);
+    }
+}
+
+/// What the norm reads is no residual stream; its gradient has two readers.
+#[test]
+fn norms_behind_a_product_read_it_whole() {
+    let double = split(GEMMA);
+    assert_eq!(counts(&plans(&double, GEMMA, false)), [0, 4]);
+    trains(&double, GEMMA, false, [TOKENS, 23]);
+}
