@@ -386,7 +386,6 @@ impl<'a> Context<'a> {
             appended: false,
             ranges: None,
             in_parts: vec![],
-            sums: vec![],
             waiting: None,
             most_waiting: 0,
         }

@@ -1,11 +1,11 @@
 //! Products of many rows with a matrix, and their gradients; how a matrix is read.
 
 use super::{Lowering, Rows};
-use crate::arch::{NormKind, WeightId};
+use crate::arch::WeightId;
 use crate::error::Result;
-use crate::graph::{Node, Op, ValueId};
+use crate::graph::{Node, ValueId};
 use crate::kernels::{
-    self as k, Element, Form, LinearShape, MatvecInput, Output, Parts, SummedWeights, WeightFormat,
+    self as k, Element, Form, LinearShape, MatvecInput, Output, SummedWeights, WeightFormat,
     WriteMode,
 };
 use crate::plan::{Buffer, Range, Slice};
@@ -20,14 +20,6 @@ pub(super) struct TokenRows {
     pub operands: [Element; 2],
     /// How the result lies.
     pub result: Element,
-}
-
-/// The residual stream that a norm is to write: the parts of what a product adds to it, and the stream from before.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sum {
-    pub slice: Slice,
-    pub parts: Parts,
-    pub before: Slice,
 }
 
 /// A product of which nothing is kept but itself.
@@ -61,45 +53,13 @@ impl Lowering<'_> {
             return self.matvec(&label, weight, from, [input, output], (kind, &added));
         }
         let token_rows = self.node_rows(node, weight);
-        if kind == Output::Residual && self.norm_sums(&label, node, weight, token_rows)? {
-            return Ok(());
+        if self.sums_behind(node, kind) {
+            let product = (weight, self.row_product(weight, 0, token_rows), token_rows);
+            if self.left_in_parts(&label, product, (input, residual), node.writes[0])? {
+                return Ok(());
+            }
         }
         self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
-    }
-
-    /// Leaves a product that is split along K, and added to the residual stream, to the norm that reads the stream next.
-    fn norm_sums(
-        &mut self,
-        label: &str,
-        node: &Node,
-        weight: WeightId,
-        token_rows: TokenRows,
-    ) -> Result<bool> {
-        let matrix = &self.params.matrices[weight];
-        let whole = matrix.format == WeightFormat::F32 && matrix.parts.len() == 1;
-        let plain = |next: &Node| {
-            let Op::Norm(norm) = next.op else { return false };
-            norm.kind != NormKind::Layer && next.reads.len() == 1
-        };
-        let normed = self.touching(node.writes[0]).nth(1).is_some_and(plain);
-        if !(whole && normed && token_rows.result == Element::F32) {
-            return Ok(false);
-        }
-        let (input, before, value) = (self.read(node, 0), self.read(node, 1), node.writes[0]);
-        let shape = self.row_product(weight, 0, token_rows);
-        let (matrix, shape) = self.operand(label, weight, 0, shape)?;
-        let range = Range { cols: shape.n as u32, ..token_rows.rows };
-        let step = self.builder.step();
-        let made = self.builder.product_in_parts(label, &shape, [input, matrix], (step, range))?;
-        let Some((slice, parts)) = made else { return Ok(false) };
-        self.sums.push((value, Sum { slice, parts, before }));
-        Ok(true)
-    }
-
-    /// The sum that a value waits for.
-    pub(super) fn sum_due(&mut self, value: ValueId) -> Option<Sum> {
-        let at = self.sums.iter().position(|(id, _)| *id == value)?;
-        Some(self.sums.swap_remove(at).1)
     }
 
     /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
@@ -185,42 +145,18 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let token_rows = self.node_rows(node, weight);
         let label = super::label(node.site, "input");
-        if self.gate_gradient(&label, node, weight, token_rows)?
-            || self.input_in_parts(&label, node, weight, token_rows)?
-        {
+        if self.gate_gradient(&label, node, weight, token_rows)? {
             return Ok(());
         }
-        let (d_output, d_input) = (self.read(node, 0), self.written(node, 0)?);
-        self.input_gradient(&label, weight, [d_output, d_input], token_rows, write)
-    }
-
-    /// The gradient of an input whose product is split along K, in the parts that it leaves, where a norm alone reads it.
-    fn input_in_parts(
-        &mut self,
-        label: &str,
-        node: &Node,
-        weight: WeightId,
-        token_rows: TokenRows,
-    ) -> Result<bool> {
-        let matrix = &self.params.matrices[weight];
-        let whole = matrix.format == WeightFormat::F32 && matrix.parts.len() == 1;
-        let normed = self.only_reader(node).is_some_and(
-            |next| matches!(next.op, Op::NormBackward { norm, .. } if norm.kind != NormKind::Layer),
-        );
-        if !(whole && normed && token_rows.result == Element::F32) {
-            return Ok(false);
+        let d_output = self.read(node, 0);
+        if self.sums_before(node) {
+            let product = (weight, self.input_product(weight, 0, token_rows), token_rows);
+            if self.left_in_parts(&label, product, (d_output, None), node.writes[0])? {
+                return Ok(());
+            }
         }
-        let (d_output, value) = (self.read(node, 0), node.writes[0]);
-        let shape = self.input_product(weight, 0, token_rows);
-        let (matrix, shape) = self.operand(label, weight, 0, shape)?;
-        let range = Range { cols: shape.k as u32, ..token_rows.rows };
-        let step = self.builder.step();
-        let made =
-            self.builder.product_in_parts(label, &shape, [d_output, matrix], (step, range))?;
-        let Some((slice, parts)) = made else { return Ok(false) };
-        self.bind(value, slice);
-        self.in_parts.push((value, parts));
-        Ok(true)
+        let d_input = self.written(node, 0)?;
+        self.input_gradient(&label, weight, [d_output, d_input], token_rows, write)
     }
 
     /// `d_input (+)= d_output · weight`.

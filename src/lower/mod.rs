@@ -13,6 +13,7 @@ mod initialize;
 mod linear;
 mod low_rank;
 mod norm;
+mod parts;
 mod rope;
 mod row;
 mod several;
@@ -35,7 +36,7 @@ pub use train::{TrainChoices, TrainPlans, train_plans};
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Op, Site, ValueId};
-use crate::kernels::{KvCache, MatvecInput, Objective, Parts, WeightFormat};
+use crate::kernels::{KvCache, MatvecInput, Objective, WeightFormat};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Slice};
 
@@ -101,16 +102,14 @@ struct Lowering<'a> {
     appended: bool,
     /// A row that attention has left in ranges, and how a product puts it together.
     ranges: Option<(ValueId, MatvecInput)>,
-    /// Values of which a product has left the parts.
-    in_parts: Vec<(ValueId, Parts)>,
-    /// Residual streams that a norm is to write.
-    sums: Vec<(ValueId, linear::Sum)>,
+    /// Values that wait in parts for the node that adds them up.
+    in_parts: Vec<(ValueId, parts::InParts)>,
     waiting: Option<norm::WaitingSums>,
     /// Bytes up to which partial sums wait for those of other weights.
     most_waiting: u64,
 }
 
-impl<'a> Lowering<'a> {
+impl Lowering<'_> {
     fn nodes(&mut self, nodes: &[Node]) -> Result<()> {
         nodes.iter().try_for_each(|node| self.node(node))?;
         self.sum_waiting()
@@ -163,27 +162,6 @@ impl<'a> Lowering<'a> {
     fn read(&self, node: &Node, index: usize) -> Slice {
         let value = node.reads[index];
         self.values[value].unwrap_or_else(|| panic!("{} is read before it is written", node.site))
-    }
-
-    /// The node that alone reads what `node` alone writes.
-    fn only_reader(&self, node: &Node) -> Option<&'a Node> {
-        let mut touching = self.touching(node.writes[0]);
-        let (first, second, more) = (touching.next()?, touching.next()?, touching.next());
-        (more.is_none() && std::ptr::eq(first, node)).then_some(second)
-    }
-
-    /// The nodes that write or read a value, in their order.
-    fn touching(&self, value: ValueId) -> impl Iterator<Item = &'a Node> + use<'a> {
-        let touches =
-            move |node: &&Node| node.reads.contains(&value) || node.writes.contains(&value);
-        let graph: &'a Graph = self.graph;
-        graph.nodes.iter().filter(touches)
-    }
-
-    /// In how many parts a value lies.
-    fn parts_of(&self, value: ValueId) -> Parts {
-        let found = self.in_parts.iter().find(|(id, _)| *id == value);
-        found.map_or(Parts::WHOLE, |(_, parts)| *parts)
     }
 
     /// Where a value is that a node writes: an activation, made at the first write.

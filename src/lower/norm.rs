@@ -1,11 +1,11 @@
 //! Normalisation of rows.
 
-use super::linear::Sum;
+use super::parts::InParts;
 use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Constant, NormForm, NormTerms, SummedWeights, WriteMode};
+use crate::kernels::{self as k, Constant, NormForm, NormTerms, Parts, SummedWeights, WriteMode};
 use crate::plan::{Builder, Slice};
 
 /// Most bytes of partial sums that wait for one dispatch.
@@ -71,7 +71,7 @@ impl Lowering<'_> {
         let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
-        if let Some(Sum { slice, parts, before }) = self.sum_due(node.reads[0]) {
+        if let Some(InParts { slice, parts, before: Some(before) }) = self.parts_of(node.reads[0]) {
             let form = NormForm { half, summed: parts, ..NormForm::PLAIN };
             let operands = [slice, output, before, input];
             return self.rms_norm(node.site.to_string(), norm, form, &operands);
@@ -124,7 +124,11 @@ impl Lowering<'_> {
         trained: bool,
         write: WriteMode,
     ) -> Result<()> {
-        let (input, d_output) = (self.read(node, 0), self.read(node, 1));
+        let input = self.read(node, 0);
+        let (d_output, parts) = match self.parts_of(node.reads[1]) {
+            Some(InParts { slice, parts, .. }) => (slice, parts),
+            None => (self.read(node, 1), Parts::WHOLE),
+        };
         let d_input = self.written(node, 0)?;
         let matrix = &self.params.matrices[norm.weight];
         let (hidden, columns) = (matrix.cols, matrix.rows * matrix.cols);
@@ -134,7 +138,6 @@ impl Lowering<'_> {
         let kernel = if norm.kind == NormKind::Layer {
             k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
         } else {
-            let parts = self.parts_of(node.reads[1]);
             k::rms_norm_backward(caps, hidden, terms(norm), write, (rows, parts))
         }?;
         let weight = self.whole(norm.weight);

@@ -134,7 +134,6 @@ pub fn train_plans_of(
             appended: false,
             ranges: None,
             in_parts: vec![],
-            sums: vec![],
             waiting: None,
             // What is computed again is to save memory.
             most_waiting: if recompute { 0 } else { WAITING_BYTES },

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
     Constant, DenseMask, Element, Kernel, KeyValueOwner, KvCache, LogitRow, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms, Objective, RopeShape,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms, Objective, Parts, RopeShape,
     WeightFormat, WriteMode,
 };
 
@@ -19,6 +19,8 @@ const TERMS: NormTerms = NormTerms::plain(1e-6);
 const SHIFTED: NormTerms = NormTerms { shifted: true, ..TERMS };
 const HALF: NormForm = NormForm { half: true, ..NormForm::PLAIN };
 const RESIDUAL: NormForm = NormForm { residual: true, ..NormForm::PLAIN };
+const PARTS: Parts = Parts { count: 3, apart: 4096 };
+const SUMMED: NormForm = NormForm { summed: PARTS, ..NormForm::PLAIN };
 
 /// All of them.
 pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
@@ -41,20 +43,19 @@ fn rows(caps: &Capabilities) -> Vec<Entry> {
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         add("norm", k::rms_norm_forward(caps, width, TERMS, NormForm::PLAIN));
+        add("norm of parts", k::rms_norm_forward(caps, width, TERMS, SUMMED));
         if width.is_multiple_of(4) {
             add("norm in f16", k::rms_norm_forward(caps, width, TERMS, HALF));
             add("shifted norm in f16", k::rms_norm_forward(caps, width, SHIFTED, HALF));
         }
-        add(
-            "norm backward",
-            k::rms_norm_backward(caps, width, TERMS, WriteMode::Add, (2, k::Parts::WHOLE)),
-        );
+        let mut backward = |what: &str, terms, parts| {
+            add(what, k::rms_norm_backward(caps, width, terms, WriteMode::Add, (2, parts)));
+        };
+        backward("norm backward", TERMS, Parts::WHOLE);
+        backward("norm backward of parts", TERMS, PARTS);
+        backward("shifted norm backward", SHIFTED, Parts::WHOLE);
         add("shifted norm", k::rms_norm_forward(caps, width, SHIFTED, NormForm::PLAIN));
         add("shifted norm and residual", k::rms_norm_forward(caps, width, SHIFTED, RESIDUAL));
-        add(
-            "shifted norm backward",
-            k::rms_norm_backward(caps, width, SHIFTED, WriteMode::Add, (2, k::Parts::WHOLE)),
-        );
         add("layer norm", k::layer_norm_forward(caps, width, 1e-5));
         add("layer norm backward", k::layer_norm_backward(caps, width, 1e-5, WriteMode::Add, 2));
         add("norm weight", k::column_sum(caps, width, 2, k::SummedWeights::ONE));

@@ -1,0 +1,85 @@
+//! Results of products split along K, which the node that reads them next adds up.
+
+use super::Lowering;
+use super::linear::TokenRows;
+use crate::arch::{NormKind, WeightId};
+use crate::error::Result;
+use crate::graph::{Node, Op, ValueId};
+use crate::kernels::{Element, LinearShape, Output, Parts, WeightFormat};
+use crate::plan::{Range, Slice};
+
+/// A value that a product has left in parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InParts {
+    pub slice: Slice,
+    pub parts: Parts,
+    /// The residual stream that the sum of the parts is added to.
+    pub before: Option<Slice>,
+}
+
+impl<'a> Lowering<'a> {
+    /// Whether the node that reads a product's result first can add up its parts, and write the sum where others read it.
+    pub(super) fn sums_behind(&self, node: &Node, kind: Output) -> bool {
+        let Some(next) = self.touching(node.writes[0]).nth(1) else { return false };
+        match next.op {
+            Op::Norm(norm) => {
+                kind == Output::Residual && norm.kind != NormKind::Layer && next.reads.len() == 1
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the node that alone reads the gradient of a product's input can add up its parts.
+    pub(super) fn sums_before(&self, node: &Node) -> bool {
+        let Some(next) = self.only_reader(node) else { return false };
+        match next.op {
+            Op::NormBackward { norm, .. } => norm.kind != NormKind::Layer,
+            _ => false,
+        }
+    }
+
+    /// A product of `input` with a weight that is split along K, without the second stage. False, and no dispatch, where K
+    /// is whole, or the result is padded or no f32.
+    pub(super) fn left_in_parts(
+        &mut self,
+        label: &str,
+        (weight, shape, token_rows): (WeightId, LinearShape, TokenRows),
+        (input, before): (Slice, Option<Slice>),
+        value: ValueId,
+    ) -> Result<bool> {
+        let matrix = &self.params.matrices[weight];
+        let (format, rows) = (matrix.format, matrix.parts[0].rows);
+        let whole = format == WeightFormat::F32 && matrix.parts.len() == 1;
+        if !whole || shape.padded || token_rows.result != Element::F32 {
+            return Ok(false);
+        }
+        let (matrix, shape) = self.operand(label, weight, 0, shape)?;
+        let range = Range { cols: rows as u32, ..token_rows.rows };
+        let step = self.builder.step();
+        let made = self.builder.product_in_parts(label, &shape, [input, matrix], (step, range))?;
+        let Some((slice, parts)) = made else { return Ok(false) };
+        self.in_parts.push((value, InParts { slice, parts, before }));
+        Ok(true)
+    }
+
+    /// The parts that are to be added up for a value, once.
+    pub(super) fn parts_of(&mut self, value: ValueId) -> Option<InParts> {
+        let at = self.in_parts.iter().position(|(id, _)| *id == value)?;
+        Some(self.in_parts.swap_remove(at).1)
+    }
+
+    /// The node that alone reads what `node` alone writes.
+    pub(super) fn only_reader(&self, node: &Node) -> Option<&'a Node> {
+        let mut touching = self.touching(node.writes[0]);
+        let (first, second, more) = (touching.next()?, touching.next()?, touching.next());
+        (more.is_none() && std::ptr::eq(first, node)).then_some(second)
+    }
+
+    /// The nodes that write or read a value, in their order.
+    fn touching(&self, value: ValueId) -> impl Iterator<Item = &'a Node> + use<'a> {
+        let touches =
+            move |node: &&Node| node.reads.contains(&value) || node.writes.contains(&value);
+        let nodes: &'a [Node] = &self.graph.nodes;
+        nodes.iter().filter(touches)
+    }
+}
