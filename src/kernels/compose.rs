@@ -220,6 +220,13 @@ impl Composer {
         self
     }
 
+    /// Adds a constant array of `u32`.
+    pub fn sizes(mut self, name: &str, values: impl Iterator<Item = usize>) -> Self {
+        let values: Vec<_> = values.map(|value| format!("{value}u")).collect();
+        let _ = writeln!(self.header, "const {name} = array({});", values.join(", "));
+        self
+    }
+
     /// Adds `const name: u32`, and unrolls the loops up to it ([`unroll`]).
     pub fn unrolled(mut self, name: &'static str, value: usize) -> Self {
         self.unrolled.push((name, value));

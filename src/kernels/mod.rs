@@ -50,6 +50,7 @@ pub use elementwise::{
     position_forward, rope, rope_halves, rope_has_halves, scale, zero,
 };
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
+pub use linear::gradient::{GradientParts, GradientSums, gradient_sum};
 pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};

@@ -52,6 +52,7 @@ impl KernelSpec {
             Self::LinearSum { shape, output, splits } => {
                 k::linear::product::linear_sum(caps, &shape, output, splits)
             }
+            Self::GradientSum(sums) => k::gradient_sum(caps, sums),
             Self::Matvec(shape) => k::matvec(caps, shape),
             Self::Rope { shape, forward, half: true } => k::rope_halves(caps, shape, forward),
             Self::Rope { shape, forward, .. } => k::rope(caps, shape, forward),

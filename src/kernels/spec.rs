@@ -3,6 +3,7 @@
 //! Selection is a pure function of a spec and [`Capabilities`]. A kernel in a plan carries its spec, so
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
+use super::linear::gradient::GradientSums;
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormForm,
@@ -127,6 +128,8 @@ pub enum KernelSpec {
         output: Output,
         splits: usize,
     },
+    /// Adds up what [`KernelSpec::Linear`] has left in parts of gradients of several weights.
+    GradientSum(GradientSums),
     Matvec(MatvecShape),
     MatvecRows(MatvecRowsShape),
     /// In place; backward rotates back. With `half` from rows in f32 to rows in f16.
@@ -370,6 +373,7 @@ impl KernelSpec {
             Self::ColumnSum { .. } => "column_sum_forward",
             Self::Linear { shape, .. } => shape.form.name(),
             Self::LinearSum { .. } => "linear_sum",
+            Self::GradientSum(_) => "gradient_sum",
             Self::Matvec(_) => "matvec_forward",
             Self::MatvecRows(_) => "matvec_rows_forward",
             Self::Rope { forward: true, .. } => "rope_forward",

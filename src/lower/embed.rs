@@ -47,6 +47,8 @@ impl Lowering<'_> {
         weight: WeightId,
         clear: bool,
     ) -> Result<()> {
+        // A head that shares the table may have left its part of the gradient waiting.
+        self.sum_products()?;
         let d_rows = self.read(node, 0);
         let hidden = self.hidden();
         let (tokens, order) = self.sorted_tokens();

@@ -387,6 +387,7 @@ impl<'a> Context<'a> {
             ranges: None,
             in_parts: vec![],
             waiting: None,
+            waiting_products: None,
             most_waiting: 0,
         }
     }

@@ -241,8 +241,11 @@ impl Lowering<'_> {
                 half: self.mirrored,
             };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let operands = [d_output, input, self.gradient(weight, index)];
-            self.product(label, &product, Output::Mode(write), operands, &[], range)?;
+            let gradient = self.gradient(weight, index);
+            if !self.gradient_waits(label, &product, [d_output, input, gradient], (write, range))? {
+                let operands = [d_output, input, gradient];
+                self.product(label, &product, Output::Mode(write), operands, &[], range)?;
+            }
         }
         Ok(())
     }

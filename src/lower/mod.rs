@@ -6,6 +6,7 @@ mod checksum;
 mod dropout;
 mod embed;
 mod gate;
+mod gradients;
 mod halves;
 mod head;
 mod infer;
@@ -105,6 +106,7 @@ struct Lowering<'a> {
     /// Values that wait in parts for the node that adds them up.
     in_parts: Vec<(ValueId, parts::InParts)>,
     waiting: Option<norm::WaitingSums>,
+    waiting_products: Option<gradients::WaitingProducts>,
     /// Bytes up to which partial sums wait for those of other weights.
     most_waiting: u64,
 }
@@ -112,6 +114,7 @@ struct Lowering<'a> {
 impl Lowering<'_> {
     fn nodes(&mut self, nodes: &[Node]) -> Result<()> {
         nodes.iter().try_for_each(|node| self.node(node))?;
+        self.sum_products()?;
         self.sum_waiting()
     }
 

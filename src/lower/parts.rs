@@ -55,9 +55,11 @@ impl<'a> Lowering<'a> {
         }
         let (matrix, shape) = self.operand(label, weight, 0, shape)?;
         let range = Range { cols: rows as u32, ..token_rows.rows };
-        let step = self.builder.step();
-        let made = self.builder.product_in_parts(label, &shape, [input, matrix], (step, range))?;
-        let Some((slice, parts)) = made else { return Ok(false) };
+        let Some((kernel, parts)) = self.builder.split(&shape)? else { return Ok(false) };
+        let slice =
+            self.builder.tensor("parts of a product", (parts.count * parts.apart) as u64)?;
+        let (operands, step) = ([input, matrix, slice], self.builder.step());
+        self.builder.product_in_parts(label, (&shape, kernel), operands, (step, range))?;
         self.in_parts.push((value, InParts { slice, parts, before }));
         Ok(true)
     }

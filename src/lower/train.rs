@@ -135,6 +135,7 @@ pub fn train_plans_of(
             ranges: None,
             in_parts: vec![],
             waiting: None,
+            waiting_products: None,
             // What is computed again is to save memory.
             most_waiting: if recompute { 0 } else { WAITING_BYTES },
         };

@@ -2,7 +2,7 @@
 
 use super::{Buffer, Builder, Range, STEP_BYTES, Slice};
 use crate::error::Result;
-use crate::kernels::{self as k, LinearShape, Output, Parts, WriteMode};
+use crate::kernels::{self as k, Kernel, LinearShape, LinearSum, Output, Parts, WriteMode};
 
 impl Builder<'_> {
     /// One product of `operands` a and b into c, in two dispatches if K is split. The rows are those of `range`,
@@ -37,28 +37,35 @@ impl Builder<'_> {
         self.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
     }
 
-    /// The parts of a product whose K is split, and how they lie: who reads them adds them up. None, and no dispatch, where
-    /// K is whole.
+    /// The first stage of a product whose K is split, and how its parts lie; None where K is whole.
     ///
     /// # Errors
     /// As [`Builder::product`].
+    pub fn split(&self, shape: &LinearShape) -> Result<Option<(Kernel, Parts)>> {
+        let linear = k::linear(self.caps, shape, Output::Mode(WriteMode::Overwrite))?;
+        let apart = shape.part_elements();
+        let parts = |sum: &LinearSum| Parts {
+            count: (sum.elements / apart) as usize,
+            apart: apart as usize,
+        };
+        Ok(linear.sum.map(|sum| (linear.product, parts(&sum))))
+    }
+
+    /// The parts of a product, by what [`Builder::split`] gave: who reads them adds them up.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when an operand does not fit the device.
     pub fn product_in_parts(
         &mut self,
         label: &str,
-        shape: &LinearShape,
-        [a, b]: [Slice; 2],
+        (shape, kernel): (&LinearShape, Kernel),
+        [a, b, parts]: [Slice; 3],
         (step, range): (Slice, Range),
-    ) -> Result<Option<(Slice, Parts)>> {
-        let linear = k::linear(self.caps, shape, Output::Mode(WriteMode::Overwrite))?;
-        let Some(sum) = linear.sum else { return Ok(None) };
+    ) -> Result<()> {
         self.note_product(*shape);
-        let apart = shape.part_elements();
-        let parts = Parts { count: (sum.elements / apart) as usize, apart: apart as usize };
-        let slice = self.tensor("parts of a product", sum.elements)?;
-        let slices = vec![a, b, slice, step, self.range(range)];
+        let slices = vec![a, b, parts, step, self.range(range)];
         let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
-        self.dispatch_rows(label, linear.product, slices, range, flops)?;
-        Ok(Some((slice, parts)))
+        self.dispatch_rows(label, kernel, slices, range, flops)
     }
 
     /// A `step` of so many rows, whatever the batch: a range, whose first word is where a step has its tokens.

@@ -5,8 +5,9 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionShape, Constant, Element, Form, KvCache, Linear, LinearPick, LinearShape,
-    MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, Output, WeightFormat, WriteMode,
+    self as k, AttentionShape, Constant, Element, Form, GradientParts, GradientSums, KvCache,
+    Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
+    Output, WeightFormat, WriteMode,
 };
 
 const NORM: MatvecInput = MatvecInput::Norm { epsilon: Constant(1e-5) };
@@ -19,6 +20,7 @@ pub(super) fn linear(caps: &Capabilities) -> Vec<Entry> {
             entries.extend(products(caps, &LinearShape { half: true, ..padded(form) }));
         }
     }
+    entries.push(("gradients in parts".into(), k::gradient_sum(caps, sums())));
     for (n, k, tokens) in
         [(1, 1, 1), (61, 37, 8), (768, 768, 512), (768, 2304, 1024), (50_000, 768, 4096)]
     {
@@ -38,6 +40,11 @@ pub(super) fn linear(caps: &Capabilities) -> Vec<Entry> {
         entries.extend(packing(caps, n, k));
     }
     entries
+}
+
+fn sums() -> GradientSums {
+    let one = GradientParts { elements: 768, count: 3, places: [0, 0] };
+    GradientSums { mode: WriteMode::AddAfterFirst, count: GradientSums::MOST, each: [one; 4] }
 }
 
 /// Products that give the gradients of gate and up, by all tiles that can.

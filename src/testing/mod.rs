@@ -33,6 +33,7 @@ mod lane;
 mod layer_norm;
 mod linear;
 mod linear_gate_gradient;
+mod linear_gradient;
 mod linear_run;
 mod loss;
 mod matvec;
@@ -144,6 +145,7 @@ fn every_case() -> Vec<Case> {
         head_norm::cases(),
         linear::cases(),
         linear_gate_gradient::cases(),
+        linear_gradient::cases(),
         matvec::cases(),
         attention::cases(),
         attention_backward::cases(),

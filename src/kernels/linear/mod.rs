@@ -2,6 +2,7 @@
 
 mod choice;
 pub(super) mod gate_gradient;
+pub(super) mod gradient;
 pub(super) mod matrix;
 pub(super) mod matvec;
 mod parts;

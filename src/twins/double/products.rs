@@ -5,8 +5,8 @@ use super::operands::Operands;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    AttentionShape, Element, Form, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, Output, RopeShape, WeightFormat,
+    AttentionShape, Element, Form, GradientParts, GradientSums, LinearShape, MatvecInput,
+    MatvecOutput, MatvecRowsShape, MatvecShape, Output, RopeShape, WeightFormat,
 };
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::add_assign;
@@ -152,6 +152,17 @@ pub(super) fn linear_sum(
         add_assign(&mut total, &part);
     }
     store(on, shape, output, &total)
+}
+
+pub(super) fn gradient_sum(on: &mut Operands, sums: &GradientSums) -> Result<()> {
+    let adds = on.adds(sums.mode)?;
+    for GradientParts { elements, count, places: [from, to] } in &sums.each[..sums.count] {
+        let parts = &on.first("parts", from + count * elements)?[*from..];
+        let mut total = vec![0.0; *elements];
+        parts.chunks(*elements).for_each(|part| add_assign(&mut total, part));
+        on.write_by("gradient", *to, &total, adds)?;
+    }
+    Ok(())
 }
 
 pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {

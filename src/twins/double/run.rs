@@ -68,6 +68,7 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::LinearSum { shape, output, splits } => {
             products::linear_sum(on, &shape, output, splits)
         }
+        Spec::GradientSum(sums) => products::gradient_sum(on, &sums),
         Spec::Matvec(shape) => products::matvec(on, &shape),
         Spec::MatvecRows(shape) => products::matvec_rows(on, &shape),
         Spec::PackWeights { format, rows, columns } => products::pack(on, format, rows * columns),
