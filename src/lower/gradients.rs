@@ -63,11 +63,11 @@ impl Lowering<'_> {
     ) -> Result<bool> {
         let Some((kernel, parts)) = self.builder.split(shape)? else { return Ok(false) };
         let elements = (parts.count * parts.apart) as u64;
-        if 4 * elements > self.most_waiting {
+        if 4 * elements > self.waiting.most {
             return Ok(false);
         }
         let place = self.parts_place(label, (mode, gradient), elements)?;
-        if let Some(waiting) = &mut self.waiting_products {
+        if let Some(waiting) = &mut self.waiting.products {
             waiting.push(gradient, place, parts.count);
         }
         let (operands, step) = ([a, b, place], self.builder.step());
@@ -77,22 +77,22 @@ impl Lowering<'_> {
 
     /// Room for parts, beside those that wait or in a new tensor.
     fn parts_place(&mut self, label: &str, of: (WriteMode, Slice), elements: u64) -> Result<Slice> {
-        let (most, builder) = (self.most_waiting, &mut self.builder);
-        let waiting = self.waiting_products.as_mut();
+        let (most, builder) = (self.waiting.most, &mut self.builder);
+        let waiting = self.waiting.products.as_mut();
         if let Some(place) = waiting.and_then(|all| all.place(builder, of, 4 * elements, most)) {
             return Ok(place);
         }
         self.sum_products()?;
         let parts = self.builder.tensor("parts of weights' gradients", elements)?;
         let (mode, gradient) = of;
-        self.waiting_products =
+        self.waiting.products =
             Some(WaitingProducts::new(format!("{label} sum"), mode, parts, gradient));
         Ok(parts)
     }
 
     /// Adds up the parts that wait.
     pub(super) fn sum_products(&mut self) -> Result<()> {
-        let Some(waiting) = self.waiting_products.take() else { return Ok(()) };
+        let Some(waiting) = self.waiting.products.take() else { return Ok(()) };
         let WaitingProducts { label, mut sums, parts, gradients } = waiting;
         for one in &mut sums.each[..sums.count] {
             one.places[1] -= gradients.offset as usize / 4;

@@ -2,6 +2,7 @@
 //! decoding one token.
 
 use super::attention::attention_shape;
+use super::parts::Waiting;
 use super::{Cache, Inputs, Lowering, Rows, several};
 use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
@@ -385,10 +386,7 @@ impl<'a> Context<'a> {
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
-            in_parts: vec![],
-            waiting: None,
-            waiting_products: None,
-            most_waiting: 0,
+            waiting: Waiting::default(),
         }
     }
 

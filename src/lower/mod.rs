@@ -103,12 +103,7 @@ struct Lowering<'a> {
     appended: bool,
     /// A row that attention has left in ranges, and how a product puts it together.
     ranges: Option<(ValueId, MatvecInput)>,
-    /// Values that wait in parts for the node that adds them up.
-    in_parts: Vec<(ValueId, parts::InParts)>,
-    waiting: Option<norm::WaitingSums>,
-    waiting_products: Option<gradients::WaitingProducts>,
-    /// Bytes up to which partial sums wait for those of other weights.
-    most_waiting: u64,
+    waiting: parts::Waiting,
 }
 
 impl Lowering<'_> {

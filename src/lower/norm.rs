@@ -8,9 +8,6 @@ use crate::graph::{Node, Site};
 use crate::kernels::{self as k, Constant, NormForm, NormTerms, Parts, SummedWeights, WriteMode};
 use crate::plan::{Builder, Slice};
 
-/// Most bytes of partial sums that wait for one dispatch.
-pub(super) const WAITING_BYTES: u64 = 16 << 20;
-
 /// Partial sums of the gradients of norms' weights, added up by one dispatch. Their gradients lie at equal distances:
 /// all norms of a Llama, pairs where biases lie between.
 #[derive(Debug)]
@@ -156,8 +153,8 @@ impl Lowering<'_> {
         shape: [usize; 2],
     ) -> Result<Slice> {
         let gradients = if trained { Some(self.gradient(weight, 0)) } else { None };
-        if let (Some(gradient), Some(sums)) = (gradients, &mut self.waiting)
-            && let Some(place) = sums.place(&mut self.builder, gradient, shape, self.most_waiting)
+        if let (Some(gradient), Some(sums)) = (gradients, &mut self.waiting.norms)
+            && let Some(place) = sums.place(&mut self.builder, gradient, shape, self.waiting.most)
         {
             return Ok(place);
         }
@@ -165,14 +162,14 @@ impl Lowering<'_> {
         let elements = bytes(self.builder.tokens, shape) / 4;
         let partials = self.builder.tensor("norm weight gradient partials", elements)?;
         let weights = SummedWeights::ONE;
-        self.waiting =
+        self.waiting.norms =
             gradients.map(|gradients| WaitingSums { site, shape, weights, partials, gradients });
         Ok(partials)
     }
 
     /// Adds up the partial sums that wait.
     pub(super) fn sum_waiting(&mut self) -> Result<()> {
-        let Some(sums) = self.waiting.take() else { return Ok(()) };
+        let Some(sums) = self.waiting.norms.take() else { return Ok(()) };
         let WaitingSums { site, shape: [columns, rows], weights, partials, gradients } = sums;
         let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
         let slices = vec![partials, gradients, self.builder.step()];

@@ -1,12 +1,17 @@
 //! Results of products split along K, which the node that reads them next adds up.
 
 use super::Lowering;
+use super::gradients::WaitingProducts;
 use super::linear::TokenRows;
+use super::norm::WaitingSums;
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{Element, LinearShape, Output, Parts, WeightFormat};
 use crate::plan::{Range, Slice};
+
+/// Most bytes of parts of gradients that wait for one dispatch.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// A value that a product has left in parts.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +20,23 @@ pub(super) struct InParts {
     pub parts: Parts,
     /// The residual stream that the sum of the parts is added to.
     pub before: Option<Slice>,
+}
+
+/// What is to be added up by a later dispatch.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    values: Vec<(ValueId, InParts)>,
+    pub norms: Option<WaitingSums>,
+    pub products: Option<WaitingProducts>,
+    /// Bytes up to which the parts of gradients of weights wait for those of others.
+    pub most: u64,
+}
+
+impl Waiting {
+    /// What is computed again is to save memory.
+    pub fn new(recompute: bool) -> Self {
+        Self { most: if recompute { 0 } else { MOST_BYTES }, ..Self::default() }
+    }
 }
 
 impl<'a> Lowering<'a> {
@@ -60,14 +82,14 @@ impl<'a> Lowering<'a> {
             self.builder.tensor("parts of a product", (parts.count * parts.apart) as u64)?;
         let (operands, step) = ([input, matrix, slice], self.builder.step());
         self.builder.product_in_parts(label, (&shape, kernel), operands, (step, range))?;
-        self.in_parts.push((value, InParts { slice, parts, before }));
+        self.waiting.values.push((value, InParts { slice, parts, before }));
         Ok(true)
     }
 
     /// The parts that are to be added up for a value, once.
     pub(super) fn parts_of(&mut self, value: ValueId) -> Option<InParts> {
-        let at = self.in_parts.iter().position(|(id, _)| *id == value)?;
-        Some(self.in_parts.swap_remove(at).1)
+        let at = self.waiting.values.iter().position(|(id, _)| *id == value)?;
+        Some(self.waiting.values.swap_remove(at).1)
     }
 
     /// The node that alone reads what `node` alone writes.

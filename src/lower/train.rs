@@ -2,7 +2,8 @@
 
 use super::halves::halves;
 use super::head::logits_chunk;
-use super::norm::WAITING_BYTES;
+use super::parts::Waiting;
+
 use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
@@ -133,11 +134,7 @@ pub fn train_plans_of(
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
-            in_parts: vec![],
-            waiting: None,
-            waiting_products: None,
-            // What is computed again is to save memory.
-            most_waiting: if recompute { 0 } else { WAITING_BYTES },
+            waiting: Waiting::new(recompute),
         };
         if mixed {
             // Each time: a step, a load or the user may have changed the weights since.

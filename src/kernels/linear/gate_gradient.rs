@@ -21,11 +21,15 @@ pub fn tile_gives_gate_gradient(shape: &LinearShape, tile: LinearTile) -> bool {
         && shape.by_vectors()
 }
 
+/// Most results of a product that are fewer microseconds' work than the host's for a dispatch.
+const SMALL: u64 = 128 << 10;
+
 /// Whether the product that is picked for a shape gives the gradients of gate and up: by a large tile in workgroup
-/// memory, with K whole. Elsewhere these have a dispatch. By 64×64, 8×4 each, the product of 512 tokens of seed takes
-/// 8 µs longer on an H200, as long as that dispatch.
+/// memory, or with few results, and with K whole. Elsewhere these have a dispatch. By 64×64, 8×4 each, the product of 512
+/// tokens of seed takes 8 µs longer on an H200, as long as that dispatch.
 pub fn linear_gives_gate_gradient(caps: &Capabilities, shape: &LinearShape) -> bool {
     let pick = pick(caps, shape);
     let large = matches!(pick.tile, LinearTile::Tiled { tm: 8, tn: 8, .. });
-    large && pick.splits == 1 && tile_gives_gate_gradient(shape, pick.tile)
+    let small = shape.part_elements() <= SMALL;
+    (large || small) && pick.splits == 1 && tile_gives_gate_gradient(shape, pick.tile)
 }
