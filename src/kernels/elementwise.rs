@@ -214,6 +214,32 @@ pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kern
     finish(composer, caps, &bindings, heads * dims / 2)
 }
 
+/// Rows of heads that a module gathers from parts, with those of queries and keys turned. Grid: `tokens · stride / 8`
+/// invocations. Bindings: parts, table, documents, rows, step.
+pub(super) fn turned_heads(
+    composer: Composer,
+    caps: &Capabilities,
+    shape: RopeShape,
+    forward: bool,
+) -> Result<Kernel> {
+    debug_assert!(shape.turns_sums(), "{shape:?}");
+    let RopeShape { heads, head_dim, stride, .. } = shape;
+    let half = head_dim / 8;
+    let composer = composer
+        .size("HEAD_DIM", head_dim)
+        .size("VECTORS", head_dim / 4)
+        .size("HALF", half)
+        .size("ROW_HEADS", stride / head_dim)
+        .size("TURNED", heads)
+        .size("FIRST", if forward { half } else { 0 })
+        .size("TABLE", 1)
+        .module(shader!("lib/attention/turned_back"))
+        .module(shader!("lib/attention/turned_heads"));
+    let bindings =
+        [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];
+    finish(composer, caps, &bindings, stride / 8)
+}
+
 /// Whether [`rope_halves`] turns heads of this shape.
 pub const fn rope_has_halves(shape: RopeShape) -> bool {
     shape.dims.is_multiple_of(4) && shape.head_dim.is_multiple_of(4)

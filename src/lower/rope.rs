@@ -26,7 +26,7 @@ pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> R
 impl Lowering<'_> {
     pub(super) fn rope(&mut self, node: &Node, attention: Attention, forward: bool) -> Result<()> {
         let rotated = node.writes[0];
-        // The kernels of attention's gradients have turned them.
+        // The kernels of attention's gradients, or the sum of their groups, have turned them.
         if !forward && self.values[rotated].is_some() {
             return Ok(());
         }
@@ -48,10 +48,14 @@ impl Lowering<'_> {
         let to = self.written(node, 0)?;
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
-        let flops = 3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64;
+        let flops = self.turning_flops(shape);
         let (table, step) = (self.angles(attention), self.builder.step());
         let slices = vec![rows, table, self.inputs.documents, to, step];
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    pub(super) fn turning_flops(&self, shape: RopeShape) -> f64 {
+        3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64
     }
 
     /// The table of the angles by which a layer turns.
@@ -72,7 +76,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope(self.builder.caps, shape, forward)?;
-        let flops = 3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64;
+        let flops = self.turning_flops(shape);
         let table = self.angles(attention);
         let slices = vec![rows, table, self.inputs.documents, self.builder.step()];
         self.builder.dispatch(label, kernel, slices, flops)

@@ -210,6 +210,10 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             }
         }
         add("attention group sum", k::attention_group_sum(caps, shape));
+        if shape.turning().turns_sums() {
+            let turned = AttentionShape { turned: true, ..shape };
+            add("attention group sum, turned back", k::attention_group_sum(caps, turned));
+        }
         let (heads, stride) = (heads + kv_heads, shape.stride());
         for dims in [head_dim, head_dim / 4 * 2] {
             let shape = RopeShape { heads, head_dim, dims, stride };

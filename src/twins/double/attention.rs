@@ -323,12 +323,22 @@ pub(super) fn backward_key_value(
 pub(super) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
     let (tokens, group) = (on.tokens()?, shape.heads / shape.kv_heads);
     let parts = on.first("parts", tokens * 2 * shape.width())?.to_vec();
+    let target = if shape.turned { "rows" } else { "d_qkv" };
     for (i, members) in parts.chunks(group * shape.head_dim).enumerate() {
         let mut sum = vec![0.0; shape.head_dim];
         members.chunks(shape.head_dim).for_each(|part| add_assign(&mut sum, part));
         let (row, head) = (i / (2 * shape.kv_heads), i % (2 * shape.kv_heads));
         let at = row * shape.stride() + shape.key_offset() + head * shape.head_dim;
-        on.write_at("d_qkv", at, &sum, Element::halved(shape.halves.d_qkv))?;
+        on.write_at(target, at, &sum, Element::halved(shape.halves.d_qkv))?;
+    }
+    if !shape.turned {
+        return Ok(());
+    }
+    for row in 0..tokens {
+        let at = row * shape.stride();
+        let mut heads = on.f32(target)?[at..][..shape.value_offset()].to_vec();
+        turned_back(on, shape, &mut heads, row)?;
+        on.write(target, at, &heads)?;
     }
     Ok(())
 }

@@ -41,11 +41,14 @@ fn split(config: &str) -> Rc<Double> {
 
 /// Norms of a step that add up parts, forward and backward.
 fn counts(plans: &TrainPlans) -> [usize; 2] {
+    ["rms_norm_forward", "rms_norm_backward"].map(|name| count(plans, name, "2 parts"))
+}
+
+/// Dispatches of a step that run a kernel in a form.
+fn count(plans: &TrainPlans, name: &str, form: &str) -> usize {
     let plan = &plans.micro_step;
-    ["rms_norm_forward", "rms_norm_backward"].map(|name| {
-        let kernels = plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel]);
-        kernels.filter(|kernel| kernel.name == name && kernel.variant.contains("2 parts")).count()
-    })
+    let kernels = plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel]);
+    kernels.filter(|kernel| kernel.name == name && kernel.variant.contains(form)).count()
 }
 
 #[test]
@@ -65,4 +68,19 @@ fn norms_behind_a_product_read_it_whole() {
     let double = split(GEMMA);
     assert_eq!(counts(&plans(&double, GEMMA, false)), [0, 4]);
     trains(&double, GEMMA, false, [TOKENS, 23]);
+}
+
+/// Sums of groups turn back, and no rotation does, unless half a head is not of fours.
+#[test]
+fn sums_of_groups_turn_back() {
+    let short = LLAMA.replace("attention_heads\":2", "attention_heads\":32");
+    for (config, turned) in [(LLAMA, 2), (GEMMA, 2), (&short, 0)] {
+        for recompute in [false, true] {
+            let plans = plans(&named("NVIDIA"), config, recompute);
+            let counts = [("attention_group_sum", ""), ("attention_group_sum", "turned back")]
+                .map(|(name, form)| count(&plans, name, form));
+            assert_eq!(counts, [2, turned], "{config}");
+            assert_eq!(count(&plans, "rope_backward", ""), 2 - turned, "{config}");
+        }
+    }
 }
