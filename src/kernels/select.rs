@@ -53,8 +53,11 @@ impl KernelSpec {
                 k::linear::product::linear_sum(caps, &shape, output, splits)
             }
             Self::Matvec(shape) => k::matvec(caps, shape),
-            Self::Rope { shape, forward, half: true } => k::rope_halves(caps, shape, forward),
-            Self::Rope { shape, forward, .. } => k::rope(caps, shape, forward),
+            Self::Rope { shape, forward, half: true, .. } => k::rope_halves(caps, shape, forward),
+            Self::Rope { shape, forward, parts: k::Parts::WHOLE, .. } => {
+                k::rope(caps, shape, forward)
+            }
+            Self::Rope { shape, parts, .. } => k::rope_of_parts(caps, shape, parts),
             Self::CacheAppend { shape, cache } => k::cache_append(caps, shape, cache),
             Self::CacheExpand { shape, cache } => k::cache_expand(caps, shape, cache),
             Self::AttentionForward { shape, cached, tile } => {

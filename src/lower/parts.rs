@@ -1,7 +1,8 @@
 //! Results of products split along K, which the node that reads them next adds up.
 
 use super::Lowering;
-use super::linear::TokenRows;
+use super::linear::{OVERWRITE, TokenRows};
+use super::rope::rope_shape;
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
@@ -24,6 +25,10 @@ impl<'a> Lowering<'a> {
         match next.op {
             Op::Norm(norm) => {
                 kind == Output::Residual && norm.kind != NormKind::Layer && next.reads.len() == 1
+            }
+            Op::Rope { attention } => {
+                let shape = rope_shape(&self.params.architecture, attention);
+                kind == OVERWRITE && !self.in_halves(next.writes[0]) && shape.turns_sums()
             }
             _ => false,
         }

@@ -1,6 +1,7 @@
 //! Rotary position embedding of queries and keys.
 
 use super::Lowering;
+use super::parts::InParts;
 use crate::arch::{Architecture, Attention, Rope};
 use crate::error::Result;
 use crate::graph::Node;
@@ -35,6 +36,15 @@ impl Lowering<'_> {
             return self.rotate_to_halves(node, attention, rows, forward);
         }
         self.bind(rotated, rows);
+        if let Some(InParts { slice, parts, .. }) = self.parts_of(node.reads[0]) {
+            let shape = rope_shape(&self.params.architecture, attention);
+            let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
+            let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
+            let (table, step) = (self.angles(attention), self.builder.step());
+            let slices = vec![slice, table, self.inputs.documents, rows, step];
+            let flops = sums + self.turning_flops(shape);
+            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+        }
         self.rotate(node.site.to_string(), attention, rows, forward)
     }
 

@@ -223,6 +223,9 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
                 add("rope into f16", k::rope_halves(caps, shape, true));
                 add("rope backward into f16", k::rope_halves(caps, shape, false));
             }
+            if shape.turns_sums() {
+                add("rope of parts", k::rope_of_parts(caps, shape, PARTS));
+            }
         }
         for cache in KvCache::ALL {
             let name = cache.name();

@@ -8,7 +8,7 @@ use crate::arch::Rope;
 use crate::kernels as k;
 use crate::twins::add_assign;
 use crate::twins::attention::AttentionShape;
-use crate::twins::rope::{rope_backward, rope_table};
+use crate::twins::rope::{rope_backward, rope_forward, rope_table};
 use std::rc::Rc;
 
 /// Query heads, key heads, elements of a head.
@@ -17,7 +17,10 @@ const HEADS: [(usize, usize, usize); 4] = [(2, 1, 8), (6, 2, 24), (4, 1, 64), (3
 const ROWS: [(usize, usize); 3] = [(1, 0), (19, 0), (19, 23)];
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![Case::new("attention_group_sum turned back", group_sum)]
+    vec![
+        Case::new("rope of parts", of_parts),
+        Case::new("attention_group_sum turned back", group_sum),
+    ]
 }
 
 /// Rows of heads, and what turns them.
@@ -70,6 +73,27 @@ impl<'a> Turning<'a> {
         }
         Ok(())
     }
+}
+
+/// Parts have numbers between them that are not to be read.
+async fn of_parts(lane: Rc<Lane>) -> Outcome {
+    for (heads, count) in HEADS.into_iter().zip([2, 8, 3, 5]) {
+        for rows in ROWS {
+            let of = Turning::new(&lane, heads, rows);
+            let (turned, head_dim, stride) = (heads.0 + heads.1, heads.2, of.shape.qkv_width());
+            let shape = k::RopeShape { heads: turned, head_dim, dims: head_dim, stride };
+            let (all, apart) = (rows.0 * stride, ROWS[1].0 * stride + 4);
+            let parts = lane.normal((count - 1) * apart + all);
+            let mut sums = parts[..all].to_vec();
+            for part in 1..count {
+                add_assign(&mut sums, &parts[part * apart..][..all]);
+            }
+            let form = k::Parts { count, apart };
+            let made = lane.variants(|caps| k::rope_of_parts(caps, shape, form)).map_err(text)?;
+            of.holds(&made, of.operands(&parts, Operand::poison(all)), &sums, rope_forward).await?;
+        }
+    }
+    Ok(lane.summary())
 }
 
 async fn group_sum(lane: Rc<Lane>) -> Outcome {

@@ -1,10 +1,11 @@
 //! Attention on the fused rows of a batch or of a text, and the key-value cache.
 
 use super::operands::Operands;
+use super::rows::sum_of;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::{
-    AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS, RopeShape,
+    AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
 };
 use crate::twins::attention::{self as twins, Head, Part, attend_kept, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
@@ -67,14 +68,25 @@ pub(super) fn rotated(
     }
 }
 
-pub(super) fn rope(on: &mut Operands, shape: RopeShape, forward: bool, half: bool) -> Result<()> {
+pub(super) fn rope(
+    on: &mut Operands,
+    shape: RopeShape,
+    forward: bool,
+    half: bool,
+    parts: Parts,
+) -> Result<()> {
     let step = on.step()?;
-    let mut rows = on.first("qkv", step.tokens as usize * shape.stride)?.to_vec();
+    let (from, to) = match (half, parts) {
+        (true, _) => ("qkv", "rotated"),
+        (_, Parts::WHOLE) => ("qkv", "qkv"),
+        _ => ("parts", "rows"),
+    };
+    let mut rows = sum_of(on, from, step.tokens as usize * shape.stride, parts)?;
     let (table, documents) = (on.f32("table")?, on.u32("documents")?);
     // The start of a document is said by the row: of rows of texts of their own it wraps.
     let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
     rotated(&mut rows, shape, table, position, forward);
-    on.write_as(if half { "rotated" } else { "qkv" }, &rows, half)
+    on.write_as(to, &rows, half)
 }
 
 /// Positions of a cache in f32: key heads | value heads.

@@ -1,4 +1,4 @@
-//! Norms that add up what products split along K have left, in whole training steps.
+//! Norms and rotations that add up what others have left, in whole training steps.
 
 use super::Double;
 use super::plan_tests::trains;
@@ -39,9 +39,10 @@ fn split(config: &str) -> Rc<Double> {
     Double::new(caps)
 }
 
-/// Norms of a step that add up parts, forward and backward.
-fn counts(plans: &TrainPlans) -> [usize; 2] {
-    ["rms_norm_forward", "rms_norm_backward"].map(|name| count(plans, name, "2 parts"))
+/// Norms of a step that add up parts, forward and backward, and rotations that do.
+fn counts(plans: &TrainPlans) -> [usize; 3] {
+    let names = ["rms_norm_forward", "rms_norm_backward", "rope_forward"];
+    names.map(|name| count(plans, name, "2 parts"))
 }
 
 /// Dispatches of a step that run a kernel in a form.
@@ -56,8 +57,10 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
     for recompute in [false, true] {
         let double = split(LLAMA);
         let counts = counts(&plans(&double, LLAMA, recompute));
-        // Forward behind attention and the feed-forward block; again behind attention of the layer that is computed again.
-        assert_eq!(counts, [if recompute { 5 } else { 4 }, 4], "recompute: {recompute}");
+        // Forward behind attention and the feed-forward block; again behind attention of the layer that is computed again,
+        // whose queries and keys turn again too.
+        let expected = if recompute { [5, 4, 3] } else { [4, 4, 2] };
+        assert_eq!(counts, expected, "recompute: {recompute}");
         trains(&double, LLAMA, recompute, [TOKENS, 23]);
     }
 }
@@ -66,8 +69,19 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
 #[test]
 fn norms_behind_a_product_read_it_whole() {
     let double = split(GEMMA);
-    assert_eq!(counts(&plans(&double, GEMMA, false)), [0, 4]);
+    assert_eq!(counts(&plans(&double, GEMMA, false)), [0, 4, 2]);
     trains(&double, GEMMA, false, [TOKENS, 23]);
+}
+
+/// A bias is added to the product, a norm stands before the rotation, or half a head is not of fours.
+#[test]
+fn rotations_read_what_is_no_plain_sum_whole() {
+    let of = |family: &str| LLAMA.replace("llama", family);
+    let short = LLAMA.replace("attention_heads\":2", "attention_heads\":32");
+    for config in [of("qwen2"), of("qwen3"), short] {
+        let counts = counts(&plans(&split(&config), &config, false));
+        assert_eq!(counts[1..], [4, 0], "{config}");
+    }
 }
 
 /// Sums of groups turn back, and no rotation does, unless half a head is not of fours.
