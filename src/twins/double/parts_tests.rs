@@ -2,13 +2,17 @@
 
 use super::Double;
 use super::plan_tests::trains;
-use super::tests::named;
+use super::tests::{Pair, integers, named};
 use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::gpu::Gpu;
-use crate::kernels::{LinearTile, TunedProduct};
-use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::kernels::{LinearShape, LinearTile, TunedProduct};
+use crate::lower::{InferenceOptions, TrainChoices, TrainPlans, inference_plans, train_plans};
 use crate::params::Params;
+use crate::plan::Plan;
+use crate::session::UNWATCHED;
+use crate::twins::check::assert_close;
+use pollster::block_on;
 use std::rc::Rc;
 
 const TOKENS: usize = 40;
@@ -18,6 +22,8 @@ const LLAMA: &str = r#"{"model_type":"llama","vocab_size":60,"hidden_size":128,"
 const GEMMA: &str = r#"{"model_type":"gemma2","vocab_size":60,"hidden_size":128,"intermediate_size":128,
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,"max_position_embeddings":64,
     "query_pre_attn_scalar":64,"sliding_window":32}"#;
+
+const PARTS: &str = "2 parts";
 
 fn plans(double: &Double, config: &str, recompute: bool) -> TrainPlans {
     let config = ModelConfig::from_json(config).unwrap();
@@ -30,8 +36,12 @@ fn plans(double: &Double, config: &str, recompute: bool) -> TrainPlans {
 /// A GPU on which all products of a training step were measured to be fastest in two parts of K, where K is long enough.
 fn split(config: &str) -> Rc<Double> {
     let gpu = named("NVIDIA");
-    let mut caps = gpu.capabilities().clone();
     let products = plans(&gpu, config, false).micro_step.products;
+    split_products(&gpu, products)
+}
+
+fn split_products(gpu: &Double, products: Vec<LinearShape>) -> Rc<Double> {
+    let mut caps = gpu.capabilities().clone();
     let tile = LinearTile::Tiled { bm: 32, bn: 32, bk: 16, tm: 4, tn: 4 };
     let tuned =
         |shape| TunedProduct { shape, tile, splits: 2, nanoseconds: 1, estimated_nanoseconds: 1 };
@@ -42,12 +52,15 @@ fn split(config: &str) -> Rc<Double> {
 /// Norms of a step that add up parts, forward and backward, and rotations that do.
 fn counts(plans: &TrainPlans) -> [usize; 3] {
     let names = ["rms_norm_forward", "rms_norm_backward", "rope_forward"];
-    names.map(|name| count(plans, name, "2 parts"))
+    names.map(|name| count(plans, name, PARTS))
 }
 
 /// Dispatches of a step that run a kernel in a form.
 fn count(plans: &TrainPlans, name: &str, form: &str) -> usize {
-    let plan = &plans.micro_step;
+    dispatches(&plans.micro_step, name, form)
+}
+
+fn dispatches(plan: &Plan, name: &str, form: &str) -> usize {
     let kernels = plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel]);
     kernels.filter(|kernel| kernel.name == name && kernel.variant.contains(form)).count()
 }
@@ -97,4 +110,26 @@ fn sums_of_groups_turn_back() {
             assert_eq!(count(&plans, "rope_backward", ""), 2 - turned, "{config}");
         }
     }
+}
+
+/// Of a chunk of a prompt. What its last layer leaves is for another plan: no norm writes it.
+#[test]
+fn a_prompt_has_the_twins_logits() {
+    let gpu = named("NVIDIA");
+    let prefill = |double: &Double| {
+        let config = ModelConfig::from_json(LLAMA).unwrap();
+        let caps = double.capabilities();
+        let params = Params::new(Architecture::of(&config), caps.limits.shard_bytes()).unwrap();
+        inference_plans(caps, &params, TOKENS, InferenceOptions::default()).unwrap().prefill
+    };
+    let double = split_products(&gpu, prefill(&gpu).products);
+    let plan = prefill(&double);
+    let counts = ["rms_norm_forward", "rope_forward"].map(|name| dispatches(&plan, name, PARTS));
+    assert_eq!(counts, [3, 2]);
+    let pair = Pair::new(&double, LLAMA);
+    let prompt = integers(11, TOKENS, 60);
+    let options = InferenceOptions::default();
+    let got = block_on(pair.model.logits(&prompt, options, UNWATCHED)).unwrap();
+    let expected = pair.reference().logits(&prompt, &[0; TOKENS]);
+    assert_close("logits", &got, &expected, 1e-5, 1e-5);
 }
