@@ -1,4 +1,4 @@
-// uses: finite or none, element/quad_f32 or element/quad_f16, step, flat
+// uses: finite or none, element/quad_f32 or element/quad_f16, step, flat, attention/group
 // attention_group_sum: adds up the gradients of keys and values that each query head of a group has
 // left on its own, in the order of the heads.
 //
@@ -17,11 +17,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if row >= step.tokens {
     return;
   }
-  let kv_head = id % KV_VECTORS / VECTORS; // key heads, then value heads
-  let part = (row * 2u * HEADS + kv_head * MEMBERS) * VECTORS + id % VECTORS;
-  var sum = parts[part];
-  for (var member = 1u; member < MEMBERS; member++) {
-    sum += parts[part + member * VECTORS];
-  }
+  let sum = of_group(row, id % KV_VECTORS / VECTORS, id % VECTORS);
   d_qkv[(row * STRIDE + KEY_OFFSET) / 4u + id % KV_VECTORS] = pack_quad(sum);
 }

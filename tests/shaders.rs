@@ -8,8 +8,9 @@ use tinyloom::caps::{Capabilities, Target};
 use tinyloom::testing::{adapters, catalogue};
 
 /// Words behind a kernel's name in the name of a file that has one form of it.
-const FORMS: [&str; 9] =
-    ["row", "team", "words", "tiled", "direct", "matrix", "quads", "f16", "int8"];
+const FORMS: [&str; 11] = [
+    "row", "team", "words", "tiled", "direct", "matrix", "quads", "f16", "int8", "turned", "parts",
+];
 /// What entry points of one file add to its name: a direction, a form of product, a stage.
 const ENDINGS: [&str; 6] = ["", "_forward", "_backward", "_t", "_at", "_split"];
 

@@ -4,7 +4,7 @@
 use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
 use super::limits::workgroup_size;
 use super::modules::{UNIT, activation_module};
-use super::shape::{ActivationWidth, Constant, RopeShape};
+use super::shape::{ActivationWidth, Constant, Parts, RopeShape};
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -203,15 +203,54 @@ pub(in crate::kernels) fn dropout_threshold(rate: f64) -> usize {
 /// `rope_forward` or `rope_backward`. Grid: `tokens · heads · dims / 2` invocations.
 pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
     let RopeShape { heads, head_dim, dims, stride } = shape;
-    let composer = composer(caps, KernelSpec::Rope { shape, forward, half: false })?
-        .size("HEADS", heads)
-        .size("HEAD_DIM", head_dim)
-        .size("HALF", dims / 2)
-        .size("STRIDE", stride)
-        .float("DIRECTION", if forward { 1.0 } else { -1.0 })
-        .module(shader!("04_rope"));
+    let composer =
+        composer(caps, KernelSpec::Rope { shape, forward, half: false, parts: Parts::WHOLE })?
+            .size("HEADS", heads)
+            .size("HEAD_DIM", head_dim)
+            .size("HALF", dims / 2)
+            .size("STRIDE", stride)
+            .float("DIRECTION", if forward { 1.0 } else { -1.0 })
+            .module(shader!("04_rope"));
     let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
     finish(composer, caps, &bindings, heads * dims / 2)
+}
+
+/// `rope_forward` of rows that lie in parts, where their shape [turns sums](RopeShape::turns_sums). Grid and bindings as
+/// [`turned_heads`].
+pub fn rope_of_parts(caps: &Capabilities, shape: RopeShape, parts: Parts) -> Result<Kernel> {
+    let composer = composer(caps, KernelSpec::Rope { shape, forward: true, half: false, parts })?
+        .unrolled("PARTS", parts.count)
+        .size("PART_ROW", parts.apart / 4)
+        .module(shader!("04_rope_forward_parts"));
+    let mut kernel = turned_heads(composer, caps, shape, true)?;
+    kernel.variant += &format!(", {} parts", parts.count);
+    Ok(kernel)
+}
+
+/// Rows of heads that a module gathers from parts, with those of queries and keys turned. Grid: `tokens · stride / 8`
+/// invocations. Bindings: parts, table, documents, rows, step.
+pub(super) fn turned_heads(
+    composer: Composer,
+    caps: &Capabilities,
+    shape: RopeShape,
+    forward: bool,
+) -> Result<Kernel> {
+    debug_assert!(shape.turns_sums(), "{shape:?}");
+    let RopeShape { heads, head_dim, stride, .. } = shape;
+    let half = head_dim / 8;
+    let composer = composer
+        .size("HEAD_DIM", head_dim)
+        .size("VECTORS", head_dim / 4)
+        .size("HALF", half)
+        .size("ROW_HEADS", stride / head_dim)
+        .size("TURNED", heads)
+        .size("FIRST", if forward { half } else { 0 })
+        .size("TABLE", 1)
+        .module(shader!("lib/attention/turned_back"))
+        .module(shader!("lib/attention/turned_heads"));
+    let bindings =
+        [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];
+    finish(composer, caps, &bindings, stride / 8)
 }
 
 /// Whether [`rope_halves`] turns heads of this shape.
@@ -223,12 +262,13 @@ pub const fn rope_has_halves(shape: RopeShape) -> bool {
 pub fn rope_halves(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
     debug_assert!(rope_has_halves(shape), "{shape:?}");
     let RopeShape { heads, head_dim, dims, stride } = shape;
-    let composer = composer(caps, KernelSpec::Rope { shape, forward, half: true })?
-        .size("HEADS", heads)
-        .size("HEAD_DIM", head_dim)
-        .size("HALF", dims / 2)
-        .size("STRIDE", stride)
-        .float("DIRECTION", if forward { 1.0 } else { -1.0 });
+    let composer =
+        composer(caps, KernelSpec::Rope { shape, forward, half: true, parts: Parts::WHOLE })?
+            .size("HEADS", heads)
+            .size("HEAD_DIM", head_dim)
+            .size("HALF", dims / 2)
+            .size("STRIDE", stride)
+            .float("DIRECTION", if forward { 1.0 } else { -1.0 });
     let composer = Element::F16.module(composer).module(shader!("04_rope_f16"));
     let bindings =
         [read("qkv"), read("table"), read("documents"), read_write("rotated"), uniform("step")];

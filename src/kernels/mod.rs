@@ -47,7 +47,7 @@ pub use compose::{Access, Binding, Grid, Kernel, Wgsl};
 pub use elementwise::{
     CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
-    position_forward, rope, rope_halves, rope_has_halves, scale, zero,
+    position_forward, rope, rope_halves, rope_has_halves, rope_of_parts, scale, zero,
 };
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::gradient::{GradientParts, GradientSums, gradient_sum};

@@ -54,8 +54,11 @@ impl KernelSpec {
             }
             Self::GradientSum(sums) => k::gradient_sum(caps, sums),
             Self::Matvec(shape) => k::matvec(caps, shape),
-            Self::Rope { shape, forward, half: true } => k::rope_halves(caps, shape, forward),
-            Self::Rope { shape, forward, .. } => k::rope(caps, shape, forward),
+            Self::Rope { shape, forward, half: true, .. } => k::rope_halves(caps, shape, forward),
+            Self::Rope { shape, forward, parts: k::Parts::WHOLE, .. } => {
+                k::rope(caps, shape, forward)
+            }
+            Self::Rope { shape, parts, .. } => k::rope_of_parts(caps, shape, parts),
             Self::CacheAppend { shape, cache } => k::cache_append(caps, shape, cache),
             Self::CacheExpand { shape, cache } => k::cache_expand(caps, shape, cache),
             Self::AttentionForward { shape, cached, tile } => {

@@ -97,8 +97,8 @@ pub struct AttentionShape {
     /// Products of attention may round their operands to f16, where a device multiplies those faster.
     pub half: bool,
     pub halves: AttentionHalves,
-    /// The backward pass by matrices or by products turns the gradients of queries and keys back by their whole heads,
-    /// so that no rotation's kernel has to.
+    /// The backward pass by matrices or by products, or the sum of groups, turns the gradients of queries and keys back by
+    /// their whole heads, so that no rotation's kernel has to.
     pub turned: bool,
 }
 
@@ -144,6 +144,12 @@ impl AttentionShape {
     /// Elements of a row of the key-value cache: key heads | value heads.
     pub const fn cache_stride(&self) -> usize {
         2 * self.kv_heads * self.head_dim
+    }
+
+    /// The heads that the rotary embedding turns, where it turns whole ones.
+    pub const fn turning(&self) -> RopeShape {
+        let (heads, head_dim) = (self.heads + self.kv_heads, self.head_dim);
+        RopeShape { heads, head_dim, dims: head_dim, stride: self.stride() }
     }
 
     /// Elements of an output row.
@@ -294,6 +300,13 @@ pub struct RopeShape {
     pub dims: usize,
     /// Elements of a row.
     pub stride: usize,
+}
+
+impl RopeShape {
+    /// Whether whole heads turn, whose halves are of fours: kernels that add something up turn those.
+    pub const fn turns_sums(&self) -> bool {
+        self.dims == self.head_dim && self.dims.is_multiple_of(8)
+    }
 }
 
 /// A row of logits.

@@ -132,11 +132,12 @@ pub enum KernelSpec {
     GradientSum(GradientSums),
     Matvec(MatvecShape),
     MatvecRows(MatvecRowsShape),
-    /// In place; backward rotates back. With `half` from rows in f32 to rows in f16.
+    /// In place; backward rotates back. With `half` from rows in f32 to rows in f16; forward from `parts` to their sums.
     Rope {
         shape: RopeShape,
         forward: bool,
         half: bool,
+        parts: Parts,
     },
     CacheAppend {
         shape: AttentionShape,

@@ -4,7 +4,7 @@ use super::rope::rope_shape;
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::Attention;
 use crate::error::Result;
-use crate::graph::{Dropout, Node, Op, Site};
+use crate::graph::{Dropout, Node, Op, Site, ValueId};
 use crate::kernels::{
     self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, KeyValueOwner,
     KvCache, MatvecInput,
@@ -259,41 +259,49 @@ impl Lowering<'_> {
         let flops = 2.0 * (self.builder.tokens * shape.width()) as f64;
         self.builder.dispatch(label(node.site, "delta"), kernel, slices, flops)?;
         let shape = self.lying(node, attention, dropout);
-        let (target, turned) = match self.turns_back(node, shape) {
-            Some(rotation) => (rotation.writes[0], true),
-            None => (node.writes[0], false),
-        };
+        let (target, [turned, sum_turned]) = self.turns_back(node, shape);
         let d_qkv = self.value(target)?;
         let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
         let halves = AttentionHalves { d_qkv: self.in_halves(target), ..shape.halves };
         let shape = AttentionShape { halves, turned, ..shape };
-        self.query_key_value_gradients(node.site, (attention, shape, dropout), reads, d_qkv)
+        let of = (attention, shape, dropout);
+        let parts = self.query_key_value_gradients(node.site, of, reads, d_qkv)?;
+        let shape = AttentionShape { dropout: None, turned: sum_turned, ..shape };
+        let sum = |parts| self.group_sum(node.site, (attention, shape), parts, d_qkv);
+        parts.map_or(Ok(()), sum)
     }
 
-    /// The rotation behind the gradients of attention, where the kernels of these turn them back themselves.
-    fn turns_back(&self, node: &Node, shape: AttentionShape) -> Option<&Node> {
+    /// Where the gradients of attention go: where the rotation behind them is to leave them, if the kernels of these or
+    /// the sum of their groups turn them back themselves. Which of these do.
+    fn turns_back(&self, node: &Node, shape: AttentionShape) -> (ValueId, [bool; 2]) {
+        let (caps, own) = (self.builder.caps, node.writes[0]);
         let of = |next: &&Node| match next.op {
             Op::RopeBackward { attention } => {
                 let turns = rope_shape(&self.params.architecture, attention);
-                next.reads[0] == node.writes[0] && turns.dims == turns.head_dim
+                next.reads[0] == own && turns.dims == turns.head_dim
             }
             _ => false,
         };
-        let rotation = self.graph.nodes.iter().find(of)?;
-        let caps = self.builder.caps;
-        let turn = k::attention_backward_halves(caps, shape)
+        let Some(rotation) = self.graph.nodes.iter().find(of) else { return (own, [false; 2]) };
+        let target = rotation.writes[0];
+        let turned = k::attention_backward_halves(caps, shape)
             || (self.by_products && k::attention_products_turn(caps, shape));
-        turn.then_some(rotation)
+        let products = self.by_products && k::attention_product_tiles(caps, shape).is_some();
+        let sums = shape.heads > shape.kv_heads
+            && (products || k::key_value_owner(caps, shape) == KeyValueOwner::Head);
+        let halves = self.in_halves(own) || self.in_halves(target);
+        let sum_turned = !turned && sums && !halves && shape.turning().turns_sums();
+        (if turned || sum_turned { target } else { own }, [turned, sum_turned])
     }
 
-    /// The gradients by products, with room for so many tiles of each head.
+    /// The gradients by products, with room for so many tiles of each head. Gives what is to be added up by groups.
     fn gradients_by_products(
         &mut self,
         site: Site,
         (attention, shape, tiles): (Attention, AttentionShape, usize),
         [qkv, d_output, logsumexp, delta, _]: [Slice; 5],
         d_qkv: Slice,
-    ) -> Result<()> {
+    ) -> Result<Option<Slice>> {
         let (caps, layout) = (self.builder.caps, self.batch().0);
         let elements = (shape.heads * tiles * k::STRIP * k::STRIP) as u64;
         let p = self.builder.tensor("probabilities", elements)?;
@@ -320,7 +328,7 @@ impl Lowering<'_> {
             let flops = self.attention_flops(attention, count);
             self.builder.dispatch(label(site, name), kernel, slices, flops)?;
         }
-        parts.map_or(Ok(()), |parts| self.group_sum(site, shape, parts, d_qkv))
+        Ok(parts)
     }
 
     /// The gradients of keys and values that each query head leaves.
@@ -331,25 +339,28 @@ impl Lowering<'_> {
     fn group_sum(
         &mut self,
         site: Site,
-        shape: AttentionShape,
+        (attention, shape): (Attention, AttentionShape),
         parts: Slice,
         d_qkv: Slice,
     ) -> Result<()> {
-        let shape = AttentionShape { dropout: None, turned: false, ..shape };
         let kernel = k::attention_group_sum(self.builder.caps, shape)?;
-        let flops = (2 * self.builder.tokens * shape.width()) as f64;
-        let slices = vec![parts, d_qkv, self.builder.step()];
+        let mut flops = (2 * self.builder.tokens * shape.width()) as f64;
+        let mut slices = vec![parts, d_qkv, self.builder.step()];
+        if shape.turned {
+            slices.splice(1..1, [self.angles(attention), self.inputs.documents]);
+            flops += self.turning_flops(shape.turning());
+        }
         self.builder.dispatch(label(site, "group sum"), kernel, slices, flops)
     }
 
-    /// `reads` are the first bindings of both kernels.
+    /// `reads` are the first bindings of both kernels. Gives what is to be added up by groups.
     fn query_key_value_gradients(
         &mut self,
         site: Site,
         (attention, shape, dropout): (Attention, AttentionShape, Option<Dropout>),
         reads: [Slice; 5],
         d_qkv: Slice,
-    ) -> Result<()> {
+    ) -> Result<Option<Slice>> {
         let caps = self.builder.caps;
         if let (true, Some(tiles)) = (self.by_products, k::attention_product_tiles(caps, shape)) {
             return self.gradients_by_products(site, (attention, shape, tiles), reads, d_qkv);
@@ -368,10 +379,11 @@ impl Lowering<'_> {
         self.builder.dispatch(label(site, "query"), of_query, slices(d_qkv), of_query_flops)?;
         let name = label(site, "key, value");
         if owner == KeyValueOwner::Group {
-            return self.builder.dispatch(name, of_key, slices(d_qkv), flops);
+            self.builder.dispatch(name, of_key, slices(d_qkv), flops)?;
+            return Ok(None);
         }
         let parts = self.parts(shape)?;
         self.builder.dispatch(name, of_key, slices(parts), flops)?;
-        self.group_sum(site, shape, parts, d_qkv)
+        Ok(Some(parts))
     }
 }

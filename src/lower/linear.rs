@@ -46,6 +46,7 @@ impl Lowering<'_> {
         if kind == Output::Residual && self.adds_in_place(node) {
             self.bind(node.writes[0], added.remove(0));
         }
+        let summed = self.sums_behind(node, kind);
         let output = self.written(node, 0)?;
         if let Rows::One(_) | Rows::Several { .. } = self.rows {
             let ranges = self.ranges.filter(|(row, _)| *row == node.reads[0]);
@@ -53,7 +54,7 @@ impl Lowering<'_> {
             return self.matvec(&label, weight, from, [input, output], (kind, &added));
         }
         let token_rows = self.node_rows(node, weight);
-        if self.sums_behind(node, kind) {
+        if summed {
             let product = (weight, self.row_product(weight, 0, token_rows), token_rows);
             if self.left_in_parts(&label, product, (input, residual), node.writes[0])? {
                 return Ok(());

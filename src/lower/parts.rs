@@ -2,8 +2,9 @@
 
 use super::Lowering;
 use super::gradients::WaitingProducts;
-use super::linear::TokenRows;
+use super::linear::{OVERWRITE, TokenRows};
 use super::norm::WaitingSums;
+use super::rope::rope_shape;
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
@@ -41,11 +42,18 @@ impl Waiting {
 
 impl<'a> Lowering<'a> {
     /// Whether the node that reads a product's result first can add up its parts, and write the sum where others read it.
+    /// What has its place before it is written is for another plan, and that node may not be of this one.
     pub(super) fn sums_behind(&self, node: &Node, kind: Output) -> bool {
-        let Some(next) = self.touching(node.writes[0]).nth(1) else { return false };
+        let value = node.writes[0];
+        let next = self.touching(value).nth(1).filter(|_| self.values[value].is_none());
+        let Some(next) = next else { return false };
         match next.op {
             Op::Norm(norm) => {
                 kind == Output::Residual && norm.kind != NormKind::Layer && next.reads.len() == 1
+            }
+            Op::Rope { attention } => {
+                let shape = rope_shape(&self.params.architecture, attention);
+                kind == OVERWRITE && !self.in_halves(next.writes[0]) && shape.turns_sums()
             }
             _ => false,
         }

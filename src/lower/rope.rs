@@ -1,6 +1,7 @@
 //! Rotary position embedding of queries and keys.
 
 use super::Lowering;
+use super::parts::InParts;
 use crate::arch::{Architecture, Attention, Rope};
 use crate::error::Result;
 use crate::graph::Node;
@@ -26,7 +27,7 @@ pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> R
 impl Lowering<'_> {
     pub(super) fn rope(&mut self, node: &Node, attention: Attention, forward: bool) -> Result<()> {
         let rotated = node.writes[0];
-        // The kernels of attention's gradients have turned them.
+        // The kernels of attention's gradients, or the sum of their groups, have turned them.
         if !forward && self.values[rotated].is_some() {
             return Ok(());
         }
@@ -35,6 +36,15 @@ impl Lowering<'_> {
             return self.rotate_to_halves(node, attention, rows, forward);
         }
         self.bind(rotated, rows);
+        if let Some(InParts { slice, parts, .. }) = self.parts_of(node.reads[0]) {
+            let shape = rope_shape(&self.params.architecture, attention);
+            let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
+            let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
+            let (table, step) = (self.angles(attention), self.builder.step());
+            let slices = vec![slice, table, self.inputs.documents, rows, step];
+            let flops = sums + self.turning_flops(shape);
+            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+        }
         self.rotate(node.site.to_string(), attention, rows, forward)
     }
 
@@ -48,10 +58,14 @@ impl Lowering<'_> {
         let to = self.written(node, 0)?;
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
-        let flops = 3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64;
+        let flops = self.turning_flops(shape);
         let (table, step) = (self.angles(attention), self.builder.step());
         let slices = vec![rows, table, self.inputs.documents, to, step];
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    pub(super) fn turning_flops(&self, shape: RopeShape) -> f64 {
+        3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64
     }
 
     /// The table of the angles by which a layer turns.
@@ -72,7 +86,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope(self.builder.caps, shape, forward)?;
-        let flops = 3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64;
+        let flops = self.turning_flops(shape);
         let table = self.angles(attention);
         let slices = vec![rows, table, self.inputs.documents, self.builder.step()];
         self.builder.dispatch(label, kernel, slices, flops)

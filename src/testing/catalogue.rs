@@ -210,6 +210,10 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             }
         }
         add("attention group sum", k::attention_group_sum(caps, shape));
+        if shape.turning().turns_sums() {
+            let turned = AttentionShape { turned: true, ..shape };
+            add("attention group sum, turned back", k::attention_group_sum(caps, turned));
+        }
         let (heads, stride) = (heads + kv_heads, shape.stride());
         for dims in [head_dim, head_dim / 4 * 2] {
             let shape = RopeShape { heads, head_dim, dims, stride };
@@ -218,6 +222,9 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
             if k::rope_has_halves(shape) {
                 add("rope into f16", k::rope_halves(caps, shape, true));
                 add("rope backward into f16", k::rope_halves(caps, shape, false));
+            }
+            if shape.turns_sums() {
+                add("rope of parts", k::rope_of_parts(caps, shape, PARTS));
             }
         }
         for cache in KvCache::ALL {

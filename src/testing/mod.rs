@@ -54,6 +54,7 @@ mod softmax;
 mod tensor_problem;
 mod texts;
 mod training;
+mod turned;
 mod weights;
 
 pub use lane::{Lane, Mode, Others};
@@ -139,6 +140,7 @@ fn every_case() -> Vec<Case> {
     [
         device::cases(),
         elementwise::cases(),
+        turned::cases(),
         embedding::cases(),
         norm::cases(),
         layer_norm::cases(),

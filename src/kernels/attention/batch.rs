@@ -9,6 +9,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::elementwise::{composer, turned_heads};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::shape::{
     AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
@@ -313,26 +314,31 @@ fn backward(
 }
 
 /// `attention_group_sum`: adds up the parts of [`KeyValueOwner::Head`]. Bindings: parts, d_qkv,
-/// step.
+/// step. Where `shape.turned` says so it turns queries and keys back too, in f32: only of a shape that
+/// [turns sums](super::super::shape::RopeShape::turns_sums). Bindings: parts, table, documents, rows, step.
 pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let spec = KernelSpec::AttentionGroupSum { shape };
-    let size = workgroup_size(caps, 256, 1, spec.name())?;
-    let d_qkv = Element::halved(shape.halves.d_qkv);
-    d_qkv
-        .module(Composer::new(spec, size))
+    let composer = composer(caps, KernelSpec::AttentionGroupSum { shape })?
         .size("HEADS", shape.heads)
         .size("MEMBERS", shape.heads / shape.kv_heads)
+        .module(shader!("lib/attention/group"));
+    if shape.turned {
+        let composer = composer.module(shader!("10_attention_group_sum_turned"));
+        let mut kernel = turned_heads(composer, caps, shape.turning(), false)?;
+        kernel.variant += ", turned back";
+        return Ok(kernel);
+    }
+    let per_group = composer.workgroup_size();
+    Element::halved(shape.halves.d_qkv)
+        .module(composer)
         .size("VECTORS", shape.head_dim / 4)
         .size("KV_VECTORS", shape.cache_stride() / 4)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
-        .module(shader!("lib/step"))
-        .module(shader!("lib/flat"))
         .module(shader!("10_attention_group_sum"))
         .finish(
             caps,
             &[read("parts"), read_write("d_qkv"), uniform("step")],
-            Grid::Flat { rows: 1, per_block: shape.cache_stride() / 4, per_group: size as usize },
+            Grid::Flat { rows: 1, per_block: shape.cache_stride() / 4, per_group },
             "flat",
             "one invocation per vector of four",
         )

@@ -1,10 +1,11 @@
 //! Attention on the fused rows of a batch or of a text, and the key-value cache.
 
 use super::operands::Operands;
+use super::rows::sum_of;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::{
-    AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, RANGE_KEYS, RopeShape,
+    AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
 };
 use crate::twins::attention::{self as twins, Head, Part, attend_kept, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
@@ -67,14 +68,25 @@ pub(super) fn rotated(
     }
 }
 
-pub(super) fn rope(on: &mut Operands, shape: RopeShape, forward: bool, half: bool) -> Result<()> {
+pub(super) fn rope(
+    on: &mut Operands,
+    shape: RopeShape,
+    forward: bool,
+    half: bool,
+    parts: Parts,
+) -> Result<()> {
     let step = on.step()?;
-    let mut rows = on.first("qkv", step.tokens as usize * shape.stride)?.to_vec();
+    let (from, to) = match (half, parts) {
+        (true, _) => ("qkv", "rotated"),
+        (_, Parts::WHOLE) => ("qkv", "qkv"),
+        _ => ("parts", "rows"),
+    };
+    let mut rows = sum_of(on, from, step.tokens as usize * shape.stride, parts)?;
     let (table, documents) = (on.f32("table")?, on.u32("documents")?);
     // The start of a document is said by the row: of rows of texts of their own it wraps.
     let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
     rotated(&mut rows, shape, table, position, forward);
-    on.write_as(if half { "rotated" } else { "qkv" }, &rows, half)
+    on.write_as(to, &rows, half)
 }
 
 /// Positions of a cache in f32: key heads | value heads.
@@ -323,12 +335,22 @@ pub(super) fn backward_key_value(
 pub(super) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
     let (tokens, group) = (on.tokens()?, shape.heads / shape.kv_heads);
     let parts = on.first("parts", tokens * 2 * shape.width())?.to_vec();
+    let target = if shape.turned { "rows" } else { "d_qkv" };
     for (i, members) in parts.chunks(group * shape.head_dim).enumerate() {
         let mut sum = vec![0.0; shape.head_dim];
         members.chunks(shape.head_dim).for_each(|part| add_assign(&mut sum, part));
         let (row, head) = (i / (2 * shape.kv_heads), i % (2 * shape.kv_heads));
         let at = row * shape.stride() + shape.key_offset() + head * shape.head_dim;
-        on.write_at("d_qkv", at, &sum, Element::halved(shape.halves.d_qkv))?;
+        on.write_at(target, at, &sum, Element::halved(shape.halves.d_qkv))?;
+    }
+    if !shape.turned {
+        return Ok(());
+    }
+    for row in 0..tokens {
+        let at = row * shape.stride();
+        let mut heads = on.f32(target)?[at..][..shape.value_offset()].to_vec();
+        turned_back(on, shape, &mut heads, row)?;
+        on.write(target, at, &heads)?;
     }
     Ok(())
 }

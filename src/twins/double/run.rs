@@ -63,7 +63,9 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         }
         Spec::SoftCap { columns, cap } => rows::soft_cap(on, columns, cap.0),
         Spec::LossSum => rows::loss_sum(on),
-        Spec::Rope { shape, forward, half } => attention::rope(on, shape, forward, half),
+        Spec::Rope { shape, forward, half, parts } => {
+            attention::rope(on, shape, forward, half, parts)
+        }
         Spec::Linear { shape, output, splits, .. } => products::linear(on, &shape, output, splits),
         Spec::LinearSum { shape, output, splits } => {
             products::linear_sum(on, &shape, output, splits)
