@@ -313,6 +313,8 @@ pub struct ActivationWidth {
     pub gated: bool,
     /// Results lie in f16, two to a word: only of gates whose width is a multiple of 4.
     pub half: bool,
+    /// How the gradient of the result lies for the backward kernel: in parts only where that is by quads.
+    pub parts: Parts,
 }
 
 /// What RMSNorm adds to the mean square, and what its weights are.

@@ -5,12 +5,17 @@ use super::linear::TokenRows;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Gate, Node, Op};
-use crate::kernels::{self as k, ActivationWidth, Output, WeightFormat};
+use crate::kernels::{self as k, ActivationWidth, Output, Parts, WeightFormat};
 use crate::plan::{Range, Slice};
 
-fn width(gate: Gate, half: bool) -> ActivationWidth {
+fn width(gate: Gate, half: bool, parts: Parts) -> ActivationWidth {
     let Gate { width, activation, gated } = gate;
-    ActivationWidth { width, activation, gated, half }
+    ActivationWidth { width, activation, gated, half, parts }
+}
+
+/// Whether the kernels of a gate can add up parts.
+pub(super) fn sums(gate: Gate) -> bool {
+    width(gate, false, Parts::WHOLE).by_quads()
 }
 
 impl Lowering<'_> {
@@ -28,7 +33,7 @@ impl Lowering<'_> {
         input: Slice,
         output: Slice,
     ) -> Result<()> {
-        let kernel = k::activation(self.builder.caps, width(gate, half))?;
+        let kernel = k::activation(self.builder.caps, width(gate, half, Parts::WHOLE))?;
         let flops = 8.0 * (self.builder.tokens * gate.width) as f64;
         self.builder.dispatch(label, kernel, vec![input, output, self.builder.step()], flops)
     }
@@ -38,10 +43,10 @@ impl Lowering<'_> {
         if self.values[node.writes[0]].is_some() {
             return Ok(());
         }
-        let (input, d_output) = (self.read(node, 0), self.read(node, 1));
+        let (input, (d_output, parts)) = (self.read(node, 0), self.read_parts(node, 1));
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
-        let kernel =
-            k::activation_backward(self.builder.caps, width(gate, self.in_halves(node.writes[0])))?;
+        let shape = width(gate, self.in_halves(node.writes[0]), parts);
+        let kernel = k::activation_backward(self.builder.caps, shape)?;
         let slices = vec![input, d_output, d_input, output, self.builder.step()];
         let flops = 16.0 * (self.builder.tokens * gate.width) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)

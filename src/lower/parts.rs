@@ -1,9 +1,9 @@
 //! Results of products split along K, which the node that reads them next adds up.
 
-use super::Lowering;
 use super::gradients::WaitingProducts;
 use super::linear::TokenRows;
 use super::norm::WaitingSums;
+use super::{Lowering, gate};
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
@@ -56,6 +56,7 @@ impl<'a> Lowering<'a> {
         let Some(next) = self.only_reader(node) else { return false };
         match next.op {
             Op::NormBackward { norm, .. } => norm.kind != NormKind::Layer,
+            Op::GateBackward(gate) => gate::sums(gate),
             _ => false,
         }
     }
@@ -90,6 +91,14 @@ impl<'a> Lowering<'a> {
     pub(super) fn parts_of(&mut self, value: ValueId) -> Option<InParts> {
         let at = self.waiting.values.iter().position(|(id, _)| *id == value)?;
         Some(self.waiting.values.swap_remove(at).1)
+    }
+
+    /// Where a value is that a node reads, and in which parts.
+    pub(super) fn read_parts(&mut self, node: &Node, index: usize) -> (Slice, Parts) {
+        match self.parts_of(node.reads[index]) {
+            Some(InParts { slice, parts, .. }) => (slice, parts),
+            None => (self.read(node, index), Parts::WHOLE),
+        }
     }
 
     /// The node that alone reads what `node` alone writes.

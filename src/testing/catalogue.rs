@@ -129,10 +129,15 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("muon update", k::muon_update(caps, width * 40_000, Constant(0.7)));
         for activation in Activation::ALL {
             for gated in [true, false] {
+                let parts = Parts::WHOLE;
                 for half in [false, gated && width.is_multiple_of(4)] {
-                    let shape = ActivationWidth { width, activation, gated, half };
+                    let shape = ActivationWidth { width, activation, gated, half, parts };
                     add("activation", k::activation(caps, shape));
                     add("activation backward", k::activation_backward(caps, shape));
+                    if half {
+                        let shape = ActivationWidth { parts: PARTS, ..shape };
+                        add("activation backward of parts", k::activation_backward(caps, shape));
+                    }
                 }
             }
         }

@@ -298,7 +298,7 @@ pub(super) fn gate(on: &mut Operands, of: ActivationWidth) -> Result<()> {
 
 pub(super) fn gate_backward(on: &mut Operands, of: ActivationWidth) -> Result<()> {
     let count = on.tokens()? * of.width;
-    let d_y = on.first("d_output", count)?;
+    let d_y = &sum_of(on, "d_output", count, of.parts)?;
     let y = if of.gated {
         let x = on.first("gate_up", 2 * count)?;
         let (d_x, y) = gated_activation_backward(of.activation, x, d_y, of.width);
