@@ -251,14 +251,17 @@ pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel>
         (true, true) => (shader!("06_gated_activation_forward_quads"), "gate_up"),
         (false, _) => (shader!("06_activation_forward"), "input"),
     };
-    let composer =
-        with_activation(composer(caps, KernelSpec::Activation(shape))?, shape).module(kernel);
-    finish(
-        composer,
-        caps,
-        &[read(input), read_write("output"), uniform("step")],
-        shape.invocations(),
-    )
+    let mut composer = with_activation(composer(caps, KernelSpec::Activation(shape))?, shape);
+    let mut bindings = vec![read(input), read_write("output"), uniform("step")];
+    if shape.by_quads() {
+        let whole = Some(bindings.len());
+        composer = composer.summed(["gate_up_at", input, "vec4<f32>"], (shape.parts, 4), whole);
+    }
+    if shape.parts != Parts::WHOLE {
+        bindings.push(read_write("whole"));
+    }
+    let kernel = finish(composer.module(kernel), caps, &bindings, shape.invocations())?;
+    Ok(kernel.of_parts(shape.parts))
 }
 
 impl ActivationWidth {

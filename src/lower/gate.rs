@@ -2,6 +2,7 @@
 
 use super::Lowering;
 use super::linear::TokenRows;
+use super::parts::InParts;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Gate, Node, Op};
@@ -22,20 +23,25 @@ impl Lowering<'_> {
     pub(super) fn gate(&mut self, node: &Node, gate: Gate) -> Result<()> {
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
-        self.activate(node.site.to_string(), (gate, half), input, output)
+        let summed = self.parts_of(node.reads[0]);
+        self.activate(node.site.to_string(), (gate, half), [input, output], summed)
     }
 
-    /// `activate(gate) · up` of rows `gate | up`, or `activate(up)`; in f16 or not.
+    /// `activate(gate) · up` of rows `gate | up`, or `activate(up)`; in f16 or not. With parts of these rows it also writes
+    /// them.
     pub(super) fn activate(
         &mut self,
         label: String,
         (gate, half): (Gate, bool),
-        input: Slice,
-        output: Slice,
+        [rows, output]: [Slice; 2],
+        summed: Option<InParts>,
     ) -> Result<()> {
-        let kernel = k::activation(self.builder.caps, width(gate, half, Parts::WHOLE))?;
+        let (input, parts) = summed.map_or((rows, Parts::WHOLE), |it| (it.slice, it.parts));
+        let kernel = k::activation(self.builder.caps, width(gate, half, parts))?;
         let flops = 8.0 * (self.builder.tokens * gate.width) as f64;
-        self.builder.dispatch(label, kernel, vec![input, output, self.builder.step()], flops)
+        let mut slices = vec![input, output, self.builder.step()];
+        slices.extend(summed.map(|_| rows));
+        self.builder.dispatch(label, kernel, slices, flops)
     }
 
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate) -> Result<()> {

@@ -1,8 +1,9 @@
 //! Results of products split along K, which the node that reads them next adds up.
 
 use super::gradients::WaitingProducts;
-use super::linear::TokenRows;
+use super::linear::{OVERWRITE, TokenRows};
 use super::norm::WaitingSums;
+use super::{Lowering, gate};
 use super::{Lowering, gate};
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
@@ -47,6 +48,7 @@ impl<'a> Lowering<'a> {
             Op::Norm(norm) => {
                 kind == Output::Residual && norm.kind != NormKind::Layer && next.reads.len() == 1
             }
+            Op::Gate(gate) => kind == OVERWRITE && gate::sums(gate),
             _ => false,
         }
     }

@@ -136,6 +136,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
                     add("activation backward", k::activation_backward(caps, shape));
                     if half {
                         let shape = ActivationWidth { parts: PARTS, ..shape };
+                        add("activation of parts", k::activation(caps, shape));
                         add("activation backward of parts", k::activation_backward(caps, shape));
                     }
                 }

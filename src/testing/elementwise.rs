@@ -279,7 +279,7 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
         (13, 132, true, 8),
     ] {
         let shape = ActivationWidth { width, activation, gated: true, half, parts: Parts::WHOLE };
-        gated_forward(&lane, shape, rows).await?;
+        gated_forward(&lane, shape, (rows, count)).await?;
         gated_backward(&lane, shape, (rows, count)).await?;
     }
     Ok(lane.summary())
@@ -310,17 +310,29 @@ impl ActivationWidth {
     }
 }
 
-async fn gated_forward(lane: &Lane, shape: ActivationWidth, rows: usize) -> Result<(), String> {
-    let gate_up = gates(lane, rows, shape.width);
+/// What is read lies in `count` parts.
+async fn gated_forward(
+    lane: &Lane,
+    shape: ActivationWidth,
+    (rows, count): (usize, usize),
+) -> Result<(), String> {
+    let (read, parts, gate_up) = lane.parts(gates(lane, rows, shape.width), count);
+    let shape = ActivationWidth { parts, ..shape };
     let exact = wide(&gate_up);
     let output = gated_activation_forward(shape.activation, &exact, shape.width);
     let [products, _] = gated_bounds(shape, [&exact, &vec![0.0; output.len()]]);
     let made = lane.variants(|caps| k::activation(caps, shape)).map_err(text)?;
     let step = Operand::uniform(&Step::of(rows));
-    let forward = jobs(&made, rows, &[Operand::floats(&gate_up), shape.poison(output.len()), step]);
+    let mut operands = vec![Operand::floats(&read), shape.poison(output.len()), step];
+    operands.extend((count > 1).then(|| Operand::poison(gate_up.len())));
+    let forward = jobs(&made, rows, &operands);
     for (job, got) in forward.iter().zip(lane.run(&forward).await.map_err(text)?) {
+        let named = of(&job.kernel);
         each_close("output", &shape.left(&got, 0), &output, &products, shape.tolerance())
-            .map_err(of(&job.kernel))?;
+            .map_err(&named)?;
+        if count > 1 {
+            close("gate | up", &got.floats(1), &exact, ROUNDING).map_err(named)?;
+        }
     }
     Ok(())
 }

@@ -289,7 +289,11 @@ pub(super) fn column_sum(
 pub(super) fn gate(on: &mut Operands, of: ActivationWidth) -> Result<()> {
     let count = on.tokens()? * of.width;
     let y = if of.gated {
-        gated_activation_forward(of.activation, on.first("gate_up", 2 * count)?, of.width)
+        let gate_up = sum_of(on, "gate_up", 2 * count, of.parts)?;
+        if of.parts != Parts::WHOLE {
+            on.write("whole", 0, &gate_up)?;
+        }
+        gated_activation_forward(of.activation, &gate_up, of.width)
     } else {
         activation_forward(of.activation, on.first("input", count)?)
     };
