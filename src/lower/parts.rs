@@ -59,6 +59,7 @@ impl<'a> Lowering<'a> {
         match next.op {
             Op::NormBackward { norm, .. } => norm.kind != NormKind::Layer,
             Op::GateBackward(gate) => gate::sums(gate),
+            Op::AttentionBackward { .. } => true,
             _ => false,
         }
     }

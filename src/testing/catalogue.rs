@@ -181,7 +181,8 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         }
         add("attention prefill", k::attention_forward(caps, shape, true));
         add("attention probabilities", k::attention_probabilities(caps, shape));
-        add("attention delta", k::attention_delta(caps, shape));
+        add("attention delta", k::attention_delta(caps, shape, Parts::WHOLE));
+        add("attention delta of parts", k::attention_delta(caps, shape, PARTS));
         add("attention query", k::attention_backward_query(caps, shape));
         for owner in [KeyValueOwner::Group, KeyValueOwner::Head] {
             let kernel = k::attention_backward_key_value(caps, shape, owner, 1024);
@@ -292,7 +293,8 @@ fn attention_by_matrices(caps: &Capabilities) -> Vec<Entry> {
             if shape.halves.output {
                 let what = |name: &str| format!("{name} of {head_dim} in f16");
                 let shape = AttentionShape { turned: false, ..shape };
-                entries.push((what("attention delta"), k::attention_delta(caps, shape)));
+                entries
+                    .push((what("attention delta"), k::attention_delta(caps, shape, Parts::WHOLE)));
                 entries.push((what("attention group sum"), k::attention_group_sum(caps, shape)));
             }
             let mut add = |pass: AttentionPass, kernel| {

@@ -44,14 +44,15 @@ fn split(config: &str, tokens: usize) -> Rc<Double> {
     Double::new(caps)
 }
 
-/// Kernels of a step that add up parts: norms and gates, forward and backward.
-fn counts(plans: &TrainPlans) -> [usize; 4] {
+/// Kernels of a step that add up parts: norms and gates, forward and backward, and attention backward.
+fn counts(plans: &TrainPlans) -> [usize; 5] {
     let plan = &plans.micro_step;
     [
         "rms_norm_forward",
         "rms_norm_backward",
         "gated_activation_forward",
         "gated_activation_backward",
+        "attention_delta_backward",
     ]
     .map(|name| {
         let kernels = plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel]);
@@ -65,7 +66,7 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
         let double = split(LLAMA, TOKENS);
         let counts = counts(&plans(&double, LLAMA, TOKENS, recompute));
         // Forward behind attention and the feed-forward block; again behind attention of the layer that is computed again.
-        assert_eq!(counts, [if recompute { 5 } else { 4 }, 4, 2, 2], "recompute: {recompute}");
+        assert_eq!(counts, [if recompute { 5 } else { 4 }, 4, 2, 2, 2], "recompute: {recompute}");
         trains(&double, LLAMA, recompute, [TOKENS, 23]);
     }
 }
@@ -74,7 +75,7 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
 #[test]
 fn norms_behind_a_product_read_it_whole() {
     let double = split(GEMMA, TOKENS);
-    assert_eq!(counts(&plans(&double, GEMMA, TOKENS, false)), [0, 4, 2, 2]);
+    assert_eq!(counts(&plans(&double, GEMMA, TOKENS, false)), [0, 4, 2, 2, 2]);
     trains(&double, GEMMA, false, [TOKENS, 23]);
 }
 

@@ -180,7 +180,7 @@ pub(super) fn norm(
 }
 
 /// The first elements of a value, which may lie in parts.
-fn sum_of(on: &Operands, name: &str, elements: usize, parts: Parts) -> Result<Vec<f32>> {
+pub(super) fn sum_of(on: &Operands, name: &str, elements: usize, parts: Parts) -> Result<Vec<f32>> {
     let mut sum = on.first(name, elements)?.to_vec();
     for part in 1..parts.count {
         let at = part * parts.apart;
