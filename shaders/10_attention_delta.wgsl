@@ -1,4 +1,4 @@
-// uses: step or attention/geometry, finite or none, element/quad_f32 or element/quad_f16 or none, delta_quads or none, attention/delta_rows or attention/delta_tensors, flat
+// uses: step or attention/geometry, finite or none, element/quad_f32 or element/quad_f16 or none, delta_quads or none, summed or none, attention/delta_rows or attention/delta_tensors, flat
 // attention_delta_backward: delta = Σ over a head's elements of output · d_output, which equals
 // Σ over keys of P · dP (FlashAttention-2's pre-pass). Bindings: lib/attention/delta_*.wgsl.
 //

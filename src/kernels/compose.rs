@@ -1,6 +1,7 @@
 //! Builds WGSL by concatenation: directives, constants, shared modules, the kernel, its entry
 //! point. Two modules that define the same functions are how variants differ.
 
+use super::shape::Parts;
 use super::spec::KernelSpec;
 use super::unroll::unroll;
 use crate::caps::{Capabilities, MATRIX_DIRECTIVES, MatrixConfig, Target};
@@ -171,6 +172,14 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Says in the variant's name how many parts the kernel adds up.
+    pub(super) fn of_parts(mut self, parts: Parts) -> Self {
+        if parts != Parts::WHOLE {
+            let _ = write!(self.variant, ", {} parts", parts.count);
+        }
+        self
+    }
+
     /// The index at which something is bound.
     pub fn binding(&self, name: &str) -> Option<usize> {
         self.bindings.iter().position(|binding| binding.name == name)
@@ -265,6 +274,29 @@ impl Composer {
         self.modules.push(name);
         self.body.push_str(text);
         self
+    }
+
+    /// Adds the function `name`, by which a kernel reads a vector of `lanes` elements of an operand: as it lies, or added
+    /// up from its parts, in their order. Such a sum is left in the operand `whole` too, where that is bound.
+    pub fn summed(
+        self,
+        [name, operand, vector]: [&str; 3],
+        (parts, lanes): (Parts, usize),
+        whole: Option<usize>,
+    ) -> Self {
+        let mut sum = format!("{operand}[i]");
+        for part in 1..parts.count {
+            let _ = write!(sum, "+{operand}[i+{}u]", part * parts.apart / lanes);
+        }
+        let (mut text, mut left) = (String::new(), "");
+        if let (Some(binding), 2..) = (whole, parts.count) {
+            text = format!(
+                "@group(0) @binding({binding}) var<storage,read_write> whole:array<{vector}>;\n"
+            );
+            left = "whole[i]=sum;";
+        }
+        let _ = writeln!(text, "fn {name}(i:u32)->{vector}{{let sum={sum};{left}return sum;}}");
+        self.written("summed", &text)
     }
 
     /// Adds the workgroup reductions in the form given by [`super::reduction`].

@@ -285,25 +285,28 @@ fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
 
 /// `gated_activation_forward` or `activation_forward`. Grid: an invocation for each element, or for each four.
 pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
+    debug_assert!(shape.by_quads() || !shape.half && shape.parts == Parts::WHOLE, "{shape:?}");
     let (kernel, input) = match (shape.gated, shape.by_quads()) {
         (true, false) => (shader!("06_gated_activation_forward"), "gate_up"),
         (true, true) => (shader!("06_gated_activation_forward_quads"), "gate_up"),
         (false, _) => (shader!("06_activation_forward"), "input"),
     };
-    let composer =
-        with_activation(composer(caps, KernelSpec::Activation(shape))?, shape).module(kernel);
-    finish(
-        composer,
-        caps,
-        &[read(input), read_write("output"), uniform("step")],
-        shape.invocations(),
-    )
+    let mut composer = with_activation(composer(caps, KernelSpec::Activation(shape))?, shape);
+    let mut bindings = vec![read(input), read_write("output"), uniform("step")];
+    if shape.by_quads() {
+        let whole = Some(bindings.len());
+        composer = composer.summed(["gate_up_at", input, "vec4<f32>"], (shape.parts, 4), whole);
+    }
+    if shape.parts != Parts::WHOLE {
+        bindings.push(read_write("whole"));
+    }
+    let kernel = finish(composer.module(kernel), caps, &bindings, shape.invocations())?;
+    Ok(kernel.of_parts(shape.parts))
 }
 
 impl ActivationWidth {
-    /// Whether an invocation has four elements.
-    const fn by_quads(self) -> bool {
+    /// Whether an invocation has four elements. Then results may lie in f16, and what is read in parts.
+    pub const fn by_quads(self) -> bool {
         self.gated && self.width.is_multiple_of(4)
     }
 
@@ -315,15 +318,19 @@ impl ActivationWidth {
 
 /// `gated_activation_backward` or `activation_backward`. Grid: an invocation for each element, or for each four.
 pub fn activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
-    debug_assert!(!shape.half || shape.gated && shape.width.is_multiple_of(4), "{shape:?}");
+    debug_assert!(shape.by_quads() || !shape.half && shape.parts == Parts::WHOLE, "{shape:?}");
     let (kernel, [input, d_input]) = match (shape.gated, shape.by_quads()) {
         (true, false) => (shader!("09_gated_activation_backward"), ["gate_up", "d_gate_up"]),
         (true, true) => (shader!("09_gated_activation_backward_quads"), ["gate_up", "d_gate_up"]),
         (false, _) => (shader!("09_activation_backward"), ["input", "d_input"]),
     };
-    let composer = with_activation(composer(caps, KernelSpec::ActivationBackward(shape))?, shape)
-        .module(kernel);
+    let mut composer =
+        with_activation(composer(caps, KernelSpec::ActivationBackward(shape))?, shape);
+    if shape.by_quads() {
+        composer = composer.summed(["slope_at", "d_output", "vec4<f32>"], (shape.parts, 4), None);
+    }
     let bindings =
         [read(input), read("d_output"), read_write(d_input), read_write("output"), uniform("step")];
-    finish(composer, caps, &bindings, shape.invocations())
+    let kernel = finish(composer.module(kernel), caps, &bindings, shape.invocations())?;
+    Ok(kernel.of_parts(shape.parts))
 }

@@ -65,7 +65,7 @@ impl KernelSpec {
                 k::attention::batch::forward(caps, shape, cached, tile)
             }
             Self::AttentionProbabilities { shape } => k::attention_probabilities(caps, shape),
-            Self::AttentionDelta { shape } => k::attention_delta(caps, shape),
+            Self::AttentionDelta { shape, parts } => k::attention_delta(caps, shape, parts),
             Self::AttentionBackwardQuery { shape, tile } => {
                 k::attention::batch::backward_query(caps, shape, tile)
             }

@@ -326,6 +326,9 @@ pub struct ActivationWidth {
     pub gated: bool,
     /// Results lie in f16, two to a word: only of gates whose width is a multiple of 4.
     pub half: bool,
+    /// How what is read lies: `gate | up`, which the forward kernel then leaves whole too, and for the backward one the
+    /// gradient of the result. In parts only of gates whose width is a multiple of 4.
+    pub parts: Parts,
 }
 
 /// What RMSNorm adds to the mean square, and what its weights are.

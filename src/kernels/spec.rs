@@ -158,9 +158,10 @@ pub enum KernelSpec {
         cached: bool,
         tile: Option<AttentionTile>,
     },
-    /// The row sums that both backward kernels need.
+    /// The row sums that both backward kernels need. `d_output` lies in `parts`: then it is also left whole.
     AttentionDelta {
         shape: AttentionShape,
+        parts: Parts,
     },
     AttentionBackwardQuery {
         shape: AttentionShape,

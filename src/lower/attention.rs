@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site, ValueId};
 use crate::kernels::{
     self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, KeyValueOwner,
-    KvCache, MatvecInput,
+    KvCache, MatvecInput, Parts,
 };
 use crate::plan::{Buffer, Slice};
 
@@ -251,11 +251,15 @@ impl Lowering<'_> {
         dropout: Option<Dropout>,
     ) -> Result<()> {
         let (qkv, output) = (self.read(node, 0), self.read(node, 1));
-        let (logsumexp, d_output) = (self.read(node, 2), self.read(node, 3));
+        // Of parts the first kernel leaves the whole.
+        let summed = self.parts_of(node.reads[3]);
+        let (logsumexp, d_output) = (self.read(node, 2), self.value(node.reads[3])?);
+        let (read, parts) = summed.map_or((d_output, Parts::WHOLE), |it| (it.slice, it.parts));
         let shape = self.lying(node, attention, None);
         let delta = self.tensor("delta", shape.heads)?;
-        let kernel = k::attention_delta(self.builder.caps, shape)?;
-        let slices = vec![output, d_output, delta, self.builder.step()];
+        let kernel = k::attention_delta(self.builder.caps, shape, parts)?;
+        let mut slices = vec![output, read, delta, self.builder.step()];
+        slices.extend(summed.map(|_| d_output));
         let flops = 2.0 * (self.builder.tokens * shape.width()) as f64;
         self.builder.dispatch(label(node.site, "delta"), kernel, slices, flops)?;
         let shape = self.lying(node, attention, dropout);

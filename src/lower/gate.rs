@@ -2,35 +2,46 @@
 
 use super::Lowering;
 use super::linear::TokenRows;
+use super::parts::InParts;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Gate, Node, Op};
-use crate::kernels::{self as k, ActivationWidth, Output, WeightFormat};
+use crate::kernels::{self as k, ActivationWidth, Output, Parts, WeightFormat};
 use crate::plan::{Range, Slice};
 
-fn width(gate: Gate, half: bool) -> ActivationWidth {
+fn width(gate: Gate, half: bool, parts: Parts) -> ActivationWidth {
     let Gate { width, activation, gated } = gate;
-    ActivationWidth { width, activation, gated, half }
+    ActivationWidth { width, activation, gated, half, parts }
+}
+
+/// Whether the kernels of a gate can add up parts.
+pub(super) fn sums(gate: Gate) -> bool {
+    width(gate, false, Parts::WHOLE).by_quads()
 }
 
 impl Lowering<'_> {
     pub(super) fn gate(&mut self, node: &Node, gate: Gate) -> Result<()> {
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
-        self.activate(node.site.to_string(), (gate, half), input, output)
+        let summed = self.parts_of(node.reads[0]);
+        self.activate(node.site.to_string(), (gate, half), [input, output], summed)
     }
 
-    /// `activate(gate) · up` of rows `gate | up`, or `activate(up)`; in f16 or not.
+    /// `activate(gate) · up` of rows `gate | up`, or `activate(up)`; in f16 or not. With parts of these rows it also writes
+    /// them.
     pub(super) fn activate(
         &mut self,
         label: String,
         (gate, half): (Gate, bool),
-        input: Slice,
-        output: Slice,
+        [rows, output]: [Slice; 2],
+        summed: Option<InParts>,
     ) -> Result<()> {
-        let kernel = k::activation(self.builder.caps, width(gate, half))?;
+        let (input, parts) = summed.map_or((rows, Parts::WHOLE), |it| (it.slice, it.parts));
+        let kernel = k::activation(self.builder.caps, width(gate, half, parts))?;
         let flops = 8.0 * (self.builder.tokens * gate.width) as f64;
-        self.builder.dispatch(label, kernel, vec![input, output, self.builder.step()], flops)
+        let mut slices = vec![input, output, self.builder.step()];
+        slices.extend(summed.map(|_| rows));
+        self.builder.dispatch(label, kernel, slices, flops)
     }
 
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate) -> Result<()> {
@@ -38,10 +49,10 @@ impl Lowering<'_> {
         if self.values[node.writes[0]].is_some() {
             return Ok(());
         }
-        let (input, d_output) = (self.read(node, 0), self.read(node, 1));
+        let (input, (d_output, parts)) = (self.read(node, 0), self.read_parts(node, 1));
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
-        let kernel =
-            k::activation_backward(self.builder.caps, width(gate, self.in_halves(node.writes[0])))?;
+        let shape = width(gate, self.in_halves(node.writes[0]), parts);
+        let kernel = k::activation_backward(self.builder.caps, shape)?;
         let slices = vec![input, d_output, d_input, output, self.builder.step()];
         let flops = 16.0 * (self.builder.tokens * gate.width) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)

@@ -5,7 +5,7 @@ use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Constant, NormForm, NormTerms, Parts, SummedWeights, WriteMode};
+use crate::kernels::{self as k, Constant, NormForm, NormTerms, SummedWeights, WriteMode};
 use crate::plan::{Builder, Slice};
 
 /// Partial sums of the gradients of norms' weights, added up by one dispatch. Their gradients lie at equal distances:
@@ -121,11 +121,7 @@ impl Lowering<'_> {
         trained: bool,
         write: WriteMode,
     ) -> Result<()> {
-        let input = self.read(node, 0);
-        let (d_output, parts) = match self.parts_of(node.reads[1]) {
-            Some(InParts { slice, parts, .. }) => (slice, parts),
-            None => (self.read(node, 1), Parts::WHOLE),
-        };
+        let (input, (d_output, parts)) = (self.read(node, 0), self.read_parts(node, 1));
         let d_input = self.written(node, 0)?;
         let matrix = &self.params.matrices[norm.weight];
         let (hidden, columns) = (matrix.cols, matrix.rows * matrix.cols);

@@ -1,10 +1,10 @@
 //! Results of products split along K, which the node that reads them next adds up.
 
-use super::Lowering;
 use super::gradients::WaitingProducts;
 use super::linear::{OVERWRITE, TokenRows};
 use super::norm::WaitingSums;
 use super::rope::rope_shape;
+use super::{Lowering, gate};
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
@@ -55,6 +55,7 @@ impl<'a> Lowering<'a> {
                 let shape = rope_shape(&self.params.architecture, attention);
                 kind == OVERWRITE && !self.in_halves(next.writes[0]) && shape.turns_sums()
             }
+            Op::Gate(gate) => kind == OVERWRITE && gate::sums(gate),
             _ => false,
         }
     }
@@ -64,6 +65,8 @@ impl<'a> Lowering<'a> {
         let Some(next) = self.only_reader(node) else { return false };
         match next.op {
             Op::NormBackward { norm, .. } => norm.kind != NormKind::Layer,
+            Op::GateBackward(gate) => gate::sums(gate),
+            Op::AttentionBackward { .. } => true,
             _ => false,
         }
     }
@@ -98,6 +101,14 @@ impl<'a> Lowering<'a> {
     pub(super) fn parts_of(&mut self, value: ValueId) -> Option<InParts> {
         let at = self.waiting.values.iter().position(|(id, _)| *id == value)?;
         Some(self.waiting.values.swap_remove(at).1)
+    }
+
+    /// Where a value is that a node reads, and in which parts.
+    pub(super) fn read_parts(&mut self, node: &Node, index: usize) -> (Slice, Parts) {
+        match self.parts_of(node.reads[index]) {
+            Some(InParts { slice, parts, .. }) => (slice, parts),
+            None => (self.read(node, index), Parts::WHOLE),
+        }
     }
 
     /// The node that alone reads what `node` alone writes.

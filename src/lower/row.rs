@@ -89,7 +89,8 @@ impl Lowering<'_> {
             let gate_up = self.tensor("gate and up", 2 * gate.width)?;
             self.normed_matvec(site, norm, (weight, None), input, gate_up)?;
             let output = self.written(node, 0)?;
-            return self.activate(label(site, "activation"), (gate, false), gate_up, output);
+            let rows = [gate_up, output];
+            return self.activate(label(site, "activation"), (gate, false), rows, None);
         }
         let output = self.written(node, 0)?;
         let shape = MatvecShape {

@@ -4,7 +4,9 @@ use super::attention::{HEADS, SOFTMAX, Setting, batches, with_tiles};
 use super::attention_matrix::{turn_bounds, turns};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close_to_terms, directional_to_terms, dot, narrow, of, text, wide};
+use super::measure::{
+    ROUNDING, close, close_to_terms, directional_to_terms, dot, narrow, of, text, wide,
+};
 use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
@@ -148,36 +150,45 @@ impl Batch {
 }
 
 async fn delta(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let made = lane.variants(|caps| k::attention_delta(caps, setting.kernel())).map_err(text)?;
-    for documents in batches(&lane) {
-        let batch = Batch::new(&lane, setting, documents);
-        let tokens = batch.shape.tokens;
-        let out = narrow(&batch.out);
-        let exact: Vec<f64> = wide(&out)
-            .chunks_exact(batch.shape.head_dim)
-            .zip(wide(&batch.d_out).chunks_exact(batch.shape.head_dim))
-            .map(|(o, d)| dot(o, d))
-            .collect();
-        // The size of a product's sum unless its terms cancel.
-        let terms: Vec<f64> = wide(&out)
-            .chunks_exact(batch.shape.head_dim)
-            .zip(wide(&batch.d_out).chunks_exact(batch.shape.head_dim))
-            .map(|(o, d)| o.iter().zip(d).map(|(o, d)| (o * d) * (o * d)).sum::<f64>().sqrt())
-            .collect();
-        let operands = [
-            Operand::floats(&out),
-            Operand::floats(&batch.d_out),
-            Operand::poison(exact.len()),
-            Operand::uniform(&Step::of(tokens)),
-        ];
-        let jobs: Vec<_> =
-            made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
-        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            close_to_terms("delta", &got.floats(0), &exact, &terms, ROUNDING)
-                .map_err(of(&job.kernel))?;
+    for count in [1, 3] {
+        for documents in batches(&lane) {
+            delta_of(&lane, &Batch::new(&lane, setting, documents), count).await?;
         }
     }
     Ok(lane.summary())
+}
+
+/// The gradient of the output lies in `count` parts.
+async fn delta_of(lane: &Lane, batch: &Batch, count: usize) -> std::result::Result<(), String> {
+    let (tokens, head_dim) = (batch.shape.tokens, batch.shape.head_dim);
+    let out = narrow(&batch.out);
+    let (slopes, parts, d_out) = lane.parts(batch.d_out.clone(), count);
+    let (exact_out, d_exact) = (wide(&out), wide(&d_out));
+    let heads = || exact_out.chunks_exact(head_dim).zip(d_exact.chunks_exact(head_dim));
+    let exact: Vec<f64> = heads().map(|(o, d)| dot(o, d)).collect();
+    // The size of a product's sum unless its terms cancel.
+    let terms: Vec<f64> = heads()
+        .map(|(o, d)| o.iter().zip(d).map(|(o, d)| (o * d) * (o * d)).sum::<f64>().sqrt())
+        .collect();
+    let kernel = batch.setting.kernel();
+    let made = lane.variants(|caps| k::attention_delta(caps, kernel, parts)).map_err(text)?;
+    let mut operands = vec![
+        Operand::floats(&out),
+        Operand::floats(&slopes),
+        Operand::poison(exact.len()),
+        Operand::uniform(&Step::of(tokens)),
+    ];
+    operands.extend((count > 1).then(|| Operand::poison(d_out.len())));
+    let jobs: Vec<_> =
+        made.iter().map(|kernel| Job::new(kernel, tokens, operands.clone())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let named = of(&job.kernel);
+        close_to_terms("delta", &got.floats(0), &exact, &terms, ROUNDING).map_err(&named)?;
+        if count > 1 {
+            close("d_output", &got.floats(1), &d_exact, ROUNDING).map_err(named)?;
+        }
+    }
+    Ok(())
 }
 
 async fn query(lane: Rc<Lane>, setting: Setting) -> Outcome {

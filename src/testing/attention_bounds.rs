@@ -46,7 +46,7 @@ async fn bounds(lane: Rc<Lane>, heads: (usize, usize, usize), tokens: usize) -> 
         forward.push((error, got));
     }
     let (_, own) = &forward[0];
-    let delta = k::attention_delta(lane.caps(), setting.kernel()).map_err(text)?;
+    let delta = k::attention_delta(lane.caps(), setting.kernel(), k::Parts::WHOLE).map_err(text)?;
     let delta = run(&lane, &batch, &[batch.delta_job(&delta, &own.floats(0))]).await?.remove(0);
     (batch.lse, batch.delta) = (own.floats(1), delta.floats(0));
     let mut errors = [0.0f64; 2];

@@ -60,7 +60,8 @@ async fn delta(lane: Rc<Lane>) -> Outcome {
         let setting = Setting::plain(HEADS[1]);
         let halves = AttentionHalves { output, d_output, ..AttentionHalves::default() };
         let shape = AttentionShape { half: true, halves, ..setting.kernel() };
-        let made = lane.variants(|caps| k::attention_delta(caps, shape)).map_err(text)?;
+        let made =
+            lane.variants(|caps| k::attention_delta(caps, shape, k::Parts::WHOLE)).map_err(text)?;
         let tokens = 70;
         let rows = [(); 2].map(|()| as_halves(lane.normal(tokens * shape.width())));
         let [out, d_out] = rows.each_ref().map(|rows| wide(rows));

@@ -129,10 +129,16 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("muon update", k::muon_update(caps, width * 40_000, Constant(0.7)));
         for activation in Activation::ALL {
             for gated in [true, false] {
+                let parts = Parts::WHOLE;
                 for half in [false, gated && width.is_multiple_of(4)] {
-                    let shape = ActivationWidth { width, activation, gated, half };
+                    let shape = ActivationWidth { width, activation, gated, half, parts };
                     add("activation", k::activation(caps, shape));
                     add("activation backward", k::activation_backward(caps, shape));
+                    if half {
+                        let shape = ActivationWidth { parts: PARTS, ..shape };
+                        add("activation of parts", k::activation(caps, shape));
+                        add("activation backward of parts", k::activation_backward(caps, shape));
+                    }
                 }
             }
         }
@@ -175,7 +181,8 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
         }
         add("attention prefill", k::attention_forward(caps, shape, true));
         add("attention probabilities", k::attention_probabilities(caps, shape));
-        add("attention delta", k::attention_delta(caps, shape));
+        add("attention delta", k::attention_delta(caps, shape, Parts::WHOLE));
+        add("attention delta of parts", k::attention_delta(caps, shape, PARTS));
         add("attention query", k::attention_backward_query(caps, shape));
         for owner in [KeyValueOwner::Group, KeyValueOwner::Head] {
             let kernel = k::attention_backward_key_value(caps, shape, owner, 1024);
@@ -293,7 +300,8 @@ fn attention_by_matrices(caps: &Capabilities) -> Vec<Entry> {
             if shape.halves.output {
                 let what = |name: &str| format!("{name} of {head_dim} in f16");
                 let shape = AttentionShape { turned: false, ..shape };
-                entries.push((what("attention delta"), k::attention_delta(caps, shape)));
+                entries
+                    .push((what("attention delta"), k::attention_delta(caps, shape, Parts::WHOLE)));
                 entries.push((what("attention group sum"), k::attention_group_sum(caps, shape)));
             }
             let mut add = |pass: AttentionPass, kernel| {

@@ -6,7 +6,7 @@ use super::measure::{ROUNDING, close, directional, dot, each_close, narrow, of, 
 use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::config::Activation;
-use crate::kernels::{self as k, ActivationWidth, Kernel, RopeShape, WriteMode};
+use crate::kernels::{self as k, ActivationWidth, Kernel, Parts, RopeShape, WriteMode};
 use crate::random::{fill_weights, split};
 use crate::session::step::Initialize;
 use crate::twins::activation::{
@@ -269,61 +269,117 @@ fn gated_terms(gate_up: &[f64], d_output: &[f64], width: usize) -> [Vec<f64>; 2]
 }
 
 async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
-    for (rows, width, half) in [(1, 1, false), (13, 67, false), (13, 68, false), (13, 68, true)] {
-        let shape = ActivationWidth { width, activation, gated: true, half };
-        let (gate_up, d_output) = (gates(&lane, rows, width), lane.normal(rows * width));
-        let exact = wide(&gate_up);
-        let output = gated_activation_forward(activation, &exact, width);
-        let step = Operand::uniform(&Step::of(rows));
-        let poison = |elements: usize| Operand::poison(if half { elements / 2 } else { elements });
-        let tolerance = if half { HALF } else { ACTIVATION };
-        // Below that f16 has steps of one size.
-        let least = if half { 1.0 / 16384.0 } else { 0.0 };
-        let terms = gated_terms(&exact, &wide(&d_output), width);
-        let [products, slopes] = terms.map(|terms| -> Vec<f64> {
-            terms.into_iter().map(|term| term.abs().max(least)).collect()
-        });
-        let read = |got: &Outputs, i| if half { got.halves(i) } else { got.floats(i) };
-
-        let made = lane.variants(|caps| k::activation(caps, shape)).map_err(text)?;
-        let forward = [Operand::floats(&gate_up), poison(output.len()), step.clone()];
-        let forward = jobs(&made, rows, &forward);
-        for (job, got) in forward.iter().zip(lane.run(&forward).await.map_err(text)?) {
-            each_close("output", &read(&got, 0), &output, &products, tolerance)
-                .map_err(of(&job.kernel))?;
-        }
-
-        let made = lane.variants(|caps| k::activation_backward(caps, shape)).map_err(text)?;
-        let (gradient, _) = gated_activation_backward(activation, &exact, &wide(&d_output), width);
-        let backward = [
-            Operand::floats(&gate_up),
-            Operand::floats(&d_output),
-            poison(gate_up.len()),
-            poison(output.len()),
-            step,
-        ];
-        let backward = jobs(&made, rows, &backward);
-        for (job, got) in backward.iter().zip(lane.run(&backward).await.map_err(text)?) {
-            let named = of(&job.kernel);
-            each_close("d_gate_up", &read(&got, 0), &gradient, &slopes, tolerance)
-                .map_err(&named)?;
-            each_close("output", &read(&got, 1), &output, &products, tolerance).map_err(&named)?;
-            if half {
-                continue;
-            }
-            let loss =
-                |x: &[f64]| dot(&gated_activation_forward(activation, x, width), &wide(&d_output));
-            directional("d_gate_up", &got.floats(0), &exact, &lane.normal(exact.len()), loss)
-                .map_err(&named)?;
-        }
+    for (rows, width, half, count) in [
+        (1, 1, false, 1),
+        (13, 67, false, 1),
+        (13, 68, false, 1),
+        (13, 68, true, 1),
+        (1, 4, false, 2),
+        (13, 68, false, 3),
+        (13, 132, true, 8),
+    ] {
+        let shape = ActivationWidth { width, activation, gated: true, half, parts: Parts::WHOLE };
+        gated_forward(&lane, shape, (rows, count)).await?;
+        gated_backward(&lane, shape, (rows, count)).await?;
     }
     Ok(lane.summary())
+}
+
+/// What rounding is relative to in results, and by how much they may be off, relative to that.
+fn gated_bounds(shape: ActivationWidth, [gate_up, d_output]: [&[f64]; 2]) -> [Vec<f64>; 2] {
+    // Below that f16 has steps of one size.
+    let least = if shape.half { 1.0 / 16384.0 } else { 0.0 };
+    gated_terms(gate_up, d_output, shape.width)
+        .map(|terms| terms.into_iter().map(|term| term.abs().max(least)).collect())
+}
+
+impl ActivationWidth {
+    /// Where a kernel leaves so many results.
+    fn poison(self, elements: usize) -> Operand {
+        Operand::poison(if self.half { elements / 2 } else { elements })
+    }
+
+    /// What it has left there.
+    fn left(self, got: &Outputs, index: usize) -> Vec<f32> {
+        if self.half { got.halves(index) } else { got.floats(index) }
+    }
+
+    /// How far results may be off.
+    const fn tolerance(self) -> f64 {
+        if self.half { HALF } else { ACTIVATION }
+    }
+}
+
+/// What is read lies in `count` parts.
+async fn gated_forward(
+    lane: &Lane,
+    shape: ActivationWidth,
+    (rows, count): (usize, usize),
+) -> Result<(), String> {
+    let (read, parts, gate_up) = lane.parts(gates(lane, rows, shape.width), count);
+    let shape = ActivationWidth { parts, ..shape };
+    let exact = wide(&gate_up);
+    let output = gated_activation_forward(shape.activation, &exact, shape.width);
+    let [products, _] = gated_bounds(shape, [&exact, &vec![0.0; output.len()]]);
+    let made = lane.variants(|caps| k::activation(caps, shape)).map_err(text)?;
+    let step = Operand::uniform(&Step::of(rows));
+    let mut operands = vec![Operand::floats(&read), shape.poison(output.len()), step];
+    operands.extend((count > 1).then(|| Operand::poison(gate_up.len())));
+    let forward = jobs(&made, rows, &operands);
+    for (job, got) in forward.iter().zip(lane.run(&forward).await.map_err(text)?) {
+        let named = of(&job.kernel);
+        each_close("output", &shape.left(&got, 0), &output, &products, shape.tolerance())
+            .map_err(&named)?;
+        if count > 1 {
+            close("gate | up", &got.floats(1), &exact, ROUNDING).map_err(named)?;
+        }
+    }
+    Ok(())
+}
+
+/// The gradient of the output lies in `count` parts.
+async fn gated_backward(
+    lane: &Lane,
+    shape: ActivationWidth,
+    (rows, count): (usize, usize),
+) -> Result<(), String> {
+    let ActivationWidth { width, activation, .. } = shape;
+    let gate_up = gates(lane, rows, width);
+    let (slopes, parts, d_output) = lane.parts(lane.normal(rows * width), count);
+    let shape = ActivationWidth { parts, ..shape };
+    let (exact, d_output) = (wide(&gate_up), wide(&d_output));
+    let [products, terms] = gated_bounds(shape, [&exact, &d_output]);
+    let made = lane.variants(|caps| k::activation_backward(caps, shape)).map_err(text)?;
+    let (gradient, output) = gated_activation_backward(activation, &exact, &d_output, width);
+    let backward = [
+        Operand::floats(&gate_up),
+        Operand::floats(&slopes),
+        shape.poison(gate_up.len()),
+        shape.poison(output.len()),
+        Operand::uniform(&Step::of(rows)),
+    ];
+    let backward = jobs(&made, rows, &backward);
+    for (job, got) in backward.iter().zip(lane.run(&backward).await.map_err(text)?) {
+        let (named, tolerance) = (of(&job.kernel), shape.tolerance());
+        each_close("d_gate_up", &shape.left(&got, 0), &gradient, &terms, tolerance)
+            .map_err(&named)?;
+        each_close("output", &shape.left(&got, 1), &output, &products, tolerance)
+            .map_err(&named)?;
+        if shape.half {
+            continue;
+        }
+        let loss = |x: &[f64]| dot(&gated_activation_forward(activation, x, width), &d_output);
+        directional("d_gate_up", &got.floats(0), &exact, &lane.normal(exact.len()), loss)
+            .map_err(&named)?;
+    }
+    Ok(())
 }
 
 /// Without a gate: an element of each size, and the same of its gradient.
 async fn plain_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
     for (rows, width) in [(1, 1), (13, 134)] {
-        let shape = ActivationWidth { width, activation, gated: false, half: false };
+        let (gated, half, parts) = (false, false, Parts::WHOLE);
+        let shape = ActivationWidth { width, activation, gated, half, parts };
         let (x, d_output) = (gates(&lane, rows, width.div_ceil(2)), lane.normal(rows * width));
         let x = &x[..rows * width];
         let (exact, d_exact) = (wide(x), wide(&d_output));

@@ -6,8 +6,9 @@ use super::results::Results;
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, WgpuDevice};
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, Parts};
 use crate::random::{below, philox, split};
+use crate::twins::add_assign;
 use crate::twins::normal::fill_normal;
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -108,6 +109,18 @@ impl Lane {
         let mut values = vec![0.0; len];
         fill_normal(self.seed, self.next_stream(), 0, 1.0, &mut values);
         values
+    }
+
+    /// `count` parts of a sum, the first of them given, with numbers between them that are not to be read; and the sum.
+    pub(super) fn parts(&self, first: Vec<f32>, count: usize) -> (Vec<f32>, Parts, Vec<f32>) {
+        let (len, mut all, mut sum) = (first.len(), first.clone(), first);
+        if count == 1 {
+            return (all, Parts::WHOLE, sum);
+        }
+        let apart = len.next_multiple_of(4) + 4;
+        all.extend(self.normal(count * apart - len));
+        (1..count).for_each(|part| add_assign(&mut sum, &all[part * apart..][..len]));
+        (all, Parts { count, apart }, sum)
     }
 
     /// Integers below `bound`, others each time.

@@ -12,7 +12,7 @@ use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write,
 use crate::kernels::elementwise::{composer, turned_heads};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::shape::{
-    AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
+    AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner, Parts,
 };
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::kernels::unrolled::{head_access, head_module};
@@ -156,19 +156,26 @@ fn delta_quads(composer: Composer, halves: AttentionHalves) -> Composer {
     composer.written("delta_quads", &text)
 }
 
-/// `attention_delta_backward`. Bindings: output, d_output, delta, step.
+/// `attention_delta_backward`. Bindings: output, d_output, delta, step; and where `d_output` lies in `parts`, which is in
+/// f32 alone, what it is as a whole, which the kernel writes.
 ///
 /// # Errors
 /// `limit-exceeded` when not even one invocation or its workgroup memory fits.
-pub fn attention_delta(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
+pub fn attention_delta(caps: &Capabilities, shape: AttentionShape, parts: Parts) -> Result<Kernel> {
+    debug_assert!(!shape.halves.d_output || parts == Parts::WHOLE, "{shape:?}");
+    let mut bindings = vec![read("output"), read("d_output"), read_write("delta"), uniform("step")];
+    let whole = Some(bindings.len());
     let place = |composer: Composer| {
         delta_quads(composer, shape.halves)
+            .summed(["d_output_at", "d_output", "DOutputQuad"], (parts, 4), whole)
             .module(shader!("lib/step"))
             .module(shader!("lib/attention/delta_rows"))
     };
-    let bindings = [read("output"), read("d_output"), read_write("delta"), uniform("step")];
-    let spec = KernelSpec::AttentionDelta { shape };
-    delta_kernel(caps, spec, shape, shape.heads, &bindings, place)
+    if parts != Parts::WHOLE {
+        bindings.push(read_write("whole"));
+    }
+    let spec = KernelSpec::AttentionDelta { shape, parts };
+    Ok(delta_kernel(caps, spec, shape, shape.heads, &bindings, place)?.of_parts(parts))
 }
 
 /// Invocations per row and head of [`attention_delta`]: with heads of 64 each reads two vectors of four.

@@ -246,10 +246,16 @@ pub(super) fn probabilities(on: &mut Operands, shape: &AttentionShape) -> Result
     Ok(())
 }
 
-pub(super) fn delta(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+pub(super) fn delta(on: &mut Operands, shape: &AttentionShape, parts: Parts) -> Result<()> {
     let all = on.tokens()? * shape.width();
     let output = on.read_as("output", Element::halved(shape.halves.output))?;
-    let d_output = on.read_as("d_output", Element::halved(shape.halves.d_output))?;
+    let d_output = if parts == Parts::WHOLE {
+        on.read_as("d_output", Element::halved(shape.halves.d_output))?
+    } else {
+        let sum = sum_of(on, "d_output", all, parts)?;
+        on.write("whole", 0, &sum)?;
+        sum
+    };
     let heads = output[..all].chunks(shape.head_dim).zip(d_output[..all].chunks(shape.head_dim));
     let delta: Vec<f32> = heads.map(|(o, d)| dot(o, d)).collect();
     on.write("delta", 0, &delta)

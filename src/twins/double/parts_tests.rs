@@ -1,4 +1,4 @@
-//! Norms and rotations that add up what others have left, in whole training steps.
+//! Kernels that add up what products split along K, or heads of a group, have left, in whole training steps.
 
 use super::Double;
 use super::plan_tests::trains;
@@ -6,7 +6,7 @@ use super::tests::{Pair, integers, named};
 use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::gpu::Gpu;
-use crate::kernels::{LinearShape, LinearTile, TunedProduct};
+use crate::kernels::{Form, KernelSpec, LinearShape, LinearTile, TunedProduct};
 use crate::lower::{InferenceOptions, TrainChoices, TrainPlans, inference_plans, train_plans};
 use crate::params::Params;
 use crate::plan::Plan;
@@ -17,7 +17,11 @@ use std::rc::Rc;
 
 const TOKENS: usize = 40;
 const LLAMA: &str = r#"{"model_type":"llama","vocab_size":60,"hidden_size":128,"intermediate_size":128,
-    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64}"#;
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":256,"tie_word_embeddings":true}"#;
+/// With a matrix of its own for the head.
+const UNTIED: &str = r#"{"model_type":"llama","vocab_size":60,"hidden_size":128,"intermediate_size":128,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":256,
+    "tie_word_embeddings":false}"#;
 /// Its norms after attention and the feed-forward block stand between products and the residual stream.
 const GEMMA: &str = r#"{"model_type":"gemma2","vocab_size":60,"hidden_size":128,"intermediate_size":128,
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,"max_position_embeddings":64,
@@ -25,18 +29,18 @@ const GEMMA: &str = r#"{"model_type":"gemma2","vocab_size":60,"hidden_size":128,
 
 const PARTS: &str = "2 parts";
 
-fn plans(double: &Double, config: &str, recompute: bool) -> TrainPlans {
+fn plans(double: &Double, config: &str, tokens: usize, recompute: bool) -> TrainPlans {
     let config = ModelConfig::from_json(config).unwrap();
     let caps = double.capabilities();
     let params = Params::new(Architecture::of(&config), caps.limits.shard_bytes()).unwrap();
-    let choices = TrainChoices { tokens: TOKENS, recompute, ..TrainChoices::default() };
+    let choices = TrainChoices { tokens, recompute, ..TrainChoices::default() };
     train_plans(caps, &params, choices).unwrap()
 }
 
 /// A GPU on which all products of a training step were measured to be fastest in two parts of K, where K is long enough.
-fn split(config: &str) -> Rc<Double> {
+fn split(config: &str, tokens: usize) -> Rc<Double> {
     let gpu = named("NVIDIA");
-    let products = plans(&gpu, config, false).micro_step.products;
+    let products = plans(&gpu, config, tokens, false).micro_step.products;
     split_products(&gpu, products)
 }
 
@@ -49,10 +53,18 @@ fn split_products(gpu: &Double, products: Vec<LinearShape>) -> Rc<Double> {
     Double::new(caps)
 }
 
-/// Norms of a step that add up parts, forward and backward, and rotations that do.
-fn counts(plans: &TrainPlans) -> [usize; 3] {
-    let names = ["rms_norm_forward", "rms_norm_backward", "rope_forward"];
-    names.map(|name| count(plans, name, PARTS))
+/// Kernels of a step that add up parts: norms, forward and backward, rotations, gates, forward and backward, and the
+/// pre-pass of attention's gradients.
+fn counts(plans: &TrainPlans) -> [usize; 6] {
+    [
+        "rms_norm_forward",
+        "rms_norm_backward",
+        "rope_forward",
+        "gated_activation_forward",
+        "gated_activation_backward",
+        "attention_delta_backward",
+    ]
+    .map(|name| count(plans, name, PARTS))
 }
 
 /// Dispatches of a step that run a kernel in a form.
@@ -68,11 +80,11 @@ fn dispatches(plan: &Plan, name: &str, form: &str) -> usize {
 #[test]
 fn a_step_has_the_twins_loss_gradients_and_weights() {
     for recompute in [false, true] {
-        let double = split(LLAMA);
-        let counts = counts(&plans(&double, LLAMA, recompute));
+        let double = split(LLAMA, TOKENS);
+        let counts = counts(&plans(&double, LLAMA, TOKENS, recompute));
         // Forward behind attention and the feed-forward block; again behind attention of the layer that is computed again,
         // whose queries and keys turn again too.
-        let expected = if recompute { [5, 4, 3] } else { [4, 4, 2] };
+        let expected = if recompute { [5, 4, 3, 2, 2, 2] } else { [4, 4, 2, 2, 2, 2] };
         assert_eq!(counts, expected, "recompute: {recompute}");
         trains(&double, LLAMA, recompute, [TOKENS, 23]);
     }
@@ -81,8 +93,8 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
 /// What the norm reads is no residual stream; its gradient has two readers.
 #[test]
 fn norms_behind_a_product_read_it_whole() {
-    let double = split(GEMMA);
-    assert_eq!(counts(&plans(&double, GEMMA, false)), [0, 4, 2]);
+    let double = split(GEMMA, TOKENS);
+    assert_eq!(counts(&plans(&double, GEMMA, TOKENS, false)), [0, 4, 2, 2, 2, 2]);
     trains(&double, GEMMA, false, [TOKENS, 23]);
 }
 
@@ -92,8 +104,8 @@ fn rotations_read_what_is_no_plain_sum_whole() {
     let of = |family: &str| LLAMA.replace("llama", family);
     let short = LLAMA.replace("attention_heads\":2", "attention_heads\":32");
     for config in [of("qwen2"), of("qwen3"), short] {
-        let counts = counts(&plans(&split(&config), &config, false));
-        assert_eq!(counts[1..], [4, 0], "{config}");
+        let counts = counts(&plans(&split(&config, TOKENS), &config, TOKENS, false));
+        assert_eq!(counts[1..3], [4, 0], "{config}");
     }
 }
 
@@ -103,7 +115,7 @@ fn sums_of_groups_turn_back() {
     let short = LLAMA.replace("attention_heads\":2", "attention_heads\":32");
     for (config, turned) in [(LLAMA, 2), (GEMMA, 2), (&short, 0)] {
         for recompute in [false, true] {
-            let plans = plans(&named("NVIDIA"), config, recompute);
+            let plans = plans(&named("NVIDIA"), config, TOKENS, recompute);
             let counts = [("attention_group_sum", ""), ("attention_group_sum", "turned back")]
                 .map(|(name, form)| count(&plans, name, form));
             assert_eq!(counts, [2, turned], "{config}");
@@ -132,4 +144,39 @@ fn a_prompt_has_the_twins_logits() {
     let got = block_on(pair.model.logits(&prompt, options, UNWATCHED)).unwrap();
     let expected = pair.reference().logits(&prompt, &[0; TOKENS]);
     assert_close("logits", &got, &expected, 1e-5, 1e-5);
+}
+
+/// Long enough for two parts of the tokens.
+const LONG: usize = 130;
+
+/// Gradients that each dispatch of a step adds up, and dispatches that add up a product alone.
+fn gradient_sums(plan: &Plan) -> (Vec<usize>, usize) {
+    let specs = || plan.dispatches.iter().map(|dispatch| plan.kernels[dispatch.kernel].spec);
+    let counts = specs().filter_map(|spec| match spec {
+        KernelSpec::GradientSum(sums) => Some(sums.count),
+        _ => None,
+    });
+    let alone = specs().filter(
+        |spec| matches!(spec, KernelSpec::LinearSum { shape, .. } if shape.form == Form::MatmulAt),
+    );
+    (counts.collect(), alone.count())
+}
+
+#[test]
+fn one_dispatch_adds_up_the_gradients_of_four_matrices() {
+    for (config, counts) in [(LLAMA, [1, 4, 4]), (UNTIED, [4, 4, 1])] {
+        let double = split(config, LONG);
+        let plan = plans(&double, config, LONG, false).micro_step;
+        assert_eq!(gradient_sums(&plan), (counts.into(), 0), "{config}");
+        trains(&double, config, false, [LONG, 23]);
+    }
+}
+
+/// What is computed again is to save memory.
+#[test]
+fn nothing_waits_where_activations_are_computed_again() {
+    let double = split(LLAMA, LONG);
+    let plan = plans(&double, LLAMA, LONG, true).micro_step;
+    assert_eq!(gradient_sums(&plan), (vec![], 9));
+    trains(&double, LLAMA, true, [LONG, 23]);
 }

@@ -289,7 +289,11 @@ pub(super) fn column_sum(
 pub(super) fn gate(on: &mut Operands, of: ActivationWidth) -> Result<()> {
     let count = on.tokens()? * of.width;
     let y = if of.gated {
-        gated_activation_forward(of.activation, on.first("gate_up", 2 * count)?, of.width)
+        let gate_up = sum_of(on, "gate_up", 2 * count, of.parts)?;
+        if of.parts != Parts::WHOLE {
+            on.write("whole", 0, &gate_up)?;
+        }
+        gated_activation_forward(of.activation, &gate_up, of.width)
     } else {
         activation_forward(of.activation, on.first("input", count)?)
     };
@@ -298,7 +302,7 @@ pub(super) fn gate(on: &mut Operands, of: ActivationWidth) -> Result<()> {
 
 pub(super) fn gate_backward(on: &mut Operands, of: ActivationWidth) -> Result<()> {
     let count = on.tokens()? * of.width;
-    let d_y = on.first("d_output", count)?;
+    let d_y = &sum_of(on, "d_output", count, of.parts)?;
     let y = if of.gated {
         let x = on.first("gate_up", 2 * count)?;
         let (d_x, y) = gated_activation_backward(of.activation, x, d_y, of.width);

@@ -95,7 +95,7 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::CacheExpand { shape, cache } => attention::expand(on, &shape, cache),
         Spec::AttentionForward { shape, cached, .. } => attention::forward(on, &shape, cached),
         Spec::AttentionProbabilities { shape } => attention::probabilities(on, &shape),
-        Spec::AttentionDelta { shape } => attention::delta(on, &shape),
+        Spec::AttentionDelta { shape, parts } => attention::delta(on, &shape, parts),
         Spec::AttentionBackwardQuery { shape, .. } => attention::backward_query(on, &shape),
         Spec::AttentionBackwardKeyValue { shape, owner, .. } => {
             attention::backward_key_value(on, &shape, owner)
