@@ -39,6 +39,17 @@ fn sums_of_products_turn_gradients_back() {
     }
 }
 
+/// Where one dispatch has all sums, which turn nothing.
+#[test]
+fn sums_of_groups_turn_gradients_back() {
+    for (heads, sums) in [([8, 4, 64], 3), ([8, 8, 64], 0)] {
+        let plan = plans(&body(256, 512, 512, heads, ""), 512, false).micro_step;
+        assert_eq!(count(&plan, "attention_backward_sums"), 3);
+        assert_eq!(count(&plan, "attention_group_sum"), sums);
+        assert_eq!(count(&plan, "rope_backward"), 3 - sums);
+    }
+}
+
 #[test]
 fn a_part_of_a_head_is_turned_back_by_a_kernel_of_its_own() {
     let part = config(
