@@ -120,13 +120,13 @@ fn check_all(what: &str, caps: &Capabilities, config: &ModelConfig, tokens: usiz
     }
     let name = format!("{what}, micro-step that computes activations again");
     check_plan(&name, &again.micro_step, &again.slots, caps, &layout);
-    // But for the sums of norms' gradients, which wait for each other only where memory is not to be saved.
-    let [kept, mut computed] = [&train, &again].map(|plans| {
+    // But for what adds up parts. Those of gradients wait for each other only where memory is not to be saved, and what
+    // an activation adds up in the first pass is read whole where it is computed again.
+    const SUMS: [&str; 3] = ["column_sum_forward", "gradient_sum", "linear_sum"];
+    let [kept, computed] = [&train, &again].map(|plans| {
         let kernels = plans.micro_step.kernels.iter();
-        kernels.filter(|kernel| kernel.name != "column_sum_forward").collect::<Vec<_>>()
+        kernels.filter(|kernel| !SUMS.contains(&kernel.name)).collect::<Vec<_>>()
     });
-    // What an activation adds up in the first pass its backward pass reads whole: the kernel that adds it up is one more.
-    computed.retain(|kernel| kernel.name != "linear_sum" || kept.contains(kernel));
     assert_eq!(computed, kept, "{what}: it compiles the same");
     let [shared, recomputed] = [&train, &again].map(|plans| plans.slots.iter().sum::<u64>());
     eprintln!(
