@@ -50,7 +50,7 @@ pub use elementwise::{
     position_forward, rope, rope_halves, rope_has_halves, rope_of_parts, scale, zero,
 };
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
-pub use linear::gradient::{GradientParts, GradientSums, gradient_sum};
+pub use linear::gradient::gradient_sum;
 pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
 pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
@@ -70,8 +70,8 @@ pub use optimizer::{
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
-    AttentionTile, Constant, DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms, Objective, Output,
-    PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
+    AttentionTile, Constant, DecodeSplits, DenseMask, GradientParts, GradientSums, KeyValueOwner,
+    LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms,
+    Objective, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

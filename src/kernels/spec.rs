@@ -3,11 +3,10 @@
 //! Selection is a pure function of a spec and [`Capabilities`]. A kernel in a plan carries its spec, so
 //! that whoever executes a plan (a GPU, or loops on the CPU) knows each dispatch without knowing models.
 
-use super::linear::gradient::GradientSums;
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
-    DecodeSplits, DenseMask, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape, NormForm,
-    NormTerms, Objective, Output, Parts, RopeShape, SummedWeights,
+    DecodeSplits, DenseMask, GradientSums, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape,
+    NormForm, NormTerms, Objective, Output, Parts, RopeShape, SummedWeights,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};

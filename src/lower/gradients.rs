@@ -61,7 +61,7 @@ impl Lowering<'_> {
         [a, b, gradient]: [Slice; 3],
         (mode, range): (WriteMode, Range),
     ) -> Result<bool> {
-        let Some((kernel, parts)) = self.builder.split(shape)? else { return Ok(false) };
+        let Some((kernel, parts)) = self.builder.split(shape, mode)? else { return Ok(false) };
         let elements = (parts.count * parts.apart) as u64;
         if 4 * elements > self.waiting.most {
             return Ok(false);

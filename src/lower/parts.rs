@@ -8,7 +8,7 @@ use super::{Lowering, gate};
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
-use crate::kernels::{Element, LinearShape, Output, Parts, WeightFormat};
+use crate::kernels::{Element, LinearShape, Output, Parts, WeightFormat, WriteMode};
 use crate::plan::{Range, Slice};
 
 /// Most bytes of parts of gradients that wait for one dispatch.
@@ -88,7 +88,8 @@ impl<'a> Lowering<'a> {
         }
         let (matrix, shape) = self.operand(label, weight, 0, shape)?;
         let range = Range { cols: rows as u32, ..token_rows.rows };
-        let Some((kernel, parts)) = self.builder.split(&shape)? else { return Ok(false) };
+        let split = self.builder.split(&shape, WriteMode::Overwrite)?;
+        let Some((kernel, parts)) = split else { return Ok(false) };
         let slice =
             self.builder.tensor("parts of a product", (parts.count * parts.apart) as u64)?;
         let (operands, step) = ([input, matrix, slice], self.builder.step());

@@ -37,12 +37,13 @@ impl Builder<'_> {
         self.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
     }
 
-    /// The first stage of a product whose K is split, and how its parts lie; None where K is whole.
+    /// The first stage of a product whose K is split, and how its parts lie; None where K is whole. `mode` is that of
+    /// their sum.
     ///
     /// # Errors
     /// As [`Builder::product`].
-    pub fn split(&self, shape: &LinearShape) -> Result<Option<(Kernel, Parts)>> {
-        let linear = k::linear(self.caps, shape, Output::Mode(WriteMode::Overwrite))?;
+    pub fn split(&self, shape: &LinearShape, mode: WriteMode) -> Result<Option<(Kernel, Parts)>> {
+        let linear = k::linear(self.caps, shape, Output::Mode(mode))?;
         let apart = shape.part_elements();
         let parts = |sum: &LinearSum| Parts {
             count: (sum.elements / apart) as usize,
