@@ -192,8 +192,8 @@ fn split_products_give_the_same() {
     let pair = Pair::new(&double, wide);
     let options = TrainerOptions { tokens_per_step: 256, ..TrainerOptions::default() };
     let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
-    let splits = trainer.plan().unwrap().iter().filter(|row| row.kernel == "linear_sum").count();
-    assert!(splits > 0, "no product of the plan is split");
+    let plan = trainer.plan().unwrap();
+    assert!(plan.iter().any(|row| row.variant.contains("parts of K")), "no product is split");
     let batch = batch(&pair.config, 9, 100);
     let (loss, gradients) = pair.reference().loss_and_gradients(&batch);
     let metrics = block_on(trainer.step(&batch)).unwrap();
