@@ -60,7 +60,7 @@ function steps({ results }, device) {
     field: "milliseconds",
     type: "quantitative",
     scale: { type: "log", domain: [1, 1000] },
-    title: "milliseconds a step, loss read back (logarithmic)",
+    title: "milliseconds per step, loss read back (logarithmic)",
   };
   const subtitle = `everyone in one run, ${device}`;
   return chart("A training step", subtitle, values, {
@@ -118,7 +118,7 @@ function growth({ results }, device) {
     }))
     .filter(({ tokens }) => tokens > 0);
   const subtitle = `seed configuration, documents of 512 tokens, ${device}`;
-  const x = { field: "tokens", title: "tokens a step" };
+  const x = { field: "tokens", title: "tokens per step" };
   const y = { field: "microsecondsPerGigaflop", title: "µs for a billion operations" };
   return chart("A step's time against its arithmetic", subtitle, values, {
     ...lines(x, y, {}),

@@ -5,6 +5,10 @@ use crate::error::Result;
 use crate::kernels::{self as k, GradientParts, GradientSums, LinearShape, WriteMode};
 use crate::plan::{Builder, Range, Slice};
 
+/// Most tokens of a step whose products wait. In a longer one a dispatch is little of the time, and parts that wait leave
+/// the GPU's cache: eight documents of seed took 0.6 % longer on an H200.
+const MOST_TOKENS: usize = 1024;
+
 /// Products whose parts are in one tensor, and whose gradients are in one shard, each in front of the one before.
 #[derive(Debug)]
 pub(super) struct WaitingProducts {
@@ -52,8 +56,8 @@ impl WaitingProducts {
 }
 
 impl Lowering<'_> {
-    /// A product `a`ᵀ · `b` that is split along K, without the second stage. False, and no dispatch, where K is whole, or
-    /// the parts are more than may wait.
+    /// A product `a`ᵀ · `b` that is split along K, without the second stage. False, and no dispatch, where K is whole,
+    /// the step is long, or the parts are more than may wait.
     pub(super) fn gradient_waits(
         &mut self,
         label: &str,
@@ -61,6 +65,9 @@ impl Lowering<'_> {
         [a, b, gradient]: [Slice; 3],
         (mode, range): (WriteMode, Range),
     ) -> Result<bool> {
+        if shape.tokens > MOST_TOKENS {
+            return Ok(false);
+        }
         let Some((kernel, parts)) = self.builder.split(shape, mode)? else { return Ok(false) };
         let elements = (parts.count * parts.apart) as u64;
         if 4 * elements > self.waiting.most {

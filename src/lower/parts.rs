@@ -90,8 +90,8 @@ impl<'a> Lowering<'a> {
         let range = Range { cols: rows as u32, ..token_rows.rows };
         let split = self.builder.split(&shape, WriteMode::Overwrite)?;
         let Some((kernel, parts)) = split else { return Ok(false) };
-        let slice =
-            self.builder.tensor("parts of a product", (parts.count * parts.apart) as u64)?;
+        let elements = (parts.count * parts.apart) as u64;
+        let slice = self.builder.tensor("parts of a product", elements)?;
         let (operands, step) = ([input, matrix, slice], self.builder.step());
         self.builder.product_in_parts(label, (&shape, kernel), operands, (step, range))?;
         self.waiting.values.push((value, InParts { slice, parts, before }));
