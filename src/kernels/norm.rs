@@ -72,7 +72,7 @@ impl Row {
 /// `rms_norm_forward` over rows of `hidden` elements. Grid: one workgroup per row.
 ///
 /// # Errors
-/// `internal` for results in f16 that are no fours, or of a sum that is added to a residual.
+/// `internal` for results in f16 of rows that are no multiple of 4, and for a residual with results in f16 or with parts.
 pub fn rms_norm_forward(
     caps: &Capabilities,
     hidden: usize,

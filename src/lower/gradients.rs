@@ -57,7 +57,7 @@ impl WaitingProducts {
 
 impl Lowering<'_> {
     /// A product `a`ᵀ · `b` that is split along K, without the second stage. False, and no dispatch, where K is whole,
-    /// the step is long, or the parts are more than may wait.
+    /// the step is long, the parts are more than may wait, or the product is added to an earlier one.
     pub(super) fn gradient_waits(
         &mut self,
         label: &str,
@@ -65,7 +65,12 @@ impl Lowering<'_> {
         [a, b, gradient]: [Slice; 3],
         (mode, range): (WriteMode, Range),
     ) -> Result<bool> {
-        if shape.tokens > MOST_TOKENS {
+        if mode == WriteMode::Add {
+            // What it is added to may wait itself.
+            self.sum_products()?;
+            return Ok(false);
+        }
+        if self.builder.tokens > MOST_TOKENS {
             return Ok(false);
         }
         let Some((kernel, parts)) = self.builder.split(shape, mode)? else { return Ok(false) };

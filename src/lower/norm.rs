@@ -68,7 +68,8 @@ impl Lowering<'_> {
         let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let half = self.in_halves(node.writes[0]);
-        if let Some(InParts { slice, parts, before: Some(before) }) = self.parts_of(node.reads[0]) {
+        if let Some(InParts { slice, parts, before }) = self.parts_of(node.reads[0]) {
+            let before = before.expect("a norm adds up what is added to the residual stream");
             let form = NormForm { half, summed: parts, ..NormForm::PLAIN };
             let operands = [slice, output, before, input];
             return self.rms_norm(node.site.to_string(), norm, form, &operands);

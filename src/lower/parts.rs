@@ -82,7 +82,9 @@ impl<'a> Lowering<'a> {
     ) -> Result<bool> {
         let matrix = &self.params.matrices[weight];
         let (format, rows) = (matrix.format, matrix.parts[0].rows);
-        let whole = format == WeightFormat::F32 && matrix.parts.len() == 1;
+        // One that is packed is unpacked before the product, once.
+        let plain = format == WeightFormat::F32 && self.packed(weight, 0).is_none();
+        let whole = plain && matrix.parts.len() == 1;
         if !whole || shape.padded || token_rows.result != Element::F32 {
             return Ok(false);
         }

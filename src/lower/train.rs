@@ -3,7 +3,6 @@
 use super::halves::halves;
 use super::head::logits_chunk;
 use super::parts::Waiting;
-
 use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 const TOKENS: usize = 40;
 const LLAMA: &str = r#"{"model_type":"llama","vocab_size":60,"hidden_size":128,"intermediate_size":128,
-    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":256,"tie_word_embeddings":true}"#;
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":512,"tie_word_embeddings":true}"#;
 /// With a matrix of its own for the head.
 const UNTIED: &str = r#"{"model_type":"llama","vocab_size":60,"hidden_size":128,"intermediate_size":128,
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":256,
@@ -149,6 +149,9 @@ fn a_prompt_has_the_twins_logits() {
 /// Long enough for two parts of the tokens.
 const LONG: usize = 130;
 
+/// Logits of 256 and of 44 rows.
+const CHUNKED: usize = 300;
+
 /// Gradients that each dispatch of a step adds up, and dispatches that add up a product alone.
 fn gradient_sums(plan: &Plan) -> (Vec<usize>, usize) {
     let specs = || plan.dispatches.iter().map(|dispatch| plan.kernels[dispatch.kernel].spec);
@@ -179,4 +182,18 @@ fn nothing_waits_where_activations_are_computed_again() {
     let plan = plans(&double, LLAMA, LONG, true).micro_step;
     assert_eq!(gradient_sums(&plan), (vec![], 9));
     trains(&double, LLAMA, true, [LONG, 23]);
+}
+
+/// The last chunk of logits has too few rows for two parts: its product adds to the gradient that the others left waiting.
+#[test]
+fn chunks_of_logits_add_to_a_gradient_that_waits() {
+    let config = LLAMA.replace("vocab_size\":60", "vocab_size\":2000");
+    let mut caps = named("NVIDIA").capabilities().clone();
+    caps.limits.max_storage_buffer_binding_size = 2_060_000;
+    let gpu = Double::new(caps);
+    let double = split_products(&gpu, plans(&gpu, &config, CHUNKED, false).micro_step.products);
+    let plan = plans(&double, &config, CHUNKED, false).micro_step;
+    assert_eq!(plan.dispatches.iter().filter(|of| of.label == "head weight").count(), 2);
+    assert_eq!(gradient_sums(&plan).0[0], 1);
+    trains(&double, &config, false, [CHUNKED, 23]);
 }
