@@ -251,7 +251,7 @@ impl Lowering<'_> {
         dropout: Option<Dropout>,
     ) -> Result<()> {
         let (qkv, output) = (self.read(node, 0), self.read(node, 1));
-        // Of parts the first kernel leaves the whole.
+        // If it lies in parts, the first kernel also writes their sum, for the others.
         let summed = self.parts_of(node.reads[3]);
         let (logsumexp, d_output) = (self.read(node, 2), self.value(node.reads[3])?);
         let (read, parts) = summed.map_or((d_output, Parts::WHOLE), |it| (it.slice, it.parts));

@@ -285,7 +285,7 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
     Ok(lane.summary())
 }
 
-/// What rounding is relative to in results, and by how much they may be off, relative to that.
+/// What rounding is relative to in results.
 fn gated_bounds(shape: ActivationWidth, [gate_up, d_output]: [&[f64]; 2]) -> [Vec<f64>; 2] {
     // Below that f16 has steps of one size.
     let least = if shape.half { 1.0 / 16384.0 } else { 0.0 };

@@ -1,5 +1,5 @@
-// Gradients of queries and keys that 04_rope.wgsl has turned, turned back: of four pairs (column, column + HEAD_DIM / 2)
-// the first and the second elements. TABLE is the binding of the (cos, sin) of each position, two to a vector.
+// Pairs turned by the negative angle, as 04_rope.wgsl backward; with their halves swapped, forward. Of four pairs
+// (column, column + HEAD_DIM / 2) the first and the second elements. TABLE is the binding of the (cos, sin) of each position, two to a vector.
 @group(0) @binding(TABLE) var<storage, read> table: array<vec4<f32>>;
 
 fn turned_back(row: u32, column: u32, left: vec4<f32>, right: vec4<f32>) -> array<vec4<f32>, 2> {
