@@ -200,19 +200,26 @@ pub(in crate::kernels) fn dropout_threshold(rate: f64) -> usize {
     (rate * f64::from(1 << 16) * f64::from(1 << 16)) as u32 as usize
 }
 
+/// The constants of a rotation of whole rows, in either direction.
+fn rotation(
+    caps: &Capabilities,
+    shape: RopeShape,
+    (forward, half): (bool, bool),
+) -> Result<Composer> {
+    let RopeShape { heads, head_dim, dims, stride } = shape;
+    Ok(composer(caps, KernelSpec::Rope { shape, forward, half, parts: Parts::WHOLE })?
+        .size("HEADS", heads)
+        .size("HEAD_DIM", head_dim)
+        .size("HALF", dims / 2)
+        .size("STRIDE", stride)
+        .float("DIRECTION", if forward { 1.0 } else { -1.0 }))
+}
+
 /// `rope_forward` or `rope_backward`. Grid: `tokens · heads · dims / 2` invocations.
 pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
-    let RopeShape { heads, head_dim, dims, stride } = shape;
-    let composer =
-        composer(caps, KernelSpec::Rope { shape, forward, half: false, parts: Parts::WHOLE })?
-            .size("HEADS", heads)
-            .size("HEAD_DIM", head_dim)
-            .size("HALF", dims / 2)
-            .size("STRIDE", stride)
-            .float("DIRECTION", if forward { 1.0 } else { -1.0 })
-            .module(shader!("04_rope"));
+    let composer = rotation(caps, shape, (forward, false))?.module(shader!("04_rope"));
     let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
-    finish(composer, caps, &bindings, heads * dims / 2)
+    finish(composer, caps, &bindings, shape.heads * shape.dims / 2)
 }
 
 /// `rope_forward` of rows that lie in parts, where their shape [turns sums](RopeShape::turns_sums). Grid and bindings as
@@ -261,18 +268,11 @@ pub const fn rope_has_halves(shape: RopeShape) -> bool {
 /// `rope_forward` or `rope_backward` into rows in f16. Grid: `tokens · stride / 4` invocations.
 pub fn rope_halves(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
     debug_assert!(rope_has_halves(shape), "{shape:?}");
-    let RopeShape { heads, head_dim, dims, stride } = shape;
-    let composer =
-        composer(caps, KernelSpec::Rope { shape, forward, half: true, parts: Parts::WHOLE })?
-            .size("HEADS", heads)
-            .size("HEAD_DIM", head_dim)
-            .size("HALF", dims / 2)
-            .size("STRIDE", stride)
-            .float("DIRECTION", if forward { 1.0 } else { -1.0 });
+    let composer = rotation(caps, shape, (forward, true))?;
     let composer = Element::F16.module(composer).module(shader!("04_rope_f16"));
     let bindings =
         [read("qkv"), read("table"), read("documents"), read_write("rotated"), uniform("step")];
-    finish(composer, caps, &bindings, stride / 4)
+    finish(composer, caps, &bindings, shape.stride / 4)
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {

@@ -82,12 +82,8 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         let halves = AttentionHalves { qkv, output, d_output, d_qkv };
         return by_matrices(caps, AttentionShape { half, halves, ..shape });
     }
-    let mut candidates = vec![Candidate::new(
-        caps,
-        k::attention_delta(caps, shape, k::Parts::WHOLE)?,
-        tokens,
-        true,
-    )?];
+    let delta = k::attention_delta(caps, shape, k::Parts::WHOLE)?;
+    let mut candidates = vec![Candidate::new(caps, delta, tokens, true)?];
     let owner = k::key_value_owner(caps, shape);
     if owner == k::KeyValueOwner::Head {
         let kernel = k::attention_group_sum(caps, shape)?;
@@ -119,12 +115,8 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
 /// The passes of a training step in each tile of matrices.
 fn by_matrices(caps: &Capabilities, shape: AttentionShape) -> Result<Vec<Candidate>> {
     let tokens = shape.tokens;
-    let mut candidates = vec![Candidate::new(
-        caps,
-        k::attention_delta(caps, shape, k::Parts::WHOLE)?,
-        tokens,
-        true,
-    )?];
+    let delta = k::attention_delta(caps, shape, k::Parts::WHOLE)?;
+    let mut candidates = vec![Candidate::new(caps, delta, tokens, true)?];
     let mut add = |picked: &Kernel, kernel: Result<Kernel>| -> Result<()> {
         let kernel = kernel?;
         let is_picked = kernel.wgsl == picked.wgsl;

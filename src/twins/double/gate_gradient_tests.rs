@@ -1,34 +1,17 @@
 //! Products that give the gradients of gate and up, in whole training steps.
 
 use super::Double;
-use super::plan_tests::trains;
+use super::plan_tests::{plans, trains, tuned};
 use super::tests::{ALTERNATING, BIASED, NORMED, PARALLEL, TIED, UNTIED, WINDOWED, named};
-use crate::arch::Architecture;
-use crate::config::ModelConfig;
-use crate::gpu::Gpu;
-use crate::kernels::{LinearTile, TunedProduct};
-use crate::lower::{TrainChoices, TrainPlans, train_plans};
-use crate::params::Params;
+use crate::kernels::LinearTile;
+use crate::lower::TrainPlans;
 use std::rc::Rc;
-
-fn plans(double: &Double, config: &str, tokens: usize, recompute: bool) -> TrainPlans {
-    let config = ModelConfig::from_json(config).unwrap();
-    let caps = double.capabilities();
-    let params = Params::new(Architecture::of(&config), caps.limits.shard_bytes()).unwrap();
-    let choices = TrainChoices { tokens, recompute, ..TrainChoices::default() };
-    train_plans(caps, &params, choices).unwrap()
-}
 
 /// A GPU on which all products of a training step were measured to be fastest by a tile, with K whole.
 fn tiled(config: &str, tokens: usize) -> Rc<Double> {
     let gpu = named("NVIDIA");
-    let mut caps = gpu.capabilities().clone();
     let products = plans(&gpu, config, tokens, false).micro_step.products;
-    let tile = LinearTile::Tiled { bm: 128, bn: 64, bk: 16, tm: 8, tn: 8 };
-    let tuned =
-        |shape| TunedProduct { shape, tile, splits: 1, nanoseconds: 1, estimated_nanoseconds: 1 };
-    caps.tuned = products.into_iter().map(tuned).collect();
-    Double::new(caps)
+    tuned(&gpu, products, LinearTile::Tiled { bm: 128, bn: 64, bk: 16, tm: 8, tn: 8 }, 1)
 }
 
 /// Dispatches of a step that give gradients of gates: behind their sums, and alone.

@@ -1,13 +1,13 @@
 //! Kernels that add up what products split along K, or heads of a group, have left, in whole training steps.
 
 use super::Double;
-use super::plan_tests::trains;
+use super::plan_tests::{plans, trains, tuned};
 use super::tests::{Pair, integers, named};
 use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::gpu::Gpu;
-use crate::kernels::{Form, KernelSpec, LinearShape, LinearTile, TunedProduct};
-use crate::lower::{InferenceOptions, TrainChoices, TrainPlans, inference_plans, train_plans};
+use crate::kernels::{Form, KernelSpec, LinearShape, LinearTile};
+use crate::lower::{InferenceOptions, TrainPlans, inference_plans};
 use crate::params::Params;
 use crate::plan::Plan;
 use crate::session::UNWATCHED;
@@ -29,14 +29,6 @@ const GEMMA: &str = r#"{"model_type":"gemma2","vocab_size":60,"hidden_size":128,
 
 const PARTS: &str = "2 parts";
 
-fn plans(double: &Double, config: &str, tokens: usize, recompute: bool) -> TrainPlans {
-    let config = ModelConfig::from_json(config).unwrap();
-    let caps = double.capabilities();
-    let params = Params::new(Architecture::of(&config), caps.limits.shard_bytes()).unwrap();
-    let choices = TrainChoices { tokens, recompute, ..TrainChoices::default() };
-    train_plans(caps, &params, choices).unwrap()
-}
-
 /// A GPU on which all products of a training step were measured to be fastest in two parts of K, where K is long enough.
 fn split(config: &str, tokens: usize) -> Rc<Double> {
     let gpu = named("NVIDIA");
@@ -45,12 +37,7 @@ fn split(config: &str, tokens: usize) -> Rc<Double> {
 }
 
 fn split_products(gpu: &Double, products: Vec<LinearShape>) -> Rc<Double> {
-    let mut caps = gpu.capabilities().clone();
-    let tile = LinearTile::Tiled { bm: 32, bn: 32, bk: 16, tm: 4, tn: 4 };
-    let tuned =
-        |shape| TunedProduct { shape, tile, splits: 2, nanoseconds: 1, estimated_nanoseconds: 1 };
-    caps.tuned = products.into_iter().map(tuned).collect();
-    Double::new(caps)
+    tuned(gpu, products, LinearTile::Tiled { bm: 32, bn: 32, bk: 16, tm: 4, tn: 4 }, 2)
 }
 
 /// Kernels of a step that add up parts: norms, forward and backward, rotations, gates, forward and backward, and the

@@ -5,9 +5,13 @@ use super::tests::{
     ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, TWO_TABLES, UNSCALED, UNTIED,
     WINDOWED, batch, integers, named, software,
 };
+use crate::arch::Architecture;
+use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::gpu::Gpu;
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCache, LinearShape, LinearTile, TunedProduct, WeightFormat};
+use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::params::Params;
 use crate::plan::PlanRow;
 use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Metrics, Trainer, TrainerOptions, UNWATCHED,
@@ -75,6 +79,28 @@ fn held_to_adamw(
             assert!(error <= tolerance, "{name}[{i}]: got {got}, expected {x}, error {error:e}");
         }
     }
+}
+
+pub(super) fn plans(double: &Double, config: &str, tokens: usize, recompute: bool) -> TrainPlans {
+    let config = ModelConfig::from_json(config).unwrap();
+    let caps = double.capabilities();
+    let params = Params::new(Architecture::of(&config), caps.limits.shard_bytes()).unwrap();
+    let choices = TrainChoices { tokens, recompute, ..TrainChoices::default() };
+    train_plans(caps, &params, choices).unwrap()
+}
+
+/// A GPU on which these products were measured to be fastest by a tile, with K in so many parts where it is long enough.
+pub(super) fn tuned(
+    gpu: &Double,
+    products: Vec<LinearShape>,
+    tile: LinearTile,
+    splits: usize,
+) -> Rc<Double> {
+    let mut caps = gpu.capabilities().clone();
+    let measured =
+        |shape| TunedProduct { shape, tile, splits, nanoseconds: 1, estimated_nanoseconds: 1 };
+    caps.tuned = products.into_iter().map(measured).collect();
+    Double::new(caps)
 }
 
 pub(super) fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths: [usize; 2]) {
