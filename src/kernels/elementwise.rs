@@ -222,8 +222,8 @@ pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kern
     finish(composer, caps, &bindings, shape.heads * shape.dims / 2)
 }
 
-/// `rope_forward` of rows that lie in parts, where their shape [turns sums](RopeShape::turns_sums). Grid and bindings as
-/// [`turned_heads`].
+/// `rope_forward` of rows that lie in parts, where their shape [turns sums](RopeShape::turns_sums). Grid:
+/// `tokens · stride / 8` invocations. Bindings: parts, table, documents, rows, step.
 pub fn rope_of_parts(caps: &Capabilities, shape: RopeShape, parts: Parts) -> Result<Kernel> {
     let composer = composer(caps, KernelSpec::Rope { shape, forward: true, half: false, parts })?
         .unrolled("PARTS", parts.count)
