@@ -1,4 +1,4 @@
-// uses: step, flat, range
+// uses: step, flat, range, embed/angles or embed/no_angles
 // embedding_forward: x[t, :] = weight[tokens[t], :]
 //
 //   0 tokens   read   u32 [tokens]
@@ -6,6 +6,8 @@
 //   2 output   write  f32 [tokens, HIDDEN]         overwritten where the token is in this part
 //   3 step     uniform
 //   4 range    uniform
+//
+// and, where a decoded row leaves its angles, what lib/embed/angles.wgsl binds.
 //
 // Grid: one invocation per element of output.
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
@@ -16,6 +18,7 @@
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
+  leave_angles(id);
   let t = id / HIDDEN;
   if t >= step.tokens {
     return;

@@ -1,4 +1,4 @@
-// uses: step, flat, range, weights/f16 or weights/int8 or weights/int4
+// uses: step, flat, range, embed/angles or embed/no_angles, weights/f16 or weights/int8 or weights/int4
 // embedding_packed_forward: x[t, :] = weight[tokens[t], :] of a packed table
 //
 //   0 tokens   read   u32 [tokens]
@@ -6,6 +6,8 @@
 //   2 output   write  f32 [tokens, UNITS · QUADS · 4]     overwritten where the token is in this part
 //   3 step     uniform
 //   4 range    uniform
+//
+// and, where a decoded row leaves its angles, what lib/embed/angles.wgsl binds.
 //
 // Grid: one invocation per unit of a packed row, for each token.
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
@@ -15,6 +17,7 @@
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
+  leave_angles(id);
   let t = id / UNITS;
   if t >= step.tokens {
     return;

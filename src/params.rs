@@ -43,6 +43,8 @@ pub struct Matrix {
     pub first_part: usize,
     /// How it lies on the GPU.
     pub format: WeightFormat,
+    /// Whether products read its rows.
+    multiplied: bool,
     decay: bool,
 }
 
@@ -223,6 +225,29 @@ impl Params {
         })
     }
 
+    /// Where a part of a matrix lies that inference packs: the number of its buffer, and bytes in front of it there.
+    /// Each lies behind the one before, as far as a binding reaches, so that the matrices of a layer are neighbours.
+    pub fn packed_part(&self, format: WeightFormat, weight: WeightId, part: usize) -> (usize, u64) {
+        let (mut buffer, mut end) = (0, 0);
+        for (id, matrix) in self.matrices.iter().enumerate() {
+            if !matrix.multiplied || !format.packs(matrix.cols) {
+                continue;
+            }
+            for (index, of) in matrix.parts.iter().enumerate() {
+                let bytes = format.bytes(of.rows, matrix.cols);
+                let mut offset = u64::next_multiple_of(end, 4 * ALIGN as u64);
+                if end == 0 || offset + bytes > 4 * self.capacity as u64 {
+                    (buffer, offset) = (matrix.first_part + index, 0);
+                }
+                if (id, index) == (weight, part) {
+                    return (buffer, offset);
+                }
+                end = offset + bytes;
+            }
+        }
+        unreachable!("weight {weight} is multiplied")
+    }
+
     /// What the optimizer updates, `state` being the layout of the trained parameters.
     pub fn updates(&self, state: &Self) -> Vec<Update> {
         let mut parts: Vec<Update> = vec![];
@@ -316,17 +341,18 @@ struct Builder {
 
 impl Builder {
     fn new(architecture: &Architecture, capacity: usize) -> Self {
-        let absent = |weight: &Weight| Matrix {
+        let absent = |(id, weight): (WeightId, &Weight)| Matrix {
             rows: weight.rows,
             cols: weight.columns,
             parts: vec![],
             first_part: 0,
             format: WeightFormat::F32,
+            multiplied: architecture.multiplies(id),
             decay: weight.decay,
         };
         Self {
             capacity,
-            matrices: architecture.weights.iter().map(absent).collect(),
+            matrices: architecture.weights.iter().enumerate().map(absent).collect(),
             tensors: vec![],
             shards: vec![],
             used: 0,

@@ -4,9 +4,15 @@
 
 use naga::{AddressSpace, StorageAccess};
 use std::collections::HashSet;
+use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Features, Limits, Target};
+use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{Access, AttentionShape, Kernel, KvCache, attention_decode, decode_splits};
+use tinyloom::kernels::{
+    Access, AttentionShape, Kernel, KvCache, WeightFormat, attention_decode, decode_splits,
+};
+use tinyloom::lower::{InferenceOptions, inference_plans};
+use tinyloom::params::Params;
 use tinyloom::random::{below, philox};
 use tinyloom::testing::{adapters, catalogue};
 
@@ -115,8 +121,13 @@ fn reflect_matrix(kernel: &Kernel, caps: &Capabilities) -> Reflection {
 struct Known(std::collections::HashMap<String, Reflection>);
 
 impl Known {
-    /// Holds a kernel against its own table and against what a device allows.
+    /// Holds a kernel of a specification against its own table and against what a device allows.
     fn check(&mut self, what: &str, kernel: &Kernel, caps: &Capabilities) {
+        assert_eq!(kernel.spec.kernel(caps).as_ref(), Ok(kernel), "{what}: of its spec");
+        self.check_text(what, kernel, caps);
+    }
+
+    fn check_text(&mut self, what: &str, kernel: &Kernel, caps: &Capabilities) {
         let wgsl = kernel.wgsl.text();
         let subgroups = wgsl.contains("subgroup");
         let enabled = wgsl.starts_with("enable subgroups;");
@@ -128,7 +139,6 @@ impl Known {
         let limits = &caps.limits;
         let table = kernel.bindings.iter().map(|b| (b.name.to_owned(), b.access));
         assert_eq!(found.bindings, table.collect::<Vec<_>>(), "{what}");
-        assert_eq!(kernel.spec.kernel(caps).as_ref(), Ok(kernel), "{what}: of its spec");
         assert_eq!(found.entry, kernel.name, "{what}");
         assert_eq!(found.workgroup_size, [kernel.workgroup_size, 1, 1], "{what}");
         assert!(kernel.workgroup_size.is_power_of_two(), "{what}");
@@ -141,6 +151,50 @@ impl Known {
         assert!(!kernel.reason.is_empty(), "{what} has no reason");
         assert!(!subgroups || caps.reduces_by_subgroup(), "{what} uses subgroups");
         assert_eq!(enabled, subgroups && caps.target == Target::Browser, "{what}");
+    }
+}
+
+#[test]
+fn kernels_that_share_bindings_match_their_binding_tables() {
+    let mut known = Known::default();
+    let of = |family: &str, hidden: usize, layers: usize, rest: &str| {
+        let text = format!(
+            r#"{{"model_type":"{family}","vocab_size":256,"hidden_size":{hidden},"intermediate_size":1024,
+                "num_hidden_layers":{layers},"num_attention_heads":12,"num_key_value_heads":4,"head_dim":64,
+                "max_position_embeddings":4096{rest}}}"#
+        );
+        ModelConfig::from_json(&text).unwrap()
+    };
+    // Those of families without biases, norms of heads and norms behind blocks share in every format of the weights.
+    let window = r#","sliding_window":512"#;
+    let configs = [
+        (of("llama", 768, 2, ""), 5),
+        (of("mistral", 768, 1, window), 4),
+        (of("qwen2", 768, 2, ""), 5),
+        (of("llama", 766, 2, ""), 0),
+        (of("qwen3", 768, 2, ""), 0),
+        (of("gemma2", 768, 2, window), 0),
+    ];
+    for caps in [Target::Native, Target::Browser].into_iter().flat_map(adapters::table) {
+        for (config, least) in &configs {
+            let bytes = caps.limits.max_storage_buffer_binding_size;
+            let params = Params::new(Architecture::of(config), bytes).unwrap();
+            for (weights, kv_cache) in
+                WeightFormat::ALL.into_iter().flat_map(|w| KvCache::ALL.map(|cache| (w, cache)))
+            {
+                let options = InferenceOptions { weights, kv_cache };
+                let Ok(plans) = inference_plans(&caps, &params, 2048, options) else { continue };
+                let what = format!("{}: {options:?}", caps.adapter.description);
+                let mut shared = 0;
+                let both = [Some(&plans.decode), plans.near.as_ref()].into_iter().flatten();
+                for kernel in both.flat_map(|plan| &plan.kernels) {
+                    shared += usize::from(kernel.variant.ends_with("shared bindings"));
+                    known.check_text(&what, kernel, &caps);
+                }
+                let shares = kv_cache == KvCache::F32 && !caps.software;
+                assert!(!shares || shared >= *least, "{what}: {shared} kernels share: {config:?}");
+            }
+        }
     }
 }
 

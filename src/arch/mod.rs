@@ -230,8 +230,12 @@ impl Architecture {
 
     /// Whether products, or gathers of embeddings, read a weight's rows: what a model may hold packed.
     pub fn is_matrix(&self, weight: WeightId) -> bool {
-        [self.embedding, self.head].contains(&weight)
-            || self.linear_weights().any(|id| id == weight)
+        weight == self.embedding || self.multiplies(weight)
+    }
+
+    /// Whether products read a weight's rows.
+    pub fn multiplies(&self, weight: WeightId) -> bool {
+        weight == self.head || self.linear_weights().any(|id| id == weight)
     }
 
     /// Whether a layer turns its queries and keys by [`Architecture::window_rope`].

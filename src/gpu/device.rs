@@ -245,17 +245,21 @@ impl WgpuDevice {
         self.count(|c| c.gpu_bytes -= ranges.size());
     }
 
-    /// Binds every dispatch of a plan.
+    /// Makes the bind groups of a plan.
     fn bind_all(
         &self,
         plan: &Plan,
         resolve: &dyn Fn(Buffer) -> Result<BufferId>,
         ranges: &wgpu::Buffer,
     ) -> Result<Vec<wgpu::BindGroup>> {
-        let bind = |dispatch: &Dispatch| {
-            self.bind(&plan.kernels[dispatch.kernel], dispatch, resolve, ranges)
-        };
-        plan.dispatches.iter().map(bind).collect()
+        let mut bound = vec![];
+        for (dispatch, group) in plan.dispatches.iter().zip(plan.groups()) {
+            if group == bound.len() {
+                let kernel = &plan.kernels[dispatch.kernel];
+                bound.push(self.bind(kernel, dispatch, resolve, ranges)?);
+            }
+        }
+        Ok(bound)
     }
 
     #[cfg(not(target_arch = "wasm32"))]

@@ -13,6 +13,8 @@ use std::rc::Rc;
 struct Installed {
     /// Index into [`Program::pipelines`].
     pipeline: usize,
+    /// Index into [`Program::bindings`].
+    group: usize,
     grid: Grid,
     range: Range,
     /// For splitting.
@@ -20,9 +22,10 @@ struct Installed {
 }
 
 impl Installed {
-    fn new(plan: &Plan, dispatch: &Dispatch) -> Self {
+    fn new(plan: &Plan, dispatch: &Dispatch, group: usize) -> Self {
         Self {
             pipeline: dispatch.kernel,
+            group,
             grid: plan.kernels[dispatch.kernel].grid,
             range: dispatch.range,
             cost: dispatch.cost,
@@ -35,7 +38,7 @@ pub(crate) struct Program<P, B> {
     /// Of each kernel.
     pipelines: Vec<P>,
     dispatches: Vec<Installed>,
-    /// Of each dispatch.
+    /// Of each bind group.
     pub bindings: RefCell<Vec<B>>,
     /// The batch that costs refer to.
     tokens: usize,
@@ -61,7 +64,7 @@ pub(crate) trait Encoder<P, B> {
     fn set_pipeline(&mut self, pipeline: &P);
     fn set_bindings(&mut self, bindings: &B);
     fn dispatch(&mut self, groups: [u32; 2]);
-    /// Ends the submit, and begins another, which has no pipeline set.
+    /// Ends the submit, and begins another, which has no pipeline and no bindings set.
     fn cut(&mut self);
     /// The same, with the copy of what is read at the end of the submit.
     fn cut_behind_copy(&mut self) -> Result<()>;
@@ -69,7 +72,8 @@ pub(crate) trait Encoder<P, B> {
 
 impl<P, B> Program<P, B> {
     pub fn new(plan: &Plan, pipelines: Vec<P>, bindings: Vec<B>) -> Self {
-        let dispatches = plan.dispatches.iter().map(|dispatch| Installed::new(plan, dispatch));
+        let grouped = plan.dispatches.iter().zip(plan.groups());
+        let dispatches = grouped.map(|(dispatch, group)| Installed::new(plan, dispatch, group));
         Self {
             pipelines,
             dispatches: dispatches.collect(),
@@ -87,6 +91,11 @@ impl<P, B> Program<P, B> {
     /// The pipeline of a dispatch.
     pub fn pipeline(&self, dispatch: usize) -> &P {
         &self.pipelines[self.dispatches[dispatch].pipeline]
+    }
+
+    /// The number of a dispatch's bind group.
+    pub fn group(&self, dispatch: usize) -> usize {
+        self.dispatches[dispatch].group
     }
 
     fn cost(&self, dispatch: usize, replay: &Replay) -> f64 {
@@ -136,7 +145,7 @@ pub(crate) fn encode<P, B>(
     for replay in replays {
         let program = find(replay.plan)?;
         let bindings = program.bindings.borrow();
-        let mut set = None;
+        let (mut set, mut bound) = (None, None);
         let most = encoder.most_groups();
         let schedule = program.scheduled(replay.rows, most, || encoder.schedules())?;
         let late = program.len() - replay.late;
@@ -145,16 +154,19 @@ pub(crate) fn encode<P, B>(
             let early = submits == 1 && begins_early(replay.early, index);
             if index >= late && !std::mem::replace(&mut copied, true) {
                 encoder.cut_behind_copy()?;
-                set = None;
+                (set, bound) = (None, None);
             } else if early || cuts.before(program.cost(index, replay)) {
                 encoder.cut();
-                set = None;
+                (set, bound) = (None, None);
             }
             let pipeline = program.dispatches[index].pipeline;
             if set.replace(pipeline) != Some(pipeline) {
                 encoder.set_pipeline(&program.pipelines[pipeline]);
             }
-            encoder.set_bindings(&bindings[index]);
+            let group = program.group(index);
+            if bound.replace(group) != Some(group) {
+                encoder.set_bindings(&bindings[group]);
+            }
             encoder.dispatch(groups);
         }
     }

@@ -60,6 +60,16 @@ pub struct Binding {
     pub access: Access,
 }
 
+/// An operand of a kernel, and where it lies in bindings that are [shared](Kernel::sharing).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// What the kernel calls it, and how it uses it.
+    pub operand: Binding,
+    /// The binding that it lies in, and bytes of that in front of it.
+    pub binding: usize,
+    pub offset: u64,
+}
+
 pub(super) const fn read(name: &'static str) -> Binding {
     Binding { name, access: Access::Read }
 }
@@ -137,9 +147,9 @@ impl Grid {
 /// they were composed, and loops unrolled once for each pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Wgsl {
-    composed: String,
+    pub(super) composed: String,
     /// Constants up to which loops are unrolled.
-    unrolled: Vec<(&'static str, usize)>,
+    pub(super) unrolled: Vec<(&'static str, usize)>,
 }
 
 impl Wgsl {
@@ -178,11 +188,6 @@ impl Kernel {
             let _ = write!(self.variant, ", {} parts", parts.count);
         }
         self
-    }
-
-    /// The index at which something is bound.
-    pub fn binding(&self, name: &str) -> Option<usize> {
-        self.bindings.iter().position(|binding| binding.name == name)
     }
 }
 

@@ -39,33 +39,45 @@ fn fixed(
     composer.finish(caps, bindings, flat.fixed(caps, 1)?, "flat", reason)
 }
 
-/// `embedding_forward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.
-pub fn embedding_forward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
-    let composer = composer(caps, KernelSpec::EmbeddingForward { hidden })?
-        .size("HIDDEN", hidden)
-        .module(shader!("lib/range"))
-        .module(shader!("01_embedding_forward"));
-    let bindings =
-        [read("tokens"), read("weight"), read_write("output"), uniform("step"), uniform("range")];
-    finish(composer, caps, &bindings, hidden)
+/// `embedding_forward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations. Bindings: tokens, weight,
+/// output, step, range. A decoded row also leaves `rotated` angles, if these are not 0; then angles and table too.
+pub fn embedding_forward(caps: &Capabilities, hidden: usize, rotated: usize) -> Result<Kernel> {
+    let composer =
+        composer(caps, KernelSpec::EmbeddingForward { hidden, rotated })?.size("HIDDEN", hidden);
+    let composer = gathers(composer, rotated, hidden).module(shader!("01_embedding_forward"));
+    finish(composer, caps, &gathered("weight", rotated), hidden)
 }
 
 /// `embedding_packed_forward` for vectors of `hidden` elements, from a packed part of so many rows. Grid: an
-/// invocation for each unit of a packed row. Bindings: tokens, packed, output, step, range.
+/// invocation for each unit of a packed row. Bindings: tokens, packed and the others of [`embedding_forward`].
 pub fn embedding_packed(
     caps: &Capabilities,
-    hidden: usize,
-    rows: usize,
+    (hidden, rows): (usize, usize),
     format: WeightFormat,
+    rotated: usize,
 ) -> Result<Kernel> {
     let units = hidden / UNIT;
-    let composer = composer(caps, KernelSpec::EmbeddingPacked { hidden, rows, format })?
-        .size("UNITS", units)
-        .module(shader!("lib/range"));
+    let spec = KernelSpec::EmbeddingPacked { hidden, rows, format, rotated };
+    let composer = gathers(composer(caps, spec)?.size("UNITS", units), rotated, units);
     let composer = format.module(composer, rows * hidden).module(shader!("01_embedding_packed"));
-    let bindings =
-        [read("tokens"), read("packed"), read_write("output"), uniform("step"), uniform("range")];
-    finish(composer, caps, &bindings, units)
+    finish(composer, caps, &gathered("packed", rotated), units)
+}
+
+fn gathered(table: &'static str, rotated: usize) -> Vec<Binding> {
+    let gathered =
+        [read("tokens"), read(table), read_write("output"), uniform("step"), uniform("range")];
+    let angles = [read_write("angles"), read("table")];
+    [&gathered, &angles[..if rotated > 0 { 2 } else { 0 }]].concat()
+}
+
+/// The modules of what an embedding leaves beside its rows, where so many invocations have one.
+fn gathers(composer: Composer, rotated: usize, invocations: usize) -> Composer {
+    let composer = composer.module(shader!("lib/range"));
+    if rotated == 0 {
+        return composer.module(shader!("lib/embed/no_angles"));
+    }
+    let composer = composer.size("INVOCATIONS", invocations).size("ROTATED", rotated);
+    composer.module(shader!("lib/embed/angles"))
 }
 
 /// `embedding_backward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.

@@ -16,6 +16,7 @@ mod optimizer;
 mod sample;
 mod select;
 mod shape;
+mod share;
 mod spec;
 mod unroll;
 mod unrolled;
@@ -43,7 +44,7 @@ pub use attention::probabilities::attention_probabilities;
 pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
 pub use attention::tile::attention_tiles;
-pub use compose::{Access, Binding, Grid, Kernel, Wgsl};
+pub use compose::{Access, Binding, Grid, Kernel, View, Wgsl};
 pub use elementwise::{
     CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,

@@ -22,9 +22,11 @@ impl KernelSpec {
             }
             Self::Checksum { count } => k::checksum(caps, count),
             Self::Initialize { count } => k::initialize(caps, count),
-            Self::EmbeddingForward { hidden } => k::embedding_forward(caps, hidden),
-            Self::EmbeddingPacked { hidden, rows, format } => {
-                k::embedding_packed(caps, hidden, rows, format)
+            Self::EmbeddingForward { hidden, rotated } => {
+                k::embedding_forward(caps, hidden, rotated)
+            }
+            Self::EmbeddingPacked { hidden, rows, format, rotated } => {
+                k::embedding_packed(caps, (hidden, rows), format, rotated)
             }
             Self::EmbeddingBackward { hidden } => k::embedding_backward(caps, hidden),
             Self::PositionForward { hidden } => k::position_forward(caps, hidden),

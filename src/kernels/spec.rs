@@ -49,15 +49,18 @@ pub enum KernelSpec {
     Initialize {
         count: usize,
     },
-    /// The rows of those tokens that are within the range's columns; the first range clears the others.
+    /// The rows of those tokens that are within the range's columns; the first range clears the others. Of a decoded row
+    /// also the `rotated` numbers that a table turns by at its position, if these are not 0.
     EmbeddingForward {
         hidden: usize,
+        rotated: usize,
     },
     /// The same from a packed part of `rows` rows.
     EmbeddingPacked {
         hidden: usize,
         rows: usize,
         format: WeightFormat,
+        rotated: usize,
     },
     EmbeddingBackward {
         hidden: usize,

@@ -12,20 +12,25 @@ impl Lowering<'_> {
     pub(super) fn embed(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let output = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
+            // The first part leaves them, whichever has the token.
+            let left = self.left_angles.filter(|_| part == 0);
+            let rotated = left.map_or(0, |left| left.angles.bytes as usize / 4);
             let (range, table) = (self.vocabulary_range(weight, part), self.table(weight));
             let (kernel, rows) = match table.format {
                 WeightFormat::F32 => {
-                    let kernel = k::embedding_forward(self.builder.caps, self.hidden())?;
+                    let kernel = k::embedding_forward(self.builder.caps, self.hidden(), rotated)?;
                     (kernel, self.part(weight, part, Buffer::Weights))
                 }
                 format => {
                     let (hidden, rows) = (self.hidden(), table.parts[part].rows);
-                    let kernel = k::embedding_packed(self.builder.caps, hidden, rows, format)?;
+                    let caps = self.builder.caps;
+                    let kernel = k::embedding_packed(caps, (hidden, rows), format, rotated)?;
                     (kernel, self.row_operand(weight, part))
                 }
             };
             let (step, columns) = (self.builder.step(), self.builder.range(range));
-            let slices = vec![self.inputs.tokens, rows, output, step, columns];
+            let mut slices = vec![self.inputs.tokens, rows, output, step, columns];
+            slices.extend(left.iter().flat_map(|left| [left.angles, left.table]));
             self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, 0.0)?;
         }
         Ok(())

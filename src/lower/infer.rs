@@ -34,7 +34,7 @@ pub struct InferencePlans {
     /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed. Empty where the model
     /// holds them packed.
     pub pack: Plan,
-    /// Bytes of each packed part of a matrix.
+    /// Buffers of packed matrices, and their bytes.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "tests hold buffers to it"))]
     pub packed: Vec<(Buffer, u64)>,
     /// Most rows of a prefill.
@@ -386,6 +386,7 @@ impl<'a> Context<'a> {
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
+            left_angles: None,
             waiting: Waiting::default(),
         }
     }
@@ -394,7 +395,7 @@ impl<'a> Context<'a> {
         Slice::new(buffer, 0, rows as u64 * self.params.architecture.hidden as u64 * 4)
     }
 
-    /// The plan that packs every matrix that is read in a packed format, and the buffers it needs.
+    /// The plan that packs every matrix that is read in a packed format, and the buffers that it fills.
     fn pack(&self) -> Result<(Plan, Vec<(Buffer, u64)>)> {
         let mut lowering = self.chunk(Phase::Prefill);
         lowering.builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
@@ -407,7 +408,11 @@ impl<'a> Context<'a> {
             }
             for (index, part) in matrix.parts.iter().enumerate() {
                 let Some(slice) = lowering.packed(weight, index) else { continue };
-                packed.push((slice.buffer, slice.bytes));
+                let end = slice.offset + slice.bytes;
+                match packed.iter_mut().find(|(buffer, _)| *buffer == slice.buffer) {
+                    Some((_, bytes)) => *bytes = end.max(*bytes),
+                    None => packed.push((slice.buffer, end)),
+                }
                 let kernel = k::pack_weights(self.caps, self.weights, part.rows, matrix.cols)?;
                 let slices = vec![lowering.part(weight, index, Buffer::Weights), slice];
                 lowering.builder.dispatch("pack", kernel, slices, 0.0)?;
@@ -474,8 +479,21 @@ impl<'a> Context<'a> {
 
     fn decode(&self, keys: usize) -> Result<Builder<'_>> {
         let mut lowering = self.one(keys);
-        lowering.nodes(&self.one.nodes[..self.one.layers_end])?;
-        Ok(lowering.builder)
+        lowering.leave_angles()?;
+        let mut layers: Vec<std::ops::Range<usize>> = vec![];
+        for nodes in
+            self.one.nodes[..self.one.layers_end].chunk_by(|a, b| a.site.layer == b.site.layer)
+        {
+            let start = lowering.builder.dispatched();
+            lowering.nodes(nodes)?;
+            if nodes[0].site.layer.is_some() {
+                layers.push(start..lowering.builder.dispatched());
+            }
+        }
+        let angles = lowering.left_angles.map(|left| left.angles);
+        let mut builder = lowering.builder;
+        builder.share(&layers, angles);
+        Ok(builder)
     }
 
     fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {

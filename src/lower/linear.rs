@@ -314,8 +314,12 @@ impl Lowering<'_> {
     pub(super) fn packed(&self, weight: WeightId, part: usize) -> Option<Slice> {
         let (matrix, format) = (&self.params.matrices[weight], self.format(weight));
         format.packs(matrix.cols).then(|| {
-            let buffer = Buffer::Packed(matrix.first_part + part);
-            Slice::new(buffer, 0, format.bytes(matrix.parts[part].rows, matrix.cols))
+            let (number, offset) = match self.params.weights {
+                WeightFormat::F32 => self.params.packed_part(format, weight, part),
+                _ => (matrix.first_part + part, 0),
+            };
+            let bytes = format.bytes(matrix.parts[part].rows, matrix.cols);
+            Slice::new(Buffer::Packed(number), offset, bytes)
         })
     }
 

@@ -104,6 +104,8 @@ struct Lowering<'a> {
     /// A row that attention has left in ranges, and how a product puts it together.
     ranges: Option<(ValueId, MatvecInput)>,
     waiting: parts::Waiting,
+    /// What a decoded row's embedding leaves for its layers.
+    left_angles: Option<row::LeftAngles>,
 }
 
 impl Lowering<'_> {

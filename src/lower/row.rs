@@ -3,15 +3,22 @@
 
 use super::linear::OVERWRITE;
 use super::rope::turning;
-use super::{Lowering, Rows, label};
+use super::{Cache, Lowering, Rows, label};
 use crate::arch::{Attention, Norm, NormKind, WeightId};
 use crate::error::Result;
-use crate::graph::{Gate, Node, Site};
+use crate::graph::{Gate, Node, Op, Site};
 use crate::kernels::{
     self as k, Constant, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
     Output,
 };
 use crate::plan::{Range, Slice};
+
+/// What layers turn the heads of a decoded row by, which its embedding takes from a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeftAngles {
+    pub angles: Slice,
+    pub table: Slice,
+}
 
 impl Lowering<'_> {
     /// `output = matrix · input`, which lies as `from` says, plus a residual, a bias or both, as the kind that comes
@@ -130,17 +137,12 @@ impl Lowering<'_> {
         attention: Attention,
         rope: Site,
     ) -> Result<()> {
-        let (Rows::One(cache) | Rows::Several { cache, .. }) = self.rows else {
-            panic!("only decoded rows are of joined nodes")
-        };
         let input = self.read(node, 0);
-        // That kernel turns whole heads.
-        let whole = turning(&self.params.architecture, attention).head_dim == attention.head_dim;
-        if cache.format != KvCache::F32 || !whole || !self.fuses_pairs(norm, weight) {
+        let Some((cache, turned)) = self.turns(norm, weight, attention) else {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);
-        }
+        };
         let (shape, several) = (self.shape(attention), matches!(self.rows, Rows::Several { .. }));
         let width = if several { shape.stride() } else { attention.width() };
         let query = self.tensor("query", width)?;
@@ -160,8 +162,7 @@ impl Lowering<'_> {
         let kernel = self.row_kernel(matvec, width)?;
         let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
         let keys = self.cache(node.site, attention, cache);
-        let table = self.angles(attention);
-        let mut slices = vec![input, rows, query, self.whole(norm.weight), step, table, keys];
+        let mut slices = vec![input, rows, query, self.whole(norm.weight), step, turned, keys];
         if several {
             // Of several rows the uniform is the fourth binding in every form.
             slices.swap(3, 4);
@@ -170,6 +171,39 @@ impl Lowering<'_> {
         slices.extend(bias.map(|bias| self.whole(bias)));
         let flops = 2.0 * (self.builder.tokens * shape.stride() * self.hidden()) as f64;
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+    }
+
+    /// The cache of a layer whose product of queries, keys and values also turns and appends them, and what it turns by.
+    /// It turns whole heads, of one row by the angles that the embedding has left.
+    fn turns(&self, norm: Norm, weight: WeightId, attention: Attention) -> Option<(Cache, Slice)> {
+        let (Rows::One(cache) | Rows::Several { cache, .. }) = self.rows else {
+            panic!("only decoded rows are of joined nodes")
+        };
+        let whole = turning(&self.params.architecture, attention).head_dim == attention.head_dim;
+        let turns = cache.format == KvCache::F32 && whole && self.fuses_pairs(norm, weight);
+        let table = self.angles(attention);
+        let by = match self.left_angles {
+            Some(left) if left.table == table => left.angles,
+            Some(_) => return None,
+            None => table,
+        };
+        turns.then_some((cache, by))
+    }
+
+    /// Has the embedding leave the angles by which the first layer turns that can, and all others that turn by the same
+    /// table.
+    pub(super) fn leave_angles(&mut self) -> Result<()> {
+        let turned = |node: &Node| match node.op {
+            Op::NormLinearRope { norm, weight, attention, .. } => {
+                self.turns(norm, weight, attention).map(|(_, table)| table)
+            }
+            _ => None,
+        };
+        let Some(table) = self.graph.nodes.iter().find_map(turned) else { return Ok(()) };
+        let positions = self.inputs.positions as u64;
+        let angles = self.builder.tensor("angles", table.bytes / 4 / positions)?;
+        self.left_angles = Some(LeftAngles { angles, table });
+        Ok(())
     }
 
     /// A dispatch for each part of a matrix; `last` is what is added and the step, or the norm's weight.

@@ -133,6 +133,7 @@ pub fn train_plans_of(
             values: vec![None; graph.values.len()],
             appended: false,
             ranges: None,
+            left_angles: None,
             waiting: Waiting::new(recompute),
         };
         if mixed {

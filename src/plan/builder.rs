@@ -18,10 +18,10 @@ pub struct Builder<'a> {
     pub tokens: usize,
     /// The uniform that kernels read as `step`.
     pub step: Buffer,
-    kernels: Vec<Kernel>,
-    dispatches: Vec<Dispatch>,
+    pub(super) kernels: Vec<Kernel>,
+    pub(super) dispatches: Vec<Dispatch>,
     ranges: Vec<Range>,
-    virtuals: Vec<u64>,
+    pub(super) virtuals: Vec<u64>,
     products: Vec<LinearShape>,
 }
 
@@ -138,21 +138,32 @@ impl<'a> Builder<'a> {
         let bytes = slices.iter().map(|s| s.bytes as f64).sum();
         let flops_per_earlier_key = kernel.spec.flops_per_cached_key();
         let cost = Cost { flops, bytes, flops_per_earlier_key };
-        let same =
-            |k: &Kernel| k.grid == kernel.grid && k.sizes == kernel.sizes && k.wgsl == kernel.wgsl;
-        let index = self.kernels.iter().position(same).unwrap_or_else(|| {
-            self.kernels.push(kernel);
-            self.kernels.len() - 1
-        });
+        let kernel = self.kernel(kernel);
         self.dispatches.push(Dispatch {
-            kernel: index,
+            kernel,
             slices,
+            operands: Vec::new(),
             range,
             phase: self.phase,
             label,
             cost,
         });
         Ok(())
+    }
+
+    /// Index of a kernel among the plan's.
+    pub(super) fn kernel(&mut self, kernel: Kernel) -> usize {
+        let same =
+            |k: &Kernel| k.grid == kernel.grid && k.sizes == kernel.sizes && k.wgsl == kernel.wgsl;
+        self.kernels.iter().position(same).unwrap_or_else(|| {
+            self.kernels.push(kernel);
+            self.kernels.len() - 1
+        })
+    }
+
+    /// Dispatches so far.
+    pub fn dispatched(&self) -> usize {
+        self.dispatches.len()
     }
 
     /// Holds what a dispatch binds against the device's limits on one binding.
@@ -201,7 +212,7 @@ impl<'a> Builder<'a> {
         let slot: SortedMap<usize, usize> = used.into_iter().zip(slot_of).collect();
         let mut dispatches = self.dispatches;
         for dispatch in &mut dispatches {
-            for slice in &mut dispatch.slices {
+            for slice in dispatch.all_slices() {
                 if let Buffer::Virtual(id) = slice.buffer {
                     slice.buffer = Buffer::Slot(slot[&id]);
                 }

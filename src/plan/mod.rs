@@ -7,6 +7,7 @@ mod batch;
 mod buffers;
 mod builder;
 mod product;
+mod share;
 pub mod slots;
 mod tune;
 
@@ -175,11 +176,20 @@ pub struct Dispatch {
     pub kernel: usize,
     /// Slice `i` is bound at binding `i`.
     pub slices: Vec<Slice>,
+    /// What the kernel reads and writes of the slices, where it [shares](Kernel::sharing) them. Empty: all of each.
+    pub operands: Vec<(Binding, Slice)>,
     /// Token rows covered.
     pub range: Range,
     pub phase: Phase,
     pub label: String,
     pub cost: Cost,
+}
+
+impl Dispatch {
+    /// Those of its bindings, and those of what it reads and writes of them.
+    fn all_slices(&mut self) -> impl Iterator<Item = &mut Slice> {
+        self.slices.iter_mut().chain(self.operands.iter_mut().map(|(_, slice)| slice))
+    }
 }
 
 /// A finished plan.
@@ -247,6 +257,23 @@ impl Plan {
                 })
             })
             .collect()
+    }
+
+    /// Of each dispatch the number of its bind group. Dispatches one after the other that bind the same have one.
+    pub fn groups(&self) -> Vec<usize> {
+        let accesses = |dispatch: &Dispatch| {
+            self.kernels[dispatch.kernel].bindings.iter().map(|binding| binding.access)
+        };
+        let mut group = 0;
+        let mut last: Option<&Dispatch> = None;
+        let of = |dispatch| {
+            if let Some(last) = last.replace(dispatch) {
+                let same = last.slices == dispatch.slices && accesses(last).eq(accesses(dispatch));
+                group += usize::from(!same);
+            }
+            group
+        };
+        self.dispatches.iter().map(of).collect()
     }
 
     /// Arithmetic of the whole plan at its largest batch.

@@ -20,7 +20,7 @@ fn seen(gpu: &Fake, work: impl FnOnce()) -> Seen {
     let before = gpu.encoded.get();
     let counted = counted(work);
     let Encoded { dispatches, bindings, pipelines, .. } = gpu.encoded.get();
-    assert_eq!(bindings, dispatches, "each dispatch is encoded with its bindings");
+    assert!(bindings <= dispatches, "bindings are set where they change");
     assert!(pipelines <= dispatches, "a pipeline is set where it changes");
     Seen { counted, dispatches: dispatches - before.dispatches }
 }

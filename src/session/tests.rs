@@ -1,6 +1,6 @@
 //! Sessions on a GPU that computes nothing.
 
-use super::fake::Fake;
+use super::fake::{Encoded, Fake};
 use super::pace::Work;
 use super::{
     GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, ModelLoader, Resume,
@@ -242,6 +242,24 @@ fn tokens_are_queued_behind_a_prompt() {
     assert_eq!(submits_for(of(4)), prompt + 2, "three tokens in two parts");
     assert_eq!(submits_for(GenerateOptions { stepwise: true, ..of(100) }), prompt);
     assert_eq!(submits_for(GenerateOptions { prompt_lookup: true, ..of(100) }), prompt);
+}
+
+/// Two layers of five dispatches, the last of which writes elsewhere; the embedding, the head and the draw.
+#[test]
+fn a_layers_bindings_are_set_once_per_token() {
+    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
+    let encoded = |max_tokens| {
+        let floor = Capabilities::floor(Target::Native);
+        let caps = Capabilities { features, subgroup_size: [32, 32], ..floor };
+        let fake = Fake::with(caps, 3e10, 0.0);
+        let model = model(&fake, config(128, 2, 4096));
+        let options = GenerateOptions { max_tokens, ..GenerateOptions::default() };
+        assert_eq!(generated(&model, 9, options), max_tokens);
+        let Encoded { dispatches, bindings, .. } = fake.encoded.get();
+        (dispatches, bindings)
+    };
+    let (few, more) = (encoded(33), encoded(65));
+    assert_eq!((more.0 - few.0, more.1 - few.1), (32 * 13, 32 * 6));
 }
 
 /// Each submit of sixteen tokens takes the plan of the longest of its texts.

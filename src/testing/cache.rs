@@ -131,6 +131,7 @@ async fn newest_row(
     rope_forward(shape, &mut row, &[0], position, &rope);
     let table: Vec<f32> =
         rope_table(position + 1, &rope).concat().iter().map(|&x| x as f32).collect();
+    let angles = &table[position * shape.head_dim..];
     let step = Step { position: position as u32, ..Step::of(1) };
     let mut operands = vec![
         Operand::floats(&x),
@@ -138,7 +139,7 @@ async fn newest_row(
         Operand::poison(shape.key_offset()),
         Operand::floats(&weight),
         Operand::uniform(&step),
-        Operand::floats(&table),
+        Operand::floats(angles),
         Operand::poison(ROWS * shape.cache_width()),
     ];
     operands.extend(bias.as_deref().map(Operand::floats));

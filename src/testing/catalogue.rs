@@ -102,7 +102,8 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for width in [1, 61, 768] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
-        add("embedding", k::embedding_forward(caps, width));
+        add("embedding", k::embedding_forward(caps, width, 0));
+        add("embedding of a row", k::embedding_forward(caps, width, 64));
         add("embedding backward", k::embedding_backward(caps, width));
         add("positions", k::position_forward(caps, width));
         add("positions backward", k::position_backward(caps, width, 64));

@@ -161,7 +161,10 @@ fn packing(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         let what = format!("{n}x{k} in {}", weights.name());
         entries.push((format!("pack {what}"), k::pack_weights(caps, weights, n, k)));
         entries.push((format!("unpack {what}"), k::unpack_weights(caps, weights, n, k)));
-        entries.push((format!("rows of {what}"), k::embedding_packed(caps, k, n, weights)));
+        for rotated in [0, 20] {
+            let kernel = k::embedding_packed(caps, (k, n), weights, rotated);
+            entries.push((format!("rows of {what}, {rotated} angles"), kernel));
+        }
     }
     entries
 }

@@ -5,7 +5,7 @@ use super::lane::Lane;
 use super::measure::{ROUNDING, close, directional, dot, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::data::{sorted_by_token, write_document_ends};
-use crate::kernels::{self as k, WeightFormat};
+use crate::kernels::{self as k, Kernel, WeightFormat};
 use crate::twins::embedding::{
     embedding_backward, embedding_forward, position_backward, position_forward,
 };
@@ -24,6 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
     });
     let plain = [
         Case::new("embedding_forward", forward),
+        Case::new("embedding of a decoded row", decoded),
         Case::new("embedding_backward", backward),
         Case::new("position_forward", positions),
         Case::new("position_backward", positions_backward),
@@ -33,7 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 async fn forward(lane: Rc<Lane>) -> Outcome {
     for hidden in [1, 5, 40] {
-        let made = lane.variants(|caps| k::embedding_forward(caps, hidden)).map_err(text)?;
+        let made = lane.variants(|caps| k::embedding_forward(caps, hidden, 0)).map_err(text)?;
         for rows in [1, 67] {
             let tokens = lane.integers(rows, VOCABULARY);
             let weight = lane.normal(VOCABULARY * hidden);
@@ -66,10 +67,50 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
+/// The angles that an embedding leaves for a decoded row, whoever gathers the row.
+async fn decoded(lane: Rc<Lane>) -> Outcome {
+    let (position, positions) = (3, 5);
+    for (hidden, rotated) in [(32, 20), (32, 64), (320, 128)] {
+        let plain =
+            lane.variants(|caps| k::embedding_forward(caps, hidden, rotated)).map_err(text)?;
+        let packed = lane.variants(|caps| {
+            k::embedding_packed(caps, (hidden, PART.len()), WeightFormat::F16, rotated)
+        });
+        let tokens = [PART.start as u32 + 1];
+        let weight = lane.normal(PART.len() * hidden);
+        let words = pack_weights_forward(WeightFormat::F16, &weight);
+        let table = lane.normal(positions * rotated);
+        let expected: Vec<u32> =
+            table[position * rotated..][..rotated].iter().map(|x| x.to_bits()).collect();
+        let step = Step { position: position as u32, ..Step::of(1) };
+        let job = |kernel: &Kernel, rows: Operand| {
+            let operands = vec![
+                Operand::words(&tokens),
+                rows,
+                Operand::poison(hidden),
+                Operand::uniform(&step),
+                Operand::range(0, 1, PART.start, PART.len()),
+                Operand::poison(rotated),
+                Operand::floats(&table),
+            ];
+            Job::new(kernel, 1, operands)
+        };
+        let plain = plain.iter().map(|kernel| job(kernel, Operand::floats(&weight)));
+        let packed = packed.map_err(text)?;
+        let packed = packed.iter().map(|kernel| job(kernel, Operand::words(&words)));
+        let jobs: Vec<_> = plain.chain(packed).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            same("angles", got.words(1), &expected).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}
+
 /// Rows of a packed part: its last group of scales is not full where rows are odd.
 async fn from_packed(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
     for (hidden, part) in [(32, 17..18), (96, 17..46), (160, 0..VOCABULARY)] {
-        let kernels = lane.variants(|caps| k::embedding_packed(caps, hidden, part.len(), format));
+        let kernels =
+            lane.variants(|caps| k::embedding_packed(caps, (hidden, part.len()), format, 0));
         let made = kernels.map_err(text)?;
         for rows in [1, 67] {
             let tokens = lane.integers(rows, VOCABULARY);

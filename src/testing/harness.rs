@@ -169,6 +169,7 @@ fn lay_out(jobs: &[&Job]) -> Result<Layout> {
         let dispatch = Dispatch {
             kernel: index,
             slices,
+            operands: vec![],
             range: Range { row0: 0, rows: job.rows as u32, col0: 0, cols: 0 },
             phase: Phase::Forward,
             label: job.kernel.name.into(),

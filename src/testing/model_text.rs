@@ -90,6 +90,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     let case = "model untied: loss in turns with generation from packed weights";
     cases.push(Case::new(case, alternating));
+    cases.push(Case::new("model untied: packed weights with kernels for hardware", packed_weights));
     cases.push(Case::new("a refused call between tokens leaves the text as it was", refusal));
     cases
 }
@@ -267,6 +268,45 @@ async fn alternating(lane: Rc<Lane>) -> Outcome {
         return Err(format!("objects, bytes, dispatches and tokens by round: {rounds:?}"));
     }
     Ok(format!("{first} dispatches, then {second}"))
+}
+
+/// Texts of packed weights are as likely as a prompt's logits in that format say.
+async fn packed_weights(lane: Rc<Lane>) -> Outcome {
+    let pair = Pair::new(&lane, &hardware(&lane)?, UNTIED).await?;
+    let vocabulary = pair.config.vocab_size;
+    let mut worst = 0.0f64;
+    for weights in WeightFormat::ALL {
+        let prompt = lane.integers(40, vocabulary);
+        let options = GenerateOptions {
+            max_tokens: 20,
+            temperature: 0.0,
+            weights,
+            ..GenerateOptions::default()
+        };
+        let mut generation =
+            Generation::start(&pair.model, &prompt, options).await.map_err(text)?;
+        let mut drawn = vec![];
+        loop {
+            match generation.next().await.map_err(text)? {
+                some if some.is_empty() => break,
+                some => drawn.extend(some),
+            }
+        }
+        let mut tokens = prompt.clone();
+        tokens.extend(drawn.iter().map(|d| d.token));
+        let options = InferenceOptions { weights, ..InferenceOptions::default() };
+        let all = pair.model.logits(&tokens, options, UNWATCHED).await.map_err(text)?;
+        for (row, d) in all.chunks_exact(vocabulary).skip(prompt.len() - 1).zip(&drawn) {
+            let row: Vec<f64> = row.iter().map(|&x| f64::from(x)).collect();
+            let own = row[d.token as usize] - log_sum_exp(&row);
+            let error = (f64::from(d.logprob) - own).abs();
+            if error.is_nan() || error > 1e-4 {
+                return Err(format!("{weights:?}: log-probability {}, {error:.1e} off", d.logprob));
+            }
+            worst = worst.max(error);
+        }
+    }
+    Ok(format!("{worst:.1e} nats at most from a prompt's"))
 }
 
 /// Bytes on the GPU besides the weights, for a text of 1,700 tokens.

@@ -62,7 +62,7 @@ use crate::gpu::{BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Regio
 use crate::kernels::TunedProduct;
 use crate::plan::{Buffer, Dispatch, Plan};
 use faults::Faults;
-use memory::{Bound, Memory};
+use memory::{Bound, Memory, Operand};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -72,8 +72,8 @@ use std::rc::Rc;
 #[derive(Debug)]
 struct Installed {
     plan: Plan,
-    /// By dispatch and binding.
-    bound: Vec<Vec<Bound>>,
+    /// By dispatch and operand.
+    bound: Vec<Vec<Operand>>,
 }
 
 /// A GPU on the CPU, with faults.
@@ -159,22 +159,28 @@ impl Double {
         watches.last_mut().expect("GPU work outside of error scopes").push(error);
     }
 
-    /// What each dispatch binds.
+    /// What each dispatch reads and writes.
     fn bind(
         &self,
         plan: &Plan,
         resolve: &dyn Fn(Buffer) -> Result<BufferId>,
-    ) -> Result<Vec<Vec<Bound>>> {
+    ) -> Result<Vec<Vec<Operand>>> {
         let bind = |dispatch: &Dispatch| {
             let memory = self.memory.borrow();
             let slices = dispatch.slices.iter().map(|slice| Bound::new(*slice, resolve, &memory));
             let slices = slices.collect::<Result<Vec<_>>>()?;
-            let bindings = &plan.kernels[dispatch.kernel].bindings;
-            if let Err(error) = memory.check(bindings, &slices, &self.caps.limits) {
+            let kernel = &plan.kernels[dispatch.kernel];
+            if let Err(error) = memory.check(&kernel.bindings, &slices, &self.caps.limits) {
                 let message = format!("the GPU refused a command: {}: {error}", dispatch.label);
                 self.refused(Error::internal(message));
             }
-            Ok(slices)
+            if dispatch.operands.is_empty() {
+                return Ok(kernel.bindings.iter().copied().zip(slices).collect());
+            }
+            let operands = dispatch.operands.iter();
+            operands
+                .map(|&(name, slice)| Ok((name, Bound::new(slice, resolve, &memory)?)))
+                .collect()
         };
         plan.dispatches.iter().map(bind).collect()
     }
@@ -321,7 +327,7 @@ impl Gpu for Double {
         let bound = self.bind(plan, resolve)?;
         let id = PlanId(self.next_id());
         self.count(|c| {
-            c.bind_groups += plan.dispatches.len() as u64;
+            c.bind_groups += plan.groups().last().map_or(0, |last| last + 1) as u64;
             c.pipelines += plan.kernels.len() as u64;
         });
         let installed = Rc::new(Installed { plan: plan.clone(), bound });
@@ -338,7 +344,7 @@ impl Gpu for Double {
         self.faults.alive()?;
         self.installed(id)?;
         let bound = self.bind(plan, resolve)?;
-        self.count(|c| c.bind_groups += plan.dispatches.len() as u64);
+        self.count(|c| c.bind_groups += plan.groups().last().map_or(0, |last| last + 1) as u64);
         let installed = Rc::new(Installed { plan: plan.clone(), bound });
         self.plans.borrow_mut().insert(id, installed);
         Ok(())

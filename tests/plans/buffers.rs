@@ -123,12 +123,15 @@ fn inference_writes_nothing_that_nobody_reads() {
             let dispatches = plans.all().into_iter().flat_map(|plan| {
                 plan.dispatches.iter().map(|dispatch| (dispatch, &plan.kernels[dispatch.kernel]))
             });
-            let slices = dispatches.flat_map(|(dispatch, kernel)| {
-                dispatch.slices.iter().map(|slice| slice.buffer).zip(&kernel.bindings)
+            let operands = dispatches.flat_map(|(dispatch, kernel)| {
+                if dispatch.operands.is_empty() {
+                    return kernel.bindings.iter().copied().zip(dispatch.slices.clone()).collect();
+                }
+                dispatch.operands.clone()
             });
-            slices
-                .filter(|(_, binding)| wanted(binding.access))
-                .map(|(buffer, _)| buffer)
+            operands
+                .filter(|(binding, _)| wanted(binding.access))
+                .map(|(_, slice)| slice.buffer)
                 .collect::<HashSet<_>>()
         };
         let read = bound(|access| access != Access::ReadWrite);

@@ -4,7 +4,7 @@ use super::{body, configs, floor};
 use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Decoding, Features};
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{KernelSpec, KvCache, MatvecInput, MatvecShape};
+use tinyloom::kernels::{KernelSpec, KvCache, MatvecInput, MatvecShape, WeightFormat};
 use tinyloom::lower::{CacheShape, InferenceOptions, inference_plans};
 use tinyloom::params::Params;
 use tinyloom::plan::{Buffer, Plan, buffers};
@@ -83,6 +83,45 @@ fn short_texts_are_decoded_without_a_merge() {
         for without in [Capabilities { software: true, ..caps.clone() }, floor()] {
             let plans = inference_plans(&without, &layout, 256, cached(KvCache::F32)).unwrap();
             assert!(plans.near.is_none(), "neither a CPU nor barriers have a plan more");
+        }
+    }
+}
+
+/// Of a layer of five dispatches, all bind the same, in every format; the last layer's last writes elsewhere.
+#[test]
+fn dispatches_of_a_layer_share_a_bind_group() {
+    let config = body(256, 768, 2048, [12, 4, 64], "");
+    let layers = config.num_hidden_layers;
+    let layout = Params::new(Architecture::of(&config), 1 << 30).unwrap();
+    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
+    let caps = Capabilities { features, subgroup_size: [32, 32], ..floor() };
+    for weights in WeightFormat::ALL {
+        let options = InferenceOptions { weights, ..InferenceOptions::default() };
+        let plans = inference_plans(&caps, &layout, 256, options).unwrap();
+        let plan = plans.decode_of(256);
+        let groups = plan.groups();
+        assert_eq!(groups.len(), 1 + 5 * layers, "{weights:?}");
+        assert_eq!(groups.last(), Some(&(layers + 1)), "{weights:?}");
+        let of_layer = |layer: usize| groups.iter().filter(|group| **group == layer + 1).count();
+        let counts: Vec<_> = (0..layers).map(of_layer).collect();
+        assert_eq!(counts, [[5, 5, 4]].concat(), "{weights:?}");
+        assert_eq!(plan.kernels.len(), 7, "{weights:?}: each layer has the kernels of the others");
+        for dispatch in plan.dispatches[1..].iter().filter(|it| !it.operands.is_empty()) {
+            assert_eq!(dispatch.slices.len(), 6, "{weights:?}: {}", dispatch.label);
+            for (operand, slice) in &dispatch.operands {
+                let inside = dispatch.slices.iter().any(|all| {
+                    let ends = [slice, all].map(|it| it.offset + it.bytes);
+                    all.buffer == slice.buffer && all.offset <= slice.offset && ends[0] <= ends[1]
+                });
+                assert!(inside, "{weights:?}: {} {}", dispatch.label, operand.name);
+            }
+            for (index, (_, a)) in dispatch.operands.iter().enumerate() {
+                let apart = dispatch.operands[..index].iter().all(|(_, b)| {
+                    let (first, last) = if a.offset < b.offset { (a, b) } else { (b, a) };
+                    a.buffer != b.buffer || first.offset + first.bytes <= last.offset
+                });
+                assert!(apart, "{weights:?}: operands of {} overlap", dispatch.label);
+            }
         }
     }
 }

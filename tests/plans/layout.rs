@@ -2,6 +2,7 @@
 
 use super::configs;
 use tinyloom::arch::Architecture;
+use tinyloom::kernels::WeightFormat;
 use tinyloom::params::{ALIGN, Params};
 
 #[test]
@@ -57,5 +58,39 @@ fn parts_are_aligned_and_cover_their_matrix() {
         }
         let parts = layout.matrices[layout.architecture.embedding].parts.len();
         assert_eq!(parts, if config.vocab_size == 150_000 { 5 } else { 1 });
+    }
+}
+
+/// Matrices that inference packs lie one behind the other, and begin another buffer where a binding would be too long.
+#[test]
+fn packed_matrices_lie_side_by_side() {
+    let capacities = [1 << 16, 1 << 20, 128 << 20];
+    let configs = configs().into_iter().map(|(config, _)| config);
+    for (config, capacity) in configs.flat_map(|config| capacities.map(|of| (config.clone(), of))) {
+        let Ok(params) = Params::new(Architecture::of(&config), capacity) else { continue };
+        for format in [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4] {
+            let mut last = None;
+            let multiplied = (0..params.matrices.len()).filter(|&id| {
+                params.architecture.multiplies(id) && format.packs(params.matrices[id].cols)
+            });
+            for id in multiplied {
+                let matrix = &params.matrices[id];
+                for (index, part) in matrix.parts.iter().enumerate() {
+                    let (buffer, offset) = params.packed_part(format, id, index);
+                    let end = offset + format.bytes(part.rows, matrix.cols);
+                    assert!(offset % 256 == 0 && end <= capacity, "{format:?}: {offset} to {end}");
+                    match last {
+                        Some((known, before)) if known == buffer => {
+                            assert!(
+                                offset >= before && offset < before + 256,
+                                "{offset} behind {before}"
+                            );
+                        }
+                        _ => assert_eq!((buffer, offset), (matrix.first_part + index, 0)),
+                    }
+                    last = Some((buffer, end));
+                }
+            }
+        }
     }
 }

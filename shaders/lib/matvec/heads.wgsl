@@ -4,23 +4,24 @@
 //
 //   2 c      write       f32 [HEADS · HEAD_DIM]            the query heads
 //   4 step   uniform
-//   5 table  read        vec2 [positions, HEAD_DIM / 2]     (cos, sin)
+//   5 angles read        f32 [HEAD_DIM]                    (cos, sin) by pair, at the row's position
 //   6 cache  write       f32 [rows, 2 · KV_HEADS · HEAD_DIM]  the row of step.position overwritten:
 //                                                          lib/cache/key_row.wgsl
 @group(0) @binding(4) var<uniform> step: Step;
-@group(0) @binding(5) var<storage, read> table: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read> angles: array<f32>;
 @group(0) @binding(6) var<storage, read_write> cache: array<f32>;
 
 fn matrix_row(p: u32, n: u32) -> u32 {
   return n / HALF * HEAD_DIM + n % HALF + p * HALF;
 }
 
-// Of pair n. A prompt is one document, which starts at position 0.
+// Of pair n.
 var<private> rotation: vec2<f32>;
 var<private> added: vec2<f32>;
 
 fn prepare(n: u32) {
-  rotation = table[step.position * HALF + n % HALF];
+  let pair = 2u * (n % HALF);
+  rotation = vec2(angles[pair], angles[pair + 1u]);
   added = pair_bias(matrix_row(0u, n));
 }
 

@@ -237,7 +237,7 @@ impl WgpuDevice {
                 }),
             });
             pass.set_pipeline(program.pipeline(*index));
-            pass.set_bind_group(0, &program.bindings.borrow()[*index], &[]);
+            pass.set_bind_group(0, &program.bindings.borrow()[program.group(*index)], &[]);
             pass.dispatch_workgroups(groups[0], groups[1], 1);
         }
         queries

@@ -53,7 +53,7 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
         bindings.push(read("residual"));
     }
     if heads {
-        bindings.extend([uniform("step"), read("table"), read_write("cache")]);
+        bindings.extend([uniform("step"), read("angles"), read_write("cache")]);
     }
     if matches!(output, MatvecOutput::BiasedHeads(_) | MatvecOutput::BiasedResidual) {
         bindings.push(read("bias"));

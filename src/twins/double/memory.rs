@@ -39,6 +39,9 @@ impl Bound {
     }
 }
 
+/// What a kernel calls what it reads or writes, and where that is.
+pub(super) type Operand = (Binding, Bound);
+
 #[derive(Debug, Default)]
 pub(super) struct Memory(HashMap<BufferId, Vec<u32>>);
 

@@ -1,6 +1,6 @@
 //! What a dispatch binds, by name: taken out of memory before a twin runs, put back behind it.
 
-use super::memory::{Bound, Memory};
+use super::memory::{Memory, Operand};
 use super::uniforms::Step;
 use crate::error::{Error, Result};
 use crate::format::{Element, WriteMode};
@@ -10,18 +10,18 @@ use half::f16;
 
 pub(super) struct Operands<'a> {
     kernel: &'a Kernel,
-    bound: &'a [Bound],
+    bound: &'a [Operand],
     words: Vec<Vec<u32>>,
 }
 
 impl<'a> Operands<'a> {
     pub fn take(
         kernel: &'a Kernel,
-        bound: &'a [Bound],
+        bound: &'a [Operand],
         ranges: &[Range],
         memory: &Memory,
     ) -> Result<Self> {
-        let words = |slice: &Bound| {
+        let words = |(_, slice): &Operand| {
             let Some(buffer) = slice.buffer else {
                 // A range, and zeros behind it for who binds more.
                 let range = &ranges[(slice.offset / RANGE_STRIDE) as usize];
@@ -31,13 +31,13 @@ impl<'a> Operands<'a> {
             };
             Ok(memory.words(buffer)?[slice.words()].to_vec())
         };
-        Ok(Self { kernel, bound, words: bound.iter().map(words).collect::<Result<_>>()? })
+        let words = bound.iter().map(words).collect::<Result<_>>()?;
+        Ok(Self { kernel, bound, words })
     }
 
     /// Writes back what the kernel may write.
     pub fn put(self, memory: &mut Memory) -> Result<()> {
-        for ((binding, slice), words) in self.kernel.bindings.iter().zip(self.bound).zip(self.words)
-        {
+        for ((binding, slice), words) in self.bound.iter().zip(self.words) {
             if let (Access::ReadWrite, Some(buffer)) = (binding.access, slice.buffer) {
                 memory.words_mut(buffer)?[slice.words()].copy_from_slice(&words);
             }
@@ -47,7 +47,7 @@ impl<'a> Operands<'a> {
 
     fn index(&self, name: &str) -> Result<usize> {
         let missing = || Error::internal(format!("{} has no binding {name}", self.kernel.name));
-        self.kernel.binding(name).ok_or_else(missing)
+        self.bound.iter().position(|(binding, _)| binding.name == name).ok_or_else(missing)
     }
 
     pub fn u32(&self, name: &str) -> Result<&[u32]> {
@@ -66,7 +66,7 @@ impl<'a> Operands<'a> {
 
     pub fn u32_mut(&mut self, name: &str) -> Result<&mut [u32]> {
         let index = self.index(name)?;
-        if self.kernel.bindings[index].access != Access::ReadWrite {
+        if self.bound[index].0.access != Access::ReadWrite {
             return Err(Error::internal(format!("{name} is only read")));
         }
         Ok(&mut self.words[index])

@@ -197,13 +197,13 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
         }
         MatvecOutput::Heads(heads) => {
             let position = on.step()?.position as usize;
-            to_heads(on, &heads, y, (position, [0, 0]))
+            to_heads(on, &heads, y, "angles", (position, [0, 0]))
         }
         MatvecOutput::BiasedHeads(heads) => {
             let mut row = y;
             bias_forward(&mut row, on.first("bias", heads.stride())?);
             let position = on.step()?.position as usize;
-            to_heads(on, &heads, row, (position, [0, 0]))
+            to_heads(on, &heads, row, "angles", (position, [0, 0]))
         }
     }
 }
@@ -248,28 +248,31 @@ pub(super) fn matvec_rows(on: &mut Operands, shape: &MatvecRowsShape) -> Result<
             Some(shape) => {
                 let position = (row as u32).wrapping_sub(on.u32("documents")?[row]) as usize;
                 let apart = on.step()?.reserved[0] as usize;
-                to_heads(on, &shape, y, (position, [at, row * apart]))?;
+                to_heads(on, &shape, y, "table", (position, [at, row * apart]))?;
             }
         }
     }
     Ok(())
 }
 
-/// The fused row of a token at `position` of its text: query heads to `c` from `query` on, keys and values into the
-/// part of the cache that begins at `row`.
+/// The fused row of a token at `position` of its text: query heads to `c` from `query` on, keys and values into the part
+/// of the cache that begins at row `first`. The operand `turned_by` has the angles of all positions, or those of this one
+/// alone.
 fn to_heads(
     on: &mut Operands,
     shape: &AttentionShape,
     mut fused: Vec<f32>,
-    (position, [query, row]): (usize, [usize; 2]),
+    turned_by: &str,
+    (position, [query, first]): (usize, [usize; 2]),
 ) -> Result<()> {
     let heads = shape.heads + shape.kv_heads;
     let head_dim = shape.head_dim;
     let turned = RopeShape { heads, head_dim, dims: head_dim, stride: shape.stride() };
-    rotated(&mut fused, turned, on.f32("table")?, |_| position, true);
+    let row = if turned_by == "angles" { 0 } else { position };
+    rotated(&mut fused, turned, on.f32(turned_by)?, |_| row, true);
     let (queries, key_value) = fused.split_at(shape.width());
     on.write("c", query, queries)?;
-    let at = (row + cache_row(shape, position)) * shape.cache_stride();
+    let at = (first + cache_row(shape, position)) * shape.cache_stride();
     on.write("cache", at, key_value)
 }
 

@@ -85,7 +85,18 @@ pub(super) fn initialize(on: &mut Operands, count: usize) -> Result<()> {
     on.write("weights", elements.first as usize, &weights)
 }
 
-pub(super) fn embed(on: &mut Operands, hidden: usize) -> Result<()> {
+/// What a table turns by at the position of a decoded row.
+fn leave_angles(on: &mut Operands, rotated: usize) -> Result<()> {
+    if rotated == 0 {
+        return Ok(());
+    }
+    let position = on.step()?.position as usize;
+    let angles = on.f32("table")?[position * rotated..][..rotated].to_vec();
+    on.write("angles", 0, &angles)
+}
+
+pub(super) fn embed(on: &mut Operands, [hidden, rotated]: [usize; 2]) -> Result<()> {
+    leave_angles(on, rotated)?;
     let (tokens, range) = (on.tokens()?, on.range()?);
     let ids = on.u32("tokens")?[..tokens].to_vec();
     let weight = on.f32("weight")?.to_vec();
@@ -102,9 +113,10 @@ pub(super) fn embed(on: &mut Operands, hidden: usize) -> Result<()> {
 /// From a packed part of so many rows.
 pub(super) fn embed_packed(
     on: &mut Operands,
-    [hidden, rows]: [usize; 2],
+    [hidden, rows, rotated]: [usize; 3],
     format: WeightFormat,
 ) -> Result<()> {
+    leave_angles(on, rotated)?;
     let (tokens, range) = (on.tokens()?, on.range()?);
     let ids = on.u32("tokens")?[..tokens].to_vec();
     let weight: Vec<f32> = cast(&unpack_weights_forward(format, on.u32("packed")?, rows * hidden));

@@ -1,6 +1,6 @@
 //! One dispatch: its spec's twin over its bindings.
 
-use super::memory::{Bound, Memory};
+use super::memory::{Memory, Operand};
 use super::operands::Operands;
 use super::{attention, optimizer, products, rows, sampling, tiles};
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use crate::plan::Range;
 /// `internal` for a spec that has no twin here, and where bindings are not those of the spec.
 pub(super) fn dispatch(
     kernel: &Kernel,
-    bound: &[Bound],
+    bound: &[Operand],
     ranges: &[Range],
     memory: &mut Memory,
 ) -> Result<()> {
@@ -34,9 +34,9 @@ fn execute(spec: Spec, on: &mut Operands) -> Result<()> {
         }
         Spec::Checksum { count } => rows::checksum(on, count),
         Spec::Initialize { count } => rows::initialize(on, count),
-        Spec::EmbeddingForward { hidden } => rows::embed(on, hidden),
-        Spec::EmbeddingPacked { hidden, rows, format } => {
-            rows::embed_packed(on, [hidden, rows], format)
+        Spec::EmbeddingForward { hidden, rotated } => rows::embed(on, [hidden, rotated]),
+        Spec::EmbeddingPacked { hidden, rows, format, rotated } => {
+            rows::embed_packed(on, [hidden, rows, rotated], format)
         }
         Spec::EmbeddingBackward { hidden } => rows::embed_backward(on, hidden),
         Spec::PositionForward { hidden } => rows::positions(on, hidden),
