@@ -2,6 +2,7 @@
 //! dispatches of a layer have one bind group, which is set once (`bench/NOTES.md`, "What a dispatch costs the host").
 
 use super::compose::{Access, Binding, Kernel, View, Wgsl};
+use super::unroll::{closing, word};
 use std::fmt::Write;
 
 impl Kernel {
@@ -96,12 +97,15 @@ fn elements(array: &str, bytes: u64) -> Option<u64> {
 
 /// Whether a text has a name that is not a member's.
 fn named(text: &str, name: &str) -> bool {
-    let inside = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     text.match_indices(name).any(|(at, _)| {
-        let before = text[..at].bytes().next_back();
-        let behind = text[at + name.len()..].bytes().next();
-        !inside(before) && before != Some(b'.') && !inside(behind)
+        let (before, behind) = (&text[..at], &text[at + name.len()..]);
+        !begun(before) && !behind.starts_with(word)
     })
+}
+
+/// Whether what comes behind a text is the end of a longer name, or a member.
+fn begun(before: &str) -> bool {
+    before.ends_with(|c| word(c) || c == '.')
 }
 
 /// The text with each element of `from` taken from `to`, so many elements behind; perhaps out of vectors.
@@ -115,16 +119,11 @@ fn moved(text: &str, from: &str, (to, of_vectors): (&str, bool), by: u64) -> Str
         let (before, found) = rest.split_at(at);
         out.push_str(before);
         rest = &found[indexed.len()..];
-        // The end of a longer name, or a member.
-        if before
-            .bytes()
-            .next_back()
-            .is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.')
-        {
+        if begun(before) {
             out.push_str(&indexed);
             continue;
         }
-        let index = &rest[..closing(rest)];
+        let index = &rest[..closing(rest, ['[', ']'])];
         rest = &rest[index.len()..];
         // An index may have elements of its own operand in it.
         let index = moved(index, from, (to, of_vectors), by);
@@ -135,18 +134,6 @@ fn moved(text: &str, from: &str, (to, of_vectors): (&str, bool), by: u64) -> Str
     }
     out.push_str(rest);
     out
-}
-
-/// Bytes up to the bracket that closes the index which `text` begins inside of.
-fn closing(text: &str) -> usize {
-    let mut depth = 1;
-    for (i, c) in text.char_indices() {
-        depth += i32::from(c == '[') - i32::from(c == ']');
-        if depth == 0 {
-            return i;
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) fn unroll(text: &str, sizes: &[(&'static str, usize)]) -> String {
             rest = &found[keyword..];
             continue;
         };
-        let body_len = block(&found[header.len..]);
+        let body_len = closing(&found[header.len..], ['{', '}']);
         let body = &found[header.len..header.len + body_len];
         debug_assert!(!body.contains("break") && !body.contains("continue"), "{body}");
         for value in (header.first..bound).step_by(header.step) {
@@ -64,11 +64,11 @@ fn literal(text: &str) -> Option<usize> {
     text.strip_suffix('u')?.parse().ok()
 }
 
-/// Bytes up to the brace that closes the block which `text` begins inside of.
-fn block(text: &str) -> usize {
+/// Bytes up to the bracket that closes what `text` begins inside of.
+pub(super) fn closing(text: &str, [open, close]: [char; 2]) -> usize {
     let mut depth = 1;
     for (i, c) in text.char_indices() {
-        depth += i32::from(c == '{') - i32::from(c == '}');
+        depth += i32::from(c == open) - i32::from(c == close);
         if depth == 0 {
             return i;
         }
@@ -76,9 +76,13 @@ fn block(text: &str) -> usize {
     text.len()
 }
 
+/// Whether a character may be in an identifier.
+pub(super) fn word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
 /// Replaces an identifier, but not members of that name.
 fn substitute(text: &str, name: &str, value: &str) -> String {
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(name) {

@@ -244,14 +244,18 @@ fn tokens_are_queued_behind_a_prompt() {
     assert_eq!(submits_for(GenerateOptions { prompt_lookup: true, ..of(100) }), prompt);
 }
 
+/// A GPU with subgroups of 32.
+fn with_subgroups() -> Rc<Fake> {
+    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
+    let floor = Capabilities::floor(Target::Native);
+    Fake::with(Capabilities { features, subgroup_size: [32, 32], ..floor }, 3e10, 0.0)
+}
+
 /// Two layers of five dispatches, the last of which writes elsewhere; the embedding, the head and the draw.
 #[test]
 fn a_layers_bindings_are_set_once_per_token() {
-    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
     let encoded = |max_tokens| {
-        let floor = Capabilities::floor(Target::Native);
-        let caps = Capabilities { features, subgroup_size: [32, 32], ..floor };
-        let fake = Fake::with(caps, 3e10, 0.0);
+        let fake = with_subgroups();
         let model = model(&fake, config(128, 2, 4096));
         let options = GenerateOptions { max_tokens, ..GenerateOptions::default() };
         assert_eq!(generated(&model, 9, options), max_tokens);
@@ -265,11 +269,8 @@ fn a_layers_bindings_are_set_once_per_token() {
 /// Each submit of sixteen tokens takes the plan of the longest of its texts.
 #[test]
 fn a_text_is_decoded_by_the_plan_for_its_length() {
-    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
     let run = |max_tokens| {
-        let floor = Capabilities::floor(Target::Native);
-        let caps = Capabilities { features, subgroup_size: [32, 32], ..floor };
-        let fake = Fake::with(caps, 3e10, 0.0);
+        let fake = with_subgroups();
         let model = model(&fake, config(128, 2, 4096));
         let before = fake.encoded.get().dispatches;
         let options = GenerateOptions { max_tokens, ..GenerateOptions::default() };
