@@ -1,4 +1,4 @@
-// uses: flat, weights/f32 or weights/f16 or weights/int8 or weights/int4, step or none, attention/decode_seen_cache or none, attention/decode_ranges or none, matvec/team_norm or matvec/team_plain or matvec/team_ranges, matvec/rows, matvec/store or matvec/store_added or matvec/store_residual or matvec/store_biased_residual
+// uses: flat, weights/f32 or weights/f16 or weights/int8 or weights/int4, step or none, attention/decode_seen_cache or none, attention/decode_ranges or none, math or none, attention/decode_score or none, cache/key_row or none, matvec/newest_none or matvec/newest_key or none, matvec/team_norm or matvec/team_plain or matvec/team_ranges, matvec/rows, matvec/store or matvec/store_added or matvec/store_residual or matvec/store_biased_residual
 // matvec_forward: 03_matvec.wgsl with the same bindings, where a team of LANES neighbours of one subgroup has ROWS
 // results by itself, so that sums meet without a barrier. LANES is at most the narrowest subgroup, and both are
 // powers of two, so that no team has invocations of two subgroups.

@@ -29,13 +29,16 @@ pub struct Decoding {
     /// Rows of a matrix that a workgroup has where subgroups of one known width share each: a power of two. 1: a
     /// workgroup shares each row.
     pub workgroup_rows: usize,
+    /// Most invocations of a workgroup that multiplies a query head of the newest row and then attends to the keys
+    /// before it: a power of two. 0: two dispatches do so.
+    pub newest: usize,
 }
 
 impl Decoding {
     /// A workgroup for a row of a matrix, and for a query head of a short text.
-    pub const SHARED: Self = Self { near_ranges: 1, team_rows: 0, workgroup_rows: 1 };
+    pub const SHARED: Self = Self { near_ranges: 1, team_rows: 0, workgroup_rows: 1, newest: 0 };
     /// What an H100 is faster with; measured on no other class.
-    pub const TEAMS: Self = Self { near_ranges: 6, team_rows: 4, workgroup_rows: 2 };
+    pub const TEAMS: Self = Self { near_ranges: 6, team_rows: 4, workgroup_rows: 2, newest: 512 };
 }
 
 impl GpuClass {

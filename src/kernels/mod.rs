@@ -40,6 +40,7 @@ pub use attention::decode::{
 };
 pub use attention::matrix_backward::{attention_backward_halves, attention_matrix_tiles};
 pub use attention::matrix_forward::{attention_forward_halves, matrix_forward_tiles};
+pub use attention::newest::{attention_decode_newest, newest_fuses};
 pub use attention::probabilities::attention_probabilities;
 pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
@@ -72,7 +73,8 @@ pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
     AttentionTile, Constant, DecodeSplits, DenseMask, GradientParts, GradientSums, KeyValueOwner,
-    LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms,
-    Objective, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
+    LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, NewestKey, NewestShape,
+    NormForm, NormTerms, Objective, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
+    SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;

@@ -72,6 +72,18 @@ pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
         .module(shader!("lib/cache/key_row"))
 }
 
+/// The module that makes decode attention's scores of products, with its constants.
+pub(super) fn scores(composer: Composer, shape: &AttentionShape) -> Composer {
+    let base = if shape.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
+    let scale = base * shape.score_scale();
+    composer
+        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
+        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
+        .float("SCORE_SCALE", scale as f32)
+        .module(shader!("lib/math"))
+        .module(shader!("lib/attention/decode_score"))
+}
+
 /// `activate` and `activate_derivative`, on top of `lib/math`.
 pub(super) fn activation_module(activation: Activation) -> &'static Module {
     match activation {

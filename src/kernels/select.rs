@@ -84,6 +84,9 @@ impl KernelSpec {
             Self::AttentionDecodeMerge { shape, splits } => {
                 k::attention_decode_merge(caps, shape, &splits)
             }
+            Self::AttentionDecodeNewest { shape, splits } => {
+                k::attention_decode_newest(caps, shape, &splits)
+            }
             Self::AttentionTensors { shape, pass, element, dense, batch } => {
                 k::attention_tensors(caps, shape, pass, element, dense, batch)
             }

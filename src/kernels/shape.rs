@@ -377,9 +377,33 @@ pub enum MatvecInput {
     Norm {
         epsilon: Constant,
     },
-    /// A row of heads that attention has left in ranges; `step` is bound last. Only where
-    /// [`matvec_merges`](super::matvec_merges).
-    Ranges(AttentionShape, DecodeSplits),
+    /// A row of heads that attention has left in ranges; `step` is bound last, and where the newest key is apart the
+    /// row's queries and the cache in front of it. Only where [`matvec_merges`](super::matvec_merges).
+    Ranges(AttentionShape, DecodeSplits, NewestKey),
+}
+
+/// Where the newest row's key and value are when ranges of keys are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NewestKey {
+    /// In the last range.
+    Among,
+    /// In the cache alone, of f32: [`attention_decode_newest`](super::attention_decode_newest) has left ranges of the
+    /// keys before it.
+    Apart,
+}
+
+/// The newest row of a text from the residual stream to ranges of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NewestShape {
+    pub heads: AttentionShape,
+    /// Elements of the residual stream.
+    pub k: usize,
+    /// What RMSNorm adds to the mean square.
+    pub epsilon: Constant,
+    /// Whether queries, keys and values have a bias.
+    pub biased: bool,
+    /// How their matrix is packed, where [`WeightFormat::packs`] rows of `k`.
+    pub weights: WeightFormat,
 }
 
 /// What becomes of the products.

@@ -6,7 +6,7 @@
 use super::shape::{
     ActivationWidth, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
     DecodeSplits, DenseMask, GradientSums, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape,
-    NormForm, NormTerms, Objective, Output, Parts, RopeShape, SummedWeights,
+    NewestShape, NormForm, NormTerms, Objective, Output, Parts, RopeShape, SummedWeights,
 };
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
@@ -201,6 +201,11 @@ pub enum KernelSpec {
     },
     AttentionDecodeMerge {
         shape: AttentionShape,
+        splits: DecodeSplits,
+    },
+    /// The newest row's norm, product and rotation, and its queries over the keys before it.
+    AttentionDecodeNewest {
+        shape: NewestShape,
         splits: DecodeSplits,
     },
     /// [`KernelSpec::AttentionDecode`] of each of `rows` fused rows, over its own text.
@@ -406,6 +411,7 @@ impl KernelSpec {
                     "attention_decode_split"
                 }
             }
+            Self::AttentionDecodeNewest { .. } => "attention_decode_newest",
             Self::AttentionDecodeMerge { .. }
             | Self::AttentionDecodeMergeSeveral { .. }
             | Self::AttentionDecodeMergeTensors { .. } => "attention_decode_merge",

@@ -1,13 +1,14 @@
 //! Attention: over a batch of packed documents, over a key-value cache, and its gradient.
 
 use super::rope::rope_shape;
+use super::row::LeftRanges;
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site, ValueId};
 use crate::kernels::{
     self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, KeyValueOwner,
-    KvCache, MatvecInput, Parts,
+    KvCache, MatvecInput, NewestKey, Parts,
 };
 use crate::plan::{Buffer, Slice};
 
@@ -208,7 +209,20 @@ impl Lowering<'_> {
             let parts =
                 self.builder.tensor("attention partials", splits.partials(&shape) as u64)?;
             self.bind(node.writes[0], parts);
-            self.ranges = Some((node.writes[0], MatvecInput::Ranges(shape, splits)));
+            let row = node.writes[0];
+            if let Some(newest) = self.left.newest.take() {
+                let input = MatvecInput::Ranges(shape, splits, NewestKey::Apart);
+                self.left.ranges = Some(LeftRanges { row, input, newest: Some([query, keys]) });
+                let kernel = k::attention_decode_newest(caps, newest.shape, &splits)?;
+                let mut slices = newest.reads;
+                slices.extend([query, parts, self.builder.step()]);
+                slices.extend(newest.bias);
+                let products = 2.0 * (shape.stride() * newest.shape.k) as f64;
+                let label = format!("{}, attention", newest.site);
+                return self.builder.dispatch(label, kernel, slices, flops + products);
+            }
+            let input = MatvecInput::Ranges(shape, splits, NewestKey::Among);
+            self.left.ranges = Some(LeftRanges { row, input, newest: None });
             let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
             let slices = vec![query, keys, parts, self.builder.step()];
             return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
@@ -230,7 +244,7 @@ impl Lowering<'_> {
     }
 
     /// Ranges of the keys of a short text, where a product alone reads what attention leaves, and merges them.
-    fn near_splits(
+    pub(super) fn near_splits(
         &self,
         node: &Node,
         shape: AttentionShape,

@@ -13,7 +13,7 @@ impl Lowering<'_> {
         let output = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
             // The first part leaves them, whichever has the token.
-            let left = self.left_angles.filter(|_| part == 0);
+            let left = self.left.angles.filter(|_| part == 0);
             let rotated = left.map_or(0, |left| left.angles.bytes as usize / 4);
             let (range, table) = (self.vocabulary_range(weight, part), self.table(weight));
             let (kernel, rows) = match table.format {

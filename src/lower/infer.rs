@@ -3,6 +3,7 @@
 
 use super::attention::attention_shape;
 use super::parts::Waiting;
+use super::row::Left;
 use super::{Cache, Inputs, Lowering, Rows, several};
 use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
@@ -385,8 +386,7 @@ impl<'a> Context<'a> {
             state: self.params,
             values: vec![None; graph.values.len()],
             appended: false,
-            ranges: None,
-            left_angles: None,
+            left: Left::default(),
             waiting: Waiting::default(),
         }
     }
@@ -490,7 +490,7 @@ impl<'a> Context<'a> {
                 layers.push(start..lowering.builder.dispatched());
             }
         }
-        let angles = lowering.left_angles.map(|left| left.angles);
+        let angles = lowering.left.angles.map(|left| left.angles);
         let mut builder = lowering.builder;
         builder.share(&layers, angles);
         Ok(builder)

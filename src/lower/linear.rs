@@ -49,8 +49,8 @@ impl Lowering<'_> {
         let summed = self.sums_behind(node, kind);
         let output = self.written(node, 0)?;
         if let Rows::One(_) | Rows::Several { .. } = self.rows {
-            let ranges = self.ranges.filter(|(row, _)| *row == node.reads[0]);
-            let from = ranges.map_or(MatvecInput::Plain, |(_, from)| from);
+            let ranges = self.left.ranges.filter(|left| left.row == node.reads[0]);
+            let from = ranges.map_or(MatvecInput::Plain, |left| left.input);
             return self.matvec(&label, weight, from, [input, output], (kind, &added));
         }
         let token_rows = self.node_rows(node, weight);

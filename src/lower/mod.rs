@@ -37,7 +37,7 @@ pub use train::{TrainChoices, TrainPlans, train_plans};
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Graph, Node, Op, Site, ValueId};
-use crate::kernels::{KvCache, MatvecInput, Objective, WeightFormat};
+use crate::kernels::{KvCache, Objective, WeightFormat};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Slice};
 
@@ -101,11 +101,8 @@ struct Lowering<'a> {
     values: Vec<Option<Slice>>,
     /// The newest keys and values are in the cache already.
     appended: bool,
-    /// A row that attention has left in ranges, and how a product puts it together.
-    ranges: Option<(ValueId, MatvecInput)>,
     waiting: parts::Waiting,
-    /// What a decoded row's embedding leaves for its layers.
-    left_angles: Option<row::LeftAngles>,
+    left: row::Left,
 }
 
 impl Lowering<'_> {

@@ -6,18 +6,46 @@ use super::rope::turning;
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::{Attention, Norm, NormKind, WeightId};
 use crate::error::Result;
-use crate::graph::{Gate, Node, Op, Site};
+use crate::graph::{Gate, Node, Op, Site, ValueId};
 use crate::kernels::{
     self as k, Constant, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
-    Output,
+    NewestShape, Output,
 };
 use crate::plan::{Range, Slice};
+
+/// What nodes of a decoded row leave for those behind them.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub angles: Option<LeftAngles>,
+    pub ranges: Option<LeftRanges>,
+    /// A product that its attention has yet to do.
+    pub newest: Option<Newest>,
+}
 
 /// What layers turn the heads of a decoded row by, which its embedding takes from a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeftAngles {
     pub angles: Slice,
     pub table: Slice,
+}
+
+/// A row that attention has left in ranges, and how a product puts it together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeftRanges {
+    pub row: ValueId,
+    pub input: MatvecInput,
+    /// The queries and the cache, where the newest key is apart.
+    pub newest: Option<[Slice; 2]>,
+}
+
+/// A product of a decoded row's heads that is one dispatch with attention to the keys before it.
+#[derive(Clone, Debug)]
+pub(super) struct Newest {
+    pub shape: NewestShape,
+    pub site: Site,
+    /// The residual stream, the matrix, the norm's weight, the angles and the cache.
+    pub reads: Vec<Slice>,
+    pub bias: Option<Slice>,
 }
 
 impl Lowering<'_> {
@@ -42,6 +70,7 @@ impl Lowering<'_> {
         };
         let mut last = added.to_vec();
         if matches!(from, MatvecInput::Ranges(..)) {
+            last.extend(self.left.ranges.and_then(|left| left.newest).into_iter().flatten());
             last.push(self.builder.step());
         }
         self.rows_of_matrix(label, weight, from, then, io, &last)
@@ -148,6 +177,21 @@ impl Lowering<'_> {
         let query = self.tensor("query", width)?;
         self.bind(node.writes[0], query);
         self.appended = true;
+        let newest = NewestShape {
+            heads: shape,
+            k: self.hidden(),
+            epsilon: Constant(norm.epsilon),
+            biased: bias.is_some(),
+            weights: self.format(weight),
+        };
+        if self.joins_attention(node, &newest, cache) {
+            let keys = self.cache(node.site, attention, cache);
+            let reads =
+                vec![input, self.row_operand(weight, 0), self.whole(norm.weight), turned, keys];
+            let bias = bias.map(|bias| self.whole(bias));
+            self.left.newest = Some(Newest { shape: newest, site: node.site, reads, bias });
+            return Ok(());
+        }
         let matvec = MatvecShape {
             n: shape.stride() / 2,
             k: self.hidden(),
@@ -173,6 +217,21 @@ impl Lowering<'_> {
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
 
+    /// Whether attention follows in ranges that a product puts together, and one kernel does both.
+    fn joins_attention(&self, node: &Node, shape: &NewestShape, cache: Cache) -> bool {
+        let row = node.writes[0];
+        let mut readers = self.graph.nodes.iter().filter(|other| other.reads.contains(&row));
+        let attends = |node: &&Node| matches!(node.op, Op::Attention { .. });
+        matches!(self.rows, Rows::One(_))
+            && k::newest_fuses(self.builder.caps, shape)
+            && readers
+                .next()
+                .filter(attends)
+                .and_then(|node| self.near_splits(node, shape.heads, cache.keys))
+                .is_some()
+            && readers.next().is_none()
+    }
+
     /// The cache of a layer whose product of queries, keys and values also turns and appends them, and what it turns by.
     /// It turns whole heads, of one row by the angles that the embedding has left.
     fn turns(&self, norm: Norm, weight: WeightId, attention: Attention) -> Option<(Cache, Slice)> {
@@ -182,7 +241,7 @@ impl Lowering<'_> {
         let whole = turning(&self.params.architecture, attention).head_dim == attention.head_dim;
         let turns = cache.format == KvCache::F32 && whole && self.fuses_pairs(norm, weight);
         let table = self.angles(attention);
-        let by = match self.left_angles {
+        let by = match self.left.angles {
             Some(left) if left.table == table => left.angles,
             Some(_) => return None,
             None => table,
@@ -202,7 +261,7 @@ impl Lowering<'_> {
         let Some(table) = self.graph.nodes.iter().find_map(turned) else { return Ok(()) };
         let positions = self.inputs.positions as u64;
         let angles = self.builder.tensor("angles", table.bytes / 4 / positions)?;
-        self.left_angles = Some(LeftAngles { angles, table });
+        self.left.angles = Some(LeftAngles { angles, table });
         Ok(())
     }
 

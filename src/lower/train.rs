@@ -3,6 +3,7 @@
 use super::halves::halves;
 use super::head::logits_chunk;
 use super::parts::Waiting;
+use super::row::Left;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
@@ -132,8 +133,7 @@ pub fn train_plans_of(
             state: &state,
             values: vec![None; graph.values.len()],
             appended: false,
-            ranges: None,
-            left_angles: None,
+            left: Left::default(),
             waiting: Waiting::new(recompute),
         };
         if mixed {

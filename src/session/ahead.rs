@@ -6,11 +6,13 @@ use crate::gpu::{Gpu, LocalFuture, watched};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Submits that are on their way together: while one is read the next is decoded, so that neither
-/// the GPU nor the host waits for the other.
-pub(super) const SUBMITS_AHEAD: usize = 2;
+/// Submits that are on their way together: while one is read and another is decoded, the browser encodes a third, so
+/// that neither it nor the GPU nor the host waits for the others.
+pub(super) const SUBMITS_AHEAD: usize = 4;
 /// Most tokens drawn in a submit, for which the cache must have room.
-pub(super) const MOST_TURNS: usize = 16;
+pub(super) const MOST_TURNS: usize = 8;
+/// What all of them together may take: a text that ends waits for what was queued behind its end.
+const AHEAD_MILLISECONDS: f64 = 2.0 * SUBMIT_MILLISECONDS;
 
 /// A submit that draws a token, or one of each text, in every turn.
 pub(super) struct Submit {
@@ -28,7 +30,7 @@ impl std::fmt::Debug for Submit {
 impl Submit {
     /// How many of at most `most` turns the GPU does in one submit, where each is `work`.
     pub fn turns(pace: &Pace, work: Work, most: usize) -> usize {
-        let turns = (SUBMIT_MILLISECONDS / pace.predict(work)) as usize;
+        let turns = (AHEAD_MILLISECONDS / SUBMITS_AHEAD as f64 / pace.predict(work)) as usize;
         turns.clamp(1, most)
     }
 

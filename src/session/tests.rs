@@ -238,7 +238,7 @@ fn tokens_are_queued_behind_a_prompt() {
     };
     let of = |max_tokens| GenerateOptions { max_tokens, ..GenerateOptions::default() };
     let prompt = submits_for(of(1));
-    assert_eq!(submits_for(of(100)), prompt + 16 / 2);
+    assert_eq!(submits_for(of(100)), prompt + 8 / 2);
     assert_eq!(submits_for(of(4)), prompt + 2, "three tokens in two parts");
     assert_eq!(submits_for(GenerateOptions { stepwise: true, ..of(100) }), prompt);
     assert_eq!(submits_for(GenerateOptions { prompt_lookup: true, ..of(100) }), prompt);
@@ -266,7 +266,7 @@ fn a_layers_bindings_are_set_once_per_token() {
     assert_eq!((more.0 - few.0, more.1 - few.1), (32 * 13, 32 * 6));
 }
 
-/// Each submit of sixteen tokens takes the plan of the longest of its texts.
+/// Each submit of eight tokens takes the plan of the longest of its texts.
 #[test]
 fn a_text_is_decoded_by_the_plan_for_its_length() {
     let run = |max_tokens| {
@@ -283,8 +283,8 @@ fn a_text_is_decoded_by_the_plan_for_its_length() {
     assert_eq!(plans.near_keys, 1024);
     let [near, far, sample] = [plans.near.as_ref().unwrap(), &plans.decode, &plans.sample]
         .map(|plan| plan.dispatches.len());
-    // 900 tokens and the first one drawn, then seven submits.
-    let turns = (1024 - 901) / 16 * 16;
+    // 900 tokens and the first one drawn, then fifteen submits.
+    let turns = (1024 - 901) / 8 * 8;
     assert_eq!(long - short, turns * near + (300 - turns) * far + 300 * sample);
 }
 
@@ -427,8 +427,8 @@ fn nothing_is_learnt_from_refused_work() {
     (0..14).for_each(|_| drop(block_on(generation.next()).unwrap()));
     let learnt = predictions(&model)[1];
     fake.refuse.set(true);
-    // The submit that is refused is read after the one before it, of which there is something to learn.
-    let next: Vec<_> = (0..2).map(|_| block_on(generation.next())).collect();
+    // The submit that is refused is read after those before it, of which there is something to learn.
+    let next: Vec<_> = (0..4).map(|_| block_on(generation.next())).collect();
     assert_eq!(next.iter().filter(|next| next.is_err()).count(), 1);
     let after = predictions(&model)[1];
     assert!((after / learnt - 1.0).abs() < 0.2, "{after} ms after {learnt} ms");

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, AttentionShape, Constant, Element, Form, GradientParts, GradientSums, KvCache,
     Linear, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
-    Output, WeightFormat, WriteMode,
+    NewestKey, NewestShape, Output, WeightFormat, WriteMode,
 };
 
 const NORM: MatvecInput = MatvecInput::Norm { epsilon: Constant(1e-5) };
@@ -120,16 +120,37 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         add(8192, NORM, MatvecOutput::Plain, weights);
         if let Some(splits) = k::near_splits(caps, heads, 1024) {
             for output in [MatvecOutput::Added, MatvecOutput::Residual] {
-                add(n, MatvecInput::Ranges(heads, splits), output, weights);
+                add(n, MatvecInput::Ranges(heads, splits, NewestKey::Among), output, weights);
             }
         }
     }
     add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
     if let Some(splits) = k::near_splits(caps, heads, 1024) {
-        let from = MatvecInput::Ranges(heads, splits);
+        let from = MatvecInput::Ranges(heads, splits, NewestKey::Among);
         add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
         let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
         entries.push(("attention decode of a short text".into(), kernel));
+    }
+    entries.extend(newest(caps, heads, n, k));
+    entries
+}
+
+/// The newest row in one dispatch, where a class has it so, and the product that puts its key to those before it.
+fn newest(caps: &Capabilities, heads: AttentionShape, n: usize, k: usize) -> Vec<Entry> {
+    let (mut entries, epsilon) = (vec![], Constant(1e-5));
+    let Some(splits) = k::near_splits(caps, heads, 1024) else { return entries };
+    for weights in WeightFormat::ALL {
+        let shape =
+            NewestShape { heads, k, epsilon, biased: weights == WeightFormat::F16, weights };
+        if !k::newest_fuses(caps, &shape) {
+            continue;
+        }
+        let kernel = k::attention_decode_newest(caps, shape, &splits);
+        entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
+        let input = MatvecInput::Ranges(heads, splits, NewestKey::Apart);
+        let product = MatvecShape { n, k, first: 0, input, output: MatvecOutput::Added, weights };
+        let named = format!("ranges and the newest key by a matrix in {}", weights.name());
+        entries.push((named, k::matvec(caps, product)));
     }
     entries
 }

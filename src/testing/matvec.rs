@@ -8,7 +8,7 @@ use crate::caps::{Capabilities, Decoding};
 use crate::config::Activation;
 use crate::kernels::{
     self as k, AttentionShape, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape,
-    PARTIAL_STATE, RANGE_KEYS, SplitReason, WeightFormat,
+    NewestKey, PARTIAL_STATE, RANGE_KEYS, SplitReason, WeightFormat,
 };
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::add_assign;
@@ -66,8 +66,8 @@ pub(super) fn matvec_matrix(lane: &Lane, shape: MatvecShape) -> Vec<f32> {
 /// Forms that a class may take: what one takes, and fewer and more results of a subgroup.
 const FORMS: [Decoding; 3] = [
     Decoding::TEAMS,
-    Decoding { near_ranges: 4, team_rows: 1, workgroup_rows: 4 },
-    Decoding { near_ranges: 16, team_rows: 32, workgroup_rows: 8 },
+    Decoding { near_ranges: 4, team_rows: 1, workgroup_rows: 4, newest: 64 },
+    Decoding { near_ranges: 16, team_rows: 32, workgroup_rows: 8, newest: 0 },
 ];
 
 /// The kernels that the table's adapters choose, and those of each form.
@@ -178,7 +178,7 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
             ..AttentionShape::default()
         };
         let splits = DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } };
-        let input = MatvecInput::Ranges(shape, splits);
+        let input = MatvecInput::Ranges(shape, splits, NewestKey::Among);
         let shape = MatvecShape { n: 37, k: 160 * heads, first: 5, input, output, weights };
         ranges(&lane, shape, (shape_of(input), count, keys)).await?;
     }
@@ -186,7 +186,7 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
 }
 
 fn shape_of(input: MatvecInput) -> AttentionShape {
-    let MatvecInput::Ranges(shape, _) = input else { panic!("a product of ranges") };
+    let MatvecInput::Ranges(shape, ..) = input else { panic!("a product of ranges") };
     shape
 }
 

@@ -41,6 +41,7 @@ mod measure;
 pub(crate) mod model;
 mod model_text;
 mod muon;
+mod newest;
 mod norm;
 mod optimizer;
 mod pretend;
@@ -156,6 +157,7 @@ fn every_case() -> Vec<Case> {
         attention_decode::cases(),
         attention_matrix::cases(),
         attention_tensors::cases(),
+        newest::cases(),
         cache::cases(),
         decode_tensors::cases(),
         several::cases(),

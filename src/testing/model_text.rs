@@ -63,7 +63,7 @@ pub(super) fn cases() -> Vec<Case> {
         generation(&lane, &gpu, ALTERNATING, cache, INT8_NATS, &SHORT).await
     }));
     let case = "model biased: greedy generation with kernels for hardware";
-    cases.push(Case::full(case, |lane| async move {
+    cases.push(Case::new(case, |lane| async move {
         generation(&lane, &hardware(&lane)?, BIASED, KvCache::F32, 1e-4, &SHORT).await
     }));
     // A cache of f32 takes what the product before it gives, a packed one rows of f32.

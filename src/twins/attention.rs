@@ -292,10 +292,10 @@ pub fn attention_decode_split<R: Real>(
     let query = heads(shape, qkv_row, head)[0].row(0);
     let of = |head: usize| Head { data: cache, stride, offset: head * head_dim, head_dim };
     let (keys, values) = (of(shape.kv_head(head)), of(shape.n_kv_heads + shape.kv_head(head)));
-    let scale = shape.scale::<R>() * R::from_f64(std::f64::consts::LOG2_E);
+    let base = R::from_f64(std::f64::consts::LOG2_E);
     let part = |k: usize| Part {
         sum: values.row(k).to_vec(),
-        largest: dot(query, keys.row(k)) * scale,
+        largest: shape.score(dot(query, keys.row(k))).0 * base,
         total: R::ONE,
     };
     range.map(part).fold(Part::empty(head_dim), |a, b| attention_decode_merge(&a, &b))

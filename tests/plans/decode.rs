@@ -2,12 +2,12 @@
 
 use super::{body, configs, floor};
 use tinyloom::arch::Architecture;
-use tinyloom::caps::{Capabilities, Decoding, Features};
+use tinyloom::caps::{Capabilities, Decoding, Features, Limits};
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{KernelSpec, KvCache, MatvecInput, MatvecShape, WeightFormat};
 use tinyloom::lower::{CacheShape, InferenceOptions, inference_plans};
 use tinyloom::params::Params;
-use tinyloom::plan::{Buffer, Plan, buffers};
+use tinyloom::plan::{Buffer, Dispatch, Plan, buffers};
 
 fn cached(kv_cache: KvCache) -> InferenceOptions {
     InferenceOptions { kv_cache, ..InferenceOptions::default() }
@@ -84,6 +84,50 @@ fn short_texts_are_decoded_without_a_merge() {
             let plans = inference_plans(&without, &layout, 256, cached(KvCache::F32)).unwrap();
             assert!(plans.near.is_none(), "neither a CPU nor barriers have a plan more");
         }
+    }
+}
+
+/// Where the class says so and workgroups are large enough, a layer has four dispatches, which bind the same.
+#[test]
+fn the_newest_row_and_attention_are_one_dispatch() {
+    let config = body(256, 768, 2048, [12, 4, 64], "");
+    let layers = config.num_hidden_layers;
+    let layout = Params::new(Architecture::of(&config), 1 << 30).unwrap();
+    let features = Features { subgroups: true, subgroup_id: true, ..Features::default() };
+    let decoding = Some(Decoding::TEAMS);
+    let small = Capabilities { features, subgroup_size: [32, 32], decoding, ..floor() };
+    let limits = Limits {
+        max_compute_invocations_per_workgroup: 512,
+        max_compute_workgroup_size_x: 512,
+        ..small.limits
+    };
+    let large = Capabilities { limits, ..small.clone() };
+    let newest = |plan: &Plan| {
+        let of = |d: &&Dispatch| plan.kernels[d.kernel].name == "attention_decode_newest";
+        plan.dispatches.iter().filter(of).count()
+    };
+    for weights in WeightFormat::ALL {
+        let options = InferenceOptions { weights, ..InferenceOptions::default() };
+        let plans = inference_plans(&large, &layout, 2048, options).unwrap();
+        let near = plans.near.as_ref().unwrap();
+        assert_eq!(newest(near), layers, "{weights:?}");
+        assert_eq!(near.dispatches.len(), 1 + 4 * layers, "{weights:?}");
+        assert_eq!(
+            near.groups().last(),
+            Some(&(layers + 1)),
+            "{weights:?}: one group for each layer"
+        );
+        assert_eq!(
+            newest(&plans.decode),
+            0,
+            "{weights:?}: long texts have more keys than a subgroup's"
+        );
+        let plans = inference_plans(&small, &layout, 2048, options).unwrap();
+        assert_eq!(newest(plans.near.as_ref().unwrap()), 0, "{weights:?}: 256 invocations are few");
+    }
+    for cache in [KvCache::F16, KvCache::Int8] {
+        let plans = inference_plans(&large, &layout, 2048, cached(cache)).unwrap();
+        assert_eq!(newest(plans.near.as_ref().unwrap()), 0, "{cache:?} rounds the newest key");
     }
 }
 

@@ -1,6 +1,6 @@
 // Sums over the LANES invocations that share a key by subgroup shuffles, with no barrier. LANES is
 // at most TEAM, that at most the narrowest subgroup, and all are powers of two, so that neither a slot nor a team
-// crosses a subgroup.
+// crosses a subgroup. LANES is 2 to the power of LANE_STEPS, TEAM that of LANE_STEPS + TEAM_STEPS.
 // Subgroup ids come from the builtin, never from dividing the invocation index.
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
@@ -16,8 +16,8 @@ fn sum_lanes(lane: u32, parts: Scores) -> Scores {
   var sums = parts;
   for (var u = 0u; u < TURN_KEYS; u++) {
     for (var g = 0u; g < GROUP; g++) {
-      for (var distance = LANES / 2u; distance > 0u; distance /= 2u) {
-        sums[u][g] += subgroupShuffleXor(sums[u][g], distance);
+      for (var s = 0u; s < LANE_STEPS; s++) {
+        sums[u][g] += subgroupShuffleXor(sums[u][g], LANES >> (s + 1u));
       }
     }
   }
@@ -27,16 +27,16 @@ fn sum_lanes(lane: u32, parts: Scores) -> Scores {
 // Over the slots of TEAM neighbours.
 fn team_max(x: f32) -> f32 {
   var most = x;
-  for (var distance = LANES; distance < TEAM; distance *= 2u) {
-    most = max(most, subgroupShuffleXor(most, distance));
+  for (var s = 0u; s < TEAM_STEPS; s++) {
+    most = max(most, subgroupShuffleXor(most, LANES << s));
   }
   return most;
 }
 
 fn team_sum(x: vec4<f32>) -> vec4<f32> {
   var sum = x;
-  for (var distance = LANES; distance < TEAM; distance *= 2u) {
-    sum += subgroupShuffleXor(sum, distance);
+  for (var s = 0u; s < TEAM_STEPS; s++) {
+    sum += subgroupShuffleXor(sum, LANES << s);
   }
   return sum;
 }

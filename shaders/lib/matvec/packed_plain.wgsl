@@ -1,9 +1,9 @@
 // lib/matvec/packed.wgsl with the vector as it is. SUMS = PRODUCTS.
-fn factor(i: u32) -> vec4<f32> {
-  return a[i];
+fn weighted(x: vec4<f32>, i: u32) -> vec4<f32> {
+  return x;
 }
 
-fn add_squares(sums: ptr<function, array<f32, SUMS>>, v: u32) {}
+fn add_square(sums: ptr<function, array<f32, SUMS>>, x: vec4<f32>) {}
 
 fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
   return 1.0;

@@ -8,6 +8,7 @@ use crate::format::{Element, KvCache};
 use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::linear::team::matvec_merges;
+use crate::kernels::modules::scores;
 use crate::kernels::shape::{
     AttentionShape, DecodeSplits, MASKED, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
@@ -135,9 +136,9 @@ pub fn near_splits(
 /// A workgroup of `size` invocations. `lanes` invocations share a key, each has `keys` keys per iteration,
 /// for `group` query heads.
 #[derive(Clone, Copy, Debug)]
-struct Tile {
-    size: usize,
-    lanes: usize,
+pub(super) struct Tile {
+    pub size: usize,
+    pub lanes: usize,
     /// Neighbours whose keys meet without workgroup memory.
     team: usize,
     keys: usize,
@@ -150,7 +151,7 @@ impl Tile {
     }
 
     /// Workgroup memory.
-    fn bytes(&self, shape: AttentionShape, subgroups: bool) -> usize {
+    pub fn bytes(&self, shape: AttentionShape, subgroups: bool) -> usize {
         let (vectors, slots) = (shape.head_dim / 4, self.size / self.lanes);
         let teams = self.size / self.team;
         let scores = self.keys * self.group;
@@ -166,6 +167,8 @@ const REGISTERS: usize = 16;
 const IN_FLIGHT: usize = 8;
 /// Scores that an invocation keeps at a time.
 const SCORES: usize = 32;
+/// Most teams whose results meet without a loop.
+const UNROLLED_TEAMS: usize = 16;
 /// Neighbours that share a key, where the head is wide enough: together they read 128 bytes of it.
 const LANES: usize = 8;
 /// Most neighbours that share a key.
@@ -190,20 +193,26 @@ fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {
 
 /// Which query heads a workgroup has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Heads {
+pub(super) enum Heads {
     /// Those of a key-value head, if they fit.
     Shared,
     /// One, and a range of its keys.
     One,
+    /// The same behind the product that gives its query, in so many invocations.
+    Newest(usize),
     /// One, and all of its keys.
     Alone,
 }
 
 /// The largest workgroup that fits.
-fn pick(caps: &Capabilities, shape: AttentionShape, heads: Heads) -> Result<Tile> {
+pub(super) fn pick(caps: &Capabilities, shape: AttentionShape, heads: Heads) -> Result<Tile> {
     let name = "attention_decode";
     let alone = heads != Heads::Shared;
-    let (most, range) = if heads == Heads::Alone { (SIZE_ALONE, NEAR) } else { (SIZE, RANGE_KEYS) };
+    let (most, range) = match heads {
+        Heads::Alone => (SIZE_ALONE, NEAR),
+        Heads::Newest(size) => (size, RANGE_KEYS),
+        Heads::Shared | Heads::One => (SIZE, RANGE_KEYS),
+    };
     let invocations = workgroup_size(caps, most as u32, 1, name)? as usize;
     let storage = caps.limits.max_compute_workgroup_storage_size as usize;
     let subgroups = caps.reduces_by_subgroup();
@@ -241,15 +250,13 @@ fn pick(caps: &Capabilities, shape: AttentionShape, heads: Heads) -> Result<Tile
     Err(Error::limit(limit, storage as u64, smallest as u64, name))
 }
 
-fn composer(
+pub(super) fn composer(
     spec: KernelSpec,
     size: usize,
     shape: AttentionShape,
     splits: &DecodeSplits,
 ) -> Composer {
-    let base = if shape.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
-    let scale = base * shape.score_scale();
-    Composer::new(spec, size as u32)
+    let composer = Composer::new(spec, size as u32)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("MEMBERS", shape.heads / shape.kv_heads)
@@ -257,12 +264,27 @@ fn composer(
         .size("PARTIAL_VECTORS", (shape.head_dim + PARTIAL_STATE) / 4)
         .float("MASKED", MASKED)
         .size("SPLITS", splits.count)
-        .size("RANGE_KEYS", RANGE_KEYS)
-        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
-        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
-        .float("SCORE_SCALE", scale as f32)
-        .module(shader!("lib/math"))
-        .module(shader!("lib/attention/decode_score"))
+        .size("RANGE_KEYS", RANGE_KEYS);
+    scores(composer, &shape)
+}
+
+/// The sizes of a workgroup's turns over its keys.
+pub(super) fn turns(composer: Composer, tile: &Tile, shape: AttentionShape) -> Composer {
+    let composer = composer
+        .size("LANES", tile.lanes)
+        .size("TEAM", tile.team)
+        .unrolled("LANE_STEPS", tile.lanes.ilog2() as usize)
+        .unrolled("TEAM_STEPS", (tile.team / tile.lanes).ilog2() as usize);
+    let teams = tile.size / tile.team;
+    let composer = if teams <= UNROLLED_TEAMS {
+        composer.unrolled("TEAMS", teams)
+    } else {
+        composer.size("TEAMS", teams)
+    };
+    composer
+        .unrolled("TURN_KEYS", tile.keys)
+        .unrolled("GROUP", tile.group)
+        .unrolled("OWN", shape.head_dim / 4 / tile.lanes)
 }
 
 /// `attention_decode`, or for several ranges `attention_decode_split`: one query row against the
@@ -338,19 +360,17 @@ fn decode(
     };
     let tile = pick(caps, shape, heads)?;
     let subgroups = caps.reduces_by_subgroup();
-    let composer = composer(spec, tile.size, shape, splits)
-        .size("LANES", tile.lanes)
-        .size("TEAM", tile.team)
-        .unrolled("TURN_KEYS", tile.keys)
-        .unrolled("GROUP", tile.group)
-        .unrolled("OWN", shape.head_dim / 4 / tile.lanes);
+    let composer = turns(composer(spec, tile.size, shape, splits), &tile, shape);
     let composer = place.modules(composer, shape, stage);
     let composer = if subgroups {
         composer.subgroup_module(shader!("lib/attention/lanes_subgroup"))
     } else {
         composer.module(shader!("lib/attention/lanes_tree"))
     };
-    composer.module(shader!("05_attention_decode")).finish(
+    composer
+        .module(shader!("lib/attention/decode_turns"))
+        .module(shader!("05_attention_decode"))
+        .finish(
         caps,
         &place.bindings(stage),
         Grid::Fixed {

@@ -11,6 +11,7 @@ pub(super) mod matrix_backward;
 mod matrix_emulated;
 pub(super) mod matrix_forward;
 mod matrix_parts;
+pub(super) mod newest;
 mod operands;
 pub(super) mod probabilities;
 pub(super) mod softmax;

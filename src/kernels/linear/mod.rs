@@ -5,7 +5,7 @@ pub(super) mod gate_gradient;
 pub(super) mod gradient;
 pub(super) mod matrix;
 pub(super) mod matvec;
-mod parts;
+pub(super) mod parts;
 pub(super) mod product;
 pub(super) mod several;
 pub(super) mod team;

@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Binding, Composer, Module, read, read_write, shader, uniform};
 use crate::kernels::modules::{activation_module, key_rows};
-use crate::kernels::shape::{AttentionShape, Constant, MatvecInput, MatvecOutput, MatvecShape};
+use crate::kernels::shape::{
+    AttentionShape, Constant, MatvecInput, MatvecOutput, MatvecShape, NewestKey,
+};
 
 impl MatvecOutput {
     /// Rows of the matrix in each of N results.
@@ -58,6 +60,9 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     if matches!(output, MatvecOutput::BiasedHeads(_) | MatvecOutput::BiasedResidual) {
         bindings.push(read("bias"));
     }
+    if matches!(input, MatvecInput::Ranges(.., NewestKey::Apart)) {
+        bindings.extend([read("query"), read("cache")]);
+    }
     if ranges {
         bindings.push(uniform("step"));
     }
@@ -65,7 +70,7 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
 }
 
 /// The weight of a norm in front of a product, which has this binding, and its epsilon.
-pub(super) fn norm_operand(
+pub(in crate::kernels) fn norm_operand(
     composer: Composer,
     binding: usize,
     epsilon: Constant,
@@ -107,6 +112,7 @@ fn heads(composer: Composer, shape: &AttentionShape, bias: &'static Module) -> C
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("HALF", shape.head_dim / 2)
+        .size("BIAS", 7)
         .module(shader!("lib/step"))
         .module(bias)
         .module(shader!("lib/matvec/heads"))

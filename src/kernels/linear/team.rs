@@ -3,12 +3,12 @@
 use super::parts::{bindings, results};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::format::WeightFormat;
+use crate::format::{KvCache, WeightFormat};
 use crate::kernels::compose::{Composer, Grid, Kernel, shader};
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::modules::UNIT;
+use crate::kernels::modules::{UNIT, key_rows, scores};
 use crate::kernels::shape::{
-    AttentionShape, DecodeSplits, MASKED, MatvecInput, MatvecOutput, MatvecShape, PARTIAL_STATE,
+    AttentionShape, MASKED, MatvecInput, MatvecOutput, MatvecShape, NewestKey, PARTIAL_STATE,
     RANGE_KEYS,
 };
 use crate::kernels::spec::KernelSpec;
@@ -89,26 +89,15 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
         .unrolled("ROWS", rows)
         .size("SUMS", 1 + usize::from(normed))
         .module(shader!("lib/flat"));
-    let composer = if packed {
-        weights.module(composer, n * k)
-    } else {
-        composer.unrolled("QUADS", 1).module(shader!("lib/weights/f32"))
-    };
-    let of = match weights {
-        _ if !packed => "vec4<f32>",
-        WeightFormat::F16 | WeightFormat::F32 => "vec4<u32>",
-        WeightFormat::Int8 => "vec2<u32>",
-        WeightFormat::Int4 => "u32",
-    };
-    let composer = composer.alias("Words", of);
+    let composer = units(composer, weights, (n, k));
     let composer = match input {
         MatvecInput::Plain => composer.module(shader!("lib/matvec/team_plain")),
         MatvecInput::Norm { epsilon } => {
             composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/team_norm"))
         }
-        MatvecInput::Ranges(heads, splits) => {
+        MatvecInput::Ranges(heads, splits, newest) => {
             check_storage(caps, [4 * k as u32], "matvec")?;
-            ranges(composer, &heads, &splits, bindings.len() - 1)
+            ranges(composer, &heads, (splits.count, newest), bindings.len() - 1)
         }
     };
     let composer = results(composer, first, output);
@@ -124,23 +113,57 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
     )
 }
 
+/// The modules that read `rows` rows of a matrix of `k` columns by units of [`WeightFormat::elements`] words.
+pub(in crate::kernels) fn units(
+    composer: Composer,
+    weights: WeightFormat,
+    (rows, k): (usize, usize),
+) -> Composer {
+    let packed = weights.packs(k);
+    let composer = if packed {
+        weights.module(composer, rows * k)
+    } else {
+        composer.unrolled("QUADS", 1).module(shader!("lib/weights/f32"))
+    };
+    let of = match weights {
+        _ if !packed => "vec4<f32>",
+        WeightFormat::F16 | WeightFormat::F32 => "vec4<u32>",
+        WeightFormat::Int8 => "vec2<u32>",
+        WeightFormat::Int4 => "u32",
+    };
+    composer.alias("Words", of)
+}
+
 /// What puts ranges of keys together; `step` is the binding of the uniform.
 fn ranges(
     composer: Composer,
     heads: &AttentionShape,
-    splits: &DecodeSplits,
+    (splits, newest): (usize, NewestKey),
     step: usize,
 ) -> Composer {
-    composer
+    let composer = composer
         .size("VECTORS", heads.head_dim / 4)
         .size("PARTIAL_VECTORS", (heads.head_dim + PARTIAL_STATE) / 4)
         .size("RANGE_KEYS", RANGE_KEYS)
         .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize))
         .size("UNIFORM", step)
-        .unrolled("SPLITS", splits.count)
+        .unrolled("SPLITS", splits)
         .float("MASKED", MASKED)
         .module(shader!("lib/step"))
         .module(shader!("lib/attention/decode_seen_cache"))
-        .module(shader!("lib/attention/decode_ranges"))
-        .module(shader!("lib/matvec/team_ranges"))
+        .module(shader!("lib/attention/decode_ranges"));
+    let composer = match newest {
+        NewestKey::Among => composer.module(shader!("lib/matvec/newest_none")),
+        NewestKey::Apart => {
+            let composer = scores(composer, heads)
+                .unrolled("VECTOR_STEPS", (heads.head_dim / 4).ilog2() as usize)
+                .size("QUERY", step - 2)
+                .size("CACHE", step - 1)
+                .size("KV_HEADS", heads.kv_heads)
+                .size("MEMBERS", heads.heads / heads.kv_heads);
+            key_rows(KvCache::F32.sizes(composer, heads), heads.ring)
+                .module(shader!("lib/matvec/newest_key"))
+        }
+    };
+    composer.module(shader!("lib/matvec/team_ranges"))
 }

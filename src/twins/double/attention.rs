@@ -5,7 +5,7 @@ use super::rows::sum_of;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::{
-    AttentionShape, KeyValueOwner, KvCache, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
+    AttentionShape, KeyValueOwner, KvCache, NewestKey, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
 };
 use crate::twins::attention::{self as twins, Head, Part, attend_kept, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
@@ -361,16 +361,26 @@ pub(super) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()>
     Ok(())
 }
 
-/// The keys that the row at a position sees in at most `splits` ranges.
-fn ranges(shape: &AttentionShape, position: usize, splits: usize) -> Result<Vec<Range<usize>>> {
-    let seen = twin(shape, 1)?.keys(0, position);
+/// The keys that the row at a position sees.
+fn seen(shape: &AttentionShape, position: usize) -> Result<Range<usize>> {
+    Ok(twin(shape, 1)?.keys(0, position))
+}
+
+/// The same without the row's own.
+fn seen_before(shape: &AttentionShape, position: usize) -> Result<Range<usize>> {
+    let Range { start, end } = seen(shape, position)?;
+    Ok(start..end - 1)
+}
+
+/// Keys in at most `splits` ranges.
+fn ranges(seen: Range<usize>, splits: usize) -> Vec<Range<usize>> {
     if splits == 1 {
-        return Ok(vec![seen]);
+        return vec![seen];
     }
     let even = seen.len().div_ceil(splits);
     let length = even.div_ceil(RANGE_KEYS).max(1) * RANGE_KEYS;
     let range = |first: usize| first..seen.end.min(first + length);
-    Ok(seen.clone().step_by(length).map(range).collect())
+    seen.clone().step_by(length).map(range).collect()
 }
 
 /// Of one range the output; of several partial results, each the sum of values, the largest score in base
@@ -382,7 +392,17 @@ pub(super) fn decode(
     splits: usize,
 ) -> Result<()> {
     let position = on.step()?.position as usize;
-    decode_row(on, shape, cache, (splits, 0), (position, 0))
+    decode_row(on, shape, cache, (splits, 0), (seen(shape, position)?, 0))
+}
+
+/// [`decode`] over the keys before the row's own.
+pub(super) fn decode_before(
+    on: &mut Operands,
+    shape: &AttentionShape,
+    splits: usize,
+) -> Result<()> {
+    let position = on.step()?.position as usize;
+    decode_row(on, shape, KvCache::F32, (splits, 0), (seen_before(shape, position)?, 0))
 }
 
 /// The same of each of several rows, over its own text.
@@ -392,8 +412,8 @@ pub(super) fn decode_several(
     cache: KvCache,
     (splits, rows): (usize, usize),
 ) -> Result<()> {
-    for (row, place) in several(on, rows)?.into_iter().enumerate() {
-        decode_row(on, shape, cache, (splits, row), place)?;
+    for (row, (position, first)) in several(on, rows)?.into_iter().enumerate() {
+        decode_row(on, shape, cache, (splits, row), (seen(shape, position)?, first))?;
     }
     Ok(())
 }
@@ -404,11 +424,11 @@ fn decode_row(
     shape: &AttentionShape,
     cache: KvCache,
     (splits, row): (usize, usize),
-    (position, first): (usize, usize),
+    (keys, first): (Range<usize>, usize),
 ) -> Result<()> {
     let of = twin(shape, 1)?;
     let base = first * cache.row_words(shape);
-    for (split, range) in ranges(shape, position, splits)?.into_iter().enumerate() {
+    for (split, range) in ranges(keys, splits).into_iter().enumerate() {
         let rows = cached(shape, cache, &on.u32("cache")?[base..], range)?;
         let seen = Seen::of_cache(shape, rows);
         for head in 0..shape.heads {
@@ -461,23 +481,44 @@ fn merge_row(
     splits: usize,
     (row, position): (usize, usize),
 ) -> Result<()> {
-    let output = merged_row(on, shape, splits, (row, position))?;
+    let parts = merged_row(on, shape, splits, (row, seen(shape, position)?))?;
+    let output: Vec<f32> = parts.iter().flat_map(result).collect();
     on.write("output", row * shape.width(), &output)
 }
 
-/// The heads of the newest row that ranges have left.
-pub(super) fn merged(on: &Operands, shape: &AttentionShape, splits: usize) -> Result<Vec<f32>> {
+/// The heads of the newest row that ranges have left, and perhaps a key apart.
+pub(super) fn merged(
+    on: &Operands,
+    shape: &AttentionShape,
+    splits: usize,
+    newest: NewestKey,
+) -> Result<Vec<f32>> {
     let position = on.step()?.position as usize;
-    merged_row(on, shape, splits, (0, position))
+    if newest == NewestKey::Among {
+        let parts = merged_row(on, shape, splits, (0, seen(shape, position)?))?;
+        return Ok(parts.iter().flat_map(result).collect());
+    }
+    let of = twin(shape, 1)?;
+    let mut parts = merged_row(on, shape, splits, (0, seen_before(shape, position)?))?;
+    let own = cached(shape, KvCache::F32, on.u32("cache")?, position..position + 1)?;
+    let own = Seen::of_cache(shape, own);
+    for (head, part) in parts.iter_mut().enumerate() {
+        let query = &on.f32("query")?[head * shape.head_dim..][..shape.head_dim];
+        let [keys, values] = own.heads(of.kv_head(head));
+        let largest = of.score(dot(query, keys.row(0))).0 * LOG2_E;
+        let key = Part { sum: values.row(0).to_vec(), largest, total: 1.0 };
+        *part = attention_decode_merge(part, &key);
+    }
+    Ok(parts.iter().flat_map(result).collect())
 }
 
 fn merged_row(
     on: &Operands,
     shape: &AttentionShape,
     splits: usize,
-    (row, position): (usize, usize),
-) -> Result<Vec<f32>> {
-    let (count, each) = (ranges(shape, position, splits)?.len(), shape.head_dim + PARTIAL_STATE);
+    (row, keys): (usize, Range<usize>),
+) -> Result<Vec<Part<f32>>> {
+    let (count, each) = (ranges(keys, splits).len(), shape.head_dim + PARTIAL_STATE);
     let mut output = vec![];
     for head in row * shape.heads..(row + 1) * shape.heads {
         let partials = &on.f32("partials")?[head * splits * each..][..count * each];
@@ -488,7 +529,7 @@ fn merged_row(
         };
         let parts = partials.chunks(each).map(part);
         let whole = parts.fold(Part::empty(shape.head_dim), |a, b| attention_decode_merge(&a, &b));
-        output.extend(result(&whole));
+        output.push(whole);
     }
     Ok(output)
 }

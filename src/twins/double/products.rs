@@ -1,12 +1,12 @@
 //! Products of matrices, of a matrix and a row, and packed matrices.
 
-use super::attention::{cache_row, merged, rotated};
+use super::attention::{cache_row, decode_before, merged, rotated};
 use super::operands::Operands;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     AttentionShape, Element, Form, GradientParts, GradientSums, LinearShape, MatvecInput,
-    MatvecOutput, MatvecRowsShape, MatvecShape, Output, RopeShape, WeightFormat,
+    MatvecOutput, MatvecRowsShape, MatvecShape, NewestShape, Output, RopeShape, WeightFormat,
 };
 use crate::twins::activation::{gated_activation_backward, gated_activation_forward};
 use crate::twins::add_assign;
@@ -178,7 +178,7 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
         MatvecInput::Norm { epsilon } => {
             rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0)
         }
-        MatvecInput::Ranges(heads, splits) => merged(on, &heads, splits.count)?,
+        MatvecInput::Ranges(heads, splits, newest) => merged(on, &heads, splits.count, newest)?,
     };
     let y = matvec_forward(&a, &matrix, None);
     match output {
@@ -197,15 +197,34 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
         }
         MatvecOutput::Heads(heads) => {
             let position = on.step()?.position as usize;
-            to_heads(on, &heads, y, "angles", (position, [0, 0]))
+            to_heads(on, &heads, y, ["c", "angles"], (position, [0, 0]))
         }
         MatvecOutput::BiasedHeads(heads) => {
             let mut row = y;
             bias_forward(&mut row, on.first("bias", heads.stride())?);
             let position = on.step()?.position as usize;
-            to_heads(on, &heads, row, "angles", (position, [0, 0]))
+            to_heads(on, &heads, row, ["c", "angles"], (position, [0, 0]))
         }
     }
+}
+
+/// The newest row's heads, and its queries over the keys before it.
+pub(super) fn newest(on: &mut Operands, shape: &NewestShape, splits: usize) -> Result<()> {
+    let NewestShape { heads, k, epsilon, biased, weights } = *shape;
+    let rows = heads.stride();
+    let matrix = if weights.packs(k) {
+        cast(&unpack_weights_forward(weights, on.u32("packed")?, rows * k))
+    } else {
+        on.first("b", rows * k)?.to_vec()
+    };
+    let a = rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0);
+    let mut row = matvec_forward(&a, &matrix, None);
+    if biased {
+        bias_forward(&mut row, on.first("bias", rows)?);
+    }
+    let position = on.step()?.position as usize;
+    to_heads(on, &heads, row, ["query", "angles"], (position, [0, 0]))?;
+    decode_before(on, &heads, splits)
 }
 
 pub(super) fn matvec_rows(on: &mut Operands, shape: &MatvecRowsShape) -> Result<()> {
@@ -248,7 +267,7 @@ pub(super) fn matvec_rows(on: &mut Operands, shape: &MatvecRowsShape) -> Result<
             Some(shape) => {
                 let position = (row as u32).wrapping_sub(on.u32("documents")?[row]) as usize;
                 let apart = on.step()?.reserved[0] as usize;
-                to_heads(on, &shape, y, "table", (position, [at, row * apart]))?;
+                to_heads(on, &shape, y, ["c", "table"], (position, [at, row * apart]))?;
             }
         }
     }
@@ -262,7 +281,7 @@ fn to_heads(
     on: &mut Operands,
     shape: &AttentionShape,
     mut fused: Vec<f32>,
-    turned_by: &str,
+    [query_to, turned_by]: [&str; 2],
     (position, [query, first]): (usize, [usize; 2]),
 ) -> Result<()> {
     let heads = shape.heads + shape.kv_heads;
@@ -271,7 +290,7 @@ fn to_heads(
     let row = if turned_by == "angles" { 0 } else { position };
     rotated(&mut fused, turned, on.f32(turned_by)?, |_| row, true);
     let (queries, key_value) = fused.split_at(shape.width());
-    on.write("c", query, queries)?;
+    on.write(query_to, query, queries)?;
     let at = (first + cache_row(shape, position)) * shape.cache_stride();
     on.write("cache", at, key_value)
 }

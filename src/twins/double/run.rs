@@ -110,6 +110,7 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AttentionDecodeMerge { shape, splits } => {
             attention::decode_merge(on, &shape, splits.count)
         }
+        Spec::AttentionDecodeNewest { shape, splits } => products::newest(on, &shape, splits.count),
         Spec::GradNorm => optimizer::grad_norm(on),
         Spec::StepDecision { partials } => optimizer::step_decision(on, partials),
         Spec::AdamW { count } => optimizer::adamw(on, count),

@@ -1,0 +1,152 @@
+// uses: math, attention/decode_score, weights/f32 or weights/f16 or weights/int8 or weights/int4, matvec/norm_vec4, step, attention/decode_seen_cache, cache/key_row, attention/decode_ranges, attention/decode_partial, matvec/heads_plain or matvec/heads_biased, attention/lanes_subgroup, attention/decode_turns
+// attention_decode_newest: the newest row of a text from the residual stream to what ranges of keys leave. The row's
+// RMSNorm, its query, key and value heads, rotated, and attention of the queries to the keys before it: the product
+// behind this one merges the ranges and the newest key (lib/matvec/newest_key.wgsl). Each workgroup of a query head
+// multiplies that head's part of the matrix for itself, so that none waits for another.
+//
+//   0 a            read        f32 [K]
+//   1 b or packed  read        f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM, K]; or packed (lib/weights/)
+//   2 norm_weight  read        f32 [K]
+//   3 angles       read        f32 [HEAD_DIM]          (cos, sin) by pair, at the row's position
+//   4 cache        read_write  f32 [rows, 2 · KV_HEADS · HEAD_DIM]   the row of step.position overwritten
+//   5 query        write       f32 [HEADS · HEAD_DIM]  the rotated query heads
+//   6 partials     write       lib/attention/decode_partial.wgsl
+//   7 step         uniform     the cache holds step.position positions
+//   8 bias, where the products have one: lib/matvec/heads_biased.wgsl
+//
+// A team of ROW_LANES neighbours of one subgroup, 2 to the power of ROW_STEPS, multiplies both rows of PAIRS pairs, half a head apart, so that
+// their sums meet by shuffles. All loads of a turn, UNROLLED units of each row, are on their way together, and with
+// them the first keys and values.
+// Grid: x over the row's query, key and value heads, y over ranges, of which key and value heads use the first.
+// Workgroup memory: 4 · HEAD_DIM bytes, and what lib/attention/decode_turns.wgsl takes.
+@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> angles: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> cache: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> query: array<vec4<f32>>;
+
+const ROWS_APART: u32 = WORKGROUP / ROW_LANES;
+const UNITS_PER_ROW: u32 = K / (4u * QUADS);
+
+// The head that the workgroup has multiplied.
+var<workgroup> numbers: array<f32, HEAD_DIM>;
+
+fn head_vector(v: u32) -> vec4<f32> {
+  let i = 4u * v;
+  return vec4(numbers[i], numbers[i + 1u], numbers[i + 2u], numbers[i + 3u]);
+}
+
+fn scaled_query(v: u32) -> vec4<f32> {
+  return head_vector(v) * SCORE_SCALE;
+}
+
+fn key_vector(row: u32, kv_head: u32, v: u32) -> vec4<f32> {
+  return cache[row * CACHE_VECTORS + kv_head * VECTORS + v];
+}
+
+fn value_vector(row: u32, kv_head: u32, v: u32) -> vec4<f32> {
+  return cache[row * CACHE_VECTORS + (KV_HEADS + kv_head) * VECTORS + v];
+}
+
+fn key_scale(row: u32, kv_head: u32) -> f32 {
+  return 1.0;
+}
+
+fn value_scale(row: u32, kv_head: u32) -> f32 {
+  return 1.0;
+}
+
+fn row_sum(x: f32) -> f32 {
+  var sum = x;
+  for (var s = 0u; s < ROW_STEPS; s++) {
+    sum += subgroupShuffleXor(sum, 1u << s);
+  }
+  return sum;
+}
+
+// Leaves a head in workgroup memory. Of each team, one invocation for each pair turns it.
+fn multiply(head: u32) {
+  let team = subgroup_index * (WORKGROUP / subgroup_count / ROW_LANES) + subgroup_lane / ROW_LANES;
+  let part = subgroup_lane % ROW_LANES;
+  let first = head * HEAD_DIM + team;
+  let own = team + min(part, PAIRS - 1u) * ROWS_APART;
+  let angle = angles[own / 2u];
+  let rotation = select(angle.xy, angle.zw, own % 2u == 1u);
+  let added = pair_bias(head * HEAD_DIM + own);
+  var sums: array<f32, ROWS>;
+  var squares = 0.0;
+  for (var t = 0u; t < PASSES; t++) {
+    let turn = t * UNROLLED;
+    var words: array<array<Words, ROWS>, UNROLLED>;
+    var scales: array<array<f32, ROWS>, UNROLLED>;
+    for (var u = 0u; u < UNROLLED; u++) {
+      for (var r = 0u; r < ROWS; r++) {
+        let i = (first + r * ROWS_APART) * UNITS_PER_ROW + min((turn + u) * ROW_LANES + part, UNITS_PER_ROW - 1u);
+        words[u][r] = fetch_packed(i);
+        scales[u][r] = scale_of(i);
+      }
+    }
+    for (var u = 0u; u < UNROLLED; u++) {
+      let unit = (turn + u) * ROW_LANES + part;
+      let inside = unit < UNITS_PER_ROW;
+      var factors: array<vec4<f32>, QUADS>;
+      for (var q = 0u; q < QUADS; q++) {
+        let v = min(unit, UNITS_PER_ROW - 1u) * QUADS + q;
+        let x = select(vec4(0.0), a[v], inside);
+        factors[q] = x * fetch_norm(v);
+        squares += dot(x, x);
+      }
+      for (var r = 0u; r < ROWS; r++) {
+        var sum = 0.0;
+        for (var q = 0u; q < QUADS; q++) {
+          sum += dot(factors[q], quad_of(words[u][r], q));
+        }
+        sums[r] += scales[u][r] * sum;
+      }
+    }
+  }
+  let scale = inverseSqrt(row_sum(squares) / f32(K) + EPSILON);
+  for (var r = 0u; r < ROWS; r++) {
+    sums[r] = row_sum(sums[r]);
+  }
+  for (var p = 0u; p < PAIRS; p++) {
+    if part == p {
+      var pair = vec2(sums[p], sums[p + PAIRS]) * scale + added;
+      if head < HEADS + KV_HEADS {
+        pair = vec2(pair.x * rotation.x - pair.y * rotation.y, pair.y * rotation.x + pair.x * rotation.y);
+      }
+      numbers[own] = pair.x;
+      numbers[own + HALF] = pair.y;
+    }
+  }
+}
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let head = workgroup.x;
+  let split = workgroup.y;
+  let asks = head < HEADS;
+  let seen = seen_keys(0u);
+  let range = decode_keys(split, vec2(seen.x, seen.y - 1u));
+  if split > 0u && (!asks || range.x >= range.y) {
+    return;
+  }
+  let kv_head = head / MEMBERS;
+  let place = lane_place(lane);
+  var turn: Turn;
+  if asks && range.x < range.y {
+    turn = load_turn(range.x + place.x, range.y - 1u, kv_head, place.y);
+  }
+  multiply(head);
+  workgroupBarrier();
+  if split == 0u {
+    for (var v = lane; v < VECTORS; v += WORKGROUP) {
+      if asks {
+        query[head * VECTORS + v] = head_vector(v);
+      } else {
+        cache[key_row(step.position) * CACHE_VECTORS + (head - HEADS) * VECTORS + v] = head_vector(v);
+      }
+    }
+  }
+  if asks {
+    attend(lane, place, kv_head, head % MEMBERS, split, range, turn);
+  }
+}
