@@ -217,7 +217,8 @@ impl Lowering<'_> {
                 let mut slices = newest.reads;
                 slices.extend([query, parts, self.builder.step()]);
                 slices.extend(newest.bias);
-                let products = 2.0 * (shape.stride() * newest.shape.k) as f64;
+                let rows = shape.width() * splits.count + shape.cache_stride();
+                let products = 2.0 * (rows * newest.shape.k) as f64;
                 let label = format!("{}, attention", newest.site);
                 return self.builder.dispatch(label, kernel, slices, flops + products);
             }

@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 pub(super) const SUBMITS_AHEAD: usize = 4;
 /// Most tokens drawn in a submit, for which the cache must have room.
 pub(super) const MOST_TURNS: usize = 8;
-/// What all of them together may take: a text that ends waits for what was queued behind its end.
+/// What all of them together may take, but for two of one token: a text that ends waits for what was queued behind its
+/// end.
 const AHEAD_MILLISECONDS: f64 = 2.0 * SUBMIT_MILLISECONDS;
 
 /// A submit that draws a token, or one of each text, in every turn.
@@ -61,6 +62,12 @@ pub(super) struct Ahead(VecDeque<Submit>);
 impl Ahead {
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// How many of at most `most` submits are to be on their way: two where one token takes a submit's whole time.
+    pub fn most(&self, most: usize) -> usize {
+        let slow = self.0.back().is_some_and(|submit| submit.turns == 1);
+        if slow { most.min(2) } else { most }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -64,7 +64,7 @@ fn a_step_allocates_nothing_that_grows_with_tokens_or_layers() {
     }
 }
 
-/// One submit of sixteen decoded tokens, the least of several: a text's own list doubles at times.
+/// One submit of eight decoded tokens, the least of several: a text's own list doubles at times.
 fn submit(layers: usize, prompt: usize) -> Seen {
     let fake = Fake::new(false, 3e10, 0.0);
     let model = model(&fake, config(64, layers, 4096));

@@ -282,7 +282,7 @@ impl Batch {
         pass: &SeveralPass,
         first: usize,
     ) -> Result<()> {
-        while self.ahead.len() < SUBMITS_AHEAD {
+        while self.ahead.len() < self.ahead.most(SUBMITS_AHEAD) {
             let queued = self.ahead.turns();
             let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
             let left = longest.saturating_sub(queued);

@@ -257,7 +257,7 @@ impl Generation {
         // What is on its way is read before a check.
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
         let most = self.submits_ahead(undrawn > 0);
-        while self.ahead.len() < most && (!checking || self.ahead.is_empty()) {
+        while self.ahead.len() < self.ahead.most(most) && (!checking || self.ahead.is_empty()) {
             let queued = undrawn + self.ahead.turns();
             let left = self.left().saturating_sub(queued);
             if left == 0 {

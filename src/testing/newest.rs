@@ -1,4 +1,4 @@
-//! The newest row of a decoded text in one dispatch, and the product that puts its key to the ranges of those before.
+//! The newest row of a decoded text in one dispatch, and the product that adds its key to the ranges of those before.
 
 use super::attention::{SOFTMAX, Setting};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
@@ -235,19 +235,30 @@ fn left(
     partials
 }
 
+/// A cache of which the ring has the last rows; without one it is as it was.
+fn in_ring(cache: &[f32], width: usize, ring: Option<usize>) -> Vec<f32> {
+    let Some(ring) = ring else { return cache.to_vec() };
+    let mut kept = vec![f32::NAN; ring * width];
+    for (position, row) in cache.chunks(width).enumerate() {
+        kept[position % ring * width..][..width].copy_from_slice(row);
+    }
+    kept
+}
+
 /// The newest key alone, beside one range, and beside several of which one has no keys and holds NaN.
 async fn product(lane: Rc<Lane>) -> Outcome {
     let dim = head_dim(&lane);
     let heads = (8 * lane.caps().subgroup_size[0].max(4) as usize).next_multiple_of(2 * dim) / dim;
-    for (position, window, output) in [
-        (0, None, MatvecOutput::Added),
-        (RANGE_KEYS, None, MatvecOutput::BiasedResidual),
-        (RANGE_KEYS + 9, Some(40), MatvecOutput::Plain),
-        (2 * RANGE_KEYS, None, MatvecOutput::Residual),
+    for (position, window, output, shared) in [
+        (0, None, MatvecOutput::Added, 2),
+        (RANGE_KEYS, None, MatvecOutput::BiasedResidual, 1),
+        (RANGE_KEYS + 9, Some(40), MatvecOutput::Plain, 2),
+        (2 * RANGE_KEYS, None, MatvecOutput::Residual, heads),
     ] {
         let soft_cap = window.map(|_| 0.9);
-        let setting = Setting { window, soft_cap, ..Setting::plain((heads, heads / 2, dim)) };
-        let (twin, shape) = (setting.twin(1), setting.kernel());
+        let setting = Setting { window, soft_cap, ..Setting::plain((heads, heads / shared, dim)) };
+        let ring = window.map(|window| window + 10);
+        let (twin, shape) = (setting.twin(1), AttentionShape { ring, ..setting.kernel() });
         let input = MatvecInput::Ranges(shape, splits(COUNT), NewestKey::Apart);
         let weights = WeightFormat::F32;
         let product = MatvecShape { n: 37, k: heads * dim, first: 5, input, output, weights };
@@ -268,7 +279,7 @@ async fn product(lane: Rc<Lane>) -> Outcome {
         operands.extend(added.iter().map(|x| Operand::floats(x)));
         operands.extend([
             Operand::floats(&row[..twin.key_offset()]),
-            Operand::floats(&cache),
+            Operand::floats(&in_ring(&cache, twin.cache_width(), ring)),
             Operand::uniform(&step),
         ]);
         let attended = attention_decode(twin, &wide(&row), &wide(&cache), position + 1);

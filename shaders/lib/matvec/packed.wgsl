@@ -1,5 +1,5 @@
-// The vector that matvec multiplies, and the products of a packed matrix with it. Each of its numbers is read once: a
-// compiler joins no two reads of what may be written.
+// The vector that matvec multiplies, and the products of a packed matrix with it. Each of its numbers is read once: where
+// bindings are shared, a may be written, and a compiler joins no two reads.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 
 fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {

@@ -12,8 +12,10 @@ use crate::kernels::modules::{UNIT, key_rows};
 use crate::kernels::shape::{DecodeSplits, NewestShape};
 use crate::kernels::spec::KernelSpec;
 
-/// Vectors of a matrix that an invocation has in flight: they stay in registers.
-const VECTORS_IN_FLIGHT: usize = 24;
+/// Units of a matrix that an invocation has in flight: they stay in registers.
+const UNITS_IN_FLIGHT: usize = 24;
+/// Most elements of the matrix of queries, which each range reads again: as many as were measured.
+const MOST_ELEMENTS: usize = 768 * 768;
 /// Most turns over a row that are not in a loop.
 const UNROLLED_PASSES: usize = 4;
 /// Bindings of partial results, of the uniform, and of the product's bias.
@@ -42,7 +44,9 @@ impl Workgroup {
             && size.is_power_of_two()
             && (head_dim / 4..=size).contains(&lanes)
             && pairs <= lanes
-            && shape.k.is_multiple_of(4);
+            && shape.k.is_multiple_of(4)
+            && shape.heads.width() * shape.k <= MOST_ELEMENTS
+            && pick(caps, shape.heads, Heads::Newest(size)).is_ok_and(|tile| tile.size == size);
         fits.then_some(Self { size, lanes, pairs })
     }
 }
@@ -78,15 +82,11 @@ pub fn attention_decode_newest(
         return Err(Error::internal("this adapter does not join the newest row's kernels"));
     };
     let tile = pick(caps, heads, Heads::Newest(size))?;
-    if tile.size != size {
-        return Err(Error::internal("a head's teams need a whole workgroup"));
-    }
-    check_storage(caps, [tile.bytes(heads, true) as u32, 4 * heads.head_dim as u32], spec.name())?;
+    check_storage(caps, [tile.bytes(heads, true) as u32], spec.name())?;
     let packed = weights.packs(k);
     let (rows, unit) = (2 * pairs, if packed { UNIT } else { 4 });
     let turns_of_rows = (k / unit).div_ceil(lanes);
-    let unrolled =
-        turns_of_rows.div_ceil(turns_of_rows.div_ceil((VECTORS_IN_FLIGHT / rows).max(1)));
+    let unrolled = turns_of_rows.div_ceil(turns_of_rows.div_ceil((UNITS_IN_FLIGHT / rows).max(1)));
     let passes = turns_of_rows.div_ceil(unrolled);
     let composer = turns(composer(spec, tile.size, heads, splits), &tile, heads)
         .size("HEAD_DIM", heads.head_dim)

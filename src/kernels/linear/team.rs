@@ -113,7 +113,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
     )
 }
 
-/// The modules that read `rows` rows of a matrix of `k` columns by units of [`WeightFormat::elements`] words.
+/// The modules that read `rows` rows of a matrix of `k` columns by units: eight elements of a packed row, else four.
 pub(in crate::kernels) fn units(
     composer: Composer,
     weights: WeightFormat,
