@@ -185,14 +185,17 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
                 let options = InferenceOptions { weights, kv_cache };
                 let Ok(plans) = inference_plans(&caps, &params, 2048, options) else { continue };
                 let what = format!("{}: {options:?}", caps.adapter.description);
-                let mut shared = 0;
+                let (mut shared, mut joined) = (0, false);
                 let both = [Some(&plans.decode), plans.near.as_ref()].into_iter().flatten();
                 for kernel in both.flat_map(|plan| &plan.kernels) {
                     shared += usize::from(kernel.variant.ends_with("shared bindings"));
+                    joined |= kernel.name == "attention_decode_newest";
                     known.check_text(&what, kernel, &caps);
                 }
+                // Where no plan is for longer texts, one dispatch has taken the place of two.
+                let least = least - usize::from(joined && plans.near.is_none());
                 let shares = kv_cache == KvCache::F32 && !caps.software;
-                assert!(!shares || shared >= *least, "{what}: {shared} kernels share: {config:?}");
+                assert!(!shares || shared >= least, "{what}: {shared} kernels share: {config:?}");
             }
         }
     }
