@@ -14,10 +14,10 @@
 //   7 step         uniform     the cache holds step.position positions
 //   8 bias, where the products have one: lib/matvec/heads_biased.wgsl
 //
-// A team of ROW_LANES neighbours of one subgroup, 2 to the power of ROW_STEPS, multiplies both rows of PAIRS pairs, half a head apart, so that
-// their sums meet by shuffles. All loads of a turn, UNROLLED units of each row, are on their way together, and with
-// them the first keys and values.
-// Grid: x over the row's query, key and value heads, y over ranges, of which key and value heads use the first.
+// A team has ROW_LANES neighbours of one subgroup, 2 to the power of ROW_STEPS. It multiplies both rows of PAIRS
+// pairs, half a head apart, and adds up by shuffles. All loads of a turn, UNROLLED units of each row, are in flight
+// together, and with them the first keys and values.
+// Grid: x over the row's query, key and value heads, y over ranges. Key and value heads have work in range 0 alone.
 // Workgroup memory: 4 · HEAD_DIM bytes, and what lib/attention/decode_turns.wgsl takes.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> angles: array<vec4<f32>>;

@@ -251,11 +251,8 @@ impl Lowering<'_> {
         shape: AttentionShape,
         keys: usize,
     ) -> Option<k::DecodeSplits> {
-        let row = node.writes[0];
-        let mut readers = self.graph.nodes.iter().filter(|other| other.reads.contains(&row));
-        let (reader, other) = (readers.next()?, readers.next());
-        let alone = other.is_none() && matches!(reader.op, Op::Linear { .. });
-        alone.then(|| k::near_splits(self.builder.caps, shape, keys)).flatten()
+        let merges = matches!(self.only_reader(node)?.op, Op::Linear { .. });
+        merges.then(|| k::near_splits(self.builder.caps, shape, keys)).flatten()
     }
 
     /// Delta, then the gradients of queries, keys and values.

@@ -219,17 +219,11 @@ impl Lowering<'_> {
 
     /// Whether attention follows in ranges that a product puts together, and one kernel does both.
     fn joins_attention(&self, node: &Node, shape: &NewestShape, cache: Cache) -> bool {
-        let row = node.writes[0];
-        let mut readers = self.graph.nodes.iter().filter(|other| other.reads.contains(&row));
-        let attends = |node: &&Node| matches!(node.op, Op::Attention { .. });
+        let attention =
+            self.only_reader(node).filter(|reader| matches!(reader.op, Op::Attention { .. }));
         matches!(self.rows, Rows::One(_))
             && k::newest_fuses(self.builder.caps, shape)
-            && readers
-                .next()
-                .filter(attends)
-                .and_then(|node| self.near_splits(node, shape.heads, cache.keys))
-                .is_some()
-            && readers.next().is_none()
+            && attention.and_then(|node| self.near_splits(node, shape.heads, cache.keys)).is_some()
     }
 
     /// The cache of a layer whose product of queries, keys and values also turns and appends them, and what it turns by.

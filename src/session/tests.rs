@@ -427,7 +427,7 @@ fn nothing_is_learnt_from_refused_work() {
     (0..14).for_each(|_| drop(block_on(generation.next()).unwrap()));
     let learnt = predictions(&model)[1];
     fake.refuse.set(true);
-    // The submit that is refused is read after those before it, of which there is something to learn.
+    // Those before the refused submit are read first, and teach something.
     let next: Vec<_> = (0..4).map(|_| block_on(generation.next())).collect();
     assert_eq!(next.iter().filter(|next| next.is_err()).count(), 1);
     let after = predictions(&model)[1];

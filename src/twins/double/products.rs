@@ -165,14 +165,22 @@ pub(super) fn gradient_sum(on: &mut Operands, sums: &GradientSums) -> Result<()>
     Ok(())
 }
 
+/// A matrix that rows are multiplied by, packed or not.
+fn matrix_of_rows(
+    on: &Operands,
+    weights: WeightFormat,
+    (rows, k): (usize, usize),
+) -> Result<Vec<f32>> {
+    if weights.packs(k) {
+        return Ok(cast(&unpack_weights_forward(weights, on.u32("packed")?, rows * k)));
+    }
+    Ok(on.first("b", rows * k)?.to_vec())
+}
+
 pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
     let MatvecShape { n, k, first, input, output, weights } = *shape;
     let rows = n * output.products();
-    let matrix = if weights.packs(k) {
-        cast(&unpack_weights_forward(weights, on.u32("packed")?, rows * k))
-    } else {
-        on.first("b", rows * k)?.to_vec()
-    };
+    let matrix = matrix_of_rows(on, weights, (rows, k))?;
     let a = match input {
         MatvecInput::Plain => on.first("a", k)?.to_vec(),
         MatvecInput::Norm { epsilon } => {
@@ -212,11 +220,7 @@ pub(super) fn matvec(on: &mut Operands, shape: &MatvecShape) -> Result<()> {
 pub(super) fn newest(on: &mut Operands, shape: &NewestShape, splits: usize) -> Result<()> {
     let NewestShape { heads, k, epsilon, biased, weights } = *shape;
     let rows = heads.stride();
-    let matrix = if weights.packs(k) {
-        cast(&unpack_weights_forward(weights, on.u32("packed")?, rows * k))
-    } else {
-        on.first("b", rows * k)?.to_vec()
-    };
+    let matrix = matrix_of_rows(on, weights, (rows, k))?;
     let a = rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0);
     let mut row = matvec_forward(&a, &matrix, None);
     if biased {
@@ -230,11 +234,7 @@ pub(super) fn newest(on: &mut Operands, shape: &NewestShape, splits: usize) -> R
 pub(super) fn matvec_rows(on: &mut Operands, shape: &MatvecRowsShape) -> Result<()> {
     let MatvecRowsShape { n, k, stride, input, output, weights, .. } = *shape;
     let products = n * output.products();
-    let matrix = if weights.packs(k) {
-        cast(&unpack_weights_forward(weights, on.u32("packed")?, products * k))
-    } else {
-        on.first("b", products * k)?.to_vec()
-    };
+    let matrix = matrix_of_rows(on, weights, (products, k))?;
     let heads = match output {
         MatvecOutput::Heads(heads) | MatvecOutput::BiasedHeads(heads) => Some(heads),
         _ => None,
