@@ -35,6 +35,7 @@ pub(super) fn linear(caps: &Capabilities) -> Vec<Entry> {
         entries.extend(matvecs(caps, n, k));
         if (n, k) == (768, 2304) {
             entries.extend(teams(caps, n, k));
+            entries.extend(newest(caps, n));
         }
         entries.extend(matvecs_of_rows(caps, n, k));
         entries.extend(packing(caps, n, k));
@@ -131,24 +132,37 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
         entries.push(("attention decode of a short text".into(), kernel));
     }
-    entries.extend(newest(caps, heads, n, k));
     entries
 }
 
-/// The newest row in one dispatch, where a class has it so, and the product that puts its key to those before it.
-fn newest(caps: &Capabilities, heads: AttentionShape, n: usize, k: usize) -> Vec<Entry> {
+/// The newest row of `width` in one dispatch, where a class has it so, and the product that puts its key to those
+/// before it.
+fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
     let (mut entries, epsilon) = (vec![], Constant(1e-5));
+    let heads = AttentionShape {
+        heads: width / 64,
+        kv_heads: width / 192,
+        head_dim: 64,
+        ..Default::default()
+    };
     let Some(splits) = k::near_splits(caps, heads, 1024) else { return entries };
     for weights in WeightFormat::ALL {
         let shape =
-            NewestShape { heads, k, epsilon, biased: weights == WeightFormat::F16, weights };
+            NewestShape { heads, k: width, epsilon, biased: weights == WeightFormat::F16, weights };
         if !k::newest_fuses(caps, &shape) {
             continue;
         }
         let kernel = k::attention_decode_newest(caps, shape, &splits);
         entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
         let input = MatvecInput::Ranges(heads, splits, NewestKey::Apart);
-        let product = MatvecShape { n, k, first: 0, input, output: MatvecOutput::Added, weights };
+        let product = MatvecShape {
+            n: width,
+            k: width,
+            first: 0,
+            input,
+            output: MatvecOutput::Added,
+            weights,
+        };
         let named = format!("ranges and the newest key by a matrix in {}", weights.name());
         entries.push((named, k::matvec(caps, product)));
     }
