@@ -34,13 +34,16 @@ fn strips(lane: &Lane) -> Vec<Vec<u32>> {
     vec![vec![0], start(0, 131), several]
 }
 
-/// Scores by one kernel and their sums by one or two, with room for more tiles than there are.
+/// Scores by one kernel and their sums by one or two, with room for more tiles than there are: as much for each
+/// batch, so that one text serves all.
 async fn backward(lane: Rc<Lane>, setting: Setting, turned: bool) -> Outcome {
-    for documents in strips(&lane) {
+    let batches = strips(&lane);
+    let most = |count: fn(&[u32]) -> usize| 1 + batches.iter().map(|b| count(b)).max().unwrap_or(0);
+    let strips = most(|documents| documents.len().div_ceil(k::STRIP));
+    let tiles = most(|documents| count_tiles(documents, &mut [], &mut []));
+    for documents in batches {
         let batch = Batch::new(&lane, setting, documents);
         let batch = if turned { batch.turned() } else { batch };
-        let strips = batch.shape.tokens.div_ceil(k::STRIP) + 1;
-        let tiles = count_tiles(&batch.documents, &mut [], &mut []) + 1;
         let shape = k::AttentionShape { tokens: strips * k::STRIP, turned, ..setting.kernel() };
         let mut tables = batch.documents.clone();
         tables.resize(TABLES, u32::MAX);
