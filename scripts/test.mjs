@@ -56,7 +56,7 @@ const compiles = (path) => rank(path) < COMPILING.length;
 
 function selected(full, wanted) {
   const whole =
-    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|gguf|demo|demo-panels|demo-states|demo-tune)\.)/;
+    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|gguf|demo|demo-panels|demo-runs|demo-states|demo-tune|docs|examples|hostile|worker|worker-file)\.)/;
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&
@@ -115,6 +115,8 @@ await main(async () => {
   await setup({ browsers: ["chromium", "firefox", "node"], native: true });
   const { build } = await import("./build.mjs");
   await build({ page: true, job: !full, testing: true });
+  // Whoever names a file wants all of it, and not what a seed draws.
+  if (files.length < selected(full, []).length) process.env.TINYLOOM_WHOLE = "1";
   if (full) process.env.TINYLOOM_LEVEL = "full";
   else {
     // Once: several files use target/package and its tarball at the same time.

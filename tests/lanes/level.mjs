@@ -26,6 +26,17 @@ function parseShard(text) {
 /** Seed of the first case's random data; each later case takes the next. `TINYLOOM_SEED` repeats a run. */
 export const firstSeed = Number(process.env.TINYLOOM_SEED ?? freshSeed());
 
+/**
+ * Whether to run also what the everyday run draws by the seed: at the full level, and where `npm test -- docs` has
+ * named the files.
+ */
+export const whole = full || process.env.TINYLOOM_WHOLE === "1";
+
+/** Of a list every `parts`-th, as the seed draws it, or all of it where `whole`. The next seed draws the next. */
+export function drawnOf(list, parts) {
+  return whole ? list : list.filter((_, index) => (index + firstSeed) % parts === 0);
+}
+
 /** Milliseconds that a lane may take on software adapters, where other work shares the processor too. */
 export const laneTimeout = full ? 6 * 3_600_000 : 3_000_000;
 

@@ -1,4 +1,5 @@
-// Runs of the demo page stay: over a reload and a killed renderer, as a zip, and where there is no storage.
+// Runs of the demo page stay: over a killed renderer and as a zip in Chromium, or over a reload and without storage in
+// Firefox, as the seed draws.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,6 +10,7 @@ import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { drawnOf } from "../lanes/level.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
 import { findPython } from "./python.mjs";
 
@@ -224,62 +226,58 @@ async function otherData(demo, { data, ...files }) {
   assert.equal(await demo.step(), STEPS, "with its own text it loads");
 }
 
-test(
-  "a run outlives its renderer, to the bit; it leaves as a zip and comes back",
-  LONG,
-  async (t) => {
-    const server = await serve({ "/": dist, "/pkg": join(root, "pkg", "dist") });
-    t.after(() => server.close());
-    const browser = await launch("chromium");
-    t.after(() => browser.close());
-    const first = await begin(browser, server);
-    assert.equal(await first.text("steps"), String(STEPS), "the link's settings");
-    assert.equal(await first.text("seed"), "3");
-    await midway(first);
-    const demo = await killed(first, browser, server);
-    const { zip, files } = await compare(t, demo);
+async function outlives(t) {
+  const server = await serve({ "/": dist, "/pkg": join(root, "pkg", "dist") });
+  t.after(() => server.close());
+  const browser = await launch("chromium");
+  t.after(() => browser.close());
+  const first = await begin(browser, server);
+  assert.equal(await first.text("steps"), String(STEPS), "the link's settings");
+  assert.equal(await first.text("seed"), "3");
+  await midway(first);
+  const demo = await killed(first, browser, server);
+  const { zip, files } = await compare(t, demo);
 
-    const key = (name) =>
-      demo.until(`key “${name}”`, async () => (await demo.text("other-keys")) === name);
-    await key(NAME); // the run before lies behind the present one by itself
-    await demo.press("Compare", NAME);
-    await key("");
-    await demo.press("Compare", NAME);
-    await key(NAME);
-    await demo.axe("light", "compared");
-    await demo.shot("runs-desktop", DESKTOP);
-    await demo.shot("runs-phone", PHONE);
-    const text = await demo.likeliest(PROMPT, 12);
-    assert.equal(
-      await demo.text("output-step"),
-      `Written by the model of step ${STEPS} of “${NAME} 2”:`,
-    );
-    await t.test("transformers computes the same logits, and goes on as the page does", (sub) =>
-      inTransformers(sub, demo, files, PROMPT, text),
-    );
+  const key = (name) =>
+    demo.until(`key “${name}”`, async () => (await demo.text("other-keys")) === name);
+  await key(NAME); // the run before lies behind the present one by itself
+  await demo.press("Compare", NAME);
+  await key("");
+  await demo.press("Compare", NAME);
+  await key(NAME);
+  await demo.axe("light", "compared");
+  await demo.shot("runs-desktop", DESKTOP);
+  await demo.shot("runs-phone", PHONE);
+  const text = await demo.likeliest(PROMPT, 12);
+  assert.equal(
+    await demo.text("output-step"),
+    `Written by the model of step ${STEPS} of “${NAME} 2”:`,
+  );
+  await t.test("transformers computes the same logits, and goes on as the page does", (sub) =>
+    inTransformers(sub, demo, files, PROMPT, text),
+  );
 
-    await demo.drop({ "back.zip": zip });
-    await demo.until("import", async () =>
-      (await demo.text("status")).startsWith("Loaded “back” at"),
-    );
-    assert.equal(await demo.step(), STEPS);
-    await demo.drop({
-      "config.json": files["config.json"],
-      "model.safetensors": files["model.safetensors"],
-    });
-    await demo.untilState("paused");
-    assert.equal(await demo.step(), 0, "a model alone begins a run");
-    assert.equal(await demo.likeliest(PROMPT, 12), text, "what the imported model writes");
-    await demo.click("stop");
-    await demo.untilState("stopped");
-    await demo.press("Delete", "imported model");
-    await demo.until("deletion", async () => (await demo.runs()).length === 3);
-    await otherData(demo, files);
-    await full(t, demo, server.url);
-    await rename(demo);
-    assert.deepEqual(demo.errors, [], "the page's console has errors");
-  },
-);
+  await demo.drop({ "back.zip": zip });
+  await demo.until("import", async () =>
+    (await demo.text("status")).startsWith("Loaded “back” at"),
+  );
+  assert.equal(await demo.step(), STEPS);
+  await demo.drop({
+    "config.json": files["config.json"],
+    "model.safetensors": files["model.safetensors"],
+  });
+  await demo.untilState("paused");
+  assert.equal(await demo.step(), 0, "a model alone begins a run");
+  assert.equal(await demo.likeliest(PROMPT, 12), text, "what the imported model writes");
+  await demo.click("stop");
+  await demo.untilState("stopped");
+  await demo.press("Delete", "imported model");
+  await demo.until("deletion", async () => (await demo.runs()).length === 3);
+  await otherData(demo, files);
+  await full(t, demo, server.url);
+  await rename(demo);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+}
 
 /** Where the storage is full, a run goes on in memory; what was stored stays. */
 async function full(t, demo, origin) {
@@ -336,42 +334,44 @@ async function otherTokenizer(demo) {
   assert.equal(await demo.step(), STEPS);
 }
 
-test(
-  "Firefox: a run survives a reload to the bit; without storage it is in memory",
-  LONG,
-  async (t) => {
-    const assets = readdirSync(join(dist, "assets"));
-    const worker = assets.find((name) => name.startsWith("worker-thread"));
-    const refusing =
-      'StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException("no", "SecurityError"));\n';
-    const code = readFileSync(join(dist, "assets", worker));
-    const server = await serve({ "/": dist });
-    const without = await serve({
-      "/": dist,
-      [`/assets/${worker}`]: Buffer.concat([Buffer.from(refusing), code]),
-    });
-    t.after(() => server.close());
-    t.after(() => without.close());
-    const browser = await launch("firefox");
-    t.after(() => browser.close());
-    const demo = await begin(browser, server);
-    await midway(demo);
-    await within(120, "reload", demo.page.reload());
-    assert.deepEqual(demo.dialogs, ["beforeunload"], "leaving asks first");
-    await compare(t, demo);
-    await otherTokenizer(demo);
-    assert.deepEqual(demo.errors, [], "the page's console has errors");
+async function inFirefox(t) {
+  const assets = readdirSync(join(dist, "assets"));
+  const worker = assets.find((name) => name.startsWith("worker-thread"));
+  const refusing =
+    'StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException("no", "SecurityError"));\n';
+  const code = readFileSync(join(dist, "assets", worker));
+  const server = await serve({ "/": dist });
+  const without = await serve({
+    "/": dist,
+    [`/assets/${worker}`]: Buffer.concat([Buffer.from(refusing), code]),
+  });
+  t.after(() => server.close());
+  t.after(() => without.close());
+  const browser = await launch("firefox");
+  t.after(() => browser.close());
+  const demo = await begin(browser, server);
+  await midway(demo);
+  await within(120, "reload", demo.page.reload());
+  assert.deepEqual(demo.dialogs, ["beforeunload"], "leaving asks first");
+  await compare(t, demo);
+  await otherTokenizer(demo);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
 
-    const lone = await begin(browser, without);
-    assert.match(await lone.text("runs-note"), /keeps nothing/);
-    await lone.page.click("#start"); // by the mouse: see midway
-    await lone.until("a step", async () => (await lone.step()) >= 1);
-    assert.match(await lone.text("status"), /ends with the page/);
-    await lone.click("stop");
-    await lone.untilState("stopped");
-    assert.ok((await lone.export(NAME)).size > 1_000_000, "it can be exported");
-    await within(120, "reload", lone.page.reload());
-    assert.deepEqual(lone.dialogs, ["beforeunload"], "leaving a run in memory asks first");
-    assert.deepEqual(lone.errors, [], "the page's console has errors");
-  },
-);
+  const lone = await begin(browser, without);
+  assert.match(await lone.text("runs-note"), /keeps nothing/);
+  await lone.page.click("#start"); // by the mouse: see midway
+  await lone.until("a step", async () => (await lone.step()) >= 1);
+  assert.match(await lone.text("status"), /ends with the page/);
+  await lone.click("stop");
+  await lone.untilState("stopped");
+  assert.ok((await lone.export(NAME)).size > 1_000_000, "it can be exported");
+  await within(120, "reload", lone.page.reload());
+  assert.deepEqual(lone.dialogs, ["beforeunload"], "leaving a run in memory asks first");
+  assert.deepEqual(lone.errors, [], "the page's console has errors");
+}
+
+const RUNS = [
+  ["a run outlives its renderer, to the bit; it leaves as a zip and comes back", outlives],
+  ["Firefox: a run survives a reload to the bit; without storage it is in memory", inFirefox],
+];
+for (const [name, run] of drawnOf(RUNS, 2)) test(name, LONG, run);

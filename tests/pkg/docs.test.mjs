@@ -1,5 +1,6 @@
-// Every code block of the README and of the guides runs as printed, to its end. The JavaScript blocks
-// of a document are one program in a page, in their order; blocks marked `js node` are one in Node.
+// Every code block of the README and of the guides runs as printed, to its end: those of half of the documents, as the
+// seed draws. The JavaScript blocks of a document are one program in a page, in their order; blocks marked `js node` are
+// one in Node.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -12,6 +13,7 @@ import { filesBelow, root, target } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
 import { writeCheckpoint } from "../../scripts/random-checkpoint.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { drawnOf } from "../lanes/level.mjs";
 
 /** What answers instead of a hub: the folders of each address that a document loads from. */
 const HUB = {
@@ -36,7 +38,10 @@ const BLANK = `<!doctype html><script type="importmap">${JSON.stringify({ import
 
 const documents = ["README.md", "docs/ops.md", ...filesBelow(["docs/guides"])];
 const blocks = documents.flatMap(codeBlocks);
+const drawn = drawnOf(documents.slice(1), 2);
 const ran = new Set();
+/** Blocks of documents that another seed draws. */
+const left = new Set();
 let browser;
 
 /** A chat model of random weights that packs, with a tokenizer that a GGUF file can have. */
@@ -156,6 +161,10 @@ for (const path of documents.slice(1)) {
   for (const { name, wants, run } of KINDS) {
     const chosen = own.filter(wants);
     if (chosen.length === 0) continue;
+    if (!drawn.includes(path)) {
+      for (const block of chosen) left.add(block);
+      continue;
+    }
     test(`${path}: ${chosen.length} blocks ${name}`, { timeout: 600_000 }, async (t) => {
       const source = chosen.map(({ code }) => code).join("\n");
       await (run ? run(t, source) : runInNode(t, basename(path, ".md"), source));
@@ -163,6 +172,10 @@ for (const path of documents.slice(1)) {
     });
   }
   for (const block of own.filter(({ language }) => language === "html")) {
+    if (!drawn.includes(path)) {
+      left.add(block);
+      continue;
+    }
     test(`${path}: the page at line ${block.line}`, { timeout: 600_000 }, async (t) => {
       await runPage(t, block.code);
       ran.add(block);
@@ -170,14 +183,16 @@ for (const path of documents.slice(1)) {
   }
 }
 
-test("every block ran, or says why it does not", (t) => {
+test("every block runs, or says why it does not", (t) => {
   const inReadme = ({ path, language }) => path === "README.md" && /^(html|js)$/.test(language);
   const silent = blocks.filter(
     (block) => !ran.has(block) && !inReadme(block) && !block.reason && block.language !== "text",
   );
   const place = ({ path, line, language }) => `${path}:${line} (${language})`;
   const marked = blocks.filter(({ reason }) => reason !== undefined);
-  t.diagnostic(`${ran.size} blocks ran here, ${blocks.filter(inReadme).length} in readme.test.mjs`);
+  t.diagnostic(
+    `${ran.size} blocks ran here, ${blocks.filter(inReadme).length} in readme.test.mjs, ${left.size} with other seeds`,
+  );
   for (const block of marked) t.diagnostic(`not run: ${place(block)}: ${block.reason}`);
   assert.deepEqual(silent.map(place), [], "blocks that neither run nor say why not");
   const excused = marked.filter(({ language }) => /^(js|html)$/.test(language));

@@ -1,4 +1,5 @@
-// Every program in examples/ runs, and learns what it is there to learn.
+// Every program in examples/ runs, and learns what it is there to learn; of the pages that train, one of three as the
+// seed draws.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +10,7 @@ import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv, nativeEnv } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { cargoProfile } from "../lanes/level.mjs";
+import { cargoProfile, drawnOf } from "../lanes/level.mjs";
 import { within } from "./demo-page.mjs";
 
 const TEXT = "The cat sees the fox. The dog hears the hen. The owl follows the bee.\n".repeat(80);
@@ -127,7 +128,7 @@ async function pageExample(t, folder, step, button) {
   return { page, until, stepped, told, errors, said };
 }
 
-test("page/index.html trains, stops and writes", limit, async (t) => {
+async function writes(t) {
   const { page, until, told, errors, said } = await pageExample(t, "page", 30, "stop");
   await page.click("#train");
   await told("Stopped.");
@@ -137,7 +138,7 @@ test("page/index.html trains, stops and writes", limit, async (t) => {
   await until("a text", async () => (await output()).length > 50);
   await page.click("#stop");
   assert.deepEqual(errors, []);
-});
+}
 
 /** In the page: keeps the names of the methods that are called in the worker, and presses Pause beside one of them. */
 function pauseBeside(call) {
@@ -154,7 +155,7 @@ function pauseBeside(call) {
   };
 }
 
-test("worker/index.html trains, pauses and goes on, with a curve", limit, async (t) => {
+async function goesOn(t) {
   const { page, stepped, told, errors, said } = await pageExample(t, "worker", 20, "pause");
   await page.evaluate(pauseBeside, "Trainer.create");
   await page.click("#train");
@@ -178,39 +179,45 @@ test("worker/index.html trains, pauses and goes on, with a curve", limit, async 
   const height = await page.$eval("#curve", ({ points }) => points[0].y);
   assert.ok(height < 0.1, `the first loss is drawn at ${height} of the height`);
   assert.deepEqual(errors, []);
-});
+}
 
-test(
-  "runs/index.html trains, pauses, comes back after a reload in the middle, and writes",
-  limit,
-  async (t) => {
-    const { page, until, stepped, errors, said } = await pageExample(t, "runs", 15, "pause");
-    const status = () => page.$eval("#status", (element) => element.textContent);
-    const shows = (pattern) => until(String(pattern), async () => pattern.test(await status()));
-    await shows(/^Paste/);
-    await page.click("#train");
-    await shows(/^Paused after step \d+, and saved/);
-    expectFall(t, (await said()).join("\n"));
-    const paused = Number(/\d+/.exec(await status())[0]);
-    await page.click("#train");
-    await stepped(paused + 12); // a checkpoint lies between
-    await page.reload();
-    await shows(/^Back at step/);
-    const back = Number(/\d+/.exec(await status())[0]);
-    assert.ok(back > paused && back % 10 === 0, `paused at ${paused}, back at ${back}`);
-    assert.equal(await page.$eval("#text", (element) => element.value), TEXT);
-    await page.evaluate(watch, back + 2, "pause");
-    await page.click("#train");
-    await shows(/^Paused after/);
-    assert.ok((await said()).includes("Going on."));
-    await page.click("#write");
-    const output = () => page.$eval("#output", (element) => element.textContent);
-    await until("a text", async () => (await output()).length > 60);
-    await until("the end of the text", () => page.$eval("#forget", ({ disabled }) => !disabled));
-    await page.click("#forget");
-    await shows(/^Paste/);
-    await page.reload();
-    await shows(/^Paste/);
-    assert.deepEqual(errors, []);
-  },
-);
+async function comesBack(t) {
+  const { page, until, stepped, errors, said } = await pageExample(t, "runs", 15, "pause");
+  const status = () => page.$eval("#status", (element) => element.textContent);
+  const shows = (pattern) => until(String(pattern), async () => pattern.test(await status()));
+  await shows(/^Paste/);
+  await page.click("#train");
+  await shows(/^Paused after step \d+, and saved/);
+  expectFall(t, (await said()).join("\n"));
+  const paused = Number(/\d+/.exec(await status())[0]);
+  await page.click("#train");
+  await stepped(paused + 12); // a checkpoint lies between
+  await page.reload();
+  await shows(/^Back at step/);
+  const back = Number(/\d+/.exec(await status())[0]);
+  assert.ok(back > paused && back % 10 === 0, `paused at ${paused}, back at ${back}`);
+  assert.equal(await page.$eval("#text", (element) => element.value), TEXT);
+  await page.evaluate(watch, back + 2, "pause");
+  await page.click("#train");
+  await shows(/^Paused after/);
+  assert.ok((await said()).includes("Going on."));
+  await page.click("#write");
+  const output = () => page.$eval("#output", (element) => element.textContent);
+  await until("a text", async () => (await output()).length > 60);
+  await until("the end of the text", () => page.$eval("#forget", ({ disabled }) => !disabled));
+  await page.click("#forget");
+  await shows(/^Paste/);
+  await page.reload();
+  await shows(/^Paste/);
+  assert.deepEqual(errors, []);
+}
+
+const PAGES = [
+  ["page/index.html trains, stops and writes", writes],
+  ["worker/index.html trains, pauses and goes on, with a curve", goesOn],
+  [
+    "runs/index.html trains, pauses, comes back after a reload in the middle, and writes",
+    comesBack,
+  ],
+];
+for (const [name, run] of drawnOf(PAGES, 3)) test(name, limit, run);

@@ -6,11 +6,14 @@ import { fileURLToPath } from "node:url";
 import { target } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { full, laneTimeout } from "../lanes/level.mjs";
+import { firstSeed, full, laneTimeout, whole } from "../lanes/level.mjs";
 import { BODIES } from "./bodies/run.mjs";
 
-/** The host that a body is told: none in `npm run test:full`, where each host runs every case. */
-const placeOf = (host) => (full ? "" : host);
+/**
+ * What a body is told of its host: nothing in `npm run test:full`, where each host runs every case. By turns Node and
+ * Chromium share cases, unless one of them was named.
+ */
+const placeOf = (host) => (full ? {} : { host, ...(!whole && { turn: firstSeed }) });
 
 /** Reports a body's results as subtests. */
 async function report(t, body, results) {
@@ -44,12 +47,12 @@ export function inBrowser(t, kind, bodies = BODIES) {
   return withPage(kind, onConsole, async (page, url) => {
     for (const body of bodies) {
       const results = await page.evaluate(
-        async (base, body, host) => {
+        async (base, body, place) => {
           const tinyloom = await import(`${base}/pkg/index.js`);
           const ops = await import(`${base}/pkg/ops.js`);
           const internal = await import(`${base}/pkg/internal.js`);
           const { runBody } = await import(`${base}/tests/pkg/bodies/run.mjs`);
-          return runBody({ ...tinyloom, ops, internal }, navigator.gpu, body, host || undefined);
+          return runBody({ ...tinyloom, ops, internal }, navigator.gpu, body, place);
         },
         url,
         body,
@@ -70,7 +73,7 @@ export async function inNode(t, bodies = BODIES) {
   const cache = join(target, "cache");
   rmSync(cache, { recursive: true, force: true }); // what a run before has measured
   const { messages, printed, code } = await told(host, {
-    args: [saved, placeOf("node"), ...bodies],
+    args: [saved, JSON.stringify(placeOf("node")), ...bodies],
     env: { XDG_CACHE_HOME: cache },
     seconds: laneTimeout / 1000,
     signal: t.signal,

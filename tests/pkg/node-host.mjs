@@ -9,7 +9,7 @@ import { create } from "webgpu";
 import * as internal from "../../pkg/dist/internal.js";
 import { runBody } from "./bodies/run.mjs";
 
-const [saved, host, ...bodies] = process.argv.slice(2);
+const [saved, place, ...bodies] = process.argv.slice(2);
 
 function keep(name, files, tokens, logits) {
   const folder = join(saved, name);
@@ -22,7 +22,8 @@ function keep(name, files, tokens, logits) {
 
 const gpu = create([]);
 for (const body of bodies) {
-  const results = await runBody({ ...tinyloom, ops, internal }, gpu, body, host || undefined, keep);
+  const options = { ...JSON.parse(place), keep };
+  const results = await runBody({ ...tinyloom, ops, internal }, gpu, body, options);
   await new Promise((sent) => process.send({ body, results }, sent));
 }
 process.exit(0); // Dawn's threads would keep the process alive

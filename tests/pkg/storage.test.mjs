@@ -1,5 +1,5 @@
-// `tinyloom/storage`: on a folder in Node; on the origin-private file system of Chromium and Firefox, from the
-// page and through `tinyloom/worker`; a full quota; two tabs; tabs that are killed.
+// `tinyloom/storage`: on a folder in Node; on the origin-private file system, from the page in Chromium or through
+// `tinyloom/worker` in Firefox, as the seed draws; a full quota; two tabs; tabs that are killed.
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { Runs } from "tinyloom/storage";
 import { openPage } from "../../scripts/browser.mjs";
 import { told } from "../child.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { full } from "../lanes/level.mjs";
+import { drawnOf, full } from "../lanes/level.mjs";
 import { killTabs } from "../reliability/storage.mjs";
 
 const LONG = { timeout: 1_200_000 };
@@ -49,7 +49,7 @@ async function casesInPage(base, throughWorker, sample) {
   return runStorage({ tinyloom, open, disk: originDisk, where, throughWorker, sample });
 }
 
-for (const kind of ["chromium", "firefox"]) {
+for (const kind of drawnOf(["chromium", "firefox"], 2)) {
   // The page has asynchronous files, the worker synchronous ones; `npm run test:full` runs both in both.
   for (const throughWorker of full ? [false, true] : [kind === "firefox"]) {
     const how = throughWorker ? "through tinyloom/worker" : "from the page";

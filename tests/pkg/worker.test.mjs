@@ -1,4 +1,5 @@
-// The API through `tinyloom/worker`: in Node with threads, in Chromium and in Firefox.
+// The API through `tinyloom/worker`: in Firefox, and of Node with threads and Chromium, which have one engine and one
+// adapter, in that which the seed draws.
 import assert from "node:assert/strict";
 import { mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,6 +14,7 @@ import { CONFIGS } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
 import { withPage } from "../lanes/harness.mjs";
+import { drawnOf } from "../lanes/level.mjs";
 
 const direct = { ...main, ...storage };
 const LONG = { timeout: 1_200_000 };
@@ -159,7 +161,9 @@ test("a worker that ends ends its calls", async () => {
   await assert.rejects(steps.next(), { code: "worker-unavailable" });
 });
 
-test("through a thread of Node with Dawn", LONG, async (t) => {
+const drawn = drawnOf(["node", "chromium"], 2);
+
+async function inThread(t) {
   const host = fileURLToPath(new URL("worker-node.mjs", import.meta.url));
   const { messages, printed, code } = await told(host, { signal: t.signal });
   if (printed) process.stderr.write(printed);
@@ -168,7 +172,8 @@ test("through a thread of Node with Dawn", LONG, async (t) => {
     messages.flatMap(({ results }) => results),
   );
   assert.equal(code, 0, `the Node process ended with ${code}`);
-});
+}
+if (drawn.includes("node")) test("through a thread of Node with Dawn", LONG, inThread);
 
 /** In the page: every case. */
 async function runInPage(base) {
@@ -204,7 +209,7 @@ async function runInPage(base) {
   };
 }
 
-for (const kind of ["chromium", "firefox"]) {
+for (const kind of [...drawn.filter((host) => host !== "node"), "firefox"]) {
   test(`in ${kind}`, LONG, async (t) => {
     const errors = [];
     const onConsole = (type, text) => {

@@ -13,7 +13,8 @@ const FIREFOX = ["firefox"];
 
 /**
  * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
- * touch the host where they can. A `timed` body holds times to account and has the machine for itself. A `full`
+ * touch the host where they can. Node and Chromium share what neither runs whole, by turns, but for the cases of
+ * `both`. A `timed` body holds times to account and has the machine for itself. A `full`
  * one runs in `npm run test:full` alone.
  * The order is that of the run.
  */
@@ -158,6 +159,10 @@ export const PLACES = {
       "a lost device is told as such, whenever it is lost",
       "a plan whose ranges the browser refuses to write leaves no byte",
     ],
+    both: [
+      "a model or trainer whose upload is refused is not made",
+      "a creation after one whose pipelines were refused makes its own",
+    ],
   },
   recovery: {
     whole: FIREFOX,
@@ -177,6 +182,10 @@ export const PLACES = {
     whole: FIREFOX,
     why: "where matrices are cut is decided in the module; limits, memory and submits are the host's",
     smoke: [
+      "matrices cut into several bindings and shards train as whole ones do",
+      "a cut model trains, is saved, resumed and generated from",
+    ],
+    both: [
       "matrices cut into several bindings and shards train as whole ones do",
       "a cut model trains, is saved, resumed and generated from",
     ],
@@ -238,22 +247,29 @@ export const PLACES = {
   },
 };
 
+/** The hosts that have one engine, one WebGPU and one adapter. */
+const ALIKE = ["node", "chromium"];
+
 /**
  * The names of a body's cases that a host runs.
  *
  * @param all - the names of all its cases.
  * @param host - "node", "chromium" or "firefox"; undefined: all cases.
+ * @param turn - a whole number by which Node and Chromium share cases; undefined: each runs them.
  * @throws Error if the table names a case that the body does not have, or does not know the body.
  */
-export function placed(body, all, host) {
+export function placed(body, all, host, turn) {
   const place = PLACES[body];
   if (!place) throw new Error(`tests/pkg/bodies/places.mjs does not say where ${body} runs`);
-  const { whole, smoke = [], full } = place;
+  const { whole, smoke = [], both = [], full } = place;
   if (full && host !== undefined) return [];
-  const missing = smoke.filter((name) => !all.includes(name));
+  const missing = [...smoke, ...both].filter((name) => !all.includes(name));
   if (missing.length > 0) throw new Error(`${body} has no case ${missing.join(" or ")}`);
   if (whole.length < EVERYWHERE.length && smoke.length === 0) {
     throw new Error(`${body} has no case for the hosts that do not run all of it`);
   }
-  return host === undefined || whole.includes(host) ? all : smoke;
+  if (host === undefined || whole.includes(host)) return all;
+  const shared = turn !== undefined && !whole.some((one) => ALIKE.includes(one));
+  const mine = (index) => (index + turn) % ALIKE.length === ALIKE.indexOf(host);
+  return smoke.filter((name, index) => !shared || both.includes(name) || mine(index));
 }

@@ -32,18 +32,19 @@ async function runtimeOf(tinyloom, gpu, limits) {
  * @param gpu - the GPU object.
  * @param body - one of BODIES.
  * @param host - runs the cases that places.mjs gives to that host; all without it.
+ * @param turn - the number by which places.mjs shares cases among hosts.
  * @param keep - where the host has a disk: keeps a saved model for a check with PyTorch, called with
  *   (name, files, tokens, logits).
  * @returns `[{ name, ok, detail, milliseconds }]`.
  */
-export async function runBody(tinyloom, gpu, body, host, keep) {
+export async function runBody(tinyloom, gpu, body, { host, turn, keep } = {}) {
   reveal(tinyloom);
   const { cases, before } = await import(`./${body}.mjs`);
   const early = before?.(tinyloom);
   const limits = PLACES[body]?.limits?.[host] ?? "adapter";
   const runtime = await runtimeOf(tinyloom, gpu, limits);
   const results = [];
-  for (const name of placed(body, Object.keys(cases), host)) {
+  for (const name of placed(body, Object.keys(cases), host, turn)) {
     const began = performance.now();
     const result = { name, ok: true, detail: "" };
     try {
