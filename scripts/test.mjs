@@ -2,7 +2,7 @@
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
 // `npm run test:full` (`--full`): the kernel lanes, and Node's, each with every case of the products
 // that the everyday cases sample; the public API's bodies, each whole in every host; the demo's panels, and the seconds
-// to its first step.
+// to its first step; and whatever else the seed draws of in `npm test`.
 import { relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
@@ -54,9 +54,15 @@ const aloneIn = (full) => (path) =>
 const rank = (path) => COMPILING.findIndex((part) => path.includes(part)) >>> 0;
 const compiles = (path) => rank(path) < COMPILING.length;
 
+/** Files of tests/pkg of which an everyday run draws a part: `npm run test:full` runs the whole of each. */
+const DRAWN = [
+  ...["chromium", "firefox", "node", "storage", "times", "gguf", "docs", "examples", "hostile"],
+  ...["demo", "demo-panels", "demo-runs", "demo-states", "demo-tune"],
+  ...["worker", "worker-file", "worker-frames"],
+];
+
 function selected(full, wanted) {
-  const whole =
-    /^tests\/(lanes\/|pkg\/(chromium|firefox|node|storage|times|gguf|demo|demo-panels|demo-runs|demo-states|demo-tune|docs|examples|hostile|worker|worker-file)\.)/;
+  const whole = new RegExp(`^tests/(lanes/|pkg/(${DRAWN.join("|")})[.])`);
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&

@@ -23,8 +23,8 @@ function counts(name) {
 }
 
 test("each case comes to run on each device, and each kernel for another adapter on one", () => {
-  const once = { on: [6, 6], others: [3, 3] };
-  const slowest = { on: [3, 3], others: [0, 0] };
+  const once = { on: [4, 4], others: [2, 2] };
+  const slowest = { on: [2, 2], others: [0, 0] };
   for (const [name, expected] of Object.entries({
     "linear matmul odd rows": once,
     "attention forward 4/2 heads of 32": once,

@@ -12,7 +12,7 @@ const ALWAYS = /^texts: /;
 const SLOWEST = /kernels for hardware|split products|heads of 256/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { slowest: 8, checked: 4, own: 2, others: 8 };
+const ONE_OF = { slowest: 12, checked: 6, own: 2, others: 12 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.

@@ -1,11 +1,13 @@
-// The bodies that hold times to account, in each host: with nothing else on the machine.
+// The bodies that hold times to account, with nothing else on the machine: in the host that the seed draws.
 import { test } from "node:test";
+import { drawnOf } from "../lanes/level.mjs";
 import { TIMED } from "./bodies/run.mjs";
 import { inBrowser, inNode } from "./harness.mjs";
 
 const limit = { timeout: 1_200_000 };
 
-test("times in Node with Dawn", limit, (t) => inNode(t, TIMED));
-for (const kind of ["chromium", "firefox"]) {
-  test(`times in ${kind}`, limit, (t) => inBrowser(t, kind, TIMED));
+for (const host of drawnOf(["Node with Dawn", "chromium", "firefox"], 3)) {
+  test(`times in ${host}`, limit, (t) =>
+    host.startsWith("Node") ? inNode(t, TIMED) : inBrowser(t, host, TIMED),
+  );
 }

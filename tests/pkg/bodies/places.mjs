@@ -14,7 +14,8 @@ const FIREFOX = ["firefox"];
 /**
  * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
  * touch the host where they can. Node and Chromium share what neither runs whole, by turns, but for the cases of
- * `both`. A `timed` body holds times to account and has the machine for itself. A `full`
+ * `both`. Where a body is whole, `oneOf` has the seed draw so many of its cases, one of two for 2, beside those of
+ * `smoke`. A `timed` body holds times to account and has the machine for itself. A `full`
  * one runs in `npm run test:full` alone.
  * The order is that of the run.
  */
@@ -114,6 +115,7 @@ export const PLACES = {
   },
   optimizers: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "as for training",
     smoke: ["an average of weights is evaluated, saved and resumed, and leaves the weights alone"],
   },
@@ -166,6 +168,7 @@ export const PLACES = {
   },
   recovery: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
     smoke: [
       "a call waits, unless its signal fires",
@@ -192,6 +195,7 @@ export const PLACES = {
   },
   fixtures: {
     whole: NODE,
+    oneOf: 2,
     why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
     smoke: [
       "lion: ten steps",
@@ -213,6 +217,7 @@ export const PLACES = {
   },
   peft: {
     whole: NODE,
+    oneOf: 2,
     why: "as for fixtures",
     smoke: ["packed-int4: exported", "gemma2: merged"],
     limits: { node: "default" },
@@ -224,6 +229,7 @@ export const PLACES = {
   },
   packed: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, all in Node and samples in the browsers",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
@@ -255,20 +261,24 @@ const ALIKE = ["node", "chromium"];
  *
  * @param all - the names of all its cases.
  * @param host - "node", "chromium" or "firefox"; undefined: all cases.
- * @param turn - a whole number by which Node and Chromium share cases; undefined: each runs them.
+ * @param turn - a whole number, the seed: by it cases are drawn and shared; undefined: none is left out.
  * @throws Error if the table names a case that the body does not have, or does not know the body.
  */
 export function placed(body, all, host, turn) {
   const place = PLACES[body];
   if (!place) throw new Error(`tests/pkg/bodies/places.mjs does not say where ${body} runs`);
-  const { whole, smoke = [], both = [], full } = place;
+  const { whole, smoke = [], both = [], oneOf = 1, full } = place;
   if (full && host !== undefined) return [];
   const missing = [...smoke, ...both].filter((name) => !all.includes(name));
   if (missing.length > 0) throw new Error(`${body} has no case ${missing.join(" or ")}`);
   if (whole.length < EVERYWHERE.length && smoke.length === 0) {
     throw new Error(`${body} has no case for the hosts that do not run all of it`);
   }
-  if (host === undefined || whole.includes(host)) return all;
+  if (host === undefined) return all;
+  if (whole.includes(host)) {
+    const drawn = (index) => turn === undefined || (index + turn) % oneOf === 0;
+    return all.filter((name, index) => smoke.includes(name) || drawn(index));
+  }
   const shared = turn !== undefined && !whole.some((one) => ALIKE.includes(one));
   const mine = (index) => (index + turn) % ALIKE.length === ALIKE.indexOf(host);
   return smoke.filter((name, index) => !shared || both.includes(name) || mine(index));
