@@ -2,7 +2,7 @@
 // lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
 // `npm run test:full` (`--full`): the kernel lanes, and Node's, each with every case of the products
 // that the everyday cases sample; the public API's bodies, each whole in every host; the demo's panels, and the seconds
-// to its first step; and whatever else the seed draws of in `npm test`.
+// to its first step; and all of what `npm test` draws by the seed.
 import { relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
