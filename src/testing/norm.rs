@@ -127,8 +127,8 @@ async fn one_forward(
     for rows in ROWS {
         let (x, weight) = (lane.normal(rows * hidden), lane.normal(hidden));
         let added = lane.normal(rows * hidden);
-        let mut expected =
-            rms_norm_forward(&wide(&x), &norm_factors(&wide(&weight), shifted), EPSILON);
+        let normed = rms_norm_forward(&wide(&x), &norm_factors(&wide(&weight), shifted), EPSILON);
+        let mut expected = normed.clone();
         let mut operands =
             vec![Operand::floats(&x), Operand::floats(&weight), Operand::poison(rows * hidden)];
         operands.push(Operand::uniform(&Step::of(rows)));
@@ -139,7 +139,8 @@ async fn one_forward(
         let jobs: Vec<_> =
             made.iter().map(|kernel| Job::new(kernel, rows, operands.clone())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            close(&format!("{rows}x{hidden}"), &got.floats(0), &expected, ROUNDING)
+            let what = format!("{rows}x{hidden}");
+            close_to_terms(&what, &got.floats(0), &expected, &normed, ROUNDING)
                 .map_err(of(&job.kernel))?;
         }
     }
