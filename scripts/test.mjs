@@ -58,7 +58,7 @@ const compiles = (path) => rank(path) < COMPILING.length;
 const DRAWN = [
   ...["chromium", "firefox", "node", "storage", "times", "gguf", "docs", "examples", "hostile"],
   ...["demo", "demo-panels", "demo-runs", "demo-states", "demo-tune"],
-  ...["worker", "worker-file", "worker-frames"],
+  ...["worker", "worker-file", "worker-frames", "checkpoint-memory", "text-memory"],
 ];
 
 function selected(full, wanted) {

@@ -1,17 +1,15 @@
 // A save into a stored run, and a resume from it, hold pieces of the checkpoint and never the whole.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { told } from "../child.mjs";
+import { testDrawn } from "../lanes/level.mjs";
 
 /** Of a model whose checkpoint has about 270 MB. */
 const HIDDEN = 832;
 /** Bytes that go to the disk at a time, and that are on their way beside the module's own memory. */
 const [PIECE, AHEAD] = [8 << 20, 64 << 20];
 
-test("no whole checkpoint is in memory while it is saved or loaded", {
-  timeout: 300_000,
-}, async (t) => {
+async function holdsPieces(t) {
   const host = fileURLToPath(new URL("checkpoint-memory.mjs", import.meta.url));
   const { messages, printed, code } = await told(host, {
     args: [String(HIDDEN)],
@@ -29,4 +27,9 @@ test("no whole checkpoint is in memory while it is saved or loaded", {
       `${what}: ${grown} bytes more in memory, of a checkpoint of ${checkpoint}`,
     );
   }
-});
+}
+testDrawn("memory", "checkpoints")(
+  "no whole checkpoint is in memory while it is saved or loaded",
+  { timeout: 300_000 },
+  holdsPieces,
+);

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { full } from "../lanes/level.mjs";
+import { full, testDrawn } from "../lanes/level.mjs";
 import { DESKTOP, Demo, number, PHONE, quickBenchmark, within } from "./demo-page.mjs";
 import { pageModule } from "./page-module.mjs";
 
@@ -460,9 +460,7 @@ async function open(t, server) {
   return { browser, demo };
 }
 
-test("the demo's panels show a run, and prove that a lost GPU changes none of its bits", {
-  timeout: full ? 1_200_000 : 300_000,
-}, async (t) => {
+async function showsRun(t) {
   const mounts = {
     "/": dist,
     ...quickBenchmark(),
@@ -500,7 +498,12 @@ test("the demo's panels show a run, and prove that a lost GPU changes none of it
   }
   if (!full) await editor(t, demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
-});
+}
+testDrawn("demo", "panels")(
+  "the demo's panels show a run, and prove that a lost GPU changes none of its bits",
+  { timeout: full ? 1_200_000 : 300_000 },
+  showsRun,
+);
 
 // By itself, so that `--test-name-pattern=editor` gives its figures within minutes.
 if (full) {

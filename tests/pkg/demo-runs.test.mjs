@@ -5,12 +5,11 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
 import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { drawnOf } from "../lanes/level.mjs";
+import { testDrawn } from "../lanes/level.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
 import { findPython } from "./python.mjs";
 
@@ -370,8 +369,13 @@ async function inFirefox(t) {
   assert.deepEqual(lone.errors, [], "the page's console has errors");
 }
 
-const RUNS = [
-  ["a run outlives its renderer, to the bit; it leaves as a zip and comes back", outlives],
-  ["Firefox: a run survives a reload to the bit; without storage it is in memory", inFirefox],
-];
-for (const [name, run] of drawnOf(RUNS, 2)) test(name, LONG, run);
+testDrawn("demo", "runs in Chromium")(
+  "a run outlives its renderer, to the bit; it leaves as a zip and comes back",
+  LONG,
+  outlives,
+);
+testDrawn("demo", "runs in Firefox")(
+  "Firefox: a run survives a reload to the bit; without storage it is in memory",
+  LONG,
+  inFirefox,
+);

@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { full } from "../lanes/level.mjs";
+import { full, testDrawn } from "../lanes/level.mjs";
 import { DESKTOP, Demo, longestTask, PHONE, within } from "./demo-page.mjs";
 import { blobs, CHATS, checkpoint, unzip, written } from "./demo-tune-checkpoint.mjs";
 import { Tune } from "./demo-tune-panel.mjs";
@@ -409,9 +409,7 @@ function inPeft(t, files, { tokens, zip }) {
   t.diagnostic(said.stdout.trim());
 }
 
-test("a checkpoint folder is fine-tuned on chats, and its adapter loads elsewhere", {
-  timeout: 600_000,
-}, async (t) => {
+async function tunesFolder(t) {
   const imports = { tinyloom: "/node_modules/tinyloom/dist/index.js" };
   const parts = await open(t, {
     ...Object.fromEntries(
@@ -439,7 +437,12 @@ test("a checkpoint folder is fine-tuned on chats, and its adapter loads elsewher
   await loadsBack(t, parts, trained);
   await asks(tune);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
-});
+}
+testDrawn("demo", "fine-tuning")(
+  "a checkpoint folder is fine-tuned on chats, and its adapter loads elsewhere",
+  { timeout: 600_000 },
+  tunesFolder,
+);
 
 /** Begins with this base and format, and stops in the midst of it. */
 async function some(tune, weights) {

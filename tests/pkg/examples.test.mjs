@@ -1,5 +1,5 @@
-// Every program in examples/ runs, and learns what it is there to learn; of the pages that train, one of three as the
-// seed draws.
+// Every program in examples/ runs, and learns what it is there to learn: half of those that take long, as the seed
+// draws.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv, nativeEnv } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { cargoProfile, drawnOf } from "../lanes/level.mjs";
+import { cargoProfile, testDrawn } from "../lanes/level.mjs";
 import { within } from "./demo-page.mjs";
 
 const TEXT = "The cat sees the fox. The dog hears the hen. The owl follows the bee.\n".repeat(80);
@@ -42,26 +42,32 @@ function nodeExample(name) {
     (await run(process.execPath, [`${name}.mjs`, ...args], { cwd: folder, env })).stdout;
 }
 
-test("node/train.mjs trains, saves and continues", limit, async (t) => {
+async function trainsInNode(t) {
   const train = nodeExample("train");
   expectFall(t, await train("text.txt", "20"));
   const later = await train("text.txt", "20");
   assert.match(later, /step 40: /, "it did not continue at step 21");
   expectFall(t, later);
-});
+}
+testDrawn("examples", "node/train")(
+  "node/train.mjs trains, saves and continues",
+  limit,
+  trainsInNode,
+);
 
 test("node/attention.mjs agrees with plain JavaScript and descends", limit, async (t) => {
   expectFall(t, await nodeExample("attention")());
 });
 
-test("train.rs trains with the crate", limit, async (t) => {
+async function trainsWithCrate(t) {
   // With the features of the native lane, whose build has made it already.
   const built = ["--profile", cargoProfile, "--locked", "--quiet", "--features", "testing"];
   const args = ["run", ...built, "--example", "train", "--", "20"];
   const env = { ...process.env, ...nativeEnv() };
   const { stdout } = await run("cargo", args, { cwd: root, env });
   expectFall(t, stdout);
-});
+}
+testDrawn("examples", "train.rs")("train.rs trains with the crate", limit, trainsWithCrate);
 
 /**
  * In the page: keeps each text that the status shows, and presses a button when it shows a step. A test that looked
@@ -212,12 +218,14 @@ async function comesBack(t) {
   assert.deepEqual(errors, []);
 }
 
-const PAGES = [
-  ["page/index.html trains, stops and writes", writes],
-  ["worker/index.html trains, pauses and goes on, with a curve", goesOn],
-  [
-    "runs/index.html trains, pauses, comes back after a reload in the middle, and writes",
-    comesBack,
-  ],
-];
-for (const [name, run] of drawnOf(PAGES, 3)) test(name, limit, run);
+testDrawn("examples", "page")("page/index.html trains, stops and writes", limit, writes);
+testDrawn("examples", "worker")(
+  "worker/index.html trains, pauses and goes on, with a curve",
+  limit,
+  goesOn,
+);
+testDrawn("examples", "runs")(
+  "runs/index.html trains, pauses, comes back after a reload in the middle, and writes",
+  limit,
+  comesBack,
+);

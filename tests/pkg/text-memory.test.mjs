@@ -7,6 +7,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { target } from "../../scripts/lib.mjs";
+import { testDrawn } from "../lanes/level.mjs";
 import { numbers } from "../random.mjs";
 
 const SIZE = 200_000_000;
@@ -60,7 +61,8 @@ test("200 MB of text by bytes", { timeout: 600_000 }, async (t) => {
   assert.equal(await measured(t), SIZE);
 });
 
-test("200 MB of text by byte-pair encoding", { timeout: 600_000 }, async (t) => {
+async function byPairs(t) {
   const tokens = await measured(t, join(folder, "tokenizer"));
   assert.ok(tokens > SIZE / 12 && tokens < SIZE / 2, `${tokens} tokens`);
-});
+}
+testDrawn("memory", "text")("200 MB of text by byte-pair encoding", { timeout: 600_000 }, byPairs);
