@@ -6,6 +6,7 @@
 import { relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
+import { IN_FULL } from "../tests/draws.mjs";
 import { freshSeed } from "../tests/random.mjs";
 import { limited } from "./file-limit.mjs";
 import { noteLeftOut } from "./left-out.mjs";
@@ -54,15 +55,8 @@ const aloneIn = (full) => (path) =>
 const rank = (path) => COMPILING.findIndex((part) => path.includes(part)) >>> 0;
 const compiles = (path) => rank(path) < COMPILING.length;
 
-/** Files of tests/pkg of which an everyday run draws a part: `npm run test:full` runs the whole of each. */
-const DRAWN = [
-  ...["chromium", "firefox", "node", "storage", "times", "gguf", "docs", "examples", "hostile"],
-  ...["demo", "demo-panels", "demo-runs", "demo-states", "demo-tune"],
-  ...["worker", "worker-file", "worker-frames", "checkpoint-memory", "text-memory"],
-];
-
 function selected(full, wanted) {
-  const whole = new RegExp(`^tests/(lanes/|pkg/(${DRAWN.join("|")})[.])`);
+  const whole = new RegExp(`^tests/(lanes/|pkg/(${IN_FULL.join("|")})[.])`);
   const files = filesBelow(["tests"]).filter(
     (path) =>
       (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&
@@ -73,8 +67,8 @@ function selected(full, wanted) {
   return files.toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** Tests that were skipped, as lines for the end. */
-const leftOut = new Set();
+/** Tests that were skipped, and those that another seed runs, as lines for the end. */
+const [leftOut, undrawn] = [new Set(), new Set()];
 
 /**
  * Runs test files in processes of their own and prints what they report. Gives each file's seconds, and the
@@ -86,7 +80,7 @@ async function runFiles(files, concurrency, limit) {
   const failed = new Set();
   const stream = run({ files, concurrency, ...(limit && { timeout: (limit + 60) * 1000 }) });
   stream.on("test:fail", ({ file }) => failed.add(file));
-  noteLeftOut(stream, leftOut);
+  noteLeftOut(stream, leftOut, undrawn);
   for (const event of ["test:pass", "test:fail"]) {
     stream.on(event, ({ nesting, file, details }) => {
       if (nesting > 0) return;
@@ -121,7 +115,7 @@ await main(async () => {
   await setup({ browsers: ["chromium", "firefox", "node"], native: true });
   const { build } = await import("./build.mjs");
   await build({ page: true, job: !full, testing: true });
-  // Whoever names a file wants all of it, and not what a seed draws.
+  // Whoever names a file of tests/pkg wants all of it, and not what a seed draws.
   if (files.length < selected(full, []).length) process.env.TINYLOOM_WHOLE = "1";
   if (full) process.env.TINYLOOM_LEVEL = "full";
   else {
@@ -159,6 +153,8 @@ await main(async () => {
       ? `failed: ${again.map((file) => relative(root, file)).join(", ")}; TINYLOOM_SEED=${process.env.TINYLOOM_SEED}`
       : `all ${files.length} files passed; TINYLOOM_SEED=${process.env.TINYLOOM_SEED}`,
   );
+  if (undrawn.size > 0) step(`${undrawn.size} long tests were left to other seeds:`);
+  for (const line of undrawn) step(`  ${line}`);
   step(leftOut.size > 0 ? `${leftOut.size} checks were left out:` : "no check was left out");
   for (const line of leftOut) step(`  ${line}`);
 });

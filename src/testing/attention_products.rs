@@ -39,17 +39,18 @@ fn strips(lane: &Lane) -> Vec<Vec<u32>> {
 async fn backward(lane: Rc<Lane>, setting: Setting, turned: bool) -> Outcome {
     let batches = strips(&lane);
     let most = |count: fn(&[u32]) -> usize| 1 + batches.iter().map(|b| count(b)).max().unwrap_or(0);
-    let strips = most(|documents| documents.len().div_ceil(k::STRIP));
+    let strip_count = most(|documents| documents.len().div_ceil(k::STRIP));
     let tiles = most(|documents| count_tiles(documents, &mut [], &mut []));
     for documents in batches {
         let batch = Batch::new(&lane, setting, documents);
         let batch = if turned { batch.turned() } else { batch };
-        let shape = k::AttentionShape { tokens: strips * k::STRIP, turned, ..setting.kernel() };
+        let shape =
+            k::AttentionShape { tokens: strip_count * k::STRIP, turned, ..setting.kernel() };
         let mut tables = batch.documents.clone();
         tables.resize(TABLES, u32::MAX);
         tables.extend(document_ends(&batch.documents));
-        tables.resize(2 * TABLES + strips + tiles, u32::MAX);
-        let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strips);
+        tables.resize(2 * TABLES + strip_count + tiles, u32::MAX);
+        let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strip_count);
         count_tiles(&batch.documents, before, strip_of);
         Products { lane: &lane, batch: &batch, shape, tiles, tables }.check().await?;
     }

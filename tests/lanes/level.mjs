@@ -1,6 +1,5 @@
 // How much the lanes run, and what they show meanwhile.
 
-import { test } from "node:test";
 import { freshSeed } from "../random.mjs";
 
 /** Whether to run the products that the everyday cases sample: `npm run test:full`. */
@@ -25,30 +24,12 @@ function parseShard(text) {
 }
 
 /** Seed of the first case's random data; each later case takes the next. `TINYLOOM_SEED` repeats a run. */
-export const firstSeed = Number(process.env.TINYLOOM_SEED ?? freshSeed());
+export const firstSeed = parseSeed(process.env.TINYLOOM_SEED ?? freshSeed());
 
-/**
- * Whether to run also what the everyday run draws by the seed: at the full level, and where `npm test -- docs` has
- * named the files.
- */
-export const whole = full || process.env.TINYLOOM_WHOLE === "1";
-
-/** Of a list every `parts`-th, as the seed draws it, or all of it where `whole`. The next seed draws the next. */
-export function drawnOf(list, parts) {
-  return whole ? list : list.filter((_, index) => (index + firstSeed) % parts === 0);
-}
-
-/** Long tests of one thing, each a minute or so: of each group the seed draws every second one. */
-const GROUPS = {
-  demo: ["panels", "runs in Chromium", "fine-tuning", "runs in Firefox"],
-  examples: ["node/train", "page", "train.rs", "worker", "runs"],
-  memory: ["checkpoints", "text"],
-};
-
-/** The runner's `test`, where the seed draws that test of its group; else what tests nothing. */
-export function testDrawn(group, name) {
-  if (!GROUPS[group].includes(name)) throw new Error(`${group} has no long test ${name}`);
-  return drawnOf(GROUPS[group], 2).includes(name) ? test : () => {};
+function parseSeed(text) {
+  const seed = Number(text);
+  if (Number.isSafeInteger(seed) && seed >= 0) return seed;
+  throw new Error(`TINYLOOM_SEED is ${text}, not a whole number`);
 }
 
 /** Milliseconds that a lane may take on software adapters, where other work shares the processor too. */

@@ -1,8 +1,9 @@
 // A save into a stored run, and a resume from it, hold pieces of the checkpoint and never the whole.
+
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { told } from "../child.mjs";
-import { testDrawn } from "../lanes/level.mjs";
+import { testDrawn } from "../draws.mjs";
 
 /** Of a model whose checkpoint has about 270 MB. */
 const HIDDEN = 832;

@@ -1,5 +1,6 @@
 // What the demo page shows of a run: chart, samples through time, layers, kernels and proofs. By its controls, in a
 // real browser.
+
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +8,8 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { full, testDrawn } from "../lanes/level.mjs";
+import { testDrawn } from "../draws.mjs";
+import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, number, PHONE, quickBenchmark, within } from "./demo-page.mjs";
 import { pageModule } from "./page-module.mjs";
 

@@ -1,5 +1,6 @@
 // Runs of the demo page stay: over a killed renderer and as a zip in Chromium, or over a reload and without storage in
 // Firefox, as the seed draws.
+
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +10,7 @@ import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { testDrawn } from "../lanes/level.mjs";
+import { testDrawn } from "../draws.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
 import { findPython } from "./python.mjs";
 

@@ -1,5 +1,6 @@
 // The fine-tune panel of the demo page, by its controls, in a real browser: a checkpoint folder and chats go in, an
 // adapter comes out that answers otherwise, and loads elsewhere with the same logits.
+
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +10,8 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { full, testDrawn } from "../lanes/level.mjs";
+import { testDrawn } from "../draws.mjs";
+import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, longestTask, PHONE, within } from "./demo-page.mjs";
 import { blobs, CHATS, checkpoint, unzip, written } from "./demo-tune-checkpoint.mjs";
 import { Tune } from "./demo-tune-panel.mjs";

@@ -1,6 +1,7 @@
 // Every code block of the README and of the guides runs as printed, to its end: those of half of the documents, as the
 // seed draws. The JavaScript blocks of a document are one program in a page, in their order; blocks marked `js node` are
 // one in Node.
+
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -13,7 +14,7 @@ import { filesBelow, root, target } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
 import { writeCheckpoint } from "../../scripts/random-checkpoint.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { drawnOf } from "../lanes/level.mjs";
+import { drawnOf } from "../draws.mjs";
 
 /** What answers instead of a hub: the folders of each address that a document loads from. */
 const HUB = {
@@ -38,7 +39,7 @@ const BLANK = `<!doctype html><script type="importmap">${JSON.stringify({ import
 
 const documents = ["README.md", "docs/ops.md", ...filesBelow(["docs/guides"])];
 const blocks = documents.flatMap(codeBlocks);
-const drawn = drawnOf(documents.slice(1), 2);
+const drawn = drawnOf("documents", documents.slice(1), 2);
 const ran = new Set();
 /** Blocks of documents that another seed draws. */
 const left = new Set();

@@ -1,5 +1,6 @@
 // Every program in examples/ runs, and learns what it is there to learn: half of those that take long, as the seed
 // draws.
+
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +11,8 @@ import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv, nativeEnv } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { cargoProfile, testDrawn } from "../lanes/level.mjs";
+import { testDrawn } from "../draws.mjs";
+import { cargoProfile } from "../lanes/level.mjs";
 import { within } from "./demo-page.mjs";
 
 const TEXT = "The cat sees the fox. The dog hears the hen. The owl follows the bee.\n".repeat(80);

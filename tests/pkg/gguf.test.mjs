@@ -1,5 +1,6 @@
 // Files for llama.cpp, with llama.cpp: small trained models in every type, compared tensor by tensor with what
 // Python's `gguf` makes of the weights, and token by token with what wllama computes of the files in Chromium.
+
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
@@ -9,7 +10,7 @@ import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { told } from "../child.mjs";
-import { firstSeed, full } from "../lanes/level.mjs";
+import { drawnOf } from "../draws.mjs";
 import { MODELS, PROMPT, TEXTS, TYPES } from "./gguf/models.mjs";
 import { findPython } from "./python.mjs";
 
@@ -19,7 +20,7 @@ const { ggufOf } = await import("../../pkg/dist/gguf/index.js");
 const folder = join(target, "gguf");
 /** In the everyday run one model, which the seed chooses. */
 const models = Object.keys(MODELS);
-const names = models.filter((_, at) => full || at === firstSeed % models.length);
+const names = drawnOf("models for llama.cpp", models, models.length);
 /** Tokens that are compared. */
 const TOKENS = 64;
 /**

@@ -5,15 +5,16 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { target } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
+import { everything } from "../draws.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { firstSeed, full, laneTimeout, whole } from "../lanes/level.mjs";
+import { firstSeed, full, laneTimeout } from "../lanes/level.mjs";
 import { BODIES } from "./bodies/run.mjs";
 
 /**
- * What a body is told of its host: nothing in `npm run test:full`, where each host runs every case. By turns Node and
- * Chromium share cases, unless one of them was named.
+ * What a body is told: nothing in `npm run test:full`, where each host runs every case. The seed is the turn by which
+ * cases are drawn and shared, except where everything runs.
  */
-const placeOf = (host) => (full ? {} : { host, ...(!whole && { turn: firstSeed }) });
+const placeOf = (host) => (full ? {} : { host, ...(!everything && { turn: firstSeed }) });
 
 /** Reports a body's results as subtests. */
 async function report(t, body, results) {

@@ -1,8 +1,9 @@
 // A sample of the damaged files and of the calls with nonsense that `npm run reliability -- hostile` takes 20,000 of,
 // and every call with one piece of nonsense, a fifth of the kinds drawn by the seed.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { whole } from "../lanes/level.mjs";
+import { everything } from "../draws.mjs";
 import { freshSeed } from "../random.mjs";
 import { ALL, attack, taken } from "../reliability/hostile.mjs";
 
@@ -19,9 +20,9 @@ for (const part of ["files", "calls"]) {
   });
 }
 
-// A call through a worker takes five times as long.
+// A call through a worker takes five times as long: `npm run reliability -- hostile` has all of them.
 for (const [part, oneOf] of [
-  ["every", whole ? 1 : 5],
+  ["every", everything ? 1 : 5],
   ["worker", 40],
 ]) {
   const which = oneOf === 1 ? "each kind" : `one of ${oneOf} kinds`;
@@ -33,6 +34,6 @@ for (const [part, oneOf] of [
     t.diagnostic(`TINYLOOM_SEED=${seed}: ${JSON.stringify(counts)}`);
     assert.deepEqual(findings.map(words), [], `with TINYLOOM_SEED=${seed}`);
     const least = 45_000 / oneOf;
-    assert.ok(taken(counts) > least, `${taken(counts)} calls were made, and not ${least}`);
+    assert.ok(taken(counts) >= least, `${taken(counts)} calls were made, and not ${least}`);
   });
 }

@@ -1,5 +1,6 @@
 // `tinyloom/storage`: on a folder in Node; on the origin-private file system, from the page in Chromium or through
 // `tinyloom/worker` in Firefox, as the seed draws; a full quota; two tabs; tabs that are killed.
+
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,8 +10,8 @@ import { fileURLToPath } from "node:url";
 import { Runs } from "tinyloom/storage";
 import { openPage } from "../../scripts/browser.mjs";
 import { told } from "../child.mjs";
+import { drawnOf, everything } from "../draws.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { drawnOf, full } from "../lanes/level.mjs";
 import { killTabs } from "../reliability/storage.mjs";
 
 const LONG = { timeout: 1_200_000 };
@@ -49,16 +50,16 @@ async function casesInPage(base, throughWorker, sample) {
   return runStorage({ tinyloom, open, disk: originDisk, where, throughWorker, sample });
 }
 
-for (const kind of drawnOf(["chromium", "firefox"], 2)) {
-  // The page has asynchronous files, the worker synchronous ones; `npm run test:full` runs both in both.
-  for (const throughWorker of full ? [false, true] : [kind === "firefox"]) {
+for (const kind of drawnOf("storage", ["chromium", "firefox"], 2)) {
+  // The page has asynchronous files, the worker synchronous ones; where everything runs, both do in both.
+  for (const throughWorker of everything ? [false, true] : [kind === "firefox"]) {
     const how = throughWorker ? "through tinyloom/worker" : "from the page";
     test(`runs in the origin's private file system, ${how}, in ${kind}`, LONG, (t) =>
       withPage(
         kind,
         () => {},
         async (page, url) => {
-          await report(t, await page.evaluate(casesInPage, url, throughWorker, !full));
+          await report(t, await page.evaluate(casesInPage, url, throughWorker, !everything));
         },
       ),
     );

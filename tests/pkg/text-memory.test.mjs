@@ -1,4 +1,5 @@
 // 200 MB of text become a dataset in less than 600 MB of memory, by bytes and by byte-pair encoding.
+
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { closeSync, mkdirSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
@@ -7,13 +8,15 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { target } from "../../scripts/lib.mjs";
-import { testDrawn } from "../lanes/level.mjs";
+import { testDrawn } from "../draws.mjs";
 import { numbers } from "../random.mjs";
 
 const SIZE = 200_000_000;
 const MOST = 600_000_000;
 const folder = join(target, "text-memory");
 const file = join(folder, "text.txt");
+/** The lines of the text, each once. */
+let sample = "";
 
 /** Words of many kinds, a new order of them on each line. */
 function line(random) {
@@ -39,13 +42,18 @@ before(async () => {
     written += writeSync(handle, bytes, 0, Math.min(bytes.length, SIZE - written));
   }
   closeSync(handle);
+  sample = lines.join("");
+});
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A tokenizer trained on the lines, in a folder. */
+async function trainTokenizer() {
   const { BpeTokenizer } = await import("tinyloom");
-  const tokenizer = await BpeTokenizer.train(lines.join(""), { vocabSize: 4000 });
+  const tokenizer = await BpeTokenizer.train(sample, { vocabSize: 4000 });
   for (const [name, bytes] of Object.entries(tokenizer.save())) {
     writeFileSync(join(folder, "tokenizer", name), bytes);
   }
-});
-after(() => rmSync(folder, { recursive: true, force: true }));
+}
 
 async function measured(t, ...args) {
   const program = fileURLToPath(new URL("text-memory.mjs", import.meta.url));
@@ -62,6 +70,7 @@ test("200 MB of text by bytes", { timeout: 600_000 }, async (t) => {
 });
 
 async function byPairs(t) {
+  await trainTokenizer();
   const tokens = await measured(t, join(folder, "tokenizer"));
   assert.ok(tokens > SIZE / 12 && tokens < SIZE / 2, `${tokens} tokens`);
 }

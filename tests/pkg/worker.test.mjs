@@ -1,5 +1,6 @@
 // The API through `tinyloom/worker`: in Firefox, and of Node with threads and Chromium, which have one engine and one
 // adapter, in that which the seed draws.
+
 import assert from "node:assert/strict";
 import { mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,8 +14,8 @@ import { connect } from "tinyloom/worker";
 import { CONFIGS } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
+import { drawnOf } from "../draws.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { drawnOf } from "../lanes/level.mjs";
 
 const direct = { ...main, ...storage };
 const LONG = { timeout: 1_200_000 };
@@ -161,7 +162,7 @@ test("a worker that ends ends its calls", async () => {
   await assert.rejects(steps.next(), { code: "worker-unavailable" });
 });
 
-const drawn = drawnOf(["node", "chromium"], 2);
+const drawn = drawnOf("worker", ["node", "chromium"], 2);
 
 async function inThread(t) {
   const host = fileURLToPath(new URL("worker-node.mjs", import.meta.url));

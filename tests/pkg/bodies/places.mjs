@@ -98,7 +98,7 @@ export const PLACES = {
   },
   looks: {
     whole: FIREFOX,
-    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, all in Node and samples in the browsers",
+    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, half of them in Node and samples in the browsers",
     smoke: ["the last hidden state has the logits, the first is the embedding"],
   },
   training: {
@@ -230,7 +230,7 @@ export const PLACES = {
   packed: {
     whole: FIREFOX,
     oneOf: 2,
-    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, all in Node and samples in the browsers",
+    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, half of them in Node and samples in the browsers",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
   tensors: {
@@ -261,7 +261,8 @@ const ALIKE = ["node", "chromium"];
  *
  * @param all - the names of all its cases.
  * @param host - "node", "chromium" or "firefox"; undefined: all cases.
- * @param turn - a whole number, the seed: by it cases are drawn and shared; undefined: none is left out.
+ * @param turn - a whole number, the seed: by it cases are drawn and shared. Without it `whole` hosts run all cases, and the
+ *   others all of `smoke`.
  * @throws Error if the table names a case that the body does not have, or does not know the body.
  */
 export function placed(body, all, host, turn) {

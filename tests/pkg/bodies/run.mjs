@@ -32,7 +32,7 @@ async function runtimeOf(tinyloom, gpu, limits) {
  * @param gpu - the GPU object.
  * @param body - one of BODIES.
  * @param host - runs the cases that places.mjs gives to that host; all without it.
- * @param turn - the number by which places.mjs shares cases among hosts.
+ * @param turn - the number by which places.mjs draws cases, and shares them among hosts.
  * @param keep - where the host has a disk: keeps a saved model for a check with PyTorch, called with
  *   (name, files, tokens, logits).
  * @returns `[{ name, ok, detail, milliseconds }]`.

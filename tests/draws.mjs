@@ -1,0 +1,43 @@
+// What the seed draws of tests/pkg in an everyday run. Everything runs at the full level, where files are named
+// (`npm test -- docs`), and without TINYLOOM_SEED.
+import { test } from "node:test";
+import { ANOTHER_SEED } from "../scripts/left-out.mjs";
+import { firstSeed, full } from "./lanes/level.mjs";
+import { below, mulberry32 } from "./random.mjs";
+
+export const everything =
+  full || process.env.TINYLOOM_WHOLE === "1" || process.env.TINYLOOM_SEED === undefined;
+
+/** Files of tests/pkg that leave something to other seeds or to the full level, where each runs whole. */
+export const IN_FULL = [
+  ...["checkpoint-memory", "chromium", "demo", "demo-panels", "demo-runs", "demo-states"],
+  ...["demo-tune", "docs", "examples", "firefox", "gguf", "hostile", "node", "storage"],
+  ...["text-memory", "times", "worker", "worker-file", "worker-frames"],
+];
+
+/** Long tests of one thing, each a minute or so, of which the seed draws every second one. */
+const GROUPS = {
+  demo: ["panels", "runs in Chromium", "runs in Firefox", "fine-tuning"],
+  examples: ["node/train", "page", "train.rs", "worker", "runs"],
+  memory: ["checkpoints", "text"],
+};
+
+const hash = (text) =>
+  [...text].reduce((sum, letter) => (Math.imul(sum, 31) + letter.codePointAt(0)) | 0, 7);
+
+/** Every `parts`-th of a list, from the one that the seed draws for this name. */
+export function drawnWith(seed, what, list, parts) {
+  const turn = below(mulberry32(seed ^ hash(what)))(parts);
+  return list.filter((_, index) => (index + turn) % parts === 0);
+}
+
+/** As drawnWith, with this run's seed; all of the list where everything runs. */
+export const drawnOf = (what, list, parts) =>
+  everything ? list : drawnWith(firstSeed, what, list, parts);
+
+/** The runner's `test`, where the seed draws that test of its group; else what registers it as left out. */
+export function testDrawn(group, name) {
+  if (!GROUPS[group].includes(name)) throw new Error(`${group} has no long test ${name}`);
+  const drawn = drawnOf(group, GROUPS[group], 2).includes(name);
+  return drawn ? test : (title) => test(title, { skip: ANOTHER_SEED });
+}
