@@ -54,10 +54,10 @@ function expectFallingLoss(what, text, count) {
 }
 
 /** Runs the page and gives what it printed, `seconds` and `losses`. */
-async function runPage(folder, source) {
+async function runPage(folder, source, kind) {
   writeFileSync(join(folder, "index.html"), source);
   const server = await serve({ "/": folder, "/favicon.ico": Buffer.alloc(0) });
-  const browser = await launch("chromium");
+  const browser = await launch(kind);
   try {
     const began = Date.now();
     const errors = [];
@@ -113,12 +113,16 @@ function output(command, args, cwd) {
   });
 }
 
-/** Runs both programs; the package has to be built. */
-export async function tryReadme() {
+/**
+ * Runs both programs; the package has to be built.
+ *
+ * @param kind - of the browser that the page runs in.
+ */
+export async function tryReadme(kind) {
   const { page, node } = programs();
   const folder = await installed();
   try {
-    return { page: await runPage(folder, page), node: await runNode(folder, node) };
+    return { page: await runPage(folder, page, kind), node: await runNode(folder, node) };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -134,7 +138,7 @@ if (isMain(import.meta.url)) {
     const { build } = await import("./build.mjs");
     await build();
     step("running the README's programs with the packed tarball");
-    const { page, node } = await tryReadme();
+    const { page, node } = await tryReadme("chromium");
     console.log(`${page.sample}\n`);
     console.log(`the page in Chromium: ${fall(page)}`);
     console.log(`the program in Node: ${fall(node)}`);

@@ -1,4 +1,4 @@
-// Every code block of the README and of the guides runs as printed, to its end: those of half of the documents, as the
+// Every code block of the README and of the guides runs as printed, to its end: those of a third of the documents, as the
 // seed draws. The JavaScript blocks of a document are one program in a page, in their order; blocks marked `js node` are
 // one in Node.
 
@@ -39,7 +39,7 @@ const BLANK = `<!doctype html><script type="importmap">${JSON.stringify({ import
 
 const documents = ["README.md", "docs/ops.md", ...filesBelow(["docs/guides"])];
 const blocks = documents.flatMap(codeBlocks);
-const drawn = drawnOf("documents", documents.slice(1), 2);
+const drawn = drawnOf("documents", documents.slice(1), 3);
 const ran = new Set();
 /** Blocks of documents that another seed draws. */
 const left = new Set();

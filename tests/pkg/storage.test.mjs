@@ -1,5 +1,5 @@
-// `tinyloom/storage`: on a folder in Node; on the origin-private file system, from the page in Chromium or through
-// `tinyloom/worker` in Firefox, as the seed draws; a full quota; two tabs; tabs that are killed.
+// `tinyloom/storage`: on a folder in Node, and on the origin-private file system through `tinyloom/worker` in Firefox, or
+// from the page in Chromium, as the seed draws; a full quota; two tabs; tabs that are killed.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -26,14 +26,18 @@ async function report(t, results) {
   assert.ok(results.length >= 5, `${results.length} cases`);
 }
 
-test("runs in a folder, in Node", LONG, async (t) => {
+/** Those that the seed draws: Node and Firefox, or Chromium. */
+const HOSTS = drawnOf("storage", ["node", "chromium", "firefox"], 2);
+
+async function inFolder(t) {
   const host = fileURLToPath(new URL("storage-node.mjs", import.meta.url));
   const { messages, printed, code } = await told(host, { signal: t.signal });
   assert.equal(code, 0, `the Node process ended with ${code}: ${printed}`);
   const [arrived] = messages;
   await report(t, arrived.results);
   assert.deepEqual(arrived.left, [], "files that are left when all runs are deleted");
-});
+}
+if (HOSTS.includes("node")) test("runs in a folder, in Node", LONG, inFolder);
 
 /** In the page: every case. */
 async function casesInPage(base, throughWorker, sample) {
@@ -50,7 +54,7 @@ async function casesInPage(base, throughWorker, sample) {
   return runStorage({ tinyloom, open, disk: originDisk, where, throughWorker, sample });
 }
 
-for (const kind of drawnOf("storage", ["chromium", "firefox"], 2)) {
+for (const kind of HOSTS.filter((host) => host !== "node")) {
   // The page has asynchronous files, the worker synchronous ones; where everything runs, both do in both.
   for (const throughWorker of everything ? [false, true] : [kind === "firefox"]) {
     const how = throughWorker ? "through tinyloom/worker" : "from the page";
