@@ -46,7 +46,7 @@ const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: an
 
 /**
  * Trains a model, by default with AdamW. Training is deterministic: the same seed, data and adapter give the
- * same bits, also across `save()` and `resume()`.
+ * same bits, also across `save()` and `resume()` where `totalSteps` fixes the schedule of learning rates.
  *
  * @example
  * ```ts
