@@ -125,7 +125,7 @@ await main(async () => {
   }
   const limit = full ? undefined : FILE_SECONDS;
   if (limit) Object.assign(process.env, limited(limit));
-  process.env.TINYLOOM_SEED ??= String(freshSeed());
+  process.env.TINYLOOM_SEED ||= String(freshSeed());
   // One lane may leave to the other what both can run.
   const runs = (lane) => files.some((path) => path.endsWith(`lanes/${lane}.test.mjs`));
   if (runs("native") && runs("firefox")) process.env.TINYLOOM_LANES = "all";

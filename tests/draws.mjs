@@ -5,8 +5,7 @@ import { ANOTHER_SEED } from "../scripts/left-out.mjs";
 import { firstSeed, full } from "./lanes/level.mjs";
 import { below, mulberry32 } from "./random.mjs";
 
-export const everything =
-  full || process.env.TINYLOOM_WHOLE === "1" || process.env.TINYLOOM_SEED === undefined;
+export const everything = full || process.env.TINYLOOM_WHOLE === "1" || !process.env.TINYLOOM_SEED;
 
 /** Files of tests/pkg that leave something to other seeds or to the full level, where each runs whole. */
 export const IN_FULL = [

@@ -150,7 +150,7 @@ async function decoderOf(tokenizer: TextDecoding, until: Until): Promise<TokenDe
   const decoder = await given("the tokenizer's decoder", () => tokenizer.decoder(), until);
   if (typeof decoder?.push === "function" && typeof decoder.end === "function") return decoder;
   throw invalid(
-    `generate: tokenizer.decoder() gave ${show(decoder)}; give a tokenizer whose decoder has push() and end()`,
+    `tokenizer.decoder() gave ${show(decoder)}; give a tokenizer whose decoder has push() and end()`,
   );
 }
 

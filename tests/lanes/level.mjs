@@ -24,11 +24,10 @@ function parseShard(text) {
 }
 
 /** Seed of the first case's random data; each later case takes the next. `TINYLOOM_SEED` repeats a run. */
-export const firstSeed = parseSeed(process.env.TINYLOOM_SEED ?? freshSeed());
+export const firstSeed = parseSeed(process.env.TINYLOOM_SEED || String(freshSeed()));
 
 function parseSeed(text) {
-  const seed = Number(text);
-  if (Number.isSafeInteger(seed) && seed >= 0) return seed;
+  if (/^\d+$/.test(text) && Number.isSafeInteger(Number(text))) return Number(text);
   throw new Error(`TINYLOOM_SEED is ${text}, not a whole number`);
 }
 
