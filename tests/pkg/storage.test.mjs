@@ -170,8 +170,8 @@ for (const kind of ["chromium", "firefox"]) {
 }
 
 test("tabs killed while they save go on from a whole checkpoint", LONG, async (t) => {
-  const count = full ? 3 : 1; // `npm run reliability -- storage` kills 50
-  const { kills, halfWritten, seed } = await killTabs({ count, steps: full ? 60 : 20 });
+  const count = everything ? 3 : 1; // `npm run reliability -- storage` kills 50
+  const { kills, halfWritten, seed } = await killTabs({ count, steps: everything ? 60 : 20 });
   t.diagnostic(`seed ${seed}: ${kills.length} kills, ${halfWritten} of them within a checkpoint`);
   assert.equal(kills.length, count);
   for (const { wrong } of kills) assert.equal(wrong, undefined);
