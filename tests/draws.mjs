@@ -14,11 +14,11 @@ export const IN_FULL = [
   ...["text-memory", "times", "worker", "worker-file", "worker-frames"],
 ];
 
-/** Long tests of one thing, each a minute or so, of which the seed draws every second one. */
+/** Long tests of one thing, each a minute or so: of so many the seed draws one. */
 const GROUPS = {
-  demo: ["panels", "runs in Chromium", "runs in Firefox", "fine-tuning"],
-  examples: ["node/train", "page", "train.rs", "worker", "runs"],
-  memory: ["checkpoints", "text"],
+  demo: { parts: 4, tests: ["panels", "runs in Chromium", "runs in Firefox", "fine-tuning"] },
+  examples: { parts: 3, tests: ["node/train", "page", "train.rs", "worker", "runs"] },
+  memory: { parts: 2, tests: ["checkpoints", "text"] },
 };
 
 const hash = (text) =>
@@ -36,7 +36,8 @@ export const drawnOf = (what, list, parts) =>
 
 /** The runner's `test`, where the seed draws that test of its group; else what registers it as left out. */
 export function testDrawn(group, name) {
-  if (!GROUPS[group].includes(name)) throw new Error(`${group} has no long test ${name}`);
-  const drawn = drawnOf(group, GROUPS[group], 2).includes(name);
+  const { parts, tests } = GROUPS[group];
+  if (!tests.includes(name)) throw new Error(`${group} has no long test ${name}`);
+  const drawn = drawnOf(group, tests, parts).includes(name);
   return drawn ? test : (title) => test(title, { skip: ANOTHER_SEED });
 }

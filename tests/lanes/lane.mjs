@@ -9,7 +9,7 @@ export function ofShard(names, [index, count]) {
 const ALWAYS = /^texts: /;
 
 /** What a software adapter's compiler takes longest for: whole models with the kernels of a large GPU, the widest heads. */
-const SLOWEST = /kernels for hardware|split products|heads of 256/;
+const SLOWEST = /kernels for hardware|split products|heads of 256|turned back/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
 const ONE_OF = { slowest: 12, checked: 6, own: 2, others: 12 };

@@ -14,7 +14,7 @@ const FIREFOX = ["firefox"];
 /**
  * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
  * touch the host where they can. Node and Chromium share what neither runs whole, by turns, but for the cases of
- * `both`. Where a body is whole, `oneOf` has the seed draw so many of its cases, one of two for 2, beside those of
+ * `both`. Where a body is whole, `oneOf` has the seed draw so many of its cases, one of three for 3, beside those of
  * `smoke`. A `timed` body holds times to account and has the machine for itself. A `full`
  * one runs in `npm run test:full` alone.
  * The order is that of the run.
@@ -98,7 +98,7 @@ export const PLACES = {
   },
   looks: {
     whole: FIREFOX,
-    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, half of them in Node and samples in the browsers",
+    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, a third of them in Node and samples in the browsers",
     smoke: ["the last hidden state has the logits, the first is the embedding"],
   },
   training: {
@@ -195,7 +195,7 @@ export const PLACES = {
   },
   fixtures: {
     whole: NODE,
-    oneOf: 2,
+    oneOf: 3,
     why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
     smoke: [
       "lion: ten steps",
@@ -217,7 +217,7 @@ export const PLACES = {
   },
   peft: {
     whole: NODE,
-    oneOf: 2,
+    oneOf: 3,
     why: "as for fixtures",
     smoke: ["packed-int4: exported", "gemma2: merged"],
     limits: { node: "default" },
@@ -230,7 +230,7 @@ export const PLACES = {
   packed: {
     whole: FIREFOX,
     oneOf: 2,
-    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, half of them in Node and samples in the browsers",
+    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, a third of them in Node and samples in the browsers",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
   tensors: {
