@@ -10,12 +10,12 @@ export const ANOTHER_SEED = "another seed runs it";
  *
  * @param stream - of Node's `run`.
  * @param lines - gets `FILE, TEST: REASON` of each, once.
- * @param others - gets `FILE, TEST` of those that another seed runs.
+ * @param others - gets the names of those that another seed runs.
  */
 export function noteLeftOut(stream, lines, others = new Set()) {
   stream.on("test:pass", ({ name, file, skip }) => {
     if (!skip) return;
-    if (skip === ANOTHER_SEED) return void others.add(`${relative(root, file)}, ${name}`);
+    if (skip === ANOTHER_SEED) return void others.add(name);
     const reason = skip === true ? "no reason given" : skip;
     lines.add(`${relative(root, file)}, ${name}: ${reason}`);
   });

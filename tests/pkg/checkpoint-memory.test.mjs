@@ -1,5 +1,4 @@
 // A save into a stored run, and a resume from it, hold pieces of the checkpoint and never the whole.
-
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { told } from "../child.mjs";

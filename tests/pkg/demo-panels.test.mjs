@@ -1,6 +1,5 @@
 // What the demo page shows of a run: chart, samples through time, layers, kernels and proofs. By its controls, in a
 // real browser.
-
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,5 @@
 // Runs of the demo page stay: over a killed renderer and as a zip in Chromium, or over a reload and without storage in
 // Firefox, as the seed draws.
-
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -1,6 +1,5 @@
 // Every program in examples/ runs, and learns what it is there to learn: a third of those that take long, as the seed
 // draws.
-
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";

@@ -1,6 +1,5 @@
 // Files for llama.cpp, with llama.cpp: small trained models in every type, compared tensor by tensor with what
 // Python's `gguf` makes of the weights, and token by token with what wllama computes of the files in Chromium.
-
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";

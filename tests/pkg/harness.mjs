@@ -11,8 +11,8 @@ import { firstSeed, full, laneTimeout } from "../lanes/level.mjs";
 import { BODIES } from "./bodies/run.mjs";
 
 /**
- * What a body is told: nothing in `npm run test:full`, where each host runs every case. The seed is the turn by which
- * cases are drawn and shared, except where everything runs.
+ * Where a body runs, for `runBody`. At the full level it is left out, and each host runs every case. Otherwise
+ * places.mjs has the host's cases; the seed draws among them, unless everything is to run.
  */
 const placeOf = (host) => (full ? {} : { host, ...(!everything && { turn: firstSeed }) });
 

@@ -1,6 +1,5 @@
 // A sample of the damaged files and of the calls with nonsense that `npm run reliability -- hostile` takes 20,000 of,
 // and every call with one piece of nonsense, a fifth of the kinds drawn by the seed.
-
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { everything } from "../draws.mjs";

@@ -1,6 +1,5 @@
 // `tinyloom/storage`: on a folder in Node, and on the origin-private file system through `tinyloom/worker` in Firefox, or
 // from the page in Chromium, as the seed draws; a full quota; two tabs; tabs that are killed.
-
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

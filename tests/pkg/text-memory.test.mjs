@@ -1,5 +1,4 @@
 // 200 MB of text become a dataset in less than 600 MB of memory, by bytes and by byte-pair encoding.
-
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { closeSync, mkdirSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";

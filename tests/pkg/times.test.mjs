@@ -1,5 +1,4 @@
 // The bodies that hold times to account, with nothing else on the machine: in the host that the seed draws.
-
 import { test } from "node:test";
 import { drawnOf } from "../draws.mjs";
 import { TIMED } from "./bodies/run.mjs";

@@ -1,6 +1,5 @@
 // Where `connect()` gets its worker from: the file, its copy in JavaScript where the file does not answer,
 // and which error a page gets whose policy forbids both: in Chromium or in Firefox, as the seed draws.
-
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { json } from "node:stream/consumers";

@@ -1,5 +1,4 @@
 // The page stays free while a worker trains, and a hidden tab goes on: in the browser that the seed draws.
-
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawnOf } from "../draws.mjs";

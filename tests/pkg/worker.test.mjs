@@ -1,6 +1,5 @@
 // The API through `tinyloom/worker`: in Firefox, and of Node with threads and Chromium, which have one engine and one
 // adapter, in that which the seed draws.
-
 import assert from "node:assert/strict";
 import { mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
