@@ -15,7 +15,7 @@ fn sum_name(i: usize, j: usize) -> String {
 }
 
 /// What `03_matmul_direct.wgsl` leaves to its host: the binding of its sizes, and `block`, which has TM×TN results in
-/// named vectors, DIRECT_STEPS of K a turn, and a shorter loop for what may remain.
+/// named vectors and DIRECT_STEPS of K a turn.
 pub(super) fn direct_block(
     &LinearShape { form, n, k, .. }: &LinearShape,
     [tm, tn]: [usize; 2],
@@ -30,50 +30,39 @@ pub(super) fn direct_block(
             let _ = writeln!(text, "  var {} = vec4<f32>();", sum_name(i, j));
         }
     }
-    let rest = match form {
-        // Rows of four along K: the scalar fetch pads the last one with zeros.
-        Form::MatmulT => false,
-        Form::Matmul => !k.is_multiple_of(DIRECT_STEPS),
-        Form::MatmulAt => true,
-    };
-    let whole = if rest { "(k_end / 4u * 4u)" } else { "k_end" };
-    let _ = writeln!(text, "  for (var k = 0u; k < {whole}; k += {DIRECT_STEPS}u) {{");
+    let _ = writeln!(text, "  for (var k = 0u; k < k_end; k += {DIRECT_STEPS}u) {{");
     match form {
         Form::MatmulT => dot_steps(&mut text, tm, tn),
-        Form::Matmul => row_steps(&mut text, tm, tn),
+        Form::Matmul => row_steps(&mut text, tm, tn, !k.is_multiple_of(DIRECT_STEPS)),
         Form::MatmulAt => (0..DIRECT_STEPS).for_each(|step| outer_step(&mut text, tm, tn, step)),
     }
     text.push_str("  }\n");
-    if rest {
-        let _ = writeln!(text, "  for (var k = {whole}; k < k_end; k++) {{");
-        match form {
-            Form::Matmul => tail_row_step(&mut text, tm, tn),
-            _ => outer_step(&mut text, tm, tn, 0),
-        }
-        text.push_str("  }\n");
-    }
     store_rows(&mut text, n, [tm, tn]);
     text.push_str("}\n");
     text
 }
 
-/// Stores what lies in C. A branch for each row, and for each vector only where a block may end past the
-/// last column: with one for each vector of 16×16 results SwiftShader compiles for a third longer. A loop over an array
-/// of results halves that, but a first step in Firefox on lavapipe then took 24.8 s instead of 7.2.
+/// Stores what lies in C. Each turn stores the first row, and every other row moves up by one. Compilers for CPUs make
+/// branches of each load and store in the text: with all rows written out, or in an array that the loop indexes, they
+/// take twice to ten times as long (`bench/NOTES.md`). Vectors are checked only where a block may end past the last
+/// column.
 fn store_rows(text: &mut String, n: usize, [tm, tn]: [usize; 2]) {
-    for i in 0..tm {
-        let _ = writeln!(text, "  if m0 + {i}u < m_end {{");
-        for j in 0..tn / 4 {
-            let (col, sum) = (j * 4, sum_name(i, j));
-            let store = format!("store_c(m0 + {i}u, n0 + {col}u, target_column, {sum});");
-            let _ = if n.is_multiple_of(tn) {
-                writeln!(text, "    {store}")
-            } else {
-                writeln!(text, "    if n0 + {col}u < N {{ {store} }}")
-            };
-        }
-        text.push_str("  }\n");
+    let _ = writeln!(text, "  for (var row = m0; row < min(m0 + {tm}u, m_end); row++) {{");
+    for j in 0..tn / 4 {
+        let (col, sum) = (j * 4, sum_name(0, j));
+        let store = format!("store_c(row, n0 + {col}u, target_column, {sum});");
+        let _ = if n.is_multiple_of(tn) {
+            writeln!(text, "    {store}")
+        } else {
+            writeln!(text, "    if n0 + {col}u < N {{ {store} }}")
+        };
     }
+    for i in 1..tm {
+        for j in 0..tn / 4 {
+            let _ = writeln!(text, "    {} = {};", sum_name(i - 1, j), sum_name(i, j));
+        }
+    }
+    text.push_str("  }\n");
 }
 
 fn fetch_left_rows(text: &mut String, tm: usize) {
@@ -103,23 +92,35 @@ fn dot_steps(text: &mut String, tm: usize, tn: usize) {
     }
 }
 
-/// Four columns of `b` in one step of K.
-fn fetch_right(text: &mut String, step: usize, j: usize) {
+/// Four columns of `b` in one step of K; past the end of K those of its last row, where `ends` says that there may be
+/// such steps.
+fn fetch_right(text: &mut String, step: usize, j: usize, ends: bool) {
+    let row = if ends { format!("min(k + {step}u, k_end - 1u)") } else { format!("k + {step}u") };
     let _ = writeln!(
         text,
-        "    let right_{step}_{j} = elements_b(fetch_b(k + {step}u, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
+        "    let right_{step}_{j} = elements_b(fetch_b({row}, min(n0 + {}u, (N - 1u) / 4u * 4u)));",
         j * 4
     );
 }
 
-/// Rows of `b` scaled by the elements of `a`'s rows.
-fn row_steps(text: &mut String, tm: usize, tn: usize) {
+/// Rows of `b` scaled by the elements of `a`'s rows, which are zero past the end of K.
+fn row_steps(text: &mut String, tm: usize, tn: usize, ends: bool) {
     fetch_left_rows(text, tm);
+    let mut left = "left";
+    if ends {
+        left = "within";
+        for i in 0..tm {
+            let _ = writeln!(
+                text,
+                "    let within_{i} = select(vec4<f32>(), left_{i}, k + vec4(0u, 1u, 2u, 3u) < vec4(k_end));"
+            );
+        }
+    }
     for step in 0..DIRECT_STEPS {
         for j in 0..tn / 4 {
-            fetch_right(text, step, j);
+            fetch_right(text, step, j, ends);
             for i in 0..tm {
-                add_scaled(text, [i, j], &format!("left_{i}"), step, step);
+                add_scaled(text, [i, j], &format!("{left}_{i}"), step, step);
             }
         }
     }
@@ -131,33 +132,20 @@ fn add_scaled(text: &mut String, [i, j]: [usize; 2], left: &str, lane: usize, st
     let _ = writeln!(text, "    {} += {left}.{lane} * right_{step}_{j};", sum_name(i, j));
 }
 
-/// One step of K past the last whole four.
-fn tail_row_step(text: &mut String, tm: usize, tn: usize) {
-    for i in 0..tm {
-        let _ = writeln!(
-            text,
-            "    let left_{i} = vec4(fetch_a(min(m0 + {i}u, m_end - 1u), k / 4u * 4u, column)[k % 4u]);"
-        );
-    }
-    for j in 0..tn / 4 {
-        fetch_right(text, 0, j);
-        for i in 0..tm {
-            add_scaled(text, [i, j], &format!("left_{i}"), 0, 0);
-        }
-    }
-}
-
-/// One outer product of a row of `a` with a row of `b`.
+/// One outer product of a row of `a`, which is zero past the end of K, with a row of `b`.
 fn outer_step(text: &mut String, tm: usize, tn: usize, step: usize) {
     for i in 0..tm / 4 {
+        let fetch = format!(
+            "fetch_a(min(k + {step}u, k_end - 1u), min(m0 + {}u, (m_end - 1u) / 4u * 4u), column)",
+            i * 4
+        );
         let _ = writeln!(
             text,
-            "    let left_{step}_{i} = fetch_a(k + {step}u, min(m0 + {}u, (m_end - 1u) / 4u * 4u), column);",
-            i * 4
+            "    let left_{step}_{i} = select(vec4<f32>(), {fetch}, k + {step}u < k_end);"
         );
     }
     for j in 0..tn / 4 {
-        fetch_right(text, step, j);
+        fetch_right(text, step, j, true);
         for i in 0..tm {
             add_scaled(text, [i, j], &format!("left_{step}_{}", i / 4), i % 4, step);
         }

@@ -178,6 +178,10 @@ export class Connection {
       const value = this.#accept(await this.#post(call, send));
       await call.written();
       return value;
+    } catch (error) {
+      // What it did not write to may be given to the next call.
+      await this.#guarded(() => call.left()).catch(() => undefined);
+      throw error;
     } finally {
       call.ended();
     }

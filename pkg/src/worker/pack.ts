@@ -59,6 +59,7 @@ export class PackedCall {
   readonly #cleanup: (() => void)[] = [];
   readonly #reading: Promise<void>[] = [];
   readonly #writing: Promise<void>[] = [];
+  readonly #unwritten: Promise<void>[] = [];
   readonly #transfers = new Set<Transferable>();
   /** The number of the argument that is packed. */
   #argument = 0;
@@ -96,6 +97,11 @@ export class PackedCall {
   /** Settles when what the call wrote to the page's streams has arrived there. */
   async written(): Promise<void> {
     await Promise.all(this.#writing);
+  }
+
+  /** Settles when the page's streams that nothing was written to are unlocked. */
+  async left(): Promise<void> {
+    await Promise.all(this.#unwritten);
   }
 
   /** The call is over: signals are not listened to any more. */
@@ -208,13 +214,23 @@ export class PackedCall {
 
   /** A stream that is moved ends there before its last bytes are here, so one that is piped here moves. */
   #writable(stream: WritableStream): WritableStream {
-    const { readable, writable } = new TransformStream();
+    let begin = () => {};
+    const begun = new Promise<void>((resolve) => {
+      begin = resolve;
+    });
+    const { readable, writable } = new TransformStream({
+      transform(bytes, to) {
+        begin();
+        to.enqueue(bytes);
+      },
+    });
     const writing = readable.pipeTo(stream, { preventAbort: true }).catch(async (error) => {
       if (error === UNUSED) return;
       await stream.abort(error).catch(() => undefined);
       throw error;
     });
-    writing.catch(() => undefined); // the worker's writing fails with it
+    writing.catch(() => undefined).then(begin); // the worker's writing fails with it
+    this.#unwritten.push(begun);
     this.#writing.push(writing);
     this.#transfers.add(writable as unknown as Transferable);
     return writable;
