@@ -294,6 +294,8 @@ export const cases = {
       ]),
     );
     await refuses("invalid-options", ["unknown"], () => same.save({ to, unknown: 1 }));
+    const locked = Object.values(to).some((stream) => stream.locked);
+    equal(locked, false, "streams of a refused save are still locked");
     await same.loss([1, 2], [2, 3], {}, to["config.json"]); // nothing takes the stream
     equal(await same.save({ to }), undefined, "what a save to streams of the page gives");
     const written = Object.entries(pieces).map(([name, list]) => [name, concat(list)]);
