@@ -8,12 +8,13 @@ import { createDecoding, createTraining, decodeName, trainName, warm } from "./w
  * @param packages - the imported package of each build, by name.
  * @param rows - `{ model, documents?, precision?, decodes?, weights? }` each.
  * @param options.blocks - blocks per row. @param options.steps - training steps per block and build.
+ * @param options.runtime - of Runtime.create.
  * @returns milliseconds of each block, by workload and build, and the adapter.
  */
-export async function alternate(packages, rows, { blocks, steps }) {
+export async function alternate(packages, rows, { blocks, steps, runtime }) {
   const runtimes = {};
   for (const [name, tinyloom] of Object.entries(packages))
-    runtimes[name] = await tinyloom.Runtime.create();
+    runtimes[name] = await tinyloom.Runtime.create(runtime);
   const names = Object.keys(packages);
   const milliseconds = {};
   for (const row of rows) {

@@ -1,8 +1,9 @@
-// node bench/compare.mjs OLD NEW [--rounds N] [--blocks N] [--steps N] [--rows tiny,seed,…] [--out FILE]
+// node bench/compare.mjs OLD NEW [--rounds N] [--blocks N] [--steps N] [--rows tiny,seed,…] [--plain] [--out FILE]
 // Two builds on this machine's GPU in headless Chromium, in turns. Each round opens a page with both builds. There
 // they alternate by blocks (see compare-page.mjs): pages of one build differ by more than what is looked for. The
 // pages are cross-origin isolated: otherwise their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW
-// are folders with `pkg/dist` of each build. The rows are those of ROWS; without `--rows`, all of them.
+// are folders with `pkg/dist` of each build. The rows are those of ROWS; without `--rows`, all of them. `--plain` holds
+// both builds to WebGPU's default limits, without optional features.
 // Prints per row the medians of all blocks, their ratio, and the quartiles of the ratios of single blocks.
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -34,6 +35,7 @@ const { values, positionals } = commandLine({
     blocks: { type: "string", default: "10" },
     steps: { type: "string", default: "20" },
     rows: { type: "string", default: Object.keys(ROWS).join() },
+    plain: { type: "boolean", default: false },
     out: { type: "string" },
   },
 });
@@ -58,7 +60,11 @@ for (const [name, folder] of Object.entries(builds))
   routes[`/${name}/pkg`] = join(folder, "pkg", "dist");
 const server = await serve(routes, { isolated: true });
 const browser = await launch("chromium");
-const options = { blocks: Number(values.blocks), steps: Number(values.steps) };
+const options = {
+  blocks: Number(values.blocks),
+  steps: Number(values.steps),
+  runtime: values.plain ? { limits: "default", features: false } : {},
+};
 const rounds = [];
 try {
   for (let round = 1; round <= Number(values.rounds); round++) {

@@ -23,7 +23,7 @@ function counts(name) {
 }
 
 test("each case comes to run on each device, and each kernel for another adapter on one", () => {
-  const once = { on: [4, 4], others: [2, 2] };
+  const once = { on: [3, 3], others: [2, 2] };
   const slowest = { on: [2, 2], others: [0, 0] };
   for (const [name, expected] of Object.entries({
     "linear matmul odd rows": once,
@@ -51,14 +51,15 @@ test("texts are checked with every seed, on the device with features", () => {
   }
 });
 
-test("two lanes of one driver share the cases: each runs in one of them, and comes to run in both", () => {
+test("two lanes of one driver share the cases: none runs in both at once, and each comes to run in both", () => {
   const names = ["matvec", "model wide: loss and gradients with split products", "loss_sum"];
   const ran = Object.fromEntries(names.map((name) => [name, new Set()]));
-  for (let seed = 0; seed < 2; seed++) {
+  for (let seed = 0; seed < names.length; seed++) {
     const draws = names.map((name, index) => drawn(name, seed + index, 1, "own"));
     const here = names.filter((_, index) => draws[index].on.length === 1);
     const there = ofShard(names, leftToAnother(seed));
-    assert.deepEqual([...here, ...there].toSorted(), names.toSorted(), `seed ${seed}`);
+    assert.deepEqual([here.length, there.length], [1, 1], `seed ${seed}`);
+    assert.notDeepEqual(here, there, `seed ${seed}`);
     for (const name of here) ran[name].add("here");
     for (const name of there) ran[name].add("there");
     assert.ok(draws.every(({ others }) => others === undefined));

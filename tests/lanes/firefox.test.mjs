@@ -3,8 +3,8 @@ import { softwareOnly } from "../../scripts/machine.mjs";
 import { runLane } from "./harness.mjs";
 import { laneTimeout } from "./level.mjs";
 
-// The native lane runs the cases that this one leaves out, and kernels for other adapters, on the same driver, where CI
-// has lavapipe: see CONTRIBUTING.
+// The native lane runs as many other cases, and kernels for other adapters, on the same driver, where CI has lavapipe: see
+// CONTRIBUTING.
 const others = softwareOnly() ? "own" : "run";
 // As there: lavapipe without LLVM's passes.
 if (softwareOnly()) process.env.GALLIVM_PERF ??= "nopt";

@@ -12,14 +12,14 @@ const ALWAYS = /^texts: /;
 const SLOWEST = /kernels for hardware|split products|heads of 256|turned back/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { slowest: 12, checked: 6, own: 2, others: 12 };
+const ONE_OF = { slowest: 12, checked: 8, own: 3, others: 16 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.
  *
  * @param seed - of the case: the next case has the next.
  * @param devices - how many there are.
- * @param others - "check", or "own" where another lane runs the other cases on the same driver.
+ * @param others - "check", or "own" where another lane runs as many other cases on the same driver.
  * @returns `{ on, others }`: the devices that run the case, and the one of them that runs a kernel for
  *   another adapter, by index.
  */
@@ -36,10 +36,13 @@ export function drawn(name, seed, devices, others) {
 }
 
 /**
- * The part of the cases, `[index, count]`, that a lane of one device with "own" leaves out when its first case has
- * this seed: what another lane of the same driver has to run.
+ * The part of the cases, `[index, count]`, that another lane of the same driver has to run when the first case has this
+ * seed: none of it runs in a lane of one device with "own".
  */
-export const leftToAnother = (firstSeed) => [((firstSeed + 1) % 2) + 1, 2];
+export function leftToAnother(firstSeed) {
+  const count = ONE_OF.own;
+  return [((1 + (count - 1) * (firstSeed % count)) % count) + 1, count];
+}
 
 let testing;
 let lanes;

@@ -5,10 +5,10 @@ import { nativeEnv, softwareOnly } from "../../scripts/machine.mjs";
 import { leftToAnother } from "./lane.mjs";
 import { cargoProfile, firstSeed, full, laneTimeout, shard, wanted } from "./level.mjs";
 
-// Firefox's lane has the same driver on a CPU, whose compiler takes most of the time: it runs the other half, where
-// both lanes run.
+// Firefox's lane has the same driver on a CPU, whose compiler takes most of the time: where both lanes run, each runs its
+// own third of the cases.
 const together = process.env.TINYLOOM_LANES === "all";
-const halved = softwareOnly() && together && !full && !wanted && shard[1] === 1;
+const shared = softwareOnly() && together && !full && !wanted && shard[1] === 1;
 
 test("cargo test: the crate, and its kernels on native wgpu", {
   timeout: laneTimeout,
@@ -16,9 +16,11 @@ test("cargo test: the crate, and its kernels on native wgpu", {
   const built = ["--profile", cargoProfile, "--features", "testing"];
   const args = ["test", "--locked", "--quiet", ...built];
   const env = nativeEnv();
-  if (halved) {
+  if (shared) {
     env.TINYLOOM_SHARD = leftToAnother(firstSeed).join("/");
-    t.diagnostic(`cases ${env.TINYLOOM_SHARD} of the kernels; Firefox's lane runs the others`);
+    t.diagnostic(
+      `cases ${env.TINYLOOM_SHARD} of the kernels; Firefox's lane and other seeds run the rest`,
+    );
   }
   // A full run takes long enough that each case should be seen to end.
   const runs = full

@@ -75,6 +75,7 @@ export const PLACES = {
   },
   decoding: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "the loop over tokens is the module's; submits and readbacks are the host's",
     smoke: [
       "greedy tokens are those of the logits",
@@ -89,6 +90,7 @@ export const PLACES = {
   },
   batch: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "as for decoding; another compiler sees the kernels of several rows in the lanes",
     smoke: [
       "texts are those of generate, whatever their neighbours are",
@@ -103,6 +105,7 @@ export const PLACES = {
   },
   training: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",
     smoke: [
       "the loss falls and is reported",
@@ -115,7 +118,7 @@ export const PLACES = {
   },
   optimizers: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 3,
     why: "as for training",
     smoke: ["an average of weights is evaluated, saved and resumed, and leaves the weights alone"],
   },
@@ -130,6 +133,7 @@ export const PLACES = {
   },
   runs: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "whose steps a run counts is decided in TypeScript",
     smoke: [
       "a step beside a run is none of the run's",
@@ -144,11 +148,13 @@ export const PLACES = {
   },
   estimates: {
     whole: FIREFOX,
+    oneOf: 3,
     why: "sums and predictions are computed in the module; bytes are those of its own counters",
     smoke: ["bytes of one model equal what is then allocated"],
   },
   faults: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "what is kept and undone is decided in the module; what a refused call looks like is the host's",
     smoke: [
       "a step whose submit is refused rejects, and the run goes on as if it had not been",
@@ -168,7 +174,7 @@ export const PLACES = {
   },
   recovery: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 3,
     why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
     smoke: [
       "a call waits, unless its signal fires",
@@ -224,12 +230,13 @@ export const PLACES = {
   },
   adapters: {
     whole: FIREFOX,
+    oneOf: 2,
     why: "which weights are read, trained and saved is decided in the module and in TypeScript",
     smoke: ["a merge is done once"],
   },
   packed: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 3,
     why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, a third of them in Node and samples in the browsers",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
@@ -239,6 +246,7 @@ export const PLACES = {
   },
   ops: {
     whole: ["node", "firefox"],
+    oneOf: 2,
     why: "PyTorch's numbers are to come out of each compiler and adapter: Chromium has Node's",
     smoke: ["PyTorch's outputs and gradients", "calls run in their order"],
   },
