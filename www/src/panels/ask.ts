@@ -19,7 +19,7 @@ function verdict(task: Task, problem: string, given: string): HTMLElement {
   const wanted = task.solve(problem);
   if (wanted === undefined) return make("span", "wrong", ` It has learned only: ${task.asks}.`);
   const right = given === wanted;
-  const tick = make("span", "tick", right ? " ✓" : " ✗");
+  const tick = make("span", "tick", right ? "\u00a0✓" : "\u00a0✗");
   return make("span", right ? "right" : "wrong", tick, right ? "" : ` right is ${wanted}`);
 }
 
