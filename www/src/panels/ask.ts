@@ -19,8 +19,14 @@ function verdict(task: Task, problem: string, given: string): HTMLElement {
   const wanted = task.solve(problem);
   if (wanted === undefined) return make("span", "wrong", ` It has learned only: ${task.asks}.`);
   const right = given === wanted;
-  const tick = make("span", "tick", right ? "\u00a0✓" : "\u00a0✗");
-  return make("span", right ? "right" : "wrong", tick, right ? "" : ` right is ${wanted}`);
+  const tick = make("span", "tick", right ? "✓" : "✗");
+  return make(
+    "span",
+    right ? "right" : "wrong",
+    "\u00a0",
+    tick,
+    right ? "" : ` right is ${wanted}`,
+  );
 }
 
 /** The panel that continues a prompt with the model of the current run. */

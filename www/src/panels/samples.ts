@@ -18,7 +18,7 @@ function shown(piece: SamplePiece, content: readonly (Node | string)[]): HTMLEle
   const span = make("span", piece.verdict ?? "", ...content);
   if (piece.verdict === "wrong") span.title = `right is ${piece.wanted}`;
   if (piece.verdict === "right" || piece.verdict === "wrong") {
-    span.append(make("span", "tick", piece.verdict === "right" ? "\u00a0✓" : "\u00a0✗"));
+    span.append("\u00a0", make("span", "tick", piece.verdict === "right" ? "✓" : "✗"));
   } else if (piece.verdict) span.title = titles[piece.verdict];
   return span;
 }
