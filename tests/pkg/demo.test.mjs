@@ -8,11 +8,8 @@ import { serve } from "../../scripts/server.mjs";
 import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, longestTask, number, PHONE, sleep } from "./demo-page.mjs";
 
-/**
- * Tasks of the main thread may take so long, in milliseconds: while the page opens, and later. A slow machine in CI took
- * 104 to 165 for what takes 60 to 95 elsewhere, so that `npm run test:full` alone holds the page to 100.
- */
-const [OPENING, TRAINING] = [full ? 100 : 250, 50];
+/** Tasks of the main thread may take so long, in milliseconds: while the page opens, and later. */
+const [OPENING, TRAINING] = [100, 50];
 /**
  * Seconds from navigation to the first step on a software adapter, with empty caches. `npm run test:full` holds the page
  * to it: the driver's compiler takes most of them, and as much longer as other work on the machine takes its processor.
