@@ -1,15 +1,12 @@
 // node bench/compare.mjs OLD NEW [--rounds N] [--blocks N] [--steps N] [--rows tiny,seed,…] [--plain] [--out FILE]
 // Two builds on this machine's GPU in headless Chromium, in turns. Each round opens a page with both builds. There
-// they alternate by blocks (see compare-page.mjs): pages of one build differ by more than what is looked for. The
-// pages are cross-origin isolated: otherwise their clock counts by 0.1 ms, which is 5 % of a small step. OLD and NEW
-// are folders with `pkg/dist` of each build. The rows are those of ROWS; without `--rows`, all of them. `--plain` holds
+// they alternate by blocks (see compare-page.mjs): pages of one build differ by more than what is looked for. OLD and
+// NEW are folders with `pkg/dist` of each build. The rows are those of ROWS; without `--rows`, all of them. `--plain` holds
 // both builds to WebGPU's default limits, without optional features.
 // Prints per row the medians of all blocks, their ratio, and the quartiles of the ratios of single blocks.
 import { writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
 import { commandLine } from "../scripts/lib.mjs";
-import { serve } from "../scripts/server.mjs";
-import { launch } from "./browser.mjs";
+import { BUILDS, openBuilds } from "./builds.mjs";
 import { median } from "./workloads.mjs";
 
 /** What can be measured, by the names that `--rows` takes. */
@@ -39,10 +36,6 @@ const { values, positionals } = commandLine({
     out: { type: "string" },
   },
 });
-if (positionals.length !== 2) {
-  console.error("give two folders: of the old build and of the new one");
-  process.exit(2);
-}
 const rows = values.rows.split(",");
 const unknown = rows.filter((name) => !Object.hasOwn(ROWS, name));
 if (unknown.length > 0) {
@@ -53,13 +46,7 @@ if (unknown.length > 0) {
 }
 /** In the order of ROWS: training before decoding. */
 const wanted = Object.entries(ROWS).flatMap(([name, row]) => (rows.includes(name) ? [row] : []));
-const builds = { old: resolve(positionals[0]), new: resolve(positionals[1]) };
-const blank = Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>');
-const routes = { "/blank.html": blank, "/bench": import.meta.dirname };
-for (const [name, folder] of Object.entries(builds))
-  routes[`/${name}/pkg`] = join(folder, "pkg", "dist");
-const server = await serve(routes, { isolated: true });
-const browser = await launch("chromium");
+const builds = await openBuilds(positionals);
 const options = {
   blocks: Number(values.blocks),
   steps: Number(values.steps),
@@ -68,12 +55,11 @@ const options = {
 const rounds = [];
 try {
   for (let round = 1; round <= Number(values.rounds); round++) {
-    rounds.push(await measure(Object.keys(builds), wanted, options));
+    rounds.push(await builds.inPage(measure, BUILDS, wanted, options));
     console.log(`round ${round}: ${JSON.stringify(summary([rounds.at(-1)]))}`);
   }
 } finally {
-  await browser.close();
-  await server.close();
+  await builds.close();
 }
 const { adapter } = rounds[0];
 console.log(`adapter: ${Object.values(adapter).filter(Boolean).join(" ")}`);
@@ -100,22 +86,10 @@ function summary(rounds) {
   });
 }
 
-/** Milliseconds of each block in a fresh page, by workload and build. */
+/** In the page: milliseconds of each block, by workload and build. */
 async function measure(names, rows, options) {
-  const page = await browser.newPage();
-  page.on("console", (message) => console.error(`page: ${message.text()}`));
-  await page.goto(`${server.url}/blank.html`);
-  const measured = await page.evaluate(
-    async (names, rows, options) => {
-      const { alternate } = await import("/bench/compare-page.mjs");
-      const packages = {};
-      for (const name of names) packages[name] = await import(`/${name}/pkg/index.js`);
-      return alternate(packages, rows, options);
-    },
-    names,
-    rows,
-    options,
-  );
-  await page.close();
-  return measured;
+  const { alternate } = await import("/bench/compare-page.mjs");
+  const packages = {};
+  for (const name of names) packages[name] = await import(`/${name}/pkg/index.js`);
+  return alternate(packages, rows, options);
 }

@@ -4,11 +4,9 @@
 // mixed precision twice, and once more with a save and a resume in the middle. Exits with 1 if anything differs.
 // Prints the bytes that each training takes on the GPU, too.
 import { writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { commandLine } from "../scripts/lib.mjs";
-import { serve } from "../scripts/server.mjs";
-import { launch } from "./browser.mjs";
+import { BUILDS, openBuilds } from "./builds.mjs";
 
 const { values, positionals } = commandLine({
   allowPositionals: true,
@@ -18,22 +16,11 @@ const { values, positionals } = commandLine({
     out: { type: "string" },
   },
 });
-if (positionals.length !== 2) {
-  console.error("give two folders: of the old build and of the new one");
-  process.exit(2);
-}
-const blank = Buffer.from('<!doctype html><link rel="icon" href="data:,"><title>bench</title>');
-const [old, now] = positionals.map((folder) => join(resolve(folder), "pkg", "dist"));
-const routes = { "/blank.html": blank, "/bench": import.meta.dirname };
-const server = await serve({ ...routes, "/old/pkg": old, "/new/pkg": now });
-const browser = await launch("chromium");
+const builds = await openBuilds(positionals);
 
 /** What a function of same-page.mjs gives for a build, in a fresh page. */
-async function inPage(build, work, ...args) {
-  const page = await browser.newPage();
-  page.on("console", (message) => console.error(`page: ${message.text()}`));
-  await page.goto(`${server.url}/blank.html`);
-  const result = await page.evaluate(
+const ofBuild = (build, work, ...args) =>
+  builds.inPage(
     async (build, work, args) => {
       const works = await import("/bench/same-page.mjs");
       return works[work](await import(`/${build}/pkg/index.js`), ...args);
@@ -42,9 +29,6 @@ async function inPage(build, work, ...args) {
     work,
     args,
   );
-  await page.close();
-  return result;
-}
 
 const differences = [];
 /** Notes whether what was found is the same, under its name. */
@@ -56,8 +40,8 @@ function compare(what, found, expected) {
 
 const results = { texts: {}, training: {} };
 try {
-  for (const build of ["old", "new"])
-    results.texts[build] = await inPage(build, "greedyTexts", values.model);
+  for (const build of BUILDS)
+    results.texts[build] = await ofBuild(build, "greedyTexts", values.model);
   results.adapter = results.texts.new.adapter;
   for (const [what, text] of Object.entries(results.texts.new.texts)) {
     const kinds = `${text.length} tokens, ${new Set(text).size} of them distinct`;
@@ -66,7 +50,7 @@ try {
   for (const precision of ["f32", "mixed"]) {
     const documents = Number(values.documents);
     const options = { precision, documents };
-    const trained = await inPage("new", "repeatedRuns", values.model, options);
+    const trained = await ofBuild("new", "repeatedRuns", values.model, options);
     results.training[precision] = trained;
     const { first, second, resumed } = trained.runs;
     const what = `training of ${values.model} x ${documents} in ${precision}`;
@@ -76,8 +60,7 @@ try {
     console.log(`${what}: ${(trained.gpuBytes / 1e6).toFixed(0)} MB on the GPU`);
   }
 } finally {
-  await browser.close();
-  await server.close();
+  await builds.close();
 }
 console.log(`adapter: ${Object.values(results.adapter).filter(Boolean).join(" ")}`);
 if (values.out) writeFileSync(values.out, `${JSON.stringify(results, null, 2)}\n`);

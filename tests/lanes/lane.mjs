@@ -41,7 +41,9 @@ export function drawn(name, seed, devices, others) {
  */
 export function leftToAnother(firstSeed) {
   const count = ONE_OF.own;
-  return [((1 + (count - 1) * (firstSeed % count)) % count) + 1, count];
+  // drawn() runs those whose seed is a multiple of the count; these are the next ones.
+  const first = (count + 1 - (firstSeed % count)) % count;
+  return [first + 1, count];
 }
 
 let testing;

@@ -212,7 +212,7 @@ async function samples(demo) {
 async function asks(demo) {
   assert.equal(await demo.text("learning-title"), "Learning to reverse a word");
   for (const [problem, said] of [
-    ["hello", /^hello → .*(\s✓|\s✗ right is olleh)$/],
+    ["hello", /^hello → .*(\u00a0✓|\u00a0✗ right is olleh)$/],
     ["WHY?", /^WHY\? → .*It has learned only: A word of three to six letters\.$/s],
   ]) {
     await demo.likeliest(problem, 10);
