@@ -113,20 +113,25 @@ function output(command, args, cwd) {
   });
 }
 
-/**
- * Runs both programs; the package has to be built.
- *
- * @param kind - of the browser that the page runs in.
- */
-export async function tryReadme(kind) {
-  const { page, node } = programs();
+/** Gives a program and a folder to `work`; the package has to be built. */
+async function tried(name, work) {
   const folder = await installed();
   try {
-    return { page: await runPage(folder, page, kind), node: await runNode(folder, node) };
+    return await work(folder, programs()[name]);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
+
+/**
+ * Runs the README's page.
+ *
+ * @param kind - of the browser that it runs in.
+ */
+export const tryPage = (kind) => tried("page", (folder, source) => runPage(folder, source, kind));
+
+/** Runs the README's program for Node. */
+export const tryNode = () => tried("node", runNode);
 
 const fall = ({ seconds, losses: all }) =>
   `${seconds.toFixed(0)} s, loss ${all[0].toFixed(3)} → ${all.at(-1).toFixed(3)}`;
@@ -138,7 +143,8 @@ if (isMain(import.meta.url)) {
     const { build } = await import("./build.mjs");
     await build();
     step("running the README's programs with the packed tarball");
-    const { page, node } = await tryReadme("chromium");
+    const page = await tryPage("chromium");
+    const node = await tryNode();
     console.log(`${page.sample}\n`);
     console.log(`the page in Chromium: ${fall(page)}`);
     console.log(`the program in Node: ${fall(node)}`);

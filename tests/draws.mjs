@@ -10,15 +10,18 @@ export const everything = full || process.env.TINYLOOM_WHOLE === "1" || !process
 /** Files of tests/pkg that leave something to other seeds or to the full level, where each runs whole. */
 export const IN_FULL = [
   ...["checkpoint-memory", "chromium", "demo", "demo-panels", "demo-runs", "demo-states"],
-  ...["demo-tune", "docs", "examples", "firefox", "gguf", "hostile", "node", "storage"],
-  ...["text-memory", "times", "worker", "worker-file", "worker-frames"],
+  ...["demo-tune", "docs", "examples", "firefox", "gguf", "hostile", "hub", "node"],
+  ...["packed-memory", "panic", "readme", "storage", "text-memory", "times", "worker"],
+  ...["worker-file", "worker-frames"],
 ];
 
-/** Long tests of one thing, each a minute or so: of so many the seed draws one. */
+/** Long tests of one thing, most of a minute or so: of so many the seed draws one. */
 const GROUPS = {
   demo: { parts: 4, tests: ["panels", "runs in Chromium", "runs in Firefox", "fine-tuning"] },
-  examples: { parts: 3, tests: ["node/train", "page", "train.rs", "worker", "runs"] },
-  memory: { parts: 2, tests: ["checkpoints", "text"] },
+  examples: { parts: 5, tests: ["node/train", "page", "train.rs", "worker", "runs"] },
+  memory: { parts: 3, tests: ["checkpoints", "text", "packed weights"] },
+  panic: { parts: 3, tests: ["a process", "a page", "a worker"] },
+  readme: { parts: 2, tests: ["page", "script"] },
 };
 
 const hash = (text) =>

@@ -329,7 +329,7 @@ fn full() -> bool {
 /// The limits of this run and their draws: others with each `TINYLOOM_SEED`.
 fn draws() -> impl Iterator<Item = (u32, Capabilities)> {
     let first = (seed().unwrap_or(0) % (1 << 30)) as u32;
-    let fresh = first..first + if full() { 1000 } else { 60 };
+    let fresh = first..first + if full() { 1000 } else { 30 };
     let draw = |index: u32| if index.is_multiple_of(2) { random(index) } else { tight(index) };
     fresh.map(move |index| (index, draw(index)))
 }

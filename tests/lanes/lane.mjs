@@ -5,14 +5,14 @@ export function ofShard(names, [index, count]) {
   return names.filter((_, i) => i % count === index - 1);
 }
 
-/** What runs with every seed, on the first device, which has most features: no driver's compiler sees its texts. */
+/** What runs with every seed, on the first device, which has most features: it draws among its texts itself. */
 const ALWAYS = /^texts: /;
 
 /** What a software adapter's compiler takes longest for: whole models with the kernels of a large GPU, the widest heads. */
 const SLOWEST = /kernels for hardware|split products|heads of 256|turned back/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { slowest: 12, checked: 8, own: 3, others: 16 };
+const ONE_OF = { slowest: 32, checked: 16, own: 12, others: 32 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.

@@ -38,7 +38,7 @@ const BLANK = `<!doctype html><script type="importmap">${JSON.stringify({ import
 
 const documents = ["README.md", "docs/ops.md", ...filesBelow(["docs/guides"])];
 const blocks = documents.flatMap(codeBlocks);
-const drawn = drawnOf("documents", documents.slice(1), 4);
+const drawn = drawnOf("documents", documents.slice(1), 8);
 const ran = new Set();
 let browser;
 

@@ -6,6 +6,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
+import { drawnOf } from "../draws.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { concat, makeFile, openFile } from "./bodies/kit.mjs";
 
@@ -148,7 +149,7 @@ function load(page, url, options) {
   );
 }
 
-for (const kind of ["chromium", "firefox"]) {
+for (const kind of drawnOf("hub", ["chromium", "firefox"], 2)) {
   test(`a sharded checkpoint loads from a hub, in ${kind}`, { timeout: 300_000 }, async (t) => {
     await withPage(
       kind,

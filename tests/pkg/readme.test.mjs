@@ -4,17 +4,24 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
-import { tryReadme } from "../../scripts/try.mjs";
+import { tryNode, tryPage } from "../../scripts/try.mjs";
+import { testDrawn } from "../draws.mjs";
 
 test("the README has fewer than 150 lines", () => {
   const lines = readFileSync(join(root, "README.md"), "utf8").trimEnd().split("\n");
   assert.ok(lines.length < 150, `it has ${lines.length}`);
 });
 
-test("the README's programs train with the packed tarball", { timeout: 600_000 }, async (t) => {
-  // On a CPU it compiles in a third of the time that Chromium takes, whose engine and adapter Node has.
-  const { page, node } = await tryReadme("firefox");
-  for (const [name, { seconds, losses }] of Object.entries({ page, node })) {
-    t.diagnostic(`${name}: ${seconds.toFixed(0)} s, loss ${losses[0]} to ${losses.at(-1)}`);
-  }
-});
+const LONG = { timeout: 600_000 };
+const PLACE = "with the packed tarball";
+
+const tell = (t, { seconds, losses }) =>
+  t.diagnostic(`${seconds.toFixed(0)} s, loss ${losses[0]} to ${losses.at(-1)}`);
+
+// On a CPU Firefox compiles in a third of the time that Chromium takes, whose engine and adapter Node has.
+testDrawn("readme", "page")(`the README's page trains ${PLACE}`, LONG, async (t) =>
+  tell(t, await tryPage("firefox")),
+);
+testDrawn("readme", "script")(`the README's program for Node trains ${PLACE}`, LONG, async (t) =>
+  tell(t, await tryNode()),
+);

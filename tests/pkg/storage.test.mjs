@@ -26,7 +26,7 @@ async function report(t, results) {
 }
 
 /** Those that the seed draws: Node and Firefox, or Chromium. */
-const HOSTS = drawnOf("storage", ["node", "chromium", "firefox"], 2);
+const HOSTS = drawnOf("storage", ["node", "chromium", "firefox"], 3);
 
 async function inFolder(t) {
   const host = fileURLToPath(new URL("storage-node.mjs", import.meta.url));

@@ -20,9 +20,9 @@ export const cases = {
     );
     equal((await model.logits([1])).length, 1 << 20, "the model stays usable");
     model.free();
-    const far = { ...tiny, head_dim: 256, max_position_embeddings: 1 << 24 };
+    const far = { ...tiny, head_dim: 64, max_position_embeddings: 1 << 24 };
     const long = await tinyloom.Model.create(runtime, far);
-    const prompt = new Uint32Array(1 << 22);
+    const prompt = new Uint32Array((1 << 24) - 1);
     await refuses("limit-exceeded", [], () => long.generate(prompt));
     equal((await collect(long.generate([1], { maxTokens: 2 }))).length, 2, "a short text goes");
     // The cache grows with the text: nothing is reserved for tokens that nobody waits for.

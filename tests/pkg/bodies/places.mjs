@@ -12,12 +12,10 @@ const NODE = ["node"];
 const FIREFOX = ["firefox"];
 
 /**
- * For each body the hosts that run all of it, why, and the cases that the other hosts run: those that
- * touch the host where they can. Node and Chromium share what neither runs whole, by turns, but for the cases of
- * `both`. Where a body is whole, `oneOf` has the seed draw so many of its cases, one of three for 3, beside those of
- * `smoke`. A `timed` body holds times to account and has the machine for itself. A `full`
- * one runs in `npm run test:full` alone.
- * The order is that of the run.
+ * For each body the hosts that run all of it (`whole`), why, and the cases that the other hosts run (`smoke`): those that
+ * touch the host where they can. Two such hosts share these cases by turns, but for those of `both`. With `oneOf` the seed
+ * draws the cases that a whole host runs: one of three for 3. A `timed` body holds times to account and has the machine for
+ * itself. A `full` one runs in `npm run test:full` alone. The order is that of the run.
  */
 export const PLACES = {
   calls: {
@@ -75,7 +73,7 @@ export const PLACES = {
   },
   decoding: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 4,
     why: "the loop over tokens is the module's; submits and readbacks are the host's",
     smoke: [
       "greedy tokens are those of the logits",
@@ -90,7 +88,7 @@ export const PLACES = {
   },
   batch: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 4,
     why: "as for decoding; another compiler sees the kernels of several rows in the lanes",
     smoke: [
       "texts are those of generate, whatever their neighbours are",
@@ -100,12 +98,12 @@ export const PLACES = {
   },
   looks: {
     whole: FIREFOX,
-    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, a third of them in Node and samples in the browsers",
+    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, a sixth of them in Node and samples in the browsers",
     smoke: ["the last hidden state has the logits, the first is the embedding"],
   },
   training: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 4,
     why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",
     smoke: [
       "the loss falls and is reported",
@@ -118,7 +116,7 @@ export const PLACES = {
   },
   optimizers: {
     whole: FIREFOX,
-    oneOf: 3,
+    oneOf: 6,
     why: "as for training",
     smoke: ["an average of weights is evaluated, saved and resumed, and leaves the weights alone"],
   },
@@ -133,7 +131,7 @@ export const PLACES = {
   },
   runs: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 4,
     why: "whose steps a run counts is decided in TypeScript",
     smoke: [
       "a step beside a run is none of the run's",
@@ -148,13 +146,13 @@ export const PLACES = {
   },
   estimates: {
     whole: FIREFOX,
-    oneOf: 3,
+    oneOf: 6,
     why: "sums and predictions are computed in the module; bytes are those of its own counters",
     smoke: ["bytes of one model equal what is then allocated"],
   },
   faults: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 4,
     why: "what is kept and undone is decided in the module; what a refused call looks like is the host's",
     smoke: [
       "a step whose submit is refused rejects, and the run goes on as if it had not been",
@@ -174,7 +172,7 @@ export const PLACES = {
   },
   recovery: {
     whole: FIREFOX,
-    oneOf: 3,
+    oneOf: 6,
     why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
     smoke: [
       "a call waits, unless its signal fires",
@@ -201,7 +199,7 @@ export const PLACES = {
   },
   fixtures: {
     whole: NODE,
-    oneOf: 3,
+    oneOf: 6,
     why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
     smoke: [
       "lion: ten steps",
@@ -223,21 +221,21 @@ export const PLACES = {
   },
   peft: {
     whole: NODE,
-    oneOf: 3,
+    oneOf: 6,
     why: "as for fixtures",
     smoke: ["packed-int4: exported", "gemma2: merged"],
     limits: { node: "default" },
   },
   adapters: {
     whole: FIREFOX,
-    oneOf: 2,
+    oneOf: 4,
     why: "which weights are read, trained and saved is decided in the module and in TypeScript",
     smoke: ["a merge is done once"],
   },
   packed: {
     whole: FIREFOX,
-    oneOf: 3,
-    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, a third of them in Node and samples in the browsers",
+    oneOf: 6,
+    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, a sixth of them in Node and samples in the browsers",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
   tensors: {
@@ -246,7 +244,7 @@ export const PLACES = {
   },
   ops: {
     whole: ["node", "firefox"],
-    oneOf: 2,
+    oneOf: 4,
     why: "PyTorch's numbers are to come out of each compiler and adapter: Chromium has Node's",
     smoke: ["PyTorch's outputs and gradients", "calls run in their order"],
   },
@@ -260,9 +258,6 @@ export const PLACES = {
     why: "structuredClone, proxies and detached arrays are the engine's",
   },
 };
-
-/** The hosts that have one engine, one WebGPU and one adapter. */
-const ALIKE = ["node", "chromium"];
 
 /**
  * The names of a body's cases that a host runs.
@@ -280,15 +275,14 @@ export function placed(body, all, host, turn) {
   if (full && host !== undefined) return [];
   const missing = [...smoke, ...both].filter((name) => !all.includes(name));
   if (missing.length > 0) throw new Error(`${body} has no case ${missing.join(" or ")}`);
-  if (whole.length < EVERYWHERE.length && smoke.length === 0) {
+  const others = EVERYWHERE.filter((one) => !whole.includes(one));
+  if (others.length > 0 && smoke.length === 0) {
     throw new Error(`${body} has no case for the hosts that do not run all of it`);
   }
   if (host === undefined) return all;
-  if (whole.includes(host)) {
-    const drawn = (index) => turn === undefined || (index + turn) % oneOf === 0;
-    return all.filter((name, index) => smoke.includes(name) || drawn(index));
-  }
-  const shared = turn !== undefined && !whole.some((one) => ALIKE.includes(one));
-  const mine = (index) => (index + turn) % ALIKE.length === ALIKE.indexOf(host);
-  return smoke.filter((name, index) => !shared || both.includes(name) || mine(index));
+  /** Whether the seed draws the case at this index for the hosts at this place among so many. */
+  const drawn = (index, count, at) => turn === undefined || (index + turn) % count === at;
+  if (whole.includes(host)) return all.filter((_, index) => drawn(index, oneOf, 0));
+  const at = others.indexOf(host);
+  return smoke.filter((name, index) => both.includes(name) || drawn(index, others.length, at));
 }
