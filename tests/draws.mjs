@@ -15,11 +15,15 @@ export const IN_FULL = [
   ...["worker-file", "worker-frames"],
 ];
 
-/** Long tests of one thing, most of a minute or so: of so many the seed draws one. */
+/** Long tests: of each list the seed draws every `parts`-th. */
 const GROUPS = {
-  demo: { parts: 4, tests: ["panels", "runs in Chromium", "runs in Firefox", "fine-tuning"] },
-  examples: { parts: 5, tests: ["node/train", "page", "train.rs", "worker", "runs"] },
-  memory: { parts: 3, tests: ["checkpoints", "text", "packed weights"] },
+  longest: {
+    parts: 6,
+    tests: [
+      ...["panels", "runs in Firefox", "checkpoints", "fine-tuning", "node/train", "text"],
+      ...["page", "packed weights", "train.rs", "worker", "runs", "runs in Chromium"],
+    ],
+  },
   panic: { parts: 3, tests: ["a process", "a page", "a worker"] },
   readme: { parts: 2, tests: ["page", "script"] },
 };

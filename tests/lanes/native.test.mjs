@@ -6,7 +6,7 @@ import { leftToAnother } from "./lane.mjs";
 import { cargoProfile, firstSeed, full, laneTimeout, shard, wanted } from "./level.mjs";
 
 // Firefox's lane has the same driver on a CPU, whose compiler takes most of the time: where both lanes run, each runs its
-// own twelfth of the cases.
+// own part of the cases.
 const together = process.env.TINYLOOM_LANES === "all";
 const shared = softwareOnly() && together && !full && !wanted && shard[1] === 1;
 

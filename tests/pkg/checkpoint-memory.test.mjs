@@ -28,7 +28,7 @@ async function holdsPieces(t) {
     );
   }
 }
-testDrawn("memory", "checkpoints")(
+testDrawn("longest", "checkpoints")(
   "no whole checkpoint is in memory while it is saved or loaded",
   { timeout: 300_000 },
   holdsPieces,

@@ -500,7 +500,7 @@ async function showsRun(t) {
   if (!full) await editor(t, demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 }
-testDrawn("demo", "panels")(
+testDrawn("longest", "panels")(
   "the demo's panels show a run, and prove that a lost GPU changes none of its bits",
   { timeout: full ? 1_200_000 : 300_000 },
   showsRun,

@@ -369,12 +369,12 @@ async function inFirefox(t) {
   assert.deepEqual(lone.errors, [], "the page's console has errors");
 }
 
-testDrawn("demo", "runs in Chromium")(
+testDrawn("longest", "runs in Chromium")(
   "a run outlives its renderer, to the bit; it leaves as a zip and comes back",
   LONG,
   outlives,
 );
-testDrawn("demo", "runs in Firefox")(
+testDrawn("longest", "runs in Firefox")(
   "Firefox: a run survives a reload to the bit; without storage it is in memory",
   LONG,
   inFirefox,

@@ -439,7 +439,7 @@ async function tunesFolder(t) {
   await asks(tune);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 }
-testDrawn("demo", "fine-tuning")(
+testDrawn("longest", "fine-tuning")(
   "a checkpoint folder is fine-tuned on chats, and its adapter loads elsewhere",
   { timeout: 600_000 },
   tunesFolder,

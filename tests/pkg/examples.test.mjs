@@ -50,7 +50,7 @@ async function trainsInNode(t) {
   assert.match(later, /step 40: /, "it did not continue at step 21");
   expectFall(t, later);
 }
-testDrawn("examples", "node/train")(
+testDrawn("longest", "node/train")(
   "node/train.mjs trains, saves and continues",
   limit,
   trainsInNode,
@@ -68,7 +68,7 @@ async function trainsWithCrate(t) {
   const { stdout } = await run("cargo", args, { cwd: root, env });
   expectFall(t, stdout);
 }
-testDrawn("examples", "train.rs")("train.rs trains with the crate", limit, trainsWithCrate);
+testDrawn("longest", "train.rs")("train.rs trains with the crate", limit, trainsWithCrate);
 
 /**
  * In the page: keeps each text that the status shows, and presses a button when it shows a step. A test that looked
@@ -219,13 +219,13 @@ async function comesBack(t) {
   assert.deepEqual(errors, []);
 }
 
-testDrawn("examples", "page")("page/index.html trains, stops and writes", limit, writes);
-testDrawn("examples", "worker")(
+testDrawn("longest", "page")("page/index.html trains, stops and writes", limit, writes);
+testDrawn("longest", "worker")(
   "worker/index.html trains, pauses and goes on, with a curve",
   limit,
   goesOn,
 );
-testDrawn("examples", "runs")(
+testDrawn("longest", "runs")(
   "runs/index.html trains, pauses, comes back after a reload in the middle, and writes",
   limit,
   comesBack,

@@ -10,7 +10,7 @@ const AHEAD = 48 << 20;
 const BYTES = { f16: 2.01, int8: 1.13, int4: 0.64 };
 
 for (const [weights, most] of Object.entries(BYTES)) {
-  testDrawn("memory", "packed weights")(
+  testDrawn("longest", "packed weights")(
     `no model is whole in f32 while it is loaded in ${weights}`,
     {
       timeout: 300_000,

@@ -25,8 +25,9 @@ async function report(t, results) {
   assert.ok(results.length >= 5, `${results.length} cases`);
 }
 
-/** Those that the seed draws: Node and Firefox, or Chromium. */
-const HOSTS = drawnOf("storage", ["node", "chromium", "firefox"], 3);
+/** Where runs are kept, and what ends a tab meanwhile: the seed draws one. */
+const DRAWN = drawnOf("storage", ["node", "chromium", "firefox", "killed tabs"], 4);
+const BROWSERS = ["chromium", "firefox"];
 
 async function inFolder(t) {
   const host = fileURLToPath(new URL("storage-node.mjs", import.meta.url));
@@ -36,7 +37,7 @@ async function inFolder(t) {
   await report(t, arrived.results);
   assert.deepEqual(arrived.left, [], "files that are left when all runs are deleted");
 }
-if (HOSTS.includes("node")) test("runs in a folder, in Node", LONG, inFolder);
+if (DRAWN.includes("node")) test("runs in a folder, in Node", LONG, inFolder);
 
 /** In the page: every case. */
 async function casesInPage(base, throughWorker, sample) {
@@ -53,7 +54,7 @@ async function casesInPage(base, throughWorker, sample) {
   return runStorage({ tinyloom, open, disk: originDisk, where, throughWorker, sample });
 }
 
-for (const kind of HOSTS.filter((host) => host !== "node")) {
+for (const kind of BROWSERS.filter((kind) => DRAWN.includes(kind))) {
   // The page has asynchronous files, the worker synchronous ones; where everything runs, both do in both.
   for (const throughWorker of everything ? [false, true] : [kind === "firefox"]) {
     const how = throughWorker ? "through tinyloom/worker" : "from the page";
@@ -146,7 +147,7 @@ async function openShared(base) {
   );
 }
 
-for (const kind of ["chromium", "firefox"]) {
+for (const kind of drawnOf("two tabs", BROWSERS, 2)) {
   test(`of two tabs the second is told, in ${kind}`, LONG, () =>
     withPage(
       kind,
@@ -168,13 +169,15 @@ for (const kind of ["chromium", "firefox"]) {
   );
 }
 
-test("tabs killed while they save go on from a whole checkpoint", LONG, async (t) => {
+async function goesOn(t) {
   const count = everything ? 3 : 1; // `npm run reliability -- storage` kills 50
   const { kills, halfWritten, seed } = await killTabs({ count, steps: everything ? 60 : 20 });
   t.diagnostic(`seed ${seed}: ${kills.length} kills, ${halfWritten} of them within a checkpoint`);
   assert.equal(kills.length, count);
   for (const { wrong } of kills) assert.equal(wrong, undefined);
-});
+}
+if (DRAWN.includes("killed tabs"))
+  test("tabs killed while they save go on from a whole checkpoint", LONG, goesOn);
 
 test("the folder of runs is a path or a file: URL", async () => {
   const root = mkdtempSync(join(tmpdir(), "tinyloom-folder-"));

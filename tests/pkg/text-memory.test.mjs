@@ -73,4 +73,4 @@ async function byPairs(t) {
   const tokens = await measured(t, join(folder, "tokenizer"));
   assert.ok(tokens > SIZE / 12 && tokens < SIZE / 2, `${tokens} tokens`);
 }
-testDrawn("memory", "text")("200 MB of text by byte-pair encoding", { timeout: 600_000 }, byPairs);
+testDrawn("longest", "text")("200 MB of text by byte-pair encoding", { timeout: 600_000 }, byPairs);

@@ -161,7 +161,7 @@ test("a worker that ends ends its calls", async () => {
   await assert.rejects(steps.next(), { code: "worker-unavailable" });
 });
 
-const drawn = drawnOf("worker", ["node", "chromium"], 2);
+const drawn = drawnOf("worker", ["node", "chromium", "firefox"], 3);
 
 async function inThread(t) {
   const host = fileURLToPath(new URL("worker-node.mjs", import.meta.url));
@@ -209,7 +209,7 @@ async function runInPage(base) {
   };
 }
 
-for (const kind of [...drawn.filter((host) => host !== "node"), "firefox"]) {
+for (const kind of drawn.filter((host) => host !== "node")) {
   test(`in ${kind}`, LONG, async (t) => {
     const errors = [];
     const onConsole = (type, text) => {

@@ -13,8 +13,8 @@ const FIREFOX = ["firefox"];
 
 /**
  * For each body the hosts that run all of it (`whole`), why, and the cases that the other hosts run (`smoke`): those that
- * touch the host where they can. Two such hosts share these cases by turns, but for those of `both`. With `oneOf` the seed
- * draws the cases that a whole host runs: one of three for 3. A `timed` body holds times to account and has the machine for
+ * touch the host where they can. Two such hosts share these cases by turns. With `oneOf` the seed draws the cases that a
+ * whole host runs: one of three for 3. Those of `always` run in every host with each seed. A `timed` body holds times to account and has the machine for
  * itself. A `full` one runs in `npm run test:full` alone. The order is that of the run.
  */
 export const PLACES = {
@@ -27,6 +27,7 @@ export const PLACES = {
       "unawaited steps that share a batch train on it as it was",
       "a dataset keeps the tokens that it was given",
     ],
+    always: ["unawaited calls that share an array read it as it was"],
   },
   options: {
     whole: EVERYWHERE,
@@ -73,7 +74,7 @@ export const PLACES = {
   },
   decoding: {
     whole: FIREFOX,
-    oneOf: 4,
+    oneOf: 6,
     why: "the loop over tokens is the module's; submits and readbacks are the host's",
     smoke: [
       "greedy tokens are those of the logits",
@@ -88,7 +89,7 @@ export const PLACES = {
   },
   batch: {
     whole: FIREFOX,
-    oneOf: 4,
+    oneOf: 6,
     why: "as for decoding; another compiler sees the kernels of several rows in the lanes",
     smoke: [
       "texts are those of generate, whatever their neighbours are",
@@ -98,12 +99,12 @@ export const PLACES = {
   },
   looks: {
     whole: FIREFOX,
-    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, a sixth of them in Node and samples in the browsers",
+    why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, some of them in Node and samples in the browsers",
     smoke: ["the last hidden state has the logits, the first is the embedding"],
   },
   training: {
     whole: FIREFOX,
-    oneOf: 4,
+    oneOf: 6,
     why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",
     smoke: [
       "the loss falls and is reported",
@@ -116,7 +117,7 @@ export const PLACES = {
   },
   optimizers: {
     whole: FIREFOX,
-    oneOf: 6,
+    oneOf: 12,
     why: "as for training",
     smoke: ["an average of weights is evaluated, saved and resumed, and leaves the weights alone"],
   },
@@ -131,7 +132,7 @@ export const PLACES = {
   },
   runs: {
     whole: FIREFOX,
-    oneOf: 4,
+    oneOf: 6,
     why: "whose steps a run counts is decided in TypeScript",
     smoke: [
       "a step beside a run is none of the run's",
@@ -146,13 +147,13 @@ export const PLACES = {
   },
   estimates: {
     whole: FIREFOX,
-    oneOf: 6,
+    oneOf: 12,
     why: "sums and predictions are computed in the module; bytes are those of its own counters",
     smoke: ["bytes of one model equal what is then allocated"],
   },
   faults: {
     whole: FIREFOX,
-    oneOf: 4,
+    oneOf: 6,
     why: "what is kept and undone is decided in the module; what a refused call looks like is the host's",
     smoke: [
       "a step whose submit is refused rejects, and the run goes on as if it had not been",
@@ -165,14 +166,14 @@ export const PLACES = {
       "a lost device is told as such, whenever it is lost",
       "a plan whose ranges the browser refuses to write leaves no byte",
     ],
-    both: [
+    always: [
       "a model or trainer whose upload is refused is not made",
       "a creation after one whose pipelines were refused makes its own",
     ],
   },
   recovery: {
     whole: FIREFOX,
-    oneOf: 6,
+    oneOf: 12,
     why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
     smoke: [
       "a call waits, unless its signal fires",
@@ -192,14 +193,14 @@ export const PLACES = {
       "matrices cut into several bindings and shards train as whole ones do",
       "a cut model trains, is saved, resumed and generated from",
     ],
-    both: [
+    always: [
       "matrices cut into several bindings and shards train as whole ones do",
       "a cut model trains, is saved, resumed and generated from",
     ],
   },
   fixtures: {
     whole: NODE,
-    oneOf: 6,
+    oneOf: 12,
     why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
     smoke: [
       "lion: ten steps",
@@ -221,21 +222,21 @@ export const PLACES = {
   },
   peft: {
     whole: NODE,
-    oneOf: 6,
+    oneOf: 12,
     why: "as for fixtures",
     smoke: ["packed-int4: exported", "gemma2: merged"],
     limits: { node: "default" },
   },
   adapters: {
     whole: FIREFOX,
-    oneOf: 4,
+    oneOf: 6,
     why: "which weights are read, trained and saved is decided in the module and in TypeScript",
     smoke: ["a merge is done once"],
   },
   packed: {
     whole: FIREFOX,
-    oneOf: 6,
-    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, a sixth of them in Node and samples in the browsers",
+    oneOf: 12,
+    why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, some of them in Node and samples in the browsers",
     smoke: ["texts are those of an f32 model that reads the same format"],
   },
   tensors: {
@@ -244,7 +245,7 @@ export const PLACES = {
   },
   ops: {
     whole: ["node", "firefox"],
-    oneOf: 4,
+    oneOf: 6,
     why: "PyTorch's numbers are to come out of each compiler and adapter: Chromium has Node's",
     smoke: ["PyTorch's outputs and gradients", "calls run in their order"],
   },
@@ -271,9 +272,9 @@ export const PLACES = {
 export function placed(body, all, host, turn) {
   const place = PLACES[body];
   if (!place) throw new Error(`tests/pkg/bodies/places.mjs does not say where ${body} runs`);
-  const { whole, smoke = [], both = [], oneOf = 1, full } = place;
+  const { whole, smoke = [], always = [], oneOf = 1, full } = place;
   if (full && host !== undefined) return [];
-  const missing = [...smoke, ...both].filter((name) => !all.includes(name));
+  const missing = [...smoke, ...always].filter((name) => !all.includes(name));
   if (missing.length > 0) throw new Error(`${body} has no case ${missing.join(" or ")}`);
   const others = EVERYWHERE.filter((one) => !whole.includes(one));
   if (others.length > 0 && smoke.length === 0) {
@@ -282,7 +283,8 @@ export function placed(body, all, host, turn) {
   if (host === undefined) return all;
   /** Whether the seed draws the case at this index for the hosts at this place among so many. */
   const drawn = (index, count, at) => turn === undefined || (index + turn) % count === at;
-  if (whole.includes(host)) return all.filter((_, index) => drawn(index, oneOf, 0));
-  const at = others.indexOf(host);
-  return smoke.filter((name, index) => both.includes(name) || drawn(index, others.length, at));
+  const [cases, count, at] = whole.includes(host)
+    ? [all, oneOf, 0]
+    : [smoke, others.length, others.indexOf(host)];
+  return cases.filter((name, index) => always.includes(name) || drawn(index, count, at));
 }
