@@ -14,7 +14,7 @@ import { BODIES } from "./bodies/run.mjs";
  * Where a body runs, for `runBody`. At the full level it is left out, and each host runs every case. Otherwise
  * places.mjs has the host's cases; the seed draws among them, unless everything is to run.
  */
-const placeOf = (host) => (full ? {} : { host, ...(!everything && { turn: firstSeed }) });
+export const placeOf = (host) => (full ? {} : { host, ...(!everything && { turn: firstSeed }) });
 
 /** Reports a body's results as subtests. */
 async function report(t, body, results) {

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { placed } from "./bodies/places.mjs";
 import { BODIES, TIMED } from "./bodies/run.mjs";
-import { inNode, saved } from "./harness.mjs";
+import { inNode, placeOf, saved } from "./harness.mjs";
 import { findPython } from "./python.mjs";
 
 const reference = join(root, "tests", "reference");
@@ -53,10 +53,14 @@ test("the public API in Node with Dawn", { timeout: 1_200_000 }, (t) => {
 
 // Where torch is absent this fails, unless the variable says that the hashes which the test above
 // compared are to be the whole check.
-test("transformers reads what was saved", { timeout: 300_000 }, (t) => {
+test("transformers reads what was saved", { timeout: 300_000 }, async (t) => {
   const python = findPython();
   const names = readdirSync(saved);
-  assert.ok(names.length >= 5, `${names.length} saved models`);
+  const { cases } = await import("./bodies/fixtures.mjs");
+  const { host, turn } = placeOf("node");
+  const drawn = placed("fixtures", Object.keys(cases), host, turn);
+  const saving = drawn.filter((name) => name.includes(" saved "));
+  assert.ok(saving.length > 0 && names.length === saving.length, `saved: ${names.join(", ")}`);
   if (!python) {
     return t.skip(`${WITHOUT_TRANSFORMERS}=1: only hashes of the saved files were compared`);
   }

@@ -71,12 +71,16 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
   return `${sum} bytes`;
 }
 
+const GENERATIONS = [{ tokens: 20 }, { tokens: 60, kvCache: "int8", weights: "int4" }];
+
+/** The case of a model, by its place in the list. */
+const ofModel = (shape, index) => [
+  `bytes equal what is then allocated: model ${index}, ${shape.model_type}`,
+  (context) => sameBytes(context, [shape], inTurn(TRAINERS, index), inTurn(GENERATIONS, index)),
+];
+
 export const cases = {
-  "bytes equal what is then allocated": (context) =>
-    sameBytes(context, MODELS, TRAINERS, [
-      { tokens: 20 },
-      { tokens: 60, kvCache: "int8", weights: "int4" },
-    ]),
+  ...Object.fromEntries(MODELS.map(ofModel)),
 
   "bytes of one model equal what is then allocated": (context) =>
     sameBytes(context, [config], [trainerOptions], [{ tokens: 20 }]),

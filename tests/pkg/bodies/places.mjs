@@ -200,7 +200,7 @@ export const PLACES = {
   },
   fixtures: {
     whole: NODE,
-    oneOf: 12,
+    oneOf: 6,
     why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
     smoke: [
       "lion: ten steps",
