@@ -113,11 +113,11 @@ function output(command, args, cwd) {
   });
 }
 
-/** Gives a program and a folder to `work`; the package has to be built. */
-async function tried(name, work) {
+/** Gives `work` a folder in which the package is installed, and the programs; the package has to be built. */
+async function tried(work) {
   const folder = await installed();
   try {
-    return await work(folder, programs()[name]);
+    return await work(folder, programs());
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -128,10 +128,10 @@ async function tried(name, work) {
  *
  * @param kind - of the browser that it runs in.
  */
-export const tryPage = (kind) => tried("page", (folder, source) => runPage(folder, source, kind));
+export const tryPage = (kind) => tried((folder, { page }) => runPage(folder, page, kind));
 
 /** Runs the README's program for Node. */
-export const tryNode = () => tried("node", runNode);
+export const tryNode = () => tried((folder, { node }) => runNode(folder, node));
 
 const fall = ({ seconds, losses: all }) =>
   `${seconds.toFixed(0)} s, loss ${all[0].toFixed(3)} → ${all.at(-1).toFixed(3)}`;
@@ -143,8 +143,10 @@ if (isMain(import.meta.url)) {
     const { build } = await import("./build.mjs");
     await build();
     step("running the README's programs with the packed tarball");
-    const page = await tryPage("chromium");
-    const node = await tryNode();
+    const { page, node } = await tried(async (folder, { page, node }) => ({
+      page: await runPage(folder, page, "chromium"),
+      node: await runNode(folder, node),
+    }));
     console.log(`${page.sample}\n`);
     console.log(`the page in Chromium: ${fall(page)}`);
     console.log(`the program in Node: ${fall(node)}`);

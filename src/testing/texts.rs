@@ -1,6 +1,6 @@
 //! Every kernel text that selection returns over the table, as far as the device can have it, before WebGPU's
 //! compiler of WGSL. That takes a twentieth of a second per text where a driver's compiler takes a second, so that a lane
-//! which draws one of sixteen cases still has a fourth of the texts checked.
+//! which draws one of many cases still has a fourth of the texts checked.
 
 use super::adapters::{emulated, restrict, table};
 use super::lane::{Lane, Others};

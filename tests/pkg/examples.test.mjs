@@ -1,4 +1,4 @@
-// Every program in examples/ runs, and learns what it is there to learn: a third of those that take long, as the seed
+// Every program in examples/ runs, and learns what it is there to learn: of those that take long some, as the seed
 // draws.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
