@@ -18,14 +18,14 @@ export const IN_FULL = [
 /** Long tests: of each list the seed draws every `parts`-th. */
 const GROUPS = {
   longest: {
-    parts: 6,
+    parts: 12,
     tests: [
       ...["panels", "runs in Firefox", "checkpoints", "fine-tuning", "node/train", "text"],
       ...["page", "packed weights", "train.rs", "worker", "runs", "runs in Chromium"],
     ],
   },
   panic: { parts: 3, tests: ["a process", "a page", "a worker"] },
-  readme: { parts: 2, tests: ["page", "script"] },
+  readme: { parts: 4, tests: ["page", "script"] },
 };
 
 const hash = (text) =>

@@ -135,7 +135,7 @@ struct Known {
 
 /// Of so many texts naga reads one in a run of `npm test`, since it takes most of the time. Tint compiles every text of
 /// the table in Chromium's lane.
-const READ_ONE_OF: u64 = 3;
+const READ_ONE_OF: u64 = 6;
 
 /// Whether this run has a text read: one with a seed draws, unless everything is to run.
 fn drawn(text: &str) -> bool {
@@ -329,7 +329,7 @@ fn full() -> bool {
 /// The limits of this run and their draws: others with each `TINYLOOM_SEED`.
 fn draws() -> impl Iterator<Item = (u32, Capabilities)> {
     let first = (seed().unwrap_or(0) % (1 << 30)) as u32;
-    let fresh = first..first + if full() { 1000 } else { 30 };
+    let fresh = first..first + if full() { 1000 } else { 20 };
     let draw = |index: u32| if index.is_multiple_of(2) { random(index) } else { tight(index) };
     fresh.map(move |index| (index, draw(index)))
 }

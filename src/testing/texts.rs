@@ -16,7 +16,7 @@ const AT_ONCE: usize = 64;
 /// The table gives some 900 of them, and about half on a device without features.
 const LEAST: usize = 300;
 /// Of so many texts a lane that leaves cases out checks one, drawn by the seed.
-const ONE_OF: usize = 4;
+const ONE_OF: usize = 8;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![Case::new("texts: every kernel over the table compiles", every_text)]

@@ -1,5 +1,5 @@
 // A sample of the damaged files and of the calls with nonsense that `npm run reliability -- hostile` takes 20,000 of,
-// and every call with one piece of nonsense, a sixteenth of the kinds drawn by the seed.
+// and every call with one piece of nonsense, of one of 32 kinds, drawn by the seed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { everything } from "../draws.mjs";
@@ -20,7 +20,7 @@ for (const part of ["files", "calls"]) {
 
 // A call through a worker takes five times as long: `npm run reliability -- hostile` has all of them.
 for (const [part, oneOf] of [
-  ["every", everything ? 1 : 16],
+  ["every", everything ? 1 : 32],
   ["worker", everything ? 64 : 128],
 ]) {
   const which = oneOf === 1 ? "each kind" : `one of ${oneOf} kinds`;

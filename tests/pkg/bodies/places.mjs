@@ -11,11 +11,15 @@ const NODE = ["node"];
 // For bodies that make many runtimes, or many plans: SwiftShader takes five times as long to compile them.
 const FIREFOX = ["firefox"];
 
+/** Of so many of a body's `smoke` cases one runs, in one of the hosts that do not run all of the body. */
+const SMOKE_ONE_OF = 2;
+
 /**
  * For each body the hosts that run all of it (`whole`), why, and the cases that the other hosts run (`smoke`): those that
- * touch the host where they can. Two such hosts share these cases by turns. With `oneOf` the seed draws the cases that a
- * whole host runs: one of three for 3. Those of `always` run in every host with each seed. A `timed` body holds times to account and has the machine for
- * itself. A `full` one runs in `npm run test:full` alone. The order is that of the run.
+ * touch the host where they can. Two such hosts share these cases by turns, and the seed draws half of them. With `oneOf`
+ * the seed draws the cases that a whole host runs: one of three for 3. Those of `always` run in every host with each
+ * seed. A `timed` body holds times to account and has the machine for itself. A `full` one runs in `npm run test:full`
+ * alone. The order is that of the run.
  */
 export const PLACES = {
   calls: {
@@ -200,7 +204,7 @@ export const PLACES = {
   },
   fixtures: {
     whole: NODE,
-    oneOf: 6,
+    oneOf: 12,
     why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
     smoke: [
       "lion: ten steps",
@@ -285,6 +289,6 @@ export function placed(body, all, host, turn) {
   const drawn = (index, count, at) => turn === undefined || (index + turn) % count === at;
   const [cases, count, at] = whole.includes(host)
     ? [all, oneOf, 0]
-    : [smoke, others.length, others.indexOf(host)];
+    : [smoke, others.length * SMOKE_ONE_OF, others.indexOf(host)];
   return cases.filter((name, index) => always.includes(name) || drawn(index, count, at));
 }
