@@ -65,5 +65,5 @@ export class Drawn {
 }
 
 function other(why: string, cure: string) {
-  return invalid(`run: ${why}; give ${cure}, or dataChanged: true if it changed on purpose`);
+  return invalid(`run: ${why}; give ${cure}, or run(dataset, { dataChanged: true }) if it changed`);
 }
