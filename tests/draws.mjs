@@ -15,8 +15,8 @@ export const IN_FULL = [
   ...["worker-file", "worker-frames"],
 ];
 
-/** Long tests: of each list the seed draws every `parts`-th. */
-const GROUPS = {
+/** Long tests: of each list the seed draws every `parts`-th. With more parts than tests some seeds draw none. */
+export const GROUPS = {
   longest: {
     parts: 12,
     tests: [

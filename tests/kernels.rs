@@ -58,7 +58,7 @@ fn every_case_passes_on_this_adapter() {
     let cases = cases.into_iter().skip(mine - 1).step_by(shards);
     // lavapipe's compiler takes three quarters of the time, unless its results are kept from an earlier run.
     let sampled = device.capabilities().software && level() == Level::Everyday;
-    // `tests/selection.rs` has naga read texts of the table; in the lanes browsers compile all.
+    // `tests/selection.rs` has naga read texts of the table; browsers compile them in their lanes.
     let elsewhere = |name: &str| sampled && wanted.is_empty() && name.starts_with("texts: ");
     let cases: Vec<_> = cases.filter(|case| !elsewhere(&case.name)).collect();
     // One seed for all cases: a text that several of them list is then drawn in all or in none, and compiled once.

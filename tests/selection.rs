@@ -133,7 +133,7 @@ struct Known {
     all: bool,
 }
 
-/// Of so many texts naga reads one in a run of `npm test`, since it takes most of the time. Tint compiles every text of
+/// Of so many texts naga reads one in a run of `npm test`, since it takes most of the time. Tint compiles texts of
 /// the table in Chromium's lane.
 const READ_ONE_OF: u64 = 6;
 
@@ -326,10 +326,13 @@ fn full() -> bool {
     variable("TINYLOOM_LEVEL").is_some_and(|level| level == "full")
 }
 
+/// So many limits an everyday run draws. At least 18: [`tight`] has nine sizes of memory, on every second index.
+const LIMITS: u32 = 20;
+
 /// The limits of this run and their draws: others with each `TINYLOOM_SEED`.
 fn draws() -> impl Iterator<Item = (u32, Capabilities)> {
     let first = (seed().unwrap_or(0) % (1 << 30)) as u32;
-    let fresh = first..first + if full() { 1000 } else { 20 };
+    let fresh = first..first + if full() { 1000 } else { LIMITS };
     let draw = |index: u32| if index.is_multiple_of(2) { random(index) } else { tight(index) };
     fresh.map(move |index| (index, draw(index)))
 }

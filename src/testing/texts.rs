@@ -1,6 +1,6 @@
 //! Every kernel text that selection returns over the table, as far as the device can have it, before WebGPU's
 //! compiler of WGSL. That takes a twentieth of a second per text where a driver's compiler takes a second, so that a lane
-//! which draws one of many cases still has a fourth of the texts checked.
+//! which draws one of many cases still has one of [`ONE_OF`] texts checked.
 
 use super::adapters::{emulated, restrict, table};
 use super::lane::{Lane, Others};
@@ -8,7 +8,7 @@ use super::measure::text;
 use super::{Case, Outcome, catalogue, harness};
 use crate::caps::{Capabilities, MATRIX_DIRECTIVES, Target};
 use crate::gpu::Gpu;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::rc::Rc;
 
 /// Texts that are checked at once.
@@ -25,33 +25,34 @@ pub(super) fn cases() -> Vec<Case> {
 /// Every text with matrices of subgroups that selection returns over the table, with its kernel's name. No software
 /// adapter has the feature, and naga does not know it.
 pub fn matrix_texts() -> Vec<(&'static str, String)> {
-    let mut texts = HashMap::new();
     let has = |caps: &Capabilities| caps.features.subgroup_matrix && caps.half_matrix().is_some();
-    for caps in table(Target::Browser).into_iter().filter(has) {
+    let adapters = table(Target::Browser).into_iter().filter(has);
+    distinct(adapters, |text| text.contains(MATRIX_DIRECTIVES))
+}
+
+/// The texts that selection returns for adapters, each once, with its kernel's name, in the adapters' order.
+fn distinct(
+    adapters: impl Iterator<Item = Capabilities>,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<(&'static str, String)> {
+    let (mut known, mut texts) = (HashSet::new(), Vec::new());
+    for caps in adapters {
+        // A limit may forbid some: `tests/selection.rs` says when.
         for kernel in catalogue::kernels(&caps).into_iter().filter_map(|(_, kernel)| kernel.ok()) {
             let text = kernel.wgsl.text();
-            if text.contains(MATRIX_DIRECTIVES) {
-                texts.entry(text).or_insert(kernel.name);
+            if wanted(&text) && known.insert(text.clone()) {
+                texts.push((kernel.name, text));
             }
         }
     }
-    texts.into_iter().map(|(text, name)| (name, text)).collect()
+    texts
 }
 
 async fn every_text(lane: Rc<Lane>) -> Outcome {
     let device = lane.gpu.capabilities();
     let whole = table(device.target).into_iter().chain(emulated(device.target));
     let lowered = whole.map(|adapter| restrict(&adapter, device));
-    let (mut known, mut texts) = (HashSet::new(), Vec::new());
-    for caps in lowered.chain([device.clone()]) {
-        // A limit may forbid some: `tests/selection.rs` says when.
-        for kernel in catalogue::kernels(&caps).into_iter().filter_map(|(_, kernel)| kernel.ok()) {
-            let text = kernel.wgsl.text();
-            if known.insert(text.clone()) {
-                texts.push((kernel.name, text));
-            }
-        }
-    }
+    let texts = distinct(lowered.chain([device.clone()]), |_| true);
     if texts.len() < LEAST {
         return Err(format!("only {} texts were there to check", texts.len()));
     }

@@ -1,4 +1,4 @@
-// Every code block of the README and of the guides runs as printed, to its end: those of a third of the documents, as the
+// Every code block of the README and of the guides runs as printed, to its end: those of an eighth of the documents, as the
 // seed draws. The JavaScript blocks of a document are one program in a page, in their order; blocks marked `js node` are
 // one in Node.
 import assert from "node:assert/strict";

@@ -1,5 +1,5 @@
 // A sample of the damaged files and of the calls with nonsense that `npm run reliability -- hostile` takes 20,000 of,
-// and every call with one piece of nonsense, of one of 32 kinds, drawn by the seed.
+// and of the calls with one piece of nonsense in one place every 32nd, from the one that the seed draws.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { everything } from "../draws.mjs";
@@ -23,8 +23,8 @@ for (const [part, oneOf] of [
   ["every", everything ? 1 : 32],
   ["worker", everything ? 64 : 128],
 ]) {
-  const which = oneOf === 1 ? "each kind" : `one of ${oneOf} kinds`;
-  test(`${part}: arguments and options with ${which} of nonsense`, {
+  const which = oneOf === 1 ? "each call" : `one of ${oneOf} calls`;
+  test(`${part}: ${which} with nonsense as an argument or option`, {
     timeout: 600_000,
   }, async (t) => {
     const { counts, findings } = await attack(part, ALL, firstSeed, oneOf);

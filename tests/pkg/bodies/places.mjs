@@ -11,7 +11,7 @@ const NODE = ["node"];
 // For bodies that make many runtimes, or many plans: SwiftShader takes five times as long to compile them.
 const FIREFOX = ["firefox"];
 
-/** Of so many of a body's `smoke` cases one runs, in one of the hosts that do not run all of the body. */
+/** The seed draws one of so many `smoke` cases. It runs in one host. */
 const SMOKE_ONE_OF = 2;
 
 /**
