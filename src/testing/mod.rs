@@ -178,6 +178,8 @@ fn every_case() -> Vec<Case> {
         texts::cases(),
         training::cases(),
         weights::cases(),
+        #[cfg(not(target_arch = "wasm32"))]
+        device::native_cases(),
     ]
     .into_iter()
     .flatten()

@@ -52,7 +52,7 @@ test("texts are checked with every seed, on the device with features", () => {
 });
 
 test("two lanes of one driver share the cases: none runs in both at once, and each comes to run in both", () => {
-  const names = Array.from({ length: 24 }, (_, index) => `case ${index}`);
+  const names = Array.from({ length: 32 }, (_, index) => `case ${index}`);
   const ran = Object.fromEntries(names.map((name) => [name, new Set()]));
   for (let seed = 0; seed < names.length; seed++) {
     const draws = names.map((name, index) => drawn(name, seed + index, 1, "own"));

@@ -12,7 +12,7 @@ const ALWAYS = /^texts: /;
 const SLOWEST = /kernels for hardware|split products|heads of 256|turned back/;
 
 /** Of so many cases one is drawn: to run at all, or to run a kernel for another adapter. */
-const ONE_OF = { slowest: 64, checked: 32, own: 24, others: 64 };
+const ONE_OF = { slowest: 64, checked: 32, own: 32, others: 64 };
 
 /**
  * What the seed draws for a case where the adapter's compiler takes most of the time.
