@@ -129,4 +129,4 @@ failed += refused.length;
 console.log(
   `${drawn.length} of ${texts.length} texts with subgroup matrices, ${encoded} cases encoded, ${failed} failed`,
 );
-process.exit(failed === 0 && texts.length >= 900 && drawn.length > 0 && encoded >= 20 ? 0 : 1);
+process.exit(failed === 0 && texts.length >= 900 && drawn.length >= 30 && encoded >= 20 ? 0 : 1);
