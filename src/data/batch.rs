@@ -134,25 +134,27 @@ pub fn sorted_by_token(tokens: &[u32]) -> Vec<u32> {
 /// The same into a list of that length; `scratch` is another.
 ///
 /// A radix sort by bytes, the lowest first: it is stable and allocates nothing. In the module, which is
-/// optimised for size, sorting 256 tokens by comparisons took a quarter of the host's time for a small step.
+/// optimised for size, sorting 256 tokens by comparisons took a quarter of the host's time for a small step, and a
+/// closure for the digit a third of the time until the GPU has a batch of 4,096.
 pub fn write_sorted_by_token(tokens: &[u32], order: &mut [u32], scratch: &mut [u32]) {
     let largest = tokens.iter().fold(1, |largest, &token| largest.max(token));
     let bytes = (u32::BITS - largest.leading_zeros()).div_ceil(8);
     // They change places after each byte, and the last turn writes into `order`.
     let (mut from, mut to) = if bytes % 2 == 0 { (order, scratch) } else { (scratch, order) };
     (0..).zip(&mut *from).for_each(|(i, position)| *position = i);
-    for byte in 0..bytes {
-        let digit = |position: u32| (tokens[position as usize] >> (8 * byte)) as usize & 255;
-        let mut next = [0; 257];
-        for &position in &*from {
-            next[digit(position) + 1] += 1;
+    for shift in (0..bytes).map(|byte| 8 * byte) {
+        // Where the next position goes whose token has this byte.
+        let mut places = [0u32; 256];
+        for &token in tokens {
+            places[usize::from((token >> shift) as u8)] += 1;
         }
-        for value in 1..256 {
-            next[value] += next[value - 1];
+        let mut before = 0;
+        for place in &mut places {
+            before += std::mem::replace(place, before);
         }
         for &position in &*from {
-            let place = &mut next[digit(position)];
-            to[*place] = position;
+            let place = &mut places[usize::from((tokens[position as usize] >> shift) as u8)];
+            to[*place as usize] = position;
             *place += 1;
         }
         std::mem::swap(&mut from, &mut to);

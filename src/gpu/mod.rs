@@ -37,6 +37,8 @@ pub struct Replay {
     pub rows: usize,
     /// Positions of a cache that the last row sees, to share out the cost; 0 without one.
     pub keys: usize,
+    /// Those of the early ones that go to the GPU before all others. 0: none but a quarter of the early ones.
+    pub first: usize,
     /// Dispatches at the plan's beginning that go to the GPU before the rest is encoded, so that it begins early:
     /// they write nothing that outlives the step. 0: none, and none where work is cut into several submits anyway.
     pub early: usize,
@@ -48,7 +50,14 @@ pub struct Replay {
 impl Replay {
     /// Of a plan that reads no cache, or whose cost does not depend on how much of it.
     pub const fn new(plan: PlanId, rows: usize) -> Self {
-        Self { plan, rows, keys: 0, early: 0, late: 0 }
+        Self { plan, rows, keys: 0, first: 0, early: 0, late: 0 }
+    }
+
+    /// Whether a submit ends before this dispatch so that the GPU begins: a few dispatches keep it busy while the
+    /// others of the early ones are encoded, and these while all the rest is.
+    pub const fn ends_early(&self, dispatch: usize) -> bool {
+        let Self { first, early, .. } = *self;
+        dispatch > 0 && (dispatch == first || dispatch == early / 4 || dispatch == early)
     }
 }
 

@@ -151,11 +151,11 @@ pub(crate) fn encode<P, B>(
         let late = program.len() - replay.late;
         let mut copied = replay.late == 0 || submits > 1;
         for &(index, groups) in &schedule.dispatches {
-            let early = submits == 1 && begins_early(replay.early, index);
+            let early = submits == 1 && replay.ends_early(index);
             if index >= late && !std::mem::replace(&mut copied, true) {
                 encoder.cut_behind_copy()?;
                 (set, bound) = (None, None);
-            } else if early || cuts.before(program.cost(index, replay)) {
+            } else if early || cuts.before(|| program.cost(index, replay)) {
                 encoder.cut();
                 (set, bound) = (None, None);
             }
@@ -171,12 +171,6 @@ pub(crate) fn encode<P, B>(
         }
     }
     Ok(())
-}
-
-/// Whether a submit ends before this dispatch so that the GPU begins: a few dispatches keep it busy while the
-/// others of the early ones are encoded, and these while all the rest is.
-const fn begins_early(early: usize, dispatch: usize) -> bool {
-    dispatch > 0 && (dispatch == early / 4 || dispatch == early)
 }
 
 /// Cost of the replays' dispatches that have work to do.

@@ -492,6 +492,28 @@ fn a_gpu_without_work_gets_a_step_piece_by_piece() {
 }
 
 #[test]
+fn a_step_that_is_known_to_be_long_begins_with_a_submit_of_few_dispatches() {
+    for (milliseconds, cuts) in [(10.0, 2), (20.0, 3), (90.0, 3)] {
+        let first = Fake::new(false, 3e10, 0.0);
+        let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
+        let batch = Batch::next_tokens(vec![1; 32]);
+        let steps = |fake: &Rc<Fake>, steps: usize| {
+            let model = model(fake, config(64, 2, 256));
+            let trainer = block_on(Trainer::create(&model, options.clone(), UNWATCHED)).unwrap();
+            let step = || block_on(trainer.step(&batch)).unwrap().milliseconds;
+            (0..steps).for_each(|_| _ = step());
+            let before = fake.encoded.get();
+            (step(), fake.encoded.get().cuts - before.cuts)
+        };
+        let (took, _) = steps(&first, 1);
+        let fake = Fake::new(false, 3e10 * took / milliseconds, 0.0);
+        let (takes, seen) = steps(&fake, 20);
+        assert!((takes - milliseconds).abs() < 0.1, "{takes} ms instead of {milliseconds}");
+        assert_eq!(seen, cuts, "cuts of a step of {milliseconds} ms");
+    }
+}
+
+#[test]
 fn a_step_tells_the_share_of_its_places_that_stayed_empty() {
     let text: Vec<u32> = (0..660).map(|i| i % 500).collect();
     let starts = (0..20).map(|document| document * 33).collect();
