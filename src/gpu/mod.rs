@@ -37,11 +37,12 @@ pub struct Replay {
     pub rows: usize,
     /// Positions of a cache that the last row sees, to share out the cost; 0 without one.
     pub keys: usize,
-    /// Those of the early ones that go to the GPU before all others. 0: none but a quarter of the early ones.
-    pub first: usize,
     /// Dispatches at the plan's beginning that go to the GPU before the rest is encoded, so that it begins early:
-    /// they write nothing that outlives the step. 0: none, and none where work is cut into several submits anyway.
+    /// they write nothing that outlives the step. A quarter of them go before the others. 0: none, and none where work
+    /// is cut into several submits anyway.
     pub early: usize,
+    /// Dispatches at the beginning of the early ones that go to the GPU before all others. 0: none.
+    pub first: usize,
     /// Dispatches at the plan's end that go to the GPU behind the copy of what is read, which can so be used while they
     /// run: they write nothing of it. 0: none, and none where work is cut into several submits anyway.
     pub late: usize,
@@ -50,14 +51,19 @@ pub struct Replay {
 impl Replay {
     /// Of a plan that reads no cache, or whose cost does not depend on how much of it.
     pub const fn new(plan: PlanId, rows: usize) -> Self {
-        Self { plan, rows, keys: 0, first: 0, early: 0, late: 0 }
+        Self { plan, rows, keys: 0, early: 0, first: 0, late: 0 }
     }
 
     /// Whether a submit ends before this dispatch so that the GPU begins: a few dispatches keep it busy while the
     /// others of the early ones are encoded, and these while all the rest is.
-    pub const fn ends_early(&self, dispatch: usize) -> bool {
-        let Self { first, early, .. } = *self;
-        dispatch > 0 && (dispatch == first || dispatch == early / 4 || dispatch == early)
+    pub fn cuts_before(&self, dispatch: usize) -> bool {
+        let Self { early, first, .. } = *self;
+        (1..=early).contains(&dispatch) && [first, early / 4, early].contains(&dispatch)
+    }
+
+    /// Submits that end so.
+    pub fn early_submits(&self) -> usize {
+        (1..=self.early).filter(|&dispatch| self.cuts_before(dispatch)).count()
     }
 }
 
@@ -253,4 +259,28 @@ pub(crate) fn no_memory(what: &str, held: u64) -> Error {
              model, fewer tokens per step, or free other models and tensors"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_early_submit_ends_at_each_place_once() {
+        for (early, first, places) in [
+            (40, 4, &[4, 10, 40][..]),
+            (40, 0, &[10, 40]),
+            (40, 10, &[10, 40]),
+            (40, 40, &[10, 40]),
+            (40, 41, &[10, 40]),
+            (3, 0, &[3]),
+            (0, 0, &[]),
+            (0, 4, &[]),
+        ] {
+            let replay = Replay { early, first, ..Replay::new(PlanId(0), 1) };
+            let cuts: Vec<_> = (0..60).filter(|&dispatch| replay.cuts_before(dispatch)).collect();
+            assert_eq!(cuts, places, "the first {first} of {early} early ones");
+            assert_eq!(replay.early_submits(), places.len());
+        }
+    }
 }

@@ -151,11 +151,11 @@ pub(crate) fn encode<P, B>(
         let late = program.len() - replay.late;
         let mut copied = replay.late == 0 || submits > 1;
         for &(index, groups) in &schedule.dispatches {
-            let early = submits == 1 && replay.ends_early(index);
+            let early = submits == 1 && replay.cuts_before(index);
             if index >= late && !std::mem::replace(&mut copied, true) {
                 encoder.cut_behind_copy()?;
                 (set, bound) = (None, None);
-            } else if early || cuts.before(|| program.cost(index, replay)) {
+            } else if early || (submits > 1 && cuts.before(program.cost(index, replay))) {
                 encoder.cut();
                 (set, bound) = (None, None);
             }

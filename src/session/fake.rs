@@ -167,7 +167,7 @@ impl Fake {
         let mut cuts = Cuts::new(dispatches.iter().map(|(cost, _)| cost).sum(), submits);
         let (mut time, mut took) = (0.0, 0.0);
         for (cost, work) in dispatches {
-            if cuts.before(|| cost) {
+            if cuts.before(cost) {
                 self.submits.borrow_mut().push(std::mem::take(&mut time));
             }
             time += work / self.speed;

@@ -492,24 +492,26 @@ fn a_gpu_without_work_gets_a_step_piece_by_piece() {
 }
 
 #[test]
-fn a_step_that_is_known_to_be_long_begins_with_a_submit_of_few_dispatches() {
-    for (milliseconds, cuts) in [(10.0, 2), (20.0, 3), (90.0, 3)] {
-        let first = Fake::new(false, 3e10, 0.0);
-        let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
-        let batch = Batch::next_tokens(vec![1; 32]);
-        let steps = |fake: &Rc<Fake>, steps: usize| {
-            let model = model(fake, config(64, 2, 256));
-            let trainer = block_on(Trainer::create(&model, options.clone(), UNWATCHED)).unwrap();
-            let step = || block_on(trainer.step(&batch)).unwrap().milliseconds;
-            (0..steps).for_each(|_| _ = step());
-            let before = fake.encoded.get();
-            (step(), fake.encoded.get().cuts - before.cuts)
+fn a_step_that_is_expected_to_be_long_begins_with_a_submit_of_few_dispatches() {
+    let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
+    let trained = |fake: &Rc<Fake>, steps: usize| {
+        let model = model(fake, config(64, 2, 256));
+        let trainer = block_on(Trainer::create(&model, options.clone(), UNWATCHED)).unwrap();
+        let step = |tokens: usize| {
+            let before = fake.encoded.get().cuts;
+            let metrics = block_on(trainer.step(&Batch::next_tokens(vec![1; tokens]))).unwrap();
+            (metrics.milliseconds, fake.encoded.get().cuts - before)
         };
-        let (took, _) = steps(&first, 1);
+        (0..steps).for_each(|_| _ = step(32));
+        [step(32), step(2)]
+    };
+    let [(took, _), _] = trained(&Fake::new(false, 3e10, 0.0), 1);
+    for (milliseconds, cuts) in [(10.0, 2), (20.0, 3), (90.0, 3)] {
         let fake = Fake::new(false, 3e10 * took / milliseconds, 0.0);
-        let (takes, seen) = steps(&fake, 20);
+        let [(takes, seen), (_, short)] = trained(&fake, 20);
         assert!((takes - milliseconds).abs() < 0.1, "{takes} ms instead of {milliseconds}");
         assert_eq!(seen, cuts, "cuts of a step of {milliseconds} ms");
+        assert_eq!(short, 2, "cuts of a sixteenth of it");
     }
 }
 

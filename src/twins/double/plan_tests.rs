@@ -154,17 +154,32 @@ fn kernels_for_hardware_give_the_same() {
     }
 }
 
-/// Where attention's backward pass has no room for all tiles of a document, a batch of long ones has another plan, and
-/// accumulates into the same gradients.
-#[test]
-fn batches_of_short_and_long_documents_give_the_same() {
+/// Attention's backward pass has room for 20 tiles of each head.
+fn cramped() -> (Rc<Double>, &'static str) {
     let config = r#"{"vocab_size":61,"hidden_size":32,"intermediate_size":48,"num_hidden_layers":1,
         "num_attention_heads":2,"num_key_value_heads":1,"head_dim":64,"initializer_range":0.1,
         "max_position_embeddings":1024}"#;
     let mut caps = named("NVIDIA").capabilities().clone();
-    // 20 tiles for each head.
     caps.limits.max_storage_buffer_binding_size = 5 << 19;
-    let double = Double::new(caps);
+    (Double::new(caps), config)
+}
+
+/// A batch of documents of these lengths.
+fn cut(lengths: &[usize]) -> Batch {
+    let tokens: usize = lengths.iter().sum();
+    let mut documents = vec![];
+    for &length in lengths {
+        documents.extend(std::iter::repeat_n(documents.len() as u32, length));
+    }
+    let words = |seed| integers(seed, tokens, 61);
+    Batch::new(words(11), words(12), Some(documents))
+}
+
+/// Where attention's backward pass has no room for all tiles of a document, a batch of long ones has another plan, and
+/// accumulates into the same gradients.
+#[test]
+fn batches_of_short_and_long_documents_give_the_same() {
+    let (double, config) = cramped();
     let pair = Pair::new(&double, config);
     let options = TrainerOptions {
         tokens_per_step: 768,
@@ -172,15 +187,6 @@ fn batches_of_short_and_long_documents_give_the_same() {
         ..TrainerOptions::default()
     };
     let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
-    let cut = |lengths: &[usize]| {
-        let tokens: usize = lengths.iter().sum();
-        let mut documents = vec![];
-        for &length in lengths {
-            documents.extend(std::iter::repeat_n(documents.len() as u32, length));
-        }
-        let words = |seed| integers(seed, tokens, 61);
-        Batch::new(words(11), words(12), Some(documents))
-    };
     let scores =
         |rows: &[PlanRow]| rows.iter().position(|r| r.kernel == "attention_backward_scores");
     let text = |row: usize| trainer.wgsl(row as f64).unwrap();
@@ -206,6 +212,28 @@ fn batches_of_short_and_long_documents_give_the_same() {
         let got = block_on(trainer.read_gradient(index)).unwrap();
         assert_close(name, &got, &sums[name], 1e-7, 2e-5);
     }
+}
+
+/// The words of a batch lie where those of the one before lay, of which nothing is left.
+#[test]
+fn a_batch_gives_the_same_behind_longer_ones() {
+    let (double, config) = cramped();
+    let pair = Pair::new(&double, config);
+    // No weight moves by so little.
+    let options =
+        TrainerOptions { tokens_per_step: 768, learning_rate: 1e-30, ..TrainerOptions::default() };
+    let gradients = |batches: &[Batch]| {
+        let trainer = block_on(Trainer::create(&pair.model, options.clone(), UNWATCHED)).unwrap();
+        for batch in batches {
+            block_on(trainer.step(batch)).unwrap();
+        }
+        let all = 0..pair.model.tensors().len();
+        all.map(|index| block_on(trainer.read_gradient(index)).unwrap()).collect::<Vec<_>>()
+    };
+    let short = cut(&[7, 150]);
+    let alone = gradients(&[short.clone()]);
+    assert!(alone.iter().flatten().any(|&gradient| gradient != 0.0));
+    assert_eq!(gradients(&[cut(&[200, 1, 333, 90]), cut(&[768]), short]), alone);
 }
 
 /// Products of 256 tokens by 128 columns split K.
