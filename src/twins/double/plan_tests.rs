@@ -231,7 +231,7 @@ fn a_batch_gives_the_same_behind_longer_ones() {
         all.map(|index| block_on(trainer.read_gradient(index)).unwrap()).collect::<Vec<_>>()
     };
     let short = cut(&[7, 150]);
-    let alone = gradients(&[short.clone()]);
+    let alone = gradients(std::slice::from_ref(&short));
     assert!(alone.iter().flatten().any(|&gradient| gradient != 0.0));
     assert_eq!(gradients(&[cut(&[200, 1, 333, 90]), cut(&[768]), short]), alone);
 }
