@@ -1,6 +1,7 @@
 //! Training: options, micro-steps, evaluation, gradients, state.
 
 mod average;
+mod batch;
 mod dataset;
 mod flight;
 mod loss;
@@ -26,13 +27,13 @@ use super::tune::tune;
 use super::watch::Watch;
 use super::weights::tensor_at;
 use crate::caps::Capabilities;
-use crate::data::{Batch, write_document_ends, write_sorted_by_token};
+use crate::data::Batch;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
-use crate::kernels::{STRIP, TunedProduct, Wgsl};
+use crate::kernels::{TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
-use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers, count_tiles};
+use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers};
 use crate::random::split;
 use crate::schedule::Schedule;
 use std::cell::{Cell, RefCell};
@@ -389,11 +390,6 @@ impl Trainer {
         [Replay { early, first, ..step }, Replay { late, ..update }]
     }
 
-    fn is_long(&self, batch: &Batch) -> bool {
-        self.long.is_some()
-            && count_tiles(&batch.documents, &mut [], &mut []) > self.plans.tiles.unwrap_or(0)
-    }
-
     fn micro_step_of(&self, long: bool) -> PlanId {
         self.long.filter(|_| long).unwrap_or(self.micro_step)
     }
@@ -414,62 +410,6 @@ impl Trainer {
     fn learn(&self, milliseconds: f64, share: f64) {
         let expected = self.expected.get();
         self.expected.set(expected + 0.5 * (milliseconds - share * expected));
-    }
-
-    fn check(&self, batch: &Batch) -> Result<()> {
-        let config = self.model.config();
-        batch.validate(config.vocab_size, self.plans.micro_step.tokens)?;
-        if batch.counted() == 0 {
-            return Err(Error::tokens(
-                "every target is 0xffffffff (ignored); a step needs at least one that counts",
-            ));
-        }
-        let most = config.max_position_embeddings;
-        let longest = (0u32..)
-            .zip(&batch.documents)
-            .map(|(i, start)| (i - start) as usize + 1)
-            .max()
-            .unwrap_or(0);
-        if longest > most {
-            return Err(Error::tokens(format!(
-                "a document of {longest} tokens is longer than {}, {most}; cut it, or give the dataset a smaller \
-                 sequenceLength",
-                config.spelled("max_position_embeddings")
-            )));
-        }
-        Ok(())
-    }
-
-    fn write_batch(&self, batch: &Batch) -> Result<()> {
-        let padded = self.plans.batch.padded;
-        let Batch { tokens, targets, documents } = batch;
-        let strips = self.plans.micro_step.tokens.div_ceil(STRIP);
-        let table_words = self.plans.tiles.map_or(0, |tiles| strips + tiles);
-        // Of the same length in each step, whose words replace those of the one before.
-        let mut all = self.batch_words.borrow_mut();
-        all.resize(5 * padded + table_words, 0);
-        let (words, tables) = all.split_at_mut(5 * padded);
-        let mut parts = words.chunks_exact_mut(padded).map(|whole| {
-            let (part, padding) = whole.split_at_mut(tokens.len());
-            padding.fill(0);
-            part
-        });
-        let mut part = || parts.next().expect("five parts");
-        part().copy_from_slice(tokens);
-        part().copy_from_slice(targets);
-        let (order, starts, ends) = (part(), part(), part());
-        write_sorted_by_token(tokens, order, ends);
-        starts.copy_from_slice(documents);
-        write_document_ends(documents, ends);
-        let long = self.is_long(batch);
-        if !long && !tables.is_empty() {
-            let (before, strip_of) = tables.split_at_mut(strips);
-            before.fill(0);
-            count_tiles(documents, before, strip_of);
-        }
-        self.batch_tokens.set(batch.len());
-        self.batch_long.set(long);
-        self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&all))
     }
 
     fn write_step(&self, step: &Step) -> Result<()> {

@@ -42,7 +42,7 @@ for (const kind of drawnOf("frames", ["chromium", "firefox"], 2)) {
         assert.equal(seen.measuresTasks, kind === "chromium");
         assert.ok(seen.task < TASK, `a task of ${seen.task} ms on the main thread`);
         assert.ok(seen.noticed > TASK, `a task of 150 ms on purpose: ${seen.noticed} ms noticed`);
-        // Firefox does not tell of long tasks; the timers that wait for them do.
+        // Firefox does not report long tasks. A long task delays timers, so their delay is measured there.
         if (kind === "firefox") assert.ok(seen.held < TASK, `timers waited for ${seen.held} ms`);
       },
     ),

@@ -214,7 +214,7 @@ fn batches_of_short_and_long_documents_give_the_same() {
     }
 }
 
-/// The words of a batch lie where those of the one before lay, of which nothing is left.
+/// A trainer reuses the memory of a batch's words. The next batch does not see them.
 #[test]
 fn a_batch_gives_the_same_behind_longer_ones() {
     let (double, config) = cramped();
