@@ -31,6 +31,7 @@ mod harness;
 mod head_norm;
 mod lane;
 mod layer_norm;
+mod ledger;
 mod linear;
 mod linear_gate_gradient;
 mod linear_gradient;
@@ -66,6 +67,7 @@ use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
 use serde::Serialize;
 use std::fmt::Debug;
 use std::future::Future;
+use std::panic::Location;
 use std::rc::Rc;
 
 /// What a case says when it passes, or what went wrong.
@@ -83,7 +85,11 @@ pub enum Level {
 /// A test by name.
 pub struct Case {
     pub name: String,
+    /// The file that defines it.
+    pub file: &'static str,
     level: Level,
+    /// Whether it needs a device for more than [`Lane::run`]: it makes sessions or buffers of its own.
+    sessions: bool,
     body: Box<dyn Fn(Rc<Lane>) -> LocalFuture<Outcome>>,
 }
 
@@ -94,21 +100,44 @@ impl Debug for Case {
 }
 
 impl Case {
+    /// A case that runs kernels by themselves, through [`Lane::run`].
+    #[track_caller]
     fn new<F: Future<Output = Outcome> + 'static>(
         name: impl Into<String>,
         body: impl Fn(Rc<Lane>) -> F + 'static,
     ) -> Self {
         let body = Box::new(move |lane| Box::pin(body(lane)) as LocalFuture<Outcome>);
-        Self { name: name.into(), level: Level::Everyday, body }
+        let file = Location::caller().file();
+        Self { name: name.into(), file, level: Level::Everyday, sessions: false, body }
     }
 
     /// A case of [`Level::Full`] alone.
+    #[track_caller]
     fn full<F: Future<Output = Outcome> + 'static>(
         name: impl Into<String>,
         body: impl Fn(Rc<Lane>) -> F + 'static,
     ) -> Self {
         Self { level: Level::Full, ..Self::new(name, body) }
     }
+
+    /// The same case, which makes sessions or buffers of its own.
+    fn with_sessions(self) -> Self {
+        Self { sessions: true, ..self }
+    }
+}
+
+/// A case and what it depends on, on a device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listing {
+    pub name: String,
+    /// The file that defines it, from the crate's root.
+    pub file: String,
+    /// The hash of its jobs and of what it expects. None where the case makes sessions, or where its body needs what a
+    /// kernel has left: then any source may change it.
+    pub key: Option<String>,
+    /// Why there is no key, where the case makes no sessions.
+    pub unlisted: Option<String>,
+    pub milliseconds: f64,
 }
 
 /// What a case reports.
@@ -138,8 +167,7 @@ pub fn cases(level: Level) -> Vec<Case> {
 }
 
 fn every_case() -> Vec<Case> {
-    [
-        device::cases(),
+    let kernels = [
         elementwise::cases(),
         turned::cases(),
         embedding::cases(),
@@ -171,19 +199,46 @@ fn every_case() -> Vec<Case> {
         muon::cases(),
         optimizer::cases(),
         sample::cases(),
+        texts::cases(),
+        weights::cases(),
+    ]
+    .into_iter()
+    .flatten();
+    let sessions = [
+        device::cases(),
         model::cases(),
         model_text::cases(),
         adapter::cases(),
         probe::cases(),
-        texts::cases(),
         training::cases(),
-        weights::cases(),
         #[cfg(not(target_arch = "wasm32"))]
         device::native_cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    kernels.chain(sessions.into_iter().flatten().map(Case::with_sessions)).collect()
+}
+
+/// Lists the case called `name`: see [`ledger`].
+pub async fn list(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Option<Listing> {
+    let case = every_case().into_iter().find(|case| case.name == name)?;
+    let started = device.now();
+    let listed = |key, unlisted| Listing {
+        name: name.into(),
+        file: case.file.replace('\\', "/"),
+        key,
+        unlisted,
+        milliseconds: device.now() - started,
+    };
+    if case.sessions {
+        return Some(listed(None, None));
+    }
+    let lane = Rc::new(Lane::new(device, seed, Mode::default()));
+    ledger::begin();
+    let outcome = (case.body)(lane).await;
+    let key = format!("{:016x}", ledger::end());
+    Some(match outcome {
+        Ok(_) => listed(Some(key), None),
+        Err(message) => listed(None, Some(message)),
+    })
 }
 
 /// Runs the case called `name` with random data from `seed`.
