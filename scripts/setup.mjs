@@ -29,17 +29,13 @@ const WASM = "wasm32-unknown-unknown";
  */
 export async function setup({ rust = true, components = [], browsers = [], native = false } = {}) {
   // Side by side: the one waits for the network, the other compiles.
-  await Promise.all([
-    npmPackages(),
-    rust && rustParts(components),
-    systemPackages(browsers, native),
-  ]);
+  await Promise.all([npmPackages(), rustParts(rust, components), systemPackages(browsers, native)]);
 }
 
-async function rustParts(components) {
-  await wasmTarget();
+async function rustParts(rust, components) {
+  if (rust) await wasmTarget();
   await rustComponents(components);
-  await wasmBindgen();
+  if (rust) await wasmBindgen();
 }
 
 /** The packages of package-lock.json, again whenever it changed. */

@@ -1,5 +1,6 @@
-// Runs of the demo page stay: over a killed renderer and as a zip in Chromium, or over a reload and without storage in
-// Firefox, as the seed draws.
+// Runs of the demo page stay: over a killed renderer and as a zip in Chromium, over a reload and without storage in
+// Firefox.
+// reads: www tests/reference
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +10,7 @@ import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
 import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
 import { findPython } from "./python.mjs";
 
@@ -369,12 +370,12 @@ async function inFirefox(t) {
   assert.deepEqual(lone.errors, [], "the page's console has errors");
 }
 
-testDrawn("longest", "runs in Chromium")(
+longTest(
   "a run outlives its renderer, to the bit; it leaves as a zip and comes back",
   LONG,
   outlives,
 );
-testDrawn("longest", "runs in Firefox")(
+longTest(
   "Firefox: a run survives a reload to the bit; without storage it is in memory",
   LONG,
   inFirefox,

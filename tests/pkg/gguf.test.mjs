@@ -1,5 +1,6 @@
 // Files for llama.cpp, with llama.cpp: small trained models in every type, compared tensor by tensor with what
 // Python's `gguf` makes of the weights, and token by token with what wllama computes of the files in Chromium.
+// reads: tests/reference tests/pkg/gguf
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
@@ -9,7 +10,7 @@ import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { told } from "../child.mjs";
-import { drawnOf } from "../draws.mjs";
+import { coreOf } from "../gate/core.mjs";
 import { MODELS, PROMPT, TEXTS, TYPES } from "./gguf/models.mjs";
 import { findPython } from "./python.mjs";
 
@@ -17,9 +18,9 @@ const { familyOf } = await import("../../pkg/dist/gguf/families.js");
 const { ggufOf } = await import("../../pkg/dist/gguf/index.js");
 
 const folder = join(target, "gguf");
-/** In the everyday run one model, which the seed chooses. */
+/** The core has the first. */
 const models = Object.keys(MODELS);
-const names = drawnOf("models for llama.cpp", models, models.length);
+const names = coreOf(models, models.length);
 /** Tokens that are compared. */
 const TOKENS = 64;
 /**

@@ -1,5 +1,6 @@
 // examples/pytorch/continue.py goes on with a run of tinyloom: in two processes that share the model with
 // FSDP, its losses are those that tinyloom has on the same batches.
+// reads: examples/pytorch tests/pkg/pytorch-run.mjs
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, rmSync } from "node:fs";

@@ -1,5 +1,6 @@
 // Tokenizers against Python's: token for token on a megabyte of mixed text, and the answers of
 // conversations as transformers' template has them.
+// reads: tests/reference tests/pkg/hub-tokenizer
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";

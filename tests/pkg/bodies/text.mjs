@@ -38,6 +38,12 @@ async function trained({ tinyloom, runtime }, steps, data) {
   return trainer;
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "files, streams, workers and the characters of regular expressions are the host's; it is quick",
+};
+
 export const cases = {
   async "every source of a text gives the same dataset"({ tinyloom }) {
     const { Dataset, ByteTokenizer } = tinyloom;
