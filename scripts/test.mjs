@@ -112,7 +112,8 @@ await main(async () => {
     process.argv.slice(2).filter((word) => word !== "--full"),
   );
   const { setup } = await import("./setup.mjs");
-  await setup({ browsers: ["chromium", "firefox", "node"], native: true });
+  const reference = files.some((path) => !path.includes("/lanes/"));
+  await setup({ browsers: ["chromium", "firefox", "node"], native: true, reference });
   const { build } = await import("./build.mjs");
   await build({ page: true, job: !full, testing: true });
   // Whoever names a file of tests/pkg wants all of it, and not what a seed draws.

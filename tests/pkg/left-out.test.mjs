@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { EventEmitter } from "node:events";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { noteLeftOut } from "../../scripts/left-out.mjs";
-import { filesBelow, root, target } from "../../scripts/lib.mjs";
+import { root, target } from "../../scripts/lib.mjs";
 
 test("skipped tests are listed once, and others are not", () => {
   const stream = new EventEmitter();
@@ -39,15 +39,4 @@ test("Node tells of a skip as these lines read it", () => {
   const { NODE_TEST_CONTEXT: _, ...env } = process.env; // else the runner takes itself for a test file
   const said = execFileSync(process.execPath, [run, part], { env, encoding: "utf8" });
   assert.deepEqual(JSON.parse(said), { name: "part", skip: "no Python", named: true });
-});
-
-test("what asks for a Python skips by name where there is none", () => {
-  const asking = filesBelow(["tests"])
-    .map((path) => [path, readFileSync(path, "utf8")])
-    .filter(
-      ([path, text]) => path.endsWith(".test.mjs") && /\bfindPython\(|\bwithPython\(/.test(text),
-    );
-  assert.ok(asking.length >= 4, `${asking.length} files`);
-  for (const [path, text] of asking)
-    assert.match(text, /\.skip\(`\$\{WITHOUT_TRANSFORMERS\}/, path);
 });

@@ -3,11 +3,11 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 import { placed } from "./bodies/places.mjs";
 import { BODIES, TIMED } from "./bodies/run.mjs";
 import { inNode, placeOf, saved } from "./harness.mjs";
-import { findPython } from "./python.mjs";
 
 const reference = join(root, "tests", "reference");
 
@@ -51,19 +51,14 @@ test("the public API in Node with Dawn", { timeout: 1_200_000 }, (t) => {
   return inNode(t);
 });
 
-// Where torch is absent this fails, unless the variable says that the hashes which the test above
-// compared are to be the whole check.
 test("transformers reads what was saved", { timeout: 300_000 }, async (t) => {
-  const python = findPython();
+  const python = await referencePython();
   const names = readdirSync(saved);
   const { cases } = await import("./bodies/fixtures.mjs");
   const { host, turn } = placeOf("node");
   const drawn = placed("fixtures", Object.keys(cases), host, turn);
   const saving = drawn.filter((name) => name.includes(" saved "));
   assert.ok(saving.length > 0 && names.length === saving.length, `saved: ${names.join(", ")}`);
-  if (!python) {
-    return t.skip(`${WITHOUT_TRANSFORMERS}=1: only hashes of the saved files were compared`);
-  }
   for (const name of names) {
     const folder = join(saved, name);
     const hashes = join(reference, "fixtures", name, "saved.sha256");
