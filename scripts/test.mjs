@@ -133,7 +133,7 @@ await main(async () => {
   step(
     `${all.length} of ${files.length} test files run, ${cores} of them their core; the others have passed as they are`,
   );
-  if (await needBuild(all)) await prepare();
+  await prepare(await needsOf(all));
   if (cores > 0) process.env.TINYLOOM_CORE = "1";
   const limit = mode === "everyday" ? FILE_SECONDS : undefined;
   if (limit) Object.assign(process.env, limited(limit));
@@ -155,18 +155,22 @@ await main(async () => {
   summary(times, failed, tests.left);
 });
 
-/** Whether any of the files needs what is built. */
-async function needBuild(files) {
+/** Whether files need what is built, and the reference's Python. */
+async function needsOf(files) {
   const { closureOf } = await import("../tests/gate/inputs.mjs");
+  const needs = { build: false, reference: false };
   for (const path of files.filter((path) => !path.startsWith("tests/gate/"))) {
-    if ((await closureOf(path)).built) return true;
+    const { built, modules } = await closureOf(path);
+    needs.build ||= built;
+    needs.reference ||= modules.includes("scripts/reference.mjs");
   }
-  return false;
+  return needs;
 }
 
 /** Set-up, build and package, which several files use at the same time. */
-async function prepare() {
-  await setup();
+async function prepare({ build: wanted, reference }) {
+  await setup({ rust: wanted, reference });
+  if (!wanted) return;
   const { build } = await import("./build.mjs");
   await build({ page: true, job: true, testing: true });
   const { pack, PACKED } = await import("./pack.mjs");

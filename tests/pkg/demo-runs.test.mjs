@@ -8,11 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
-import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { longTest } from "../gate/core.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
-import { findPython } from "./python.mjs";
 
 /** Twice what they take on two busy cores. */
 const LONG = { timeout: 420_000 };
@@ -172,8 +172,7 @@ async function logitsOf(demo, files, tokens) {
 
 /** transformers loads the folder of the zip, computes the same logits, and writes what the page writes. */
 async function inTransformers(t, demo, files, prompt, text) {
-  const python = findPython();
-  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: transformers did not load the export`);
+  const python = await referencePython();
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-exported-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   for (const [name, blob] of Object.entries(files)) {

@@ -8,14 +8,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
-import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { longTest, timed } from "../gate/core.mjs";
 import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, longestTask, PHONE, within } from "./demo-page.mjs";
 import { blobs, CHATS, checkpoint, unzip, written } from "./demo-tune-checkpoint.mjs";
 import { Tune } from "./demo-tune-panel.mjs";
-import { findPython, PEFT } from "./python.mjs";
 
 const dist = join(root, "www", "dist");
 const CALL = 120;
@@ -390,9 +390,8 @@ async function loadsBack(t, { demo, tune, server, browser }, { losses, answers }
 }
 
 /** PEFT reads the files of the zip, over the checkpoint that transformers reads. */
-function inPeft(t, files, { tokens, zip }) {
-  const python = findPython(PEFT);
-  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: PEFT did not load the adapter`);
+async function inPeft(t, files, { tokens, zip }) {
+  const python = await referencePython();
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-tuned-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const keep = (place, given) => {
