@@ -39,7 +39,7 @@ export interface Own {
   readonly decoding: () => Stage;
   /** The text of each id. */
   readonly texts: readonly (string | undefined)[];
-  /** What begins a text behind its normalisation, unless it begins so; where no token is before it. */
+  /** What begins a text behind its normalisation, unless it or a space does; where no token is before it. */
   readonly prefix: string;
   /** The bytes that each id stands for, where ids spell texts. */
   readonly spelling: ((id: number) => Uint8Array) | undefined;
@@ -111,7 +111,8 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
     if (token) ids.push(token.id);
     if (token || !text) return;
     const { prefix } = this.#own;
-    const whole = first && !text.startsWith(prefix) ? prefix + text : text;
+    const begins = !first || text.startsWith(prefix) || text.startsWith(" ");
+    const whole = begins ? text : prefix + text;
     for (const id of this.#peer.encode(whole, { add_special_tokens: false }).ids) {
       if (id === undefined) {
         throw new TinyloomError(
