@@ -1,8 +1,54 @@
 /** Rows of files in the forms that chats have: messages, ShareGPT, Alpaca, prompts with completions. */
 
 import { inspect, invalid, show } from "../options.js";
+import type { LongOptions } from "../source.js";
+import { judged } from "./formats.js";
+import { jsonElements } from "./json-array.js";
+import { openText, Pace, paced, textOf } from "./read.js";
+import { jsonLines } from "./rows.js";
+import type { Conversation } from "./types.js";
 
 type Fields = { readonly [name: string]: unknown };
+
+/**
+ * The conversations of an array, or of a file: JSONL with one in each line, or a JSON array of them. They come in
+ * lists, since what is yielded is awaited.
+ *
+ * @param otherwise - what to do with a file in another form.
+ */
+export async function* chatRows(
+  where: string,
+  source: unknown,
+  long: LongOptions,
+  otherwise: string,
+): AsyncGenerator<[Conversation]> {
+  let index = 0;
+  const next = (row: unknown): [Conversation] => [
+    chatOf(where, `conversation ${index++}`, row) as Conversation,
+  ];
+  if (Array.isArray(source)) {
+    const all = inspect(where, () => Array.from<unknown>(source));
+    const pace = new Pace(where, long, all.length, "read conversations");
+    await pace.done(0);
+    for (const one of all) {
+      yield next(one);
+      await pace.done(1);
+    }
+    return;
+  }
+  const opened = await openText(where, source, long.signal);
+  const pace = new Pace(where, long, opened.total, "read conversations");
+  const file = { ...opened, chunks: paced(opened.chunks, pace) };
+  const { format, chunks } = await judged(where, file, undefined, false);
+  if (format === "csv") {
+    throw invalid(
+      `${where} reads JSONL and JSON arrays, and ${opened.name || "the file"} is CSV; ${otherwise}`,
+    );
+  }
+  const texts = textOf(chunks);
+  const rows = format === "json" ? jsonElements(where, texts) : jsonLines(where, texts, otherwise);
+  for await (const [row] of rows) yield next(row);
+}
 
 const isObject = (value: unknown): value is Fields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
