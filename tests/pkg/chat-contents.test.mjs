@@ -89,7 +89,7 @@ test("a file of chats in another form says in which", async () => {
     [[chat, [chat]], /conversation 1 is a list of 1 chats, not one/],
     [{ rows: [] }, /conversation 0 has no list of messages, but rows; give messages/],
     [[...chat, { content: "a" }], /has message 2, .*, but content;/],
-    [["a"], /is an array of length 1; give messages/],
+    [["a"], /is "a"; give messages/],
     [{}, /is an object \(Object\); give messages/],
     [5, /is 5; give messages/],
   ]) {
