@@ -91,7 +91,9 @@ function bytesOf(chunks: readonly Chunk[]): Uint8Array {
 function headOf(chunks: readonly Chunk[]): string {
   const decoder = new TextDecoder();
   const texts = chunks.map((chunk) =>
-    typeof chunk === "string" ? chunk : decoder.decode(chunk.subarray(0, HEAD), { stream: true }),
+    typeof chunk === "string"
+      ? chunk.slice(0, HEAD)
+      : decoder.decode(chunk.subarray(0, HEAD), { stream: true }),
   );
   return texts.join("").replace(/^\ufeff/, "");
 }
@@ -108,7 +110,9 @@ export function namedFormat({ name, type }: Opened): Format | undefined {
 /** A text in JSON, as the beginning of a pattern. */
 const TEXT = String.raw`"(?:[^"\\\n]|\\.)*"`;
 /** An object that has begun: its first name is there. */
-const OBJECT = new RegExp(String.raw`^\{\s*(?:${TEXT}\s*:|\})`);
+const OBJECT = new RegExp(String.raw`^\{\s*${TEXT}\s*:`);
+/** A line with which a value in JSON does not end. */
+const GOES_ON = /[{[,:]\s*$/;
 /** A list of objects, of lists of objects, or of texts. */
 const ROWS = new RegExp(String.raw`^\[\s*(?:(?:\[\s*)?\{\s*${TEXT}\s*:|${TEXT}\s*[,\]])`);
 /** A list of messages: one conversation. */
@@ -122,21 +126,25 @@ function formatOf(where: string, opened: Opened, head: string, ended: boolean): 
   const [line, rest] =
     end < 0 ? [ended ? start : undefined, ""] : [start.slice(0, end), start.slice(end).trim()];
   const value = parsed(line);
+  if (isObject(value)) return "jsonl";
   if (OBJECT.test(start)) {
-    // A line that is longer than what was looked at is a long row.
-    if (value || line === undefined) return "jsonl";
-    throw oneObject(where, opened, start);
+    if (line === undefined) return "jsonl"; // a row that is longer than what was looked at
+    if (GOES_ON.test(line)) throw oneObject(where, opened, start);
+    return named === "json" ? "jsonl" : (named ?? "text");
   }
   if (!start.startsWith("[") || (named === undefined && !ROWS.test(start))) return named ?? "text";
   if (Array.isArray(value)) {
     // Further lines, each a conversation; a conversation alone may be a file of one line.
-    const lines = rest === "" ? named === "jsonl" || MESSAGES.test(start) : /^[[{]/.test(rest);
+    const lines = rest === "" ? MESSAGES.test(start) : /^[[{]/.test(rest);
     return lines ? "jsonl" : "json";
   }
   if (named === "csv" && !ROWS.test(start)) return named;
   const long = line === undefined && (named === "jsonl" || named === undefined);
   return long && MESSAGES.test(start) ? "jsonl" : "json";
 }
+
+const isObject = (value: unknown) =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 function parsed(line: string | undefined): unknown {
   try {
@@ -151,6 +159,6 @@ function oneObject(where: string, { name }: Opened, start: string) {
   return invalid(
     `${where}: ${name || "the file"} is one JSON object over several lines, whose first field is ${show(first.slice(1, -1))}; give ` +
       "rows: JSONL, which has an object in each line, or a JSON array of the objects, such as " +
-      "new Blob([JSON.stringify(JSON.parse(await file.text()).rows)])",
+      'new Blob([JSON.stringify(JSON.parse(await file.text()).rows)]); format: "text" takes it as one text',
   );
 }
