@@ -6,7 +6,7 @@
  */
 
 export { Dataset } from "./dataset.js";
-export type { DatasetOptions } from "./dataset-options.js";
+export type { DatasetOptions, TextOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
 export type {
