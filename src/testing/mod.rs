@@ -45,6 +45,7 @@ mod muon;
 mod newest;
 mod norm;
 mod optimizer;
+mod optimizer_placed;
 mod pretend;
 mod probe;
 mod results;
@@ -137,6 +138,8 @@ pub struct Listing {
     pub key: Option<String>,
     /// Why there is no key, where the case makes no sessions.
     pub unlisted: Option<String>,
+    /// Jobs that the key is of: as many as a run has that leaves no kernel out.
+    pub jobs: usize,
     pub milliseconds: f64,
 }
 
@@ -198,6 +201,7 @@ fn every_case() -> Vec<Case> {
         loss::cases(),
         muon::cases(),
         optimizer::cases(),
+        optimizer_placed::cases(),
         sample::cases(),
         texts::cases(),
         weights::cases(),
@@ -221,23 +225,25 @@ fn every_case() -> Vec<Case> {
 pub async fn list(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Option<Listing> {
     let case = every_case().into_iter().find(|case| case.name == name)?;
     let started = device.now();
-    let listed = |key, unlisted| Listing {
+    let listed = |key, unlisted, jobs| Listing {
         name: name.into(),
         file: case.file.replace('\\', "/"),
         key,
         unlisted,
+        jobs,
         milliseconds: device.now() - started,
     };
     if case.sessions {
-        return Some(listed(None, None));
+        return Some(listed(None, None, 0));
     }
     let lane = Rc::new(Lane::new(device, seed, Mode::default()));
     ledger::begin();
-    let outcome = (case.body)(lane).await;
+    let outcome = (case.body)(Rc::clone(&lane)).await;
+    let [jobs, _] = lane.jobs.get();
     let key = format!("{:016x}", ledger::end());
     Some(match outcome {
-        Ok(_) => listed(Some(key), None),
-        Err(message) => listed(None, Some(message)),
+        Ok(_) => listed(Some(key), None, jobs),
+        Err(message) => listed(None, Some(message), jobs),
     })
 }
 
