@@ -2,6 +2,7 @@
 #![cfg(feature = "testing")]
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::rc::Rc;
 use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
 use tinyloom::testing::{self, Case, Level, Listing, Mode, Others, Report, Results};
@@ -79,6 +80,22 @@ fn every_case_without_sessions_has_a_key() {
     let of_sessions = all.iter().filter(|listing| listing.key.is_none()).count();
     assert_eq!(keys.len() + of_sessions, all.len(), "two cases have one key");
     assert!(keys.len() > 300, "{} keys, {of_sessions} cases of sessions", keys.len());
+}
+
+/// A session's case tells which kernels were installed, and the files that these were joined from.
+#[test]
+fn a_report_names_the_kernels_that_were_installed() {
+    let device = device();
+    let case = |name| pollster::block_on(testing::run(&device, name, 7, Mode::default()));
+    let [first, again] = [case("loss_sum"), case("loss_sum")];
+    assert_eq!(first.kernels, ["loss_sum_forward"], "{first:?}");
+    assert!(first.shaders.contains(&"shaders/07_loss_sum.wgsl".to_owned()), "{first:?}");
+    assert!(first.shaders.iter().all(|file| Path::new(file).exists()), "{first:?}");
+    assert_eq!(again.pipelines, 0, "the pipelines were there");
+    assert_eq!((again.kernels, again.shaders), (first.kernels, first.shaders));
+    let session = case("the loss falls");
+    assert!(session.ok && session.kernels.len() > 10, "{session:?}");
+    assert!(!session.kernels.contains(&"loss_sum_backward".to_owned()), "{session:?}");
 }
 
 /// A listing takes no kernel to the device, and depends on the data.

@@ -64,7 +64,7 @@ pub use lane::{Lane, Mode, Others};
 pub use results::Results;
 pub use texts::matrix_texts;
 
-use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
+use crate::gpu::{Gpu, Installed, LocalFuture, WgpuDevice};
 use serde::Serialize;
 use std::fmt::Debug;
 use std::future::Future;
@@ -160,6 +160,10 @@ pub struct Report {
     pub known: usize,
     /// Kernels that were compiled and not run, since another lane runs them.
     pub unrun: usize,
+    /// The kernels that were installed on any device, by the names of their entry points.
+    pub kernels: Vec<String>,
+    /// The files below the crate's root that these kernels were joined from.
+    pub shaders: Vec<String>,
 }
 
 /// The cases of a level.
@@ -251,6 +255,7 @@ pub async fn list(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Option<List
 pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> Report {
     let before = device.counters().pipelines;
     let started = device.now();
+    WgpuDevice::take_installed();
     let lane = Rc::new(Lane::new(device, seed, mode));
     let outcome = match every_case().into_iter().find(|case| case.name == name) {
         Some(case) => (case.body)(Rc::clone(&lane)).await,
@@ -267,6 +272,7 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         Ok(detail) => (true, detail),
         Err(detail) => (false, format!("{detail} (seed {seed})")),
     };
+    let Installed { names, modules } = WgpuDevice::take_installed();
     Report {
         name: name.into(),
         ok,
@@ -278,5 +284,7 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         jobs,
         known,
         unrun,
+        kernels: names.into_iter().map(String::from).collect(),
+        shaders: modules.into_iter().map(|module| format!("shaders/{module}.wgsl")).collect(),
     }
 }
