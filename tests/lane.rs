@@ -95,6 +95,7 @@ fn a_report_names_the_kernels_that_were_installed() {
     assert_eq!((again.kernels, again.shaders), (first.kernels, first.shaders));
     let session = case("the loss falls");
     assert!(session.ok && session.kernels.len() > 10, "{session:?}");
+    assert!(session.shaders.iter().all(|file| Path::new(file).exists()), "{session:?}");
     assert!(!session.kernels.contains(&"loss_sum_backward".to_owned()), "{session:?}");
 }
 

@@ -251,6 +251,12 @@ pub async fn list(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Option<List
     })
 }
 
+/// The file of a module, where it is none that the crate writes.
+fn shader_file(module: &str) -> Option<String> {
+    let has_one = module.starts_with("lib/") || module.starts_with(|c: char| c.is_ascii_digit());
+    has_one.then(|| format!("shaders/{module}.wgsl"))
+}
+
 /// Runs the case called `name` with random data from `seed`.
 pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> Report {
     let before = device.counters().pipelines;
@@ -285,6 +291,6 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         known,
         unrun,
         kernels: names.into_iter().map(String::from).collect(),
-        shaders: modules.into_iter().map(|module| format!("shaders/{module}.wgsl")).collect(),
+        shaders: modules.iter().filter_map(|module| shader_file(module)).collect(),
     }
 }
