@@ -11,7 +11,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::rc::Rc;
 use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
-use tinyloom::testing::{self, Level, Others};
+use tinyloom::testing::{self, Level, Listing, Others, Report};
 
 /// Without another one every run has the same random data, so that equal cases have equal keys.
 fn seed() -> u64 {
@@ -73,12 +73,27 @@ fn list(file: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A key stands for a case only where it is of all that the case runs: fails one whose listing has other jobs. A run that
+/// left kernels out, or ended early, has fewer.
+fn compare_with_listing(device: &Rc<WgpuDevice>, report: &mut Report) {
+    if !report.ok || report.unrun > 0 {
+        return;
+    }
+    let listing = pollster::block_on(testing::list(device, &report.name, seed()));
+    let Some(Listing { key: Some(_), jobs, .. }) = listing else { return };
+    if jobs != report.jobs {
+        report.ok = false;
+        report.detail = format!("{jobs} jobs are listed, and {} were run", report.jobs);
+    }
+}
+
 fn run(cases: Vec<(Others, String)>) -> ExitCode {
     let device = device();
     let (mut failed, count) = (0, cases.len());
     for (others, name) in cases {
         let mode = testing::Mode { results: None, others };
-        let report = pollster::block_on(testing::run(&device, &name, seed(), mode));
+        let mut report = pollster::block_on(testing::run(&device, &name, seed(), mode));
+        compare_with_listing(&device, &mut report);
         failed += usize::from(!report.ok);
         println!("case {}", serde_json::to_string(&report).expect("JSON"));
     }

@@ -220,8 +220,7 @@ impl Lane {
     /// has left of an equal job is not computed again.
     pub(super) async fn run(&self, jobs: &[Job]) -> Result<Vec<Outputs>> {
         if ledger::listing() {
-            jobs.iter().for_each(|job| _ = ledger::listed(ledger::key(job)));
-            return Ok(jobs.iter().map(ledger::untouched).collect());
+            return Ok(jobs.iter().map(|job| self.list(job)).collect());
         }
         let known = |job| self.mode.results.as_ref().and_then(|results| results.of(job));
         let mut outputs: Vec<Option<Outputs>> = jobs.iter().map(known).collect();
@@ -236,6 +235,14 @@ impl Lane {
         let [all, repeated] = self.jobs.get();
         self.jobs.set([all + jobs.len(), repeated + jobs.len() - missing.len()]);
         Ok(outputs.into_iter().flatten().collect())
+    }
+
+    fn list(&self, job: &Job) -> Outputs {
+        let [all, repeated] = self.jobs.get();
+        self.jobs.set([all + 1, repeated]);
+        let key = ledger::key(job);
+        ledger::listed(key);
+        ledger::stand_in(job, key)
     }
 
     /// What a case that passed reports.

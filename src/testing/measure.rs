@@ -1,6 +1,7 @@
 //! How far a result may be from the twin's.
 
 use super::ledger::{self, Bits, listed};
+use std::hash::Hash;
 
 /// Relative error in L2 that rounding to f32 explains for sums of up to a few thousand terms.
 pub(super) const ROUNDING: f64 = 2e-6;
@@ -161,10 +162,22 @@ pub(super) fn directional_to_terms(
     ))
 }
 
-/// Fails with that message unless the condition holds: of outputs that no other function here compares.
-pub(super) fn hold(condition: bool, message: impl FnOnce() -> String) -> Result<(), String> {
-    // A listed case has no outputs: that it is held to something here is all that its hash can take.
-    if condition || listed("hold") { Ok(()) } else { Err(message()) }
+/// Holds outputs by a check of their own, which no other function here makes. A listing has no outputs: it takes what
+/// is expected of them, by value, and leaves the check out.
+pub(super) fn hold(
+    expected: impl Hash,
+    check: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    if listed(("hold", expected)) { Ok(()) } else { check() }
+}
+
+/// [`hold`] of one condition, which must not be so.
+pub(super) fn forbid(
+    expected: impl Hash,
+    wrong: impl FnOnce() -> bool,
+    message: impl FnOnce() -> String,
+) -> Result<(), String> {
+    hold(expected, || if wrong() { Err(message()) } else { Ok(()) })
 }
 
 /// A kernel's name and variant before a message.

@@ -45,6 +45,7 @@ mod muon;
 mod newest;
 mod norm;
 mod optimizer;
+mod optimizer_placed;
 mod pretend;
 mod probe;
 mod results;
@@ -63,7 +64,7 @@ pub use lane::{Lane, Mode, Others};
 pub use results::Results;
 pub use texts::matrix_texts;
 
-use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
+use crate::gpu::{Gpu, Installed, LocalFuture, WgpuDevice};
 use serde::Serialize;
 use std::fmt::Debug;
 use std::future::Future;
@@ -137,6 +138,8 @@ pub struct Listing {
     pub key: Option<String>,
     /// Why there is no key, where the case makes no sessions.
     pub unlisted: Option<String>,
+    /// Jobs that the key is of: as many as a run has that leaves no kernel out.
+    pub jobs: usize,
     pub milliseconds: f64,
 }
 
@@ -157,6 +160,10 @@ pub struct Report {
     pub known: usize,
     /// Kernels that were compiled and not run, since another lane runs them.
     pub unrun: usize,
+    /// The kernels that were installed on any device, by the names of their entry points.
+    pub kernels: Vec<String>,
+    /// The files below the crate's root that these kernels were joined from.
+    pub shaders: Vec<String>,
 }
 
 /// The cases of a level.
@@ -198,6 +205,7 @@ fn every_case() -> Vec<Case> {
         loss::cases(),
         muon::cases(),
         optimizer::cases(),
+        optimizer_placed::cases(),
         sample::cases(),
         texts::cases(),
         weights::cases(),
@@ -221,30 +229,39 @@ fn every_case() -> Vec<Case> {
 pub async fn list(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Option<Listing> {
     let case = every_case().into_iter().find(|case| case.name == name)?;
     let started = device.now();
-    let listed = |key, unlisted| Listing {
+    let listed = |key, unlisted, jobs| Listing {
         name: name.into(),
         file: case.file.replace('\\', "/"),
         key,
         unlisted,
+        jobs,
         milliseconds: device.now() - started,
     };
     if case.sessions {
-        return Some(listed(None, None));
+        return Some(listed(None, None, 0));
     }
     let lane = Rc::new(Lane::new(device, seed, Mode::default()));
     ledger::begin();
-    let outcome = (case.body)(lane).await;
+    let outcome = (case.body)(Rc::clone(&lane)).await;
+    let [jobs, _] = lane.jobs.get();
     let key = format!("{:016x}", ledger::end());
     Some(match outcome {
-        Ok(_) => listed(Some(key), None),
-        Err(message) => listed(None, Some(message)),
+        Ok(_) => listed(Some(key), None, jobs),
+        Err(message) => listed(None, Some(message), jobs),
     })
+}
+
+/// The file of a module, where it is none that the crate writes.
+fn shader_file(module: &str) -> Option<String> {
+    let has_one = module.starts_with("lib/") || module.starts_with(|c: char| c.is_ascii_digit());
+    has_one.then(|| format!("shaders/{module}.wgsl"))
 }
 
 /// Runs the case called `name` with random data from `seed`.
 pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> Report {
     let before = device.counters().pipelines;
     let started = device.now();
+    WgpuDevice::take_installed();
     let lane = Rc::new(Lane::new(device, seed, mode));
     let outcome = match every_case().into_iter().find(|case| case.name == name) {
         Some(case) => (case.body)(Rc::clone(&lane)).await,
@@ -261,6 +278,7 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         Ok(detail) => (true, detail),
         Err(detail) => (false, format!("{detail} (seed {seed})")),
     };
+    let Installed { names, modules } = WgpuDevice::take_installed();
     Report {
         name: name.into(),
         ok,
@@ -272,5 +290,7 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         jobs,
         known,
         unrun,
+        kernels: names.into_iter().map(String::from).collect(),
+        shaders: modules.iter().filter_map(|module| shader_file(module)).collect(),
     }
 }
