@@ -38,7 +38,7 @@ export const SETS = {
     ...filesBelow(["src/gpu", "src/plan", "tests/lanes", "tests/gate"]).filter(
       (file) => !file.endsWith(".test.mjs"),
     ),
-    ...["adapters", "harness", "lane", "ledger", "measure", "mod", "pretend", "results"].map(
+    ...["adapters", "harness", "lane", "ledger", "measure", "mod", "results"].map(
       (name) => `src/testing/${name}.rs`,
     ),
     ...["src/caps.rs", "src/random.rs", "src/session/step.rs", "src/web/testing.rs"],
