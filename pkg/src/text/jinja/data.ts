@@ -1,5 +1,6 @@
 /** The caller's values as those of templates. */
 
+import { copied } from "../messages.js";
 import { Dict, fault, float, integer, Traced, type Value } from "./values.js";
 
 /** Levels of a value at most, since each takes room on the stack. */
@@ -30,7 +31,7 @@ export function toValue(given: unknown, origin?: Origin, depth = 0): Value {
   if (Array.isArray(given)) return Array.from(given, inner);
   if (typeof given !== "object") throw fault(`a value is a ${typeof given}`);
   const made = new Dict();
-  const entries = given instanceof Map ? [...given] : Object.entries(given);
+  const entries = given instanceof Map ? [...given] : Object.entries(copied(given));
   for (const [key, value] of entries) {
     if (value === undefined || typeof value === "function" || typeof value === "symbol") continue;
     const plain = origin?.structure.includes(String(key)) && typeof value === "string";
