@@ -1,13 +1,14 @@
 // Real chat templates render what transformers renders of them, to the character, or both refuse.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ByteTokenizer, chatPrompt, Dataset } from "tinyloom";
 import { TEMPLATES } from "./jinja-expressions.mjs";
 import { CHATS, realTemplates, rendered, TOKENS } from "./templates.mjs";
 
 const { template: read } = await import("../../pkg/dist/text/jinja/run.js");
 const { toValue } = await import("../../pkg/dist/text/jinja/data.js");
-const { TemplateFault, TemplateRefusal, textOf } = await import("../../pkg/dist/text/jinja/values.js");
+const { TemplateFault, TemplateRefusal, textOf } = await import(
+  "../../pkg/dist/text/jinja/values.js"
+);
 
 const NOW = new Date(2025, 2, 9, 14, 5, 6);
 

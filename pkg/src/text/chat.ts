@@ -6,7 +6,7 @@ import type { TextEncoding } from "../tokenizer.js";
 import { chatEncoder, specialTexts } from "./chat-encoding.js";
 import { renderChat } from "./contents.js";
 import { expectConversation } from "./messages.js";
-import { common, endOfTurn, firstTag, opensAnswer, tagsBy, tailOf, textBetween } from "./spans.js";
+import { common, endOfTurn, firstTag, tagsBy, tailOf, textBetween } from "./spans.js";
 import { type Chat, type ChatTemplate, messageOf, openTemplate, TEMPLATE } from "./templates.js";
 import type { ChatPrompt, TemplateOptions } from "./types.js";
 
@@ -57,10 +57,8 @@ function stopOf(template: ChatTemplate, chat: Chat, special: readonly string[]):
     const tag = firstTag(end === "" ? (next ?? "") : end, tags);
     if (tag && (end !== "" || tag.index === 0)) return [tag.text];
   }
-  const prompt = tailOf(template, chat, asked, true)?.tail ?? "";
-  const opens = opensAnswer(end, prompt, tailOf(template, chat, asked, false)?.tail ?? "");
   const shared = next === undefined ? end : common(end, next);
-  const own = opens || shared !== end ? endOfTurn(shared, tags) : end;
+  const own = shared === end ? end : endOfTurn(shared, tags);
   if (own.trim()) return [own.trim()];
   return next?.trim() ? [next] : [];
 }

@@ -10,6 +10,7 @@ import {
   type Chat,
   type ChatTemplate,
   isMarked,
+  messageOf,
   ORIGINS,
   OTHER,
   originAt,
@@ -87,14 +88,6 @@ export function common(a: string, b: string): string {
   return a.slice(0, at);
 }
 
-/** Whether the end of a chat already opens an answer, though no prompt was asked for: some templates always do. */
-export function opensAnswer(end: string, prompt: string, plain: string): boolean {
-  if (prompt !== plain) return false;
-  const last = prompt.trimEnd().split("\n").at(-1) ?? "";
-  const tag = [...last.matchAll(tagged)].at(-1)?.[0] ?? last;
-  return tag !== "" && end.trimEnd().endsWith(tag);
-}
-
 /** What a template makes of messages behind their last character; undefined where it refuses them. */
 export function tailOf(
   template: ChatTemplate,
@@ -145,10 +138,14 @@ export function learnedSpans(
   const tags = tagsBy(special);
   for (const [at, wanted] of learned.entries()) {
     if (!wanted || (marks && isAnswer(at))) continue;
+    // Of a text that the template leaves out there is nothing to learn.
+    if (!whole.extents.has(at + 1) && textIn(chat.given.messages[at]?.content)) continue;
     spans.push(spanOf(template, chat, whole, at, isAnswer(at), tags));
   }
   return merged(spans);
 }
+
+const textIn = (content: unknown) => typeof content === "string" && content.trim() !== "";
 
 /** What the template marks of messages that are learned. */
 function markedSpans(made: Rendered, wanted: (message: number) => boolean): Extent[] {
@@ -225,13 +222,30 @@ function endOf(
     return next < 0 ? made.text.length : from + endOfTurn(made.text.slice(from, next), tags).length;
   }
   const { tail } = through;
-  const plain =
-    prompt === undefined
-      ? undefined
-      : tailOf(template, chat, chat.messages.slice(0, at), false)?.tail;
-  const opens = prompt !== undefined && plain !== undefined && opensAnswer(tail, prompt, plain);
+  const opens = prompt !== undefined && opensAnswer(template, chat, at, tail, prompt);
   if (!opens && after.startsWith(tail)) return from + tail.length + nextTag(tail, made, from, tags);
   return from + endOfTurn(common(after, tail), tags).length;
+}
+
+/**
+ * Whether the end of a chat already opens the next answer, though no prompt was asked for: some templates always do. Then
+ * the chat goes on otherwise where a user's message follows.
+ */
+function opensAnswer(
+  template: ChatTemplate,
+  chat: Chat,
+  at: number,
+  tail: string,
+  prompt: string,
+): boolean {
+  const plain = tailOf(template, chat, chat.messages.slice(0, at), false)?.tail;
+  if (prompt !== plain || !tail.trim()) return false;
+  const last = prompt.trimEnd().split("\n").at(-1) ?? "";
+  const tag = [...last.matchAll(tagged)].at(-1)?.[0] ?? last;
+  if (tag === "" || !tail.trimEnd().endsWith(tag)) return false;
+  const next = messageOf("user", "Why?", at + 2);
+  const messages = [...chat.messages.slice(0, at + 1), next];
+  return textBetween(template, chat, messages, at + 1)?.startsWith(tail) !== true;
 }
 
 /** Where a template puts nothing behind an answer, the tag of the next turn ends it: how long that is. */
