@@ -64,7 +64,7 @@ async function ofHuggingFace(
       `${place}: model.continuing_subword_prefix is ${text}, which is not computed here`,
     );
   }
-  const { Tokenizer } = await load<Peer>("tokenizers", library);
+  const { Tokenizer } = await load<Peer>(library);
   const given = {
     added_tokens: [],
     normalizer,
