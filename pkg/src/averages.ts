@@ -19,12 +19,12 @@ export async function exchanged<T>(raw: RawTrainer, work: () => Promise<T>): Pro
 /** {@link Trainer.saveAveraged}. */
 export function saveAveraged<T>(
   trainer: Handle<RawTrainer>,
-  { handle, names }: InnerModel,
+  { handle, names, notes }: InnerModel,
   options: SaveOptions,
 ): Promise<T> {
   const chosen = saveOptions(options, names);
   return trainer.run(
-    (raw) => exchanged(raw, () => saveWeights<T>(chosen, names, handle.raw)),
+    (raw) => exchanged(raw, () => saveWeights<T>(chosen, { names, notes }, handle.raw)),
     chosen.signal,
   );
 }

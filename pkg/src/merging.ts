@@ -11,8 +11,8 @@ import { floats, NUMBERS } from "./numbers.js";
 import type { RawModel, RawWriter } from "./raw.js";
 import { tensorSizes } from "./readback.js";
 import { damaged, framed, PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";
-import { MODEL_FILES, saveOptions } from "./save.js";
-import { save } from "./saving.js";
+import { DTYPE, MODEL_FILES, saveOptions } from "./save.js";
+import { inDtype, save } from "./saving.js";
 import { CONFIG_BYTES, LOAD, openSource } from "./source.js";
 import { readText, weightFiles } from "./source-files.js";
 import { transpose } from "./transpose.js";
@@ -50,7 +50,7 @@ export async function saveMerged(
   source: unknown,
   options: MergeOptions,
 ): Promise<ModelFiles | undefined> {
-  const chosen = saveOptions(options, MODEL_FILES, LOAD);
+  const chosen = saveOptions(options, MODEL_FILES, { ...LOAD, ...DTYPE });
   const files = openSource("saveMerged", source, chosen);
   return handle.run(async (raw) => {
     const under = models.of(base).handle.raw;
@@ -74,8 +74,9 @@ export async function saveMerged(
         }
       }
       const weights = new Merged(stored, await lowRanks(raw, under.hasInputsFirst()));
-      const saved = { names: MODEL_FILES, config: under.config(), weights };
-      return await save<ModelFiles | undefined>(chosen, saved);
+      const { generation, dtype } = models.of(base).notes;
+      const saved = { names: MODEL_FILES, config: under.config(), weights, generation };
+      return await save(chosen, inDtype(saved, chosen.dtype ?? dtype));
     } finally {
       for (const part of parts) part.rest?.();
       end(checker);

@@ -19,6 +19,12 @@ export interface EncodeOptions {
   addSpecialTokens?: boolean;
 }
 
+/** Options of `decode` and `decoder`. */
+export interface DecodeOptions {
+  /** Whether special tokens are left out of the text, such as `<|im_end|>`; default false. */
+  skipSpecialTokens?: boolean;
+}
+
 /** What a dataset needs of a tokenizer. */
 export interface TextEncoding {
   /** How many ids there are; ids run from 0 to `vocabSize - 1`. */
@@ -30,7 +36,11 @@ export interface TextEncoding {
 /** What `generate` needs of a tokenizer. */
 export interface TextDecoding {
   /** What turns ids into text as they arrive; of a tokenizer in a worker, a promise of it. */
-  decoder(): TokenDecoder | Promise<TokenDecoder>;
+  decoder(options?: DecodeOptions): TokenDecoder | Promise<TokenDecoder>;
+  /** The id that ends a text, if there is one. */
+  readonly endToken?: number | undefined;
+  /** The ids of a prompt that is given as text, or a promise of them. */
+  encode?(text: string, options?: EncodeOptions): TokenIds | Promise<TokenIds>;
 }
 
 /** Turns text into token ids and back. */

@@ -166,10 +166,10 @@ export class Trainer {
       return loadRun({ module, source, names: MODEL_FILES, loader }, long, seen);
     };
     return inner.lasting(async (raw, module) => {
-      const seen = { sum: 0 };
+      const seen: Seen = { sum: 0 };
       const by = await load(raw, module, chosen, seen);
       const again = (on: RawRuntime, then: Seen) => load(on, module, {}, then);
-      const model = adoptModel(runtime, by.model, raw, { again, seen });
+      const model = adoptModel(runtime, by.model, raw, { again, seen, notes: seen.notes });
       return Trainer.#from(model, by);
     }, chosen.signal);
   }
@@ -337,11 +337,12 @@ export class Trainer {
   }
 
   #save(chosen: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
-    const { handle, names } = this.#of;
+    const { handle, names, notes } = this.#of;
     const save = (kept?: (number: number) => void) =>
       this.#handle.run(async (raw) => {
         const more = await morePart();
-        const saved = { names, config: handle.raw.config(), weights: handle.raw };
+        const { raw: weights } = handle;
+        const saved = { names, config: weights.config(), weights, generation: notes.generation };
         return more.save<TrainerFiles | undefined>(chosen, saved, {
           moments: raw,
           state: () => raw.state(),
