@@ -12,6 +12,8 @@ import { ByteTokenizer, type TextDecoding } from "./tokenizer.js";
 interface Vocabulary {
   /** What each id spells; undefined of special tokens and of ids that there are not. */
   readonly spelled: readonly (Uint8Array | undefined)[];
+  /** Ids of bytes below 128 that stand for a character which other tokens spell too, such as `<0x20>`. */
+  readonly fallback: ReadonlySet<number>;
   /** Ids by the first byte that they spell. */
   readonly byFirst: readonly (readonly number[])[];
 }
@@ -56,7 +58,7 @@ export async function healing(
   excluded: readonly number[],
 ): Promise<Healing | undefined> {
   if (tokenizer instanceof ByteTokenizer) return undefined; // no byte begins with another
-  const { spelled, byFirst } = await vocabularyOf(tokenizer);
+  const { spelled, byFirst, fallback } = await vocabularyOf(tokenizer);
   const usable = (id: number) => id < size && !excluded.includes(id);
   let from = prompt.length;
   let text = new Uint8Array();
@@ -80,9 +82,11 @@ export async function healing(
     },
     mask() {
       const mask = new Float32Array(size).fill(Number.NEGATIVE_INFINITY);
-      for (const id of byFirst[taken[0] as number] ?? []) {
-        if (usable(id) && agree(spelled[id] as Uint8Array, taken)) mask[id] = 0;
-      }
+      const first = byFirst[taken[0] as number] ?? [];
+      const fitting = first.filter((id) => usable(id) && agree(spelled[id] as Uint8Array, taken));
+      // No text has them where the character has a token of its own.
+      const usual = fitting.filter((id) => !fallback.has(id));
+      for (const id of usual.length > 0 ? usual : fitting) mask[id] = 0;
       return mask;
     },
     drew(token) {
@@ -148,7 +152,11 @@ function readVocabulary(tokenizer: object, byteCharacters: readonly string[]): V
     );
   }
   const spelled: (Uint8Array | undefined)[] = [];
-  for (const [token, id] of entries(json.model.vocab)) spelled[id] = spell(token);
+  const fallback = new Set<number>();
+  for (const [token, id] of entries(json.model.vocab)) {
+    spelled[id] = spell(token);
+    if (/^<0x[0-7][0-9A-F]>$/.test(token)) fallback.add(id);
+  }
   const utf8 = new TextEncoder();
   for (const { id, content, special } of json.added_tokens ?? []) {
     spelled[id] = special ? undefined : utf8.encode(content);
@@ -157,7 +165,7 @@ function readVocabulary(tokenizer: object, byteCharacters: readonly string[]): V
   for (const [id, piece] of spelled.entries()) {
     if (piece && piece.length > 0) byFirst[piece[0] as number]?.push(id);
   }
-  return { spelled, byFirst };
+  return { spelled, byFirst, fallback };
 }
 
 /** Texts and ids of a vocabulary: an object, or of Unigram a list of texts and scores. */
