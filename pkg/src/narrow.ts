@@ -4,7 +4,7 @@ import { toHalf } from "./half.js";
 import type { Dtype } from "./notes.js";
 import { invalid } from "./options.js";
 import type { RawWriter } from "./raw.js";
-import { framed, PREFIX, parse } from "./safetensors.js";
+import { framed, PREFIX, parse, SHORT, turns } from "./safetensors.js";
 
 type Narrow = Exclude<Dtype, "f32">;
 
@@ -29,13 +29,23 @@ export function narrowed(weights: RawWriter, dtype: Narrow): RawWriter {
     end += (data_offsets[1] - data_offsets[0]) / 2;
     return [name, { dtype: dtype.toUpperCase(), shape, data_offsets: [begin, end] }] as const;
   });
+  const turn = turns(SHORT);
+  let last: Promise<unknown> = Promise.resolve();
   const header = framed({ __metadata__: metadata, ...Object.fromEntries(entries) });
   return {
     saveHeader: () => header,
     tensorCount: () => weights.tensorCount(),
-    async readPiece(index, begin, end) {
-      const bytes = await weights.readPiece(index, 2 * begin, 2 * end);
-      return narrow(bytes, dtype, order[index]?.[0] as string);
+    readPiece(index, begin, end) {
+      const reading = weights.readPiece(index, 2 * begin, 2 * end);
+      reading.catch(() => undefined); // it is awaited below
+      // One after the other: several that were read together would be one long piece of work.
+      const made = last.then(async () => {
+        const bytes = await reading;
+        await turn();
+        return narrow(bytes, dtype, order[index]?.[0] as string);
+      });
+      last = made.catch(() => undefined);
+      return made;
     },
   };
 }

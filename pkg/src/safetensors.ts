@@ -11,6 +11,8 @@ export const PREFIX = 8;
 const PIECE = 4 << 20;
 /** Milliseconds of work after which the page gets a turn. */
 const TURN = 25;
+/** The same of work that is to show nowhere. */
+export const SHORT = 8;
 
 /** A tensor's place in its file, in bytes from the file's start. */
 export interface TensorRange {

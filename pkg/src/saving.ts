@@ -10,7 +10,7 @@ import { configIn, narrowed } from "./narrow.js";
 import { type Dtype, GENERATION_FILE, generationOf, type ModelNotes } from "./notes.js";
 import type { RawModel, RawWriter } from "./raw.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
-import { turns } from "./safetensors.js";
+import { SHORT, turns } from "./safetensors.js";
 import {
   GGUF_FILES,
   isDirectory,
@@ -27,9 +27,6 @@ import { type AddedState, stateText } from "./state.js";
 
 /** Bytes of a tensor that are read back, summed and written at a time: a few milliseconds of work. */
 const PIECE = 1 << 20;
-
-/** Milliseconds of work after which the page gets a turn. */
-const SHORT = 8;
 
 /** Some of a tensor's bytes. */
 export interface Piece {
