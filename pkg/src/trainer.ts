@@ -13,6 +13,7 @@ import type { Member } from "./recovery/journal.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
 import {
+  type DtypeOptions,
   MODEL_FILES,
   type RunHandle,
   type SaveOptions,
@@ -330,9 +331,9 @@ export class Trainer {
    *
    * @throws {@link TinyloomError} as {@link Model.save}; `invalid-options` where there is no average.
    */
-  saveAveraged(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
-  saveAveraged(options?: LongOptions): Promise<ModelFiles>;
-  async saveAveraged(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
+  saveAveraged(options: SaveOptions & DtypeOptions & { to: SaveTarget }): Promise<undefined>;
+  saveAveraged(options?: LongOptions & DtypeOptions): Promise<ModelFiles>;
+  async saveAveraged(options: SaveOptions & DtypeOptions = {}): Promise<ModelFiles | undefined> {
     return (await morePart()).saveAveraged(this.#handle, this.#of, options);
   }
 
