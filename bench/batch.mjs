@@ -40,7 +40,7 @@ async function batches(model, { vocab_size: vocabulary }, report) {
       seed,
     }));
   const measure = async (count, weights) => {
-    const options = { maxTokens: TOKENS, temperature: 0.8, weights };
+    const options = { maxTokens: TOKENS, temperature: 0.8, stopTokens: [], weights };
     const row = await repeated(() => model.generateBatch(prompts(count), options));
     report({ workload: `batch of ${count}`, weights, ...row });
   };
@@ -56,7 +56,7 @@ async function lookups(model, { vocab_size: vocabulary }, report) {
     ["other", { temperature: 1, seed: 1 }],
   ]) {
     for (const promptLookup of [false, true]) {
-      const given = { ...options, maxTokens: 2 * TOKENS, promptLookup };
+      const given = { ...options, maxTokens: 2 * TOKENS, stopTokens: [], promptLookup };
       const row = await repeated(() => model.generate(round, given));
       report({ workload: `${what} text${promptLookup ? ", lookup" : ""}`, ...row });
     }

@@ -24,7 +24,7 @@ export async function greedyTexts(tinyloom, name) {
   const texts = {};
   for (const weights of FORMATS) {
     for (const [what, more] of Object.entries(TEXTS)) {
-      const options = { maxTokens: TOKENS, temperature: 0, weights, ...more };
+      const options = { maxTokens: TOKENS, temperature: 0, stopTokens: [], weights, ...more };
       const ids = [];
       for await (const { token } of model.generate(prompt, options)) ids.push(token);
       texts[`${what} in ${weights}`] = ids;

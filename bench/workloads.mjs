@@ -182,8 +182,8 @@ export async function createDecoding(tinyloom, runtime, name, options = {}) {
   const draw = async (maxTokens) => {
     let count = 0;
     const start = performance.now();
-    for await (const _ of model.generate(prompt, { maxTokens, temperature: 0.8, weights }))
-      count += 1;
+    const options = { maxTokens, temperature: 0.8, weights, seed: 0, stopTokens: [] };
+    for await (const _ of model.generate(prompt, options)) count += 1;
     return { count, milliseconds: performance.now() - start };
   };
   const perToken = async () => {

@@ -19,6 +19,7 @@ export async function makeStep(config, tokens, learningRate) {
 export async function makeWriter(config) {
   const model = await makeModel(config);
   return async (prompt, maxTokens) => {
-    for await (const _ of model.generate(prompt, { maxTokens, temperature: 0.8 }));
+    const options = { maxTokens, temperature: 0.8, seed: 0, stopTokens: [] };
+    for await (const _ of model.generate(prompt, options));
   };
 }

@@ -18,6 +18,7 @@ import type {
   ResolvedAdapterOptions,
 } from "./lora.js";
 import type { Model } from "./model.js";
+import { NO_NOTES } from "./notes.js";
 import {
   check,
   flag,
@@ -219,6 +220,7 @@ function innerOf(
     base: model,
     names: ADAPTER_FILES,
     handle,
+    notes: NO_NOTES,
     journal,
     own: (trainer) => owned.add(trainer),
     disown: (trainer) => owned.delete(trainer),

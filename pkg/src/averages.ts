@@ -3,7 +3,7 @@
 import type { Handle } from "./handle.js";
 import type { InnerModel } from "./internal.js";
 import type { RawTrainer } from "./raw.js";
-import { type SaveOptions, saveOptions } from "./save.js";
+import { DTYPE, type DtypeOptions, type SaveOptions, saveOptions } from "./save.js";
 import { saveWeights } from "./saving.js";
 
 /** Work in a trainer's turn with averages in the place of the weights, which come back to the bit. */
@@ -19,12 +19,12 @@ export async function exchanged<T>(raw: RawTrainer, work: () => Promise<T>): Pro
 /** {@link Trainer.saveAveraged}. */
 export function saveAveraged<T>(
   trainer: Handle<RawTrainer>,
-  { handle, names }: InnerModel,
-  options: SaveOptions,
+  { handle, names, notes }: InnerModel,
+  options: SaveOptions & DtypeOptions,
 ): Promise<T> {
-  const chosen = saveOptions(options, names);
+  const chosen = saveOptions(options, names, DTYPE);
   return trainer.run(
-    (raw) => exchanged(raw, () => saveWeights<T>(chosen, names, handle.raw)),
+    (raw) => exchanged(raw, () => saveWeights<T>(chosen, { names, notes }, handle.raw)),
     chosen.signal,
   );
 }

@@ -1,6 +1,6 @@
 /** Generation of several prompts at once; loaded when it is needed. */
 
-import { type TextOf, textOf } from "./decoding.js";
+import { type TextOf, textOf, type Until } from "./decoding.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type {
   BatchPrompt,
@@ -13,6 +13,7 @@ import type { Handle } from "./handle.js";
 import { models } from "./internal.js";
 import type { Model } from "./model.js";
 import { check, invalid, object, show } from "./options.js";
+import { promptTokens } from "./prompts.js";
 import type { RawBatch, RawModel } from "./raw.js";
 import { behind, type TokenIds } from "./tokens.js";
 import { watched } from "./watch.js";
@@ -25,7 +26,7 @@ type Given = ReturnType<typeof batchGiven>;
 const WHERE = "generateBatch";
 
 /** The calls of `generate` that give the same texts. */
-function calls({ config }: Model, { prompts, call, rules, ...shared }: Given): GenerateCall[] {
+function calls({ prompts, call, rules, seeds: _, ...shared }: Given): GenerateCall[] {
   if (!Array.isArray(prompts) || prompts.length === 0) {
     throw invalid(
       `${WHERE} takes an array of prompts, not ${show(prompts)}; give at least one prompt`,
@@ -33,25 +34,43 @@ function calls({ config }: Model, { prompts, call, rules, ...shared }: Given): G
   }
   // What is for all prompts, none has for itself.
   const {
-    tokenizer: _,
-    kvCache: __,
-    weights: ___,
-    adapter: ____,
-    signal: _____,
+    tokenizer: _1,
+    skipSpecialTokens: _2,
+    kvCache: _3,
+    weights: _4,
+    adapter: _5,
+    signal: _6,
     ...ownRules
   } = rules;
   // Not `map`, which leaves out what a sparse array lacks.
   return Array.from(prompts as readonly unknown[], (one, index) => {
     const name = `prompts[${index}]`;
-    const { prompt, ...rest } = isPrompt(one) ? one : { prompt: one as TokenIds };
+    const { prompt, ...rest } = isPrompt(one) ? one : { prompt: one as TokenIds | string };
     const own = check<Omit<BatchPrompt, "prompt">>(`${WHERE}: ${name}`, rest, ownRules);
     const options = { ...shared, ...own } as GenerateOptions;
     try {
-      return call(prompt, options, config);
+      return call(prompt, options, index);
     } catch (error) {
       throw named(error, name);
     }
   });
+}
+
+/** The texts of the calls, whose prompts may have to be encoded. */
+async function textsOf(all: readonly GenerateCall[], model: Model, until: Until): Promise<Text[]> {
+  const texts: Text[] = [];
+  for (const [index, { prompt, tokenizer, stop, skipSpecialTokens, ...one }] of all.entries()) {
+    try {
+      const ids = await promptTokens(prompt, tokenizer, model.config, until);
+      const behind = typeof prompt === "string" ? ids : undefined;
+      const asked = { stop, skipSpecialTokens, behind };
+      const text = tokenizer && (await textOf(tokenizer, asked, until));
+      texts.push(new Text({ ...one, ids }, text));
+    } catch (error) {
+      throw named(error, `prompts[${index}]`);
+    }
+  }
+  return texts;
 }
 
 /** An error of `generate`, as one of a prompt of a batch. */
@@ -64,14 +83,16 @@ function named(error: unknown, name: string): unknown {
 
 const isPrompt = (one: unknown): one is BatchPrompt => object(one) === undefined;
 
+type TextCall = Pick<GenerateCall, "maxTokens" | "json"> & { readonly ids: Uint32Array };
+
 /** One of the texts. */
 class Text {
-  readonly #call: GenerateCall;
+  readonly #call: TextCall;
   readonly #drawn: number[] = [];
   readonly #text: TextOf | undefined;
   ended = false;
 
-  constructor(call: GenerateCall, text: TextOf | undefined) {
+  constructor(call: TextCall, text: TextOf | undefined) {
     this.#call = call;
     this.#text = text;
   }
@@ -109,13 +130,10 @@ class Text {
 export async function* generatedBatch(
   ...[given, model, handle]: BatchCall
 ): AsyncGenerator<BatchToken, void, undefined> {
-  const all = calls(model, given);
-  const { signal, tokenizer } = given;
+  const all = calls(given);
+  const { signal } = given;
   throwIfAborted(signal, WHERE);
-  const texts: Text[] = [];
-  for (const one of all) {
-    texts.push(new Text(one, tokenizer && (await textOf(tokenizer, one.stop, { signal, handle }))));
-  }
+  const texts = await textsOf(all, model, { signal, handle });
   let by: RawModel | undefined;
   let batch: RawBatch | undefined;
   /** The first time, or after a lost device: then behind the tokens that were drawn before. */

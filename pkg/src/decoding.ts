@@ -20,7 +20,11 @@ export interface Until {
 }
 
 /** What a function of the caller's gives, which may give a promise. */
-function given<T>(what: string, work: () => T | Promise<T>, { signal, handle }: Until): Promise<T> {
+export function given<T>(
+  what: string,
+  work: () => T | Promise<T>,
+  { signal, handle }: Until,
+): Promise<T> {
   return awaited(`generate: ${what}`, async () => {
     const waited = either((async () => work())(), handle.ended);
     try {
@@ -33,15 +37,26 @@ function given<T>(what: string, work: () => T | Promise<T>, { signal, handle }: 
 }
 
 /** Gives each token with the text that it completes, and ends the text before the first stop string. */
-export function withText(tokenizer: TextDecoding, call: Until & Pick<GenerateCall, "stop">) {
+export function withText(tokenizer: TextDecoding, asked: TextAsked, until: Until) {
   return async function* (tokens: Tokens): Tokens {
-    const text = await textOf(tokenizer, call.stop, call);
+    const text = await textOf(tokenizer, asked, until);
     for await (const drawn of tokens) {
       yield* text.push(drawn);
       if (text.stopped) return;
     }
     yield* text.end();
   };
+}
+
+/** What is asked of a text. */
+export interface TextAsked {
+  /** Strings that are not empty; the text ends before the first. */
+  readonly stop: readonly string[] | undefined;
+  readonly skipSpecialTokens?: boolean;
+  /** The tokens that the text goes on from; without them it stands by itself. */
+  readonly behind?: Uint32Array | undefined;
+  /** Tokens behind those whose text the first drawn tokens spell again: it is not given out. */
+  readonly again?: Uint32Array | undefined;
 }
 
 /** The text of one text's tokens as they are drawn. */
@@ -54,32 +69,55 @@ export interface TextOf {
   end(): Iterable<GeneratedToken>;
 }
 
-/**
- * What {@link withText} does, token by token.
- *
- * @param stop - strings that are not empty.
- */
+/** What {@link withText} does, token by token. */
 export async function textOf(
   tokenizer: TextDecoding,
-  stop: readonly string[] | undefined,
+  { stop = [], skipSpecialTokens = false, ...from }: TextAsked,
   until: Until,
 ): Promise<TextOf> {
-  const decoder = await decoderOf(tokenizer, until);
-  const waiting = new Waiting(stop ?? []);
+  const make = (skip: boolean) => decoderBehind(from, () => decoderOf(tokenizer, skip, until));
+  const shown = await make(skipSpecialTokens);
+  // A stop string may be a special token's text, which is searched and never shown.
+  const searched = skipSpecialTokens && stop.length > 0 ? await make(false) : shown;
+  const both = (work: (decoder: TokenDecoder) => string): [string, string] => {
+    const text = decodedText(() => work(searched));
+    return [text, searched === shown ? text : decodedText(() => work(shown))];
+  };
+  const waiting = new Waiting(stop);
   return {
     get stopped() {
       return waiting.stopped;
     },
     push(drawn) {
-      const text = decodedText(() => decoder.push(drawn.token));
-      waiting.add(drawn, text);
+      waiting.add(drawn, ...both((decoder) => decoder.push(drawn.token)));
       return waiting.decided();
     },
     end() {
-      waiting.finish(decodedText(() => decoder.end()));
+      waiting.finish(...both((decoder) => decoder.end()));
       return waiting.decided();
     },
   };
+}
+
+/** A decoder that goes on behind some tokens: a space is cut at the beginning of a text, and not within it. */
+async function decoderBehind(
+  { behind, again = new Uint32Array() }: Pick<TextAsked, "behind" | "again">,
+  make: () => Promise<TokenDecoder>,
+): Promise<TokenDecoder> {
+  const decoder = await make();
+  if (!behind) return decoder;
+  const pushed = (by: TokenDecoder, ids: Uint32Array) =>
+    Array.from(ids, (id) => decodedText(() => by.push(id))).join("");
+  const other = await make();
+  const whole = pushed(other, behind) + pushed(other, again) + decodedText(() => other.end());
+  // What is held back of it, or spelled again, comes with later tokens. Of a character that is cut off nothing was given.
+  let drop = whole.replace(/\ufffd+$/, "").length - pushed(decoder, behind).length;
+  const rest = (text: string) => {
+    const cut = text.slice(Math.max(drop, 0));
+    drop -= text.length - cut.length;
+    return cut;
+  };
+  return { push: (id) => rest(decoder.push(id)), end: () => rest(decoder.end()) };
 }
 
 /** Tokens that are not given out yet, with their text. */
@@ -87,24 +125,26 @@ class Waiting {
   stopped = false;
   #ended = false;
   #text = "";
-  readonly #tokens: { readonly drawn: GeneratedToken; length: number }[] = [];
+  readonly #tokens: { readonly drawn: GeneratedToken; length: number; shown: string }[] = [];
   readonly #stop: readonly string[];
 
   constructor(stop: readonly string[]) {
     this.#stop = stop;
   }
 
-  add(drawn: GeneratedToken, text: string): void {
-    this.#tokens.push({ drawn, length: text.length });
+  /** @param shown - the text without what is left out of it. */
+  add(drawn: GeneratedToken, text: string, shown: string): void {
+    this.#tokens.push({ drawn, length: text.length, shown });
     this.#text += text;
   }
 
   /** No token comes any more; `rest` belongs to the last one, if that waits. */
-  finish(rest: string): void {
+  finish(rest: string, shown: string): void {
     this.#ended = true;
     const last = this.#tokens.at(-1);
     if (!last) return;
     last.length += rest.length;
+    last.shown += shown;
     this.#text += rest;
   }
 
@@ -115,8 +155,8 @@ class Waiting {
     const first = found.reduce((least, at) => Math.min(least, at), Number.POSITIVE_INFINITY);
     const end = this.stopped ? first : this.#text.length - this.#undecided();
     let at = 0;
-    for (const { drawn, length } of this.#tokens.splice(0, this.#decidedCount(end))) {
-      yield { ...drawn, text: this.#text.slice(at, Math.min(at + length, end)) };
+    for (const { drawn, length, shown } of this.#tokens.splice(0, this.#decidedCount(end))) {
+      yield { ...drawn, text: shown.slice(0, Math.max(0, end - at)) };
       at += length;
     }
     this.#text = this.#text.slice(at);
@@ -146,8 +186,13 @@ class Waiting {
   }
 }
 
-async function decoderOf(tokenizer: TextDecoding, until: Until): Promise<TokenDecoder> {
-  const decoder = await given("the tokenizer's decoder", () => tokenizer.decoder(), until);
+async function decoderOf(
+  tokenizer: TextDecoding,
+  skipSpecialTokens: boolean,
+  until: Until,
+): Promise<TokenDecoder> {
+  const options = { skipSpecialTokens };
+  const decoder = await given("the tokenizer's decoder", () => tokenizer.decoder(options), until);
   if (typeof decoder?.push === "function" && typeof decoder.end === "function") return decoder;
   throw invalid(
     `tokenizer.decoder() gave ${show(decoder)}; give a tokenizer whose decoder has push() and end()`,
@@ -179,7 +224,7 @@ export interface Biases {
   /** The bias of every token, where it does not change. */
   readonly fixed: Float32Array | undefined;
   /** Gives the bias of the next token, where each token has its own. */
-  next?(): Promise<Float32Array>;
+  next?(): Promise<Float32Array | undefined>;
   /** Notes a token that was drawn. */
   drew(token: number): void;
 }
@@ -188,7 +233,7 @@ export interface Biases {
 export function biases(
   option: NonNullable<GenerateOptions["bias"]>,
   config: ModelConfig,
-  call: Until & Pick<GenerateCall, "ids" | "maxTokens">,
+  call: Until & Pick<GenerateCall, "maxTokens"> & { readonly ids: Uint32Array },
 ): Biases {
   const vocabulary = config.vocab_size as number;
   if (typeof option !== "function") {

@@ -3,6 +3,7 @@
 import { models } from "./internal.js";
 import type { Adapter } from "./lora.js";
 import type { ModelConfig } from "./model-config.js";
+import { defaultEnds } from "./notes.js";
 import {
   abortSignal,
   check,
@@ -18,6 +19,7 @@ import {
   seed,
   tokenList,
 } from "./options.js";
+import { drawnSeed } from "./seeds.js";
 import type { TextDecoding } from "./tokenizer.js";
 import { expectFits, type TokenIds, toSomeTokens } from "./tokens.js";
 
@@ -38,9 +40,16 @@ export interface GenerateOptions {
   minP?: number;
   /** Above 1 makes tokens that occurred less likely; default 1. */
   repetitionPenalty?: number;
-  /** Seed of the sampling, an unsigned 32-bit number; default 0. The same seed gives the same text. */
+  /**
+   * Seed of the sampling, an unsigned 32-bit number. Default: drawn once per call, of `generateBatch` once per text.
+   * `seed` of what `generate` returns, and `seeds` of what `generateBatch` returns, tell it. The same seed gives the
+   * same text.
+   */
   seed?: number;
-  /** The text ends before one of these tokens. */
+  /**
+   * The text ends before one of these tokens. Default: the ends that the model and the tokenizer name, all of them:
+   * `eos_token_id` of `generation_config.json` and of `config.json`, and the tokenizer's `endToken`. `[]` for none.
+   */
   stopTokens?: readonly number[] | Uint32Array;
   /**
    * The text ends before the first of these strings, wherever tokens begin and end. It needs `tokenizer`.
@@ -48,8 +57,13 @@ export interface GenerateOptions {
    * next tokens decide. The last token that is given may have more text of its own than its `text`.
    */
   stop?: readonly string[];
-  /** The tokenizer that turns the tokens into text: each one then comes with its `text`. */
+  /**
+   * The tokenizer that turns the tokens into text: each one then comes with its `text`. With it the prompt may be a
+   * text, which is encoded with the special tokens that the tokenizer puts before one, such as `<bos>`.
+   */
   tokenizer?: TextDecoding;
+  /** Leaves special tokens out of each token's `text`, such as `<|im_end|>`; default false. It needs `tokenizer`. */
+  skipSpecialTokens?: boolean;
   /**
    * The format in which keys and values of the text are kept. "f32", the default, is exact. "f16" takes
    * half the memory. "int8", with a scale per head and token, takes a little over a quarter. A longer
@@ -93,6 +107,13 @@ export interface GenerateOptions {
    */
   promptLookup?: boolean;
   /**
+   * Token healing: a prompt may end within a word. Its last tokens are taken back where a longer token begins with
+   * their text, and the first tokens that are drawn have to spell that text anew. `text` goes on where the prompt
+   * ended; tokens and `maxTokens` count from what was taken back. It needs a `tokenizer` of byte-pair encoding, with
+   * `tokenizer.json`. Default false.
+   */
+  heal?: boolean;
+  /**
    * An adapter of the model, which is read with it; without it the model alone generates. Adapters may take turns,
    * also while one is trained.
    */
@@ -101,15 +122,30 @@ export interface GenerateOptions {
   signal?: AbortSignal;
 }
 
-/** Options of `model.generateBatch`: those of `generate` but for `alternatives`, `bias` and `promptLookup`. */
+/** What `model.generate` gives: the tokens as they are drawn. */
+export interface Generation extends AsyncGenerator<GeneratedToken, void, undefined> {
+  /** The seed in use, given or drawn: with it the text repeats. */
+  readonly seed: number;
+}
+
+/** What `model.generateBatch` gives: the tokens of all texts as they are drawn. */
+export interface BatchGeneration extends AsyncGenerator<BatchToken, void, undefined> {
+  /** The seed of each text, given or drawn. */
+  readonly seeds: readonly number[];
+}
+
+/** Options of `model.generateBatch`: those of `generate` but for `alternatives`, `bias`, `promptLookup` and `heal`. */
 export interface BatchOptions
-  extends Omit<GenerateOptions, "alternatives" | "bias" | "promptLookup"> {}
+  extends Omit<GenerateOptions, "alternatives" | "bias" | "promptLookup" | "heal"> {}
 
 /** A prompt of `model.generateBatch` with options of its own, before those of the call. */
 export interface BatchPrompt
-  extends Omit<BatchOptions, "tokenizer" | "kvCache" | "weights" | "adapter" | "signal"> {
-  /** At least one token. */
-  prompt: TokenIds;
+  extends Omit<
+    BatchOptions,
+    "tokenizer" | "skipSpecialTokens" | "kvCache" | "weights" | "adapter" | "signal"
+  > {
+  /** At least one token, or a text for the call's tokenizer. */
+  prompt: TokenIds | string;
 }
 
 /** A token that was sampled for one of several prompts. */
@@ -182,13 +218,15 @@ const BATCH: Rules<BatchOptions> = {
     typeof (value as TextDecoding | null)?.decoder === "function"
       ? undefined
       : "a tokenizer, which has decoder()",
+  skipSpecialTokens: flag,
   kvCache,
   weights,
   adapter,
   signal: abortSignal,
 };
 
-const GENERATE: Rules<GenerateOptions> = {
+/** Rules of what `generate` takes. @internal */
+export const GENERATE: Rules<GenerateOptions> = {
   ...BATCH,
   alternatives: integer(1, 32),
   bias: (value) =>
@@ -196,6 +234,7 @@ const GENERATE: Rules<GenerateOptions> = {
       ? undefined
       : "pairs of token and number, a Float32Array of vocab_size numbers, or a function that gives these",
   promptLookup: flag,
+  heal: flag,
 };
 
 /** A checked call. @internal */
@@ -206,43 +245,91 @@ export interface GenerateCall {
   readonly bias: GenerateOptions["bias"];
   readonly alternatives: number;
   readonly maxTokens: number;
-  readonly ids: Uint32Array;
+  readonly skipSpecialTokens: boolean;
+  readonly heal: boolean;
+  readonly seed: number;
+  /** A text is encoded when the work begins. */
+  readonly prompt: Uint32Array | string;
   readonly adapter: Adapter | undefined;
+  /** Ids that end the text. */
+  readonly stopTokens: readonly number[];
   /** The module's own options. */
   readonly json: string;
 }
 
+/** Whose generation it is. @internal */
+export interface Generating {
+  readonly config: ModelConfig;
+  /** What ends a text by default, as far as the model names it. */
+  readonly ends: readonly number[];
+  /** The seed where none is given. */
+  readonly drawn: number;
+}
+
 /** What `generate` was called with: nothing of it changes with the caller's arrays. @internal */
 export function generateCall(
-  prompt: TokenIds,
+  prompt: TokenIds | string,
   options: GenerateOptions,
-  config: ModelConfig,
+  { config, ends, drawn }: Generating,
 ): GenerateCall {
-  const { signal, tokenizer, stop, bias, adapter, ...rest } = check("generate", options, GENERATE);
-  if (stop && !tokenizer) {
-    throw invalid("generate: stop needs the tokenizer that turns tokens into text; give tokenizer");
-  }
-  const stopTokens = rest.stopTokens && Array.from(rest.stopTokens);
+  const { signal, tokenizer, stop, bias, adapter, heal, skipSpecialTokens, ...rest } = check(
+    "generate",
+    options,
+    GENERATE,
+  );
+  expectTokenizer(tokenizer, { prompt, stop, heal, skipSpecialTokens });
   const vocabulary = config.vocab_size as number;
-  const beyond = stopTokens?.find((id) => id >= vocabulary);
+  const endToken = inspect("generate: tokenizer", () => tokenizer?.endToken);
+  const stopTokens = rest.stopTokens
+    ? Array.from(rest.stopTokens)
+    : defaultEnds(ends, endToken, vocabulary);
+  const beyond = stopTokens.find((id) => id >= vocabulary);
   if (beyond !== undefined) {
     throw invalid(`generate: stopTokens has ${beyond}; give ids below vocab_size, ${vocabulary}`);
   }
+  const { seed = drawn } = rest;
   return {
     signal,
     adapter,
     tokenizer,
     stop,
+    heal: heal ?? false,
+    skipSpecialTokens: skipSpecialTokens ?? false,
+    seed,
+    stopTokens,
     bias: typeof bias === "function" ? bias : inspect("generate", () => copied(bias)),
     alternatives: rest.alternatives ?? 0,
     maxTokens: rest.maxTokens ?? 128,
-    ids: toSomeTokens("prompt", prompt, config),
-    json: JSON.stringify({ ...rest, stopTokens, stepwise: typeof bias === "function" }),
+    prompt: typeof prompt === "string" ? prompt : toSomeTokens("prompt", prompt, config),
+    json: JSON.stringify({ ...rest, seed, stopTokens, stepwise: typeof bias === "function" }),
   };
 }
 
+/** Refuses what needs a tokenizer where there is none. */
+function expectTokenizer(
+  tokenizer: TextDecoding | undefined,
+  { prompt, ...options }: { readonly [option: string]: unknown },
+): void {
+  if (typeof prompt === "string" && typeof tokenizer?.encode !== "function") {
+    throw invalid(
+      `generate: a text as prompt needs ${tokenizer ? "a tokenizer that has encode()" : "the tokenizer that encodes it; give tokenizer"}, ` +
+        "or give its tokens",
+    );
+  }
+  const needing = Object.entries(options).find(([, value]) => value)?.[0];
+  if (needing && !tokenizer) {
+    throw invalid(
+      `generate: ${needing} needs the tokenizer that turns tokens into text; give tokenizer`,
+    );
+  }
+}
+
 /** What `generateBatch` was called with, copied, and what its lazy part checks each prompt by. @internal */
-export function batchGiven(prompts: unknown, options: BatchOptions, config: ModelConfig) {
+export function batchGiven(
+  prompts: unknown,
+  options: BatchOptions,
+  { config, ends }: Omit<Generating, "drawn">,
+) {
   const shared = check<BatchOptions>("generateBatch", options, BATCH);
   const { stop, stopTokens } = shared;
   const copies = inspect("generateBatch", () => {
@@ -254,5 +341,12 @@ export function batchGiven(prompts: unknown, options: BatchOptions, config: Mode
     }
     return copied({ stop, stopTokens, prompts });
   });
-  return { ...shared, ...copies, rules: BATCH, call: generateCall };
+  const listed: readonly unknown[] = Array.isArray(copies.prompts) ? copies.prompts : [];
+  const seeds = Array.from(
+    listed,
+    (one) => (one as BatchPrompt | undefined)?.seed ?? shared.seed ?? drawnSeed(),
+  );
+  const call = (prompt: TokenIds | string, given: GenerateOptions, index: number) =>
+    generateCall(prompt, given, { config, ends, drawn: seeds[index] as number });
+  return { ...shared, ...copies, rules: BATCH, call, seeds };
 }

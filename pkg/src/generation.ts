@@ -3,50 +3,110 @@
 import type { BatchCall } from "./batch.js";
 import type { Biases } from "./decoding.js";
 import { throwIfAborted } from "./error.js";
-import type { BatchToken, GenerateCall, GeneratedToken } from "./generate.js";
+import {
+  type BatchGeneration,
+  type BatchOptions,
+  type BatchPrompt,
+  type BatchToken,
+  batchGiven,
+  type GenerateCall,
+  type GeneratedToken,
+  type GenerateOptions,
+  type Generation,
+  generateCall,
+} from "./generate.js";
 import { end, type Handle, type Queue } from "./handle.js";
+import { models } from "./internal.js";
 import { morePart } from "./lazy.js";
+import type { Adapter } from "./lora.js";
 import type { Model } from "./model.js";
+import { invalid } from "./options.js";
 import type { RawGeneration, RawModel } from "./raw.js";
-import { behind } from "./tokens.js";
+import { drawnSeed } from "./seeds.js";
+import { behind, type TokenIds } from "./tokens.js";
+import { evaluated } from "./watch.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 
-/** A checked call on a model. */
-interface Call extends Omit<GenerateCall, "adapter"> {
+/** A checked call on a model. @internal */
+export interface Call extends Omit<GenerateCall, "adapter"> {
   /** Of the model, or of the adapter over it. */
   readonly handle: Handle<RawModel>;
   readonly queue: Queue;
 }
 
+/** {@link Model.generate}. */
+export function generation(
+  model: Model,
+  prompt: TokenIds | string,
+  options: GenerateOptions,
+): Generation {
+  let seed = drawnSeed();
+  const { queue, notes } = models.of(model);
+  const call = evaluated(() => {
+    const by = { config: model.config, ends: notes.ends, drawn: seed };
+    const { adapter, ...chosen } = generateCall(prompt, options, by);
+    seed = chosen.seed;
+    return { ...chosen, queue, handle: over(model, adapter) };
+  });
+  return Object.assign(generated(model, call), { seed });
+}
+
 /** {@link Model.generateBatch}. */
-export async function* generatedBatch(
-  call: () => BatchCall,
-): AsyncGenerator<BatchToken, void, undefined> {
+export function batchGeneration(
+  model: Model,
+  prompts: readonly (TokenIds | string | BatchPrompt)[],
+  options: BatchOptions,
+): BatchGeneration {
+  let seeds: readonly number[] = [];
+  const { ends } = models.of(model).notes;
+  const call = evaluated(() => {
+    const given = batchGiven(prompts, options, { config: model.config, ends });
+    seeds = given.seeds;
+    return [given, model, over(model, given.adapter)] as const;
+  });
+  return Object.assign(generatedBatch(call), { seeds });
+}
+
+/** The model, or with an adapter over it. */
+export function over(model: Model, adapter: Adapter | undefined): Handle<RawModel> {
+  const { base, handle } = models.of(adapter ?? model);
+  if (!adapter || base === model) return handle;
+  throw invalid("adapter is of another model; give one that was created on this model");
+}
+
+async function* generatedBatch(call: () => BatchCall): AsyncGenerator<BatchToken, void, undefined> {
   const given = call();
   yield* (await morePart()).generatedBatch(...given);
 }
 
-/** {@link Model.generate}. */
-export async function* generated({ config, weights }: Model, call: () => Call): Tokens {
+async function* generated({ config, weights }: Model, call: () => Call): Tokens {
   const chosen = call();
-  const { signal, tokenizer, bias, alternatives, ids, json } = chosen;
+  const { signal, tokenizer, bias, alternatives, json } = chosen;
   throwIfAborted(signal, "generate");
-  const more = tokenizer || bias ? await morePart() : undefined;
-  const withText = tokenizer && more?.withText(tokenizer, chosen);
-  const biases = bias && more?.biases(bias, config, chosen);
+  // Without these the prompt is of tokens.
+  const begun = tokenizer || bias ? await (await morePart()).begun(chosen, config) : undefined;
+  const { ids = chosen.prompt as Uint32Array, biases, withText, healing } = begun ?? {};
   const drawn: number[] = [];
   let by: RawModel | undefined;
   let generation: RawGeneration | undefined;
-  /** The first time, or after a lost device: then behind the tokens that were drawn before. */
+  let healed = false;
+  /** The first time, after a lost device, or when the prompt's end is healed: then behind the tokens drawn before. */
   const started = async (raw: RawModel): Promise<RawGeneration> => {
-    if (generation && by === raw) return generation;
+    const heals = healing?.done === false;
+    if (generation && by === raw && healed !== heals) return generation;
     if (generation) end(generation);
     generation = undefined;
+    healed = !heals;
     const text = behind(ids, drawn);
-    const options = JSON.stringify({ weights, ...JSON.parse(json), drawn: drawn.length });
+    const own = heals && { stepwise: true, promptLookup: false };
+    const options = { weights, ...JSON.parse(json), ...own, drawn: drawn.length };
     by = raw;
-    generation = await raw.generate(text, options, biases?.fixed);
+    generation = await raw.generate(
+      text,
+      JSON.stringify(options),
+      heals ? undefined : biases?.fixed,
+    );
     return generation;
   };
   const next = (bias?: Float32Array) =>

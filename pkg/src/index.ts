@@ -5,16 +5,19 @@
  * @module tinyloom
  */
 
+export { type ChatOptions, chat } from "./chat.js";
 export { Dataset } from "./dataset.js";
 export type { DatasetOptions, TextOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
 export type {
+  BatchGeneration,
   BatchOptions,
   BatchPrompt,
   BatchToken,
   GeneratedToken,
   GenerateOptions,
+  Generation,
   KvCache,
   TokenBias,
   TokenChoice,
@@ -49,6 +52,7 @@ export {
   type RuntimeOptions,
 } from "./runtime.js";
 export type {
+  DtypeOptions,
   GgufOptions,
   ModelSaveOptions,
   RunHandle,

@@ -9,6 +9,7 @@ import { TinyloomError } from "./error.js";
 import type { Handle, Queue } from "./handle.js";
 import type { Adapter } from "./lora.js";
 import type { Model } from "./model.js";
+import type { ModelNotes } from "./notes.js";
 import type { RawModel, RawModule, RawRuntime, RawTrainer } from "./raw.js";
 import type { Journal } from "./recovery/journal.js";
 import type { Recovery } from "./recovery/recovery.js";
@@ -85,6 +86,8 @@ export interface InnerModel {
   /** Order of the operations of the model, its adapters and their trainers. */
   readonly queue: Queue;
   readonly handle: Handle<RawModel>;
+  /** What its files say besides. */
+  readonly notes: ModelNotes;
   /** What the model comes back by after a lost device. */
   readonly journal: Journal | undefined;
   own(one: OwnedByModel): void;

@@ -81,7 +81,8 @@ async function found(
   // A packed model cannot be saved; why it is not trained is for its trainer to say.
   if (!inner.base && (trained as Model).weights !== "f32") await refusedTrainer(inner, json);
   // The copy that is trained, so that the model or adapter itself stays as it is to the bit.
-  const files = await trained.save(signal ? { signal } : {});
+  const dtype = inner.base ? undefined : ("f32" as const);
+  const files = await trained.save({ ...(signal && { signal }), ...(dtype && { dtype }) });
   const source = openSource(WHERE, files, {});
   const rates = Array.from({ length: steps }, (_, i) => from * (to / from) ** (i / (steps - 1)));
   const search = (module: RawModule, loader: Search["loader"]) =>

@@ -1,15 +1,16 @@
 /** Loads models, adapters and training runs from their files. */
 
 import type { DrawnData } from "./drawn.js";
-import { throwIfAborted } from "./error.js";
+import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type { FilePart } from "./file-part.js";
 import { end } from "./handle.js";
-import { invalid } from "./options.js";
+import { type Dtype, GENERATION_FILE, notesOf } from "./notes.js";
+import { invalid, show } from "./options.js";
 import type { RawLoader, RawModel, RawModule, RawResume, RawTrainer, Seen } from "./raw.js";
-import { pullTensors, readHeaders, withRoom } from "./safetensors.js";
+import { type OpenFile, pullTensors, readHeaders, withRoom } from "./safetensors.js";
 import { ADAPTER_FILES } from "./save.js";
 import { CONFIG_BYTES, type LongOptions, report, reported, type Source } from "./source.js";
-import { readText, required, STATE_BYTES, weightFiles } from "./source-files.js";
+import { optionalText, readText, required, STATE_BYTES, weightFiles } from "./source-files.js";
 import { readState } from "./state.js";
 import { watched } from "./watch.js";
 
@@ -37,11 +38,14 @@ export async function loadWeights(
   long: LongOptions,
   seen: Seen,
 ): Promise<RawModel> {
-  const loader = await by.loader(await readConfig(source, names));
+  const config = await readConfig(source, names);
+  const loader = await by.loader(config);
   try {
     throwIfAborted(long.signal, "loading");
+    const generation = names === ADAPTER_FILES ? undefined : await readGeneration(source);
     const files = await filesOf(source, names);
     const open = await readHeaders(files, withRoom(module, loader, seen));
+    seen.notes = notesOf(config, generation, dtypeOf(open));
     throwIfAborted(long.signal, "loading");
     await loader.allocate();
     await pullTensors(open, loading(long));
@@ -63,6 +67,7 @@ export async function loadRun(
   const loader = await by.loader(config);
   let resume: RawResume | undefined;
   try {
+    const generation = names === ADAPTER_FILES ? undefined : await readGeneration(source);
     const loaded = new module.RawResume(loader, state);
     resume = loaded;
     const { progress, totalStepsGiven, dataHash, dataOptions } = readState(
@@ -70,8 +75,10 @@ export async function loadRun(
       config,
       names[0] as string,
     );
+    const weights = await readHeaders(await filesOf(source, names), withRoom(module, loader, seen));
+    seen.notes = notesOf(config, generation, dtypeOf(weights));
     const open = [
-      ...(await readHeaders(await filesOf(source, names), withRoom(module, loader, seen))),
+      ...weights,
       ...(await readHeaders(
         [await required(source, "optimizer.safetensors")],
         withRoom(module, loaded, seen),
@@ -110,6 +117,32 @@ async function readConfig(source: Source, names: readonly string[]): Promise<str
       `${other.place} is an adapter's: load the model under it, and give that to Adapter.load, or to ` +
         "Trainer.resume for the adapter's run",
     );
+  }
+}
+
+/** What all tensors of the files are stored in; f32 where they differ. */
+function dtypeOf(files: readonly OpenFile[]): Dtype {
+  const [first, ...others] = new Set(files.flatMap(({ dtypes }) => [...dtypes]));
+  const dtype = first?.toLowerCase();
+  return others.length === 0 && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
+}
+
+/** The text of `generation_config.json`; undefined where there is none. */
+async function readGeneration(source: Source): Promise<string | undefined> {
+  const code = "invalid-config";
+  const text = await optionalText(source, GENERATION_FILE, CONFIG_BYTES, code).catch((error) => {
+    // Some stores refuse to say that a file is not there.
+    if (isTinyloomError(error) && / answered 40[13] /.test(error.message)) return undefined;
+    throw error;
+  });
+  // Some servers answer with a page for whatever is not there.
+  if (text === undefined || /^\s*</.test(text)) return undefined;
+  try {
+    JSON.parse(text);
+    return text;
+  } catch (cause) {
+    const message = `${source.place(GENERATION_FILE)} is not JSON: ${show(cause)}`;
+    throw new TinyloomError(code, message, { cause });
   }
 }
 

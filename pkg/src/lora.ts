@@ -5,6 +5,7 @@ import type { Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
 import {
   ADAPTER_FILES,
+  type DtypeOptions,
   type RunHandle,
   type SaveOptions,
   type SaveTarget,
@@ -46,7 +47,7 @@ export interface LoadAdapterOptions extends LoadOptions {
 }
 
 /** Options of {@link Adapter.saveMerged}. */
-export interface MergeOptions extends SaveOptions, LoadOptions {}
+export interface MergeOptions extends SaveOptions, LoadOptions, DtypeOptions {}
 
 /** Files of {@link Adapter.save}, as PEFT has them. */
 export interface AdapterFiles {
@@ -142,7 +143,7 @@ export class Adapter {
     const { handle, journal } = this.#inner;
     return handle.run(async (raw) => {
       const { saveWeights } = await morePart();
-      const files = await saveWeights<AdapterFiles | undefined>(chosen, ADAPTER_FILES, raw);
+      const files = await saveWeights<AdapterFiles | undefined>(chosen, this.#inner, raw);
       journal?.saved(chosen);
       return files;
     }, chosen.signal);
@@ -161,11 +162,11 @@ export class Adapter {
 
   /**
    * The files of the checkpoint under the adapter with the adapter added, as {@link Model.save} gives those of a
-   * model: weights in F32, in one file. The checkpoint is read again and passes in pieces, so that a model that
+   * model: in one file, with `generation_config.json` where there is one. The checkpoint is read again and passes in pieces, so that a model that
    * holds its matrices packed is merged from the checkpoint's own numbers. Model and adapter stay as they are.
    *
    * @param source - what the model was loaded from, as in {@link Model.fromPretrained}.
-   * @param options - `to`, `signal` and `onProgress` as of {@link Model.save}, `cache` as of
+   * @param options - `to`, `dtype`, `signal` and `onProgress` as of {@link Model.save}, `cache` as of
    * {@link Model.fromPretrained}.
    * @throws {@link TinyloomError} as {@link Model.save} and {@link Model.fromPretrained}; `invalid-checkpoint` for
    * a checkpoint of another shape.
@@ -176,7 +177,7 @@ export class Adapter {
   ): Promise<undefined>;
   saveMerged(
     source: string | URL | CheckpointFiles | RunHandle,
-    options?: LoadOptions,
+    options?: LoadOptions & DtypeOptions,
   ): Promise<ModelFiles>;
   async saveMerged(source: unknown, options: MergeOptions = {}): Promise<ModelFiles | undefined> {
     return (await morePart()).saveMerged(this.#inner, source, options);

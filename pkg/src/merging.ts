@@ -10,9 +10,18 @@ import type { ModelFiles } from "./model-types.js";
 import { floats, NUMBERS } from "./numbers.js";
 import type { RawModel, RawWriter } from "./raw.js";
 import { tensorSizes } from "./readback.js";
-import { damaged, framed, PREFIX, parse, readHeader, readHeaders } from "./safetensors.js";
-import { MODEL_FILES, saveOptions } from "./save.js";
-import { save } from "./saving.js";
+import {
+  damaged,
+  framed,
+  PREFIX,
+  parse,
+  readHeader,
+  readHeaders,
+  SHORT,
+  turns,
+} from "./safetensors.js";
+import { DTYPE, MODEL_FILES, saveOptions } from "./save.js";
+import { inDtype, save } from "./saving.js";
 import { CONFIG_BYTES, LOAD, openSource } from "./source.js";
 import { readText, weightFiles } from "./source-files.js";
 import { transpose } from "./transpose.js";
@@ -29,6 +38,9 @@ interface Stored {
   /** Its CRC-32 as the file states it. */
   readonly stated: string | undefined;
 }
+
+/** Numbers of a matrix that are changed between two looks at the clock. */
+const PART = 1 << 16;
 
 /** What is added to a matrix: scale · B·A. */
 interface LowRank {
@@ -50,7 +62,7 @@ export async function saveMerged(
   source: unknown,
   options: MergeOptions,
 ): Promise<ModelFiles | undefined> {
-  const chosen = saveOptions(options, MODEL_FILES, LOAD);
+  const chosen = saveOptions(options, MODEL_FILES, { ...LOAD, ...DTYPE });
   const files = openSource("saveMerged", source, chosen);
   return handle.run(async (raw) => {
     const under = models.of(base).handle.raw;
@@ -74,8 +86,9 @@ export async function saveMerged(
         }
       }
       const weights = new Merged(stored, await lowRanks(raw, under.hasInputsFirst()));
-      const saved = { names: MODEL_FILES, config: under.config(), weights };
-      return await save<ModelFiles | undefined>(chosen, saved);
+      const { generation, dtype } = models.of(base).notes;
+      const saved = { names: MODEL_FILES, config: under.config(), weights, generation };
+      return await save(chosen, inDtype(saved, chosen.dtype ?? dtype));
     } finally {
       for (const part of parts) part.rest?.();
       end(checker);
@@ -121,6 +134,7 @@ class Merged implements RawWriter {
   readonly #added: ReadonlyMap<string, LowRank>;
   /** One read after the other: a file is cheapest forward. */
   #last: Promise<unknown> = Promise.resolve();
+  readonly #turn = turns(SHORT);
   /** CRC-32 of the tensor that is being read, up to the last piece. */
   #sum = 0;
 
@@ -144,9 +158,10 @@ class Merged implements RawWriter {
   }
 
   readPiece(index: number, begin: number, end: number): Promise<Uint8Array> {
-    const read = this.#last.then(() =>
-      this.#read(this.#stored[index] as Stored, begin / 4, end / 4),
-    );
+    const read = this.#last.then(async () => {
+      await this.#turn();
+      return this.#read(this.#stored[index] as Stored, begin / 4, end / 4);
+    });
     this.#last = read.catch(() => undefined);
     return read;
   }
@@ -166,15 +181,19 @@ class Merged implements RawWriter {
     const values = (NUMBERS[dtype] as (bytes: Uint8Array) => Float32Array)(bytes);
     expectFinite(tensor, first, values);
     const low = this.#added.get(name);
-    if (low) add(values, first, shape[1] as number, low);
+    for (let at = 0; low && at < values.length; at += PART) {
+      add(values.subarray(at, at + PART), first + at, shape[1] as number, low);
+      await this.#turn();
+    }
     return new Uint8Array(values.buffer);
   }
 }
 
 /** Refuses elements of a tensor, from element `first` on, that loading would refuse. */
 function expectFinite({ name, shape, file }: Stored, first: number, values: Float32Array): void {
-  const found = values.findIndex((value) => !Number.isFinite(value));
-  if (found < 0) return;
+  let found = 0;
+  while (found < values.length && Number.isFinite(values[found])) found += 1;
+  if (found === values.length) return;
   let left = first + found;
   const index = [...shape].reverse().map((length) => {
     const at = left % length;

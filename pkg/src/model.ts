@@ -1,20 +1,17 @@
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
-import {
-  type BatchOptions,
-  type BatchPrompt,
-  type BatchToken,
-  batchGiven,
-  type GeneratedToken,
-  type GenerateOptions,
-  generateCall,
-  type WeightFormat,
+import type {
+  BatchGeneration,
+  BatchOptions,
+  BatchPrompt,
+  GenerateOptions,
+  Generation,
+  WeightFormat,
 } from "./generate.js";
-import { generated, generatedBatch } from "./generation.js";
+import { batchGeneration, generation, over } from "./generation.js";
 import { Handle, Queue } from "./handle.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
-import type { Adapter } from "./lora.js";
 import { configJson, type ModelConfig } from "./model-config.js";
 import {
   ATTENTION,
@@ -35,11 +32,13 @@ import type {
   ModelOptions,
   PretrainedOptions,
 } from "./model-types.js";
+import { NO_NOTES, notesOf } from "./notes.js";
 import { check, invalid, isA, type Rules, show } from "./options.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw.js";
 import type { Origin } from "./recovery/journal.js";
 import { Runtime } from "./runtime.js";
 import {
+  type DtypeOptions,
   FORMAT,
   type GgufOptions,
   MODEL_FILES,
@@ -50,7 +49,7 @@ import {
 } from "./save.js";
 import { type CheckpointFiles, type LongOptions, openSource } from "./source.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
-import { evaluated, watched } from "./watch.js";
+import { watched } from "./watch.js";
 
 type Files = ModelFiles | GgufFiles | undefined;
 
@@ -83,6 +82,7 @@ export class Model {
       names: MODEL_FILES,
       queue,
       handle,
+      notes: origin.notes ?? NO_NOTES,
       journal,
       own: (one) => this.#owned.add(one),
       disown: (one) => this.#owned.delete(one),
@@ -111,7 +111,8 @@ export class Model {
       );
     return runtimes.of(runtime).lasting(async (raw, module) => {
       const again = async (on: RawRuntime) => ({ model: await create(on, module, {}) });
-      return new Model(runtime, await create(raw, module, chosen), raw, { again, seeded: true });
+      const origin: Origin = { again, seeded: true, notes: notesOf(json) };
+      return new Model(runtime, await create(raw, module, chosen), raw, origin);
     }, chosen.signal);
   }
 
@@ -156,10 +157,10 @@ export class Model {
       return loadWeights({ module, source: files, names: MODEL_FILES, loader }, long, seen);
     };
     return runtimes.of(runtime).lasting(async (raw, module) => {
-      const seen = { sum: 0 };
+      const seen: Seen = { sum: 0 };
       const model = await load(raw, module, chosen, seen);
       const again = async (on: RawRuntime, by: Seen) => ({ model: await load(on, module, {}, by) });
-      return new Model(runtime, model, raw, { again, seen });
+      return new Model(runtime, model, raw, { again, seen, notes: seen.notes });
     }, chosen.signal);
   }
 
@@ -200,7 +201,7 @@ export class Model {
     const ids = toSomeTokens("tokens", tokens, this.config);
     const wanted =
       targets === undefined ? undefined : toSomeTokens("targets", targets, this.config);
-    return this.#over(long.adapter).run(
+    return over(this, long.adapter).run(
       (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
       long.signal,
     );
@@ -244,14 +245,6 @@ export class Model {
     return this.#look("attention", tokens, options, ATTENTION);
   }
 
-  /** The model, or with an adapter over it. */
-  #over(adapter: Adapter | undefined): Handle<RawModel> {
-    if (!adapter) return this.#handle;
-    const { base, handle } = models.of(adapter);
-    if (base === this) return handle;
-    throw invalid("adapter is of another model; give one that was created on this model");
-  }
-
   #look<O extends InferenceOptions>(
     look: string,
     tokens: TokenIds,
@@ -261,36 +254,31 @@ export class Model {
     const [long, json] = inference(look, options, rules, this.weights, look);
     const ids = toSomeTokens("tokens", tokens, this.config);
     const { signal } = long;
-    return this.#over(long.adapter).run(
+    return over(this, long.adapter).run(
       (raw) => watched(look, long, (ask) => raw.look(ids, json, ask)),
       signal,
     );
   }
 
   /**
-   * Continues the prompt token by token. Leaving the loop ends the work; other calls on the model
-   * may come between tokens. Prompt and options are those of the call; errors come from the loop.
+   * Continues the prompt token by token, until the model ends its text. Leaving the loop ends the work; other calls
+   * on the model may come between tokens. Prompt and options are those of the call; errors come from the loop.
+   *
+   * @param prompt - at least one token; or a text, with the option `tokenizer`. `text` then goes on from it.
+   * @returns the tokens, with the `seed` that they are drawn with.
    *
    * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `aborted`, and
    * `non-finite` where the logits are not finite, after the tokens before that.
    *
    * @example
    * ```ts
-   * const decoder = tokenizer.decoder();
-   * for await (const { token } of model.generate(tokenizer.encode("Once"), { maxTokens: 100 })) {
-   *   output.append(decoder.push(token));
-   * }
+   * const story = model.generate("Once", { tokenizer, maxTokens: 100 });
+   * for await (const { text } of story) output.append(text);
+   * console.log(story.seed); // given as an option, the same story
    * ```
    */
-  generate(
-    prompt: TokenIds,
-    options: GenerateOptions = {},
-  ): AsyncGenerator<GeneratedToken, void, undefined> {
-    const call = evaluated(() => {
-      const { adapter, ...chosen } = generateCall(prompt, options, this.config);
-      return { ...chosen, queue: this.#inner.queue, handle: this.#over(adapter) };
-    });
-    return generated(this, call);
+  generate(prompt: TokenIds | string, options: GenerateOptions = {}): Generation {
+    return generation(this, prompt, options);
   }
 
   /**
@@ -313,18 +301,15 @@ export class Model {
    * ```
    */
   generateBatch(
-    prompts: readonly (TokenIds | BatchPrompt)[],
+    prompts: readonly (TokenIds | string | BatchPrompt)[],
     options: BatchOptions = {},
-  ): AsyncGenerator<BatchToken, void, undefined> {
-    const call = evaluated(() => {
-      const given = batchGiven(prompts, options, this.config);
-      return [given, this, this.#over(given.adapter)] as const;
-    });
-    return generatedBatch(call);
+  ): BatchGeneration {
+    return batchGeneration(this, prompts, options);
   }
 
   /**
-   * The checkpoint's files, with weights in F32. transformers loads them as they are. With `to` they are
+   * The checkpoint's files, and `generation_config.json` where the model was loaded with one; weights are in `dtype`.
+   * transformers loads them as they are. With `to` they are
    * written to a directory or to streams as they are read back, and nothing holds a file whole.
    *
    * With `format: "gguf"` they are one file, `model.gguf`, which llama.cpp and what is built on it load. What
@@ -343,13 +328,13 @@ export class Model {
    */
   save(options: ModelSaveOptions & { to: SaveTarget }): Promise<undefined>;
   save(options: GgufOptions & LongOptions & { format: "gguf" }): Promise<GgufFiles>;
-  save(options?: LongOptions & { format?: "safetensors" }): Promise<ModelFiles>;
+  save(options?: LongOptions & DtypeOptions & { format?: "safetensors" }): Promise<ModelFiles>;
   async save(options: ModelSaveOptions = {}): Promise<Files> {
     const chosen = saveOptions(options, MODEL_FILES, FORMAT);
     return this.#handle.run(async (raw) => {
       const { saveWeights } = await morePart();
       const adapted = [...this.#owned].some(({ lora }) => lora);
-      const files = await saveWeights<Files>(chosen, MODEL_FILES, raw, adapted);
+      const files = await saveWeights<Files>(chosen, this.#inner, raw, adapted);
       this.#inner.journal?.saved(chosen);
       return files;
     }, chosen.signal);

@@ -13,7 +13,7 @@ export {
 export { withAdvice } from "./advice.js";
 export { exchanged, saveAveraged } from "./averages.js";
 export { generatedBatch } from "./batch.js";
-export { biases, withText } from "./decoding.js";
+export { begun } from "./begin.js";
 export { nonFinite } from "./diverged.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";

@@ -7,6 +7,7 @@ import { TinyloomError, toError } from "./error.js";
 import type { WeightFormat } from "./generate.js";
 import { Life } from "./handle.js";
 import { compileModule, type ModuleSource } from "./module.js";
+import type { ModelNotes } from "./notes.js";
 import type { TensorSink } from "./safetensors.js";
 import type { TokenReader } from "./text/store.js";
 import { instance } from "./tinyloom.js";
@@ -220,6 +221,8 @@ export function expectRoom(module: RawModule, what: string, bytes: number): void
 /** Tells what was loaded from what is loaded again. */
 export interface Seen {
   sum: number;
+  /** What the files of a model say besides. */
+  notes?: ModelNotes;
 }
 
 let loading: Promise<RawModule> | undefined;

@@ -11,6 +11,8 @@ export const PREFIX = 8;
 const PIECE = 4 << 20;
 /** Milliseconds of work after which the page gets a turn. */
 const TURN = 25;
+/** The same of work that is to show nowhere. */
+export const SHORT = 8;
 
 /** A tensor's place in its file, in bytes from the file's start. */
 export interface TensorRange {
@@ -95,6 +97,8 @@ export const headerSum = (tensors: object): string =>
 export interface OpenFile {
   /** What the file says of its tensors' checksums, by name. */
   readonly sums: ReadonlyMap<string, string>;
+  /** The element types of its tensors. */
+  readonly dtypes: ReadonlySet<string>;
   readonly file: FilePart;
   readonly sink: TensorSink;
   readonly ranges: readonly TensorRange[];
@@ -110,7 +114,8 @@ export async function readHeaders(
     try {
       const header = await readHeader(file, sink.headerLimit());
       const ranges = JSON.parse(sink.addFile(file.name, header, file.size)) as TensorRange[];
-      open.push({ file, sink, ranges, sums: checksums(file, header) });
+      const dtypes = new Set(parse(header).order.map(([, { dtype }]) => dtype));
+      open.push({ file, sink, ranges, sums: checksums(file, header), dtypes });
     } finally {
       file.rest?.();
     }
@@ -157,10 +162,10 @@ export async function pullTensors(
 }
 
 /** Gives the page a turn where the work has held it for long. */
-function turns(): () => Promise<void> {
+export function turns(most = TURN): () => Promise<void> {
   let began = performance.now();
   return async () => {
-    if (performance.now() - began < TURN) return;
+    if (performance.now() - began < most) return;
     // Nobody waits for a hidden page, and its timers come once a second.
     if (globalThis.document?.hidden !== true) await new Promise((next) => setTimeout(next));
     began = performance.now();
@@ -172,7 +177,7 @@ export function parse(json: Uint8Array) {
   // A copy: a decoder takes no shared memory.
   const { __metadata__: metadata, ...tensors } = JSON.parse(
     new TextDecoder().decode(json.slice()),
-  ) as { [name: string]: { data_offsets: [number, number] } };
+  ) as { [name: string]: { dtype: string; shape: number[]; data_offsets: [number, number] } };
   const order = Object.entries(tensors).sort(
     ([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0],
   );

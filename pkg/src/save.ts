@@ -1,6 +1,7 @@
 /** What `save` takes, and where it writes. */
 
 import { stored } from "./internal.js";
+import { type Dtype, GENERATION_FILE } from "./notes.js";
 import { check, inspect, invalid, oneOf, type Rules } from "./options.js";
 import { type CheckpointFiles, isFile, LONG, type LongOptions } from "./source.js";
 import type { TokenizerFiles } from "./text/types.js";
@@ -8,6 +9,8 @@ import type { TextEncoding } from "./tokenizer.js";
 
 /** Names of a model's files, of an adapter's, and of what a trainer adds. */
 export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
+/** What may come beside a model's files. */
+export const BESIDE: readonly string[] = [GENERATION_FILE];
 export const GGUF_FILES: readonly string[] = ["model.gguf"];
 export const ADAPTER_FILES: readonly string[] = [
   "adapter_config.json",
@@ -24,7 +27,8 @@ export interface RunHandle {
 /**
  * Where files go: a run of `tinyloom/storage`, a directory of the user's disk or of the origin's private
  * file system, or a stream or file handle for each file by its name. Streams are closed when all files are
- * written; if the save fails, they are aborted, and directories and handles keep the files they had.
+ * written; if the save fails, they are aborted, and directories and handles keep the files they had. Where the model has
+ * a `generation_config.json`, a stream of that name takes it; without one it is left out.
  */
 export type SaveTarget = FileSystemDirectoryHandle | RunHandle | OwnStreams;
 
@@ -36,6 +40,16 @@ type OwnStreams = {
 export interface SaveOptions extends LongOptions {
   /** Where to write; without it the files are returned as bytes. */
   to?: SaveTarget;
+}
+
+/** What the weights of a checkpoint are written in. */
+export interface DtypeOptions {
+  /**
+   * The type of the weights in the file. Default: that of the checkpoint which the model was loaded from, where all its
+   * tensors have one, and otherwise `"f32"`, also of a new model. What 16 bits cannot hold is rounded, and a number
+   * beyond their range refused. A trainer's own files are always in f32.
+   */
+  dtype?: Dtype;
 }
 
 /** How a GGUF file is made. */
@@ -52,10 +66,15 @@ export interface GgufOptions {
    * llama.cpp merges by.
    */
   tokenizer?: TextEncoding | string | URL | CheckpointFiles | TokenizerFiles | null;
+  /**
+   * The model's name in the file, `general.name`, which programs show. Default: `_name_or_path` of its config, and
+   * otherwise its family.
+   */
+  name?: string;
 }
 
 /** Options of `Model.save`. `type` and `tokenizer` are of `"gguf"`, which needs a tokenizer. */
-export interface ModelSaveOptions extends SaveOptions, GgufOptions {
+export interface ModelSaveOptions extends SaveOptions, GgufOptions, DtypeOptions {
   /** `"safetensors"`, the default, is for transformers; `"gguf"` is one file, `model.gguf`, for llama.cpp. */
   format?: "safetensors" | "gguf";
 }
@@ -69,11 +88,15 @@ export interface TrainerSaveOptions extends SaveOptions {
   good?: boolean;
 }
 
+export const DTYPE: Rules<DtypeOptions> = { dtype: oneOf("f32", "f16", "bf16") };
+
 /** Rules of what {@link Model.save} takes besides; the part that writes the file judges the others. */
 export const FORMAT: Rules<Omit<ModelSaveOptions, keyof SaveOptions>> = {
+  ...DTYPE,
   format: oneOf("safetensors", "gguf"),
   type: () => undefined,
   tokenizer: () => undefined,
+  name: () => undefined,
 };
 
 const SAVE: Rules<SaveOptions> = {
@@ -109,13 +132,19 @@ export function saveOptions<T extends SaveOptions>(
 ): T {
   return inspect("save: to", () => {
     const chosen = check("save", options, { ...SAVE, ...more } as Rules<T>);
-    const { to, format, type, tokenizer } = chosen as ModelSaveOptions;
+    const { to, format, type, tokenizer, name, dtype } = chosen as ModelSaveOptions;
     const needed = format === "gguf" ? GGUF_FILES : names;
-    if (needed === names && (type ?? tokenizer) !== undefined) {
-      throw invalid('save: type and tokenizer are of files with format: "gguf"; give that too');
+    if (needed === names && (type ?? tokenizer ?? name) !== undefined) {
+      throw invalid(
+        'save: type, tokenizer and name are of files with format: "gguf"; give that too',
+      );
+    }
+    if (needed !== names && dtype) {
+      throw invalid('save: dtype is of safetensors; of files with format: "gguf" give type');
     }
     if (to === undefined || isDirectory(to) || stored.find(to)) return chosen;
-    const given = check("save: to", to, streams(needed)) as OwnStreams;
+    const beside = names.includes(MODEL_FILES[0] as string) && needed === names ? BESIDE : [];
+    const given = check("save: to", to, streams([...needed, ...beside])) as OwnStreams;
     const missing = needed.filter((name) => given[name] === undefined);
     if (missing.length > 0) {
       throw invalid(

@@ -6,8 +6,11 @@ import type { GgufFile } from "./gguf/index.js";
 import { final } from "./handle.js";
 import { stored } from "./internal.js";
 import { ggufPart } from "./lazy.js";
+import { configIn, narrowed } from "./narrow.js";
+import { type Dtype, GENERATION_FILE, generationOf, type ModelNotes } from "./notes.js";
 import type { RawModel, RawWriter } from "./raw.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
+import { SHORT, turns } from "./safetensors.js";
 import {
   GGUF_FILES,
   isDirectory,
@@ -22,8 +25,8 @@ import { openStreams } from "./save-streams.js";
 import { type LongOptions, report, reported } from "./source.js";
 import { type AddedState, stateText } from "./state.js";
 
-/** Bytes of a tensor that are read back at a time. */
-const PIECE = 8 << 20;
+/** Bytes of a tensor that are read back, summed and written at a time: a few milliseconds of work. */
+const PIECE = 1 << 20;
 
 /** Some of a tensor's bytes. */
 export interface Piece {
@@ -57,6 +60,8 @@ export interface SavedWeights {
   readonly names: readonly string[];
   readonly config: string;
   readonly weights: RawWriter;
+  /** The text of `generation_config.json`, if there is one. */
+  readonly generation?: string | undefined;
 }
 
 /**
@@ -66,12 +71,21 @@ export interface SavedWeights {
  */
 export function saveWeights<T>(
   options: ModelSaveOptions,
-  names: readonly string[],
+  { names, notes }: { readonly names: readonly string[]; readonly notes: ModelNotes },
   weights: RawModel,
   adapted = false,
 ): Promise<T> {
-  const saved = { names, config: weights.config(), weights };
-  return options.format === "gguf" ? saveGguf(options, saved, adapted) : save(options, saved);
+  const saved = { names, config: weights.config(), weights, generation: notes.generation };
+  return options.format === "gguf"
+    ? saveGguf(options, saved, adapted)
+    : save(options, inDtype(saved, options.dtype ?? notes.dtype));
+}
+
+/** The same, with weights of that type. */
+export function inDtype(saved: SavedWeights, dtype: Dtype): SavedWeights {
+  if (dtype === "f32") return saved;
+  const { config, weights } = saved;
+  return { ...saved, config: configIn(dtype, config), weights: narrowed(weights, dtype) };
 }
 
 /** Saves a model as one file for llama.cpp. */
@@ -89,21 +103,33 @@ async function saveGguf<T>(
 /** Saves a model or an adapter, and with it a trainer; the caller has the queue. */
 export function save<T>(
   options: TrainerSaveOptions,
-  { names: own, config, weights }: SavedWeights,
+  { names: own, config, weights, generation: kept }: SavedWeights,
   trainer?: SavedTrainer,
 ): Promise<T> {
   if (options.good) throw noGood();
-  const names = trainer ? [...own, ...STATE_FILES] : own;
-  const write = async (files: Files) => {
-    const [ofConfig, ofWeights, ofMoments, ofState] = names as [string, string, string, string];
-    await files.text(ofConfig, config);
-    await files.tensors(ofWeights, weights);
+  const generation = generationFor(options, kept);
+  const beside = generation === undefined ? [] : [GENERATION_FILE];
+  const files = trainer ? [...own, ...STATE_FILES] : own;
+  const names = [...beside, ...files];
+  const write = async (out: Files) => {
+    const [ofConfig, ofWeights, ofMoments, ofState] = files as [string, string, string, string];
+    await out.text(ofConfig, config);
+    if (generation !== undefined) await out.text(GENERATION_FILE, generation);
+    await out.tensors(ofWeights, weights);
     if (!trainer) return;
-    await files.tensors(ofMoments, trainer.moments);
-    await files.text(ofState, stateText(await trainer.state(), config, trainer.added));
+    await out.tensors(ofMoments, trainer.moments);
+    await out.text(ofState, stateText(await trainer.state(), config, trainer.added));
   };
   const writers = trainer ? [weights, trainer.moments] : [weights];
   return saving<T>(options, names, write, { ...trainer, expected: bytesOf(...writers) });
+}
+
+/** What is written as `generation_config.json`: of the caller's own streams one has to be there for it. */
+function generationFor({ to }: SaveOptions, kept: string | undefined): string | undefined {
+  if (to === undefined || stored.find(to) || isDirectory(to)) return kept;
+  return (to as { [name: string]: unknown })[GENERATION_FILE]
+    ? (kept ?? generationOf([]))
+    : undefined;
 }
 
 /** There are no good weights to be saved. */
@@ -196,6 +222,7 @@ class Files {
       return writer.readPiece(index, begin, end);
     };
     let at = 0;
+    const turn = turns(SHORT);
     for await (const bytes of readAhead(lengths, read)) {
       const { index, begin } = pieces[at] as Piece;
       if (bytes.length !== lengths[at]) {
@@ -207,6 +234,7 @@ class Files {
       await take(bytes, at);
       loaded += bytes.length;
       at += 1;
+      await turn();
     }
     report(this.#options, { loaded, total, stage: `read ${name}` });
     await reported(this.#options);

@@ -27,6 +27,17 @@ export async function readText(
   return textOf(await required(source, name, most), most, code);
 }
 
+/** The text of a small file that need not be there. */
+export async function optionalText(
+  source: Source,
+  name: string,
+  most: number,
+  code?: ErrorCode,
+): Promise<string | undefined> {
+  const file = await source.find(name, most);
+  return file && textOf(file, most, code);
+}
+
 async function textOf(
   file: FilePart,
   most: number,

@@ -43,6 +43,10 @@ export interface TextEncoding {
 export interface TextDecoding {
   /** What turns ids into text as they arrive; of a tokenizer in a worker, a promise of it. */
   decoder(options?: DecodeOptions): TokenDecoder | Promise<TokenDecoder>;
+  /** The id that ends a text, if there is one. */
+  readonly endToken?: number | undefined;
+  /** The ids of a prompt that is given as text, or a promise of them. */
+  encode?(text: string, options?: EncodeOptions): TokenIds | Promise<TokenIds>;
 }
 
 /** Turns text into token ids and back. */

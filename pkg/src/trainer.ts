@@ -13,6 +13,7 @@ import type { Member } from "./recovery/journal.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
 import {
+  type DtypeOptions,
   MODEL_FILES,
   type RunHandle,
   type SaveOptions,
@@ -166,10 +167,10 @@ export class Trainer {
       return loadRun({ module, source, names: MODEL_FILES, loader }, long, seen);
     };
     return inner.lasting(async (raw, module) => {
-      const seen = { sum: 0 };
+      const seen: Seen = { sum: 0 };
       const by = await load(raw, module, chosen, seen);
       const again = (on: RawRuntime, then: Seen) => load(on, module, {}, then);
-      const model = adoptModel(runtime, by.model, raw, { again, seen });
+      const model = adoptModel(runtime, by.model, raw, { again, seen, notes: seen.notes });
       return Trainer.#from(model, by);
     }, chosen.signal);
   }
@@ -330,18 +331,19 @@ export class Trainer {
    *
    * @throws {@link TinyloomError} as {@link Model.save}; `invalid-options` where there is no average.
    */
-  saveAveraged(options: SaveOptions & { to: SaveTarget }): Promise<undefined>;
-  saveAveraged(options?: LongOptions): Promise<ModelFiles>;
-  async saveAveraged(options: SaveOptions = {}): Promise<ModelFiles | undefined> {
+  saveAveraged(options: SaveOptions & DtypeOptions & { to: SaveTarget }): Promise<undefined>;
+  saveAveraged(options?: LongOptions & DtypeOptions): Promise<ModelFiles>;
+  async saveAveraged(options: SaveOptions & DtypeOptions = {}): Promise<ModelFiles | undefined> {
     return (await morePart()).saveAveraged(this.#handle, this.#of, options);
   }
 
   #save(chosen: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
-    const { handle, names } = this.#of;
+    const { handle, names, notes } = this.#of;
     const save = (kept?: (number: number) => void) =>
       this.#handle.run(async (raw) => {
         const more = await morePart();
-        const saved = { names, config: handle.raw.config(), weights: handle.raw };
+        const { raw: weights } = handle;
+        const saved = { names, config: weights.config(), weights, generation: notes.generation };
         return more.save<TrainerFiles | undefined>(chosen, saved, {
           moments: raw,
           state: () => raw.state(),

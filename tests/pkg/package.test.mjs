@@ -42,7 +42,7 @@ test("importing touches neither the GPU nor globals", () => {
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable Adapter,BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer,chatPrompt,estimate Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
+    "webgpu-unavailable Adapter,BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer,chat,chatPrompt,estimate Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
   );
 });
 

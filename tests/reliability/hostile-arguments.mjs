@@ -180,6 +180,8 @@ const onModel = ({ runtime, files, byte, adapter }) => ({
       kvCache: "f16",
       weights: "f16",
       promptLookup: false,
+      heal: false,
+      skipSpecialTokens: true,
       adapter,
     },
   ],
@@ -193,12 +195,13 @@ const onModel = ({ runtime, files, byte, adapter }) => ({
       repetitionPenalty: 1.1,
       stopTokens: [3],
       tokenizer: byte,
+      skipSpecialTokens: false,
       kvCache: "f32",
       weights: "f32",
       adapter,
     },
   ],
-  "Model#save": () => [{ onProgress: () => {} }],
+  "Model#save": () => [{ onProgress: () => {}, dtype: "f32" }],
 });
 
 /** Of an adapter's. */
@@ -246,7 +249,7 @@ const onTrainer = ({ runtime, model, files, data }) => ({
 });
 
 /** Of texts', datasets' and tokenizers'. */
-const onText = ({ byte, tokenizer }) => {
+const onText = ({ byte, tokenizer, model }) => {
   const text = "some text ".repeat(9);
   const split = () => ({ sequenceLength: 4, validationFraction: 0.1, seed: 1 });
   return {
@@ -261,6 +264,12 @@ const onText = ({ byte, tokenizer }) => {
     ],
     "Dataset.load": () => [{ "dataset.json": new Uint8Array(2) }],
     "Dataset#document": () => [0],
+    chat: () => [
+      model,
+      byte,
+      [{ role: "user", content: "a" }],
+      { template: "x", tools: [{ name: "a" }], maxTokens: 2, seed: 1, stop: ["y"] },
+    ],
     chatPrompt: () => [[{ role: "user", content: "a" }], tokenizer, { template: "x" }],
     "Dataset#stepsPerEpoch": () => [8],
     "Dataset#save": () => [{}],

@@ -15,7 +15,7 @@ import { aligned, header, Metadata, type TensorInfo } from "./format.js";
 import { vocabularyOf } from "./vocabulary.js";
 
 /** Bytes of a tensor that are changed and written at a time. */
-const PIECE = 4 << 20;
+const PIECE = 1 << 20;
 
 /** A tensor of the file. */
 interface Tensor extends TensorInfo {
@@ -40,6 +40,7 @@ type ReadPieces = (pieces: readonly Piece[], take: TakePiece) => Promise<void>;
 const RULES: Rules<GgufOptions> = {
   type: oneOf(...Object.keys(ELEMENTS)),
   tokenizer: () => undefined,
+  name: (value) => (typeof value === "string" && value ? undefined : "a string that is not empty"),
 };
 
 /**
@@ -54,8 +55,9 @@ export async function ggufOf(
   weights: RawModel,
   adapted: boolean,
 ): Promise<GgufFile> {
-  const { tokenizer } = options;
-  const { type = "f16" } = check<GgufOptions>("save", { type: options.type, tokenizer }, RULES);
+  const { tokenizer, name } = options;
+  const own = { type: options.type, tokenizer, name };
+  const { type = "f16" } = check<GgufOptions>("save", own, RULES);
   if (stored.find(options.to)) {
     throw invalid(
       'save: a run of tinyloom/storage keeps checkpoints; give a directory or a stream of "model.gguf"',
@@ -67,7 +69,7 @@ export async function ggufOf(
   const config = family.renamed?.(given) ?? given;
   const metadata = new Metadata();
   const tensors = tensorsOf(family, config, weights, type);
-  writeGeneral(metadata, family, config, { type, tensors });
+  writeGeneral(metadata, family, config, { type, tensors, name });
   writeSizes(metadata, family, config);
   family.write(metadata, config);
   (await vocabularyOf(tokenizer, config))(metadata);
@@ -146,6 +148,7 @@ function elementOf(name: string, shape: readonly number[], type: GgufType): Elem
 }
 
 interface Content {
+  readonly name: string | undefined;
   readonly type: GgufType;
   readonly tensors: readonly Tensor[];
 }
@@ -154,10 +157,8 @@ function writeGeneral(
   metadata: Metadata,
   { architecture }: Family,
   config: ModelConfig,
-  { type, tensors }: Content,
+  { type, tensors, name = nameIn(config) }: Content,
 ): void {
-  const path = config["_name_or_path"];
-  const name = typeof path === "string" ? path.split("/").at(-1) : undefined;
   const count = tensors.reduce((sum, { shape }) => sum + sizeOf(shape, ELEMENTS.f32) / 4, 0);
   metadata.string("general.architecture", architecture);
   metadata.string("general.type", "model");
@@ -165,6 +166,11 @@ function writeGeneral(
   metadata.string("general.size_label", sizeLabel(count));
   metadata.u32("general.file_type", ELEMENTS[type].file);
   metadata.u32("general.quantization_version", 2);
+}
+
+/** The last part of what transformers notes as the model's place, such as `org/name`. */
+function nameIn({ _name_or_path: path }: ModelConfig): string | undefined {
+  return typeof path === "string" ? path.split("/").filter(Boolean).at(-1) : undefined;
 }
 
 /** A number of weights with two digits or more, such as `135M` and `1.2K`. */

@@ -3,6 +3,7 @@
 import { TinyloomError, toError } from "../error.js";
 import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { stored } from "../internal.js";
+import type { ModelNotes } from "../notes.js";
 import type { RawLoader, RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
 import type { SaveOptions } from "../save.js";
 import { cut, type Entry } from "./entries.js";
@@ -23,6 +24,8 @@ export interface Origin {
   readonly seeded?: true;
   /** What was seen of what it was loaded from. */
   readonly seen?: Seen;
+  /** What the files of a model say besides. */
+  readonly notes?: ModelNotes | undefined;
   /** An adapter has names of its files, what takes its tensors, and what the model under it comes back by. */
   readonly adapted?: {
     readonly names: readonly string[];

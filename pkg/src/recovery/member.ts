@@ -181,6 +181,7 @@ export class Member implements Guard<RawTrainer> {
         names: this.journal.origin.adapted?.names ?? MODEL_FILES,
         config: snapshot.config,
         weights: writerOf(snapshot.weights),
+        generation: this.journal.origin.notes?.generation,
       },
       { moments: writerOf(own.moments), state: async () => own.state, ...files },
     );

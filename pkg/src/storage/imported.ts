@@ -4,13 +4,13 @@ import { TinyloomError } from "../error.js";
 import { arrived } from "../firefox.js";
 import { stored } from "../internal.js";
 import { inspect, invalid, show } from "../options.js";
-import { ADAPTER_FILES, MODEL_FILES, STATE_FILES } from "../save.js";
+import { ADAPTER_FILES, BESIDE as BESIDE_MODEL, MODEL_FILES, STATE_FILES } from "../save.js";
 import type { RunRecord, StoredRun } from "./stored-run.js";
 
 /** Names of the files that a run may have. */
 export const LOGS = ["metrics.jsonl", "samples.jsonl"];
 const BESIDE = ["data", "tokenizer"];
-const CHECKPOINT = [...MODEL_FILES, ...ADAPTER_FILES, ...STATE_FILES];
+const CHECKPOINT = [...MODEL_FILES, ...BESIDE_MODEL, ...ADAPTER_FILES, ...STATE_FILES];
 const FILES = ["run.json", ...BESIDE, ...LOGS, ...CHECKPOINT];
 
 /** Bytes of a Blob that are copied at a time. */

@@ -13,7 +13,7 @@ import { expectConversation } from "./messages.js";
 import { learnedSpans } from "./spans.js";
 import { type Chat, openTemplate, type Rendered, TEMPLATE } from "./templates.js";
 import { bytesOf } from "./trained.js";
-import type { Conversation, ConversationOptions } from "./types.js";
+import type { ConversationOptions } from "./types.js";
 
 const WHERE = "Dataset.fromConversations";
 

@@ -3,6 +3,7 @@
 import { invalid } from "../options.js";
 import { REMOTE } from "../show.js";
 import type { Connection } from "./connection.js";
+import { seededCall } from "./surface.js";
 import {
   type Kind,
   type Properties,
@@ -47,9 +48,10 @@ export function mirrorClass(connection: Connection, { name, members }: Shape): M
   for (const [member, kind] of Object.entries(members)) {
     const key = SYMBOLS[member] ?? member;
     if (kind === "method" || kind === "iterator") {
-      const work = caller(connection, kind, member, function target(this: Mirror) {
+      const target = function target(this: Mirror) {
         return stateOf(this, name, member);
-      });
+      };
+      const work = caller(connection, kind, member, target, name);
       Object.defineProperty(made.prototype, key, {
         value: work,
         configurable: true,
@@ -68,17 +70,25 @@ function stateOf(mirror: Mirror, name: string, member: string): State {
   throw invalid(`${name}.${member} was called on something else than a ${name}`);
 }
 
-/** A function that calls the worker: of a method it gives a promise, of an iterator one of those. */
+/**
+ * A function that calls the worker: of a method it gives a promise, of an iterator one of those.
+ *
+ * @param name - of the class of a mirror's method.
+ */
 export function caller(
   connection: Connection,
   kind: Kind,
   member: string,
   target: Target | ((this: Mirror) => State),
+  name = "",
 ): (...values: unknown[]) => unknown {
   return function call(this: Mirror, ...values: unknown[]) {
     const state = typeof target === "function" ? target.call(this) : undefined;
     const at = state ? state.id : (target as Target);
-    if (kind === "iterator") return connection.iterate(at, member, values);
+    if (kind === "iterator") {
+      const { values: all, own } = seededCall(name, member || String(at), values);
+      return Object.assign(connection.iterate(at, member, all), own);
+    }
     return connection.call(at, member, values);
   };
 }

@@ -5,6 +5,7 @@
  */
 
 import type * as direct from "../index.js";
+import { batchSeeded, type Seeded, seeded } from "../seeds.js";
 import type * as storage from "../storage/index.js";
 import { type Kind, type Members, SYMBOLS } from "./wire.js";
 
@@ -38,9 +39,39 @@ const ITERATORS: { readonly [K in WithIterators]: IteratorsOf<InstanceOf<Direct[
   Trainer: { run: true },
 };
 
+type Called = (...values: never[]) => unknown;
+
+/** Functions that give one. */
+const FUNCTIONS: {
+  readonly [K in keyof Direct as Direct[K] extends Called
+    ? ReturnType<Direct[K]> extends AsyncIterable<unknown>
+      ? K
+      : never
+    : never]: true;
+} = { chat: true };
+
+/** Whose iterators tell their seed, by class or "" and by name: it is drawn on the page. */
+const SEEDED: { readonly [name: string]: { readonly [member: string]: Seed } } = {
+  Model: { generate: (values) => seeded(values, 1), generateBatch: batchSeeded },
+  "": { chat: (values) => seeded(values, 3) },
+};
+
+type Seed = (values: unknown[]) => Seeded;
+
+/** What an iterator's call is made with, and what it tells. */
+export function seededCall(name: string, member: string, values: unknown[]): Seeded {
+  try {
+    return SEEDED[name]?.[member]?.(values) ?? { values, own: {} };
+  } catch {
+    return { values, own: {} }; // the call tells what threw
+  }
+}
+
 /** Whether the function gives an async iterator. */
+type Listed = { readonly [name: string]: { readonly [member: string]: true } };
+
 function givesIterator(name: string, member: string, work: unknown): boolean {
-  const listed: { readonly [name: string]: { readonly [member: string]: true } } = ITERATORS;
+  const listed: Listed = { ...ITERATORS, "": FUNCTIONS };
   return (
     listed[name]?.[member] === true ||
     Object.prototype.toString.call(work) === "[object AsyncGeneratorFunction]"

@@ -43,7 +43,9 @@ export type RemoteMethod<F> = F extends {
 
 type RemoteCall<A extends readonly unknown[], R> =
   R extends AsyncGenerator<infer Y, infer X, infer N>
-    ? (...values: CrossedAll<A>) => AsyncGenerator<Crossed<Y>, X, N>
+    ? (
+        ...values: CrossedAll<A>
+      ) => AsyncGenerator<Crossed<Y>, X, N> & Omit<R, keyof AsyncGenerator<Y, X, N>>
     : (...values: CrossedAll<A>) => Promise<Crossed<Awaited<R>>>;
 
 /** A class whose objects live in a worker. */

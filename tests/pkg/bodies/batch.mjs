@@ -22,8 +22,9 @@ async function byPrompt(prompts, iterable) {
   return texts;
 }
 
-/** Holds each text of a batch to a generation of its own. */
-async function sameAsAlone(model, prompts, options) {
+/** Holds each text of a batch to a generation of its own, with the seed 0 where none is given. */
+async function sameAsAlone(model, prompts, given) {
+  const options = { seed: 0, ...given };
   const texts = await byPrompt(prompts, model.generateBatch(prompts, options));
   for (const [index, one] of prompts.entries()) {
     const own = one.prompt ? one : { prompt: one };
@@ -91,7 +92,7 @@ export const cases = {
       { prompt, seed: 3, repetitionPenalty: 1.4, minP: 0.01 },
     ];
     const texts = await sameAsAlone(model, prompts, shared);
-    equal(ids(texts[0]), ids(texts[1]), "the default seed is 0");
+    equal(ids(texts[0]), ids(texts[1]), "the seed of the call");
     ok(ids(texts[0]).join() !== ids(texts[2]).join(), "another seed, another text");
     equal(texts[3].length, 3);
     const stop = texts[0][4].token;
@@ -307,7 +308,7 @@ export const cases = {
     const each = "seed, stopTokens, stop";
     const said = async (message, ...call) => equal((await wrong([], ...call)).message, message);
     const all = `it takes maxTokens, temperature, topK, topP, minP, repetitionPenalty, ${each}`;
-    const takes = `${all}, tokenizer, kvCache, weights, adapter, signal`;
+    const takes = `${all}, tokenizer, skipSpecialTokens, kvCache, weights, adapter, signal`;
     for (const more of [{ alternatives: 2 }, { bias: [[1, 2]] }, { promptLookup: true }]) {
       const [name] = Object.keys(more);
       await said(`generateBatch has no option "${name}"; ${takes}`, [[1]], more);

@@ -359,7 +359,7 @@ export const cases = {
       () => ({ stop: list("no such text", boom), tokenizer }),
       () => ({ stop: list("no such text", 7), tokenizer }),
     ]) {
-      const options = () => ({ ...made(), maxTokens: 2 });
+      const options = () => ({ ...made(), maxTokens: 2, seed: 0 });
       const [first] = Object.keys(made());
       equal((await collect(model.generate([1], options()))).length, 2, first);
       equal((await collect(model.generateBatch([[1]], options()))).length, 2, first);

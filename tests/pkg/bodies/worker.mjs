@@ -332,7 +332,7 @@ export const cases = {
     for (const one of [tokenizer, new tinyloom.ByteTokenizer()]) {
       const sized = { ...config, vocab_size: one.vocabSize };
       const told = await tinyloom.Model.create(runtime, sized, { seed: 5 });
-      const given = { maxTokens: 12, temperature: 0, tokenizer: one };
+      const given = { maxTokens: 12, temperature: 0, tokenizer: one, stopTokens: [] };
       const all = await collect(told.generate([3, 4], given));
       const whole = all.map((token) => token.text).join("");
       ok(whole.length > 4, `a text: ${whole}`);

@@ -5,6 +5,9 @@ import {
   type BatchPrompt,
   ByteTokenizer,
   type Capabilities,
+  type ChatOptions,
+  type Conversation,
+  chat,
   Dataset,
   type ErrorCode,
   type HiddenStatesOptions,
@@ -13,6 +16,7 @@ import {
   Model,
   type ModelAttentionOptions,
   type ModelConfig,
+  type ModelFiles,
   type Phase,
   type PlanBinding,
   type PlanRow,
@@ -141,6 +145,18 @@ export async function told(model: Model): Promise<void> {
   // @ts-expect-error a batch tells no alternatives
   void model.generateBatch([[1]], { alternatives: 2 });
   for await (const { token } of model.generate([1], { promptLookup: true })) void token;
+  const story = model.generate("once", { ...told, heal: true, skipSpecialTokens: true });
+  for await (const { text } of story) void text?.length;
+  const seeds: readonly number[] = model.generateBatch(["once", ...prompts], told).seeds;
+  const messages: Conversation = [{ role: "user", content: "hello" }];
+  const options: ChatOptions = { tools: [{ name: "look" }], maxTokens: 9, template: "x" };
+  const answer = chat(model, new ByteTokenizer(), messages, options);
+  for await (const { text } of answer) void text?.length;
+  void (story.seed + answer.seed + seeds.length);
+  // @ts-expect-error a batch heals no prompt
+  void model.generateBatch([[1]], { heal: true });
+  const half: ModelFiles = await model.save({ dtype: "bf16" });
+  void half["model.safetensors"];
   const rows: Float32Array = await model.logits([1, 2], { from: 1 });
   // @ts-expect-error the loss is of the whole text
   void model.loss([1, 2], undefined, { from: rows.length });

@@ -1,0 +1,4 @@
+// The worker of worker.test.mjs.
+import { serve } from "tinyloom/worker";
+
+serve();
