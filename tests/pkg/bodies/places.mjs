@@ -129,6 +129,11 @@ export const PLACES = {
     whole: EVERYWHERE,
     why: "files, streams, workers and the characters of regular expressions are the host's; it is quick",
   },
+  pieces: {
+    whole: NODE,
+    why: "windows and pieces are the module's and TypeScript's; steps and evaluations run in all hosts with other bodies",
+    smoke: ["a run that began without start tokens names the option that gives them back"],
+  },
   "text-nonsense": {
     whole: NODE,
     why: "refused in TypeScript; detached arrays and errors of proxies are the engine's",
