@@ -15,14 +15,9 @@ const DOCUMENTS = [40, 10, 10, 40, 10, 40, 10].map((length, i) => text.slice(i, 
 const PIECES = { sequenceLength: 16, validationFraction: 0 };
 
 /** Renders messages as `u:…;a:…;`. */
-const library = {
-  Template: class {
-    render({ messages, add_generation_prompt: prompt }) {
-      const parts = messages.map(({ role, content }) => `${role[0]}:${content};`);
-      return parts.join("") + (prompt ? "a:" : "");
-    }
-  },
-};
+const template =
+  "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}" +
+  "{% if add_generation_prompt %}a:{% endif %}";
 const chat = (length) => [
   { role: "user", content: "b" },
   { role: "assistant", content: "c".repeat(length) },
@@ -127,8 +122,7 @@ export const cases = {
     const { Dataset, ByteTokenizer, Trainer } = host.tinyloom;
     const made = (chats, more) =>
       Dataset.fromConversations(chats, new ByteTokenizer(), {
-        template: "mine",
-        library,
+        template,
         validationFraction: 0.2,
         ...more,
       });
