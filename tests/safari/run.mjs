@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { commandLine, Failure, main, root, step, which } from "../../scripts/lib.mjs";
 import { findBrowser } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { BODIES } from "../pkg/bodies/run.mjs";
+import { bodyNames } from "../pkg/bodies.mjs";
 
 /** Milliseconds that one body may take. */
 const PATIENCE = 1_800_000;
@@ -94,8 +94,9 @@ await main(async () => {
     allowPositionals: true,
   });
   if (!CAPABILITIES[values.driver]) throw new Failure(`there is no driver ${values.driver}`, 2);
-  const wrong = positionals.find((body) => !BODIES.includes(body));
-  if (wrong) throw new Failure(`there is no body ${wrong}; there is ${BODIES.join(", ")}`, 2);
+  const bodies = await bodyNames(false);
+  const wrong = positionals.find((body) => !bodies.includes(body));
+  if (wrong) throw new Failure(`there is no body ${wrong}; there is ${bodies.join(", ")}`, 2);
   if (!existsSync(join(root, "pkg/dist/tinyloom_bg.wasm")))
     throw new Failure("pkg/dist is missing: run npm run build");
   const server = await serve({
@@ -108,7 +109,7 @@ await main(async () => {
   try {
     await post("timeouts", { script: PATIENCE });
     await post("url", { url: `${server.url}/blank.html` });
-    for (const body of positionals.length > 0 ? positionals : BODIES) {
+    for (const body of positionals.length > 0 ? positionals : bodies) {
       step(body);
       const args = [server.url, body];
       const { results, error } = await post("execute/async", { script: IN_PAGE, args });

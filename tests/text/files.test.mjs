@@ -73,6 +73,8 @@ test("rows are read whatever the file is called", async () => {
   const csv = `\ufeff"id",text\r\n0,"a ""b"""\r\n,\r\n\r\n1,"c\nd"\r\n2,"é, 東"`;
   assert.deepEqual(await texts(new File([csv], "a.csv")), TEXTS);
   assert.deepEqual(await texts(streamOf(csv), { format: "csv" }), TEXTS, "a mark in a string");
+  const marked = streamOf("\ufeff", "text\na\ufeffb\n");
+  assert.deepEqual(await texts(marked, { format: "csv" }), ["a\ufeffb"], "before the first name");
   assert.deepEqual(await texts(new Blob([csv], { type: "text/csv" })), TEXTS);
   const wide = new Blob([`[${"[1],".repeat(20_000)}[2]]`]);
   await refused(texts(wide, { format: "json" }), "element 0 has no text");
