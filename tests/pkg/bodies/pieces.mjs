@@ -23,6 +23,13 @@ const chat = (length) => [
   { role: "assistant", content: "c".repeat(length) },
 ];
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "windows and pieces are the module's and TypeScript's; steps and evaluations run in all hosts with other bodies",
+  smoke: ["a run that began without start tokens names the option that gives them back"],
+};
+
 export const cases = {
   async "each window of one text begins with the start tokens, which are not learned"(host) {
     const { Dataset, ByteTokenizer } = host.tinyloom;
