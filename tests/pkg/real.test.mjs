@@ -1,4 +1,5 @@
 // The rows of `npm run test:real`: what passes and what fails, and the steps by which weights are dithered.
+// reads: tests/real
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";

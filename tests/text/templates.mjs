@@ -1,4 +1,5 @@
 // Real chat templates, chats for them, and what transformers renders.
+// reads: tests/reference/templates_reference.py
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
