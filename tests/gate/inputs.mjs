@@ -1,7 +1,7 @@
 // What a test depends on, as hashes of files: the one list of what counts as harness, the product's sources, and what a
 // test file itself reads.
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { capture, filesBelow, root } from "../../scripts/lib.mjs";
 import { findBrowser, lavapipe } from "../../scripts/machine.mjs";
@@ -90,16 +90,22 @@ export function versionOf(host) {
 
 function findVersion(host) {
   if (host === "node") return process.version.split(".")[0];
-  if (host === "native") {
-    const description = lavapipe();
-    if (!description) return "no lavapipe";
-    const { library_path: library } = JSON.parse(readFileSync(description, "utf8")).ICD;
-    const path = library.includes("/") ? resolve(dirname(description), library) : library;
-    const packages = ["--show", "mesa-vulkan-drivers"];
-    return capture("dpkg-query", packages) ?? fileHash(relative(root, path));
-  }
+  if (host === "native") return driverVersion();
   const browser = findBrowser(host);
-  return (browser && capture(browser, ["--version"])) ?? `no ${host}`;
+  const version = (browser && capture(browser, ["--version"])) ?? `no ${host}`;
+  // Chromium brings its own software adapter, Firefox takes the machine's.
+  return host === "firefox" ? `${version}, ${driverVersion()}` : version;
+}
+
+/** The version of lavapipe: of Debian's package, or else of the library. */
+function driverVersion() {
+  const description = lavapipe();
+  if (!description) return "no lavapipe";
+  const known = capture("dpkg-query", ["--show", "mesa-vulkan-drivers"]);
+  if (known) return known;
+  const { library_path: library } = JSON.parse(readFileSync(description, "utf8")).ICD;
+  const path = library.includes("/") ? resolve(dirname(description), library) : library;
+  return existsSync(path) ? fileHash(relative(root, path)) : library;
 }
 
 /** What is built is no source: the sets have what it is built from. */
