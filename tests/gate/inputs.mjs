@@ -12,19 +12,30 @@ const LOCKS = ["Cargo.lock", "package-lock.json"];
 /** The test code of the crate: no build that users make has it. */
 const RUST_TESTS = /^src\/(testing|twins)\/|^src\/web\/testing\.rs$/;
 
-const rust = () => [...filesBelow(["src"]), "build.rs", "Cargo.toml"];
+let ignored;
+
+/** The files below some paths that git does not ignore: what is made beside sources is in no key. */
+export function sourcesBelow(paths) {
+  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory"];
+  ignored ??= (capture("git", args) ?? "").split("\n").filter(Boolean);
+  const made = (file) =>
+    ignored.some((path) => (path.endsWith("/") ? file.startsWith(path) : file === path));
+  return filesBelow(paths).filter((file) => !made(file));
+}
+
+const rust = () => [...sourcesBelow(["src"]), "build.rs", "Cargo.toml"];
 const withoutTests = (files) => files.filter((file) => !RUST_TESTS.test(file));
 
 /** Sets of files by name: what a test may depend on. */
 export const SETS = {
   /** The crate as users build it, without the texts of its kernels. */
   rust: () => withoutTests(rust()),
-  shaders: () => filesBelow(["shaders"]),
+  shaders: () => sourcesBelow(["shaders"]),
   /** The crate with its test code. */
   crate: rust,
   /** The npm package, and what builds and packs it. */
   package: () => [
-    ...filesBelow(["pkg", "scripts/bindgen"]),
+    ...sourcesBelow(["pkg", "scripts/bindgen"]),
     ...["build", "bundle", "pack", "arrange", "instances", "shorten", "wasm", "address"].map(
       (name) => `scripts/${name}.mjs`,
     ),
@@ -35,7 +46,7 @@ export const SETS = {
    * new. The kernels' own code is not here: a case's key has the texts that it makes.
    */
   harness: () => [
-    ...filesBelow(["src/gpu", "src/plan", "tests/lanes", "tests/gate"]).filter(
+    ...sourcesBelow(["src/gpu", "src/plan", "tests/lanes", "tests/gate"]).filter(
       (file) => !file.endsWith(".test.mjs"),
     ),
     ...["adapters", "harness", "lane", "ledger", "measure", "mod", "results"].map(
@@ -185,7 +196,7 @@ export function readHash(reads) {
     if (!PARTS[part]) throw new Error(`"// reads: ${one}": no document has a part ${part}`);
     return [one, ...(readFileSync(join(root, path), "utf8").match(PARTS[part]) ?? [])].join("\n");
   });
-  return keyOf(hashOf(filesBelow(reads.filter((path) => !parts.includes(path)))), ...texts);
+  return keyOf(hashOf(sourcesBelow(reads.filter((path) => !parts.includes(path)))), ...texts);
 }
 
 /** The key of a test file as it stands. */
