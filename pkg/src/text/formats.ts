@@ -122,6 +122,7 @@ const MESSAGES = /^\[\s*\{\s*"(?:role|content|from|value)"\s*:/;
 function formatOf(where: string, opened: Opened, head: string, ended: boolean): Format {
   const named = namedFormat(opened);
   const start = head.trimStart();
+  expectNoPage(where, opened, start);
   const end = start.indexOf("\n");
   const [line, rest] =
     end < 0 ? [ended ? start : undefined, ""] : [start.slice(0, end), start.slice(end).trim()];
@@ -152,6 +153,15 @@ function parsed(line: string | undefined): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** A server that shows a file, or lacks it, answers with a page. */
+function expectNoPage(where: string, { name }: Opened, start: string): void {
+  if (!/^<!doctype html/i.test(start) || !/\.(?!html?$)\w+$/i.test(name)) return;
+  throw invalid(
+    `${where}: ${name} is a web page (HTML); give the address of the file itself: on Hugging Face it has resolve in the ` +
+      'place of blob, on GitHub raw; format: "text" takes the page as one text',
+  );
 }
 
 function oneObject(where: string, { name }: Opened, start: string) {
