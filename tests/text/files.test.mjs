@@ -179,6 +179,29 @@ test("what is no text is refused by name, with what to do", async () => {
   assert.deepEqual(await texts(wide), ["a", "b"]);
 });
 
+test("what is refused is not read on", async () => {
+  for (const [content, call] of [
+    ["PAR1", (stream) => Dataset.from(stream, letters)],
+    ["a text\n", (stream) => Dataset.from(stream, bytes, { column: "text" })],
+    ['{"text":1}\n', (stream) => Dataset.from(stream, bytes)],
+    ["a,b\n", (stream) => Dataset.from(stream, bytes, { format: "csv" })],
+    ['{\n"rows": [', (stream) => Dataset.fromConversations(stream, bytes, { template: "{{ 1 }}" })],
+  ]) {
+    let cancelled = 0;
+    const source = new ReadableStream(
+      {
+        pull: (controller) => controller.enqueue(latin(content.padEnd(1 << 16))),
+        cancel: () => {
+          cancelled += 1;
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    await refused(call(source));
+    assert.equal(cancelled, 1, content);
+  }
+});
+
 test("a web page in the place of a file is refused", async () => {
   const page = "\n<!DOCTYPE html>\n<html><body>rows.jsonl</body></html>\n";
   for (const name of ["rows.jsonl", "rows.csv", "rows.json", "notes.txt"]) {

@@ -12,6 +12,8 @@ export interface Judged {
   readonly format: Format;
   /** All of its chunks, those that were looked at too. */
   readonly chunks: AsyncIterable<Chunk>;
+  /** Ends the reading of a file whose chunks nobody has asked for. */
+  leave(): Promise<void>;
 }
 
 /** Bytes or characters that are looked at. */
@@ -29,13 +31,15 @@ export async function judged(
   given: Format | undefined,
   raw: boolean,
 ): Promise<Judged> {
-  if (raw && given === "text") return { format: given, chunks: opened.chunks };
+  if (raw && given === "text") {
+    return { format: given, chunks: opened.chunks, leave: async () => undefined };
+  }
   const { first, ended, all, leave } = await peeked(opened.chunks);
   try {
     const name = opened.name || "the file";
     if (typeof first[0] !== "string") refuseBinary(where, name, bytesOf(first), ended, raw);
     const format = given ?? formatOf(where, opened, headOf(first), ended);
-    return { format, chunks: all() };
+    return { format, chunks: all(), leave };
   } catch (error) {
     await leave();
     throw error;
