@@ -38,8 +38,9 @@ export async function* chatRows(
   const opened = await openText(where, source, long.signal);
   const pace = new Pace(where, long, opened.total, "read conversations");
   const file = { ...opened, chunks: paced(opened.chunks, pace) };
-  const { format, chunks } = await judged(where, file, undefined, false);
+  const { format, chunks, leave } = await judged(where, file, undefined, false);
   if (format === "csv") {
+    await leave();
     throw invalid(
       `${where} reads JSONL and JSON arrays, and ${opened.name || "the file"} is CSV; ${otherwise}`,
     );

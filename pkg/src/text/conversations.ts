@@ -85,7 +85,9 @@ export async function fromConversations(
     store,
     `no conversation has an answer (of role "assistant") in what the template renders; give answers, or learn: "all"`,
   );
-  return { ...prepared(store, options, encoding), chats: true };
+  // Version 0.1 took special tokens in contents for what they spell.
+  const before = special.length > 0 && specialTokens !== "parse" ? ['specialTokens: "parse"'] : [];
+  return { ...prepared(store, options, encoding), chats: true, before };
 }
 
 /** Which messages are learned. An answer with `weight: 0` is only read, as in files for OpenAI's fine-tuning. */
