@@ -31,7 +31,7 @@ import { bindgenProgram, setup } from "./setup.mjs";
 import { shortenNames } from "./shorten.mjs";
 
 /** Most bytes that the module may take on the wire, gzipped. bench/NOTES.md has a table of what costs what. */
-const WASM_BUDGET = 492_600;
+const WASM_BUDGET = 650_000;
 
 const dist = join(root, "pkg", "dist");
 const testing = join(target, "testing-wasm");

@@ -1,10 +1,23 @@
-// Formatting, lints, types and spelling. `--write` formats instead of checking the format. `--cargo` does what takes
-// the compiler, and the audit; `--quick` does the rest.
+// Formatting, lints, types and spelling. `--write` formats instead of checking the format. `--quick` leaves out what takes
+// the compiler, and the audit. `--keyed` leaves out of these what has passed with the same sources.
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { hashOf, keyOf } from "../tests/gate/inputs.mjs";
+import { openTests } from "../tests/gate/passed.mjs";
 import { audit } from "./audit.mjs";
-import { capture, exitCode, Failure, isMain, main, run, step, target, which } from "./lib.mjs";
+import {
+  capture,
+  exitCode,
+  Failure,
+  filesBelow,
+  isMain,
+  main,
+  run,
+  step,
+  target,
+  which,
+} from "./lib.mjs";
 import { bindgenManifest, setup } from "./setup.mjs";
 
 /** Version of the spelling checker, as released on PyPI. */
@@ -64,29 +77,49 @@ async function typos() {
   return program;
 }
 
+/** The checks that take the compiler, as tests with keys: each depends on the whole crate. */
+function compilerTests(names) {
+  const rust = filesBelow(["src", "shaders", "tests", "scripts", "examples"]).filter((path) =>
+    /\.(rs|wgsl|toml)$/.test(path),
+  );
+  const inputs = hashOf([...rust, "Cargo.toml", "Cargo.lock", "build.rs", "clippy.toml"]);
+  const compiler = capture("rustc", ["-vV"]) ?? "";
+  const key = (name) => keyOf(name, inputs, compiler);
+  return names.map((name) => ({ name, group: name.replaceAll(" ", "-"), key: key(name) }));
+}
+
 if (isMain(import.meta.url)) {
   await main(async () => {
-    const [write, quick, compiled] = ["--write", "--quick", "--cargo"].map((word) =>
+    const [write, quick, keyed] = ["--write", "--quick", "--keyed"].map((word) =>
       process.argv.includes(word),
     );
-    await setup({ components: ["rustfmt", "clippy"] });
-    const failed = [];
     const all = Object.entries(checks(write));
-    const cargo = all.filter(([name]) => /^(clippy|cargo)/.test(name));
-    const others = all.filter((one) => !cargo.includes(one));
+    const ofCompiler = ([name]) => /^(clippy|cargo)/.test(name);
+    const tests = compilerTests(all.filter(ofCompiler).map(([name]) => name));
+    const gate = openTests("checks", tests, keyed ? "rest" : "full", keyed);
+    const chosen = gate.run.map(({ name }) => name);
+    const compiled = quick ? [] : all.filter(([name]) => chosen.includes(name));
+    await setup({ rust: compiled.length > 0, components: ["rustfmt", "clippy"] });
+    const failed = [];
     // Those of cargo wait for one another; the others use the second core meanwhile.
     await Promise.all(
-      [...(quick ? [] : [cargo]), ...(compiled ? [] : [others])].map(async (group) => {
+      [compiled, all.filter((one) => !ofCompiler(one))].map(async (group) => {
         for (const [name, check] of group) {
           step(`check: ${name}`);
           if ((await check()) !== 0) failed.push(name);
+          else if (chosen.includes(name)) gate.passed(name);
         }
       }),
     );
+    if (failed.length === 0) gate.ended();
     const audits = write || quick ? { failed: [], unchecked: [] } : await audit();
     failed.push(...audits.failed);
     if (failed.length > 0) throw new Failure(`failed: ${failed.join(", ")}`);
+    const left = all.length - compiled.length - all.filter((one) => !ofCompiler(one)).length;
     const open = audits.unchecked;
-    step(`all checks passed${open.length > 0 ? `; not checked: ${open.join(", ")}` : ""}`);
+    step(
+      `all checks passed${left > 0 ? `; ${left} of the compiler ${quick ? "were left out" : "had passed as they are"}` : ""}` +
+        `${open.length > 0 ? `; not checked: ${open.join(", ")}` : ""}`,
+    );
   });
 }

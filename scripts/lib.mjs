@@ -29,9 +29,6 @@ export class Failure extends Error {
   }
 }
 
-/** Set to 1, tests do without PyTorch where no Python has it. */
-export const WITHOUT_TRANSFORMERS = "TINYLOOM_WITHOUT_TRANSFORMERS";
-
 /** Announces a step on stderr: stdout belongs to results. */
 export function step(text) {
   const bold = process.stderr.isTTY && !process.env.NO_COLOR;

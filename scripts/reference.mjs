@@ -15,6 +15,7 @@ import {
 } from "./lib.mjs";
 
 const LOCK = "tests/reference/requirements.lock";
+const WITHOUT_CUDA = "tests/reference/cpu_torch.py";
 const folder = join(target, "reference");
 const program = join(
   folder,
@@ -41,12 +42,13 @@ function systemPython() {
 export async function referencePython() {
   if (process.env.PYTHON) return process.env.PYTHON;
   if (!existsSync(join(root, LOCK))) throw new Failure(`${LOCK} is missing`);
-  await unlessDone("reference", fingerprint([LOCK]), [program], async () => {
-    step("making the Python environment of the reference lane");
+  await unlessDone("reference", fingerprint([LOCK, WITHOUT_CUDA]), [program], async () => {
+    step("making the Python environment of the reference lane, once (about a minute)");
     rmSync(folder, { recursive: true, force: true });
     await run(systemPython(), ["-m", "venv", folder]);
     const quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"];
     await run(program, ["-m", "pip", "install", ...quiet, "--require-hashes", "-r", LOCK]);
+    if (process.platform === "linux") await run(program, [WITHOUT_CUDA]);
   });
   return program;
 }

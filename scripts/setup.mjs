@@ -18,6 +18,7 @@ import {
   which,
 } from "./lib.mjs";
 import { browserVariable, findBrowser, lavapipe, softwareOnly, swiftshader } from "./machine.mjs";
+import { referencePython } from "./reference.mjs";
 
 const WASM = "wasm32-unknown-unknown";
 
@@ -25,21 +26,29 @@ const WASM = "wasm32-unknown-unknown";
  * Prepares the machine.
  *
  * @param needs - `rust`: compiler target and wasm-bindgen; `components`: of rustup, for the checks;
- *   `browsers`: any of "chromium", "firefox", "node" (Dawn); `native`: Vulkan for native tests.
+ *   `browsers`: any of "chromium", "firefox", "node" (Dawn); `native`: Vulkan for native tests;
+ *   `reference`: the Python that tests compare with.
  */
-export async function setup({ rust = true, components = [], browsers = [], native = false } = {}) {
+export async function setup({
+  rust = true,
+  components = [],
+  browsers = [],
+  native = false,
+  reference = false,
+} = {}) {
   // Side by side: the one waits for the network, the other compiles.
   await Promise.all([
     npmPackages(),
-    rust && rustParts(components),
+    rustParts(rust, components),
     systemPackages(browsers, native),
+    reference && referencePython(),
   ]);
 }
 
-async function rustParts(components) {
-  await wasmTarget();
+async function rustParts(rust, components) {
+  if (rust) await wasmTarget();
   await rustComponents(components);
-  await wasmBindgen();
+  if (rust) await wasmBindgen();
 }
 
 /** The packages of package-lock.json, again whenever it changed. */
@@ -159,5 +168,6 @@ function whatToInstall(missing) {
 
 if (isMain(import.meta.url)) {
   const components = process.argv.includes("--checks") ? ["rustfmt", "clippy"] : [];
-  await main(() => setup({ components, browsers: ["chromium", "firefox", "node"], native: true }));
+  const browsers = ["chromium", "firefox", "node"];
+  await main(() => setup({ components, browsers, native: true, reference: true }));
 }

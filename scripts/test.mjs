@@ -1,16 +1,22 @@
-// `npm test`: set-up, build, then every *.test.mjs under tests with Node's test runner. The native
-// lane, `cargo test`, is one of them. Arguments select files: `npm test -- lanes` or `-- demo`.
-// `npm run test:full` (`--full`): the kernel lanes, and Node's, each with every case of the products
-// that the everyday cases sample; the public API's bodies, each whole in every host; the demo's panels, and the seconds
-// to its first step; and all of what `npm test` draws by the seed.
-import { relative } from "node:path";
+// `npm test`: runs the test files under tests whose content, or that of what they depend on, has not passed before, with
+// Node's test runner. Set-up and build come first where any file is to run. CONTRIBUTING.md tells of keys and cores.
+//
+//   npm test [PART OF A PATH …]   what has changed; files that are named run whole, whatever has passed
+//   npm run test:rest [PART …]    whatever has not passed whole
+//   npm run test:full [PART …]    everything, with the full products of the kernel lanes
+//   npm run test:timed            the tests that hold clocks to account
+import { existsSync } from "node:fs";
+import { join, relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
-import { IN_FULL } from "../tests/draws.mjs";
-import { freshSeed } from "../tests/random.mjs";
+import { pathToFileURL } from "node:url";
 import { limited } from "./file-limit.mjs";
-import { noteLeftOut } from "./left-out.mjs";
 import { Failure, filesBelow, main, root, step } from "./lib.mjs";
+import { setup } from "./setup.mjs";
+
+const [, , ...words] = process.argv;
+const mode = ["rest", "full", "timed"].find((name) => words.includes(`--${name}`)) ?? "everyday";
+const wanted = words.filter((word) => !word.startsWith("--"));
 
 /**
  * What compiles all the time, one core for each: two files at a time. With a third one `pkg/node` took 496 s instead
@@ -26,136 +32,164 @@ const COMPILING = [
 ];
 const CORES = 2;
 
-/** What runs by itself, one file after the other, and why. */
-const ALONE = {
-  "pkg/times.": "holds times of steps and readbacks to account",
-  "pkg/worker-frames.": "holds tasks of the main thread to account",
-  "pkg/demo.": "holds tasks of the main thread to account",
-};
-
-/**
- * A file that fails is repeated by itself, with the same seed: what fails again fails the run. What then passes
- * leans on the machine's load or on chance, and is named at the end. With more files than this nothing is
- * repeated, since no chance explains it.
- */
-const REPEATED = 3;
-
 /** Of the others at a time: a page that waits uses no core. Two keep two cores busy for 81 % of the time, three for 95 %. */
 const SIDE_BY_SIDE = 3;
 
-/** Seconds in which a file has to end. The longest takes six minutes on two cores. */
-const FILE_SECONDS = 1800;
+/** Seconds in which a file has to end in an everyday run: the lanes have some sixty minutes. */
+const FILE_SECONDS = 4500;
 
-/** In a full run also what then holds an estimate of seconds, or tasks of the main thread, to account. */
-const TIMED_IN_FULL = ["/pkg/demo-panels.", "/pkg/demo-tune."];
+/** Clocks of these files are held to account by `npm run test:timed`, besides those that end with `.timed.mjs`. */
+const TIMED = ["/pkg/demo.test", "/pkg/demo-tune.test"];
 
-const aloneIn = (full) => (path) =>
-  Object.keys(ALONE).some((part) => path.includes(`/${part}`)) ||
-  (full && TIMED_IN_FULL.some((part) => path.includes(part)));
 const rank = (path) => COMPILING.findIndex((part) => path.includes(part)) >>> 0;
 const compiles = (path) => rank(path) < COMPILING.length;
 
-function selected(full, wanted) {
-  const whole = new RegExp(`^tests/(lanes/|pkg/(${IN_FULL.join("|")})[.])`);
+/** The files of the mode that the words select. */
+function selected() {
+  const of = {
+    timed: (path) => path.endsWith(".timed.mjs") || TIMED.some((part) => path.includes(part)),
+    full: (path) => /\.(test|full)\.mjs$/.test(path),
+  };
+  const belongs = of[mode] ?? ((path) => path.endsWith(".test.mjs"));
   const files = filesBelow(["tests"]).filter(
-    (path) =>
-      (full ? whole.test(path) && /\.(test|full)\.mjs$/.test(path) : path.endsWith(".test.mjs")) &&
-      (wanted.length === 0 || wanted.some((word) => path.includes(word))),
+    (path) => belongs(path) && (wanted.length === 0 || wanted.some((word) => path.includes(word))),
   );
-  if (files.length === 0)
-    throw new Failure(`no test file has ${wanted.join(" or ")} in its path`, 2);
-  return files.toSorted((a, b) => rank(a) - rank(b));
+  if (files.length > 0) return files.toSorted((a, b) => rank(a) - rank(b));
+  throw new Failure(`no test file has ${wanted.join(" or ")} in its path`, 2);
 }
 
-/** Tests that were skipped, and those that another seed runs, as lines for the end. */
-const [leftOut, undrawn] = [new Set(), new Set()];
+/**
+ * What is to run of the files: those with keys of their own, in NAME.keys.mjs beside them, say so; the key of another is
+ * that of its content. Files of tests/gate always run.
+ */
+async function changed(files) {
+  const { fileKey } = await import("../tests/gate/inputs.mjs");
+  const { openTests } = await import("../tests/gate/passed.mjs");
+  const [own, others] = [[], []];
+  for (const path of files) {
+    const keys = join(root, path.replace(/\.(test|full|timed)\.mjs$/, ".keys.mjs"));
+    if (path.startsWith("tests/gate/")) own.push(path);
+    else if (!existsSync(keys)) others.push({ name: path, group: path, key: await fileKey(path) });
+    else if (!(await (await import(pathToFileURL(keys).href)).passed())) own.push(path);
+  }
+  const tests = openTests("files", others);
+  return { own, tests };
+}
+
+/** Everything at once, and no keys: of files that are named, of a full run, of one with other random data, of clocks. */
+const everything = (files) => ({
+  own: files,
+  tests: { run: [], left: 0, passed() {}, ended() {} },
+});
+
+const unkeyed =
+  wanted.length > 0 || mode === "full" || mode === "timed" || Boolean(process.env.TINYLOOM_SEED);
+
+const counts = { passed: 0, failed: 0, skipped: 0 };
+const skipped = new Set();
 
 /**
  * Runs test files in processes of their own and prints what they report. Gives each file's seconds, and the
  * files that failed. A file that does not end within `limit` seconds is ended and fails.
+ *
+ * @param heard - hears of each file that ends well.
  */
-async function runFiles(files, concurrency, limit) {
+async function runFiles(files, concurrency, limit, heard) {
   step(`testing: ${files.length} files, ${concurrency} at a time`);
   const seconds = new Map();
   const failed = new Set();
   const stream = run({ files, concurrency, ...(limit && { timeout: (limit + 60) * 1000 }) });
-  stream.on("test:fail", ({ file }) => failed.add(file));
-  noteLeftOut(stream, leftOut, undrawn);
   for (const event of ["test:pass", "test:fail"]) {
-    stream.on(event, ({ nesting, file, details }) => {
+    stream.on(event, ({ name, nesting, file, skip, details }) => {
+      counts[skip ? "skipped" : event === "test:pass" ? "passed" : "failed"] += 1;
+      if (skip)
+        skipped.add(`${relative(root, file)}, ${name}: ${skip === true ? "no reason" : skip}`);
+      if (event === "test:fail") failed.add(file);
       if (nesting > 0) return;
       seconds.set(file, (seconds.get(file) ?? 0) + details.duration_ms / 1000);
     });
   }
+  // The file itself completes once, under its own path.
+  stream.on("test:complete", ({ name, file, details }) => {
+    if (name === file && details.passed) heard(relative(root, file));
+  });
   const report = stream.compose(new Spec());
   for await (const text of report) process.stdout.write(text);
   return { seconds, failed };
 }
 
-/** Repeats files that failed; gives those that fail again. */
-async function repeat(failed, limit) {
-  if (failed.length === 0 || failed.length > REPEATED) return failed;
-  step(`repeating what failed, each file by itself, with seed ${process.env.TINYLOOM_SEED}`);
-  const again = [...(await runFiles(failed, 1, limit)).failed];
-  for (const file of failed.filter((file) => !again.includes(file))) {
-    step(
-      `${relative(root, file)} failed once and passed when it was repeated: it leans on load or on chance`,
-    );
-  }
-  return again;
-}
-
 await main(async () => {
-  const full = process.argv.includes("--full");
-  const files = selected(
-    full,
-    process.argv.slice(2).filter((word) => word !== "--full"),
+  const files = selected();
+  // Keys have the versions of browsers and drivers, so these come first.
+  await setup({ rust: false, browsers: ["chromium", "firefox", "node"], native: true });
+  Object.assign(process.env, {
+    TINYLOOM_GATE: mode === "timed" || wanted.length > 0 ? "full" : mode,
+    ...(mode === "timed" && { TINYLOOM_TIMED: "1" }),
+  });
+  const { own, tests } = unkeyed ? everything(files) : await changed(files);
+  const some = tests.run.map(({ name }) => name);
+  const cores = tests.run.filter(({ core }) => core).length;
+  const all = own.concat(some).toSorted((a, b) => rank(a) - rank(b));
+  step(
+    `${all.length} of ${files.length} test files run, ${cores} of them their core; the others have passed as they are`,
   );
-  const { setup } = await import("./setup.mjs");
-  await setup({ browsers: ["chromium", "firefox", "node"], native: true });
-  const { build } = await import("./build.mjs");
-  await build({ page: true, job: !full, testing: true });
-  // Whoever names a file of tests/pkg wants all of it, and not what a seed draws.
-  if (files.length < selected(full, []).length) process.env.TINYLOOM_WHOLE = "1";
-  if (full) process.env.TINYLOOM_LEVEL = "full";
-  else {
-    // Once: several files use target/package and its tarball at the same time.
-    const { pack, PACKED } = await import("./pack.mjs");
-    process.env[PACKED] = (await pack()).tarball;
-  }
-  const limit = full ? undefined : FILE_SECONDS;
+  await prepare(await needsOf(all));
+  if (cores > 0) process.env.TINYLOOM_CORE = "1";
+  const limit = mode === "everyday" ? FILE_SECONDS : undefined;
   if (limit) Object.assign(process.env, limited(limit));
-  process.env.TINYLOOM_SEED ||= String(freshSeed());
-  // One lane may leave to the other what both can run.
-  const runs = (lane) => files.some((path) => path.endsWith(`lanes/${lane}.test.mjs`));
-  if (runs("native") && runs("firefox")) process.env.TINYLOOM_LANES = "all";
-  const times = [];
-  const failed = [];
-  const alone = aloneIn(full);
+  const guard = pathToFileURL(join(root, "tests", "gate", "guard.mjs"));
+  process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --import=${guard}`;
+  const [times, failed] = [[], []];
   for (const [group, concurrency] of [
-    [files.filter(compiles), CORES],
-    [files.filter((path) => !compiles(path) && !alone(path)), SIDE_BY_SIDE],
-    [files.filter(alone), 1],
+    [all.filter((path) => compiles(path) && mode !== "timed"), CORES],
+    [all.filter((path) => !compiles(path) && mode !== "timed"), SIDE_BY_SIDE],
+    [all.filter(() => mode === "timed"), 1],
   ]) {
     if (group.length === 0) continue;
-    const ended = await runFiles(group, concurrency, limit);
+    const heard = (path) => some.includes(path) && tests.passed(path);
+    const ended = await runFiles(group, concurrency, limit, heard);
     times.push(...ended.seconds);
     failed.push(...ended.failed);
   }
+  if (failed.length === 0) tests.ended();
+  summary(times, failed, tests.left);
+});
+
+/** Whether files need what is built, and the reference's Python. */
+async function needsOf(files) {
+  const { closureOf } = await import("../tests/gate/inputs.mjs");
+  const needs = { build: false, reference: false };
+  for (const path of files.filter((path) => !path.startsWith("tests/gate/"))) {
+    const { built, modules } = await closureOf(path);
+    needs.build ||= built;
+    needs.reference ||= modules.includes("scripts/reference.mjs");
+  }
+  return needs;
+}
+
+/** Set-up, build and package, which several files use at the same time. */
+async function prepare({ build: wanted, reference }) {
+  await setup({ rust: wanted, reference });
+  if (!wanted) return;
+  const { build } = await import("./build.mjs");
+  await build({ page: true, job: true, testing: true });
+  const { pack, PACKED } = await import("./pack.mjs");
+  process.env[PACKED] = (await pack()).tarball;
+}
+
+function summary(times, failed, left) {
   const slowest = times.toSorted(([, a], [, b]) => b - a).slice(0, 20);
-  step("seconds per file, of those that took longest:");
+  if (slowest.length > 0) step("seconds per file, of those that took longest:");
   for (const [file, seconds] of slowest)
     step(`${seconds.toFixed(1).padStart(7)} ${relative(root, file)}`);
-  const again = full ? failed : await repeat(failed, limit);
-  if (again.length > 0) process.exitCode = 1;
-  step(
-    again.length > 0
-      ? `failed: ${again.map((file) => relative(root, file)).join(", ")}; TINYLOOM_SEED=${process.env.TINYLOOM_SEED}`
-      : `all ${files.length} files passed; TINYLOOM_SEED=${process.env.TINYLOOM_SEED}`,
-  );
-  if (undrawn.size > 0) step(`${undrawn.size} long tests were left to other seeds:`);
-  for (const line of undrawn) step(`  ${line}`);
-  step(leftOut.size > 0 ? `${leftOut.size} checks were left out:` : "no check was left out");
-  for (const line of leftOut) step(`  ${line}`);
-});
+  for (const line of skipped) step(`not run: ${line}`);
+  if (left > 0)
+    step(`${left} files have not passed whole: npm run test:rest runs the rest of them`);
+  if (failed.length > 0) {
+    process.exitCode = 1;
+    step(`failed: ${failed.map((file) => relative(root, file)).join(", ")}`);
+  }
+  const { passed, failed: bad, skipped: skips } = counts;
+  process.stdout.write(`${passed} passed, ${bad} failed, ${skips} skipped\n`);
+}
 process.exit(); // what a file that was ended has left open does not keep this process

@@ -1,22 +1,23 @@
-//! The lane of native wgpu: every case of `tinyloom::testing` on this machine's adapter. A missing
-//! adapter fails. `TINYLOOM_CASE` selects cases by a part of their names, `TINYLOOM_SEED` repeats a
-//! run, `TINYLOOM_LEVEL=full` adds the products that the everyday cases sample, `TINYLOOM_SHARD=2/8`
-//! takes every eighth case from the second.
-#![cfg(feature = "testing")]
+//! The lane of native wgpu: the cases of `tinyloom::testing` on this machine's adapter. A missing adapter fails.
+//!
+//! - `kernels`: runs every case; `TINYLOOM_CASE` selects cases by a part of their names, `TINYLOOM_SEED` has other random
+//!   data, `TINYLOOM_LEVEL=full` adds the products that the everyday cases sample.
+//! - `kernels list FILE`: writes what each case depends on, a line of JSON each.
+//! - `kernels run FILE`: runs the cases of a file, which has `own` or `run`, a tab and a name in each line.
+//!
+//! A line of the output begins with `case ` where JSON of a report follows: tests/lanes/native.test.mjs reads these.
 
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::ExitCode;
+use std::rc::Rc;
 use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
-use tinyloom::testing::Others::{Check, Own, Run};
-use tinyloom::testing::{self, Level};
+use tinyloom::testing::{self, Level, Listing, Others, Report};
 
+/// Without another one every run has the same random data, so that equal cases have equal keys.
 fn seed() -> u64 {
     match std::env::var("TINYLOOM_SEED") {
         Ok(text) => text.parse().expect("TINYLOOM_SEED is an integer"),
-        Err(_) => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock past 1970");
-            now.as_nanos() as u64 >> 8
-        }
+        Err(_) => 1,
     }
 }
 
@@ -28,142 +29,78 @@ fn level() -> Level {
     }
 }
 
-/// The part of the cases that is asked for: which, and of how many.
-fn shard() -> (usize, usize) {
-    let Ok(text) = std::env::var("TINYLOOM_SHARD") else { return (1, 1) };
-    let part = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-    let (mine, count): (usize, usize) = part.expect("TINYLOOM_SHARD is a part like 2/8");
-    assert!((1..=count).contains(&mine), "TINYLOOM_SHARD is {text}, not a part like 2/8");
-    (mine, count)
-}
-
-/// Cases to name with their times.
-const SLOWEST: usize = 20;
-
-/// A case's seconds: the whole, and what its kernels by themselves took, lavapipe's compiler included.
-fn account(report: &testing::Report) -> String {
-    let [whole, running] = [report.milliseconds, report.running].map(|x| x / 1e3);
-    format!("{whole:6.1} {running:6.1} {:4} {}", report.pipelines, report.name)
-}
-
-#[test]
-fn every_case_passes_on_this_adapter() {
-    let wanted = std::env::var("TINYLOOM_CASE").unwrap_or_default();
-    let device = pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
-    let (started, mut failed, mut count) = (device.now(), Vec::new(), 0);
-    let mut reports = Vec::new();
-    let mut cases = testing::cases(level());
-    cases.retain(|case| case.name.contains(&wanted));
-    let (mine, shards) = shard();
-    let cases = cases.into_iter().skip(mine - 1).step_by(shards);
-    // lavapipe's compiler takes three quarters of the time, unless its results are kept from an earlier run.
-    let sampled = device.capabilities().software && level() == Level::Everyday;
-    // `tests/selection.rs` has naga read texts of the table; browsers compile them in their lanes.
-    let elsewhere = |name: &str| sampled && wanted.is_empty() && name.starts_with("texts: ");
-    let cases: Vec<_> = cases.filter(|case| !elsewhere(&case.name)).collect();
-    // One seed for all cases: a text that several of them list is then drawn in all or in none, and compiled once.
-    let seed = seed();
-    for case in &cases {
-        // The seed's remainder may have drawn the shard: `leftToAnother` in tests/lanes/lane.mjs.
-        let drawn = (count as u64 + seed / shards as u64).is_multiple_of(2);
-        let others = if !sampled {
-            Run
-        } else if drawn {
-            Check
-        } else {
-            Own
-        };
-        let mode = testing::Mode { results: None, others };
-        let report = pollster::block_on(testing::run(&device, &case.name, seed, mode));
-        println!(
-            "{}/{} {} {}: {} [{} pipelines, {:.0} ms, compiling {:.0}, running {:.0}]",
-            count + 1,
-            cases.len(),
-            if report.ok { "ok    " } else { "FAILED" },
-            report.name,
-            report.detail,
-            report.pipelines,
-            report.milliseconds,
-            report.compiling,
-            report.running
-        );
-        count += 1;
-        if !report.ok {
-            failed.push(format!("{}: {}", report.name, report.detail));
-        }
-        reports.push(report);
-    }
-    reports.sort_by(|a, b| b.milliseconds.total_cmp(&a.milliseconds));
-    let slowest: Vec<_> = reports.iter().take(SLOWEST).map(account).collect();
-    // Not eprintln, which the test runner keeps to itself where all is well.
-    let mut stderr = std::io::stderr();
-    writeln!(
-        stderr,
-        "native: {count} cases, {} failed, {} pipelines compiled, {:.0} s, adapter {:?}\n\
-         slowest cases (seconds, running, pipelines):\n{}",
-        failed.len(),
-        device.counters().pipelines,
-        (device.now() - started) / 1e3,
-        device.capabilities().adapter,
-        slowest.join("\n")
-    )
-    .expect("stderr");
-    assert!(count > 0, "no case has {wanted:?} in its name");
-    assert!(failed.is_empty(), "{} of {count} cases failed:\n{}", failed.len(), failed.join("\n"));
-}
-
-/// What a lane with two devices of one adapter leaves out.
-#[test]
-fn a_second_device_repeats_only_what_differs() {
-    let open =
-        || pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
-    let (first, second, results) = (open(), open(), testing::Results::default());
-    let run = |device, seed| {
-        let mode = testing::Mode { results: Some(results.clone()), others: Run };
-        let report = pollster::block_on(testing::run(device, "loss_sum", seed, mode));
-        assert!(report.ok && report.jobs > 0, "{report:?}");
-        report
-    };
-    assert_eq!(run(&first, 7).known, 0, "nothing was there");
-    assert_eq!(run(&first, 7).known, 0, "a device does not take its own results");
-    results.next_device();
-    let again = run(&second, 7);
-    assert_eq!((again.known, again.pipelines), (again.jobs, 0), "all of it was there");
-    let other = run(&second, 8);
-    assert_eq!(other.known, 0, "other operands are another run");
-    assert!(other.pipelines > 0, "and need the text compiled");
-}
-
-/// A lane that samples proves what it does not run, and draws by the seed.
-#[test]
-fn a_sampling_lane_proves_every_text() {
-    let run = |others, seed| {
-        let device =
-            pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
-        let mode = testing::Mode { results: None, others };
-        let report = pollster::block_on(testing::run(&device, "loss_sum", seed, mode));
-        assert!(report.ok, "{report:?}");
-        report
-    };
-    let (whole, checked) = (run(Run, 7), run(Check, 7));
-    assert_eq!(whole.unrun, 0);
-    assert!(checked.unrun > 0 && checked.jobs < whole.jobs, "{checked:?} of {whole:?}");
-    assert!(checked.pipelines < whole.pipelines, "{checked:?} of {whole:?}");
-}
-
-/// Kernels with different tasks are no alternatives: of the backward pass by products a sampling lane runs the
-/// scores', the sums' and the group sum's kernels, on each of three batches.
-#[test]
-fn a_sampling_lane_runs_a_kernel_of_each_task() {
-    let name = testing::cases(Level::Everyday)
+/// The names of the cases of the level that are wanted.
+fn wanted() -> Vec<String> {
+    let part = std::env::var("TINYLOOM_CASE").unwrap_or_default();
+    testing::cases(level())
         .into_iter()
         .map(|case| case.name)
-        .find(|name| name.starts_with("attention backward by products 4/2 heads of 128"));
-    let device = pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device");
-    for seed in 0..4 {
-        let mode = testing::Mode { results: None, others: Check };
-        let name = name.as_deref().expect("heads that share keys");
-        let report = pollster::block_on(testing::run(&device, name, seed, mode));
-        assert!(report.ok && report.jobs >= 3 * 6, "{report:?}");
+        .filter(|n| n.contains(&part))
+        .collect()
+}
+
+fn device() -> Rc<WgpuDevice> {
+    pollster::block_on(WgpuDevice::open(&DeviceRequest::default())).expect("a device")
+}
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => run(wanted().into_iter().map(|name| (Others::Run, name)).collect()),
+        ["list", file] => list(file),
+        ["run", file] => {
+            let text = std::fs::read_to_string(file).expect("the file of cases");
+            run(text.lines().map(chosen).collect())
+        }
+        _ => panic!("{args:?} is neither `list FILE` nor `run FILE`"),
     }
+}
+
+fn chosen(line: &str) -> (Others, String) {
+    let (others, name) = line.split_once('\t').expect("a tab in each line");
+    (others.parse().expect("own or run"), name.to_owned())
+}
+
+fn list(file: &str) -> ExitCode {
+    let device = device();
+    let mut out = std::fs::File::create(file).expect("a file to write");
+    let adapter = serde_json::to_string(&device.capabilities().adapter).expect("JSON");
+    writeln!(out, "{adapter}").expect("a line");
+    for name in wanted() {
+        let listing = pollster::block_on(testing::list(&device, &name, seed()));
+        writeln!(out, "{}", serde_json::to_string(&listing).expect("JSON")).expect("a line");
+    }
+    ExitCode::SUCCESS
+}
+
+/// A key stands for a case only where it is of all that the case runs: fails one whose listing has other jobs. A run that
+/// left kernels out, or ended early, has fewer.
+fn compare_with_listing(device: &Rc<WgpuDevice>, report: &mut Report) {
+    if !report.ok || report.unrun > 0 {
+        return;
+    }
+    let listing = pollster::block_on(testing::list(device, &report.name, seed()));
+    let Some(Listing { key: Some(_), jobs, .. }) = listing else { return };
+    if jobs != report.jobs {
+        report.ok = false;
+        report.detail = format!("{jobs} jobs are listed, and {} were run", report.jobs);
+    }
+}
+
+fn run(cases: Vec<(Others, String)>) -> ExitCode {
+    let device = device();
+    let (mut failed, count) = (0, cases.len());
+    for (others, name) in cases {
+        let mode = testing::Mode { results: None, others };
+        let mut report = pollster::block_on(testing::run(&device, &name, seed(), mode));
+        compare_with_listing(&device, &mut report);
+        failed += usize::from(!report.ok);
+        println!("case {}", serde_json::to_string(&report).expect("JSON"));
+    }
+    println!(
+        "native: {count} cases, {failed} failed, {} pipelines compiled, adapter {:?}",
+        device.counters().pipelines,
+        device.capabilities().adapter
+    );
+    if failed == 0 && count > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

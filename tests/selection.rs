@@ -4,7 +4,6 @@
 
 use naga::{AddressSpace, StorageAccess};
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Features, Limits, Target};
 use tinyloom::config::ModelConfig;
@@ -124,26 +123,10 @@ fn reflect_matrix(kernel: &Kernel, caps: &Capabilities) -> Reflection {
     found
 }
 
-/// Kernels already read, by text: for browsers and for native devices one reading serves. None where the seed has left
-/// the text to another run.
+/// Kernels already read, by text: for browsers and for native devices one reading serves.
 #[derive(Default)]
 struct Known {
-    read: HashMap<String, Option<Reflection>>,
-    /// Whether no text is left out.
-    all: bool,
-}
-
-/// Of so many texts naga reads one in a run of `npm test`, since it takes most of the time. Tint compiles texts of
-/// the table in Chromium's lane.
-const READ_ONE_OF: u64 = 6;
-
-/// Whether this run has a text read: one with a seed draws, unless everything is to run.
-fn drawn(text: &str) -> bool {
-    let everything = full() || variable("TINYLOOM_WHOLE").is_some_and(|text| text == "1");
-    let Some(seed) = seed().filter(|_| !everything) else { return true };
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish().wrapping_add(seed).is_multiple_of(READ_ONE_OF)
+    read: HashMap<String, Reflection>,
 }
 
 impl Known {
@@ -166,18 +149,13 @@ impl Known {
         assert_eq!(enabled, subgroups && caps.target == Target::Browser, "{what}");
         let text = undirected(kernel);
         let read = || if matrices { reflect_matrix(kernel, caps) } else { reflect(kernel) };
-        let all = self.all;
-        let found = self.read.entry(text).or_insert_with_key(|t| (all || drawn(t)).then(read));
-        if let Some(found) = found {
-            Self::compare(what, kernel, caps, found);
-        }
+        Self::compare(what, kernel, caps, self.read.entry(text).or_insert_with(read));
     }
 
-    /// Says how many texts there were, and how many naga read.
+    /// Says how many texts naga read.
     fn report(&self) {
-        let (texts, read) = (self.read.len(), self.read.values().flatten().count());
-        assert!(read > 0, "none of {texts} texts was read");
-        eprintln!("{texts} texts, of which naga read {read}");
+        assert!(!self.read.is_empty(), "no text was read");
+        eprintln!("{} texts", self.read.len());
     }
 
     /// Holds what naga has read against the kernel's own table and against what a device allows.
@@ -310,7 +288,7 @@ fn tight(index: u32) -> Capabilities {
     caps
 }
 
-/// Draws, both of [`random`], that found kernels with more workgroup memory than was checked: sampling and attention's
+/// Indices, both of [`random`], that found kernels with more workgroup memory than was checked: sampling and attention's
 /// delta.
 const FOUND: [u32; 2] = [777_086, 113_944_825];
 
@@ -318,34 +296,35 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn seed() -> Option<u64> {
-    variable("TINYLOOM_SEED").map(|text| text.parse().expect("an integer"))
+/// Without another one every run has the same limits.
+fn seed() -> u64 {
+    variable("TINYLOOM_SEED").map_or(0, |text| text.parse().expect("an integer"))
 }
 
 fn full() -> bool {
     variable("TINYLOOM_LEVEL").is_some_and(|level| level == "full")
 }
 
-/// So many limits an everyday run draws. At least 18: [`tight`] has nine sizes of memory, on every second index.
+/// So many limits an everyday run has. At least 18: [`tight`] has nine sizes of memory, on every second index.
 const LIMITS: u32 = 20;
 
-/// The limits of this run and their draws: others with each `TINYLOOM_SEED`.
-fn draws() -> impl Iterator<Item = (u32, Capabilities)> {
-    let first = (seed().unwrap_or(0) % (1 << 30)) as u32;
+/// The limits of this run and their indices: others with each `TINYLOOM_SEED`.
+fn limits() -> impl Iterator<Item = (u32, Capabilities)> {
+    let first = (seed() % (1 << 30)) as u32;
     let fresh = first..first + if full() { 1000 } else { LIMITS };
-    let draw = |index: u32| if index.is_multiple_of(2) { random(index) } else { tight(index) };
-    fresh.map(move |index| (index, draw(index)))
+    let of = |index: u32| if index.is_multiple_of(2) { random(index) } else { tight(index) };
+    fresh.map(move |index| (index, of(index)))
 }
 
 #[test]
 fn random_limits_never_get_a_kernel_that_they_forbid() {
-    let (chosen, refused) = hold(draws(), Known::default());
+    let (chosen, refused) = hold(limits(), Known::default());
     assert!(chosen > refused, "{chosen} of {}", chosen + refused);
 }
 
 #[test]
 fn limits_that_once_got_a_kernel_that_they_forbid_do_not() {
-    hold(FOUND.map(|index| (index, random(index))), Known { all: true, ..Known::default() });
+    hold(FOUND.map(|index| (index, random(index))), Known::default());
 }
 
 /// Holds every kernel of the catalogue to limits; gives how many kernels these allow, and how many they refuse.

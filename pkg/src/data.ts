@@ -3,29 +3,53 @@
 import type { DrawOptions } from "./drawn.js";
 import { TinyloomError, toError } from "./error.js";
 import { end } from "./handle.js";
+import { invalid } from "./options.js";
 import type { RawDataset, RawModule } from "./raw.js";
+import type { Cuts } from "./text/cuts.js";
 import type { TokenStore } from "./text/store.js";
+
+/** What a dataset's memory is made of. */
+interface Parts {
+  readonly store: TokenStore;
+  readonly options: object;
+  readonly draws: DrawOptions;
+  /** Whether no document may be cut, since the caller has given no length. */
+  readonly whole: boolean;
+  /** Options that give the tokens of earlier versions. */
+  readonly before: readonly string[];
+}
+
+/** A raw dataset, and the instance of the module that it is in. */
+interface Made {
+  readonly raw: RawDataset;
+  readonly module: RawModule;
+}
 
 /** A dataset's tokens. They stay in memory until `free` was called and every earlier reader has ended. */
 export class Data {
   readonly hash: string;
   /** What decides which tokens a step draws, beside the tokens. */
   readonly draws: DrawOptions;
+  /** Options that give the tokens of earlier versions. */
+  readonly before: readonly string[];
   /** The options as JSON. */
   readonly #json: string;
+  readonly #whole: boolean;
   #store: TokenStore | undefined;
-  #raw: RawDataset | undefined;
-  /** The instance of the module that it is in. */
-  #module: RawModule | undefined;
+  /** By who counts what is cut of it; undefined is for all others. */
+  readonly #made = new Map<Cuts | undefined, Made>();
   #freed = false;
   #holders = 0;
   readonly #own = this.hold();
 
-  constructor(store: TokenStore, options: object, draws: DrawOptions) {
+  constructor({ store, options, draws, whole, before }: Parts) {
     this.#store = store;
     this.hash = store.hash;
-    this.#json = JSON.stringify(options);
+    const { sequenceLength } = draws;
+    this.#json = JSON.stringify(whole ? { ...options, sequenceLength } : options);
+    this.#whole = whole;
     this.draws = draws;
+    this.before = before;
   }
 
   /**
@@ -39,16 +63,38 @@ export class Data {
   }
 
   /** The raw dataset, made at its first use in an instance of the module. */
-  raw(module: RawModule): RawDataset {
+  raw(module: RawModule, cuts?: Cuts): RawDataset {
     const store = this.store(true);
-    if (this.#module === module) return this.#raw as RawDataset;
+    const before = this.#made.get(cuts);
+    if (before?.module === module) return before.raw;
     try {
-      this.#raw = new module.RawDataset(store, store.packed?.starts, this.#json);
-      this.#module = module;
+      const reader = cuts?.reader ?? store.reader;
+      const raw = new module.RawDataset(reader, store.packed?.starts, this.#json);
+      this.#made.set(cuts, { raw, module });
+      return raw;
     } catch (error) {
       throw toError(error);
     }
-    return this.#raw;
+  }
+
+  /** Whoever counted cuts does not draw any more. */
+  drop(cuts: Cuts): void {
+    endOf(this.#made.get(cuts));
+    this.#made.delete(cuts);
+  }
+
+  /** Refuses steps into which the longest conversation does not fit. */
+  expectFits(tokensPerStep: number): void {
+    const { packed } = this.store(true);
+    if (!this.#whole || !packed || packed.longest <= tokensPerStep) return;
+    const { longest, starts } = packed;
+    const cut = packed.longer(tokensPerStep);
+    throw invalid(
+      `the longest conversation takes ${longest} places of a step, ${longest - tokensPerStep} more than tokensPerStep, ` +
+        `${tokensPerStep}, and ${cut} of ${starts.length} conversations take more: raise the trainer's tokensPerStep to ${longest} or ` +
+        `more, leave long conversations out, or give the dataset sequenceLength: ${tokensPerStep}, which cuts them into pieces that ` +
+        "do not see each other",
+    );
   }
 
   /** Keeps the tokens until the function that this gives is called; more calls of it do nothing. */
@@ -59,9 +105,9 @@ export class Data {
       if (done) return;
       done = true;
       if (--this.#holders > 0) return;
-      // In an instance that panicked nothing can be ended any more.
-      if (this.#raw && !this.#module?.panic) end(this.#raw);
-      this.#raw = this.#store = undefined;
+      for (const made of this.#made.values()) endOf(made);
+      this.#made.clear();
+      this.#store = undefined;
     };
   }
 
@@ -80,4 +126,9 @@ export class Data {
     this.#freed = true;
     this.#own();
   }
+}
+
+/** In an instance that panicked nothing can be ended any more. */
+function endOf(made: Made | undefined): void {
+  if (made && !made.module.panic) end(made.raw);
 }

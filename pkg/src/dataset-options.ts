@@ -1,9 +1,21 @@
 /** What datasets are made of: options, a tokenizer, tokens. */
 
-import { awaited, fraction, inspect, integer, invalid, type Rules, seed, show } from "./options.js";
+import {
+  awaited,
+  fraction,
+  inspect,
+  integer,
+  invalid,
+  isA,
+  type Rule,
+  type Rules,
+  seed,
+  show,
+  tokenList,
+} from "./options.js";
 import type { TokenStore } from "./text/store.js";
-import type { TextEncoding } from "./tokenizer.js";
-import { asTokens, IGNORE_INDEX } from "./tokens.js";
+import { ByteTokenizer, type TextEncoding } from "./tokenizer.js";
+import { asTokens, IGNORE_INDEX, type TokenIds } from "./tokens.js";
 
 /** Options of a {@link Dataset}. */
 export interface DatasetOptions {
@@ -11,8 +23,10 @@ export interface DatasetOptions {
    * Tokens per document. Of one text by default 128, or fewer for a shorter text or a smaller
    * `tokensPerStep`. A document or conversation that is longer is cut into pieces of at most so many tokens. All
    * pieces are trained on, and none sees another: an answer may be trained without its question. So give at
-   * least the longest. By default it is 1024, or as many as the longest has, and at most `tokensPerStep`. A trainer
-   * refuses a dataset whose length is given here and exceeds its `tokensPerStep`.
+   * least the longest. `cut` in a step's metrics counts what was cut. Of documents it is by default 1024, or as many as
+   * the longest has, and at most `tokensPerStep`. Of conversations it is as many as the longest has: only a length that
+   * is given here cuts them. A trainer refuses a length beyond its `tokensPerStep`, unless it is a default that may be
+   * less.
    */
   sequenceLength?: number;
   /** Share of the tokens kept for validation: the last part of the text. Default 0.1; 0 keeps none. */
@@ -20,6 +34,33 @@ export interface DatasetOptions {
   /** Seed of the order in which documents are drawn, an unsigned 32-bit number; default 0. */
   seed?: number;
 }
+
+/** Options of a dataset of text. */
+export interface TextOptions extends DatasetOptions {
+  /**
+   * What stands before a text, so that the model reads it as it has read all texts before. True, the default: the
+   * tokens that the tokenizer puts before a text, such as `<bos>` of Gemma, Llama 3 and Mistral; most others put none.
+   * False: nothing. Or these ids. Each document has them once, and so has a prompt with its completion. Of one text,
+   * they take the place of the first tokens of each window. They are never learned.
+   */
+  startTokens?: boolean | TokenIds;
+}
+
+/** What `startTokens` is where the caller does not say it. */
+const START_TOKENS = true;
+
+const startTokens: Rule = (value) =>
+  typeof value === "boolean" || tokenList(value) === undefined
+    ? undefined
+    : "true, false or an array of token ids";
+
+/** Rules of {@link TextOptions}. */
+export const TEXT: Rules<TextOptions> = {
+  sequenceLength: integer(1, 0x7fff_ffff),
+  validationFraction: fraction(),
+  seed,
+  startTokens,
+};
 
 /** Rules of {@link DatasetOptions}. */
 export const DATASET: Rules<DatasetOptions> = {
@@ -33,6 +74,56 @@ export interface Prepared {
   readonly store: TokenStore;
   readonly options: DatasetOptions;
   readonly tokenizer?: TextEncoding;
+  /** Whether the documents are conversations, which only a length that the caller gives may cut. */
+  readonly chats?: boolean;
+  /** Options that give the tokens of earlier versions, for whoever resumes a run of theirs. */
+  readonly before?: readonly string[];
+}
+
+/** What is told of a dataset with tokens before its texts. */
+export const WITHOUT_START = "startTokens: false";
+
+/** The ids of the option `startTokens`. */
+export async function startOf(
+  tokenizer: TextEncoding,
+  given: boolean | TokenIds = START_TOKENS,
+): Promise<readonly number[]> {
+  if (typeof given !== "boolean") return Array.from(given);
+  if (!given || isA(tokenizer, ByteTokenizer)) return [];
+  const own = inspect("the tokenizer", () => (tokenizer as { startTokens?: TokenIds }).startTokens);
+  if (own === undefined || own === null) return beforeText(tokenizer);
+  return Array.from(asTokens("the tokenizer's startTokens", own));
+}
+
+/** What a tokenizer puts before a text that does not name its start: it is asked with special tokens and without. */
+async function beforeText(tokenizer: TextEncoding): Promise<readonly number[]> {
+  const encode = (text: string, addSpecialTokens: boolean) =>
+    awaited("the tokenizer's encode", () => tokenizer.encode(text, { addSpecialTokens }));
+  // Of no text it gives its special tokens alone. One that fails there or gives nothing has none.
+  const around = await encode("", true).catch(() => []);
+  if (!(around?.length > 0)) return [];
+  const [whole, plain] = [Array.from(await encode("a", true)), await encode("a", false)];
+  const at = whole.findIndex((_, i) => Array.from(plain).every((id, j) => id === whole[i + j]));
+  return whole.slice(0, Math.max(0, at));
+}
+
+/** One text whose windows begin with such ids. */
+export function withStart(
+  store: TokenStore,
+  start: readonly number[],
+  options: DatasetOptions,
+  tokenizer?: TextEncoding,
+): Prepared {
+  const { sequenceLength = Number.POSITIVE_INFINITY } = options;
+  if (start.length > 0 && sequenceLength <= start.length) {
+    throw invalid(
+      `sequenceLength is ${sequenceLength}, and each window begins with ${start.length} startTokens and has a token ` +
+        `to learn: give at least ${start.length + 1}, or ${WITHOUT_START}`,
+    );
+  }
+  store.windowStart = start;
+  const before = start.length > 0 ? [WITHOUT_START] : [];
+  return { store, options, before, ...(tokenizer && { tokenizer }) };
 }
 
 /** What has `encode`, from whichever realm. */

@@ -1,10 +1,13 @@
 import { Data } from "./data.js";
 import {
-  DATASET,
   type DatasetOptions,
   encoded,
   expectTokenizer,
   type Prepared,
+  startOf,
+  TEXT,
+  type TextOptions,
+  withStart,
 } from "./dataset-options.js";
 import { datasets } from "./internal.js";
 import { textPart } from "./lazy.js";
@@ -53,30 +56,33 @@ export class Dataset {
   readonly hash: string;
   /** The tokenizer that made it; undefined for a dataset of token ids. */
   readonly tokenizer: TextEncoding | undefined;
-  readonly #options: DatasetOptions;
+  /** What `save` keeps beside the tokens. */
+  readonly #saved: Pick<Prepared, "options" | "chats">;
   readonly #packed: Packed | undefined;
   readonly #data: Data;
 
-  private constructor(store: TokenStore, options: DatasetOptions, tokenizer?: TextEncoding) {
-    const { validationFraction = 0.1, sequenceLength } = options;
+  private constructor(made: Prepared) {
+    const { store, options, tokenizer, chats = false, before = [] } = made;
+    const { validationFraction = 0.1, sequenceLength, seed } = options;
     const { packed, length: tokens } = store;
     let train = tokens - Math.trunc(tokens * validationFraction);
     const documents = packed?.trained(validationFraction);
     if (documents !== undefined) train = packed?.starts[documents] ?? tokens;
     const [most, longest] = packed
-      ? [DOCUMENT_LENGTH, packed.longest]
+      ? [chats ? packed.longest : DOCUMENT_LENGTH, packed.longest]
       : [SEQUENCE_LENGTH, train - 1];
     this.tokens = tokens;
     this.validationTokens = tokens - train;
     this.sequenceLength = sequenceLength ?? Math.min(most, Math.max(longest, 1));
     // The target of a document's last token is the token that follows it.
     this.documents = documents ?? Math.max(0, Math.floor((train - 1) / this.sequenceLength));
-    const { seed } = options;
-    this.#options = { sequenceLength, validationFraction, seed } as DatasetOptions;
+    const chosen = { sequenceLength, validationFraction, seed } as DatasetOptions;
+    this.#saved = { options: chosen, chats };
     this.tokenizer = tokenizer;
     this.#packed = packed;
     const draws = { sequenceLength: this.sequenceLength, validationFraction, seed: seed ?? 0 };
-    this.#data = datasets.set(this, new Data(store, this.#options, draws));
+    const whole = chats && sequenceLength === undefined;
+    this.#data = datasets.set(this, new Data({ store, options: chosen, draws, whole, before }));
     this.hash = this.#data.hash;
     const module = loadedRaw();
     if (module) this.#data.raw(module); // a wrong option shows here rather than in the first step
@@ -85,33 +91,39 @@ export class Dataset {
   /**
    * A dataset of a text.
    *
-   * @param text - the text, or a Blob or File of it, as {@link Dataset.from} reads it; with a
+   * @param text - the text, or a Blob or File of it, whatever form it seems to have; with a
    * {@link ByteTokenizer} a Blob's bytes are taken as they are.
    * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens` when the text is empty.
    */
   static async fromText(
     text: string | Blob,
     tokenizer: TextEncoding,
-    options: DatasetOptions = {},
+    options: TextOptions = {},
   ): Promise<Dataset> {
-    const chosen = check("Dataset.fromText", options, DATASET);
+    const { startTokens, ...chosen } = check("Dataset.fromText", options, TEXT);
     const encoding = expectTokenizer("Dataset.fromText", tokenizer);
     if (typeof text !== "string") {
       if (!isA(text, Blob))
         throw invalid(`Dataset.fromText takes a string or a Blob, not ${show(text)}`);
       return Dataset.#of((part) => part.fromSource("Dataset.fromText", text, encoding, options));
     }
-    return new Dataset(stored(some("the text", await encoded(encoding, text))), chosen, encoding);
+    const store = stored(some("the text", await encoded(encoding, text)));
+    return new Dataset(withStart(store, await startOf(encoding, startTokens), chosen, encoding));
   }
 
   /**
    * A dataset of token ids.
    *
+   * @param options - `startTokens` are ids here; by default there are none.
    * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens` when there is none.
    */
-  static fromTokens(tokens: TokenIds, options: DatasetOptions = {}): Dataset {
-    const chosen = check("Dataset.fromTokens", options, DATASET);
-    return new Dataset(stored(some("tokens", asTokens("tokens", tokens))), chosen);
+  static fromTokens(tokens: TokenIds, options: TextOptions = {}): Dataset {
+    const { startTokens = false, ...chosen } = check("Dataset.fromTokens", options, TEXT);
+    if (startTokens === true) {
+      throw invalid("Dataset.fromTokens has no tokenizer: give the ids of startTokens, not true");
+    }
+    const store = stored(some("tokens", asTokens("tokens", tokens)));
+    return new Dataset(withStart(store, startTokens ? Array.from(startTokens) : [], chosen));
   }
 
   /**
@@ -175,8 +187,7 @@ export class Dataset {
   static async #of(
     make: (part: Awaited<ReturnType<typeof textPart>>) => Promise<Prepared>,
   ): Promise<Dataset> {
-    const { store, options, tokenizer } = await make(await textPart());
-    return new Dataset(store, options, tokenizer);
+    return new Dataset(await make(await textPart()));
   }
 
   /**
@@ -220,7 +231,7 @@ export class Dataset {
    */
   async save(options: LongOptions = {}): Promise<DatasetFiles> {
     const store = this.#data.store();
-    return (await textPart()).saveDataset(store, this, this.#options, options);
+    return (await textPart()).saveDataset(store, this, this.#saved, options);
   }
 
   /**

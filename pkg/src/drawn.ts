@@ -42,7 +42,7 @@ export class Drawn {
   }
 
   /** Refuses other data than that of which the place was saved. */
-  expectSame({ hash, draws }: Data): void {
+  expectSame({ hash, draws, before }: Data, tokensPerStep: number): void {
     if (!this.#resumed) return;
     const { dataHash, dataOptions } = this.#data;
     if (dataHash !== hash) {
@@ -50,12 +50,14 @@ export class Drawn {
         dataHash
           ? `the resumed state drew from data with the hash ${dataHash}, and this dataset's is ${hash}`
           : "the resumed state does not say from which data it drew",
-        "the same dataset",
+        `the same dataset${before.length > 0 && dataHash ? `, made with ${before.join(" and ")} where the run began so, as all of tinyloom 0.1 did` : ""}`,
       );
     }
     for (const name of ["sequenceLength", "validationFraction", "seed"] as const) {
       const saved = dataOptions?.[name] ?? draws[name];
       if (saved === draws[name]) continue;
+      // Both are cut to the same pieces.
+      if (name === "sequenceLength" && Math.min(saved, draws[name]) >= tokensPerStep) continue;
       throw other(
         `the resumed state drew with ${name} ${show(saved)}, and this dataset has ${draws[name]}`,
         "a dataset with the same options",

@@ -7,7 +7,7 @@
 
 export { type ChatOptions, chat } from "./chat.js";
 export { Dataset } from "./dataset.js";
-export type { DatasetOptions } from "./dataset-options.js";
+export type { DatasetOptions, TextOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
 export type {
@@ -85,6 +85,8 @@ export {
   type DecodeOptions,
   type EncodeOptions,
   type PretrainedTokenizer,
+  type SpecialToken,
+  type SpecialTokens,
   type TextDecoding,
   type TextEncoding,
   type TokenDecoder,

@@ -11,7 +11,7 @@ import type { Model } from "./model.js";
 import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
 import type { Ask, RawDataset, RawLoader, RawModule } from "./raw.js";
 import { LONG, type LongOptions, openSource, report, reported, type Source } from "./source.js";
-import { DEFAULTS, TRAINER } from "./trainer-options.js";
+import { DEFAULTS, type RawOptions, TRAINER } from "./trainer-options.js";
 import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
 import { watched } from "./watch.js";
 
@@ -37,6 +37,8 @@ interface Search {
   readonly source: Source;
   readonly names: readonly string[];
   readonly data: RawDataset;
+  /** Refuses steps that are too short for the data. */
+  fits(tokensPerStep: number): void;
   /** The trainer's options as JSON. */
   readonly json: string;
   readonly rates: readonly number[];
@@ -84,7 +86,17 @@ async function found(
   const source = openSource(WHERE, files, {});
   const rates = Array.from({ length: steps }, (_, i) => from * (to / from) ** (i / (steps - 1)));
   const search = (module: RawModule, loader: Search["loader"]) =>
-    searched({ module, source, names, data: data.raw(module), json, rates, long, loader });
+    searched({
+      module,
+      source,
+      names,
+      data: data.raw(module),
+      fits: (tokensPerStep) => data.expectFits(tokensPerStep),
+      json,
+      rates,
+      long,
+      loader,
+    });
   if (inner.base) {
     const over = models.of(inner.base).handle;
     return over.run((raw) => search(runtime.module, (config) => raw.adaptAs(config)), signal);
@@ -113,7 +125,15 @@ function trainerJson(given: RateOptions["trainer"], learningRate: number): strin
 }
 
 /** Trains a copy, each step at a higher rate. */
-async function searched({ module, data, json, rates, long, ...by }: Search): Promise<RateSearch> {
+async function searched({
+  module,
+  data,
+  fits,
+  json,
+  rates,
+  long,
+  ...by
+}: Search): Promise<RateSearch> {
   const { signal } = long;
   const silent = signal ? { signal } : {};
   const model = await loadWeights({ module, ...by }, silent, { sum: 0 });
@@ -122,6 +142,7 @@ async function searched({ module, data, json, rates, long, ...by }: Search): Pro
       module.RawTrainer.create(model, json, ask),
     );
     try {
+      fits((JSON.parse(trainer.options()) as RawOptions).tokensPerStep);
       const points: RatePoint[] = [];
       let mean = 0;
       for (const learningRate of rates) {

@@ -13,10 +13,15 @@ type Numbers = readonly [
   unfilled: number,
   milliseconds: number,
   skipped: number,
+  cut?: number,
 ];
 
+/** The numbers of a step over a dataset, of whose documents it has read so many in pieces. */
+export const withCut = (numbers: RawMetrics, cut = 0): RawMetrics =>
+  cut > 0 ? Float64Array.of(...numbers, cut) : numbers;
+
 export function metricsOf(numbers: RawMetrics): StepMetrics {
-  const [step, loss, gradNorm, learningRate, tokens, unfilled, milliseconds, skipped] =
+  const [step, loss, gradNorm, learningRate, tokens, unfilled, milliseconds, skipped, cut = 0] =
     numbers as unknown as Numbers;
   return {
     step,
@@ -25,6 +30,7 @@ export function metricsOf(numbers: RawMetrics): StepMetrics {
     learningRate,
     tokens,
     unfilled,
+    cut,
     milliseconds,
     skipped: skipped !== 0,
   };

@@ -17,6 +17,12 @@ import { asTokens, type TokenIds, toTokens } from "./tokens.js";
 export interface EncodeOptions {
   /** Whether the special tokens come along that the tokenizer puts around a text; default true. */
   addSpecialTokens?: boolean;
+  /**
+   * What the text of a special token becomes, such as `<|im_end|>` in a text. `"parse"`: its id, as in
+   * transformers. `"text"`: the tokens of its characters, so that a user's text cannot end a turn. Added tokens
+   * that are not special, such as `<think>`, have their ids with both. Default `"parse"`.
+   */
+  specialTokens?: "parse" | "text";
 }
 
 /** Options of `decode` and `decoder`. */
@@ -50,9 +56,11 @@ export abstract class Tokenizer implements TextEncoding, TextDecoding {
   /** The ids of a text. */
   abstract encode(text: string, options?: EncodeOptions): Uint32Array;
   /** The text of some ids. */
-  abstract decode(tokens: TokenIds): string;
+  abstract decode(tokens: TokenIds, options?: DecodeOptions): string;
   /**
-   * Decodes ids as they arrive. A character of several tokens appears with its last one.
+   * Decodes ids as they arrive. A character of several tokens appears with its last one. Where single bytes are
+   * tokens of their own, as in Llama 2 and Gemma, it appears with the token behind them: a byte may still make the
+   * whole run no text. What is given out in all is the text of {@link Tokenizer.decode}.
    *
    * @example
    * ```ts
@@ -61,11 +69,12 @@ export abstract class Tokenizer implements TextEncoding, TextDecoding {
    * output.append(decoder.end());
    * ```
    */
-  abstract decoder(): TokenDecoder;
+  abstract decoder(options?: DecodeOptions): TokenDecoder;
 
   /**
-   * The tokenizer of a checkpoint: its `tokenizer.json`, and `tokenizer_config.json` and
-   * `chat_template.jinja` where they are there. What tinyloom's own {@link BpeTokenizer} cannot read is
+   * The tokenizer of a checkpoint: its `tokenizer.json`, or `vocab.json` and `merges.txt`. Special tokens and
+   * templates come from `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and
+   * `chat_template.json`, where they are there. What tinyloom's own {@link BpeTokenizer} cannot read is
    * read by the package `@huggingface/tokenizers`, which then has to be installed.
    *
    * @param source - a base URL, or the files by name, as {@link Model.fromPretrained} takes them.
@@ -79,12 +88,30 @@ export abstract class Tokenizer implements TextEncoding, TextDecoding {
   }
 }
 
+/** A special token by its text and its id. */
+export interface SpecialToken {
+  readonly text: string;
+  /** Undefined where the vocabulary lacks it. */
+  readonly id: number | undefined;
+}
+
+/** The special tokens that a tokenizer's files name. */
+export type SpecialTokens = {
+  readonly [name in "bos" | "eos" | "unk" | "pad" | "sep" | "cls" | "mask"]?: SpecialToken;
+};
+
 /** A tokenizer that has files. */
 export interface PretrainedTokenizer extends Tokenizer {
   /** The id that ends a text; undefined where the tokenizer names none. */
   readonly endToken: number | undefined;
+  /** The ids that `encode` puts before every text unless `addSpecialTokens` is false; often that of `bos`, or none. */
+  readonly startTokens: readonly number[];
+  /** The special tokens by their names in transformers, without `_token`. */
+  readonly specialTokens: SpecialTokens;
   /** The template of conversations, in Jinja; undefined where there is none. */
   readonly chatTemplate: string | undefined;
+  /** All templates of conversations by name; {@link PretrainedTokenizer.chatTemplate} is `default`. */
+  readonly chatTemplates: { readonly [name: string]: string };
   /** The files that transformers loads, such as `tokenizer.json`. */
   save(): TokenizerFiles;
 }
@@ -102,7 +129,10 @@ export interface PretrainedTokenizer extends Tokenizer {
  */
 export abstract class BpeTokenizer extends Tokenizer implements PretrainedTokenizer {
   abstract readonly endToken: number;
+  abstract readonly startTokens: readonly number[];
+  abstract readonly specialTokens: SpecialTokens;
   abstract readonly chatTemplate: string | undefined;
+  abstract readonly chatTemplates: { readonly [name: string]: string };
   abstract save(): TokenizerFiles;
 
   /**

@@ -5,10 +5,11 @@ import { Drawn } from "./drawn.js";
 import { throwIfAborted, toError } from "./error.js";
 import type { Handle } from "./handle.js";
 import { morePart } from "./lazy.js";
-import { metricsOf } from "./metrics.js";
+import { metricsOf, withCut } from "./metrics.js";
 import type { RawMetrics, RawModule, RawTrainer } from "./raw.js";
 import type { Member } from "./recovery/journal.js";
 import { report, reported } from "./source.js";
+import { Cuts } from "./text/cuts.js";
 import type { RawOptions } from "./trainer-options.js";
 import type { EvaluateOptions, Evaluation, StepMetrics } from "./trainer-types.js";
 
@@ -31,6 +32,9 @@ export class TrainerSteps {
   readonly #handle: Handle<RawTrainer>;
   readonly #member: Member | undefined;
   readonly #module: () => RawModule;
+  readonly #tokensPerStep: number;
+  /** What counts the documents that are cut, of each dataset that was drawn from. */
+  readonly #cuts = new Map<Data, Cuts | undefined>();
   #count: number;
 
   constructor({ handle, module, member, count, fixedTotal }: Parts) {
@@ -39,6 +43,8 @@ export class TrainerSteps {
     this.#member = member;
     this.#count = count;
     this.fixedTotal = fixedTotal;
+    const options = handle.now((raw) => JSON.parse(raw.options()) as RawOptions);
+    this.#tokensPerStep = options.tokensPerStep;
   }
 
   /** Optimizer steps whose metrics have arrived, with those before a resume. */
@@ -78,9 +84,11 @@ export class TrainerSteps {
   async ofData(data: Data, signal: AbortSignal | undefined): Promise<StepMetrics> {
     const stop = () => signal?.aborted === true || this.#handle.freed;
     const begin = async (raw: RawTrainer, stopped: () => boolean) => {
+      const cuts = this.#cutsOf(data);
+      cuts?.begin();
       const metrics = await raw.stepDataset(this.raw(data), stopped);
       this.drawn.note(data);
-      return metrics;
+      return withCut(metrics, cuts?.count);
     };
     try {
       return await this.train(begin, signal, stop, data);
@@ -94,8 +102,13 @@ export class TrainerSteps {
   queue(data: Data): Promise<{ readonly done: Promise<StepMetrics> }> {
     return data.during(() =>
       this.#handle.run((raw) => {
-        const begin = (by: RawTrainer) =>
-          this.#module().guarded(() => by.queueDataset(this.raw(data)));
+        const begin = (by: RawTrainer) => {
+          const cuts = this.#cutsOf(data);
+          cuts?.begin();
+          const numbers = this.#module().guarded(() => by.queueDataset(this.raw(data)));
+          const cut = cuts?.count; // the batch is drawn by now, and the next one before the numbers are there
+          return cut ? numbers.then((own) => withCut(own, cut)) : numbers;
+        };
         const queued = this.#member?.queue(begin, data) ?? begin(raw).then(metricsOf);
         this.drawn.note(data);
         const done = queued.then(
@@ -138,9 +151,29 @@ export class TrainerSteps {
     );
   }
 
-  /** The module's side of the data. */
+  /** The module's side of the data, whose conversations have to fit into a step. */
   raw(data: Data) {
-    return data.raw(this.#module());
+    data.expectFits(this.#tokensPerStep);
+    return data.raw(this.#module(), this.#cutsOf(data));
+  }
+
+  /** Refuses other data than that of which the place was saved. */
+  expectSame(data: Data): void {
+    this.drawn.expectSame(data, this.#tokensPerStep);
+  }
+
+  /** Lets go of what it has of datasets. */
+  free(): void {
+    for (const [data, cuts] of this.#cuts) if (cuts) data.drop(cuts);
+    this.#cuts.clear();
+  }
+
+  #cutsOf(data: Data): Cuts | undefined {
+    if (!this.#cuts.has(data)) {
+      const length = Math.min(data.draws.sequenceLength, this.#tokensPerStep);
+      this.#cuts.set(data, Cuts.of(data.store(true), length));
+    }
+    return this.#cuts.get(data);
   }
 
   /**

@@ -178,6 +178,11 @@ export interface StepMetrics {
   readonly tokens: number;
   /** The share of the places for tokens in the same micro-steps, `tokensPerStep` in each, that no token took. */
   readonly unfilled: number;
+  /**
+   * Documents of the dataset of which the step read a piece and not the whole, since they are longer than
+   * `sequenceLength` or `tokensPerStep`; each counts once in a step. 0 of one text, and for `step()`.
+   */
+  readonly cut: number;
   /** Wall time of the same tokens, until these metrics were there. The GPU may still update the weights then. */
   readonly milliseconds: number;
   /** Whether the update was left out because the loss or the norm was not finite. */

@@ -397,6 +397,7 @@ export class Trainer {
     this.#member?.leave();
     this.#handle.free();
     this.#run?.release();
+    this.#steps.free();
     this.#of.disown(this);
   }
 
@@ -417,7 +418,7 @@ export class Trainer {
     return {
       prepare: (data, { stepsAhead = 0, evaluateEvery, dataChanged }) => {
         const by = this.#steps.raw(data);
-        if (!dataChanged) this.#steps.drawn.expectSame(data);
+        if (!dataChanged) this.#steps.expectSame(data);
         this.#handle.now((raw) => {
           if (stepsAhead > 0) raw.expectWholeSteps();
           if (evaluateEvery) raw.evaluationBatches(by);

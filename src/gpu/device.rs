@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 #[cfg(target_arch = "wasm32")]
 mod browser;
+#[cfg(all(unpublished, feature = "testing"))]
+mod installed;
 mod loss;
 #[cfg(target_arch = "wasm32")]
 mod nudge;
@@ -21,6 +23,8 @@ mod readback;
 mod replay;
 mod scopes;
 
+#[cfg(all(unpublished, feature = "testing"))]
+pub(crate) use installed::Installed;
 use loss::Loss;
 use pipelines::Pipelines;
 use readback::StagingPool;
@@ -151,6 +155,12 @@ impl WgpuDevice {
     #[cfg(all(unpublished, feature = "testing"))]
     pub(crate) fn check_text(&self, name: &str, text: String) {
         drop(self.pipelines.module(name, text));
+    }
+
+    /// The kernels installed on any device of this thread since the last call.
+    #[cfg(all(unpublished, feature = "testing"))]
+    pub(crate) fn take_installed() -> Installed {
+        installed::take()
     }
 
     /// Sets how many pipelines are kept that no plan uses.

@@ -11,6 +11,8 @@ pub(crate) mod program;
 
 pub use adapter::{AdapterFacts, DeviceRequest, LimitsRequest, PowerPreference, RequestedFeatures};
 pub use counters::Counters;
+#[cfg(all(unpublished, feature = "testing"))]
+pub(crate) use device::Installed;
 pub use device::WgpuDevice;
 
 use crate::caps::Capabilities;

@@ -5,7 +5,7 @@ use super::attention_matrix::{turn_bounds, turns};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
 use super::measure::{
-    ROUNDING, close, close_to_terms, directional_to_terms, dot, narrow, of, text, wide,
+    ROUNDING, close, close_to_terms, directional_to_terms, dot, hold, narrow, of, text, wide,
 };
 use super::{Case, Outcome};
 use crate::arch::Rope;
@@ -127,9 +127,11 @@ impl Batch {
     pub fn check(&self, lane: &Lane, got: &Outputs, columns: &Range<usize>) -> Result<(), String> {
         let width = self.shape.qkv_width();
         let owned = |i: &usize| columns.contains(&(i % width));
-        if let Some(i) = (0..self.qkv.len()).find(|i| !owned(i) && got.words(0)[*i] != POISON) {
-            return Err(format!("column {} belongs to the other kernel", i % width));
-        }
+        let other = |i: &usize| !owned(i) && got.words(0)[*i] != POISON;
+        hold(("other columns", columns, width), || match (0..self.qkv.len()).find(other) {
+            Some(i) => Err(format!("column {} belongs to the other kernel", i % width)),
+            None => Ok(()),
+        })?;
         let got = got.floats(0);
         let own = |x: &[f64]| (0..x.len()).filter(owned).map(|i| x[i]).collect::<Vec<_>>();
         let got: Vec<f32> = (0..got.len()).filter(owned).map(|i| got[i]).collect();

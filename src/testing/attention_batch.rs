@@ -4,7 +4,7 @@
 use super::attention::Setting;
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::measure::{close_to_terms, dot, narrow, relative_error, wide};
+use super::measure::{close_to_terms, dot, hold, narrow, relative_error, wide};
 use crate::data::document_ends;
 use crate::kernels::Kernel;
 use crate::twins::attention::{AttentionShape, attention_forward};
@@ -152,15 +152,18 @@ impl Batch {
     /// of the other side untouched. Returns the error relative to the gradient's terms.
     pub fn check_gradient(&self, got: &Outputs, side: Side, tolerance: f64) -> Result<f64, String> {
         let (width, keys) = (self.shape.qkv_width(), self.shape.key_offset());
-        for (i, &word) in got.words(0).iter().enumerate() {
-            let (row, column, written) = (i / width, i % width, word != POISON);
-            if written != ((column < keys) == (side == Side::Query)) {
-                return Err(format!("row {row}, column {column}: written {written}"));
+        hold(("columns", width, keys, side as usize), || {
+            for (i, &word) in got.words(0).iter().enumerate() {
+                let (row, column, written) = (i / width, i % width, word != POISON);
+                if written != ((column < keys) == (side == Side::Query)) {
+                    return Err(format!("row {row}, column {column}: written {written}"));
+                }
+                if written && !f32::from_bits(word).is_finite() {
+                    return Err(format!("row {row}, column {column} is not finite"));
+                }
             }
-            if written && !f32::from_bits(word).is_finite() {
-                return Err(format!("row {row}, column {column} is not finite"));
-            }
-        }
+            Ok(())
+        })?;
         let (some, of) = (self.sampled(got, side), &self.gradients[side as usize]);
         let what = format!("{side:?} gradient of {} tokens", self.shape.tokens);
         close_to_terms(&what, &some, &of.expected, &of.terms, tolerance)?;

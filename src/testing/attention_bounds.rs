@@ -5,7 +5,7 @@ use super::attention_backward::ENDS;
 use super::attention_batch::{Batch, Side};
 use super::attention_product::{Kernels, run};
 use super::lane::Lane;
-use super::measure::{of, text};
+use super::measure::{forbid, of, text};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, Kernel};
 use std::rc::Rc;
@@ -56,10 +56,8 @@ async fn bounds(lane: Rc<Lane>, heads: (usize, usize, usize), tokens: usize) -> 
             let got = run(&lane, &batch, &[job]).await?.remove(0);
             batch.check_gradient(&got, side, GRADIENTS).map_err(of(kernel))?;
             let error = batch.gradient_error(&got, side);
-            if error > GRADIENTS {
-                let message = format!("{side:?} gradient: error {error:.2e} of itself in L2");
-                return Err(of(kernel)(message));
-            }
+            let message = || format!("{side:?} gradient: error {error:.2e} of itself in L2");
+            forbid(GRADIENTS.to_bits(), || error > GRADIENTS, message).map_err(of(kernel))?;
             errors[side as usize] = errors[side as usize].max(error);
         }
     }

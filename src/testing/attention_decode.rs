@@ -3,7 +3,7 @@
 use super::attention::{HEADS, SOFTMAX, Setting};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::measure::{close, narrow, of, text, wide};
+use super::measure::{close, forbid, narrow, of, text, wide};
 use super::{Case, Outcome};
 use crate::kernels::{
     self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS, SplitReason,
@@ -164,11 +164,10 @@ impl Query {
             let partials = got.words(0).to_vec();
             for (index, words) in partials.chunks_exact(row).enumerate() {
                 let idle = index % count >= active;
-                if words.iter().any(|&word| (word == POISON) != idle) {
-                    let message =
-                        format!("{} keys, range {}: written wrongly", self.keys, index % count);
-                    return Err(of(&job.kernel)(message));
-                }
+                let wrong = || words.iter().any(|&word| (word == POISON) != idle);
+                let what =
+                    || format!("{} keys, range {}: written wrongly", self.keys, index % count);
+                forbid(("idle", idle), wrong, what).map_err(of(&job.kernel))?;
             }
             for kernel in merges {
                 let operands = [

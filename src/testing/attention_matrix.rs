@@ -5,7 +5,8 @@ use super::attention::{HEADS, Setting};
 use super::attention_backward::ENDS;
 use super::harness::{Job, Operand, Outputs, POISON, in_halves};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close_to_terms, dot, narrow, of, text, wide};
+use super::ledger::Bits;
+use super::measure::{ROUNDING, close_to_terms, dot, hold, narrow, of, text, wide};
 use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
@@ -196,6 +197,15 @@ impl Batch {
         let (width, keys) = (self.shape.stride(), self.shape.key_offset());
         let half = self.shape.halves.d_qkv;
         let values = if half { got.halves(0) } else { got.floats(0) };
+        let bounds = [&self.expected[..], &self.bounds, &[HALF, LEAST_HALF]].map(Bits);
+        hold(("each", width, keys, pass.kernel_name(), half, bounds), || {
+            self.each(got, &values, pass)
+        })
+    }
+
+    fn each(&self, got: &Outputs, values: &[f32], pass: AttentionPass) -> Result<(), String> {
+        let (width, keys) = (self.shape.stride(), self.shape.key_offset());
+        let half = self.shape.halves.d_qkv;
         let mut worst = 0.0f64;
         for (i, &value) in values.iter().enumerate() {
             let written = got.words(0)[if half { i / 2 } else { i }] != POISON;
@@ -317,9 +327,12 @@ async fn steep(
         let half = batch.shape.halves.d_qkv;
         let values = if half { got.halves(0) } else { got.floats(0) };
         let written = |i: usize| got.words(0)[if half { i / 2 } else { i }] != POISON;
-        if let Some(i) = (0..values.len()).find(|&i| written(i) && !values[i].is_finite()) {
-            return Err(of(&job.kernel)(format!("steep gradients: {} at {i}", values[i])));
-        }
+        let steep = |&i: &usize| written(i) && !values[i].is_finite();
+        hold("finite", || match (0..values.len()).find(steep) {
+            Some(i) => Err(format!("steep gradients: {} at {i}", values[i])),
+            None => Ok(()),
+        })
+        .map_err(of(&job.kernel))?;
     }
     Ok(())
 }

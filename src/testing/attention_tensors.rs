@@ -3,7 +3,8 @@
 use super::attention::{HEADS, SOFTMAX};
 use super::harness::{Job, Operand, Outputs};
 use super::lane::Lane;
-use super::measure::{close_to_terms, directional_to_terms, dot, narrow, of, text};
+use super::ledger::Bits;
+use super::measure::{close_to_terms, directional_to_terms, dot, forbid, narrow, of, text};
 use super::tensor_problem::{Layout, Mask, Problem, Setting};
 use super::{Case, Outcome};
 use crate::error::Result;
@@ -108,10 +109,9 @@ async fn forward(lane: &Lane, problem: &Problem, out: &[f64], lse: &[f64]) -> Re
         let (mut seen, mut expected) = (vec![], vec![]);
         for (&got, &exact) in got.floats(1).iter().zip(lse) {
             if exact < -1e29 {
-                // A row that sees nothing.
-                if !(got < -1e29 && got.is_finite()) {
-                    return Err(named(format!("logsumexp {got} of a row that sees nothing")));
-                }
+                let wrong = || !(got < -1e29 && got.is_finite());
+                let message = || format!("logsumexp {got} of a row that sees nothing");
+                forbid("sees nothing", wrong, message).map_err(&named)?;
             } else {
                 seen.push(got);
                 expected.push(exact);
@@ -153,9 +153,9 @@ async fn delta(
         let got = got.floats(0);
         let deltas: Vec<f32> = got.iter().skip(1).step_by(2).copied().collect();
         close_to_terms("delta", &deltas, &exact, &terms, problem.tolerance()).map_err(&named)?;
-        if got.iter().step_by(2).zip(lse).any(|(&got, &exact)| got != exact as f32) {
-            return Err(named("the logsumexp is not handed on".into()));
-        }
+        let other = || got.iter().step_by(2).zip(lse).any(|(&got, &exact)| got != exact as f32);
+        let message = || "the logsumexp is not handed on".into();
+        forbid(("handed on", Bits(lse)), other, message).map_err(&named)?;
     }
     let pairs = narrow(lse).into_iter().zip(narrow(&exact));
     Ok(pairs.flat_map(|(lse, delta)| [lse, delta]).collect())

@@ -5,8 +5,9 @@ use super::attention::{Setting, prefill_close};
 use super::attention_decode::{Heads, expanded, packed, shapes};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
+use super::ledger::Bits;
 use super::matvec::{EPSILON, matvec_matrix, matvec_variants};
-use super::measure::{ROUNDING, close, of, same, text, wide};
+use super::measure::{ROUNDING, close, hold, of, same, text, wide};
 use super::weights;
 use super::{Case, Outcome};
 use crate::arch::Rope;
@@ -172,23 +173,26 @@ fn appended(
         return same("cache", words, &twin);
     }
     let (got, twin) = (expanded(cache, shape, words), expanded(cache, shape, &twin));
-    for (head, x) in rows.chunks_exact(shape.head_dim).enumerate() {
+    let (mut near, mut step) = (vec![], vec![]);
+    for x in rows.chunks_exact(shape.head_dim) {
         let most = x.iter().fold(0.0, |most: f64, &x| most.max(f64::from(x.abs())));
-        for (i, &x) in x.iter().enumerate() {
-            let (got, twin) = (got[head * shape.head_dim + i], twin[head * shape.head_dim + i]);
-            let x = f64::from(x);
+        for &x in x {
             // Rounding to the even or towards zero, of the number or of its quotient.
-            let (near, step) = match cache {
-                KvCache::F16 => (x.abs() / 1024.0 + 1e-7, x.abs() / 1024.0 + 1e-7),
-                _ => (most / 253.0, most / 126.0),
-            };
-            let error = (got - x).abs();
-            if error.is_nan() || error > near || (got - twin).abs() > step {
+            let of_half = f64::from(x).abs() / 1024.0 + 1e-7;
+            near.push(if cache == KvCache::F16 { of_half } else { most / 253.0 });
+            step.push(if cache == KvCache::F16 { of_half } else { most / 126.0 });
+        }
+    }
+    hold(("kept", cache.name(), [&twin, &near, &step].map(|x| Bits(x))), || {
+        for (i, x) in wide(rows).into_iter().enumerate() {
+            let (got, twin, error) = (got[i], twin[i], (got[i] - x).abs());
+            if error.is_nan() || error > near[i] || (got - twin).abs() > step[i] {
+                let (head, i) = (i / shape.head_dim, i % shape.head_dim);
                 return Err(format!("head {head}, {i}: {x} kept as {got}, by the twin as {twin}"));
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {

@@ -4,7 +4,7 @@ use super::attention::{HEADS, SOFTMAX, Setting};
 use super::attention_decode::{forms, ranges};
 use super::harness::{Job, Operand, POISON};
 use super::lane::Lane;
-use super::measure::{close, close_to_terms, of, text};
+use super::measure::{close, close_to_terms, forbid, of, text};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, Element, Geometry, Kernel, PARTIAL_STATE, RANGE_KEYS, Strides};
 use crate::twins::attention::{AttentionShape, Head, attend};
@@ -195,9 +195,10 @@ impl Batch {
             got.extend(unpacked(self.element, row));
             row.fill(POISON);
         }
-        if rest.iter().any(|&word| word != POISON) {
-            return Err("wrote between the heads of the output".into());
-        }
+        let between = || rest.iter().any(|&word| word != POISON);
+        forbid(("between", self.output), between, || {
+            "wrote between the heads of the output".into()
+        })?;
         let seen = &self.seen;
         // Rounding to f16, to the nearest or towards zero.
         let tolerance = if self.element == Element::F16 { 1e-3 } else { SOFTMAX };
@@ -206,9 +207,8 @@ impl Batch {
             let own = item * self.shape.n_heads..(item + 1) * self.shape.n_heads;
             let (got, lse) = (&lse[own.clone()], &self.lse[own]);
             if keys.is_empty() {
-                if got.iter().any(|&x| x.is_nan() || x > -1e29) {
-                    return Err(format!("lse {got:?} of no key"));
-                }
+                let sees = || got.iter().any(|&x| x.is_nan() || x > -1e29);
+                forbid(("no key", item), sees, || format!("lse {got:?} of no key"))?;
             } else {
                 // A logarithm near zero is as exact as its argument, which is near one.
                 let ones = vec![1.0; lse.len()];
@@ -268,9 +268,9 @@ impl Batch {
             let keys = self.seen[index / count / self.shape.n_heads].len();
             let length = keys.div_ceil(count).max(1).next_multiple_of(RANGE_KEYS);
             let idle = index % count >= keys.div_ceil(length);
-            if words.iter().any(|&word| (word == POISON) != idle) {
-                return Err(format!("{keys} keys, range {}: written wrongly", index % count));
-            }
+            let wrong = || words.iter().any(|&word| (word == POISON) != idle);
+            let message = || format!("{keys} keys, range {}: written wrongly", index % count);
+            forbid(("idle", idle), wrong, message)?;
         }
         Ok(())
     }

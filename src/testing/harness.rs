@@ -1,6 +1,7 @@
 //! Runs kernels, one dispatch each, on the device: operands in, what they wrote out.
 
 use super::lane::Lane;
+use super::ledger;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, Region, Replay, made};
 use crate::kernels::{Access, Kernel};
@@ -77,6 +78,11 @@ impl Outputs {
     /// One output.
     pub fn of(words: Vec<u32>) -> Self {
         Self(vec![words])
+    }
+
+    /// Several, in the order of their bindings.
+    pub fn all(outputs: impl IntoIterator<Item = Vec<u32>>) -> Self {
+        Self(outputs.into_iter().collect())
     }
 
     pub fn words(&self, index: usize) -> &[u32] {
@@ -204,6 +210,10 @@ pub(super) async fn check(
     lane: &Lane,
     texts: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Result<()> {
+    if ledger::listing() {
+        texts.into_iter().for_each(|text| _ = ledger::listed(text));
+        return Ok(());
+    }
     let began = lane.gpu.now();
     let check = || {
         texts.into_iter().for_each(|(name, text)| lane.gpu.check_text(name, text));

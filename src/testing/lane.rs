@@ -2,6 +2,7 @@
 
 use super::adapters::{emulated, restrict, table};
 use super::harness::{self, Job, Outputs};
+use super::ledger;
 use super::results::Results;
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
@@ -11,7 +12,6 @@ use crate::random::{below, philox, split};
 use crate::twins::add_assign;
 use crate::twins::normal::fill_normal;
 use std::cell::{Cell, RefCell};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::str::FromStr;
 
@@ -31,7 +31,7 @@ pub struct Lane {
     /// Jobs, and those among them that another device of the adapter had run.
     pub(super) jobs: Cell<[usize; 2]>,
     pub(super) mode: Mode,
-    /// Kernels that a sampling lane does not run.
+    /// Kernels that the lane's core does not run.
     unrun: RefCell<Vec<Kernel>>,
 }
 
@@ -45,27 +45,14 @@ pub struct Mode {
 
 /// What a lane does with the kernels that a choice may return beside the device's own: those of other
 /// adapters, and where a case lists every candidate ([`Lane::kernels`]: tiles of a product or of attention)
-/// the candidates after the first. The seed draws those that run.
+/// the candidates after the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Others {
     #[default]
     Run,
-    /// Runs one of each choice, and has the rest's texts checked by WebGPU's compiler: where the adapter's own
-    /// compiler takes most of the time.
-    Check,
-    /// Runs none, and has their texts checked: where another device or lane of the adapter runs some.
+    /// Runs none, and has their texts checked by WebGPU's compiler: the core of a lane whose adapter's own compiler takes
+    /// most of the time.
     Own,
-}
-
-impl Others {
-    /// Of so many kernels, how many run.
-    fn drawn(self, of: usize) -> usize {
-        match self {
-            Self::Run => of,
-            Self::Check => of.min(1),
-            Self::Own => 0,
-        }
-    }
 }
 
 impl FromStr for Others {
@@ -74,7 +61,6 @@ impl FromStr for Others {
     fn from_str(name: &str) -> Result<Self> {
         match name {
             "run" => Ok(Self::Run),
-            "check" => Ok(Self::Check),
             "own" => Ok(Self::Own),
             _ => Err(Error::options(format!("a lane does not {name:?} other adapters' kernels"))),
         }
@@ -152,7 +138,7 @@ impl Lane {
     /// device itself. A limit that forbids a kernel is the answer `limit-exceeded` and none else.
     ///
     /// The kernels of a list are alternatives, of which the first is the device's own choice. Kernels with
-    /// different tasks are asked for by a call each, or a sampling lane runs some of the tasks alone.
+    /// different tasks are asked for by a call each, or the core runs some of the tasks alone.
     pub(super) fn kernels(
         &self,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
@@ -195,26 +181,14 @@ impl Lane {
                 possible.push(kernel);
             }
         }
-        let mut others = possible.split_off(own);
-        if self.mode.others != Others::Run {
-            // By the text, so that the devices of an adapter draw the same ones.
-            others.sort_by_cached_key(|kernel| self.lot(kernel));
+        if self.mode.others == Others::Own {
+            // Where the device itself has none, one has to run.
+            let unrun = possible.split_off(own.max(1).min(possible.len()));
+            unrun.into_iter().for_each(|kernel| self.leave(kernel));
         }
-        // Where the device itself has none, one has to run.
-        let drawn = self.mode.others.drawn(others.len()).max(1 - own).min(others.len());
-        let left = others.split_off(drawn);
-        possible.extend(others);
-        left.into_iter().for_each(|kernel| self.leave(kernel));
         let [ran, asked] = self.tally.get();
         self.tally.set([ran + possible.len(), asked + all.len()]);
         Ok(possible)
-    }
-
-    /// A number of this seed's for a kernel's text.
-    fn lot(&self, kernel: &Kernel) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.seed, kernel.wgsl.text()).hash(&mut hasher);
-        hasher.finish()
     }
 
     fn leave(&self, kernel: Kernel) {
@@ -245,6 +219,9 @@ impl Lane {
     /// Runs jobs, several per submit, and gives what each wrote. What another device of the adapter
     /// has left of an equal job is not computed again.
     pub(super) async fn run(&self, jobs: &[Job]) -> Result<Vec<Outputs>> {
+        if ledger::listing() {
+            return Ok(jobs.iter().map(|job| self.list(job)).collect());
+        }
         let known = |job| self.mode.results.as_ref().and_then(|results| results.of(job));
         let mut outputs: Vec<Option<Outputs>> = jobs.iter().map(known).collect();
         let missing: Vec<usize> = (0..jobs.len()).filter(|&i| outputs[i].is_none()).collect();
@@ -258,6 +235,14 @@ impl Lane {
         let [all, repeated] = self.jobs.get();
         self.jobs.set([all + jobs.len(), repeated + jobs.len() - missing.len()]);
         Ok(outputs.into_iter().flatten().collect())
+    }
+
+    fn list(&self, job: &Job) -> Outputs {
+        let [all, repeated] = self.jobs.get();
+        self.jobs.set([all + 1, repeated]);
+        let key = ledger::key(job);
+        ledger::listed(key);
+        ledger::stand_in(job, key)
     }
 
     /// What a case that passed reports.

@@ -4,7 +4,7 @@ use super::attention_matrix_forward::HALF;
 use super::harness::{Job, Outputs, POISON};
 use super::lane::Lane;
 use super::linear_run::{Run, SPLITS};
-use super::measure::{ROUNDING, close, of, text};
+use super::measure::{ROUNDING, close, forbid, of, text};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -274,9 +274,9 @@ async fn check(lane: &Lane, jobs: &[Job], runs: &[Run]) -> std::result::Result<(
     for ((job, got), run) in jobs.iter().zip(&results).zip(runs) {
         let what = format!("{} tokens", run.tokens);
         let used = run.result_words();
-        if got.words(0)[used.len()..].iter().any(|word| *word != POISON) {
-            return Err(of(&job.kernel)(format!("{what}: rows past the last one were written")));
-        }
+        let past = || got.words(0)[used.len()..].iter().any(|word| *word != POISON);
+        let message = || format!("{what}: rows past the last one were written");
+        forbid(("past", used.len()), past, message).map_err(of(&job.kernel))?;
         let half = run.shape.c == Element::F16;
         let (mut got, stored) = if half { (got.halves(0), HALF) } else { (got.floats(0), 0.0) };
         got.truncate(run.expected.len());

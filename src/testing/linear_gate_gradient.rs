@@ -2,7 +2,7 @@
 
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, of, text, wide};
+use super::measure::{ROUNDING, close, forbid, of, text, wide};
 use super::{Case, Outcome};
 use crate::config::Activation;
 use crate::kernels::{self as k, Form, Kernel, LinearPick, LinearShape, Output};
@@ -88,9 +88,9 @@ fn room(columns: usize) -> Operand {
 fn check(got: &Outputs, tokens: usize, expected: &[(&str, Vec<f64>)]) -> Result<(), String> {
     for (index, (name, expected)) in expected.iter().enumerate() {
         let what = format!("{name} of {tokens} tokens");
-        if got.words(index)[expected.len()..].iter().any(|word| *word != POISON) {
-            return Err(format!("{what}: rows past the last one were written"));
-        }
+        let past = || got.words(index)[expected.len()..].iter().any(|word| *word != POISON);
+        let message = || format!("{what}: rows past the last one were written");
+        forbid(("past", expected.len()), past, message)?;
         close(&what, &got.floats(index)[..expected.len()], expected, ROUNDING)?;
     }
     Ok(())

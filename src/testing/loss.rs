@@ -2,7 +2,7 @@
 
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
-use super::measure::{ROUNDING, close, close_to_terms, directional, of, same, text, wide};
+use super::measure::{ROUNDING, close, close_to_terms, directional, forbid, of, same, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::data::IGNORE_INDEX;
@@ -59,9 +59,9 @@ fn logits(lane: &Lane, row: LogitRow, rows: usize, at: f32) -> (Vec<f32>, Vec<f3
 fn unpadded(got: &[f32], row: LogitRow) -> std::result::Result<Vec<f32>, String> {
     let (own, padding): (Vec<_>, Vec<_>) =
         got.chunks(row.stride).map(|row_of| row_of.split_at(row.vocabulary)).unzip();
-    if padding.concat().iter().any(|x| *x != 0.0) {
-        return Err("the padding of a row of gradients is not 0".into());
-    }
+    let message = || "the padding of a row of gradients is not 0".into();
+    let kept = || padding.concat().iter().any(|x| *x != 0.0);
+    forbid(("padding", row.vocabulary, row.stride), kept, message)?;
     Ok(own.concat())
 }
 
@@ -268,9 +268,9 @@ async fn extreme_rows(lane: &Lane, row: LogitRow) -> std::result::Result<(), Str
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
         let named = |what| of(&job.kernel)(format!("{vocabulary} logits: {what}"));
         let zero = |words: &[u32]| words.iter().all(|bits| bits & 0x7fff_ffff == 0);
-        if !zero(&got.words(0)[..2 * stride]) || !zero(&got.words(1)[..2]) {
-            return Err(named("NaN or infinity in an ignored row reached its result".into()));
-        }
+        let reached = || !zero(&got.words(0)[..2 * stride]) || !zero(&got.words(1)[..2]);
+        let message = || "NaN or infinity in an ignored row reached its result".into();
+        forbid(("ignored rows", stride), reached, message).map_err(named)?;
         let good = 2 * vocabulary..4 * vocabulary;
         let mut expected = wide(&own[good.clone()]);
         let losses = cross_entropy_backward(&mut expected, &targets[2..4], vocabulary, 1.0);
@@ -278,9 +278,8 @@ async fn extreme_rows(lane: &Lane, row: LogitRow) -> std::result::Result<(), Str
         close_to_terms("losses", &got.floats(1)[2..4], &losses, &ones, ROUNDING).map_err(named)?;
         let d_logits = unpadded(&got.floats(0), row).map_err(named)?;
         close_to_terms("d_logits", &d_logits[good], &expected, &ones, ROUNDING).map_err(named)?;
-        if got.floats(1)[4].is_finite() {
-            return Err(named("NaN in a counted row left its loss finite".into()));
-        }
+        let message = || "NaN in a counted row left its loss finite".into();
+        forbid("a counted row", || got.floats(1)[4].is_finite(), message).map_err(named)?;
     }
     Ok(())
 }

@@ -77,9 +77,8 @@ pub(super) fn matvec_variants(lane: &Lane, shape: MatvecShape) -> Result<Vec<Ker
     } else {
         lane.variants(|caps| k::matvec(caps, shape)).map_err(text)?
     };
-    // All of them take long to compile on a CPU.
-    let drawn = lane.integers(1, FORMS.len())[0] as usize;
-    let forms = if lane.mode.others == Others::Run { &FORMS[..] } else { &FORMS[drawn..=drawn] };
+    // All of them take long to compile on a CPU: the core has the first.
+    let forms = if lane.mode.others == Others::Run { &FORMS[..] } else { &FORMS[..1] };
     for &form in forms {
         let formed = |caps: &Capabilities| {
             // Of a CPU's adapter the width stays its own in the table: a team is no wider than the device's.

@@ -31,6 +31,7 @@ mod harness;
 mod head_norm;
 mod lane;
 mod layer_norm;
+mod ledger;
 mod linear;
 mod linear_gate_gradient;
 mod linear_gradient;
@@ -44,6 +45,7 @@ mod muon;
 mod newest;
 mod norm;
 mod optimizer;
+mod optimizer_placed;
 mod pretend;
 mod probe;
 mod results;
@@ -62,10 +64,11 @@ pub use lane::{Lane, Mode, Others};
 pub use results::Results;
 pub use texts::matrix_texts;
 
-use crate::gpu::{Gpu, LocalFuture, WgpuDevice};
+use crate::gpu::{Gpu, Installed, LocalFuture, WgpuDevice};
 use serde::Serialize;
 use std::fmt::Debug;
 use std::future::Future;
+use std::panic::Location;
 use std::rc::Rc;
 
 /// What a case says when it passes, or what went wrong.
@@ -83,7 +86,11 @@ pub enum Level {
 /// A test by name.
 pub struct Case {
     pub name: String,
+    /// The file that defines it.
+    pub file: &'static str,
     level: Level,
+    /// Whether it needs a device for more than [`Lane::run`]: it makes sessions or buffers of its own.
+    sessions: bool,
     body: Box<dyn Fn(Rc<Lane>) -> LocalFuture<Outcome>>,
 }
 
@@ -94,21 +101,46 @@ impl Debug for Case {
 }
 
 impl Case {
+    /// A case that runs kernels by themselves, through [`Lane::run`].
+    #[track_caller]
     fn new<F: Future<Output = Outcome> + 'static>(
         name: impl Into<String>,
         body: impl Fn(Rc<Lane>) -> F + 'static,
     ) -> Self {
         let body = Box::new(move |lane| Box::pin(body(lane)) as LocalFuture<Outcome>);
-        Self { name: name.into(), level: Level::Everyday, body }
+        let file = Location::caller().file();
+        Self { name: name.into(), file, level: Level::Everyday, sessions: false, body }
     }
 
     /// A case of [`Level::Full`] alone.
+    #[track_caller]
     fn full<F: Future<Output = Outcome> + 'static>(
         name: impl Into<String>,
         body: impl Fn(Rc<Lane>) -> F + 'static,
     ) -> Self {
         Self { level: Level::Full, ..Self::new(name, body) }
     }
+
+    /// The same case, which makes sessions or buffers of its own.
+    fn with_sessions(self) -> Self {
+        Self { sessions: true, ..self }
+    }
+}
+
+/// A case and what it depends on, on a device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listing {
+    pub name: String,
+    /// The file that defines it, from the crate's root.
+    pub file: String,
+    /// The hash of its jobs and of what it expects. None where the case makes sessions, or where its body needs what a
+    /// kernel has left: then any source may change it.
+    pub key: Option<String>,
+    /// Why there is no key, where the case makes no sessions.
+    pub unlisted: Option<String>,
+    /// Jobs that the key is of: as many as a run has that leaves no kernel out.
+    pub jobs: usize,
+    pub milliseconds: f64,
 }
 
 /// What a case reports.
@@ -128,6 +160,10 @@ pub struct Report {
     pub known: usize,
     /// Kernels that were compiled and not run, since another lane runs them.
     pub unrun: usize,
+    /// The kernels that were installed on any device, by the names of their entry points.
+    pub kernels: Vec<String>,
+    /// The files below the crate's root that these kernels were joined from.
+    pub shaders: Vec<String>,
 }
 
 /// The cases of a level.
@@ -138,8 +174,7 @@ pub fn cases(level: Level) -> Vec<Case> {
 }
 
 fn every_case() -> Vec<Case> {
-    [
-        device::cases(),
+    let kernels = [
         elementwise::cases(),
         turned::cases(),
         embedding::cases(),
@@ -170,26 +205,63 @@ fn every_case() -> Vec<Case> {
         loss::cases(),
         muon::cases(),
         optimizer::cases(),
+        optimizer_placed::cases(),
         sample::cases(),
+        texts::cases(),
+        weights::cases(),
+    ]
+    .into_iter()
+    .flatten();
+    let sessions = [
+        device::cases(),
         model::cases(),
         model_text::cases(),
         adapter::cases(),
         probe::cases(),
-        texts::cases(),
         training::cases(),
-        weights::cases(),
         #[cfg(not(target_arch = "wasm32"))]
         device::native_cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    kernels.chain(sessions.into_iter().flatten().map(Case::with_sessions)).collect()
+}
+
+/// Lists the case called `name`: see [`ledger`].
+pub async fn list(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Option<Listing> {
+    let case = every_case().into_iter().find(|case| case.name == name)?;
+    let started = device.now();
+    let listed = |key, unlisted, jobs| Listing {
+        name: name.into(),
+        file: case.file.replace('\\', "/"),
+        key,
+        unlisted,
+        jobs,
+        milliseconds: device.now() - started,
+    };
+    if case.sessions {
+        return Some(listed(None, None, 0));
+    }
+    let lane = Rc::new(Lane::new(device, seed, Mode::default()));
+    ledger::begin();
+    let outcome = (case.body)(Rc::clone(&lane)).await;
+    let [jobs, _] = lane.jobs.get();
+    let key = format!("{:016x}", ledger::end());
+    Some(match outcome {
+        Ok(_) => listed(Some(key), None, jobs),
+        Err(message) => listed(None, Some(message), jobs),
+    })
+}
+
+/// The file of a module, where it is none that the crate writes.
+fn shader_file(module: &str) -> Option<String> {
+    let has_one = module.starts_with("lib/") || module.starts_with(|c: char| c.is_ascii_digit());
+    has_one.then(|| format!("shaders/{module}.wgsl"))
 }
 
 /// Runs the case called `name` with random data from `seed`.
 pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> Report {
     let before = device.counters().pipelines;
     let started = device.now();
+    WgpuDevice::take_installed();
     let lane = Rc::new(Lane::new(device, seed, mode));
     let outcome = match every_case().into_iter().find(|case| case.name == name) {
         Some(case) => (case.body)(Rc::clone(&lane)).await,
@@ -206,6 +278,7 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         Ok(detail) => (true, detail),
         Err(detail) => (false, format!("{detail} (seed {seed})")),
     };
+    let Installed { names, modules } = WgpuDevice::take_installed();
     Report {
         name: name.into(),
         ok,
@@ -217,5 +290,7 @@ pub async fn run(device: &Rc<WgpuDevice>, name: &str, seed: u64, mode: Mode) -> 
         jobs,
         known,
         unrun,
+        kernels: names.into_iter().map(String::from).collect(),
+        shaders: modules.iter().filter_map(|module| shader_file(module)).collect(),
     }
 }

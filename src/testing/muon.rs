@@ -3,7 +3,8 @@
 use super::harness::{Job, Operand, Step};
 use super::lane::Lane;
 use super::measure::{ROUNDING, close, close_to_terms, of, same, text, wide};
-use super::optimizer::{BEHIND, RUNS, around, decided, exact, step, updated};
+use super::optimizer::{RUNS, decided, exact, step, updated};
+use super::optimizer_placed::{BEHIND, around};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, Constant};
 use crate::twins::muon::{

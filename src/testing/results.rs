@@ -5,9 +5,9 @@
 //! operands would leave equal bytes.
 
 use super::harness::{Job, Outputs};
+use super::ledger::key;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 /// The results of one case, with random data from one seed, on the devices of one adapter.
@@ -40,17 +40,4 @@ impl Results {
         let device = recorded.device;
         recorded.outputs.entry(key(job)).or_insert_with(|| (device, outputs.clone()));
     }
-}
-
-/// Of everything that decides what a job leaves: the text, the grid, each operand's words.
-fn key(job: &Job) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let Job { kernel, rows, operands, repeat } = job;
-    (&kernel.wgsl, kernel.name, &kernel.bindings, kernel.grid, kernel.sizes, rows, repeat)
-        .hash(&mut hasher);
-    operands.len().hash(&mut hasher);
-    for operand in operands {
-        operand.contents().hash(&mut hasher);
-    }
-    hasher.finish()
 }

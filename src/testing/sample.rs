@@ -2,7 +2,8 @@
 
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::measure::{close_to_terms, of, text, wide};
+use super::ledger::{Bits, Given};
+use super::measure::{close_to_terms, forbid, hold, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::kernels as k;
@@ -19,6 +20,8 @@ const EARLIER: u32 = 5;
 const POSITION: u32 = 40;
 /// The stream's name in the counter: "samp".
 const STREAM: u32 = 0x7361_6d70;
+/// How near to the border of its share a draw may take the other token.
+const ROUNDING: f64 = 2e-6;
 
 pub(super) fn cases() -> Vec<Case> {
     let base = SamplingOptions::default();
@@ -157,18 +160,49 @@ fn against_twin(
     history: &[u32],
     options: SamplingOptions,
 ) -> Result<(), String> {
-    const ROUNDING: f64 = 2e-6;
+    let draws = got.words(2).len() / 2;
     let (exact, bias) = (wide(logits), wide(bias));
+    let shares = || (0..draws).map(|draw| share(lane.seed, draw));
+    let own = Given(|| twin_draws(&exact, history, &bias, &options, shares()));
+    let inputs = [&exact[..], &bias, &[ROUNDING]].map(Bits);
+    hold(("draws", inputs, history, format!("{options:?}"), own), || {
+        each_drawn(lane.seed, got, [&exact, &bias], history, options)
+    })
+}
+
+/// What the twin draws, each token of what it has drawn before. A kernel's own draws decide what is held of them, so a
+/// listing, which has none, takes these.
+pub(super) fn twin_draws(
+    exact: &[f64],
+    history: &[u32],
+    bias: &[f64],
+    options: &SamplingOptions,
+    shares: impl Iterator<Item = f64>,
+) -> Vec<u32> {
     let mut text = history.to_vec();
-    let tokens = bookkeeping(got, history, logits.len())?;
-    let whole = log_sum_exp(&exact);
+    for u in shares {
+        text.push(sample_forward(exact, &text, bias, options, u).0);
+    }
+    text.split_off(history.len())
+}
+
+fn each_drawn(
+    seed: u64,
+    got: &Outputs,
+    [exact, bias]: [&[f64]; 2],
+    history: &[u32],
+    options: SamplingOptions,
+) -> Result<(), String> {
+    let mut text = history.to_vec();
+    let tokens = bookkeeping(got, history, exact.len())?;
+    let whole = log_sum_exp(exact);
     let mut expected = Vec::new();
     for (draw, &token) in tokens.iter().enumerate() {
-        let u = share(lane.seed, draw);
+        let u = share(seed, draw);
         let range = [u - ROUNDING, u + ROUNDING].map(|u| u.clamp(0.0, 1.0 - 1e-9));
         let kept = |top_p: f64| SamplingOptions { top_p, ..options };
         let nuclei = [options.top_p, options.top_p - ROUNDING, options.top_p + ROUNDING].map(kept);
-        let at = |options, u| sample_forward(&exact, &text, &bias, options, u).0;
+        let at = |options, u| sample_forward(exact, &text, bias, options, u).0;
         if !nuclei.iter().any(|options| drawn_within(token, range, |u| at(options, u))) {
             let twin = at(&options, u);
             return Err(format!("draw {draw} at {u} gave {token}; the twin gives {twin}"));
@@ -237,10 +271,12 @@ async fn masked(lane: Rc<Lane>) -> Outcome {
             for (job, got) in sample(&lane, &logits, &bias, &[0], options, 40).await? {
                 against_twin(&lane, &got, [&logits, &bias], &[0], options)
                     .map_err(of(&job.kernel))?;
-                let wrong = got.words(2).iter().step_by(2).find(|token| !left.contains(token));
-                if let Some(token) = wrong {
-                    return Err(of(&job.kernel)(format!("drew the masked token {token}")));
-                }
+                let wrong = || got.words(2).iter().step_by(2).find(|token| !left.contains(token));
+                hold(("left", &left), || match wrong() {
+                    Some(token) => Err(format!("drew the masked token {token}")),
+                    None => Ok(()),
+                })
+                .map_err(of(&job.kernel))?;
             }
         }
     }
@@ -291,15 +327,14 @@ async fn likeliest_of(
         let wrong = of(&job.kernel);
         for (index, slot) in got.words(0).chunks(2 * count).enumerate() {
             if index != turn as usize {
-                if slot.iter().any(|&word| word != POISON) {
-                    return Err(wrong(format!("wrote turn {index}, not only {turn}")));
-                }
+                let wrote = || slot.iter().any(|&word| word != POISON);
+                let message = || format!("wrote turn {index}, not only {turn}");
+                forbid(("other turn", index), wrote, message).map_err(&wrong)?;
                 continue;
             }
             let found: Vec<u32> = slot.iter().step_by(2).copied().collect();
-            if found != tokens {
-                return Err(wrong(format!("{found:?} of {}, not {tokens:?}", logits.len())));
-            }
+            let message = || format!("{found:?} of {}, not {tokens:?}", logits.len());
+            forbid(("likeliest", &tokens), || found != tokens, message).map_err(&wrong)?;
             let logprobs: Vec<f32> =
                 slot.iter().skip(1).step_by(2).map(|&bits| f32::from_bits(bits)).collect();
             close_to_terms("log-probabilities", &logprobs, &expected, &terms, 2e-6)
@@ -324,9 +359,9 @@ async fn greedy(lane: Rc<Lane>) -> Outcome {
             for (job, got) in sample(&lane, &logits, &[], &history, options, 5).await? {
                 against_twin(&lane, &got, [&logits, &[]], &history, options)
                     .map_err(of(&job.kernel))?;
-                if penalty == 1.0 && got.words(2)[0] != ties[0] {
-                    return Err(of(&job.kernel)("a tie goes to the lowest token".into()));
-                }
+                let other = || penalty == 1.0 && got.words(2)[0] != ties[0];
+                let message = || "a tie goes to the lowest token".into();
+                forbid(("tie", &ties), other, message).map_err(of(&job.kernel))?;
             }
         }
     }
@@ -340,19 +375,23 @@ async fn distribution(lane: Rc<Lane>) -> Outcome {
     let logits: Vec<f32> = lane.normal(8).into_iter().map(|x| 0.5 * x).collect();
     let options = SamplingOptions::default();
     for (job, got) in sample(&lane, &logits, &[], &[], options, DRAWS).await? {
-        let tokens = bookkeeping(&got, &[], 8).map_err(of(&job.kernel))?;
         let exact = wide(&logits);
         let whole = log_sum_exp(&exact);
-        let statistic: f64 = (0..8)
-            .map(|token| {
-                let expected = (exact[token] - whole).exp() * DRAWS as f64;
+        let expected: Vec<f64> =
+            exact.iter().map(|logit| (logit - whole).exp() * DRAWS as f64).collect();
+        hold(("counts", Bits(&expected), MOST.to_bits()), || {
+            let tokens = bookkeeping(&got, &[], 8)?;
+            let share = |(token, expected): (usize, &f64)| {
                 let count = tokens.iter().filter(|&&t| t as usize == token).count();
                 (count as f64 - expected).powi(2) / expected
-            })
-            .sum();
-        if statistic > MOST {
-            return Err(of(&job.kernel)(format!("the draws' chi-square is {statistic:.1}")));
-        }
+            };
+            let statistic: f64 = expected.iter().enumerate().map(share).sum();
+            if statistic > MOST {
+                return Err(format!("the draws' chi-square is {statistic:.1}"));
+            }
+            Ok(())
+        })
+        .map_err(of(&job.kernel))?;
     }
     Ok(lane.summary())
 }

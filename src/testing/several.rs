@@ -4,7 +4,7 @@ use super::attention_decode::{Heads, shapes};
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
 use super::matvec::{EPSILON, of_both};
-use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
+use super::measure::{ROUNDING, close, close_to_terms, forbid, of, text, wide};
 use super::weights::packed;
 use super::{Case, Outcome};
 use crate::arch::Rope;
@@ -254,9 +254,9 @@ async fn newest_rows(
             let (floats, expected): (Vec<f32>, Vec<f64>) = written.iter().map(at).unzip();
             close(what, &floats, &expected, ROUNDING).map_err(&named)?;
             let others = words.iter().filter(|&&word| word == POISON).count();
-            if others != words.len() - written.len() {
-                return Err(named(format!("{what}: written where nothing should be")));
-            }
+            let unwritten = words.len() - written.len();
+            let message = || format!("{what}: written where nothing should be");
+            forbid(("unwritten", unwritten), || others != unwritten, message).map_err(&named)?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::attention::SOFTMAX;
 use super::attention_decode::{Heads, expanded, forms, packed, ranges, shapes};
 use super::harness::{Job, Operand, POISON};
 use super::lane::Lane;
-use super::measure::{close, of, same, text, wide};
+use super::measure::{close, hold, of, same, text, wide};
 use super::several::{ROWS, documents, several};
 use super::{Case, Outcome};
 use crate::kernels::{self as k, KvCache, PARTIAL_STATE};
@@ -66,13 +66,21 @@ fn rows_close(cache: KvCache, got: &[u32], expected: &[u32], words: usize) -> Re
     if cache == KvCache::F32 {
         return same("cache", got, expected);
     }
-    for (row, (got, expected)) in got.chunks(words).zip(expected.chunks(words)).enumerate() {
+    let parts = if cache == KvCache::F16 { 2 } else { 4 };
+    let each = || near_rows(parts, got.chunks(words).zip(expected.chunks(words)));
+    hold(("rows", parts, words, expected), each)
+}
+
+fn near_rows<'a>(
+    parts: u32,
+    rows: impl Iterator<Item = (&'a [u32], &'a [u32])>,
+) -> Result<(), String> {
+    for (row, (got, expected)) in rows.enumerate() {
         if (expected[0] == POISON) != (got[0] == POISON) {
             return Err(format!("row {row} is written wrongly"));
         }
         for (got, expected) in got.iter().zip(expected) {
             // The parts of a word of bytes or halves, or a scale: each at most one off in the last place.
-            let parts = if cache == KvCache::F16 { 2 } else { 4 };
             let bits = 32 / parts;
             let part = |word: u32, i: u32| i64::from(word >> (i * bits)) & ((1 << bits) - 1);
             let near = (0..parts).all(|i| {

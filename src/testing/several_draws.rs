@@ -2,7 +2,9 @@
 
 use super::harness::{Job, Operand, Outputs, POISON};
 use super::lane::Lane;
-use super::measure::{of, text, wide};
+use super::ledger::{Bits, Given};
+use super::measure::{hold, of, text, wide};
+use super::sample::twin_draws;
 use super::several::documents;
 use super::{Case, Outcome};
 use crate::kernels as k;
@@ -78,11 +80,22 @@ async fn draws(lane: Rc<Lane>) -> Outcome {
             for row in 0..TEXTS {
                 let exact = wide(&logits[row * vocabulary..][..vocabulary]);
                 let row = (row, positions[row]);
-                text_drawn(&lane, &got, row, &exact, &options[row.0]).map_err(of(&job.kernel))?;
+                let shares = (0..TURNS).map(|turn| share(&lane, row.0, turn));
+                let own = || twin_draws(&exact, &[], &[], &options[row.0], shares.clone());
+                let inputs = (row, Bits(&exact), format!("{:?}", options[row.0]), Given(own));
+                let check = || text_drawn(&lane, &got, row, &exact, &options[row.0]);
+                hold(inputs, check).map_err(of(&job.kernel))?;
             }
         }
     }
     Ok(lane.summary())
+}
+
+/// The random number of a row's draw.
+fn share(lane: &Lane, row: usize, turn: usize) -> f64 {
+    const STREAM: u32 = 0x7361_6d70;
+    let counter = [earlier(row) + turn as u32, 0, 0, STREAM];
+    f64::from(uniform(philox(counter, split(lane.seed + row as u64))[0]))
 }
 
 /// What a row has drawn, and where it has come to.
@@ -93,7 +106,6 @@ fn text_drawn(
     exact: &[f64],
     options: &SamplingOptions,
 ) -> Result<(), String> {
-    const STREAM: u32 = 0x7361_6d70;
     let (mut history, words) = (vec![], exact.len().div_ceil(32));
     for turn in 0..TURNS {
         let token = got.words(2)[2 * (turn * TEXTS + row)];
@@ -103,8 +115,7 @@ fn text_drawn(
             }
             continue;
         }
-        let counter = [earlier(row) + turn as u32, 0, 0, STREAM];
-        let share = f64::from(uniform(philox(counter, split(lane.seed + row as u64))[0]));
+        let share = share(lane, row, turn);
         let near = [share - 2e-6, share, share + 2e-6].map(|x| x.clamp(0.0, 1.0 - 1e-9));
         let at = |u| sample_forward(exact, &history, &[], options, u).0;
         if !near.into_iter().any(|u| at(u) == token) {

@@ -3,7 +3,7 @@
 use super::attention::SOFTMAX;
 use super::harness::{Operand, POISON};
 use super::lane::Lane;
-use super::measure::wide;
+use super::measure::{hold, wide};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{AttentionPass, DenseMask, Element, Geometry, Kernel};
@@ -256,9 +256,11 @@ impl Placed {
         };
         let mut free = vec![true; self.len];
         self.places.iter().for_each(|&at| free[at] = false);
-        if let Some(at) = (0..self.len).find(|&at| free[at] && !poison(at)) {
-            return Err(format!("element {at} of the buffer is not the tensor's"));
-        }
+        let wrong = |&at: &usize| free[at] && !poison(at);
+        hold(("others", self.len, &self.places), || match (0..self.len).find(wrong) {
+            Some(at) => Err(format!("element {at} of the buffer is not the tensor's")),
+            None => Ok(()),
+        })?;
         let read = |&at: &usize| match self.element {
             Element::F32 => f32::from_bits(words[at]),
             Element::F16 => f16::from_bits(half(at)).to_f32(),

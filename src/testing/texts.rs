@@ -1,9 +1,8 @@
 //! Every kernel text that selection returns over the table, as far as the device can have it, before WebGPU's
-//! compiler of WGSL. That takes a twentieth of a second per text where a driver's compiler takes a second, so that a lane
-//! which draws one of many cases still has one of [`ONE_OF`] texts checked.
+//! compiler of WGSL. That takes a twentieth of a second per text where a driver's compiler takes a second.
 
 use super::adapters::{emulated, restrict, table};
-use super::lane::{Lane, Others};
+use super::lane::Lane;
 use super::measure::text;
 use super::{Case, Outcome, catalogue, harness};
 use crate::caps::{Capabilities, MATRIX_DIRECTIVES, Target};
@@ -15,8 +14,6 @@ use std::rc::Rc;
 const AT_ONCE: usize = 64;
 /// The table gives some 900 of them, and about half on a device without features.
 const LEAST: usize = 300;
-/// Of so many texts a lane that leaves cases out checks one, drawn by the seed.
-const ONE_OF: usize = 8;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![Case::new("texts: every kernel over the table compiles", every_text)]
@@ -56,11 +53,8 @@ async fn every_text(lane: Rc<Lane>) -> Outcome {
     if texts.len() < LEAST {
         return Err(format!("only {} texts were there to check", texts.len()));
     }
-    let one_of = if lane.mode.others == Others::Run { 1 } else { ONE_OF };
-    let first = (lane.seed % one_of as u64) as usize;
-    let drawn: Vec<_> = texts.iter().skip(first).step_by(one_of).cloned().collect();
-    for some in drawn.chunks(AT_ONCE) {
+    for some in texts.chunks(AT_ONCE) {
         harness::check(&lane, some.iter().cloned()).await.map_err(text)?;
     }
-    Ok(format!("{} of {} texts", drawn.len(), texts.len()))
+    Ok(format!("{} texts", texts.len()))
 }

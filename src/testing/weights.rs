@@ -2,8 +2,9 @@
 
 use super::harness::{Job, Operand};
 use super::lane::Lane;
+use super::ledger::Bits;
 use super::matvec::{EPSILON, matvec_matrix, row_by};
-use super::measure::{ROUNDING, close, of, text};
+use super::measure::{ROUNDING, close, forbid, hold, of, text, wide};
 use super::{Case, Outcome};
 use crate::config::Activation;
 use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape, WeightFormat};
@@ -59,15 +60,17 @@ async fn round_trip(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
         let values = matrix(&lane, rows, columns);
         for words in packed(&lane, format, (rows, columns), &values).await? {
             let kept = unpack_weights_forward(format, &words, values.len());
-            for (group, kept) in values.chunks(32).zip(kept.chunks(32)) {
-                let most = packing_error(format, group);
-                for (x, y) in group.iter().zip(kept) {
-                    let error = (f64::from(*x) - y).abs();
+            let most: Vec<f64> =
+                values.chunks(32).map(|group| packing_error(format, group)).collect();
+            hold(("kept", Bits(&wide(&values)), Bits(&most)), || {
+                for (i, (x, y)) in values.iter().zip(&kept).enumerate() {
+                    let (error, most) = ((f64::from(*x) - y).abs(), most[i / 32]);
                     if error.is_nan() || error > most {
                         return Err(format!("{x} as {y}, {error:.1e} off; {most:.1e} allowed"));
                     }
                 }
-            }
+                Ok(())
+            })?;
             let made = lane
                 .variants(|caps| k::unpack_weights(caps, format, rows, columns))
                 .map_err(text)?;
@@ -90,9 +93,9 @@ async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
         values[40] = bad;
         for words in packed(lane, format, (2, 32), &values).await? {
             let kept = unpack_weights_forward(format, &words, values.len());
-            if kept[40].is_finite() || kept[..32].iter().any(|x| !x.is_finite()) {
-                return Err(format!("{bad} among weights became {}", kept[40]));
-            }
+            let wrong = || kept[40].is_finite() || kept[..32].iter().any(|x| !x.is_finite());
+            let message = || format!("{bad} among weights became {}", kept[40]);
+            forbid("a number that is not finite", wrong, message)?;
         }
     }
     Ok(())

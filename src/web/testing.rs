@@ -53,6 +53,13 @@ pub async fn testing_run(
     json(&testing::run(&device, &name, seed as u64, mode).await)
 }
 
+/// What a case depends on, on this device, as JSON: a [`testing::Listing`], or null where there is no such case.
+#[wasm_bindgen]
+pub async fn testing_list(runtime: &RawRuntime, name: String, seed: f64) -> JsResult<String> {
+    let device = runtime.device_rc()?;
+    json(&testing::list(&device, &name, seed as u64).await)
+}
+
 /// The texts with matrices of subgroups that selection gives over the table, as JSON: names and texts.
 #[wasm_bindgen]
 pub fn testing_matrix_texts() -> JsResult<String> {

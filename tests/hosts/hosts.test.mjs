@@ -1,4 +1,5 @@
 // The packed package in the hosts that need seconds and nothing from a registry; `npm run hosts` has all.
+// reads: tests/hosts
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rows } from "./rows.mjs";

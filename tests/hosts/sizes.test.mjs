@@ -1,4 +1,5 @@
 // What docs/hosts.md tells of sizes, dates and versions is what `npm run hosts` and the build give.
+// reads: tests/hosts docs/hosts.md#tables
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

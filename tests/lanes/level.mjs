@@ -1,15 +1,19 @@
 // How much the lanes run, and what they show meanwhile.
+import { gateMode } from "../gate/passed.mjs";
 
-import { freshSeed } from "../random.mjs";
-
-/** Whether to run the products that the everyday cases sample: `npm run test:full`. */
-export const full = process.env.TINYLOOM_LEVEL === "full";
+/** Whether everything runs, whatever has passed: `npm run test:full`. The lanes have more products then. */
+export const full = gateMode() === "full";
 
 /**
  * The part of the cases that this process runs, `[index, count]`: `TINYLOOM_SHARD=2/8` takes every
  * eighth from the second, so that a full run can be shared among processes or machines.
  */
 export const shard = parseShard(process.env.TINYLOOM_SHARD || "1/1");
+
+/** Of the cases' names those of a part `[index, count]`: every count-th from the index-th, of 1. */
+export function ofShard(names, [index, count]) {
+  return names.filter((_, i) => i % count === index - 1);
+}
 
 /** Cargo's profile for tests on native adapters: what runs for hours is optimised. */
 export const cargoProfile = full ? "release" : "lane";
@@ -23,8 +27,11 @@ function parseShard(text) {
   return [index, count];
 }
 
-/** Seed of the first case's random data; each later case takes the next. `TINYLOOM_SEED` repeats a run. */
-export const firstSeed = parseSeed(process.env.TINYLOOM_SEED || String(freshSeed()));
+/** The seed of random data. Each run has the same, so that equal tests have equal keys; `TINYLOOM_SEED` names another. */
+export const seed = parseSeed(process.env.TINYLOOM_SEED || "1");
+
+/** Whether keys are kept: with other random data than usual nothing has passed that anybody else would run. */
+export const keyed = !process.env.TINYLOOM_SEED;
 
 function parseSeed(text) {
   if (/^\d+$/.test(text) && Number.isSafeInteger(Number(text))) return Number(text);
@@ -32,7 +39,7 @@ function parseSeed(text) {
 }
 
 /** Milliseconds that a lane may take on software adapters, where other work shares the processor too. */
-export const laneTimeout = full ? 6 * 3_600_000 : 3_000_000;
+export const laneTimeout = gateMode() === "everyday" ? 4_500_000 : 6 * 3_600_000;
 
 let lastLine = 0;
 

@@ -7,8 +7,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { commandLine } from "../../scripts/lib.mjs";
-import { ofShard } from "./lane.mjs";
-import { endProgress, firstSeed, shard, showProgress, wanted } from "./level.mjs";
+import { endProgress, ofShard, seed, shard, showProgress, wanted } from "./level.mjs";
 
 const { values, positionals } = commandLine({
   options: {
@@ -44,7 +43,6 @@ let pipelines = 0;
 for (const [index, name] of names.entries()) {
   showProgress("node", `${index + 1}/${names.length} ${name}`);
   const results = new testing.TestingResults();
-  const seed = firstSeed + index;
   const report = JSON.parse(await testing.testing_run(runtime, name, seed, results, "run"));
   results.free();
   pipelines += report.pipelines;

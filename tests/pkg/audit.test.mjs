@@ -1,4 +1,5 @@
 // The audits: a service that does not answer is "not checked", and never passed.
+// reads: scripts deny.toml
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { judgeDeny, judgeNpm } from "../../scripts/audit.mjs";

@@ -68,27 +68,32 @@ test("a file of chats in another form says in which", async () => {
   ];
   const shared = { conversations: [{ from: "human", value: "a" }], id: 1 };
   const template = "{{ messages[0].content }}";
-  const from = (line) =>
-    Dataset.fromConversations(new Blob([JSON.stringify(line)]), new ByteTokenizer(), { template });
+  const options = { template, learn: "all", validationFraction: 0 };
+  const from = (line, indent) =>
+    Dataset.fromConversations(
+      new Blob([JSON.stringify(line, null, indent)]),
+      new ByteTokenizer(),
+      options,
+    );
+  for (const [line, chats] of [
+    [[chat, chat], 2],
+    [[{ messages: chat }], 1],
+    [shared, 1],
+    [[shared, shared, shared], 3],
+    [{ messages: shared.conversations }, 1],
+  ]) {
+    assert.equal((await from(line)).documents, chats, JSON.stringify(line));
+    if (Array.isArray(line)) assert.equal((await from(line, 2)).documents, chats, "indented");
+  }
   for (const [line, words] of [
-    [[chat, chat], /conversation 0 is a list of 2 chats, not one; .*JSON, not JSONL/],
-    [[{ messages: chat }], /a list of 1 chats/],
-    [[shared, shared, shared], /a list of 3 chats/],
-    [shared, /conversation 0 has no list of messages, but conversations, id; give messages/],
-    [
-      { messages: shared.conversations },
-      /has message 0, which has no text as role, but from, value;/,
-    ],
+    [[chat, [chat]], /conversation 1 is a list of 1 chats, not one/],
+    [{ rows: [] }, /conversation 0 has no list of messages, but rows; give messages/],
     [[...chat, { content: "a" }], /has message 2, .*, but content;/],
-    [["a"], /is an array of length 1; give messages/],
+    [["a"], /is "a"; give messages/],
     [{}, /is an object \(Object\); give messages/],
     [5, /is 5; give messages/],
   ]) {
     const refused = { code: "invalid-options", message: words };
     await assert.rejects(from(line), refused, JSON.stringify(line));
   }
-  const indented = new Blob([JSON.stringify([chat], null, 2)]);
-  await assert.rejects(Dataset.fromConversations(indented, new ByteTokenizer(), { template }), {
-    message: /line 1 is not JSON.*JSON with JSON.parse/,
-  });
 });

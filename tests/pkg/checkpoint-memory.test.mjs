@@ -1,8 +1,9 @@
 // A save into a stored run, and a resume from it, hold pieces of the checkpoint and never the whole.
+// reads: tests/pkg/checkpoint-memory.mjs
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { told } from "../child.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 
 /** Of a model whose checkpoint has about 270 MB. */
 const HIDDEN = 832;
@@ -28,7 +29,7 @@ async function holdsPieces(t) {
     );
   }
 }
-testDrawn("longest", "checkpoints")(
+longTest(
   "no whole checkpoint is in memory while it is saved or loaded",
   { timeout: 300_000 },
   holdsPieces,

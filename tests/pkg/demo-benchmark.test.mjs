@@ -1,5 +1,6 @@
 // The demo's benchmark button gives the rows of `npm run bench`, by the same code; what does not fit has a reason. On a
 // package whose clock is the test's.
+// reads: www bench
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

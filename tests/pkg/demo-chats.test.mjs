@@ -1,4 +1,5 @@
 // Chats of a visitor's file, as the fine-tune panel reads them: JSONL, JSON and CSV, and what is refused.
+// reads: www
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";

@@ -1,4 +1,5 @@
 // What the demo page believes to be stored of a run: what its newest checkpoint says, not what the trainer has done.
+// reads: www
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";

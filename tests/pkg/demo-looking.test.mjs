@@ -1,5 +1,6 @@
 // What the demo reads off a model: the tokens whose embeddings are alike, whatever the model adds to them for their
 // places, and its guess of the next token.
+// reads: www
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { mulberry32 } from "../random.mjs";

@@ -1,5 +1,6 @@
 // What the demo page shows of a run: chart, samples through time, layers, kernels and proofs. By its controls, in a
 // real browser.
+// reads: www
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +8,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, number, PHONE, quickBenchmark, within } from "./demo-page.mjs";
 import { pageModule } from "./page-module.mjs";
@@ -500,7 +501,7 @@ async function showsRun(t) {
   if (!full) await editor(t, demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 }
-testDrawn("longest", "panels")(
+longTest(
   "the demo's panels show a run, and prove that a lost GPU changes none of its bits",
   { timeout: full ? 1_200_000 : 300_000 },
   showsRun,

@@ -1,4 +1,5 @@
 // When the demo pulls the plug: after at least ten steps that will be done twice, however slow they are.
+// reads: www
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";

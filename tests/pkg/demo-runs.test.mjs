@@ -1,5 +1,6 @@
-// Runs of the demo page stay: over a killed renderer and as a zip in Chromium, or over a reload and without storage in
-// Firefox, as the seed draws.
+// Runs of the demo page stay: over a killed renderer and as a zip in Chromium, over a reload and without storage in
+// Firefox.
+// reads: www tests/reference
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -7,11 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
-import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
-import { findPython } from "./python.mjs";
 
 /** Twice what they take on two busy cores. */
 const LONG = { timeout: 420_000 };
@@ -171,8 +172,7 @@ async function logitsOf(demo, files, tokens) {
 
 /** transformers loads the folder of the zip, computes the same logits, and writes what the page writes. */
 async function inTransformers(t, demo, files, prompt, text) {
-  const python = findPython();
-  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: transformers did not load the export`);
+  const python = await referencePython();
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-exported-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   for (const [name, blob] of Object.entries(files)) {
@@ -369,12 +369,12 @@ async function inFirefox(t) {
   assert.deepEqual(lone.errors, [], "the page's console has errors");
 }
 
-testDrawn("longest", "runs in Chromium")(
+longTest(
   "a run outlives its renderer, to the bit; it leaves as a zip and comes back",
   LONG,
   outlives,
 );
-testDrawn("longest", "runs in Firefox")(
+longTest(
   "Firefox: a run survives a reload to the bit; without storage it is in memory",
   LONG,
   inFirefox,

@@ -1,5 +1,6 @@
 // axe finds nothing in any state of the demo page, light or dark, and nothing is wider than the screen. The tests of
 // every day hold a part of these states to it. Screenshots of all lie in target/screenshots.
+// reads: www
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,6 @@
 // The fine-tune panel of the demo page, by its controls, in a real browser: a checkpoint folder and chats go in, an
 // adapter comes out that answers otherwise, and loads elsewhere with the same logits.
+// reads: www tests/reference
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -7,14 +8,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
-import { root, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest, timed } from "../gate/core.mjs";
 import { full } from "../lanes/level.mjs";
 import { DESKTOP, Demo, longestTask, PHONE, within } from "./demo-page.mjs";
 import { blobs, CHATS, checkpoint, unzip, written } from "./demo-tune-checkpoint.mjs";
 import { Tune } from "./demo-tune-panel.mjs";
-import { findPython, PEFT } from "./python.mjs";
 
 const dist = join(root, "www", "dist");
 const CALL = 120;
@@ -230,12 +231,12 @@ function note(paused) {
 }
 
 /**
- * Goes on to the end. A full run, which has the machine for this file, holds the main thread's tasks to account. Where
- * one was too long it trains the same again, twice at most: other work on the machine only makes them longer.
+ * Goes on to the end. `npm run test:timed` holds the main thread's tasks to account. Where one was too long it trains the
+ * same again, twice at most: other work on the machine only makes them longer.
  */
 async function quickly(t, tune) {
   const found = [];
-  const tries = full ? 3 : 1;
+  const tries = timed ? 3 : 1;
   while (found.length < tries && !found.some((task) => task < 50)) {
     await tune.demo.click("tune-start");
     await tune.until("training");
@@ -246,7 +247,7 @@ async function quickly(t, tune) {
   }
   const tasks = found.map((task) => task || "below 50").join(", ");
   t.diagnostic(`longest task of the main thread while it trained: ${tasks} ms`);
-  if (full) assert.ok(Math.min(...found) < 50, `tasks of ${tasks} ms`);
+  if (timed) assert.ok(Math.min(...found) < 50, `tasks of ${tasks} ms`);
 }
 
 /** Trains, pauses, goes on, and answers otherwise. Gives the losses by step. */
@@ -389,9 +390,8 @@ async function loadsBack(t, { demo, tune, server, browser }, { losses, answers }
 }
 
 /** PEFT reads the files of the zip, over the checkpoint that transformers reads. */
-function inPeft(t, files, { tokens, zip }) {
-  const python = findPython(PEFT);
-  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: PEFT did not load the adapter`);
+async function inPeft(t, files, { tokens, zip }) {
+  const python = await referencePython();
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-tuned-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const keep = (place, given) => {
@@ -439,7 +439,7 @@ async function tunesFolder(t) {
   await asks(tune);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 }
-testDrawn("longest", "fine-tuning")(
+longTest(
   "a checkpoint folder is fine-tuned on chats, and its adapter loads elsewhere",
   { timeout: 600_000 },
   tunesFolder,

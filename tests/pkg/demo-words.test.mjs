@@ -1,5 +1,6 @@
 // What the demo page tells a visitor of a failure: advice for their browser and system, or nothing where the
 // library's message serves.
+// reads: www
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";

@@ -1,4 +1,5 @@
 // Predicted times beside those that the benchmarks have measured. No GPU runs here.
+// reads: docs/guides/adapters.md#tables bench/results
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
-// Every program in examples/ runs, and learns what it is there to learn: of those that take long some, as the seed
-// draws.
+// Every program in examples/ runs, and learns what it is there to learn.
+// reads: examples
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { launch, openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv, nativeEnv } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 import { cargoProfile } from "../lanes/level.mjs";
 import { within } from "./demo-page.mjs";
 
@@ -50,11 +50,7 @@ async function trainsInNode(t) {
   assert.match(later, /step 40: /, "it did not continue at step 21");
   expectFall(t, later);
 }
-testDrawn("longest", "node/train")(
-  "node/train.mjs trains, saves and continues",
-  limit,
-  trainsInNode,
-);
+longTest("node/train.mjs trains, saves and continues", limit, trainsInNode);
 
 test("node/attention.mjs agrees with plain JavaScript and descends", limit, async (t) => {
   expectFall(t, await nodeExample("attention")());
@@ -68,7 +64,7 @@ async function trainsWithCrate(t) {
   const { stdout } = await run("cargo", args, { cwd: root, env });
   expectFall(t, stdout);
 }
-testDrawn("longest", "train.rs")("train.rs trains with the crate", limit, trainsWithCrate);
+longTest("train.rs trains with the crate", limit, trainsWithCrate);
 
 /**
  * In the page: keeps each text that the status shows, and presses a button when it shows a step. A test that looked
@@ -219,13 +215,9 @@ async function comesBack(t) {
   assert.deepEqual(errors, []);
 }
 
-testDrawn("longest", "page")("page/index.html trains, stops and writes", limit, writes);
-testDrawn("longest", "worker")(
-  "worker/index.html trains, pauses and goes on, with a curve",
-  limit,
-  goesOn,
-);
-testDrawn("longest", "runs")(
+longTest("page/index.html trains, stops and writes", limit, writes);
+longTest("worker/index.html trains, pauses and goes on, with a curve", limit, goesOn);
+longTest(
   "runs/index.html trains, pauses, comes back after a reload in the middle, and writes",
   limit,
   comesBack,

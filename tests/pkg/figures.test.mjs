@@ -1,4 +1,5 @@
 // The documents' figures and tables show the newest results.
+// reads: docs/figures bench scripts
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

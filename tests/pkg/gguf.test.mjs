@@ -1,25 +1,26 @@
 // Files for llama.cpp, with llama.cpp: small trained models in every type, compared tensor by tensor with what
 // Python's `gguf` makes of the weights, and token by token with what wllama computes of the files in Chromium.
+// reads: tests/reference tests/pkg/gguf
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { launch, openPage } from "../../scripts/browser.mjs";
-import { root, target, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root, target } from "../../scripts/lib.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { told } from "../child.mjs";
-import { drawnOf } from "../draws.mjs";
+import { coreOf } from "../gate/core.mjs";
 import { MODELS, PROMPT, TEXTS, TYPES } from "./gguf/models.mjs";
-import { findPython } from "./python.mjs";
 
 const { familyOf } = await import("../../pkg/dist/gguf/families.js");
 const { ggufOf } = await import("../../pkg/dist/gguf/index.js");
 
 const folder = join(target, "gguf");
-/** In the everyday run one model, which the seed chooses. */
+/** The core has the first. */
 const models = Object.keys(MODELS);
-const names = drawnOf("models for llama.cpp", models, models.length);
+const names = coreOf(models, models.length);
 /** Tokens that are compared. */
 const TOKENS = 64;
 /**
@@ -43,9 +44,8 @@ test("the models are trained and saved", { timeout: 600_000 }, async (t) => {
   assert.equal(code, 0, printed);
 });
 
-test("Python's gguf makes the same of the weights", { timeout: 120_000 }, (t) => {
-  const python = findPython();
-  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: only wllama reads the files`);
+test("Python's gguf makes the same of the weights", { timeout: 120_000 }, async (t) => {
+  const python = await referencePython();
   const script = join(root, "tests", "reference", "check_gguf.py");
   const { status, stdout, stderr } = spawnSync(python, [script, folder], { encoding: "utf8" });
   assert.equal(status, 0, `${stdout}${stderr}`);

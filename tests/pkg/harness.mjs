@@ -5,18 +5,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { target } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
-import { everything } from "../draws.mjs";
 import { withPage } from "../lanes/harness.mjs";
-import { firstSeed, full, laneTimeout } from "../lanes/level.mjs";
-import { BODIES } from "./bodies/run.mjs";
+import { laneTimeout } from "../lanes/level.mjs";
 
-/**
- * Where a body runs, for `runBody`. At the full level it is left out, and each host runs every case. Otherwise
- * places.mjs has the host's cases; the seed draws among them, unless everything is to run.
- */
-export const placeOf = (host) => (full ? {} : { host, ...(!everything && { turn: firstSeed }) });
-
-/** Reports a body's results as subtests. */
+/** Reports a body's results as subtests, and gives whether all passed. */
 async function report(t, body, results) {
   for (const { name, ok, detail, milliseconds } of results) {
     await t.test(`${body}: ${name}`, (sub) => {
@@ -24,6 +16,7 @@ async function report(t, body, results) {
       assert.ok(ok, detail);
     });
   }
+  return results.every(({ ok }) => ok);
 }
 
 /** What Firefox logs of each text that it gets for a device that a body has just lost: two messages. */
@@ -39,14 +32,19 @@ const withoutLosses = (errors) =>
     return !(pair && errors[first + 1] === OF_LOST_DEVICES[1]);
   });
 
-/** Bodies in a browser, as far as they have their place there. */
-export function inBrowser(t, kind, bodies = BODIES) {
+/**
+ * Runs bodies in a browser.
+ *
+ * @param bodies - `[{ name, core }]`.
+ * @param passed - hears of each body that passed.
+ */
+export function inBrowser(t, kind, bodies, passed = () => {}) {
   const errors = [];
   const onConsole = (type, text) => {
     if (type === "error") errors.push(text);
   };
   return withPage(kind, onConsole, async (page, url) => {
-    for (const body of bodies) {
+    for (const { name: body, core } of bodies) {
       const results = await page.evaluate(
         async (base, body, place) => {
           const tinyloom = await import(`${base}/pkg/index.js`);
@@ -57,27 +55,32 @@ export function inBrowser(t, kind, bodies = BODIES) {
         },
         url,
         body,
-        placeOf(kind),
+        { host: kind, core },
       );
-      await report(t, body, results);
+      const ok = await report(t, body, results);
+      const said = withoutLosses(errors);
+      assert.deepEqual(said, [], "the page's console has errors");
+      if (ok) passed(body);
     }
-    assert.deepEqual(withoutLosses(errors), [], "the page's console has errors");
   });
 }
 
 /** Where the Node process keeps saved models. */
 export const saved = join(target, "saved");
 
-/** Bodies, as far as they have their place in Node, in a Node process of its own, with the environment that Dawn needs. */
-export async function inNode(t, bodies = BODIES) {
+/** Runs bodies in a Node process of its own, with the environment that Dawn needs. Options as for `inBrowser`. */
+export async function inNode(t, bodies, passed = () => {}) {
   const host = fileURLToPath(new URL("node-host.mjs", import.meta.url));
   const cache = join(target, "cache");
   rmSync(cache, { recursive: true, force: true }); // what a run before has measured
   const { messages, printed, code } = await told(host, {
-    args: [saved, JSON.stringify(placeOf("node")), ...bodies],
+    args: [saved, JSON.stringify(bodies)],
     env: { XDG_CACHE_HOME: cache },
     seconds: laneTimeout / 1000,
     signal: t.signal,
+    onMessage({ body, results }) {
+      if (results.every(({ ok }) => ok)) passed(body);
+    },
   });
   if (printed) process.stderr.write(printed);
   for (const { body, results } of messages) await report(t, body, results);

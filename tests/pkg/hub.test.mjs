@@ -1,12 +1,13 @@
 // Loading from a server that answers as the Hugging Face hub does: small files redirect to another path,
 // weights to another origin by an address that is signed anew each time; parts of files; an index of shards.
+// reads: tests/reference/fixtures/llama tests/pkg/hub-tokenizer
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
-import { drawnOf } from "../draws.mjs";
+import { coreOf } from "../gate/core.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { concat, makeFile, openFile } from "./bodies/kit.mjs";
 
@@ -149,7 +150,7 @@ function load(page, url, options) {
   );
 }
 
-for (const kind of drawnOf("hub", ["chromium", "firefox"], 2)) {
+for (const kind of coreOf(["chromium", "firefox"], 2)) {
   test(`a sharded checkpoint loads from a hub, in ${kind}`, { timeout: 300_000 }, async (t) => {
     await withPage(
       kind,

@@ -1,4 +1,5 @@
 // The headless job in Node with Dawn, where it has to refuse before it begins; and flags that no script has.
+// reads: www bench scripts tests/lanes tests/reliability
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";

@@ -1,6 +1,7 @@
 // Where the wasm module comes from: every form of the `wasm` option, what happens where the file does
 // not answer, and which error a page gets whose policy forbids it. In Chromium; no runtime is made in full
 // where the load alone is the question: `gpu` then offers no adapter, which is reported after the load.
+// reads: tests/pkg
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -9,7 +9,7 @@ import { create } from "webgpu";
 import * as internal from "../../pkg/dist/internal.js";
 import { runBody } from "./bodies/run.mjs";
 
-const [saved, place, ...bodies] = process.argv.slice(2);
+const [saved, chosen] = process.argv.slice(2);
 
 function keep(name, files, tokens, logits) {
   const folder = join(saved, name);
@@ -21,8 +21,8 @@ function keep(name, files, tokens, logits) {
 }
 
 const gpu = create([]);
-for (const body of bodies) {
-  const options = { ...JSON.parse(place), keep };
+for (const { name: body, core } of JSON.parse(chosen)) {
+  const options = { host: "node", core, keep };
   const results = await runBody({ ...tinyloom, ops, internal }, gpu, body, options);
   await new Promise((sent) => process.send({ body, results }, sent));
 }

@@ -1,4 +1,5 @@
 // The package as users get it: safe to import anywhere, typed, and only what they need in it.
+// reads: README.md#links scripts LICENSE-MIT LICENSE-APACHE tests/pkg/types
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";

@@ -1,8 +1,9 @@
 // A model that is loaded packed is never whole in f32: neither on the GPU nor on the host.
+// reads: tests/pkg/packed-memory.mjs
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { told } from "../child.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 
 /** Bytes on their way: a piece as it is read, as numbers, and as it is packed. */
 const AHEAD = 48 << 20;
@@ -10,7 +11,7 @@ const AHEAD = 48 << 20;
 const BYTES = { f16: 2.01, int8: 1.13, int4: 0.64 };
 
 for (const [weights, most] of Object.entries(BYTES)) {
-  testDrawn("longest", "packed weights")(
+  longTest(
     `no model is whole in f32 while it is loaded in ${weights}`,
     {
       timeout: 300_000,

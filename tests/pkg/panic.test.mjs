@@ -1,9 +1,10 @@
 // A panic is an error of every object of that instance of the module: none hangs, and the page, or the worker, goes on
 // in a fresh instance.
+// reads: tests/pkg
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import { told } from "../child.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 import { withPage } from "../lanes/harness.mjs";
 
 /** What a host tells, and what it prints. */
@@ -36,16 +37,12 @@ function judge({ during, after, still, next, lost, ended, losses, again, ...told
   assert.deepEqual(rest.slice(-losses.length), losses.slice(-rest.length), `from step ${from}`);
 }
 
-testDrawn("panic", "a process")(
-  "after a panic in a process it goes on in a fresh instance",
-  LONG,
-  async (t) => {
-    const { answer, printed } = await answerOf(t, "panic-host.mjs");
-    judge(answer);
-    assert.match(printed, /panicked at [^\n]*\.rs:\d+/);
-    assert.match(printed, /Stack:[\s\S]*wasm/);
-  },
-);
+longTest("after a panic in a process it goes on in a fresh instance", LONG, async (t) => {
+  const { answer, printed } = await answerOf(t, "panic-host.mjs");
+  judge(answer);
+  assert.match(printed, /panicked at [^\n]*\.rs:\d+/);
+  assert.match(printed, /Stack:[\s\S]*wasm/);
+});
 
 /** In the page. */
 async function panicInPage(base) {
@@ -55,18 +52,15 @@ async function panicInPage(base) {
   return panicAndGoOn({ ...tinyloom, internal }, navigator.gpu);
 }
 
-testDrawn("panic", "a page")(
-  "after a panic in a page it goes on in a fresh instance, without a reload",
-  LONG,
-  () =>
-    withPage(
-      "chromium",
-      () => {},
-      async (page, url) => judge(await page.evaluate(panicInPage, url)),
-    ),
+longTest("after a panic in a page it goes on in a fresh instance, without a reload", LONG, () =>
+  withPage(
+    "chromium",
+    () => {},
+    async (page, url) => judge(await page.evaluate(panicInPage, url)),
+  ),
 );
 
-testDrawn("panic", "a worker")(
+longTest(
   "a panic in a worker ends its calls, and the same worker or another one resumes to the bit",
   LONG,
   async (t) => {

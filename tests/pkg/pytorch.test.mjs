@@ -1,5 +1,6 @@
 // examples/pytorch/continue.py goes on with a run of tinyloom: in two processes that share the model with
 // FSDP, its losses are those that tinyloom has on the same batches.
+// reads: examples/pytorch tests/pkg/pytorch-run.mjs
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, rmSync } from "node:fs";
@@ -7,9 +8,9 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { root, target, WITHOUT_TRANSFORMERS } from "../../scripts/lib.mjs";
+import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
-import { findPython } from "./python.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 
 const run = promisify(execFile);
 const TOLERANCE = 1e-4;
@@ -26,8 +27,7 @@ async function freePort() {
 }
 
 test("PyTorch goes on under torchrun with FSDP", { timeout: 600_000 }, async (t) => {
-  const python = findPython();
-  if (!python) return t.skip(`${WITHOUT_TRANSFORMERS}=1: PyTorch did not go on with a run`);
+  const python = await referencePython();
   const folder = join(target, "pytorch");
   rmSync(folder, { recursive: true, force: true });
   const numbers = [LENGTH, WINDOWS * PROCESSES, STEPS].map(String);

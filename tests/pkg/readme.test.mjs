@@ -1,11 +1,12 @@
 // The README's programs, word for word, with the packed tarball: `npm run try` as a test.
+// reads: README.md#code scripts/try.mjs
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
 import { tryNode, tryPage } from "../../scripts/try.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 
 test("the README has fewer than 150 lines", () => {
   const lines = readFileSync(join(root, "README.md"), "utf8").trimEnd().split("\n");
@@ -19,9 +20,7 @@ const tell = (t, { seconds, losses }) =>
   t.diagnostic(`${seconds.toFixed(0)} s, loss ${losses[0]} to ${losses.at(-1)}`);
 
 // On a CPU Firefox compiles in a third of the time that Chromium takes, whose engine and adapter Node has.
-testDrawn("readme", "page")(`the README's page trains ${PLACE}`, LONG, async (t) =>
-  tell(t, await tryPage("firefox")),
-);
-testDrawn("readme", "script")(`the README's program for Node trains ${PLACE}`, LONG, async (t) =>
+longTest(`the README's page trains ${PLACE}`, LONG, async (t) => tell(t, await tryPage("firefox")));
+longTest(`the README's program for Node trains ${PLACE}`, LONG, async (t) =>
   tell(t, await tryNode()),
 );

@@ -1,4 +1,5 @@
 // How `npm run reliability` judges and keeps what it finds.
+// reads: bench/results docs/reliability.md#tables tests/reliability
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";

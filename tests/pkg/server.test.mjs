@@ -1,4 +1,5 @@
 // The server of the demo page and of the tests: what is asked of it from outside does not end it.
+// reads: docs/ops.md scripts
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";

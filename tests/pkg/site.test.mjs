@@ -1,4 +1,6 @@
 // The static site: it renders without a warning, has every guide, and none of its links is broken.
+// reads: docs README.md CHANGELOG.md CONTRIBUTING.md examples scripts typedoc.json
+// needs no build
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";

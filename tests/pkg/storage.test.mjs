@@ -1,5 +1,6 @@
 // `tinyloom/storage`: on a folder in Node, and on the origin-private file system through `tinyloom/worker` in Firefox, or
-// from the page in Chromium, as the seed draws; a full quota; two tabs; tabs that are killed.
+// from the page in Chromium; a full quota; two tabs; tabs that are killed.
+// reads: tests/pkg/bodies tests/reliability
 import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { Runs } from "tinyloom/storage";
 import { openPage } from "../../scripts/browser.mjs";
 import { told } from "../child.mjs";
-import { drawnOf, everything } from "../draws.mjs";
+import { core, coreOf } from "../gate/core.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { killTabs } from "../reliability/storage.mjs";
 
@@ -25,8 +26,8 @@ async function report(t, results) {
   assert.ok(results.length >= 5, `${results.length} cases`);
 }
 
-/** Where runs are kept, and what ends a tab meanwhile: the seed draws one. */
-const DRAWN = drawnOf("storage", ["node", "chromium", "firefox", "killed tabs"], 4);
+/** Where runs are kept, and what ends a tab meanwhile: the core has the first. */
+const PLACES = coreOf(["node", "chromium", "firefox", "killed tabs"], 4);
 const BROWSERS = ["chromium", "firefox"];
 
 async function inFolder(t) {
@@ -37,7 +38,7 @@ async function inFolder(t) {
   await report(t, arrived.results);
   assert.deepEqual(arrived.left, [], "files that are left when all runs are deleted");
 }
-if (DRAWN.includes("node")) test("runs in a folder, in Node", LONG, inFolder);
+if (PLACES.includes("node")) test("runs in a folder, in Node", LONG, inFolder);
 
 /** In the page: every case. */
 async function casesInPage(base, throughWorker, sample) {
@@ -54,16 +55,16 @@ async function casesInPage(base, throughWorker, sample) {
   return runStorage({ tinyloom, open, disk: originDisk, where, throughWorker, sample });
 }
 
-for (const kind of BROWSERS.filter((kind) => DRAWN.includes(kind))) {
-  // The page has asynchronous files, the worker synchronous ones; where everything runs, both do in both.
-  for (const throughWorker of everything ? [false, true] : [kind === "firefox"]) {
+for (const kind of BROWSERS.filter((kind) => PLACES.includes(kind))) {
+  // The page has asynchronous files, the worker synchronous ones; where the whole runs, both do in both.
+  for (const throughWorker of !core ? [false, true] : [kind === "firefox"]) {
     const how = throughWorker ? "through tinyloom/worker" : "from the page";
     test(`runs in the origin's private file system, ${how}, in ${kind}`, LONG, (t) =>
       withPage(
         kind,
         () => {},
         async (page, url) => {
-          await report(t, await page.evaluate(casesInPage, url, throughWorker, !everything));
+          await report(t, await page.evaluate(casesInPage, url, throughWorker, core));
         },
       ),
     );
@@ -147,7 +148,7 @@ async function openShared(base) {
   );
 }
 
-for (const kind of drawnOf("two tabs", BROWSERS, 2)) {
+for (const kind of coreOf(BROWSERS, 2)) {
   test(`of two tabs the second is told, in ${kind}`, LONG, () =>
     withPage(
       kind,
@@ -170,13 +171,13 @@ for (const kind of drawnOf("two tabs", BROWSERS, 2)) {
 }
 
 async function goesOn(t) {
-  const count = everything ? 3 : 1; // `npm run reliability -- storage` kills 50
-  const { kills, halfWritten, seed } = await killTabs({ count, steps: everything ? 60 : 20 });
+  const count = core ? 1 : 3; // `npm run reliability -- storage` kills 50
+  const { kills, halfWritten, seed } = await killTabs({ count, steps: core ? 20 : 60 });
   t.diagnostic(`seed ${seed}: ${kills.length} kills, ${halfWritten} of them within a checkpoint`);
   assert.equal(kills.length, count);
   for (const { wrong } of kills) assert.equal(wrong, undefined);
 }
-if (DRAWN.includes("killed tabs"))
+if (PLACES.includes("killed tabs"))
   test("tabs killed while they save go on from a whole checkpoint", LONG, goesOn);
 
 test("the folder of runs is a path or a file: URL", async () => {

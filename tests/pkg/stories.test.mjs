@@ -1,4 +1,5 @@
 // The grammar of the built-in stories: what it generates it parses, with the entropy it claims.
+// reads: www
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";

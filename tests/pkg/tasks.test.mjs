@@ -1,4 +1,5 @@
 // The demo page's tasks: problems differ, answers are right, and the exam is of problems that training never sees.
+// reads: www
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";

@@ -1,4 +1,5 @@
 // 200 MB of text become a dataset in less than 600 MB of memory, by bytes and by byte-pair encoding.
+// reads: tests/pkg/text-memory.mjs
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { closeSync, mkdirSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
@@ -7,7 +8,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { target } from "../../scripts/lib.mjs";
-import { testDrawn } from "../draws.mjs";
+import { longTest } from "../gate/core.mjs";
 import { numbers } from "../random.mjs";
 
 const SIZE = 200_000_000;
@@ -73,4 +74,4 @@ async function byPairs(t) {
   const tokens = await measured(t, join(folder, "tokenizer"));
   assert.ok(tokens > SIZE / 12 && tokens < SIZE / 2, `${tokens} tokens`);
 }
-testDrawn("longest", "text")("200 MB of text by byte-pair encoding", { timeout: 600_000 }, byPairs);
+longTest("200 MB of text by byte-pair encoding", { timeout: 600_000 }, byPairs);

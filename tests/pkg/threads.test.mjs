@@ -1,4 +1,5 @@
 // Locks of runs in a folder: of the threads of one process, and of threads and processes that have ended.
+// reads: scripts tests/pkg/opener.mjs
 import assert from "node:assert/strict";
 import { fork, spawn } from "node:child_process";
 import { once } from "node:events";

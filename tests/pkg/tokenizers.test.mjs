@@ -1,5 +1,6 @@
 // Tokenizers against Python's: token for token on a megabyte of mixed text, and the answers of
 // conversations as transformers' template has them.
+// reads: tests/reference tests/pkg/hub-tokenizer
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,16 +15,14 @@ import {
   TinyloomError,
   Tokenizer,
 } from "tinyloom";
-import { capture, root, target, WITHOUT_TRANSFORMERS, which } from "../../scripts/lib.mjs";
+import { root, target } from "../../scripts/lib.mjs";
+import { referencePython } from "../../scripts/reference.mjs";
 
 const { partsOf } = await import("../../pkg/dist/text/template-parts.js");
 
 const folder = join(target, "tokenizers");
 const script = join(root, "tests", "reference", "tokenizers_reference.py");
-const PROBE = "import transformers, tokenizers, jinja2; print(True)";
-const python = [process.env.PYTHON, which("python3"), which("python")]
-  .filter(Boolean)
-  .find((one) => capture(one, ["-c", PROBE]) === "True");
+const python = await referencePython();
 
 const run = (...args) =>
   execFileSync(python, [script, ...args], { stdio: ["ignore", "ignore", "pipe"] });
@@ -33,24 +32,9 @@ let text;
 before(() => {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  if (!python) return;
   run("train", folder);
   text = readFileSync(join(folder, "mixed.txt"), "utf8");
 });
-
-/** A test with Python; without one it fails, unless the variable says to do without. */
-function withPython(name, work) {
-  test(name, { timeout: 300_000 }, (t) => {
-    if (python) return work(t);
-    assert.equal(
-      process.env[WITHOUT_TRANSFORMERS],
-      "1",
-      "no Python has transformers, tokenizers and jinja2: name one in PYTHON (pip install -r " +
-        `tests/reference/requirements.txt), or set ${WITHOUT_TRANSFORMERS}=1 to do without this check`,
-    );
-    return t.skip(`${WITHOUT_TRANSFORMERS}=1`);
-  });
-}
 
 /** What Python makes of the text with the tokenizer in that folder. */
 function reference(name) {
@@ -64,7 +48,9 @@ function sameIds(ids, expected) {
   assert.equal(ids.length, expected.length);
 }
 
-withPython("a tokenizer trained here loads in transformers and encodes alike", async (t) => {
+test("a tokenizer trained here loads in transformers and encodes alike", {
+  timeout: 300_000,
+}, async (t) => {
   const tokenizer = await BpeTokenizer.train(text.slice(0, 400_000), { vocabSize: 2000 });
   mkdirSync(join(folder, "own"));
   for (const [name, bytes] of Object.entries(tokenizer.save())) {
@@ -78,27 +64,28 @@ withPython("a tokenizer trained here loads in transformers and encodes alike", a
   t.diagnostic(`${Buffer.byteLength(text)} bytes, ${ids.length} tokens, all the same`);
 });
 
-withPython(
-  "a special token that the vocabulary has is the same token in transformers",
-  async () => {
-    const specialTokens = ["e", "#", "<|end|>"];
-    const tokenizer = await BpeTokenizer.train(text.slice(0, 100_000), {
-      vocabSize: 500,
-      specialTokens,
-    });
-    mkdirSync(join(folder, "special"));
-    for (const [name, bytes] of Object.entries(tokenizer.save())) {
-      writeFileSync(join(folder, "special", name), bytes);
-    }
-    const { ids: expected, size } = reference("special");
-    sameIds(tokenizer.encode(text), expected);
-    assert.ok(expected.includes(101), "the token e");
-    assert.equal(size, tokenizer.vocabSize);
-  },
-);
+test("a special token that the vocabulary has is the same token in transformers", {
+  timeout: 300_000,
+}, async () => {
+  const specialTokens = ["e", "#", "<|end|>"];
+  const tokenizer = await BpeTokenizer.train(text.slice(0, 100_000), {
+    vocabSize: 500,
+    specialTokens,
+  });
+  mkdirSync(join(folder, "special"));
+  for (const [name, bytes] of Object.entries(tokenizer.save())) {
+    writeFileSync(join(folder, "special", name), bytes);
+  }
+  const { ids: expected, size } = reference("special");
+  sameIds(tokenizer.encode(text), expected);
+  assert.ok(expected.includes(101), "the token e");
+  assert.equal(size, tokenizer.vocabSize);
+});
 
 for (const kind of ["byte-level", "byte-fallback"]) {
-  withPython(`a ${kind} tokenizer of Hugging Face encodes and decodes as Python's`, async (t) => {
+  test(`a ${kind} tokenizer of Hugging Face encodes and decodes as Python's`, {
+    timeout: 300_000,
+  }, async (t) => {
     const { ids: expected, plain, decoded, size } = reference(kind);
     const tokenizer = await Tokenizer.fromPretrained(pathToFileURL(join(folder, kind)));
     assert.ok(!(tokenizer instanceof BpeTokenizer), "it is the peer's");
@@ -145,7 +132,7 @@ async function learnedOf(data) {
   return { ids: [...ids], mask };
 }
 
-withPython("answers are those that transformers' template marks", async (t) => {
+test("answers are those that transformers' template marks", { timeout: 300_000 }, async (t) => {
   writeFileSync(join(folder, "conversations.json"), JSON.stringify(CONVERSATIONS));
   const [from, to] = ["conversations.json", "chat.json"].map((name) => join(folder, name));
   run("chat", join(folder, "byte-level"), from, to);

@@ -1,5 +1,6 @@
 // Where `connect()` gets its worker from: the file, its copy in JavaScript where the file does not answer,
-// and which error a page gets whose policy forbids both: in Chromium or in Firefox, as the seed draws.
+// and which error a page gets whose policy forbids both: in Chromium and in Firefox; the core has the first.
+// reads: tests/hosts/apps
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { json } from "node:stream/consumers";
@@ -7,7 +8,7 @@ import { after, before, test } from "node:test";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { drawnOf } from "../draws.mjs";
+import { coreOf } from "../gate/core.mjs";
 import { within } from "./demo-page.mjs";
 
 /** Seconds that a page may take to open, and what runs in it. */
@@ -63,7 +64,7 @@ async function workInPage() {
   return { ...outcome, refused, restored, copied: loaded.includes("text.js") };
 }
 
-for (const kind of drawnOf("worker's file", ["chromium", "firefox"], 2)) {
+for (const kind of coreOf(["chromium", "firefox"], 2)) {
   let browser;
   const servers = [];
   before(async () => {

@@ -1,5 +1,6 @@
 // What crosses to a worker and back, without a worker and without a GPU: both sides are here, with a port
 // between them.
+// reads: tests/pkg/bodies
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";

@@ -1,5 +1,6 @@
 // The API through `tinyloom/worker`: in Firefox, and of Node with threads and Chromium, which have one engine and one
-// adapter, in that which the seed draws.
+// adapter; the core has the first host.
+// reads: tests/reference/fixtures/llama
 import assert from "node:assert/strict";
 import { mkdtempSync, openAsBlob, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +14,7 @@ import { connect } from "tinyloom/worker";
 import { CONFIGS } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
-import { drawnOf } from "../draws.mjs";
+import { coreOf } from "../gate/core.mjs";
 import { withPage } from "../lanes/harness.mjs";
 
 const direct = { ...main, ...storage };
@@ -161,7 +162,7 @@ test("a worker that ends ends its calls", async () => {
   await assert.rejects(steps.next(), { code: "worker-unavailable" });
 });
 
-const drawn = drawnOf("worker", ["node", "chromium", "firefox"], 3);
+const chosen = coreOf(["node", "chromium", "firefox"], 3);
 
 async function inThread(t) {
   const host = fileURLToPath(new URL("worker-node.mjs", import.meta.url));
@@ -173,7 +174,7 @@ async function inThread(t) {
   );
   assert.equal(code, 0, `the Node process ended with ${code}`);
 }
-if (drawn.includes("node")) test("through a thread of Node with Dawn", LONG, inThread);
+if (chosen.includes("node")) test("through a thread of Node with Dawn", LONG, inThread);
 
 /** In the page: every case. */
 async function runInPage(base) {
@@ -209,7 +210,7 @@ async function runInPage(base) {
   };
 }
 
-for (const kind of drawn.filter((host) => host !== "node")) {
+for (const kind of chosen.filter((host) => host !== "node")) {
   test(`in ${kind}`, LONG, async (t) => {
     const errors = [];
     const onConsole = (type, text) => {

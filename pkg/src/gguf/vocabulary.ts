@@ -3,7 +3,8 @@
 import { textPart } from "../lazy.js";
 import type { ModelConfig } from "../model-config.js";
 import { invalid, isA, show } from "../options.js";
-import type { AddedToken, LoadedFiles, TokenizerPart } from "../text/pretrained.js";
+import type { LoadedFiles } from "../text/pretrained.js";
+import type { AddedToken, TokenizerPart } from "../text/tokenizer-json.js";
 import { ByteTokenizer } from "../tokenizer.js";
 import type { Metadata } from "./format.js";
 import { type Piece, piecesOf } from "./sentencepiece.js";
@@ -252,7 +253,7 @@ const SPECIAL = {
 function specialTokens(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
   const ids = new Map<string, number>();
   for (const name of Object.keys(SPECIAL)) {
-    const text = files.special(name);
+    const text = files.specialTokens[name as "bos"]?.text;
     const own = config[`${name}_token_id`];
     const id = text === undefined ? own : files.idOf(text);
     if (Number.isInteger(id)) ids.set(name, id as number);

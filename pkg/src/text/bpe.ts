@@ -13,6 +13,10 @@ export const pairKey = (left: number, right: number) => left * 0x20_0000 + right
 /** The character that stands for each byte in the files: printable ones for themselves. */
 export const BYTE_CHARACTERS: readonly string[] = byteCharacters();
 
+const BYTES_OF_CHARACTERS: ReadonlyMap<string, number> = new Map(
+  BYTE_CHARACTERS.map((character, byte) => [character, byte]),
+);
+
 function byteCharacters(): string[] {
   const printable = (byte: number) =>
     (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
@@ -20,6 +24,14 @@ function byteCharacters(): string[] {
   return Array.from({ length: 256 }, (_, byte) =>
     String.fromCharCode(printable(byte) ? byte : next++),
   );
+}
+
+/** What a token of byte-level BPE stands for; one with other characters stands for itself, as in Hugging Face's. */
+export function byteLevelBytes(token: string): Uint8Array<ArrayBuffer> {
+  const bytes = Array.from(token, (character) => BYTES_OF_CHARACTERS.get(character));
+  return bytes.includes(undefined)
+    ? new TextEncoder().encode(token)
+    : Uint8Array.from(bytes as number[]);
 }
 
 /** How words become ids. */
@@ -30,6 +42,8 @@ export interface BpeModel {
   readonly merges: Uint32Array;
   /** Special tokens and their ids: they are found in texts before anything else. */
   readonly special: ReadonlyMap<string, number>;
+  /** Those of them that are no special tokens, and only stand for their text. */
+  readonly plain?: ReadonlySet<string>;
   readonly vocabSize: number;
   /** The bytes of each id but the special tokens'. */
   readonly pieces: readonly Uint8Array[];
@@ -48,6 +62,7 @@ export class Bpe {
   readonly #bytes: Uint8Array[];
   readonly #words = new Map<string, number | readonly number[]>();
   readonly #special: RegExp | undefined;
+  readonly #specialIds: ReadonlySet<number>;
   readonly #utf8 = new TextEncoder();
 
   constructor(model: BpeModel) {
@@ -59,7 +74,9 @@ export class Bpe {
       const key = pairKey(left, right);
       if (!this.#ranks.has(key)) this.#ranks.set(key, rank);
     }
-    for (const [text, id] of special) this.#bytes[id] = this.#utf8.encode(text);
+    for (const [text, id] of special) this.#bytes[id] = byteLevelBytes(text);
+    const control = [...special].filter(([text]) => !model.plain?.has(text));
+    this.#specialIds = new Set(control.map(([, id]) => id));
     const texts = [...special.keys()].sort((a, b) => b.length - a.length);
     if (texts.length > 0) this.#special = new RegExp(`(${texts.map(escaped).join("|")})`);
   }
@@ -69,13 +86,27 @@ export class Bpe {
     return this.#bytes[id] ?? new Uint8Array();
   }
 
-  encode(text: string): Uint32Array {
+  /** Whether an id is of a special token that is no text. */
+  isSpecial(id: number): boolean {
+    return this.#specialIds.has(id);
+  }
+
+  /** @param parse - whether special tokens in the text are tokens; else they are text. */
+  encode(text: string, parse = true): Uint32Array {
+    const { special, plain } = this.model;
     const ids: number[] = [];
     const parts = this.#special ? text.split(this.#special) : [text];
+    let before = "";
     parts.forEach((part, index) => {
-      if (index % 2 === 1) ids.push(this.model.special.get(part) as number);
-      else this.#encodeText(part, ids);
+      if (index % 2 === 0 || (!parse && !plain?.has(part))) {
+        before += part;
+        return;
+      }
+      this.#encodeText(before, ids);
+      before = "";
+      ids.push(special.get(part) as number);
     });
+    this.#encodeText(before, ids);
     return Uint32Array.from(ids);
   }
 

@@ -1,8 +1,17 @@
 /** Datasets of texts and documents. */
 
-import { DATASET, encoded, expectTokenizer, type Prepared } from "../dataset-options.js";
+import {
+  encoded,
+  expectTokenizer,
+  type Prepared,
+  startOf,
+  TEXT,
+  WITHOUT_START,
+  withStart,
+} from "../dataset-options.js";
 import {
   check,
+  flag,
   inspect,
   integer,
   invalid,
@@ -14,11 +23,14 @@ import {
 } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
-import { some } from "../tokens.js";
+import { some, type TokenIds } from "../tokens.js";
 import { DocumentStore } from "./documents.js";
+import { judged } from "./formats.js";
+import { jsonElements } from "./json-array.js";
 import { encodePieces } from "./pieces.js";
 import { type Opened, openText, Pace, paced, read, textOf } from "./read.js";
-import { csvColumn, jsonColumn, separated } from "./rows.js";
+import { documentsOf } from "./row-documents.js";
+import { csvDocuments, jsonLines, separated } from "./rows.js";
 import { TokenStore } from "./store.js";
 import type { DocumentOptions, PromptedDocument, SourceOptions } from "./types.js";
 
@@ -26,53 +38,66 @@ const someText = (value: unknown) =>
   typeof value === "string" && value !== "" ? undefined : "a string that is not empty";
 
 const DOCUMENTS: Rules<DocumentOptions> = {
-  ...DATASET,
+  ...TEXT,
   ...LONG,
   endToken: orNull(integer(0, 0xffff_fffe)),
+  joined: flag,
 };
 const SOURCE: Rules<SourceOptions> = {
   ...DOCUMENTS,
-  format: oneOf("text", "jsonl", "csv"),
+  format: oneOf("text", "jsonl", "json", "csv"),
   column: someText,
   delimiter: (value) =>
     typeof value === "string" && value.length === 1 ? undefined : "one character",
   separator: someText,
 };
 
-/** `Dataset.from`. */
+/** `Dataset.from`, and `Dataset.fromText` of a Blob, which is one text whatever it looks like. */
 export async function fromSource(
   where: string,
   source: unknown,
   tokenizer: TextEncoding,
   given: SourceOptions,
 ): Promise<Prepared> {
-  const { signal, onProgress, endToken, format, column, delimiter, separator, ...options } = check(
-    where,
-    given,
-    SOURCE,
-  );
+  const plain = where === "Dataset.fromText";
+  const rules = plain ? ({ ...TEXT, ...LONG } as Rules<SourceOptions>) : SOURCE;
+  const checked = check(where, given, rules);
+  const { signal, onProgress, format, column, delimiter, separator, ...rest } = checked;
+  const { startTokens, endToken, joined, ...options } = rest;
   const encoding = expectTokenizer(where, tokenizer);
   const opened = await openText(where, source, signal);
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   const pace = new Pace(where, long, opened.total, "read text");
-  const chunks = paced(opened.chunks, pace);
-  const kind = format ?? formatOf(opened);
+  const said = format ?? (plain || separator !== undefined ? "text" : undefined);
+  const raw = isA(tokenizer, ByteTokenizer) && separator === undefined;
+  const file = { ...opened, chunks: paced(opened.chunks, pace) };
+  const { format: kind, chunks } = await judged(where, file, said, raw);
   if (kind === "text" && separator === undefined) {
+    expectRows(where, { column, delimiter }, opened);
+    const start = await startOf(encoding, startTokens);
     const store = new TokenStore();
     await oneText(store, chunks, encoding);
-    return prepared(store, options, encoding);
+    return withStart(prepared(store, options, encoding).store, start, options, encoding);
   }
-  const store = new DocumentStore();
   const texts = textOf(chunks);
   const comma = delimiter ?? (/\.tsv$/i.test(opened.name) ? "\t" : ",");
-  const documents =
-    kind === "jsonl"
-      ? jsonColumn(where, texts, column ?? "text")
-      : kind === "csv"
-        ? csvColumn(where, texts, column ?? "text", comma)
-        : separated(texts, separator as string);
-  await addDocuments(store, documents, encoding, endToken);
-  return prepared(store, options, encoding);
+  const documents = {
+    jsonl: () => documentsOf(where, jsonLines(where, texts), column, "line"),
+    json: () => documentsOf(where, jsonElements(where, texts), column, "element"),
+    csv: () => csvDocuments(where, texts, column, comma),
+    text: () => separated(texts, separator as string),
+  }[kind]();
+  return ofDocuments(documents, encoding, { startTokens, endToken, joined }, options);
+}
+
+/** Refuses options of rows for what is read as one text. */
+function expectRows(where: string, options: object, { name }: Opened): void {
+  const option = Object.entries(options).find(([, value]) => value !== undefined)?.[0];
+  if (option === undefined) return;
+  throw invalid(
+    `${where}: ${option} is of rows, and ${name || "the source"} is read as one text; give its format too: "csv", ` +
+      '"jsonl" or "json"',
+  );
 }
 
 /** Texts, or prompts with their completions. */
@@ -85,7 +110,8 @@ export async function fromDocuments(
   given: DocumentOptions,
 ): Promise<Prepared> {
   const where = "Dataset.fromDocuments";
-  const { signal, onProgress, endToken, ...options } = check(where, given, DOCUMENTS);
+  const checked = check(where, given, DOCUMENTS);
+  const { signal, onProgress, startTokens, endToken, joined, ...options } = checked;
   const encoding = expectTokenizer(where, tokenizer);
   const iterable = inspect(where, () => {
     const list = documents as { [Symbol.iterator]?: unknown; [Symbol.asyncIterator]?: unknown };
@@ -102,9 +128,8 @@ export async function fromDocuments(
     Array.isArray(documents) ? documents.length : 0,
     "read documents",
   );
-  const store = new DocumentStore();
-  await addDocuments(store, counted(where, documents, pace, signal), encoding, endToken);
-  return prepared(store, options, encoding);
+  const list = counted(where, documents, pace, signal);
+  return ofDocuments(list, encoding, { startTokens, endToken, joined }, options);
 }
 
 async function* counted(
@@ -154,13 +179,6 @@ export function prepared(
   return { store: store.end(), options, tokenizer };
 }
 
-/** The format of a file, by its name or its type. */
-export function formatOf({ name, type }: Opened): SourceOptions["format"] {
-  if (/\.(jsonl|ndjson)$/i.test(name)) return "jsonl";
-  if (/\.(csv|tsv)$/i.test(name) || /^text\/(csv|tab-separated-values)/i.test(type)) return "csv";
-  return "text";
-}
-
 /** The ids of a text, without special tokens around it. */
 export function encoder(tokenizer: TextEncoding): (text: string) => Promise<ArrayLike<number>> {
   return (text) => encoded(tokenizer, text);
@@ -196,29 +214,82 @@ async function* wholeStrings(chunks: AsyncIterable<Uint8Array | string>) {
   if (half) yield half;
 }
 
-async function addDocuments(
-  store: DocumentStore,
+/** What is put around documents, and how those of two parts are encoded. */
+interface Framing {
+  readonly startTokens: boolean | TokenIds | undefined;
+  readonly endToken: number | null | undefined;
+  readonly joined: boolean | undefined;
+}
+
+async function ofDocuments(
   documents: AsyncIterable<string | PromptedDocument>,
   tokenizer: TextEncoding,
-  endToken: number | null | undefined,
-): Promise<void> {
+  { startTokens, endToken, joined = true }: Framing,
+  options: Prepared["options"],
+): Promise<Prepared> {
+  const start = await startOf(tokenizer, startTokens);
   const end = endToken === undefined ? endTokenOf(tokenizer) : (endToken ?? undefined);
+  const store = new DocumentStore();
   const encode = encoder(tokenizer);
   const append = async (text: string) => {
-    for await (const ids of encodePieces([text], encode)) store.append(ids);
+    for await (const ids of encodePieces([text], encode)) addTokens(store, start, ids);
   };
+  let pairs = false;
   for await (const document of documents) {
     store.begin();
     const before = store.length;
-    const prompted = typeof document !== "string";
-    if (prompted) await append(document.prompt);
-    const learned = store.length;
-    await append(prompted ? document.completion : document);
+    let learned = before;
+    if (typeof document === "string") await append(document);
+    else if (joined) {
+      const { ids, prompt } = await encodedPair(document, encode);
+      addTokens(store, start, ids);
+      learned = store.length - (ids.length - prompt);
+    } else {
+      await append(document.prompt);
+      learned = store.length;
+      await append(document.completion);
+    }
     if (store.length === before) store.drop();
     else if (end !== undefined) store.append([end]);
-    if (prompted) store.learn(learned, store.length);
+    if (typeof document !== "string") {
+      pairs = true;
+      store.learn(Math.min(Math.max(learned, before + start.length), store.length), store.length);
+    } else if (start.length > 1)
+      store.learn(Math.min(before + start.length, store.length), store.length);
   }
   expectLearned(store, "every completion is empty; give completions");
+  const old = [
+    ...(start.length > 0 ? [WITHOUT_START] : []),
+    ...(pairs && joined ? ["joined: false"] : []),
+  ];
+  return { ...prepared(store, options, tokenizer), before: old };
+}
+
+/** Appends tokens of a document, behind what stands before each. */
+function addTokens(store: DocumentStore, start: readonly number[], ids: ArrayLike<number>): void {
+  if (ids.length === 0) return;
+  if (store.begun === store.length) store.append(start);
+  store.append(ids);
+}
+
+/**
+ * The tokens of a prompt with its completion, encoded as one text: a tokenizer may join characters of both, and many put
+ * a space before what they are given. The completion is what follows the tokens that the prompt alone has too.
+ */
+async function encodedPair(
+  { prompt, completion }: PromptedDocument,
+  encode: (text: string) => Promise<ArrayLike<number>>,
+): Promise<{ ids: readonly number[]; prompt: number }> {
+  const tokens = async (text: string) => {
+    const ids: number[] = [];
+    for await (const part of encodePieces([text], encode)) {
+      for (let i = 0; i < part.length; i++) ids.push(part[i] as number);
+    }
+    return ids;
+  };
+  const [ids, alone] = [await tokens(prompt + completion), await tokens(prompt)];
+  const differs = ids.findIndex((id, at) => id !== alone[at]);
+  return { ids, prompt: differs < 0 ? ids.length : differs };
 }
 
 /** Refuses documents of which no token is to be learned; `why` says so, and what to do. */

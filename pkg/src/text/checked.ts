@@ -2,7 +2,7 @@
 
 import { corrupt } from "../file-part.js";
 import { integer, show } from "../options.js";
-import type { AddedToken, TokenizerJson } from "./pretrained.js";
+import type { AddedToken, TokenizerJson } from "./tokenizer-json.js";
 
 interface Fields {
   readonly [name: string]: unknown;

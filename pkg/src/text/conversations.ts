@@ -1,14 +1,13 @@
 /** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
-import { check, inspect, invalid, isA, oneOf, type Rules } from "../options.js";
+import { check, invalid, isA, oneOf, type Rules } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
-import { encoder, expectLearned, formatOf, prepared } from "./build.js";
+import { encoder, expectLearned, prepared } from "./build.js";
+import { chatRows } from "./chat-rows.js";
 import { expectContents } from "./contents.js";
 import { DocumentStore } from "./documents.js";
-import { openText, Pace, paced, textOf } from "./read.js";
-import { jsonLines } from "./rows.js";
 import {
   type ChatTemplate,
   expectConversation,
@@ -48,7 +47,7 @@ export async function fromConversations(
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   let index = 0;
   let empty: number | undefined;
-  for await (const [conversation] of conversations(list, long)) {
+  for await (const [conversation] of chatRows(WHERE, list, long, OTHERWISE)) {
     const { text, answers } = render(conversation, index++);
     if (text === "") empty ??= index - 1;
     const ids = Array.from(await encode(text));
@@ -72,32 +71,7 @@ export async function fromConversations(
     store,
     `no conversation has an answer (of role "assistant") in what the template renders; give answers, or learn: "all"`,
   );
-  return prepared(store, options, encoding);
-}
-
-/** The conversations of an array, or of JSONL with one in each line; in lists, since what is yielded is awaited. */
-async function* conversations(
-  list: unknown,
-  long: ConversationOptions,
-): AsyncGenerator<[Conversation]> {
-  if (Array.isArray(list)) {
-    const all = inspect(WHERE, () => Array.from<Conversation>(list));
-    const pace = new Pace(WHERE, long, all.length, "read conversations");
-    await pace.done(0);
-    for (const one of all) {
-      yield [one];
-      await pace.done(1);
-    }
-    return;
-  }
-  const opened = await openText(WHERE, list, long.signal);
-  if (formatOf(opened) === "csv") {
-    throw invalid(`${WHERE} reads JSONL, and ${opened.name || "the file"} is CSV; ${OTHERWISE}`);
-  }
-  const pace = new Pace(WHERE, long, opened.total, "read conversations");
-  for await (const [value] of jsonLines(WHERE, textOf(paced(opened.chunks, pace)), OTHERWISE)) {
-    yield [value as Conversation];
-  }
+  return { ...prepared(store, options, encoding), chats: true };
 }
 
 /**

@@ -26,6 +26,11 @@ export class DocumentStore extends TokenStore {
     return this.#packed;
   }
 
+  /** The first token of the document that was begun last. */
+  get begun(): number | undefined {
+    return this.#starts.at(-1);
+  }
+
   /** Begins a document with the next token. */
   begin(): void {
     this.#starts.push(this.length);
@@ -61,6 +66,7 @@ function packedOf(starts: Uint32Array, tokens: number): Packed {
       if (first >= 0) return first;
       return validationFraction > 0 ? Math.max(0, starts.length - 1) : starts.length;
     },
+    longer: (length) => starts.reduce((sum, _, i) => sum + Number(inputs(i) > length), 0),
     steps(documents, length, tokensPerStep) {
       const most = Math.min(length, tokensPerStep);
       let [steps, used] = [0, tokensPerStep];

@@ -3,51 +3,20 @@
 import { throwIfAborted } from "../error.js";
 import { corrupt } from "../file-part.js";
 import { check, type Rules, show } from "../options.js";
-import { LOAD, openSource, type Source } from "../source.js";
-import { readText } from "../source-files.js";
-import type { PretrainedTokenizer } from "../tokenizer.js";
-import { Bpe, BYTE_CHARACTERS } from "./bpe.js";
-import { checkedJson } from "./checked.js";
+import { LOAD, openSource } from "../source.js";
+import type { PretrainedTokenizer, SpecialTokens } from "../tokenizer.js";
+import { aroundOf } from "./around.js";
+import { Bpe, BYTE_CHARACTERS, byteLevelBytes } from "./bpe.js";
+import { decodingOf } from "./decoders.js";
+import { HuggingFaceTokenizer, type PeerTokenizer } from "./hugging-face.js";
+import { normalizerOf } from "./normalizers.js";
 import { load } from "./peers.js";
-import {
-  byteLevelBpe,
-  HuggingFaceTokenizer,
-  type PeerTokenizer,
-  type Spelling,
-  type TokenizerInfo,
-} from "./trained.js";
-import type { TokenizerFiles, TokenizerOptions } from "./types.js";
-
-/** Bytes of a tokenizer's file at most: those of a quarter of a million tokens take about forty million. */
-const MOST = 128 << 20;
-
-/** What is read of tokenizer.json here. */
-export interface TokenizerJson {
-  readonly added_tokens?: readonly AddedToken[];
-  readonly normalizer?: unknown;
-  readonly pre_tokenizer?: TokenizerPart | null;
-  readonly post_processor?: TokenizerPart | null;
-  readonly decoder?: (TokenizerPart & { readonly decoders?: readonly TokenizerPart[] }) | null;
-  readonly model: TokenizerPart & {
-    readonly vocab: { readonly [token: string]: number };
-    readonly merges: readonly (string | readonly [string, string])[];
-  };
-}
-
-/** A part of tokenizer.json, such as its pre-tokenizer. */
-export interface TokenizerPart {
-  readonly type?: string;
-  readonly [name: string]: unknown;
-}
-
-export interface AddedToken {
-  readonly id: number;
-  readonly content: string;
-  readonly [flag: string]: unknown;
-}
-
-/** An entry of a vocabulary that is a list, as of Unigram. */
-type Entry = readonly [text: string, score: number];
+import { spellingOf } from "./spelling.js";
+import { optionalBytes, type ReadFiles, readFiles } from "./tokenizer-files.js";
+import { idOf, type TokenizerJson, textsOf } from "./tokenizer-json.js";
+import { byteLevelBpe } from "./trained.js";
+import type { TokenizerOptions } from "./types.js";
+import { wordsOf } from "./words.js";
 
 interface Peer {
   readonly Tokenizer: new (json: object, config: object) => PeerTokenizer;
@@ -68,33 +37,48 @@ export async function loadTokenizer(
   const where = "Tokenizer.fromPretrained";
   const { library, ...options } = check(where, given, RULES);
   throwIfAborted(options.signal, where);
-  const from = openSource(where, source, options);
-  const { json, config, ...texts } = await readFiles(from);
-  const info = infoOf(json, config, texts);
-  const bpe = ownBpe(json);
-  if (bpe) return byteLevelBpe(bpe, info);
-  const spelling = spellingOf(json);
-  const { Tokenizer } = await load<Peer>("tokenizers", library);
-  let peer: PeerTokenizer;
-  try {
-    peer = new Tokenizer(json, config);
-  } catch (cause) {
-    throw corrupt(
-      `@huggingface/tokenizers refuses ${from.place("tokenizer.json")}: ${show(cause)}`,
-      cause,
-    );
-  }
-  return new HuggingFaceTokenizer(peer, info, spelling);
+  const files = await readFiles(openSource(where, source, options), source);
+  const bpe = ownBpe(files.json);
+  return bpe ? byteLevelBpe(bpe, files.info) : ofHuggingFace(files, library);
 }
 
-/** A tokenizer's files, read and checked. */
-async function readFiles(from: Source) {
-  const text = await readText(from, "tokenizer.json", MOST);
-  const json = checkedJson(from.place("tokenizer.json"), parsed(from, "tokenizer.json", text));
-  const configText = await optional(from, "tokenizer_config.json");
-  const template = await optional(from, "chat_template.jinja");
-  const config = configText ? parsed(from, "tokenizer_config.json", configText) : {};
-  return { json, config, text, configText, template };
+/** A tokenizer that the package computes, but for what it computes otherwise than Python. */
+async function ofHuggingFace(
+  { json, info, place }: ReadFiles,
+  library: unknown,
+): Promise<HuggingFaceTokenizer> {
+  const { pre_tokenizer, prefix } = wordsOf(place, json);
+  const own = {
+    added: json.added_tokens,
+    around: aroundOf(place, json),
+    decoding: decodingOf(place, json),
+    texts: textsOf(json),
+    spelling: spellingOf(json),
+    prefix,
+  };
+  const normalizer = normalizerOf(place, json);
+  const { model } = json;
+  if (model.type === "BPE" && model["continuing_subword_prefix"]) {
+    const text = show(model["continuing_subword_prefix"]);
+    throw corrupt(
+      `${place}: model.continuing_subword_prefix is ${text}, which is not computed here`,
+    );
+  }
+  const { Tokenizer } = await load<Peer>("tokenizers", library);
+  const given = {
+    added_tokens: [],
+    normalizer,
+    pre_tokenizer,
+    post_processor: null,
+    decoder: null,
+  };
+  try {
+    // The second argument is tokenizer_config.json, which Python's tokenizers do not read.
+    const peer = new Tokenizer({ ...given, model }, { unk_token: model["unk_token"] });
+    return new HuggingFaceTokenizer(peer, info, own);
+  } catch (cause) {
+    throw corrupt(`@huggingface/tokenizers refuses ${place}: ${show(cause)}`, cause);
+  }
 }
 
 /** The files of a loaded tokenizer, from which an export for other programs is written. */
@@ -103,85 +87,21 @@ export interface LoadedFiles {
   /** The bytes of `tokenizer.model`, where it is there. */
   readonly scores: Uint8Array | undefined;
   readonly chatTemplate: string | undefined;
-  /** The text of a special token, such as `eos`. */
-  special(name: string): string | undefined;
+  readonly specialTokens: SpecialTokens;
   idOf(text: string): number | undefined;
 }
 
 /** Reads a tokenizer's files without making a tokenizer of them. */
 export async function readTokenizer(where: string, source: unknown): Promise<LoadedFiles> {
   const from = openSource(where, source, {});
-  const { json, config, ...texts } = await readFiles(from);
+  const { json, info } = await readFiles(from, source);
   return {
     json,
     scores: await optionalBytes(from, "tokenizer.model"),
-    chatTemplate: infoOf(json, config, texts).chatTemplate,
-    special: (name) => tokenText(config[`${name}_token`]),
+    chatTemplate: info.chatTemplate,
+    specialTokens: info.specialTokens,
     idOf: (text) => idOf(json, text),
   };
-}
-
-/** The text of a file that need not be there. */
-async function optional(from: Source, name: string): Promise<string | undefined> {
-  const bytes = await optionalBytes(from, name);
-  return bytes && new TextDecoder().decode(bytes);
-}
-
-async function optionalBytes(from: Source, name: string): Promise<Uint8Array | undefined> {
-  const file = await from.find(name, MOST);
-  if (!file) return undefined;
-  const bytes = Uint8Array.from(await file.read(0, file.size));
-  file.rest?.();
-  return bytes;
-}
-
-function parsed(from: Source, name: string, text: string): { readonly [name: string]: unknown } {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null) return value as { [name: string]: unknown };
-  } catch (cause) {
-    throw corrupt(`${from.place(name)} is not JSON: ${show(cause)}`, cause);
-  }
-  throw corrupt(`${from.place(name)} is no JSON object`);
-}
-
-interface Texts {
-  readonly text: string;
-  readonly configText: string | undefined;
-  readonly template: string | undefined;
-}
-
-function infoOf(
-  json: TokenizerJson,
-  config: { readonly [name: string]: unknown },
-  { text, configText, template }: Texts,
-): TokenizerInfo {
-  const bytes = (one: string) => new TextEncoder().encode(one);
-  const files: TokenizerFiles = {
-    "tokenizer.json": bytes(text),
-    ...(configText !== undefined && { "tokenizer_config.json": bytes(configText) }),
-    ...(template !== undefined && { "chat_template.jinja": bytes(template) }),
-  };
-  const own = config["chat_template"];
-  const end = tokenText(config["eos_token"]);
-  const endToken = end === undefined ? undefined : idOf(json, end);
-  return { files, endToken, chatTemplate: template ?? (typeof own === "string" ? own : undefined) };
-}
-
-/** The id of a token by its text. */
-function idOf({ added_tokens, model }: TokenizerJson, text: string): number | undefined {
-  const added = added_tokens?.find(({ content }) => content === text);
-  if (added) return added.id;
-  const vocab: TokenizerJson["model"]["vocab"] | readonly Entry[] = model.vocab;
-  if (!Array.isArray(vocab)) return (vocab as TokenizerJson["model"]["vocab"])[text];
-  const at = (vocab as readonly Entry[]).findIndex(([token]) => token === text);
-  return at < 0 ? undefined : at;
-}
-
-/** A special token as configs have it: its text, or an object with it. */
-export function tokenText(value: unknown): string | undefined {
-  const text = typeof value === "object" ? (value as { content?: unknown } | null)?.content : value;
-  return typeof text === "string" ? text : undefined;
 }
 
 /** The tokenizer as this package's own, if it is byte-level BPE as GPT-2 has it and nothing else. */
@@ -200,7 +120,7 @@ function ownBpe(json: TokenizerJson): Bpe | undefined {
     !model["end_of_word_suffix"] &&
     !model["byte_fallback"] &&
     !model["ignore_merges"];
-  const added = json.added_tokens ?? [];
+  const added = json.added_tokens;
   const simple = added.every(
     (one) =>
       !one["single_word"] && !one["lstrip"] && !one["rstrip"] && !one["normalized"] && one.content,
@@ -223,58 +143,13 @@ function ownBpe(json: TokenizerJson): Bpe | undefined {
   // Of the tokens' own texts: a merge may stand before those that make its parts, and a token without one.
   const pieces: Uint8Array[] = [];
   for (const [token, id] of Object.entries(vocab)) pieces[id] = byteLevelBytes(token);
+  const plainTexts = added.filter((one) => !one["special"]).map(({ content }) => content);
   return new Bpe({
     bytes: Uint32Array.from(bytes as number[]),
     pieces,
     merges,
     special,
+    plain: new Set(plainTexts),
     vocabSize,
   });
-}
-
-const BYTES = new Map(BYTE_CHARACTERS.map((character, byte) => [character, byte]));
-
-/** What a token of byte-level BPE stands for; one with other characters stands for itself, as in Hugging Face's. */
-function byteLevelBytes(token: string): Uint8Array {
-  const bytes = Array.from(token, (character) => BYTES.get(character));
-  return bytes.includes(undefined)
-    ? new TextEncoder().encode(token)
-    : Uint8Array.from(bytes as number[]);
-}
-
-/**
- * Which bytes each id stands for: of byte-level tokens by their characters, of those with byte fallback by
- * their text with spaces for `▁`, and `<0x0A>` for one byte. Undefined of tokens that are decoded otherwise,
- * as in WordPiece.
- */
-function spellingOf(json: TokenizerJson): Spelling | undefined {
-  const { decoder, model } = json;
-  if (model.type !== "BPE" || !decoder) return undefined;
-  const several = Array.isArray(decoder.decoders) ? decoder.decoders : [];
-  const parts: readonly TokenizerPart[] = decoder.type === "Sequence" ? several : [decoder];
-  const kinds = parts.map((part) => part?.type).join();
-  const byteLevel = kinds === "ByteLevel";
-  if (!byteLevel && !/^Replace,ByteFallback,Fuse(,Strip)?$/.test(kinds)) return undefined;
-  const replaced = JSON.stringify([parts[0]?.["pattern"], parts[0]?.["content"]]);
-  const [, , , cut] = parts;
-  const strips =
-    cut === undefined || (cut["content"] === " " && cut["start"] === 1 && cut["stop"] === 0);
-  if (!byteLevel && (replaced !== '[{"String":"▁"}," "]' || !strips)) return undefined;
-  return { bytes: bytesByToken(json, byteLevel), strip: cut !== undefined };
-}
-
-function bytesByToken(json: TokenizerJson, byteLevel: boolean): (id: number) => Uint8Array {
-  const special = new Map((json.added_tokens ?? []).map(({ id, content }) => [id, content]));
-  const tokens = new Map(Object.entries(json.model.vocab).map(([token, id]) => [id, token]));
-  const utf8 = new TextEncoder();
-  return (id) => {
-    const text = special.get(id);
-    if (text !== undefined) return utf8.encode(text);
-    const token = tokens.get(id) ?? "";
-    if (byteLevel) return byteLevelBytes(token);
-    const byte = /^<0x([0-9A-F]{2})>$/.exec(token)?.[1];
-    return byte
-      ? Uint8Array.of(Number.parseInt(byte, 16))
-      : utf8.encode(token.replaceAll("▁", " "));
-  };
 }

@@ -9,7 +9,7 @@ import { type LongOptions, report, reported, wholeUrl } from "../source.js";
 /** A text that is read piece by piece. A `File` is a `Blob`. */
 export type TextSource = Blob | ReadableStream<Uint8Array | string> | URL;
 
-type Chunk = Uint8Array | string;
+export type Chunk = Uint8Array | string;
 
 /** Bytes of a file that are read at a time in Node. */
 const PIECE = 256 << 10;

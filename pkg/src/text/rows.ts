@@ -1,6 +1,8 @@
-/** Texts of JSONL and CSV, and those between separators. */
+/** Rows of JSONL and CSV, and texts between separators. */
 
 import { invalid, show } from "../options.js";
+import { PAIR } from "./row-documents.js";
+import type { PromptedDocument } from "./types.js";
 
 /** The texts between the separators; none is empty. */
 export async function* separated(
@@ -63,70 +65,61 @@ async function* lines(texts: AsyncIterable<string>): AsyncGenerator<string> {
   if (rest) yield rest;
 }
 
-/** A field of each JSON object. */
-export async function* jsonColumn(
+/**
+ * Documents of CSV, whose first row names the columns (RFC 4180): those of a column, by default of `text`. Without
+ * a column of that name and with `prompt` and `completion`, each row is such a pair.
+ */
+export async function* csvDocuments(
   where: string,
   texts: AsyncIterable<string>,
-  column: string,
-): AsyncGenerator<string> {
-  for await (const [value, line] of jsonLines(where, texts)) {
-    const text = (value as { [name: string]: unknown } | null)?.[column];
-    if (typeof text !== "string")
-      throw invalid(`${where}: line ${line} ${withoutText(value, column)}`);
-    yield text;
-  }
-}
-
-/** What a line has instead of the text, and what to do with it. */
-function withoutText(value: unknown, column: string): string {
-  const fields = Object(value) as { readonly [name: string]: unknown };
-  const messages = Array.isArray(value) ? value : fields["messages"];
-  if (Array.isArray(messages) && typeof messages[0] === "object") {
-    return "is a conversation; give the file to Dataset.fromConversations";
-  }
-  const names = Array.isArray(value) ? [] : Object.keys(fields);
-  if (PAIR.every((name) => typeof fields[name] === "string"))
-    return `has ${names.join(", ")}; ${PAIRS}`;
-  const given = fields[column] === undefined ? "" : `: ${column} is ${show(fields[column])}`;
-  const none = `has no text ${show(column)}${given}`;
-  const texts = names.filter((name) => typeof fields[name] === "string");
-  if (texts.length > 0) return `${none}; set column to a field with the text: ${texts.join(", ")}`;
-  return `${none}, and no other text; it is ${show(value)}`;
-}
-
-/** Fields of what is learned in part. */
-const PAIR = ["prompt", "completion"];
-const PAIRS =
-  "Dataset.fromDocuments takes such pairs: parse the rows, and give it the objects { prompt, completion }";
-
-/** A column of CSV, whose first row names the columns (RFC 4180). */
-export async function* csvColumn(
-  where: string,
-  texts: AsyncIterable<string>,
-  column: string,
+  column: string | undefined,
   delimiter: string,
-): AsyncGenerator<string> {
-  let index: number | undefined;
+): AsyncGenerator<string | PromptedDocument> {
+  let columns: readonly Column[] | undefined;
   let number = 0;
   for await (const row of csvRows(where, texts, delimiter)) {
     number += 1;
-    if (row.length === 1 && row[0] === "") continue;
-    if (index === undefined) {
-      index = row.indexOf(column);
-      if (index >= 0) continue;
-      const names = row.map(show).join(", ");
-      const pairs = PAIR.every((name) => row.includes(name));
-      const advice = pairs ? PAIRS : `set column to one of them, not ${show(column)}`;
-      throw invalid(`${where}: the columns are ${names}; ${advice}`);
+    // Programs write rows without a value as their delimiters alone.
+    if (row.every((field) => field === "")) continue;
+    if (columns === undefined) {
+      columns = columnsOf(where, row, column, delimiter);
+      continue;
     }
-    const text = row[index];
-    if (text === undefined) {
+    const [first, second] = columns.map(([name, index]) => {
+      const field = row[index];
+      if (field !== undefined) return field;
       throw invalid(
-        `${where}: row ${number} has ${row.length} columns, and ${show(column)} is ${index + 1}`,
+        `${where}: row ${number} has ${row.length} columns, and ${show(name)} is ${index + 1}`,
       );
-    }
-    yield text;
+    });
+    yield second === undefined
+      ? (first as string)
+      : { prompt: first as string, completion: second };
   }
+}
+
+/** Its name, and which one it is. */
+type Column = readonly [name: string, index: number];
+
+/** Where the text is, or a prompt and its completion. */
+function columnsOf(
+  where: string,
+  row: readonly string[],
+  column: string | undefined,
+  delimiter: string,
+): readonly Column[] {
+  const name = column ?? "text";
+  if (row.includes(name)) return [[name, row.indexOf(name)]];
+  if (column === undefined && PAIR.every((one) => row.includes(one))) {
+    return PAIR.map((one) => [one, row.indexOf(one)]);
+  }
+  const other = [";", "\t", ","].find(
+    (one) => one !== delimiter && row.length === 1 && row[0]?.includes(one),
+  );
+  const advice = other
+    ? `set delimiter to ${JSON.stringify(other)}`
+    : `set column to one of them, not ${show(name)}, or name two of them prompt and completion`;
+  throw invalid(`${where}: the columns are ${row.map(show).join(", ")}; ${advice}`);
 }
 
 /** The rows; a quoted field may hold delimiters, line ends and doubled quotes. */

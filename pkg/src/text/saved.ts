@@ -1,9 +1,9 @@
 /** Datasets as files, and back. */
 
 import { crc32, hex } from "../crc32.js";
-import { DATASET, type DatasetOptions, type Prepared } from "../dataset-options.js";
+import { type Prepared, TEXT, type TextOptions, withStart } from "../dataset-options.js";
 import { corrupt } from "../file-part.js";
-import { check, integer, object, oneOf, type Rules, show } from "../options.js";
+import { check, flag, integer, object, oneOf, type Rules, show } from "../options.js";
 import { LOAD, LONG, type LongOptions, openSource, type Source } from "../source.js";
 import { readText, required } from "../source-files.js";
 import { ByteTokenizer, type PretrainedTokenizer, type TextEncoding } from "../tokenizer.js";
@@ -27,7 +27,10 @@ interface Description {
   /** Bytes of a token in tokens.bin: little-endian ids. */
   readonly width: 1 | 2 | 4;
   readonly hash: string;
-  readonly options: DatasetOptions;
+  /** With the ids that windows of one text begin with, where there are any: documents have them among their tokens. */
+  readonly options: TextOptions;
+  /** Whether the documents are conversations; absent where they are not, and in files of version 0.1. */
+  readonly chats?: boolean;
   readonly tokenizer: "files" | "bytes" | null;
   /** Numbers in documents.bin and learned.bin, of four bytes each; absent without the file. */
   readonly documents?: number;
@@ -51,6 +54,7 @@ const RULES: Rules<Description> = {
   width: oneOf(1, 2, 4),
   hash: (value) => (typeof value === "string" ? undefined : "a string"),
   options: object,
+  chats: optional(flag),
   tokenizer: oneOf("files", "bytes", null),
   documents: optional(integer(0)),
   learned: optional(integer(0)),
@@ -60,7 +64,7 @@ const RULES: Rules<Description> = {
 export async function saveDataset(
   store: TokenStore,
   { hash, tokenizer }: { readonly hash: string; readonly tokenizer: TextEncoding | undefined },
-  options: DatasetOptions,
+  { options, chats }: Pick<Prepared, "options" | "chats">,
   given: LongOptions,
 ): Promise<DatasetFiles> {
   const long = check("dataset.save", given, LONG);
@@ -76,13 +80,15 @@ export async function saveDataset(
   }
   const documents = store instanceof DocumentStore ? store : undefined;
   const { packed, learned } = documents ?? {};
+  const { windowStart } = store;
   const files = (tokenizer as Partial<PretrainedTokenizer> | undefined)?.save?.();
   const description: Description = {
     format: FORMAT,
     tokens: store.length,
     width,
     hash,
-    options,
+    options: { ...options, ...(windowStart.length > 0 && { startTokens: [...windowStart] }) },
+    ...(chats && { chats }),
     tokenizer: files ? "files" : tokenizer instanceof ByteTokenizer ? "bytes" : null,
     ...(packed && { documents: packed.starts.length }),
     ...(learned && { learned: learned.length }),
@@ -118,7 +124,8 @@ export async function loadDataset(source: unknown, given: TokenizerOptions): Pro
   });
   const from = openSource(where, source, long);
   const description = await describe(from);
-  const { documents, learned, options, tokens, width, hash } = description;
+  const { documents, learned, tokens, width, hash, chats = false } = description;
+  const { startTokens, ...options } = description.options;
   const store = documents === undefined ? new TokenStore() : new DocumentStore();
   const starts = await numbers(from, "documents.bin", documents);
   const ranges = await numbers(from, "learned.bin", learned);
@@ -149,13 +156,15 @@ export async function loadDataset(source: unknown, given: TokenizerOptions): Pro
       store.learn(ranges[i] as number, ranges[i + 1] as number);
   }
   store.end();
+  if (startTokens && documents === undefined)
+    store.windowStart = Array.from(startTokens as number[]);
   if (store.hash !== hash) {
     throw corrupt(
       `${from.place("tokens.bin")} has the hash ${store.hash}, and dataset.json says ${hash}`,
     );
   }
   const tokenizer = await tokenizerOf(description, from, { ...long, ...(library && { library }) });
-  return { store, options, ...(tokenizer && { tokenizer }) };
+  return { ...withStart(store, store.windowStart, options, tokenizer), chats };
 }
 
 async function tokenizerOf(
@@ -197,7 +206,9 @@ async function describe(from: Source): Promise<Description> {
   }
   const given = description as Description;
   try {
-    return { ...given, options: check<DatasetOptions>("options", given.options, DATASET) };
+    const options = check<TextOptions>("options", given.options, TEXT);
+    if (typeof options.startTokens !== "boolean") return { ...given, options };
+    throw new Error("startTokens is no list of ids");
   } catch (cause) {
     throw corrupt(`${place}: ${(cause as Error).message}`, cause);
   }

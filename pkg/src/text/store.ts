@@ -1,5 +1,7 @@
 /** Tokens of a dataset, in segments of the narrowest width that fits each. */
 
+import { IGNORE_INDEX } from "../tokens.js";
+
 /** An array of ids in one of three widths. */
 export type Ids = Uint8Array | Uint16Array | Uint32Array;
 
@@ -23,6 +25,8 @@ export interface Packed {
   trained(validationFraction: number): number;
   /** Inputs of the longest. */
   readonly longest: number;
+  /** How many have more inputs than that. */
+  longer(length: number): number;
   /** Steps that the first of them fill, in their order. */
   steps(documents: number, length: number, tokensPerStep: number): number;
 }
@@ -30,6 +34,8 @@ export interface Packed {
 /** Tokens that are appended and then read. Each segment is as wide as its largest id needs. */
 export class TokenStore implements TokenReader {
   declare readonly masked?: boolean;
+  /** Ids with which a window of one text begins, in the place of its first tokens. Documents have theirs among their tokens. */
+  windowStart: readonly number[] = [];
   readonly #segments: Ids[] = [];
   #staged = new Uint32Array(1024);
   #used = 0;
@@ -47,7 +53,13 @@ export class TokenStore implements TokenReader {
 
   /** Sixteen hexadecimal digits: a hash of the ids, in whichever width they were given. */
   get hash(): string {
-    return this.hashWith([]);
+    const { windowStart } = this;
+    return this.hashWith(windowStart.length > 0 ? [...windowStart, windowStart.length] : []);
+  }
+
+  /** What a trainer reads its windows or documents from. */
+  get reader(): TokenReader {
+    return this.windowStart.length > 0 ? new WindowReader(this, this.windowStart) : this;
   }
 
   /** The hash of the ids and of further numbers. */
@@ -98,6 +110,33 @@ export class TokenStore implements TokenReader {
     const grown = new Uint32Array(Math.min(SEGMENT, Math.max(tokens, this.#staged.length * 4)));
     grown.set(this.#staged.subarray(0, this.#used));
     this.#staged = grown;
+  }
+}
+
+/**
+ * One text whose windows begin as the model knows a text. The start takes the place of a window's first tokens, so a
+ * window keeps its length, its last target, and its place in the text. Neither the start nor the token behind it
+ * is a target: a window begins anywhere, and no text begins in the middle of a sentence.
+ */
+class WindowReader implements TokenReader {
+  readonly #store: TokenStore;
+  readonly #start: readonly number[];
+
+  constructor(store: TokenStore, start: readonly number[]) {
+    [this.#store, this.#start] = [store, start];
+  }
+
+  get length(): number {
+    return this.#store.length;
+  }
+
+  /** A window, or its targets. A rest of the text that has no room for more than the start is read without it. */
+  read(start: number, length: number, targets: boolean): Uint32Array {
+    const out = this.#store.read(start, length);
+    if (length <= this.#start.length) return out;
+    if (targets) out.fill(IGNORE_INDEX, 0, this.#start.length);
+    else out.set(this.#start);
+    return out;
   }
 }
 

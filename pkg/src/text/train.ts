@@ -7,6 +7,7 @@ import { check, inspect, integer, invalid, type Rules, show } from "../options.j
 import { LONG, report, reported } from "../source.js";
 import type { BpeTokenizer } from "../tokenizer.js";
 import { trusting } from "../trusted.js";
+import { judged } from "./formats.js";
 import { Learner } from "./learn.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import type { FromThread, ToThread } from "./thread.js";
@@ -86,11 +87,13 @@ export async function train(text: unknown, given: TrainOptions): Promise<BpeToke
 async function count(training: Training, source: unknown, options: TrainOptions): Promise<void> {
   const opened =
     typeof source === "string"
-      ? { total: source.length, chunks: cut(source) }
+      ? { name: "", type: "", total: source.length, chunks: cut(source) }
       : await openText(WHERE, source, options.signal);
   const pace = new Pace(WHERE, options, opened.total, "count words");
+  const file = { ...opened, chunks: paced(opened.chunks, pace) };
+  const { chunks } = await judged(WHERE, file, "text", false);
   let waiting = "";
-  for await (const text of textOf(paced(opened.chunks, pace))) {
+  for await (const text of textOf(chunks)) {
     waiting += text;
     if (waiting.length < PIECE) continue;
     await training.add(waiting);

@@ -1,59 +1,66 @@
 /** Tokenizers of byte-level byte-pair encoding, and their files. */
 
 import { TinyloomError } from "../error.js";
-import { inspect, invalid, show } from "../options.js";
+import { invalid, show } from "../options.js";
 import {
   BpeTokenizer,
+  type DecodeOptions,
   type EncodeOptions,
   newDecoder,
-  type PretrainedTokenizer,
+  type SpecialTokens,
   type TokenDecoder,
-  Tokenizer,
 } from "../tokenizer.js";
 import { asTokens, type TokenIds } from "../tokens.js";
 import { Bpe, BYTE_CHARACTERS, joined } from "./bpe.js";
+import { decodesSpecial, parsesSpecial } from "./special.js";
+import { spells } from "./spelling.js";
+import type { TokenizerInfo } from "./tokenizer-info.js";
 import type { TokenizerFiles } from "./types.js";
 
-/** What a tokenizer's files say besides how to encode. */
-export interface TokenizerInfo {
-  readonly files: TokenizerFiles;
-  readonly endToken: number | undefined;
-  readonly chatTemplate: string | undefined;
-}
+export { bytesOf } from "./spelling.js";
 
 class ByteLevelBpe extends BpeTokenizer {
   readonly vocabSize: number;
   readonly endToken: number;
+  readonly startTokens: readonly number[] = [];
+  readonly specialTokens: SpecialTokens;
   readonly chatTemplate: string | undefined;
+  readonly chatTemplates: { readonly [name: string]: string };
   readonly #bpe: Bpe;
   readonly #files: TokenizerFiles;
 
-  constructor(bpe: Bpe, { files, endToken, chatTemplate }: TokenizerInfo) {
+  constructor(bpe: Bpe, info: TokenizerInfo) {
     super();
     this.#bpe = bpe;
-    this.#files = files;
+    this.#files = info.files;
     this.vocabSize = bpe.model.vocabSize;
-    this.endToken = endToken as number;
-    this.chatTemplate = chatTemplate;
-    pieces.set(this, (id) => bpe.bytesOf(id));
+    this.endToken = info.endToken as number;
+    this.specialTokens = info.specialTokens;
+    this.chatTemplate = info.chatTemplate;
+    this.chatTemplates = info.chatTemplates;
+    spells(this, (id) => bpe.bytesOf(id));
   }
 
-  encode(text: string, _options?: EncodeOptions): Uint32Array {
+  encode(text: string, options?: EncodeOptions): Uint32Array {
     if (typeof text !== "string") throw invalid(`encode takes a string, not ${show(text)}`);
-    return this.#bpe.encode(text);
+    return this.#bpe.encode(text, parsesSpecial(options));
   }
 
-  decode(tokens: TokenIds): string {
+  decode(tokens: TokenIds, options?: DecodeOptions): string {
+    const special = decodesSpecial(options);
     return newDecoder().decode(
-      joined(Array.from(asTokens("tokens", tokens), (id) => this.#bytes(id))),
+      joined(Array.from(asTokens("tokens", tokens), (id) => this.#bytes(id, special))),
     );
   }
 
-  decoder(): TokenDecoder {
+  decoder(options?: DecodeOptions): TokenDecoder {
+    const special = decodesSpecial(options);
     const decoder = newDecoder();
     return {
       push: (token) =>
-        decoder.decode(this.#bytes(asTokens("token", [token])[0] as number), { stream: true }),
+        decoder.decode(this.#bytes(asTokens("token", [token])[0] as number, special), {
+          stream: true,
+        }),
       end: () => decoder.decode(),
     };
   }
@@ -62,7 +69,8 @@ class ByteLevelBpe extends BpeTokenizer {
     return copied(this.#files);
   }
 
-  #bytes(id: number): Uint8Array<ArrayBuffer> {
+  #bytes(id: number, special: boolean): Uint8Array<ArrayBuffer> {
+    if (!special && this.#bpe.isSpecial(id)) return new Uint8Array();
     if (id < this.vocabSize) return this.#bpe.bytesOf(id) as Uint8Array<ArrayBuffer>;
     throw new TinyloomError(
       "invalid-tokens",
@@ -70,19 +78,6 @@ class ByteLevelBpe extends BpeTokenizer {
     );
   }
 }
-
-/** How a text is spelled by the bytes of its ids. */
-export interface Spelling {
-  readonly bytes: (id: number) => Uint8Array;
-  /** Whether the space before the first word is the tokenizer's, and no part of the text. */
-  readonly strip: boolean;
-}
-
-/** The bytes that each id of a tokenizer stands for, where they are known. */
-const pieces = new WeakMap<object, (id: number) => Uint8Array>();
-
-/** The bytes that each of a tokenizer's ids stands for. */
-export const bytesOf = (tokenizer: object) => pieces.get(tokenizer);
 
 /** A copy that a caller may change. */
 export function copied(files: TokenizerFiles): TokenizerFiles {
@@ -161,7 +156,14 @@ export function trainedBpe(
       ...(chatTemplate !== undefined && { chat_template: chatTemplate }),
     }),
   };
-  return byteLevelBpe(bpe, { files, endToken: ids.get(special[0] as string), chatTemplate });
+  const [end] = special as [string];
+  return byteLevelBpe(bpe, {
+    files,
+    endToken: ids.get(end),
+    specialTokens: { eos: { text: end, id: ids.get(end) } },
+    chatTemplate,
+    chatTemplates: chatTemplate === undefined ? {} : { default: chatTemplate },
+  });
 }
 
 /** A tokenizer with these files. */
@@ -214,112 +216,5 @@ function tokenizerJson(bpe: Bpe, vocab: Vocabulary): object {
       vocab,
       merges: pairs,
     },
-  };
-}
-
-/** What `@huggingface/tokenizers` offers, as far as it is used. */
-export interface PeerTokenizer {
-  encode(
-    text: string,
-    options: { add_special_tokens: boolean },
-  ): { readonly ids: readonly number[] };
-  decode(
-    ids: number[],
-    options: { skip_special_tokens: boolean; clean_up_tokenization_spaces: boolean },
-  ): string;
-  get_vocab(withAdded: boolean): ReadonlyMap<string, number>;
-}
-
-const PLAIN = { skip_special_tokens: false, clean_up_tokenization_spaces: false };
-
-/** A tokenizer that `@huggingface/tokenizers` computes. */
-export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokenizer {
-  readonly vocabSize: number;
-  readonly endToken: number | undefined;
-  readonly chatTemplate: string | undefined;
-  readonly #peer: PeerTokenizer;
-  readonly #files: TokenizerFiles;
-  readonly #spelling: Spelling | undefined;
-
-  /** @param spelling - where the ids spell the text, so that they are joined and not decoded by the peer. */
-  constructor(
-    peer: PeerTokenizer,
-    { files, endToken, chatTemplate }: TokenizerInfo,
-    spelling: Spelling | undefined,
-  ) {
-    super();
-    this.#peer = peer;
-    this.#spelling = spelling;
-    if (spelling) pieces.set(this, spelling.bytes);
-    this.#files = files;
-    let most = -1;
-    for (const id of peer.get_vocab(true).values()) if (id > most) most = id;
-    this.vocabSize = most + 1;
-    this.endToken = endToken;
-    this.chatTemplate = chatTemplate;
-  }
-
-  encode(text: string, options: EncodeOptions = {}): Uint32Array {
-    if (typeof text !== "string") throw invalid(`encode takes a string, not ${show(text)}`);
-    return inspect("encode", () => {
-      const { addSpecialTokens: add_special_tokens = true } = options ?? {};
-      return Uint32Array.from(this.#peer.encode(text, { add_special_tokens }).ids);
-    });
-  }
-
-  decode(tokens: TokenIds): string {
-    const ids = Array.from(asTokens("tokens", tokens));
-    if (!this.#spelling) return this.#peer.decode(ids, PLAIN);
-    const decoder = this.decoder();
-    return ids.map((id) => decoder.push(id)).join("") + decoder.end();
-  }
-
-  /**
-   * Where ids do not spell the text, its end is decoded twice, with the new id and without: some tokenizers
-   * have a space before a word only where another is before it. Half a character waits.
-   */
-  decoder(): TokenDecoder {
-    return this.#spelling ? spelledDecoder(this.#spelling) : this.#peerDecoder();
-  }
-
-  #peerDecoder(): TokenDecoder {
-    let ids: number[] = [];
-    let before = "";
-    const push = (token: number) => {
-      ids.push(...asTokens("token", [token]));
-      const text = this.#peer.decode(ids, PLAIN);
-      if (text.length <= before.length || text.endsWith("\ufffd")) return "";
-      const more = text.slice(before.length);
-      ids = ids.slice(-CONTEXT);
-      before = this.#peer.decode(ids, PLAIN);
-      return more;
-    };
-    const end = () => {
-      const rest = ids.length > 0 ? this.#peer.decode(ids, PLAIN).slice(before.length) : "";
-      [ids, before] = [[], ""];
-      return rest;
-    };
-    return { push, end };
-  }
-
-  save(): TokenizerFiles {
-    return copied(this.#files);
-  }
-}
-
-/** Ids before a new one that are decoded with it. */
-const CONTEXT = 6;
-
-function spelledDecoder({ bytes, strip }: Spelling): TokenDecoder {
-  const decoder = newDecoder();
-  let first = strip;
-  return {
-    push(token) {
-      const piece = bytes(asTokens("token", [token])[0] as number);
-      const own = first && piece[0] === 0x20 ? piece.subarray(1) : piece;
-      first = false;
-      return decoder.decode(own as Uint8Array<ArrayBuffer>, { stream: true });
-    },
-    end: () => decoder.decode(),
   };
 }

@@ -1,34 +1,45 @@
 /** Options of what reads texts. */
 
-import type { DatasetOptions } from "../dataset-options.js";
+import type { DatasetOptions, TextOptions } from "../dataset-options.js";
 import type { LoadOptions, LongOptions } from "../source.js";
 
 /** Options of a dataset of documents. */
-export interface DocumentOptions extends DatasetOptions, LongOptions {
+export interface DocumentOptions extends TextOptions, LongOptions {
   /**
    * The id that is put behind each document, so that the model learns where texts end; null for none.
    * Default: the tokenizer's `endToken`, if it has one.
    */
   endToken?: number | null;
+  /**
+   * Whether a prompt and its completion are encoded as one text; default true. False encodes them apart, as version 0.1
+   * did: many tokenizers then put a space between the two.
+   */
+  joined?: boolean;
 }
 
 /** A document whose beginning is given: only what comes behind it is learned. */
 export interface PromptedDocument {
-  /** What the model reads. It is encoded by itself. */
+  /** What the model reads. */
   readonly prompt: string;
-  /** What the model learns to write. The end token behind it is learned too. */
+  /**
+   * What the model learns to write: the tokens of the whole behind those that the prompt alone has too. The end token
+   * behind it is learned as well.
+   */
   readonly completion: string;
 }
 
 /** Options of a dataset of a file, a stream or a URL. */
 export interface SourceOptions extends DocumentOptions {
   /**
-   * `"text"`: one text, or documents between separators. `"jsonl"`: a document per line, a JSON object.
-   * `"csv"`: a document per row, below a row with the columns' names. Default: by the file's name, and
-   * otherwise `"text"`.
+   * `"text"`: one text, or documents between separators. `"jsonl"`: a document per line. `"json"`: one array with a
+   * document per element. `"csv"`: a document per row, below a row with the columns' names. Default: by the file's
+   * bytes and its name; with a `separator` it is `"text"`.
    */
-  format?: "text" | "jsonl" | "csv";
-  /** The column, or the field, that has the text; default `"text"`. */
+  format?: "text" | "jsonl" | "json" | "csv";
+  /**
+   * The column, or the field, that has the text; default `"text"`. Without it, rows with `prompt` and `completion` are
+   * such documents, and JSON may have texts in the place of objects.
+   */
   column?: string;
   /** What is between two columns of a CSV file; default `","`, or a tab for a name that ends in `.tsv`. */
   delimiter?: string;

@@ -18,8 +18,12 @@ export function documentOf(
   const begin = starts?.[index] ?? index * sequenceLength;
   const behind = starts ? (starts[index + 1] ?? store.length) : begin + sequenceLength;
   const length = Math.min(behind, store.length) - begin;
-  const targets = store.read(begin, length, true);
+  const { reader } = store;
+  const targets = reader.read(begin, length, true);
+  // A window's start, and the token behind it, are no targets.
+  const unlearned = reader === store ? 0 : store.windowStart.length + 1;
+  if (length >= unlearned) targets.fill(IGNORE_INDEX, 0, unlearned);
   // What is learned is the prediction of a token from those before it.
   const learned = Uint8Array.from(targets, (id, at) => Number(at > 0 && id !== IGNORE_INDEX));
-  return { tokens: Uint32Array.from(store.read(begin, length, false)), learned };
+  return { tokens: Uint32Array.from(reader.read(begin, length, false)), learned };
 }

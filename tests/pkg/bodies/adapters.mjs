@@ -36,6 +36,14 @@ async function trained({ tinyloom }, model, options = SMALL, steps = 3) {
 
 const create = ({ tinyloom, runtime }) => tinyloom.Model.create(runtime, config, { seed: 42 });
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "which weights are read, trained and saved is decided in the module and in TypeScript",
+  core: 6,
+  smoke: ["a merge is done once"],
+};
+
 export const cases = {
   async "base and two adapters take turns while one is trained"(host) {
     const { Adapter, Trainer } = host.tinyloom;

@@ -2,6 +2,13 @@
 import { equal, ok, refuses, sameFiles } from "./assert.mjs";
 import { batch, config, dataset } from "./kit.mjs";
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "refused in the module, before the GPU",
+  smoke: ["batches that cannot be", "free before a call begins and while it runs"],
+};
+
 export const cases = {
   async "configs that cannot be"({ tinyloom, runtime }) {
     const make = (change) => () => tinyloom.Model.create(runtime, { ...config, ...change });

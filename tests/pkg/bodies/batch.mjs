@@ -39,6 +39,18 @@ async function sameAsAlone(model, prompts, given) {
   return texts;
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "as for decoding; another compiler sees the kernels of several rows in the lanes",
+  core: 6,
+  smoke: [
+    "texts are those of generate, whatever their neighbours are",
+    "a lost device in the midst of a batch",
+    "prompt lookup changes no text",
+  ],
+};
+
 export const cases = {
   async "texts are those of generate, whatever their neighbours are"(host) {
     const model = await make(host);

@@ -41,6 +41,19 @@ function abortingAt(n) {
   return { reports, options: { signal: controller.signal, onProgress } };
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "arrays are copied and signals looked at in TypeScript, before the GPU",
+  smoke: [
+    "unawaited calls that share an array read it as it was",
+    "memory that threads share is copied at the call, not when the GPU is free",
+    "unawaited steps that share a batch train on it as it was",
+    "a dataset keeps the tokens that it was given",
+  ],
+  always: ["unawaited calls that share an array read it as it was"],
+};
+
 export const cases = {
   async "unawaited calls that share an array read it as it was"(host) {
     const model = await make(host);

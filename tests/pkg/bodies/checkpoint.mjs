@@ -63,6 +63,13 @@ function wordsOf(bytes) {
   return Object.fromEntries(names.map((name) => [name, words(name)]));
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "bytes are read in the module; Blobs, URLs and signals are the host's",
+  smoke: ["what is saved loads again, from bytes and from Blobs", "loading stops at the signal"],
+};
+
 export const cases = {
   async "what is saved loads again, from bytes and from Blobs"(host) {
     const { files, logits } = await saved(host);

@@ -253,6 +253,13 @@ export const lostBeside = {
   },
 };
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "a device is compiled for again after each loss: in npm run test:full alone",
+  core: 0,
+};
+
 export const cases = {
   async "every call goes on after a lost device, and ends with destroy"(host) {
     const runtime = await host.tinyloom.Runtime.create({ gpu: host.gpu });

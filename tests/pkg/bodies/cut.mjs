@@ -38,6 +38,20 @@ const tokensOf = async (model) =>
 /** Dispatches of a plan by label. */
 const count = (trainer, label) => trainer.plan().filter((row) => row.label === label).length;
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "where matrices are cut is decided in the module; limits, memory and submits are the host's",
+  smoke: [
+    "matrices cut into several bindings and shards train as whole ones do",
+    "a cut model trains, is saved, resumed and generated from",
+  ],
+  always: [
+    "matrices cut into several bindings and shards train as whole ones do",
+    "a cut model trains, is saved, resumed and generated from",
+  ],
+};
+
 export const cases = {
   async "matrices cut into several bindings and shards train as whole ones do"(host) {
     const { tinyloom, runtime } = host;

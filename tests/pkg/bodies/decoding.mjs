@@ -13,6 +13,18 @@ function lastRow(logits, vocab) {
   return row.map((x) => x - sum);
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "the loop over tokens is the module's; submits and readbacks are the host's",
+  core: 6,
+  smoke: [
+    "greedy tokens are those of the logits",
+    "one seed gives one text",
+    "the signal, a break and two at once",
+  ],
+};
+
 export const cases = {
   async "greedy tokens are those of the logits"(host) {
     const model = await make(host);

@@ -39,6 +39,12 @@ async function thrown(work) {
   throw new Error("nothing was thrown");
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "structuredClone, proxies and detached arrays are the engine's",
+};
+
 export const cases = {
   async "an error survives structuredClone and a message port"({ tinyloom, runtime }) {
     const { TinyloomError } = tinyloom;

@@ -79,6 +79,14 @@ const ofModel = (shape, index) => [
   (context) => sameBytes(context, [shape], inTurn(TRAINERS, index), inTurn(GENERATIONS, index)),
 ];
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "sums and predictions are computed in the module; bytes are those of its own counters",
+  core: 12,
+  smoke: ["bytes of one model equal what is then allocated"],
+};
+
 export const cases = {
   ...Object.fromEntries(MODELS.map(ofModel)),
 

@@ -85,6 +85,28 @@ async function inScopesOfThePage(device, work) {
   );
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "what is kept and undone is decided in the module; what a refused call looks like is the host's",
+  core: 6,
+  smoke: [
+    "a step whose submit is refused rejects, and the run goes on as if it had not been",
+    "steps that are queued ahead and refused leave no trace in the count",
+    "every call tells of its refused submits and writes",
+    "a model or trainer whose upload is refused is not made",
+    "a tensor that gets no memory gives no one else's bytes",
+    "a creation after one whose pipelines were refused makes its own",
+    "a readback that fails on a living device is no lost device",
+    "a lost device is told as such, whenever it is lost",
+    "a plan whose ranges the browser refuses to write leaves no byte",
+  ],
+  always: [
+    "a model or trainer whose upload is refused is not made",
+    "a creation after one whose pipelines were refused makes its own",
+  ],
+};
+
 export const cases = {
   async "a step whose submit is refused rejects, and the run goes on as if it had not been"(
     context,

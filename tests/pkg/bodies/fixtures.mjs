@@ -354,6 +354,29 @@ async function dropout(host, name) {
   return `gradients within ${digits(gradient)} in L2, ten losses within ${digits(loss)}`;
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "PyTorch's numbers come from the kernels, which the lanes run on each compiler and adapter; files are the host's",
+  core: 12,
+  smoke: [
+    "lion: ten steps",
+    "llama3: logits, and saved again",
+    "llama3: gradients and ten steps",
+    "llama3: greedy text",
+    "qwen3: logits, and saved again",
+    "qwen3: gradients and ten steps",
+    "qwen3: greedy text",
+    "gpt2: gradients and ten steps",
+    "gpt2: dropout, gradients and ten steps",
+    "gemma3: gradients and ten steps",
+    "gpt2-bf16: logits, and saved again",
+    "gemma2: hidden states and attention",
+    "a fresh model is saved with the same bytes everywhere",
+  ],
+  limits: { node: "default" },
+};
+
 export const cases = {
   ...Object.fromEntries(
     DROPPED.map((name) => [

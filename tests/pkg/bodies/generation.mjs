@@ -40,6 +40,13 @@ function likeliest(logits, count) {
   return all.sort((a, b) => b.logprob - a.logprob || a.token - b.token).slice(0, count);
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "text is joined in TypeScript, which is loaded when it is needed",
+  smoke: ["each token comes with its text"],
+};
+
 export const cases = {
   async "each token comes with its text"(host) {
     const model = await make(host);

@@ -69,6 +69,13 @@ const GEMMA_3 = { ...GEMMA_2, model_type: "gemma3_text" };
 /** What Gemma 1 has not. */
 const NO_WINDOW = { query_pre_attn_scalar: undefined };
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "the file is made in TypeScript; streams are the host's",
+  smoke: ["a stream gets the bytes of a save into memory"],
+};
+
 export const cases = {
   async "a file in f32 has the weights of the checkpoint"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 4 });

@@ -101,6 +101,18 @@ function headerOf(shape) {
 const bytesOf = (asked, name) =>
   asked.filter((one) => one.name === name).reduce((sum, { sent }) => sum + sent, 0);
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "the order of requests and pieces is decided in TypeScript; fetch and its streams are the host's",
+  smoke: [
+    "from servers with and without Range, lengths and Content-Range",
+    "a run resumes over HTTP, in one progress",
+    "a download stops at the signal",
+    "bytes that go away while they are read are reported",
+  ],
+};
+
 export const cases = {
   async "a config that is refused costs no weights"(host) {
     const { Model, Trainer } = host.tinyloom;

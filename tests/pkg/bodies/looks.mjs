@@ -30,6 +30,13 @@ function rowsOf(shares, count, window = count) {
   }
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "plans and chunks are the module's; fixtures hold PyTorch's numbers, some of them in Node and samples in the browsers",
+  smoke: ["the last hidden state has the logits, the first is the embedding"],
+};
+
 export const cases = {
   async "the rows of a long text begin with those of its beginning"(host) {
     const { tokens } = batch(300);

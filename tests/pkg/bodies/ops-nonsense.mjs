@@ -52,6 +52,13 @@ const OPTIONS = [
   [["output", "null"], { into: { output: null } }],
 ];
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "refused in TypeScript and in the module, before the GPU",
+  smoke: ["the other passes"],
+};
+
 export const cases = {
   async "options that cannot be"({ tinyloom, runtime }) {
     const { attention } = tinyloom.ops;

@@ -180,6 +180,14 @@ function slopeError(gradient, at, direction, loss) {
   return Math.abs(slope - numeric) / Math.sqrt(parts.reduce((sum, x) => sum + x * x, 0));
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "firefox"],
+  why: "PyTorch's numbers are to come out of each compiler and adapter: Chromium has Node's",
+  core: 6,
+  smoke: ["PyTorch's outputs and gradients", "calls run in their order"],
+};
+
 export const cases = {
   "PyTorch's outputs and gradients": (host) =>
     fixtures(host, "f32", { forward: 2e-6, gradient: 1e-5 }),

@@ -2,6 +2,14 @@
 import { close, equal, ok, refuses, sameBytes, sameFiles } from "./assert.mjs";
 import { batch, collect, config, dataset, openFile, trainerOptions } from "./kit.mjs";
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "as for training",
+  core: 12,
+  smoke: ["an average of weights is evaluated, saved and resumed, and leaves the weights alone"],
+};
+
 export const cases = {
   async "moments of 8 bits reach the validation loss of f32 within a hundredth"({
     tinyloom,

@@ -4,6 +4,12 @@ import { breaches, watching, withTexts } from "../../reliability/limits-cell.mjs
 import { equal, ok, refuses } from "./assert.mjs";
 import { config, text, trainerOptions } from "./kit.mjs";
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "adapters, limits and the loss of a device are the host's; the rest is quick",
+};
+
 export const cases = {
   async "capabilities are plain data"({ runtime }) {
     const { adapter, limits, features, subgroupSize } = runtime.capabilities;

@@ -132,6 +132,14 @@ export async function exportedAsMerged(
   return { worst, changed };
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "what is packed and what is refused is decided in the module; peft holds PEFT's numbers, some of them in Node and samples in the browsers",
+  core: 12,
+  smoke: ["texts are those of an f32 model that reads the same format"],
+};
+
 export const cases = {
   async "texts are those of an f32 model that reads the same format"(host) {
     const { Model } = host.tinyloom;

@@ -198,6 +198,15 @@ function holdMerged(after, oracle, before) {
   return { worst, changed };
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "as for fixtures",
+  core: 12,
+  smoke: ["packed-int4: exported", "gemma2: merged"],
+  limits: { node: "default" },
+};
+
 export const cases = {
   ...Object.fromEntries(
     [...NAMES, ...PACKED].map((name) => [

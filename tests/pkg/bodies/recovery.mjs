@@ -129,6 +129,18 @@ async function sameRun(context, kind, at, seed) {
   return `seed ${seed}: ${of("snapshot").length} snapshots, repeated steps ${repeated}`;
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
+  core: 12,
+  smoke: [
+    "a call waits, unless its signal fires",
+    "an onState that throws is reported, and ends nothing",
+    "without recovery a lost device is the end",
+  ],
+};
+
 export const cases = {
   ...lostBeside,
   ...freedThenLost,

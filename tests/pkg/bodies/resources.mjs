@@ -95,6 +95,13 @@ async function replays({ tinyloom, runtime }) {
   return `${dispatches} dispatches and ${submits} submits in a step`;
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "when results are noticed, memory comes back and garbage is collected is the host's",
+  timed: true,
+};
+
 export const cases = {
   "after warm-up a step makes no buffer, bind group or pipeline": (host) =>
     withStillClock(() => replays(host)),

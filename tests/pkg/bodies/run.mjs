@@ -1,12 +1,6 @@
 // Runs test bodies in whichever host: a page, or Node with Dawn.
 
-import { PLACES, placed } from "./places.mjs";
-
-/** The modules with test bodies; each exports `cases`, functions by name. */
-export const BODIES = Object.keys(PLACES).filter((body) => !PLACES[body].timed);
-
-/** Those that hold times to account. */
-export const TIMED = Object.keys(PLACES).filter((body) => PLACES[body].timed);
+import { placed } from "./hosts.mjs";
 
 /**
  * The runtimes of this host, by their limits. Bodies share them, since a software adapter takes seconds to compile for
@@ -24,27 +18,27 @@ async function runtimeOf(tinyloom, gpu, limits) {
 }
 
 /**
- * Runs the cases of one body module on a runtime that earlier ones may have used. What its `before` gives is made
+ * Runs the cases of one body module, which exports `cases`, functions by name, and its `place`, on a runtime that earlier ones may have used. What its `before` gives is made
  * before that, and handed to the cases as `early`.
  *
  * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops` and its module `internal.js`,
  *   which users cannot import, as `internal`.
  * @param gpu - the GPU object.
- * @param body - one of BODIES.
- * @param host - runs the cases that places.mjs gives to that host; all without it.
- * @param turn - the number by which places.mjs draws cases, and shares them among hosts.
+ * @param body - the module's name.
+ * @param host - runs the cases that the body's place gives to that host; all without it.
+ * @param core - whether the core of these is enough.
  * @param keep - where the host has a disk: keeps a saved model for a check with PyTorch, called with
  *   (name, files, tokens, logits).
  * @returns `[{ name, ok, detail, milliseconds }]`.
  */
-export async function runBody(tinyloom, gpu, body, { host, turn, keep } = {}) {
+export async function runBody(tinyloom, gpu, body, { host, core, keep } = {}) {
   reveal(tinyloom);
-  const { cases, before } = await import(`./${body}.mjs`);
+  const { cases, before, place } = await import(`./${body}.mjs`);
   const early = before?.(tinyloom);
-  const limits = PLACES[body]?.limits?.[host] ?? "adapter";
+  const limits = place.limits?.[host] ?? "adapter";
   const runtime = await runtimeOf(tinyloom, gpu, limits);
   const results = [];
-  for (const name of placed(body, Object.keys(cases), host, turn)) {
+  for (const name of placed(place, Object.keys(cases), host, core)) {
     const began = performance.now();
     const result = { name, ok: true, detail: "" };
     try {

@@ -16,6 +16,18 @@ const progress = async (trainer) => {
 };
 const { totalSteps: _, ...open } = trainerOptions;
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "whose steps a run counts is decided in TypeScript",
+  core: 6,
+  smoke: [
+    "a step beside a run is none of the run's",
+    "two trainers and a generation on one runtime are what they are alone",
+    "a dataset that is freed while evaluate reads it is read to its end",
+  ],
+};
+
 export const cases = {
   ...atOnce,
   ...freedWhileRead,

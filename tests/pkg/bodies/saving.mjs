@@ -30,6 +30,12 @@ function recorded(names, change = {}) {
   return { to, kept, files, ends: () => names.map((name) => kept[name].end) };
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "streams and directories are the host's",
+};
+
 export const cases = {
   async "a directory whose streams have no writer"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config);

@@ -26,6 +26,12 @@ async function copied(device, buffer, bytes) {
   return data;
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "buffers, views and reads are the host's; the whole is quick",
+};
+
 export const cases = {
   async "data goes in and comes out"({ runtime }) {
     const tensor = runtime.tensor(counting(6), [2, 3]);

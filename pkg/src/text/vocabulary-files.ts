@@ -1,0 +1,112 @@
+/** Tokenizers in the files that came before tokenizer.json: `vocab.json` and `merges.txt`. */
+
+import { corrupt } from "../file-part.js";
+import { show } from "../options.js";
+import type { Source } from "../source.js";
+import { classOf, type Fields, SPECIAL_NAMES, tokenText } from "./tokenizer-info.js";
+
+type ReadFile = (from: Source, name: string) => Promise<string | undefined>;
+
+/** The words of Qwen2, which transformers has in its code. */
+const QWEN2 =
+  String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|` +
+  String.raw` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+
+/** Classes of transformers that have these files, and what they split texts with beside the bytes. */
+const CLASSES: { readonly [name: string]: { readonly split?: string; readonly end: string } } = {
+  GPT2Tokenizer: { end: "<|endoftext|>" },
+  Qwen2Tokenizer: { split: QWEN2, end: "<|endoftext|>" },
+};
+
+/** How a tokenizer.json is had. */
+const CURE =
+  "transformers writes tokenizer.json: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)";
+
+/**
+ * What tokenizer.json would be, of `vocab.json` and `merges.txt` in the way of GPT-2 and Qwen2.
+ *
+ * @throws TinyloomError `invalid-checkpoint` for another class, and without these files.
+ */
+export async function fromVocabulary(
+  from: Source,
+  config: Fields,
+  read: ReadFile,
+): Promise<Fields> {
+  const vocabText = await read(from, "vocab.json");
+  const mergesText = vocabText === undefined ? undefined : await read(from, "merges.txt");
+  if (vocabText === undefined || mergesText === undefined) {
+    const other = vocabText === undefined ? "vocab.json" : "merges.txt";
+    throw corrupt(
+      `${from.place("tokenizer.json")} is missing, and so is ${from.place(other)}; a tokenizer needs tokenizer.json, ` +
+        `or vocab.json and merges.txt. ${CURE}`,
+    );
+  }
+  const name = classOf(config) ?? "GPT2Tokenizer";
+  const known = Object.hasOwn(CLASSES, name) ? CLASSES[name] : undefined;
+  if (!known) {
+    throw corrupt(
+      `${from.place("tokenizer.json")} is missing, and vocab.json is only read for ` +
+        `${Object.keys(CLASSES).join(" and ")}, not for ${show(name)}. ${CURE}`,
+    );
+  }
+  const vocab = objectOf(from, "vocab.json", vocabText);
+  const addedText = await read(from, "added_tokens.json");
+  const added = addedText === undefined ? {} : objectOf(from, "added_tokens.json", addedText);
+  const byteLevel = {
+    type: "ByteLevel",
+    add_prefix_space: config["add_prefix_space"] === true,
+    trim_offsets: false,
+    use_regex: known.split === undefined,
+  };
+  return {
+    added_tokens: addedTokens(vocab, added, config, known.end),
+    normalizer: known.split === undefined ? null : { type: "NFC" },
+    pre_tokenizer: known.split === undefined ? byteLevel : splitting(known.split, byteLevel),
+    post_processor: null,
+    decoder: { ...byteLevel, use_regex: true },
+    model: { type: "BPE", vocab, merges: mergesOf(mergesText), byte_fallback: false },
+  };
+}
+
+const splitting = (Regex: string, byteLevel: object) => ({
+  type: "Sequence",
+  pretokenizers: [
+    { type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false },
+    byteLevel,
+  ],
+});
+
+function objectOf(from: Source, name: string, text: string): Fields {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value))
+      return value as Fields;
+  } catch (cause) {
+    throw corrupt(`${from.place(name)} is not JSON: ${show(cause)}`, cause);
+  }
+  throw corrupt(`${from.place(name)} is no JSON object`);
+}
+
+/** A merge per line, below a line with the version. */
+const mergesOf = (text: string): string[] =>
+  text.split(/\r?\n/).filter((line) => line && !line.startsWith("#version"));
+
+/** The tokens that are added: those of the files, and the special ones that the vocabulary has. */
+function addedTokens(vocab: Fields, added: Fields, config: Fields, end: string): object[] {
+  const tokens = new Map<string, object>();
+  const put = (content: unknown, id: unknown, flags: object) => {
+    if (typeof content !== "string" || tokens.has(content)) return;
+    tokens.set(content, { ...FLAGS, special: true, ...flags, id, content });
+  };
+  const listed: object = Object(config["added_tokens_decoder"]);
+  for (const [id, one] of Object.entries(listed)) put(tokenText(one), Number(id), Object(one));
+  const special = [end, ...SPECIAL_NAMES.map((name) => tokenText(config[`${name}_token`]))];
+  for (const content of special) {
+    const id = content === undefined ? undefined : (added[content] ?? vocab[content]);
+    if (id !== undefined) put(content, id, {});
+  }
+  for (const [content, id] of Object.entries(added)) put(content, id, { special: false });
+  return [...tokens.values()];
+}
+
+const FLAGS = { single_word: false, lstrip: false, rstrip: false, normalized: false };

@@ -1,0 +1,63 @@
+// Loaded into each test file's process: a file of the repository that is read and not among the file's inputs makes it
+// fail. Otherwise the file's key would not change with what it reads.
+//
+// What its child processes read is not seen.
+import fs, { existsSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
+import { join, relative, resolve, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { isMainThread } from "node:worker_threads";
+import { root } from "../../scripts/lib.mjs";
+
+/** What no key has to have: what is built or installed, and what the sets of inputs.mjs have for every test. */
+const FREE =
+  /^(target|node_modules|\.git|pkg|www\/(dist|dist-node|node_modules)|docs\/api|src|shaders)(\/|$)|^(Cargo|package)[\w.-]*$|^$/;
+
+const file = relative(root, process.argv[1] ?? "")
+  .split(sep)
+  .join("/");
+const ownKeys = existsSync(join(root, file.replace(/\.test\.mjs$/, ".keys.mjs")));
+if (isMainThread && file.endsWith(".test.mjs") && !file.startsWith("tests/gate/") && !ownKeys) {
+  const { closureOf } = await import("./inputs.mjs");
+  const { modules, reads } = await closureOf(file);
+  watch([...modules, ...reads.map((path) => path.split("#")[0])]);
+}
+
+function watch(inputs) {
+  const unknown = new Set();
+  const inside = (path) => inputs.some((input) => path === input || path.startsWith(`${input}/`));
+  const note = (given) => {
+    const path =
+      given instanceof URL ? fileURLToPath(given) : typeof given === "string" ? given : undefined;
+    if (path === undefined) return;
+    const own = relative(root, resolve(path)).split(sep).join("/");
+    if (own.startsWith("..") || FREE.test(own) || inside(own)) return;
+    if (existsSync(path)) unknown.add(own);
+  };
+  const heard = (owner, names) => {
+    for (const name of names) {
+      const original = owner[name];
+      owner[name] = function (path, ...rest) {
+        note(path);
+        return original.call(this, path, ...rest);
+      };
+    }
+  };
+  heard(fs, [
+    "readFileSync",
+    "readFile",
+    "createReadStream",
+    "readdirSync",
+    "readdir",
+    "openAsBlob",
+  ]);
+  heard(fs.promises, ["readFile", "readdir"]);
+  syncBuiltinESMExports();
+  process.on("exit", () => {
+    if (unknown.size === 0) return;
+    console.error(
+      `${relative(root, process.argv[1])} reads what it does not name, so that its key would stay: add a line "// reads: ${[...unknown].join(" ")}"`,
+    );
+    process.exitCode = 1;
+  });
+}

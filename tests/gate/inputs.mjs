@@ -1,0 +1,191 @@
+// What a test depends on, as hashes of files: the one list of what counts as harness, the product's sources, and what a
+// test file itself reads.
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { capture, filesBelow, root } from "../../scripts/lib.mjs";
+import { findBrowser, lavapipe } from "../../scripts/machine.mjs";
+
+/** Versions of every dependency. */
+const LOCKS = ["Cargo.lock", "package-lock.json"];
+
+/** The test code of the crate: no build that users make has it. */
+const RUST_TESTS = /^src\/(testing|twins)\/|^src\/web\/testing\.rs$/;
+
+const rust = () => [...filesBelow(["src"]), "build.rs", "Cargo.toml"];
+const withoutTests = (files) => files.filter((file) => !RUST_TESTS.test(file));
+
+/** Sets of files by name: what a test may depend on. */
+export const SETS = {
+  /** The crate as users build it, without the texts of its kernels. */
+  rust: () => withoutTests(rust()),
+  shaders: () => filesBelow(["shaders"]),
+  /** The crate with its test code. */
+  crate: rust,
+  /** The npm package, and what builds and packs it. */
+  package: () => [
+    ...filesBelow(["pkg", "scripts/bindgen"]),
+    ...["build", "bundle", "pack", "arrange", "instances", "shorten", "wasm", "address"].map(
+      (name) => `scripts/${name}.mjs`,
+    ),
+    "tsconfig.base.json",
+  ],
+  /**
+   * Whatever takes a kernel case from its source to a verdict, beside the case: a change of one of these makes all cases
+   * new. The kernels' own code is not here: a case's key has the texts that it makes.
+   */
+  harness: () => [
+    ...filesBelow(["src/gpu", "src/plan", "tests/lanes", "tests/gate"]).filter(
+      (file) => !file.endsWith(".test.mjs"),
+    ),
+    ...["adapters", "harness", "lane", "ledger", "measure", "mod", "pretend", "results"].map(
+      (name) => `src/testing/${name}.rs`,
+    ),
+    ...["src/caps.rs", "src/random.rs", "src/session/step.rs", "src/web/testing.rs"],
+    ...["scripts/browser.mjs", "scripts/machine.mjs", "scripts/server.mjs", "tests/kernels.rs"],
+  ],
+};
+
+/** A short hash of texts: 60 bits, in letters that a line of text can hold. */
+export function keyOf(...parts) {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(`${part}\0`);
+  return hash.digest("base64url").slice(0, 10);
+}
+
+const contents = new Map();
+
+/** The hash of a file's contents. */
+function fileHash(file) {
+  if (!contents.has(file)) {
+    contents.set(
+      file,
+      createHash("sha256")
+        .update(readFileSync(join(root, file)))
+        .digest("hex"),
+    );
+  }
+  return contents.get(file);
+}
+
+/** The hash of files with their names. */
+export const hashOf = (files) =>
+  keyOf(...[...new Set(files)].sort().map((f) => `${f} ${fileHash(f)}`));
+
+const sets = new Map();
+
+/** The hash of a set of SETS, or of the locked versions. */
+export function setHash(name) {
+  if (!sets.has(name)) sets.set(name, hashOf(name === "locks" ? LOCKS : SETS[name]()));
+  return sets.get(name);
+}
+
+const versions = new Map();
+
+/** The version of what a host runs on: a browser, Node, or the Vulkan driver of native tests. */
+export function versionOf(host) {
+  if (!versions.has(host)) versions.set(host, findVersion(host));
+  return versions.get(host);
+}
+
+function findVersion(host) {
+  if (host === "node") return process.version.split(".")[0];
+  if (host === "native") {
+    const description = lavapipe();
+    if (!description) return "no lavapipe";
+    const { library_path: library } = JSON.parse(readFileSync(description, "utf8")).ICD;
+    const path = library.includes("/") ? resolve(dirname(description), library) : library;
+    const packages = ["--show", "mesa-vulkan-drivers"];
+    return capture("dpkg-query", packages) ?? fileHash(relative(root, path));
+  }
+  const browser = findBrowser(host);
+  return (browser && capture(browser, ["--version"])) ?? `no ${host}`;
+}
+
+/** What is built is no source: the sets have what it is built from. */
+const BUILT = {
+  name: "built",
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /^\/|(^|\/)(dist|target)\// }, ({ path, kind }) =>
+      kind === "entry-point" ? undefined : { path, external: true },
+    ),
+};
+
+const READS = /^\/\/ reads: (.+)$/gm;
+
+/**
+ * What a test file depends on: the modules that it imports, followed to the end, and the files and folders that a line
+ * `// reads: PATH …` of it, or of one of these modules, names. A file with the line `// needs no build` runs before
+ * anything is built.
+ *
+ * @returns `{ modules, reads, built }`, paths from the root; `reads` are those of the lines.
+ */
+export async function closureOf(file) {
+  const { build } = await import("esbuild"); // the checks need it not, and run before it is installed
+  const { metafile } = await build({
+    absWorkingDir: root,
+    entryPoints: [file],
+    bundle: true,
+    metafile: true,
+    write: false,
+    platform: "node",
+    format: "esm",
+    target: "node20",
+    packages: "external",
+    plugins: [BUILT],
+    logLevel: "silent",
+  });
+  const modules = Object.keys(metafile.inputs).filter((path) => !path.includes("node_modules"));
+  const lines = modules.flatMap((path) => [
+    ...readFileSync(join(root, path), "utf8").matchAll(READS),
+  ]);
+  const reads = [...new Set(lines.flatMap(([, paths]) => paths.trim().split(/\s+/)))];
+  const built = !/^\/\/ needs no build$/m.test(readFileSync(join(root, file), "utf8"));
+  return { modules, reads, built };
+}
+
+/**
+ * The key of a kernel case on a lane.
+ *
+ * @param host - "native" or a browser.
+ * @param listings - what each device of the lane says that the case depends on: `{ name, file, key }`. Without a key it is
+ *   all of the crate.
+ */
+export function caseKey(host, listings) {
+  const [{ name, file }] = listings;
+  const keys = listings.map(({ key }) => key ?? `${setHash("crate")} ${setHash("shaders")}`);
+  const common = [setHash("harness"), fileHash("Cargo.lock"), versionOf(host)];
+  return keyOf(name, ...keys, fileHash(file), ...common);
+}
+
+/** The key of a whole kernel lane: where it has passed, no case of it has to be listed. */
+export function laneKey(host) {
+  const sets = ["crate", "shaders", "harness"].map(setHash);
+  return keyOf(host, ...sets, fileHash("Cargo.lock"), versionOf(host));
+}
+
+/** Parts of a document, by the words behind `#` in a `// reads:` line: prose around them is none of the test's. */
+const PARTS = {
+  code: /^```[\s\S]*?^```/gm,
+  tables: /^\|.*$/gm,
+  links: /\]\([^)\s]*\)/g,
+};
+
+/** The hash of what a test reads: files, all files of folders, or a part of a document (`README.md#code`). */
+export function readHash(reads) {
+  const parts = reads.filter((path) => path.includes("#"));
+  const texts = parts.map((one) => {
+    const [path, part] = one.split("#");
+    if (!PARTS[part]) throw new Error(`"// reads: ${one}": no document has a part ${part}`);
+    return [one, ...(readFileSync(join(root, path), "utf8").match(PARTS[part]) ?? [])].join("\n");
+  });
+  return keyOf(hashOf(filesBelow(reads.filter((path) => !parts.includes(path)))), ...texts);
+}
+
+/** The key of a test file as it stands. */
+export async function fileKey(file) {
+  const { modules, reads } = await closureOf(file);
+  const product = ["locks", "rust", "shaders", "package"].map(setHash);
+  const hosts = ["node", "chromium", "firefox"].map(versionOf);
+  return keyOf(hashOf(modules), readHash(reads), ...product, ...hosts);
+}

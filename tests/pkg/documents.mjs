@@ -1,0 +1,28 @@
+// The documents whose programs are tests, and which of them run, by their keys.
+import { codeBlocks } from "../../scripts/documents.mjs";
+import { filesBelow } from "../../scripts/lib.mjs";
+import { hashOf, keyOf, setHash, versionOf } from "../gate/inputs.mjs";
+import { gateMode, openTests } from "../gate/passed.mjs";
+
+/** README's programs run in readme.test.mjs. */
+export const documents = ["README.md", "docs/ops.md", ...filesBelow(["docs/guides"])];
+
+/** What runs programs, and the files that they read. */
+const AROUND = [
+  ...["docs.test", "documents"].map((name) => `tests/pkg/${name}.mjs`),
+  ...["scripts/browser.mjs", "scripts/documents.mjs", "scripts/server.mjs"],
+  ...filesBelow(["tests/pkg/hub-tokenizer", "tests/reference/fixtures/llama"]),
+];
+
+/** The documents whose programs are to run, as `openTests` gives them: a document's key has its programs alone. */
+export function openDocuments() {
+  const product = ["locks", "rust", "shaders", "package"].map(setHash);
+  const around = [hashOf(AROUND), ...product, versionOf("node"), versionOf("chromium")];
+  const tests = documents.slice(1).map((path) => {
+    const programs = codeBlocks(path).map(
+      ({ language, code, reason }) => `${language} ${reason} ${code}`,
+    );
+    return { name: path, group: path, key: keyOf(...programs, ...around) };
+  });
+  return openTests("docs", tests, gateMode());
+}

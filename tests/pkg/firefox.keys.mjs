@@ -1,0 +1,4 @@
+import { hostPassed } from "./bodies.mjs";
+
+/** Whether there is nothing to run. */
+export const passed = () => hostPassed("firefox");
