@@ -132,7 +132,8 @@ export function healedBiases(own: Biases | undefined, by: Healing): Biases {
   };
 }
 
-async function vocabularyOf(tokenizer: TextDecoding): Promise<Vocabulary> {
+/** @internal */
+export async function vocabularyOf(tokenizer: TextDecoding): Promise<Vocabulary> {
   const { BYTE_CHARACTERS } = await textPart();
   const made = known.get(tokenizer) ?? readVocabulary(tokenizer, BYTE_CHARACTERS);
   known.set(tokenizer, made);
@@ -157,9 +158,9 @@ function readVocabulary(tokenizer: object, byteCharacters: readonly string[]): V
     spelled[id] = spell(token);
     if (/^<0x[0-7][0-9A-F]>$/.test(token)) fallback.add(id);
   }
-  const utf8 = new TextEncoder();
+  // The decoder spells these as it does others: Gemma's runs of spaces are added tokens of `▁`.
   for (const { id, content, special } of json.added_tokens ?? []) {
-    spelled[id] = special ? undefined : utf8.encode(content);
+    spelled[id] = special ? undefined : spell(content);
   }
   const byFirst: number[][] = Array.from({ length: 256 }, () => []);
   for (const [id, piece] of spelled.entries()) {
