@@ -7,7 +7,7 @@ import { Adapter, Model, Runtime, Tokenizer, Trainer } from "tinyloom";
 import { create } from "webgpu";
 import { greedyRow, idsRow, logitsRow, lorasRow, lossRow } from "./compare.mjs";
 
-const { folder, formats, quick } = JSON.parse(process.argv[2]);
+const { folder, formats, checks, quick } = JSON.parse(process.argv[2]);
 
 /** What is left out of a loss, as the batch of a step has it. */
 const LEFT_OUT = 0xffff_ffff;
@@ -92,18 +92,27 @@ async function lora() {
   model.free();
 }
 
-const tokenizer = await Tokenizer.fromPretrained(url("hf"));
-for (const { text, ids } of reference("logits").logits)
-  await timed("", () => idsRow("ids of a text", tokenizer.encode(text), ids));
-if (formats.includes("f32")) {
+async function ids() {
+  const tokenizer = await Tokenizer.fromPretrained(url("hf"));
+  for (const { text, ids } of reference("logits").logits)
+    await timed("", () => idsRow("ids of a text", tokenizer.encode(text), ids));
+}
+
+/** What needs the model in f32 alone. */
+async function inF32() {
+  const wanted = [logits, greedy].filter(({ name }) => checks.includes(name));
+  if (wanted.length === 0) return;
   const model = await loaded("hf", "f32");
-  await logits(model);
-  if (!quick) await greedy(model);
+  for (const check of wanted) await check(model);
   model.free();
-  if (!quick) await loss("f32", "logits", "loss");
 }
-if (!quick) {
+
+if (checks.includes("ids")) await ids();
+const f32 = formats.includes("f32");
+if (f32) await inF32();
+if (checks.includes("loss")) {
+  if (f32) await loss("f32", "logits", "loss");
   for (const weights of formats) await loss(weights, "loss", "loss on dithered weights");
-  if (formats.includes("f32")) await lora();
 }
+if (f32 && checks.includes("lora")) await lora();
 process.exit(0); // Dawn's threads would keep the process alive
