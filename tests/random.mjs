@@ -1,8 +1,5 @@
 // Random numbers that repeat with their seed, in Node and in pages.
 
-/** A seed that nobody has chosen. */
-export const freshSeed = () => Math.floor(Math.random() * 2 ** 32);
-
 /** Numbers in [0, 1): a linear congruential generator. */
 export function numbers(seed) {
   let state = seed >>> 0;

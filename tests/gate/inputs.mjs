@@ -5,6 +5,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { capture, filesBelow, root } from "../../scripts/lib.mjs";
 import { findBrowser, lavapipe } from "../../scripts/machine.mjs";
+import { keyOf } from "./key.mjs";
 
 /** Versions of every dependency. */
 const LOCKS = ["Cargo.lock", "package-lock.json"];
@@ -46,23 +47,25 @@ export const SETS = {
    * new. The kernels' own code is not here: a case's key has the texts that it makes.
    */
   harness: () => [
-    ...sourcesBelow(["src/gpu", "src/plan", "tests/lanes", "tests/gate"]).filter(
-      (file) => !file.endsWith(".test.mjs"),
+    ...sourcesBelow([
+      "src/gpu",
+      "src/plan",
+      "src/order.rs",
+      "src/error.rs",
+      "src/caps.rs",
+      "src/random.rs",
+    ]),
+    ...["chromium.test", "firefox.test", "native.test", "cases", "harness", "lane", "level"].map(
+      (name) => `tests/lanes/${name}.mjs`,
     ),
     ...["adapters", "harness", "lane", "ledger", "measure", "mod", "results"].map(
       (name) => `src/testing/${name}.rs`,
     ),
-    ...["src/caps.rs", "src/random.rs", "src/session/step.rs", "src/web/testing.rs"],
-    ...["scripts/browser.mjs", "scripts/machine.mjs", "scripts/server.mjs", "tests/kernels.rs"],
+    ...["src/session/step.rs", "src/web/testing.rs", "src/web/runtime.rs", "tests/kernels.rs"],
+    ...["browser", "machine", "server"].map((name) => `scripts/${name}.mjs`),
+    "Cargo.toml",
   ],
 };
-
-/** A short hash of texts: 60 bits, in letters that a line of text can hold. */
-export function keyOf(...parts) {
-  const hash = createHash("sha256");
-  for (const part of parts) hash.update(`${part}\0`);
-  return hash.digest("base64url").slice(0, 10);
-}
 
 const contents = new Map();
 
@@ -100,7 +103,8 @@ export function versionOf(host) {
 }
 
 function findVersion(host) {
-  if (host === "node") return process.version.split(".")[0];
+  // Dawn in Node has no adapter of its own: it takes Chromium's.
+  if (host === "node") return `${process.version.split(".")[0]}, ${versionOf("chromium")}`;
   if (host === "native") return driverVersion();
   const browser = findBrowser(host);
   const version = (browser && capture(browser, ["--version"])) ?? `no ${host}`;
@@ -171,14 +175,29 @@ export async function closureOf(file) {
 export function caseKey(host, listings) {
   const [{ name, file }] = listings;
   const keys = listings.map(({ key }) => key ?? `${setHash("crate")} ${setHash("shaders")}`);
-  const common = [setHash("harness"), fileHash("Cargo.lock"), versionOf(host)];
-  return keyOf(name, ...keys, fileHash(file), ...common);
+  const common = [setHash("harness"), fileHash("Cargo.lock"), versionOf(host), process.arch];
+  return keyOf(name, ...keys, hashOf(caseFiles(file)), ...common);
 }
+
+const USES = /\bsuper::(?:\{|(\w+))/g;
+
+/** A case's file, and those beside it that it uses, followed to the end: checks of outputs are in no listing. */
+function caseFiles(file, found = new Set()) {
+  if (found.has(file) || !existsSync(join(root, file))) return [...found];
+  found.add(file);
+  for (const [, name] of readFileSync(join(root, file), "utf8").matchAll(USES))
+    if (name) caseFiles(`${dirname(file)}/${name}.rs`, found);
+  return [...found];
+}
+
+/** What every test of the product depends on. */
+export const productKey = () =>
+  keyOf(...["locks", "rust", "shaders", "package"].map(setHash), process.arch);
 
 /** The key of a whole kernel lane: where it has passed, no case of it has to be listed. */
 export function laneKey(host) {
   const sets = ["crate", "shaders", "harness"].map(setHash);
-  return keyOf(host, ...sets, fileHash("Cargo.lock"), versionOf(host));
+  return keyOf(host, ...sets, fileHash("Cargo.lock"), versionOf(host), process.arch);
 }
 
 /** Parts of a document, by the words behind `#` in a `// reads:` line: prose around them is none of the test's. */
@@ -202,7 +221,6 @@ export function readHash(reads) {
 /** The key of a test file as it stands. */
 export async function fileKey(file) {
   const { modules, reads } = await closureOf(file);
-  const product = ["locks", "rust", "shaders", "package"].map(setHash);
   const hosts = ["node", "chromium", "firefox"].map(versionOf);
-  return keyOf(hashOf(modules), readHash(reads), ...product, ...hosts);
+  return keyOf(hashOf(modules), readHash(reads), productKey(), ...hosts);
 }

@@ -3,6 +3,8 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
+import { softwareOnly } from "../../scripts/machine.mjs";
+import { keyOf } from "./key.mjs";
 
 export const FOLDER = join(root, "tests", "passed");
 
@@ -10,9 +12,10 @@ export const FOLDER = join(root, "tests", "passed");
  * Which tests of a run are run:
  * - `everyday`: those whose core has no key; where these are most of all, their core alone;
  * - `rest`: all that has no key, whole;
- * - `full`: everything, whatever has a key.
+ * - `whole`: everything, whatever has a key: what is named on the command line;
+ * - `full`: everything, with the full products of the kernel lanes.
  */
-export const MODES = ["everyday", "rest", "full"];
+export const MODES = ["everyday", "rest", "whole", "full"];
 
 /** The mode of this run: the variable TINYLOOM_GATE. */
 export function gateMode() {
@@ -20,6 +23,28 @@ export function gateMode() {
   if (MODES.includes(mode)) return mode;
   throw new Error(`TINYLOOM_GATE is ${mode}, not ${MODES.join(", ")}`);
 }
+
+/** Variables that change what a test runs on. */
+const OTHERWISE = [
+  "TINYLOOM_SEED",
+  "CHROME_GPU_FLAGS",
+  "VK_ICD_FILENAMES",
+  "VK_DRIVER_FILES",
+  "PYTHON",
+];
+
+/**
+ * Whether keys count and are kept: on Linux with the software adapters, whose versions are known, and with the usual random
+ * data. Elsewhere everything runs: a GPU is fast, and its driver's version is not known.
+ */
+export const keyed =
+  process.platform === "linux" && softwareOnly() && OTHERWISE.every((name) => !process.env[name]);
+
+/** Letters of a key. */
+export const KEY = 10;
+
+/** The key of a test's core, beside that of the whole test. */
+export const coreKey = (key) => `${key}-`;
 
 /** The keys of a file. One process writes a file at a time. */
 export class Passed {
@@ -29,6 +54,11 @@ export class Passed {
   /** @param name - of the file below tests/passed, without its ending. */
   constructor(name, folder = FOLDER) {
     this.#path = join(folder, `${name}.txt`);
+    this.#read();
+  }
+
+  /** Joins what the file has: another process may have written it. */
+  #read() {
     const text = existsSync(this.#path) ? readFileSync(this.#path, "utf8") : "";
     for (const line of text.split("\n").filter(Boolean)) {
       const [group, keys] = line.split("\t");
@@ -47,8 +77,16 @@ export class Passed {
 
   /** Notes keys that passed, at once: what a run that is ended has proved stays. */
   add(group, ...keys) {
+    this.#read();
     for (const key of keys) this.#keys(group).add(key);
     this.#write();
+  }
+
+  /** How many tests have passed in their core and not whole. */
+  get left() {
+    const all = [...this.#groups.values()].flatMap((keys) => [...keys]);
+    const whole = new Set(all);
+    return all.filter((key) => key.length > KEY && !whole.has(key.slice(0, KEY))).length;
   }
 
   /** Drops what no test has any more: all keys but these, `[group, key]` each. */
@@ -67,7 +105,8 @@ export class Passed {
     const groups = [...this.#groups].filter(([, keys]) => keys.size > 0);
     const lines = groups.map(([group, keys]) => `${group}\t${[...keys].sort().join(" ")}\n`);
     const text = lines.sort().join("");
-    if (existsSync(this.#path) && readFileSync(this.#path, "utf8") === text) return;
+    const there = existsSync(this.#path) ? readFileSync(this.#path, "utf8") : "";
+    if (there === text) return;
     mkdirSync(dirname(this.#path), { recursive: true });
     const fresh = `${this.#path}.${process.pid}`;
     writeFileSync(fresh, text);
@@ -75,30 +114,30 @@ export class Passed {
   }
 }
 
-/** The key of a test's core, beside that of the whole test. */
-export const coreKey = (key) => `${key}-`;
+/** The group that says that a core runs: its key is of all tests' keys, so that a run that was cut goes on as it began. */
+const CORE = "(core)";
 
 /**
  * What is to run of tests.
  *
  * @param tests - `[{ group, key, … }]`.
  * @param mode - one of MODES.
- * @returns `{ run, left }`: `run` has `{ test, core }` in the given order, where `core` says that the test's core
- *   is enough; `left` counts the tests that have not passed whole when this run is over.
+ * @returns `{ run, left, most }`: `run` has `{ test, core }` in the given order, where `core` says that the test's core
+ *   is enough; `left` counts the tests that have not passed whole when this run is over; `most` is the key of CORE where
+ *   most tests have changed.
  */
 export function chosen(passed, tests, mode) {
   const whole = ({ group, key }) => passed.has(group, key);
   const core = ({ group, key }) => whole({ group, key }) || passed.has(group, coreKey(key));
-  if (mode === "full") return { run: tests.map((test) => ({ test, core: false })), left: 0 };
-  if (mode === "rest") {
-    const run = tests.filter((test) => !whole(test)).map((test) => ({ test, core: false }));
-    return { run, left: 0 };
-  }
+  const all = (list) => list.map((test) => ({ test, core: false }));
+  if (mode === "rest") return { run: all(tests.filter((test) => !whole(test))), left: 0 };
+  if (mode !== "everyday") return { run: all(tests), left: 0 };
   const changed = tests.filter((test) => !core(test));
-  const most = changed.length * 2 > tests.length;
+  const state = keyOf(...tests.map(({ key }) => key));
+  const most = changed.length * 2 > tests.length || passed.has(CORE, state);
   const run = changed.map((test) => ({ test, core: most }));
   const left = tests.filter((test) => !whole(test)).length - (most ? 0 : changed.length);
-  return { run, left };
+  return { run, left, ...(most && changed.length > 0 && { most: state }) };
 }
 
 /**
@@ -107,28 +146,31 @@ export function chosen(passed, tests, mode) {
  * @param name - of the file below tests/passed.
  * @param tests - `[{ name, group, key, … }]`, all that there are.
  * @param mode - one of MODES.
- * @param keeps - whether keys are kept.
  * @returns `run`: `[{ name, core }]` in the order of `tests`; `left`: how many have not passed whole when this run is
- *   over; `passed(name)` notes that one has passed; `ended()` drops the keys of tests that are gone or have changed.
+ *   over; `passed(name)` notes that one has passed; `ended()` drops the keys of tests that are gone or have changed, and
+ *   throws where one has not passed that was to run.
  */
-export function openTests(name, tests, mode = gateMode(), keeps = true) {
+export function openTests(name, tests, mode = gateMode()) {
   const keys = new Passed(name);
-  const { run, left } = chosen(keys, tests, mode);
-  const byName = new Map(run.map((one) => [one.test.name, one]));
+  const { run, left, most } = chosen(keys, tests, keyed ? mode : "whole");
+  if (keyed && most) keys.add(CORE, most);
+  const open = new Map(run.map((one) => [one.test.name, one]));
   return {
     run: run.map(({ test, core }) => ({ name: test.name, core })),
     left,
     passed(name) {
-      const { test, core } = byName.get(name);
+      const { test, core } = open.get(name);
+      open.delete(name);
       const { group, key } = test;
-      if (keeps) keys.add(group, ...(core ? [coreKey(key)] : [key, coreKey(key)]));
+      if (keyed) keys.add(group, ...(core ? [coreKey(key)] : [key, coreKey(key)]));
     },
     ended() {
-      const valid = tests.flatMap(({ group, key }) => [
-        [group, key],
-        [group, coreKey(key)],
-      ]);
-      if (keeps) keys.keep(valid);
+      if (open.size > 0) throw new Error(`not passed: ${[...open.keys()].join(", ")}`);
+      if (!keyed) return;
+      keys.keep(tests.flatMap(({ group, key }) => [key, coreKey(key)].map((one) => [group, one])));
     },
   };
 }
+
+/** How many tests of a file of keys have passed in their core and not whole. */
+export const leftIn = (name) => new Passed(name).left;

@@ -30,9 +30,6 @@ function parseShard(text) {
 /** The seed of random data. Each run has the same, so that equal tests have equal keys; `TINYLOOM_SEED` names another. */
 export const seed = parseSeed(process.env.TINYLOOM_SEED || "1");
 
-/** Whether keys are kept: with other random data than usual nothing has passed that anybody else would run. */
-export const keyed = !process.env.TINYLOOM_SEED;
-
 function parseSeed(text) {
   if (/^\d+$/.test(text) && Number.isSafeInteger(Number(text))) return Number(text);
   throw new Error(`TINYLOOM_SEED is ${text}, not a whole number`);

@@ -1,3 +1,4 @@
+// reads: tests/lanes/matrices.mjs src/testing src/twins src/web/testing.rs
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exitCode } from "../../scripts/lib.mjs";

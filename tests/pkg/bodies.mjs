@@ -1,9 +1,9 @@
 // The bodies of the public API's tests by host, and which of them run, by their keys.
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { closureOf, hashOf, keyOf, readHash, setHash, versionOf } from "../gate/inputs.mjs";
-import { gateMode, openTests } from "../gate/passed.mjs";
-import { keyed } from "../lanes/level.mjs";
+import { closureOf, hashOf, productKey, readHash, versionOf } from "../gate/inputs.mjs";
+import { keyOf } from "../gate/key.mjs";
+import { leftIn, openTests } from "../gate/passed.mjs";
 import { placed } from "./bodies/hosts.mjs";
 
 const folder = join(import.meta.dirname, "bodies");
@@ -27,29 +27,31 @@ async function allBodies() {
 export const bodyNames = async (timed) =>
   (await allBodies()).filter(({ place }) => Boolean(place.timed) === timed).map(({ body }) => body);
 
+/** What runs bodies in a host: the host's test file with its imports, without the bodies, which it may all import. */
+async function around(host) {
+  const { modules, reads } = await closureOf(`tests/pkg/${host}.test.mjs`);
+  const own = /^tests\/pkg\/bodies\/(?!run|hosts)/;
+  return keyOf(hashOf(modules.filter((path) => !own.test(path))), readHash(reads));
+}
+
 /** What the test of each body depends on in a host. */
 async function testsOf(host) {
-  const product = ["locks", "rust", "shaders", "package"].map(setHash);
-  const around = hashOf([
-    ...["bodies", "harness", "node-host", "bodies/run", "bodies/hosts"].map(
-      (name) => `tests/pkg/${name}.mjs`,
-    ),
-    ...["scripts/browser.mjs", "scripts/server.mjs", "tests/lanes/harness.mjs"],
-  ]);
+  const common = [await around(host), productKey(), versionOf(host)];
   const tests = [];
   for (const { body, place, names } of await allBodies()) {
-    const runs = (core) => placed(place, names, host, core);
-    if (place.timed || runs(false).length === 0) continue;
+    if (place.timed || placed(place, names, host, false).length === 0) continue;
     const { modules, reads } = await closureOf(`tests/pkg/bodies/${body}.mjs`);
-    const key = keyOf(hashOf(modules), readHash(reads), around, ...product, versionOf(host));
+    const key = keyOf(hashOf(modules), readHash(reads), ...common);
     tests.push({ name: body, group: body, key });
   }
   return tests;
 }
 
 /** The bodies of a host that are to run, as `openTests` gives them. */
-export const openBodies = async (host) =>
-  openTests(`api-${host}`, await testsOf(host), keyed ? gateMode() : "full", keyed);
+export const openBodies = async (host) => openTests(`api-${host}`, await testsOf(host));
 
-/** Whether a host has no body to run. */
-export const hostPassed = async (host) => (await openBodies(host)).run.length === 0;
+/** A host's bodies as a file of tests: whether any is to run, and how many have not passed whole. */
+export const hostState = async (host) => ({
+  run: (await openBodies(host)).run.length > 0,
+  left: leftIn(`api-${host}`),
+});

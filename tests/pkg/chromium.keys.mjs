@@ -1,4 +1,3 @@
-import { hostPassed } from "./bodies.mjs";
+import { hostState } from "./bodies.mjs";
 
-/** Whether there is nothing to run. */
-export const passed = () => hostPassed("chromium");
+export const state = () => hostState("chromium");

@@ -1,4 +1,4 @@
+import { leftIn } from "../gate/passed.mjs";
 import { openDocuments } from "./documents.mjs";
 
-/** Whether there is nothing to run. */
-export const passed = () => openDocuments().run.length === 0;
+export const state = () => ({ run: openDocuments().run.length > 0, left: leftIn("docs") });

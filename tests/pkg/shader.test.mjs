@@ -1,5 +1,5 @@
 // `npm run shader` prints a kernel's composed text, and says what there is where it has none.
-// reads: scripts/shader.rs
+// reads: scripts/shader.rs src/testing src/twins
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";

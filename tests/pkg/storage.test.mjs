@@ -12,6 +12,7 @@ import { openPage } from "../../scripts/browser.mjs";
 import { told } from "../child.mjs";
 import { core, coreOf } from "../gate/core.mjs";
 import { withPage } from "../lanes/harness.mjs";
+import { seed } from "../lanes/level.mjs";
 import { killTabs } from "../reliability/storage.mjs";
 
 const LONG = { timeout: 1_200_000 };
@@ -172,7 +173,7 @@ for (const kind of coreOf(BROWSERS, 2)) {
 
 async function goesOn(t) {
   const count = core ? 1 : 3; // `npm run reliability -- storage` kills 50
-  const { kills, halfWritten, seed } = await killTabs({ count, steps: core ? 20 : 60 });
+  const { kills, halfWritten } = await killTabs({ count, seed, steps: core ? 20 : 60 });
   t.diagnostic(`seed ${seed}: ${kills.length} kills, ${halfWritten} of them within a checkpoint`);
   assert.equal(kills.length, count);
   for (const { wrong } of kills) assert.equal(wrong, undefined);

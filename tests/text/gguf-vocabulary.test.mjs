@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { Tokenizer } from "tinyloom";
+import { BpeTokenizer, Tokenizer } from "tinyloom";
 import { root } from "../../scripts/lib.mjs";
 import { addedToken, bpe, tokenizerJson } from "./oracle.mjs";
 import { strings } from "./strings.mjs";
@@ -13,6 +13,7 @@ const { vocabularyOf } = await import("../../pkg/dist/gguf/vocabulary.js");
 
 const [NORMAL, CONTROL, USER_DEFINED] = [1, 3, 4];
 const utf8 = new TextEncoder();
+const SPACES = { type: "Replace", pattern: { String: " " }, content: "▁" };
 
 /** The metadata that is written for a tokenizer's files. */
 async function written(files, config) {
@@ -51,6 +52,7 @@ function modelFile(pieces) {
 test("a piece that begins with a byte-order mark keeps it", async () => {
   const texts = ["<pad>", "</s>", "a", "\ufeff", "\ufeff\ufeff"];
   const json = tokenizerJson(bpe(texts, [["\ufeff", "\ufeff"]], { byte_fallback: true }), {
+    normalizer: SPACES,
     added_tokens: [addedToken(0, "<pad>", true), addedToken(1, "</s>", true)],
   });
   const model = modelFile(texts.map((text, id) => [text, id < 2 ? CONTROL : NORMAL]));
@@ -66,8 +68,9 @@ test("an added token beyond the embedding is left out, an entry of the vocabular
     "tokenizer_config.json": { eos_token: "a" },
     "tokenizer.json": tokenizerJson(bpe(["a", "b", "c", "d"], [], { byte_fallback }), {
       added_tokens: [addedToken(4, "<image_soft_token>", true)],
-      pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: true },
-      decoder: { type: "ByteLevel" },
+      ...(byte_fallback
+        ? { normalizer: SPACES }
+        : { pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: true } }),
     }),
   });
   for (const byteFallback of [false, true]) {
@@ -86,6 +89,7 @@ test("scores come from merges, or what llama.cpp would do otherwise is named", a
     asBytes({
       "tokenizer_config.json": { eos_token: "<s>" },
       "tokenizer.json": tokenizerJson(bpe(texts, merges, { byte_fallback: true }), {
+        normalizer: SPACES,
         added_tokens: [addedToken(0, "<s>", true)],
       }),
     });
@@ -106,6 +110,14 @@ test("scores come from merges, or what llama.cpp would do otherwise is named", a
   for (const [given, texts, message] of refused) {
     await assert.rejects(written(files(given, texts), { vocab_size: 8 }), message);
   }
+  const trained = await BpeTokenizer.train("to be or not to be ".repeat(9), { vocabSize: 270 });
+  const json = JSON.parse(new TextDecoder().decode(trained.save()["tokenizer.json"]));
+  json.model.byte_fallback = true;
+  const given = asBytes({ ...trained.save(), "tokenizer.json": json });
+  await assert.rejects(
+    written(given, { vocab_size: 270 }),
+    /not split as by SentencePiece.*tokenizer.model/,
+  );
 });
 
 /** The ids that llama.cpp gives: the neighbours with the best score are merged, the first of several. */

@@ -216,7 +216,12 @@ function piecesOfFile(json: TokenizerJson, file: Uint8Array): Pieces {
 }
 
 function piecesOfRanks(json: TokenizerJson): Pieces {
-  const pieces = piecesOfMerges(json);
+  const words = JSON.stringify([json.normalizer, json.pre_tokenizer]);
+  const spaced =
+    words.includes("\u2581") && !/"(?:ByteLevel|Regex|Digits|Punctuation)"/.test(words);
+  const pieces = spaced
+    ? piecesOfMerges(json)
+    : "model.byte_fallback is true, and texts are not split as by SentencePiece";
   if (typeof pieces !== "string") return pieces;
   throw refused(
     `${pieces}; give the files with the scores of tokenizer.model, ` +

@@ -1,4 +1,5 @@
 // Reads the fixtures of tests/reference, over HTTP in a page and from the disk in Node.
+// reads: tests/reference/fixtures
 
 /** Address of a file or folder of the fixtures. */
 export const referenceUrl = (path) => new URL(`../../reference/fixtures/${path}`, import.meta.url);
