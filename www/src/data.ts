@@ -29,7 +29,12 @@ export interface Codec {
 }
 
 /** Files that say more of a tokenizer. */
-const ABOUT = ["tokenizer_config.json", "chat_template.jinja"];
+const ABOUT = [
+  "tokenizer_config.json",
+  "special_tokens_map.json",
+  "chat_template.jinja",
+  "chat_template.json",
+];
 
 /**
  * Bytes as tokens, or the tokenizer of a tokenizer.json.

@@ -24,19 +24,15 @@ export class AddedTokens {
   /** The characters with which tokens begin. */
   readonly #begins: RegExp | undefined;
 
-  /** @param contentOf - what is looked for; the token's content as it is after normalisation. */
-  constructor(
-    tokens: readonly AddedToken[],
-    contentOf: (token: AddedToken) => string = ({ content }) => content,
-  ) {
+  constructor(tokens: readonly AddedToken[]) {
     const begins = new Set<string>();
     // Of two tokens with one text, the special one is found, and of these the first.
     const ordered = [...tokens].sort((a, b) => Number(b["special"]) - Number(a["special"]));
     for (const token of ordered) {
-      const text = contentOf(token);
-      if (!text) continue;
-      begins.add(text.charAt(0));
-      const node = this.#add(text);
+      const { content } = token;
+      if (!content) continue;
+      begins.add(content.charAt(0));
+      const node = this.#add(content);
       node.token ??= token;
     }
     const class_ = Array.from(begins, (one) => `\\u${hex4(one.charCodeAt(0))}`).join("");

@@ -9,8 +9,11 @@ import { corrupt } from "../file-part.js";
 import { show } from "../options.js";
 
 /** An expression that matches a text and nothing else. */
-export const literal = (text: string): string =>
-  Array.from(text, (one) => `\\x{${(one.codePointAt(0) as number).toString(16)}}`).join("");
+export const literal = (text: string): Expression => ({
+  text: Array.from(text, (one) => `\\x{${(one.codePointAt(0) as number).toString(16)}}`).join(""),
+  captures: false,
+  empty: text === "",
+});
 
 /** The beginnings of groups that JavaScript has too. */
 const GROUP = /^\((?:\?(?:<[=!]|[:=!]|<(?![=!])[A-Za-z_]\w*>))?/;
@@ -26,6 +29,27 @@ interface Open {
   readonly fold: boolean;
   /** What closes it. */
   readonly close: string;
+  /** Whether it only looks, and matches no character itself. */
+  readonly looks: boolean;
+  /** The widths outside of it. */
+  readonly widths: Widths;
+}
+
+/** The least characters that are matched: by this alternative so far, and by the shortest of those before. */
+interface Widths {
+  readonly sum: number;
+  readonly least: number;
+}
+
+const NONE: Widths = { sum: 0, least: Number.POSITIVE_INFINITY };
+
+/** An expression that the package computes as Python does. */
+export interface Expression {
+  readonly text: string;
+  /** Whether it has groups that keep what they match. */
+  readonly captures: boolean;
+  /** Whether it may match without a character. */
+  readonly empty: boolean;
 }
 
 /**
@@ -34,7 +58,7 @@ interface Open {
  * @param what - what it is, for the message.
  * @throws TinyloomError `invalid-checkpoint` for what has no equal in JavaScript.
  */
-export function expression(what: string, source: string): string {
+export function expression(what: string, source: string): Expression {
   return new Rewriter(what, source).whole();
 }
 
@@ -51,6 +75,11 @@ class Rewriter {
   /** The letter before, where cases are not told apart. */
   #before = "";
   #atomic = 0;
+  #widths = NONE;
+  /** Whether something is held not to be before a place: V8 finds that within a character of two units too. */
+  #without = false;
+  /** The least characters of the last atom. */
+  #width = 0;
 
   constructor(what: string, source: string) {
     this.#what = what;
@@ -58,10 +87,14 @@ class Rewriter {
     this.#references = /\\(?:[1-9]|k)/.test(source.replaceAll("\\\\", ""));
   }
 
-  whole(): string {
+  whole(): Expression {
     while (this.#at < this.#source.length) this.#next();
     if (this.#open.length > 0) throw this.#refused("a group that is not closed");
-    return this.#out;
+    const { sum, least } = this.#widths;
+    const captures = this.#references || /\(\?<[A-Za-z_]/.test(this.#out);
+    const empty = Math.min(sum, least) === 0;
+    if (empty && this.#without) throw this.#refused("a place with nothing before it");
+    return { text: this.#out, captures, empty };
   }
 
   #refused(what: string): Error {
@@ -80,12 +113,15 @@ class Rewriter {
     else if (first === "(") this.#begin(rest);
     else if (first === ")") this.#end();
     else if (first === "|") {
-      this.#emit("|", 1);
+      this.#emit("|", 1, 0);
       this.#atom = -1;
+      const { sum, least } = this.#widths;
+      this.#widths = { sum: 0, least: Math.min(sum, least) };
     } else this.#letter(String.fromCodePoint(rest.codePointAt(0) as number));
   }
 
-  #emit(text: string, length: number): void {
+  #emit(text: string, length: number, width = 1): void {
+    this.#widen(width);
     this.#atom = this.#out.length;
     this.#out += text;
     this.#at += length;
@@ -97,12 +133,21 @@ class Rewriter {
     if (this.#fold && /^\\[pP]\{\^?(L[ult]|Lower|Upper)/i.test(text)) {
       throw this.#refused(`${text} within (?i:`);
     }
-    this.#emit(text, text.length);
+    this.#emit(text, text.length, /^\\[AzZbBk1-9]$/.test(text) ? 0 : 1);
+    this.#without ||= /^\\[AB]$/.test(text);
+  }
+
+  #widen(width: number): void {
+    const { sum, least } = this.#widths;
+    this.#widths = { sum: sum + width, least };
+    this.#width = width;
   }
 
   #letter(character: string): void {
     const before = this.#before;
-    this.#emit(this.#fold ? this.#folded(character) : character, character.length);
+    const width = character === "^" || character === "$" ? 0 : 1;
+    this.#emit(this.#fold ? this.#folded(character) : character, character.length, width);
+    this.#without ||= character === "^";
     if (!this.#fold) return;
     this.#before = character.toLowerCase();
     if (LIGATURES.includes(before + this.#before)) {
@@ -146,7 +191,11 @@ class Rewriter {
     if (group === "(" && rest[1] === "?") throw this.#refused(`the group ${rest.slice(0, 4)}`);
     const name = atomic ? this.#mark() : "";
     const close = atomic ? `))\\k<${name}>)` : ")";
-    this.#open.push({ at: this.#out.length, fold: this.#fold, close });
+    const looks = /^\(\?<?[=!]/.test(group);
+    this.#without ||= group === "(?<!";
+    const outside = { at: this.#out.length, fold: this.#fold, widths: this.#widths };
+    this.#open.push({ ...outside, close, looks });
+    this.#widths = NONE;
     this.#fold ||= insensitive;
     // Groups that nothing refers to would be pieces of what is split.
     const plain = group === "(" && !this.#references ? "(?:" : group;
@@ -161,6 +210,9 @@ class Rewriter {
     if (!open) throw this.#refused("a parenthesis that closes nothing");
     this.#out += open.close;
     this.#at += 1;
+    const { sum, least } = this.#widths;
+    this.#widths = open.widths;
+    this.#widen(open.looks ? 0 : Math.min(sum, least));
     [this.#atom, this.#fold, this.#before] = [open.at, open.fold, ""];
   }
 
@@ -177,6 +229,10 @@ class Rewriter {
     const repeated = this.#out.slice(this.#atom);
     const following = this.#source[this.#at];
     const counted = quantifier.startsWith("{");
+    const left =
+      /^(?:[*?]|\{0|\{,)/.test(quantifier) || (following === "?" && /^\{\d+\}$/.test(quantifier));
+    if (left) this.#widths = { ...this.#widths, sum: this.#widths.sum - this.#width };
+    if (left) this.#width = 0;
     if (following === "+" && !counted) {
       this.#at += 1;
       const name = this.#mark();

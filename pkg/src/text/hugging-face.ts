@@ -39,11 +39,13 @@ export interface Own {
   readonly decoding: () => Stage;
   /** The text of each id. */
   readonly texts: readonly (string | undefined)[];
-  /** What begins a text behind its normalisation, unless it begins so; where no token is before it. */
+  /** What begins a text behind its normalisation, unless it or a space does; where no token is before it. */
   readonly prefix: string;
   /** The bytes that each id stands for, where ids spell texts. */
   readonly spelling: ((id: number) => Uint8Array) | undefined;
 }
+
+const isNormalized = (token: AddedToken) => Boolean(token["normalized"] ?? !token["special"]);
 
 /** A tokenizer whose words and models `@huggingface/tokenizers` computes. */
 export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokenizer {
@@ -57,6 +59,8 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
   readonly #normalize: (text: string) => string;
   readonly #files: TokenizerFiles;
   readonly #own: Own;
+  /** The text of each id. */
+  readonly #texts: (string | undefined)[];
   readonly #special: ReadonlySet<string>;
   /** Added tokens as they are in texts, and as they are in normalised ones. */
   readonly #added: readonly [AddedTokens, AddedTokens];
@@ -69,12 +73,16 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
     this.#own = own;
     this.#files = info.files;
     this.#normalize = normalizer ? (text) => normalizer.normalize(text) : (text) => text;
-    const normalized = (token: AddedToken) => Boolean(token["normalized"] ?? !token["special"]);
+    const added = own.added.map((token) => this.#asFound(token));
+    const inSpecial = new Set(own.added.filter((one) => one["special"]).map((one) => one.content));
+    const flagged = added.map((one) => ({ ...one, special: inSpecial.has(one.content) }));
     this.#added = [
-      new AddedTokens(own.added.filter((token) => !normalized(token))),
-      new AddedTokens(own.added.filter(normalized), ({ content }) => this.#normalize(content)),
+      new AddedTokens(flagged.filter((one) => !isNormalized(one))),
+      new AddedTokens(flagged.filter(isNormalized)),
     ];
-    this.#special = new Set(own.added.filter((one) => one["special"]).map((one) => one.content));
+    this.#special = inSpecial;
+    this.#texts = [...own.texts];
+    for (const { id, content } of added) this.#texts[id] = content;
     this.vocabSize = own.texts.length;
     this.endToken = info.endToken;
     this.startTokens = own.around.before;
@@ -82,6 +90,16 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
     this.chatTemplate = info.chatTemplate;
     this.chatTemplates = info.chatTemplates;
     if (own.spelling) spells(this, own.spelling);
+  }
+
+  /** As in Python, a token that is found in normalised texts stands for its normalised content. */
+  #asFound(token: AddedToken): AddedToken {
+    const normalized = isNormalized(token);
+    return {
+      ...token,
+      normalized,
+      content: normalized ? this.#normalize(token.content) : token.content,
+    };
   }
 
   encode(text: string, options?: EncodeOptions): Uint32Array {
@@ -111,7 +129,8 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
     if (token) ids.push(token.id);
     if (token || !text) return;
     const { prefix } = this.#own;
-    const whole = first && !text.startsWith(prefix) ? prefix + text : text;
+    const begins = !first || text.startsWith(prefix) || text.startsWith(" ");
+    const whole = begins ? text : prefix + text;
     for (const id of this.#peer.encode(whole, { add_special_tokens: false }).ids) {
       if (id === undefined) {
         throw new TinyloomError(
@@ -132,11 +151,11 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
   /** An id that the tokenizer does not have is no text, as in Python: models may have more ids. */
   decoder(options?: DecodeOptions): TokenDecoder {
     const special = decodesSpecial(options);
-    const { decoding, texts } = this.#own;
+    const { decoding } = this.#own;
     let stage = decoding();
     return {
       push: (token) => {
-        const text = texts[asTokens("token", [token])[0] as number];
+        const text = this.#texts[asTokens("token", [token])[0] as number];
         if (text === undefined || (!special && this.#special.has(text))) return "";
         return stage.push(text).join("");
       },

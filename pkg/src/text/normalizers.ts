@@ -15,14 +15,14 @@ export function normalizerOf(place: string, { normalizer }: TokenizerJson): Toke
   return { type: "Sequence", normalizers: parts };
 }
 
-const replacing = (Regex: string, content: string): TokenizerPart => ({
+const replacing = ({ text: Regex }: { text: string }, content: string): TokenizerPart => ({
   type: "Replace",
   pattern: { Regex },
   content: content.replaceAll("$", "$$$$"),
 });
 
 /** JavaScript writes a last sigma otherwise; Python's tokenizers change each letter by itself. */
-const SIGMA = replacing("Σ", "σ");
+const SIGMA = replacing({ text: "Σ" }, "σ");
 
 function partBy(place: string, part: TokenizerPart): TokenizerPart[] {
   switch (part?.type) {
@@ -32,8 +32,8 @@ function partBy(place: string, part: TokenizerPart): TokenizerPart[] {
       return part["lowercase"] ? [SIGMA, part] : [part];
     case "Strip":
       return [
-        ...(part["strip_left"] ? [replacing(String.raw`\A\p{White_Space}+`, "")] : []),
-        ...(part["strip_right"] ? [replacing(String.raw`\p{White_Space}+\z`, "")] : []),
+        ...(part["strip_left"] ? [replacing({ text: String.raw`\A\p{White_Space}+` }, "")] : []),
+        ...(part["strip_right"] ? [replacing({ text: String.raw`\p{White_Space}+\z` }, "")] : []),
       ];
     case "Replace": {
       const { String: text, Regex: regex } = Object(part["pattern"]) as {

@@ -30,10 +30,10 @@ export interface ReadFiles {
 
 /** @param source - what `from` was opened of: the names of files are only known of an object. */
 export async function readFiles(from: Source, source: unknown): Promise<ReadFiles> {
+  const own = await optional(from, "tokenizer.json");
   const configText = await optional(from, "tokenizer_config.json");
   const tokenizerConfig =
     configText === undefined ? {} : parsed(from, "tokenizer_config.json", configText);
-  const own = await optional(from, "tokenizer.json");
   const made =
     own === undefined ? await fromVocabulary(from, tokenizerConfig, optional) : undefined;
   const place = from.place(made ? "vocab.json" : "tokenizer.json");

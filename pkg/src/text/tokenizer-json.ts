@@ -59,5 +59,7 @@ export function partsOf(
   if (!part) return [];
   if (part.type !== "Sequence") return [part];
   const parts: unknown = part[several];
-  return Array.isArray(parts) ? parts.flatMap((one: TokenizerPart) => partsOf(one, several)) : [];
+  if (!Array.isArray(parts)) return [];
+  // What is no part stays, to be refused.
+  return parts.flatMap((one: TokenizerPart) => (one ? partsOf(one, several) : [one]));
 }

@@ -6,7 +6,7 @@
 
 import { corrupt } from "../file-part.js";
 import { show } from "../options.js";
-import { expression, literal } from "./expressions.js";
+import { type Expression, expression, literal } from "./expressions.js";
 import { partsOf, type TokenizerJson, type TokenizerPart } from "./tokenizer-json.js";
 
 /** What the package is given, and the text that stands before a text's first word. */
@@ -51,6 +51,8 @@ function wordsBy(place: string, part: TokenizerPart): (TokenizerPart | undefined
       return [
         split(part["individual_digits"] ? String.raw`\p{N}` : String.raw`\p{N}+`, "Isolated"),
       ];
+    case "FixedLength": // in characters, which may have two units
+      return [split(String.raw`[\s\S]{1,${lengthOf(part) ?? raise(wrong("length"))}}`, "Isolated")];
     case "ByteLevel":
       return byteLevel(part);
     case "Whitespace":
@@ -66,9 +68,12 @@ function wordsBy(place: string, part: TokenizerPart): (TokenizerPart | undefined
   }
 }
 
+const lengthOf = ({ length }: { readonly [name: string]: unknown }): number | undefined =>
+  Number.isSafeInteger(length) && (length as number) > 0 ? (length as number) : undefined;
+
 /** The space before a text, the words, and their bytes. */
 function byteLevel(part: TokenizerPart): (TokenizerPart | undefined)[] {
-  const space = { type: "Replace", pattern: { Regex: String.raw`\A(?! )` }, content: " " };
+  const space = { type: "Replace", pattern: { Regex: String.raw`\A[^ ]` }, content: " $&" };
   return [
     part["add_prefix_space"] ? space : [],
     part["use_regex"] === false ? [] : split(GPT2, "Isolated"),
@@ -98,9 +103,11 @@ function raise(error: Error): never {
 }
 
 /** A part that splits at an expression. `Kept` keeps what it matches, and nothing else. */
-function split(pattern: string, behavior: unknown): TokenizerPart | undefined {
+function split(pattern: string | Expression, behavior: unknown): TokenizerPart | undefined {
   const plain = behavior === "Kept" || behavior === "Removed";
-  const Regex = plain ? pattern : byBehavior(pattern, behavior);
+  const given =
+    typeof pattern === "string" ? { text: pattern, captures: false, empty: false } : pattern;
+  const Regex = byBehavior(given, behavior);
   if (Regex === undefined) return undefined;
   return {
     type: "Split",
@@ -110,19 +117,25 @@ function split(pattern: string, behavior: unknown): TokenizerPart | undefined {
   };
 }
 
-/** An expression of the words that a behaviour gives. */
-function byBehavior(pattern: string, behavior: unknown): string | undefined {
-  const one = /^\\x\{[0-9a-f]+\}$/.test(pattern);
-  const gap = one ? `[^${pattern}]+` : String.raw`(?:(?!${pattern})[\s\S])+`;
+/**
+ * An expression of the words that a behaviour gives. Undefined where there is none: what groups keep would be words, or
+ * be kept twice, and words at a place without characters would be lost.
+ */
+function byBehavior(pattern: Expression, behavior: unknown): string | undefined {
+  const { text, captures, empty } = pattern;
+  if (behavior === "Isolated" || behavior === "Kept") return text;
+  if (captures) return undefined;
+  if (behavior === "Removed") return text;
+  if (empty) return undefined;
+  const one = /^\\x\{[0-9a-f]+\}$/.test(text);
+  const gap = one ? `[^${text}]+` : String.raw`(?:(?!${text})[\s\S])+`;
   switch (behavior) {
-    case "Isolated":
-      return pattern;
     case "MergedWithPrevious":
-      return `${gap}(?:${pattern})?|(?:${pattern})`;
+      return `${gap}(?:${text})?|(?:${text})`;
     case "MergedWithNext":
-      return `(?:${pattern})(?:${gap})?|${gap}`;
+      return `(?:${text})(?:${gap})?|${gap}`;
     case "Contiguous":
-      return `(?:${pattern})+`;
+      return `(?:${text})+`;
     default:
       return undefined;
   }
