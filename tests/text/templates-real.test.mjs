@@ -1,7 +1,6 @@
 // Real chat templates render what transformers renders of them, to the character, or both refuse.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ByteTokenizer, chatPrompt, Dataset } from "tinyloom";
 import { TEMPLATES } from "./jinja-expressions.mjs";
 import { CHATS, realTemplates, rendered, TOKENS } from "./templates.mjs";
 

@@ -94,7 +94,7 @@ export function openTemplate(
   const { variables = {}, date } = options;
   const choose = templatesOf(where, tokenizer, options.template);
   const common = inspect(where, () => {
-    const own = [...specialTokens(tokenizer), ...Object.entries(copied(variables))];
+    const own = [...specialTokens(where, tokenizer), ...Object.entries(copied(variables))];
     return new Map(own.map(([name, value]) => [name, valueBy(name, value)] as const));
   });
   const now = () => date ?? today();
@@ -222,18 +222,28 @@ function templatesOf(
   return (tools) => (tools && ofTools !== undefined ? open(ofTools) : one);
 }
 
+/** Special tokens of tokenizers that were asked before: their files are large. */
+const known = new WeakMap<object, readonly [string, unknown][]>();
+
 /** Texts of special tokens by the names that templates use. */
-function specialTokens(tokenizer: TextEncoding): [string, unknown][] {
-  const own = tokenizer as Partial<PretrainedTokenizer>;
-  const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
-  const file = files?.["tokenizer_config.json"];
-  const config = file ? JSON.parse(new TextDecoder().decode(file)) : {};
-  const said = Object.entries((config ?? {}) as { [name: string]: unknown })
-    .filter(([name]) => name.endsWith("_token"))
-    .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
-  const found = Object.entries(own.specialTokens ?? {}).map(([name, token]) => [
-    `${name}_token`,
-    token?.text,
-  ]);
-  return [...said, ...found].filter(([, text]) => typeof text === "string") as [string, unknown][];
+function specialTokens(where: string, tokenizer: TextEncoding): readonly [string, unknown][] {
+  const found = known.get(tokenizer) ?? readSpecialTokens(where, tokenizer);
+  known.set(tokenizer, found);
+  return found;
+}
+
+function readSpecialTokens(where: string, tokenizer: TextEncoding): readonly [string, unknown][] {
+  return inspect(`${where}: the tokenizer's save()`, () => {
+    const own = tokenizer as Partial<PretrainedTokenizer>;
+    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
+    const file = files?.["tokenizer_config.json"];
+    const config: unknown = file ? JSON.parse(new TextDecoder().decode(file)) : {};
+    const said = Object.entries((config ?? {}) as { [name: string]: unknown })
+      .filter(([name]) => name.endsWith("_token"))
+      .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
+    const tokens = Object.entries(own.specialTokens ?? {});
+    const found = tokens.map(([name, token]) => [`${name}_token`, token?.text]);
+    const texts = [...said, ...found].filter(([, text]) => typeof text === "string");
+    return texts as [string, string][];
+  });
 }
