@@ -61,29 +61,34 @@ function selected() {
 /**
  * What is to run of the files: those with keys of their own, in NAME.keys.mjs beside them, say so; the key of another is
  * that of its content. Files of tests/gate always run.
+ *
+ * @returns `own`: files that always run, or have keys of their own; `tests`: the others, as `openTests`.
  */
 async function changed(files) {
   const { fileKey } = await import("../tests/gate/inputs.mjs");
   const { openTests } = await import("../tests/gate/passed.mjs");
   const [own, others] = [[], []];
   for (const path of files) {
-    const keys = join(root, path.replace(/\.(test|full|timed)\.mjs$/, ".keys.mjs"));
     if (path.startsWith("tests/gate/")) own.push(path);
-    else if (!existsSync(keys)) others.push({ name: path, group: path, key: await fileKey(path) });
-    else if (!(await (await import(pathToFileURL(keys).href)).passed())) own.push(path);
+    else if (!existsSync(keysOf(path)))
+      others.push({ name: path, group: path, key: await fileKey(path) });
+    else if ((await stateOf(path)).run) own.push(path);
   }
-  const tests = openTests("files", others);
-  return { own, tests };
+  return { own, tests: openTests("files", others) };
 }
 
-/** Everything at once, and no keys: of files that are named, of a full run, of one with other random data, of clocks. */
+/** The module that says which of a file's tests run, where these have keys of their own. */
+const keysOf = (path) => join(root, path.replace(/\.(test|full|timed)\.mjs$/, ".keys.mjs"));
+const stateOf = async (path) => (await import(pathToFileURL(keysOf(path)).href)).state();
+
+/** Files that are named, and all of a full run, run whatever has passed. So do clocks. */
 const everything = (files) => ({
   own: files,
   tests: { run: [], left: 0, passed() {}, ended() {} },
 });
-
-const unkeyed =
-  wanted.length > 0 || mode === "full" || mode === "timed" || Boolean(process.env.TINYLOOM_SEED);
+const named = wanted.length > 0 && mode === "everyday";
+const whole = named || mode === "full" || mode === "timed";
+const GATE = { everyday: named ? "whole" : "everyday", rest: "rest", full: "full", timed: "whole" };
 
 const counts = { passed: 0, failed: 0, skipped: 0 };
 const skipped = new Set();
@@ -98,7 +103,9 @@ async function runFiles(files, concurrency, limit, heard) {
   step(`testing: ${files.length} files, ${concurrency} at a time`);
   const seconds = new Map();
   const failed = new Set();
-  const stream = run({ files, concurrency, ...(limit && { timeout: (limit + 60) * 1000 }) });
+  // A file's own event has its path as it is given here.
+  const paths = files.map((file) => join(root, file));
+  const stream = run({ files: paths, concurrency, ...(limit && { timeout: (limit + 60) * 1000 }) });
   for (const event of ["test:pass", "test:fail"]) {
     stream.on(event, ({ name, nesting, file, skip, details }) => {
       counts[skip ? "skipped" : event === "test:pass" ? "passed" : "failed"] += 1;
@@ -122,20 +129,19 @@ await main(async () => {
   const files = selected();
   // Keys have the versions of browsers and drivers, so these come first.
   await setup({ rust: false, browsers: ["chromium", "firefox", "node"], native: true });
-  Object.assign(process.env, {
-    TINYLOOM_GATE: mode === "timed" || wanted.length > 0 ? "full" : mode,
-    ...(mode === "timed" && { TINYLOOM_TIMED: "1" }),
-  });
-  const { own, tests } = unkeyed ? everything(files) : await changed(files);
+  delete process.env.TINYLOOM_CORE;
+  process.env.TINYLOOM_GATE = GATE[mode];
+  process.env.TINYLOOM_TIMED = mode === "timed" ? "1" : "";
+  const { own, tests } = whole ? everything(files) : await changed(files);
   const some = tests.run.map(({ name }) => name);
   const cores = tests.run.filter(({ core }) => core).length;
   const all = own.concat(some).toSorted((a, b) => rank(a) - rank(b));
   step(
-    `${all.length} of ${files.length} test files run, ${cores} of them their core; the others have passed as they are`,
+    `${all.length} of ${files.length} test files run, ${cores} of them their core; the others, or their core, have passed as they are`,
   );
   await prepare(await needsOf(all));
   if (cores > 0) process.env.TINYLOOM_CORE = "1";
-  const limit = mode === "everyday" ? FILE_SECONDS : undefined;
+  const limit = GATE[mode] === "everyday" ? FILE_SECONDS : undefined;
   if (limit) Object.assign(process.env, limited(limit));
   const guard = pathToFileURL(join(root, "tests", "gate", "guard.mjs"));
   process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --import=${guard}`;
@@ -151,8 +157,12 @@ await main(async () => {
     times.push(...ended.seconds);
     failed.push(...ended.failed);
   }
-  if (failed.length === 0) tests.ended();
-  summary(times, failed, tests.left);
+  // Of files that are named the others' keys stay.
+  if (failed.length === 0 && wanted.length === 0) tests.ended();
+  const left = [["files", tests.left]];
+  for (const path of files.filter((path) => existsSync(keysOf(path))))
+    left.push([path, (await stateOf(path)).left]);
+  summary(times, failed, left);
 });
 
 /** Whether files need what is built, and the reference's Python. */
@@ -183,8 +193,9 @@ function summary(times, failed, left) {
   for (const [file, seconds] of slowest)
     step(`${seconds.toFixed(1).padStart(7)} ${relative(root, file)}`);
   for (const line of skipped) step(`not run: ${line}`);
-  if (left > 0)
-    step(`${left} files have not passed whole: npm run test:rest runs the rest of them`);
+  for (const [what, count] of left)
+    if (count > 0)
+      step(`${what}: ${count} have passed in their core alone; npm run test:rest runs the rest`);
   if (failed.length > 0) {
     process.exitCode = 1;
     step(`failed: ${failed.map((file) => relative(root, file)).join(", ")}`);

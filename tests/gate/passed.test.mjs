@@ -1,6 +1,7 @@
 // The gate's rules: what runs, what is left, what is noted.
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -49,6 +50,37 @@ test("a core that has passed does not run again, and is counted as left", () => 
   const changed = TESTS.map((one) => (one.name === "b" ? { ...one, key: "another" } : one));
   const after = chosen(keys, changed, "everyday");
   assert.deepEqual([names(after), after.left], [["b"], 3], "the one that changed runs whole");
+});
+
+test("a core that was cut goes on as one", () => {
+  const { keys } = keysOf();
+  const begun = chosen(keys, TESTS, "everyday");
+  keys.add("(core)", begun.most);
+  for (const { key } of TESTS.slice(0, 3)) keys.add("g", coreKey(key));
+  assert.deepEqual(names(chosen(keys, TESTS, "everyday")), ["d core"]);
+  const edited = TESTS.map((one) => (one.name === "d" ? { ...one, key: "another" } : one));
+  assert.deepEqual(names(chosen(keys, edited, "everyday")), ["d"], "an edit is another state");
+});
+
+test("a file that passes is told from one that fails, as scripts/test.mjs goes by", () => {
+  const own = join(folder, "run");
+  mkdirSync(own, { recursive: true });
+  const files = { good: "() => {}", bad: '() => { throw new Error("wrong"); }' };
+  const paths = Object.entries(files).map(([name, body]) => {
+    const path = join(own, `${name}.test.mjs`);
+    writeFileSync(path, `import { test } from "node:test";\ntest("${name}", ${body});\n`);
+    return path;
+  });
+  const program = `import { run } from "node:test";
+    const stream = run({ files: ${JSON.stringify(paths)} });
+    stream.on("test:complete", ({ name, file, details }) => {
+      if (name === file && details.passed) console.log(name);
+    });
+    stream.resume();`;
+  writeFileSync(join(own, "runner.mjs"), program);
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env; // else the runner takes itself for a test file
+  const said = execFileSync(process.execPath, [join(own, "runner.mjs")], { env, encoding: "utf8" });
+  assert.deepEqual(said.trim().split("\n"), [paths[0]]);
 });
 
 test("the rest is what has not passed whole, and a full run is everything", () => {

@@ -6,7 +6,7 @@ import type { TextEncoding } from "../tokenizer.js";
 import { chatEncoder, specialTexts } from "./chat-encoding.js";
 import { renderChat } from "./contents.js";
 import { expectConversation } from "./messages.js";
-import { common, endOfTurn, firstTag, tagsBy, tailOf, textBetween } from "./spans.js";
+import { common, endOfTurn, firstTag, tagsBy, tailOf, textBetween } from "./tails.js";
 import { type Chat, type ChatTemplate, messageOf, openTemplate, TEMPLATE } from "./templates.js";
 import type { ChatPrompt, TemplateOptions } from "./types.js";
 
@@ -45,7 +45,7 @@ function stopOf(template: ChatTemplate, chat: Chat, special: readonly string[]):
   });
   if (!asked) return [];
   const answered = [...asked, assistant(asked.length + 1)];
-  const end = tailOf(template, chat, answered, false)?.tail ?? "";
+  const end = tailOf(template, chat, answered, false)?.text ?? "";
   const tags = tagsBy(special);
   const next = textBetween(
     template,
@@ -53,10 +53,10 @@ function stopOf(template: ChatTemplate, chat: Chat, special: readonly string[]):
     [...answered, user(answered.length + 1)],
     answered.length,
   );
-  if (special.length > 0) {
-    const tag = firstTag(end === "" ? (next ?? "") : end, tags);
-    if (tag && (end !== "" || tag.index === 0)) return [tag.text];
-  }
+  // A template that puts nothing behind an answer leaves its end to the next header.
+  const tag = firstTag(end === "" ? (next ?? "") : end, tags);
+  if (tag && (special.length > 0 ? end !== "" || tag.index === 0 : tag.index === 0))
+    return [tag.text];
   const shared = next === undefined ? end : common(end, next);
   const own = shared === end ? end : endOfTurn(shared, tags);
   if (own.trim()) return [own.trim()];

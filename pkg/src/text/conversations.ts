@@ -1,7 +1,7 @@
 /** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
-import { called, check, invalid, isA, type Rules, show } from "../options.js";
+import { called, check, flag, invalid, isA, type Rules, show } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { expectLearned, prepared } from "./build.js";
@@ -21,6 +21,7 @@ const RULES: Rules<ConversationOptions> = {
   ...DATASET,
   ...LONG,
   ...TEMPLATE,
+  learnThinking: flag,
   learn: (value) =>
     value === "answers" || value === "all" || typeof value === "function"
       ? undefined
@@ -40,11 +41,17 @@ export async function fromConversations(
   tokenizer: TextEncoding,
   given: ConversationOptions,
 ): Promise<Prepared> {
-  const { signal, onProgress, template, variables, date, specialTokens, learn, ...options } = check(
-    WHERE,
-    given,
-    RULES,
-  );
+  const {
+    signal,
+    onProgress,
+    template,
+    variables,
+    date,
+    specialTokens,
+    learn,
+    learnThinking,
+    ...options
+  } = check(WHERE, given, RULES);
   const encoding = expectTokenizer(WHERE, tokenizer);
   const rendering = {
     ...(template !== undefined && { template }),
@@ -70,7 +77,14 @@ export async function fromConversations(
     store.append(ids);
     if (learn === "all") continue;
     store.learn(start, start); // of a conversation without answers nothing is learned
-    const spans = learnedSpans(opened, chat, made, chosen(chat, learn), special);
+    const spans = learnedSpans(
+      opened,
+      chat,
+      made,
+      chosen(chat, learn),
+      special,
+      learnThinking ?? false,
+    );
     const ranges = await tokenRanges(encoding, encode, made, ids, spans);
     for (let i = 0; i < ranges.length; i += 2) {
       store.learn(start + (ranges[i] as number), start + (ranges[i + 1] as number));

@@ -4,8 +4,21 @@
  * does not write, and the chat that ends with the answer, whose end it does write.
  */
 
-import { isTinyloomError } from "../error.js";
-import type { Value } from "./jinja/values.js";
+import {
+  behind,
+  common,
+  type Extent,
+  endOfMessage,
+  endOfTurn,
+  firstTag,
+  type Mapped,
+  mapped,
+  type Tail,
+  tagged,
+  tagsBy,
+  tailOf,
+  textBetween,
+} from "./tails.js";
 import {
   type Chat,
   type ChatTemplate,
@@ -17,130 +30,30 @@ import {
   type Rendered,
 } from "./templates.js";
 
-/** Where a message's characters begin and end in a text. */
-type Extent = readonly [begin: number, end: number];
-
-/** A text, and where the characters of each message lie in it; of other values under {@link OTHER}. */
-interface Mapped {
-  readonly made: Rendered;
-  readonly extents: ReadonlyMap<number, Extent>;
-}
-
-function mapped(made: Rendered): Mapped {
-  const extents = new Map<number, [number, number]>();
-  for (let at = 0; at < made.text.length; at++) {
-    const origin = originAt(made, at);
-    if (origin === 0) continue;
-    const known = extents.get(origin);
-    if (known) known[1] = at + 1;
-    else extents.set(origin, [at, at + 1]);
-  }
-  return { made, extents };
-}
-
-/** What stands behind the last character of a message, or of one before it; with the number of that message. */
-function behind({ made, extents }: Mapped, message: number): readonly [from: number, end: number] {
-  for (let from = message; from > 0; from--) {
-    const extent = extents.get(from);
-    if (extent) return [from, extent[1]];
-  }
-  const other = extents.get(OTHER);
-  return [0, Math.min(other ? other[1] : 0, made.text.length)];
-}
-
-const tagged = /<[^<>\s]+>|\[[^[\]\s]+\]/g;
-
-/** How a text's tags are found: special tokens of the tokenizer, or what looks like them. */
-export function tagsBy(special: readonly string[]): RegExp {
-  if (special.length === 0) return tagged;
-  const longest = [...special].sort((a, b) => b.length - a.length);
-  const escaped = longest.map((one) => one.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"));
-  return new RegExp(escaped.join("|"), "g");
-}
-
-/** The first tag of a text. */
-export function firstTag(
-  text: string,
-  tags: RegExp,
-): { readonly index: number; readonly text: string } | undefined {
-  tags.lastIndex = 0;
-  const found = tags.exec(text);
-  return found ? { index: found.index, text: found[0] } : undefined;
-}
-
 /**
- * The end of a turn within what two texts have in common: up to its first tag and the white space behind, since the next
- * header may begin alike. Without a tag, its whole lines.
+ * Where the text of messages lies that is learned, ascending: begin and end, alternating.
+ *
+ * @param thinking - whether the thinking block is learned that the template's prompt opens.
  */
-export function endOfTurn(common: string, tags: RegExp): string {
-  const tag = firstTag(common, tags);
-  if (tag) {
-    const end = tag.index + tag.text.length;
-    return common.slice(0, end) + (/^\s*/.exec(common.slice(end))?.[0] ?? "");
-  }
-  return common.slice(0, common.lastIndexOf("\n") + 1);
-}
-
-/** The beginning that two texts have in common. */
-export function common(a: string, b: string): string {
-  let at = 0;
-  while (at < a.length && at < b.length && a[at] === b[at]) at += 1;
-  return a.slice(0, at);
-}
-
-/** What a template makes of messages behind their last character; undefined where it refuses them. */
-export function tailOf(
-  template: ChatTemplate,
-  chat: Chat,
-  messages: readonly Value[],
-  prompt: boolean,
-): { readonly tail: string; readonly from: number } | undefined {
-  try {
-    const all = mapped(template.render(chat, messages, prompt));
-    const [from, end] = behind(all, messages.length);
-    return { tail: all.made.text.slice(end), from };
-  } catch (cause) {
-    if (isTinyloomError(cause)) return undefined;
-    throw cause;
-  }
-}
-
-/** What a template puts between two messages; undefined where it refuses the chat, or does not render both. */
-export function textBetween(
-  template: ChatTemplate,
-  chat: Chat,
-  messages: readonly Value[],
-  first: number,
-): string | undefined {
-  try {
-    const { made, extents } = mapped(template.render(chat, messages, false));
-    const [left, right] = [extents.get(first), extents.get(first + 1)];
-    return left && right ? made.text.slice(left[1], right[0]) : undefined;
-  } catch (cause) {
-    if (isTinyloomError(cause)) return undefined;
-    throw cause;
-  }
-}
-
-/** Where the text of messages lies that is learned, ascending: begin and end, alternating. */
 export function learnedSpans(
   template: ChatTemplate,
   chat: Chat,
   made: Rendered,
   learned: readonly boolean[],
   special: readonly string[],
+  thinking: boolean,
 ): number[] {
   const spans: Extent[] = [];
   const whole = mapped(made);
   const marks = template.marks(chat);
   const isAnswer = (at: number) => chat.given.messages[at]?.role === "assistant";
   if (marks) spans.push(...markedSpans(made, (at) => learned[at] === true));
-  const tags = tagsBy(special);
+  const finder = new Finder(template, chat, whole, tagsBy(special), thinking);
   for (const [at, wanted] of learned.entries()) {
     if (!wanted || (marks && isAnswer(at))) continue;
     // Of a text that the template leaves out there is nothing to learn.
     if (!whole.extents.has(at + 1) && textIn(chat.given.messages[at]?.content)) continue;
-    spans.push(spanOf(template, chat, whole, at, isAnswer(at), tags));
+    spans.push(finder.span(at, isAnswer(at)));
   }
   return merged(spans);
 }
@@ -175,83 +88,93 @@ function markedSpans(made: Rendered, wanted: (message: number) => boolean): Exte
   return spans;
 }
 
-function spanOf(
-  template: ChatTemplate,
-  chat: Chat,
-  whole: Mapped,
-  at: number,
-  answer: boolean,
-  tags: RegExp,
-): Extent {
-  const { made, extents } = whole;
-  const { text } = made;
-  const own = extents.get(at + 1);
-  const before = chat.messages.slice(0, at);
-  const [anchor, from] = behind(whole, at);
-  const prompt = answer ? tailOf(template, chat, before, true) : undefined;
-  let begin = own?.[0] ?? from;
-  if (prompt && prompt.from === anchor && (!own || from <= own[0])) {
-    const supplied = common(text.slice(from), prompt.tail);
-    const whole = supplied.length === prompt.tail.length;
-    begin = from + (whole ? supplied.length : beforeTag(text, from, from + supplied.length) - from);
+/** Finds the spans of one chat's messages. */
+class Finder {
+  readonly #template: ChatTemplate;
+  readonly #chat: Chat;
+  readonly #whole: Mapped;
+  readonly #tags: RegExp;
+  readonly #thinking: boolean;
+
+  constructor(template: ChatTemplate, chat: Chat, whole: Mapped, tags: RegExp, thinking: boolean) {
+    this.#template = template;
+    this.#chat = chat;
+    this.#whole = whole;
+    this.#tags = tags;
+    this.#thinking = thinking;
   }
-  const end = endOf(template, chat, whole, at, prompt?.tail, tags);
-  return [begin, Math.max(begin, end)];
+
+  /** The span of a message. An answer begins behind what the template's prompt for it has written. */
+  span(at: number, answer: boolean): Extent {
+    const { made, extents } = this.#whole;
+    const own = extents.get(at + 1);
+    const [anchor, from] = behind(this.#whole, at);
+    const prompt = answer ? this.#tail(at, true) : undefined;
+    let begin = own?.[0] ?? from;
+    if (prompt && prompt.from === anchor && (!own || from <= own[0])) {
+      const written = this.#thinking ? withoutThinking(prompt.text) : prompt.text;
+      const supplied = common(made.text.slice(from), written).length;
+      const all = supplied === written.length;
+      begin = all ? from + supplied : beforeTag(made.text, from, from + supplied);
+    }
+    return [begin, Math.max(begin, this.#end(at, begin, prompt?.text))];
+  }
+
+  /** The end of the messages before one. */
+  #tail(at: number, prompt: boolean): Tail | undefined {
+    return tailOf(this.#template, this.#chat, this.#chat.messages.slice(0, at), prompt);
+  }
+
+  #end(at: number, begin: number, prompt: string | undefined): number {
+    const { made } = this.#whole;
+    const through = this.#tail(at + 1, false);
+    const [anchor, last] = behind(this.#whole, at + 1);
+    if (!through || through.from !== anchor) {
+      const next = nextMessage(made, last);
+      if (next < 0) return made.text.length;
+      return last + endOfTurn(made.text.slice(last, next), this.#tags).length;
+    }
+    const own = anchor === at + 1;
+    const from = own ? endOfMessage(this.#whole, anchor, through.count) : begin;
+    // Of a message without characters the header stands in both.
+    const tail = own ? through.text : through.text.slice(begin - last);
+    const after = made.text.slice(from);
+    const opens = prompt !== undefined && this.#opensAnswer(at, tail, prompt);
+    if (!opens && tail !== "" && after.startsWith(tail)) return from + tail.length;
+    const end = endOfTurn(common(after, tail), this.#tags).length;
+    return from + (end > 0 ? end : this.#nextTag(from));
+  }
+
+  /**
+   * Whether the end of a chat already opens the next answer, though no prompt was asked for: some templates always do.
+   * Then the chat goes on otherwise where a user's message follows.
+   */
+  #opensAnswer(at: number, tail: string, prompt: string): boolean {
+    if (prompt !== this.#tail(at, false)?.text || !tail.trim()) return false;
+    const last = prompt.trimEnd().split("\n").at(-1) ?? "";
+    const tag = [...last.matchAll(tagged)].at(-1)?.[0] ?? last;
+    if (tag === "" || !tail.trimEnd().endsWith(tag)) return false;
+    const next = messageOf("user", "Why?", at + 2);
+    const messages = [...this.#chat.messages.slice(0, at + 1), next];
+    return textBetween(this.#template, this.#chat, messages, at + 1)?.startsWith(tail) !== true;
+  }
+
+  /** Where the end of a chat is another than that of a turn, or none, the next tag ends an answer: how long that is. */
+  #nextTag(from: number): number {
+    const { made } = this.#whole;
+    const tag = firstTag(made.text.slice(from, from + 100), this.#tags);
+    return tag?.index === 0 && originAt(made, from) === 0 ? tag.text.length : 0;
+  }
 }
+
+/** A prompt up to where it opens a thinking block. */
+const withoutThinking = (prompt: string) =>
+  prompt.replace(/(<think|\[THINK\]|<\|channel>)[\s\S]*$/, "");
 
 /** A place, or where the tag begins that is open there. */
 function beforeTag(text: string, from: number, at: number): number {
   const open = /[<[][^<>[\]\s]*$/.exec(text.slice(from, at));
   return open ? from + open.index : at;
-}
-
-function endOf(
-  template: ChatTemplate,
-  chat: Chat,
-  whole: Mapped,
-  at: number,
-  prompt: string | undefined,
-  tags: RegExp,
-): number {
-  const { made } = whole;
-  const through = tailOf(template, chat, chat.messages.slice(0, at + 1), false);
-  const [anchor, from] = behind(whole, at + 1);
-  const after = made.text.slice(from);
-  if (!through || through.from !== anchor) {
-    const next = nextMessage(made, from);
-    return next < 0 ? made.text.length : from + endOfTurn(made.text.slice(from, next), tags).length;
-  }
-  const { tail } = through;
-  const opens = prompt !== undefined && opensAnswer(template, chat, at, tail, prompt);
-  if (!opens && after.startsWith(tail)) return from + tail.length + nextTag(tail, made, from, tags);
-  return from + endOfTurn(common(after, tail), tags).length;
-}
-
-/**
- * Whether the end of a chat already opens the next answer, though no prompt was asked for: some templates always do. Then
- * the chat goes on otherwise where a user's message follows.
- */
-function opensAnswer(
-  template: ChatTemplate,
-  chat: Chat,
-  at: number,
-  tail: string,
-  prompt: string,
-): boolean {
-  const plain = tailOf(template, chat, chat.messages.slice(0, at), false)?.tail;
-  if (prompt !== plain || !tail.trim()) return false;
-  const last = prompt.trimEnd().split("\n").at(-1) ?? "";
-  const tag = [...last.matchAll(tagged)].at(-1)?.[0] ?? last;
-  if (tag === "" || !tail.trimEnd().endsWith(tag)) return false;
-  const next = messageOf("user", "Why?", at + 2);
-  const messages = [...chat.messages.slice(0, at + 1), next];
-  return textBetween(template, chat, messages, at + 1)?.startsWith(tail) !== true;
-}
-
-/** Where a template puts nothing behind an answer, the tag of the next turn ends it: how long that is. */
-function nextTag(tail: string, made: Rendered, from: number, tags: RegExp): number {
-  const tag = tail === "" ? firstTag(made.text.slice(from, from + 100), tags) : undefined;
-  return tag?.index === 0 && originAt(made, from) === 0 ? tag.text.length : 0;
 }
 
 /** Where the next message's characters begin; -1 where none do. */

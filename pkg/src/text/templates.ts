@@ -222,8 +222,17 @@ function templatesOf(
   return (tools) => (tools && ofTools !== undefined ? open(ofTools) : one);
 }
 
+/** Special tokens of tokenizers that were asked before: their files are large. */
+const known = new WeakMap<object, readonly [string, unknown][]>();
+
 /** Texts of special tokens by the names that templates use. */
-function specialTokens(where: string, tokenizer: TextEncoding): [string, unknown][] {
+function specialTokens(where: string, tokenizer: TextEncoding): readonly [string, unknown][] {
+  const found = known.get(tokenizer) ?? readSpecialTokens(where, tokenizer);
+  known.set(tokenizer, found);
+  return found;
+}
+
+function readSpecialTokens(where: string, tokenizer: TextEncoding): readonly [string, unknown][] {
   return inspect(`${where}: the tokenizer's save()`, () => {
     const own = tokenizer as Partial<PretrainedTokenizer>;
     const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();

@@ -92,6 +92,11 @@ export interface ConversationOptions extends DatasetOptions, LongOptions, Templa
    * function says of each message whether it is learned.
    */
   learn?: "answers" | "all" | ((message: Message, index: number) => boolean);
+  /**
+   * Whether the beginning of a thinking block is learned too that the template's prompt already writes, such as the empty
+   * one of Qwen3 under `enable_thinking: false`. Default false. What `{% generation %}` marks is learned in any case.
+   */
+  learnThinking?: boolean;
 }
 
 /** A conversation as the model reads it before it answers. */
