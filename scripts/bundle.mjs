@@ -16,8 +16,8 @@ const dist = join(root, "pkg", "dist");
 const kb = (bytes) => `${(bytes / 1000).toFixed(1)} KB`;
 const gzipped = (bytes) => gzipSync(bytes, { level: 9 }).length;
 
-/** Packages that users install for themselves, and which are loaded when they are needed. */
-const PEERS = ["@huggingface/jinja", "@huggingface/tokenizers"];
+/** The package that users install for themselves, and which is loaded when it is needed. */
+const PEERS = ["@huggingface/tokenizers"];
 
 /** The worker in which tokenizers are trained, as a text: it is opened from a Blob, so that no host has to serve it. */
 export async function threadSource() {

@@ -3,21 +3,10 @@
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { hashOf, keyOf } from "../tests/gate/inputs.mjs";
+import { hashOf, keyOf, sourcesBelow } from "../tests/gate/inputs.mjs";
 import { openTests } from "../tests/gate/passed.mjs";
 import { audit } from "./audit.mjs";
-import {
-  capture,
-  exitCode,
-  Failure,
-  filesBelow,
-  isMain,
-  main,
-  run,
-  step,
-  target,
-  which,
-} from "./lib.mjs";
+import { capture, exitCode, Failure, isMain, main, run, step, target, which } from "./lib.mjs";
 import { bindgenManifest, setup } from "./setup.mjs";
 
 /** Version of the spelling checker, as released on PyPI. */
@@ -79,7 +68,7 @@ async function typos() {
 
 /** The checks that take the compiler, as tests with keys: each depends on the whole crate. */
 function compilerTests(names) {
-  const rust = filesBelow(["src", "shaders", "tests", "scripts", "examples"]).filter((path) =>
+  const rust = sourcesBelow(["src", "shaders", "tests", "scripts", "examples"]).filter((path) =>
     /\.(rs|wgsl|toml)$/.test(path),
   );
   const inputs = hashOf([...rust, "Cargo.toml", "Cargo.lock", "build.rs", "clippy.toml"]);

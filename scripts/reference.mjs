@@ -1,5 +1,6 @@
 // The Python that tests compare with: a virtual environment below target/, made once from
 // tests/reference/requirements.lock, where each wheel is pinned with its hash.
+// reads: tests/reference/requirements.lock tests/reference/cpu_torch.py
 import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import {

@@ -137,9 +137,18 @@ export function expectTokenizer(where: string, tokenizer: unknown): TextEncoding
   return given;
 }
 
-/** The ids of a text, without special tokens around it. */
-export async function encoded(tokenizer: TextEncoding, text: string): Promise<Uint32Array> {
-  const encode = () => tokenizer.encode(text, { addSpecialTokens: false });
+/**
+ * The ids of a text, without special tokens around it.
+ *
+ * @param specialTokens - what special tokens in the text are.
+ */
+export async function encoded(
+  tokenizer: TextEncoding,
+  text: string,
+  specialTokens: "parse" | "text" = "parse",
+): Promise<Uint32Array> {
+  const special = specialTokens === "text" ? { specialTokens } : {};
+  const encode = () => tokenizer.encode(text, { addSpecialTokens: false, ...special });
   const name = "encode(text)";
   const ids = asTokens(name, await awaited("the tokenizer's encode", encode));
   // So unsigned numbers hold the -1 of `indexOf`, which is refused by its place.

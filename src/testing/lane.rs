@@ -12,6 +12,7 @@ use crate::random::{below, philox, split};
 use crate::twins::add_assign;
 use crate::twins::normal::fill_normal;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::str::FromStr;
 
@@ -31,6 +32,8 @@ pub struct Lane {
     /// Jobs, and those among them that another device of the adapter had run.
     pub(super) jobs: Cell<[usize; 2]>,
     pub(super) mode: Mode,
+    /// Names and variants of the kernels that the lane's core runs.
+    pub(super) own: RefCell<BTreeSet<String>>,
     /// Kernels that the lane's core does not run.
     unrun: RefCell<Vec<Kernel>>,
 }
@@ -77,6 +80,7 @@ impl Lane {
             times: Cell::default(),
             jobs: Cell::default(),
             mode,
+            own: RefCell::default(),
             unrun: RefCell::default(),
         }
     }
@@ -181,6 +185,8 @@ impl Lane {
                 possible.push(kernel);
             }
         }
+        let chosen = possible.iter().take(own.max(1));
+        self.own.borrow_mut().extend(chosen.map(|k| format!("{}: {}", k.name, k.variant)));
         if self.mode.others == Others::Own {
             // Where the device itself has none, one has to run.
             let unrun = possible.split_off(own.max(1).min(possible.len()));

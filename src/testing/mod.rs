@@ -66,6 +66,7 @@ pub use texts::matrix_texts;
 
 use crate::gpu::{Gpu, Installed, LocalFuture, WgpuDevice};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::Location;
@@ -140,6 +141,8 @@ pub struct Listing {
     pub unlisted: Option<String>,
     /// Jobs that the key is of: as many as a run has that leaves no kernel out.
     pub jobs: usize,
+    /// Names and variants of the kernels that the core runs of it.
+    pub kernels: BTreeSet<String>,
     pub milliseconds: f64,
 }
 
@@ -229,25 +232,27 @@ fn every_case() -> Vec<Case> {
 pub async fn list(device: &Rc<WgpuDevice>, name: &str, seed: u64) -> Option<Listing> {
     let case = every_case().into_iter().find(|case| case.name == name)?;
     let started = device.now();
-    let listed = |key, unlisted, jobs| Listing {
+    let listed = |key, unlisted, jobs, kernels| Listing {
         name: name.into(),
         file: case.file.replace('\\', "/"),
         key,
         unlisted,
         jobs,
+        kernels,
         milliseconds: device.now() - started,
     };
     if case.sessions {
-        return Some(listed(None, None, 0));
+        return Some(listed(None, None, 0, BTreeSet::new()));
     }
     let lane = Rc::new(Lane::new(device, seed, Mode::default()));
     ledger::begin();
     let outcome = (case.body)(Rc::clone(&lane)).await;
     let [jobs, _] = lane.jobs.get();
     let key = format!("{:016x}", ledger::end());
+    let kernels = lane.own.take();
     Some(match outcome {
-        Ok(_) => listed(Some(key), None, jobs),
-        Err(message) => listed(None, Some(message), jobs),
+        Ok(_) => listed(Some(key), None, jobs, kernels),
+        Err(message) => listed(None, Some(message), jobs, kernels),
     })
 }
 

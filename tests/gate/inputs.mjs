@@ -1,7 +1,7 @@
 // What a test depends on, as hashes of files: the one list of what counts as harness, the product's sources, and what a
 // test file itself reads.
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { capture, filesBelow, root } from "../../scripts/lib.mjs";
 import { findBrowser, lavapipe } from "../../scripts/machine.mjs";
@@ -12,19 +12,30 @@ const LOCKS = ["Cargo.lock", "package-lock.json"];
 /** The test code of the crate: no build that users make has it. */
 const RUST_TESTS = /^src\/(testing|twins)\/|^src\/web\/testing\.rs$/;
 
-const rust = () => [...filesBelow(["src"]), "build.rs", "Cargo.toml"];
+let ignored;
+
+/** The files below some paths that git does not ignore: what is made beside sources is in no key. */
+export function sourcesBelow(paths) {
+  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory"];
+  ignored ??= (capture("git", args) ?? "").split("\n").filter(Boolean);
+  const made = (file) =>
+    ignored.some((path) => (path.endsWith("/") ? file.startsWith(path) : file === path));
+  return filesBelow(paths).filter((file) => !made(file));
+}
+
+const rust = () => [...sourcesBelow(["src"]), "build.rs", "Cargo.toml"];
 const withoutTests = (files) => files.filter((file) => !RUST_TESTS.test(file));
 
 /** Sets of files by name: what a test may depend on. */
 export const SETS = {
   /** The crate as users build it, without the texts of its kernels. */
   rust: () => withoutTests(rust()),
-  shaders: () => filesBelow(["shaders"]),
+  shaders: () => sourcesBelow(["shaders"]),
   /** The crate with its test code. */
   crate: rust,
   /** The npm package, and what builds and packs it. */
   package: () => [
-    ...filesBelow(["pkg", "scripts/bindgen"]),
+    ...sourcesBelow(["pkg", "scripts/bindgen"]),
     ...["build", "bundle", "pack", "arrange", "instances", "shorten", "wasm", "address"].map(
       (name) => `scripts/${name}.mjs`,
     ),
@@ -35,10 +46,10 @@ export const SETS = {
    * new. The kernels' own code is not here: a case's key has the texts that it makes.
    */
   harness: () => [
-    ...filesBelow(["src/gpu", "src/plan", "tests/lanes", "tests/gate"]).filter(
+    ...sourcesBelow(["src/gpu", "src/plan", "tests/lanes", "tests/gate"]).filter(
       (file) => !file.endsWith(".test.mjs"),
     ),
-    ...["adapters", "harness", "lane", "ledger", "measure", "mod", "pretend", "results"].map(
+    ...["adapters", "harness", "lane", "ledger", "measure", "mod", "results"].map(
       (name) => `src/testing/${name}.rs`,
     ),
     ...["src/caps.rs", "src/random.rs", "src/session/step.rs", "src/web/testing.rs"],
@@ -90,16 +101,22 @@ export function versionOf(host) {
 
 function findVersion(host) {
   if (host === "node") return process.version.split(".")[0];
-  if (host === "native") {
-    const description = lavapipe();
-    if (!description) return "no lavapipe";
-    const { library_path: library } = JSON.parse(readFileSync(description, "utf8")).ICD;
-    const path = library.includes("/") ? resolve(dirname(description), library) : library;
-    const packages = ["--show", "mesa-vulkan-drivers"];
-    return capture("dpkg-query", packages) ?? fileHash(relative(root, path));
-  }
+  if (host === "native") return driverVersion();
   const browser = findBrowser(host);
-  return (browser && capture(browser, ["--version"])) ?? `no ${host}`;
+  const version = (browser && capture(browser, ["--version"])) ?? `no ${host}`;
+  // Chromium brings its own software adapter, Firefox takes the machine's.
+  return host === "firefox" ? `${version}, ${driverVersion()}` : version;
+}
+
+/** The version of lavapipe: of Debian's package, or else of the library. */
+function driverVersion() {
+  const description = lavapipe();
+  if (!description) return "no lavapipe";
+  const known = capture("dpkg-query", ["--show", "mesa-vulkan-drivers"]);
+  if (known) return known;
+  const { library_path: library } = JSON.parse(readFileSync(description, "utf8")).ICD;
+  const path = library.includes("/") ? resolve(dirname(description), library) : library;
+  return existsSync(path) ? fileHash(relative(root, path)) : library;
 }
 
 /** What is built is no source: the sets have what it is built from. */
@@ -179,7 +196,7 @@ export function readHash(reads) {
     if (!PARTS[part]) throw new Error(`"// reads: ${one}": no document has a part ${part}`);
     return [one, ...(readFileSync(join(root, path), "utf8").match(PARTS[part]) ?? [])].join("\n");
   });
-  return keyOf(hashOf(filesBelow(reads.filter((path) => !parts.includes(path)))), ...texts);
+  return keyOf(hashOf(sourcesBelow(reads.filter((path) => !parts.includes(path)))), ...texts);
 }
 
 /** The key of a test file as it stands. */

@@ -15,6 +15,34 @@ const openLane = (host) =>
 /** Whether nothing that the lane depends on has changed since it passed. */
 export const lanePassed = (host) => withKeys() && openLane(host).run.length === 0;
 
+/** Of the cases that make sessions the core has every so-manieth. */
+const SESSIONS_ONE_OF = 8;
+
+/**
+ * The core of a lane's cases: of those that run kernels by themselves so many that each kernel of the devices' own choice
+ * runs once in each variant, those with most new ones for their jobs first; and some of those that make sessions.
+ *
+ * @param cases - `[{ name, session, kernels, jobs }]`.
+ * @returns their names.
+ */
+export function coreOfCases(cases) {
+  const core = new Set();
+  for (const [index, { name }] of cases.filter(({ session }) => session).entries())
+    if (index % SESSIONS_ONE_OF === 0) core.add(name);
+  const missing = new Set(cases.flatMap(({ kernels }) => kernels));
+  const worth = ({ kernels, jobs }) =>
+    kernels.filter((kernel) => missing.has(kernel)).length / (jobs + WORTH_A_CASE);
+  while (missing.size > 0) {
+    const best = cases.reduce((best, one) => (worth(one) > worth(best) ? one : best));
+    core.add(best.name);
+    for (const kernel of best.kernels) missing.delete(kernel);
+  }
+  return core;
+}
+
+/** What a case costs besides its jobs, in jobs. */
+const WORTH_A_CASE = 4;
+
 /**
  * The cases of a lane that are to run.
  *
@@ -31,18 +59,37 @@ export async function openCases(host, names, list) {
   if (!withKeys() || gateMode() === "full") {
     return { run: mine.map((name) => ({ name, core: false })), left: 0, passed() {}, ended() {} };
   }
-  const tests = (await list(mine)).map((listings) => ({
+  const cases = (await list(mine)).map((listings) => ({
     name: listings[0].name,
     group: basename(listings[0].file, ".rs"),
     key: caseKey(host, listings),
+    session: listings.every(({ key }) => key === null),
+    kernels: listings.flatMap(({ kernels }) => kernels),
+    jobs: listings.reduce((sum, { jobs }) => sum + jobs, 0),
   }));
-  const cases = openTests(`kernels-${host}`, tests);
+  // Two sets: any source makes all cases with sessions new, and these must not make a few kernels' cases the most.
+  const sets = [cases.filter(({ session }) => !session), cases.filter(({ session }) => session)];
+  const [kernels, sessions] = sets.map((tests, index) =>
+    openTests(`${["kernels", "sessions"][index]}-${host}`, tests),
+  );
+  const setOf = (name) => (sets[0].some((one) => one.name === name) ? kernels : sessions);
+  const core = coreOfCases(cases);
+  const outside = (one) => one.core && !core.has(one.name);
+  const chosen = [...kernels.run, ...sessions.run];
   const ended = () => {
     if (shard[1] > 1) return;
-    cases.ended();
+    // The core of the others is empty.
+    for (const { name } of chosen.filter(outside)) setOf(name).passed(name);
+    kernels.ended();
+    sessions.ended();
     const lane = openLane(host);
     for (const { name } of lane.run) lane.passed(name);
     lane.ended();
   };
-  return { ...cases, ended };
+  return {
+    run: chosen.filter((one) => !outside(one)),
+    left: kernels.left + sessions.left,
+    passed: (name) => setOf(name).passed(name),
+    ended,
+  };
 }

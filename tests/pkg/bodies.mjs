@@ -23,9 +23,9 @@ async function allBodies() {
   return found.sort((a, b) => Number(b.first) - Number(a.first));
 }
 
-/** The bodies that hold times to account: for `npm run test:timed`. */
-export const timedBodies = async () =>
-  (await allBodies()).filter(({ place }) => place.timed).map(({ body }) => body);
+/** The names of the bodies: of those that hold times to account, which `npm run test:timed` runs, or of the others. */
+export const bodyNames = async (timed) =>
+  (await allBodies()).filter(({ place }) => Boolean(place.timed) === timed).map(({ body }) => body);
 
 /** What the test of each body depends on in a host. */
 async function testsOf(host) {

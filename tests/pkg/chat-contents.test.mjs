@@ -56,7 +56,7 @@ test("a message that the template renders nothing of, or as data, is refused", a
   assert.equal(await text(parts, list), "<user>a<assistant>b", "a list of parts");
   assert.equal(await text(parts, calls), '<user>a<assistant>{"name": "add"}', "calls of tools");
   const result = await text(plain, { content: { sum: 3 } }, "tool");
-  assert.equal(result, '<user>a<tool>{"sum": 3}', "what a tool gave");
+  assert.equal(result, "<user>a<tool>{'sum': 3}", "what a tool gave, as Python prints it");
   const own = "{% for m in messages %}{{ m.said or m.content }}{% endfor %}";
   assert.equal(await text(own, { said: "b" }), "ab", "a field of one's own");
 });

@@ -323,9 +323,7 @@ async function elsewhere({ files, chats, steps, rate, asked }) {
     files.map(([name, content]) => [name, Uint8Array.from(content)]),
   );
   const loaded = await Adapter.load(model, bytes);
-  const library = new URL("/jinja.mjs", location.href).href;
   const data = await Dataset.fromConversations(chats, tokenizer, {
-    library,
     validationFraction: 0.1,
   });
   const adapter = await Adapter.create(model, { rank: 8, alpha: 16, seed: 3 });
@@ -338,7 +336,7 @@ async function elsewhere({ files, chats, steps, rate, asked }) {
   });
   const losses = [];
   for await (const { loss } of trainer.run(data, { steps })) losses.push(loss);
-  const prompt = await chatPrompt([{ role: "user", content: asked }], tokenizer, { library });
+  const prompt = await chatPrompt([{ role: "user", content: asked }], tokenizer);
   const logits = async (options) => [...(await model.logits(prompt.tokens, options))];
   let answer = "";
   const options = { adapter: loaded, tokenizer, stop: prompt.stop, temperature: 0 };
@@ -417,7 +415,6 @@ async function tunesFolder(t) {
       Object.entries(FILES).map(([name, bytes]) => [`/checkpoint/${name}`, bytes]),
     ),
     "/node_modules/tinyloom/dist": join(root, "pkg", "dist"),
-    "/jinja.mjs": join(root, "node_modules/@huggingface/jinja/dist/index.js"),
     "/tokenizers.mjs": join(root, "node_modules/@huggingface/tokenizers/dist/tokenizers.mjs"),
     "/elsewhere.html": Buffer.from(
       `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script>`,

@@ -31,7 +31,6 @@ const MODULES = {
   "tinyloom/ops": "/node_modules/tinyloom/dist/ops.js",
   "tinyloom/storage": "/node_modules/tinyloom/dist/storage/index.js",
   "tinyloom/worker": "/node_modules/tinyloom/dist/worker/index.js",
-  "@huggingface/jinja": "/node_modules/@huggingface/jinja/dist/index.js",
   "@huggingface/tokenizers": "/node_modules/@huggingface/tokenizers/dist/tokenizers.mjs",
 };
 const BLANK = `<!doctype html><script type="importmap">${JSON.stringify({ imports: MODULES })}</script>`;

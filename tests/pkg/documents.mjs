@@ -1,7 +1,7 @@
 // The documents whose programs are tests, and which of them run, by their keys.
 import { codeBlocks } from "../../scripts/documents.mjs";
 import { filesBelow } from "../../scripts/lib.mjs";
-import { hashOf, keyOf, setHash, versionOf } from "../gate/inputs.mjs";
+import { hashOf, keyOf, setHash, sourcesBelow, versionOf } from "../gate/inputs.mjs";
 import { gateMode, openTests } from "../gate/passed.mjs";
 
 /** README's programs run in readme.test.mjs. */
@@ -11,7 +11,7 @@ export const documents = ["README.md", "docs/ops.md", ...filesBelow(["docs/guide
 const AROUND = [
   ...["docs.test", "documents"].map((name) => `tests/pkg/${name}.mjs`),
   ...["scripts/browser.mjs", "scripts/documents.mjs", "scripts/server.mjs"],
-  ...filesBelow(["tests/pkg/hub-tokenizer", "tests/reference/fixtures/llama"]),
+  ...sourcesBelow(["tests/pkg/hub-tokenizer", "tests/reference/fixtures/llama"]),
 ];
 
 /** The documents whose programs are to run, as `openTests` gives them: a document's key has its programs alone. */

@@ -18,7 +18,7 @@ import {
 import { root, target } from "../../scripts/lib.mjs";
 import { referencePython } from "../../scripts/reference.mjs";
 
-const { partsOf } = await import("../../pkg/dist/text/template-parts.js");
+const { tokenize } = await import("../../pkg/dist/text/jinja/lex.js");
 
 const folder = join(target, "tokenizers");
 const script = join(root, "tests", "reference", "tokenizers_reference.py");
@@ -100,7 +100,7 @@ for (const kind of ["byte-level", "byte-fallback"]) {
       "streamed",
     );
     assert.equal(tokenizer.vocabSize, size);
-    const data = await Dataset.from(new Blob([text]), tokenizer);
+    const data = await Dataset.from(new Blob([text]), tokenizer, { startTokens: false });
     const whole = Dataset.fromTokens(ids);
     assert.equal(data.hash, whole.hash, "read in pieces, the tokens are those of the whole");
     t.diagnostic(`${ids.length} tokens, all the same`);
@@ -198,13 +198,15 @@ test("a template without marks: an answer is what its message adds", async () =>
     [[Object.defineProperty([], 0, { get: boom }), tokenizer, { template }], "boom"],
     [[CONVERSATIONS, tokenizer], "no chat template"],
     [[[{ text: "a" }], tokenizer, { template }], "conversation 0"],
-    [[CONVERSATIONS, tokenizer, { template: "{{ messages | length }}" }], "generation"],
   ];
   for (const [given, words] of refusals) {
     const error = await code(given);
     assert.ok(error instanceof TinyloomError && error.code === "invalid-options", String(error));
     assert.match(error.message, new RegExp(words));
   }
+  const counted = await code([CONVERSATIONS, tokenizer, { template: "{{ messages | length }}" }]);
+  assert.equal(counted.code, "invalid-tokens");
+  assert.match(counted.message, /no conversation has an answer .* in what the template renders/);
 });
 
 test("a document tells what the loss counts, and a prompt what ends its answer", async () => {
@@ -224,7 +226,8 @@ test("a document tells what the loss counts, and a prompt what ends its answer",
   const prompt = await chatPrompt(CONVERSATIONS[1].slice(0, 2), tokenizer, { template });
   assert.equal(prompt.text, "s:Be brief.\nu:東京都?\n\nwhat\na:");
   assert.equal(tokenizer.decode(prompt.tokens), prompt.text);
-  assert.deepEqual(prompt.stop, ["\n"]);
+  // White space is in answers too: it ends none without the next header.
+  assert.deepEqual(prompt.stop, ["\nu:"]);
   const bare = "{% for m in messages %}{{ m.content }}{% endfor %}";
   assert.deepEqual((await chatPrompt(CONVERSATIONS[2], tokenizer, { template: bare })).stop, []);
 
@@ -284,8 +287,8 @@ const MARKED =
 test("marks of answers pass through filters, and no message can forge them", async () => {
   const filtered = `{% set all %}${MARKED}{% endset %}`;
   assert.deepEqual(await rendered(`${filtered}{{ all | upper | trim }}`, ASKED), [
-    "WHY?  SO. ",
-    " SO. ",
+    "WHY?  SO.",
+    " SO.",
   ]);
   const upper = `{% filter upper %}${MARKED}{% endfilter %}`;
   assert.deepEqual(await rendered(upper, ASKED), [" WHY?  SO. ", " SO. "]);
@@ -304,21 +307,9 @@ test("what is no code of a template is no tag and no call", async () => {
   assert.equal((await rendered(string, ASKED))[0], "range (a'range(3)range( Why? ; So. ;");
   const list = '{% for a in range(2) %}{{ "}}" }}{{ a }}{{ range(3)[2] }}{% endfor %}';
   assert.equal((await rendered(`${list}${plain}`, ASKED))[0], "}}02}}12 Why? ; So. ;");
-  // The renderer has no `raw`; one that has it gets it as it is.
-  let source;
-  const library = {
-    Template: class {
-      constructor(text) {
-        source = text;
-      }
-      render() {
-        return "text";
-      }
-    },
-  };
-  const untouched = '{% raw %}{% generation %}{{ range(1) }}{%- endraw %}{{ "{% generation %}" }}';
-  await rendered(untouched, [ASKED[0]], { library, learn: "all" });
-  assert.equal(source, untouched);
+  const raw = '{% raw %}{% generation %}{{ range(1) }}{%- endraw %}{{ "{% generation %}" }}';
+  const [text] = await rendered(raw, [ASKED[0]], { learn: "all" });
+  assert.equal(text, "{% generation %}{{ range(1) }}{% generation %}");
 });
 
 test("tags around answers alternate", async () => {
@@ -385,7 +376,7 @@ test("a template's range is Python's, and no longer than in its sandbox", async 
   assert.equal(await list("range(2, 5)"), "2 3 4 .");
   assert.equal(await list("range(5, 0, -2)"), "5 3 1 .");
   assert.equal(await list("range(3, 1)"), ".");
-  for (const range of ["range(100000000)", "range(0, 1, 0)", "range(0, 3, 0.00001)"]) {
+  for (const range of ["range(100000000)", "range(0, 1, 0)"]) {
     await assert.rejects(list(range), { code: "invalid-options", message: /at most 100000/ });
   }
 });
@@ -405,64 +396,38 @@ test("no name of a template reaches the unbounded range of the renderer", async 
   assert.equal((await rendered("{{ range }}", given, { learn: "all" }))[0], "4");
   const counted = "{{ {'a':{'b':1}}['a']['b'] ~ (range(20) | length) }}";
   assert.equal((await plain(counted))[0], "120");
-  for (const call of ["range()", "range('3')", "range(1, '3')", "range(1, 2, 3, 4)"]) {
-    const refusal = { code: "invalid-options", message: /range\(\) takes one to three numbers/ };
+  for (const call of ["range()", "range('3')", "range(0, 3, 0.5)", "range(1, 2, 3, 4)"]) {
+    const refusal = { code: "invalid-options", message: /range\(\) takes one to three whole num/ };
     await assert.rejects(plain(`{{ ${call} }}`), refusal, call);
   }
 });
 
-test("a template that cuts marks is refused, and one that replaces digits leaves them whole", async () => {
+test("a template that changes what it marks has the marks of what is left", async () => {
   const answer =
     "{% set m = messages[1] %}{% set x %}{% generation %}{{ m.content }}{% endgeneration %}{% endset %}";
-  for (const end of ["x[:5]", "x[3:22]", "x[8:30]"]) {
-    const refusal = { code: "invalid-options", message: /changes what stands between/ };
-    await assert.rejects(rendered(`${answer}{{ ${end} }}`, ASKED), refusal, end);
-  }
-  for (const end of ["x.split('1')[0]", "x | replace('1', '2')"]) {
-    assert.deepEqual(await rendered(`${answer}a{{ ${end} }}`, ASKED), ["a So. ", " So. "], end);
-  }
-  const forged = [ASKED[0], { role: "assistant", content: "\u{f0f00}\u{f0f01}." }];
-  assert.deepEqual(await rendered(MARKED, forged), [
-    " Why? \u{f0f00}\u{f0f01}.",
-    "\u{f0f00}\u{f0f01}.",
-  ]);
-});
-
-test("a library whose template renders no text is refused", async () => {
-  for (const given of [undefined, 3, { length: 2 }]) {
-    const library = {
-      Template: class {
-        render = () => given;
-      },
-    };
-    await assert.rejects(rendered("a", ASKED, { library }), {
-      code: "invalid-options",
-      message: /library rendered .*no text/,
-    });
+  for (const [end, text, learned] of [
+    ["x[:3]", " So", " So"],
+    ["x.split('o')[1]", ". ", ". "],
+    ["x | replace('S', '1') | trim", "1o.", "o."],
+    ["x.strip() | upper", "SO.", "SO."],
+    ["'a' ~ x ~ 'b'", "a So. b", " So. "],
+    ["[x] | join('-')", " So. ", " So. "],
+  ]) {
+    const made = await rendered(`.${answer}{{ ${end} }}`, ASKED);
+    assert.deepEqual(made, [`.${text}`, learned], end);
   }
 });
 
-test("templates are split in a time that grows with their length alone, and by what is code", () => {
-  const kinds = (source) => {
-    const parts = [...partsOf(source)];
-    assert.equal(parts.map(({ text }) => text).join(""), source);
-    return parts.map(({ kind }) => kind);
-  };
-  for (const piece of ["{{", "{{ '", "{# ", "{% raw %}", "{{ {"]) {
+test("templates are read in a time that grows with their length alone", () => {
+  for (const piece of ["{{", "{{ '", "{# ", "{% raw %}", "{{ {", " ", "{{ 1 }} \n"]) {
     const source = piece.repeat(65_536 / piece.length);
     const began = performance.now();
-    kinds(source);
+    try {
+      tokenize(source);
+    } catch {}
     const took = performance.now() - began;
     assert.ok(took < 1000, `${took} ms for ${piece}`);
   }
-  assert.deepEqual(kinds("{% raw %}{% generation %}{{ range }}"), ["plain"]);
-  assert.deepEqual(kinds("{{ {'a':{'b':{}}}['a'] }}b"), ["code", "plain"]);
-  const tag = "{% generation %}";
-  for (const source of [`{# ${tag} #}`, `{% raw %}${tag}{% endraw %}`]) {
-    assert.deepEqual(kinds(source), ["plain"], source);
-  }
-  assert.deepEqual(kinds(`{{ "${tag}" }}`), ["code"]);
-  assert.deepEqual(kinds(tag), ["begin"]);
 });
 
 test("what getters of a conversation's classes give reaches the template", async () => {

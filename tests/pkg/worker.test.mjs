@@ -81,21 +81,19 @@ test("chats in the worker: prompts, what is learned of them, and files in a zip"
   const remote = await connect();
   t.after(() => remote.close());
   const tokenizer = new main.ByteTokenizer();
-  // The worker finds no package by its name.
-  const library = import.meta.resolve("@huggingface/jinja");
   const template =
     "{% for m in messages %}{{ m.content }}{{ '?' if m.role == 'user' else '.' }}{% endfor %}";
   const chat = [
     { role: "user", content: "what" },
     { role: "assistant", content: "that" },
   ];
-  const options = { template, library, validationFraction: 0 };
+  const options = { template, validationFraction: 0 };
   const data = await remote.Dataset.fromConversations([chat], tokenizer, options);
   const { tokens, learned } = await data.document(0);
   assert.equal(tokenizer.decode(tokens), "what?that.");
   assert.deepEqual([...learned], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
   await assert.rejects(data.document(1), { code: "invalid-options" });
-  const prompt = await remote.chatPrompt(chat.slice(0, 1), tokenizer, { template, library });
+  const prompt = await remote.chatPrompt(chat.slice(0, 1), tokenizer, { template });
   assert.equal(tokenizer.decode(prompt.tokens), "what?");
   assert.deepEqual([prompt.text, prompt.stop], ["what?", ["."]]);
   const files = { "a.txt": new Blob(["letters"]), "b.bin": Uint8Array.of(1, 2, 3) };

@@ -253,10 +253,14 @@ const onText = ({ byte, tokenizer, model }) => {
   const text = "some text ".repeat(9);
   const split = () => ({ sequenceLength: 4, validationFraction: 0.1, seed: 1 });
   return {
-    "Dataset.fromText": () => [text, byte, split()],
+    "Dataset.fromText": () => [text, byte, { ...split(), startTokens: [1] }],
     "Dataset.fromTokens": () => [[1, 2, 3, 4, 5, 6, 7, 8], { ...split(), validationFraction: 0 }],
-    "Dataset.from": () => [text, byte, split()],
-    "Dataset.fromDocuments": () => [["some text", "and more of it"], byte, split()],
+    "Dataset.from": () => [text, byte, { ...split(), format: "text" }],
+    "Dataset.fromDocuments": () => [
+      ["some text", "and more of it"],
+      byte,
+      { ...split(), startTokens: true, endToken: 1, joined: true },
+    ],
     "Dataset.fromConversations": () => [
       [[{ role: "user", content: "a" }]],
       tokenizer,

@@ -10,9 +10,9 @@ const assistant = (content) => ({ role: "assistant", content });
 test("messages stay as they are", () => {
   const list = [user("a"), assistant("b")];
   const row = { messages: list, tools: [1], id: 4 };
-  assert.equal(of(list), list);
-  assert.equal(of(row), row);
-  for (const other of [null, 3, "text", [], { text: "a" }]) assert.equal(of(other), other);
+  assert.deepEqual(of(list), list);
+  assert.deepEqual(of(row), row);
+  for (const other of [null, 3, "text", [], { text: "a" }]) assert.deepEqual(of(other), other);
 });
 
 test("ShareGPT has from and value", () => {

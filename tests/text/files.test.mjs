@@ -73,6 +73,8 @@ test("rows are read whatever the file is called", async () => {
   const csv = `\ufeff"id",text\r\n0,"a ""b"""\r\n,\r\n\r\n1,"c\nd"\r\n2,"é, 東"`;
   assert.deepEqual(await texts(new File([csv], "a.csv")), TEXTS);
   assert.deepEqual(await texts(streamOf(csv), { format: "csv" }), TEXTS, "a mark in a string");
+  const marked = streamOf("\ufeff", "text\na\ufeffb\n");
+  assert.deepEqual(await texts(marked, { format: "csv" }), ["a\ufeffb"], "before the first name");
   assert.deepEqual(await texts(new Blob([csv], { type: "text/csv" })), TEXTS);
   const wide = new Blob([`[${"[1],".repeat(20_000)}[2]]`]);
   await refused(texts(wide, { format: "json" }), "element 0 has no text");
@@ -150,7 +152,9 @@ test("what is no text is refused by name, with what to do", async () => {
       const raw = await refused(Dataset.from(source(name), bytes, all), ...said);
       assert.ok(raw.includes('format: "text" takes its bytes'), raw);
     }
-    const chats = Dataset.fromConversations(source("chats.jsonl"), letters, { template: "a" });
+    const chats = Dataset.fromConversations(source("chats.jsonl"), letters, {
+      template: "{{ messages }}",
+    });
     await refused(chats, "Dataset.fromConversations", kind, ...words);
     await refused(Dataset.fromText(source("a.txt"), letters), "Dataset.fromText", kind, ...words);
     const train = BpeTokenizer.train(source("a.txt"), { vocabSize: 300 });
@@ -173,6 +177,43 @@ test("what is no text is refused by name, with what to do", async () => {
     .stream()
     .pipeThrough(new TextDecoderStream("utf-16le"));
   assert.deepEqual(await texts(wide), ["a", "b"]);
+});
+
+test("what is refused is not read on", async () => {
+  for (const [content, call] of [
+    ["PAR1", (stream) => Dataset.from(stream, letters)],
+    ["a text\n", (stream) => Dataset.from(stream, bytes, { column: "text" })],
+    ['{"text":1}\n', (stream) => Dataset.from(stream, bytes)],
+    ["a,b\n", (stream) => Dataset.from(stream, bytes, { format: "csv" })],
+    ['{\n"rows": [', (stream) => Dataset.fromConversations(stream, bytes, { template: "{{ 1 }}" })],
+  ]) {
+    let cancelled = 0;
+    const source = new ReadableStream(
+      {
+        pull: (controller) => controller.enqueue(latin(content.padEnd(1 << 16))),
+        cancel: () => {
+          cancelled += 1;
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    await refused(call(source));
+    assert.equal(cancelled, 1, content);
+  }
+});
+
+test("a web page in the place of a file is refused", async () => {
+  const page = "\n<!DOCTYPE html>\n<html><body>rows.jsonl</body></html>\n";
+  for (const name of ["rows.jsonl", "rows.csv", "rows.json", "notes.txt"]) {
+    const source = () => new File([page], name);
+    await refused(Dataset.from(source(), bytes, all), `${name} is a web page`, "resolve");
+    const chats = Dataset.fromConversations(source(), bytes, { template: "{{ messages }}" });
+    await refused(chats, `${name} is a web page`);
+    assert.ok((await Dataset.from(source(), bytes, { ...all, format: "text" })).tokens > 0);
+  }
+  for (const source of [new Blob([page]), new File([page], "page.html")]) {
+    assert.equal((await Dataset.from(source, bytes, all)).tokens, page.length, "as a text");
+  }
 });
 
 test("other bytes are no text, except for a ByteTokenizer", async () => {

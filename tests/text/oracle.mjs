@@ -1,4 +1,5 @@
 // Python's tokenizers beside ours: ids, text, and the text of each beginning of a stream.
+// reads: tests/text/tokenizers_oracle.py
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";

@@ -1,8 +1,9 @@
 // How texts are split into words: as in Python, or refused by name when the tokenizer is loaded.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TinyloomError } from "tinyloom";
+import { BpeTokenizer, TinyloomError } from "tinyloom";
 import { bpe, compare, load, oracle, tokenizerJson } from "./oracle.mjs";
+import { strings } from "./strings.mjs";
 
 const TEXTS = [
   "Hello, world! 123 can't stop.",
@@ -19,6 +20,7 @@ const TEXTS = [
   "aaaaaa aaaa baaa it'ſ 'ſa x'ſab \u212a k Sdmt ſdmt",
   `1${"2".repeat(1100)}`,
   "\ufeff\ufeffa \u0085b  ",
+  "𝕳𝕳a \n𝕳🙂b",
 ];
 /** Words are seen in the ids: the last character of each is another token. */
 const MODEL = bpe(
@@ -62,6 +64,8 @@ const REFUSED = [
   ["(?i:ß)", /ß within \(\?i:/],
   ["(?i:[é])", /\[é\] within \(\?i:/],
   [r`(?i:\p{Lu})`, /within \(\?i:/],
+  ["^", /a place with nothing before it/],
+  [r`(?<!\n)(?=a)`, /a place with nothing before it/],
   ["(?i)abc", /the group \(\?i\)/],
   ["(?m:.)", /the group \(\?m/],
   [r`\X`, /refuses tokenizer.json/],
@@ -139,4 +143,58 @@ test("the other ways to words are Python's", async () => {
     { type: "FixedLength", length: 3 },
   ];
   assert.equal(await expectEqual(parts), parts.length);
+});
+
+test("words of bytes are Python's: numerals, white space, and a space before a text", async (t) => {
+  const trained = await BpeTokenizer.train(TEXTS.join("\n").repeat(4), { vocabSize: 600 });
+  const json = JSON.parse(new TextDecoder().decode(trained.save()["tokenizer.json"]));
+  const byteLevel = (add_prefix_space, use_regex = true) => ({
+    type: "ByteLevel",
+    add_prefix_space,
+    trim_offsets: true,
+    use_regex,
+  });
+  const sequence = (...pretokenizers) => ({ type: "Sequence", pretokenizers });
+  const digits = (individual_digits) => ({ type: "Digits", individual_digits });
+  const texts = [...strings(6, [...TEXTS, "<|endoftext|>"]), "price ½", " ²", " ٣"];
+  const cases = [
+    sequence(digits(true), byteLevel(false)), // SmolLM2
+    sequence(digits(false), byteLevel(false)),
+    sequence(digits(true), byteLevel(true)),
+    byteLevel(true),
+    byteLevel(true, false),
+    byteLevel(false, false),
+    sequence({ type: "Punctuation", behavior: "Contiguous" }, byteLevel(false), digits(true)), // Falcon
+  ].map((pre_tokenizer) => ({ json: { ...json, pre_tokenizer }, texts }));
+  for (const [at, right] of oracle(cases).entries()) {
+    const tokenizer = await load({ "tokenizer.json": cases[at].json });
+    assert.ok(!(tokenizer instanceof BpeTokenizer));
+    compare(tokenizer, cases[at], right, JSON.stringify(cases[at].json.pre_tokenizer));
+  }
+  t.diagnostic(`${cases.length} ways × ${texts.length} texts, 0 different`);
+});
+
+test("normalisers are Python's", async (t) => {
+  const texts = [...strings(7, TEXTS, 300), "ΟΔΥΣΣΕΥΣ ΑΣ", "  \u0085a\ufeff ", "a$b$$c 1$&"];
+  const model = bpe([...new Set(texts.join("").normalize("NFKD") + texts.join("").toLowerCase())]);
+  const replace = (pattern, content) => ({ type: "Replace", pattern, content });
+  const strip = (strip_left, strip_right) => ({ type: "Strip", strip_left, strip_right });
+  const normalizers = [
+    ...["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"].map((type) => ({ type })),
+    ...[strip(true, true), strip(true, false), strip(false, true)],
+    replace({ String: "a" }, "$&$1$$"),
+    replace({ Regex: "(a)|b++" }, "$1"),
+    replace({ Regex: " {2,}" }, "▁"),
+    { type: "Prepend", prepend: "▁" },
+    { type: "Sequence", normalizers: [{ type: "NFD" }, { type: "Lowercase" }, strip(true, true)] },
+  ];
+  const cases = normalizers.map((normalizer) => ({
+    json: tokenizerJson(model, { normalizer }),
+    texts,
+  }));
+  for (const [at, right] of oracle(cases).entries()) {
+    const tokenizer = await load({ "tokenizer.json": cases[at].json });
+    compare(tokenizer, cases[at], right, JSON.stringify(normalizers[at]));
+  }
+  t.diagnostic(`${normalizers.length} normalisers × ${texts.length} texts, 0 different`);
 });

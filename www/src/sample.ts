@@ -74,7 +74,8 @@ export interface Decoder {
 
 /** Bytes to text. A model with a larger vocabulary may emit an id that is no byte: shown as U+FFFD. */
 export class ByteStream implements Decoder {
-  readonly #decoder = new TextDecoder();
+  /** A byte-order mark is a character like any other: bytes are what a model has written. */
+  readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
   push(token: number): string {
     return token > 255

@@ -4,6 +4,7 @@
  */
 
 import { corrupt } from "../file-part.js";
+import { newDecoder } from "../tokenizer.js";
 
 /** A token of SentencePiece. */
 export interface Piece {
@@ -38,7 +39,8 @@ export function piecesOf(file: Uint8Array): { readonly pieces: readonly Piece[] 
 function pieceOf(message: Uint8Array): Piece {
   let [text, score, type] = ["", 0, 1];
   for (const [number, value] of fields(message)) {
-    if (number === 1 && typeof value !== "number") text = new TextDecoder().decode(value);
+    if (number === 1 && typeof value !== "number")
+      text = newDecoder().decode(value as Uint8Array<ArrayBuffer>);
     if (number === 2 && typeof value === "number") score = value;
     if (number === 3 && typeof value === "number") type = value;
   }

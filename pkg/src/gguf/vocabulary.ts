@@ -4,9 +4,10 @@ import { textPart } from "../lazy.js";
 import type { ModelConfig } from "../model-config.js";
 import { invalid, isA, show } from "../options.js";
 import type { LoadedFiles } from "../text/pretrained.js";
-import type { AddedToken, TokenizerPart } from "../text/tokenizer-json.js";
+import type { AddedToken, TokenizerJson, TokenizerPart } from "../text/tokenizer-json.js";
 import { ByteTokenizer } from "../tokenizer.js";
 import type { Metadata } from "./format.js";
+import { type Pieces, piecesOfMerges } from "./merge-scores.js";
 import { type Piece, piecesOf } from "./sentencepiece.js";
 
 /** Kinds of tokens in llama.cpp, and in SentencePiece. */
@@ -132,7 +133,7 @@ function byteLevel(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
   const texts: string[] = [];
   for (const [token, id] of Object.entries(model.vocab)) texts[id] = token;
   const types: number[] = [];
-  for (const added of json.added_tokens ?? []) {
+  for (const added of addedWithin(json, config)) {
     texts[added.id] = added.content;
     types[added.id] = typeOf(added);
   }
@@ -172,26 +173,13 @@ function typeOf({ content, special }: AddedToken): number {
   return special || /^<\|.*\|>$/.test(content) ? CONTROL : USER_DEFINED;
 }
 
-/** Byte-pair encoding with byte fallback: llama.cpp merges by scores, which only `tokenizer.model` has. */
+/** Byte-pair encoding with byte fallback: llama.cpp merges by scores, which `tokenizer.model` has, or the merges say. */
 function withScores(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
   const { json, scores: file } = files;
-  if (!file) {
-    throw refused(
-      "model.byte_fallback is true: llama.cpp needs scores, which tokenizer.json does not have; give the files with " +
-        'tokenizer.model, { ...tokenizer.save(), "tokenizer.model": bytes }',
-    );
-  }
-  const { pieces } = piecesOf(file);
-  const ids = new Map(Object.entries(json.model.vocab).map(([token, id]) => [id, token]));
-  for (const [id, { text }] of pieces.entries()) {
-    const own = ids.get(id);
-    if (own !== undefined && own !== text) {
-      throw refused(
-        `token ${id} is ${show(own)}, and ${show(text)} in tokenizer.model: the files are of two tokenizers`,
-      );
-    }
-  }
-  const all = piecesWithAdded(pieces, json.added_tokens ?? []);
+  const all = piecesWithAdded(
+    file ? piecesOfFile(json, file) : piecesOfRanks(json),
+    addedWithin(json, config),
+  );
   const tokens = padded(
     all.map((piece) => piece?.text as string),
     all.map((piece) => piece?.type as number),
@@ -213,11 +201,40 @@ function withScores(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
   };
 }
 
+function piecesOfFile(json: TokenizerJson, file: Uint8Array): Pieces {
+  const { pieces } = piecesOf(file);
+  const ids = new Map(Object.entries(json.model.vocab).map(([token, id]) => [id, token]));
+  for (const [id, { text }] of pieces.entries()) {
+    const own = ids.get(id);
+    if (own !== undefined && own !== text) {
+      throw refused(
+        `token ${id} is ${show(own)}, and ${show(text)} in tokenizer.model: the files are of two tokenizers`,
+      );
+    }
+  }
+  return pieces;
+}
+
+function piecesOfRanks(json: TokenizerJson): Pieces {
+  const pieces = piecesOfMerges(json);
+  if (typeof pieces !== "string") return pieces;
+  throw refused(
+    `${pieces}; give the files with the scores of tokenizer.model, ` +
+      '{ ...tokenizer.save(), "tokenizer.model": bytes }',
+  );
+}
+
+/**
+ * The added tokens that the model has. Some tokenizers have more than its embedding has rows, for images; llama.cpp's
+ * converter leaves them out.
+ */
+function addedWithin({ added_tokens, model }: TokenizerJson, config: ModelConfig) {
+  const size = config.vocab_size as number;
+  return added_tokens.filter(({ id, content }) => id < size || model.vocab[content] !== undefined);
+}
+
 /** SentencePiece's pieces and the added tokens by id; undefined for an id that neither has. */
-function piecesWithAdded(
-  pieces: readonly Piece[],
-  added: readonly AddedToken[],
-): (Piece | undefined)[] {
+function piecesWithAdded(pieces: Pieces, added: readonly AddedToken[]): (Piece | undefined)[] {
   const list: (Piece | undefined)[] = [...pieces];
   for (const one of added) {
     const own = pieces[one.id];
@@ -256,7 +273,8 @@ function specialTokens(files: LoadedFiles, config: ModelConfig): WriteVocabulary
     const text = files.specialTokens[name as "bos"]?.text;
     const own = config[`${name}_token_id`];
     const id = text === undefined ? own : files.idOf(text);
-    if (Number.isInteger(id)) ids.set(name, id as number);
+    const within = Number.isInteger(id) && (id as number) < (config.vocab_size as number);
+    if (within) ids.set(name, id as number);
   }
   const { before, after } = around(files.json.post_processor);
   for (const [name, put] of [

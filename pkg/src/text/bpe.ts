@@ -74,7 +74,7 @@ export class Bpe {
       const key = pairKey(left, right);
       if (!this.#ranks.has(key)) this.#ranks.set(key, rank);
     }
-    for (const [text, id] of special) this.#bytes[id] = byteLevelBytes(text);
+    for (const [text, id] of special) this.#bytes[id] = this.#bytesOfSpecial(text, id);
     const control = [...special].filter(([text]) => !model.plain?.has(text));
     this.#specialIds = new Set(control.map(([, id]) => id));
     const texts = [...special.keys()].sort((a, b) => b.length - a.length);
@@ -84,6 +84,18 @@ export class Bpe {
   /** The bytes of an id; none for one that there is not. */
   bytesOf(id: number): Uint8Array {
     return this.#bytes[id] ?? new Uint8Array();
+  }
+
+  /**
+   * A special token is decoded by its characters, as in Python. Tokenizers that were trained here before have some that
+   * spell another token so; these stand for themselves.
+   */
+  #bytesOfSpecial(text: string, own: number): Uint8Array {
+    const utf8 = this.#utf8.encode(text);
+    const bytes = byteLevelBytes(text);
+    if (String(bytes) === String(utf8)) return bytes;
+    const other = this.model.pieces.findIndex((piece) => String(piece) === String(bytes));
+    return other < 0 || other === own ? bytes : utf8;
   }
 
   /** Whether an id is of a special token that is no text. */

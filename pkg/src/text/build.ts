@@ -23,7 +23,7 @@ import {
 } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
-import { some, type TokenIds } from "../tokens.js";
+import { some } from "../tokens.js";
 import { DocumentStore } from "./documents.js";
 import { judged } from "./formats.js";
 import { jsonElements } from "./json-array.js";
@@ -65,16 +65,18 @@ export async function fromSource(
   const { signal, onProgress, format, column, delimiter, separator, ...rest } = checked;
   const { startTokens, endToken, joined, ...options } = rest;
   const encoding = expectTokenizer(where, tokenizer);
+  const start = await startOf(encoding, startTokens);
   const opened = await openText(where, source, signal);
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   const pace = new Pace(where, long, opened.total, "read text");
   const said = format ?? (plain || separator !== undefined ? "text" : undefined);
   const raw = isA(tokenizer, ByteTokenizer) && separator === undefined;
   const file = { ...opened, chunks: paced(opened.chunks, pace) };
-  const { format: kind, chunks } = await judged(where, file, said, raw);
+  const { format: kind, chunks, leave } = await judged(where, file, said, raw);
   if (kind === "text" && separator === undefined) {
-    expectRows(where, { column, delimiter }, opened);
-    const start = await startOf(encoding, startTokens);
+    const wrong = forRows(where, { column, delimiter }, opened);
+    if (wrong) await leave();
+    if (wrong) throw wrong;
     const store = new TokenStore();
     await oneText(store, chunks, encoding);
     return withStart(prepared(store, options, encoding).store, start, options, encoding);
@@ -87,14 +89,14 @@ export async function fromSource(
     csv: () => csvDocuments(where, texts, column, comma),
     text: () => separated(texts, separator as string),
   }[kind]();
-  return ofDocuments(documents, encoding, { startTokens, endToken, joined }, options);
+  return ofDocuments(documents, encoding, { start, endToken, joined }, options);
 }
 
-/** Refuses options of rows for what is read as one text. */
-function expectRows(where: string, options: object, { name }: Opened): void {
+/** What is wrong with options of rows for what is read as one text. */
+function forRows(where: string, options: object, { name }: Opened): Error | undefined {
   const option = Object.entries(options).find(([, value]) => value !== undefined)?.[0];
-  if (option === undefined) return;
-  throw invalid(
+  if (option === undefined) return undefined;
+  return invalid(
     `${where}: ${option} is of rows, and ${name || "the source"} is read as one text; give its format too: "csv", ` +
       '"jsonl" or "json"',
   );
@@ -128,8 +130,9 @@ export async function fromDocuments(
     Array.isArray(documents) ? documents.length : 0,
     "read documents",
   );
+  const start = await startOf(encoding, startTokens);
   const list = counted(where, documents, pace, signal);
-  return ofDocuments(list, encoding, { startTokens, endToken, joined }, options);
+  return ofDocuments(list, encoding, { start, endToken, joined }, options);
 }
 
 async function* counted(
@@ -216,7 +219,7 @@ async function* wholeStrings(chunks: AsyncIterable<Uint8Array | string>) {
 
 /** What is put around documents, and how those of two parts are encoded. */
 interface Framing {
-  readonly startTokens: boolean | TokenIds | undefined;
+  readonly start: readonly number[];
   readonly endToken: number | null | undefined;
   readonly joined: boolean | undefined;
 }
@@ -224,10 +227,9 @@ interface Framing {
 async function ofDocuments(
   documents: AsyncIterable<string | PromptedDocument>,
   tokenizer: TextEncoding,
-  { startTokens, endToken, joined = true }: Framing,
+  { start, endToken, joined = true }: Framing,
   options: Prepared["options"],
 ): Promise<Prepared> {
-  const start = await startOf(tokenizer, startTokens);
   const end = endToken === undefined ? endTokenOf(tokenizer) : (endToken ?? undefined);
   const store = new DocumentStore();
   const encode = encoder(tokenizer);

@@ -4,11 +4,10 @@ import { inspect, invalid, show } from "../options.js";
 import type { LongOptions } from "../source.js";
 import { judged } from "./formats.js";
 import { jsonElements } from "./json-array.js";
+import { copied, type Fields } from "./messages.js";
 import { openText, Pace, paced, textOf } from "./read.js";
 import { jsonLines } from "./rows.js";
 import type { Conversation } from "./types.js";
-
-type Fields = { readonly [name: string]: unknown };
 
 /**
  * The conversations of an array, or of a file: JSONL with one in each line, or a JSON array of them. They come in
@@ -39,8 +38,9 @@ export async function* chatRows(
   const opened = await openText(where, source, long.signal);
   const pace = new Pace(where, long, opened.total, "read conversations");
   const file = { ...opened, chunks: paced(opened.chunks, pace) };
-  const { format, chunks } = await judged(where, file, undefined, false);
+  const { format, chunks, leave } = await judged(where, file, undefined, false);
   if (format === "csv") {
+    await leave();
     throw invalid(
       `${where} reads JSONL and JSON arrays, and ${opened.name || "the file"} is CSV; ${otherwise}`,
     );
@@ -75,21 +75,30 @@ const LISTS = ["messages", "conversations", "conversation"];
 /**
  * A row as a conversation: a list of messages, or an object that has them in `messages`. Known are messages
  * with `role` and `content`; ShareGPT, with `from` and `value`; Alpaca, with `instruction`, `input` and `output`;
- * and lists of messages in `prompt` and `completion`. Any other value is given back as it is.
+ * and lists of messages in `prompt` and `completion`. Any other value is given back, for `expectConversation` to refuse.
+ * Each property of the caller's objects is read once: what is given back has copies.
  *
  * @param what - the row's name in messages, such as "conversation 3".
  */
 export function chatOf(where: string, what: string, row: unknown): unknown {
   return inspect(`${where}: ${what}`, () => {
     const refuse = (why: string) => invalid(`${where}: ${what} ${why}`);
-    if (Array.isArray(row)) return spoken(row) ? shared(refuse, row) : row;
-    if (!isObject(row)) return row;
-    const name = LISTS.find((one) => Array.isArray(row[one]));
-    if (name !== undefined) return listed(refuse, row, name);
-    if (typeof row["instruction"] === "string") return alpaca(refuse, row);
-    return paired(refuse, row);
+    if (Array.isArray(row)) {
+      const list = copiesOf(row);
+      return spoken(list) ? shared(refuse, list) : list;
+    }
+    if (typeof row !== "object" || row === null) return row;
+    const fields = copied(row);
+    const name = LISTS.find((one) => Array.isArray(fields[one]));
+    if (name !== undefined) return listed(refuse, fields, name);
+    if (typeof fields["instruction"] === "string") return alpaca(refuse, fields);
+    return paired(refuse, fields);
   });
 }
+
+/** Copies of messages; what is none stays for whoever refuses it. */
+const copiesOf = (list: readonly unknown[]): unknown[] =>
+  Array.from(list, (one) => (isObject(one) ? copied(one) : one));
 
 type Refuse = (why: string) => Error;
 
@@ -99,14 +108,10 @@ const spoken = ([first]: readonly unknown[]) =>
 
 /** A row with a list of messages; its other fields go to the template, as `tools` does. */
 function listed(refuse: Refuse, row: Fields, name: string): Fields {
-  const list = row[name] as readonly unknown[];
+  const list = copiesOf(row[name] as readonly unknown[]);
   const own = spoken(list);
-  if (name === "messages" && !own) return row;
-  const { system, tools, ...rest } = Object.fromEntries(
-    Object.keys(row)
-      .filter((key) => key !== name)
-      .map((key) => [key, row[key]]),
-  );
+  if (name === "messages" && !own) return { ...row, messages: list };
+  const { [name]: _, system, tools, ...rest } = row;
   const messages = own ? shared(refuse, list) : [...list];
   const begins = (messages[0] as Fields | undefined)?.["role"] === "system";
   if (typeof system === "string" && system && !begins) {

@@ -1,70 +1,108 @@
 /** Messages whose content is no text: whether the template has a place for what they hold. */
 
-import { inspect, invalid, show } from "../options.js";
-import type { ChatTemplate, Fields, Messages } from "./templates.js";
-import type { Message } from "./types.js";
-
-/** A field that no message has. What renders it prints an object as data. */
-const MARK = "\u{f0f03}";
+import { isTinyloomError } from "../error.js";
+import { invalid, show } from "../options.js";
+import { contents } from "./jinja/print.js";
+import { Dict, TemplateRefusal, type Value } from "./jinja/values.js";
+import type { Fields } from "./messages.js";
+import { type Chat, type ChatTemplate, originAt, type Rendered } from "./templates.js";
 
 /** Roles of results of tools, which templates print as data on purpose. */
 const OF_TOOLS = ["tool", "ipython", "function"];
 
 /**
- * Refuses messages of which the template renders nothing, or data in the place of a text. A message of
- * tool calls needs no content where the template renders the calls.
+ * The text of a chat. It refuses messages of which the template renders nothing, or data in the place of a text. A
+ * message of tool calls needs no content where the template renders the calls.
  */
-export function expectContents(
+export function renderChat(
   where: string,
-  what: string,
-  conversation: Messages,
-  { render }: ChatTemplate,
-): void {
-  const { messages } = conversation;
-  messages.forEach((message, at) => {
-    /** The conversation's text with another message in this place; undefined where the template fails. */
-    const text = (other: object) => {
-      const changed = messages.map((one, i) => (i === at ? (other as Message) : one));
-      try {
-        return render(what, { ...conversation, messages: changed }, false).text;
-      } catch {
-        return undefined;
-      }
-    };
-    const wrong = inspect(`${where}: ${what}`, () => unread(message, text));
-    if (wrong === undefined) return;
-    throw invalid(
-      `${where}: ${what}: message ${at} (of role ${show(message.role)}) ${wrong}; give content, a text`,
+  template: ChatTemplate,
+  chat: Chat,
+  prompt: boolean,
+): Rendered {
+  const { messages } = chat.given;
+  const wrong = (at: number, what: string) =>
+    invalid(
+      `${where}: ${chat.what}: message ${at} (of role ${show(messages[at]?.role)}) ${what}; give content, a text`,
     );
-  });
+  for (const [at, { content }] of messages.entries()) {
+    if (content === null || content === undefined || ["string", "object"].includes(typeof content))
+      continue;
+    throw wrong(at, `has ${show(content)} as content, which is no text`);
+  }
+  let made: Rendered | undefined;
+  let failed: unknown;
+  try {
+    made = template.render(chat, chat.messages, prompt);
+  } catch (cause) {
+    if (!isTinyloomError(cause) || cause.cause instanceof TemplateRefusal) throw cause;
+    failed = cause;
+  }
+  const seen = new Set(made ? origins(made) : []);
+  for (const [at, message] of messages.entries()) {
+    if (typeof message.content === "string") continue;
+    const what = unread(template, chat, at, made, seen, prompt);
+    if (what !== undefined) throw wrong(at, what);
+  }
+  if (!made) throw failed;
+  return made;
 }
 
-/** What is wrong with a message's content; undefined where it is rendered. */
-function unread(message: Fields, text: (other: object) => string | undefined): string | undefined {
-  const { role, content, ...others } = message;
-  if (typeof content === "string") return undefined;
+function* origins(made: Rendered): Generator<number> {
+  let last = 0;
+  for (let at = 0; at < made.text.length; at++) {
+    const origin = originAt(made, at);
+    if (origin !== last) yield origin;
+    last = origin;
+  }
+}
+
+/** What is wrong with a message's content; undefined where it is rendered, or where something else is wrong. */
+function unread(
+  template: ChatTemplate,
+  chat: Chat,
+  at: number,
+  made: Rendered | undefined,
+  seen: ReadonlySet<number>,
+  prompt: boolean,
+): string | undefined {
+  const { role, content, ...others }: Fields = chat.given.messages[at] as Fields;
+  /** The chat's text with other fields of this message; undefined where the template fails. */
+  const text = (other: Fields) => withMessage(template, chat, at, { role, ...other }, prompt);
   if (content === undefined || content === null) {
     const names = Object.keys(others).filter((name) => others[name] != null);
-    const whole = names.length > 0 ? text(message) : undefined;
-    if (whole !== undefined && whole !== text({ role, content })) return undefined;
-    const fails = whole === undefined && text({ ...message, content: "" }) === undefined;
-    if (names.length > 0 && fails) return undefined; // it is not for this content
+    if (names.length > 0 && seen.has(at + 1)) return undefined;
+    const own = made?.text;
+    if (own !== undefined && names.length > 0 && own !== text({ content })) return undefined;
+    if (own === undefined && text({ ...others, content: "" }) === undefined) return undefined;
     const only =
       names.length > 0 ? `, and the template renders nothing of ${names.join(", ")}` : "";
     return `has ${content === null ? "null as" : "no"} content${only}`;
   }
-  if (typeof content !== "object") return `has ${show(content)} as content, which is no text`;
   if (OF_TOOLS.includes(role as string)) return undefined;
-  const marked = text({ ...message, content: withMarks(content) });
-  const empty = text({ ...message, content: "" });
-  if (marked === undefined ? empty === undefined : marked !== empty && !marked.includes(MARK)) {
-    return undefined; // where both fail, it is not for this content
+  const value = chat.messages[at];
+  const own: Value | undefined = value instanceof Dict ? value.get("content") : undefined;
+  const printed = contents.get(own as object)?.printed;
+  if (made && !printed && (seen.has(at + 1) || made.text !== text({ ...others, content: "" }))) {
+    return undefined;
   }
+  if (!made && !printed && text({ ...others, content: "" }) === undefined) return undefined;
   return `has ${show(content)} as content, which the template does not turn into text`;
 }
 
-function withMarks(content: object): unknown {
-  const marked = (part: unknown) =>
-    typeof part === "object" && part ? { ...part, [MARK]: "" } : part;
-  return Array.isArray(content) ? Array.from(content, marked) : marked(content);
+function withMessage(
+  template: ChatTemplate,
+  chat: Chat,
+  at: number,
+  other: Fields,
+  prompt: boolean,
+): string | undefined {
+  try {
+    const message = template.chat(chat.what, { messages: [other as never] }).messages[0] as Value;
+    const messages = chat.messages.map((one, i) => (i === at ? message : one));
+    return template.render(chat, messages, prompt).text;
+  } catch (cause) {
+    if (isTinyloomError(cause)) return undefined;
+    throw cause;
+  }
 }

@@ -1,22 +1,19 @@
 /** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
-import { check, invalid, isA, oneOf, type Rules } from "../options.js";
+import { called, check, invalid, isA, type Rules, show } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
-import { encoder, expectLearned, prepared } from "./build.js";
+import { expectLearned, prepared } from "./build.js";
+import { chatEncoder, type Encode, specialTexts } from "./chat-encoding.js";
 import { chatRows } from "./chat-rows.js";
-import { expectContents } from "./contents.js";
+import { renderChat } from "./contents.js";
 import { DocumentStore } from "./documents.js";
-import {
-  type ChatTemplate,
-  expectConversation,
-  openTemplate,
-  type Rendered,
-  TEMPLATE,
-} from "./templates.js";
+import { expectConversation } from "./messages.js";
+import { learnedSpans } from "./spans.js";
+import { type Chat, openTemplate, type Rendered, TEMPLATE } from "./templates.js";
 import { bytesOf } from "./trained.js";
-import type { Conversation, ConversationOptions, Message } from "./types.js";
+import type { ConversationOptions } from "./types.js";
 
 const WHERE = "Dataset.fromConversations";
 
@@ -24,7 +21,10 @@ const RULES: Rules<ConversationOptions> = {
   ...DATASET,
   ...LONG,
   ...TEMPLATE,
-  learn: oneOf("answers", "all"),
+  learn: (value) =>
+    value === "answers" || value === "all" || typeof value === "function"
+      ? undefined
+      : '"answers" | "all" | a function of a message',
 };
 
 /** What to do with chats in another form. */
@@ -32,32 +32,46 @@ const OTHERWISE =
   'parse it (JSON with JSON.parse), make messages of each chat, such as [{ role: "user", content: "…" }, { role: "assistant", content: "…" }], and ' +
   "give an array of these";
 
-type Render = (conversation: Conversation, index: number) => Rendered;
+/** The day that `strftime_now` writes where no date is given: with today's, the same chats would be others tomorrow. */
+const A_DAY = new Date(2024, 6, 26);
 
 export async function fromConversations(
   list: unknown,
   tokenizer: TextEncoding,
   given: ConversationOptions,
 ): Promise<Prepared> {
-  const { signal, onProgress, template, learn, library, ...options } = check(WHERE, given, RULES);
+  const { signal, onProgress, template, variables, date, specialTokens, learn, ...options } = check(
+    WHERE,
+    given,
+    RULES,
+  );
   const encoding = expectTokenizer(WHERE, tokenizer);
-  const render = rendererOf(await openTemplate(WHERE, encoding, template, library));
-  const encode = encoder(encoding);
+  const rendering = {
+    ...(template !== undefined && { template }),
+    ...(variables && { variables }),
+    ...(date && { date }),
+  };
+  const opened = openTemplate(WHERE, encoding, rendering, () => A_DAY);
+  const special = specialTexts(WHERE, encoding);
+  const encode = chatEncoder(encoding, special, specialTokens ?? "text");
   const store = new DocumentStore();
   const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
   let index = 0;
   let empty: number | undefined;
   for await (const [conversation] of chatRows(WHERE, list, long, OTHERWISE)) {
-    const { text, answers } = render(conversation, index++);
-    if (text === "") empty ??= index - 1;
-    const ids = Array.from(await encode(text));
+    const what = `conversation ${index++}`;
+    const chat = opened.chat(what, expectConversation(WHERE, conversation, what));
+    const made = renderChat(WHERE, opened, chat, false);
+    if (made.text === "") empty ??= index - 1;
+    const ids = await encode(made);
     if (ids.length === 0) continue;
     const start = store.length;
     store.begin();
     store.append(ids);
     if (learn === "all") continue;
     store.learn(start, start); // of a conversation without answers nothing is learned
-    const ranges = await tokenRanges(encoding, encode, text, ids, answers);
+    const spans = learnedSpans(opened, chat, made, chosen(chat, learn), special);
+    const ranges = await tokenRanges(encoding, encode, made, ids, spans);
     for (let i = 0; i < ranges.length; i += 2) {
       store.learn(start + (ranges[i] as number), start + (ranges[i + 1] as number));
     }
@@ -71,57 +85,32 @@ export async function fromConversations(
     store,
     `no conversation has an answer (of role "assistant") in what the template renders; give answers, or learn: "all"`,
   );
-  return { ...prepared(store, options, encoding), chats: true };
+  // Version 0.1 took special tokens in contents for what they spell.
+  const before = special.length > 0 && specialTokens !== "parse" ? ['specialTokens: "parse"'] : [];
+  return { ...prepared(store, options, encoding), chats: true, before };
 }
 
-/**
- * Renders conversations. Answers are what the template puts between `{% generation %}` and
- * `{% endgeneration %}`, as in transformers. Of a template without these, an answer is what an assistant's
- * message adds behind the prompt for it.
- */
-function rendererOf(template: ChatTemplate): Render {
-  const { marks, render } = template;
-  return (given, index) => {
-    const what = `conversation ${index}`;
-    const conversation = expectConversation(WHERE, given, what);
-    expectContents(WHERE, what, conversation, template);
-    const made = (messages: readonly Message[], prompt: boolean) =>
-      render(what, { ...conversation, messages }, prompt);
-    const { messages } = conversation;
-    return marks ? made(messages, false) : byPrefix(messages, made, index);
-  };
-}
-
-function byPrefix(
-  messages: readonly Message[],
-  made: (some: readonly Message[], prompt: boolean) => Rendered,
-  index: number,
-): Rendered {
-  const { text } = made(messages, false);
-  const answers: number[] = [];
-  messages.forEach(({ role }, at) => {
-    if (role !== "assistant") return;
-    const { text: before } = made(messages.slice(0, at), true);
-    const { text: through } = made(messages.slice(0, at + 1), false);
-    if (!text.startsWith(through) || !through.startsWith(before)) {
-      throw invalid(
-        `${WHERE}: the template renders conversation ${index} differently as it grows, so answer ${at} cannot ` +
-          "be told from the rest; put {% generation %} and {% endgeneration %} around answers in the template",
-      );
-    }
-    answers.push(before.length, through.length);
+/** Which messages are learned. An answer with `weight: 0` is only read, as in files for OpenAI's fine-tuning. */
+function chosen({ what, given }: Chat, learn: ConversationOptions["learn"]): boolean[] {
+  return given.messages.map((message, at) => {
+    if (typeof learn !== "function") return message.role === "assistant" && message["weight"] !== 0;
+    const wanted: unknown = called(`learn of ${what}`, () => learn(message, at));
+    if (typeof wanted === "boolean") return wanted;
+    throw invalid(
+      `${WHERE}: learn gave ${show(wanted)} for message ${at} of ${what}; give true or false`,
+    );
   });
-  return { text, answers };
 }
 
 /** The tokens that have a character of a range: begin and end, alternating. */
 async function tokenRanges(
   tokenizer: TextEncoding,
-  encode: (text: string) => Promise<ArrayLike<number>>,
-  text: string,
+  encode: Encode,
+  made: Rendered,
   ids: readonly number[],
   characters: readonly number[],
 ): Promise<number[]> {
+  const { text } = made;
   const ends = byteEnds(tokenizer, text, ids);
   const utf8 = new TextEncoder();
   const ranges: number[] = [];
@@ -134,8 +123,8 @@ async function tokenRanges(
       ranges.push(firstBeyond(ends, first), firstBeyond(ends, last - 1) + 1);
     } else {
       ranges.push(
-        await common(encode, text.slice(0, begin), ids),
-        await common(encode, text.slice(0, end), ids),
+        await common(encode, beginning(made, begin), ids),
+        await common(encode, beginning(made, end), ids),
       );
     }
   }
@@ -153,13 +142,14 @@ function firstBeyond(ends: readonly number[], byte: number): number {
   return low;
 }
 
+const beginning = ({ text, codes }: Rendered, end: number): Rendered => ({
+  text: text.slice(0, end),
+  codes: codes.slice(0, end),
+});
+
 /** Tokens that a beginning of the text has in common with the whole. */
-async function common(
-  encode: (text: string) => Promise<ArrayLike<number>>,
-  beginning: string,
-  ids: readonly number[],
-): Promise<number> {
-  const own = Array.from(await encode(beginning));
+async function common(encode: Encode, some: Rendered, ids: readonly number[]): Promise<number> {
+  const own = await encode(some);
   const first = own.findIndex((id, at) => id !== ids[at]);
   return first < 0 ? own.length : first;
 }

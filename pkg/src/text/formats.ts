@@ -12,6 +12,8 @@ export interface Judged {
   readonly format: Format;
   /** All of its chunks, those that were looked at too. */
   readonly chunks: AsyncIterable<Chunk>;
+  /** Ends the reading of a file whose chunks nobody has asked for. */
+  leave(): Promise<void>;
 }
 
 /** Bytes or characters that are looked at. */
@@ -29,13 +31,15 @@ export async function judged(
   given: Format | undefined,
   raw: boolean,
 ): Promise<Judged> {
-  if (raw && given === "text") return { format: given, chunks: opened.chunks };
+  if (raw && given === "text") {
+    return { format: given, chunks: opened.chunks, leave: async () => undefined };
+  }
   const { first, ended, all, leave } = await peeked(opened.chunks);
   try {
     const name = opened.name || "the file";
     if (typeof first[0] !== "string") refuseBinary(where, name, bytesOf(first), ended, raw);
     const format = given ?? formatOf(where, opened, headOf(first), ended);
-    return { format, chunks: all() };
+    return { format, chunks: all(), leave };
   } catch (error) {
     await leave();
     throw error;
@@ -122,6 +126,7 @@ const MESSAGES = /^\[\s*\{\s*"(?:role|content|from|value)"\s*:/;
 function formatOf(where: string, opened: Opened, head: string, ended: boolean): Format {
   const named = namedFormat(opened);
   const start = head.trimStart();
+  expectNoPage(where, opened, start);
   const end = start.indexOf("\n");
   const [line, rest] =
     end < 0 ? [ended ? start : undefined, ""] : [start.slice(0, end), start.slice(end).trim()];
@@ -152,6 +157,15 @@ function parsed(line: string | undefined): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** A server that shows a file, or lacks it, answers with a page. */
+function expectNoPage(where: string, { name }: Opened, start: string): void {
+  if (!/^<!doctype html/i.test(start) || !/\.(?!html?$)\w+$/i.test(name)) return;
+  throw invalid(
+    `${where}: ${name} is a web page (HTML); give the address of the file itself: on Hugging Face it has resolve in the ` +
+      'place of blob, on GitHub raw; format: "text" takes the page as one text',
+  );
 }
 
 function oneObject(where: string, { name }: Opened, start: string) {

@@ -42,6 +42,9 @@ export async function loadTokenizer(
   return bpe ? byteLevelBpe(bpe, files.info) : ofHuggingFace(files, library);
 }
 
+/** A text with which a tokenizer is tried when it is loaded. */
+const TRIED = "a 1.\né";
+
 /** A tokenizer that the package computes, but for what it computes otherwise than Python. */
 async function ofHuggingFace(
   { json, info, place }: ReadFiles,
@@ -64,7 +67,7 @@ async function ofHuggingFace(
       `${place}: model.continuing_subword_prefix is ${text}, which is not computed here`,
     );
   }
-  const { Tokenizer } = await load<Peer>("tokenizers", library);
+  const { Tokenizer } = await load<Peer>(library);
   const given = {
     added_tokens: [],
     normalizer,
@@ -75,6 +78,7 @@ async function ofHuggingFace(
   try {
     // The second argument is tokenizer_config.json, which Python's tokenizers do not read.
     const peer = new Tokenizer({ ...given, model }, { unk_token: model["unk_token"] });
+    peer.encode(TRIED, { add_special_tokens: false }); // some of what is wrong shows in a text alone
     return new HuggingFaceTokenizer(peer, info, own);
   } catch (cause) {
     throw corrupt(`@huggingface/tokenizers refuses ${place}: ${show(cause)}`, cause);

@@ -242,10 +242,15 @@ export async function* paced(chunks: AsyncIterable<Chunk>, pace: Pace): AsyncGen
 export async function* textOf(chunks: AsyncIterable<Chunk>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let half = "";
+  let begins = true;
   for await (const chunk of chunks) {
     let text = half + (typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true }));
     half = /[\ud800-\udbff]$/.test(text) ? text.slice(-1) : "";
     if (half) text = text.slice(0, -1);
+    if (!text) continue;
+    // The decoder leaves the mark out of bytes.
+    if (begins && typeof chunk === "string") text = text.replace(/^\ufeff/, "");
+    begins = false;
     if (text) yield text;
   }
   const rest = half + decoder.decode();

@@ -14,7 +14,13 @@ import { TokenStore } from "./store.js";
 import type { DatasetFiles, TokenizerOptions } from "./types.js";
 
 const FORMAT = "tinyloom-dataset-1";
-const TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+const TOKENIZER = [
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "special_tokens_map.json",
+  "chat_template.jinja",
+  "chat_template.json",
+];
 /** Bytes of dataset.json at most. */
 const MOST = 1 << 20;
 /** Tokens that are read or written at a time. */

@@ -1,261 +1,240 @@
-/** Chat templates: what they render of a conversation, and which characters of it are answers. */
+/** Chat templates: what they render of a conversation, and where each character of it comes from. */
 
-import { inspect, invalid, type Rules, show } from "../options.js";
+import { inspect, invalid, isA, oneOf, type Rules, show } from "../options.js";
 import type { PretrainedTokenizer, TextEncoding } from "../tokenizer.js";
-import { load } from "./peers.js";
-import { partsOf, STRING } from "./template-parts.js";
-import type { Message, TemplateOptions, TokenizerFiles } from "./types.js";
+import { type Origin, toValue } from "./jinja/data.js";
+import { contents } from "./jinja/print.js";
+import { type Template, template } from "./jinja/run.js";
+import {
+  codesOf,
+  Dict,
+  MARKED,
+  TemplateFault,
+  TemplateRefusal,
+  textOf,
+  type Value,
+} from "./jinja/values.js";
+import { copied, type Messages } from "./messages.js";
+import type { TemplateOptions, TokenizerFiles } from "./types.js";
 
 /** Rules of what says how conversations are rendered. */
 export const TEMPLATE: Rules<TemplateOptions> = {
-  template: (value) => (typeof value === "string" && value ? undefined : "a template in Jinja"),
-  library: (value) =>
-    ["string", "object"].includes(typeof value) && value
+  template: (value) =>
+    typeof value === "string" && value
       ? undefined
-      : "the module @huggingface/jinja, or its address",
+      : "a template in Jinja, or the name of one of the tokenizer's",
+  variables: (value) =>
+    typeof value === "object" && value && !Array.isArray(value)
+      ? undefined
+      : "an object of values for the template",
+  date: (value) =>
+    isA(value, Date) && !Number.isNaN((value as Date).getTime()) ? undefined : "a Date",
+  specialTokens: oneOf("text", "parse"),
 };
 
-interface Jinja {
-  readonly Template: new (text: string) => { render(values: object): string };
-}
+/** Codes of texts that come from messages: the number of the message, from 1 on. */
+export const ORIGINS = 0x7fff;
+/** The code of what comes from tools, documents and other values of the caller. */
+export const OTHER = ORIGINS;
+/** Messages of a conversation at most, so that each has a code. */
+const MOST_MESSAGES = OTHER - 1;
 
-/** A conversation as text, and the characters of it that are answers: where each begins and ends, alternating. */
+/** Fields that say what something is: templates make tags of their texts, such as `<|user|>`. */
+const STRUCTURE = ["role", "type"];
+
+/** A conversation as text, with the code of each UTF-16 unit: what it comes from, and whether the template marks it. */
 export interface Rendered {
   readonly text: string;
-  readonly answers: readonly number[];
+  readonly codes: string;
 }
 
-/** A conversation as plain data. */
-export interface Messages {
-  readonly messages: readonly Message[];
-  readonly [name: string]: unknown;
+/** The message or value that a unit of a rendered text comes from; 0 for the template. */
+export const originAt = ({ codes }: Rendered, at: number) => codes.charCodeAt(at) & ORIGINS;
+/** Whether a unit lies between `{% generation %}` and `{% endgeneration %}`. */
+export const isMarked = ({ codes }: Rendered, at: number) => (codes.charCodeAt(at) & MARKED) !== 0;
+
+/** A conversation as values of a template. */
+export interface Chat {
+  readonly what: string;
+  readonly given: Messages;
+  readonly messages: readonly Value[];
+  readonly values: ReadonlyMap<string, Value>;
 }
 
-/** A template that was read, and what it says of itself. */
+/** A template that was read. */
 export interface ChatTemplate {
-  /** Whether it marks the answers. */
-  readonly marks: boolean;
+  /** Whether it marks the answers of this chat. */
+  marks(chat: Chat): boolean;
+  /** The values of a conversation; each is read once. */
+  chat(what: string, given: Messages): Chat;
   /**
-   * The text of a conversation's messages, with the answers that the template marks.
+   * The text of messages.
    *
    * @param prompt - whether the beginning of an answer comes behind them.
+   * @throws {@link TinyloomError} in the template's own words where it refuses them.
    */
-  render(what: string, conversation: Messages, prompt: boolean): Rendered;
+  render(chat: Chat, messages: readonly Value[], prompt: boolean): Rendered;
 }
 
-/** An object of which nothing is known. */
-export type Fields = { readonly [name: string]: unknown };
+/** A message as a value of a template. */
+export const messageOf = (role: string, content: string, code: number): Value =>
+  toValue({ role, content }, { code, structure: STRUCTURE });
 
-/** The messages of a conversation, in an object. Each property of the caller's objects is read once. */
-export function expectConversation(where: string, given: unknown, what: string): Messages {
-  return inspect(where, () => {
-    const conversation = copied(Array.isArray(given) ? { messages: given } : given);
-    const { messages } = conversation;
-    const plain = Array.isArray(messages)
-      ? Array.from<unknown, Message>(messages, message)
-      : undefined;
-    if (plain?.every(({ role }) => typeof role === "string")) {
-      return { ...conversation, messages: plain };
-    }
-    throw invalid(`${where}: ${what} ${inAnotherForm(given, conversation, plain)}`);
-  });
-}
-
-const MESSAGES =
-  'give messages such as [{ role: "user", content: "…" }, { role: "assistant", content: "…" }]';
-
-/** What is there instead of a conversation, and what to give. It looks at copies alone. */
-function inAnotherForm(
-  given: unknown,
-  conversation: Fields,
-  messages: readonly Fields[] | undefined,
-): string {
-  const wrong = messages?.findIndex(({ role }) => typeof role !== "string") ?? -1;
-  const first = messages?.[wrong];
-  if (first && CHAT.some((name) => name in first)) {
-    return (
-      `is a list of ${messages?.length} chats, not one; where a file is one array (JSON, not JSONL), give the array: ` +
-      "JSON.parse(await file.text())"
-    );
-  }
-  const names = Object.keys(first ?? (messages ? {} : conversation)).slice(0, 12);
-  if (names.length === 0) return `is ${show(given)}; ${MESSAGES}`;
-  const lacks = first ? `message ${wrong}, which has no text as role` : "no list of messages";
-  return `has ${lacks}, but ${names.join(", ")}; ${MESSAGES}`;
-}
-
-/** What a chat has in the place of a message: its first message, or a field with all. */
-const CHAT = ["0", "messages", "conversations"];
-
-const message = (given: unknown) => copied(given) as Message;
-
-/** What an object has, what it inherits, and what getters of its class give. */
-function copied(given: unknown): { [name: string]: unknown } {
-  const copy: { [name: string]: unknown } = {};
-  if (typeof given !== "object" || given === null) return copy;
-  const from = given as { [name: string]: unknown };
-  for (const name in from) copy[name] = from[name];
-  for (
-    let prototype = Object.getPrototypeOf(from);
-    prototype && prototype !== Object.prototype;
-    prototype = Object.getPrototypeOf(prototype)
-  ) {
-    for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
-      if (get && !(name in copy)) copy[name] = from[name];
-    }
-  }
-  return copy;
-}
-
-/** Reads the template that is given, or else the tokenizer's. */
-export async function openTemplate(
+/**
+ * Reads the template that is given, or else the tokenizer's.
+ *
+ * @param today - what `strftime_now` writes where no date is given.
+ */
+export function openTemplate(
   where: string,
   tokenizer: TextEncoding,
-  template: string | undefined,
-  library: unknown,
-): Promise<ChatTemplate> {
-  const own = inspect(where, () => (tokenizer as Partial<PretrainedTokenizer>).chatTemplate);
-  const source: unknown = template ?? own;
-  if (typeof source !== "string" || !source) {
-    throw invalid(
-      `${where}: the tokenizer has ${own === undefined ? "no chat template" : `${show(own)} as chat template`}; ` +
-        "give { template }, a text in Jinja",
-    );
-  }
-  const { Template } = await load<Jinja>("jinja", library);
-  const tokens = specialTokens(where, tokenizer);
-  const { text, marks, mark } = rewritten(where, source);
-  const foreign = LEFT.test(source);
-  const read = inspect(`${where}: the template`, () => new Template(text));
+  options: TemplateOptions,
+  today: () => Date,
+): ChatTemplate {
+  const { variables = {}, date } = options;
+  const choose = templatesOf(where, tokenizer, options.template);
+  const common = inspect(where, () => {
+    const own = [...specialTokens(where, tokenizer), ...Object.entries(copied(variables))];
+    return new Map(own.map(([name, value]) => [name, valueBy(name, value)] as const));
+  });
+  const now = () => date ?? today();
+  const toolsOf = ({ values }: Chat) => (values.get("tools") ?? null) !== null;
   return {
-    marks,
-    render: (what, conversation, prompt) =>
-      inspect(`${where}: ${what}`, () => {
-        // The renderer takes no value by the name of its own `range`.
-        const { range: limited, ...values } = { range, ...tokens, ...conversation };
-        Object.assign(values, { [LIMITED]: limited, add_generation_prompt: prompt });
-        const made: unknown = read.render(values);
-        if (typeof made !== "string") {
-          throw invalid(
-            `${where}: ${what}: the template's library rendered ${show(made)}, no text`,
-          );
-        }
-        const rendered = unmarked(`${where}: ${what}`, made, mark);
-        if (marks && LEFT.test(rendered.text) && !foreign && !hasLeft(conversation)) {
-          throw invalid(
-            `${where}: ${what}: the template changes what stands between {% generation %} and ` +
-              "{% endgeneration %}; put the changes inside the tags",
-          );
-        }
-        return rendered;
-      }),
+    marks: (chat) => choose(toolsOf(chat)).marks,
+    chat: (what, given) => inspect(`${where}: ${what}`, () => chatOf(where, what, given, common)),
+    render(chat, messages, prompt) {
+      const values = new Map(chat.values);
+      values.set("messages", [...messages]);
+      values.set("add_generation_prompt", prompt);
+      const made = faults(`${where}: ${chat.what}`, () =>
+        choose(toolsOf(chat)).render(values, now),
+      );
+      return { text: textOf(made), codes: codesOf(made) };
+    },
   };
 }
 
-/** Texts of special tokens by the names that templates use. */
-function specialTokens(where: string, tokenizer: TextEncoding): { [name: string]: unknown } {
-  return inspect(`${where}: the tokenizer's save()`, () => {
-    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
-    const file = files?.["tokenizer_config.json"];
-    if (!file) return {};
-    const config = JSON.parse(new TextDecoder().decode(file)) as { [name: string]: unknown } | null;
-    const texts = Object.entries(config ?? {})
-      .filter(([name]) => name.endsWith("_token"))
-      .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
-    return Object.fromEntries(texts.filter(([, text]) => typeof text === "string"));
-  });
-}
+/** A value for the template. Texts of tools and documents are the caller's; of other names they are the template's. */
+const valueBy = (name: string, value: unknown): Value =>
+  toValue(
+    value,
+    ["tools", "documents"].includes(name) ? { code: OTHER, structure: STRUCTURE } : undefined,
+  );
 
-/** Numbers that `range` of a template gives at most: it makes them all at once. Jinja's sandbox allows as many. */
-const LONGEST_RANGE = 100_000;
-
-/** A template's `range`, which is Python's. */
-function range(...given: unknown[]): number[] {
-  const bounds = given.filter((one) => typeof one !== "object") as number[]; // a call also ends with its keywords
-  const count = bounds.length;
-  if (count < 1 || count > 3 || bounds.some((one) => typeof one !== "number")) {
-    throw invalid("the template: range() takes one to three numbers");
-  }
-  const [start, stop, step = 1] = (count === 1 ? [0, ...bounds] : bounds) as [
-    number,
-    number,
-    number?,
-  ];
-  const length = Math.ceil((stop - start) / step);
-  if (!(Math.abs(length) <= LONGEST_RANGE)) {
+function chatOf(
+  where: string,
+  what: string,
+  given: Messages,
+  common: ReadonlyMap<string, Value>,
+): Chat {
+  const { messages, ...others } = given;
+  if (messages.length > MOST_MESSAGES) {
     throw invalid(
-      `the template: range(${bounds}) has ${step === 0 ? "a step of 0" : `${length} numbers`}; at most ` +
-        `${LONGEST_RANGE} are allowed`,
+      `${where}: ${what} has ${messages.length} messages; at most ${MOST_MESSAGES} are allowed`,
     );
   }
-  return Array.from({ length: Math.max(0, length) }, (_, at) => start + at * step);
-}
-
-const LIMITED = "limited_range";
-/**
- * Strings, and each `range` that is no member. The renderer's own has no bound. All are renamed, not the calls alone:
- * a template may call it through parentheses or through a variable. A variable named `range` is renamed everywhere, so
- * it stays one.
- */
-const RANGE = new RegExp(`${STRING}|(?<![.\\w])range(?!\\w)`, "gs");
-
-/** The character of a mark for a digit. None is a digit or a letter: what changes these leaves marks whole. */
-const hidden = (digits: string) =>
-  digits.replace(/\d/g, (digit) => String.fromCodePoint(0xf0f00 + Number(digit)));
-/** Half of each such character: what a cut mark leaves. */
-const LEFT = /\udb83/;
-
-/** Whether a text in the caller's data has what marks are made of. */
-function hasLeft(value: unknown, seen = new Set<unknown>()): boolean {
-  if (typeof value === "string") return LEFT.test(value);
-  if (typeof value !== "object" || value === null || seen.has(value)) return false;
-  seen.add(value);
-  return Object.values(value).some((one) => hasLeft(one, seen));
-}
-
-/** The template with marks in the place of the tags around answers, and what finds the marks. */
-function rewritten(where: string, source: string) {
-  // No message knows the number.
-  const number = hidden(String(Math.floor(Math.random() * 2 ** 48)).padStart(15, "0"));
-  let text = "";
-  let marks = false;
-  let open = false;
-  for (const part of partsOf(source)) {
-    if (part.kind === "plain") text += part.text;
-    else if (part.kind === "code") {
-      text += part.text.replace(RANGE, (one) => (one === "range" ? LIMITED : one));
-    } else {
-      const begins = part.kind === "begin";
-      if (open === begins) throw unpaired(where);
-      [marks, open] = [true, begins];
-      const [left, right] = part.trims ?? [];
-      const mark = number + hidden(begins ? "0" : "1");
-      text += `{%${left} if true %}${mark}{% endif ${right}%}`; // a tag takes white space as it did
+  return faults(`${where}: ${what}`, () => {
+    // transformers gives every template tools and documents: none where there are none.
+    const values = new Map<string, Value>([["tools", null], ["documents", null], ...common]);
+    for (const [name, value] of Object.entries(others)) {
+      if (value !== undefined)
+        values.set(name, toValue(value, { code: OTHER, structure: STRUCTURE }));
     }
-  }
-  if (open) throw unpaired(where);
-  return { text, marks, mark: new RegExp(`${number}([${hidden("01")}])`, "u") };
-}
-
-function unpaired(what: string) {
-  return invalid(
-    `${what}: {% generation %} and {% endgeneration %} of the template do not alternate; put the one before ` +
-      "each answer and the other behind it",
-  );
-}
-
-/** The text without its marks, and where they were. */
-function unmarked(what: string, text: string, mark: RegExp): Rendered {
-  const answers: number[] = [];
-  let plain = "";
-  text.split(mark).forEach((part, at) => {
-    if (at % 2 === 0) {
-      plain += part;
-      return;
-    }
-    if (part !== hidden(String(answers.length % 2))) throw unpaired(what);
-    answers.push(plain.length);
+    const made = messages.map((message, at) => {
+      const origin: Origin = { code: at + 1, structure: STRUCTURE };
+      const value = toValue(message, origin);
+      const content = value instanceof Dict ? value.get("content") : undefined;
+      if (Array.isArray(content) || content instanceof Dict)
+        contents.set(content, { printed: false });
+      return value;
+    });
+    return { what, given, messages: made, values };
   });
-  if (answers.length % 2 === 1) throw unpaired(what);
-  return { text: plain, answers };
+}
+
+/** Runs what belongs to a template, and says what it refuses. */
+function faults<T>(where: string, run: () => T): T {
+  try {
+    return run();
+  } catch (cause) {
+    if (cause instanceof TemplateRefusal) {
+      throw invalid(
+        `${where}: the template refuses this chat: ${cause.message}`,
+        "invalid-options",
+        cause,
+      );
+    }
+    if (cause instanceof TemplateFault) {
+      throw invalid(
+        `${where}: the template cannot be rendered: ${cause.message}`,
+        "invalid-options",
+        cause,
+      );
+    }
+    if (cause instanceof RangeError) {
+      throw invalid(
+        `${where}: the template needs more of the stack than there is`,
+        "invalid-options",
+        cause,
+      );
+    }
+    throw cause;
+  }
+}
+
+/** Gives the template of a chat, with tools or without. Each is read once. */
+function templatesOf(
+  where: string,
+  tokenizer: TextEncoding,
+  given: string | undefined,
+): (tools: boolean) => Template {
+  const { chatTemplate, chatTemplates } = inspect(
+    where,
+    () => tokenizer as Partial<PretrainedTokenizer>,
+  );
+  const named: { readonly [name: string]: unknown } = { ...chatTemplates };
+  const names = Object.keys(named);
+  const read = new Map<string, Template>();
+  const open = (source: unknown): Template => {
+    if (typeof source !== "string" || !source) {
+      const has = source === undefined ? "no chat template" : `${show(source)} as chat template`;
+      const others = names.length > 0 ? `, but those of the names ${names.join(", ")}` : "";
+      throw invalid(
+        `${where}: the tokenizer has ${has}${others}; give { template }, a text in Jinja`,
+      );
+    }
+    const made = read.get(source) ?? faults(where, () => template(source));
+    read.set(source, made);
+    return made;
+  };
+  if (given !== undefined) {
+    const own = Object.hasOwn(named, given) ? named[given] : given;
+    if (own === given && !given.includes("{")) {
+      throw invalid(
+        `${where}: the tokenizer has no template of the name ${show(given)}; it has ${names.join(", ") || "none"}`,
+      );
+    }
+    const one = open(own);
+    return () => one;
+  }
+  const one = open(chatTemplate ?? named["default"]);
+  const ofTools = named["tool_use"];
+  return (tools) => (tools && ofTools !== undefined ? open(ofTools) : one);
+}
+
+/** Texts of special tokens by the names that templates use. */
+function specialTokens(where: string, tokenizer: TextEncoding): [string, unknown][] {
+  return inspect(`${where}: the tokenizer's save()`, () => {
+    const own = tokenizer as Partial<PretrainedTokenizer>;
+    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
+    const file = files?.["tokenizer_config.json"];
+    const config: unknown = file ? JSON.parse(new TextDecoder().decode(file)) : {};
+    const said = Object.entries((config ?? {}) as { [name: string]: unknown })
+      .filter(([name]) => name.endsWith("_token"))
+      .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
+    const tokens = Object.entries(own.specialTokens ?? {});
+    const found = tokens.map(([name, token]) => [`${name}_token`, token?.text]);
+    const texts = [...said, ...found].filter(([, text]) => typeof text === "string");
+    return texts as [string, string][];
+  });
 }

@@ -61,16 +61,37 @@ export type Conversation =
 
 /** How conversations become texts. */
 export interface TemplateOptions {
-  /** The template in Jinja; default that of the tokenizer. */
+  /**
+   * The template in Jinja, or the name of one of the tokenizer's; default the tokenizer's `default`, and `tool_use` for
+   * a conversation with `tools`, where the tokenizer has such a one.
+   */
   template?: string;
-  /** The module `@huggingface/jinja`, or its address; see {@link TokenizerOptions}. */
-  library?: string | object;
+  /**
+   * Values for the template, such as `{ enable_thinking: false }`. A conversation that is an object has values of its
+   * own, which come first. `tools` and `documents` are null where nobody gives them.
+   */
+  variables?: { readonly [name: string]: unknown };
+  /**
+   * What `strftime_now` of a template writes. Default in `chatPrompt`: now. In a dataset: 26 July 2024, so that the same
+   * chats have the same tokens on every day.
+   */
+  date?: Date;
+  /**
+   * What special tokens in the contents of messages, of tools and documents are. `"text"`, the default: plain text, so
+   * that what a user writes cannot end a turn. `"parse"`: the special tokens, as in transformers. The template's own are
+   * tokens always, and so are added tokens that are not special, such as `<think>`.
+   */
+  specialTokens?: "text" | "parse";
 }
 
 /** Options of a dataset of conversations. */
 export interface ConversationOptions extends DatasetOptions, LongOptions, TemplateOptions {
-  /** What is learned: the assistant's answers, or all of it. Default `"answers"`. */
-  learn?: "answers" | "all";
+  /**
+   * What is learned. `"answers"`, the default: what the assistant's messages add, and what ends them; an answer with
+   * `weight: 0` is only read. What the template's prompt for an answer writes is not learned. `"all"`: every token. A
+   * function says of each message whether it is learned.
+   */
+  learn?: "answers" | "all" | ((message: Message, index: number) => boolean);
 }
 
 /** A conversation as the model reads it before it answers. */
@@ -79,8 +100,13 @@ export interface ChatPrompt {
   readonly text: string;
   /** The tokens of that text. */
   readonly tokens: Uint32Array<ArrayBuffer>;
-  /** What the template puts behind an answer, for `stop` of {@link Model.generate}; empty where that is nothing. */
+  /**
+   * The text that ends an answer, for `stop` of {@link Model.generate}: the special token that the template puts behind
+   * answers, or else its other text there. Empty where the template has none.
+   */
   readonly stop: readonly string[];
+  /** The ids that end an answer, for `stopTokens`: the special token of `stop`, and the tokenizer's `endToken`. */
+  readonly stopTokens: readonly number[];
 }
 
 /** A document of a dataset. */

@@ -51,6 +51,8 @@ function wordsBy(place: string, part: TokenizerPart): (TokenizerPart | undefined
       return [
         split(part["individual_digits"] ? String.raw`\p{N}` : String.raw`\p{N}+`, "Isolated"),
       ];
+    case "FixedLength": // in characters, which may have two units
+      return [split(String.raw`[\s\S]{1,${lengthOf(part) ?? raise(wrong("length"))}}`, "Isolated")];
     case "ByteLevel":
       return byteLevel(part);
     case "Whitespace":
@@ -66,9 +68,12 @@ function wordsBy(place: string, part: TokenizerPart): (TokenizerPart | undefined
   }
 }
 
+const lengthOf = ({ length }: { readonly [name: string]: unknown }): number | undefined =>
+  Number.isSafeInteger(length) && (length as number) > 0 ? (length as number) : undefined;
+
 /** The space before a text, the words, and their bytes. */
 function byteLevel(part: TokenizerPart): (TokenizerPart | undefined)[] {
-  const space = { type: "Replace", pattern: { Regex: String.raw`\A(?! )` }, content: " " };
+  const space = { type: "Replace", pattern: { Regex: String.raw`\A[^ ]` }, content: " $&" };
   return [
     part["add_prefix_space"] ? space : [],
     part["use_regex"] === false ? [] : split(GPT2, "Isolated"),

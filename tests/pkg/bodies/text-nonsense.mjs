@@ -294,23 +294,18 @@ export const cases = {
   async "tokenizers of one's own for conversations"({ tinyloom }) {
     const { Dataset } = tinyloom;
     const list = [[{ role: "user", content: "a" }]];
-    class Template {
-      render() {
-        return "text";
-      }
-    }
     const made = (more, options) =>
       Dataset.fromConversations(
         list,
         { vocabSize: 256, encode: () => [1, 2], ...more },
-        { library: { Template }, validationFraction: 0, ...options },
+        { validationFraction: 0, ...options },
       );
     for (const chatTemplate of [null, undefined, 5, "", {}]) {
       await refuses("invalid-options", ["chat template", "{ template }"], () =>
         made({ chatTemplate }),
       );
     }
-    const template = { template: "any", learn: "all" };
+    const template = { template: "{{ 'text' }}", learn: "all" };
     for (const files of [undefined, null, {}, { "tokenizer_config.json": encoded(null) }]) {
       equal((await made({ save: () => files }, template)).tokens, 2);
     }
@@ -323,13 +318,8 @@ export const cases = {
   async "chats in another form, and a template that renders nothing"({ tinyloom }) {
     const { ByteTokenizer, Dataset } = tinyloom;
     const byte = new ByteTokenizer();
-    const rendering = (text) => ({
-      Template: class {
-        render = () => text;
-      },
-    });
     const made = (list, text) =>
-      Dataset.fromConversations(list, byte, { template: "any", library: rendering(text) });
+      Dataset.fromConversations(list, byte, { template: `{{ "${text}" }}` });
     const list = [[{ role: "user", content: "a" }]];
     await refuses("invalid-options", ["conversation 0", "rendered nothing"], () => made(list, ""));
     const csv = "question,answer\na,b\n";
@@ -346,16 +336,13 @@ export const cases = {
 
   async "conversations and completions of which nothing is to be learned"({ tinyloom }) {
     const { Dataset, ByteTokenizer } = tinyloom;
-    class Template {
-      render({ messages, add_generation_prompt: prompt }) {
-        const parts = messages.map(({ role, content }) => `${role[0]}:${content};`);
-        return parts.join("") + (prompt ? "a:" : "");
-      }
-    }
+    const template =
+      "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}" +
+      "{% if add_generation_prompt %}a:{% endif %}";
     const asked = [{ role: "user", content: "why?" }];
     const answered = [...asked, { role: "assistant", content: "because" }];
     const of = (list, more) => {
-      const options = { template: "any", library: { Template }, validationFraction: 0, ...more };
+      const options = { template, validationFraction: 0, ...more };
       return Dataset.fromConversations(list, new ByteTokenizer(), options);
     };
     const nothing = [

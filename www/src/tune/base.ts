@@ -1,5 +1,4 @@
 /** What an adapter is put on: a run of this page, or a folder of Hugging Face's. */
-import library from "@huggingface/jinja?url";
 import {
   type Model,
   type ModelConfig,
@@ -33,9 +32,6 @@ export interface Base {
   readonly context: number;
   load(weights: WeightFormat, signal: AbortSignal, onProgress: Told): Promise<Model>;
 }
-
-/** The address of what renders templates: the worker knows no package by its name. */
-export const jinja = new URL(library, location.href).href;
 
 const refused = (words: string): TinyloomError => new TinyloomError("invalid-options", words);
 

@@ -1,7 +1,7 @@
 /** An adapter in training on a model that stays as it is. */
 import type { Adapter, Dataset, Model, StepMetrics, Trainer } from "tinyloom/worker";
 import type { Lab } from "../lab.ts";
-import { type Base, jinja } from "./base.ts";
+import type { Base } from "./base.ts";
 import type { Chat } from "./chats.ts";
 import type { TuneSettings } from "./takes.ts";
 
@@ -31,7 +31,6 @@ export async function readDataset(
   const made = (sequenceLength?: number) =>
     lab.Dataset.fromConversations(chats, base.codec.tokenizer, {
       template: base.template,
-      library: jinja,
       validationFraction: chats.length < FEW ? 0 : 0.1,
       signal,
       onProgress,
@@ -141,7 +140,7 @@ export class Tuning {
   ): AsyncGenerator<string, void, undefined> {
     const { codec, template, context } = this.base;
     const { tokenizer, endToken } = codec;
-    const prompt = await this.#lab.chatPrompt(chat, tokenizer, { template, library: jinja });
+    const prompt = await this.#lab.chatPrompt(chat, tokenizer, { template });
     const tokens = [...prompt.tokens].slice(1 - context);
     const options = {
       maxTokens: Math.min(ANSWER, context - tokens.length),

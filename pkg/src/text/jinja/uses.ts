@@ -1,0 +1,33 @@
+/** Which names a macro uses. */
+
+import type { Body } from "./tree.js";
+import { fault } from "./values.js";
+
+/** Refuses what a macro is given and does not use, as Jinja does. */
+export function expectUses(
+  name: string,
+  body: Body,
+  given: { readonly [name: string]: boolean },
+): void {
+  let names: Set<unknown> | undefined;
+  for (const [own, is] of Object.entries(given)) {
+    if (!is) continue;
+    names ??= namesOf(body);
+    if (!names.has(own)) throw fault(`it calls the macro ${name} with more values than it takes`);
+  }
+}
+
+/** Names that a body reads. */
+function namesOf(value: unknown, names = new Set<unknown>()): Set<unknown> {
+  if (Array.isArray(value)) for (const one of value) namesOf(one, names);
+  else if (
+    typeof value === "object" &&
+    value !== null &&
+    Object.getPrototypeOf(value) === Object.prototype
+  ) {
+    const { kind, name } = value as { kind?: unknown; name?: unknown };
+    if (kind === "name") names.add(name);
+    namesOf(Object.values(value), names);
+  }
+  return names;
+}

@@ -1,0 +1,95 @@
+// `npm run test:real`: two real models in tinyloom, in Node with Dawn, beside what transformers and PEFT compute of the
+// same weights. Prints a table, writes target/real/results.json, and fails if a row fails or a model cannot be had.
+//   --quick          SmolLM2 in f32: its ids, and the logits of one text
+//   --models a,b     of smollm2, gemma3
+//   --formats a,b    of f32, f16, int8, int4
+//   --checks a,b     of ids, logits, greedy, loss, lora
+//   --built          nothing is installed or built: pkg/dist is there
+//   --prepared       nor is anything downloaded or asked of Python: target/real is there
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { commandLine, Failure, main, step } from "../../scripts/lib.mjs";
+import { told } from "../child.mjs";
+import { COST, table } from "./compare.mjs";
+import { cache, MODELS, prepare } from "./prepare.mjs";
+
+/** Seconds that one model may take: hours on a software adapter. */
+const PATIENCE = 6 * 3600;
+
+const host = join(import.meta.dirname, "host.mjs");
+
+function listed(text, known, what) {
+  const words = text.split(",");
+  const wrong = words.find((word) => !known.includes(word));
+  if (wrong !== undefined)
+    throw new Failure(`there is no ${what} ${wrong}; there is ${known.join(", ")}`, 2);
+  return words;
+}
+
+const CHECKS = ["ids", "logits", "greedy", "loss", "lora"];
+
+/** The rows of a model, and the adapter that computed. */
+async function compared(key, plan) {
+  const { name } = MODELS[key];
+  const rows = [];
+  let about = {};
+  const onMessage = ({ row, ...more }) => {
+    if (!row) {
+      about = more;
+      return;
+    }
+    rows.push({ model: name, ...row });
+    step(`${name} ${row.weights} ${row.check}: ${row.worst} in ${row.seconds.toFixed(1)} s`);
+  };
+  const args = [JSON.stringify(plan)];
+  const { printed, code } = await told(host, { args, seconds: PATIENCE, onMessage });
+  const missing = code === 0 ? [] : [`${name}: the process ended with ${code}: ${printed.trim()}`];
+  return { rows, about, missing };
+}
+
+await main(async () => {
+  const { values } = commandLine({
+    options: {
+      quick: { type: "boolean", default: false },
+      built: { type: "boolean", default: false },
+      prepared: { type: "boolean", default: false },
+      models: { type: "string" },
+      formats: { type: "string" },
+      checks: { type: "string" },
+    },
+  });
+  const { quick, prepared } = values;
+  const all = Object.keys(MODELS);
+  const models = listed(values.models ?? (quick ? "smollm2" : all.join()), all, "model");
+  const known = Object.keys(COST);
+  const formats = listed(values.formats ?? (quick ? "f32" : known.join()), known, "format");
+  const checks = listed(values.checks ?? (quick ? "ids,logits" : CHECKS.join()), CHECKS, "check");
+  if (!prepared && !values.built) {
+    const { setup } = await import("../../scripts/setup.mjs");
+    await setup({ browsers: ["node"], reference: true });
+    const { build } = await import("../../scripts/build.mjs");
+    await build({});
+  }
+  const results = { quick, rows: [], missing: [] };
+  for (const key of models) {
+    try {
+      const folder = prepared ? join(cache, key) : await prepare(key, quick);
+      const ofModel = checks.filter((check) => check !== "lora" || MODELS[key].lora);
+      const plan = { folder, formats, checks: ofModel, quick };
+      const { rows, about, missing } = await compared(key, plan);
+      Object.assign(results, about);
+      results.rows.push(...rows);
+      results.missing.push(...missing);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      results.missing.push(`${MODELS[key].name}: ${error.message}`);
+    }
+  }
+  mkdirSync(cache, { recursive: true });
+  writeFileSync(join(cache, "results.json"), `${JSON.stringify(results, null, 1)}\n`);
+  console.log(table(results.rows));
+  for (const line of results.missing) console.log(`missing: ${line}`);
+  const failed = results.rows.filter(({ ok }) => !ok).length;
+  console.log(`${results.rows.length - failed} passed, ${failed + results.missing.length} failed`);
+  if (failed + results.missing.length > 0 || results.rows.length === 0) process.exitCode = 1;
+});
