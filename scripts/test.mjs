@@ -5,6 +5,7 @@
 //   npm run test:rest [PART …]    whatever has not passed whole
 //   npm run test:full [PART …]    everything, with the full products of the kernel lanes
 //   npm run test:timed            the tests that hold clocks to account
+//   npm test -- --list            names the files that would run
 import { existsSync } from "node:fs";
 import { join, relative } from "node:path";
 import { run } from "node:test";
@@ -139,6 +140,10 @@ await main(async () => {
   step(
     `${all.length} of ${files.length} test files run, ${cores} of them their core; the others, or their core, have passed as they are`,
   );
+  if (words.includes("--list")) {
+    for (const path of all) process.stdout.write(`${path}\n`);
+    return;
+  }
   await prepare(await needsOf(all));
   if (cores > 0) process.env.TINYLOOM_CORE = "1";
   const limit = GATE[mode] === "everyday" ? FILE_SECONDS : undefined;
