@@ -184,3 +184,14 @@ test("WordPiece, WordLevel and Unigram give Python's ids and text", async () => 
     compare(tokenizer, cases[at], right, models[at].model.type);
   }
 });
+
+test("models that are not computed are refused by name when the tokenizer is loaded", async () => {
+  const unigram = { type: "Unigram", unk_id: 0, vocab: [["<unk>", 0]], byte_fallback: true };
+  for (const [model, message] of [
+    [unigram, /model.byte_fallback of Unigram is true/],
+    [bpe(["a"], [], { continuing_subword_prefix: "##" }), /model.continuing_subword_prefix of BPE/],
+  ]) {
+    const json = tokenizerJson(model);
+    await assert.rejects(load({ "tokenizer.json": json }), { code: "invalid-checkpoint", message });
+  }
+});

@@ -175,10 +175,21 @@ test("words of bytes are Python's: numerals, white space, and a space before a t
 });
 
 test("normalisers are Python's", async (t) => {
-  const texts = [...strings(7, TEXTS, 160), "ΟΔΥΣΣΕΥΣ ΑΣ", "  \u0085a\ufeff ", "a$b$$c 1$&"];
+  const han = "㐀𠀀中\u{2b820}\u{2b91f}\u{2b920}豈\u00ad";
+  const texts = [
+    ...strings(7, [...TEXTS, ...han], 160),
+    han,
+    "ΟΔΥΣΣΕΥΣ ΑΣ",
+    "  \u0085a\ufeff ",
+    "a$b$$c 1$&",
+  ];
   const model = bpe([...new Set(texts.join("").normalize("NFKD") + texts.join("").toLowerCase())]);
   const replace = (pattern, content) => ({ type: "Replace", pattern, content });
   const strip = (strip_left, strip_right) => ({ type: "Strip", strip_left, strip_right });
+  const bert = (clean_text, handle_chinese_chars, strip_accents, lowercase) => ({
+    type: "BertNormalizer",
+    ...{ clean_text, handle_chinese_chars, strip_accents, lowercase },
+  });
   const normalizers = [
     ...["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"].map((type) => ({ type })),
     ...[strip(true, true), strip(true, false), strip(false, true)],
@@ -186,6 +197,9 @@ test("normalisers are Python's", async (t) => {
     replace({ Regex: "(a)|b++" }, "$1"),
     replace({ Regex: " {2,}" }, "▁"),
     { type: "Prepend", prepend: "▁" },
+    bert(true, true, null, true),
+    bert(false, true, true, false),
+    bert(true, false, false, false),
     { type: "Sequence", normalizers: [{ type: "NFD" }, { type: "Lowercase" }, strip(true, true)] },
   ];
   const cases = normalizers.map((normalizer) => ({
@@ -197,4 +211,70 @@ test("normalisers are Python's", async (t) => {
     compare(tokenizer, cases[at], right, JSON.stringify(normalizers[at]));
   }
   t.diagnostic(`${normalizers.length} normalisers × ${texts.length} texts, 0 different`);
+});
+
+/** A table of what texts become, as SentencePiece writes it: a double array, a block of 256 units for each node. */
+function charsmap(pairs) {
+  const utf8 = new TextEncoder();
+  const root = { children: new Map() };
+  const texts = [];
+  for (const [from, to] of pairs) {
+    let node = root;
+    for (const byte of utf8.encode(from)) {
+      if (!node.children.has(byte)) node.children.set(byte, { children: new Map() });
+      node = node.children.get(byte);
+    }
+    node.value = texts.length;
+    texts.push(...utf8.encode(to), 0);
+  }
+  const units = [];
+  let blocks = 0;
+  const place = (node, at, label) => {
+    blocks += 1;
+    const base = blocks * 256;
+    const leaf = node.value === undefined ? 0 : 0x100;
+    units[at] = (((at ^ base) << 10) | leaf | label) >>> 0;
+    if (leaf) units[base] = (0x8000_0000 | node.value) >>> 0;
+    for (const [byte, child] of node.children) place(child, base ^ byte, byte);
+  };
+  place(root, 0, 0);
+  const length = (blocks + 1) * 256;
+  const head = Uint32Array.from({ length: length + 1 }, (_, at) =>
+    at === 0 ? length * 4 : (units[at - 1] ?? 0),
+  );
+  return Buffer.concat([Buffer.from(head.buffer), Buffer.from(texts)]).toString("base64");
+}
+
+test("a table of SentencePiece changes texts as in Python", async (t) => {
+  const pairs = [
+    ["ﬁ", "fi"],
+    ["\u3000", " "],
+    ["\t", " "],
+    ["é", "e"],
+    ["e\u0301", "E!"],
+    ["①", "1"],
+    ["\u200b", ""],
+    ["k", "q"],
+    ["\u{1f44d}", "+"],
+    ["\u30ab", "ka"],
+  ];
+  const precompiled_charsmap = charsmap(pairs);
+  const texts = [...strings(8, pairs.flat(), 200), "e\u0301 k\u0301 ①\u3000ﬁ", "👍🏽👍 カ\u3099"];
+  const chars = [...new Set(`${texts.join("")}${pairs.flat().join("")}E!+qka`)];
+  const table = { type: "Precompiled", precompiled_charsmap };
+  const cases = [
+    table,
+    { type: "Sequence", normalizers: [{ type: "Lowercase" }, table, { type: "NFC" }] },
+  ].map((normalizer) => ({ json: tokenizerJson(bpe(chars), { normalizer }), texts }));
+  for (const [at, right] of oracle(cases).entries()) {
+    assert.equal(right.error, undefined);
+    compare(await load({ "tokenizer.json": cases[at].json }), cases[at], right);
+  }
+  for (const wrong of [null, "", "AAAA", "not base64", 5]) {
+    const normalizer = { type: "Precompiled", precompiled_charsmap: wrong };
+    const json = tokenizerJson(bpe(chars), { normalizer });
+    const message = /precompiled_charsmap of a normalizer/;
+    await assert.rejects(load({ "tokenizer.json": json }), { code: "invalid-checkpoint", message });
+  }
+  t.diagnostic(`${cases.length} normalisers × ${texts.length} texts, 0 different`);
 });

@@ -23,8 +23,7 @@ import type { TokenizerFiles } from "./types.js";
 
 /** What `@huggingface/tokenizers` offers, as far as it is used. */
 export interface PeerTokenizer {
-  /** Taken out of the peer: added tokens are found before it and behind it. */
-  normalizer: { normalize(text: string): string } | null;
+  readonly normalizer: { normalize(text: string): string } | null;
   encode(
     text: string,
     options: { add_special_tokens: boolean },
@@ -35,6 +34,8 @@ export interface PeerTokenizer {
 export interface Own {
   readonly added: readonly AddedToken[];
   readonly around: Around;
+  /** What is done to a text between the added tokens that are found before it, and those that are found behind it. */
+  readonly normalize: (text: string) => string;
   /** Begins to decode. */
   readonly decoding: () => Stage;
   /** The text of each id. */
@@ -67,12 +68,10 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
 
   constructor(peer: PeerTokenizer, info: TokenizerInfo, own: Own) {
     super();
-    const { normalizer } = peer;
-    peer.normalizer = null;
     this.#peer = peer;
     this.#own = own;
     this.#files = info.files;
-    this.#normalize = normalizer ? (text) => normalizer.normalize(text) : (text) => text;
+    this.#normalize = own.normalize;
     const added = own.added.map((token) => this.#asFound(token));
     const inSpecial = new Set(own.added.filter((one) => one["special"]).map((one) => one.content));
     const flagged = added.map((one) => ({ ...one, special: inSpecial.has(one.content) }));

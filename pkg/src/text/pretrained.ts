@@ -1,6 +1,6 @@
 /** `Tokenizer.fromPretrained`. */
 
-import { throwIfAborted } from "../error.js";
+import { isTinyloomError, throwIfAborted } from "../error.js";
 import { corrupt } from "../file-part.js";
 import { check, type Rules, show } from "../options.js";
 import { LOAD, openSource } from "../source.js";
@@ -9,7 +9,7 @@ import { aroundOf } from "./around.js";
 import { Bpe, BYTE_CHARACTERS, byteLevelBytes } from "./bpe.js";
 import { decodingOf } from "./decoders.js";
 import { HuggingFaceTokenizer, type PeerTokenizer } from "./hugging-face.js";
-import { normalizerOf } from "./normalizers.js";
+import { normalizing } from "./normalizers.js";
 import { load } from "./peers.js";
 import { spellingOf } from "./spelling.js";
 import { optionalBytes, type ReadFiles, readFiles } from "./tokenizer-files.js";
@@ -59,30 +59,40 @@ async function ofHuggingFace(
     spelling: spellingOf(json),
     prefix,
   };
-  const normalizer = normalizerOf(place, json);
   const { model } = json;
-  if (model.type === "BPE" && model["continuing_subword_prefix"]) {
-    const text = show(model["continuing_subword_prefix"]);
-    throw corrupt(
-      `${place}: model.continuing_subword_prefix is ${text}, which is not computed here`,
-    );
-  }
+  expectComputed(place, model);
   const { Tokenizer } = await load<Peer>(library);
-  const given = {
-    added_tokens: [],
-    normalizer,
-    pre_tokenizer,
-    post_processor: null,
-    decoder: null,
-  };
+  const none = { added_tokens: [], normalizer: null, post_processor: null, decoder: null };
   try {
     // The second argument is tokenizer_config.json, which Python's tokenizers do not read.
-    const peer = new Tokenizer({ ...given, model }, { unk_token: model["unk_token"] });
+    const peer = new Tokenizer(
+      { ...none, pre_tokenizer, model },
+      { unk_token: model["unk_token"] },
+    );
     peer.encode(TRIED, { add_special_tokens: false }); // some of what is wrong shows in a text alone
-    return new HuggingFaceTokenizer(peer, info, own);
+    const normalize = normalizing(place, json, (normalizer) => {
+      const empty = { type: "BPE", vocab: {}, merges: [] };
+      const { normalizer: made } = new Tokenizer(
+        { ...none, normalizer, pre_tokenizer: null, model: empty },
+        {},
+      );
+      return (text) => made?.normalize(text) ?? text;
+    });
+    normalize(TRIED);
+    return new HuggingFaceTokenizer(peer, info, { ...own, normalize });
   } catch (cause) {
+    if (isTinyloomError(cause)) throw cause;
     throw corrupt(`@huggingface/tokenizers refuses ${place}: ${show(cause)}`, cause);
   }
+}
+
+/** Refuses what the package takes no notice of, and Python does. */
+function expectComputed(place: string, model: TokenizerJson["model"]): void {
+  const name = { BPE: "continuing_subword_prefix", Unigram: "byte_fallback" }[String(model.type)];
+  if (name === undefined || !model[name]) return;
+  throw corrupt(
+    `${place}: model.${name} of ${model.type} is ${show(model[name])}, which is not computed here`,
+  );
 }
 
 /** The files of a loaded tokenizer, from which an export for other programs is written. */
