@@ -182,14 +182,14 @@ export class ByteTokenizer extends Tokenizer {
 
 /**
  * What a model reads before it answers a conversation: the messages and the beginning of an answer, as the chat
- * template renders them. The package `@huggingface/jinja` has to be installed.
+ * template renders them. The text is that of transformers; a template that has what is not known here is refused.
  *
  * @param conversation - the messages so far, or an object that has them and further values for the template.
- * @throws {@link TinyloomError} `invalid-options`; `module-unavailable` without that package.
+ * @throws {@link TinyloomError} `invalid-options`, in the words of a template that refuses the conversation.
  *
  * @example
  * ```ts
- * const { tokens, stop } = await chatPrompt([{ role: "user", content: "hello" }], tokenizer);
+ * const { tokens, stop } = await chatPrompt([{ role: "user", content: "hello" }], tokenizer); // also stopTokens
  * for await (const { text } of model.generate(tokens, { tokenizer, stop })) output.append(text);
  * ```
  */

@@ -95,6 +95,14 @@ test("chats in the worker: prompts, what is learned of them, and files in a zip"
   const prompt = await remote.chatPrompt(chat.slice(0, 1), tokenizer, { template });
   assert.equal(tokenizer.decode(prompt.tokens), "what?");
   assert.deepEqual([prompt.text, prompt.stop], ["what?", ["."]]);
+  const dated = { template: "{{ strftime_now('%Y') }}{{ x.y }}", variables: { x: { y: true } } };
+  const date = new Date(2031, 0, 1);
+  const given = await remote.chatPrompt(chat.slice(0, 1), tokenizer, { ...dated, date });
+  assert.equal(given.text, "2031True");
+  assert.deepEqual([given.stop, given.stopTokens], [[], []]);
+  const learn = (message, index) => message.role === "user" && index === 0;
+  const asked = await remote.Dataset.fromConversations([chat], tokenizer, { ...options, learn });
+  assert.deepEqual([...(await asked.document(0)).learned], [0, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
   const files = { "a.txt": new Blob(["letters"]), "b.bin": Uint8Array.of(1, 2, 3) };
   const zips = await Promise.all([remote.zip(files), storage.zip(files)]);
   const [there, here] = await Promise.all(zips.map(async (one) => one.arrayBuffer()));

@@ -127,6 +127,10 @@ function marked(text, marks, prompts) {
   return mask;
 }
 
+/** Chats that are refused here and not in Python: of their contents the template renders nothing, or data. */
+const NOT_RENDERED =
+  /does not turn into text|renders nothing of|no token to learn|has null as content/;
+
 /** TRL's template continues a turn behind the result of a tool, and its own prompt does not. */
 const OTHERWISE = ["diffusion_gemma called"];
 
@@ -192,6 +196,47 @@ test("what is learned is what TRL's marked templates mark, less what the prompt 
   t.diagnostic(
     `${seen.size} templates: ${counts.same} masks equal; ${counts.other} of another text, ${counts.refused} refused`,
   );
+});
+
+test("of templates with marks, what transformers' mask has is learned", async (t) => {
+  const templates = realTemplates();
+  const names = Object.keys(templates).filter((name) => /\{%-?\s*generation/.test(templates[name]));
+  const jobs = names.flatMap((name) =>
+    ["two", "system", "called", "thoughts", "unthought", "parts"].map((chat) => {
+      const { messages, values } = CHATS[chat];
+      return {
+        name,
+        chat,
+        messages,
+        template: templates[name],
+        values: { ...TOKENS, ...values },
+        mask: true,
+      };
+    }),
+  );
+  let [same, refused] = [0, 0];
+  for (const [at, { text, marks }] of rendered(jobs).entries()) {
+    const { name, chat, template, messages } = jobs[at];
+    const what = `${name} ${chat}`;
+    const made = await learnedOf(
+      { ...CHATS[chat].values, messages },
+      { template, date: NOW },
+    ).catch((error) => error);
+    if (text === undefined || made instanceof Error) {
+      assert.equal(
+        text === undefined || NOT_RENDERED.test(made.message),
+        made instanceof Error,
+        what,
+      );
+      refused += 1;
+      continue;
+    }
+    assert.equal(made.text, text, what);
+    assert.deepEqual(made.mask, marked(text, marks, []), what);
+    same += 1;
+  }
+  assert.ok(names.length >= 30 && same >= 120, `${names.length}, ${same}`);
+  t.diagnostic(`${names.length} templates: ${same} masks equal, ${refused} chats refused`);
 });
 
 test("two turns of real templates: each answer with its end", async () => {

@@ -91,7 +91,7 @@ export interface ConversationOptions extends DatasetOptions, LongOptions, Templa
    * `weight: 0` is only read. What the template's prompt for an answer writes is not learned. `"all"`: every token. A
    * function says of each message whether it is learned.
    */
-  learn?: "answers" | "all" | ((message: Message, index: number) => boolean);
+  learn?: "answers" | "all" | ((message: Message, index: number) => boolean | Promise<boolean>);
   /**
    * Whether the beginning of a thinking block is learned too that the template's prompt already writes, such as the empty
    * one of Qwen3 under `enable_thinking: false`. Default false. What `{% generation %}` marks is learned in any case.

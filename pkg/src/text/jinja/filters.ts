@@ -3,6 +3,7 @@
 import { plainText, someInteger, someText } from "./arguments.js";
 import { binary, byPath, item, listOf, roundFilter } from "./attributes.js";
 import { percent } from "./format.js";
+import { toFloat, toInt } from "./numerals.js";
 import { toJson, toStr } from "./print.js";
 import {
   capitalized,
@@ -24,7 +25,6 @@ import {
   equal,
   fault,
   float,
-  integer,
   isFloat,
   isNumber,
   isStr,
@@ -168,40 +168,6 @@ function truncated(value: Value, length?: Value, kill?: Value, end?: Value, leew
   const cutOff = between(text, 0, most - lengthOf(tail));
   if (kill !== undefined && truth(kill)) return joined([cutOff, tail]);
   return joined([split(cutOff, " ", 1, true)[0] as Str, tail]);
-}
-
-function toInt(value: Value, byDefault?: Value, base?: Value): Value {
-  const other = byDefault === undefined ? 0 : byDefault;
-  if (value instanceof Undefined) throw fault(`it makes a number of ${typeName(value)}`);
-  if (base !== undefined && base !== 10) throw fault("it reads a number of another base than 10");
-  if (isNumber(value))
-    return Number.isFinite(numberOf(value)) ? integer(Math.trunc(numberOf(value))) : other;
-  const read = isStr(value) ? numeral(textOf(value)) : undefined;
-  return read === undefined || !Number.isFinite(read) ? other : integer(Math.trunc(read));
-}
-
-/** A number as Python reads one; undefined where it is none. */
-function numeral(text: string): number | undefined {
-  const own = textOf(strip(text, undefined, "both")).replace(/(?<=\d)_(?=\d)/g, "");
-  if (/^[-+]?(inf(inity)?|nan)$/i.test(own)) {
-    return /nan/i.test(own)
-      ? Number.NaN
-      : own.startsWith("-")
-        ? Number.NEGATIVE_INFINITY
-        : Number.POSITIVE_INFINITY;
-  }
-  return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(own) ? Number(own) : undefined;
-}
-
-function toFloat(value: Value, byDefault?: Value): Value {
-  if (value instanceof Undefined) throw fault(`it makes a number of ${typeName(value)}`);
-  const read = isNumber(value)
-    ? numberOf(value)
-    : isStr(value)
-      ? numeral(textOf(value))
-      : undefined;
-  if (read !== undefined) return float(read);
-  return byDefault === undefined ? float(0) : byDefault;
 }
 
 function json(value: Value, ...given: (Value | undefined)[]): Value {
