@@ -64,7 +64,7 @@ async function checkpoint({ tinyloom, runtime }, more = {}, base = config) {
 }
 
 const textOf = (model, options = {}) =>
-  collect(model.generate(PROMPT, { maxTokens: 12, temperature: 0, ...options }));
+  collect(model.generate(PROMPT, { maxTokens: 12, temperature: 0, stopTokens: [], ...options }));
 
 const tokensOf = (drawn) => drawn.map(({ token }) => token);
 
@@ -198,7 +198,9 @@ export const cases = {
       const model = await Model.fromPretrained(host.runtime, source, { weights });
       const adapter = await Adapter.create(model, LORA);
       await Trainer.create(adapter, trainer);
-      await collect(model.generate(PROMPT, { maxTokens: 57, temperature: 0, adapter }));
+      await collect(
+        model.generate(PROMPT, { maxTokens: 57, temperature: 0, stopTokens: [], adapter }),
+      );
       equal(model.gpuBytes + adapter.gpuBytes, told.bytes.total, weights);
       model.free();
     }
