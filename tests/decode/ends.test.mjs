@@ -202,6 +202,22 @@ test("of the caller's own streams, one of that name takes it", async () => {
   const without = streams("config.json", "model.safetensors");
   await model.save({ to: without.to });
   assert.deepEqual(Object.keys(without.written).sort(), ["config.json", "model.safetensors"]);
+  const inFolder = new Map();
+  const directory = {
+    getFileHandle: async (name) => ({
+      getFile: async () => new Blob(),
+      createWritable: async () =>
+        new WritableStream({
+          write: (given) => void (given.type || inFolder.set(name, given.slice())),
+        }),
+    }),
+  };
+  await model.save({ to: directory });
+  assert.deepEqual(
+    Uint8Array.from(inFolder.get("generation_config.json")),
+    given["generation_config.json"],
+    "in a directory",
+  );
   model.free();
 });
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { vocabularyOf } from "../../pkg/dist/heal.js";
 import { real } from "../text/real-tokenizers.mjs";
-import { collect, ids, newModel, textOf } from "./kit.mjs";
+import { collect, ids, newModel, textOf, tinyloom } from "./kit.mjs";
 
 const NAMES = ["llama2", "llama3", "gemma3", "qwen3", "gptoss"];
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -90,6 +90,36 @@ for (const name of ["llama2", "qwen3"]) {
         .some((kept) => tokenizer.decode([...begun.slice(0, kept), ...ids(healed)]) === text);
       assert.ok(same, `${prompt}: ${JSON.stringify(text)}`);
     }
+    model.free();
+  });
+}
+
+for (const [name, end] of [
+  ["llama3", "<|eot_id|>"],
+  ["qwen3", "<|im_end|>"],
+  ["gemma3", "<end_of_turn>"],
+]) {
+  test(`${name}: an answer of the second turn ends with its turn`, async () => {
+    const tokenizer = await real(name);
+    const sizes = { hidden_size: 8, intermediate_size: 8, num_attention_heads: 1 };
+    const model = await newModel({ vocab_size: tokenizer.vocabSize, ...sizes });
+    const encode = (text) => [...tokenizer.encode(text, { addSpecialTokens: false })];
+    const line = [...encode("It is two."), ...encode(end)];
+    assert.equal(line.length, encode("It is two.").length + 1, "the end of a turn is one token");
+    let from;
+    const bias = (tokens) => {
+      from ??= tokens.length;
+      return [[line[tokens.length - from] ?? line[0], 1e6]];
+    };
+    const messages = [
+      { role: "user", content: "What is 1+1?" },
+      { role: "assistant", content: "Two." },
+      { role: "user", content: `And 3-1? ${end}` },
+    ];
+    const answer = await collect(
+      tinyloom.chat(model, tokenizer, messages, { bias, maxTokens: 12 }),
+    );
+    assert.equal(textOf(answer), "It is two.");
     model.free();
   });
 }

@@ -130,7 +130,7 @@ async function load({ tinyloom, runtime }, name) {
 
 /** What `save` wrote has the bytes that transformers once read: the same on every adapter. */
 async function wayBack(host, name, model, tokens) {
-  const files = await model.save();
+  const files = await model.save({ dtype: "f32" });
   await host.keep?.(name, files, tokens, await model.logits(tokens));
   const recorded = new TextDecoder().decode(await readReference(`${name}/saved.sha256`));
   let found = "";
@@ -260,7 +260,7 @@ function stretchOf(name, { length }, config) {
 async function checkWeights(model, before, oracle, summaries) {
   const read = ({ header, data }, name) =>
     new Float32Array(data.slice(...header[name].data_offsets).buffer);
-  const after = openFile((await model.save())["model.safetensors"]);
+  const after = openFile((await model.save({ dtype: "f32" }))["model.safetensors"]);
   for (const [name, { l2, moved }] of Object.entries(summaries)) {
     const [was, is] = [read(before, name), read(after, name)];
     const stretch = stretchOf(name, is, model.config);
@@ -282,7 +282,7 @@ async function training(host, name) {
   const oracle = await oracleOf(name);
   const losses = JSON.parse(new TextDecoder().decode(await readReference(`${name}/losses.json`)));
   const model = await load(host, name);
-  const before = openFile((await model.save())["model.safetensors"]);
+  const before = openFile((await model.save({ dtype: "f32" }))["model.safetensors"]);
   const { tokens, targets, documents } = oracle;
   const options = trainerOptions(losses.options, tokens.length);
   const trainer = await host.tinyloom.Trainer.create(model, options);

@@ -64,7 +64,7 @@ async function checkpoint({ tinyloom, runtime }, more = {}, base = config) {
 }
 
 const textOf = (model, options = {}) =>
-  collect(model.generate(PROMPT, { maxTokens: 12, temperature: 0, ...options }));
+  collect(model.generate(PROMPT, { maxTokens: 12, temperature: 0, stopTokens: [], ...options }));
 
 const tokensOf = (drawn) => drawn.map(({ token }) => token);
 
@@ -107,12 +107,12 @@ export async function exportedAsMerged(
   const { Adapter, Model } = tinyloom;
   const model = await Model.fromPretrained(runtime, source, { weights });
   const files = await adapterFiles(tinyloom, model, options);
-  const exported = await (await Adapter.load(model, files)).saveMerged(source);
+  const exported = await (await Adapter.load(model, files)).saveMerged(source, { dtype: "f32" });
   model.free();
   const whole = await Model.fromPretrained(runtime, source);
-  const before = openFile((await whole.save())["model.safetensors"]);
+  const before = openFile((await whole.save({ dtype: "f32" }))["model.safetensors"]);
   await (await Adapter.load(whole, files)).merge();
-  const merged = await whole.save();
+  const merged = await whole.save({ dtype: "f32" });
   whole.free();
   sameBytes(exported["config.json"], merged["config.json"], "config");
   const [own, wanted] = [exported, merged].map((all) => openFile(all["model.safetensors"]));
@@ -198,7 +198,9 @@ export const cases = {
       const model = await Model.fromPretrained(host.runtime, source, { weights });
       const adapter = await Adapter.create(model, LORA);
       await Trainer.create(adapter, trainer);
-      await collect(model.generate(PROMPT, { maxTokens: 57, temperature: 0, adapter }));
+      await collect(
+        model.generate(PROMPT, { maxTokens: 57, temperature: 0, stopTokens: [], adapter }),
+      );
       equal(model.gpuBytes + adapter.gpuBytes, told.bytes.total, weights);
       model.free();
     }

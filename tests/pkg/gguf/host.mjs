@@ -41,7 +41,7 @@ const dequantised = (config, file) =>
 /** What a model continues the prompt with. */
 async function continued(model, prompt, maxTokens) {
   const [tokens, logprobs, margins] = [[], [], []];
-  const options = { maxTokens, temperature: 0, alternatives: 2 };
+  const options = { maxTokens, temperature: 0, stopTokens: [], alternatives: 2 };
   for await (const { token, logprob, alternatives } of model.generate(prompt, options)) {
     tokens.push(token);
     logprobs.push(logprob);
