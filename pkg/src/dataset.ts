@@ -158,10 +158,10 @@ export class Dataset {
 
   /**
    * A dataset of conversations. Each is rendered by a chat template and is one document; by default only
-   * the assistant's answers are learned. The package `@huggingface/jinja` has to be installed.
+   * the assistant's answers are learned.
    *
-   * @param list - an array of conversations, or a file, a stream or a URL of JSONL with one in each line.
-   * @throws {@link TinyloomError} as {@link Dataset.from}; `module-unavailable` without that package.
+   * @param list - an array of conversations, or a file, a stream or a URL: JSONL with one in each line, or a JSON array.
+   * @throws {@link TinyloomError} as {@link Dataset.from}.
    */
   static fromConversations(
     list: readonly Conversation[] | TextSource,

@@ -186,10 +186,10 @@ export class ByteTokenizer extends Tokenizer {
 
 /**
  * What a model reads before it answers a conversation: the messages and the beginning of an answer, as the chat
- * template renders them. The package `@huggingface/jinja` has to be installed.
+ * template renders them.
  *
  * @param conversation - the messages so far, or an object that has them and further values for the template.
- * @throws {@link TinyloomError} `invalid-options`; `module-unavailable` without that package.
+ * @throws {@link TinyloomError} `invalid-options`.
  *
  * @example
  * ```ts
