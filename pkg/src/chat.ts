@@ -45,8 +45,8 @@ interface Call {
  *
  * @param messages - those so far; or an object that has them and further values for the template, such as
  * `enable_thinking`.
- * @returns the tokens of the answer, with their `text` and the `seed` that they are drawn with. Given `stopTokens` stand
- * in for all ends of a turn, `[]` for none; `stop` is added to them.
+ * @returns the tokens of the answer, with their `text` and the `seed` that they are drawn with. `stopTokens` replaces all
+ * ends of a turn, and `[]` leaves none. `stop` adds further ends.
  * @throws {@link TinyloomError} as {@link chatPrompt} and {@link Model.generate}, from the loop.
  *
  * @example

@@ -160,7 +160,7 @@ export class Dataset {
    * A dataset of conversations. Each is rendered by a chat template and is one document; by default only
    * the assistant's answers are learned.
    *
-   * @param list - an array of conversations, or a file, a stream or a URL of JSONL with one in each line.
+   * @param list - an array of conversations, or a file, a stream or a URL: JSONL with one in each line, or a JSON array.
    * @throws {@link TinyloomError} as {@link Dataset.from}; in the words of a template that refuses a conversation.
    */
   static fromConversations(
