@@ -5,6 +5,7 @@ import {
   expectTokenizer,
   type Prepared,
   startOf,
+  startsWith,
   TEXT,
   WITHOUT_START,
   withStart,
@@ -267,10 +268,10 @@ async function ofDocuments(
   return { ...prepared(store, options, tokenizer), before: old };
 }
 
-/** Appends tokens of a document, behind what stands before each. */
+/** Appends tokens of a document, behind what stands once before each. */
 function addTokens(store: DocumentStore, start: readonly number[], ids: ArrayLike<number>): void {
   if (ids.length === 0) return;
-  if (store.begun === store.length) store.append(start);
+  if (store.begun === store.length && !startsWith(ids, start)) store.append(start);
   store.append(ids);
 }
 
