@@ -1,7 +1,7 @@
 /** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
-import { called, check, flag, invalid, isA, type Rules, show } from "../options.js";
+import { awaited, check, flag, invalid, isA, type Rules, show } from "../options.js";
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { expectLearned, prepared } from "./build.js";
@@ -81,7 +81,7 @@ export async function fromConversations(
       opened,
       chat,
       made,
-      chosen(chat, learn),
+      await chosen(chat, learn),
       special,
       learnThinking ?? false,
     );
@@ -105,15 +105,25 @@ export async function fromConversations(
 }
 
 /** Which messages are learned. An answer with `weight: 0` is only read, as in files for OpenAI's fine-tuning. */
-function chosen({ what, given }: Chat, learn: ConversationOptions["learn"]): boolean[] {
-  return given.messages.map((message, at) => {
-    if (typeof learn !== "function") return message.role === "assistant" && message["weight"] !== 0;
-    const wanted: unknown = called(`learn of ${what}`, () => learn(message, at));
-    if (typeof wanted === "boolean") return wanted;
-    throw invalid(
-      `${WHERE}: learn gave ${show(wanted)} for message ${at} of ${what}; give true or false`,
-    );
-  });
+async function chosen(
+  { what, given }: Chat,
+  learn: ConversationOptions["learn"],
+): Promise<boolean[]> {
+  const { messages } = given;
+  if (typeof learn !== "function")
+    return messages.map(({ role, weight }) => role === "assistant" && weight !== 0);
+  const all: boolean[] = [];
+  for (const [at, message] of messages.entries()) {
+    // To a worker, a function of the page gives promises.
+    const wanted: unknown = await awaited(`learn of ${what}`, () => learn(message, at));
+    if (typeof wanted !== "boolean") {
+      throw invalid(
+        `${WHERE}: learn gave ${show(wanted)} for message ${at} of ${what}; give true or false`,
+      );
+    }
+    all.push(wanted);
+  }
+  return all;
 }
 
 /** The tokens that have a character of a range: begin and end, alternating. */
