@@ -43,6 +43,7 @@ export type {
   ModelOptions,
   PretrainedOptions,
 } from "./model-types.js";
+export type { Dtype } from "./notes.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
 export {
   type Capabilities,

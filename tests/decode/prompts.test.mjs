@@ -188,7 +188,7 @@ test("text before a stop string is whole where it came in bytes", async () => {
   const skip = { skipSpecialTokens: true };
   const stop = { stop: ["</s>"] };
   for (const more of [skip, stop, { ...skip, ...stop }, { ...skip, stop: ["never"] }]) {
-    const shown = "the\u{1f600}" + (more.skipSpecialTokens || more.stop ? "" : "</s>");
+    const shown = `the\u{1f600}${more.skipSpecialTokens || more.stop ? "" : "</s>"}`;
     assert.equal(await drawn([the, ...smile, end], more), shown, JSON.stringify(more));
   }
   // Special tokens in between, and a stop string behind text that came late.
