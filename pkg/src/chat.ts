@@ -11,7 +11,7 @@ import { models } from "./internal.js";
 import { textPart } from "./lazy.js";
 import { Model } from "./model.js";
 import { defaultEnds } from "./notes.js";
-import { copied, inspect, invalid, isA, object, show } from "./options.js";
+import { check, copied, inspect, invalid, isA, object, show } from "./options.js";
 import { seeded } from "./seeds.js";
 import type { ChatPrompt, Conversation, TemplateOptions } from "./text/types.js";
 import type { TextDecoding, TextEncoding } from "./tokenizer.js";
@@ -92,12 +92,15 @@ function callOf(
   }
   return inspect("chat", () => {
     const { tools, ...rest } = options as ChatOptions;
+    if (!Array.isArray(tools ?? []))
+      throw invalid(`chat: tools is ${show(tools)}; give an array of tools, or leave it out`);
     const own: { [name: string]: unknown } = {};
     const template: { [name: string]: unknown } = {};
     for (const [name, value] of Object.entries(rest)) {
       if (name === "tokenizer" || name === "heal") throw invalid(`chat has no option "${name}"`);
       (Object.hasOwn(GENERATE, name) ? own : template)[name] = value;
     }
+    const checked = check<GenerateOptions>("chat", own, GENERATE);
     const said = copied(messages);
     const conversation = tools && {
       ...(Array.isArray(said) ? { messages: said } : said),
@@ -108,7 +111,7 @@ function callOf(
       tokenizer,
       conversation: (conversation || said) as Conversation,
       template,
-      own: copied(own),
+      own: copied(checked),
     };
   });
 }
@@ -135,7 +138,7 @@ async function* answered(call: () => Call): AsyncGenerator<GeneratedToken, void,
 function endsOf(
   model: Model,
   tokenizer: TextDecoding,
-  { stopTokens = [] }: ChatPrompt & { readonly stopTokens?: readonly number[] },
+  { stopTokens }: ChatPrompt,
 ): { stopTokens: number[] } {
   const { ends } = models.of(model).notes;
   const endToken = inspect("chat: tokenizer", () => tokenizer.endToken);

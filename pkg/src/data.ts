@@ -38,6 +38,8 @@ export class Data {
   #store: TokenStore | undefined;
   /** By who counts what is cut of it; undefined is for all others. */
   readonly #made = new Map<Cuts | undefined, Made>();
+  /** What keeps something that reads the tokens. */
+  readonly #keepers = new Set<() => void>();
   #freed = false;
   #holders = 0;
   readonly #own = this.hold();
@@ -108,7 +110,19 @@ export class Data {
       for (const made of this.#made.values()) endOf(made);
       this.#made.clear();
       this.#store = undefined;
+      for (const forget of this.#keepers) forget();
+      this.#keepers.clear();
     };
+  }
+
+  /**
+   * Calls a function when the tokens are let go of.
+   *
+   * @returns what takes that back.
+   */
+  whenReleased(forget: () => void): () => void {
+    this.#keepers.add(forget);
+    return () => void this.#keepers.delete(forget);
   }
 
   /** Does work that reads the tokens. */

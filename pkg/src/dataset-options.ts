@@ -83,9 +83,9 @@ export interface Prepared {
 /** What is told of a dataset with tokens before its texts. */
 export const WITHOUT_START = "startTokens: false";
 
-/** The ids of the option `startTokens`. */
+/** The ids of the option `startTokens`; without it, what stands before every text, in datasets and in prompts. */
 export async function startOf(
-  tokenizer: TextEncoding,
+  tokenizer: Encoder,
   given: boolean | TokenIds = START_TOKENS,
 ): Promise<readonly number[]> {
   if (typeof given !== "boolean") return Array.from(given);
@@ -95,8 +95,15 @@ export async function startOf(
   return Array.from(asTokens("the tokenizer's startTokens", own));
 }
 
+/** What encodes texts. */
+type Encoder = Pick<TextEncoding, "encode">;
+
+/** Whether a text begins with its start by itself: it stands once. */
+export const startsWith = (ids: ArrayLike<number>, start: readonly number[]): boolean =>
+  start.every((id, at) => ids[at] === id);
+
 /** What a tokenizer puts before a text that does not name its start: it is asked with special tokens and without. */
-async function beforeText(tokenizer: TextEncoding): Promise<readonly number[]> {
+async function beforeText(tokenizer: Encoder): Promise<readonly number[]> {
   const encode = (text: string, addSpecialTokens: boolean) =>
     awaited("the tokenizer's encode", () => tokenizer.encode(text, { addSpecialTokens }));
   // Of no text it gives its special tokens alone. One that fails there or gives nothing has none.

@@ -90,6 +90,7 @@ export async function textOf(
     },
     push(drawn) {
       waiting.add(drawn, ...both((decoder) => decoder.push(drawn.token)));
+      if (waiting.stoppedLate) waiting.late(decodedText(() => shown.end()));
       return waiting.decided();
     },
     end() {
@@ -120,12 +121,25 @@ async function decoderBehind(
   return { push: (id) => rest(decoder.push(id)), end: () => rest(decoder.end()) };
 }
 
+/** A token that is not given out yet. */
+interface Waited {
+  readonly drawn: GeneratedToken;
+  /** Its text, special tokens too. */
+  text: string;
+  /** Its text without what is left out. */
+  shown: string;
+  /** Whether shown text before it is still to come. */
+  late: boolean;
+}
+
 /** Tokens that are not given out yet, with their text. */
 class Waiting {
   stopped = false;
   #ended = false;
   #text = "";
-  readonly #tokens: { readonly drawn: GeneratedToken; length: number; shown: string }[] = [];
+  /** Whether the last token gave no text: a part of a character, or a byte that others may follow. */
+  #held = false;
+  readonly #tokens: Waited[] = [];
   readonly #stop: readonly string[];
 
   constructor(stop: readonly string[]) {
@@ -134,8 +148,42 @@ class Waiting {
 
   /** @param shown - the text without what is left out of it. */
   add(drawn: GeneratedToken, text: string, shown: string): void {
-    this.#tokens.push({ drawn, length: text.length, shown });
+    // The special token ends what was held in the whole text, and not in the shown text, which has no such token.
+    const late = this.#held && text !== "" && shown === "";
+    this.#tokens.push({ drawn, text, shown, late });
+    this.#held = text === "";
     this.#text += text;
+    if (shown !== "") this.late("");
+  }
+
+  /** Whether a stop string is there, and shown text before it is not. */
+  get stoppedLate(): boolean {
+    return this.#tokens.some(({ late }) => late) && this.#found() !== undefined;
+  }
+
+  /**
+   * Gives late text to the tokens that it belongs to: each takes what its whole text begins with.
+   *
+   * @param rest - what the decoder of the shown text still held.
+   */
+  late(rest: string): void {
+    const from = this.#tokens.findIndex(({ late }) => late);
+    if (from < 0) return;
+    const tokens = this.#tokens.slice(from);
+    let all = tokens.map(({ shown }) => shown).join("") + rest;
+    for (const token of tokens) {
+      let length = Math.min(token.text.length, all.length);
+      while (!all.startsWith(token.text.slice(0, length))) length--;
+      [token.shown, all, token.late] = [all.slice(0, length), all.slice(length), false];
+    }
+    const last = tokens.at(-1) as Waited;
+    last.shown += all;
+  }
+
+  /** Where the first stop string begins. */
+  #found(): number | undefined {
+    const found = this.#stop.map((stop) => this.#text.indexOf(stop)).filter((at) => at >= 0);
+    return found.length > 0 ? Math.min(...found) : undefined;
   }
 
   /** No token comes any more; `rest` belongs to the last one, if that waits. */
@@ -143,21 +191,21 @@ class Waiting {
     this.#ended = true;
     const last = this.#tokens.at(-1);
     if (!last) return;
-    last.length += rest.length;
+    last.text += rest;
     last.shown += shown;
     this.#text += rest;
+    this.late("");
   }
 
   /** Takes out the tokens whose text is decided: what no later token can make part of a stop string. */
   *decided(): Generator<GeneratedToken, void, undefined> {
-    const found = this.#stop.map((stop) => this.#text.indexOf(stop)).filter((at) => at >= 0);
-    this.stopped = found.length > 0;
-    const first = found.reduce((least, at) => Math.min(least, at), Number.POSITIVE_INFINITY);
-    const end = this.stopped ? first : this.#text.length - this.#undecided();
+    const found = this.#found();
+    this.stopped = found !== undefined;
+    const end = found ?? this.#text.length - this.#undecided();
     let at = 0;
-    for (const { drawn, length, shown } of this.#tokens.splice(0, this.#decidedCount(end))) {
+    for (const { drawn, text, shown } of this.#tokens.splice(0, this.#decidedCount(end))) {
       yield { ...drawn, text: shown.slice(0, Math.max(0, end - at)) };
-      at += length;
+      at += text.length;
     }
     this.#text = this.#text.slice(at);
   }
@@ -166,7 +214,9 @@ class Waiting {
   #decidedCount(end: number): number {
     if (this.#ended && !this.stopped) return this.#tokens.length;
     let [at, count] = [0, 0];
-    for (const [index, { length }] of this.#tokens.entries()) {
+    for (const [index, { text, late }] of this.#tokens.entries()) {
+      const { length } = text;
+      if (late && !this.stopped) break;
       if (this.stopped ? at >= end : at + length > end) break;
       at += length;
       if (length > 0) count = index + 1;

@@ -5,7 +5,7 @@
 
 import type { Biases } from "./decoding.js";
 import { textPart } from "./lazy.js";
-import { invalid } from "./options.js";
+import { inspect, invalid, isA } from "./options.js";
 import { ByteTokenizer, type TextDecoding } from "./tokenizer.js";
 
 /** The vocabulary as bytes. */
@@ -57,7 +57,7 @@ export async function healing(
   size: number,
   excluded: readonly number[],
 ): Promise<Healing | undefined> {
-  if (tokenizer instanceof ByteTokenizer) return undefined; // no byte begins with another
+  if (isA(tokenizer, ByteTokenizer)) return undefined; // no byte begins with another
   const { spelled, byFirst, fallback } = await vocabularyOf(tokenizer);
   const usable = (id: number) => id < size && !excluded.includes(id);
   let from = prompt.length;
@@ -135,7 +135,9 @@ export function healedBiases(own: Biases | undefined, by: Healing): Biases {
 /** @internal */
 export async function vocabularyOf(tokenizer: TextDecoding): Promise<Vocabulary> {
   const { BYTE_CHARACTERS } = await textPart();
-  const made = known.get(tokenizer) ?? readVocabulary(tokenizer, BYTE_CHARACTERS);
+  const made =
+    known.get(tokenizer) ??
+    inspect("generate: heal", () => readVocabulary(tokenizer, BYTE_CHARACTERS));
   known.set(tokenizer, made);
   return made;
 }
@@ -144,8 +146,8 @@ export async function vocabularyOf(tokenizer: TextDecoding): Promise<Vocabulary>
 function readVocabulary(tokenizer: object, byteCharacters: readonly string[]): Vocabulary {
   const files = (tokenizer as { save?(): { readonly [name: string]: Uint8Array } }).save?.();
   const bytes = files?.["tokenizer.json"];
-  const json = bytes && (JSON.parse(new TextDecoder().decode(bytes)) as Json);
-  const spell = json && spelling(json, byteCharacters);
+  const json = bytes && (JSON.parse(new TextDecoder().decode(bytes)) as Json | null);
+  const spell = json?.model && spelling(json, byteCharacters);
   if (!json || !spell) {
     throw invalid(
       "generate: heal needs a tokenizer whose tokens spell the text, with tokenizer.json: byte-level BPE, or SentencePiece " +

@@ -3,6 +3,7 @@ import { textPart } from "./lazy.js";
 import { invalid, isA, show } from "./options.js";
 import type { CheckpointFiles } from "./source.js";
 import type { TextSource } from "./text/read.js";
+import { decodesSpecial, parsesSpecial } from "./text/special.js";
 import type {
   ChatPrompt,
   Conversation,
@@ -164,18 +165,21 @@ export class ByteTokenizer extends Tokenizer {
   readonly vocabSize = 256;
 
   /** The bytes of the text in UTF-8, or the given bytes themselves, as ids from 0 to 255. */
-  encode(text: string | Uint8Array): Uint32Array {
+  encode(text: string | Uint8Array, options?: EncodeOptions): Uint32Array {
+    void parsesSpecial(options); // there are no special tokens, and wrong options are refused
     if (typeof text === "string") return new Uint32Array(new TextEncoder().encode(text));
     if (ArrayBuffer.isView(text) && isA(text, Uint8Array)) return toTokens("the text", text);
     throw invalid(`ByteTokenizer.encode takes a string or a Uint8Array, not ${show(text)}`);
   }
 
   /** The text of the bytes; a sequence that is not UTF-8 becomes U+FFFD. */
-  decode(tokens: TokenIds): string {
+  decode(tokens: TokenIds, options?: DecodeOptions): string {
+    void decodesSpecial(options);
     return newDecoder().decode(toBytes(tokens));
   }
 
-  decoder(): TokenDecoder {
+  decoder(options?: DecodeOptions): TokenDecoder {
+    void decodesSpecial(options);
     const decoder = newDecoder();
     return {
       push: (token) => decoder.decode(toBytes([token]), { stream: true }),

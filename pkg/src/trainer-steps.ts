@@ -34,7 +34,7 @@ export class TrainerSteps {
   readonly #module: () => RawModule;
   readonly #tokensPerStep: number;
   /** What counts the documents that are cut, of each dataset that was drawn from. */
-  readonly #cuts = new Map<Data, Cuts | undefined>();
+  readonly #cuts = new Map<Data, { readonly cuts: Cuts | undefined; forget(): void }>();
   #count: number;
 
   constructor({ handle, module, member, count, fixedTotal }: Parts) {
@@ -164,16 +164,22 @@ export class TrainerSteps {
 
   /** Lets go of what it has of datasets. */
   free(): void {
-    for (const [data, cuts] of this.#cuts) if (cuts) data.drop(cuts);
+    for (const [data, { cuts, forget }] of this.#cuts) {
+      if (cuts) data.drop(cuts);
+      forget();
+    }
     this.#cuts.clear();
   }
 
   #cutsOf(data: Data): Cuts | undefined {
     if (!this.#cuts.has(data)) {
       const length = Math.min(data.draws.sequenceLength, this.#tokensPerStep);
-      this.#cuts.set(data, Cuts.of(data.store(true), length));
+      const cuts = Cuts.of(data.store(true), length);
+      // It reads from the tokens, whose memory a freed dataset gives back.
+      const forget = data.whenReleased(() => this.#cuts.delete(data));
+      this.#cuts.set(data, { cuts, forget });
     }
-    return this.#cuts.get(data);
+    return this.#cuts.get(data)?.cuts;
   }
 
   /**

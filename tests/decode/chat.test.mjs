@@ -103,6 +103,38 @@ test("the next turn reads only what is new", async () => {
   fresh.free();
 });
 
+test("options are checked before anything is made, and undefined is none", async () => {
+  const never = { ...byteLevel, decoder: () => assert.fail("built"), encode: () => assert.fail() };
+  for (const [name, value] of Object.entries({
+    stop: "END",
+    signal: 5,
+    stopTokens: 0,
+    maxTokens: -1,
+    tools: "weather",
+  })) {
+    await refuses("invalid-options", [`chat: ${name} is`], () =>
+      chat(model, never, messages, { [name]: value }),
+    );
+  }
+  await refuses("invalid-options", ["chat: stop is 5"], () =>
+    chat(model, never, messages, { stop: 5 }),
+  );
+  const bias = () => saying("the word is wild", end);
+  const unset = Object.fromEntries(
+    ["maxTokens", "skipSpecialTokens", "stop", "stopTokens", "template", "tools"].map((name) => [
+      name,
+      undefined,
+    ]),
+  );
+  const answer = chat(model, byteLevel, messages, { ...unset, bias: bias(), stopTokens: [] });
+  const long = [];
+  for await (const { text } of answer) if (long.push(text) > 130) break;
+  assert.ok(long.length > 130, "more than the 128 tokens of generate");
+  assert.ok(!long.join("").includes("<|end|>"), "special tokens are left out");
+  const ended = chat(model, byteLevel, messages, { ...unset, tools: null, bias: bias() });
+  assert.equal(textOf(await collect(ended)), "the word is wild");
+});
+
 test("messages are those of the call, and what is wrong comes from the loop", async () => {
   const list = [...messages];
   const options = { maxTokens: 6, temperature: 0, stopTokens: [] };

@@ -173,3 +173,27 @@ test("it is refused by name where tokens spell no text, and nothing to do for by
     ids(await collect(bytes.generate("ab", { ...options(tokenizer), heal: false }))),
   );
 });
+
+test("what a tokenizer's save() gives wrong is refused", async () => {
+  const bytes = (text) => new TextEncoder().encode(text);
+  for (const save of [
+    () => {
+      throw new Error("no files");
+    },
+    () => ({ "tokenizer.json": bytes("{") }),
+    () => ({ "tokenizer.json": bytes("null") }),
+    () => ({ "tokenizer.json": bytes("{}") }),
+    () => ({ "tokenizer.json": bytes('{"model":{},"decoder":{"type":"ByteLevel"}}') }),
+    () => ({ "tokenizer.json": 5 }),
+  ]) {
+    const tokenizer = {
+      vocabSize: 320,
+      encode: (text, more) => byteLevel.encode(text, more),
+      decoder: (more) => byteLevel.decoder(more),
+      save,
+    };
+    await refuses("invalid-options", ["generate: heal"], () =>
+      model.generate("the wor", { heal: true, tokenizer }),
+    );
+  }
+});

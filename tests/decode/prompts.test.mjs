@@ -99,6 +99,40 @@ test("what the tokenizer puts before a text stands before it once, and nothing b
   }
 });
 
+test("before a prompt stands what stands before the texts of a dataset", async () => {
+  const model = await newModel();
+  const plain = (text) => [...bytes.encode(text)];
+  /** A tokenizer of one's own, which names its start or puts it there. */
+  const named = {
+    vocabSize: 256,
+    startTokens: [1],
+    encode: plain,
+    decoder: () => bytes.decoder(),
+  };
+  const puts = (before) => ({
+    ...named,
+    startTokens: undefined,
+    encode: (text, { addSpecialTokens = true } = {}) => [
+      ...(addSpecialTokens ? before : []),
+      ...plain(text),
+    ],
+  });
+  for (const [tokenizer, start] of [
+    [named, [1]],
+    [puts([1, 2]), [1, 2]],
+    [puts([]), []],
+    [{ ...puts([1]), startTokens: [] }, []],
+  ]) {
+    const options = { endToken: null, validationFraction: 0 };
+    const made = await tinyloom.Dataset.fromDocuments(["ab"], tokenizer, options);
+    const { tokens } = await made.document(0);
+    assert.deepEqual([...tokens], [...start, 97, 98]);
+    const wanted = ids(await collect(model.generate(tokens, greedy)));
+    const drawn = await collect(model.generate("ab", { ...greedy, tokenizer }));
+    assert.deepEqual(ids(drawn), wanted);
+  }
+});
+
 test("the text goes on behind a prompt of text, its first space too", async () => {
   const tokenizer = await sentencePiece();
   const [the, world] = ["▁the", "▁world"].map(
@@ -139,6 +173,31 @@ test("special tokens are left out of the text, and still end it as stop strings"
   const { bias: _, ...batched } = skip;
   const batch = await collect(model.generateBatch([[1], [2]], { ...batched, maxTokens: 4 }));
   assert.ok(!textOf(batch).includes("<"));
+});
+
+test("text before a stop string is whole where it came in bytes", async () => {
+  const tokenizer = await sentencePiece();
+  const [unk, end] = [0, 2];
+  const smile = [...tokenizer.encode("\u{1f600}", { addSpecialTokens: false })].slice(-4);
+  const [the] = tokenizer.encode("the", { addSpecialTokens: false });
+  const drawn = async (line, more) => {
+    const bias = (tokens) => [[line[tokens.length - 1] ?? the, 1e6]];
+    const options = { maxTokens: line.length, bias, tokenizer, stopTokens: [], ...more };
+    return textOf(await collect(model.generate([the], options)));
+  };
+  const skip = { skipSpecialTokens: true };
+  const stop = { stop: ["</s>"] };
+  for (const more of [skip, stop, { ...skip, ...stop }, { ...skip, stop: ["never"] }]) {
+    const shown = `the\u{1f600}${more.skipSpecialTokens || more.stop ? "" : "</s>"}`;
+    assert.equal(await drawn([the, ...smile, end], more), shown, JSON.stringify(more));
+  }
+  // Special tokens in between, and a stop string behind text that came late.
+  const both = { ...skip, ...stop };
+  assert.equal(await drawn([the, ...smile, unk, end], both), "the\u{1f600}");
+  assert.equal(await drawn([the, ...smile, unk, the, end], both), "the\u{1f600} the");
+  assert.equal(await drawn([the, ...smile, unk, the], { ...skip, stop: ["h"] }), "t");
+  assert.equal(await drawn([...smile, unk, the], { ...skip, stop: ["he"] }), "\u{1f600} t");
+  assert.equal(await drawn([the, ...smile, unk], { ...skip, stop: ["never"] }), "the\u{1f600}");
 });
 
 test("a tokenizer of this package takes a text too", async () => {

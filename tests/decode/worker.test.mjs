@@ -9,7 +9,9 @@ import { byteLevel, template } from "./tokenizers.mjs";
 const { connect } = await import("tinyloom/worker");
 Object.assign(process.env, dawnEnv());
 const worker = new Worker(new URL("served.mjs", import.meta.url));
-const { Runtime, Model, Tokenizer, ByteTokenizer, chat, close } = await connect({ worker });
+const { Dataset, Runtime, Model, Tokenizer, ByteTokenizer, chat, close } = await connect({
+  worker,
+});
 const runtime = await Runtime.create();
 const files = await (await newModel({ vocab_size: byteLevel.vocabSize })).save();
 const [word] = byteLevel.encode(" world");
@@ -82,4 +84,25 @@ test("chat streams an answer that ends, and tells its seed", async () => {
   const bias = [[word, 1e6]];
   const { stopTokens: _, ...ending } = more;
   assert.deepEqual(await collect(chat(model, tokenizer, messages, { ...ending, bias })), []);
+});
+
+test("a function of the page says which messages are learned", async () => {
+  const chats = [
+    [
+      { role: "user", content: "the world" },
+      { role: "assistant", content: "hello" },
+    ],
+  ];
+  const { Dataset: Direct } = await import("tinyloom");
+  const learn = ({ role }) => role === "user";
+  const options = { learn, template, validationFraction: 0 };
+  const made = await Dataset.fromConversations(chats, tokenizer, options);
+  const wanted = await Direct.fromConversations(chats, byteLevel, options);
+  assert.equal(await made.hash, wanted.hash);
+  const later = { ...options, learn: async (message) => learn(message) };
+  assert.equal((await Direct.fromConversations(chats, byteLevel, later)).hash, wanted.hash);
+  await assert.rejects(
+    Direct.fromConversations(chats, byteLevel, { ...options, learn: async () => 1 }),
+    { code: "invalid-options", message: /learn gave 1/ },
+  );
 });

@@ -162,6 +162,36 @@ test("several ids, and tokenizers of one's own", async () => {
   }
 });
 
+test("a start that is written in the text stands once", async () => {
+  /** `<s>` is 256; before every text unless it is told not to. */
+  const tokenizer = {
+    vocabSize: 300,
+    startTokens: [256],
+    encode: (text, { addSpecialTokens = true } = {}) => {
+      const begins = text.startsWith("<s>");
+      const ids = [...new TextEncoder().encode(begins ? text.slice(3) : text)];
+      return [...(begins ? [256] : []), ...(addSpecialTokens ? [256] : []), ...ids];
+    },
+  };
+  const tokens = async (documents, more) =>
+    documentsOf(
+      await Dataset.fromDocuments(documents, tokenizer, { ...all, endToken: null, ...more }),
+      1,
+    );
+  const text = { tokens: [256, 97, 98], learned: [97, 98] };
+  assert.deepEqual(await tokens(["<s>ab"]), [text]);
+  assert.deepEqual(await tokens(["ab"]), [text]);
+  const pair = { tokens: [256, 97, 98], learned: [98] };
+  for (const joined of [true, false]) {
+    const [prompt, completion] = ["<s>a", "b"];
+    assert.deepEqual(await tokens([{ prompt, completion }], { joined }), [pair]);
+  }
+  const given = { startTokens: [256, 97] };
+  assert.deepEqual(await tokens(["<s>ab"], given), [{ tokens: [256, 97, 98], learned: [98] }]);
+  const [{ tokens: other }] = await tokens(["<s>b"], given);
+  assert.deepEqual(other, [256, 97, 256, 98], "another beginning is no start");
+});
+
 test("what startTokens may be", async () => {
   const tokenizer = new ByteTokenizer();
   const made = (startTokens, more) =>

@@ -5,6 +5,7 @@ import {
   expectTokenizer,
   type Prepared,
   startOf,
+  startsWith,
   TEXT,
   WITHOUT_START,
   withStart,
@@ -25,7 +26,7 @@ import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { some } from "../tokens.js";
 import { DocumentStore } from "./documents.js";
-import { judged } from "./formats.js";
+import { delimiterOf, judged } from "./formats.js";
 import { jsonElements } from "./json-array.js";
 import { encodePieces } from "./pieces.js";
 import { type Opened, openText, Pace, paced, read, textOf } from "./read.js";
@@ -78,11 +79,11 @@ export async function fromSource(
     if (wrong) await leave();
     if (wrong) throw wrong;
     const store = new TokenStore();
-    await oneText(store, chunks, encoding);
+    await oneText(where, store, chunks, encoding);
     return withStart(prepared(store, options, encoding).store, start, options, encoding);
   }
-  const texts = textOf(chunks);
-  const comma = delimiter ?? (/\.tsv$/i.test(opened.name) ? "\t" : ",");
+  const texts = textOf(where, chunks);
+  const comma = delimiter ?? delimiterOf(opened);
   const documents = {
     jsonl: () => documentsOf(where, jsonLines(where, texts), column, "line"),
     json: () => documentsOf(where, jsonElements(where, texts), column, "element"),
@@ -188,6 +189,7 @@ export function encoder(tokenizer: TextEncoding): (text: string) => Promise<Arra
 }
 
 async function oneText(
+  where: string,
   store: TokenStore,
   chunks: AsyncIterable<Uint8Array | string>,
   tokenizer: TextEncoding,
@@ -200,7 +202,8 @@ async function oneText(
     }
     return;
   }
-  for await (const ids of encodePieces(textOf(chunks), encoder(tokenizer))) store.append(ids);
+  for await (const ids of encodePieces(textOf(where, chunks), encoder(tokenizer)))
+    store.append(ids);
 }
 
 async function* wholeStrings(chunks: AsyncIterable<Uint8Array | string>) {
@@ -267,10 +270,10 @@ async function ofDocuments(
   return { ...prepared(store, options, tokenizer), before: old };
 }
 
-/** Appends tokens of a document, behind what stands before each. */
+/** Appends tokens of a document, behind what stands once before each. */
 function addTokens(store: DocumentStore, start: readonly number[], ids: ArrayLike<number>): void {
   if (ids.length === 0) return;
-  if (store.begun === store.length) store.append(start);
+  if (store.begun === store.length && !startsWith(ids, start)) store.append(start);
   store.append(ids);
 }
 

@@ -45,7 +45,7 @@ export async function* chatRows(
       `${where} reads JSONL and JSON arrays, and ${opened.name || "the file"} is CSV; ${otherwise}`,
     );
   }
-  const texts = textOf(chunks);
+  const texts = textOf(where, chunks);
   const rows = format === "json" ? jsonElements(where, texts) : jsonLines(where, texts, otherwise);
   for await (const [row] of rows) yield next(row);
 }

@@ -109,13 +109,12 @@ async function chosen(
   { what, given }: Chat,
   learn: ConversationOptions["learn"],
 ): Promise<boolean[]> {
+  const { messages } = given;
+  if (typeof learn !== "function")
+    return messages.map(({ role, weight }) => role === "assistant" && weight !== 0);
   const all: boolean[] = [];
-  for (const [at, message] of given.messages.entries()) {
-    if (typeof learn !== "function") {
-      all.push(message.role === "assistant" && message["weight"] !== 0);
-      continue;
-    }
-    // In a worker, a function of the page gives a promise.
+  for (const [at, message] of messages.entries()) {
+    // To a worker, a function of the page gives promises.
     const wanted: unknown = await awaited(`learn of ${what}`, () => learn(message, at));
     if (typeof wanted !== "boolean") {
       throw invalid(

@@ -111,6 +111,12 @@ export function namedFormat({ name, type }: Opened): Format | undefined {
   return undefined;
 }
 
+/** What is between two columns of a file with that name or type. */
+export const delimiterOf = ({ name, type }: Opened): string =>
+  /\.tsv$/i.test(name) || (!/\.csv$/i.test(name) && /^text\/tab-separated-values/i.test(type))
+    ? "\t"
+    : ",";
+
 /** A text in JSON, as the beginning of a pattern. */
 const TEXT = String.raw`"(?:[^"\\\n]|\\.)*"`;
 /** An object that has begun: its first name is there. */

@@ -18,6 +18,9 @@ export async function* jsonElements(
   scan.end();
 }
 
+/** What to do with a text that only begins as an array. */
+const AS_TEXT = 'where this is no JSON, format: "text" takes it as one text';
+
 class Scan {
   readonly #where: string;
   #index = 0;
@@ -65,7 +68,7 @@ class Scan {
     const begun = this.#depth > 0 || this.#index > 0;
     throw invalid(
       begun
-        ? `${this.#where}: the JSON array has no end: element ${this.#index} breaks off; the file is not whole`
+        ? `${this.#where}: the JSON array has no end: element ${this.#index} breaks off; the file is not whole${this.#index < 2 ? `; ${AS_TEXT}` : ""}`
         : `${this.#where}: there is no JSON array; give rows, such as [{"text": "…"}]`,
     );
   }
@@ -96,7 +99,7 @@ class Scan {
   #wrong(text: string, cause?: unknown): Error {
     const why = cause === undefined ? "" : `: ${show(cause)}`;
     return invalid(
-      `${this.#where}: element ${this.#index} of the JSON array is ${text.trim() ? `not JSON, ${show(text)}` : "empty"}${why}`,
+      `${this.#where}: element ${this.#index} of the JSON array is ${text.trim() ? `not JSON, ${show(text)}` : "empty"}${why}${this.#index < 2 ? `; ${AS_TEXT}` : ""}`,
       "invalid-options",
       cause,
     );

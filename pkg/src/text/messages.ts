@@ -40,8 +40,8 @@ function inAnotherForm(
   const first = messages?.[wrong];
   if (first && CHAT.some((name) => name in first)) {
     return (
-      `is a list of ${messages?.length} chats, not one; where a file is one array (JSON, not JSONL), give the array: ` +
-      "JSON.parse(await file.text())"
+      `is a list of ${messages?.length} chats, not one; give the list itself, or a file that has it: one JSON array, or JSONL ` +
+      "with a chat in each line"
     );
   }
   const names = Object.keys(first ?? (messages ? {} : conversation)).slice(0, 12);

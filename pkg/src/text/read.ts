@@ -238,13 +238,16 @@ export async function* paced(chunks: AsyncIterable<Chunk>, pace: Pace): AsyncGen
   }
 }
 
-/** The text of the chunks. No character is cut in two; a byte-order mark at the start is left out. */
-export async function* textOf(chunks: AsyncIterable<Chunk>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
+/**
+ * The text of the chunks. No character is cut in two; a byte-order mark at the start is left out. Bytes that are no
+ * UTF-8 are refused, and so are zero bytes: they would be taken for characters that nobody wrote.
+ */
+export async function* textOf(where: string, chunks: AsyncIterable<Chunk>): AsyncGenerator<string> {
+  const decoder = new Utf8(where);
   let half = "";
   let begins = true;
   for await (const chunk of chunks) {
-    let text = half + (typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true }));
+    let text = half + (typeof chunk === "string" ? chunk : decoder.push(chunk));
     half = /[\ud800-\udbff]$/.test(text) ? text.slice(-1) : "";
     if (half) text = text.slice(0, -1);
     if (!text) continue;
@@ -253,6 +256,90 @@ export async function* textOf(chunks: AsyncIterable<Chunk>): AsyncGenerator<stri
     begins = false;
     if (text) yield text;
   }
-  const rest = half + decoder.decode();
+  const rest = half + decoder.end();
   if (rest) yield rest;
+}
+
+/** A decoder of UTF-8 that says where bytes are none. */
+class Utf8 {
+  readonly #where: string;
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true });
+  /** Bytes before the chunk. */
+  #read = 0;
+  /** The last bytes before the chunk, with which a character may have begun. */
+  #before = new Uint8Array();
+
+  constructor(where: string) {
+    this.#where = where;
+  }
+
+  push(chunk: Uint8Array): string {
+    const zero = chunk.indexOf(0);
+    if (zero >= 0) {
+      throw invalid(
+        `${this.#where}: byte ${this.#read + zero} is zero, so this is no text in UTF-8; of text in UTF-16, give ` +
+          'file.stream().pipeThrough(new TextDecoderStream("utf-16le"))',
+      );
+    }
+    const text = this.#decoded(chunk, chunk);
+    this.#read += chunk.length;
+    const last = joined(this.#before, chunk.subarray(-3));
+    this.#before = last.slice(-3);
+    return text;
+  }
+
+  end(): string {
+    return this.#decoded(new Uint8Array());
+  }
+
+  /** @param more - what may be followed by more. */
+  #decoded(bytes: Uint8Array, more?: Uint8Array): string {
+    try {
+      return more ? this.#decoder.decode(bytes, { stream: true }) : this.#decoder.decode();
+    } catch (cause) {
+      const all = joined(this.#before, bytes);
+      const at = this.#read - this.#before.length + firstWrong(all);
+      throw invalid(
+        `${this.#where}: the bytes from ${at} on are no UTF-8; save the file as UTF-8, or name its encoding, as in ` +
+          'file.stream().pipeThrough(new TextDecoderStream("windows-1252"))',
+        "invalid-options",
+        cause,
+      );
+    }
+  }
+}
+
+function joined(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(a.length + b.length);
+  all.set(a);
+  all.set(b, a.length);
+  return all;
+}
+
+/** The first byte that is part of no character. A character that began before the bytes is passed over. */
+function firstWrong(bytes: Uint8Array): number {
+  let at = 0;
+  while (at < bytes.length && at < 3 && ((bytes[at] as number) & 0xc0) === 0x80) at++;
+  const begun = bytes.length > 3 ? at : 0;
+  let [low, high] = [begun, bytes.length];
+  // The longest beginning that may go on to be a text.
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (fits(bytes.subarray(begun, middle))) low = middle;
+    else high = middle - 1;
+  }
+  // The character that does not go on begins before that.
+  let first = low;
+  while (first > begun && !fits(bytes.subarray(begun, first), true)) first--;
+  return first;
+}
+
+/** Whether bytes are UTF-8; or its beginning, unless they are whole. */
+function fits(bytes: Uint8Array, whole = false): boolean {
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: !whole });
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -3,7 +3,7 @@
 import { crc32, hex } from "../crc32.js";
 import { type Prepared, TEXT, type TextOptions, withStart } from "../dataset-options.js";
 import { corrupt } from "../file-part.js";
-import { check, flag, integer, object, oneOf, type Rules, show } from "../options.js";
+import { check, flag, integer, isA, object, oneOf, type Rules, show } from "../options.js";
 import { LOAD, LONG, type LongOptions, openSource, type Source } from "../source.js";
 import { readText, required } from "../source-files.js";
 import { ByteTokenizer, type PretrainedTokenizer, type TextEncoding } from "../tokenizer.js";
@@ -95,7 +95,7 @@ export async function saveDataset(
     hash,
     options: { ...options, ...(windowStart.length > 0 && { startTokens: [...windowStart] }) },
     ...(chats && { chats }),
-    tokenizer: files ? "files" : tokenizer instanceof ByteTokenizer ? "bytes" : null,
+    tokenizer: files ? "files" : isA(tokenizer, ByteTokenizer) ? "bytes" : null,
     ...(packed && { documents: packed.starts.length }),
     ...(learned && { learned: learned.length }),
   };

@@ -93,7 +93,7 @@ async function count(training: Training, source: unknown, options: TrainOptions)
   const file = { ...opened, chunks: paced(opened.chunks, pace) };
   const { chunks } = await judged(WHERE, file, "text", false);
   let waiting = "";
-  for await (const text of textOf(chunks)) {
+  for await (const text of textOf(WHERE, chunks)) {
     waiting += text;
     if (waiting.length < PIECE) continue;
     await training.add(waiting);

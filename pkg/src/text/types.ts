@@ -41,7 +41,8 @@ export interface SourceOptions extends DocumentOptions {
    * such documents, and JSON may have texts in the place of objects.
    */
   column?: string;
-  /** What is between two columns of a CSV file; default `","`, or a tab for a name that ends in `.tsv`. */
+  /** What is between two columns of a CSV file; default `","`, or a tab for a name that ends in `.tsv` and for the
+   * media type `text/tab-separated-values`. */
   delimiter?: string;
   /** What is between two documents of a text, such as `"\n\n"`. Without it, the text is one. */
   separator?: string;
@@ -50,7 +51,8 @@ export interface SourceOptions extends DocumentOptions {
 /** One message of a conversation. Templates may read further fields. */
 export interface Message {
   readonly role: string;
-  readonly content: string;
+  /** The text; or its parts, or none where a message calls tools, as far as the template reads these. */
+  readonly content: string | readonly unknown[] | null | undefined;
   readonly [field: string]: unknown;
 }
 
@@ -89,7 +91,7 @@ export interface ConversationOptions extends DatasetOptions, LongOptions, Templa
   /**
    * What is learned. `"answers"`, the default: what the assistant's messages add, and what ends them; an answer with
    * `weight: 0` is only read. What the template's prompt for an answer writes is not learned. `"all"`: every token. A
-   * function says of each message whether it is learned.
+   * function says of each message whether it is learned; it may give a promise.
    */
   learn?: "answers" | "all" | ((message: Message, index: number) => boolean | Promise<boolean>);
   /**
