@@ -1,31 +1,8 @@
 /** Ids of a rendered chat. Special tokens in its contents are text: a user's words cannot end a turn. */
 
 import { encoded } from "../dataset-options.js";
-import { inspect } from "../options.js";
 import type { TextEncoding } from "../tokenizer.js";
 import { originAt, type Rendered } from "./templates.js";
-import type { TokenizerFiles } from "./types.js";
-
-/** Texts of a tokenizer's special tokens, once they were read. */
-const known = new WeakMap<object, readonly string[]>();
-
-/** The texts of a tokenizer's special tokens: those that its tokenizer.json lists as such. */
-export function specialTexts(where: string, tokenizer: TextEncoding): readonly string[] {
-  const found = known.get(tokenizer);
-  if (found) return found;
-  const texts = inspect(`${where}: the tokenizer's save()`, () => {
-    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
-    const file = files?.["tokenizer.json"];
-    if (!file) return [];
-    const { added_tokens: added } = JSON.parse(new TextDecoder().decode(file)) as {
-      added_tokens?: readonly { content?: unknown; special?: unknown }[];
-    };
-    const special = (added ?? []).filter((one) => one.special && typeof one.content === "string");
-    return special.map((one) => one.content as string).filter(Boolean);
-  });
-  known.set(tokenizer, texts);
-  return texts;
-}
 
 export type Encode = (made: Rendered) => Promise<readonly number[]>;
 

@@ -3,9 +3,10 @@
 import { encoded, expectTokenizer } from "../dataset-options.js";
 import { check, inspect } from "../options.js";
 import type { TextEncoding } from "../tokenizer.js";
-import { chatEncoder, specialTexts } from "./chat-encoding.js";
+import { chatEncoder } from "./chat-encoding.js";
 import { renderChat } from "./contents.js";
 import { expectConversation } from "./messages.js";
+import { specialTexts } from "./special-tokens.js";
 import { common, endOfTurn, firstTag, tagsBy, tailOf, textBetween } from "./tails.js";
 import { type Chat, type ChatTemplate, messageOf, openTemplate, TEMPLATE } from "./templates.js";
 import type { ChatPrompt, TemplateOptions } from "./types.js";

@@ -2,7 +2,6 @@
 
 import { isTinyloomError } from "../error.js";
 import { invalid, show } from "../options.js";
-import { contents } from "./jinja/print.js";
 import { Dict, TemplateRefusal, type Value } from "./jinja/values.js";
 import type { Fields } from "./messages.js";
 import { type Chat, type ChatTemplate, originAt, type Rendered } from "./templates.js";
@@ -32,8 +31,9 @@ export function renderChat(
   }
   let made: Rendered | undefined;
   let failed: unknown;
+  const printed = new Set<object>();
   try {
-    made = template.render(chat, chat.messages, prompt);
+    made = template.render(chat, chat.messages, prompt, printed);
   } catch (cause) {
     if (!isTinyloomError(cause) || cause.cause instanceof TemplateRefusal) throw cause;
     failed = cause;
@@ -41,7 +41,7 @@ export function renderChat(
   const seen = new Set(made ? origins(made) : []);
   for (const [at, message] of messages.entries()) {
     if (typeof message.content === "string") continue;
-    const what = unread(template, chat, at, made, seen, prompt);
+    const what = unread(template, chat, at, { made, seen, printed }, prompt);
     if (what !== undefined) throw wrong(at, what);
   }
   if (!made) throw failed;
@@ -57,13 +57,21 @@ function* origins(made: Rendered): Generator<number> {
   }
 }
 
+/** What a template made of a chat. */
+interface Seen {
+  readonly made: Rendered | undefined;
+  /** The messages of which it rendered a character. */
+  readonly seen: ReadonlySet<number>;
+  /** Values other than texts that it printed. */
+  readonly printed: ReadonlySet<object>;
+}
+
 /** What is wrong with a message's content; undefined where it is rendered, or where something else is wrong. */
 function unread(
   template: ChatTemplate,
   chat: Chat,
   at: number,
-  made: Rendered | undefined,
-  seen: ReadonlySet<number>,
+  { made, seen, printed: all }: Seen,
   prompt: boolean,
 ): string | undefined {
   const { role, content, ...others }: Fields = chat.given.messages[at] as Fields;
@@ -82,7 +90,7 @@ function unread(
   if (OF_TOOLS.includes(role as string)) return undefined;
   const value = chat.messages[at];
   const own: Value | undefined = value instanceof Dict ? value.get("content") : undefined;
-  const printed = contents.get(own as object)?.printed;
+  const printed = all.has(own as object);
   if (made && !printed && (seen.has(at + 1) || made.text !== text({ ...others, content: "" }))) {
     return undefined;
   }

@@ -5,12 +5,13 @@ import { awaited, check, flag, invalid, isA, type Rules, show } from "../options
 import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { expectLearned, prepared } from "./build.js";
-import { chatEncoder, type Encode, specialTexts } from "./chat-encoding.js";
+import { chatEncoder, type Encode } from "./chat-encoding.js";
 import { chatRows } from "./chat-rows.js";
 import { renderChat } from "./contents.js";
 import { DocumentStore } from "./documents.js";
 import { expectConversation } from "./messages.js";
 import { learnedSpans } from "./spans.js";
+import { specialTexts } from "./special-tokens.js";
 import { type Chat, openTemplate, type Rendered, TEMPLATE } from "./templates.js";
 import { bytesOf } from "./trained.js";
 import type { ConversationOptions } from "./types.js";
@@ -137,19 +138,23 @@ async function tokenRanges(
   const { text } = made;
   const ends = byteEnds(tokenizer, text, ids);
   const utf8 = new TextEncoder();
+  // Spans ascend, so one walk forward is enough.
+  let [behind, bytes] = [0, 0];
+  const byteAt = (at: number) => {
+    bytes += utf8.encode(text.slice(behind, at)).length;
+    behind = at;
+    return bytes;
+  };
+  const beginnings = new Beginnings(encode, made, ids);
   const ranges: number[] = [];
   for (let i = 0; i < characters.length; i += 2) {
     const [begin, end] = [characters[i] as number, characters[i + 1] as number];
     if (end <= begin) continue;
     if (ends) {
-      const first = utf8.encode(text.slice(0, begin)).length;
-      const last = first + utf8.encode(text.slice(begin, end)).length;
+      const [first, last] = [byteAt(begin), byteAt(end)];
       ranges.push(firstBeyond(ends, first), firstBeyond(ends, last - 1) + 1);
     } else {
-      ranges.push(
-        await common(encode, beginning(made, begin), ids),
-        await common(encode, beginning(made, end), ids),
-      );
+      ranges.push(await beginnings.tokens(begin), await beginnings.tokens(end));
     }
   }
   return ranges;
@@ -166,16 +171,43 @@ function firstBeyond(ends: readonly number[], byte: number): number {
   return low;
 }
 
-const beginning = ({ text, codes }: Rendered, end: number): Rendered => ({
-  text: text.slice(0, end),
-  codes: codes.slice(0, end),
-});
+/** Counts the tokens that beginnings of a text, each longer than the last, have in common with the whole. */
+class Beginnings {
+  readonly #encode: Encode;
+  readonly #made: Rendered;
+  readonly #ids: readonly number[];
+  /** A place where a token ends, and the tokens up to there. */
+  #place = 0;
+  #tokens = 0;
 
-/** Tokens that a beginning of the text has in common with the whole. */
-async function common(encode: Encode, some: Rendered, ids: readonly number[]): Promise<number> {
-  const own = await encode(some);
-  const first = own.findIndex((id, at) => id !== ids[at]);
-  return first < 0 ? own.length : first;
+  constructor(encode: Encode, made: Rendered, ids: readonly number[]) {
+    this.#encode = encode;
+    this.#made = made;
+    this.#ids = ids;
+  }
+
+  /** Only what is behind the last place is encoded, so that the time does not grow with the square of the text. */
+  async tokens(end: number): Promise<number> {
+    const { same, all } = await this.#same(this.#place, this.#tokens, end);
+    if (all) {
+      [this.#place, this.#tokens] = [end, this.#tokens + same];
+      return this.#tokens;
+    }
+    if (same > 0 || this.#place === 0) return this.#tokens + same;
+    // The tokenizer takes a beginning otherwise than what goes on: it has put a space before it, for one.
+    const whole = await this.#same(0, 0, end);
+    if (whole.all) [this.#place, this.#tokens] = [end, whole.same];
+    return whole.same;
+  }
+
+  /** How many tokens of part of the text are those of the whole from a place on. */
+  async #same(begin: number, from: number, end: number): Promise<{ same: number; all: boolean }> {
+    const { text, codes } = this.#made;
+    const part = { text: text.slice(begin, end), codes: codes.slice(begin, end) };
+    const own = part.text === "" ? [] : await this.#encode(part);
+    const other = own.findIndex((id, at) => id !== this.#ids[from + at]);
+    return other < 0 ? { same: own.length, all: true } : { same: other, all: false };
+  }
 }
 
 /** Where each token ends in the text's bytes; undefined where the tokens do not spell the text. */

@@ -44,6 +44,10 @@ function inAnotherForm(
       "with a chat in each line"
     );
   }
+  if (first && Object.keys(first).length === 0) {
+    const lists = conversation["messages"] as readonly unknown[];
+    return `has ${show(lists[wrong])} as message ${wrong}; ${MESSAGES}`;
+  }
   const names = Object.keys(first ?? (messages ? {} : conversation)).slice(0, 12);
   if (names.length === 0) return `is ${show(given)}; ${MESSAGES}`;
   const lacks = first ? `message ${wrong}, which has no text as role` : "no list of messages";
@@ -53,19 +57,25 @@ function inAnotherForm(
 /** What a chat has in the place of a message: its first message, or a field with all. */
 const CHAT = ["0", "messages", "conversations"];
 
+const PLAIN = { enumerable: true, configurable: true, writable: true };
+
 /** What an object has, what it inherits, and what getters of its class give. */
 export function copied(given: unknown): { [name: string]: unknown } {
   const copy: { [name: string]: unknown } = {};
   if (typeof given !== "object" || given === null) return copy;
   const from = given as { [name: string]: unknown };
-  for (const name in from) copy[name] = from[name];
+  for (const name in from) {
+    if (name !== "__proto__") copy[name] = from[name];
+    // Assigned, a field of this name, which JSON.parse makes, would become what the copy inherits from.
+    else Object.defineProperty(copy, name, { value: from[name], ...PLAIN });
+  }
   for (
     let prototype = Object.getPrototypeOf(from);
     prototype && prototype !== Object.prototype;
     prototype = Object.getPrototypeOf(prototype)
   ) {
     for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
-      if (get && !(name in copy)) copy[name] = from[name];
+      if (get && name !== "__proto__" && !Object.hasOwn(copy, name)) copy[name] = from[name];
     }
   }
   return copy;

@@ -24,7 +24,6 @@ import {
   type ChatTemplate,
   isMarked,
   messageOf,
-  ORIGINS,
   OTHER,
   originAt,
   type Rendered,
@@ -95,6 +94,7 @@ class Finder {
   readonly #whole: Mapped;
   readonly #tags: RegExp;
   readonly #thinking: boolean;
+  readonly #tails = new Map<number, Tail | undefined>();
 
   constructor(template: ChatTemplate, chat: Chat, whole: Mapped, tags: RegExp, thinking: boolean) {
     this.#template = template;
@@ -120,9 +120,14 @@ class Finder {
     return [begin, Math.max(begin, this.#end(at, begin, prompt?.text))];
   }
 
-  /** The end of the messages before one. */
+  /** The end of the messages before one. Neighbours ask for the same, so the last ones are kept. */
   #tail(at: number, prompt: boolean): Tail | undefined {
-    return tailOf(this.#template, this.#chat, this.#chat.messages.slice(0, at), prompt);
+    const key = 2 * at + Number(prompt);
+    if (this.#tails.has(key)) return this.#tails.get(key);
+    for (const old of this.#tails.keys()) if (old < 2 * (at - 1)) this.#tails.delete(old);
+    const made = tailOf(this.#template, this.#chat, this.#chat.messages.slice(0, at), prompt);
+    this.#tails.set(key, made);
+    return made;
   }
 
   #end(at: number, begin: number, prompt: string | undefined): number {
@@ -150,10 +155,12 @@ class Finder {
    * Then the chat goes on otherwise where a user's message follows.
    */
   #opensAnswer(at: number, tail: string, prompt: string): boolean {
-    if (prompt !== this.#tail(at, false)?.text || !tail.trim()) return false;
+    if (!tail.trim()) return false;
     const last = prompt.trimEnd().split("\n").at(-1) ?? "";
     const tag = [...last.matchAll(tagged)].at(-1)?.[0] ?? last;
     if (tag === "" || !tail.trimEnd().endsWith(tag)) return false;
+    // What is rendered is asked last: few templates come to it.
+    if (prompt !== this.#tail(at, false)?.text) return false;
     const next = messageOf("user", "Why?", at + 2);
     const messages = [...this.#chat.messages.slice(0, at + 1), next];
     return textBetween(this.#template, this.#chat, messages, at + 1)?.startsWith(tail) !== true;
@@ -181,7 +188,7 @@ function beforeTag(text: string, from: number, at: number): number {
 function nextMessage(made: Rendered, from: number): number {
   for (let at = from; at < made.text.length; at++) {
     const origin = originAt(made, at);
-    if (origin !== 0 && (origin & ORIGINS) !== OTHER) return at;
+    if (origin !== 0 && origin !== OTHER) return at;
   }
   return -1;
 }

@@ -2,12 +2,11 @@
 
 import { inspect, invalid, isA, oneOf, type Rules, show } from "../options.js";
 import type { PretrainedTokenizer, TextEncoding } from "../tokenizer.js";
-import { type Origin, toValue } from "./jinja/data.js";
-import { contents } from "./jinja/print.js";
+import { expectPlain, type Origin, toValue } from "./jinja/data.js";
+import { toStr } from "./jinja/print.js";
 import { type Template, template } from "./jinja/run.js";
 import {
   codesOf,
-  Dict,
   MARKED,
   TemplateFault,
   TemplateRefusal,
@@ -15,7 +14,8 @@ import {
   type Value,
 } from "./jinja/values.js";
 import { copied, type Messages } from "./messages.js";
-import type { TemplateOptions, TokenizerFiles } from "./types.js";
+import { specialTokens } from "./special-tokens.js";
+import type { TemplateOptions } from "./types.js";
 
 /** Rules of what says how conversations are rendered. */
 export const TEMPLATE: Rules<TemplateOptions> = {
@@ -71,9 +71,10 @@ export interface ChatTemplate {
    * The text of messages.
    *
    * @param prompt - whether the beginning of an answer comes behind them.
+   * @param printed - gets the values other than texts that the template prints.
    * @throws {@link TinyloomError} in the template's own words where it refuses them.
    */
-  render(chat: Chat, messages: readonly Value[], prompt: boolean): Rendered;
+  render(chat: Chat, messages: readonly Value[], prompt: boolean, printed?: Set<object>): Rendered;
 }
 
 /** A message as a value of a template. */
@@ -95,19 +96,22 @@ export function openTemplate(
   const choose = templatesOf(where, tokenizer, options.template);
   const common = inspect(where, () => {
     const own = [...specialTokens(where, tokenizer), ...Object.entries(copied(variables))];
-    return new Map(own.map(([name, value]) => [name, valueBy(name, value)] as const));
+    return faults(
+      where,
+      () => new Map(own.map(([name, value]) => [name, valueBy(name, value)] as const)),
+    );
   });
   const now = () => date ?? today();
   const toolsOf = ({ values }: Chat) => (values.get("tools") ?? null) !== null;
   return {
     marks: (chat) => choose(toolsOf(chat)).marks,
     chat: (what, given) => inspect(`${where}: ${what}`, () => chatOf(where, what, given, common)),
-    render(chat, messages, prompt) {
+    render(chat, messages, prompt, printed) {
       const values = new Map(chat.values);
       values.set("messages", [...messages]);
       values.set("add_generation_prompt", prompt);
       const made = faults(`${where}: ${chat.what}`, () =>
-        choose(toolsOf(chat)).render(values, now),
+        choose(toolsOf(chat)).render(values, now, printed),
       );
       return { text: textOf(made), codes: codesOf(made) };
     },
@@ -115,11 +119,14 @@ export function openTemplate(
 }
 
 /** A value for the template. Texts of tools and documents are the caller's; of other names they are the template's. */
-const valueBy = (name: string, value: unknown): Value =>
-  toValue(
-    value,
-    ["tools", "documents"].includes(name) ? { code: OTHER, structure: STRUCTURE } : undefined,
-  );
+function valueBy(name: string, value: unknown): Value {
+  expectPlain(`the variable ${show(name)}`, value);
+  const own = LISTS.includes(name) ? { code: OTHER, structure: STRUCTURE } : undefined;
+  return toValue(value, own);
+}
+
+/** Values beside the messages that are lists: a template would go through the letters of a text. */
+const LISTS = ["tools", "documents"];
 
 function chatOf(
   where: string,
@@ -140,13 +147,16 @@ function chatOf(
       if (value !== undefined)
         values.set(name, toValue(value, { code: OTHER, structure: STRUCTURE }));
     }
+    for (const name of LISTS) {
+      const value = values.get(name);
+      if (value === null || Array.isArray(value)) continue;
+      throw invalid(
+        `${where}: ${what}: ${name} is ${show(others[name] ?? textOf(toStr(value as Value)))}; give an array, or null`,
+      );
+    }
     const made = messages.map((message, at) => {
       const origin: Origin = { code: at + 1, structure: STRUCTURE };
-      const value = toValue(message, origin);
-      const content = value instanceof Dict ? value.get("content") : undefined;
-      if (Array.isArray(content) || content instanceof Dict)
-        contents.set(content, { printed: false });
-      return value;
+      return toValue(message, origin);
     });
     return { what, given, messages: made, values };
   });
@@ -171,15 +181,29 @@ function faults<T>(where: string, run: () => T): T {
         cause,
       );
     }
-    if (cause instanceof RangeError) {
+    // Firefox tells a full stack by an InternalError; the other engines by a RangeError of these words.
+    const { name, message } = Object(cause) as { name?: unknown; message?: unknown };
+    if (name === "InternalError" || cause instanceof RangeError) {
+      const stack = name === "InternalError" || /call stack/i.test(String(message));
       throw invalid(
-        `${where}: the template needs more of the stack than there is`,
+        `${where}: the template needs more ${stack ? "of the stack" : "memory"} than there is`,
         "invalid-options",
         cause,
       );
     }
     throw cause;
   }
+}
+
+/** Templates that were read, by the tokenizer they were read for. */
+const opened = new WeakMap<object, Map<string, Template>>();
+/** Templates of one tokenizer that are kept at most. */
+const MOST_TEMPLATES = 16;
+
+function templatesRead(tokenizer: object): Map<string, Template> {
+  const read = opened.get(tokenizer) ?? new Map<string, Template>();
+  opened.set(tokenizer, read);
+  return read;
 }
 
 /** Gives the template of a chat, with tools or without. Each is read once. */
@@ -194,7 +218,7 @@ function templatesOf(
   );
   const named: { readonly [name: string]: unknown } = { ...chatTemplates };
   const names = Object.keys(named);
-  const read = new Map<string, Template>();
+  const read = templatesRead(tokenizer);
   const open = (source: unknown): Template => {
     if (typeof source !== "string" || !source) {
       const has = source === undefined ? "no chat template" : `${show(source)} as chat template`;
@@ -204,6 +228,7 @@ function templatesOf(
       );
     }
     const made = read.get(source) ?? faults(where, () => template(source));
+    if (read.size >= MOST_TEMPLATES) read.clear();
     read.set(source, made);
     return made;
   };
@@ -220,30 +245,4 @@ function templatesOf(
   const one = open(chatTemplate ?? named["default"]);
   const ofTools = named["tool_use"];
   return (tools) => (tools && ofTools !== undefined ? open(ofTools) : one);
-}
-
-/** Special tokens of tokenizers that were asked before: their files are large. */
-const known = new WeakMap<object, readonly [string, unknown][]>();
-
-/** Texts of special tokens by the names that templates use. */
-function specialTokens(where: string, tokenizer: TextEncoding): readonly [string, unknown][] {
-  const found = known.get(tokenizer) ?? readSpecialTokens(where, tokenizer);
-  known.set(tokenizer, found);
-  return found;
-}
-
-function readSpecialTokens(where: string, tokenizer: TextEncoding): readonly [string, unknown][] {
-  return inspect(`${where}: the tokenizer's save()`, () => {
-    const own = tokenizer as Partial<PretrainedTokenizer>;
-    const files = (tokenizer as { save?(): Partial<TokenizerFiles> | undefined }).save?.();
-    const file = files?.["tokenizer_config.json"];
-    const config: unknown = file ? JSON.parse(new TextDecoder().decode(file)) : {};
-    const said = Object.entries((config ?? {}) as { [name: string]: unknown })
-      .filter(([name]) => name.endsWith("_token"))
-      .map(([name, value]) => [name, (value as { content?: unknown } | null)?.content ?? value]);
-    const tokens = Object.entries(own.specialTokens ?? {});
-    const found = tokens.map(([name, token]) => [`${name}_token`, token?.text]);
-    const texts = [...said, ...found].filter(([, text]) => typeof text === "string");
-    return texts as [string, string][];
-  });
 }

@@ -2,9 +2,12 @@
 
 import { type Defined, methodOf, sliceBounds, someInteger } from "./arguments.js";
 import { percent, rounded } from "./format.js";
+import { charge, expectItems } from "./limits.js";
 import { repeated, textMethod } from "./texts.js";
 import {
+  between,
   Callable,
+  characterAt,
   characters,
   compare,
   contains,
@@ -19,9 +22,11 @@ import {
   isStr,
   iterate,
   joined,
+  lengthOf,
   Markup,
   Namespace,
   numberOf,
+  Range,
   Tuple,
   textOf,
   typeName,
@@ -63,7 +68,13 @@ const LIST_METHODS: { readonly [name: string]: Defined } = {
       return at;
     },
   ],
-  copy: ["", (self) => [...(self as Value[])]],
+  copy: [
+    "",
+    (self) => {
+      expectItems((self as Value[]).length);
+      return [...(self as Value[])];
+    },
+  ],
 };
 /** Methods that change a value, which the sandbox of transformers refuses, and those that are not known here. */
 const CHANGING: { readonly [type: string]: readonly string[] } = {
@@ -106,12 +117,9 @@ function itemOf(of: Value, key: Value): Value | undefined {
   if (of instanceof Dict)
     return key instanceof Dict || Array.isArray(key) ? undefined : of.get(key);
   if (!isNumber(key) || isFloat(key)) return undefined;
-  const items = isStr(of)
-    ? characters(of)
-    : Array.isArray(of) || of instanceof Tuple
-      ? itemsOf(of)
-      : [];
   const at = numberOf(key);
+  if (isStr(of)) return characterAt(of, at);
+  const items = Array.isArray(of) || of instanceof Tuple ? itemsOf(of) : [];
   return items[at < 0 ? at + items.length : at];
 }
 
@@ -137,15 +145,24 @@ export function item(of: Value, key: Value): Value {
 
 /** `of[begin:end:step]` */
 export function slice(of: Value, [begin, end, by]: readonly (Value | undefined)[]): Value {
+  expectDefined(of, "a part");
+  const step = someInteger("a slice", by ?? undefined, 1);
+  if (step === 0) throw fault("it takes a part of a list with a step of 0");
+  if (isStr(of) && step === 1) {
+    return between(of, ...sliceBounds(lengthOf(of), begin ?? undefined, end ?? undefined));
+  }
   const items = isStr(of)
     ? characters(of)
     : Array.isArray(of) || of instanceof Tuple
       ? itemsOf(of)
       : undefined;
-  expectDefined(of, "a part");
   if (!items) return new Undefined("a part is undefined"); // as Jinja has it for what has no parts
-  const step = someInteger("a slice", by ?? undefined, 1);
-  if (step === 0) throw fault("it takes a part of a list with a step of 0");
+  if (of instanceof Range && step > 0) {
+    const [from, to] = sliceBounds(items.length, begin ?? undefined, end ?? undefined);
+    charge(to - from);
+    return new Range(of.start + from * of.step, of.start + to * of.step, of.step * step);
+  }
+  if (of instanceof Range) throw fault("it takes a part of a range() from its end");
   const made = step > 0 ? forwards(items, begin, end, step) : backwards(items, begin, end, step);
   if (isStr(of)) return joined(made as (string | typeof of)[]);
   return of instanceof Tuple ? new Tuple(made) : made;
@@ -158,6 +175,7 @@ function forwards(
   step: number,
 ) {
   const [from, to] = sliceBounds(items.length, begin ?? undefined, end ?? undefined);
+  expectItems(to - from);
   return items.slice(from, to).filter((_, at) => at % step === 0);
 }
 
@@ -174,8 +192,20 @@ function backwards(
     return Math.min(last, at < 0 ? Math.max(-1, at + items.length) : at);
   };
   const made: Value[] = [];
-  for (let at = place(begin, last); at > place(end, -1); at += step) made.push(items[at] as Value);
+  const before = place(end, -1);
+  expectItems(Math.max(0, place(begin, last) - before));
+  for (let at = place(begin, last); at > before; at += step) made.push(items[at] as Value);
   return made;
+}
+
+/** Whether a value is a tuple; a range() is none where Python computes with it. */
+const isTuple = (value: Value): value is Tuple =>
+  value instanceof Tuple && !(value instanceof Range);
+
+/** Two lists as one. */
+function both(a: readonly Value[], b: readonly Value[]): Value[] {
+  expectItems(a.length + b.length);
+  return [...a, ...b];
 }
 
 /** Values between an operator, as Python computes them. */
@@ -183,17 +213,18 @@ export function binary(operator: string, a: Value, b: Value): Value {
   if (isNumber(a) && isNumber(b)) return arithmetic(operator, a, b);
   if (operator === "+") {
     if (isStr(a) && isStr(b)) return joined([a, b]);
-    if (Array.isArray(a) && Array.isArray(b)) return [...a, ...b];
-    if (a instanceof Tuple && b instanceof Tuple) return new Tuple([...a.items, ...b.items]);
+    if (Array.isArray(a) && Array.isArray(b)) return both(a, b);
+    if (isTuple(a) && isTuple(b)) return new Tuple(both(a.items, b.items));
   }
   if (operator === "%" && isStr(a)) return percent(a, b);
   if (operator === "*") {
     const [many, times] = isNumber(a) ? [b, a] : [a, b];
     if (isStr(many)) return repeated(many, times);
-    if (Array.isArray(many) || many instanceof Tuple) {
+    if (Array.isArray(many) || isTuple(many)) {
       const count = Math.max(0, someInteger("*", times, 0));
       const items = itemsOf(many);
-      if (items.length * count > 1e6) throw fault("it makes a list of more than a million items");
+      expectItems(items.length * count);
+      if (items.length === 0) return many instanceof Tuple ? new Tuple([]) : [];
       const made = Array.from({ length: count }, () => items).flat();
       return many instanceof Tuple ? new Tuple(made) : made;
     }

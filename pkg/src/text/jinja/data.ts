@@ -13,7 +13,10 @@ export interface Origin {
   readonly structure: readonly string[];
 }
 
-/** The value of plain data: objects as dictionaries, in the order of their fields. */
+/**
+ * The value of plain data: objects as dictionaries, in the order of their fields. JavaScript has one kind of numbers:
+ * a whole one is an integer, so `1.0` in a file of JSON is printed as `1`, where Python prints `1.0`.
+ */
 export function toValue(given: unknown, origin?: Origin, depth = 0): Value {
   if (depth > DEEPEST) throw fault(`a value has more than ${DEEPEST} levels`);
   if (given === null || given === undefined) return null;
@@ -30,6 +33,12 @@ export function toValue(given: unknown, origin?: Origin, depth = 0): Value {
   const inner = (one: unknown) => toValue(one, origin, depth + 1);
   if (Array.isArray(given)) return Array.from(given, inner);
   if (typeof given !== "object") throw fault(`a value is a ${typeof given}`);
+  const kind = Object.prototype.toString.call(given).slice("[object ".length, -1);
+  if (kind !== "Object" && kind !== "Map" && kind !== "Module") {
+    throw fault(
+      `a value is a ${kind}, which is no plain data; give a text, a number, an array or an object`,
+    );
+  }
   const made = new Dict();
   const entries = given instanceof Map ? [...given] : Object.entries(copied(given));
   for (const [key, value] of entries) {
@@ -38,4 +47,22 @@ export function toValue(given: unknown, origin?: Origin, depth = 0): Value {
     made.set(inner(key), plain ? value : inner(value));
   }
   return made;
+}
+
+/** Refuses an object of a class: a template would see its fields, and not what it stands for. */
+export function expectPlain(name: string, given: unknown, depth = 0): void {
+  if (typeof given !== "object" || given === null || depth > DEEPEST) return;
+  const prototype: unknown = Object.getPrototypeOf(given);
+  // Plain objects of another realm have its Object.prototype, which inherits from nothing.
+  const plain =
+    Array.isArray(given) ||
+    given instanceof Map ||
+    prototype === null ||
+    Object.getPrototypeOf(prototype) === null;
+  if (!plain) {
+    const { constructor: own } = prototype as { constructor?: { name?: unknown } };
+    throw fault(`${name} is a ${String(own?.name || "object of a class")}, which is no plain data`);
+  }
+  const inner = given instanceof Map ? [...given.values()] : Object.values(given);
+  for (const one of inner) expectPlain(name, one, depth + 1);
 }

@@ -57,7 +57,7 @@ export class ExpressionParser {
     return made;
   }
 
-  /** Statements up to one of these tags, whose name is the next token; up to the end where there are none. */
+  /** Expressions with commas between them, as a tuple; a single one as itself. */
   protected tuple(conditional = true, end?: string, parentheses = false): Expression {
     const items: Expression[] = [];
     let several = false;

@@ -2,20 +2,11 @@
 
 import { plainText, someInteger, someText } from "./arguments.js";
 import { binary, byPath, item, listOf, roundFilter } from "./attributes.js";
-import { percent } from "./format.js";
+import { capitalized, lower, titleFilter, upper } from "./cases.js";
+import { expectItems, times } from "./limits.js";
 import { toFloat, toInt } from "./numerals.js";
 import { toJson, toStr } from "./print.js";
-import {
-  capitalized,
-  centred,
-  lower,
-  replaced,
-  split,
-  splitLines,
-  strip,
-  titleFilter,
-  upper,
-} from "./texts.js";
+import { centred, replaced, split, splitLines, strip } from "./texts.js";
 import {
   between,
   characters,
@@ -32,7 +23,6 @@ import {
   joined,
   lengthOf,
   Markup,
-  type Named,
   numberOf,
   Once,
   type Str,
@@ -148,9 +138,7 @@ function unique(value: Value, sensitive?: Value, attribute?: Value): Value {
 function indented(value: Value, width?: Value, first?: Value, blank?: Value): Value {
   const text = someText("indent", value);
   const by: Str =
-    width !== undefined && isStr(width)
-      ? width
-      : " ".repeat(Math.max(0, someInteger("indent", width, 4)));
+    width !== undefined && isStr(width) ? width : times(" ", someInteger("indent", width, 4));
   const all = splitLines(joined([text, "\n"]));
   const empties = blank !== undefined && truth(blank);
   const made = all.map((line, at) =>
@@ -177,7 +165,7 @@ function json(value: Value, ...given: (Value | undefined)[]): Value {
       ? undefined
       : isStr(indent)
         ? textOf(indent)
-        : " ".repeat(someInteger("tojson", indent, 0));
+        : times(" ", someInteger("tojson", indent, 0));
   const own =
     separators === null
       ? undefined
@@ -201,6 +189,7 @@ function batched(value: Value, count?: Value, fill?: Value): Value {
     else made.push([one]);
   }
   const last = made.at(-1);
+  if (last && fill !== undefined && fill !== null) expectItems(each);
   while (last && fill !== undefined && fill !== null && last.length < each) last.push(fill);
   return new Once(made, "batch");
 }
@@ -311,68 +300,8 @@ const FILTERS: { readonly [name: string]: Filter } = {
 };
 const ALIASES: { readonly [name: string]: string } = { count: "length", d: "default" };
 
-/** How a filter or a test is called from within another, such as `map`. */
-export type Apply = (
-  kind: "filter" | "test",
-  name: string,
-  value: Value,
-  args: readonly Value[],
-  named: Named,
-) => Value;
-
 /** A filter by its name; undefined where none has it. */
 export function filterOf(name: string): Filter | undefined {
   const own = Object.hasOwn(ALIASES, name) ? (ALIASES[name] as string) : name;
   return Object.hasOwn(FILTERS, own) ? FILTERS[own] : undefined;
-}
-
-/** Filters that take another filter or a test: undefined where the name is none of them. */
-export function selecting(
-  name: string,
-  value: Value,
-  args: readonly Value[],
-  named: Named,
-  apply: Apply,
-): Value | undefined {
-  const name1 = (at: number) => textOf(someText(name, args[at]));
-  if (name === "map") return new Once(mapped(value, args, named, apply), "map");
-  if (name === "format") {
-    if (args.length > 0 && named.size > 0) throw fault("it formats with both kinds of values");
-    if (named.size === 0) return percent(toStr(value), new Tuple(args));
-    const given = new Dict();
-    for (const [key, one] of named) given.set(key, one);
-    return percent(toStr(value), given);
-  }
-  const match = /^(select|reject)(attr)?$/.exec(name);
-  if (!match) return undefined;
-  const [, kind, attr] = match;
-  const path = attr ? args[0] : undefined;
-  if (attr && path === undefined) throw fault(`it calls ${name} without an attribute`);
-  const at = attr ? 1 : 0;
-  const list = iterate(value).filter((one) => {
-    const own = path === undefined ? one : byPath(one, path);
-    const holds =
-      args.length > at
-        ? truth(apply("test", name1(at), own, args.slice(at + 1), named))
-        : truth(own);
-    return holds === (kind === "select");
-  });
-  return new Once(list, name);
-}
-
-function mapped(value: Value, args: readonly Value[], named: Named, apply: Apply): Value[] {
-  const attribute = named.get("attribute");
-  if (args.length === 0 && attribute !== undefined) {
-    const other = named.get("default");
-    if (named.size > (other === undefined ? 1 : 2))
-      throw fault("it calls map with what is not known here");
-    return iterate(value).map((one) => {
-      const found = byPath(one, attribute);
-      return found instanceof Undefined && other !== undefined ? other : found;
-    });
-  }
-  const [name, ...rest] = args;
-  return iterate(value).map((one) =>
-    apply("filter", textOf(someText("map", name)), one, rest, named),
-  );
 }

@@ -1,8 +1,9 @@
 /** Texts with places for values: `%` and `format()`, as Python has them. */
 
+import { times } from "./limits.js";
 import { repr, toStr } from "./print.js";
 import {
-  characters,
+  between,
   cut,
   Dict,
   fault,
@@ -12,6 +13,7 @@ import {
   lengthOf,
   type Named,
   numberOf,
+  Range,
   type Str,
   Tuple,
   textOf,
@@ -23,6 +25,7 @@ import {
 export function percent(format: Str, given: Value): Str {
   const all = textOf(format);
   const pattern = /%(?:\(([^()]*)\))?([-+ #0]*)(\d*)(?:\.(\d*))?(.?)/gsu;
+  if (given instanceof Range) throw fault(`it formats ${typeName(given)}`);
   const list = given instanceof Tuple ? [...given.items] : [given];
   let used = 0;
   const parts: Str[] = [];
@@ -64,7 +67,7 @@ function placed(
   let text: Str;
   if (kind === "s" || kind === "r") {
     text = kind === "s" ? toStr(value) : repr(value);
-    if (digits !== undefined) text = joined(characters(text).slice(0, Number(digits)));
+    if (digits !== undefined) text = between(text, 0, Math.min(lengthOf(text), Number(digits)));
   } else if (isNumber(value) && /[dif]/.test(kind)) text = numeral(value, flags, digits, kind);
   else if (isNumber(value) && /[xXo]/.test(kind) && !isFloat(value) && !/[#+ ]/.test(flags)) {
     const made = numberOf(value).toString(kind === "o" ? 8 : 16);
@@ -75,10 +78,10 @@ function placed(
     );
   const space = width - lengthOf(text);
   if (space <= 0) return text;
-  if (flags.includes("-")) return joined([text, " ".repeat(space)]);
-  if (!flags.includes("0") || /[sr]/.test(kind)) return joined([" ".repeat(space), text]);
+  if (flags.includes("-")) return joined([text, times(" ", space)]);
+  if (!flags.includes("0") || /[sr]/.test(kind)) return joined([times(" ", space), text]);
   const sign = /^[-+ ]/.test(textOf(text)) ? 1 : 0;
-  return joined([cut(text, 0, sign), "0".repeat(space), cut(text, sign)]);
+  return joined([cut(text, 0, sign), times("0", space), cut(text, sign)]);
 }
 
 function numeral(

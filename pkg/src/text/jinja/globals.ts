@@ -2,6 +2,7 @@
 
 import { bound, someText } from "./arguments.js";
 import { listOf } from "./attributes.js";
+import { charge } from "./limits.js";
 import { dateText, toStr } from "./print.js";
 import {
   Callable,
@@ -9,6 +10,7 @@ import {
   fault,
   type Named,
   Namespace,
+  Range,
   TemplateRefusal,
   textOf,
   type Value,
@@ -34,7 +36,8 @@ function range(args: readonly Value[], named: Named): Value {
       `range(${numbers}) has ${step === 0 ? "a step of 0" : `${length} numbers`}; at most ${LONGEST_RANGE} are allowed`,
     );
   }
-  return Array.from({ length }, (_, at) => start + at * step);
+  charge(length);
+  return new Range(start, stop, step);
 }
 
 /** Names and values of one dictionary, or of keywords. */

@@ -1,6 +1,6 @@
 /** Templates as tokens: white space is taken as transformers has Jinja take it, with trim_blocks and lstrip_blocks. */
 
-import { fault } from "./values.js";
+import { fault } from "./limits.js";
 
 export interface Token {
   readonly kind: "data" | "name" | "string" | "integer" | "float" | "operator" | "begin" | "end";
@@ -30,7 +30,12 @@ const PARTS: readonly [kind: Token["kind"], pattern: RegExp][] = [
   ["string", /'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"/sy],
   ["operator", /\*\*|\/\/|==|!=|>=|<=|[-+/*%~[\](){}<>=.:|,;]/y],
 ];
-const CLOSES: { readonly [open: string]: string } = { "(": ")", "[": "]", "{": "}" };
+/** A map: of an object, names such as `constructor` would be found too. */
+const CLOSES = new Map([
+  ["(", ")"],
+  ["[", "]"],
+  ["{", "}"],
+]);
 const STRIPPED = new RegExp(`[${SPACE}]+$`);
 const ALL_BLANK = new RegExp(`^[${SPACE}]+$`);
 
@@ -134,8 +139,8 @@ class Lexer {
     for (const [kind, pattern] of PARTS) {
       const text = match(pattern, this.#source, this.#at)?.[0];
       if (!text) continue;
-      if (CLOSES[text]) open.push(text);
-      else if (/^[)\]}]$/.test(text) && CLOSES[open.pop() as string] !== text) {
+      if (CLOSES.has(text)) open.push(text);
+      else if (/^[)\]}]$/.test(text) && CLOSES.get(open.pop() ?? "") !== text) {
         throw fault(`line ${this.#line}: ${text} closes nothing`);
       }
       this.#push(kind, kind === "string" ? unescaped(text.slice(1, -1), this.#line) : text);
@@ -172,11 +177,12 @@ const SIMPLE: { readonly [letter: string]: string } = {
 
 /** A string of Python without its quotes. */
 function unescaped(text: string, line: number): string {
-  const escapes = /\\(?:([0-7]{1,3})|x([\da-f]{2})|u([\da-f]{4})|U([\da-f]{8})|(.))/gis;
+  const escapes = /\\(?:([0-7]{1,3})|x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|(.))/gs;
   return text.replace(escapes, (all, octal, x, u, long, one: string) => {
     if (octal !== undefined) return String.fromCodePoint(Number.parseInt(octal, 8));
     const code = (/^\\[xuU]/.test(all) && (x ?? u ?? long)) || undefined;
-    if (code !== undefined) return String.fromCodePoint(Number.parseInt(code, 16));
+    const point = code === undefined ? 0 : Number.parseInt(code, 16);
+    if (code !== undefined && point <= 0x10ffff) return String.fromCodePoint(point);
     if (one !== undefined && SIMPLE[one] !== undefined) return SIMPLE[one];
     if (/^\\[xuUN]/.test(all))
       throw fault(`line ${line}: the string has ${all}, which is no escape`);

@@ -1,5 +1,6 @@
 /** How values are printed: as Python's `str` and `repr`, as JSON, and dates. */
 
+import { charge, notePrinted, times } from "./limits.js";
 import {
   codesOf,
   compare,
@@ -11,6 +12,7 @@ import {
   joined,
   like,
   Markup,
+  Range,
   type Str,
   Traced,
   Tuple,
@@ -21,27 +23,26 @@ import {
   View,
 } from "./values.js";
 
-/** Contents of messages that are no texts. Whoever prints one as data is noted. */
-export const contents = new WeakMap<object, { printed: boolean }>();
-
 /** Python's `str`. */
 export function toStr(value: Value): Str {
   if (isStr(value)) return value;
   if (value instanceof Markup) return value.text;
   if (value instanceof Undefined) return "";
-  if (typeof value === "object" && value !== null) {
-    const content = contents.get(value);
-    if (content) content.printed = true;
-  }
+  if (typeof value === "object" && value !== null) notePrinted(value);
   return repr(value);
 }
 
 export function repr(value: Value): Str {
+  charge(1);
   if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
   if (isNumber(value)) return value instanceof Float ? floatText(value.value) : numberText(value);
   if (isStr(value)) return like(value, quoted(textOf(value)));
   if (Array.isArray(value)) return joined(["[", joined(value.map(repr), ", "), "]"]);
+  if (value instanceof Range) {
+    const { start, stop, step } = value;
+    return `range(${start}, ${stop}${step === 1 ? "" : `, ${step}`})`;
+  }
   if (value instanceof Tuple) {
     return joined([
       "(",
@@ -114,6 +115,7 @@ export interface JsonOptions {
 /** Python's `json.dumps`. */
 export function toJson(value: Value, options: JsonOptions, level = 0): Str {
   if (level > 200) throw fault("it writes JSON of more than 200 levels");
+  charge(1);
   if (value === null) return "null";
   if (typeof value === "boolean") return String(value);
   if (isNumber(value)) return jsonNumber(value);
@@ -122,11 +124,11 @@ export function toJson(value: Value, options: JsonOptions, level = 0): Str {
   const list = (parts: Str[], open: string, close: string): Str => {
     if (parts.length === 0) return open + close;
     if (options.indent === undefined) return joined([open, joined(parts, comma), close]);
-    const line = `\n${options.indent.repeat(level + 1)}`;
-    const end = `\n${options.indent.repeat(level)}`;
+    const line = `\n${times(options.indent, level + 1)}`;
+    const end = `\n${times(options.indent, level)}`;
     return joined([open, line, joined(parts, comma + line), end, close]);
   };
-  if (Array.isArray(value) || value instanceof Tuple) {
+  if (Array.isArray(value) || (value instanceof Tuple && !(value instanceof Range))) {
     const items = Array.isArray(value) ? value : value.items;
     return list(
       items.map((one) => toJson(one, options, level + 1)),

@@ -6,11 +6,13 @@
 
 import { bound } from "./arguments.js";
 import { attribute, binary, item, related, signed, slice } from "./attributes.js";
-import { type Apply, filterOf, selecting } from "./filters.js";
+import { filterOf } from "./filters.js";
 import { globals } from "./globals.js";
+import { charge, rendering } from "./limits.js";
 import { Loop } from "./loop.js";
 import { parse } from "./parse.js";
 import { toStr } from "./print.js";
+import { type Apply, selecting } from "./selecting.js";
 import { testOf } from "./tests.js";
 import type { Arguments, Body, Expression, Parameter, Statement, Target } from "./tree.js";
 import { expectUses } from "./uses.js";
@@ -34,8 +36,6 @@ import {
   type Value,
 } from "./values.js";
 
-/** Statements and expressions that a template evaluates at most. */
-const MOST_STEPS = 20_000_000;
 /** Macros within macros at most. */
 const DEEPEST = 120;
 
@@ -55,36 +55,33 @@ type Jump = "break" | "continue" | undefined;
 export interface Template {
   /** Whether it marks answers. */
   readonly marks: boolean;
-  /** @param date - gives what `strftime_now` writes. */
-  render(values: ReadonlyMap<string, Value>, date: () => Date): Str;
+  /**
+   * @param date - gives what `strftime_now` writes.
+   * @param printed - gets the values other than texts that the template prints.
+   */
+  render(values: ReadonlyMap<string, Value>, date: () => Date, printed?: Set<object>): Str;
 }
 
 export function template(source: string): Template {
   const { body, marks } = parse(source);
   return {
     marks,
-    render(values, date) {
+    render(values, date, printed = new Set()) {
       const scope = new Scope(new Scope());
       for (const [name, value] of [...globals(date), ...values])
         scope.around?.names.set(name, value);
-      return new Machine().render(body, scope);
+      return rendering(printed, () => new Machine().render(body, scope));
     },
   };
 }
 
 class Machine {
-  #steps = 0;
   #depth = 0;
 
   render(body: Body, scope: Scope): Str {
     const out: Str[] = [];
     this.#run(body, scope, out);
     return joined(out);
-  }
-
-  #step(): void {
-    this.#steps += 1;
-    if (this.#steps > MOST_STEPS) throw fault(`it takes more than ${MOST_STEPS} steps`);
   }
 
   #run(body: Body, scope: Scope, out: Str[]): Jump {
@@ -101,7 +98,7 @@ class Machine {
   }
 
   #statement(one: Statement, scope: Scope, out: Str[]): Jump {
-    this.#step();
+    charge(1);
     switch (one.kind) {
       case "text":
         out.push(one.text);
@@ -191,7 +188,7 @@ class Machine {
     let items = iterate(of);
     if (where) {
       items = items.filter((value) => {
-        this.#step();
+        charge(1);
         const inner = new Scope(scope);
         this.#assign(target, value, inner);
         return truth(this.#value(where, inner));
@@ -206,7 +203,7 @@ class Machine {
       : undefined;
     const loop = new Loop(items, depth, again);
     for (const value of items) {
-      this.#step();
+      charge(1);
       const inner = new Scope(scope);
       inner.names.set("loop", loop.value);
       this.#assign(target, value, inner);
@@ -260,7 +257,7 @@ class Machine {
   }
 
   #value(one: Expression, scope: Scope): Value {
-    this.#step();
+    charge(1);
     switch (one.kind) {
       case "constant":
         return one.value;
@@ -341,7 +338,7 @@ class Machine {
     scope: Scope,
   ): [Value[], Map<string, Value>] {
     const values = args.map((one) => this.#value(one, scope));
-    if (more) values.push(...iterate(this.#value(more, scope)));
+    if (more) for (const one of iterate(this.#value(more, scope))) values.push(one);
     const keys = new Map(named.map(([key, one]) => [key, this.#value(one, scope)] as const));
     const others = moreNamed ? this.#value(moreNamed, scope) : new Dict();
     if (!(others instanceof Dict)) throw fault(`it gives ** ${typeName(others)}`);
@@ -375,7 +372,7 @@ class Machine {
     args: readonly Value[],
     named: Named,
   ): Value {
-    this.#step();
+    charge(1);
     const own = kind === "filter" ? filterOf(name) : testOf(name);
     if (own) return own[1](value, ...(bound(`${kind} ${name}`, own[0], args, named) as Value[]));
     const apply: Apply = (...one) => this.#apply(...one);

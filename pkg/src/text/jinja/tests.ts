@@ -1,8 +1,8 @@
 /** Tests of Jinja 3.1, such as `is defined`. */
 
 import { related } from "./attributes.js";
+import { lower, upper } from "./cases.js";
 import { toStr } from "./print.js";
-import { lower, upper } from "./texts.js";
 import {
   Callable,
   Dict,

@@ -1,22 +1,24 @@
 /** Methods of texts, as Python has them. What they give keeps where each character comes from. */
 
 import { bound, type Defined, plainText, sliceBounds, someInteger, someText } from "./arguments.js";
+import { capitalized, caseFolded, lower, titleCase, upper } from "./cases.js";
 import { formatted } from "./format.js";
 import { SPACE } from "./lex.js";
+import { charge, chargeText, times } from "./limits.js";
 import {
   between,
   Callable,
   characters,
   cut,
+  expectLength,
   fault,
   iterate,
   joined,
   lengthOf,
-  like,
   type Str,
+  Traced,
   Tuple,
   textOf,
-  typeName,
   type Value,
 } from "./values.js";
 
@@ -34,18 +36,31 @@ export function strip(
   const set = plainText("strip()", characters);
   const all = set === undefined ? undefined : new Set(set);
   const cuts = (one: string) => (all ? all.has(one) : BLANK.test(one));
-  const points = Array.from(textOf(text));
-  let [begin, end] = [0, points.length];
-  if (sides !== "right") while (begin < end && cuts(points[begin] as string)) begin += 1;
-  if (sides !== "left") while (end > begin && cuts(points[end - 1] as string)) end -= 1;
-  return between(text, begin, end);
+  const own = textOf(text);
+  let [begin, end] = [0, own.length];
+  const first = () => String.fromCodePoint(own.codePointAt(begin) as number);
+  if (sides !== "right") while (begin < end && cuts(first())) begin += first().length;
+  if (sides !== "left")
+    while (end > begin && cuts(lastCharacter(own, begin, end))) {
+      end -= lastCharacter(own, begin, end).length;
+    }
+  charge(own.length - (end - begin));
+  return cut(text, begin, end);
+}
+
+/** The character before a place. */
+function lastCharacter(text: string, from: number, end: number): string {
+  const pair = text.slice(Math.max(from, end - 2), end);
+  return /^[\ud800-\udbff][\udc00-\udfff]$/.test(pair) ? pair : text.slice(end - 1, end);
 }
 
 /** Places of a text within another, at most so many. */
 function places(text: string, part: string, most: number): number[] {
+  chargeText(text.length);
   const found: number[] = [];
   let at = text.indexOf(part);
   while (at >= 0 && found.length < most) {
+    charge(1);
     found.push(at);
     at = text.indexOf(part, at + part.length);
   }
@@ -74,21 +89,24 @@ export function split(
 }
 
 function lastPlaces(text: string, part: string, most: number): number[] {
+  chargeText(text.length);
   const found: number[] = [];
   let at = text.lastIndexOf(part);
   while (at >= 0 && found.length < most) {
-    found.unshift(at);
-    at = at === 0 ? -1 : text.lastIndexOf(part, at - part.length);
-    if (at + part.length > (found[0] as number)) break;
+    charge(1);
+    found.push(at);
+    at = at < part.length ? -1 : text.lastIndexOf(part, at - part.length);
   }
-  return found;
+  return found.reverse();
 }
 
 /** What stands between white space. What is behind the last split keeps its own. */
 function words(text: Str, most: number, last: boolean): Str[] {
+  chargeText(textOf(text).length);
   const found = [...textOf(text).matchAll(WORDS)].map(
     ({ index, 0: word }) => [index, index + word.length] as [number, number],
   );
+  charge(found.length);
   if (found.length > most) {
     const rest = found.length - most;
     if (last) found.splice(0, rest, [0, (found[rest - 1] as [number, number])[1]]);
@@ -98,9 +116,11 @@ function words(text: Str, most: number, last: boolean): Str[] {
 }
 
 function lines(text: Str, keep: boolean): Str[] {
+  chargeText(textOf(text).length);
   const all: Str[] = [];
   let behind = 0;
   for (const { index, 0: end } of textOf(text).matchAll(LINES)) {
+    charge(1);
     all.push(cut(text, behind, index + (keep ? end.length : 0)));
     behind = index + end.length;
   }
@@ -116,7 +136,11 @@ export function replaced(text: Str, old: Str, by: Str, limit: number): Str {
   if (part === "") {
     const each = characters(text);
     const parts: Str[] = [];
-    for (const [at, one] of each.entries()) parts.push(...(at < most ? [by] : []), one);
+    expectLength(textOf(text).length + textOf(by).length * Math.min(most, each.length + 1));
+    for (const [at, one] of each.entries()) {
+      if (at < most) parts.push(by);
+      parts.push(one);
+    }
     return joined(each.length < most ? [...parts, by] : parts);
   }
   const parts: Str[] = [];
@@ -126,40 +150,6 @@ export function replaced(text: Str, old: Str, by: Str, limit: number): Str {
     behind = at + part.length;
   }
   return parts.length > 0 ? joined([...parts, cut(text, behind)]) : text;
-}
-
-export function capitalized(text: Str): Str {
-  const [first = "", ...rest] = Array.from(textOf(text));
-  return like(text, titled(first) + lowered(rest.join(""), first));
-}
-
-/** In lower case, where a sigma at the end of a word depends on what is before it. */
-const lowered = (text: string, before: string) =>
-  (before + text).toLowerCase().slice(before.toLowerCase().length);
-
-/** The form of a character at the beginning of a word. */
-function titled(character: string): string {
-  if (
-    /[\u01c4-\u01cc\u01f1-\u01f3\u1f80-\u1faf\u1fb3\u1fbc\u1fc3\u1fcc\u1ff3\u1ffc]/.test(character)
-  ) {
-    throw fault(`it writes ${character} at the beginning of a word, which is not known here`);
-  }
-  const upper = character.toUpperCase();
-  const [first = "", ...rest] = Array.from(upper);
-  return first + rest.join("").toLowerCase();
-}
-
-export const upper = (text: Str) => like(text, textOf(text).toUpperCase());
-export const lower = (text: Str) => like(text, textOf(text).toLowerCase());
-
-function titleCase(text: Str): Str {
-  return like(
-    text,
-    textOf(text).replace(/\p{L}+/gu, (word) => {
-      const [first = "", ...rest] = Array.from(word);
-      return titled(first) + lowered(rest.join(""), first);
-    }),
-  );
 }
 
 /** A text between as many spaces, or other characters, as make it that wide. */
@@ -176,7 +166,12 @@ function padded(
     throw fault(`it calls ${name} with ${textOf(one)}; one character is allowed`);
   if (space <= 0) return text;
   const before = left(space);
-  return joined([...Array<Str>(before).fill(one), text, ...Array<Str>(space - before).fill(one)]);
+  // What fills is one character, or one with its two halves; its code is that of each of its units.
+  const filled = (count: number): Str => {
+    const made = times(textOf(one), count);
+    return typeof one === "string" ? made : new Traced(made, times(one.codes, count));
+  };
+  return joined([filled(before), text, filled(space - before)]);
 }
 
 export const centred = (text: Str, width: Value, fill?: Value) =>
@@ -248,7 +243,7 @@ function joinedBy(text: Str, list: Value): Str {
 function filledWithZeros(text: Str, width: Value): Str {
   const sign = /^[-+]/.exec(textOf(text))?.[0].length ?? 0;
   const zeros = someInteger("zfill()", width, 0) - lengthOf(text);
-  return zeros > 0 ? joined([cut(text, 0, sign), "0".repeat(zeros), cut(text, sign)]) : text;
+  return zeros > 0 ? joined([cut(text, 0, sign), times("0", zeros), cut(text, sign)]) : text;
 }
 
 /** Digits that are no decimals, such as those above a line. */
@@ -259,7 +254,7 @@ const is = (pattern: RegExp): Defined => ["", (self) => pattern.test(textOf(self
 
 export const TEXT_METHODS: { readonly [name: string]: Defined } = {
   capitalize: ["", (self) => capitalized(self as Str)],
-  casefold: ["", (self) => lower(self as Str)],
+  casefold: ["", (self) => caseFolded(self as Str)],
   center: ["_width _fill?", (self, width, fill) => centred(self as Str, width as Value, fill)],
   count: [
     "_part _begin? _end?",
@@ -378,22 +373,11 @@ export function textMethod(self: Str, name: string): Callable | undefined {
   return undefined;
 }
 
-/** Jinja's filter `title`. */
-export function titleFilter(text: Str): Str {
-  const parts = textOf(text).split(new RegExp(`([-({\\[<${SPACE}]+)`));
-  const made = parts.map((part) => {
-    const [first = "", ...rest] = Array.from(part);
-    return first.toUpperCase() + lowered(rest.join(""), "");
-  });
-  return like(text, made.join(""));
-}
-
 /** A text as often as that. */
-export function repeated(text: Str, times: Value): Str {
-  const count = someInteger("*", times, 0);
+export function repeated(text: Str, by: Value): Str {
+  const count = someInteger("*", by, 0);
   if (count <= 0) return "";
-  if (!(textOf(text).length * count <= 1 << 24)) {
-    throw fault(`it makes a text of ${typeName(text)} ${count} times, which is too long`);
-  }
-  return joined(Array<Str>(count).fill(text));
+  const made = times(textOf(text), count);
+  chargeText(made.length);
+  return typeof text === "string" ? made : new Traced(made, times(text.codes, count));
 }

@@ -3,13 +3,9 @@
  * has a code beside it, which goes through all that a template does with texts.
  */
 
-/** What a template cannot do; the message says which, and the caller learns of it. */
-export class TemplateFault extends Error {}
+import { charge, chargeText, expectLength, fault, times } from "./limits.js";
 
-/** What `raise_exception` of the template says. */
-export class TemplateRefusal extends TemplateFault {}
-
-export const fault = (message: string) => new TemplateFault(message);
+export { expectLength, fault, TemplateFault, TemplateRefusal } from "./limits.js";
 
 /** A text with a code for each of its UTF-16 units. Texts of the template are plain strings: their code is 0. */
 export class Traced {
@@ -28,6 +24,18 @@ export class Float {
 
 export class Tuple {
   constructor(readonly items: readonly Value[]) {}
+}
+
+/** What `range()` gives: numbers like those of a tuple, which are printed as the call. */
+export class Range extends Tuple {
+  constructor(
+    readonly start: number,
+    readonly stop: number,
+    readonly step: number,
+  ) {
+    const length = Math.max(0, Math.ceil((stop - start) / step));
+    super(Array.from({ length }, (_, at) => start + at * step));
+  }
 }
 
 /** What has no value. Its text is empty, and most uses of it fail. */
@@ -126,7 +134,7 @@ function identity(key: Value): unknown {
   if (isStr(key)) return textOf(key);
   if (isNumber(key)) return numberOf(key);
   if (key === null) return null;
-  if (key instanceof Tuple)
+  if (key instanceof Tuple && !(key instanceof Range))
     return `\0tuple:${key.items.map((one) => `${typeof identity(one)}${String(identity(one))}`).join("\0")}`;
   throw fault(`${typeName(key)} cannot be a key`);
 }
@@ -149,8 +157,11 @@ export function joined(parts: readonly Str[], between: Str = ""): Str {
     if (at > 0 && textOf(between) !== "") all.push(between);
     all.push(part);
   }
+  const length = all.reduce((sum, part) => sum + textOf(part).length, 0);
+  expectLength(length);
+  charge(parts.length);
+  chargeText(length);
   const text = all.map(textOf).join("");
-  expectLength(text.length);
   return all.some((part) => part instanceof Traced)
     ? new Traced(text, all.map(codesOf).join(""))
     : text;
@@ -158,29 +169,41 @@ export function joined(parts: readonly Str[], between: Str = ""): Str {
 
 /** Another text made of one: where their lengths differ, all of it comes from where the first traced character did. */
 export function like(text: Str, made: string): Str {
+  chargeText(made.length);
   if (typeof text === "string") return made;
   if (made.length === text.text.length) return new Traced(made, text.codes);
   const code = /[^\0]/.exec(text.codes)?.[0] ?? "\0";
-  return new Traced(made, code.repeat(made.length));
+  return new Traced(made, times(code, made.length));
 }
 
-/** UTF-16 units of a text at most, as long as a template may make one. */
-const LONGEST = 1 << 28;
-
-export function expectLength(length: number): void {
-  if (!(length <= LONGEST)) throw fault(`it makes a text of more than ${LONGEST} characters`);
-}
+/** The last text that was asked for its characters: templates go through one by its places. */
+let asked: { readonly text: string; readonly starts: readonly number[] | undefined } | undefined;
+/** Texts up to this length are quickly read again. */
+const SHORT = 32;
+/** Texts beyond this length are not kept. */
+const KEPT = 1 << 22;
 
 /** Where each character of a text begins, and where the last ends; undefined where all are one unit. */
-function starts(text: string): number[] | undefined {
+function starts(text: string): readonly number[] | undefined {
+  if (text.length <= SHORT) return startsOf(text);
+  if (asked?.text === text) return asked.starts;
+  chargeText(text.length);
+  const found = startsOf(text);
+  asked = text.length <= KEPT ? { text, starts: found } : undefined;
+  return found;
+}
+
+function startsOf(text: string): number[] | undefined {
   if (!/[\ud800-\udbff][\udc00-\udfff]/.test(text)) return undefined;
+  charge(text.length);
   const all: number[] = [];
   let at = 0;
   for (const character of text) {
     all.push(at);
     at += character.length;
   }
-  return [...all, at];
+  all.push(at);
+  return all;
 }
 
 /** How many characters a text has: code points, as in Python. */
@@ -192,10 +215,22 @@ export function lengthOf(text: Str): number {
 /** The characters of a text. */
 export function characters(text: Str): Str[] {
   const whole = textOf(text);
+  charge(whole.length);
   const points = starts(whole);
   return points
     ? points.slice(1).map((end, at) => cut(text, points[at] as number, end))
     : Array.from({ length: whole.length }, (_, at) => cut(text, at, at + 1));
+}
+
+/** A character by its place; undefined where there is none. */
+export function characterAt(text: Str, at: number): Str | undefined {
+  const points = starts(textOf(text));
+  const count = points ? points.length - 1 : textOf(text).length;
+  const place = at < 0 ? at + count : at;
+  if (!(place >= 0 && place < count)) return undefined;
+  return points
+    ? cut(text, points[place] as number, points[place + 1] as number)
+    : cut(text, place, place + 1);
 }
 
 /** Part of a text by its characters, with `0 <= begin <= end`. */
@@ -229,8 +264,14 @@ export function truth(value: Value): boolean {
   return true;
 }
 
-/** What iterating over a value gives. */
+/** What iterating over a value gives. Each item counts as work. */
 export function iterate(value: Value): readonly Value[] {
+  const items = itemsIn(value);
+  charge(items.length);
+  return items;
+}
+
+function itemsIn(value: Value): readonly Value[] {
   if (Array.isArray(value)) return value;
   if (value instanceof Tuple) return value.items;
   if (isStr(value)) return characters(value);
@@ -254,9 +295,13 @@ export function iterate(value: Value): readonly Value[] {
 
 export function equal(a: Value, b: Value): boolean {
   if (isNumber(a) && isNumber(b)) return numberOf(a) === numberOf(b);
-  if (isStr(a) && isStr(b)) return textOf(a) === textOf(b);
+  if (isStr(a) && isStr(b)) {
+    if (textOf(a).length === textOf(b).length) chargeText(textOf(a).length);
+    return textOf(a) === textOf(b);
+  }
   if (Array.isArray(a) && Array.isArray(b)) return same(a, b);
-  if (a instanceof Tuple && b instanceof Tuple) return same(a.items, b.items);
+  if (a instanceof Tuple && b instanceof Tuple)
+    return a instanceof Range === b instanceof Range && same(a.items, b.items);
   if (a instanceof Dict && b instanceof Dict) {
     return (
       a.size === b.size &&
@@ -274,16 +319,22 @@ export function equal(a: Value, b: Value): boolean {
 }
 
 const same = (a: readonly Value[], b: readonly Value[]) =>
-  a.length === b.length && a.every((one, at) => equal(one, b[at] as Value));
+  a.length === b.length &&
+  a.every((one, at) => {
+    charge(1);
+    return equal(one, b[at] as Value);
+  });
 
 /** Below 0, 0 or above 0, as Python orders values. */
 export function compare(a: Value, b: Value): number {
+  charge(1);
   if (isNumber(a) && isNumber(b)) return numberOf(a) - numberOf(b);
   if (isStr(a) && isStr(b)) return order(textOf(a), textOf(b));
+  const ranges = a instanceof Range || b instanceof Range;
   const lists =
     Array.isArray(a) && Array.isArray(b)
       ? [a, b]
-      : a instanceof Tuple && b instanceof Tuple
+      : a instanceof Tuple && b instanceof Tuple && !ranges
         ? [a.items, b.items]
         : undefined;
   if (!lists) throw fault(`it orders ${typeName(a)} and ${typeName(b)}`);
@@ -301,12 +352,16 @@ function order(a: string, b: string): number {
   };
   let at = 0;
   while (at < a.length && at < b.length && a[at] === b[at]) at += 1;
+  chargeText(at);
   return at < a.length && at < b.length ? unit(a, at) - unit(b, at) : a.length - b.length;
 }
 
 export function contains(container: Value, item: Value): boolean {
   if (isStr(container)) {
-    if (isStr(item)) return textOf(container).includes(textOf(item));
+    if (isStr(item)) {
+      chargeText(textOf(container).length);
+      return textOf(container).includes(textOf(item));
+    }
     throw fault(`it looks for ${typeName(item)} in a text`);
   }
   if (container instanceof Dict) return container.has(item);
@@ -319,6 +374,7 @@ export function typeName(value: Value): string {
   if (isStr(value)) return "a text";
   if (isNumber(value)) return typeof value === "boolean" ? "a boolean" : "a number";
   if (Array.isArray(value)) return "a list";
+  if (value instanceof Range) return "a range()";
   if (value instanceof Tuple) return "a tuple";
   if (value instanceof Dict) return "a dictionary";
   if (value instanceof Undefined) return `what is undefined (${value.hint})`;
@@ -334,6 +390,7 @@ export const MARKED = 0x8000;
 /** The text with the bit of what is marked in each code. */
 export function marked(text: Str): Str {
   const codes = codesOf(text);
+  charge(codes.length);
   let made = "";
   for (let at = 0; at < codes.length; at++)
     made += String.fromCharCode(codes.charCodeAt(at) | MARKED);
