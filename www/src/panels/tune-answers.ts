@@ -21,9 +21,8 @@ export class TuneAnswers {
     this.#system = first?.role === "system" ? [first] : [];
     const asked = chats
       .slice(-PROPOSED)
-      .map((chat) =>
-        chat.find(({ role }) => role === "user")?.content.replaceAll(/\s*\n\s*/g, " "),
-      );
+      .map((chat) => chat.find(({ role }) => role === "user")?.content)
+      .map((content) => typeof content === "string" && content.replaceAll(/\s*\n\s*/g, " "));
     const { value } = this.#prompts;
     if (value.trim() !== "" && value !== this.#proposed) return;
     this.#proposed = asked.filter(Boolean).join("\n");
