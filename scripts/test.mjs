@@ -108,18 +108,17 @@ async function runFiles(files, concurrency, limit, heard) {
   const paths = files.map((file) => join(root, file));
   const stream = run({ files: paths, concurrency, ...(limit && { timeout: (limit + 60) * 1000 }) });
   for (const event of ["test:pass", "test:fail"]) {
-    stream.on(event, ({ name, nesting, file, skip, details }) => {
+    stream.on(event, ({ name, skip }) => {
       counts[skip ? "skipped" : event === "test:pass" ? "passed" : "failed"] += 1;
-      if (skip)
-        skipped.add(`${relative(root, file)}, ${name}: ${skip === true ? "no reason" : skip}`);
-      if (event === "test:fail") failed.add(file);
-      if (nesting > 0) return;
-      seconds.set(file, (seconds.get(file) ?? 0) + details.duration_ms / 1000);
+      if (skip) skipped.add(`${name}: ${skip === true ? "no reason" : skip}`);
     });
   }
-  // The file itself completes once, under its own path.
+  // The file itself completes once, under its own path. Its tests may be written elsewhere.
   stream.on("test:complete", ({ name, file, details }) => {
-    if (name === file && details.passed) heard(relative(root, file));
+    if (name !== file) return;
+    seconds.set(file, details.duration_ms / 1000);
+    if (details.passed) heard(relative(root, file));
+    else failed.add(file);
   });
   const report = stream.compose(new Spec());
   for await (const text of report) process.stdout.write(text);

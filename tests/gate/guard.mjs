@@ -4,14 +4,14 @@
 // What its child processes read is not seen.
 import fs, { existsSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
-import { join, relative, resolve, sep } from "node:path";
+import { dirname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { isMainThread } from "node:worker_threads";
 import { root } from "../../scripts/lib.mjs";
 
 /** What no key has to have: what is built or installed, and what the sets of inputs.mjs have for every test. */
 const FREE =
-  /^(target|node_modules|\.git|pkg|www\/(dist|dist-node|node_modules)|docs\/api|shaders|src\/(?!testing|twins|web\/testing))(\/|$)|^(src|Cargo\.(toml|lock)|package-lock\.json)?$/;
+  /^(target|node_modules|\.git|pkg|www\/(dist|dist-node|node_modules)|docs\/api|shaders)(\/|$)|^src\/(?!testing|twins|web\/testing)|^(src|Cargo\.(toml|lock)|package-lock\.json)?$/;
 
 const file = relative(root, process.argv[1] ?? "")
   .split(sep)
@@ -25,7 +25,13 @@ if (isMainThread && file.endsWith(".test.mjs") && !file.startsWith("tests/gate/"
 
 function watch(inputs) {
   const unknown = new Set();
-  const inside = (path) => inputs.some((input) => path === input || path.startsWith(`${input}/`));
+  const within = (input) => {
+    const [folder, ending] = input.split("/*");
+    return ending === undefined
+      ? (path) => path === input || path.startsWith(`${input}/`)
+      : (path) => path === folder || (dirname(path) === folder && path.endsWith(ending));
+  };
+  const inside = (path) => inputs.some((input) => within(input)(path));
   const note = (given) => {
     const path =
       given instanceof URL ? fileURLToPath(given) : typeof given === "string" ? given : undefined;

@@ -156,7 +156,10 @@ export async function closureOf(file) {
     plugins: [BUILT],
     logLevel: "silent",
   });
-  const modules = Object.keys(metafile.inputs).filter((path) => !path.includes("node_modules"));
+  // What decides whether a test runs does not change what it finds.
+  const outside = /node_modules|^tests\/gate\/(?!core)/;
+  const all = Object.keys(metafile.inputs).filter((path) => !outside.test(path));
+  const modules = file.startsWith("tests/gate/") ? Object.keys(metafile.inputs) : all;
   const lines = modules.flatMap((path) => [
     ...readFileSync(join(root, path), "utf8").matchAll(READS),
   ]);
@@ -207,6 +210,14 @@ const PARTS = {
   links: /\]\([^)\s]*\)/g,
 };
 
+/** The files of a path: a file, a folder with all below it, or those of a folder by their ending (`tests/*.rs`). */
+function expanded(path) {
+  const [folder, ending] = path.split("/*");
+  if (ending === undefined) return sourcesBelow([path]);
+  const own = (file) => dirname(file) === folder && file.endsWith(ending);
+  return sourcesBelow([folder]).filter(own);
+}
+
 /** The hash of what a test reads: files, all files of folders, or a part of a document (`README.md#code`). */
 export function readHash(reads) {
   const parts = reads.filter((path) => path.includes("#"));
@@ -215,7 +226,8 @@ export function readHash(reads) {
     if (!PARTS[part]) throw new Error(`"// reads: ${one}": no document has a part ${part}`);
     return [one, ...(readFileSync(join(root, path), "utf8").match(PARTS[part]) ?? [])].join("\n");
   });
-  return keyOf(hashOf(sourcesBelow(reads.filter((path) => !parts.includes(path)))), ...texts);
+  const files = reads.filter((path) => !parts.includes(path)).flatMap(expanded);
+  return keyOf(hashOf(files), ...texts);
 }
 
 /** The key of a test file as it stands. */

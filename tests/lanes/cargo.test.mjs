@@ -1,6 +1,6 @@
 // The crate's own tests, and those of tests/*.rs but the kernel cases, which native.test.mjs runs.
 // reads: src tests/golden tests/plans tests/rooms examples README.md#code build.rs Cargo.toml scripts/shader.rs
-// reads: tests/golden.rs tests/lane.rs tests/selection.rs tests/shaders.rs
+// reads: tests/*.rs
 import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";

@@ -18,9 +18,10 @@ async function allBodies() {
     const { cases, before, place } = await import(`./bodies/${file}`);
     if (!cases || OTHERS.includes(body)) continue;
     if (!place) throw new Error(`tests/pkg/bodies/${file} exports no place: see hosts.mjs`);
-    found.push({ body, first: before !== undefined, place, names: Object.keys(cases) });
+    const turn = before ? 0 : place.early ? 1 : 2;
+    found.push({ body, turn, place, names: Object.keys(cases) });
   }
-  return found.sort((a, b) => Number(b.first) - Number(a.first));
+  return found.sort((a, b) => a.turn - b.turn);
 }
 
 /** The names of the bodies: of those that hold times to account, which `npm run test:timed` runs, or of the others. */

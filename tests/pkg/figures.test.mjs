@@ -1,5 +1,6 @@
 // The documents' figures and tables show the newest results.
-// reads: docs/figures bench scripts
+// reads: docs/figures bench scripts README.md#tables docs/attention.md#tables docs/guides/browsers.md#tables
+// reads: docs/reliability.md#tables docs/speed.md#tables
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 // The GPU process dies: work goes on by itself; without recovery calls fail with code "device-lost", `lost`
 // settles, and a new runtime goes on.
-// reads: tests/pkg
+// reads: tests/pkg tests/reliability
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { withPage } from "../lanes/harness.mjs";

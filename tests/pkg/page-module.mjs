@@ -1,4 +1,5 @@
 // Loads a module of the demo page, which is TypeScript, into Node.
+// reads: package.json
 import { join } from "node:path";
 import { runnerImport } from "vite";
 import { root } from "../../scripts/lib.mjs";

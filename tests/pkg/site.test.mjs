@@ -1,5 +1,5 @@
 // The static site: it renders without a warning, has every guide, and none of its links is broken.
-// reads: docs README.md CHANGELOG.md CONTRIBUTING.md examples scripts typedoc.json
+// reads: docs README.md CHANGELOG.md CONTRIBUTING.md examples scripts typedoc.json package.json tsconfig.base.json
 // needs no build
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, rmSync } from "node:fs";

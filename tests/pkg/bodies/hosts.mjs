@@ -20,6 +20,7 @@ const SMOKE_ONE_OF = 2;
  * - `smoke`: the cases that the other hosts run, which touch the host where they can;
  * - `core`: in a whole host the core has every so-manieth case; all where it is not given, none of 0;
  * - `always`: cases that the core of each host has;
+ * - `early`: it runs before the others, which lose devices: errors tell of losses in the same page or process;
  * - `timed`: it holds times to account, in `npm run test:timed` alone;
  * - `limits`: of the runtime, by host.
  *

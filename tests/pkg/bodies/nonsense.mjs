@@ -131,8 +131,7 @@ export const cases = {
     }
     device.removeEventListener("uncapturederror", hush);
     model.free();
-    const reports = !globalThis.navigator.userAgent?.includes("Firefox"); // which reports none
-    equal(heard > 0, reports, `the page heard of ${heard} errors`);
+    ok(heard > 0, "the page hears of its own errors");
   },
 
   async "hostile headers"({ tinyloom, runtime }) {

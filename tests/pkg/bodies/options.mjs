@@ -6,6 +6,7 @@ import { config, text, trainerOptions } from "./kit.mjs";
 
 /** Where this body's cases run: see hosts.mjs. */
 export const place = {
+  early: true,
   whole: ["node", "chromium", "firefox"],
   why: "adapters, limits and the loss of a device are the host's; the rest is quick",
 };
