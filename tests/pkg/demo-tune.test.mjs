@@ -1,6 +1,6 @@
 // The fine-tune panel of the demo page, by its controls, in a real browser: a checkpoint folder and chats go in, an
 // adapter comes out that answers otherwise, and loads elsewhere with the same logits.
-// reads: www tests/reference
+// reads: www tests/reference tests/pkg/hub-tokenizer
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
