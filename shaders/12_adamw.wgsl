@@ -27,11 +27,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   // In front of the stores: no load may pass them.
   let weight = weights[i];
   let gradient = gradients[i] * optimizer[2];
-  let m = step.beta1 * moment1[i] + step.one_minus_beta1 * gradient;
-  let v = step.beta2 * moment2[i] + step.one_minus_beta2 * gradient * gradient;
-  moment1[i] = m;
-  moment2[i] = v;
+  let old1 = moment1[i];
+  let old2 = moment2[i];
+  let beta1 = step.numbers[BETA1];
+  let beta2 = step.numbers[BETA2];
+  let m = beta1.x * old1 + beta1.y * gradient;
+  let v = beta2.x * old2 + beta2.y * gradient * gradient;
+  moment1[i] = select(m, old1, step.still != 0u);
+  moment2[i] = select(v, old2, step.still != 0u);
   let decay = select(Vector(), Vector(step.learning_rate * step.weight_decay), places(i) < Places(range.cols));
-  let denominator = sqrt(v / optimizer[1]) + step.epsilon;
+  let denominator = sqrt(v / optimizer[1]) + step.numbers[EPSILON].x;
   weights[i] = weight - decay * weight - step.learning_rate * (m / optimizer[0]) / denominator;
 }

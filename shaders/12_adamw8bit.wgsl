@@ -35,13 +35,15 @@ struct Moments {
 fn next_moments(word: u32, element: u32, by: vec2<f32>) -> Moments {
   let old1 = moment1[place.row0 + word];
   let old2 = moment2[place.col0 + word];
+  let beta1 = step.numbers[BETA1];
+  let beta2 = step.numbers[BETA2];
   var next: Moments;
   for (var j = 0u; j < 4u; j++) {
     let gradient = gradients[range.col0 + element + j] * optimizer[2];
     let m = by.x * signed_values[(old1 >> (8u * j)) & 0xffu];
     let v = by.y * unsigned_values[(old2 >> (8u * j)) & 0xffu];
-    next.first[j] = step.beta1 * m + step.one_minus_beta1 * gradient;
-    next.second[j] = step.beta2 * v + step.one_minus_beta2 * gradient * gradient;
+    next.first[j] = beta1.x * m + beta1.y * gradient;
+    next.second[j] = beta2.x * v + beta2.y * gradient * gradient;
   }
   return next;
 }
@@ -82,18 +84,17 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       codes1 |= signed_code(m / scale1) << (8u * j);
       codes2 |= unsigned_code(v / scale2) << (8u * j);
       let decay = select(0.0, step.learning_rate * step.weight_decay, element < range.cols);
-      let denominator = sqrt(v / optimizer[1]) + step.epsilon;
+      let denominator = sqrt(v / optimizer[1]) + step.numbers[EPSILON].x;
       let weight = weights[range.row0 + element];
       weights[range.row0 + element] = weight - decay * weight
         - step.learning_rate * (m / optimizer[0]) / denominator;
     }
-    // A profile's step keeps all of the first moment: the codes stay as they are.
-    if step.one_minus_beta1 != 0.0 {
+    if step.still == 0u {
       moment1[place.row0 + word] = codes1;
       moment2[place.col0 + word] = codes2;
     }
   }
-  if lane == 0u && step.one_minus_beta1 != 0.0 {
+  if lane == 0u && step.still == 0u {
     scales[at] = scale1;
     scales[at + 1u] = scale2;
   }

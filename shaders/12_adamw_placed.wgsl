@@ -27,12 +27,16 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let gradient = gradients[range.col0 + i] * optimizer[2];
-  let m = step.beta1 * moment1[place.row0 + i] + step.one_minus_beta1 * gradient;
-  let v = step.beta2 * moment2[place.col0 + i] + step.one_minus_beta2 * gradient * gradient;
-  moment1[place.row0 + i] = m;
-  moment2[place.col0 + i] = v;
+  let old1 = moment1[place.row0 + i];
+  let old2 = moment2[place.col0 + i];
+  let beta1 = step.numbers[BETA1];
+  let beta2 = step.numbers[BETA2];
+  let m = beta1.x * old1 + beta1.y * gradient;
+  let v = beta2.x * old2 + beta2.y * gradient * gradient;
+  moment1[place.row0 + i] = select(m, old1, step.still != 0u);
+  moment2[place.col0 + i] = select(v, old2, step.still != 0u);
   let decay = select(0.0, step.learning_rate * step.weight_decay, i < range.cols);
   let weight = weights[range.row0 + i];
   weights[range.row0 + i] = weight - decay * weight
-    - step.learning_rate * (m / optimizer[0]) / (sqrt(v / optimizer[1]) + step.epsilon);
+    - step.learning_rate * (m / optimizer[0]) / (sqrt(v / optimizer[1]) + step.numbers[EPSILON].x);
 }

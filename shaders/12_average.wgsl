@@ -27,8 +27,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     return;
   }
-  // A profile's step changes nothing.
-  if optimizer[3] != 0.0 && step.one_minus_beta1 != 0.0 {
+  if optimizer[3] != 0.0 && step.still == 0u {
     averages[i] = average + SHARE * (weight - average);
   }
 }

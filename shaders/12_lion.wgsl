@@ -26,8 +26,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let weight = weights[i];
   let gradient = gradients[i] * optimizer[2];
   let m = moment1[i];
-  moment1[i] = step.beta2 * m + step.one_minus_beta2 * gradient;
+  let beta1 = step.numbers[BETA1];
+  let beta2 = step.numbers[BETA2];
+  moment1[i] = select(beta2.x * m + beta2.y * gradient, m, step.still != 0u);
   let decay = select(Vector(), Vector(step.learning_rate * step.weight_decay), places(i) < Places(range.cols));
-  let direction = sign(step.beta1 * m + step.one_minus_beta1 * gradient);
+  let direction = sign(beta1.x * m + beta1.y * gradient);
   weights[i] = weight - decay * weight - step.learning_rate * direction;
 }

@@ -26,16 +26,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if optimizer[3] == 0.0 {
     return;
   }
-  // A profile's step keeps all of the moment.
-  let share = select(1.0 - MOMENTUM, 0.0, step.one_minus_beta1 == 0.0);
+  let share = 1.0 - step.numbers[MOMENTUM].x;
   var total = 0.0;
   let stride = workgroups.x * WORKGROUP;
   for (var i = workgroup.x * WORKGROUP + lane; i < COUNT; i += stride) {
     let gradient = gradients[range.row0 + i] * optimizer[2];
     let old = moment1[range.col0 + i];
     let moment = old + share * (gradient - old);
-    let ahead = moment + (1.0 - MOMENTUM) * (gradient - moment);
-    moment1[range.col0 + i] = moment;
+    let ahead = moment + share * (gradient - moment);
+    moment1[range.col0 + i] = select(moment, old, step.still != 0u);
     direction[place.row0 + i] = ahead;
     total += ahead * ahead;
   }

@@ -25,5 +25,5 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let weight = weights[i];
   let decay = select(Vector(), Vector(step.weight_decay), places(i) < Places(range.cols));
   let slope = gradients[i] * optimizer[2] + decay * weight;
-  weights[i] = weight - step.learning_rate * velocity(i, step.beta1, slope);
+  weights[i] = weight - step.learning_rate * velocity(i, slope);
 }

@@ -1,14 +1,14 @@
 // uses: step, finite, reduce_subgroup or reduce_tree
 // step_decision_forward: second stage of the global norm, and what the optimizer does with this
-// step: the clipping factor, the bias corrections, and whether the update happens at all.
+// step: the clipping factor, what is carried over updates, and whether the update happens at all.
 //
 //   0 squares    read        f32 [COUNT]
 //   1 metrics    read_write  f32 [8]  4: global norm, 5: 1 if the update is skipped (written)
-//   2 optimizer  read_write  f32 [4]  0: 1 − beta1^n, 1: 1 − beta2^n over the n updates made so far
-//                                     (carried); 2: factor on gradients, 0 to skip (written)
+//   2 optimizer  read_write  f32 [4]  0, 1: carried over the updates made so far, as 1 − betaⁿ over n of them;
+//                                     2: factor on gradients, 3: 1, or 0 to skip (written)
 //   3 step       uniform
 //
-// A loss or norm that is not finite skips the update and leaves the bias corrections as they were.
+// A loss or norm that is not finite skips the update and leaves what is carried as it was.
 // 1 − betaⁿ is carried as such (c ← c·beta + (1 − beta)): 1 − pow(beta, n) would cancel.
 // Grid: one workgroup.
 @group(0) @binding(0) var<storage, read> squares: array<f32>;
@@ -27,9 +27,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let good = is_finite(sum) && is_finite(metrics[2]);
     metrics[4] = norm;
     metrics[5] = select(1.0, 0.0, good);
-    if good {
-      optimizer[0] = optimizer[0] * step.beta1 + step.one_minus_beta1;
-      optimizer[1] = optimizer[1] * step.beta2 + step.one_minus_beta2;
+    if good && step.still == 0u {
+      optimizer[0] = optimizer[0] * step.carried.x + step.carried.z;
+      optimizer[1] = optimizer[1] * step.carried.y + step.carried.w;
     }
     let clip = min(1.0, step.max_grad_norm / (norm + 1e-6));
     optimizer[2] = select(0.0, clip * step.gradient_scale, good);

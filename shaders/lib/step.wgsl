@@ -9,11 +9,9 @@ struct Step {
   loss_scale: f32,     // factor on every dLogits
   gradient_scale: f32, // turns the accumulated sums into means over the step's targets
   max_grad_norm: f32,
-  beta1: f32,
-  beta2: f32,
-  epsilon: f32,
   weight_decay: f32,
-  one_minus_beta1: f32,
-  one_minus_beta2: f32,
+  still: u32,          // 1: a profile's step, which leaves weights and state as they are
   reserved: vec2<u32>, // the seed of dropout; while several rows are decoded x is the rows of a text in the cache
+  carried: vec4<f32>,  // of each number that step_decision carries: x, y its factor, z, w what is added
+  numbers: array<vec4<f32>, 6>, // the optimizer's, in its own order: x the number, y 1 less it
 }

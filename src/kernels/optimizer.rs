@@ -48,7 +48,7 @@ pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
         uniform("step"),
         uniform("range"),
     ];
-    update(caps, KernelSpec::AdamW { count }, count, &[shader!("12_adamw")], &bindings)
+    update(caps, KernelSpec::AdamW { count }, count, (ADAM, &[shader!("12_adamw")]), &bindings)
 }
 
 /// `sgd_forward` of a run of `count` elements; without `momentum` it has no state. Grid: one invocation
@@ -61,12 +61,13 @@ pub fn sgd(caps: &Capabilities, count: usize, momentum: bool) -> Result<Kernel> 
     };
     let bindings = &ONE_MOMENT[..ONE_MOMENT.len() - usize::from(!momentum)];
     let spec = KernelSpec::Sgd { count, momentum };
-    update(caps, spec, count, &[velocity, shader!("12_sgd")], bindings)
+    update(caps, spec, count, (&[("MOMENTUM", 0)], &[velocity, shader!("12_sgd")]), bindings)
 }
 
 /// `lion_forward` of a run of `count` elements. Grid: one invocation per vector.
 pub fn lion(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    update(caps, KernelSpec::Lion { count }, count, &[shader!("12_lion")], &ONE_MOMENT)
+    let numbers = &[("BETA1", 0), ("BETA2", 1)];
+    update(caps, KernelSpec::Lion { count }, count, (numbers, &[shader!("12_lion")]), &ONE_MOMENT)
 }
 
 /// Elements of which both moments share a scale each.
@@ -79,7 +80,7 @@ pub fn adamw8bit(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let size = row_workgroup(caps, CODED_BLOCK, spec.name())?;
     check_storage(caps, [4 * size, 1024, 1024], spec.name())?;
     let text = Text {
-        sizes: &[("CODED_BLOCKS", blocks)],
+        sizes: &[&[("CODED_BLOCKS", blocks)], ADAM].concat(),
         float: None,
         modules: &[FLAT, &[shader!("lib/optimizer/dynamic"), shader!("12_adamw8bit")]],
         bindings: &[
@@ -102,7 +103,7 @@ pub fn adamw8bit(caps: &Capabilities, count: usize) -> Result<Kernel> {
 /// `adamw_placed_forward` of `count` elements. Grid: one invocation per element.
 pub fn adamw_placed(caps: &Capabilities, count: usize) -> Result<Kernel> {
     Text {
-        sizes: &[("COUNT", count)],
+        sizes: &[&[("COUNT", count)], ADAM].concat(),
         float: None,
         modules: &[FLAT, &[shader!("12_adamw_placed")]],
         bindings: &[
@@ -125,10 +126,10 @@ pub fn muon_parts(count: usize) -> usize {
 }
 
 /// `muon_forward` of a run of `count` elements. Grid: [`muon_parts`] workgroups.
-pub fn muon(caps: &Capabilities, count: usize, momentum: Constant) -> Result<Kernel> {
+pub fn muon(caps: &Capabilities, count: usize) -> Result<Kernel> {
     Text {
-        sizes: &[("COUNT", count)],
-        float: Some(("MOMENTUM", momentum)),
+        sizes: &[("COUNT", count), ("MOMENTUM", 3)],
+        float: None,
         modules: &[&[shader!("lib/step"), shader!("lib/range")], &[shader!("12_muon")]],
         bindings: &[
             read("gradients"),
@@ -141,7 +142,7 @@ pub fn muon(caps: &Capabilities, count: usize, momentum: Constant) -> Result<Ker
             uniform("place"),
         ],
     }
-    .reduced(caps, KernelSpec::Muon { count, momentum }, 1024, muon_parts(count))
+    .reduced(caps, KernelSpec::Muon { count }, 1024, muon_parts(count))
 }
 
 /// `muon_scale_forward` of a matrix of `count` elements whose squares are in `parts` parts. Grid: as
@@ -202,6 +203,9 @@ pub fn average(caps: &Capabilities, count: usize, share: Constant) -> Result<Ker
     .flat(caps, KernelSpec::Average { count, share }, count)
 }
 
+/// Where the numbers of AdamW lie among those of the step.
+const ADAM: &[(&str, usize)] = &[("BETA1", 0), ("BETA2", 1), ("EPSILON", 2)];
+
 /// What updates with at most one moment bind.
 const ONE_MOMENT: [Binding; 6] = [
     read_write("weights"),
@@ -217,12 +221,12 @@ fn update(
     caps: &Capabilities,
     spec: KernelSpec,
     count: usize,
-    modules: &[&'static Module],
+    (numbers, modules): (&[(&'static str, usize)], &[&'static Module]),
     bindings: &[Binding],
 ) -> Result<Kernel> {
     let (lanes, vector) = elements(count);
     let before = [FLAT, &[vector]].concat();
-    let text = Text { sizes: &[], float: None, modules: &[&before, modules], bindings };
+    let text = Text { sizes: numbers, float: None, modules: &[&before, modules], bindings };
     text.flat(caps, spec, count / lanes)
 }
 

@@ -121,7 +121,7 @@ impl KernelSpec {
             Self::AdamW8Bit { count } => k::adamw8bit(caps, count),
             Self::AdamWPlaced { count } => k::adamw_placed(caps, count),
             Self::Average { count, share } => k::average(caps, count, share),
-            Self::Muon { count, momentum } => k::muon(caps, count, momentum),
+            Self::Muon { count } => k::muon(caps, count),
             Self::MuonScale { count, parts } => k::muon_scale(caps, count, parts),
             Self::MuonPolynomial { side } => k::muon_polynomial(caps, side),
             Self::MuonUpdate { count, rate } => k::muon_update(caps, count, rate),

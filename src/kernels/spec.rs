@@ -307,7 +307,6 @@ pub enum KernelSpec {
     /// Momentum of a run of a matrix, and the direction that it gives.
     Muon {
         count: usize,
-        momentum: Constant,
     },
     /// A matrix divided by its norm.
     MuonScale {

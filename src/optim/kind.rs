@@ -18,6 +18,9 @@ pub enum OptimizerKind {
     Sgd,
 }
 
+/// Most numbers of an optimizer.
+pub const MOST_NUMBERS: usize = 6;
+
 /// The numbers that some optimizers have and others have not; none: the optimizer has no such number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Numbers {
@@ -67,13 +70,31 @@ impl OptimizerKind {
         }
     }
 
+    /// Those numbers in the uniform, each with 1 less it.
+    pub fn in_order(self, given: Numbers) -> [[f32; 4]; MOST_NUMBERS] {
+        let Numbers { beta1, beta2, epsilon, momentum } = given;
+        let own = [beta1, beta2, epsilon, momentum].into_iter().flatten();
+        let mut all = [[0.0; 4]; MOST_NUMBERS];
+        for (place, number) in all.iter_mut().zip(own) {
+            *place = [number as f32, (1.0 - number) as f32, 0.0, 0.0];
+        }
+        all
+    }
+
+    /// Factors and addends of what a step's decision carries: 1 − βⁿ of two rates.
+    pub fn carried(self, given: Numbers) -> [f32; 4] {
+        let beta1 = given.beta1.or(given.momentum).unwrap_or(0.0);
+        let beta2 = given.beta2.unwrap_or(0.0);
+        [beta1, beta2, 1.0 - beta1, 1.0 - beta2].map(|x| x as f32)
+    }
+
     /// The optimizer with this momentum, if it has one; gradient descent with a momentum of 0 needs no state.
     pub fn optimizer(self, momentum: f64) -> Box<dyn Optimizer> {
         match self {
             Self::AdamW => Box::new(AdamW),
             Self::AdamW8Bit => Box::new(AdamW8Bit),
             Self::Lion => Box::new(Lion),
-            Self::Muon => Box::new(Muon { momentum }),
+            Self::Muon => Box::new(Muon),
             Self::Sgd => Box::new(Sgd { momentum: momentum > 0.0 }),
         }
     }

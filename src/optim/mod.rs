@@ -10,7 +10,7 @@ mod pieces;
 mod rules;
 mod stored;
 
-pub use kind::{Numbers, OptimizerKind};
+pub use kind::{MOST_NUMBERS, Numbers, OptimizerKind};
 pub use stored::{Content, StateSet, Stored, Trained, stored_sets};
 
 use crate::caps::Capabilities;

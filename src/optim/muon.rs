@@ -16,9 +16,7 @@ const MOMENTUM: &[StateSet] = &[StateSet::numbers("momentum_buffer", Buffer::Mom
 
 /// As `torch.optim.Muon` with Nesterov's look ahead and `adjust_lr_fn="match_rms_adamw"`: one learning rate and
 /// one decay serve matrices and the rest.
-pub(super) struct Muon {
-    pub momentum: f64,
-}
+pub(super) struct Muon;
 
 fn kept(trained: &Trained) -> Kept {
     if trained.of_layer { Kept::Moment } else { Kept::Moments }
@@ -106,7 +104,7 @@ impl Muon {
             let [moment, ..] = pieces.moments(piece);
             let mut slices = vec![gradients, moment, direction, squares];
             slices.extend([optimizer_state(), builder.step(), range, place]);
-            let kernel = k::muon(builder.caps, len, Constant(self.momentum))?;
+            let kernel = k::muon(builder.caps, len)?;
             builder.dispatch(label, kernel, slices, 6.0 * len as f64)?;
             (first, part) = (first + len, part + k::muon_parts(len));
         }

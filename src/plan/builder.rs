@@ -1,7 +1,7 @@
 //! Collects dispatches, then gives virtual tensors their slots.
 
 use super::slots::{self, Lifetime};
-use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
+use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, STEP_BYTES, Slice};
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, Result};
 use crate::kernels::{Access, Kernel, LinearShape};
@@ -229,9 +229,6 @@ impl<'a> Builder<'a> {
         }
     }
 }
-
-/// Bytes of the `Step` uniform of `lib/step.wgsl`.
-pub const STEP_BYTES: u64 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -9,11 +9,13 @@ mod builder;
 mod product;
 mod share;
 pub mod slots;
+mod step;
 mod tune;
 
 pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
-pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
+pub use builder::{Builder, RANGE_STRIDE};
+pub use step::{STEP_BYTES, Step};
 pub use tune::product_plan;
 
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! The `Step` uniform of `lib/step.wgsl`, the `Sampling` of `lib/sample/options.wgsl`, and what the
+//! The `Sampling` of `lib/sample/options.wgsl`, and what the
 //! kernels of loss and optimizer leave for the host.
 
 use super::pace::Pauses;
@@ -7,37 +7,10 @@ use crate::arch::{Architecture, Rope};
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu, Pending};
 use crate::lower::CHOICE_BYTES;
-use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES, STEP_BYTES};
+pub(crate) use crate::plan::Step;
+use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::random::{WEIGHTS, split, weight_factor};
 use std::ops::Range;
-
-/// What changes from one replay to the next.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Step {
-    pub tokens: u32,
-    pub position: u32,
-    pub accumulate: u32,
-    pub draws: u32,
-    pub learning_rate: f32,
-    pub loss_scale: f32,
-    pub gradient_scale: f32,
-    pub max_grad_norm: f32,
-    pub beta1: f32,
-    pub beta2: f32,
-    pub epsilon: f32,
-    pub weight_decay: f32,
-    pub one_minus_beta1: f32,
-    pub one_minus_beta2: f32,
-    pub reserved: [u32; 2],
-}
-
-impl Step {
-    /// That of a batch of some rows, all else zero.
-    pub fn of(tokens: usize) -> Self {
-        Self { tokens: tokens as u32, ..Self::default() }
-    }
-}
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -100,15 +73,14 @@ pub(crate) struct StepResult {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub(crate) struct OptimizerState {
-    /// 1 − βⁿ of each moment over the n updates made; 0 before the first.
-    pub correction1: f32,
-    pub correction2: f32,
+    /// What the rule carries over the updates made; 0 before the first.
+    pub carried1: f32,
+    pub carried2: f32,
     /// Factor on the gradients, and whether the update happened.
     pub factor: f32,
     pub updated: f32,
 }
 
-const _: () = assert!(size_of::<Step>() as u64 == STEP_BYTES);
 const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 

@@ -424,10 +424,7 @@ impl Trainer {
         counted: u64,
     ) -> Step {
         let (options, progress) = (self.options.borrow(), self.flight.progress());
-        let numbers = options.numbers();
-        // A rule reads the numbers that it has; SGD reads its momentum as the first.
-        let beta1 = numbers.beta1.or(numbers.momentum).unwrap_or(0.0);
-        let beta2 = numbers.beta2.unwrap_or(0.0);
+        let (kind, given) = (options.optimizer, options.numbers());
         let nominal = self.nominal_tokens();
         Step {
             tokens: tokens as u32,
@@ -438,12 +435,9 @@ impl Trainer {
             loss_scale: (1.0 / nominal) as f32,
             gradient_scale: (nominal / counted.max(1) as f64) as f32,
             max_grad_norm: options.max_grad_norm.map_or(f32::MAX, |norm| norm as f32),
-            beta1: beta1 as f32,
-            beta2: beta2 as f32,
-            epsilon: numbers.epsilon.unwrap_or(0.0) as f32,
             weight_decay: options.weight_decay as f32,
-            one_minus_beta1: (1.0 - beta1) as f32,
-            one_minus_beta2: (1.0 - beta2) as f32,
+            carried: kind.carried(given),
+            numbers: kind.in_order(given),
             ..Step::default()
         }
     }

@@ -124,7 +124,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("adamw of codes", k::adamw8bit(caps, width * 25_600));
         add("adamw elsewhere", k::adamw_placed(caps, width * 40_000));
         add("average", k::average(caps, width * 40_000, Constant(0.01)));
-        add("muon", k::muon(caps, width * 40_000, Constant(0.95)));
+        add("muon", k::muon(caps, width * 40_000));
         add("muon scale", k::muon_scale(caps, width * 40_000, 7));
         add("muon polynomial", k::muon_polynomial(caps, width));
         add("muon update", k::muon_update(caps, width * 40_000, Constant(0.7)));

@@ -29,10 +29,12 @@ const MOMENTUM: f64 = 0.9375;
 async fn momentum(lane: Rc<Lane>) -> Outcome {
     let [gradient0, moment0, first, part] = [11, 37, 21, 3];
     for (count, _, update) in RUNS {
-        let made = lane.variants(|caps| k::muon(caps, count, Constant(MOMENTUM))).map_err(text)?;
+        let made = lane.variants(|caps| k::muon(caps, count)).map_err(text)?;
         let gradients = lane.normal(gradient0 + count + BEHIND);
         let moment = lane.normal(moment0 + count + BEHIND);
         let (state, decision) = decided(update);
+        let mut with_momentum = step();
+        with_momentum.numbers[3][0] = MOMENTUM as f32;
         let parts = k::muon_parts(count);
         let operands = [
             Operand::floats(&gradients),
@@ -40,7 +42,7 @@ async fn momentum(lane: Rc<Lane>) -> Outcome {
             Operand::poison(first + count + BEHIND),
             Operand::poison(part + parts + 2),
             Operand::floats(&state),
-            Operand::uniform(&step()),
+            Operand::uniform(&with_momentum),
             Operand::range(gradient0, 0, moment0, 0),
             Operand::range(first, 0, part, 0),
         ];

@@ -38,12 +38,10 @@ pub(super) fn step() -> Step {
         learning_rate: OPTIONS.learning_rate,
         gradient_scale: OPTIONS.gradient_scale,
         max_grad_norm: OPTIONS.max_grad_norm,
-        beta1: OPTIONS.beta1,
-        beta2: OPTIONS.beta2,
-        epsilon: OPTIONS.epsilon,
         weight_decay: OPTIONS.weight_decay,
-        one_minus_beta1: 1.0 - OPTIONS.beta1,
-        one_minus_beta2: 1.0 - OPTIONS.beta2,
+        carried: [OPTIONS.beta1, OPTIONS.beta2, 1.0 - OPTIONS.beta1, 1.0 - OPTIONS.beta2],
+        numbers: [OPTIONS.beta1, OPTIONS.beta2, OPTIONS.epsilon, 0.0, 0.0, 0.0]
+            .map(|x| [x, 1.0 - x, 0.0, 0.0]),
         ..Step::default()
     }
 }

@@ -1,4 +1,4 @@
 // Without momentum a gradient is the velocity.
-fn velocity(i: u32, momentum: f32, slope: Vector) -> Vector {
+fn velocity(i: u32, slope: Vector) -> Vector {
   return slope;
 }

@@ -35,10 +35,7 @@ impl Trainer {
             // With these state and weights stay what they are, though all is read and written.
             gradient_scale: 0.0,
             weight_decay: 0.0,
-            beta1: 1.0,
-            beta2: 1.0,
-            one_minus_beta1: 0.0,
-            one_minus_beta2: 0.0,
+            still: 1,
             ..self.step_uniform(tokens, false, 0.0, 1)
         };
         let gpu = self.model.gpu();
@@ -49,7 +46,7 @@ impl Trainer {
         let mut times = timed.await?;
         // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.
         if let Some(times) = &mut times
-            && state.correction1 > 0.0
+            && state.carried1 > 0.0
         {
             watch.at(1, 2, "time the optimizer")?;
             let optimizer =

@@ -16,9 +16,9 @@ use std::ops::Range;
 fn options(step: &Step) -> OptimizerOptions<f32> {
     OptimizerOptions {
         learning_rate: step.learning_rate,
-        beta1: step.beta1,
-        beta2: step.beta2,
-        epsilon: step.epsilon,
+        beta1: step.numbers[0][0],
+        beta2: step.numbers[1][0],
+        epsilon: step.numbers[2][0],
         weight_decay: step.weight_decay,
         max_grad_norm: step.max_grad_norm,
         gradient_scale: step.gradient_scale,
@@ -39,7 +39,13 @@ pub(super) fn step_decision(on: &mut Operands, partials: usize) -> Result<()> {
     let state = on.f32("optimizer")?;
     let mut correction = BiasCorrection { first: state[0], second: state[1] };
     let (squares, loss) = (on.first("squares", partials)?, on.f32("metrics")?[2]);
-    let decision = step_decision_forward(squares, loss, &options(&step), &mut correction);
+    let before = correction;
+    let [beta1, beta2, ..] = step.carried;
+    let options = OptimizerOptions { beta1, beta2, ..options(&step) };
+    let decision = step_decision_forward(squares, loss, &options, &mut correction);
+    if step.still != 0 {
+        correction = before;
+    }
     let Decision { norm, update, factor } = decision;
     on.write("metrics", 4, &[norm, f32::from(u8::from(!update))])?;
     let updated = f32::from(u8::from(update));
@@ -85,12 +91,16 @@ pub(super) fn adamw(on: &mut Operands, count: usize) -> Result<()> {
         );
     }
     on.write("weights", 0, &weights)?;
+    if step.still != 0 {
+        return Ok(());
+    }
     on.write("moment1", 0, &moment1)?;
     on.write("moment2", 0, &moment2)
 }
 
 pub(super) fn sgd(on: &mut Operands, count: usize, momentum: bool) -> Result<()> {
-    let (options, (_, decision)) = (options(&on.step()?), decided(on)?);
+    let (step, (_, decision)) = (on.step()?, decided(on)?);
+    let options = options(&step);
     let [mut weights, gradients] = sets(on, ["weights", "gradients"], count)?;
     let mut velocity =
         momentum.then(|| on.first("moment1", count).map(<[f32]>::to_vec)).transpose()?;
@@ -100,11 +110,13 @@ pub(super) fn sgd(on: &mut Operands, count: usize, momentum: bool) -> Result<()>
         sgd_forward(weights, gradients, velocity, &options, decision, decay);
     }
     on.write("weights", 0, &weights)?;
+    let velocity = velocity.filter(|_| step.still == 0);
     velocity.map_or(Ok(()), |velocity| on.write("moment1", 0, &velocity))
 }
 
 pub(super) fn lion(on: &mut Operands, count: usize) -> Result<()> {
-    let (options, (_, decision)) = (options(&on.step()?), decided(on)?);
+    let (step, (_, decision)) = (on.step()?, decided(on)?);
+    let options = options(&step);
     let [mut weights, gradients, mut moment] =
         sets(on, ["weights", "gradients", "moment1"], count)?;
     for (range, decay) in parts(on, count)? {
@@ -112,7 +124,7 @@ pub(super) fn lion(on: &mut Operands, count: usize) -> Result<()> {
         lion_forward(weights, &gradients[range], moment, &options, decision, decay);
     }
     on.write("weights", 0, &weights)?;
-    on.write("moment1", 0, &moment)
+    if step.still == 0 { on.write("moment1", 0, &moment) } else { Ok(()) }
 }
 
 /// What a range says of a run: its first weight and its first gradient, and how many are decayed.
@@ -149,7 +161,7 @@ pub(super) fn adamw8bit(on: &mut Operands, count: usize) -> Result<()> {
         decayed,
     );
     on.write("weights", own.start, &weights)?;
-    if step.one_minus_beta1 == 0.0 {
+    if step.still != 0 {
         return Ok(());
     }
     for (name, word, codes) in [("moment1", words[0], codes1), ("moment2", words[1], codes2)] {
@@ -174,6 +186,9 @@ pub(super) fn adamw_placed(on: &mut Operands, count: usize) -> Result<()> {
         adamw_forward(weights, gradients, m, v, &options(&step), correction, decision, decay);
     }
     on.write("weights", own.start, &weights)?;
+    if step.still != 0 {
+        return Ok(());
+    }
     on.write("moment1", at[0], &m)?;
     on.write("moment2", at[1], &v)
 }
@@ -187,25 +202,23 @@ pub(super) fn average(on: &mut Operands, count: usize, share: f64) -> Result<()>
     if step.position != 0 {
         return on.write("averages", 0, &weights);
     }
-    let update = decision.update && step.one_minus_beta1 != 0.0;
+    let update = decision.update && step.still == 0;
     average_forward(&weights, &mut averages, share as f32, update);
     on.write("averages", 0, &averages)
 }
 
-pub(super) fn muon(on: &mut Operands, count: usize, momentum: f64) -> Result<()> {
+pub(super) fn muon(on: &mut Operands, count: usize) -> Result<()> {
     let (step, (_, decision)) = (on.step()?, decided(on)?);
     let (range, place) = (on.range()?, on.uniform::<crate::plan::Range>("place")?);
     let [gradient0, moment0, first, part] =
         [range.row0, range.col0, place.row0, place.col0].map(|at| at as usize);
     let gradients = on.f32("gradients")?[gradient0..][..count].to_vec();
     let mut moment = on.f32("moment1")?[moment0..][..count].to_vec();
-    // A profile's step keeps all of the moment.
     let kept = moment.clone();
-    let found = muon_forward(&gradients, &mut moment, momentum as f32, decision);
-    let Some(mut direction) = found else { return Ok(()) };
-    if step.one_minus_beta1 == 0.0 {
-        moment.clone_from(&kept);
-        direction.clone_from(&kept);
+    let found = muon_forward(&gradients, &mut moment, step.numbers[3][0], decision);
+    let Some(direction) = found else { return Ok(()) };
+    if step.still != 0 {
+        moment = kept;
     }
     let parts = muon_parts(count);
     let mut squares: Vec<f32> =

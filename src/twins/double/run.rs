@@ -117,7 +117,7 @@ fn optimize_or_attend(spec: Spec, on: &mut Operands) -> Result<()> {
         Spec::AdamW8Bit { count } => optimizer::adamw8bit(on, count),
         Spec::AdamWPlaced { count } => optimizer::adamw_placed(on, count),
         Spec::Average { count, share } => optimizer::average(on, count, share.0),
-        Spec::Muon { count, momentum } => optimizer::muon(on, count, momentum.0),
+        Spec::Muon { count } => optimizer::muon(on, count),
         Spec::MuonScale { count, parts } => optimizer::muon_scale(on, count, parts),
         Spec::MuonPolynomial { side } => optimizer::muon_polynomial(on, side),
         Spec::MuonUpdate { count, rate } => optimizer::muon_update(on, count, rate.0),

@@ -1,27 +1,6 @@
-//! The uniforms of the kernels, as `shaders/lib/step.wgsl` and the kernels' headers lay them out.
+//! The uniforms of the kernels, as their headers lay them out.
 
-/// `lib/step.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(super) struct Step {
-    pub tokens: u32,
-    pub position: u32,
-    pub accumulate: u32,
-    pub draws: u32,
-    pub learning_rate: f32,
-    pub loss_scale: f32,
-    pub gradient_scale: f32,
-    pub max_grad_norm: f32,
-    pub beta1: f32,
-    pub beta2: f32,
-    pub epsilon: f32,
-    pub weight_decay: f32,
-    pub one_minus_beta1: f32,
-    pub one_minus_beta2: f32,
-    pub reserved: [u32; 2],
-}
-
-const _: () = assert!(size_of::<Step>() as u64 == crate::plan::STEP_BYTES);
+pub(super) use crate::plan::Step;
 
 /// `13_sample.wgsl`.
 #[repr(C)]

@@ -1,0 +1,35 @@
+//! What changes from one replay of a plan to the next.
+
+use crate::optim::MOST_NUMBERS;
+
+/// The `Step` uniform of `lib/step.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Step {
+    pub tokens: u32,
+    pub position: u32,
+    pub accumulate: u32,
+    pub draws: u32,
+    pub learning_rate: f32,
+    pub loss_scale: f32,
+    pub gradient_scale: f32,
+    pub max_grad_norm: f32,
+    pub weight_decay: f32,
+    /// 1: a profile's step, which leaves weights and state as they are.
+    pub still: u32,
+    pub reserved: [u32; 2],
+    /// Factors of the two numbers that a step's decision carries, and what is added to each.
+    pub carried: [f32; 4],
+    /// The optimizer's, in its own order: each, 1 less it, and nothing.
+    pub numbers: [[f32; 4]; MOST_NUMBERS],
+}
+
+impl Step {
+    /// That of a batch of some rows, all else zero.
+    pub fn of(tokens: usize) -> Self {
+        Self { tokens: tokens as u32, ..Self::default() }
+    }
+}
+
+/// Bytes of the uniform.
+pub const STEP_BYTES: u64 = size_of::<Step>() as u64;
