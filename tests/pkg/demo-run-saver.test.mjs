@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";
 
-const { Keeper } = await pageModule("src/keeper");
+const { RunSaver } = await pageModule("src/run-saver");
 
 /** A run without files, and a trainer that saves its step into it; `lost` makes it save its snapshot's. */
 async function parts({ outlives = true } = {}) {
@@ -18,43 +18,43 @@ async function parts({ outlives = true } = {}) {
     },
   };
   const run = { checkpoints: async () => checkpoints };
-  const keeper = await Keeper.of({ outlives: async () => outlives }, trainer, run);
-  return { keeper, trainer, checkpoints };
+  const saver = await RunSaver.of({ outlives: async () => outlives }, trainer, run);
+  return { saver, trainer, checkpoints };
 }
 
 test("what is stored is the checkpoint's step, also where a lost GPU left an earlier one", async () => {
-  const { keeper, trainer, checkpoints } = await parts();
-  assert.equal(keeper.stored, undefined, "nothing is stored of a run that has just begun");
+  const { saver, trainer, checkpoints } = await parts();
+  assert.equal(saver.stored, undefined, "nothing is stored of a run that has just begun");
   trainer.steps = 25;
   trainer.lost = 18;
-  await keeper.save();
-  assert.deepEqual(keeper.stored, { step: 18, bytes: 1018 });
-  await keeper.rescue(18);
+  await saver.save();
+  assert.deepEqual(saver.stored, { step: 18, bytes: 1018 });
+  await saver.rescue(18);
   assert.equal(checkpoints.length, 1, "the same snapshot is not kept twice");
   trainer.lost = 20;
-  await keeper.rescue(20);
-  assert.deepEqual(keeper.stored, { step: 20, bytes: 1020 }, "a later snapshot is kept");
+  await saver.rescue(20);
+  assert.deepEqual(saver.stored, { step: 20, bytes: 1020 }, "a later snapshot is kept");
 });
 
 test("a run without a checkpoint, and one in memory, keep the first snapshot that is left", async () => {
   for (const outlives of [true, false]) {
-    const { keeper, trainer } = await parts({ outlives });
+    const { saver, trainer } = await parts({ outlives });
     trainer.steps = 28;
     trainer.lost = 18;
-    await keeper.saveIfDue();
-    assert.equal(keeper.stored, undefined, "no checkpoint is due so early");
-    await keeper.rescue(18);
-    assert.equal(keeper.stored?.step, 18);
+    await saver.saveIfDue();
+    assert.equal(saver.stored, undefined, "no checkpoint is due so early");
+    await saver.rescue(18);
+    assert.equal(saver.stored?.step, 18);
   }
 });
 
 test("a step that is stored is not stored again", async () => {
-  const { keeper, trainer, checkpoints } = await parts();
+  const { saver, trainer, checkpoints } = await parts();
   trainer.steps = 7;
-  await keeper.save();
-  await keeper.save();
+  await saver.save();
+  await saver.save();
   assert.equal(checkpoints.length, 1);
   trainer.steps = 8;
-  await keeper.save();
-  assert.deepEqual(keeper.stored, { step: 8, bytes: 1008 });
+  await saver.save();
+  assert.deepEqual(saver.stored, { step: 8, bytes: 1008 });
 });

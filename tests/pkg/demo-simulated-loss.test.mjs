@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";
 
-const { BETWEEN, PlugWait } = await pageModule("src/plug");
+const { BETWEEN, LossWait } = await pageModule("src/simulated-loss");
 
 /**
  * Runs steps. A snapshot is taken every `every` steps, and the page hears of it `late` steps later. A visitor clicks
@@ -13,7 +13,7 @@ const { BETWEEN, PlugWait } = await pageModule("src/plug");
  * @returns the step after which the plug is pulled, and what the page said before.
  */
 function pulled(every, clicked, late = 0) {
-  const wait = new PlugWait();
+  const wait = new LossWait();
   wait.begin(0);
   const said = new Set();
   for (let step = 1; step <= 5000; step++) {
@@ -66,7 +66,7 @@ test("with snapshots as close as the page asks for, ten steps are done twice whe
 });
 
 test("a wait that ends, or a run that begins, pulls nothing", () => {
-  const wait = new PlugWait();
+  const wait = new LossWait();
   wait.begin(0);
   wait.start();
   wait.stop();

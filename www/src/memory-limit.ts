@@ -5,7 +5,7 @@ const GIB = 2 ** 30;
 const MOST = 8 * GIB;
 
 /** Bytes that a model and its trainer may take. A software adapter takes them of the machine's own memory. */
-export function room({ software }: Capabilities): number {
+export function memoryLimit({ software }: Capabilities): number {
   // In GiB, rounded down, and at most 8. Firefox and Safari do not tell.
   const { deviceMemory = 4 } = navigator as Navigator & { deviceMemory?: number };
   return software ? (deviceMemory * GIB) / 2 : MOST;

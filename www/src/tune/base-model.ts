@@ -9,8 +9,8 @@ import {
 import { type Codec, codecOf } from "../data.ts";
 import type { Folder } from "../import.ts";
 import type { Lab } from "../lab.ts";
+import { keptOf, type RunStore, tokenizerOf } from "../run-store.ts";
 import { shapeOf } from "../shape.ts";
-import { keptOf, type Shelf, tokenizerOf } from "../shelf.ts";
 import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
 import type { Training } from "../training.ts";
 
@@ -18,7 +18,7 @@ import type { Training } from "../training.ts";
 type Told = (progress: { loaded: number; total: number; stage: string }) => void;
 
 /** A model that is not loaded yet, and how chats become its tokens. */
-export interface Base {
+export interface BaseModel {
   readonly name: string;
   readonly config: ModelConfig;
   readonly codec: Codec;
@@ -49,7 +49,7 @@ const ofTask = (name: TaskName): string =>
 function templateFor(
   codec: Codec,
   task: TaskName | undefined,
-): Pick<Base, "template" | "templateOf"> {
+): Pick<BaseModel, "template" | "templateOf"> {
   if (codec.template) return { template: codec.template, templateOf: "model" };
   if (task) return { template: ofTask(task), templateOf: "task" };
   return { template: PLAIN, templateOf: "page" };
@@ -62,14 +62,14 @@ function templateFor(
  */
 export async function baseOfRun(
   lab: Lab,
-  shelf: Shelf,
+  store: RunStore,
   name: string,
   current: Training | undefined,
-): Promise<Base> {
+): Promise<BaseModel> {
   /** Opens the run for a moment; that of the page is open already. */
   const within = async <T>(work: (run: StoredRun) => Promise<T>): Promise<T> => {
     if (current?.run.name === name) return work(current.run);
-    const run = await shelf.open(name);
+    const run = await store.open(name);
     try {
       return await work(run);
     } finally {
@@ -113,7 +113,7 @@ async function loadRun(
 }
 
 /** The model in a folder. */
-export async function baseOfFolder(lab: Lab, { name, files }: Folder): Promise<Base> {
+export async function baseOfFolder(lab: Lab, { name, files }: Folder): Promise<BaseModel> {
   const described = files["config.json"];
   if (!described) {
     throw refused(

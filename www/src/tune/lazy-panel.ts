@@ -1,25 +1,11 @@
-/** The door of the fine-tune panel: what is behind it loads when a visitor opens it. */
+/** Loads the fine-tune panel when a visitor opens it. */
 import { byId } from "../dom.ts";
 import { dropped, type Folder } from "../import.ts";
-import type { Lab } from "../lab.ts";
 import { showErrorIn } from "../panels/status.ts";
 import type { TunePanel } from "../panels/tune.ts";
-import type { Shelf } from "../shelf.ts";
-import type { Training } from "../training.ts";
+import type { TuneHost } from "./host.ts";
 
-/** What the page is to the panel. */
-export interface TuneHost {
-  /** The GPU and the runs; undefined without a GPU. */
-  opened(): { readonly lab: Lab; readonly shelf: Shelf } | undefined;
-  /** Whether there was a GPU, and is none any more. */
-  lost(): boolean;
-  /** The page's own run. */
-  training(): Training | undefined;
-  /** Whether the page trains, or loads something. */
-  busy(): boolean;
-}
-
-export class TuneDoor {
+export class LazyTunePanel {
   readonly #host: TuneHost;
   readonly #details = byId("tune", HTMLDetailsElement);
   readonly #section = byId("tune-panel", HTMLElement);

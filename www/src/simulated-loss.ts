@@ -1,4 +1,4 @@
-/** When the plug is pulled: once a visitor can see enough steps done twice. */
+/** When the demo loses the GPU on purpose ("pull the plug"): once a visitor can see enough steps done twice. */
 
 /** Steps that have to lie behind the last snapshot. */
 const WANTED = 10;
@@ -6,7 +6,7 @@ const WANTED = 10;
 export const BETWEEN = 2 * WANTED;
 
 /** Waits for the step at which the plug is pulled. */
-export class PlugWait {
+export class LossWait {
   /** The step that a lost device goes back to. */
   #snapshot = 0;
   #waiting = false;

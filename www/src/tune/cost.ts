@@ -1,10 +1,10 @@
-/** What a fine-tuning takes before anything is created, and why it is refused where it does not fit. */
+/** What a fine-tuning costs, before anything is created, and why it is refused where it does not fit. */
 import type { AdapterOptions, Estimate, WeightFormat } from "tinyloom/worker";
 import { bytes } from "../dom.ts";
 import { refusal } from "../estimates.ts";
 import type { Lab } from "../lab.ts";
-import { room } from "../room.ts";
-import type { Base } from "./base.ts";
+import { memoryLimit } from "../memory-limit.ts";
+import type { BaseModel } from "./base-model.ts";
 
 /** What the visitor chose. */
 export interface TuneSettings {
@@ -15,8 +15,8 @@ export interface TuneSettings {
   readonly tokensPerStep: number;
 }
 
-/** What that takes; `refused` says why it cannot be. */
-export interface Taken {
+/** What that costs; `refused` says why it cannot be. */
+export interface TuneCost {
   readonly estimate?: Estimate;
   /** Predicted seconds of all steps; NaN where they are not known. */
   readonly seconds: number;
@@ -31,12 +31,12 @@ const ANSWER = 256;
  *
  * @param present - bytes of the page's own model, which stays on the GPU beside.
  */
-export async function takes(
+export async function tuneCost(
   lab: Lab,
-  { config, context }: Base,
+  { config, context }: BaseModel,
   { adapter, weights, steps, tokensPerStep }: TuneSettings,
   present: number,
-): Promise<Taken> {
+): Promise<TuneCost> {
   const { capabilities } = lab.runtime;
   const generate = { tokens: Math.min(ANSWER, context) };
   const options = { adapter, weights, trainer: { tokensPerStep }, generate };
@@ -53,6 +53,8 @@ export async function takes(
       "Choose weights of fewer bits, fewer tokens per step or a smaller rank" +
       (present > 0 ? `, or reload the page without its own model (${bytes(present)}).` : "."),
   };
-  const refused = refusal(estimate, room(capabilities), words, { "the page's model": present });
+  const refused = refusal(estimate, memoryLimit(capabilities), words, {
+    "the page's model": present,
+  });
   return { estimate, seconds, ...(refused !== undefined && { refused }) };
 }

@@ -56,7 +56,7 @@ export type KeptSample = {
 };
 
 /** The runs of this page: in the browser's storage, and in memory where that is missing or full. */
-export class Shelf {
+export class RunStore {
   readonly #lab: Lab;
   readonly #runs: Runs;
   /** Runs that did not fit into the storage, or are not to outlive the page. */
@@ -69,9 +69,9 @@ export class Shelf {
   }
 
   /** Where the browser refuses its storage, as in some private windows, runs are in memory. */
-  static async open(lab: Lab): Promise<Shelf> {
+  static async open(lab: Lab): Promise<RunStore> {
     const runs = await lab.Runs.open(APP).catch(() => lab.Runs.open(APP, { memory: true }));
-    return new Shelf(lab, runs);
+    return new RunStore(lab, runs);
   }
 
   /** Whether runs outlive the page, as long as there is room. */

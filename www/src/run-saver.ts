@@ -1,5 +1,5 @@
 import type { StepMetrics, StoredRun, Trainer } from "tinyloom/worker";
-import { isFull, type KeptSample, type Shelf } from "./shelf.ts";
+import { isFull, type KeptSample, type RunStore } from "./run-store.ts";
 
 /** A checkpoint of the run. */
 export interface Stored {
@@ -11,23 +11,23 @@ export interface Stored {
 const [PAUSE, SHARE] = [2000, 20];
 
 /** Keeps a run while it trains: curve and samples as they come, the model every few seconds. */
-export class Keeper {
-  readonly #shelf: Shelf;
+export class RunSaver {
+  readonly #store: RunStore;
   readonly #trainer: Trainer;
   #run: StoredRun;
   /** When the next checkpoint is due; without storage none is, until the run stops. */
   #due: number;
   #stored: Stored | undefined;
 
-  private constructor(shelf: Shelf, trainer: Trainer, run: StoredRun, outlives: boolean) {
-    this.#shelf = shelf;
+  private constructor(store: RunStore, trainer: Trainer, run: StoredRun, outlives: boolean) {
+    this.#store = store;
     this.#trainer = trainer;
     this.#run = run;
     this.#due = outlives ? performance.now() + PAUSE : Number.POSITIVE_INFINITY;
   }
 
-  static async of(shelf: Shelf, trainer: Trainer, run: StoredRun): Promise<Keeper> {
-    return new Keeper(shelf, trainer, run, await shelf.outlives(run));
+  static async of(store: RunStore, trainer: Trainer, run: StoredRun): Promise<RunSaver> {
+    return new RunSaver(store, trainer, run, await store.outlives(run));
   }
 
   /** The run, which is another once the storage was full. */
@@ -79,7 +79,7 @@ export class Keeper {
       await this.#trainer.save({ to: this.#run });
     } catch (error) {
       if (!isFull(error)) throw error;
-      this.#run = await this.#shelf.moveToMemory(this.#run);
+      this.#run = await this.#store.moveToMemory(this.#run);
       this.#due = Number.POSITIVE_INFINITY;
       await this.#trainer.save({ to: this.#run });
     }
