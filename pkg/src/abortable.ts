@@ -1,7 +1,7 @@
 /** Promises that a signal ends. */
 
-import { throwIfAborted } from "../error.js";
-import { inspect } from "../options.js";
+import { throwIfAborted } from "./error.js";
+import { inspect } from "./options.js";
 
 /** A promise and what settles it. */
 export interface Deferred {

@@ -1,7 +1,15 @@
 /** Makes, loads and merges adapters. */
 
+import type {
+  Adapter,
+  AdapterOptions,
+  LoadAdapterOptions,
+  MakeAdapter,
+  ResolvedAdapterOptions,
+} from "./adapter.js";
+import { type LoadedRun, type Loading, loadRun, loadWeights } from "./checkpoint-loader.js";
 import { TinyloomError } from "./error.js";
-import { end, Handle } from "./handle.js";
+import { LOAD, LONG, type LongOptions, openSource } from "./file-source.js";
 import {
   type InnerAdapter,
   type InnerModel,
@@ -9,14 +17,6 @@ import {
   type OwnedByModel,
   trainers,
 } from "./internal.js";
-import { type LoadedRun, type Loading, loadRun, loadWeights } from "./loading.js";
-import type {
-  Adapter,
-  AdapterOptions,
-  LoadAdapterOptions,
-  MakeAdapter,
-  ResolvedAdapterOptions,
-} from "./lora.js";
 import type { Model } from "./model.js";
 import { NO_NOTES } from "./notes.js";
 import {
@@ -30,9 +30,9 @@ import {
   seed,
   show,
 } from "./options.js";
-import type { RawModel, RawRuntime, Seen } from "./raw.js";
-import { ADAPTER_FILES } from "./save.js";
-import { LOAD, LONG, type LongOptions, openSource } from "./source.js";
+import { end, Handle } from "./raw-handle.js";
+import { ADAPTER_FILES } from "./save-options.js";
+import type { RawModel, RawRuntime, Seen } from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 const ADAPTER: Rules<AdapterOptions> = {

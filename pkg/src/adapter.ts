@@ -1,4 +1,5 @@
 import { disposable } from "./dispose.js";
+import type { CheckpointFiles, LoadOptions, LongOptions } from "./file-source.js";
 import { type InnerAdapter, models } from "./internal.js";
 import { morePart } from "./lazy.js";
 import type { Model } from "./model.js";
@@ -10,8 +11,7 @@ import {
   type SaveOptions,
   type SaveTarget,
   saveOptions,
-} from "./save.js";
-import type { CheckpointFiles, LoadOptions, LongOptions } from "./source.js";
+} from "./save-options.js";
 
 /** How an adapter is made, with PEFT's names of modules. */
 export interface AdapterOptions {

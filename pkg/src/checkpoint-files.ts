@@ -2,8 +2,8 @@
 
 import { type ErrorCode, TinyloomError } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
+import type { Source } from "./file-source.js";
 import { show } from "./options.js";
-import type { Source } from "./source.js";
 
 /** Bytes of a trainer's state at most. */
 export const STATE_BYTES = 1 << 20;

@@ -2,13 +2,13 @@
 
 import { crc32 } from "./crc32.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
+import { type LongOptions, report, reported } from "./file-source.js";
 import type { GgufFile } from "./gguf/index.js";
-import { final } from "./handle.js";
 import { stored } from "./internal.js";
 import { ggufPart } from "./lazy.js";
 import { configIn, narrowed } from "./narrow.js";
 import { type Dtype, GENERATION_FILE, generationOf, type ModelNotes } from "./notes.js";
-import type { RawModel, RawWriter } from "./raw.js";
+import { final } from "./raw-handle.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
 import { SHORT, turns } from "./safetensors.js";
 import {
@@ -20,10 +20,10 @@ import {
   STATE_FILES,
   type Target,
   type TrainerSaveOptions,
-} from "./save.js";
-import { openStreams } from "./save-streams.js";
-import { type LongOptions, report, reported } from "./source.js";
-import { type AddedState, stateText } from "./state.js";
+} from "./save-options.js";
+import { openStreams } from "./stream-target.js";
+import { type AddedState, stateText } from "./trainer-state.js";
+import type { RawModel, RawWriter } from "./wasm-instance.js";
 
 /** Bytes of a tensor that are read back, summed and written at a time: a few milliseconds of work. */
 const PIECE = 1 << 20;

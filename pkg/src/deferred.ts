@@ -9,17 +9,17 @@ export {
   loadAdapter,
   mergeAdapter,
   resumeAdapter,
-} from "./adapting.js";
+} from "./adapter-lifecycle.js";
 export { withAdvice } from "./advice.js";
 export { exchanged, saveAveraged } from "./averages.js";
-export { generatedBatch } from "./batch.js";
-export { begun } from "./begin.js";
-export { nonFinite } from "./diverged.js";
+export { loadRun, loadWeights } from "./checkpoint-loader.js";
+export { save, saveWeights } from "./checkpoint-writer.js";
+export { generatedBatch } from "./generate-batch.js";
+export { begun } from "./generate-prompt.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
 export { findLearningRate } from "./learning-rate.js";
-export { loadRun, loadWeights } from "./loading.js";
-export { saveMerged } from "./merging.js";
-export { save, saveWeights } from "./saving.js";
+export { saveMerged } from "./merged-checkpoint.js";
+export { nonFinite } from "./non-finite.js";
 export { Tuning } from "./tuned-products.js";
-export { findFile } from "./url-source.js";
+export { findFile } from "./url-files.js";

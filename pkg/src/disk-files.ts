@@ -1,9 +1,9 @@
 /** Checkpoint files on Node's disk, which are read piece by piece. */
 
 import { corrupt, type FilePart } from "./file-part.js";
+import { readable } from "./file-source.js";
 import { fileSystem } from "./node.js";
 import { show } from "./options.js";
-import { readable } from "./source.js";
 
 /** A file of the disk by its `file:` URL; undefined where there is none. */
 export async function findOnDisk(name: string, url: URL): Promise<FilePart | undefined> {

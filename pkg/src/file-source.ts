@@ -1,6 +1,5 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
-import { baseAddress } from "./base.js";
 import { isTinyloomError } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
 import { arrived } from "./firefox.js";
@@ -17,6 +16,7 @@ import {
   type Rules,
   show,
 } from "./options.js";
+import { baseAddress } from "./page-address.js";
 
 /** Bytes of a config at most, as in the module. */
 export const CONFIG_BYTES = 1 << 20;

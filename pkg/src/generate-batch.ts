@@ -1,6 +1,5 @@
 /** Generation of several prompts at once; loaded when it is needed. */
 
-import { type TextOf, textOf, type Until } from "./decoding.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type {
   BatchPrompt,
@@ -8,14 +7,15 @@ import type {
   batchGiven,
   GenerateCall,
   GenerateOptions,
-} from "./generate.js";
-import type { Handle } from "./handle.js";
+} from "./generate-options.js";
 import { models } from "./internal.js";
 import type { Model } from "./model.js";
 import { check, invalid, object, show } from "./options.js";
-import { promptTokens } from "./prompts.js";
-import type { RawBatch, RawModel } from "./raw.js";
+import { promptTokens } from "./prompt-tokens.js";
+import type { Handle } from "./raw-handle.js";
+import { type TextOf, textOf, type Until } from "./token-text.js";
 import { behind, type TokenIds } from "./tokens.js";
+import type { RawBatch, RawModel } from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 /** What `model.generateBatch` was called with, the model, and itself or the adapter over it. */

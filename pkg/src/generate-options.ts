@@ -1,7 +1,7 @@
 /** What `generate` takes and gives. */
 
+import type { Adapter } from "./adapter.js";
 import { models } from "./internal.js";
-import type { Adapter } from "./lora.js";
 import type { ModelConfig } from "./model-config.js";
 import { defaultEnds } from "./notes.js";
 import {

@@ -1,11 +1,11 @@
 /** What a generation begins with, where it takes a tokenizer or a bias. */
 
-import { type Biases, biases, withText } from "./decoding.js";
-import type { GeneratedToken } from "./generate.js";
-import type { Call } from "./generation.js";
-import { type Healing, healedBiases, healing } from "./heal.js";
+import type { GeneratedToken } from "./generate-options.js";
+import type { Call } from "./generate-tokens.js";
 import type { ModelConfig } from "./model-config.js";
-import { promptTokens } from "./prompts.js";
+import { promptTokens } from "./prompt-tokens.js";
+import { type Healing, healedBiases, healing } from "./token-healing.js";
+import { type Biases, biases, withText } from "./token-text.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 

@@ -1,8 +1,8 @@
 /** The text that a model draws behind a prompt, token by token. */
 
-import type { BatchCall } from "./batch.js";
-import type { Biases } from "./decoding.js";
+import type { Adapter } from "./adapter.js";
 import { throwIfAborted } from "./error.js";
+import type { BatchCall } from "./generate-batch.js";
 import {
   type BatchGeneration,
   type BatchOptions,
@@ -14,16 +14,16 @@ import {
   type GenerateOptions,
   type Generation,
   generateCall,
-} from "./generate.js";
-import { end, type Handle, type Queue } from "./handle.js";
+} from "./generate-options.js";
 import { models } from "./internal.js";
 import { morePart } from "./lazy.js";
-import type { Adapter } from "./lora.js";
 import type { Model } from "./model.js";
 import { invalid } from "./options.js";
-import type { RawGeneration, RawModel } from "./raw.js";
+import { end, type Handle, type Queue } from "./raw-handle.js";
 import { drawnSeed } from "./seeds.js";
+import type { Biases } from "./token-text.js";
 import { behind, type TokenIds } from "./tokens.js";
+import type { RawGeneration, RawModel } from "./wasm-instance.js";
 import { evaluated } from "./watch.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;

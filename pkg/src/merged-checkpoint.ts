@@ -1,14 +1,16 @@
 /** Writes a checkpoint with an adapter added, as the checkpoint is read: neither is ever whole in memory. */
 
+import type { MergeOptions } from "./adapter.js";
+import { readText, weightFiles } from "./checkpoint-files.js";
+import { inDtype, save } from "./checkpoint-writer.js";
 import { crc32, hex } from "./crc32.js";
 import { throwIfAborted } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
-import { end } from "./handle.js";
+import { CONFIG_BYTES, LOAD, openSource } from "./file-source.js";
 import { type InnerAdapter, models } from "./internal.js";
-import type { MergeOptions } from "./lora.js";
 import type { ModelFiles } from "./model-types.js";
 import { floats, NUMBERS } from "./numbers.js";
-import type { RawModel, RawWriter } from "./raw.js";
+import { end } from "./raw-handle.js";
 import { tensorSizes } from "./readback.js";
 import {
   damaged,
@@ -20,11 +22,9 @@ import {
   SHORT,
   turns,
 } from "./safetensors.js";
-import { DTYPE, MODEL_FILES, saveOptions } from "./save.js";
-import { inDtype, save } from "./saving.js";
-import { CONFIG_BYTES, LOAD, openSource } from "./source.js";
-import { readText, weightFiles } from "./source-files.js";
+import { DTYPE, MODEL_FILES, saveOptions } from "./save-options.js";
 import { transpose } from "./transpose.js";
+import type { RawModel, RawWriter } from "./wasm-instance.js";
 
 /** A tensor of the checkpoint. */
 interface Stored {

@@ -1,7 +1,7 @@
 /** Life, order and errors of the raw objects. */
 
 import { TinyloomError, toError } from "./error.js";
-import type { Releasable } from "./raw.js";
+import type { Releasable } from "./wasm-instance.js";
 
 /** The life of one instance of the module. */
 export class Life {

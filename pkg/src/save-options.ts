@@ -1,9 +1,9 @@
 /** What `save` takes, and where it writes. */
 
+import { type CheckpointFiles, isFile, LONG, type LongOptions } from "./file-source.js";
 import { stored } from "./internal.js";
 import { type Dtype, GENERATION_FILE } from "./notes.js";
 import { check, inspect, invalid, oneOf, type Rules } from "./options.js";
-import { type CheckpointFiles, isFile, LONG, type LongOptions } from "./source.js";
 import type { TokenizerFiles } from "./text/types.js";
 import type { TextEncoding } from "./tokenizer.js";
 

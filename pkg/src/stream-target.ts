@@ -1,10 +1,10 @@
 /** Writes a checkpoint's files to a directory or to streams. */
 
+import { either, sleep } from "./abortable.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
+import { isFile } from "./file-source.js";
 import { invalid, show } from "./options.js";
-import { either, sleep } from "./recovery/waiting.js";
-import { isDirectory, type Out, type SaveTarget, type Target } from "./save.js";
-import { isFile } from "./source.js";
+import { isDirectory, type Out, type SaveTarget, type Target } from "./save-options.js";
 
 interface Writer {
   readonly writer: WritableStreamDefaultWriter<Uint8Array>;

@@ -3,9 +3,9 @@
  * tokens (S. Lundberg, "The art of prompt design: prompt boundaries and token healing", 2023).
  */
 
-import type { Biases } from "./decoding.js";
 import { textPart } from "./lazy.js";
 import { inspect, invalid, isA } from "./options.js";
+import type { Biases } from "./token-text.js";
 import { ByteTokenizer, type TextDecoding } from "./tokenizer.js";
 
 /** The vocabulary as bytes. */

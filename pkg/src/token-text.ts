@@ -1,14 +1,14 @@
 /** What `generate` does besides drawing tokens; loaded when it is needed. */
 
+import { either } from "./abortable.js";
 import { isTinyloomError } from "./error.js";
-import type { GenerateCall, GeneratedToken, GenerateOptions } from "./generate.js";
-import type { Handle } from "./handle.js";
+import type { GenerateCall, GeneratedToken, GenerateOptions } from "./generate-options.js";
 import type { ModelConfig } from "./model-config.js";
 import { awaited, inspect, invalid, show } from "./options.js";
-import type { RawModel } from "./raw.js";
-import { either } from "./recovery/waiting.js";
+import type { Handle } from "./raw-handle.js";
 import type { TextDecoding, TokenDecoder } from "./tokenizer.js";
 import { positionsOf } from "./tokens.js";
+import type { RawModel } from "./wasm-instance.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 

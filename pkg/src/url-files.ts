@@ -1,11 +1,11 @@
 /** Checkpoint files by their URLs. Over HTTP: headers by `Range`, tensors as they arrive. */
 
-import { findOnDisk } from "./disk-source.js";
+import { findOnDisk } from "./disk-files.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { corrupt, type FilePart } from "./file-part.js";
+import { blobPart, type LoadOptions, type LongOptions, report } from "./file-source.js";
 import { inNode } from "./node.js";
 import { show } from "./options.js";
-import { blobPart, type LoadOptions, type LongOptions, report } from "./source.js";
 
 /** Bytes of a file that are asked for first: most headers are shorter. */
 const FIRST = 128 << 10;

@@ -4,13 +4,13 @@
  */
 
 import { TinyloomError, toError } from "./error.js";
-import type { WeightFormat } from "./generate.js";
-import { Life } from "./handle.js";
-import { compileModule, type ModuleSource } from "./module.js";
+import type { WeightFormat } from "./generate-options.js";
 import type { ModelNotes } from "./notes.js";
+import { Life } from "./raw-handle.js";
 import type { TensorSink } from "./safetensors.js";
 import type { TokenReader } from "./text/store.js";
 import { instance } from "./tinyloom.js";
+import { compileModule, type ModuleSource } from "./wasm-compile.js";
 
 /** A raw object: `release` gives back what it holds, `free` the object itself. */
 export interface Releasable {

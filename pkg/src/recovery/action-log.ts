@@ -2,8 +2,8 @@
 
 import type { Data } from "../data.js";
 import type { TinyloomError } from "../error.js";
-import type { RawMetrics, RawModel, RawTrainer } from "../raw.js";
-import type { Member } from "./member.js";
+import type { RawMetrics, RawModel, RawTrainer } from "../wasm-instance.js";
+import type { Member } from "./trainer-recovery.js";
 
 /** Something done that has to be done again. */
 export type Entry = Step | Change | Merge;

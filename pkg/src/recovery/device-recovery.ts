@@ -1,15 +1,15 @@
 /** Opens another device when one is lost. */
 
+import { type Deferred, deferred, either, sleep } from "../abortable.js";
 import { TinyloomError, toError } from "../error.js";
 import { noteLoss } from "../gpu-adapter.js";
-import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { inNode } from "../node.js";
-import type { RawModel, RawModule, RawRuntime } from "../raw.js";
+import { end, type Guard, type Handle, type Queue } from "../raw-handle.js";
 import type { LostInfo, Owned } from "../runtime.js";
-import { cut } from "./entries.js";
-import { Journal, type Origin } from "./journal.js";
+import type { RawModel, RawModule, RawRuntime } from "../wasm-instance.js";
+import { cut } from "./action-log.js";
+import { Journal, type Origin } from "./model-recovery.js";
 import type { RecoverOptions, RecoveryState } from "./types.js";
-import { type Deferred, deferred, either, sleep } from "./waiting.js";
 
 /** Milliseconds for which Chromium may refuse adapters after a loss; two more seconds for its clock. */
 const BLOCKED = 122_000;

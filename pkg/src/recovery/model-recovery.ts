@@ -1,20 +1,20 @@
 /** What a model and its trainers come back by: a snapshot, or how they began, and what was done since. */
 
+import { either } from "../abortable.js";
 import { TinyloomError, toError } from "../error.js";
-import { end, type Guard, type Handle, type Queue } from "../handle.js";
 import { stored } from "../internal.js";
 import type { ModelNotes } from "../notes.js";
-import type { RawLoader, RawModel, RawRuntime, RawTrainer, Seen } from "../raw.js";
-import type { SaveOptions } from "../save.js";
-import { cut, type Entry } from "./entries.js";
-import { Member } from "./member.js";
-import type { Recovery } from "./recovery.js";
-import { Repeat } from "./repeat.js";
+import { end, type Guard, type Handle, type Queue } from "../raw-handle.js";
+import type { SaveOptions } from "../save-options.js";
+import type { RawLoader, RawModel, RawRuntime, RawTrainer, Seen } from "../wasm-instance.js";
+import { cut, type Entry } from "./action-log.js";
+import type { Recovery } from "./device-recovery.js";
+import { Repeat } from "./replay.js";
 import { fileOf, loadAgain, restored } from "./snapshot.js";
-import { Snapshots } from "./snapshots.js";
-import { either } from "./waiting.js";
+import { Snapshots } from "./snapshot-schedule.js";
+import { Member } from "./trainer-recovery.js";
 
-export type { Member } from "./member.js";
+export type { Member } from "./trainer-recovery.js";
 
 /** How a model began. */
 export interface Origin {

@@ -2,10 +2,10 @@
 
 import { type TinyloomError, toError } from "../error.js";
 import { metricsOf } from "../metrics.js";
-import type { RawMetrics, RawModel, RawTrainer } from "../raw.js";
-import { type Change, cut, type Entry, Step } from "./entries.js";
-import type { Journal } from "./journal.js";
-import type { Member } from "./member.js";
+import type { RawMetrics, RawModel, RawTrainer } from "../wasm-instance.js";
+import { type Change, cut, type Entry, Step } from "./action-log.js";
+import type { Journal } from "./model-recovery.js";
+import type { Member } from "./trainer-recovery.js";
 import type { RepeatedStep } from "./types.js";
 
 export class Repeat {

@@ -1,13 +1,13 @@
 /** When snapshots are taken: so rarely that they cost less than a hundredth of the time. */
 
+import { bytesOf } from "../checkpoint-writer.js";
 import { toError } from "../error.js";
-import { end } from "../handle.js";
-import type { RawSnapshot } from "../raw.js";
-import { bytesOf } from "../saving.js";
-import { cut, type Entry, Step } from "./entries.js";
-import type { Journal } from "./journal.js";
-import type { Member } from "./member.js";
+import { end } from "../raw-handle.js";
+import type { RawSnapshot } from "../wasm-instance.js";
+import { cut, type Entry, Step } from "./action-log.js";
+import type { Journal } from "./model-recovery.js";
 import { fileOf, type KeptSnapshot, type Snapshot, type SnapshotOfTrainer } from "./snapshot.js";
+import type { Member } from "./trainer-recovery.js";
 
 /** Bytes of host memory that snapshots may take, unless the page says otherwise. */
 const MOST_BYTES = 512 << 20;

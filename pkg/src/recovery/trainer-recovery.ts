@@ -1,18 +1,23 @@
 /** A trainer, as the journal of its model sees it. */
 
+import { noGood, save as saveFiles } from "../checkpoint-writer.js";
 import type { Data } from "../data.js";
 import { TinyloomError, throwIfAborted, toError } from "../error.js";
-import type { Guard, Handle } from "../handle.js";
 import { stored } from "../internal.js";
 import { metricsOf } from "../metrics.js";
 import { show } from "../options.js";
-import type { RawMetrics, RawTrainer } from "../raw.js";
-import { MODEL_FILES, type RunHandle, type SaveOptions, type TrainerSaveOptions } from "../save.js";
-import { noGood, save as saveFiles } from "../saving.js";
-import type { AddedState } from "../state.js";
+import type { Guard, Handle } from "../raw-handle.js";
+import {
+  MODEL_FILES,
+  type RunHandle,
+  type SaveOptions,
+  type TrainerSaveOptions,
+} from "../save-options.js";
+import type { AddedState } from "../trainer-state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
-import { cut, type Entry, Step } from "./entries.js";
-import type { Journal } from "./journal.js";
+import type { RawMetrics, RawTrainer } from "../wasm-instance.js";
+import { cut, type Entry, Step } from "./action-log.js";
+import type { Journal } from "./model-recovery.js";
 import { type KeptSnapshot, type Snapshot, writerOf } from "./snapshot.js";
 
 /** Nats per token that no weights give which are worth keeping: guessing among 150,000 words costs 12. */
