@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 /// A part of a kernel's text.
 #[derive(Debug)]
-pub(super) struct Module {
+pub(crate) struct Module {
     /// Its file below `shaders`, without the ending.
     pub name: &'static str,
     pub text: &'static str,
@@ -22,13 +22,13 @@ pub(super) struct Module {
 macro_rules! shader {
     ($path:literal) => {
         // A reference to static data: a kernel joins up to fifteen, and by value each would cost code.
-        &$crate::kernels::compose::Module {
+        &$crate::kernels::Module {
             name: $path,
             text: include_str!(concat!(env!("OUT_DIR"), "/shaders/", $path, ".wgsl")),
         }
     };
 }
-pub(super) use shader;
+pub(crate) use shader;
 
 /// Picks one of two modules. The first uses subgroup matrices. Tests on a CPU take the second, which computes the same in
 /// plain WGSL.
@@ -70,15 +70,15 @@ pub struct View {
     pub offset: u64,
 }
 
-pub(super) const fn read(name: &'static str) -> Binding {
+pub(crate) const fn read(name: &'static str) -> Binding {
     Binding { name, access: Access::Read }
 }
 
-pub(super) const fn read_write(name: &'static str) -> Binding {
+pub(crate) const fn read_write(name: &'static str) -> Binding {
     Binding { name, access: Access::ReadWrite }
 }
 
-pub(super) const fn uniform(name: &'static str) -> Binding {
+pub(crate) const fn uniform(name: &'static str) -> Binding {
     Binding { name, access: Access::Uniform }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn workgroup_size(
 
 /// Invocations of a workgroup that reduces one row of `columns` elements. A CPU runs one subgroup
 /// of a workgroup at a time and pays for each switch at a barrier: there a workgroup is a subgroup.
-pub(super) fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> Result<u32> {
+pub(crate) fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> Result<u32> {
     // The reduction costs log2(workgroup) barriers: no more invocations than a quarter of the row
     // can keep busy, at least one wide subgroup.
     let wanted = if caps.software {
@@ -48,7 +48,7 @@ pub(super) fn elements(length: usize) -> (usize, &'static Module) {
 
 /// Fails with the limit's name when a kernel's workgroup memory does not fit. `bytes` are the sizes of its variables;
 /// WebGPU rounds each up to 16 bytes.
-pub(super) fn check_storage<const VARIABLES: usize>(
+pub(crate) fn check_storage<const VARIABLES: usize>(
     caps: &Capabilities,
     bytes: [u32; VARIABLES],
     what: &str,

@@ -20,6 +20,7 @@ mod share;
 mod spec;
 mod unroll;
 mod unrolled;
+mod update;
 
 pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
@@ -46,11 +47,13 @@ pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
 pub use attention::tile::attention_tiles;
 pub use compose::{Access, Binding, Grid, Kernel, View, Wgsl};
+pub(crate) use compose::{Module, read, read_write, shader, uniform};
 pub use elementwise::{
     CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
     position_forward, rope, rope_halves, rope_has_halves, rope_of_parts, scale, zero,
 };
+pub(crate) use limits::{check_storage, row_workgroup};
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::gradient::gradient_sum;
 pub use linear::matrix::reads_halves;
@@ -65,10 +68,7 @@ pub use norm::{
     column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
     norm_rows, rms_norm_backward, rms_norm_forward,
 };
-pub use optimizer::{
-    CODED_BLOCK, GRAD_NORM_GROUPS, adamw, adamw_placed, adamw8bit, average, grad_norm, lion, muon,
-    muon_parts, muon_polynomial, muon_scale, muon_update, sgd, step_decision,
-};
+pub use optimizer::{GRAD_NORM_GROUPS, average, grad_norm, step_decision};
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
@@ -78,3 +78,5 @@ pub use shape::{
     SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;
+pub(crate) use update::{FLAT, UpdateText};
+pub use update::{UpdateKernel, UpdateSpec};

@@ -117,16 +117,8 @@ impl KernelSpec {
             }
             Self::GradNorm => k::grad_norm(caps),
             Self::StepDecision { partials } => k::step_decision(caps, partials),
-            Self::AdamW { count } => k::adamw(caps, count),
-            Self::AdamW8Bit { count } => k::adamw8bit(caps, count),
-            Self::AdamWPlaced { count } => k::adamw_placed(caps, count),
+            Self::Update(update) => update.kernel(caps),
             Self::Average { count, share } => k::average(caps, count, share),
-            Self::Muon { count } => k::muon(caps, count),
-            Self::MuonScale { count, parts } => k::muon_scale(caps, count, parts),
-            Self::MuonPolynomial { side } => k::muon_polynomial(caps, side),
-            Self::MuonUpdate { count, rate } => k::muon_update(caps, count, rate),
-            Self::Sgd { count, momentum } => k::sgd(caps, count, momentum),
-            Self::Lion { count } => k::lion(caps, count),
             Self::Sample { vocabulary, biased } => k::sample(caps, vocabulary, biased),
             Self::MatvecRows(shape) => k::matvec_rows(caps, shape),
             Self::CacheAppendSeveral { shape, cache } => {

@@ -8,6 +8,7 @@ use super::shape::{
     DecodeSplits, DenseMask, GradientSums, KeyValueOwner, LogitRow, MatvecRowsShape, MatvecShape,
     NewestShape, NormForm, NormTerms, Objective, Output, Parts, RopeShape, SummedWeights,
 };
+use super::update::UpdateSpec;
 use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 use crate::products::{LinearShape, LinearTile};
 
@@ -287,48 +288,12 @@ pub enum KernelSpec {
     StepDecision {
         partials: usize,
     },
-    /// An update of `count` elements.
-    AdamW {
-        count: usize,
-    },
-    /// The same with moments as codes.
-    AdamW8Bit {
-        count: usize,
-    },
-    /// The same with moments in f32 that do not lie as the gradients do.
-    AdamWPlaced {
-        count: usize,
-    },
+    /// A kernel of an optimizer's rule.
+    Update(UpdateSpec),
     /// The moving average of a run of weights.
     Average {
         count: usize,
         share: Constant,
-    },
-    /// Momentum of a run of a matrix, and the direction that it gives.
-    Muon {
-        count: usize,
-    },
-    /// A matrix divided by its norm.
-    MuonScale {
-        count: usize,
-        parts: usize,
-    },
-    /// What a Newton-Schulz step multiplies by.
-    MuonPolynomial {
-        side: usize,
-    },
-    /// The update of a run of a matrix, by `rate` times the learning rate.
-    MuonUpdate {
-        count: usize,
-        rate: Constant,
-    },
-    /// An update by gradient descent, with a velocity or without.
-    Sgd {
-        count: usize,
-        momentum: bool,
-    },
-    Lion {
-        count: usize,
     },
     /// Draws a token; with `biased` from logits with a number added to each.
     Sample {
@@ -431,16 +396,8 @@ impl KernelSpec {
             Self::UnpackWeights { .. } => "unpack_weights_forward",
             Self::GradNorm => "grad_norm_forward",
             Self::StepDecision { .. } => "step_decision_forward",
-            Self::AdamW { .. } => "adamw_forward",
-            Self::AdamW8Bit { .. } => "adamw8bit_forward",
-            Self::AdamWPlaced { .. } => "adamw_placed_forward",
             Self::Average { .. } => "average_forward",
-            Self::Muon { .. } => "muon_forward",
-            Self::MuonScale { .. } => "muon_scale_forward",
-            Self::MuonPolynomial { .. } => "muon_polynomial_forward",
-            Self::MuonUpdate { .. } => "muon_update_forward",
-            Self::Sgd { .. } => "sgd_forward",
-            Self::Lion { .. } => "lion_forward",
+            Self::Update(update) => update.kernel.name,
             Self::Sample { .. } | Self::SampleSeveral { .. } => "sample_forward",
             Self::TopLogits { .. } => "top_logits_forward",
         }

@@ -10,7 +10,7 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
 use crate::kernels::{self as k, Constant, KernelSpec, Objective, WeightFormat};
-use crate::optim::{self, OptimizerKind};
+use crate::optim::{self, Optimizer};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
 use std::rc::Rc;
@@ -61,9 +61,7 @@ pub struct TrainChoices {
     pub objective: Objective,
     /// Of the model's own; an adapter has its own.
     pub dropout: DropoutRates,
-    pub optimizer: OptimizerKind,
-    /// Of the optimizer, if it has momentum.
-    pub momentum: Constant,
+    pub optimizer: Optimizer,
     /// How much of the average of weights a step keeps; none: no average.
     pub average: Option<Constant>,
 }
@@ -147,9 +145,8 @@ pub fn train_plans_of(
     let (tiles, more) = room(&micro_step);
     let long = if more { Some(lower(&training, false, &micro_step.slots)?) } else { None };
     let evaluate = lower(&forward, true, &long.as_ref().unwrap_or(&micro_step).slots)?;
-    let rule = choices.optimizer.optimizer(choices.momentum.0);
     let share = choices.average.map(|kept| 1.0 - kept.0);
-    let optimizer = optim::plan(caps, &*rule, params, &state, &evaluate.slots, share)?;
+    let optimizer = optim::plan(caps, &choices.optimizer, params, &state, &evaluate.slots, share)?;
     let averages =
         share.map(|share| optim::average_plan(caps, params, &state, share)).transpose()?;
     // What the optimizer computes with begins with the slots of the others.

@@ -1,43 +1,59 @@
 //! Optimizers: plans that turn gradients into updates of the weights.
 //!
-//! All stand behind clipping by the global norm and the decision whether a step updates. What differs is the
-//! [`Optimizer`] trait: the state that parameters have, and the updates of all of them.
+//! A [`Rule`] is one file: its numbers, its state and where that lies, its dispatches, and the CPU twins of its kernels.
+//! No other code knows a rule by name. All rules stand behind clipping by the global norm and the decision whether a
+//! step updates.
 
-mod coded;
-mod kind;
-mod muon;
 mod pieces;
-mod rules;
+mod rule;
 mod stored;
 
-pub use kind::{MOST_NUMBERS, Numbers, OptimizerKind};
+/// The rules: a module each, whose `RULE` is its row.
+macro_rules! rules {
+    ($($module:ident),*) => {
+        $(pub(crate) mod $module;)*
+        /// All rules. The first is the default.
+        pub static RULES: [&Rule; [$(stringify!($module)),*].len()] = [$(&$module::RULE),*];
+    };
+}
+rules![adamw, adamw8bit, lion, muon, sgd];
+
+pub use rule::{Bounds, Carried, Number, Numbers, Optimizer, Rule, State};
 pub use stored::{Content, StateSet, Stored, Trained, stored_sets};
 
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels as k;
+use crate::kernels::{self as k, Binding, read, read_write, uniform};
 use crate::params::{Params, Run, Update};
 use crate::plan::{Buffer, Builder, METRICS_BYTES, OPTIMIZER_BYTES, Phase, Plan, Range, Slice};
+use pieces::Pieces;
+use std::sync::LazyLock;
 
-/// An optimizer: which state each trained parameter has, and how it is updated.
-pub trait Optimizer {
-    /// The state of a parameter, zero before the first step.
-    fn state(&self, trained: &Trained) -> &'static [StateSet];
+/// The names of all rules' numbers.
+fn number_names() -> &'static [&'static str] {
+    static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let mut all = vec![];
+        for number in RULES.iter().flat_map(|rule| rule.numbers) {
+            if !all.contains(&number.name) {
+                all.push(number.name);
+            }
+        }
+        all
+    });
+    &NAMES
+}
 
-    /// The state of all parameters of a layout, in the order of a save.
-    fn stored(&self, layout: &Params) -> Vec<Stored>;
+/// The names by which a kernel's text knows a rule's numbers.
+fn names(numbers: &[Number]) -> Vec<&'static str> {
+    numbers.iter().map(|number| number.name).collect()
+}
 
-    /// The most rows of a product in its plan; none: it has no product, and needs no slots.
-    fn rows(&self, _state: &Params) -> Option<usize> {
-        None
+/// The tensors of an optimizer's state, set by set, in the order of a save.
+pub fn stored_state(optimizer: &Optimizer, layout: &Params) -> Vec<Stored> {
+    match optimizer.rule.state {
+        State::AsGradients(sets) => stored_sets(layout, sets(optimizer)),
+        State::PerTensor(_) => Pieces::new(layout, layout, &optimizer.rule.state).stored(),
     }
-
-    /// Appends the updates of all trained weights. `state` is the layout of gradients.
-    ///
-    /// # Errors
-    /// `limit-exceeded` when the device has no room for a workgroup; `invalid-options` where the optimizer cannot
-    /// train weights that lie as these do.
-    fn updates(&self, builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result<()>;
 }
 
 /// The plan of an optimizer's step, which reuses the slots of others, and of the averages behind it, if there are
@@ -45,28 +61,30 @@ pub trait Optimizer {
 /// weights, from 0 to 1; none: there is no average.
 ///
 /// # Errors
-/// As [`Optimizer::updates`].
+/// `limit-exceeded` when the device has no room for a workgroup; `invalid-options` where the optimizer cannot
+/// train weights that lie as these do.
 pub fn plan(
     caps: &Capabilities,
-    optimizer: &dyn Optimizer,
+    optimizer: &Optimizer,
     params: &Params,
     state: &Params,
     slots: &[u64],
     share: Option<f64>,
 ) -> Result<Plan> {
     // A plan's rows are a batch's; here they are those of the longest matrix that is multiplied.
-    let rows = optimizer.rows(state);
-    let mut builder = Builder::new(caps, Phase::Optimizer, rows.unwrap_or(1), Buffer::Step);
+    let rows = (optimizer.rule.rows)(state);
+    let mut builder = Builder::new(caps, Phase::Optimizer, rows, Buffer::Step);
     decide(&mut builder, state)?;
-    optimizer.updates(&mut builder, params, state)?;
+    (optimizer.rule.updates)(optimizer, &mut builder, params, state)?;
     if let Some(share) = share {
         average(&mut builder, params, state, share)?;
     }
-    Ok(builder.finish(if rows.is_some() { slots } else { &[] }))
+    let slots = if builder.has_tensors() { slots } else { &[] };
+    Ok(builder.finish(slots))
 }
 
 /// The set of averages, for a save.
-pub const AVERAGES: StateSet = StateSet::numbers("ema", Buffer::Average);
+pub const AVERAGES: StateSet = StateSet::new("ema", Buffer::Average, Content::Numbers);
 
 /// Appends a step of the moving average of all that is trained, the share of the weights as they are being
 /// `share`.
@@ -114,6 +132,36 @@ fn decayed(builder: &mut Builder<'_>, update: &Update) -> Slice {
 
 fn optimizer_state() -> Slice {
     Slice::new(Buffer::Optimizer, 0, OPTIMIZER_BYTES)
+}
+
+/// What updates with at most one moment bind.
+const ONE_MOMENT: [Binding; 6] = [
+    read_write("weights"),
+    read("gradients"),
+    read("optimizer"),
+    uniform("step"),
+    uniform("range"),
+    read_write("moment1"),
+];
+
+/// The dispatch of a kernel with one moment at most, bound last.
+fn one_moment(
+    builder: &mut Builder<'_>,
+    label: &str,
+    kernel: k::Kernel,
+    run: &Update,
+    flops_each: f64,
+) -> Result<()> {
+    let mut slices = vec![
+        of(Buffer::Weights, run.weights),
+        of(Buffer::Gradients, run.state),
+        optimizer_state(),
+        builder.step(),
+        decayed(builder, run),
+        of(Buffer::Moment1, run.state),
+    ];
+    slices.truncate(kernel.bindings.len());
+    builder.dispatch(label, kernel, slices, flops_each * run.weights.len as f64)
 }
 
 /// The global norm, and whether and how the step updates.

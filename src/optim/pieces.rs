@@ -1,42 +1,36 @@
 //! State that does not lie as gradients do: each tensor has the words that it needs, one behind the other.
 
-use super::{StateSet, Stored, Trained, optimizer_state};
-use crate::error::Result;
-use crate::kernels::{self as k, CODED_BLOCK};
+use super::{Content, State, StateSet, Stored, Trained};
 use crate::params::{Params, Run, Tensor};
-use crate::plan::{Buffer, Builder, Range, Slice};
-
-/// What is kept of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// Both moments as codes of 8 bits, with their scales.
-    Codes,
-    /// Both moments in f32.
-    Moments,
-    /// One moment in f32.
-    Moment,
-}
+use crate::plan::{Buffer, Range, Slice};
 
 /// A run of elements with state of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub weights: Run,
     pub gradients: Run,
-    pub kept: Kept,
+    pub sets: &'static [StateSet],
     pub decay: bool,
-    /// Its first words in [`Buffer::Moment1`], [`Buffer::Moment2`] and [`Buffer::Scales`].
+    /// Elements of a row of its tensor, and whether it is the tensor's first piece.
+    pub columns: usize,
+    pub first: bool,
+    /// The first words of each set in its buffer.
     pub at: [usize; 3],
 }
 
 impl Piece {
+    /// Whether one of its sets has this content.
+    pub fn holds(&self, content: Content) -> bool {
+        self.sets.iter().any(|set| set.content == content)
+    }
+
     /// Words in each buffer.
     fn words(&self) -> [usize; 3] {
-        let len = self.gradients.len;
-        match self.kept {
-            Kept::Codes => [len / 4, len / 4, 2 * (len / CODED_BLOCK)],
-            Kept::Moments => [len, len, 0],
-            Kept::Moment => [len, 0, 0],
+        let mut words = [0; 3];
+        for (words, set) in words.iter_mut().zip(self.sets) {
+            *words = set.content.words(self.gradients.len, self.columns, self.first);
         }
+        words
     }
 
     fn end(&self) -> [usize; 3] {
@@ -47,7 +41,9 @@ impl Piece {
     fn continues(&self, next: &Self) -> bool {
         let follows =
             |run: Run, next: Run| run.shard == next.shard && run.offset + run.len == next.offset;
-        (self.kept, self.decay, self.end()) == (next.kept, next.decay, next.at)
+        let contents = |piece: &Self| piece.sets.iter().map(|set| set.content).collect::<Vec<_>>();
+        contents(self) == contents(next)
+            && (self.decay, self.end()) == (next.decay, next.at)
             && follows(self.weights, next.weights)
             && follows(self.gradients, next.gradients)
     }
@@ -71,14 +67,20 @@ pub(super) struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     /// `state` is the layout of gradients; without weights beside it, it stands for both.
-    pub fn new(params: &'a Params, state: &'a Params, kept: &dyn Fn(&Trained) -> Kept) -> Self {
+    pub fn new(params: &'a Params, state: &'a Params, kept: &State) -> Self {
         let mut used = vec![[0; 3]; state.shards.len()];
         let mut of = |tensor: &Tensor| -> Vec<Piece> {
-            let (kept, decay) = (kept(&Trained::of(state, tensor)), state.decays(tensor));
-            let runs = params.runs(tensor).into_iter().zip(state.runs(tensor));
-            let piece = |(weights, gradients): (Run, Run)| {
+            let sets = match kept {
+                State::PerTensor(sets) => sets(&Trained::of(state, tensor)),
+                State::AsGradients(_) => &[],
+            };
+            let decay = state.decays(tensor);
+            let columns = tensor.shape.iter().product::<usize>() / tensor.rows;
+            let runs = params.runs(tensor).into_iter().zip(state.runs(tensor)).enumerate();
+            let piece = |(index, (weights, gradients)): (usize, (Run, Run))| {
                 let used = &mut used[gradients.shard];
-                let piece = Piece { weights, gradients, kept, decay, at: *used };
+                let (first, at) = (index == 0, *used);
+                let piece = Piece { weights, gradients, sets, decay, columns, first, at };
                 *used = piece.end();
                 piece
             };
@@ -88,26 +90,29 @@ impl<'a> Pieces<'a> {
         Self { params, state, by_tensor, used }
     }
 
-    /// The tensors of a save, set by set, given the sets of each.
-    pub fn stored(&self, sets: &dyn Fn(&Trained) -> &'static [StateSet]) -> Vec<Stored> {
+    /// The tensors of a save, set by set.
+    pub fn stored(&self) -> Vec<Stored> {
         let mut stored = vec![];
         for i in 0..3 {
             for (tensor, pieces) in self.state.tensors.iter().zip(&self.by_tensor) {
-                let Some(set) = sets(&Trained::of(self.state, tensor)).get(i) else { continue };
+                let Some(set) = pieces.first().and_then(|piece| piece.sets.get(i)) else {
+                    continue;
+                };
                 let slice = |piece: &Piece| {
                     let (at, words) = (piece.at[i] as u64 * 4, piece.words()[i] as u64 * 4);
                     Slice::new((set.buffer)(piece.gradients.shard), at, words)
                 };
-                stored.push(set.stored(tensor, pieces.iter().map(slice).collect()));
+                let slices = pieces.iter().map(slice).filter(|slice| slice.bytes > 0);
+                stored.push(set.stored(tensor, slices.collect()));
             }
         }
         stored
     }
 
-    /// The pieces that AdamW updates, with those that follow one another joined.
-    pub fn joined(&self) -> Vec<Piece> {
+    /// The pieces that are wanted, with those that follow one another joined.
+    pub fn joined(&self, wanted: impl Fn(&Piece) -> bool) -> Vec<Piece> {
         let mut joined: Vec<Piece> = vec![];
-        for piece in self.by_tensor.iter().flatten().filter(|piece| piece.kept != Kept::Moment) {
+        for piece in self.by_tensor.iter().flatten().filter(|piece| wanted(piece)) {
             match joined.last_mut() {
                 Some(last) if last.continues(piece) => {
                     last.weights.len += piece.weights.len;
@@ -128,33 +133,11 @@ impl<'a> Pieces<'a> {
         ]
     }
 
-    /// All of a shard's words of state: first and second moments, scales.
-    pub fn moments(&self, piece: &Piece) -> [Slice; 3] {
+    /// All of a shard's words of each set of a piece.
+    pub fn states(&self, piece: &Piece) -> Vec<Slice> {
         let shard = piece.gradients.shard;
-        let [first, second, scales] = self.used[shard];
-        [
-            whole(Buffer::Moment1(shard), first),
-            whole(Buffer::Moment2(shard), second),
-            whole(Buffer::Scales(shard), scales),
-        ]
-    }
-
-    /// Appends AdamW's update of a piece with both moments.
-    pub fn adamw(&self, builder: &mut Builder<'_>, piece: &Piece) -> Result<()> {
-        let (len, coded) = (piece.weights.len, piece.kept == Kept::Codes);
-        let [first, second, scales] = piece.at;
-        let range = builder.range(piece.range());
-        let (row0, col0) = (first as u32, second as u32);
-        let place = builder.range(Range { row0, rows: (scales / 2) as u32, col0, cols: 0 });
-        let mut slices = self.shards(piece).to_vec();
-        slices.extend(&self.moments(piece)[..2 + usize::from(coded)]);
-        slices.extend([optimizer_state(), builder.step(), range, place]);
-        let (label, kernel) = if coded {
-            ("adamw 8-bit", k::adamw8bit(builder.caps, len)?)
-        } else {
-            ("adamw", k::adamw_placed(builder.caps, len)?)
-        };
-        builder.dispatch(label, kernel, slices, 14.0 * len as f64)
+        let sets = piece.sets.iter().zip(self.used[shard]);
+        sets.map(|(set, words)| whole((set.buffer)(shard), words)).collect()
     }
 }
 

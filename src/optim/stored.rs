@@ -1,20 +1,67 @@
 //! State as `optimizer.safetensors` has it: names, shapes, and where the bytes lie.
 
 use crate::arch::{Stored as Order, Swap};
-use crate::kernels::CODED_BLOCK;
 use crate::params::{Params, Tensor};
 use crate::plan::{Buffer, Slice};
 use std::ops::Range;
 
+/// Elements whose codes share a scale for each moment.
+pub(super) const CODED_BLOCK: usize = 256;
+
 /// What a set of state holds of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// An f32 per element.
+    /// An f32 per element, whatever it is.
     Numbers,
+    /// A mean of gradients per element, f32.
+    Means,
+    /// A mean of squares per element, f32.
+    Squares,
     /// A code of 8 bits per element.
     Codes,
     /// The scales of both moments of each block of elements.
     Scales,
+    /// A mean of squares per row, or per column.
+    RowSquares,
+    ColumnSquares,
+}
+
+impl Content {
+    /// What no run leaves in such a set, and why. Gradients in the middle of an accumulation may well not be finite:
+    /// the update is then left out.
+    pub fn refused(self) -> Option<(fn(&f32) -> bool, &'static str)> {
+        let not_square: fn(&f32) -> bool = |x| !x.is_finite() || *x < 0.0;
+        match self {
+            Self::Means => Some((|x| !x.is_finite(), "a mean of gradients is finite")),
+            Self::Squares | Self::RowSquares | Self::ColumnSquares => {
+                Some((not_square, "a mean of squares is finite and not negative"))
+            }
+            Self::Scales => Some((not_square, "a scale is finite and not negative")),
+            Self::Numbers | Self::Codes => None,
+        }
+    }
+
+    /// Whether a file has an f32 per element, in the checkpoint's order.
+    fn per_element(self) -> bool {
+        matches!(self, Self::Numbers | Self::Means | Self::Squares)
+    }
+
+    /// Words for a run of `len` elements in rows of `columns`; `first`: it is the parameter's first.
+    pub(super) fn words(self, len: usize, columns: usize, first: bool) -> usize {
+        match self {
+            Self::Numbers | Self::Means | Self::Squares => len,
+            Self::Codes => len / 4,
+            Self::Scales => 2 * (len / CODED_BLOCK),
+            Self::RowSquares => len / columns,
+            Self::ColumnSquares => {
+                if first {
+                    columns
+                } else {
+                    0
+                }
+            }
+        }
+    }
 }
 
 /// A set of state: the suffix of its tensors' names, where it lives, and what it holds.
@@ -26,18 +73,19 @@ pub struct StateSet {
 }
 
 impl StateSet {
-    /// A set in f32.
-    pub const fn numbers(suffix: &'static str, buffer: fn(usize) -> Buffer) -> Self {
-        Self { suffix, buffer, content: Content::Numbers }
+    pub const fn new(suffix: &'static str, buffer: fn(usize) -> Buffer, content: Content) -> Self {
+        Self { suffix, buffer, content }
     }
 
-    /// The shape of a tensor in a file, that of its parameter given. Codes are in the file as they lie here:
-    /// their blocks go along the rows.
+    /// The shape of a tensor in a file, that of its parameter given. What is not per element is in the file as it lies
+    /// here: rows are those that kernels see.
     pub fn shape(&self, of: &[usize], order: Order) -> Vec<usize> {
         match self.content {
-            Content::Numbers => of.to_vec(),
             Content::Codes => lying(of, order),
             Content::Scales => vec![of.iter().product::<usize>() / CODED_BLOCK, 2],
+            Content::RowSquares => vec![lying(of, order)[0]],
+            Content::ColumnSquares => vec![lying(of, order)[1]],
+            _ => of.to_vec(),
         }
     }
 
@@ -45,13 +93,12 @@ impl StateSet {
     pub(super) fn stored(&self, tensor: &Tensor, slices: Vec<Slice>) -> Stored {
         let dot = if self.suffix.is_empty() { "" } else { "." };
         let Tensor { name, shape, stored: order, .. } = tensor;
-        let numbers = self.content == Content::Numbers;
         Stored {
             name: format!("{name}{dot}{}", self.suffix),
             shape: self.shape(shape, *order),
             content: self.content,
             slices,
-            swap: tensor.swap().filter(|_| numbers),
+            swap: tensor.swap().filter(|_| self.content.per_element()),
         }
     }
 }

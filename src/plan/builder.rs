@@ -56,6 +56,11 @@ impl<'a> Builder<'a> {
         Ok(Slice::new(Buffer::Virtual(self.virtuals.len() - 1), 0, bytes))
     }
 
+    /// Whether there are activations.
+    pub fn has_tensors(&self) -> bool {
+        !self.virtuals.is_empty()
+    }
+
     /// Makes an activation longer by `bytes`, if it stays within `most`, and gives what it gained.
     pub fn extend(&mut self, tensor: Slice, bytes: u64, most: u64) -> Option<Slice> {
         let Buffer::Virtual(id) = tensor.buffer else { return None };

@@ -15,7 +15,7 @@ mod tune;
 pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE};
-pub use step::{STEP_BYTES, Step};
+pub use step::{MOST_NUMBERS, STEP_BYTES, Step};
 pub use tune::product_plan;
 
 use crate::error::Result;

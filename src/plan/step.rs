@@ -1,6 +1,7 @@
 //! What changes from one replay of a plan to the next.
 
-use crate::optim::MOST_NUMBERS;
+/// Most numbers of an optimizer.
+pub const MOST_NUMBERS: usize = 6;
 
 /// The `Step` uniform of `lib/step.wgsl`.
 #[repr(C)]

@@ -23,7 +23,7 @@ mod watch;
 mod weights;
 
 pub use crate::lower::InferenceOptions;
-pub use crate::optim::OptimizerKind;
+pub use crate::optim::{Numbers, Rule};
 pub use decode::batch::Batch;
 pub use decode::generate::{Drawn, GenerateOptions, Generation};
 pub use decode::look::Look;

@@ -11,6 +11,7 @@ use crate::kernels::{
     MatvecOutput, MatvecRowsShape, MatvecShape, NormForm, NormTerms, Objective, Parts, RopeShape,
     WeightFormat, WriteMode,
 };
+use crate::optim::RULES;
 
 /// A kernel by what it is for, or why these capabilities have none.
 pub type Entry = (String, Result<Kernel>);
@@ -27,6 +28,7 @@ pub fn kernels(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = rows(caps);
     entries.extend(head_norms(caps));
     entries.extend(elementwise(caps));
+    entries.extend(updates(caps));
     entries.extend(linear(caps));
     entries.extend(attention(caps));
     entries.extend(attention_by_matrices(caps));
@@ -115,19 +117,7 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
         add("dropout", k::dropout(caps, width, 0.1, WriteMode::Add, false));
         add("dropout and a sum", k::dropout(caps, width, 0.1, WriteMode::Overwrite, true));
         add("checksum", k::checksum(caps, width * 100_000));
-        for count in [width * 40_000, width * 40_000 + 1] {
-            add("adamw", k::adamw(caps, count));
-            add("sgd", k::sgd(caps, count, false));
-            add("sgd with momentum", k::sgd(caps, count, true));
-            add("lion", k::lion(caps, count));
-        }
-        add("adamw of codes", k::adamw8bit(caps, width * 25_600));
-        add("adamw elsewhere", k::adamw_placed(caps, width * 40_000));
         add("average", k::average(caps, width * 40_000, Constant(0.01)));
-        add("muon", k::muon(caps, width * 40_000));
-        add("muon scale", k::muon_scale(caps, width * 40_000, 7));
-        add("muon polynomial", k::muon_polynomial(caps, width));
-        add("muon update", k::muon_update(caps, width * 40_000, Constant(0.7)));
         for activation in Activation::ALL {
             for gated in [true, false] {
                 let parts = Parts::WHOLE;
@@ -142,6 +132,18 @@ fn elementwise(caps: &Capabilities) -> Vec<Entry> {
                     }
                 }
             }
+        }
+    }
+    entries
+}
+
+/// Those of all optimizers' rules.
+fn updates(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for kernel in RULES.into_iter().flat_map(|rule| rule.kernels) {
+        for sizes in kernel.tests.sizes {
+            let what = format!("{} of {sizes:?}", kernel.name);
+            entries.push((what, kernel.of(*sizes).kernel(caps)));
         }
     }
     entries

@@ -15,7 +15,7 @@ pub(super) const POISON: u32 = 0x7fc0_dead;
 
 /// What is bound, in 32-bit words.
 #[derive(Clone, Debug)]
-pub(super) struct Operand(Vec<u32>);
+pub struct Operand(Vec<u32>);
 
 impl Operand {
     pub fn floats(values: &[f32]) -> Self {

@@ -95,7 +95,7 @@ impl Lane {
     }
 
     /// Standard normal data, another each time.
-    pub(super) fn normal(&self, len: usize) -> Vec<f32> {
+    pub(crate) fn normal(&self, len: usize) -> Vec<f32> {
         let mut values = vec![0.0; len];
         fill_normal(self.seed, self.next_stream(), 0, 1.0, &mut values);
         values
@@ -114,7 +114,7 @@ impl Lane {
     }
 
     /// Integers below `bound`, others each time.
-    pub(super) fn integers(&self, len: usize, bound: usize) -> Vec<u32> {
+    pub(crate) fn integers(&self, len: usize, bound: usize) -> Vec<u32> {
         let stream = split(self.next_stream());
         let draw = |i: u32| {
             let words = philox([i, 0, stream[0], stream[1] ^ 0x1717], split(self.seed));

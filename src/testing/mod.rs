@@ -41,11 +41,9 @@ mod matvec;
 mod measure;
 pub(crate) mod model;
 mod model_text;
-mod muon;
 mod newest;
 mod norm;
 mod optimizer;
-mod optimizer_placed;
 mod pretend;
 mod probe;
 mod results;
@@ -58,8 +56,10 @@ mod tensor_problem;
 mod texts;
 mod training;
 mod turned;
+pub(crate) mod update;
 mod weights;
 
+pub(crate) use harness::Operand;
 pub use lane::{Lane, Mode, Others};
 pub use results::Results;
 pub use texts::matrix_texts;
@@ -206,9 +206,8 @@ fn every_case() -> Vec<Case> {
         attention_product::cases(),
         attention_probabilities::cases(),
         loss::cases(),
-        muon::cases(),
         optimizer::cases(),
-        optimizer_placed::cases(),
+        update::cases(),
         sample::cases(),
         texts::cases(),
         weights::cases(),

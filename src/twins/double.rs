@@ -48,6 +48,8 @@ mod sampling;
 #[cfg(all(test, feature = "testing"))]
 mod session_tests;
 #[cfg(all(test, feature = "testing"))]
+mod stored_tests;
+#[cfg(all(test, feature = "testing"))]
 mod tests;
 mod tiles;
 #[cfg(all(test, feature = "testing"))]

@@ -16,13 +16,13 @@ pub mod embedding;
 pub mod linear;
 pub mod loss;
 pub mod model;
-pub mod muon;
 pub mod norm;
 pub mod normal;
 pub mod optimizer;
 pub mod rope;
 pub mod sampling;
 pub mod softmax;
+pub mod update;
 pub mod weights;
 
 use std::fmt::Debug;

@@ -426,7 +426,7 @@ impl Trainer {
         counted: u64,
     ) -> Step {
         let (options, progress) = (self.options.borrow(), self.flight.progress());
-        let (kind, given) = (options.optimizer, options.numbers());
+        let optimizer = options.optimizer();
         let nominal = self.nominal_tokens();
         Step {
             tokens: tokens as u32,
@@ -438,8 +438,8 @@ impl Trainer {
             gradient_scale: (nominal / counted.max(1) as f64) as f32,
             max_grad_norm: options.max_grad_norm.map_or(f32::MAX, |norm| norm as f32),
             weight_decay: options.weight_decay as f32,
-            carried: kind.carried(given),
-            numbers: kind.in_order(given),
+            carried: optimizer.carried_terms(),
+            numbers: optimizer.uniform(),
             ..Step::default()
         }
     }

@@ -4,7 +4,7 @@ use crate::config::DropoutRates;
 use crate::error::{Error, Result};
 use crate::kernels::{Constant, Objective};
 use crate::lower::TrainChoices;
-use crate::optim::{Numbers, Optimizer, OptimizerKind};
+use crate::optim::{Bounds, Numbers, Optimizer, Rule};
 use crate::schedule::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,23 +17,16 @@ const MOST_ACCUMULATION: u64 = 1 << 16;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TrainerOptions {
     /// States of version 0.1.0 do not name it.
-    pub optimizer: OptimizerKind,
+    pub optimizer: &'static Rule,
     pub learning_rate: f64,
     pub schedule: ScheduleKind,
     pub warmup_steps: u64,
     pub total_steps: Option<u64>,
     pub min_learning_rate: Option<f64>,
     pub weight_decay: f64,
-    /// This and the next three are for the optimizers that have them; none: the optimizer's default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub beta1: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub beta2: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epsilon: Option<f64>,
-    /// 0: no velocity is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub momentum: Option<f64>,
+    /// Of the optimizer, as far as they are given.
+    #[serde(flatten)]
+    pub numbers: Numbers,
     /// None: no clipping.
     pub max_grad_norm: Option<f64>,
     pub gradient_accumulation: u64,
@@ -94,17 +87,14 @@ pub enum Precision {
 impl Default for TrainerOptions {
     fn default() -> Self {
         Self {
-            optimizer: OptimizerKind::AdamW,
+            optimizer: Default::default(),
             learning_rate: 1e-3,
             schedule: ScheduleKind::Cosine,
             warmup_steps: 20,
             total_steps: None,
             min_learning_rate: None,
             weight_decay: 0.1,
-            beta1: None,
-            beta2: None,
-            epsilon: None,
-            momentum: None,
+            numbers: Numbers::default(),
             max_grad_norm: Some(1.0),
             gradient_accumulation: 1,
             tokens_per_step: 1024,
@@ -137,42 +127,30 @@ impl TrainerOptions {
                 z_loss: Constant(self.z_loss),
             },
             dropout: self.dropout.over(dropout),
-            optimizer: self.optimizer,
-            momentum: Constant(self.numbers().momentum.unwrap_or(0.0)),
+            optimizer: self.optimizer(),
             average: self.ema.map(Constant),
         }
     }
 
-    /// The optimizer.
-    pub(in crate::session) fn rule(&self) -> Box<dyn Optimizer> {
-        self.optimizer.optimizer(self.numbers().momentum.unwrap_or(0.0))
-    }
-
-    /// The optimizer's numbers, as given or by default.
-    pub(in crate::session) fn numbers(&self) -> Numbers {
-        let own = self.optimizer.numbers();
-        Numbers {
-            beta1: self.beta1.or(own.beta1),
-            beta2: self.beta2.or(own.beta2),
-            epsilon: self.epsilon.or(own.epsilon),
-            momentum: self.momentum.or(own.momentum),
-        }
+    /// The optimizer with its numbers, as given or by default.
+    pub(in crate::session) fn optimizer(&self) -> Optimizer {
+        Optimizer::new(self.optimizer, &self.numbers)
     }
 
     /// The same with every default filled in, for a model whose config has these rates of dropout.
     pub(in crate::session) fn filled(self, dropout: DropoutRates) -> Self {
-        let Numbers { beta1, beta2, epsilon, momentum } = self.numbers();
+        let numbers = self.optimizer().numbers().collect();
         let DropoutRates { embedding, attention, residual } = self.dropout.over(dropout);
         let [embedding, attention, residual] = [embedding, attention, residual].map(Some);
         let dropout = DropoutOptions { embedding, attention, residual };
-        Self { beta1, beta2, epsilon, momentum, dropout, ..self }
+        Self { numbers, dropout, ..self }
     }
 
     /// Checks every value and gives the schedule.
     pub(in crate::session) fn validate(&self) -> Result<Schedule> {
         self.check_numbers()?;
         let rate = self.learning_rate;
-        check(normal(rate), "learningRate", &rate, NORMAL)?;
+        check(normal(rate), "learningRate", &rate, &Bounds::Positive.words())?;
         let decay = self.weight_decay;
         check(
             (decay as f32).is_finite() && decay >= 0.0,
@@ -227,36 +205,24 @@ impl TrainerOptions {
 
     /// Checks the optimizer's numbers, and refuses those that it does not have.
     fn check_numbers(&self) -> Result<()> {
-        let own = self.optimizer.numbers();
-        for (name, given, default) in [
-            ("beta1", self.beta1, own.beta1),
-            ("beta2", self.beta2, own.beta2),
-            ("momentum", self.momentum, own.momentum),
-            ("epsilon", self.epsilon, own.epsilon),
-        ] {
-            let Some(value) = given else { continue };
-            if default.is_none() {
-                let optimizer = self.optimizer.name();
+        for (name, value) in self.numbers.iter() {
+            let own = self.optimizer.numbers.iter().find(|number| number.name == name);
+            let Some(number) = own else {
+                let optimizer = self.optimizer.name;
                 return Err(Error::options(format!(
                     "{name} is {value}; the optimizer \"{optimizer}\" has no {name}: leave it out"
                 )));
-            }
-            if name == "epsilon" {
-                check(normal(value), name, &value, NORMAL)?;
-            } else {
-                check((0.0..1.0).contains(&value), name, &value, BELOW_ONE)?;
-            }
+            };
+            check(number.bounds.allow(value), name, &value, &number.bounds.words())?;
         }
         Ok(())
     }
 }
 
-const NORMAL: &str = "a number from 1.2e-38 to 3.4e38";
 const BELOW_ONE: &str = "at least 0 and below 1";
 
-/// The GPU computes in f32, and may take what is below its normal numbers for 0.
 fn normal(value: f64) -> bool {
-    value > 0.0 && (value as f32).is_normal()
+    Bounds::Positive.allow(value)
 }
 
 /// Refuses a value that is not good. `Debug` writes 1e300 in five characters, and `Display` in 301.
@@ -277,8 +243,9 @@ mod tests {
     fn numbers_that_f32_cannot_hold_are_refused() {
         let refused = |options: TrainerOptions| options.validate().unwrap_err().message;
         let default = TrainerOptions::default;
-        for epsilon in [0.0, 1e-46, 1e-39, 1e39, f64::NAN].map(Some) {
-            assert!(refused(TrainerOptions { epsilon, ..default() }).contains("epsilon is"));
+        for epsilon in [0.0, 1e-46, 1e-39, 1e39, f64::NAN] {
+            let numbers = [("epsilon", epsilon)].into_iter().collect();
+            assert!(refused(TrainerOptions { numbers, ..default() }).contains("epsilon is"));
         }
         for norm in [0.0, 1e-46, 1e39] {
             let options = TrainerOptions { max_grad_norm: Some(norm), ..default() };
@@ -303,44 +270,51 @@ mod tests {
         }
         let options = TrainerOptions { gradient_accumulation: 1 << 32, ..default() };
         assert!(refused(options).contains("gradientAccumulation is"));
-        TrainerOptions { epsilon: Some(1.2e-38), max_grad_norm: Some(1e30), ..default() }
-            .validate()
-            .unwrap();
+        let numbers = [("epsilon", 1.2e-38)].into_iter().collect();
+        TrainerOptions { numbers, max_grad_norm: Some(1e30), ..default() }.validate().unwrap();
     }
 
     #[test]
     fn numbers_that_the_optimizer_lacks_are_refused_and_the_others_filled() {
-        use OptimizerKind::{AdamW, Lion, Sgd};
-        let of = |optimizer| TrainerOptions { optimizer, ..TrainerOptions::default() };
+        let of = |optimizer: &str, numbers: &[(&'static str, f64)]| TrainerOptions {
+            optimizer: Rule::named(optimizer).unwrap(),
+            numbers: numbers.iter().copied().collect(),
+            ..TrainerOptions::default()
+        };
         for (options, name) in [
-            (TrainerOptions { beta2: Some(0.9), ..of(Sgd) }, "beta2"),
-            (TrainerOptions { epsilon: Some(1e-8), ..of(Lion) }, "epsilon"),
-            (TrainerOptions { momentum: Some(0.9), ..of(AdamW) }, "momentum"),
+            (of("sgd", &[("beta2", 0.9)]), "beta2"),
+            (of("lion", &[("epsilon", 1e-8)]), "epsilon"),
+            (of("adamw", &[("momentum", 0.9)]), "momentum"),
         ] {
             let message = options.validate().unwrap_err().message;
-            let wanted = format!("\"{}\" has no {name}", options.optimizer.name());
+            let wanted = format!("\"{}\" has no {name}", options.optimizer.name);
             assert!(message.contains(&wanted), "{message}");
         }
-        let too_much = TrainerOptions { momentum: Some(1.0), ..of(Sgd) };
+        let too_much = of("sgd", &[("momentum", 1.0)]);
         assert!(too_much.validate().unwrap_err().message.contains("momentum is 1"));
-        let filled = of(Lion).filled(DropoutRates::default());
-        assert_eq!((filled.beta1, filled.beta2, filled.epsilon), (Some(0.9), Some(0.99), None));
+        let filled = of("lion", &[]).filled(DropoutRates::default());
+        assert_eq!(filled.numbers, [("beta1", 0.9), ("beta2", 0.99)].into_iter().collect());
         filled.validate().unwrap();
-        let text = serde_json::to_string(&of(Sgd).filled(DropoutRates::default())).unwrap();
+        let filled = of("sgd", &[]).filled(DropoutRates::default());
+        let text = serde_json::to_string(&filled).unwrap();
         assert!(
             text.contains(r#""optimizer":"sgd""#) && text.contains(r#""momentum":0.9"#),
             "{text}"
         );
         assert!(!text.contains("beta1") && !text.contains("epsilon"), "{text}");
-        assert_eq!(
-            TrainerOptions::from_json(&text).unwrap(),
-            of(Sgd).filled(DropoutRates::default())
-        );
+        assert_eq!(TrainerOptions::from_json(&text).unwrap(), filled);
         let unknown = TrainerOptions::from_json(r#"{"optimizer":"adam"}"#).unwrap_err().message;
         assert!(unknown.contains("adam"), "{unknown}");
+        let unknown = TrainerOptions::from_json(r#"{"beta3":0.5}"#).unwrap_err().message;
+        assert!(unknown.contains("unknown field `beta3`"), "{unknown}");
+        // In the order in which earlier builds wrote them.
+        let text = serde_json::to_string(&of("muon", &[]).filled(DropoutRates::default())).unwrap();
+        let numbers =
+            r#""weightDecay":0.1,"beta1":0.9,"beta2":0.95,"epsilon":1e-8,"momentum":0.95,"#;
+        assert!(text.contains(numbers), "{text}");
         // As version 0.1.0 saved them.
         let old = TrainerOptions::from_json(r#"{"beta1":0.8,"beta2":0.9,"epsilon":1e-7}"#).unwrap();
-        assert_eq!((old.optimizer, old.beta1), (AdamW, Some(0.8)));
+        assert_eq!((old.optimizer.name, old.numbers.get("beta1")), ("adamw", Some(0.8)));
         old.validate().unwrap();
     }
 

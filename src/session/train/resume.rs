@@ -128,7 +128,7 @@ impl Resume {
 
     /// Says of which optimizer the state is, which the file must be of too.
     fn explained(&self, Error { code, message }: Error) -> Error {
-        let optimizer = self.state.options.optimizer.name();
+        let optimizer = self.state.options.optimizer.name;
         let of = format!("trainer_state.json is of the optimizer \"{optimizer}\"");
         Error::new(code, format!("{message}; {of}"))
     }
@@ -151,9 +151,7 @@ impl Resume {
         let Some(stored) = stored.iter().find(|stored| stored.name == name) else {
             return Err(Error::checkpoint(format!("{name} is not a tensor of this optimizer")));
         };
-        let suffix = name.rsplit('.').next().unwrap_or(name);
-        let numbers = stored.content != Content::Codes;
-        if let Some((i, why)) = impossible(suffix, &self.values).filter(|_| numbers) {
+        if let Some((i, why)) = impossible(stored.content, &self.values) {
             return Err(self.reader.refuse_value(name, start + i as u64, self.values[i], why));
         }
         let find = |name| trainer.buffer(name);
@@ -193,18 +191,10 @@ impl Resume {
     }
 }
 
-/// The first value that no training run leaves in a tensor of this suffix, and why. Gradients in the
-/// middle of an accumulation may well not be finite: the update is then left out.
-fn impossible(suffix: &str, values: &[f32]) -> Option<(usize, &'static str)> {
-    let (possible, why): (fn(&f32) -> bool, _) = match suffix {
-        "exp_avg" | "momentum_buffer" => (|x| x.is_finite(), "a mean of gradients is finite"),
-        "exp_avg_sq" => {
-            (|x| x.is_finite() && *x >= 0.0, "a mean of squares is finite and not negative")
-        }
-        "scales" => (|x| x.is_finite() && *x >= 0.0, "a scale is finite and not negative"),
-        _ => return None,
-    };
-    values.iter().position(|x| !possible(x)).map(|i| (i, why))
+/// The first value that no training run leaves in a tensor with this content, and why.
+fn impossible(content: Content, values: &[f32]) -> Option<(usize, &'static str)> {
+    let (refused, why) = content.refused()?;
+    values.iter().position(refused).map(|i| (i, why))
 }
 
 #[cfg(test)]
@@ -213,16 +203,17 @@ mod tests {
 
     #[test]
     fn moments_that_cannot_be_are_found() {
-        let found = |suffix, x| impossible(suffix, &[0.0, x]).map(|(i, _)| i);
+        use Content::{Means, Numbers, Scales, Squares};
+        let found = |content, x| impossible(content, &[0.0, x]).map(|(i, _)| i);
         for x in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert_eq!(found("exp_avg", x), Some(1));
-            assert_eq!(found("momentum_buffer", x), Some(1));
-            assert_eq!(found("exp_avg_sq", x), Some(1));
-            assert_eq!(found("gradient", x), None);
+            assert_eq!(found(Means, x), Some(1));
+            assert_eq!(found(Scales, x), Some(1));
+            assert_eq!(found(Squares, x), Some(1));
+            assert_eq!(found(Numbers, x), None);
         }
-        assert_eq!(found("exp_avg_sq", -1e-9), Some(1));
-        assert_eq!(found("exp_avg", -1.0), None);
-        assert_eq!(found("exp_avg_sq", 1.0), None);
+        assert_eq!(found(Squares, -1e-9), Some(1));
+        assert_eq!(found(Means, -1.0), None);
+        assert_eq!(found(Squares, 1.0), None);
     }
 
     /// A file of another optimizer's state is refused by name, before anything is allocated.

@@ -6,7 +6,7 @@ use super::options::TrainerOptions;
 use super::progress::Progress;
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
-use crate::optim::{AVERAGES, StateSet, Stored, Trained, stored_sets};
+use crate::optim::{AVERAGES, Content, StateSet, Stored, Trained, stored_sets, stored_state};
 use crate::params::Params;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::random::split;
@@ -23,7 +23,7 @@ pub(in crate::session) struct TrainerState {
     format: String,
     pub options: TrainerOptions,
     pub progress: Progress,
-    /// An `OptimizerState`: 1 − βⁿ and what the last decision left.
+    /// An `OptimizerState`: what the rule carries, and what the last decision left.
     pub optimizer: Vec<u32>,
     /// A `StepResult`, whose loss sum decides whether an accumulation in progress may update.
     pub metrics: Vec<u32>,
@@ -105,7 +105,13 @@ impl TrainerState {
             ));
         }
         let numbers = self.optimizer.iter().map(|&bits| f32::from_bits(bits));
-        let possible = |(i, x): (usize, f32)| x.is_finite() && x >= 0.0 && (i == 2 || x <= 1.0);
+        let chosen = self.options.optimizer();
+        let carried = (chosen.rule.carried)(&chosen);
+        let possible = |(i, x): (usize, f32)| match i {
+            0 | 1 => carried[i].allows(x),
+            2 => x.is_finite() && x >= 0.0,
+            _ => (0.0..=1.0).contains(&x),
+        };
         if !numbers.clone().enumerate().all(possible) {
             let numbers: Vec<_> = numbers.map(|x| Decimal(x).to_string()).collect();
             let numbers = numbers.join(", ");
@@ -116,7 +122,7 @@ impl TrainerState {
 }
 
 /// The gradients, which an optimizer file holds in the middle of an accumulation.
-const GRADIENTS: StateSet = StateSet::numbers("gradient", Buffer::Gradients);
+const GRADIENTS: StateSet = StateSet::new("gradient", Buffer::Gradients, Content::Numbers);
 
 /// What an optimizer file holds of a parameter.
 pub(in crate::session) fn saved_sets(
@@ -124,7 +130,7 @@ pub(in crate::session) fn saved_sets(
     progress: Progress,
     trained: &Trained,
 ) -> Vec<StateSet> {
-    let mut sets = options.rule().state(trained).to_vec();
+    let mut sets = options.optimizer().state(trained).to_vec();
     sets.extend(more_sets(options, progress));
     sets
 }
@@ -141,7 +147,7 @@ pub(in crate::session) fn saved(
     progress: Progress,
     layout: &Params,
 ) -> Vec<Stored> {
-    let mut stored = options.rule().stored(layout);
+    let mut stored = stored_state(&options.optimizer(), layout);
     stored.extend(stored_sets(layout, &more_sets(options, progress)));
     stored
 }

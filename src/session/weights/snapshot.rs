@@ -4,7 +4,7 @@
 use super::place::{header_of, read_stored};
 use crate::error::{Error, Result, room};
 use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queued};
-use crate::optim::{StateSet, Stored, stored_sets};
+use crate::optim::{Content, StateSet, Stored, stored_sets};
 use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::session::memory::{self, MemoryBytes, Purpose};
 use crate::session::model::Model;
@@ -41,7 +41,7 @@ impl Snapshot {
     pub fn of_model(model: &Rc<Model>) -> Result<Taken> {
         let weights = model.weights.buffers()?;
         model.expect_saved()?;
-        let set = StateSet::numbers("", Buffer::Weights);
+        let set = StateSet::new("", Buffer::Weights, Content::Numbers);
         let stored = stored_sets(&model.weights.layout, &[set]);
         Self::take(model, stored, None, &|name| weights.get(name))
     }

@@ -4,6 +4,8 @@ use super::memory::{Memory, Operand};
 use super::uniforms::Step;
 use crate::error::{Error, Result};
 use crate::format::{Element, WriteMode};
+#[cfg(feature = "testing")]
+use crate::kernels::Binding;
 use crate::kernels::{Access, Kernel};
 use crate::plan::{RANGE_STRIDE, Range};
 use half::f16;
@@ -43,6 +45,17 @@ impl<'a> Operands<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The words of each binding.
+    #[cfg(feature = "testing")]
+    pub fn all_words(&self) -> Vec<(Binding, Vec<u32>)> {
+        self.bound.iter().map(|(binding, _)| *binding).zip(self.words.iter().cloned()).collect()
+    }
+
+    #[cfg(feature = "testing")]
+    pub fn workgroup_size(&self) -> u32 {
+        self.kernel.workgroup_size
     }
 
     fn index(&self, name: &str) -> Result<usize> {

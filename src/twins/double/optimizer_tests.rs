@@ -2,20 +2,22 @@
 
 use super::Double;
 use super::adapter_tests::{fill_from, lora, resumed};
+use super::plan_tests::step_options;
 use super::session_tests::{file_of, options, reloaded, steps};
 use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, integers, weights};
 use crate::data::Batch;
 use crate::gpu::Gpu;
-use crate::optim::OptimizerKind::{self, AdamW, AdamW8Bit, Lion, Muon, Sgd};
+use crate::optim::adamw::twin::adamw_forward;
+use crate::optim::adamw8bit::twin::adamw8bit_forward;
+use crate::optim::lion::twin::lion_forward;
+use crate::optim::muon::twin::{muon_forward, muon_orthogonal, muon_update_forward};
+use crate::optim::sgd::twin::sgd_forward;
+use crate::optim::{Numbers, Optimizer, RULES, Rule, State};
 use crate::session::{
     Adapter, EstimateOptions, Model, Snapshot, Trainer, TrainerOptions, UNWATCHED, estimate,
 };
 use crate::twins::loss::smoothed_cross_entropy_backward;
-use crate::twins::muon::{muon_forward, muon_orthogonal, muon_update_forward};
-use crate::twins::optimizer::{
-    BiasCorrection, Decision, OptimizerOptions, adamw_forward, adamw8bit_forward, average_forward,
-    lion_forward, sgd_forward,
-};
+use crate::twins::optimizer::{Decision, average_forward};
 use pollster::block_on;
 use std::rc::Rc;
 
@@ -24,25 +26,35 @@ const CODED: &str = r#"{"vocab_size":61,"hidden_size":64,"intermediate_size":128
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,
     "initializer_range":0.2,"max_position_embeddings":512}"#;
 
-/// The model for tests of an optimizer: one that reaches all kinds of its state.
+/// The model for tests of an optimizer: one that reaches all kinds of its state, which may depend on sizes.
 fn model_of(options: &TrainerOptions, else_one: &'static str) -> &'static str {
-    if options.optimizer == AdamW8Bit { CODED } else { else_one }
+    if options.optimizer.name == "adamw8bit" { CODED } else { else_one }
 }
 
-fn of(optimizer: OptimizerKind) -> TrainerOptions {
-    let learning_rate = if optimizer == Sgd { 0.1 } else { 3e-3 };
-    TrainerOptions { optimizer, learning_rate, ..options() }
+fn of(name: &str) -> TrainerOptions {
+    let optimizer = Rule::named(name).unwrap();
+    TrainerOptions { optimizer, learning_rate: optimizer.learning_rate.max(3e-3), ..options() }
 }
 
-/// Each optimizer, and gradient descent without a velocity, with the f32 numbers of state per weight.
-fn plain() -> [(TrainerOptions, u64); 4] {
-    let no_velocity = TrainerOptions { momentum: Some(0.0), ..of(Sgd) };
-    [(of(AdamW), 2), (of(Lion), 1), (of(Sgd), 1), (no_velocity, 0)]
+/// Gradient descent without a velocity.
+fn no_velocity() -> TrainerOptions {
+    TrainerOptions { numbers: Numbers::from_iter([("momentum", 0.0)]), ..of("sgd") }
 }
 
-/// And those whose state is not in f32 alone.
+/// Each rule, and gradient descent without a velocity.
 fn all() -> impl Iterator<Item = TrainerOptions> {
-    plain().into_iter().map(|(options, _)| options).chain([of(AdamW8Bit), of(Muon)])
+    RULES.into_iter().map(|rule| of(rule.name)).chain([no_velocity()])
+}
+
+/// Those whose state lies as the gradients do, with its sets.
+fn plain() -> impl Iterator<Item = (TrainerOptions, u64)> {
+    all().filter_map(|options| match options.optimizer.state {
+        State::AsGradients(sets) => {
+            let optimizer = Optimizer::new(options.optimizer, &options.numbers);
+            Some((options, sets(&optimizer).len() as u64))
+        }
+        State::PerTensor(_) => None,
+    })
 }
 
 fn trainer(model: &Rc<Model>, options: TrainerOptions) -> Rc<Trainer> {
@@ -60,33 +72,23 @@ fn held_to_the_twin(config: &str, options: TrainerOptions) {
     let pair = Pair::new(&Double::floor(), config);
     let options = TrainerOptions { max_grad_norm: Some(0.05), ..options };
     let trainer = trainer(&pair.model, options.clone());
-    let numbers = options.optimizer.numbers();
-    let momentum = options.momentum.or(numbers.momentum);
     block_on(trainer.step(&batch(&pair.config, 3, 32))).unwrap();
     let metrics = block_on(trainer.step(&batch(&pair.config, 5, 23))).unwrap();
     let norm = metrics.grad_norm.unwrap();
-    let of = OptimizerOptions {
-        learning_rate: metrics.learning_rate,
-        beta1: numbers.beta1.or(momentum).unwrap(),
-        beta2: numbers.beta2.unwrap_or(0.0),
-        epsilon: 0.0,
-        weight_decay: options.weight_decay,
-        max_grad_norm: f64::INFINITY,
-        gradient_scale: 1.0,
-    };
-    let decision = Decision { norm, update: true, factor: 0.05 / (norm + 1e-6) };
+    let of = step_options(metrics.learning_rate, &options);
+    let factor = 0.05 / (norm + 1e-6);
+    let decision = Decision { norm, update: true, factor, carried: [0.0; 2] };
     let mut moved = 0.0;
     for (index, (name, shape)) in pair.model.tensors().iter().enumerate() {
         let mut x = pair.weights[name].clone();
         let gradient = block_on(trainer.read_gradient(index)).unwrap();
         let g: Vec<f64> = gradient.into_iter().map(f64::from).collect();
         let (mut m, decay) = (vec![0.0; x.len()], shape.len() > 1);
-        match options.optimizer {
-            Lion => lion_forward(&mut x, &g, &mut m, &of, decision, decay),
-            _ => {
-                let velocity = (momentum != Some(0.0)).then_some(&mut m[..]);
-                sgd_forward(&mut x, &g, velocity, &of, decision, decay);
-            }
+        if options.optimizer.name == "lion" {
+            lion_forward(&mut x, &g, &mut m, &of, &decision, decay);
+        } else {
+            let velocity = options.numbers.get("momentum").is_none().then_some(&mut m[..]);
+            sgd_forward(&mut x, &g, velocity, &of, &decision, decay);
         }
         let bytes = block_on(pair.model.read_tensor(index)).unwrap();
         let got: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
@@ -103,8 +105,8 @@ fn held_to_the_twin(config: &str, options: TrainerOptions) {
 #[test]
 fn a_step_is_the_twins() {
     for config in [TIED, UNTIED, BIASED] {
-        for (options, _) in &plain()[1..] {
-            held_to_the_twin(config, options.clone());
+        for options in [of("lion"), of("sgd"), no_velocity()] {
+            held_to_the_twin(config, options);
         }
     }
 }
@@ -113,7 +115,7 @@ fn a_step_is_the_twins() {
 fn the_loss_falls_with_each() {
     for options in all() {
         let pair = Pair::new(&Double::floor(), model_of(&options, TIED));
-        let name = options.optimizer.name();
+        let name = options.optimizer.name;
         let losses = steps(&trainer(&pair.model, options), 12);
         assert!(losses[11] < 0.95 * losses[0], "{name}: {losses:?}");
     }
@@ -127,7 +129,7 @@ fn an_estimate_counts_the_state_that_is_allocated() {
         for last_layers in [None, Some(1)] {
             let pair = Pair::new(&double, UNTIED);
             let options = TrainerOptions { last_layers, ..options.clone() };
-            let name = format!("{} of {last_layers:?}", options.optimizer.name());
+            let name = format!("{} of {last_layers:?}", options.optimizer.name);
             let asked = EstimateOptions { trainer: Some(options.clone()), ..Default::default() };
             let estimated = estimate(&pair.config, &asked, Some(double.capabilities())).unwrap();
             let trainer = trainer(&pair.model, options);
@@ -146,9 +148,9 @@ fn codes_take_what_is_estimated() {
     for (config, coded_share) in [(CODED, 0.8), (UNTIED, 0.0)] {
         let double = Double::floor();
         let pair = Pair::new(&double, config);
-        let asked = EstimateOptions { trainer: Some(of(AdamW8Bit)), ..Default::default() };
+        let asked = EstimateOptions { trainer: Some(of("adamw8bit")), ..Default::default() };
         let estimated = estimate(&pair.config, &asked, Some(double.capabilities())).unwrap();
-        let trainer = trainer(&pair.model, of(AdamW8Bit));
+        let trainer = trainer(&pair.model, of("adamw8bit"));
         assert_eq!(pair.model.gpu_bytes(), estimated.bytes.total());
         let count = |shape: &[usize]| shape.iter().product::<usize>() as u64;
         let coded = |shape: &[usize]| count(shape) >= 4096 && count(shape).is_multiple_of(256);
@@ -171,7 +173,7 @@ fn codes_take_what_is_estimated() {
 #[test]
 fn a_step_of_codes_is_the_twins() {
     let pair = Pair::new(&Double::floor(), CODED);
-    let options = TrainerOptions { gradient_accumulation: 1, ..of(AdamW8Bit) };
+    let options = TrainerOptions { gradient_accumulation: 1, ..of("adamw8bit") };
     let trainer = trainer(&pair.model, options);
     let mut kept: Vec<_> = pair
         .model
@@ -188,22 +190,14 @@ fn a_step_of_codes_is_the_twins() {
             )
         })
         .collect();
-    let mut correction = BiasCorrection::default();
+    let mut carried = [0.0; 2];
     for seed in [3, 5, 7] {
         let metrics = block_on(trainer.step(&batch(&pair.config, seed, 32))).unwrap();
         let norm = metrics.grad_norm.unwrap();
-        correction.first = correction.first * 0.9 + 0.1;
-        correction.second = correction.second * 0.95 + 0.05;
-        let of = OptimizerOptions {
-            learning_rate: metrics.learning_rate,
-            beta1: 0.9,
-            beta2: 0.95,
-            epsilon: 1e-8,
-            weight_decay: 0.1,
-            max_grad_norm: 1.0,
-            gradient_scale: 1.0,
-        };
-        let decision = Decision { norm, update: true, factor: (1.0 / (norm + 1e-6)).min(1.0) };
+        carried = [carried[0] * 0.9 + 0.1, carried[1] * 0.95 + 0.05];
+        let of = step_options(metrics.learning_rate, &of("adamw8bit"));
+        let factor = (1.0 / (norm + 1e-6)).min(1.0);
+        let decision = Decision { norm, update: true, factor, carried };
         for (index, (name, shape)) in pair.model.tensors().iter().enumerate() {
             let (x, c1, c2, scales, [m, v]) = &mut kept[index];
             let gradient = block_on(trainer.read_gradient(index)).unwrap();
@@ -211,10 +205,10 @@ fn a_step_of_codes_is_the_twins() {
             if x.len() >= 4096 && x.len().is_multiple_of(256) {
                 let both = [&mut c1[..], &mut c2[..]];
                 let decayed = x.len();
-                adamw8bit_forward(x, &g, both, scales, &of, correction, decision, decayed);
+                adamw8bit_forward(x, &g, both, scales, &of, &decision, decayed);
             } else {
                 let decay = shape.len() > 1;
-                adamw_forward(x, &g, m, v, &of, correction, decision, decay);
+                adamw_forward(x, &g, [m, v], &of, &decision, decay);
             }
             let bytes = block_on(pair.model.read_tensor(index)).unwrap();
             let got: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
@@ -239,22 +233,13 @@ fn a_step_of_muon_is_the_twins() {
     for config in [TIED, UNTIED, BIASED, NORMED] {
         let pair = Pair::new(&Double::floor(), config);
         let options =
-            TrainerOptions { gradient_accumulation: 1, max_grad_norm: Some(0.05), ..of(Muon) };
-        let decay = options.weight_decay;
-        let trainer = trainer(&pair.model, options);
+            TrainerOptions { gradient_accumulation: 1, max_grad_norm: Some(0.05), ..of("muon") };
+        let trainer = trainer(&pair.model, options.clone());
         let metrics = block_on(trainer.step(&batch(&pair.config, 5, 32))).unwrap();
         let norm = metrics.grad_norm.unwrap();
-        let decision = Decision { norm, update: true, factor: 0.05 / (norm + 1e-6) };
-        let correction = BiasCorrection { first: 0.1, second: 0.05 };
-        let of = OptimizerOptions {
-            learning_rate: metrics.learning_rate,
-            beta1: 0.9,
-            beta2: 0.95,
-            epsilon: 1e-8,
-            weight_decay: decay,
-            max_grad_norm: 0.05,
-            gradient_scale: 1.0,
-        };
+        let (factor, carried) = (0.05 / (norm + 1e-6), [0.1, 0.05]);
+        let decision = Decision { norm, update: true, factor, carried };
+        let of = step_options(metrics.learning_rate, &options);
         let mut matrices = 0;
         for (index, (name, shape)) in pair.model.tensors().iter().enumerate() {
             let mut x = pair.weights[name].clone();
@@ -263,13 +248,13 @@ fn a_step_of_muon_is_the_twins() {
             let (mut m, mut v) = (vec![0.0; x.len()], vec![0.0; x.len()]);
             if of_layer(name, shape) {
                 matrices += 1;
-                let ahead = muon_forward(&g, &mut m, 0.95, decision).unwrap();
+                let ahead = muon_forward(&g, &mut m, 0.95, &decision).unwrap();
                 let along = muon_orthogonal(&ahead, [shape[0], shape[1]]);
                 let rate = 0.2 * (shape[0].max(shape[1]) as f64).sqrt();
-                muon_update_forward(&mut x, &along, rate, &of, decision, true);
+                muon_update_forward(&mut x, &along, rate, &of, &decision, true);
             } else {
                 let decays = shape.len() > 1;
-                adamw_forward(&mut x, &g, &mut m, &mut v, &of, correction, decision, decays);
+                adamw_forward(&mut x, &g, [&mut m, &mut v], &of, &decision, decays);
             }
             let bytes = block_on(pair.model.read_tensor(index)).unwrap();
             let got: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
@@ -288,9 +273,9 @@ fn a_step_of_muon_is_the_twins() {
 fn muon_takes_what_is_estimated() {
     let double = Double::floor();
     let pair = Pair::new(&double, UNTIED);
-    let asked = EstimateOptions { trainer: Some(of(Muon)), ..Default::default() };
+    let asked = EstimateOptions { trainer: Some(of("muon")), ..Default::default() };
     let estimated = estimate(&pair.config, &asked, Some(double.capabilities())).unwrap();
-    let trainer = trainer(&pair.model, of(Muon));
+    let trainer = trainer(&pair.model, of("muon"));
     assert_eq!(pair.model.gpu_bytes(), estimated.bytes.total());
     let bytes = |(name, shape): &(String, Vec<usize>)| {
         let moments = if of_layer(name, shape) { 1 } else { 2 };
@@ -336,7 +321,7 @@ fn an_adapters_run_goes_on_to_the_bit() {
     for options in all() {
         let config = model_of(&options, UNTIED);
         // Of rank 64 A is large enough for codes.
-        let rank = if options.optimizer == AdamW8Bit { 64 } else { 4 };
+        let rank = if options.optimizer.name == "adamw8bit" { 64 } else { 4 };
         let create = |pair: &Pair| {
             let adapter =
                 Adapter::create(&pair.model, lora(&["q_proj", "down_proj"], rank), UNWATCHED);
@@ -405,7 +390,7 @@ fn what_is_no_update_changes_nothing() {
 #[test]
 fn an_average_follows_and_changes_places_to_the_bit() {
     for last_layers in [None, Some(1)] {
-        let options = TrainerOptions { last_layers, ema: Some(0.75), ..of(AdamW) };
+        let options = TrainerOptions { last_layers, ema: Some(0.75), ..of("adamw") };
         let pair = Pair::new(&Double::floor(), NORMED);
         let first = trainer(&pair.model, options.clone());
         let numbers = |model: &Rc<Model>| -> Vec<f64> {
@@ -440,7 +425,7 @@ fn an_average_follows_and_changes_places_to_the_bit() {
         assert!(averages(&first) == averages(&second) && weights(&model) == weights(&pair.model));
     }
     let pair = Pair::new(&Double::floor(), TIED);
-    let plain = trainer(&pair.model, of(AdamW));
+    let plain = trainer(&pair.model, of("adamw"));
     let refused = block_on(plain.exchange_averages()).unwrap_err();
     assert!(refused.message.contains("ema"), "{refused}");
 }

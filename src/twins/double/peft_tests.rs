@@ -93,9 +93,10 @@ impl Fixture {
             schedule: ScheduleKind::Constant,
             warmup_steps: 0,
             weight_decay: number("weight_decay"),
-            beta1: Some(number("beta1")),
-            beta2: Some(number("beta2")),
-            epsilon: Some(number("epsilon")),
+            numbers: ["beta1", "beta2", "epsilon"]
+                .map(|name| (name, number(name)))
+                .into_iter()
+                .collect(),
             max_grad_norm: Some(number("max_grad_norm")),
             tokens_per_step: self.words("tokens").len(),
             ..TrainerOptions::default()

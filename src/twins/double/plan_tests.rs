@@ -11,15 +11,17 @@ use crate::data::Batch;
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, LinearShape, LinearTile, TunedProduct, WeightFormat};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::optim::Optimizer;
+use crate::optim::adamw::twin::adamw_forward;
 use crate::params::Params;
-use crate::plan::PlanRow;
+use crate::plan::{MOST_NUMBERS, PlanRow};
 use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Metrics, Trainer, TrainerOptions, UNWATCHED,
 };
 use crate::twins::check::assert_close;
 use crate::twins::loss::log_sum_exp;
 use crate::twins::model::Tensors;
-use crate::twins::optimizer::{BiasCorrection, Decision, OptimizerOptions, adamw_forward};
+use crate::twins::optimizer::{Decision, StepOptions};
 use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
 use std::rc::Rc;
@@ -41,6 +43,19 @@ fn expected(pair: &Pair, seeds: [u32; 2], lengths: [usize; 2]) -> (f64, Tensors<
     (loss, sums)
 }
 
+/// What a trainer's step says to twins, without clipping.
+pub(super) fn step_options(learning_rate: f64, options: &TrainerOptions) -> StepOptions<f64> {
+    let plain = StepOptions {
+        learning_rate,
+        weight_decay: options.weight_decay,
+        max_grad_norm: f64::INFINITY,
+        gradient_scale: 1.0,
+        carried: [0.0; 4],
+        numbers: [[0.0; 2]; MOST_NUMBERS],
+    };
+    plain.with(&Optimizer::new(options.optimizer, &options.numbers))
+}
+
 /// Holds the updated weights to the optimizer's twin, given the gradients that the device had.
 /// Adam's first step is nearly a gradient's sign: of other gradients, be they as close as can be, those
 /// that are nearly 0 would give other steps.
@@ -50,26 +65,17 @@ fn held_to_adamw(
     metrics: &Metrics,
     options: &TrainerOptions,
 ) {
-    let numbers = options.optimizer.numbers();
-    let of = OptimizerOptions {
-        learning_rate: metrics.learning_rate,
-        beta1: numbers.beta1.unwrap(),
-        beta2: numbers.beta2.unwrap(),
-        epsilon: numbers.epsilon.unwrap(),
-        weight_decay: options.weight_decay,
-        max_grad_norm: f64::INFINITY,
-        gradient_scale: 1.0,
-    };
+    let of = step_options(metrics.learning_rate, options);
     let norm = gradients.values().flatten().map(|g| g * g).sum::<f64>().sqrt();
     let clip = options.max_grad_norm.unwrap_or(f64::INFINITY) / (norm + 1e-6);
     assert!(clip < 1.0, "nothing is clipped at a norm of {norm}");
-    let decision = Decision { norm, update: true, factor: clip };
-    let correction = BiasCorrection { first: 1.0 - of.beta1, second: 1.0 - of.beta2 };
+    let [[_, first], [_, second], ..] = of.numbers;
+    let decision = Decision { norm, update: true, factor: clip, carried: [first, second] };
     for (index, (name, shape)) in pair.model.tensors().iter().enumerate() {
         let mut x = pair.weights[name].clone();
         let [mut m, mut v] = [(); 2].map(|()| vec![0.0; x.len()]);
         let g = &gradients[name];
-        adamw_forward(&mut x, g, &mut m, &mut v, &of, correction, decision, shape.len() > 1);
+        adamw_forward(&mut x, g, [&mut m, &mut v], &of, &decision, shape.len() > 1);
         let bytes = block_on(pair.model.read_tensor(index)).unwrap();
         let got: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
         for (i, (&got, &x)) in got.iter().zip(&x).enumerate() {

@@ -1,0 +1,160 @@
+//! Kernels of optimizers' rules. Each is written down in its rule's file; all others see this of it.
+
+use super::compose::{Binding, Composer, Grid, Kernel, Module, shader};
+use super::limits::{elements, reduction, row_workgroup, variant, workgroup_size};
+use super::shape::Constant;
+use super::spec::KernelSpec;
+use crate::caps::Capabilities;
+use crate::error::Result;
+use std::hash::{Hash, Hasher};
+
+/// A kernel of a rule.
+#[derive(Debug)]
+pub struct UpdateKernel {
+    /// Its entry point.
+    pub name: &'static str,
+    /// The kernel of these sizes on a device.
+    pub make: fn(UpdateSpec, &Capabilities) -> Result<Kernel>,
+    #[cfg(all(unpublished, feature = "testing"))]
+    pub tests: crate::testing::update::UpdateTests,
+}
+
+impl UpdateKernel {
+    /// The kernel of these sizes; what they are is the kernel's own matter.
+    pub const fn of(&'static self, sizes: [usize; 3]) -> UpdateSpec {
+        UpdateSpec { kernel: self, sizes, constant: Constant(0.0) }
+    }
+}
+
+/// A kernel of a rule with its sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateSpec {
+    pub kernel: &'static UpdateKernel,
+    pub sizes: [usize; 3],
+    pub constant: Constant,
+}
+
+impl UpdateSpec {
+    /// The same with a constant in its text.
+    pub const fn with(self, constant: Constant) -> Self {
+        Self { constant, ..self }
+    }
+
+    /// # Errors
+    /// `limit-exceeded` when no variant fits the device.
+    pub fn kernel(self, caps: &Capabilities) -> Result<Kernel> {
+        (self.kernel.make)(self, caps)
+    }
+}
+
+impl PartialEq for UpdateSpec {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { kernel, sizes, constant } = self;
+        (kernel.name, sizes, constant) == (other.kernel.name, &other.sizes, &other.constant)
+    }
+}
+
+impl Eq for UpdateSpec {}
+
+impl Hash for UpdateSpec {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { kernel, sizes, constant } = self;
+        (kernel.name, sizes, constant).hash(state);
+    }
+}
+
+/// What the text of a kernel of family 12 is made of.
+#[derive(Debug, Default)]
+pub(crate) struct UpdateText<'a> {
+    pub sizes: &'a [(&'static str, usize)],
+    /// Names of the rule's numbers, which become constants with their places in the step.
+    pub numbers: &'a [&'static str],
+    pub float: Option<(&'static str, Constant)>,
+    /// Before and after a reduction.
+    pub modules: [&'a [&'static Module]; 2],
+    pub bindings: &'a [Binding],
+}
+
+/// What a kernel of one invocation per element is joined with.
+pub(crate) const FLAT: &[&Module] =
+    &[shader!("lib/step"), shader!("lib/range"), shader!("lib/flat")];
+
+impl UpdateText<'_> {
+    fn composer(&self, spec: KernelSpec, size: u32, subgroups: Option<bool>) -> Composer {
+        let mut composer = Composer::new(spec, size);
+        for (name, value) in self.sizes {
+            composer = composer.size(name, *value);
+        }
+        for (place, name) in self.numbers.iter().enumerate() {
+            composer = composer.size(&constant_name(name), place);
+        }
+        if let Some((name, value)) = self.float {
+            composer = composer.float(name, value.0 as f32);
+        }
+        let [before, after] = self.modules;
+        for module in before {
+            composer = composer.module(module);
+        }
+        if let Some(subgroups) = subgroups {
+            composer = composer.reduction(subgroups);
+        }
+        for module in after {
+            composer = composer.module(module);
+        }
+        composer
+    }
+
+    /// One invocation per element.
+    pub fn flat(&self, caps: &Capabilities, spec: KernelSpec, count: usize) -> Result<Kernel> {
+        let size = workgroup_size(caps, 256, 1, spec.name())?;
+        let flat = Grid::Flat { rows: 1, per_block: count, per_group: size as usize };
+        self.composer(spec, size, None).finish(
+            caps,
+            self.bindings,
+            flat.fixed(caps, 1)?,
+            "flat",
+            "one invocation per element, workgroup as large as the device allows up to 256",
+        )
+    }
+
+    /// One invocation per vector: four elements where the run is a multiple of them, or one.
+    pub fn vectors(&self, caps: &Capabilities, spec: KernelSpec, count: usize) -> Result<Kernel> {
+        let (lanes, vector) = elements(count);
+        let [before, after] = self.modules;
+        let before = [FLAT, before, &[vector]].concat();
+        let text = UpdateText { modules: [&before, after], ..*self };
+        text.flat(caps, spec, count / lanes)
+    }
+
+    /// So many workgroups, which reduce as rows of so many columns are reduced.
+    pub fn reduced(
+        &self,
+        caps: &Capabilities,
+        spec: KernelSpec,
+        columns: usize,
+        groups: Grid,
+    ) -> Result<Kernel> {
+        let (subgroups, why) = reduction(caps);
+        let size = row_workgroup(caps, columns, spec.name())?;
+        let grid = groups.fixed(caps, 1)?;
+        self.composer(spec, size, Some(subgroups)).finish(
+            caps,
+            self.bindings,
+            grid,
+            variant(subgroups),
+            why,
+        )
+    }
+}
+
+/// `beta2Decay` as a shader's `BETA2_DECAY`.
+fn constant_name(name: &str) -> String {
+    let mut constant = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            constant.push('_');
+        }
+        constant.push(letter.to_ascii_uppercase());
+    }
+    constant
+}
