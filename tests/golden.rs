@@ -16,7 +16,7 @@ use tinyloom::lower::{
 };
 use tinyloom::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
 use tinyloom::optim::OptimizerKind;
-use tinyloom::plan::Plan;
+use tinyloom::plan::{Buffer, Plan};
 use tinyloom::testing::adapters;
 
 #[path = "golden/cases.rs"]
@@ -101,6 +101,15 @@ fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
+/// A table of angles by the name that it had when there were at most two.
+fn name(buffer: Buffer) -> String {
+    match buffer {
+        Buffer::RopeTable(0) => "RopeTable".into(),
+        Buffer::RopeTable(1) => "WindowRopeTable".into(),
+        other => format!("{other:?}"),
+    }
+}
+
 impl Listing {
     fn kernel(&mut self, kernel: &Kernel) -> usize {
         self.kernels.number(format!(
@@ -134,7 +143,7 @@ impl Listing {
             let _ = write!(line, " | {}+{} {}+{}", range.row0, range.rows, range.col0, range.cols);
             let _ = write!(line, " | {:.4e} {:.4e}", dispatch.cost.flops, dispatch.cost.bytes);
             for slice in &dispatch.slices {
-                let _ = write!(line, " | {:?} {}+{}", slice.buffer, slice.offset, slice.bytes);
+                let _ = write!(line, " | {} {}+{}", name(slice.buffer), slice.offset, slice.bytes);
             }
             let number = self.dispatches.number(line);
             let _ = write!(body, " {number}k{}", kernels[dispatch.kernel]);

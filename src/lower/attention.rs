@@ -324,7 +324,7 @@ impl Lowering<'_> {
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
         let parts = if shared { Some(self.parts(shape)?) } else { None };
-        let table = shape.turned.then(|| self.angles(attention));
+        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         let (step, tables) = (self.builder.step(), layout.tables());
         for &products in k::attention_products(caps, shape) {
             let (name, count) = match products {
@@ -363,7 +363,7 @@ impl Lowering<'_> {
         let mut flops = (2 * self.builder.tokens * shape.width()) as f64;
         let mut slices = vec![parts, d_qkv, self.builder.step()];
         if shape.turned {
-            slices.splice(1..1, [self.angles(attention), self.inputs.documents]);
+            slices.splice(1..1, [self.angles(attention)?, self.inputs.documents]);
             flops += self.turning_flops(shape.turning());
         }
         self.builder.dispatch(label(site, "group sum"), kernel, slices, flops)
@@ -382,7 +382,7 @@ impl Lowering<'_> {
             return self.gradients_by_products(site, (attention, shape, tiles), reads, d_qkv);
         }
         let place = dropout.map(|dropout| self.place(dropout.place));
-        let table = shape.turned.then(|| self.angles(attention));
+        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         let (step, padded) = (self.builder.step(), self.batch().0.padded);
         let owner = k::key_value_owner(caps, shape);
         let of_query = k::attention_backward_query(caps, shape)?;

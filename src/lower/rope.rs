@@ -2,24 +2,18 @@
 
 use super::Lowering;
 use super::parts::InParts;
-use crate::arch::{Architecture, Attention, Rope};
-use crate::error::Result;
+use crate::arch::{Architecture, Attention};
+use crate::error::{Error, Result};
 use crate::graph::Node;
 use crate::kernels::{self as k, RopeShape};
 use crate::plan::{Buffer, Slice};
-
-/// What a layer turns by.
-pub(super) fn turning(architecture: &Architecture, attention: Attention) -> Rope {
-    let of_window = architecture.window_rope.filter(|_| attention.window.is_some());
-    of_window.or(architecture.rope).expect("what is rotated has angles")
-}
 
 /// The kernels' shape.
 pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShape {
     RopeShape {
         heads: attention.heads + attention.kv_heads,
         head_dim: attention.head_dim,
-        dims: turning(architecture, attention).head_dim,
+        dims: attention.rope.map_or(0, |rope| architecture.ropes[rope].head_dim),
         stride: attention.stride(),
     }
 }
@@ -40,7 +34,7 @@ impl Lowering<'_> {
             let shape = rope_shape(&self.params.architecture, attention);
             let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
             let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
-            let (table, step) = (self.angles(attention), self.builder.step());
+            let (table, step) = (self.angles(attention)?, self.builder.step());
             let slices = vec![slice, table, self.inputs.documents, rows, step];
             let flops = sums + self.turning_flops(shape);
             return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
@@ -59,7 +53,7 @@ impl Lowering<'_> {
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
         let flops = self.turning_flops(shape);
-        let (table, step) = (self.angles(attention), self.builder.step());
+        let (table, step) = (self.angles(attention)?, self.builder.step());
         let slices = vec![rows, table, self.inputs.documents, to, step];
         self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
     }
@@ -69,11 +63,11 @@ impl Lowering<'_> {
     }
 
     /// The table of the angles by which a layer turns.
-    pub(super) fn angles(&self, attention: Attention) -> Slice {
-        let of_window = self.params.architecture.turns_by_window(attention);
-        let buffer = if of_window { Buffer::WindowRopeTable } else { Buffer::RopeTable };
-        let dims = turning(&self.params.architecture, attention).head_dim;
-        Slice::new(buffer, 0, self.inputs.positions as u64 * dims as u64 * 4)
+    pub(super) fn angles(&self, attention: Attention) -> Result<Slice> {
+        let rope = attention.rope.ok_or_else(|| Error::internal("a rotation has no angles"))?;
+        let dims = self.params.architecture.ropes[rope].head_dim;
+        let bytes = self.inputs.positions as u64 * dims as u64 * 4;
+        Ok(Slice::new(Buffer::RopeTable(rope), 0, bytes))
     }
 
     /// Rotates rows of queries, keys and values in place.
@@ -87,7 +81,7 @@ impl Lowering<'_> {
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope(self.builder.caps, shape, forward)?;
         let flops = self.turning_flops(shape);
-        let table = self.angles(attention);
+        let table = self.angles(attention)?;
         let slices = vec![rows, table, self.inputs.documents, self.builder.step()];
         self.builder.dispatch(label, kernel, slices, flops)
     }
