@@ -100,8 +100,8 @@ export async function workerFiles() {
 const withoutModule = {
   name: "without the module",
   setup({ onResolve, onLoad }) {
-    const contents = 'export { packedOfPage as packedModule } from "./asked.js";';
-    onResolve({ filter: /^\.\/fallback\.js$/ }, ({ path }) => ({ path, namespace: "asking" }));
+    const contents = 'export { packedOfPage as packedModule } from "./page-services.js";';
+    onResolve({ filter: /^\.\/packed-module\.js$/ }, ({ path }) => ({ path, namespace: "asking" }));
     onLoad({ filter: /./, namespace: "asking" }, () => ({ contents, resolveDir: dist }));
   },
 };

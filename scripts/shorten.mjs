@@ -4,7 +4,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { EXPORTS, IMPORTS, leb, named, Reader, sections, withSections } from "./wasm.mjs";
 
-/** Exports by which `pkg/src/module.ts` knows the module. */
+/** Exports by which `pkg/src/wasm-compile.ts` knows the module. */
 const KEPT = ["memory", "rawruntime_create"];
 /** The exports that the glue uses. */
 const USED = /(?<=\bwasm\.)\w+/g;

@@ -1,10 +1,10 @@
 /** The average of weights, which stands where the weights are for as long as something reads it. */
 
-import type { Handle } from "./handle.js";
+import { saveWeights } from "./checkpoint-writer.js";
 import type { InnerModel } from "./internal.js";
-import type { RawTrainer } from "./raw.js";
-import { DTYPE, type DtypeOptions, type SaveOptions, saveOptions } from "./save.js";
-import { saveWeights } from "./saving.js";
+import type { Handle } from "./raw-handle.js";
+import { DTYPE, type DtypeOptions, type SaveOptions, saveOptions } from "./save-options.js";
+import type { RawTrainer } from "./wasm-instance.js";
 
 /** Work in a trainer's turn with averages in the place of the weights, which come back to the bit. */
 export async function exchanged<T>(raw: RawTrainer, work: () => Promise<T>): Promise<T> {

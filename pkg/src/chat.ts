@@ -6,7 +6,7 @@ import {
   type GeneratedToken,
   type GenerateOptions,
   type Generation,
-} from "./generate.js";
+} from "./generate-options.js";
 import { models } from "./internal.js";
 import { textPart } from "./lazy.js";
 import { Model } from "./model.js";

@@ -9,11 +9,10 @@ import {
   type TextOptions,
   withStart,
 } from "./dataset-options.js";
+import type { CheckpointFiles, LongOptions } from "./file-source.js";
 import { datasets } from "./internal.js";
 import { textPart } from "./lazy.js";
 import { check, integer, invalid, isA, show } from "./options.js";
-import { loadedRaw } from "./raw.js";
-import type { CheckpointFiles, LongOptions } from "./source.js";
 import type { TextSource } from "./text/read.js";
 import { type Packed, TokenStore } from "./text/store.js";
 import type {
@@ -28,6 +27,7 @@ import type {
 } from "./text/types.js";
 import type { TextEncoding } from "./tokenizer.js";
 import { asTokens, some, type TokenIds } from "./tokens.js";
+import { loadedRaw } from "./wasm-instance.js";
 
 /** `sequenceLength` where the caller gives none and the text, or a document, is long enough. */
 const [SEQUENCE_LENGTH, DOCUMENT_LENGTH] = [128, 1024];

@@ -1,4 +1,4 @@
-import { show } from "./show.js";
+import { show } from "./value-text.js";
 
 /**
  * The stable reasons of a failure. Programs branch on the code; people read the message.

@@ -1,15 +1,15 @@
 /** What a model will take, computed without a GPU. */
 
+import type { AdapterOptions } from "./adapter.js";
 import { toError } from "./error.js";
-import { type KvCache, kvCache, type WeightFormat, weights } from "./generate.js";
+import { type KvCache, kvCache, type WeightFormat, weights } from "./generate-options.js";
 import { morePart } from "./lazy.js";
-import type { AdapterOptions } from "./lora.js";
 import { configJson, type ModelConfig } from "./model-config.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
-import { loadRaw } from "./raw.js";
 import { type Capabilities, expectLimits } from "./runtime.js";
 import { TRAINER } from "./trainer-options.js";
 import type { TrainerOptions } from "./trainer-types.js";
+import { loadRaw } from "./wasm-instance.js";
 
 /** A text that is generated, for {@link estimate}. */
 export interface TextEstimate {

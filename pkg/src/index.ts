@@ -5,11 +5,26 @@
  * @module tinyloom
  */
 
+export {
+  Adapter,
+  type AdapterFiles,
+  type AdapterOptions,
+  type LoadAdapterOptions,
+  type MergeOptions,
+  type ResolvedAdapterOptions,
+} from "./adapter.js";
 export { type ChatOptions, chat } from "./chat.js";
 export { Dataset } from "./dataset.js";
 export type { DatasetOptions, TextOptions } from "./dataset-options.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
+export type {
+  CheckpointFiles,
+  FileContent,
+  LoadOptions,
+  LongOptions,
+  Progress,
+} from "./file-source.js";
 export type {
   BatchGeneration,
   BatchOptions,
@@ -22,15 +37,7 @@ export type {
   TokenBias,
   TokenChoice,
   WeightFormat,
-} from "./generate.js";
-export {
-  Adapter,
-  type AdapterFiles,
-  type AdapterOptions,
-  type LoadAdapterOptions,
-  type MergeOptions,
-  type ResolvedAdapterOptions,
-} from "./lora.js";
+} from "./generate-options.js";
 export { Model } from "./model.js";
 export type { ModelConfig, RopeParameters } from "./model-config.js";
 export type {
@@ -60,8 +67,7 @@ export type {
   SaveOptions,
   SaveTarget,
   TrainerSaveOptions,
-} from "./save.js";
-export type { CheckpointFiles, FileContent, LoadOptions, LongOptions, Progress } from "./source.js";
+} from "./save-options.js";
 export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export type { TextSource } from "./text/read.js";
 export type {

@@ -3,22 +3,22 @@
  * symbol.
  */
 
+import type { Adapter } from "./adapter.js";
 import type { Data } from "./data.js";
 import type { Dataset } from "./dataset.js";
 import { TinyloomError } from "./error.js";
-import type { Handle, Queue } from "./handle.js";
-import type { Adapter } from "./lora.js";
+import type { Source } from "./file-source.js";
 import type { Model } from "./model.js";
 import type { ModelNotes } from "./notes.js";
-import type { RawModel, RawModule, RawRuntime, RawTrainer } from "./raw.js";
-import type { Journal } from "./recovery/journal.js";
-import type { Recovery } from "./recovery/recovery.js";
+import type { Handle, Queue } from "./raw-handle.js";
+import type { Recovery } from "./recovery/device-recovery.js";
+import type { Journal } from "./recovery/model-recovery.js";
 import type { Counters, Owned, Runtime } from "./runtime.js";
-import type { Target } from "./save.js";
-import type { Source } from "./source.js";
+import type { Target } from "./save-options.js";
 import type { Allocation, Tensor } from "./tensor.js";
 import type { Trainer } from "./trainer.js";
 import type { StepMetrics } from "./trainer-types.js";
+import type { RawModel, RawModule, RawRuntime, RawTrainer } from "./wasm-instance.js";
 
 /** The inner sides of a class's objects. */
 class Inner<O extends object, I> {

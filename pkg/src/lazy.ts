@@ -1,13 +1,13 @@
 /** What is loaded when it is first used, so that apps without it do not pay for it. */
 
 import { TinyloomError } from "./error.js";
-import { show } from "./show.js";
+import { show } from "./value-text.js";
 
 const parts = {
   /** Readers of datasets, tokenizers and their training. */
   text: () => import("./text/index.js"),
   /** What reads and writes files, and the text of generated tokens. */
-  more: () => import("./more.js"),
+  more: () => import("./deferred.js"),
   /** Files for llama.cpp. */
   gguf: () => import("./gguf/index.js"),
   /** What brings back what was lost with a GPU device. */

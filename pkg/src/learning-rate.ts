@@ -1,18 +1,25 @@
 /** Searches for a learning rate. */
 
+import type { Adapter } from "./adapter.js";
+import { loadWeights } from "./checkpoint-loader.js";
 import type { Data } from "./data.js";
 import { throwIfAborted, toError } from "./error.js";
-import { end } from "./handle.js";
+import {
+  LONG,
+  type LongOptions,
+  openSource,
+  report,
+  reported,
+  type Source,
+} from "./file-source.js";
 import { type InnerModel, models } from "./internal.js";
-import { loadWeights } from "./loading.js";
-import type { Adapter } from "./lora.js";
 import { metricsOf } from "./metrics.js";
 import type { Model } from "./model.js";
 import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
-import type { Ask, RawDataset, RawLoader, RawModule } from "./raw.js";
-import { LONG, type LongOptions, openSource, report, reported, type Source } from "./source.js";
+import { end } from "./raw-handle.js";
 import { DEFAULTS, type RawOptions, TRAINER } from "./trainer-options.js";
 import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
+import type { Ask, RawDataset, RawLoader, RawModule } from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 const WHERE = "Trainer.findLearningRate";

@@ -1,8 +1,8 @@
 /** A model's config, as the caller gives it. */
 
 import { isTinyloomError } from "./error.js";
+import { CONFIG_BYTES } from "./file-source.js";
 import { invalid, object, show } from "./options.js";
-import { CONFIG_BYTES } from "./source.js";
 
 /** Scaling of the rotary embedding. Which fields a type needs is as in transformers. */
 export interface RopeParameters {

@@ -1,6 +1,7 @@
 /** What is checked of the options of a model's calls, and how the module takes them. */
 
-import { adapter, kvCache, type WeightFormat, weights } from "./generate.js";
+import { LOAD, LONG } from "./file-source.js";
+import { adapter, kvCache, type WeightFormat, weights } from "./generate-options.js";
 import type {
   HiddenStatesOptions,
   InferenceOptions,
@@ -10,7 +11,6 @@ import type {
   PretrainedOptions,
 } from "./model-types.js";
 import { check, index, type Rules, seed } from "./options.js";
-import { LOAD, LONG } from "./source.js";
 
 export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };

@@ -1,8 +1,8 @@
 /** The options that a model's calls take, and the files that they give. */
 
-import type { KvCache, WeightFormat } from "./generate.js";
-import type { Adapter } from "./lora.js";
-import type { LoadOptions, LongOptions } from "./source.js";
+import type { Adapter } from "./adapter.js";
+import type { LoadOptions, LongOptions } from "./file-source.js";
+import type { KvCache, WeightFormat } from "./generate-options.js";
 
 /** Options of {@link Model.create}. */
 export interface ModelOptions extends LongOptions {

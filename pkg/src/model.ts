@@ -1,5 +1,6 @@
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
+import { type CheckpointFiles, type LongOptions, openSource } from "./file-source.js";
 import type {
   BatchGeneration,
   BatchOptions,
@@ -7,9 +8,8 @@ import type {
   GenerateOptions,
   Generation,
   WeightFormat,
-} from "./generate.js";
-import { batchGeneration, generation, over } from "./generation.js";
-import { Handle, Queue } from "./handle.js";
+} from "./generate-options.js";
+import { batchGeneration, generation, over } from "./generate-tokens.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { configJson, type ModelConfig } from "./model-config.js";
@@ -34,8 +34,8 @@ import type {
 } from "./model-types.js";
 import { NO_NOTES, notesOf } from "./notes.js";
 import { check, invalid, isA, type Rules, show } from "./options.js";
-import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw.js";
-import type { Origin } from "./recovery/journal.js";
+import { Handle, Queue } from "./raw-handle.js";
+import type { Origin } from "./recovery/model-recovery.js";
 import { Runtime } from "./runtime.js";
 import {
   type DtypeOptions,
@@ -46,9 +46,9 @@ import {
   type RunHandle,
   type SaveTarget,
   saveOptions,
-} from "./save.js";
-import { type CheckpointFiles, type LongOptions, openSource } from "./source.js";
+} from "./save-options.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
+import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 type Files = ModelFiles | GgufFiles | undefined;

@@ -1,9 +1,9 @@
 /** Validation of option objects: every refusal names the value, what is allowed and what to do. */
 
 import { type ErrorCode, isTinyloomError, TinyloomError } from "./error.js";
-import { show } from "./show.js";
+import { show } from "./value-text.js";
 
-export { show } from "./show.js";
+export { show } from "./value-text.js";
 
 /** A rule for one option: returns what is allowed, in words, when the value is not. */
 export type Rule = (value: unknown) => string | undefined;

@@ -2,11 +2,11 @@
 
 import type { Data } from "./data.js";
 import { TinyloomError, throwIfAborted } from "./error.js";
+import type { LongOptions } from "./file-source.js";
 import { stored } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { abortSignal, check, flag, integer, invalid, object, type Rules } from "./options.js";
-import type { RunHandle } from "./save.js";
-import type { LongOptions } from "./source.js";
+import type { RunHandle } from "./save-options.js";
 import type { CheckpointOptions, Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
 
 const MAX_U32 = 0xffff_ffff;

@@ -4,7 +4,6 @@
 import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
 import { advised, noteLoss, requestAdapter } from "./gpu-adapter.js";
-import { Handle, lasting, Queue } from "./handle.js";
 import { runtimes } from "./internal.js";
 import { morePart, recoveryPart } from "./lazy.js";
 import {
@@ -18,8 +17,8 @@ import {
   type Rules,
   show,
 } from "./options.js";
-import { loadRaw, type RawModule, type RawRuntime } from "./raw.js";
-import type { Recovery, Reopening } from "./recovery/recovery.js";
+import { Handle, lasting, Queue } from "./raw-handle.js";
+import type { Recovery, Reopening } from "./recovery/device-recovery.js";
 import type { RecoverOptions } from "./recovery/types.js";
 import {
   createTensor,
@@ -29,6 +28,7 @@ import {
   type TensorOptions,
 } from "./tensor.js";
 import type { Tuning } from "./tuned-products.js";
+import { loadRaw, type RawModule, type RawRuntime } from "./wasm-instance.js";
 
 /** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
 export interface FeatureOptions {

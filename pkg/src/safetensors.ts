@@ -3,7 +3,7 @@
 import { crc32, hex } from "./crc32.js";
 import { corrupt, type FilePart } from "./file-part.js";
 import { show } from "./options.js";
-import { expectRoom, type RawModule, type Seen } from "./raw.js";
+import { expectRoom, type RawModule, type Seen } from "./wasm-instance.js";
 
 /** Bytes that state the header's length. */
 export const PREFIX = 8;

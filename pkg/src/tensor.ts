@@ -1,11 +1,11 @@
 import { TinyloomError } from "./error.js";
 import { fromHalves, toHalves } from "./half.js";
-import { Handle } from "./handle.js";
 import { runtimes, tensors } from "./internal.js";
 import { check, inspect, integer, invalid, oneOf, type Rules, show } from "./options.js";
-import { expectRoom, type RawTensor } from "./raw.js";
+import { Handle } from "./raw-handle.js";
 import type { Owned, Runtime } from "./runtime.js";
 import { contiguous, countOf, inOrder, isContiguous, runs, spanOf, type View } from "./view.js";
+import { expectRoom, type RawTensor } from "./wasm-instance.js";
 
 /** How a tensor's elements are stored. Sums are made in f32 either way; f16 needs no feature. */
 export type ElementType = "f32" | "f16";

@@ -1,7 +1,7 @@
 import { TinyloomError } from "./error.js";
+import type { CheckpointFiles } from "./file-source.js";
 import { textPart } from "./lazy.js";
 import { invalid, isA, show } from "./options.js";
-import type { CheckpointFiles } from "./source.js";
 import type { TextSource } from "./text/read.js";
 import { decodesSpecial, parsesSpecial } from "./text/special.js";
 import type {

@@ -1,17 +1,17 @@
 /** The steps of a trainer, each in its turn among the model's operations. */
 
 import type { Data } from "./data.js";
-import { Drawn } from "./drawn.js";
+import { Drawn } from "./data-identity.js";
 import { throwIfAborted, toError } from "./error.js";
-import type { Handle } from "./handle.js";
+import { report, reported } from "./file-source.js";
 import { morePart } from "./lazy.js";
 import { metricsOf, withCut } from "./metrics.js";
-import type { RawMetrics, RawModule, RawTrainer } from "./raw.js";
-import type { Member } from "./recovery/journal.js";
-import { report, reported } from "./source.js";
+import type { Handle } from "./raw-handle.js";
+import type { Member } from "./recovery/model-recovery.js";
 import { Cuts } from "./text/cuts.js";
 import type { RawOptions } from "./trainer-options.js";
 import type { EvaluateOptions, Evaluation, StepMetrics } from "./trainer-types.js";
+import type { RawMetrics, RawModule, RawTrainer } from "./wasm-instance.js";
 
 /** What the steps are of. */
 interface Parts {

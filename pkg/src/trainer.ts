@@ -1,15 +1,15 @@
+import { Adapter, makeAdapter } from "./adapter.js";
+import type { LoadedRun } from "./checkpoint-loader.js";
 import { type Dataset, dataOf } from "./dataset.js";
 import { disposable } from "./dispose.js";
-import { Handle } from "./handle.js";
+import { type CheckpointFiles, LONG, type LongOptions, openSource } from "./file-source.js";
 import { type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { morePart } from "./lazy.js";
-import type { LoadedRun } from "./loading.js";
-import { Adapter, makeAdapter } from "./lora.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
 import { anything, check, flag, inspect, invalid, isA, type Rules, show } from "./options.js";
-import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw.js";
-import type { Member } from "./recovery/journal.js";
+import { Handle } from "./raw-handle.js";
+import type { Member } from "./recovery/model-recovery.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
 import {
@@ -21,8 +21,7 @@ import {
   STATE_FILES,
   saveOptions,
   type TrainerSaveOptions,
-} from "./save.js";
-import { type CheckpointFiles, LONG, type LongOptions, openSource } from "./source.js";
+} from "./save-options.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
 import { DEFAULTS, type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
 import { TrainerSteps } from "./trainer-steps.js";
@@ -41,6 +40,7 @@ import type {
   TrainerFiles,
   TrainerOptions,
 } from "./trainer-types.js";
+import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./wasm-instance.js";
 import { evaluated, watched } from "./watch.js";
 
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };

@@ -1,9 +1,9 @@
 /** Measured products, kept from one session to the next. */
 
-import type { Handle } from "./handle.js";
-import type { RawModule, RawRuntime } from "./raw.js";
+import type { Handle } from "./raw-handle.js";
 import { remember, remembered } from "./remembered.js";
 import type { Capabilities } from "./runtime.js";
+import type { RawModule, RawRuntime } from "./wasm-instance.js";
 
 /** The measurements of one runtime. */
 export class Tuning {

@@ -1,7 +1,7 @@
 // Generation with the tokenizers of real models: what their tokens spell, beginnings of prompts, special tokens.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { vocabularyOf } from "../../pkg/dist/heal.js";
+import { vocabularyOf } from "../../pkg/dist/token-healing.js";
 import { real } from "../text/real-tokenizers.mjs";
 import { collect, ids, newModel, textOf, tinyloom } from "./kit.mjs";
 

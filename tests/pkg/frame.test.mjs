@@ -11,14 +11,14 @@ import { line } from "../../scripts/progress.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { makeFile, openFile } from "./bodies/kit.mjs";
 
-const { Handle, Life, Queue } = await import("../../pkg/dist/handle.js");
+const { Handle, Life, Queue } = await import("../../pkg/dist/raw-handle.js");
 const { pullTensors, readHeader, readHeaders, withRoom } = await import(
   "../../pkg/dist/safetensors.js"
 );
 const { readAhead } = await import("../../pkg/dist/readback.js");
-const { save } = await import("../../pkg/dist/saving.js");
-const { openSource } = await import("../../pkg/dist/source.js");
-const { weightFiles } = await import("../../pkg/dist/source-files.js");
+const { save } = await import("../../pkg/dist/checkpoint-writer.js");
+const { openSource } = await import("../../pkg/dist/file-source.js");
+const { weightFiles } = await import("../../pkg/dist/checkpoint-files.js");
 const { check, integer, number } = await import("../../pkg/dist/options.js");
 const { toTokens } = await import("../../pkg/dist/tokens.js");
 
@@ -344,7 +344,7 @@ test("what the module's memory has no room for is refused before it goes there",
 });
 
 test("another wasm module is refused, and tinyloom's own still loads", async () => {
-  const { loadRaw } = await import("../../pkg/dist/raw.js");
+  const { loadRaw } = await import("../../pkg/dist/wasm-instance.js");
   const empty = Uint8Array.of(0, 0x61, 0x73, 0x6d, 1, 0, 0, 0);
   await assert.rejects(loadRaw(empty), code("invalid-options"));
   await assert.rejects(loadRaw(Uint8Array.of(1, 2, 3)), code("invalid-options"));

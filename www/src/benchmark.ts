@@ -2,7 +2,7 @@
 import type { Capabilities, ModelConfig, Runtime } from "tinyloom";
 import type { Row } from "../../bench/workloads.mjs";
 import { bytes, duration } from "./dom.ts";
-import { room } from "./room.ts";
+import { memoryLimit } from "./memory-limit.ts";
 
 /** Steps and decoded tokens that are timed: as `npm run bench` has them, and where the CPU computes. */
 const [STEPS, SOFTWARE_STEPS] = [40, 3];
@@ -73,7 +73,7 @@ async function reasonToSkip(
     { trainer },
     capabilities,
   );
-  const most = room(capabilities);
+  const most = memoryLimit(capabilities);
   if (needed.total > most) {
     return `needs ${bytes(needed.total)}, and this page takes at most ${bytes(most)}`;
   }

@@ -20,18 +20,18 @@ import { clearError, say, showError } from "./panels/status.ts";
 import { failureOf, presetFor } from "./presets.ts";
 import { Playback } from "./recording.ts";
 import { remember, remembered } from "./remember.ts";
+import { isInUse, RunStore } from "./run-store.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
 import { shapeOf } from "./shape.ts";
-import { isInUse, Shelf } from "./shelf.ts";
 import { tasks } from "./tasks/index.ts";
 import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
-import { TuneDoor } from "./tune/door.ts";
+import { LazyTunePanel } from "./tune/lazy-panel.ts";
 
 /** What the page has once the GPU is open. */
 interface Open {
   lab: Lab;
-  shelf: Shelf;
+  store: RunStore;
 }
 
 export const setup = new SetupPanel();
@@ -48,7 +48,7 @@ let opened: Open | undefined;
 /** Whether there was a GPU at all. */
 let everOpened = false;
 /** What a GPU that is lost for good leaves behind: its runs can be exported. */
-let left: Shelf | undefined;
+let left: RunStore | undefined;
 export let training: Training | undefined;
 /** What ends the training before its last step. */
 let halting: "paused" | "stopped" | undefined;
@@ -65,7 +65,7 @@ const SOLVED = 0.98;
 /** Of a run that storage has no place for. */
 const IN_MEMORY = "The run ends with the page: export it to keep it.";
 
-const tune = new TuneDoor({
+const tune = new LazyTunePanel({
   opened: () => opened,
   lost: () => everOpened && !opened,
   training: () => training,
@@ -74,20 +74,20 @@ const tune = new TuneDoor({
 
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
-  export: (name) => attempt(async () => download(await shelf()!.export(name), `${name}.zip`)),
-  rename: (name, to) => attempt(() => change((shelf) => shelf.rename(name, to))),
+  export: (name) => attempt(async () => download(await store()!.export(name), `${name}.zip`)),
+  rename: (name, to) => attempt(() => change((store) => store.rename(name, to))),
   delete: (name) => {
     if (!confirm(`Delete the run “${name}” with its model and its text?`)) return;
     attempt(async () => {
       if (training?.run.name === name) await leave();
-      await change((shelf) => shelf.delete(name));
+      await change((store) => store.delete(name));
     });
   },
   compare: (names) => attempt(() => compare(names)),
 });
 
 /** The runs that are kept; undefined before there was a GPU. */
-const shelf = (): Shelf | undefined => opened?.shelf ?? left;
+const store = (): RunStore | undefined => opened?.store ?? left;
 
 function setState(next: State): void {
   showState(next, { gpu: opened !== undefined, run: training !== undefined });
@@ -134,7 +134,7 @@ function withoutGpu(): void {
 }
 
 async function showRuns(): Promise<void> {
-  const kept = shelf();
+  const kept = store();
   // Of a run whose GPU is gone only what is stored is left.
   const current = training && { id: training.run.id, step: opened ? training.step : 0 };
   if (kept) await runs.show(kept, current, { busy: busy(), resumable: Boolean(opened) });
@@ -142,14 +142,14 @@ async function showRuns(): Promise<void> {
 }
 
 /** Changes the list of runs. */
-async function change(work: (shelf: Shelf) => Promise<void>): Promise<void> {
+async function change(work: (store: RunStore) => Promise<void>): Promise<void> {
   clearError();
-  await work(shelf()!).finally(showRuns);
+  await work(store()!).finally(showRuns);
   await compare(runs.compared());
 }
 
 async function compare(names: readonly string[]): Promise<void> {
-  learning.compare(await Promise.all(names.map((name) => shelf()!.curve(name))));
+  learning.compare(await Promise.all(names.map((name) => store()!.curve(name))));
 }
 
 function show(event: TrainingEvent): void {
@@ -314,9 +314,9 @@ export async function begin(): Promise<void> {
     return say(refused);
   }
   const last = training;
-  const { lab, shelf } = await load("Compiling the model for this GPU…");
+  const { lab, store } = await load("Compiling the model for this GPU…");
   const text = await readText(chosen, settings);
-  const made = await beginRun(lab, shelf, { name, settings, text, vocabulary });
+  const made = await beginRun(lab, store, { name, settings, text, vocabulary });
   await take(made);
   if (last && made.isLike(last)) await compare(runs.choose(last.run.id));
   learning.reveal();
@@ -324,12 +324,12 @@ export async function begin(): Promise<void> {
 }
 
 /** Begins a run by itself, so that a visitor sees a model learn at once. It ends with the page. */
-async function beginOpening({ lab, shelf }: Open): Promise<void> {
+async function beginOpening({ lab, store }: Open): Promise<void> {
   const choice = setup.text();
   if (typeof choice === "string") return;
   const settings = settingsOf();
   const text = await readText(choice, settings);
-  opening = await beginRun(lab, shelf, { name: "Opening run", settings, text, lasting: false });
+  opening = await beginRun(lab, store, { name: "Opening run", settings, text, lasting: false });
   await take(opening);
   if (wantsOwn) return setState("stopped");
   await train();
@@ -337,8 +337,8 @@ async function beginOpening({ lab, shelf }: Open): Promise<void> {
 
 /** Goes on with a run of the list, at its newest checkpoint. */
 async function resume(name: string, goOn = false): Promise<void> {
-  const { lab, shelf } = await load(`Loading “${name}”…`);
-  const made = await openRun(lab, shelf, name, chosenText);
+  const { lab, store } = await load(`Loading “${name}”…`);
+  const made = await openRun(lab, store, name, chosenText);
   await take(made);
   setup.show(made.settings, made.text);
   if (goOn && !made.finished) return train();
@@ -355,15 +355,15 @@ export async function bring(folder: Folder): Promise<void> {
   if (kind === "text") return setup.take(Object.values(folder.files)[0]);
   if (kind === "other")
     return say("That is neither a run, a model with its config.json, nor one text.");
-  const { lab, shelf } = await load(`Importing ${folder.name}…`);
-  if (kind === "run") return resume(await importRun(shelf, folder));
+  const { lab, store } = await load(`Importing ${folder.name}…`);
+  if (kind === "run") return resume(await importRun(store, folder));
   const pretrained = await importModel(lab, folder);
   const { config } = pretrained.model;
   const choices = setup.choices();
   const longest = Math.min(choices.sequenceLength!, shapeOf(config).positions ?? 128);
   const settings = settingsOf({ ...choices, config, sequenceLength: longest });
   const text = await chosenText(settings);
-  await take(await beginRun(lab, shelf, { name: folder.name, settings, text, pretrained }));
+  await take(await beginRun(lab, store, { name: folder.name, settings, text, pretrained }));
   for await (const event of training!.keep()) show(event);
   remember({ id: training!.run.id, training: false });
   setState("paused");
@@ -371,9 +371,9 @@ export async function bring(folder: Folder): Promise<void> {
 }
 
 /** Goes on with the run that this browser was at when the page ended. */
-async function comeBack({ shelf }: Open): Promise<boolean> {
+async function comeBack({ store }: Open): Promise<boolean> {
   const last = remembered();
-  const run = last && (await shelf.list()).find(({ id }) => id === last.id);
+  const run = last && (await store.list()).find(({ id }) => id === last.id);
   if (!last || !run) return false;
   // The page before this one may hold it for a moment; another tab may hold it for long.
   for (let tries = 0; tries < TRIES; tries++) {
@@ -404,9 +404,9 @@ export async function open(): Promise<void> {
   }
   const lab = await openLab((state) => proofs.recovery(state));
   const { capabilities, lost } = lab.runtime;
-  opened = { lab, shelf: await Shelf.open(lab) };
+  opened = { lab, store: await RunStore.open(lab) };
   void lost.then(async ({ message }) => {
-    left = opened?.shelf;
+    left = opened?.store;
     opened = undefined;
     proofs.end();
     kernels.end();

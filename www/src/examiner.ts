@@ -1,7 +1,7 @@
 import type { Model } from "tinyloom/worker";
 import type { Data } from "./data.ts";
 import { exam, guesses, type Score } from "./exam.ts";
-import type { SamplePiece } from "./training.ts";
+import type { SamplePiece } from "./sample.ts";
 
 /** Between two exams lies so many times what one takes, and at least so many milliseconds. */
 const [SHARE, PAUSE] = [8, 400];

@@ -1,7 +1,7 @@
 /** What a visitor drops or picks: a run that was exported, or a folder of Hugging Face's. */
 import { type Model, TinyloomError } from "tinyloom/worker";
 import type { Lab } from "./lab.ts";
-import type { Shelf } from "./shelf.ts";
+import type { RunStore } from "./run-store.ts";
 
 /** Files by their names, and what they are called together. */
 export interface Folder {
@@ -60,10 +60,10 @@ export function kindOf({ files }: Folder): "run" | "model" | "text" | "other" {
 }
 
 /** Keeps an exported run: its zip, or the files of it. Gives its name here. */
-export async function importRun(shelf: Shelf, { name, files }: Folder): Promise<string> {
+export async function importRun(store: RunStore, { name, files }: Folder): Promise<string> {
   const described = files["run.json"];
-  if (!described) return shelf.import(Object.values(files)[0]!, name);
-  return shelf.import(files, nameIn(await described.text()) ?? name);
+  if (!described) return store.import(Object.values(files)[0]!, name);
+  return store.import(files, nameIn(await described.text()) ?? name);
 }
 
 /** The name in a run.json. If that is damaged, the import says so. */

@@ -1,5 +1,5 @@
 import { type Connected, connect, type RecoveryState, type Runtime } from "tinyloom/worker";
-import { BETWEEN } from "./plug.ts";
+import { BETWEEN } from "./simulated-loss.ts";
 
 /** Milliseconds between two snapshots at least. */
 const SNAPSHOTS = 5000;

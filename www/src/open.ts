@@ -2,8 +2,15 @@
 import { type Model, type StoredRun, TinyloomError, type Trainer } from "tinyloom/worker";
 import { codecOf, type Data, freeData, loadData } from "./data.ts";
 import type { Lab } from "./lab.ts";
+import {
+  type Content,
+  dataOf,
+  type Kept,
+  keptOf,
+  type RunStore,
+  tokenizerOf,
+} from "./run-store.ts";
 import type { RunSettings } from "./settings.ts";
-import { type Content, dataOf, type Kept, keptOf, type Shelf, tokenizerOf } from "./shelf.ts";
 import { keptText, type Text } from "./text.ts";
 import { Training } from "./training.ts";
 
@@ -22,7 +29,7 @@ export interface Beginning {
 }
 
 /** A training of a new run. */
-export async function beginRun(lab: Lab, shelf: Shelf, beginning: Beginning): Promise<Training> {
+export async function beginRun(lab: Lab, store: RunStore, beginning: Beginning): Promise<Training> {
   const { name, settings, text, pretrained, lasting, vocabulary } = beginning;
   const codec = await codecOf(
     lab,
@@ -40,8 +47,8 @@ export async function beginRun(lab: Lab, shelf: Shelf, beginning: Beginning): Pr
     const options = { settings, text: kept, pretrained: pretrained !== undefined };
     const content: Content = { data: text.bytes, options };
     if (codec.json !== undefined) content.tokenizer = codec.json;
-    const run = await shelf.create(name, content, lasting);
-    return Training.of(shelf, { settings, text, data, trainer, run });
+    const run = await store.create(name, content, lasting);
+    return Training.of(store, { settings, text, data, trainer, run });
   });
 }
 
@@ -54,11 +61,11 @@ export async function beginRun(lab: Lab, shelf: Shelf, beginning: Beginning): Pr
  */
 export async function openRun(
   lab: Lab,
-  shelf: Shelf,
+  store: RunStore,
   name: string,
   chosen: (settings: RunSettings) => Promise<Text>,
 ): Promise<Training> {
-  const run = await shelf.open(name);
+  const run = await store.open(name);
   try {
     const kept = keptOf(run);
     if (!kept) throw foreign(run, "was not made by this page, so its settings are not known");
@@ -77,7 +84,7 @@ export async function openRun(
     }
     const trainer = await lastOf(lab, run, kept);
     return await orFreed(trainer.model, data, () =>
-      Training.of(shelf, { settings, text, data, trainer, run }),
+      Training.of(store, { settings, text, data, trainer, run }),
     );
   } catch (error) {
     await run.close();

@@ -1,9 +1,23 @@
-import type { RunSettings } from "./settings.ts";
+import type { ModelConfig } from "tinyloom";
 import { presets } from "./sizes.mjs";
 
 export { defaultSeed, openSettings, presets } from "./sizes.mjs";
 
 export type PresetName = keyof typeof presets;
+
+export interface RunSettings {
+  config: ModelConfig;
+  sequenceLength: number;
+  tokensPerStep: number;
+  learningRate: number;
+  /** Absent: a tenth of the learning rate. */
+  minLearningRate?: number;
+  steps: number;
+  /** Absent: f32. */
+  precision?: "f32" | "mixed";
+  temperature: number;
+  seed: number;
+}
 
 /** What tells one model's shape from another. */
 const SHAPE = ["hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size"] as const;

@@ -1,3 +1,6 @@
+import type { JudgedPiece } from "../stories/score.ts";
+import type { AnsweredPiece } from "./tasks/answers.ts";
+
 /** A token as a model draws it. */
 export interface Drawn {
   readonly token: number;
@@ -19,6 +22,9 @@ export interface Writer {
     },
   ): AsyncIterable<Drawn>;
 }
+
+/** A part of a sample; text other than stories and answers has no verdict. */
+export type SamplePiece = JudgedPiece | AnsweredPiece | { text: string; verdict?: undefined };
 
 export interface SampleOptions {
   /** Tokens to make. */

@@ -1,7 +1,16 @@
 import type { Capabilities, ModelConfig } from "tinyloom";
 import { generateStories } from "../stories/generate.ts";
 import { storyPrompt } from "../stories/preset.ts";
-import { defaultSeed, isPresetName, openSettings, presetFor, presets } from "./presets.ts";
+import {
+  defaultSeed,
+  isPresetName,
+  openSettings,
+  presetFor,
+  presets,
+  type RunSettings,
+} from "./presets.ts";
+
+export type { RunSettings } from "./presets.ts";
 
 /** What the caller of a run chose; the rest follows from the adapter and the text. */
 export interface RunChoices {
@@ -13,20 +22,6 @@ export interface RunChoices {
   steps?: number | undefined;
   precision?: "f32" | "mixed" | undefined;
   seed?: number | undefined;
-}
-
-export interface RunSettings {
-  config: ModelConfig;
-  sequenceLength: number;
-  tokensPerStep: number;
-  learningRate: number;
-  /** Absent: a tenth of the learning rate. */
-  minLearningRate?: number;
-  steps: number;
-  /** Absent: f32. */
-  precision?: "f32" | "mixed";
-  temperature: number;
-  seed: number;
 }
 
 /** Fills in the choices left open. A name that is no preset gives undefined. */

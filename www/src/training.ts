@@ -8,16 +8,15 @@ import type {
   Trainer,
 } from "tinyloom/worker";
 import { grammarEntropy } from "../stories/entropy.ts";
-import type { JudgedPiece } from "../stories/score.ts";
 import { type Codec, type Data, freeData } from "./data.ts";
 import { type Score, type ScoreKind, scoreKind } from "./exam.ts";
 import { Examiner } from "./examiner.ts";
-import { Keeper, type Stored } from "./keeper.ts";
-import { type SampleOptions, sampleText, type WrittenToken } from "./sample.ts";
+import { RunSaver, type Stored } from "./run-saver.ts";
+import type { KeptSample, RunStore } from "./run-store.ts";
+import { type SampleOptions, type SamplePiece, sampleText, type WrittenToken } from "./sample.ts";
 import { defaultPrompt, type RunSettings } from "./settings.ts";
-import type { KeptSample, Shelf } from "./shelf.ts";
 import { Speed } from "./speed.ts";
-import { type AnsweredPiece, answered } from "./tasks/answers.ts";
+import { answered } from "./tasks/answers.ts";
 import { type TaskName, tasks } from "./tasks/index.ts";
 import { END } from "./tasks/task.ts";
 import type { Text } from "./text.ts";
@@ -33,9 +32,6 @@ const ALTERNATIVES = 4;
 const ANSWER_LENGTH = 10;
 /** Past steps that are shown before the page gets its turn. */
 const PIECE = 500;
-
-/** A part of a sample; text other than stories and answers has no verdict. */
-export type SamplePiece = JudgedPiece | AnsweredPiece | { text: string; verdict?: undefined };
 
 /** What happens while a model trains, in this order after each step. */
 export type TrainingEvent =
@@ -77,7 +73,7 @@ export class Training {
   readonly model: Model;
   readonly #trainer: Trainer;
   readonly #data: Data;
-  readonly #keeper: Keeper;
+  readonly #saver: RunSaver;
   readonly #examiner: Examiner;
   #halt = false;
   /** Whether a step was done since the model was made or loaded. */
@@ -87,33 +83,33 @@ export class Training {
   /** The last validation loss. */
   #validation: number | undefined;
 
-  private constructor({ settings, text, trainer, data }: Parts, keeper: Keeper) {
+  private constructor({ settings, text, trainer, data }: Parts, saver: RunSaver) {
     this.settings = settings;
     this.text = text;
     this.model = trainer.model;
     this.#trainer = trainer;
     this.#data = data;
-    this.#keeper = keeper;
+    this.#saver = saver;
     this.#examiner = new Examiner(this.model, data, settings.sequenceLength);
   }
 
-  static async of(shelf: Shelf, parts: Parts): Promise<Training> {
-    return new Training(parts, await Keeper.of(shelf, parts.trainer, parts.run));
+  static async of(store: RunStore, parts: Parts): Promise<Training> {
+    return new Training(parts, await RunSaver.of(store, parts.trainer, parts.run));
   }
 
   /** The run that it is kept in. */
   get run(): StoredRun {
-    return this.#keeper.run;
+    return this.#saver.run;
   }
 
   /** Whether that ends with the page. */
   get inMemory(): boolean {
-    return this.#keeper.inMemory;
+    return this.#saver.inMemory;
   }
 
   /** The newest checkpoint since the page has the run. */
   get stored(): Stored | undefined {
-    return this.#keeper.stored;
+    return this.#saver.stored;
   }
 
   /** Steps done. */
@@ -252,10 +248,10 @@ export class Training {
         yield { type: "validation", step, loss };
         metrics = { ...metrics, validationLoss: loss };
       }
-      await this.#keeper.note(metrics);
+      await this.#saver.note(metrics);
       if (isMilestone(step) || this.#due(SAMPLES)) yield* this.sample();
       if (this.#examiner.due) yield* this.score();
-      yield* this.#keep(() => this.#keeper.saveIfDue());
+      yield* this.#keep(() => this.#saver.saveIfDue());
       if (this.#halt) break;
     }
     yield* this.keep();
@@ -277,7 +273,7 @@ export class Training {
       yield { type: "writing", step, token };
     }
     const text = tokens.map((token) => token.text).join("");
-    await this.#keeper.sample({ step, text, tokens });
+    await this.#saver.sample({ step, text, tokens });
     const pieces = this.#judged(text);
     yield { type: "sample", step, pieces, tokens };
     const score = this.#examiner.ofSentences(pieces);
@@ -300,7 +296,7 @@ export class Training {
   }
 
   async *#scored(step: number, score: Score): AsyncGenerator<TrainingEvent, void, undefined> {
-    await this.#keeper.sample({ step, score });
+    await this.#saver.sample({ step, score });
     yield { type: "score", step, score };
   }
 
@@ -315,17 +311,17 @@ export class Training {
 
   /** Keeps the model of this step. */
   keep(): AsyncGenerator<TrainingEvent, void, undefined> {
-    return this.#keep(() => this.#keeper.save());
+    return this.#keep(() => this.#saver.save());
   }
 
   /** Keeps the last snapshot: the GPU is lost for good. */
   rescue(snapshot: number): AsyncGenerator<TrainingEvent, void, undefined> {
-    return this.#keep(() => this.#keeper.rescue(snapshot));
+    return this.#keep(() => this.#saver.rescue(snapshot));
   }
 
   /** Keeps the model soon: the page may be about to end. */
   hurry(): void {
-    this.#keeper.hurry();
+    this.#saver.hurry();
   }
 
   /** Continues a prompt; the tokens come as they are drawn. */

@@ -1,13 +1,13 @@
 /** What is loaded when a model is first saved as a GGUF file. */
 
+import type { Piece, Put, TakePiece } from "../checkpoint-writer.js";
 import { stored } from "../internal.js";
 import type { ModelConfig } from "../model-config.js";
 import { floats } from "../numbers.js";
 import { check, invalid, oneOf, type Rules } from "../options.js";
-import type { RawModel, RawWriter } from "../raw.js";
 import { PREFIX, parse } from "../safetensors.js";
-import type { GgufOptions } from "../save.js";
-import type { Piece, Put, TakePiece } from "../saving.js";
+import type { GgufOptions } from "../save-options.js";
+import type { RawModel, RawWriter } from "../wasm-instance.js";
 import { ELEMENTS, type Element, expectHeld, type GgufType, sizeOf } from "./blocks.js";
 import { familyOf, placed, writeSizes } from "./families.js";
 import type { Change, Family } from "./family.js";

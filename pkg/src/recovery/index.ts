@@ -1,7 +1,7 @@
 /** What brings back what was lost with a GPU device. Loaded by `Runtime.create`, unless it is switched off. */
 
 import { callback, check, integer, type Rules } from "../options.js";
-import { type Opening, Recovery, type Reopening } from "./recovery.js";
+import { type Opening, Recovery, type Reopening } from "./device-recovery.js";
 import type { RecoverOptions } from "./types.js";
 
 const RULES: Rules<RecoverOptions> = {

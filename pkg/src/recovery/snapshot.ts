@@ -2,9 +2,12 @@
 
 import { TinyloomError } from "../error.js";
 import type { FilePart } from "../file-part.js";
-import { end } from "../handle.js";
 import { stored } from "../internal.js";
 import { show } from "../options.js";
+import { end } from "../raw-handle.js";
+import { readAhead, tensorSizes } from "../readback.js";
+import { pullTensors, readHeaders, withRoom } from "../safetensors.js";
+import { MODEL_FILES, type RunHandle, STATE_FILES } from "../save-options.js";
 import type {
   RawLoader,
   RawModel,
@@ -14,12 +17,9 @@ import type {
   RawSnapshot,
   RawTrainer,
   RawWriter,
-} from "../raw.js";
-import { readAhead, tensorSizes } from "../readback.js";
-import { pullTensors, readHeaders, withRoom } from "../safetensors.js";
-import { MODEL_FILES, type RunHandle, STATE_FILES } from "../save.js";
-import type { Origin } from "./journal.js";
-import type { Member } from "./member.js";
+} from "../wasm-instance.js";
+import type { Origin } from "./model-recovery.js";
+import type { Member } from "./trainer-recovery.js";
 
 /**
  * Bytes that are read back at a time: staging buffers of up to a mebibyte are used again, and larger ones would

@@ -4,7 +4,12 @@ import { TinyloomError } from "../error.js";
 import { arrived } from "../firefox.js";
 import { stored } from "../internal.js";
 import { inspect, invalid, show } from "../options.js";
-import { ADAPTER_FILES, BESIDE as BESIDE_MODEL, MODEL_FILES, STATE_FILES } from "../save.js";
+import {
+  ADAPTER_FILES,
+  BESIDE as BESIDE_MODEL,
+  MODEL_FILES,
+  STATE_FILES,
+} from "../save-options.js";
 import type { RunRecord, StoredRun } from "./stored-run.js";
 
 /** Names of the files that a run may have. */

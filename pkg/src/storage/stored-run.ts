@@ -1,9 +1,9 @@
 import { TinyloomError } from "../error.js";
 import type { FilePart } from "../file-part.js";
-import { Queue } from "../handle.js";
+import type { Source } from "../file-source.js";
 import { stored } from "../internal.js";
 import { invalid, show } from "../options.js";
-import type { Source } from "../source.js";
+import { Queue } from "../raw-handle.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   CheckpointTarget,

@@ -10,6 +10,7 @@ import {
   WITHOUT_START,
   withStart,
 } from "../dataset-options.js";
+import { LONG } from "../file-source.js";
 import {
   check,
   flag,
@@ -22,7 +23,6 @@ import {
   type Rules,
   show,
 } from "../options.js";
-import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { some } from "../tokens.js";
 import { DocumentStore } from "./documents.js";

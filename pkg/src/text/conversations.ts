@@ -1,8 +1,8 @@
 /** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
+import { LONG } from "../file-source.js";
 import { awaited, check, flag, invalid, isA, type Rules, show } from "../options.js";
-import { LONG } from "../source.js";
 import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
 import { expectLearned, prepared } from "./build.js";
 import { chatEncoder, type Encode } from "./chat-encoding.js";

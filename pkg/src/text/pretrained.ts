@@ -2,8 +2,8 @@
 
 import { isTinyloomError, throwIfAborted } from "../error.js";
 import { corrupt } from "../file-part.js";
+import { LOAD, openSource } from "../file-source.js";
 import { check, type Rules, show } from "../options.js";
-import { LOAD, openSource } from "../source.js";
 import type { PretrainedTokenizer, SpecialTokens } from "../tokenizer.js";
 import { aroundOf } from "./around.js";
 import { Bpe, BYTE_CHARACTERS, byteLevelBytes } from "./bpe.js";

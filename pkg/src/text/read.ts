@@ -1,10 +1,10 @@
 /** Files, streams and URLs as pieces of bytes or text. */
 
+import { either } from "../abortable.js";
 import { isTinyloomError, throwIfAborted } from "../error.js";
+import { type LongOptions, report, reported, wholeUrl } from "../file-source.js";
 import { fileSystem, inNode } from "../node.js";
 import { inspect, invalid, isA, show } from "../options.js";
-import { either } from "../recovery/waiting.js";
-import { type LongOptions, report, reported, wholeUrl } from "../source.js";
 
 /** A text that is read piece by piece. A `File` is a `Blob`. */
 export type TextSource = Blob | ReadableStream<Uint8Array | string> | URL;

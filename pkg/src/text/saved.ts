@@ -1,11 +1,11 @@
 /** Datasets as files, and back. */
 
+import { readText, required } from "../checkpoint-files.js";
 import { crc32, hex } from "../crc32.js";
 import { type Prepared, TEXT, type TextOptions, withStart } from "../dataset-options.js";
 import { corrupt } from "../file-part.js";
+import { LOAD, LONG, type LongOptions, openSource, type Source } from "../file-source.js";
 import { check, flag, integer, isA, object, oneOf, type Rules, show } from "../options.js";
-import { LOAD, LONG, type LongOptions, openSource, type Source } from "../source.js";
-import { readText, required } from "../source-files.js";
 import { ByteTokenizer, type PretrainedTokenizer, type TextEncoding } from "../tokenizer.js";
 import { DocumentStore } from "./documents.js";
 import { loadTokenizer } from "./pretrained.js";

@@ -1,8 +1,8 @@
 /** The files of a tokenizer: they are read, checked, and written as they were. */
 
 import { corrupt } from "../file-part.js";
+import type { Source } from "../file-source.js";
 import { show } from "../options.js";
-import type { Source } from "../source.js";
 import { checkedJson } from "./checked.js";
 import {
   chatTemplatesOf,

@@ -1,8 +1,8 @@
 /** Tokenizers in the files that came before tokenizer.json: `vocab.json` and `merges.txt`. */
 
 import { corrupt } from "../file-part.js";
+import type { Source } from "../file-source.js";
 import { show } from "../options.js";
-import type { Source } from "../source.js";
 import { classOf, type Fields, SPECIAL_NAMES, tokenText } from "./tokenizer-info.js";
 
 type ReadFile = (from: Source, name: string) => Promise<string | undefined>;

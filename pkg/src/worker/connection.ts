@@ -1,10 +1,10 @@
 /** The page's side: sends the calls, and keeps the mirrors of the worker's objects. */
 
-import { persist } from "../asked.js";
-import { baseAddress } from "../base.js";
 import { type TinyloomError, toError } from "../error.js";
-import { packedModule } from "../fallback.js";
 import { invalid } from "../options.js";
+import { packedModule } from "../packed-module.js";
+import { baseAddress } from "../page-address.js";
+import { persist } from "../page-services.js";
 import * as Comlink from "./comlink.js";
 import {
   caller,

@@ -1,9 +1,9 @@
 /** The worker's side: makes the calls, and keeps the objects that the page has. */
 
-import { askPage, type Page } from "../asked.js";
-import { setBase } from "../base.js";
 import { TinyloomError } from "../error.js";
 import { called, show } from "../options.js";
+import { setBase } from "../page-address.js";
+import { askPage, type Page } from "../page-services.js";
 import * as Comlink from "./comlink.js";
 import { HeldObjects } from "./held.js";
 import { provideGpu } from "./node.js";

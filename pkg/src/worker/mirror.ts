@@ -1,7 +1,7 @@
 /** The page's classes: made from what the worker says of its own. */
 
 import { invalid } from "../options.js";
-import { REMOTE } from "../show.js";
+import { REMOTE } from "../value-text.js";
 import type { Connection } from "./connection.js";
 import { seededCall } from "./surface.js";
 import {

@@ -2,7 +2,7 @@
 
 import { TinyloomError } from "../error.js";
 import { inNode, threads } from "../node.js";
-import { trusting } from "../trusted.js";
+import { trusting } from "../trusted-types-worker.js";
 import { CONNECT } from "./wire.js";
 
 /** What a worker of the web and one of Node have in common. */

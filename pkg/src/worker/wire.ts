@@ -1,8 +1,8 @@
 /** What crosses between the page and its worker, and how values are prepared for it. */
 
-import type { Page } from "../asked.js";
 import { TinyloomError, toError } from "../error.js";
 import { show } from "../options.js";
+import type { Page } from "../page-services.js";
 import { ByteTokenizer } from "../tokenizer.js";
 
 /** Key that marks an object as a stand-in for a value that cannot be cloned. */

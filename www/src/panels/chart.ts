@@ -1,6 +1,6 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import type { Curve } from "../shelf.ts";
+import type { Curve } from "../run-store.ts";
 
 /** Weight of the newest step in the smoothed training curve. */
 const SMOOTHING = 0.25;

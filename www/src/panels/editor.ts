@@ -3,7 +3,7 @@ import type { Estimate, ModelConfig } from "tinyloom/worker";
 import { byId, bytes, duration, make, sentence, whole } from "../dom.ts";
 import { kindsOf, refusal } from "../estimates.ts";
 import type { Lab } from "../lab.ts";
-import { room } from "../room.ts";
+import { memoryLimit } from "../memory-limit.ts";
 import type { RunSettings } from "../settings.ts";
 import { shapeOf } from "../shape.ts";
 import { tableRow } from "../table.ts";
@@ -129,7 +129,7 @@ export class EditorPanel {
     try {
       estimate = await lab.estimate(config, { trainer: { tokensPerStep } }, capabilities);
       const words = { what: "This model does not fit", advice: adviceFor(config) };
-      refused = refusal(estimate, room(capabilities), words);
+      refused = refusal(estimate, memoryLimit(capabilities), words);
     } catch (error) {
       refused = `This model is refused: ${(error as Error).message}`;
     }

@@ -1,6 +1,6 @@
 import { byId, clock, duration, make, showNumber, whole } from "../dom.ts";
 import type { ScoreKind } from "../exam.ts";
-import type { Curve } from "../shelf.ts";
+import type { Curve } from "../run-store.ts";
 import type { TrainingEvent } from "../training.ts";
 import { LossChart, OTHERS, type Quantity } from "./chart.ts";
 import { ScorePanel } from "./score.ts";

@@ -2,8 +2,8 @@
 import type { RecoveryState } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
 import type { Lab } from "../lab.ts";
-import { PlugWait } from "../plug.ts";
 import { hashOfWeights, PROOF_STEPS } from "../proof.ts";
+import { LossWait } from "../simulated-loss.ts";
 import { fill, tableRow } from "../table.ts";
 import type { Training } from "../training.ts";
 import { attemptNoting, showError } from "./status.ts";
@@ -20,7 +20,7 @@ export class ProofsPanel {
   readonly #proofNote = byId("proof-note", HTMLElement);
   #lab: Lab | undefined;
   #training: Training | undefined;
-  readonly #wait = new PlugWait();
+  readonly #wait = new LossWait();
   #sameAdapter = true;
   #proving = false;
   #busy = false;

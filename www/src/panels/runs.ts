@@ -1,10 +1,10 @@
 import type { RunSummary } from "tinyloom/storage";
 import type { StepMetrics } from "tinyloom/worker";
 import { byId, bytes, make, whole } from "../dom.ts";
-import type { Stored } from "../keeper.ts";
+import type { Stored } from "../run-saver.ts";
+import { keptOf, type RunStore } from "../run-store.ts";
 import type { RunSettings } from "../settings.ts";
 import { shapeOf } from "../shape.ts";
-import { keptOf, type Shelf } from "../shelf.ts";
 import { fill, tableRow } from "../table.ts";
 
 /** What the page does with a run of the list. */
@@ -25,7 +25,7 @@ interface May {
 
 const HEADS = ["Compare", "Name", "Learns from", "Settings", "Result", "Begun", "Actions"];
 
-function noteOf({ lasting, full }: Shelf): string {
+function noteOf({ lasting, full }: RunStore): string {
   if (full) {
     return (
       "The browser's storage for this page is full. What does not fit is in memory and ends with the page: " +
@@ -96,8 +96,8 @@ export class RunsPanel {
    * @param current - the page's run.
    * @param may - `busy`: it is training, and cannot be left; `resumable`: there is a GPU to resume a run on.
    */
-  show(shelf: Shelf, current: Current | undefined, may: May): Promise<void> {
-    const show = () => this.#show(shelf, current, may);
+  show(store: RunStore, current: Current | undefined, may: May): Promise<void> {
+    const show = () => this.#show(store, current, may);
     this.#showing = this.#showing.then(show, show);
     return this.#showing;
   }
@@ -119,9 +119,9 @@ export class RunsPanel {
     if (cell && id === this.#current?.id) cell.textContent = said(this.#stored, this.#current.step);
   }
 
-  async #show(shelf: Shelf, current: Current | undefined, may: May): Promise<void> {
-    const runs = await shelf.list();
-    const results = await Promise.all(runs.map((run) => this.#result(shelf, run)));
+  async #show(store: RunStore, current: Current | undefined, may: May): Promise<void> {
+    const runs = await store.list();
+    const results = await Promise.all(runs.map((run) => this.#result(store, run)));
     this.#runs = runs;
     this.#results.clear();
     this.#current = current;
@@ -132,15 +132,15 @@ export class RunsPanel {
       return this.#row(run, text, current?.id, may);
     });
     fill(byId("runs", HTMLTableElement), runs.length > 0 ? HEADS : [], rows);
-    byId("runs-note", HTMLElement).textContent = noteOf(shelf);
+    byId("runs-note", HTMLElement).textContent = noteOf(store);
   }
 
-  async #result(shelf: Shelf, run: RunSummary): Promise<Result | undefined> {
+  async #result(store: RunStore, run: RunSummary): Promise<Result | undefined> {
     const newest = run.checkpoints[0];
     if (!newest) return undefined;
     const key = `${run.id} ${newest.number}`;
     if (!this.#losses.has(key)) {
-      const metrics = await shelf.metrics(run.name).catch(() => [] as StepMetrics[]);
+      const metrics = await store.metrics(run.name).catch(() => [] as StepMetrics[]);
       const judged = metrics.filter((one) => one.validationLoss !== undefined);
       this.#losses.set(key, judged.at(-1)?.validationLoss);
     }

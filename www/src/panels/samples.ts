@@ -1,9 +1,8 @@
 import { type JudgedPiece, tally, type Verdict } from "../../stories/score.ts";
 import { byId, make } from "../dom.ts";
-import type { WrittenToken } from "../sample.ts";
+import type { SamplePiece, WrittenToken } from "../sample.ts";
 import { shownMark } from "../tasks/answers.ts";
 import type { Task } from "../tasks/task.ts";
-import type { SamplePiece } from "../training.ts";
 import { readTokens, tokenElement, tokensBetween } from "./tokens.ts";
 
 const titles: { readonly [verdict in Verdict]: string } = {

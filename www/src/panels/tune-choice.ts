@@ -1,10 +1,10 @@
 /** The model and the chats that a visitor chooses for a fine-tuning, read as soon as both are there. */
 import { byId, whole } from "../dom.ts";
 import { type Folder, folderOf } from "../import.ts";
-import { type Base, baseOfFolder, baseOfRun } from "../tune/base.ts";
+import { type BaseModel, baseOfFolder, baseOfRun } from "../tune/base-model.ts";
 import { type Chat, readChats } from "../tune/chats.ts";
-import type { TuneHost } from "../tune/door.ts";
 import { exampleFor } from "../tune/examples.ts";
+import type { TuneHost } from "../tune/host.ts";
 import { type Reading, readDataset } from "../tune/tuning.ts";
 
 /** What the panel hears. */
@@ -46,7 +46,7 @@ export class TuneChoice {
   #good: Folder | undefined;
   #chosenFile: File | undefined;
   /** The model that was read last, by its option. */
-  #known: { readonly key: string; readonly base: Base } | undefined;
+  #known: { readonly key: string; readonly base: BaseModel } | undefined;
   /** Whether the visitor has chosen the model. */
   #picked = false;
   #reading: AbortController | undefined;
@@ -128,7 +128,7 @@ export class TuneChoice {
   async #list(): Promise<void> {
     const opened = this.#host.opened();
     if (!opened) return;
-    const runs = await opened.shelf.list();
+    const runs = await opened.store.list();
     const present = this.#host.training()?.run.name;
     const names = runs.map(({ name }) => name).filter((name) => name !== present);
     const options = names.map((name) => new Option(name, RUN + name));
@@ -195,11 +195,11 @@ export class TuneChoice {
     }
   }
 
-  async #open(value: string): Promise<Base> {
-    const { lab, shelf } = this.#host.opened()!;
+  async #open(value: string): Promise<BaseModel> {
+    const { lab, store } = this.#host.opened()!;
     const folder = this.#folder;
     if (value !== FOLDER || !folder) {
-      return baseOfRun(lab, shelf, value.slice(RUN.length), this.#host.training());
+      return baseOfRun(lab, store, value.slice(RUN.length), this.#host.training());
     }
     try {
       const base = await baseOfFolder(lab, folder);
@@ -212,7 +212,7 @@ export class TuneChoice {
   }
 
   /** The chats that are chosen; a message where there are none yet. */
-  async #chats(base: Base): Promise<readonly Chat[] | string> {
+  async #chats(base: BaseModel): Promise<readonly Chat[] | string> {
     const { value } = this.#source;
     if (value === "example") return exampleFor(base.task).chats;
     if (value === "paste") {

@@ -3,8 +3,8 @@ import type { WeightFormat } from "tinyloom/worker";
 import { byId, bytes, duration, make, whole } from "../dom.ts";
 import { kindsOf } from "../estimates.ts";
 import { tableRow } from "../table.ts";
-import type { Base } from "../tune/base.ts";
-import type { Taken, TuneSettings } from "../tune/takes.ts";
+import type { BaseModel } from "../tune/base-model.ts";
+import type { TuneCost, TuneSettings } from "../tune/cost.ts";
 
 const input = (id: string) => byId(`tune-${id}`, HTMLInputElement);
 const select = (id: string) => byId(`tune-${id}`, HTMLSelectElement);
@@ -21,14 +21,14 @@ const ATTENTION: readonly (readonly [family: RegExp, names: readonly string[]])[
 const OWN = { steps: 100, rate: 1e-2, tokens: 512 };
 const OTHERS = { steps: 100, rate: 2e-4, tokens: 256 };
 
-const TEMPLATES: { readonly [whose in Base["templateOf"]]: string } = {
+const TEMPLATES: { readonly [whose in BaseModel["templateOf"]]: string } = {
   model: "Its own chat template is used.",
   task: "A question becomes a problem of its task.",
   page: "It has no chat template, so the page writes “You:” and “It:” before the messages.",
 };
 
 /** Fills in what suits a base. */
-export function suit(base: Base, ofPage: boolean, longest: number): void {
+export function suit(base: BaseModel, ofPage: boolean, longest: number): void {
   const { steps, rate, tokens } = ofPage ? OWN : OTHERS;
   input("steps").value = String(steps);
   input("rate").value = String(rate);
@@ -46,7 +46,7 @@ export function fitTokens(longest: number, wanted = input("tokens").valueAsNumbe
 }
 
 /** What is chosen; undefined where a field has no number that it allows. */
-export function chosen({ config }: Base): TuneSettings | undefined {
+export function chosen({ config }: BaseModel): TuneSettings | undefined {
   // Not by checkValidity: its events would have the form show the field while the visitor still types.
   if (byId("tune-form", HTMLFormElement).querySelector(":invalid")) return undefined;
   const family = config.model_type ?? "llama";
@@ -65,13 +65,13 @@ export function chosen({ config }: Base): TuneSettings | undefined {
   };
 }
 
-/** Shows what is taken, or why it is refused. */
-export function showTaken(taken: Taken | undefined, steps: number, present: number): void {
+/** Shows the cost, or why it is refused. */
+export function showCost(cost: TuneCost | undefined, steps: number, present: number): void {
   const note = byId("tune-refused", HTMLElement);
-  note.textContent = taken?.refused ?? "";
-  note.hidden = !taken?.refused;
+  note.textContent = cost?.refused ?? "";
+  note.hidden = !cost?.refused;
   const table = byId("tune-estimate", HTMLTableElement);
-  const { estimate, seconds = Number.NaN } = taken ?? {};
+  const { estimate, seconds = Number.NaN } = cost ?? {};
   const sum = byId("tune-sum", HTMLElement);
   byId("tune-takes", HTMLElement).hidden = !estimate;
   table.dataset["bytes"] = String(estimate?.bytes.total ?? "");

@@ -4,14 +4,14 @@ import { byId, bytes, download, whole } from "../dom.ts";
 import type { Folder } from "../import.ts";
 import { invalidField, revealInvalid } from "../reveal.ts";
 import type { Chat } from "../tune/chats.ts";
-import type { TuneHost } from "../tune/door.ts";
-import { type Taken, takes } from "../tune/takes.ts";
+import { type TuneCost, tuneCost } from "../tune/cost.ts";
+import type { TuneHost } from "../tune/host.ts";
 import { type Reading, Tuning } from "../tune/tuning.ts";
 import { clearError, showErrorIn } from "./status.ts";
 import { TuneAnswers } from "./tune-answers.ts";
 import { TuneChoice } from "./tune-choice.ts";
 import { TuneExamples } from "./tune-examples.ts";
-import { chosen, fitTokens, showTaken, suit } from "./tune-form.ts";
+import { chosen, fitTokens, showCost, suit } from "./tune-form.ts";
 import { TuneLearning } from "./tune-learning.ts";
 
 type TuneState = "waiting" | "reading" | "ready" | "loading" | "training" | "paused" | "done";
@@ -43,7 +43,7 @@ export class TunePanel {
   readonly #examples = new TuneExamples((error) => this.#fail(error));
   #state: TuneState = "waiting";
   #reading: Reading | undefined;
-  #taken: Taken | undefined;
+  #cost: TuneCost | undefined;
   #tuning: Tuning | undefined;
   /** The step at which the adapter was downloaded last. */
   #saved = 0;
@@ -134,7 +134,7 @@ export class TunePanel {
     const start = button("start");
     start.textContent = state === "paused" ? "Go on" : "Train the adapter";
     // With an invalid field the button stays enabled, so that submitting shows the field.
-    const begins = ready && this.#reading !== undefined && !this.#taken?.refused;
+    const begins = ready && this.#reading !== undefined && !this.#cost?.refused;
     start.disabled = !(free && (state === "paused" || begins));
     button("pause").disabled = state !== "training";
     button("stop").disabled = !this.#active;
@@ -149,16 +149,16 @@ export class TunePanel {
     if (this.#host.busy()) {
       this.#say("The page trains a model of its own. Stop that first, or wait until it is done.");
     } else if (invalid) this.#say(invalid);
-    else if (!this.#taken?.refused) this.#say("Ready.");
-    else if (this.#taken.estimate) this.#say("It does not fit: the note above says why.");
+    else if (!this.#cost?.refused) this.#say("Ready.");
+    else if (this.#cost.estimate) this.#say("It does not fit: the note above says why.");
     else this.#say("It is refused: the note above says why.");
   }
 
   /** Nothing can be read yet. */
   #wait(why: string): void {
     this.#reading = undefined;
-    this.#taken = undefined;
-    showTaken(undefined, 0, 0);
+    this.#cost = undefined;
+    showCost(undefined, 0, 0);
     byId("tune-reading", HTMLElement).hidden = true;
     this.#set("waiting");
     this.#say(why);
@@ -199,11 +199,11 @@ export class TunePanel {
     const judged = ++this.#judged;
     const present = this.#present;
     this.#weighed = present;
-    const taken =
-      opened && settings && (await takes(opened.lab, this.#reading!.base, settings, present));
+    const cost =
+      opened && settings && (await tuneCost(opened.lab, this.#reading!.base, settings, present));
     if (judged !== this.#judged) return;
-    this.#taken = taken;
-    showTaken(taken, settings?.steps ?? 0, present);
+    this.#cost = cost;
+    showCost(cost, settings?.steps ?? 0, present);
     this.#enable();
   }
 
@@ -242,8 +242,8 @@ export class TunePanel {
     const settings = reading && chosen(reading.base);
     if (!opened || !settings) return false;
     await this.#judge();
-    if (this.#taken?.refused) {
-      this.#say(this.#taken.refused);
+    if (this.#cost?.refused) {
+      this.#say(this.#cost.refused);
       return false;
     }
     const { signal } = this.#works();

@@ -1,9 +1,9 @@
 /** An adapter in training on a model that stays as it is. */
 import type { Adapter, Dataset, Model, StepMetrics, Trainer } from "tinyloom/worker";
 import type { Lab } from "../lab.ts";
-import type { Base } from "./base.ts";
+import type { BaseModel } from "./base-model.ts";
 import type { Chat } from "./chats.ts";
-import type { TuneSettings } from "./takes.ts";
+import type { TuneSettings } from "./cost.ts";
 
 /** How often the loss of the chats kept for validation is taken. */
 const EVALUATIONS = 10;
@@ -16,7 +16,7 @@ const FEW = 10;
 
 /** The chats as a trainer sees them. */
 export interface Reading {
-  readonly base: Base;
+  readonly base: BaseModel;
   readonly chats: readonly Chat[];
   readonly dataset: Dataset;
 }
@@ -24,7 +24,7 @@ export interface Reading {
 /** Reads the chats with the base's template and tokens. */
 export async function readDataset(
   lab: Lab,
-  base: Base,
+  base: BaseModel,
   chats: readonly Chat[],
   { signal, onProgress }: { signal: AbortSignal; onProgress(progress: { loaded: number }): void },
 ): Promise<Reading> {
@@ -50,7 +50,7 @@ export type TuneEvent =
   | { readonly type: "validation"; readonly step: number; readonly loss: number };
 
 export class Tuning {
-  readonly base: Base;
+  readonly base: BaseModel;
   readonly settings: TuneSettings;
   readonly adapter: Adapter;
   readonly #lab: Lab;

@@ -1,0 +1,229 @@
+/** Makes, loads and merges adapters. */
+
+import type {
+  Adapter,
+  AdapterOptions,
+  LoadAdapterOptions,
+  MakeAdapter,
+  ResolvedAdapterOptions,
+} from "./adapter.js";
+import { type LoadedRun, type Loading, loadRun, loadWeights } from "./checkpoint-loader.js";
+import { TinyloomError } from "./error.js";
+import { LOAD, LONG, type LongOptions, openSource } from "./file-source.js";
+import {
+  type InnerAdapter,
+  type InnerModel,
+  models,
+  type OwnedByModel,
+  trainers,
+} from "./internal.js";
+import type { Model } from "./model.js";
+import { NO_NOTES } from "./notes.js";
+import {
+  check,
+  flag,
+  fraction,
+  integer,
+  invalid,
+  number,
+  type Rules,
+  seed,
+  show,
+} from "./options.js";
+import { end, Handle } from "./raw-handle.js";
+import { ADAPTER_FILES } from "./save-options.js";
+import type { RawModel, RawRuntime, Seen } from "./wasm-instance.js";
+import { watched } from "./watch.js";
+
+const ADAPTER: Rules<AdapterOptions> = {
+  rank: integer(1, 65_536),
+  alpha: number(0, Number.POSITIVE_INFINITY, true),
+  rsLora: flag,
+  dropout: fraction(),
+  targets: (value) =>
+    value === "all-linear" ||
+    (Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string"))
+      ? undefined
+      : '"all-linear", or an array of names of modules such as ["q_proj", "v_proj"]',
+  seed,
+};
+
+const LOADED: Rules<LoadAdapterOptions> = { ...LOAD, dropout: fraction() };
+
+/** The options as the module takes them. */
+export function adapterOptions(where: string, options: unknown): object {
+  return resolved(check<AdapterOptions>(where, options, ADAPTER));
+}
+
+function resolved({ targets, ...rest }: AdapterOptions): object {
+  return { ...rest, ...(targets && { targets: [targets].flat() }) };
+}
+
+/** {@link Adapter.create}. */
+export async function createAdapter(
+  make: MakeAdapter,
+  model: Model,
+  options: AdapterOptions & LongOptions,
+): Promise<Adapter> {
+  const where = "Adapter.create";
+  const base = baseOf(where, model);
+  const { signal, onProgress, ...chosen } = check<AdapterOptions & LongOptions>(where, options, {
+    ...ADAPTER,
+    ...LONG,
+  });
+  const json = JSON.stringify(resolved(chosen));
+  const create = async (raw: RawModel, long: LongOptions) => ({
+    model: await watched(where, long, (ask) => raw.adapt(json, ask)),
+  });
+  const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
+  const { adapter } = await over(make, model, base, long, create, true);
+  return adapter;
+}
+
+/** {@link Adapter.load}. */
+export async function loadAdapter(
+  make: MakeAdapter,
+  model: Model,
+  source: unknown,
+  options: LoadAdapterOptions,
+): Promise<Adapter> {
+  const where = "Adapter.load";
+  const base = baseOf(where, model);
+  const { dropout, ...chosen } = check(where, options, LOADED);
+  const files = openSource(where, source, chosen);
+  const load = async (raw: RawModel, long: LongOptions, seen: Seen) => ({
+    model: await loadWeights(loadingOver(base, raw, files, dropout), long, seen),
+  });
+  const { adapter } = await over(make, model, base, chosen, load);
+  return adapter;
+}
+
+/** {@link Trainer.resume} of a run that trained an adapter. */
+export async function resumeAdapter(
+  make: MakeAdapter,
+  model: Model,
+  source: unknown,
+  options: LongOptions,
+): Promise<{ adapter: Adapter; made: LoadedRun }> {
+  const base = baseOf("Trainer.resume", model);
+  const files = openSource("Trainer.resume", source, options);
+  const load = (raw: RawModel, long: LongOptions, seen: Seen) =>
+    loadRun(loadingOver(base, raw, files), long, seen);
+  return over(make, model, base, options, load);
+}
+
+/** {@link Adapter.merge}. */
+export async function mergeAdapter(inner: InnerAdapter, options: LongOptions): Promise<void> {
+  const chosen = check("merge", options, LONG);
+  const { journal } = models.of(inner.base);
+  await inner.handle.run(async (raw) => {
+    const merged = await journal?.merging(raw);
+    await watched("merge", chosen, (ask) => raw.merge(ask), false);
+    merged?.();
+    inner.end("the Adapter was merged into its model; create or load another");
+  }, chosen.signal);
+}
+
+function loadingOver(
+  { runtime: { module } }: InnerModel,
+  raw: RawModel,
+  source: Loading["source"],
+  dropout?: number,
+): Loading {
+  const loader = (config: string) => raw.adaptAs(config, dropout);
+  return { module, source, names: ADAPTER_FILES, loader };
+}
+
+/** The inner side of a model that is to lie under an adapter. */
+function baseOf(where: string, model: unknown): InnerModel {
+  const inner = models.find(model);
+  if (inner && !inner.base) return inner;
+  throw invalid(`${where} takes a Model first, not ${show(model)}`);
+}
+
+/**
+ * Makes an adapter in the base's turn.
+ *
+ * @param build - gives its raw objects over a base's.
+ * @param seeded - whether it is a function of numbers alone.
+ */
+async function over<T extends { readonly model: RawModel }>(
+  make: MakeAdapter,
+  model: Model,
+  base: InnerModel,
+  long: LongOptions,
+  build: (raw: RawModel, long: LongOptions, seen: Seen) => Promise<T>,
+  seeded?: true,
+): Promise<{ adapter: Adapter; made: T }> {
+  return base.handle.run(async (raw) => {
+    const on = base.runtime.now((own) => own);
+    const seen = { sum: 0 };
+    const made = await build(raw, long, seen);
+    if (base.handle.freed) end(made.model);
+    void base.handle.raw; // code "freed"
+    const again = async (_: RawRuntime, then: Seen) => {
+      await base.journal?.current();
+      return build(base.handle.raw, {}, then);
+    };
+    const { targets, ...options } = JSON.parse(made.model.adapterOptions());
+    const inner = innerOf(
+      model,
+      base,
+      made.model,
+      on,
+      seeded ? { again, seeded } : { again, seen },
+    );
+    const fixed: ResolvedAdapterOptions = { ...options, targets: Object.freeze(targets) };
+    return { adapter: make(inner, Object.freeze(fixed)), made };
+  }, long.signal);
+}
+
+type Began = Parameters<NonNullable<InnerModel["runtime"]["recovery"]>["journal"]>[0]["origin"];
+
+function innerOf(
+  model: Model,
+  base: InnerModel,
+  raw: RawModel,
+  on: RawRuntime,
+  began: Began,
+): InnerAdapter {
+  const { runtime, queue } = base;
+  const handle = new Handle("Adapter", raw, queue, runtime.module);
+  const loader = async (config: string) => {
+    await base.journal?.current();
+    return base.handle.raw.adaptAs(config);
+  };
+  const adapted = { names: ADAPTER_FILES, under: base.journal, loader };
+  const origin = { ...began, adapted };
+  const journal = runtime.recovery?.journal({ handle, queue, on, origin });
+  handle.guard = journal;
+  const owned = new Set<{ free(): void }>();
+  const finish = (why?: string) => {
+    const gone = why && new TinyloomError("freed", why);
+    if (gone) handle.lose(gone);
+    for (const trainer of [...owned]) {
+      trainer.free();
+      if (gone) trainers.find(trainer)?.handle.lose(gone);
+    }
+    handle.free();
+    journal?.end();
+    base.disown(adapter);
+  };
+  const adapter: OwnedByModel = {
+    lora: true,
+    free: () => finish("the model under the Adapter was freed; create or load both again"),
+  };
+  base.own(adapter);
+  return {
+    runtime,
+    queue,
+    base: model,
+    names: ADAPTER_FILES,
+    handle,
+    notes: NO_NOTES,
+    journal,
+    own: (trainer) => owned.add(trainer),
+    disown: (trainer) => owned.delete(trainer),
+    end: finish,
+  };
+}

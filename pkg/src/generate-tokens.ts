@@ -1,0 +1,160 @@
+/** The text that a model draws behind a prompt, token by token. */
+
+import type { Adapter } from "./adapter.js";
+import { throwIfAborted } from "./error.js";
+import type { BatchCall } from "./generate-batch.js";
+import {
+  type BatchGeneration,
+  type BatchOptions,
+  type BatchPrompt,
+  type BatchToken,
+  batchGiven,
+  type GenerateCall,
+  type GeneratedToken,
+  type GenerateOptions,
+  type Generation,
+  generateCall,
+} from "./generate-options.js";
+import { models } from "./internal.js";
+import { morePart } from "./lazy.js";
+import type { Model } from "./model.js";
+import { invalid } from "./options.js";
+import { end, type Handle, type Queue } from "./raw-handle.js";
+import { drawnSeed } from "./seeds.js";
+import type { Biases } from "./token-text.js";
+import { behind, type TokenIds } from "./tokens.js";
+import type { RawGeneration, RawModel } from "./wasm-instance.js";
+import { evaluated } from "./watch.js";
+
+type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
+
+/** A checked call on a model. @internal */
+export interface Call extends Omit<GenerateCall, "adapter"> {
+  /** Of the model, or of the adapter over it. */
+  readonly handle: Handle<RawModel>;
+  readonly queue: Queue;
+}
+
+/** {@link Model.generate}. */
+export function generation(
+  model: Model,
+  prompt: TokenIds | string,
+  options: GenerateOptions,
+): Generation {
+  let seed = drawnSeed();
+  const { queue, notes } = models.of(model);
+  const call = evaluated(() => {
+    const by = { config: model.config, ends: notes.ends, drawn: seed };
+    const { adapter, ...chosen } = generateCall(prompt, options, by);
+    seed = chosen.seed;
+    return { ...chosen, queue, handle: over(model, adapter) };
+  });
+  return Object.assign(generated(model, call), { seed });
+}
+
+/** {@link Model.generateBatch}. */
+export function batchGeneration(
+  model: Model,
+  prompts: readonly (TokenIds | string | BatchPrompt)[],
+  options: BatchOptions,
+): BatchGeneration {
+  let seeds: readonly number[] = [];
+  const { ends } = models.of(model).notes;
+  const call = evaluated(() => {
+    const given = batchGiven(prompts, options, { config: model.config, ends });
+    seeds = given.seeds;
+    return [given, model, over(model, given.adapter)] as const;
+  });
+  return Object.assign(generatedBatch(call), { seeds });
+}
+
+/** The model, or with an adapter over it. */
+export function over(model: Model, adapter: Adapter | undefined): Handle<RawModel> {
+  const { base, handle } = models.of(adapter ?? model);
+  if (!adapter || base === model) return handle;
+  throw invalid("adapter is of another model; give one that was created on this model");
+}
+
+async function* generatedBatch(call: () => BatchCall): AsyncGenerator<BatchToken, void, undefined> {
+  const given = call();
+  yield* (await morePart()).generatedBatch(...given);
+}
+
+async function* generated({ config, weights }: Model, call: () => Call): Tokens {
+  const chosen = call();
+  const { signal, tokenizer, bias, alternatives, json } = chosen;
+  throwIfAborted(signal, "generate");
+  // Without these the prompt is of tokens.
+  const begun = tokenizer || bias ? await (await morePart()).begun(chosen, config) : undefined;
+  const { ids = chosen.prompt as Uint32Array, biases, withText, healing } = begun ?? {};
+  const drawn: number[] = [];
+  let by: RawModel | undefined;
+  let generation: RawGeneration | undefined;
+  let healed = false;
+  /** The first time, after a lost device, or when the prompt's end is healed: then behind the tokens drawn before. */
+  const started = async (raw: RawModel): Promise<RawGeneration> => {
+    const heals = healing?.done === false;
+    if (generation && by === raw && healed !== heals) return generation;
+    if (generation) end(generation);
+    generation = undefined;
+    healed = !heals;
+    const text = behind(ids, drawn);
+    const own = heals && { stepwise: true, promptLookup: false };
+    const options = { weights, ...JSON.parse(json), ...own, drawn: drawn.length };
+    by = raw;
+    generation = await raw.generate(
+      text,
+      JSON.stringify(options),
+      heals ? undefined : biases?.fixed,
+    );
+    return generation;
+  };
+  const next = (bias?: Float32Array) =>
+    chosen.handle.run(async (raw) => {
+      const pairs = await (await started(raw)).next(bias);
+      for (let at = 0; at < pairs.length; at += 2 + 2 * alternatives) {
+        drawn.push(pairs[at] as number);
+      }
+      return pairs;
+    }, signal);
+  await chosen.handle.run(async (raw) => void (await started(raw)), signal);
+  try {
+    const tokens = tokensOf(next, chosen, biases);
+    yield* withText ? withText(tokens) : tokens;
+  } finally {
+    // Of a module that has panicked nothing is given back, as the error of its call says.
+    await chosen.queue.run(() => generation && end(generation)).catch(() => undefined);
+  }
+}
+
+/**
+ * The tokens, with what the caller asked about each.
+ *
+ * @param next - gives pairs of token and log-probability: a draw, then the alternatives to it.
+ */
+async function* tokensOf(
+  next: (bias?: Float32Array) => Promise<Float64Array>,
+  { signal, alternatives }: Call,
+  biases: Biases | undefined,
+): Tokens {
+  for (;;) {
+    throwIfAborted(signal, "generate");
+    const bias = await biases?.next?.();
+    throwIfAborted(signal, "generate");
+    const pairs = await next(bias);
+    if (pairs.length === 0) return;
+    const choice = (index: number) => ({
+      token: pairs[2 * index] as number,
+      logprob: pairs[2 * index + 1] as number,
+    });
+    for (let index = 0; 2 * index < pairs.length; index += 1 + alternatives) {
+      throwIfAborted(signal, "generate");
+      const drawn = choice(index);
+      biases?.drew(drawn.token);
+      const others = (_: unknown, place: number) => choice(index + 1 + place);
+      yield alternatives
+        ? { ...drawn, alternatives: Array.from({ length: alternatives }, others) }
+        : drawn;
+    }
+  }
+}

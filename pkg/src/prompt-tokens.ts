@@ -1,0 +1,27 @@
+/** Texts that are given as prompts, as tokens. */
+
+import { startOf, startsWith } from "./dataset-options.js";
+import type { ModelConfig } from "./model-config.js";
+import { given, type Until } from "./token-text.js";
+import type { TextDecoding } from "./tokenizer.js";
+import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
+
+/**
+ * The tokens of a prompt. Before a text stands once what stands before those of a dataset; what the tokenizer puts
+ * behind one would end the text.
+ */
+export async function promptTokens(
+  prompt: Uint32Array | string,
+  tokenizer: TextDecoding | undefined,
+  config: ModelConfig,
+  until: Until,
+): Promise<Uint32Array> {
+  if (typeof prompt !== "string") return prompt;
+  const by = tokenizer as Required<TextDecoding>;
+  const encode = () => by.encode(prompt, { addSpecialTokens: false });
+  const ids: TokenIds = await given("the tokenizer's encode()", encode, until);
+  const plain = toTokens("prompt", ids);
+  const start = await given("the tokenizer's encode()", () => startOf(by), until);
+  const whole = startsWith(plain, start) ? plain : toTokens("prompt", [...start, ...plain]);
+  return toSomeTokens("prompt", whole, config);
+}

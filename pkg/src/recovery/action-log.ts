@@ -1,0 +1,70 @@
+/** What was done to a model and its trainers since a snapshot. */
+
+import type { Data } from "../data.js";
+import type { TinyloomError } from "../error.js";
+import type { RawMetrics, RawModel, RawTrainer } from "../wasm-instance.js";
+import type { Member } from "./trainer-recovery.js";
+
+/** Something done that has to be done again. */
+export type Entry = Step | Change | Merge;
+
+/** A step, or a part of one. */
+export class Step {
+  readonly member: Member;
+  readonly begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>;
+  /** What its caller asks between its parts. */
+  readonly stop: () => boolean;
+  /** How often it has been asked: so many parts are done. */
+  calls = 0;
+  /** So many parts were done when it ended early. */
+  limit: number | undefined;
+  /** Whether its loss was what weights give that are not ruined. */
+  sound = false;
+  /** Its metrics, or why it failed when it was done again. */
+  metrics: RawMetrics | undefined;
+  error: TinyloomError | undefined;
+  /** Whether the weights are known to have it though its metrics did not arrive. */
+  unread = false;
+  /** Nobody waits for it any more, and it has not begun again. */
+  cancelled = false;
+  /** Lets go of the data that it draws from again, which may be freed meanwhile. */
+  readonly release: (() => void) | undefined;
+
+  constructor(member: Member, begin: Step["begin"], stop: () => boolean, data: Data | undefined) {
+    this.member = member;
+    this.begin = begin;
+    this.stop = stop;
+    this.release = data?.hold();
+  }
+
+  /** Whether it is not known yet what came of it. */
+  get waiting(): boolean {
+    return this.metrics === undefined && this.limit === undefined;
+  }
+
+  readonly asked = (): boolean => {
+    this.calls += 1;
+    return this.stop();
+  };
+}
+
+/** A change of an option. */
+export interface Change {
+  readonly member: Member;
+  readonly change: (raw: RawTrainer) => void;
+  /** The step before it, and how often that had been asked to stop: it may be under way still. */
+  readonly after: Step | undefined;
+  readonly calls: number;
+}
+
+/** An adapter that was added to the model. */
+export interface Merge {
+  merge(model: RawModel): Promise<void>;
+}
+
+/** Takes entries out of the log, by default all: they are never done again. */
+export function cut(log: Entry[], start = 0, count = log.length): void {
+  for (const entry of log.splice(start, count)) {
+    if (entry instanceof Step) entry.release?.();
+  }
+}

@@ -1,0 +1,312 @@
+/** When snapshots are taken: so rarely that they cost less than a hundredth of the time. */
+
+import { bytesOf } from "../checkpoint-writer.js";
+import { toError } from "../error.js";
+import { end } from "../raw-handle.js";
+import type { RawSnapshot } from "../wasm-instance.js";
+import { cut, type Entry, Step } from "./action-log.js";
+import type { Journal } from "./model-recovery.js";
+import { fileOf, type KeptSnapshot, type Snapshot, type SnapshotOfTrainer } from "./snapshot.js";
+import type { Member } from "./trainer-recovery.js";
+
+/** Bytes of host memory that snapshots may take, unless the page says otherwise. */
+const MOST_BYTES = 512 << 20;
+/** Milliseconds from the beginning of one that fails to the next. */
+const PAUSE = 10_000;
+/** Failures in a row after which there are none any more. */
+const MOST_FAILURES = 3;
+/** Once the times of twice as many steps are remembered, so many of the oldest are dropped. */
+const REMEMBERED = 64;
+/** The times of so many steps in a row are averaged: a browser may report several steps at once. */
+const AVERAGED = 8;
+/** Steps since the checkpoint of a run that are kept to be repeated. */
+const MOST_ENTRIES = 20_000;
+/** Snapshots whose cost is remembered. */
+const COSTS = 4;
+
+/** What is under way. */
+interface Taking {
+  readonly copies: Promise<readonly RawSnapshot[]>;
+  readonly members: readonly Member[];
+  /** The entry that it is taken behind. */
+  readonly last: Entry | undefined;
+  readonly began: number;
+  /** When the last step before it ended, and the steps since. */
+  readonly after: number | undefined;
+  steps: number;
+  spoilt: boolean;
+  /** Settles when it is whole, or has failed. */
+  done: Promise<void>;
+}
+
+/** The snapshots of one model and its trainers. */
+export class Snapshots {
+  /** The last whole one. */
+  newest: Snapshot | KeptSnapshot | undefined;
+  /** The last one whose weights, or later ones, gave a sound loss. */
+  good: Snapshot | KeptSnapshot | undefined;
+  /** Why there are none and the model does not come back. */
+  off: string | undefined;
+  /** Whether memory may not hold one: then checkpoints of a run serve. */
+  #tooLarge = false;
+  /** When the next one is due; tests set it. */
+  due: number | undefined;
+  readonly #journal: Journal;
+  /** Milliseconds between the ends of two steps, where none was taken. */
+  readonly #times: number[] = [];
+  /** When the last step ended. */
+  #ended: number | undefined;
+  #taking: Taking | undefined;
+  /** Milliseconds that the last ones cost, and how many of the next one have been waited for. */
+  readonly #costs: number[] = [];
+  #paid = 0;
+  #failures = 0;
+
+  constructor(journal: Journal) {
+    this.#journal = journal;
+  }
+
+  /** In the model's turn, before a step: takes one if it is due. */
+  maybe(): void {
+    if (this.#tooLarge) this.#bound();
+    if (this.off || this.#tooLarge || this.#taking || this.#unproven()) return;
+    const now = performance.now();
+    this.due ??= this.#first(now);
+    if (this.off || now < this.due || !this.#changed()) return;
+    this.due = now + PAUSE;
+    try {
+      this.#begin(now);
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  /** In the model's turn: takes one that has all steps, and waits for it. */
+  async fresh(): Promise<void> {
+    await this.#taking?.done;
+    if (this.off || this.#tooLarge || this.#journal.log.length === 0) return;
+    try {
+      this.#begin(performance.now());
+    } catch (error) {
+      this.#failed(error);
+    }
+    await this.#taking?.done;
+  }
+
+  /** Whether no step has proved the newest one: the next one would be of ruined weights, and memory holds two. */
+  #unproven(): boolean {
+    const { newest, good } = this;
+    return good !== undefined && newest !== good && this.#journal.log.length < MOST_ENTRIES;
+  }
+
+  /** The newest one is good once a step that began behind it gave a sound loss. */
+  #prove(): void {
+    const proves = (entry: Entry) => entry instanceof Step && entry.sound;
+    if (this.newest !== this.good && this.#journal.log.some(proves)) this.good = this.newest;
+  }
+
+  /** A step has ended well. */
+  stepped(): void {
+    if (this.off) return;
+    this.#prove();
+    const now = performance.now();
+    if (this.#taking) this.#taking.steps += 1;
+    else if (this.#ended !== undefined) this.#times.push(now - this.#ended);
+    if (this.#times.length >= 2 * REMEMBERED) this.#times.splice(0, REMEMBERED);
+    this.#ended = now;
+  }
+
+  /** In the model's turn: a run has the model as it is now. It serves where memory may not hold a snapshot. */
+  kept(snapshot: KeptSnapshot): void {
+    if (!this.#tooLarge) return;
+    this.off = undefined;
+    this.newest = snapshot;
+    cut(this.#journal.log);
+    const { recovery } = this.#journal;
+    recovery.tell({
+      state: "snapshot",
+      steps: [snapshot.steps],
+      bytes: 0,
+      milliseconds: 0,
+      cost: 0,
+    });
+  }
+
+  /** Steps that are repeated behind a run's checkpoint take memory too. */
+  #bound(): void {
+    if (this.off || this.#journal.log.length < MOST_ENTRIES) return;
+    this.#stop(`${MOST_ENTRIES} steps were not saved into its run; save more often`);
+  }
+
+  /** A step has failed that the one under way may have counted. */
+  spoil(): void {
+    if (this.#taking) this.#taking.spoilt = true;
+  }
+
+  /** Bytes of one snapshot. */
+  #bytes(): number {
+    const { handle, members } = this.#journal;
+    const alive = members.filter((member) => !member.handle.freed);
+    return bytesOf(handle.raw, ...alive.map((member) => member.handle.raw));
+  }
+
+  /** When the first one is due: at once, unless what it began with can be made again. */
+  #first(now: number): number {
+    const { recovery, origin } = this.#journal;
+    const bytes = this.#bytes();
+    const { snapshotBytes = MOST_BYTES } = recovery.options;
+    if (2 * bytes > snapshotBytes) {
+      this.#tooLarge = true;
+      this.#stop(
+        `snapshots of ${bytes} bytes take twice that of the host's memory, and recover.snapshotBytes allows ` +
+          `${snapshotBytes}: its steps since then are on the lost device alone; allow more, or train with a checkpoint ` +
+          "in a run of tinyloom/storage, which then serves",
+      );
+    }
+    if (!origin.seeded) return now;
+    this.#paid = bytes / recovery.rate;
+    return now + this.#wait(this.#paid);
+  }
+
+  /** Whether there are steps enough that the newest one has not. */
+  #changed(): boolean {
+    const { log, origin, recovery } = this.#journal;
+    if (!(this.newest || origin.seeded)) return true;
+    const steps = log.filter((entry) => entry instanceof Step);
+    return steps.length >= (recovery.options.snapshotSteps ?? 1);
+  }
+
+  #begin(began: number): void {
+    const { handle, log, members } = this.#journal;
+    const alive = members.filter((member) => !member.handle.freed);
+    const copies: Promise<RawSnapshot>[] = [];
+    try {
+      for (const member of alive) {
+        const copy = member.handle.raw.snapshot();
+        if (!copy) {
+          this.due = began; // in the middle of an accumulation: after the next step
+          drop(copies);
+          return;
+        }
+        copies.push(copy);
+      }
+      copies.push(handle.raw.snapshot());
+    } catch (error) {
+      drop(copies);
+      throw error;
+    }
+    const taking: Taking = {
+      copies: Promise.all(copies),
+      members: alive,
+      last: log.at(-1),
+      began,
+      after: this.#ended,
+      steps: 0,
+      spoilt: false,
+      done: Promise.resolve(),
+    };
+    this.#taking = taking;
+    const held = performance.now() - began;
+    taking.done = this.#read(taking, held)
+      .catch((error: unknown) => this.#failed(error))
+      .finally(() => {
+        this.#taking = undefined;
+        drop(copies);
+      });
+  }
+
+  async #read(taking: Taking, held: number): Promise<void> {
+    const { began, members, last } = taking;
+    const copies = await taking.copies;
+    const trainers: [Member, SnapshotOfTrainer][] = [];
+    for (const [index, member] of members.entries()) {
+      const copy = copies[index] as RawSnapshot;
+      const state = await copy.state();
+      const { progress } = JSON.parse(state) as { progress: { step: number } };
+      trainers.push([member, { moments: await fileOf(copy), state, steps: progress.step }]);
+    }
+    const weights = await fileOf(copies[members.length] as RawSnapshot);
+    const { log, recovery } = this.#journal;
+    const at = last ? log.indexOf(last) + 1 : 0;
+    if (taking.spoilt || (last && at === 0) || this.#journal.handle.freed) return;
+    const config = this.#journal.handle.raw.config();
+    this.newest = { config, weights, trainers: new Map(trainers) };
+    cut(log, 0, at);
+    this.#prove();
+    this.#journal.members = this.#journal.members.filter((member) => !member.handle.freed);
+    this.#failures = 0;
+    const milliseconds = performance.now() - began;
+    const cost = this.#cost(taking, held, milliseconds);
+    this.#plan(cost, held);
+    const bytes = trainers.reduce((sum, [, { moments }]) => sum + moments.data.length, 0);
+    recovery.tell({
+      state: "snapshot",
+      steps: trainers.map(([, { steps }]) => steps),
+      bytes: bytes + weights.data.length,
+      milliseconds,
+      cost,
+    });
+  }
+
+  /** Milliseconds in which so much of the time has passed that a snapshot may take this long. */
+  #wait(cost: number): number {
+    const { least, share } = this.#journal.recovery.pace;
+    return Math.max(least, cost / share);
+  }
+
+  /** When the next one is due: what the last one cost beyond what had been waited for is waited for too. */
+  #plan(cost: number, held: number): void {
+    const { recovery } = this.#journal;
+    const owed = Math.max(0, cost - this.#paid);
+    this.#costs.push(cost);
+    if (this.#costs.length > COSTS) this.#costs.shift();
+    this.#paid = Math.max(held, this.#costs.reduce((sum, one) => sum + one) / this.#costs.length);
+    this.due = performance.now() + this.#wait(this.#paid + owed);
+    // Of the next model, whose own are not known yet.
+    if (this.#paid > 0) recovery.rate = this.#bytes() / this.#paid;
+  }
+
+  /** Milliseconds by which the steps beside it ended later; where none ended, all that it took. */
+  #cost({ after, steps }: Taking, held: number, milliseconds: number): number {
+    const usual = this.#usual();
+    if (usual === undefined || after === undefined || steps === 0) return milliseconds;
+    const ended = this.#ended ?? after;
+    const under = Math.max(0, performance.now() - ended - usual);
+    return Math.min(milliseconds, Math.max(held, ended - after - steps * usual + under));
+  }
+
+  /** Milliseconds from the end of a step to the end of the next. */
+  #usual(): number | undefined {
+    const all = this.#times;
+    const length = all.length < AVERAGED ? 1 : AVERAGED;
+    const means: number[] = [];
+    for (let at = all.length; at >= length; at -= length) {
+      means.push(all.slice(at - length, at).reduce((sum, one) => sum + one) / length);
+    }
+    return means.sort((a, b) => a - b)[means.length >> 1];
+  }
+
+  #failed(thrown: unknown): void {
+    const error = toError(thrown);
+    // Of a lost device the model hears, and of one that was freed nobody needs to.
+    if (error.code === "device-lost" || error.code === "freed") return;
+    this.#failures += 1;
+    if (this.#failures >= MOST_FAILURES) {
+      this.#stop(`no snapshot of it could be taken (${error.message})`);
+    }
+  }
+
+  #stop(why: string): void {
+    this.off = why;
+    this.newest = undefined;
+    this.good = undefined;
+    cut(this.#journal.log);
+    const message = `a model has no snapshots and does not come back from a lost device: ${why}`;
+    this.#journal.recovery.tell({ state: "snapshots-off", message });
+  }
+}
+
+/** Ends copies that nobody needs any more, whenever they arrive. */
+function drop(copies: readonly Promise<RawSnapshot>[]): void {
+  for (const copy of copies) copy.then(end, () => undefined);
+}

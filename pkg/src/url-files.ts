@@ -1,0 +1,296 @@
+/** Checkpoint files by their URLs. Over HTTP: headers by `Range`, tensors as they arrive. */
+
+import { findOnDisk } from "./disk-files.js";
+import { TinyloomError, throwIfAborted, toError } from "./error.js";
+import { corrupt, type FilePart } from "./file-part.js";
+import { blobPart, type LoadOptions, type LongOptions, report } from "./file-source.js";
+import { inNode } from "./node.js";
+import { show } from "./options.js";
+
+/** Bytes of a file that are asked for first: most headers are shorter. */
+const FIRST = 128 << 10;
+
+/**
+ * Asks for a file's first bytes, and so for its size; undefined where there is none.
+ *
+ * @param most - bytes beyond which the file will be refused anyway.
+ */
+export async function findFile(
+  name: string,
+  url: URL,
+  options: LoadOptions,
+  most = Number.POSITIVE_INFINITY,
+): Promise<FilePart | undefined> {
+  if (url.protocol === "file:" && inNode()) return findOnDisk(name, url);
+  const { signal } = options;
+  return fetched(url, signal, async () => {
+    if (options.cache && typeof caches === "object") return kept(name, url, options);
+    let response = await ask(url, signal, 0, FIRST);
+    if (response.status === 416 && rangeOf(response)?.total === 0) {
+      void response.body?.cancel();
+      return blobPart(name, url.href, new Blob());
+    }
+    let range = response.status === 206 ? rangeOf(response) : undefined;
+    if (response.status === 206 && range?.begin !== 0) {
+      // A server of another origin that does not expose Content-Range: the size is unknown.
+      void response.body?.cancel();
+      response = await ask(url, signal);
+      range = undefined;
+    }
+    if (response.status === 404 || response.status === 410) {
+      void response.body?.cancel();
+      return undefined;
+    }
+    if (!response.ok) {
+      void response.body?.cancel();
+      throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
+    }
+    if (range) {
+      // Read at once: a body left open would hold one of the few connections to the server.
+      const first = new Uint8Array(await response.arrayBuffer());
+      return new UrlFile(name, url, range.total, signal, first);
+    }
+    // With a content encoding, the stated length is not that of the bytes that arrive.
+    const length = response.headers.get("content-length");
+    if (length === null || response.headers.has("content-encoding")) {
+      return blobPart(name, url.href, await download(name, response, options, most));
+    }
+    return new UrlFile(name, url, Number(length), signal, opened(url, response, 0));
+  });
+}
+
+/** A file of the browser's cache storage, which is put there first where it is not. */
+async function kept(name: string, url: URL, options: LoadOptions): Promise<FilePart | undefined> {
+  const storage = await caches.open("tinyloom");
+  let answer = await storage.match(url);
+  if (!answer) {
+    const response = await ask(url, options.signal);
+    if (!response.ok || !response.body) {
+      void response.body?.cancel();
+      if (response.status === 404 || response.status === 410) return undefined;
+      throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
+    }
+    const encoded = response.headers.has("content-encoding");
+    const total = encoded ? 0 : Number(response.headers.get("content-length") ?? 0);
+    const stage = `download ${name}`;
+    const body = response.body.pipeThrough(
+      counted((loaded) => report(options, { loaded, total, stage })),
+    );
+    // Of the headers only the type: a stated length or encoding is that of the transfer.
+    const type = response.headers.get("content-type") ?? "application/octet-stream";
+    try {
+      await storage.put(url, new Response(body, { headers: { "content-type": type } }));
+    } catch (cause) {
+      if ((cause as { name?: unknown } | null)?.name !== "QuotaExceededError") throw cause;
+      const message = `the browser's cache has no room for ${url.href}; leave cache out, or delete other files`;
+      throw new TinyloomError("storage-full", message, { cause });
+    }
+    answer = await storage.match(url);
+  }
+  return answer && blobPart(name, url.href, await answer.blob());
+}
+
+/** Tells how many bytes have passed. */
+function counted(told: (loaded: number) => void): TransformStream<Uint8Array, Uint8Array> {
+  let loaded = 0;
+  return new TransformStream({
+    transform(chunk, controller) {
+      loaded += chunk.length;
+      told(loaded);
+      controller.enqueue(chunk);
+    },
+  });
+}
+
+/** The whole of a file whose size shows at its end, in a Blob, which a browser may keep on disk. */
+async function download(
+  name: string,
+  response: Response,
+  options: LongOptions,
+  most: number,
+): Promise<Blob> {
+  let loaded = 0;
+  const counter = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      loaded += chunk.length;
+      report(options, { loaded, total: 0, stage: `download ${name}` });
+      controller.enqueue(chunk);
+      if (loaded > most) controller.terminate();
+    },
+  });
+  return response.body ? new Response(response.body.pipeThrough(counter)).blob() : new Blob();
+}
+
+/** A file whose size is known. */
+class UrlFile implements FilePart {
+  readonly name: string;
+  readonly place: string;
+  readonly remote = true;
+  readonly size: number;
+  readonly #url: URL;
+  /** Whether the server answers to Range. */
+  readonly #ranges: boolean;
+  readonly #first: Uint8Array;
+  readonly #signal: AbortSignal | undefined;
+  #stream: Stream | undefined;
+
+  /** @param begun - the file's first bytes from a server that answers to Range, or its whole stream. */
+  constructor(
+    name: string,
+    url: URL,
+    size: number,
+    signal: AbortSignal | undefined,
+    begun: Uint8Array | Stream,
+  ) {
+    [this.name, this.place, this.size] = [name, url.href, size];
+    [this.#url, this.#signal] = [url, signal];
+    this.#ranges = begun instanceof Uint8Array;
+    this.#first = begun instanceof Uint8Array ? begun : new Uint8Array();
+    this.#stream = begun instanceof Uint8Array ? undefined : begun;
+  }
+
+  read(begin: number, end: number): Promise<Uint8Array> {
+    return fetched(this.#url, this.#signal, async () => {
+      const bytes = new Uint8Array(end - begin);
+      const here = this.#first.subarray(begin, end);
+      bytes.set(here);
+      for (let done = here.length; done < bytes.length; ) {
+        const stream = await this.#at(begin + done);
+        const read = await stream.read(bytes.subarray(done));
+        if (read > 0) {
+          done += read;
+          continue;
+        }
+        // The connection ended early: with Range, another goes on from there.
+        this.rest();
+        if (!this.#ranges || stream.from === begin + done) {
+          throw corrupt(
+            `${this.place} ended at byte ${begin + done} of ${this.size}: the connection broke, or ` +
+              "the file is changing; try again",
+          );
+        }
+      }
+      return bytes;
+    });
+  }
+
+  rest(): void {
+    this.#stream?.cancel();
+    this.#stream = undefined;
+  }
+
+  /** The stream, at that byte of the file. */
+  async #at(begin: number): Promise<Stream> {
+    if (!this.#stream || this.#stream.at > begin || (this.#ranges && this.#stream.at < begin)) {
+      this.rest();
+      this.#stream = await this.#open(begin);
+    }
+    await this.#stream.skip(begin);
+    return this.#stream;
+  }
+
+  async #open(begin: number): Promise<Stream> {
+    const response = this.#ranges
+      ? await ask(this.#url, this.#signal, begin)
+      : await ask(this.#url, this.#signal);
+    const range = rangeOf(response);
+    const size = range ? range.total : Number(response.headers.get("content-length") ?? Number.NaN);
+    const wrong = range ? range.begin !== begin : this.#ranges && response.status === 206;
+    if (!response.ok || wrong || size !== this.size) {
+      void response.body?.cancel();
+      throw corrupt(
+        `${this.place} answered ${response.status} with ${size} bytes where it had ${this.size}: ` +
+          "the file is changing; try again",
+      );
+    }
+    return opened(this.#url, response, range ? begin : 0);
+  }
+}
+
+/** The bytes of an answer as they arrive. */
+class Stream {
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  #chunk = new Uint8Array();
+  /** The place in the file of the first byte, and of the next one. */
+  readonly from: number;
+  at: number;
+
+  constructor(body: ReadableStream<Uint8Array>, from: number) {
+    this.#reader = body.getReader();
+    [this.from, this.at] = [from, from];
+  }
+
+  /** Fills the target, unless the stream ends before; says how many bytes it got. */
+  async read(target: Uint8Array): Promise<number> {
+    let done = 0;
+    while (done < target.length) {
+      const part = await this.#next(target.length - done);
+      if (!part) break;
+      target.set(part, done);
+      done += part.length;
+    }
+    return done;
+  }
+
+  /** Leaves out the bytes before that place. */
+  async skip(to: number): Promise<void> {
+    while (this.at < to && (await this.#next(to - this.at)));
+  }
+
+  async #next(most: number): Promise<Uint8Array | undefined> {
+    while (this.#chunk.length === 0) {
+      const { value, done } = await this.#reader.read();
+      if (done) return undefined;
+      this.#chunk = value as Uint8Array<ArrayBuffer>;
+    }
+    const part = this.#chunk.subarray(0, most);
+    this.#chunk = this.#chunk.subarray(part.length);
+    this.at += part.length;
+    return part;
+  }
+
+  cancel(): void {
+    this.#reader.cancel().catch(() => undefined);
+  }
+}
+
+function opened(url: URL, response: Response, from: number): Stream {
+  if (!response.body) throw corrupt(`${url.href} answered without a body`);
+  return new Stream(response.body, from);
+}
+
+/** Asks for a file, or for its bytes from `begin` to before `end` or its own end. */
+function ask(
+  url: URL,
+  signal: AbortSignal | undefined,
+  begin?: number,
+  end?: number,
+): Promise<Response> {
+  const headers: HeadersInit =
+    begin === undefined ? {} : { range: `bytes=${begin}-${end === undefined ? "" : end - 1}` };
+  return fetch(url, { headers, ...(signal ? { signal } : {}) });
+}
+
+/** What part of a file an answer holds, if it is one: `bytes 0-99/1234`, or of no part `bytes *\/1234`. */
+function rangeOf(response: Response): { begin: number; total: number } | undefined {
+  const text = response.headers.get("content-range") ?? "";
+  const found = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/.exec(text);
+  return found ? { begin: Number(found[1] ?? 0), total: Number(found[2]) } : undefined;
+}
+
+/** Network work, whose failures name the URL. */
+async function fetched<T>(
+  url: URL,
+  signal: AbortSignal | undefined,
+  work: () => Promise<T>,
+): Promise<T> {
+  throwIfAborted(signal, "loading");
+  try {
+    return await work();
+  } catch (cause) {
+    throwIfAborted(signal, "loading");
+    const error = toError(cause);
+    if (error.code !== "internal") throw error;
+    throw corrupt(`${url.href} could not be fetched: ${show(cause)}`, cause);
+  }
+}
