@@ -128,7 +128,7 @@ fn gemma2_alternates_windows() {
     assert_eq!(again.to_json(), config.to_json());
     // What the file has is what stands for missing fields.
     let missing = ModelConfig::from_json(r#"{"model_type":"gemma2"}"#).unwrap();
-    assert_eq!(missing, ModelConfig { extra: SortedMap::new(), ..config });
+    assert_eq!(missing, ModelConfig { extra: BTreeMap::new(), ..config });
     let uncapped = r#"{"model_type":"gemma2","attn_logit_softcapping":null,
         "final_logit_softcapping":null,"num_hidden_layers":2,
         "layer_types":["full_attention","sliding_attention"]}"#;

@@ -5,7 +5,7 @@ use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, Result};
 use crate::kernels::{Access, Kernel, LinearShape};
-use crate::order::SortedMap;
+use std::collections::BTreeMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].
 pub const RANGE_STRIDE: u64 = 256;
@@ -209,7 +209,7 @@ impl<'a> Builder<'a> {
         let used: Vec<usize> = (0..lifetimes.len()).filter(|&id| lifetimes[id].is_some()).collect();
         let alive: Vec<Lifetime> = lifetimes.iter().flatten().copied().collect();
         let (slot_of, slots) = slots::assign(&alive, existing);
-        let slot: SortedMap<usize, usize> = used.into_iter().zip(slot_of).collect();
+        let slot: BTreeMap<usize, usize> = used.into_iter().zip(slot_of).collect();
         let mut dispatches = self.dispatches;
         for dispatch in &mut dispatches {
             for slice in dispatch.all_slices() {
