@@ -323,7 +323,7 @@ impl Lowering<'_> {
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
         let parts = if shared { Some(self.parts(shape)?) } else { None };
-        let table = shape.turned.then(|| self.angles(attention));
+        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         for &products in k::attention_products(caps, shape) {
             let (name, count) = match products {
                 AttentionProducts::Scores => ("scores", 2.0),
@@ -370,7 +370,7 @@ impl Lowering<'_> {
         if shape.turned {
             flops += self.turning_flops(shape.turning());
             launch = launch
-                .bind("table", self.angles(attention))
+                .bind("table", self.angles(attention)?)
                 .bind("documents", self.inputs.documents)
                 .bind("rows", d_qkv);
         } else {
@@ -392,7 +392,7 @@ impl Lowering<'_> {
             return self.gradients_by_products(site, (attention, shape, tiles), reads, d_qkv);
         }
         let place = dropout.map(|dropout| self.place(dropout.place));
-        let table = shape.turned.then(|| self.angles(attention));
+        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         let padded = self.batch().0.padded;
         let owner = k::key_value_owner(caps, shape);
         let of_query = k::attention_backward_query(caps, shape)?;

@@ -2,7 +2,7 @@
 //! rotation after them in the same kernel where that is faster.
 
 use super::linear::Added;
-use super::rope::turning;
+use super::rope::rope_shape;
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::{Attention, Norm, NormKind, WeightId};
 use crate::error::Result;
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         rope: Site,
     ) -> Result<()> {
         let input = self.read(node, 0);
-        let Some((cache, turned)) = self.turns(norm, weight, attention) else {
+        let Some((cache, turned)) = self.turns(norm, weight, attention)? else {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);
@@ -229,19 +229,24 @@ impl Lowering<'_> {
 
     /// The cache of a layer whose product of queries, keys and values also turns and appends them, and what it turns by.
     /// It turns whole heads, of one row by the angles that the embedding has left.
-    fn turns(&self, norm: Norm, weight: WeightId, attention: Attention) -> Option<(Cache, Slice)> {
+    fn turns(
+        &self,
+        norm: Norm,
+        weight: WeightId,
+        attention: Attention,
+    ) -> Result<Option<(Cache, Slice)>> {
         let (Rows::One(cache) | Rows::Several { cache, .. }) = self.rows else {
             panic!("only decoded rows are of joined nodes")
         };
-        let whole = turning(&self.params.architecture, attention).head_dim == attention.head_dim;
+        let whole = rope_shape(&self.params.architecture, attention).dims == attention.head_dim;
         let turns = cache.format == KvCache::F32 && whole && self.fuses_pairs(norm, weight);
-        let table = self.angles(attention);
+        let table = self.angles(attention)?;
         let by = match self.left.angles {
             Some(left) if left.table == table => left.angles,
-            Some(_) => return None,
+            Some(_) => return Ok(None),
             None => table,
         };
-        turns.then_some((cache, by))
+        Ok(turns.then_some((cache, by)))
     }
 
     /// Has the embedding leave the angles by which the first layer turns that can, and all others that turn by the same
@@ -249,11 +254,12 @@ impl Lowering<'_> {
     pub(super) fn leave_angles(&mut self) -> Result<()> {
         let turned = |node: &Node| match node.op {
             Op::NormLinearRope { norm, weight, attention, .. } => {
-                self.turns(norm, weight, attention).map(|(_, table)| table)
+                self.turns(norm, weight, attention).transpose()
             }
             _ => None,
         };
-        let Some(table) = self.graph.nodes.iter().find_map(turned) else { return Ok(()) };
+        let Some(first) = self.graph.nodes.iter().find_map(turned) else { return Ok(()) };
+        let (_, table) = first?;
         let positions = self.inputs.positions as u64;
         let angles = self.builder.tensor("angles", table.bytes / 4 / positions)?;
         self.left.angles = Some(LeftAngles { angles, table });

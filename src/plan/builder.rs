@@ -161,7 +161,7 @@ impl<'a> Builder<'a> {
             Buffer::BatchCache(_) => {
                 format!("the key-value cache of a layer for {} sequences", self.tokens)
             }
-            Buffer::RopeTable | Buffer::WindowRopeTable => "the table of rotary positions".into(),
+            Buffer::RopeTable(_) => "the table of rotary positions".into(),
             other => format!("{other:?}"),
         };
         Err(Error::limit(name, have, slice.bytes, &format!("{what}, bound by {label},")))

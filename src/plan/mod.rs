@@ -51,10 +51,8 @@ pub enum Buffer {
     Step,
     /// The `Range` uniforms of this plan, 256 bytes apart.
     Ranges,
-    /// (cos, sin) by position and pair.
-    RopeTable,
-    /// The same of layers with a window, where these turn by other angles.
-    WindowRopeTable,
+    /// (cos, sin) by position and pair, of each of the model's rotary embeddings.
+    RopeTable(usize),
     /// A loss for each token.
     Losses,
     Metrics,
