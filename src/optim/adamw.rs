@@ -2,7 +2,7 @@
 
 use super::pieces::{Piece, Pieces};
 use super::rule::{BASE, Bounds, Carried, Number, Optimizer, Rule, State};
-use super::{Content, StateSet, decayed, names, of, optimizer_state};
+use super::{Content, StateSet, names, of, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
@@ -10,7 +10,7 @@ use crate::kernels::{
     uniform,
 };
 use crate::params::Update;
-use crate::plan::{Buffer, Builder, Range};
+use crate::plan::{Buffer, Builder, Launch, Range};
 
 pub(super) static RULE: Rule = Rule {
     name: "adamw",
@@ -43,17 +43,12 @@ pub(super) const MOMENTS: &[StateSet] = &[
 ];
 
 fn update(builder: &mut Builder<'_>, run: &Update) -> Result<()> {
-    let slices = vec![
-        of(Buffer::Weights, run.weights),
-        of(Buffer::Gradients, run.state),
-        of(Buffer::Moment1, run.state),
-        of(Buffer::Moment2, run.state),
-        optimizer_state(),
-        builder.step(),
-        decayed(builder, run),
-    ];
-    let kernel = ADAMW.of([run.weights.len, 0, 0]).kernel(builder.caps)?;
-    builder.dispatch("adamw", kernel, slices, 14.0 * run.weights.len as f64)
+    let len = run.weights.len;
+    let kernel = ADAMW.of([len, 0, 0]).kernel(builder.caps)?;
+    let launch = super::update(builder, "adamw", kernel, run)
+        .bind("moment1", of(Buffer::Moment1, run.state))
+        .bind("moment2", of(Buffer::Moment2, run.state));
+    builder.dispatch(launch.flops(14.0 * len as f64))
 }
 
 /// The update of a tensor whose moments lie elsewhere than its gradients.
@@ -66,11 +61,14 @@ pub(super) fn update_placed(
     let range = builder.range(piece.range());
     let [row0, col0, _] = piece.at.map(|at| at as u32);
     let place = builder.range(Range { row0, rows: 0, col0, cols: 0 });
-    let mut slices = pieces.shards(piece).to_vec();
-    slices.extend(&pieces.states(piece)[..2]);
-    slices.extend([optimizer_state(), builder.step(), range, place]);
     let kernel = PLACED.of([len, 0, 0]).kernel(builder.caps)?;
-    builder.dispatch("adamw", kernel, slices, 14.0 * len as f64)
+    let launch = Launch::new("adamw", kernel)
+        .bind_all(pieces.shards(piece))
+        .bind_all(["moment1", "moment2"].into_iter().zip(pieces.states(piece)))
+        .bind("optimizer", optimizer_state())
+        .bind("range", range)
+        .bind("place", place);
+    builder.dispatch(launch.flops(14.0 * len as f64))
 }
 
 /// Of a run of so many elements. Grid: one invocation per vector.

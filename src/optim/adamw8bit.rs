@@ -12,7 +12,7 @@ use crate::kernels::{
     check_storage, read, read_write, row_workgroup, shader, uniform,
 };
 use crate::params::Params;
-use crate::plan::{Buffer, Builder, Range};
+use crate::plan::{Buffer, Builder, Launch, Range};
 
 pub(super) static RULE: Rule = Rule {
     name: "adamw8bit",
@@ -66,11 +66,14 @@ fn update(builder: &mut Builder<'_>, pieces: &Pieces<'_>, piece: &Piece) -> Resu
     let range = builder.range(piece.range());
     let [row0, col0, scales] = piece.at.map(|at| at as u32);
     let place = builder.range(Range { row0, rows: scales / 2, col0, cols: 0 });
-    let mut slices = pieces.shards(piece).to_vec();
-    slices.extend(pieces.states(piece));
-    slices.extend([optimizer_state(), builder.step(), range, place]);
     let kernel = CODED.of([len, 0, 0]).kernel(builder.caps)?;
-    builder.dispatch("adamw 8-bit", kernel, slices, 14.0 * len as f64)
+    let launch = Launch::new("adamw 8-bit", kernel)
+        .bind_all(pieces.shards(piece))
+        .bind_all(["moment1", "moment2", "scales"].into_iter().zip(pieces.states(piece)))
+        .bind("optimizer", optimizer_state())
+        .bind("range", range)
+        .bind("place", place);
+    builder.dispatch(launch.flops(14.0 * len as f64))
 }
 
 /// Of so many elements, whole blocks. Grid: one workgroup per block.

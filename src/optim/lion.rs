@@ -1,7 +1,7 @@
 //! Lion (Chen et al., arXiv:2302.06675).
 
 use super::rule::{BASE, Bounds, Number, Rule, State};
-use super::{Content, ONE_MOMENT, StateSet, adamw, names, one_moment};
+use super::{Content, ONE_MOMENT, StateSet, adamw, names, of, update};
 use crate::kernels::{KernelSpec, UpdateKernel, UpdateText, shader};
 use crate::plan::Buffer;
 
@@ -18,7 +18,9 @@ pub(super) static RULE: Rule = Rule {
     updates: |_, builder, params, state| {
         params.updates(state).iter().try_for_each(|run| {
             let kernel = LION.of([run.weights.len, 0, 0]).kernel(builder.caps)?;
-            one_moment(builder, "lion", kernel, run, 10.0)
+            let launch = update(builder, "lion", kernel, run);
+            let launch = launch.bind("moment1", of(Buffer::Moment1, run.state));
+            builder.dispatch(launch.flops(10.0 * run.weights.len as f64))
         })
     },
     kernels: &[&LION],

@@ -12,7 +12,7 @@ use crate::kernels::{
     UpdateKernel, UpdateSpec, UpdateText, WriteMode, read, read_write, shader, uniform,
 };
 use crate::params::{Params, Tensor};
-use crate::plan::{Buffer, Builder, Range, Slice};
+use crate::plan::{Buffer, Builder, Launch, Range, Slice};
 
 /// As `torch.optim.Muon` with Nesterov's look ahead and `adjust_lr_fn="match_rms_adamw"`: one learning rate and
 /// one decay serve matrices and the rest.
@@ -69,8 +69,9 @@ fn matrix(
     let squares = builder.tensor("squares of a matrix", parts as u64)?;
     momentum(builder, &label, pieces, own, [direction, squares])?;
     let kernel = SCALE.of([count, parts, 0]).kernel(builder.caps)?;
-    let slices = vec![squares, direction];
-    builder.dispatch(format!("{label} scaled"), kernel, slices, count as f64)?;
+    let launch = Launch::new(format!("{label} scaled"), kernel);
+    let launch = launch.bind("squares", squares).bind("direction", direction);
+    builder.dispatch(launch.flops(count as f64))?;
     let direction = orthogonal(builder, &label, direction, size)?;
     // As Liu et al., arXiv:2502.16982: the root mean square of an update is that of AdamW's usual ones.
     let rate = Constant(0.2 * (size[0].max(size[1]) as f64).sqrt());
@@ -79,9 +80,13 @@ fn matrix(
         let len = piece.weights.len;
         let range = builder.range(Range { col0: first as u32, ..piece.range() });
         let [weights, _] = pieces.shards(piece);
-        let slices = vec![weights, direction, optimizer_state(), builder.step(), range];
         let kernel = UPDATE.of([len, 0, 0]).with(rate).kernel(builder.caps)?;
-        builder.dispatch(format!("{label} update"), kernel, slices, 4.0 * len as f64)?;
+        let launch = Launch::new(format!("{label} update"), kernel)
+            .bind_all([weights])
+            .bind("direction", direction)
+            .bind("optimizer", optimizer_state())
+            .bind("range", range);
+        builder.dispatch(launch.flops(4.0 * len as f64))?;
         first += len;
     }
     Ok(())
@@ -105,10 +110,16 @@ fn momentum(
         let range = builder.range(at(piece.gradients.offset, piece.at[0]));
         let place = builder.range(at(first, part));
         let [_, gradients] = pieces.shards(piece);
-        let mut slices = vec![gradients, pieces.states(piece)[0], direction, squares];
-        slices.extend([optimizer_state(), builder.step(), range, place]);
         let kernel = MUON.of([len, 0, 0]).kernel(builder.caps)?;
-        builder.dispatch(label, kernel, slices, 6.0 * len as f64)?;
+        let launch = Launch::new(label, kernel)
+            .bind_all([gradients])
+            .bind("moment1", pieces.states(piece)[0])
+            .bind("direction", direction)
+            .bind("squares", squares)
+            .bind("optimizer", optimizer_state())
+            .bind("range", range)
+            .bind("place", place);
+        builder.dispatch(launch.flops(6.0 * len as f64))?;
         (first, part) = (first + len, part + parts_of(len));
     }
     Ok(())
@@ -138,7 +149,8 @@ fn orthogonal(
         }
         product(builder, &label, shape(Form::MatmulT, side, side, side), [gram, gram, square])?;
         let kernel = POLYNOMIAL.of([side, 0, 0]).kernel(builder.caps)?;
-        builder.dispatch(label.as_str(), kernel, vec![gram, square], 4.0 * (side * side) as f64)?;
+        let launch = Launch::new(label.as_str(), kernel).bind("gram", gram).bind("square", square);
+        builder.dispatch(launch.flops(4.0 * (side * side) as f64))?;
         if tall {
             product(builder, &label, shape(Form::MatmulT, side, side, rows), [x, square, other])?;
         } else {

@@ -2,7 +2,7 @@
 
 use super::{Content, State, StateSet, Stored, Trained};
 use crate::params::{Params, Run, Tensor};
-use crate::plan::{Buffer, Range, Slice};
+use crate::plan::{Buffer, Operand, Range, Slice};
 
 /// A run of elements with state of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -124,12 +124,12 @@ impl<'a> Pieces<'a> {
         joined
     }
 
-    /// The whole shards that a piece's weights and gradients are in.
-    pub fn shards(&self, piece: &Piece) -> [Slice; 2] {
+    /// The whole shards that a piece's weights and gradients are in, as operands.
+    pub fn shards(&self, piece: &Piece) -> [Operand; 2] {
         let (own, shard) = (piece.weights.shard, piece.gradients.shard);
         [
-            whole(Buffer::Weights(own), self.params.shards[own].len),
-            whole(Buffer::Gradients(shard), self.state.shards[shard].len),
+            ("weights", whole(Buffer::Weights(own), self.params.shards[own].len)),
+            ("gradients", whole(Buffer::Gradients(shard), self.state.shards[shard].len)),
         ]
     }
 

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent as `torch.optim.SGD` with dampening 0: the decay is coupled.
 
 use super::rule::{BASE, Bounds, Carried, Number, Optimizer, Rule, State};
-use super::{Content, ONE_MOMENT, StateSet, names, one_moment};
+use super::{Content, ONE_MOMENT, StateSet, names, of, update};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText, shader};
@@ -21,8 +21,11 @@ pub(super) static RULE: Rule = Rule {
     }),
     updates: |optimizer, builder, params, state| {
         params.updates(state).iter().try_for_each(|run| {
-            let sizes = [run.weights.len, usize::from(has_velocity(optimizer)), 0];
-            one_moment(builder, "sgd", SGD.of(sizes).kernel(builder.caps)?, run, 6.0)
+            let (len, velocity) = (run.weights.len, has_velocity(optimizer));
+            let kernel = SGD.of([len, usize::from(velocity), 0]).kernel(builder.caps)?;
+            let moment = velocity.then(|| of(Buffer::Moment1, run.state));
+            let launch = update(builder, "sgd", kernel, run).bind_some("moment1", moment);
+            builder.dispatch(launch.flops(6.0 * len as f64))
         })
     },
     kernels: &[&SGD],

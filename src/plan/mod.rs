@@ -6,6 +6,7 @@
 mod batch;
 mod buffers;
 mod builder;
+mod launch;
 mod product;
 mod share;
 pub mod slots;
@@ -15,6 +16,7 @@ mod tune;
 pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE};
+pub use launch::{Launch, Operand};
 pub use step::{MOST_NUMBERS, STEP_BYTES, Step};
 pub use tune::product_plan;
 
@@ -51,10 +53,8 @@ pub enum Buffer {
     Step,
     /// The `Range` uniforms of this plan, 256 bytes apart.
     Ranges,
-    /// (cos, sin) by position and pair.
-    RopeTable,
-    /// The same of layers with a window, where these turn by other angles.
-    WindowRopeTable,
+    /// (cos, sin) by position and pair, of each of the model's rotary embeddings.
+    RopeTable(usize),
     /// A loss for each token.
     Losses,
     Metrics,
