@@ -51,6 +51,7 @@ export type {
   PretrainedOptions,
 } from "./model-types.js";
 export type { Dtype } from "./notes.js";
+export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
 export {
   type Capabilities,

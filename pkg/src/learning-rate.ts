@@ -15,9 +15,10 @@ import {
 import { type InnerModel, models } from "./internal.js";
 import { metricsOf } from "./metrics.js";
 import type { Model } from "./model.js";
+import { DEFAULTS } from "./optimizers.js";
 import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
 import { end } from "./raw-handle.js";
-import { DEFAULTS, type RawOptions, TRAINER } from "./trainer-options.js";
+import { type RawOptions, TRAINER } from "./trainer-options.js";
 import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
 import type { Ask, RawDataset, RawLoader, RawModule } from "./wasm-instance.js";
 import { watched } from "./watch.js";

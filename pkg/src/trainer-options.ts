@@ -1,5 +1,6 @@
 /** What is checked of a trainer's options, and how the module reports them. */
 
+import { OPTIMIZER } from "./optimizers.js";
 import {
   check,
   flag,
@@ -36,17 +37,11 @@ const dropout: Rule = (value) => {
 
 /** Rules of {@link TrainerOptions}. */
 export const TRAINER: Rules<TrainerOptions> = {
-  optimizer: oneOf("adamw", "adamw8bit", "lion", "muon", "sgd"),
-  learningRate: number(0, Number.POSITIVE_INFINITY, true),
+  ...OPTIMIZER,
   schedule: oneOf("constant", "linear", "cosine"),
   warmupSteps: integer(0, MAX_U32),
   totalSteps: integer(1, MAX_U32),
   minLearningRate: number(0),
-  weightDecay: number(0),
-  beta1: fraction(),
-  beta2: fraction(),
-  epsilon: number(0, Number.POSITIVE_INFINITY, true),
-  momentum: fraction(),
   maxGradNorm: orNull(number(0, Number.POSITIVE_INFINITY, true)),
   gradientAccumulation: integer(1, 65_536),
   tokensPerStep: integer(1, MAX_U32),
@@ -58,12 +53,6 @@ export const TRAINER: Rules<TrainerOptions> = {
   dropout,
   ema: orNull(share),
   seed,
-};
-
-/** Where an optimizer's defaults are not AdamW's. A rate times its decay is the same for all. */
-export const DEFAULTS: { readonly [optimizer: string]: TrainerOptions } = {
-  lion: { learningRate: 1e-4, weightDecay: 1 },
-  sgd: { learningRate: 0.1, weightDecay: 1e-3 },
 };
 
 /** The options as the module reports them, as far as they differ from the public ones. */

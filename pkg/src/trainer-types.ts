@@ -2,20 +2,12 @@
 
 import type { LongOptions } from "./file-source.js";
 import type { ModelFiles } from "./model-types.js";
+import type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 import type { RunHandle } from "./save-options.js";
 import type { TokenIds } from "./tokens.js";
 
 /** Options of `Trainer.create`. All have good defaults. */
-export interface TrainerOptions {
-  /**
-   * What turns gradients into updates; default `"adamw"`. `"adamw8bit"` keeps AdamW's moments as 8-bit codes, in
-   * 2.03 bytes per weight instead of 8. `"muon"` makes the momentum of each matrix of the layers orthogonal, and
-   * updates the rest by AdamW. `"lion"` keeps one moment, `"sgd"` a velocity, or with `momentum: 0` nothing. Each has
-   * its own numbers among the options below; others are refused.
-   */
-  optimizer?: "adamw" | "adamw8bit" | "lion" | "muon" | "sgd";
-  /** Peak learning rate; default 1e-3, of Lion 1e-4, of SGD 0.1. */
-  learningRate?: number;
+export interface TrainerOptions extends OptimizerOptions {
   /**
    * How the learning rate falls after warm-up; default `"cosine"`. The rate stays constant until the
    * length of the schedule is known.
@@ -30,22 +22,6 @@ export interface TrainerOptions {
   totalSteps?: number;
   /** The rate at the end of the schedule; default a tenth of `learningRate`. */
   minLearningRate?: number;
-  /**
-   * Weight decay of matrices and embeddings, but not of norms; default 0.1, of Lion 1, of SGD 0.001. It is
-   * decoupled. SGD's is coupled, as in PyTorch: it adds to the gradient after clipping, and so to the velocity.
-   */
-  weightDecay?: number;
-  /** AdamW, its 8-bit form and Muon: decay rate of the first moment. Lion: the moment's share of a step's direction. Default 0.9. */
-  beta1?: number;
-  /** AdamW, its 8-bit form and Muon: decay rate of the second moment; default 0.95. Lion: decay rate of its moment; default 0.99. */
-  beta2?: number;
-  /** AdamW, its 8-bit form and Muon: added to the root of the second moment; default 1e-8. */
-  epsilon?: number;
-  /**
-   * SGD: how much of the velocity a step keeps; default 0.9. With 0 there is no velocity, and no state. Muon: how
-   * much of the momentum a step keeps; default 0.95.
-   */
-  momentum?: number;
   /** Gradients with a larger global norm are scaled down to this norm; default 1, null for no clipping. */
   maxGradNorm?: number | null;
   /** How many micro-steps make one optimizer step; default 1. */
@@ -110,16 +86,14 @@ export interface DropoutRates {
 }
 
 /**
- * A trainer's options in force, every default filled in. Of `beta1`, `beta2`, `epsilon` and `momentum` those are
- * there that the optimizer has.
+ * A trainer's options in force, every default filled in. Of the optimizers' numbers those are there that the
+ * optimizer has.
  */
 export interface ResolvedTrainerOptions
   extends Readonly<
-      Required<
-        Omit<TrainerOptions, "totalSteps" | "beta1" | "beta2" | "epsilon" | "momentum" | "dropout">
-      >
+      Required<Omit<TrainerOptions, "totalSteps" | keyof OptimizerNumbers | "dropout">>
     >,
-    Readonly<Pick<TrainerOptions, "beta1" | "beta2" | "epsilon" | "momentum">> {
+    Readonly<OptimizerNumbers> {
   /**
    * The length of the schedule: as given, or the farthest step that a run was asked for. Null while neither is
    * known. Only one that was given ends a run.

@@ -7,6 +7,7 @@ import { type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { morePart } from "./lazy.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
+import { DEFAULTS } from "./optimizers.js";
 import { anything, check, flag, inspect, invalid, isA, type Rules, show } from "./options.js";
 import { Handle } from "./raw-handle.js";
 import type { Member } from "./recovery/model-recovery.js";
@@ -23,7 +24,7 @@ import {
   type TrainerSaveOptions,
 } from "./save-options.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
-import { DEFAULTS, type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
+import { type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
 import { TrainerSteps } from "./trainer-steps.js";
 import type {
   Batch,

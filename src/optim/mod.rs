@@ -7,6 +7,8 @@
 mod pieces;
 mod rule;
 mod stored;
+#[cfg(all(test, unpublished, feature = "testing"))]
+mod typescript;
 
 /// The rules: a module each, whose `RULE` is its row.
 macro_rules! rules {

@@ -9,7 +9,8 @@ use crate::plan::Buffer;
 
 pub(super) static RULE: Rule = Rule {
     name: "sgd",
-    what: "`\"sgd\"` keeps a velocity, or with `momentum: 0` nothing.",
+    what: "`\"sgd\"` keeps a velocity, or with `momentum: 0` nothing; its decay is coupled, as in PyTorch: it adds to \
+           the gradient after clipping, and so to the velocity.",
     learning_rate: 0.1,
     weight_decay: 1e-3,
     numbers: NUMBERS,
