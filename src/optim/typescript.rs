@@ -100,13 +100,16 @@ fn text() -> String {
     text += &comment(&format!("Peak learning rate; {rate}."), "  ");
     text += "  learningRate?: number;\n";
     let decay = defaults(|rule| rule.weight_decay);
-    let decay = format!("Weight decay of matrices and embeddings, but not of norms; {decay}. It is decoupled, but for `\"sgd\"`.");
+    let decay = format!(
+        "Weight decay of matrices and embeddings, but not of norms; {decay}. It is decoupled, but for `\"sgd\"`."
+    );
     text += &comment(&decay, "  ");
     text += "  weightDecay?: number;\n}\n\n\
              /** Rules of {@link OptimizerOptions}. */\n\
              export const OPTIMIZER: Rules<OptimizerOptions> = {\n";
     text += &format!("  optimizer: oneOf({}),\n", names.join(", "));
-    text += "  learningRate: number(0, Number.POSITIVE_INFINITY, true),\n  weightDecay: number(0),\n";
+    text +=
+        "  learningRate: number(0, Number.POSITIVE_INFINITY, true),\n  weightDecay: number(0),\n";
     for number in numbers() {
         text += &format!("  {}: {},\n", number.name, check(number.bounds));
     }
@@ -133,5 +136,8 @@ fn the_options_of_optimizers_in_typescript_are_the_rules() {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let (written, wanted) = (words(&written), words(&text()));
     let first = written.iter().zip(&wanted).find(|(a, b)| a != b);
-    assert!(written == wanted, "the rules have changed: {first:?}; write pkg/src/optimizers.ts anew");
+    assert!(
+        written == wanted,
+        "the rules have changed: {first:?}; write pkg/src/optimizers.ts anew"
+    );
 }

@@ -56,8 +56,13 @@ pub fn step_of(rule: &'static Rule) -> Step {
 
 /// What `step_decision_forward` leaves of a step that updates or not, and the step.
 pub fn decided(update: bool, step: &Step) -> [Operand; 2] {
+    decided_at([0.271, 0.142_6], update, step)
+}
+
+/// The same with these numbers carried.
+pub fn decided_at([first, second]: [f32; 2], update: bool, step: &Step) -> [Operand; 2] {
     let factor = if update { 0.37f32 } else { 0.0 };
-    [Operand::floats(&[0.271, 0.142_6, factor, f32::from(update)]), Operand::uniform(step)]
+    [Operand::floats(&[first, second, factor, f32::from(update)]), Operand::uniform(step)]
 }
 
 /// The operands of an update with one moment, bound last.

@@ -42,6 +42,8 @@ mod plan_tests;
 mod products;
 #[cfg(all(test, feature = "testing"))]
 mod recovery_tests;
+#[cfg(all(test, feature = "testing"))]
+mod reference_tests;
 mod rows;
 mod run;
 mod sampling;

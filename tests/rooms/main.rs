@@ -45,10 +45,10 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("arch", &["config", "error"]),
     ("graph", &["arch", "config", "format"]),
     ("params", &["arch", "caps", "error", "format"]),
-    ("kernels", &["caps", "config", "decimal", "error", "format", "products"]),
+    ("kernels", &["caps", "config", "decimal", "error", "format", "products", "testing"]),
     ("plan", &["caps", "error", "kernels"]),
     ("ops", &["caps", "data", "error", "kernels", "plan"]),
-    ("optim", &["arch", "caps", "error", "kernels", "params", "plan"]),
+    ("optim", &["arch", "caps", "error", "kernels", "params", "plan", "testing", "twins"]),
     ("lower", &["arch", "caps", "error", "graph", "kernels", "optim", "params", "plan"]),
     ("gpu", &["caps", "error", "kernels", "plan"]),
     ("checkpoint", &["decimal", "error"]),
@@ -57,8 +57,8 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     (
         "twins",
         &[
-            "arch", "caps", "config", "data", "error", "format", "gpu", "graph", "kernels", "plan",
-            "random",
+            "arch", "caps", "config", "data", "error", "format", "gpu", "graph", "kernels",
+            "optim", "plan", "random",
         ],
     ),
     // All but the browser's side.
@@ -75,6 +75,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
             "kernels",
             "lower",
             "ops",
+            "optim",
             "plan",
             "random",
             "session",

@@ -18,18 +18,18 @@ use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-fn file(folder: &str, name: &str) -> Vec<u8> {
+pub(super) fn file(folder: &str, name: &str) -> Vec<u8> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/reference/fixtures");
     let path = root.join(folder).join(name);
     fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn text(folder: &str, name: &str) -> String {
+pub(super) fn text(folder: &str, name: &str) -> String {
     String::from_utf8(file(folder, name)).unwrap()
 }
 
 /// Hands a file to a loader, a tensor at a time.
-fn feed(loader: &mut ModelLoader, name: &str, bytes: &[u8]) {
+pub(super) fn feed(loader: &mut ModelLoader, name: &str, bytes: &[u8]) {
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let wanted = loader.add_file(name, &bytes[8..8 + length], bytes.len() as u64).unwrap();
     if loader.model().is_err() {
