@@ -10,7 +10,7 @@ use crate::kernels::{
     uniform,
 };
 use crate::params::Update;
-use crate::plan::{Buffer, Builder, Launch, Range};
+use crate::plan::{Buffer, Builder, Launch};
 
 pub(super) static RULE: Rule = Rule {
     name: "adamw",
@@ -59,8 +59,7 @@ pub(super) fn update_placed(
 ) -> Result<()> {
     let len = piece.weights.len;
     let range = builder.range(piece.range());
-    let [row0, col0, _] = piece.at.map(|at| at as u32);
-    let place = builder.range(Range { row0, rows: 0, col0, cols: 0 });
+    let place = builder.range(piece.place());
     let kernel = PLACED.of([len, 0, 0]).kernel(builder.caps)?;
     let launch = Launch::new("adamw", kernel)
         .bind_all(pieces.shards(piece))

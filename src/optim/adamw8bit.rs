@@ -12,7 +12,7 @@ use crate::kernels::{
     check_storage, read, read_write, row_workgroup, shader, uniform,
 };
 use crate::params::Params;
-use crate::plan::{Buffer, Builder, Launch, Range};
+use crate::plan::{Buffer, Builder, Launch};
 
 pub(super) static RULE: Rule = Rule {
     name: "adamw8bit",
@@ -64,8 +64,7 @@ fn updates(builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result
 fn update(builder: &mut Builder<'_>, pieces: &Pieces<'_>, piece: &Piece) -> Result<()> {
     let len = piece.weights.len;
     let range = builder.range(piece.range());
-    let [row0, col0, scales] = piece.at.map(|at| at as u32);
-    let place = builder.range(Range { row0, rows: scales / 2, col0, cols: 0 });
+    let place = builder.range(piece.place());
     let kernel = CODED.of([len, 0, 0]).kernel(builder.caps)?;
     let launch = Launch::new("adamw 8-bit", kernel)
         .bind_all(pieces.shards(piece))

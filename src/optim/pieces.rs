@@ -55,6 +55,12 @@ impl Piece {
             [self.weights.offset, self.gradients.offset, decayed].map(|n| n as u32);
         Range { row0, rows: 0, col0, cols }
     }
+
+    /// Its first words of the first two sets, and its first block of scales.
+    pub fn place(&self) -> Range {
+        let [row0, col0, scales] = self.at.map(|at| at as u32);
+        Range { row0, rows: scales / 2, col0, cols: 0 }
+    }
 }
 
 /// The pieces of all tensors, and the words that they take in each shard's buffers.

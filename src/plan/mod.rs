@@ -58,7 +58,7 @@ pub enum Buffer {
     /// A loss for each token.
     Losses,
     Metrics,
-    /// What AdamW carries besides the moments.
+    /// What a rule carries over updates, and what was decided of the last step.
     Optimizer,
     /// Partial sums of squared gradients.
     Squares,

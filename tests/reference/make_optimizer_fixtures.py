@@ -195,6 +195,9 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     for name, fixture in FIXTURES.items():
         write_json(out / f"{name}.json", train(name, fixture))
+    names = "".join(f'  "{name}",\n' for name in FIXTURES)
+    words = "// Written by make_optimizer_fixtures.py: the files of this folder.\n"
+    (out / "names.mjs").write_text(f"{words}export const OPTIMIZERS = [\n{names}];\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // Against PyTorch: logits, hidden states, attention, loss, gradients and ten AdamW steps of the models in
 // tests/reference, and the way back. Its README describes the files.
+import { OPTIMIZERS } from "../../reference/fixtures/optimizers/names.mjs";
 import { close, equal, ok, sameBytes } from "./assert.mjs";
 import { openFile, sha256 } from "./kit.mjs";
 import { readReference, referenceUrl } from "./reference.mjs";
@@ -33,19 +34,6 @@ const NAMES = [
   "llama-bf16",
 ];
 const TRAINED = NAMES.filter((name) => !/16/.test(name));
-
-/** Optimizers and objectives, each with a fixture of ten steps by its reference. */
-const OPTIMIZERS = [
-  "sgd",
-  "sgd-plain",
-  "lion",
-  "adamw8bit",
-  "adamw8bit-mixed",
-  "muon",
-  "muon-gpt2",
-  "smoothed",
-  "z-loss",
-];
 
 /** Models whose own dropout has a fixture: the rates as an option, or in the config. */
 const DROPPED = ["gpt2", "gpt-neo", "gpt-neox"];
