@@ -1,9 +1,9 @@
 //! What a model will take, computed without a GPU: bytes by kind, operations, predicted times.
 
-use super::batch::{batch_shape, check_count};
-use super::key_value_cache::capacity_for;
+use super::cache::key_value_cache::capacity_for;
+use super::decode::batch::{batch_shape, check_count};
 use super::memory::MemoryBytes;
-use super::trainer::TrainerOptions;
+use super::train::TrainerOptions;
 use super::weights::check_format;
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, GpuClass, Target};

@@ -1,9 +1,9 @@
 //! A model: its weights on a GPU, and its key-value caches.
 
-use super::key_value_cache::KeyValueCache;
+use super::cache::key_value_cache::KeyValueCache;
+use super::decode::prober::Prober;
+use super::decode::several_plans::SeveralKept;
 use super::pace::Pace;
-use super::prober::Prober;
-use super::several_plans::SeveralKept;
 use super::watch::Watch;
 use super::weights::{Weights, tensor_at};
 use crate::config::ModelConfig;

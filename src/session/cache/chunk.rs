@@ -1,0 +1,21 @@
+//! What is computed of a chunk of a text.
+
+use super::costs::ChunkCosts;
+use super::key_value_cache::Room;
+use crate::gpu::{PlanId, Region};
+
+/// Plans over the chunk, one after the other.
+pub(in crate::session) struct Chunk {
+    pub plans: Vec<PlanId>,
+    pub costs: ChunkCosts,
+    /// What is read back.
+    pub read: Option<Region>,
+}
+
+impl Chunk {
+    /// All layers into the cache, then what those plans compute.
+    pub fn prefill(room: &Room, then: &[PlanId], read: Option<Region>) -> Self {
+        let plans = [&[room.prefill], then].concat();
+        Self { plans, costs: room.costs.chunk, read }
+    }
+}

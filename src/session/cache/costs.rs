@@ -1,0 +1,74 @@
+//! What the plans of inference cost: to predict how long a chunk or a token takes, and to cut it.
+
+use crate::lower::InferencePlans;
+use crate::plan::Plan;
+use crate::session::pace::Work;
+
+/// What plans over a chunk of a text cost.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::session) struct ChunkCosts {
+    /// A whole chunk.
+    whole: Work,
+    /// The largest dispatches of that.
+    largest: Work,
+    /// Tokens of a whole chunk.
+    rows: f64,
+    /// Arithmetic of all layers' attention per query and key.
+    attention: f64,
+    /// The same of the dispatch that has most.
+    largest_attention: f64,
+}
+
+/// What the plans of a cache cost.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::session) struct Costs {
+    /// A chunk with its logits and loss.
+    pub chunk: ChunkCosts,
+    /// A token decoded and drawn.
+    pub token: Work,
+    pub largest_of_token: Work,
+    pub pack: Work,
+    pub largest_of_pack: Work,
+}
+
+impl ChunkCosts {
+    /// Of plans for chunks of the same size, one after the other.
+    pub fn new(plans: &[&Plan]) -> Self {
+        let dispatches = plans.iter().flat_map(|plan| &plan.dispatches);
+        let per_key = dispatches.map(|dispatch| dispatch.cost.flops_per_earlier_key);
+        Self {
+            whole: plans.iter().map(|plan| Work::of(plan)).fold(Work::default(), Work::plus),
+            largest: plans
+                .iter()
+                .map(|plan| Work::of_largest(plan))
+                .fold(Work::default(), Work::max),
+            rows: plans.first().map_or(1.0, |plan| plan.tokens as f64),
+            attention: per_key.clone().sum(),
+            largest_attention: per_key.fold(0.0, f64::max),
+        }
+    }
+
+    /// A chunk of `rows` tokens whose last one sees `keys` positions, and its largest dispatch. Plans
+    /// count the keys of a chunk alone; each byte is taken as moved however few the rows are.
+    pub fn of_chunk(&self, rows: usize, keys: usize) -> [Work; 2] {
+        let (rows, keys) = (rows as f64, keys as f64);
+        let attention = self.largest_attention * rows * keys;
+        let earlier = self.attention * rows * (keys - self.rows).max(0.0);
+        let share = rows / self.rows;
+        let flops = self.whole.flops * share + earlier;
+        let largest = (self.largest.flops * share).max(attention);
+        [Work { flops, ..self.whole }, Work { flops: largest, ..self.largest }]
+    }
+}
+
+impl Costs {
+    pub fn new(plans: &InferencePlans) -> Self {
+        Self {
+            chunk: ChunkCosts::new(&[&plans.prefill, &plans.logits, &plans.loss]),
+            token: Work::of(&plans.decode).plus(Work::of(&plans.sample)),
+            largest_of_token: Work::of_largest(&plans.decode).max(Work::of_largest(&plans.sample)),
+            pack: Work::of(&plans.pack),
+            largest_of_pack: Work::of_largest(&plans.pack),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The key-value cache: its buffers, the plans bound to them, what they cost.
+
+pub(super) mod annex;
+mod caches;
+pub(super) mod chunk;
+pub(super) mod costs;
+pub(super) mod key_value_cache;

@@ -1,0 +1,345 @@
+//! Generation of several texts: all are prefilled, then each pass decodes a token of every one.
+
+use super::ahead::{Ahead, MOST_TURNS, SUBMITS_AHEAD, Submit};
+use super::generate::{Drawn, GenerateOptions, not_finite};
+use super::several::{RowState, SeveralPass};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Replay, made};
+use crate::lower::{CacheShape, InferenceOptions};
+use crate::session::cache::key_value_cache::{KeyValueCache, Room};
+use crate::session::model::Model;
+use crate::session::pace::Pace;
+use crate::session::step::{Choice, Sampling};
+use crate::session::watch::Watch;
+use std::rc::Rc;
+
+/// Most texts of a batch.
+const MOST_TEXTS: usize = 256;
+/// Tokens by which the cache of a batch is longer or shorter.
+const CAPACITY_STEP: usize = 256;
+
+/// The cache of texts of up to `tokens` tokens, of a model with `most` positions.
+pub(in crate::session) fn batch_shape(sequences: usize, tokens: usize, most: usize) -> CacheShape {
+    CacheShape { sequences, capacity: tokens.next_multiple_of(CAPACITY_STEP).min(most) }
+}
+
+/// # Errors
+/// `invalid-options`.
+pub(in crate::session) fn check_count(what: &str, count: usize) -> Result<()> {
+    if (1..=MOST_TEXTS).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::options(format!("{what} {count}; it must be from 1 to {MOST_TEXTS}")))
+}
+
+/// An error of the prompt of that number.
+fn named(index: usize, error: Error) -> Error {
+    Error::new(error.code, format!("prompts[{index}]: {}", error.message))
+}
+
+/// One text.
+#[derive(Debug)]
+struct Text {
+    options: GenerateOptions,
+    /// Prompt and drawn tokens.
+    tokens: Vec<u32>,
+    draws: usize,
+    /// Positions that the whole text may take, prompt and all.
+    room: usize,
+    finished: bool,
+    /// Its end has been told.
+    told: bool,
+}
+
+impl Text {
+    /// Tokens still wanted and still within the model's positions.
+    fn left(&self) -> usize {
+        if self.finished {
+            return 0;
+        }
+        (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.tokens.len()))
+    }
+
+    /// What is decoded next. What is left of a finished text is decoded for nothing.
+    fn state(&self) -> RowState {
+        let last = self.tokens.len() - 1;
+        let position = if self.finished { 0 } else { last };
+        RowState { token: self.tokens[last], position }
+    }
+
+    /// How it draws behind `queued` draws which were not read yet.
+    fn choice(&self, queued: usize, capacity: usize) -> Choice {
+        let position = self.tokens.len() as u32 - 1;
+        Choice {
+            sampling: Sampling {
+                turn0: (self.draws + queued) as u32,
+                ..self.options.sampling(self.options.top_k)
+            },
+            offset: (self.draws as u32).wrapping_sub(position),
+            last: capacity as u32 - 1,
+            ..Choice::default()
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Ready {
+    pass: SeveralPass,
+    /// The weights for which it holds the texts.
+    version: u64,
+}
+
+impl Ready {
+    /// Whether the texts are those of the weights as they are, and the pass is bound to the cache as it is.
+    fn holds(&self, model: &Model, cache: &KeyValueCache) -> bool {
+        self.pass.fits(cache) && self.version == model.weights.version()
+    }
+}
+
+/// A running generation of several texts. It has a key-value cache of its own; prompts are read through the
+/// model's, one after the other. Where the weights have changed, all texts are read again before the next token.
+#[derive(Debug)]
+pub struct Batch {
+    model: Rc<Model>,
+    inference: InferenceOptions,
+    texts: Vec<Text>,
+    capacity: usize,
+    ready: Option<Ready>,
+    pace: Pace,
+    /// The first text whose logits are not finite, and is over.
+    spoilt: Option<usize>,
+    ahead: Ahead,
+}
+
+impl Batch {
+    /// Checks prompts and options. The first [`Batch::next`] makes room for the texts in their whole length.
+    /// `kv_cache` and `weights` are the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `invalid-options`.
+    pub fn start(model: &Rc<Model>, prompts: Vec<(Vec<u32>, GenerateOptions)>) -> Result<Self> {
+        check_count("the number of prompts is", prompts.len())?;
+        let most = model.config().max_position_embeddings;
+        let inference = prompts[0].1.inference();
+        let mut texts = vec![];
+        for (index, (tokens, options)) in prompts.into_iter().enumerate() {
+            model.check_tokens(&tokens).map_err(|error| named(index, error))?;
+            options.validate().map_err(|error| named(index, error))?;
+            let given = tokens.len().saturating_sub(options.drawn);
+            let room = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
+            let draws = options.drawn;
+            let finished = options.max_tokens <= draws || tokens.len() == most;
+            texts.push(Text { options, tokens, draws, room, finished, told: false });
+        }
+        let longest = texts.iter().map(|text| text.room).max().unwrap_or(1);
+        Ok(Self {
+            model: Rc::clone(model),
+            inference,
+            texts,
+            capacity: batch_shape(1, longest, most).capacity,
+            ready: None,
+            pace: Pace::new(model.gpu().capabilities()),
+            spoilt: None,
+            ahead: Ahead::default(),
+        })
+    }
+
+    /// Ends a text.
+    pub fn end(&mut self, index: usize) {
+        if let Some(text) = self.texts.get_mut(index) {
+            text.finished = true;
+        }
+    }
+
+    /// The texts that have ended since the last call.
+    pub fn ended(&mut self) -> Vec<usize> {
+        let texts = self.texts.iter_mut().enumerate();
+        let ends = |text: &mut Text| text.left() == 0 && !std::mem::replace(&mut text.told, true);
+        texts.filter_map(|(index, text)| ends(text).then_some(index)).collect()
+    }
+
+    /// Some more tokens of texts, each with the text's number; none when all have ended. A stop token ends its
+    /// text and is not given.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `aborted` while prompts are read. `non-finite` where
+    /// the logits of a text had no number to draw from: when all others have ended, and then each time.
+    pub async fn next(&mut self, watch: Watch<'_>) -> Result<Vec<(usize, Drawn)>> {
+        let model = Rc::clone(&self.model);
+        let mut given = vec![];
+        while given.is_empty() {
+            if self.texts.iter().all(|text| text.left() == 0) {
+                // What is on its way was drawn behind the end: it may fail.
+                let _ = self.ahead.settle().await;
+                match self.spoilt {
+                    Some(index) => return Err(named(index, not_finite())),
+                    None => break,
+                }
+            }
+            let cache = model.prepare_inference(self.capacity, self.inference).await?;
+            // Where the tokens do not arrive, the next call reads the texts again.
+            let ready = self.ready.take().filter(|ready| ready.holds(&model, &cache));
+            // Nobody waits for the first tokens longer than they take.
+            let (ready, most) = match ready {
+                Some(ready) => (ready, MOST_TURNS),
+                None => (self.read_texts(&cache, watch).await?, 1),
+            };
+            self.decode_ahead(&cache, &ready.pass, most)?;
+            let (turns, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
+            self.ready = Some(ready);
+            given = self.take(turns, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
+        }
+        Ok(given)
+    }
+
+    /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
+    /// changed.
+    async fn read_texts(&mut self, cache: &KeyValueCache, watch: Watch<'_>) -> Result<Ready> {
+        self.ahead.settle().await?;
+        let _turn = cache.turn().await;
+        let (model, rows) = (&self.model, self.texts.len());
+        let pass = self.pass(cache).await?;
+        let version = loop {
+            let version = model.weights.version();
+            let mut waiting = self.unread();
+            let mut done = 0;
+            while let Some(&(row, text)) = waiting.first() {
+                let together = self.together(&pass, &waiting);
+                for _ in 0..together.max(1) {
+                    watch.at(done, rows, "read prompts")?;
+                    done += 1;
+                }
+                if let (Some(texts), 1..) = (&pass.texts, together) {
+                    pass.read_whole(texts, &waiting[..together]).await?;
+                } else {
+                    model.read_text(cache, text).await?;
+                    let copy = |room: &Room| pass.copy_text(room, row, text.len());
+                    made(&**model.gpu(), || cache.with(copy)).await?;
+                }
+                waiting.drain(..together.max(1));
+            }
+            if version == model.weights.version() {
+                break version;
+            }
+        };
+        let states: Vec<_> = self.texts.iter().map(Text::state).collect();
+        made(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
+        Ok(Ready { pass, version })
+    }
+
+    /// The texts that go on, short of their last tokens, each with its row.
+    fn unread(&self) -> Vec<(usize, &[u32])> {
+        let texts = self.texts.iter().enumerate().filter(|(_, text)| text.left() > 0);
+        let read = texts.map(|(row, text)| (row, &text.tokens[..text.tokens.len() - 1]));
+        read.filter(|(_, text)| !text.is_empty()).collect()
+    }
+
+    /// How many of the texts that wait, from the first on, are read at a time; 0 where the first is read by itself: it
+    /// is too long, or most of those that it could be read with begin alike, which the model's cache reads once.
+    fn together(&self, pass: &SeveralPass, waiting: &[(usize, &[u32])]) -> usize {
+        let Some(texts) = &pass.texts else { return 0 };
+        let mut room = texts.most_rows(&self.model.chunk_pace);
+        let (mut count, mut alike, mut all, mut before) = (0, 0, 0, &[][..]);
+        for &(_, text) in waiting {
+            let Some(rows) = pass.rows_of(text.len()).filter(|rows| *rows <= room) else { break };
+            let same = text.iter().zip(before).take_while(|(a, b)| a == b).count();
+            (count, alike, all) = (count + 1, alike + same, all + text.len());
+            (room, before) = (room - rows, text);
+        }
+        if 2 * alike > all { 0 } else { count }
+    }
+
+    /// A pass with a cache for all texts. Where memory is short, the model's caches of other options go first.
+    async fn pass(&self, cache: &KeyValueCache) -> Result<SeveralPass> {
+        let (model, rows) = (&self.model, self.texts.len());
+        let shape = CacheShape { sequences: rows, capacity: self.capacity };
+        let pass = SeveralPass::new(model, cache, Some(shape), rows).await;
+        let short = pass.as_ref().is_err_and(|error| error.code == ErrorCode::OutOfMemory);
+        if short && model.give_up_caches_but(self.inference) {
+            return SeveralPass::new(model, cache, Some(shape), rows).await;
+        }
+        pass
+    }
+
+    /// The tokens of each text as a bit set, where any text needs them.
+    fn seen(&self) -> Vec<u32> {
+        if self.texts.iter().all(|text| text.options.repetition_penalty == 1.0) {
+            return vec![];
+        }
+        let words = self.model.config().vocab_size.div_ceil(32);
+        let mut seen = vec![0; words * self.texts.len()];
+        for (row, text) in seen.chunks_exact_mut(words).zip(&self.texts) {
+            text.tokens.iter().for_each(|&token| row[token as usize / 32] |= 1 << (token % 32));
+        }
+        seen
+    }
+
+    /// Queues submits until as many are on their way as should be, or no token is left to draw: one of at most `first`
+    /// passes where none is.
+    fn decode_ahead(
+        &mut self,
+        cache: &KeyValueCache,
+        pass: &SeveralPass,
+        first: usize,
+    ) -> Result<()> {
+        while self.ahead.len() < self.ahead.most(SUBMITS_AHEAD) {
+            let queued = self.ahead.turns();
+            let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
+            let left = longest.saturating_sub(queued);
+            if left == 0 {
+                break;
+            }
+            let most = if self.ahead.is_empty() { first } else { MOST_TURNS };
+            self.ahead.push(self.decode(cache, pass, most.min(left), queued)?);
+        }
+        Ok(())
+    }
+
+    /// Some of `most` passes behind `queued` ones: as many as the GPU does in one submit.
+    fn decode(
+        &self,
+        cache: &KeyValueCache,
+        pass: &SeveralPass,
+        most: usize,
+        queued: usize,
+    ) -> Result<Submit> {
+        let (gpu, pace) = (&**self.model.gpu(), &self.pace);
+        let queue = |room: &Room| {
+            let turns = Submit::turns(pace, pass.work, room.turns.min(most));
+            let work = pass.work.times(turns);
+            let submits = pace.submits(work, pass.largest);
+            let choice = |text: &Text| text.choice(queued, self.capacity);
+            pass.choose(&self.texts.iter().map(choice).collect::<Vec<_>>())?;
+            let all = [Replay::new(pass.plan(), self.texts.len()); MOST_TURNS];
+            let sent = pace.sent(gpu, work);
+            Ok((turns, sent, gpu.submit(&all[..turns], submits, Some(pass.drawn(turns)?))?))
+        };
+        Submit::queued(gpu, || cache.with(queue))
+    }
+
+    /// The tokens that count of those drawn; notes which texts have ended.
+    fn take(&mut self, turns: usize, words: &[[u32; 2]]) -> Vec<(usize, Drawn)> {
+        let mut given = vec![];
+        for row in words.chunks_exact(self.texts.len()).take(turns) {
+            for (index, (text, &[token, bits])) in self.texts.iter_mut().zip(row).enumerate() {
+                if text.left() == 0 {
+                    continue;
+                }
+                let logprob = f32::from_bits(bits);
+                if !logprob.is_finite() {
+                    (text.finished, text.told) = (true, true); // no end of its own
+                    self.spoilt.get_or_insert(index);
+                    continue;
+                }
+                text.draws += 1;
+                if text.options.stop_tokens.contains(&token) {
+                    text.finished = true;
+                    continue;
+                }
+                text.tokens.push(token);
+                given.push((index, Drawn { token, logprob, alternatives: vec![] }));
+            }
+        }
+        given
+    }
+}

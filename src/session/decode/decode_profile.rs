@@ -1,0 +1,56 @@
+//! Times of a decoded token's dispatches, for the benchmark.
+
+use crate::error::Result;
+use crate::gpu::{Replay, made};
+use crate::lower::{InferenceOptions, inference_plans};
+use crate::plan::{Buffer, PlanRow};
+use crate::session::cache::key_value_cache::Room;
+use crate::session::model::Model;
+use crate::session::step::{Sampling, Step};
+
+impl Model {
+    /// The kernels of one token decoded behind `context` others, with GPU times where the device
+    /// has timestamps. What the cache holds does not matter.
+    ///
+    /// # Errors
+    /// As [`Model::logits`].
+    pub async fn profile_decode(&self, context: usize) -> Result<Vec<PlanRow>> {
+        let options = InferenceOptions::default();
+        let cache = self.prepare_inference(context + 1, options).await?;
+        let _turn = cache.turn().await;
+        cache.begin_text(&self.weights, self.next_epoch(), 0, context + 1);
+        let gpu = self.gpu();
+        let write = |room: &Room| {
+            let buffer = |name| room.resources.get(name);
+            let step = Step { position: context as u32, ..Step::of(1) };
+            gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
+            let sampling = Sampling {
+                temperature: 1.0,
+                top_p: 1.0,
+                repetition_penalty: 1.0,
+                ..Sampling::default()
+            };
+            gpu.write(buffer(Buffer::Sampling)?, 0, bytemuck::bytes_of(&sampling))?;
+            Ok((room.decode(context + 1), room.sample, room.shape))
+        };
+        let (decode, sample, shape) = made(&**gpu, || cache.with(write)).await?;
+        let caps = gpu.capabilities();
+        let plans = inference_plans(caps, self.layout(), shape, options)?;
+        let most = caps.limits.max_compute_workgroups_per_dimension;
+        let mut rows = plans.decode_of(context + 1).rows(most)?;
+        rows.extend(plans.sample.rows(most)?);
+        let mut times = vec![];
+        // The first time a kernel runs it is slower than ever after.
+        for _ in 0..3 {
+            times.clear();
+            for plan in [decode, sample] {
+                let measured = gpu.profile(Replay::new(plan, 1))?.await?;
+                times.extend(measured.into_iter().flatten());
+            }
+        }
+        for (row, time) in rows.iter_mut().zip(times) {
+            row.gpu_microseconds = Some(time);
+        }
+        Ok(rows)
+    }
+}

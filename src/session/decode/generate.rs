@@ -1,0 +1,421 @@
+//! Generation: prefill, then several tokens per submit.
+
+mod options;
+
+use super::ahead::{Ahead, MOST_TURNS, SUBMITS_AHEAD, Submit};
+use super::lookup::{Lookup, Rows};
+use super::sampler::{Bias, Sampler, check_alternatives};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{PlanId, Region, Replay, made};
+use crate::lower::{LIKELIEST_OFFSET, SampleChoices};
+use crate::plan::Buffer;
+use crate::session::cache::chunk::Chunk;
+use crate::session::cache::key_value_cache::{Held, KeyValueCache, Room};
+use crate::session::model::Model;
+use crate::session::pace::Work;
+use crate::session::step::{Sampling, Step};
+use std::rc::Rc;
+
+pub use options::GenerateOptions;
+
+/// Failures of a check's pass that plain decoding does not have.
+const UNFIT: [ErrorCode; 2] = [ErrorCode::OutOfMemory, ErrorCode::LimitExceeded];
+
+/// Turns of a submit for which the GPU waits.
+const EARLY_TURNS: usize = 2;
+
+/// A token and its log-probability (nats) under the model, before bias, temperature and filters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    pub token: u32,
+    pub logprob: f32,
+    /// The likeliest tokens of the step in their order, on the same scale.
+    pub alternatives: Vec<(u32, f32)>,
+}
+
+/// A running generation. The key-value cache belongs to the model: when something else has used
+/// it, or the weights have changed, what it does not hold of the text so far is read again before the
+/// next token. So is a prompt that begins like the text before.
+#[derive(Debug)]
+pub struct Generation {
+    model: Rc<Model>,
+    options: GenerateOptions,
+    /// Prompt and drawn tokens.
+    text: Vec<u32>,
+    draws: usize,
+    /// Positions that the whole text may take, prompt and all.
+    room: usize,
+    /// Its use of the cache; none where that does not hold the text.
+    held: Option<Held>,
+    finished: bool,
+    /// The token after those given out came from logits that are not finite.
+    spoilt: bool,
+    bias: Bias,
+    /// What draws the tokens where the cache's own plan does not; none before it is needed.
+    sampler: Option<Sampler>,
+    ahead: Ahead,
+    lookup: Option<Lookup>,
+}
+
+pub(in crate::session) fn not_finite() -> Error {
+    let message = "the model's logits are not finite: its weights hold NaN or infinity, or numbers \
+                   so large that products overflow";
+    Error::new(ErrorCode::NonFinite, message)
+}
+
+impl Generation {
+    /// Checks the prompt and options and makes room for the prompt. The cache grows with the text.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`.
+    pub async fn start(
+        model: &Rc<Model>,
+        prompt: &[u32],
+        mut options: GenerateOptions,
+    ) -> Result<Self> {
+        model.check_tokens(prompt)?;
+        options.validate()?;
+        let vocabulary = model.config().vocab_size;
+        check_alternatives(options.alternatives, vocabulary)?;
+        let bias = Bias::new(std::mem::take(&mut options.bias), vocabulary)?;
+        // The text ends with the model's positions; a prompt that reaches farther is refused.
+        let most = model.config().max_position_embeddings;
+        let given = prompt.len().saturating_sub(options.drawn);
+        let room = given.saturating_add(options.max_tokens).min(most).max(prompt.len());
+        model.prepare_inference(prompt.len(), options.inference()).await?;
+        let draws = options.drawn;
+        let finished = options.max_tokens <= draws || prompt.len() == most;
+        let lookup = options.prompt_lookup.then(|| Lookup::new(model.gpu().capabilities()));
+        Ok(Self {
+            model: Rc::clone(model),
+            options,
+            text: prompt.to_vec(),
+            draws,
+            room,
+            held: None,
+            finished,
+            spoilt: false,
+            bias,
+            sampler: None,
+            ahead: Ahead::default(),
+            lookup,
+        })
+    }
+
+    /// Sets the bias of the next token, of a generation that is `stepwise`.
+    ///
+    /// # Errors
+    /// `invalid-options`.
+    pub fn set_bias(&mut self, bias: Vec<f32>) -> Result<()> {
+        self.bias = Bias::new(bias, self.model.config().vocab_size)?;
+        Ok(())
+    }
+
+    /// Some more tokens; none when the generation has ended. A stop token ends it and is not given.
+    /// Where the logits stop being finite, the tokens before that are given, and the next call fails.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`, `non-finite` when the logits have no number to draw from.
+    pub async fn next(&mut self) -> Result<Vec<Drawn>> {
+        if std::mem::take(&mut self.spoilt) {
+            return Err(not_finite());
+        }
+        if self.finished {
+            return Ok(Vec::new());
+        }
+        let cache = self.model.prepare_inference(self.reach(), self.options.inference()).await?;
+        self.prepare_sampler(&cache).await?;
+        let rows = self.prepare_check(&cache).await?;
+        // Where the tokens do not arrive, the next call reads the text again.
+        let held = self.held.take();
+        let held =
+            held.filter(|held| cache.is_held(&self.model.weights, *held) && self.fits(&cache));
+        let (held, drawn) = match held {
+            Some(held) => {
+                let drawn = if let (Some(rows), Some(lookup)) = (rows, self.lookup.as_mut()) {
+                    let sampling = self.options.sampling(self.options.top_k);
+                    let sampling = Sampling { turn0: self.draws as u32, ..sampling };
+                    let rows = (rows, self.text.len() - 1);
+                    lookup.check(&**self.model.gpu(), &cache, rows, sampling).await?
+                } else {
+                    self.decode_ahead(&cache, 0)?;
+                    self.ahead.read(&**self.model.gpu(), &self.model.token_pace).await?.1
+                };
+                (held, drawn)
+            }
+            None => {
+                // What is on its way was drawn before the model changed.
+                self.ahead.settle().await?;
+                let _turn = cache.turn().await;
+                self.prepare_sampler(&cache).await?;
+                self.prefill(&cache).await?
+            }
+        };
+        self.held = Some(held);
+        let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
+        let given = self.take(self.turns_of(&drawn));
+        if let Some(lookup) = &mut self.lookup {
+            lookup.read(&self.text);
+        }
+        // The last token's keys and values come with the next one.
+        cache.holds(held, &self.text[..self.text.len() - 1]);
+        if self.finished {
+            // What is on its way was drawn behind the end: it may fail.
+            let _ = self.ahead.settle().await;
+        }
+        if given.is_empty() && std::mem::take(&mut self.spoilt) {
+            return Err(not_finite());
+        }
+        Ok(given)
+    }
+
+    /// What draws the tokens, bound to the cache as it is.
+    async fn prepare_sampler(&mut self, cache: &KeyValueCache) -> Result<()> {
+        let biased = !self.bias.is_empty();
+        let choices = SampleChoices { biased, likeliest: self.options.alternatives };
+        if choices == SampleChoices::default() {
+            self.sampler = None;
+            return Ok(());
+        }
+        let fits = |sampler: &Sampler| {
+            sampler.choices == choices && cache.with(|room| Ok(sampler.fits(room))) == Ok(true)
+        };
+        match self.sampler.take().filter(fits) {
+            Some(sampler) => {
+                if self.options.stepwise && biased {
+                    made(&**self.model.gpu(), || sampler.write(&self.bias)).await?;
+                }
+                self.sampler = Some(sampler);
+            }
+            None => {
+                self.sampler = Some(Sampler::new(&self.model, cache, choices, &self.bias).await?)
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the sampler, if there is one, is bound to the cache as it is.
+    fn fits(&self, cache: &KeyValueCache) -> bool {
+        let fits = |sampler: &Sampler| cache.with(|room| Ok(sampler.fits(room))) == Ok(true);
+        self.sampler.as_ref().is_none_or(fits)
+    }
+
+    /// Each draw, with the likeliest tokens of its step.
+    fn turns_of(&self, words: &[[u32; 2]]) -> Vec<Drawn> {
+        let count = self.options.alternatives;
+        let pair = |&[token, bits]: &[u32; 2]| (token, f32::from_bits(bits));
+        let first = if count == 0 { words.len() } else { LIKELIEST_OFFSET as usize / 8 };
+        let (draws, likeliest) = words.split_at(first.min(words.len()));
+        let turns = likeliest.len().checked_div(count).unwrap_or(draws.len());
+        draws[..turns]
+            .iter()
+            .enumerate()
+            .map(|(turn, draw)| {
+                let (token, logprob) = pair(draw);
+                let alternatives = likeliest.iter().skip(turn * count).take(count).map(pair);
+                Drawn { token, logprob, alternatives: alternatives.collect() }
+            })
+            .collect()
+    }
+
+    /// How many submits are on their way together. Behind a prompt it is one, so that the prompt's draw is read soon.
+    /// Behind a text that is read again it is none: two texts that take turns would queue it in vain each time.
+    fn submits_ahead(&self, behind_prompt: bool) -> usize {
+        let begins = self.draws == self.options.drawn && self.lookup.is_none();
+        match (self.options.stepwise, behind_prompt) {
+            (true, _) => usize::from(!behind_prompt),
+            (false, true) => usize::from(begins),
+            (false, false) => SUBMITS_AHEAD,
+        }
+    }
+
+    /// Positions that the cache needs for all that may be on its way after the next call: decoding
+    /// appends to it without looking at its end.
+    fn reach(&self) -> usize {
+        self.room.min(self.text.len() + SUBMITS_AHEAD * MOST_TURNS)
+    }
+
+    /// The rows of a check with a pass made for it, where a check is worth while and nothing is on its way:
+    /// before the cache is known to hold the text.
+    async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Rows>> {
+        let (left, idle) = (self.left(), self.ahead.is_empty());
+        let Some(lookup) = self.lookup.as_mut().filter(|_| idle) else { return Ok(None) };
+        let rows = lookup.prepare(&self.model, cache, &self.text, left).await;
+        if rows.as_ref().is_err_and(|error| UNFIT.contains(&error.code)) {
+            // The text goes on without checks, from where it is.
+            if self.lookup.take().is_some_and(|lookup| lookup.astray) {
+                self.held = None;
+            }
+            return Ok(None);
+        }
+        rows
+    }
+
+    /// Queues submits until as many are on their way as should be, or no token is left to draw. `undrawn`: tokens that
+    /// a prompt's pass draws before.
+    fn decode_ahead(&mut self, cache: &KeyValueCache, undrawn: usize) -> Result<()> {
+        // What is on its way is read before a check.
+        let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
+        let most = self.submits_ahead(undrawn > 0);
+        while self.ahead.len() < self.ahead.most(most) && (!checking || self.ahead.is_empty()) {
+            let queued = undrawn + self.ahead.turns();
+            let left = self.left().saturating_sub(queued);
+            if left == 0 {
+                break;
+            }
+            let submit = self.decode(cache, left, queued)?;
+            self.ahead.push(submit);
+            if let Some(lookup) = &mut self.lookup {
+                lookup.astray = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens still wanted and still within the model's positions.
+    fn left(&self) -> usize {
+        (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.text.len()))
+    }
+
+    /// The tokens that count of those drawn; notes whether the generation has ended.
+    fn take(&mut self, drawn: Vec<Drawn>) -> Vec<Drawn> {
+        let mut given = Vec::new();
+        for drawn in drawn {
+            if !drawn.logprob.is_finite() {
+                (self.finished, self.spoilt) = (true, true);
+                break;
+            }
+            self.draws += 1;
+            if self.options.stop_tokens.contains(&drawn.token) {
+                self.finished = true;
+                break;
+            }
+            self.text.push(drawn.token);
+            given.push(drawn);
+        }
+        if self.left() == 0 {
+            self.finished = true;
+        }
+        given
+    }
+
+    /// Reads what the cache does not hold of the text so far and draws the first next token, in one's turn.
+    async fn prefill(&mut self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
+        let (model, count) = (Rc::clone(&self.model), self.text.len());
+        let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
+        self.reset_decoding(cache).await?;
+        loop {
+            let part = model.next_chunk(cache, done, count)?;
+            let last = part.end == count;
+            let chunk = |room: &Room| {
+                if !last {
+                    return Ok(Chunk::prefill(room, &[], None));
+                }
+                let read = self.drawn(room, 1)?;
+                Ok(Chunk::prefill(room, &[room.last_row, self.sample(room)], Some(read)))
+            };
+            let tokens = &self.text[part.clone()];
+            let Some(read) = model.queue_chunk((cache, held), done, tokens, None, &chunk)? else {
+                (held, done) = model.begin_text(cache, &self.text, usize::MAX).await?;
+                self.reset_decoding(cache).await?;
+                continue;
+            };
+            if last {
+                // What cannot be queued now fails in the next call: the prompt's draw is kept.
+                let _ = self.decode_ahead(cache, 1);
+            }
+            let bytes = read.await?;
+            if last {
+                // What is queued behind it waited for the prompt.
+                model.token_pace.waited(&**model.gpu());
+                cache.holds(held, &self.text);
+                return Ok((held, bytes));
+            }
+            done = part.end;
+        }
+    }
+
+    /// The plan that draws a token.
+    fn sample(&self, room: &Room) -> PlanId {
+        self.sampler.as_ref().map_or(room.sample, Sampler::plan)
+    }
+
+    /// Where so many draws are left.
+    fn drawn(&self, room: &Room, turns: usize) -> Result<Region> {
+        let (buffer, bytes) = match &self.sampler {
+            Some(sampler) => sampler.drawn(room, turns)?,
+            None => (room.resources.get(Buffer::Drawn)?, turns as u64 * 8),
+        };
+        Ok(Region { buffer, offset: 0, bytes })
+    }
+
+    /// Puts what decoding counts on by itself to where the text is.
+    async fn reset_decoding(&self, cache: &KeyValueCache) -> Result<()> {
+        made(&**self.model.gpu(), || cache.with(|room| self.write_decode_state(room))).await
+    }
+
+    fn write_decode_state(&self, room: &Room) -> Result<()> {
+        let gpu = &self.model.gpu();
+        let mut seen = vec![0u32; self.model.config().vocab_size.div_ceil(32)];
+        for &token in &self.text {
+            seen[token as usize / 32] |= 1 << (token % 32);
+        }
+        let buffer = |name| room.resources.get(name);
+        gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
+        let position = self.text.len() as u32 - 1;
+        let last = self.text[position as usize];
+        gpu.write(buffer(Buffer::Token)?, 0, bytemuck::bytes_of(&last))?;
+        let step = Step { position, draws: self.draws as u32, ..Step::of(1) };
+        gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
+        self.write_sampling(buffer(Buffer::Sampling)?, 0)
+    }
+
+    /// The options of draws that come after `queued` ones which were not read yet.
+    fn write_sampling(&self, buffer: crate::gpu::BufferId, queued: usize) -> Result<()> {
+        let sampling = Sampling {
+            turn0: (self.draws + queued) as u32,
+            ..self.options.sampling(self.bias.top_k(self.options.top_k))
+        };
+        self.model.gpu().write(buffer, 0, bytemuck::bytes_of(&sampling))
+    }
+
+    /// A token decoded and drawn, and the largest dispatch of that.
+    fn work(&self, room: &Room) -> [Work; 2] {
+        let (token, largest) = (room.costs.token, room.costs.largest_of_token);
+        match &self.sampler {
+            Some(sampler) => [token.plus(sampler.extra), largest.max(sampler.largest)],
+            None => [token, largest],
+        }
+    }
+
+    /// Submits of so many turns where nothing is on its way: the GPU begins with the first turns while the host
+    /// encodes the others.
+    fn early_submits(&self, turns: usize) -> usize {
+        if self.ahead.is_empty() { turns.div_ceil(EARLY_TURNS) } else { 1 }
+    }
+
+    /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
+    fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Submit> {
+        let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
+        let queue = |room: &Room| {
+            let [token, largest] = self.work(room);
+            let most = if self.options.stepwise { 1 } else { room.turns.min(MOST_TURNS) };
+            let turns = Submit::turns(pace, token, most).min(left);
+            let work = token.times(turns);
+            let submits = pace.submits(work, largest).max(self.early_submits(turns));
+            if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
+                self.write_decode_state(room)?;
+            }
+            self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
+            let reach = self.text.len() + queued + turns;
+            let turn = [room.decode(reach), self.sample(room)].map(|plan| Replay::new(plan, 1));
+            let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);
+            let region = self.drawn(room, turns)?;
+            let sent = pace.sent(gpu, work);
+            Ok((turns, sent, gpu.submit(&all[..2 * turns], submits, Some(region))?))
+        };
+        let submit = Submit::queued(gpu, || cache.with(queue))?;
+        cache.writes(self.text.len() + queued + submit.turns);
+        Ok(submit)
+    }
+}

@@ -1,0 +1,216 @@
+//! Inference with a model's own weight buffers: chunked prefill into a key-value cache, loss.
+
+use crate::data::IGNORE_INDEX;
+use crate::error::{Error, Result};
+use crate::gpu::{Region, Replay, queued};
+use crate::lower::InferenceOptions;
+use crate::plan::{Buffer, PromptLayout};
+use crate::session::cache::chunk::Chunk;
+use crate::session::cache::key_value_cache::{Held, KeyValueCache, Room};
+use crate::session::model::Model;
+use crate::session::step::Step;
+use crate::session::watch::Watch;
+use std::ops::Range;
+
+impl Model {
+    /// Refuses what is no text of the model, before memory is asked for it.
+    pub(in crate::session) fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
+        if tokens.is_empty() {
+            return Err(Error::tokens("tokens is empty; give at least one token id"));
+        }
+        self.check_length(tokens.len())?;
+        let vocabulary = self.config().vocab_size;
+        match tokens.iter().position(|&t| t as usize >= vocabulary) {
+            Some(i) => Err(Error::tokens(format!(
+                "tokens[{i}] is {}; token ids must be below vocab_size, {vocabulary}",
+                tokens[i]
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Computes one chunk at `position`: its tokens (and targets) into the batch, what `chunk` names, then a
+    /// readback. As many submits as keep each short. `None` where the cache no
+    /// longer holds the text, or holds it for other weights: it has to begin again.
+    pub(in crate::session) async fn run_chunk(
+        &self,
+        place: (&KeyValueCache, Held),
+        position: usize,
+        tokens: &[u32],
+        targets: Option<&[u32]>,
+        chunk: &dyn Fn(&Room) -> Result<Chunk>,
+    ) -> Result<Option<Vec<u8>>> {
+        match self.queue_chunk(place, position, tokens, targets, chunk)? {
+            Some(read) => read.await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// [`Self::run_chunk`] up to where it waits: what is queued before the bytes are awaited follows without a gap.
+    pub(in crate::session) fn queue_chunk<'a>(
+        &'a self,
+        (cache, held): (&KeyValueCache, Held),
+        position: usize,
+        tokens: &[u32],
+        targets: Option<&[u32]>,
+        // Not of any type: each would be another copy of this in the module.
+        chunk: &dyn Fn(&Room) -> Result<Chunk>,
+    ) -> Result<Option<impl Future<Output = Result<Vec<u8>>> + use<'a>>> {
+        self.weights.buffers()?;
+        if !cache.is_held(&self.weights, held) {
+            return Ok(None);
+        }
+        let (gpu, pace) = (&**self.gpu(), &self.chunk_pace);
+        let queue = |room: &Room| {
+            let buffer = |name| room.resources.get(name);
+            let batch = buffer(Buffer::Batch)?;
+            gpu.write(batch, 0, bytemuck::cast_slice(tokens))?;
+            if let Some(targets) = targets {
+                let offset = PromptLayout::new(room.chunk).targets().offset;
+                gpu.write(batch, offset, bytemuck::cast_slice(targets))?;
+            }
+            let step = Step { position: position as u32, ..Step::of(tokens.len()) };
+            gpu.write(buffer(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
+            let Chunk { plans, costs, read: mut region } = chunk(room)?;
+            let (rows, keys) = (tokens.len(), room.keys(position + tokens.len()));
+            let replays: Vec<_> =
+                plans.into_iter().map(|plan| Replay { keys, ..Replay::new(plan, rows) }).collect();
+            let [work, largest] = costs.of_chunk(tokens.len(), keys);
+            let submits = pace.submits(work, largest);
+            if region.is_none() && pace.is_brief(work) {
+                pace.unread(work);
+                return Ok((None, gpu.submit(&replays, submits, None)?));
+            }
+            // To know when the chunk is done.
+            let step = Region { buffer: buffer(Buffer::Step)?, offset: 0, bytes: 4 };
+            let region = *region.get_or_insert(step);
+            let sent = pace.sent(gpu, work);
+            Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
+        };
+        let ((sent, read), accepted) = queued(gpu, || cache.with(queue))?;
+        cache.writes(position + tokens.len());
+        Ok(Some(async move {
+            let done = async {
+                let read = read.await;
+                accepted.await?;
+                read
+            };
+            match sent {
+                Some(sent) => pace.arrival(gpu, sent, done).await,
+                None => done.await,
+            }
+        }))
+    }
+
+    /// The next chunk of a text of so many tokens from `position` on: as many as the GPU does at once.
+    pub(in crate::session) fn next_chunk(
+        &self,
+        cache: &KeyValueCache,
+        position: usize,
+        tokens: usize,
+    ) -> Result<Range<usize>> {
+        let rows = cache.with(|room| Ok(room.rows(&self.chunk_pace, position)))?;
+        Ok(position..tokens.min(position + rows))
+    }
+
+    /// Reads what the cache does not hold of a text into it, in one's turn.
+    pub(in crate::session) async fn read_text(
+        &self,
+        cache: &KeyValueCache,
+        text: &[u32],
+    ) -> Result<()> {
+        let (mut held, mut done) = self.begin_text(cache, text, usize::MAX).await?;
+        while done < text.len() {
+            let part = self.next_chunk(cache, done, text.len())?;
+            let chunk = |room: &Room| Ok(Chunk::prefill(room, &[], None));
+            let read = self.run_chunk((cache, held), done, &text[part.clone()], None, &chunk);
+            if read.await?.is_some() {
+                done = part.end;
+            } else {
+                (held, done) = self.begin_text(cache, text, usize::MAX).await?;
+            }
+        }
+        cache.holds(held, text);
+        Ok(())
+    }
+
+    /// Mean cross-entropy in nats; targets default to the tokens shifted by one.
+    ///
+    /// # Errors
+    /// As [`Model::look`], and `invalid-tokens` when lengths disagree or no target counts.
+    pub async fn loss(
+        &self,
+        tokens: &[u32],
+        targets: Option<&[u32]>,
+        options: InferenceOptions,
+        watch: Watch<'_>,
+    ) -> Result<f64> {
+        self.check_tokens(tokens)?;
+        let shifted: Vec<u32>;
+        let targets = match targets {
+            Some(targets) => targets,
+            None => {
+                shifted = tokens[1..].iter().copied().chain([IGNORE_INDEX]).collect();
+                &shifted
+            }
+        };
+        self.check_targets(tokens, targets)?;
+        let total = tokens.len();
+        watch.at(0, total, "loss")?;
+        let cache = self.prepare_inference(total, options).await?;
+        let _turn = cache.turn().await;
+        let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
+        let (mut sum, mut count) = (0.0, 0.0);
+        while done < total {
+            watch.at(done, total, "loss")?;
+            let part = self.next_chunk(&cache, done, total)?;
+            let bytes = part.len() as u64 * 4;
+            let chunk = |room: &Room| {
+                let buffer = room.resources.get(Buffer::Losses)?;
+                let read = Region { buffer, offset: 0, bytes };
+                Ok(Chunk::prefill(room, &[room.logits, room.loss], Some(read)))
+            };
+            let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
+            let read = self.run_chunk((&cache, held), done, inputs, Some(targets), &chunk).await?;
+            let Some(read) = read else {
+                (held, done) = self.begin_text(&cache, tokens, 0).await?;
+                (sum, count) = (0.0, 0.0);
+                continue;
+            };
+            // Chunks follow the GPU's speed: one sum in f64, in order, does not depend on them.
+            let losses = bytemuck::pod_collect_to_vec::<u8, f32>(&read);
+            for (loss, _) in losses.iter().zip(targets).filter(|(_, t)| **t != IGNORE_INDEX) {
+                sum += f64::from(*loss);
+                count += 1.0;
+            }
+            done = part.end;
+        }
+        cache.holds(held, tokens);
+        watch.at(total, total, "loss")?;
+        Ok(sum / count)
+    }
+
+    fn check_targets(&self, tokens: &[u32], targets: &[u32]) -> Result<()> {
+        if targets.len() != tokens.len() {
+            return Err(Error::tokens(format!(
+                "{} targets for {} tokens; give one target per token",
+                targets.len(),
+                tokens.len()
+            )));
+        }
+        let vocabulary = self.config().vocab_size;
+        if let Some(i) = targets.iter().position(|&t| t != IGNORE_INDEX && t as usize >= vocabulary)
+        {
+            return Err(Error::tokens(format!(
+                "targets[{i}] is {}; a target must be below vocab_size, {vocabulary}, or 0xffffffff to be ignored",
+                targets[i]
+            )));
+        }
+        if targets.iter().all(|&t| t == IGNORE_INDEX) {
+            return Err(Error::tokens(
+                "no target counts: give at least two tokens, or a target that is not 0xffffffff",
+            ));
+        }
+        Ok(())
+    }
+}

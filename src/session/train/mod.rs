@@ -1,0 +1,546 @@
+//! Training: options, micro-steps, evaluation, gradients, state.
+
+mod average;
+mod batch;
+mod dataset;
+mod flight;
+mod loss;
+mod options;
+mod profile;
+mod progress;
+pub(super) mod resume;
+mod save;
+mod state;
+mod tune;
+
+use flight::Flight;
+use loss::LossSum;
+pub use options::{DropoutOptions, Precision, TrainerOptions};
+use progress::Progress;
+pub(super) use state::{TrainerState, saved_sets};
+use tune::tune;
+
+use super::memory::{self, MemoryBytes, Purpose};
+use super::model::Model;
+use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
+use super::resources::Resources;
+use super::step::{Step, StepResult, write_rope_tables};
+use super::watch::Watch;
+use super::weights::place::Place;
+use super::weights::tensor_at;
+use crate::caps::Capabilities;
+use crate::data::Batch;
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
+use crate::kernels::{TunedProduct, Wgsl};
+use crate::lower::{TrainChoices, TrainPlans, train_plans};
+use crate::params::Params;
+use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers};
+use crate::random::split;
+use crate::schedule::Schedule;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// An idle GPU is busy with so many dispatches of a long step until the next ones are encoded.
+const FIRST_DISPATCHES: usize = 4;
+/// Longer steps gain by that submit. Steps of 3 to 11 ms lost up to 0.1 ms (H200, Chromium).
+const FIRST_SUBMIT_MILLISECONDS: f64 = 15.0;
+
+/// Submits that a step's replays are sent in. The GPU may refuse one and run the others.
+fn pieces(replays: &[Replay], submits: usize) -> usize {
+    let own = |replay: &Replay| replay.early_submits() + usize::from(replay.late > 0);
+    if submits > 1 { submits } else { 1 + replays.iter().map(own).sum::<usize>() }
+}
+
+/// What a step reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metrics {
+    /// Optimizer steps so far, this one included once its last micro-step is done.
+    pub step: u64,
+    /// Mean in nats, over the counted targets, of the objective, which is cross-entropy with label smoothing
+    /// and z-loss in it: of the whole step on its last
+    /// micro-step, of this micro-step on the others.
+    pub loss: f64,
+    /// Global norm of the averaged gradients before clipping; none before the last micro-step.
+    pub grad_norm: Option<f64>,
+    pub learning_rate: f64,
+    /// Tokens in this call.
+    pub tokens: usize,
+    /// The share of the places for tokens in this call that no token took.
+    pub unfilled: f64,
+    pub milliseconds: f64,
+    /// The loss or the norm was not finite, and the weights are as they were.
+    pub skipped: bool,
+}
+
+/// Trains a model. Holds gradients, moments and activations on the GPU.
+#[derive(Debug)]
+pub struct Trainer {
+    pub(super) model: Rc<Model>,
+    pub(super) resources: RefCell<Option<Resources>>,
+    plans: TrainPlans,
+    micro_step: PlanId,
+    optimizer: PlanId,
+    evaluate: PlanId,
+    averages: Option<PlanId>,
+    /// The micro-step of batches with long documents, if it has a plan of its own.
+    long: Option<PlanId>,
+    /// Whether averages and weights have changed places.
+    exchanged: Cell<bool>,
+    options: RefCell<TrainerOptions>,
+    schedule: Cell<Schedule>,
+    flight: Rc<Flight>,
+    /// Of the accumulation that was queued last; micro-steps on their way keep their own.
+    losses: RefCell<Rc<Cell<LossSum>>>,
+    /// Tokens of the batch in the buffer; none before the first.
+    batch_tokens: Cell<usize>,
+    /// Whether its documents are long ones.
+    batch_long: Cell<bool>,
+    /// Whether [`Trainer::plan`] last listed the plan of long documents: rows of [`Trainer::wgsl`] are of that list.
+    listed_long: Cell<bool>,
+    /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
+    /// next ones.
+    batch_words: RefCell<Vec<u32>>,
+    drawn: RefCell<Batch>,
+    /// Expected milliseconds of a full micro-step with its optimizer step.
+    expected: Cell<f64>,
+    /// When the last micro-step ended.
+    ended: Cell<f64>,
+}
+
+impl Trainer {
+    /// Compiles the training plans and allocates what they need.
+    ///
+    /// # Errors
+    /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
+    pub async fn create(
+        model: &Rc<Model>,
+        options: TrainerOptions,
+        watch: Watch<'_>,
+    ) -> Result<Rc<Self>> {
+        let schedule = options.validate()?;
+        let options = options.filled(model.config().dropout);
+        watch.at(0, 5, "measure products")?;
+        let gpu = Rc::clone(model.gpu());
+        let mut plans = Self::planned(model, &options, None)?;
+        let tuned = tune(&gpu, &plans.micro_step.products).await?;
+        if !tuned.is_empty() {
+            plans = Self::planned(model, &options, Some(tuned))?;
+        }
+        watch.at(1, 5, "compile kernels")?;
+        gpu.prepare(&plans.all()).await;
+        let weights = model.weights.buffers()?;
+        watch.at(2, 5, "allocate")?;
+        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
+        // Again: others may have allocated while kernels were compiled.
+        memory::judge(&*gpu, Purpose::Trainer, &asked)?;
+        let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
+        let mut resources =
+            allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
+        Self::write_rope(model, &resources, options.tokens_per_step).await?;
+        // One after the other, since a CPU compiles here what another adapter has compiled above.
+        let mut ids = Vec::new();
+        for (done, plan) in plans.all().into_iter().enumerate() {
+            watch.at(2 + done.min(2), 5, "compile kernels")?;
+            ids.push(made(&*gpu, || resources.install(plan, &[&weights])).await?);
+        }
+        watch.at(5, 5, "compile kernels")?;
+        let [micro_step, optimizer, evaluate, ref others @ ..] = ids[..] else {
+            return Err(Error::internal("a trainer without its plans"));
+        };
+        let mut others = others.iter().copied();
+        let averages = plans.averages.as_ref().and_then(|_| others.next());
+        let long = others.next();
+        model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
+        // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
+        let expected = plans.micro_step.flops() / first_guess(gpu.capabilities()) * 1e3;
+        let trainer = Rc::new(Self {
+            model: Rc::clone(model),
+            resources: RefCell::new(Some(resources)),
+            plans,
+            micro_step,
+            optimizer,
+            evaluate,
+            averages,
+            long,
+            exchanged: Cell::new(false),
+            options: RefCell::new(options),
+            schedule: Cell::new(schedule),
+            flight: Rc::default(),
+            losses: RefCell::default(),
+            batch_tokens: Cell::new(0),
+            batch_long: Cell::new(false),
+            listed_long: Cell::new(false),
+            batch_words: RefCell::default(),
+            drawn: RefCell::default(),
+            expected: Cell::new(expected),
+            ended: Cell::new(f64::NEG_INFINITY),
+        });
+        trainer.begin_averages().await?;
+        Ok(trainer)
+    }
+
+    /// The plans, with tiles of products that were measured. What cannot have room is refused.
+    fn planned(
+        model: &Model,
+        options: &TrainerOptions,
+        tuned: Option<Vec<TunedProduct>>,
+    ) -> Result<TrainPlans> {
+        let (gpu, choices) = (&**model.gpu(), options.choices(model.config().dropout));
+        let plans = match tuned {
+            Some(tuned) => {
+                let caps = Capabilities { tuned, ..gpu.capabilities().clone() };
+                train_plans(&caps, model.layout(), choices)?
+            }
+            None => train_plans(gpu.capabilities(), model.layout(), choices)?,
+        };
+        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
+        memory::judge(gpu, Purpose::Trainer, &asked)?;
+        Ok(plans)
+    }
+
+    fn allocate(model: &Model, weights: &Resources, plans: &TrainPlans) -> Result<Resources> {
+        let mut resources = Resources::new(model.gpu());
+        resources.allocate(&buffers(plans.all()), &[weights])?;
+        Ok(resources)
+    }
+
+    /// The rotations of each position that a step may have.
+    async fn write_rope(model: &Model, resources: &Resources, tokens: usize) -> Result<()> {
+        let architecture = &model.layout().architecture;
+        let positions = 0..tokens.min(architecture.positions);
+        write_rope_tables(&**model.gpu(), resources, positions, architecture).await
+    }
+
+    pub fn model(&self) -> &Rc<Model> {
+        &self.model
+    }
+
+    /// The layout of gradients and moments: of the weights that are trained.
+    pub fn layout(&self) -> &Rc<Params> {
+        &self.plans.state
+    }
+
+    /// The options in force, defaults filled in.
+    pub fn options(&self) -> TrainerOptions {
+        self.options.borrow().clone()
+    }
+
+    /// Frees gradients, moments and activations. Every later use fails with code `freed`.
+    pub fn free(&self) {
+        if let Some(resources) = self.resources.replace(None) {
+            self.model.trainer_bytes.set(self.model.trainer_bytes.get() - resources.bytes());
+        }
+    }
+
+    pub(super) fn buffer(&self, name: Buffer) -> Result<crate::gpu::BufferId> {
+        self.model.weights.buffers()?;
+        let resources = self.resources.borrow();
+        let freed = || {
+            Error::new(ErrorCode::Freed, "this trainer has been freed; create or resume it again")
+        };
+        resources.as_ref().ok_or_else(freed)?.get(name)
+    }
+
+    /// The region of [`Buffer::Metrics`].
+    fn metrics(&self) -> Result<Region> {
+        Ok(Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES })
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.flight.progress()
+    }
+
+    pub(super) fn restore(&self, progress: Progress, losses: LossSum) {
+        self.flight.set(progress);
+        self.losses.replace(Rc::new(Cell::new(losses)));
+    }
+
+    /// Optimizer steps done, those on their way among them.
+    pub fn steps(&self) -> u64 {
+        self.flight.progress().step
+    }
+
+    /// Changes the peak of the learning rate, from the next step on.
+    ///
+    /// # Errors
+    /// `invalid-options`, also when `min_learning_rate` was given and is above it.
+    pub fn set_learning_rate(&self, learning_rate: f64) -> Result<()> {
+        self.change(|options| options.learning_rate = learning_rate)
+    }
+
+    /// Steps for the schedule to decay over, when they become known after creation; none: no decay.
+    pub fn set_total_steps(&self, total_steps: Option<u64>) -> Result<()> {
+        self.change(|options| options.total_steps = total_steps)
+    }
+
+    /// Changes the options of the schedule.
+    fn change(&self, change: impl FnOnce(&mut TrainerOptions)) -> Result<()> {
+        let mut changed = self.options();
+        change(&mut changed);
+        self.schedule.set(changed.validate()?);
+        self.options.replace(changed);
+        Ok(())
+    }
+
+    /// The schedule in force.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule.get()
+    }
+
+    /// One micro-step; the last of an accumulation also updates the weights.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `freed`, `device-lost`, and [`ErrorCode::Unread`] where the step is done but its result did not
+    /// arrive.
+    pub async fn step(self: &Rc<Self>, batch: &Batch) -> Result<Metrics> {
+        self.queue_step(batch, 0)?.await
+    }
+
+    /// Queues a micro-step behind those that are on their way, which moves the cursor by `drawn`
+    /// batches. Its time counts from the end of the one before it. If it fails, the progress is as if it
+    /// had not been.
+    fn queue_step(
+        self: &Rc<Self>,
+        batch: &Batch,
+        drawn: u64,
+    ) -> Result<LocalFuture<Result<Metrics>>> {
+        self.buffer(Buffer::Step)?;
+        self.check(batch)?;
+        let started = self.model.gpu().now();
+        let (mut progress, own) = (self.flight.progress(), batch.counted() as u64);
+        let accumulation = self.options.borrow().gradient_accumulation;
+        let first = progress.micro_step == 0;
+        let last = progress.micro_step + 1 >= accumulation;
+        progress.counted = own + if first { 0 } else { progress.counted };
+        let learning_rate = self.schedule.get().learning_rate(progress.step);
+        let tokens = batch.len();
+        let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
+        let share = tokens as f64 / self.plans.micro_step.tokens as f64;
+        let replays = self.replays(batch, share);
+        let replays = &replays[..1 + usize::from(last)];
+        if last {
+            self.model.changed();
+        }
+        let submits = self.submits(share);
+        let (read, accepted) = queued(&**self.model.gpu(), || {
+            self.write_batch(batch)?;
+            self.write_step(&step)?;
+            self.model.gpu().submit(replays, submits, Some(self.metrics()?))
+        })?;
+        progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
+        progress.step += u64::from(last);
+        progress.cursor += drawn;
+        let mut sent = self.flight.sent(progress, last, pieces(replays, submits));
+        if first {
+            self.losses.take();
+        }
+        let losses = Rc::clone(&self.losses.borrow());
+        let trainer = Rc::clone(self);
+        Ok(Box::pin(async move {
+            let read = read.await;
+            accepted.await.map_err(|error| sent.failed(error))?;
+            drop(sent); // done, even where its result does not arrive
+            let result: StepResult = bytemuck::pod_read_unaligned(&read.map_err(unread)?);
+            let own = LossSum { nats: f64::from(result.loss), counted: own };
+            let on_gpu = LossSum { nats: f64::from(result.total_loss), counted: progress.counted };
+            let whole = losses.get().through(own, on_gpu);
+            losses.set(whole);
+            let milliseconds = trainer.took(started, share);
+            Ok(Metrics {
+                step: progress.step,
+                loss: if last { whole } else { own }.mean(),
+                grad_norm: last.then_some(f64::from(result.grad_norm)),
+                learning_rate,
+                tokens,
+                unfilled: 1.0 - share,
+                milliseconds,
+                skipped: last && result.skipped != 0.0,
+            })
+        }))
+    }
+
+    /// Milliseconds of a micro-step that ends now: since it was queued or, where it waited for another, since that
+    /// ended. It was `share` of a full one.
+    fn took(&self, started: f64, share: f64) -> f64 {
+        let ended = self.model.gpu().now();
+        let milliseconds = ended - started.max(self.ended.replace(ended));
+        self.learn(milliseconds, share);
+        milliseconds
+    }
+
+    /// The micro-step and the update. An idle GPU gets the forward pass first, since it would wait for the whole step's
+    /// encoding: on an H100 an awaited step of 458 dispatches took 2.3 ms longer than its kernels. If the step is long,
+    /// it gets a few dispatches before that. It gets the update
+    /// last, behind the copy of what the step reports: whoever awaits that can prepare the next step meanwhile.
+    fn replays(&self, batch: &Batch, share: f64) -> [Replay; 2] {
+        let TrainPlans { micro_step, optimizer, .. } = &self.plans;
+        let plan = self.micro_step_of(self.is_long(batch));
+        let step = Replay::new(plan, batch.len());
+        let update = Replay::new(self.optimizer, optimizer.tokens);
+        if self.model.gpu().capabilities().software || self.flight.busy() {
+            return [step, update];
+        }
+        let forward = |dispatch: &&Dispatch| dispatch.phase == Phase::Forward;
+        let early = micro_step.dispatches.iter().take_while(forward).count();
+        let reports =
+            |dispatch: &Dispatch| dispatch.slices.iter().any(|s| s.buffer == Buffer::Metrics);
+        let late = optimizer.dispatches.iter().rev().take_while(|&d| !reports(d)).count();
+        let gains = self.expected.get() * share > FIRST_SUBMIT_MILLISECONDS;
+        let first = if gains { FIRST_DISPATCHES } else { 0 };
+        [Replay { early, first, ..step }, Replay { late, ..update }]
+    }
+
+    fn micro_step_of(&self, long: bool) -> PlanId {
+        self.long.filter(|_| long).unwrap_or(self.micro_step)
+    }
+
+    /// The micro-step's plan for the batch in the buffer.
+    fn micro_step_plan(&self, long: bool) -> &Plan {
+        self.plans.long.as_ref().filter(|_| long).unwrap_or(&self.plans.micro_step)
+    }
+
+    /// Submits that so much of a full micro-step is cut into.
+    fn submits(&self, share: f64) -> usize {
+        let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS).ceil();
+        submits.clamp(1.0, MOST_SUBMITS as f64) as usize
+    }
+
+    /// Learns from a step of so much of a full one: as much as that, since what every step takes, however
+    /// few its tokens, counts for more in a short one.
+    fn learn(&self, milliseconds: f64, share: f64) {
+        let expected = self.expected.get();
+        self.expected.set(expected + 0.5 * (milliseconds - share * expected));
+    }
+
+    fn write_step(&self, step: &Step) -> Result<()> {
+        self.model.gpu().write(self.buffer(Buffer::Step)?, 0, bytemuck::bytes_of(step))
+    }
+
+    fn step_uniform(
+        &self,
+        tokens: usize,
+        accumulate: bool,
+        learning_rate: f64,
+        counted: u64,
+    ) -> Step {
+        let (options, progress) = (self.options.borrow(), self.flight.progress());
+        let numbers = options.numbers();
+        // A rule reads the numbers that it has; SGD reads its momentum as the first.
+        let beta1 = numbers.beta1.or(numbers.momentum).unwrap_or(0.0);
+        let beta2 = numbers.beta2.unwrap_or(0.0);
+        let nominal = self.nominal_tokens();
+        Step {
+            tokens: tokens as u32,
+            accumulate: u32::from(accumulate),
+            draws: progress.draws(options.gradient_accumulation),
+            reserved: split(options.seed),
+            learning_rate: learning_rate as f32,
+            loss_scale: (1.0 / nominal) as f32,
+            gradient_scale: (nominal / counted.max(1) as f64) as f32,
+            max_grad_norm: options.max_grad_norm.map_or(f32::MAX, |norm| norm as f32),
+            beta1: beta1 as f32,
+            beta2: beta2 as f32,
+            epsilon: numbers.epsilon.unwrap_or(0.0) as f32,
+            weight_decay: options.weight_decay as f32,
+            one_minus_beta1: (1.0 - beta1) as f32,
+            one_minus_beta2: (1.0 - beta2) as f32,
+            ..Step::default()
+        }
+    }
+
+    /// Gradients in memory are those of the sum of a micro-step's losses, divided by this.
+    fn nominal_tokens(&self) -> f64 {
+        self.plans.micro_step.tokens as f64 / self.plans.gradient_unit
+    }
+
+    /// Gradient of a tensor in the last step, averaged over its counted targets, before clipping.
+    ///
+    /// # Errors
+    /// `invalid-options` before the first step and after a profile; `freed`, `device-lost`.
+    pub async fn read_gradient(&self, index: usize) -> Result<Vec<f32>> {
+        self.buffer(Buffer::Step)?;
+        let progress = self.flight.progress();
+        if progress.counted == 0 {
+            return Err(Error::options(
+                "there are no gradients: call step first (a save does not keep them, and profile \
+                 overwrites them)",
+            ));
+        }
+        let tensor = tensor_at(self.layout(), index)?;
+        let bytes = self.read_set(tensor, Buffer::Gradients, None).await?;
+        let scale = (self.nominal_tokens() / progress.counted as f64) as f32;
+        Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into_iter().map(|g| g * scale).collect())
+    }
+
+    /// Some of a tensor's bytes in one of the trainer's sets; none given: all.
+    pub(super) async fn read_set(
+        &self,
+        tensor: &crate::params::Tensor,
+        set: fn(usize) -> Buffer,
+        bytes: Option<Range<u64>>,
+    ) -> Result<Vec<u8>> {
+        let find = |name| self.buffer(name);
+        let place = Place { layout: self.layout(), tensor, set, find: &find };
+        let all = tensor.shape.iter().product::<usize>() as u64 * 4;
+        place.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
+    }
+
+    /// The kernels a step replays, with why each was chosen: a step of a batch like that of the last step or evaluation.
+    pub fn plan(&self) -> Result<Vec<PlanRow>> {
+        self.listed_long.set(self.batch_long.get());
+        let most = self.model.gpu().capabilities().limits.max_compute_workgroups_per_dimension;
+        let mut rows = self.micro_step_plan(self.batch_long.get()).rows(most)?;
+        rows.extend(self.plans.optimizer.rows(most)?);
+        Ok(rows)
+    }
+
+    /// The composed WGSL of a row of [`Trainer::plan`] as that was last called, as it is compiled.
+    ///
+    /// # Errors
+    /// `invalid-options` where there is no such row.
+    pub fn wgsl(&self, row: f64) -> Result<String> {
+        let plans = [self.micro_step_plan(self.listed_long.get()), &self.plans.optimizer];
+        let mut all = plans.into_iter().flat_map(|plan| {
+            plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel].wgsl)
+        });
+        let last = plans.iter().map(|plan| plan.dispatches.len()).sum::<usize>() - 1;
+        let found = (row.fract() == 0.0 && row >= 0.0).then(|| all.nth(row as usize)).flatten();
+        found
+            .map(Wgsl::text)
+            .ok_or_else(|| Error::options(format!("row is {row}; the plan has rows 0 to {last}")))
+    }
+
+    /// Bytes of the activation slots, and what they would be if no tensor shared one.
+    pub fn activation_bytes(&self) -> (u64, u64) {
+        (self.plans.slots.iter().sum(), self.plans.micro_step.unshared_bytes)
+    }
+}
+
+/// Refuses a trainer for which there is no memory beside `others`, which are not allocated yet.
+///
+/// # Errors
+/// `limit-exceeded`, `out-of-memory`.
+pub(super) fn judged(
+    gpu: &dyn Gpu,
+    layout: &Params,
+    choices: TrainChoices,
+    others: MemoryBytes,
+) -> Result<()> {
+    let plans = train_plans(gpu.capabilities(), layout, choices)?;
+    let asked = MemoryBytes::of_plans(layout, plans.all()).plus(others);
+    memory::judge(gpu, Purpose::Trainer, &asked)
+}
+
+impl Drop for Trainer {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// The error of a step that is done, whose result did not arrive.
+fn unread(error: Error) -> Error {
+    let internal = error.code == ErrorCode::Internal;
+    Error { code: if internal { ErrorCode::Unread } else { error.code }, ..error }
+}

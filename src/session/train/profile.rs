@@ -1,0 +1,72 @@
+//! Times of a step's dispatches.
+
+use super::Trainer;
+use crate::error::{Error, Result};
+use crate::gpu::{Region, Replay, watched};
+use crate::plan::{Buffer, OPTIMIZER_BYTES, PlanRow};
+use crate::session::step::{OptimizerState, Step};
+use crate::session::watch::Watch;
+
+impl Trainer {
+    /// [`Trainer::plan`] with GPU times where the device has timestamps. Replays the batch of the
+    /// last step or evaluation, and an optimizer step that changes neither weights nor moments;
+    /// without a made update, the latter is left untimed. The gradients are gone afterwards.
+    ///
+    /// # Errors
+    /// `freed`, `device-lost`, `aborted`; `invalid-options` before the first step and in the middle of
+    /// an accumulation.
+    pub async fn profile(&self, watch: Watch<'_>) -> Result<Vec<PlanRow>> {
+        self.buffer(Buffer::Step)?;
+        let mut progress = self.progress();
+        let tokens = self.batch_tokens.get();
+        if progress.micro_step != 0 {
+            return Err(Error::options(
+                "profile in the middle of an accumulation would overwrite its gradients",
+            ));
+        }
+        if tokens == 0 {
+            return Err(Error::options("there is no batch to profile with: call step first"));
+        }
+        let state = self.optimizer_state().await?;
+        watch.at(0, 2, "time the micro-step")?;
+        progress.counted = 0; // the replay overwrites the gradients
+        self.flight.set(progress);
+        let step = Step {
+            // With these state and weights stay what they are, though all is read and written.
+            gradient_scale: 0.0,
+            weight_decay: 0.0,
+            beta1: 1.0,
+            beta2: 1.0,
+            one_minus_beta1: 0.0,
+            one_minus_beta2: 0.0,
+            ..self.step_uniform(tokens, false, 0.0, 1)
+        };
+        let gpu = self.model.gpu();
+        let timed = watched(&**gpu, || {
+            self.write_step(&step)?;
+            gpu.profile(Replay::new(self.micro_step_of(self.batch_long.get()), tokens))
+        })?;
+        let mut times = timed.await?;
+        // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.
+        if let Some(times) = &mut times
+            && state.correction1 > 0.0
+        {
+            watch.at(1, 2, "time the optimizer")?;
+            let optimizer =
+                gpu.profile(Replay::new(self.optimizer, self.plans.optimizer.tokens))?.await?;
+            times.extend(optimizer.into_iter().flatten());
+        }
+        let mut rows = self.plan()?;
+        for (row, time) in rows.iter_mut().zip(times.into_iter().flatten()) {
+            row.gpu_microseconds = Some(time);
+        }
+        watch.at(2, 2, "time the optimizer")?;
+        Ok(rows)
+    }
+
+    async fn optimizer_state(&self) -> Result<OptimizerState> {
+        let buffer = self.buffer(Buffer::Optimizer)?;
+        let region = Region { buffer, offset: 0, bytes: OPTIMIZER_BYTES };
+        Ok(bytemuck::pod_read_unaligned(&self.model.gpu().read(region)?.await?))
+    }
+}

@@ -1,0 +1,208 @@
+//! Builds a model from the files of a checkpoint, a piece at a time.
+
+use super::adapter::Adapter;
+use super::place::Place;
+use crate::arch::Architecture;
+use crate::checkpoint::{CheckpointReader, Wanted};
+use crate::config::ModelConfig;
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, LocalFuture, Pending};
+use crate::kernels::WeightFormat;
+use crate::plan::Buffer;
+use crate::session::memory::MemoryBytes;
+use crate::session::model::Model;
+use crate::session::train::{TrainerOptions, judged};
+use crate::session::weights::Weights;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+/// Judges the config, takes headers, then allocates, then takes the tensors in pieces: a model that cannot
+/// fit is refused before a header is read, a wrong file before anything is allocated, and a GPU that is too
+/// small shows before a tensor is read.
+pub struct ModelLoader {
+    gpu: Rc<dyn Gpu>,
+    config: ModelConfig,
+    /// How the model is to hold its matrices.
+    weights: WeightFormat,
+    reader: CheckpointReader,
+    /// The model, once there is memory for it.
+    model: Rc<OnceCell<Rc<Model>>>,
+    /// The uploads.
+    pending: Pending,
+    /// The numbers of a piece, and those of a tensor that waits for its last one.
+    values: Vec<f32>,
+    held: Vec<f32>,
+}
+
+impl std::fmt::Debug for ModelLoader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelLoader").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl ModelLoader {
+    /// Judges the config: what cannot fit is refused before a byte of its files is asked for.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub fn new(gpu: &Rc<dyn Gpu>, config: ModelConfig) -> Result<Self> {
+        Self::packed(gpu, config, WeightFormat::F32)
+    }
+
+    /// The same of a model that holds its matrices in another format: a piece is packed as it comes in, so that
+    /// no matrix is ever whole in f32.
+    ///
+    /// # Errors
+    /// As [`ModelLoader::new`].
+    pub fn packed(gpu: &Rc<dyn Gpu>, config: ModelConfig, weights: WeightFormat) -> Result<Self> {
+        Weights::planned(gpu, &config, weights)?;
+        let reader = CheckpointReader::new(&Architecture::of(&config).tensors());
+        let (gpu, pending) = (Rc::clone(gpu), Pending::default());
+        let (values, held) = (vec![], vec![]);
+        Ok(Self { gpu, config, weights, reader, model: Rc::default(), pending, values, held })
+    }
+
+    /// Takes an adapter's tensors, by PEFT's names, where a model's would be allocated.
+    pub fn of_adapter(adapter: &Adapter) -> Self {
+        let model = adapter.model();
+        let (gpu, config) = (Rc::clone(model.gpu()), model.config().clone());
+        let reader = CheckpointReader::new(&model.tensors());
+        let weights = model.weights();
+        let model = Rc::new(OnceCell::from(Rc::clone(model)));
+        let (values, held) = (vec![], vec![]);
+        Self { gpu, config, weights, reader, model, pending: Pending::default(), values, held }
+    }
+
+    /// Judges the files of a checkpoint of a model that is there already, and takes none of its tensors.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint` where the config is another model's.
+    pub fn checking(model: &Rc<Model>, config: ModelConfig) -> Result<Self> {
+        let architecture = &model.layout().architecture;
+        if Architecture::of(&config) != *architecture {
+            return Err(Error::checkpoint(
+                "config.json is of another model than the one under this adapter; give the files that it was loaded from",
+            ));
+        }
+        let reader = CheckpointReader::new(&architecture.tensors());
+        let (gpu, weights) = (Rc::clone(model.gpu()), model.weights());
+        let model = Rc::new(OnceCell::from(Rc::clone(model)));
+        Ok(Self {
+            gpu,
+            config,
+            weights,
+            reader,
+            model,
+            pending: Pending::default(),
+            values: vec![],
+            held: vec![],
+        })
+    }
+
+    /// What the model is that it loads, or that its adapter makes of its base.
+    pub(in crate::session) fn architecture(&self) -> Architecture {
+        let made = self.model.get().map(|model| model.layout().architecture.clone());
+        made.unwrap_or_else(|| Architecture::of(&self.config))
+    }
+
+    /// Refuses a trainer for which there is no memory beside what it trains.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub(in crate::session) fn judge_trainer(&self, options: &TrainerOptions) -> Result<()> {
+        let gpu = &*self.gpu;
+        if gpu.capabilities().memory_bytes().is_none() {
+            return Ok(());
+        }
+        let choices = options.choices(self.config.dropout);
+        if let Some(adapter) = self.model.get() {
+            return judged(gpu, adapter.layout(), choices, MemoryBytes::default());
+        }
+        let layout = Weights::planned(&self.gpu, &self.config, self.weights)?;
+        judged(gpu, &layout, choices, MemoryBytes::of_weights(&layout))
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The longest header that a file of these tensors may have.
+    pub fn header_limit(&self) -> usize {
+        self.reader.header_limit()
+    }
+
+    /// Takes a file's header and returns which byte ranges to hand in.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint`, naming the tensor.
+    pub fn add_file(&mut self, name: &str, header: &[u8], file_length: u64) -> Result<Vec<Wanted>> {
+        self.reader.add_file(name, header, file_length)
+    }
+
+    /// Makes the model's buffers, when all headers are in. The future owns what it uses; dropped, it
+    /// leaves the loader without a model.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint` if a tensor is in no header; `limit-exceeded`, `out-of-memory`,
+    /// `device-lost`.
+    pub fn allocate(&self) -> Result<LocalFuture<Result<()>>> {
+        self.reader.expect_all()?;
+        if self.model.get().is_some() {
+            return Ok(Box::pin(async { Ok(()) })); // an adapter's
+        }
+        self.gpu.watch();
+        let made = Model::allocate(&self.gpu, self.config().clone(), self.weights);
+        let checked = self.gpu.checked();
+        let slot = Rc::clone(&self.model);
+        Ok(Box::pin(async move {
+            let checked = checked.await;
+            let model = made?;
+            checked?;
+            // Of two that were under way the first one's model stays.
+            let _ = slot.set(Rc::new(model));
+            Ok(())
+        }))
+    }
+
+    /// The model, whose weights may still be missing.
+    pub(crate) fn model(&self) -> Result<&Rc<Model>> {
+        let model = self.model.get();
+        model.ok_or_else(|| Error::internal("the loader has allocated no model yet"))
+    }
+
+    /// Converts and uploads the next bytes of a tensor, from its byte `begin` on, when the model is
+    /// allocated. Pieces come in order and hold whole elements; those of a packed matrix whole groups of 32.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint` if the bytes are not those that the header announced, or a number among
+    /// them is not finite; `device-lost`.
+    pub fn set_piece(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<()> {
+        let model = Rc::clone(self.model()?);
+        let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
+        if let Some(i) = self.values.iter().position(|x| !x.is_finite()) {
+            let why = "a weight has to be finite";
+            return Err(self.reader.refuse_value(name, start + i as u64, self.values[i], why));
+        }
+        let tensor = model.layout().tensors.iter().find(|t| t.name == name);
+        let tensor = tensor
+            .ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
+        let weights = model.weights.buffers()?;
+        let find = |name| weights.get(name);
+        let place = Place { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
+        let held = &mut self.held;
+        let upload = || place.write_stored(&self.gpu, start as usize, &self.values, held);
+        self.pending.queue(&*self.gpu, upload)
+    }
+
+    /// The model, once every tensor has arrived.
+    ///
+    /// # Errors
+    /// `invalid-checkpoint`, naming what is missing; what the device refused of the uploads.
+    pub async fn finish(mut self) -> Result<Rc<Model>> {
+        self.reader.finish()?;
+        self.pending.accepted().await?;
+        let model = self.model()?;
+        model.changed();
+        Ok(Rc::clone(model))
+    }
+}

@@ -1,0 +1,344 @@
+//! A model's weights on a GPU: what of a model does not depend on how it is used.
+
+pub(super) mod adapter;
+pub(super) mod loader;
+pub(super) mod place;
+pub(super) mod snapshot;
+
+use self::place::Place;
+use super::memory::{self, MemoryBytes, Purpose};
+use super::pace::Pauses;
+use super::resources::Resources;
+use super::step::Initialize;
+use super::watch::Watch;
+use crate::arch::{Architecture, Init};
+use crate::checkpoint::write_header;
+use crate::config::{LoraConfig, ModelConfig};
+use crate::error::{Error, ErrorCode, Result};
+use crate::gpu::{Gpu, Pending, Region, Replay, made};
+use crate::kernels::WeightFormat;
+use crate::lower::{CHECKSUM_BYTES, OPTIONS_STRIDE, checksum_plan, initialize_plan};
+use crate::params::{Params, Tensor};
+use crate::plan::Buffer;
+use crate::random::{fill_uniform, fill_weights};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Elements generated between pauses: a few milliseconds on a slow host.
+const FILLED_ELEMENTS: usize = 1 << 16;
+
+/// Operations of an initialisation that even a slow GPU does within a tenth of a second.
+const SUBMIT_FLOPS: f64 = 2e10;
+
+/// A model's configuration, its layout, and its weights on the GPU.
+#[derive(Debug)]
+pub(super) struct Weights {
+    pub gpu: GpuRef,
+    pub config: ModelConfig,
+    pub layout: Rc<Params>,
+    buffers: RefCell<Option<Rc<Resources>>>,
+    /// Counts changes of the weights.
+    version: Cell<u64>,
+    /// The sum of a version.
+    checksum: Cell<Option<(u64, u32)>>,
+    /// Whose weights lie under these, which are an adapter's.
+    base: Option<Rc<Self>>,
+}
+
+/// A GPU that can be printed.
+#[derive(Clone)]
+pub(super) struct GpuRef(pub Rc<dyn Gpu>);
+
+impl std::fmt::Debug for GpuRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Gpu").field(self.0.capabilities()).finish()
+    }
+}
+
+impl Weights {
+    /// Weights that are all zero.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub fn allocate(gpu: &Rc<dyn Gpu>, config: ModelConfig, format: WeightFormat) -> Result<Self> {
+        let layout = Self::planned(gpu, &config, format)?;
+        Self::allocated(gpu, config, layout, None)
+    }
+
+    /// An adapter's weights over a base's: A drawn from the seed, B zero.
+    ///
+    /// # Errors
+    /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
+    pub async fn adapted(base: &Rc<Self>, lora: &LoraConfig, watch: Watch<'_>) -> Result<Self> {
+        base.buffers()?;
+        let layout = base.layout.adapted(base.layout.architecture.adapted(lora)?)?;
+        watch.at(0, 1, "initialise weights")?;
+        let gpu = &base.gpu.0;
+        let asked = MemoryBytes::of_weights(&layout);
+        memory::judge(&**gpu, Purpose::Adapter, &asked)?;
+        let over = Some(Rc::clone(base));
+        let allocate = || Self::allocated(gpu, base.config.clone(), layout, over);
+        let allocated = made(&**gpu, allocate).await;
+        let weights =
+            allocated.map_err(|error| memory::explained(error, Purpose::Adapter, &asked))?;
+        weights.initialize(lora.seed, watch).await?;
+        watch.at(1, 1, "initialise weights")?;
+        Ok(weights)
+    }
+
+    /// The layout of weights for which there is memory, as far as that is known, with matrices in a format.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`.
+    pub fn planned(
+        gpu: &Rc<dyn Gpu>,
+        config: &ModelConfig,
+        format: WeightFormat,
+    ) -> Result<Params> {
+        let binding = gpu.capabilities().limits.shard_bytes();
+        let layout = Params::packed(Architecture::of(config), binding, format)?;
+        memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
+        Ok(layout)
+    }
+
+    fn allocated(
+        gpu: &Rc<dyn Gpu>,
+        config: ModelConfig,
+        layout: Params,
+        base: Option<Rc<Self>>,
+    ) -> Result<Self> {
+        let mut buffers = Resources::new(gpu);
+        for (index, shard) in layout.own_shards() {
+            buffers.add(Buffer::Weights(index), shard.len as u64 * 4)?;
+        }
+        for (number, bytes) in layout.own_packed() {
+            buffers.add(Buffer::Packed(number), bytes)?;
+        }
+        Ok(Self {
+            gpu: GpuRef(Rc::clone(gpu)),
+            config,
+            layout: Rc::new(layout),
+            buffers: RefCell::new(Some(Rc::new(buffers))),
+            version: Cell::new(0),
+            checksum: Cell::new(None),
+            base,
+        })
+    }
+
+    /// Weights as transformers initialises them.
+    ///
+    /// # Errors
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
+    pub async fn create(
+        gpu: &Rc<dyn Gpu>,
+        config: ModelConfig,
+        seed: u64,
+        watch: Watch<'_>,
+    ) -> Result<Self> {
+        watch.at(0, 1, "initialise weights")?;
+        let layout = Self::planned(gpu, &config, WeightFormat::F32)?;
+        let asked = MemoryBytes::of_weights(&layout);
+        let allocate = || {
+            let weights = Self::allocated(gpu, config, layout, None)?;
+            if !gpu.capabilities().software {
+                weights.initialize_matrices(seed)?;
+            }
+            Ok(weights)
+        };
+        let allocated = made(&**gpu, allocate).await;
+        let weights =
+            allocated.map_err(|error| memory::explained(error, Purpose::Model, &asked))?;
+        weights.initialize(seed, watch).await?;
+        watch.at(1, 1, "initialise weights")?;
+        Ok(weights)
+    }
+
+    /// Fills each tensor as its [`Init`] says, with pauses for what else the host has to do. Normal
+    /// ones are drawn by the GPU or, where that is a CPU, by this one, to the same bits.
+    async fn initialize(&self, seed: u64, watch: Watch<'_>) -> Result<()> {
+        let (gpu, buffers) = (&*self.gpu.0, self.buffers()?);
+        let by_host = gpu.capabilities().software;
+        let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+        let mut values = vec![0f32; FILLED_ELEMENTS];
+        for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
+            if !by_host && matches!(tensor.init, Init::Normal(_)) {
+                continue;
+            }
+            let mut done = 0;
+            for run in self.layout.runs(tensor) {
+                let buffer = buffers.get(Buffer::Weights(run.shard))?;
+                for start in (0..run.len).step_by(FILLED_ELEMENTS) {
+                    let part = &mut values[..FILLED_ELEMENTS.min(run.len - start)];
+                    match tensor.init {
+                        Init::Ones => part.fill(1.0),
+                        Init::Zeros => part.fill(0.0),
+                        Init::Uniform(bound) => fill_uniform(seed, stream, done, bound, part),
+                        Init::Normal(std) => fill_weights(seed, stream, done, std, part),
+                    }
+                    let offset = (run.offset + start) as u64 * 4;
+                    pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(part)))?;
+                    done += part.len() as u32;
+                    if pauses.breathe().await {
+                        pending.accepted().await?;
+                        watch.at(0, 1, "initialise weights")?;
+                    }
+                }
+            }
+        }
+        pending.accepted().await
+    }
+
+    fn initialize_matrices(&self, seed: u64) -> Result<()> {
+        let (gpu, weights) = (&self.gpu.0, &*self.buffers()?);
+        let plan = initialize_plan(gpu.capabilities(), &self.layout)?;
+        let submits = (plan.flops() / SUBMIT_FLOPS).ceil().clamp(1.0, 64.0) as usize;
+        // Given back at the end of this function: the GPU keeps what submitted work uses.
+        let mut resources = Resources::new(gpu);
+        resources.allocate(&plan.buffers(), &[weights])?;
+        for (place, std) in (0u64..).zip(self.layout.deviations()) {
+            let values = Initialize::new(seed, std);
+            let (buffer, offset) = (resources.get(Buffer::Step)?, place * OPTIONS_STRIDE);
+            gpu.write(buffer, offset, bytemuck::bytes_of(&values))?;
+        }
+        let plan = resources.install(&plan, &[weights])?;
+        gpu.submit(&[Replay::new(plan, 1)], submits, None).map(drop)
+    }
+
+    /// The buffers that hold them, and those of the base under them.
+    ///
+    /// # Errors
+    /// `freed`.
+    pub fn buffers(&self) -> Result<Rc<Resources>> {
+        let own = self.buffers.borrow().clone();
+        let freed = |what| Error::new(ErrorCode::Freed, what);
+        let Some(base) = &self.base else {
+            return own.ok_or_else(|| freed("this model has been freed; create or load it again"));
+        };
+        let own = own.ok_or_else(|| {
+            freed("this adapter has been freed, or merged into its base; create or load it again")
+        })?;
+        let under = base.buffers.borrow().clone();
+        let under = under
+            .ok_or_else(|| freed("the model under this adapter has been freed; load both again"))?;
+        Ok(Rc::new(Resources::over(&self.gpu.0, [own, under])))
+    }
+
+    /// Refuses what only a model does that holds the checkpoint's own numbers.
+    ///
+    /// # Errors
+    /// `invalid-options`.
+    pub fn expect_own_numbers(&self, what: &str) -> Result<()> {
+        if self.layout.own_packed().next().is_none() {
+            return Ok(());
+        }
+        Err(Error::options(format!(
+            "this model holds its matrices in {}, and {what} needs the checkpoint's own numbers: \
+             adapter.saveMerged(source) writes the checkpoint with an adapter added, adapter.save() the adapter",
+            self.layout.weights.name()
+        )))
+    }
+
+    /// Bytes on the GPU.
+    pub fn bytes(&self) -> u64 {
+        self.buffers.borrow().as_ref().map_or(0, |buffers| buffers.bytes())
+    }
+
+    pub fn free(&self) {
+        self.buffers.replace(None);
+    }
+
+    /// A number that tells the weights under an adapter's from others, on every adapter of GPUs; none
+    /// where there are none.
+    ///
+    /// # Errors
+    /// `freed`, `out-of-memory`, `device-lost`.
+    pub async fn base_checksum(&self) -> Result<Option<u32>> {
+        match &self.base {
+            Some(base) => base.checksum().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn checksum(&self) -> Result<u32> {
+        let (gpu, weights, version) = (&self.gpu.0, self.buffers()?, self.version());
+        if let Some((known, sum)) = self.checksum.get()
+            && known == version
+        {
+            return Ok(sum);
+        }
+        let plan = checksum_plan(gpu.capabilities(), &self.layout)?;
+        let mut resources = Resources::new(gpu);
+        let run = made(&**gpu, || {
+            resources.allocate(&plan.buffers(), &[&weights])?;
+            let buffer = resources.get(Buffer::Checksums)?;
+            let sums = self.layout.shards.len() + self.layout.own_packed().count();
+            let bytes = sums as u64 * CHECKSUM_BYTES;
+            let installed = resources.install(&plan, &[&weights])?;
+            Ok((installed, Region { buffer, offset: 0, bytes }))
+        });
+        let (installed, region) = run.await?;
+        let read = gpu.submit(&[Replay::new(installed, 1)], 1, Some(region))?;
+        let sums: Vec<u32> = bytemuck::pod_collect_to_vec(&read.await?);
+        // By their places, so that shards do not change places unseen.
+        let sum = sums.iter().fold(0u32, |sum, &x| sum.rotate_left(5).wrapping_add(x));
+        self.checksum.set(Some((version, sum)));
+        Ok(sum)
+    }
+
+    /// How often the weights have changed, or those under them.
+    pub fn version(&self) -> u64 {
+        self.version.get() + self.base.as_ref().map_or(0, |base| base.version())
+    }
+
+    /// Notes that the weights have changed.
+    pub fn changed(&self) {
+        self.version.set(self.version.get() + 1);
+    }
+
+    /// Tensor names and shapes in the order of their data in a saved file.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.layout.tensors.iter().map(|t| (t.name.clone(), t.shape.clone())).collect()
+    }
+
+    /// The first bytes of `model.safetensors`: length and header.
+    pub fn save_header(&self) -> Vec<u8> {
+        write_header(&self.tensors(), &[("format", "pt")])
+    }
+
+    /// Some of a weight tensor's bytes, whole elements.
+    pub async fn read_piece(&self, index: usize, bytes: Range<u64>) -> Result<Vec<u8>> {
+        let buffers = self.buffers()?;
+        self.expect_own_numbers("save")?;
+        let tensor = tensor_at(&self.layout, index)?;
+        let find = |name| buffers.get(name);
+        let place = Place { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        place.read_bytes(&self.gpu.0, bytes)?.await
+    }
+}
+
+/// Refuses to read matrices in another format than that in which a packed model holds them.
+///
+/// # Errors
+/// `invalid-options`.
+pub(super) fn check_format(layout: &Params, weights: WeightFormat) -> Result<()> {
+    let held = layout.weights;
+    if held == WeightFormat::F32 || held == weights {
+        return Ok(());
+    }
+    let other = if weights == WeightFormat::F32 { "" } else { " or \"f32\"" };
+    Err(Error::options(format!(
+        "weights is {name:?}, and this model holds its matrices in {}: leave weights out, or load the model with \
+         weights: {name:?}{other}",
+        held.name(),
+        name = weights.name()
+    )))
+}
+
+pub(super) fn tensor_at(layout: &Params, index: usize) -> Result<&Tensor> {
+    let count = layout.tensors.len();
+    layout
+        .tensors
+        .get(index)
+        .ok_or_else(|| Error::options(format!("tensor {index} of {count} does not exist")))
+}
