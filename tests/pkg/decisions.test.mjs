@@ -1,5 +1,5 @@
 // docs/decisions: pages of at most 20 lines, all in the index, and none cited that is not there.
-// reads: docs bench scripts src shaders pkg/src tests/pkg
+// reads: docs bench scripts src shaders pkg/src
 // needs no build
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
