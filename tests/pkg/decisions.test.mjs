@@ -42,5 +42,8 @@ test("every page that is cited is there", () => {
   const cited = new Set(texts.match(/decisions\/\d{3}-[\w-]+\.md/g));
   assert.ok(cited.size > 5, `${cited.size} citations`);
   const there = new Set(pages.map((path) => path.slice("docs/".length)));
-  assert.deepEqual([...cited].filter((path) => !there.has(path)), []);
+  assert.deepEqual(
+    [...cited].filter((path) => !there.has(path)),
+    [],
+  );
 });
