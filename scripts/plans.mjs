@@ -11,8 +11,8 @@ npm run plans -- diff [REV]   compares this tree's plans and kernels with those 
 const folder = join(target, "plans");
 
 /** Writes the listing of a source tree: of each case the lines, and each plan with the numbers of its lines. */
-async function list(cwd, file) {
-  const env = { TINYLOOM_PLANS: file, CARGO_TARGET_DIR: target };
+async function list(cwd, file, builds) {
+  const env = { TINYLOOM_PLANS: file, CARGO_TARGET_DIR: builds };
   const args = ["test", "--quiet", "--features", "testing", "--test", "golden"];
   await run("cargo", args, { cwd, env });
   if (!existsSync(file)) throw new Failure("that revision has no listing of plans as JSON");
@@ -24,7 +24,7 @@ async function plans(revision) {
   const file = join(folder, `${revision ?? "tree"}.json`);
   if (revision === undefined) {
     step("listing the plans of this tree");
-    await list(root, file);
+    await list(root, file, target);
   } else if (!existsSync(file)) {
     step(`listing the plans of ${revision}`);
     // Not below this tree, whose manifest cargo would find; always the same, so that what cargo builds is found again.
@@ -33,7 +33,8 @@ async function plans(revision) {
     await run("git", ["worktree", "prune"]);
     await run("git", ["worktree", "add", "--quiet", "--detach", tree, revision]);
     try {
-      await list(tree, file);
+      // Not this tree's folder of builds: cargo takes two trees for one whose files have changed since, or have not.
+      await list(tree, file, join(folder, "build"));
     } finally {
       await run("git", ["worktree", "remove", "--force", tree]);
     }

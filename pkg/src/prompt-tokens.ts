@@ -3,7 +3,7 @@
 import { startOf, startsWith } from "./dataset-options.js";
 import type { ModelConfig } from "./model-config.js";
 import { given, type Until } from "./token-text.js";
-import type { TextDecoding } from "./tokenizer.js";
+import type { TextDecoding } from "./tokenizer-types.js";
 import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 
 /**

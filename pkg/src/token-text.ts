@@ -2,13 +2,14 @@
 
 import { either } from "./abortable.js";
 import { isTinyloomError } from "./error.js";
-import type { GenerateCall, GeneratedToken, GenerateOptions } from "./generate-options.js";
+import type { GenerateCall } from "./generate-options.js";
+import type { GeneratedToken, GenerateOptions } from "./generate-types.js";
 import type { ModelConfig } from "./model-config.js";
 import { awaited, inspect, invalid, show } from "./options.js";
-import type { Handle } from "./raw-handle.js";
-import type { TextDecoding, TokenDecoder } from "./tokenizer.js";
+import type { RawHandle } from "./raw-handle.js";
+import type { RawModel } from "./raw-types.js";
+import type { TextDecoding, TokenDecoder } from "./tokenizer-types.js";
 import { positionsOf } from "./tokens.js";
-import type { RawModel } from "./wasm-instance.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 
@@ -16,7 +17,7 @@ type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 export interface Until {
   readonly signal: AbortSignal | undefined;
   /** Of the model, or of the adapter over it. */
-  readonly handle: Handle<RawModel>;
+  readonly handle: RawHandle<RawModel>;
 }
 
 /** What a function of the caller's gives, which may give a promise. */

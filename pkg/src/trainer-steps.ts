@@ -3,23 +3,23 @@
 import type { Data } from "./data.js";
 import { Drawn } from "./data-identity.js";
 import { throwIfAborted, toError } from "./error.js";
-import { report, reported } from "./file-source.js";
-import { morePart } from "./lazy.js";
+import { deferredPart } from "./lazy.js";
 import { metricsOf, withCut } from "./metrics.js";
-import type { Handle } from "./raw-handle.js";
-import type { Member } from "./recovery/model-recovery.js";
+import { report, reported } from "./progress.js";
+import type { RawHandle } from "./raw-handle.js";
+import type { RawMetrics, RawModule, RawTrainer } from "./raw-types.js";
+import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import { Cuts } from "./text/cuts.js";
 import type { RawOptions } from "./trainer-options.js";
 import type { EvaluateOptions, Evaluation, StepMetrics } from "./trainer-types.js";
-import type { RawMetrics, RawModule, RawTrainer } from "./wasm-instance.js";
 
 /** What the steps are of. */
 interface Parts {
-  readonly handle: Handle<RawTrainer>;
+  readonly handle: RawHandle<RawTrainer>;
   /** The module that the raw trainer comes from now: after a panic it is another one. */
   module(): RawModule;
   /** What steps are repeated by after a lost device. */
-  readonly member: Member | undefined;
+  readonly recovery: TrainerRecovery | undefined;
   /** Steps done before. */
   readonly count: number;
   /** Whether the length of the schedule is the caller's choice, not that of `run`. */
@@ -29,18 +29,18 @@ interface Parts {
 export class TrainerSteps {
   readonly drawn = new Drawn();
   readonly fixedTotal: boolean;
-  readonly #handle: Handle<RawTrainer>;
-  readonly #member: Member | undefined;
+  readonly #handle: RawHandle<RawTrainer>;
+  readonly #recovery: TrainerRecovery | undefined;
   readonly #module: () => RawModule;
   readonly #tokensPerStep: number;
   /** What counts the documents that are cut, of each dataset that was drawn from. */
   readonly #cuts = new Map<Data, { readonly cuts: Cuts | undefined; forget(): void }>();
   #count: number;
 
-  constructor({ handle, module, member, count, fixedTotal }: Parts) {
+  constructor({ handle, module, recovery, count, fixedTotal }: Parts) {
     this.#handle = handle;
     this.#module = module;
-    this.#member = member;
+    this.#recovery = recovery;
     this.#count = count;
     this.fixedTotal = fixedTotal;
     const options = handle.now((raw) => JSON.parse(raw.options()) as RawOptions);
@@ -55,7 +55,7 @@ export class TrainerSteps {
   /** Changes an option between two steps, or between two parts of one. */
   change(change: (raw: RawTrainer) => void): void {
     this.#handle.now(change);
-    this.#member?.changed(change);
+    this.#recovery?.changed(change);
   }
 
   /**
@@ -73,7 +73,7 @@ export class TrainerSteps {
     return this.#handle.run(
       async (raw) =>
         this.#note(
-          (await this.#member?.step(begin, stop, signal, data)) ??
+          (await this.#recovery?.step(begin, stop, signal, data)) ??
             metricsOf(await begin(raw, stop)),
         ),
       signal,
@@ -109,7 +109,7 @@ export class TrainerSteps {
           const cut = cuts?.count; // the batch is drawn by now, and the next one before the numbers are there
           return cut ? numbers.then((own) => withCut(own, cut)) : numbers;
         };
-        const queued = this.#member?.queue(begin, data) ?? begin(raw).then(metricsOf);
+        const queued = this.#recovery?.queue(begin, data) ?? begin(raw).then(metricsOf);
         this.drawn.note(data);
         const done = queued.then(
           (metrics) => this.#note(metrics),
@@ -145,7 +145,7 @@ export class TrainerSteps {
     return data.during(() =>
       this.#handle.run(
         async (raw) =>
-          averaged ? (await morePart()).exchanged(raw, () => evaluate(raw)) : evaluate(raw),
+          averaged ? (await deferredPart()).exchanged(raw, () => evaluate(raw)) : evaluate(raw),
         signal,
       ),
     );

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 use tinyloom::caps::Capabilities;
 use tinyloom::error::Result;
 use tinyloom::kernels::Kernel;
-use tinyloom::plan::{Dispatch, Plan};
+use tinyloom::plan::{Buffer, Dispatch, Plan};
 
 /// One plan on one adapter. Its lines are numbers in the table of its listing.
 pub struct Entry {
@@ -32,6 +32,15 @@ pub struct Listing {
     lines: Vec<String>,
     known: HashMap<String, usize>,
     pub entries: Vec<Entry>,
+}
+
+/// A table of angles by the name that it had when there were at most two.
+fn name(buffer: Buffer) -> String {
+    match buffer {
+        Buffer::RopeTable(0) => "RopeTable".into(),
+        Buffer::RopeTable(1) => "WindowRopeTable".into(),
+        other => format!("{other:?}"),
+    }
 }
 
 /// FNV-1a: the same for the same text on every platform and compiler.
@@ -84,7 +93,8 @@ fn dispatch_line(dispatch: &Dispatch, kernel: &Kernel) -> String {
     let _ = write!(line, " | {}+{} {}+{}", range.row0, range.rows, range.col0, range.cols);
     let _ = write!(line, " | {:.4e} {:.4e}", dispatch.cost.flops, dispatch.cost.bytes);
     for slice in &dispatch.slices {
-        let _ = write!(line, " | {:?} {}+{}", slice.buffer, slice.offset, slice.bytes);
+        let buffer = name(slice.buffer);
+        let _ = write!(line, " | {buffer} {}+{}", slice.offset, slice.bytes);
     }
     line
 }

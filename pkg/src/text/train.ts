@@ -1,10 +1,10 @@
 /** `BpeTokenizer.train`: in a worker, or in pieces where none can be opened. */
 
 import { TinyloomError, throwIfAborted } from "../error.js";
-import { LONG, report, reported } from "../file-source.js";
 import { inFirefoxWorker } from "../firefox.js";
 import { inNode, threads } from "../node.js";
 import { check, inspect, integer, invalid, type Rules, show } from "../options.js";
+import { LONG, report, reported } from "../progress.js";
 import type { BpeTokenizer } from "../tokenizer.js";
 import { trusting } from "../trusted-types-worker.js";
 import { judged } from "./formats.js";

@@ -9,6 +9,7 @@ import * as Comlink from "./comlink.js";
 import {
   caller,
   type Mirror,
+  type MirrorCalls,
   type MirrorClass,
   makeMirror,
   mirrorClass,
@@ -46,7 +47,7 @@ type Send = (packed: unknown[]) => Promise<Reply>;
 const FREEING = ["free", "destroy", "@@dispose"];
 
 /** One connection to a worker. */
-export class Connection {
+export class Connection implements MirrorCalls {
   readonly #host: Comlink.Remote<HostApi>;
   readonly #classes = new Map<number, MirrorClass>();
   readonly #mirrors = new Map<
