@@ -62,24 +62,46 @@ function difference(before, after) {
   return lines.filter((line) => !line.startsWith("@@")).join("\n");
 }
 
-/** Prints each difference once, with the plans that have it. */
+/** Adds a plan to those that have a difference. */
+const note = (found, what, name) => found.set(what, [...(found.get(what) ?? []), name]);
+
+/** Prints each difference once, with some of the plans that have it. */
+function print(found) {
+  for (const [what, names] of found) {
+    const more = names.length > 3 ? `, and ${names.length - 3} more` : "";
+    console.log(`in ${names.slice(0, 3).join("; ")}${more}:\n${what.trimEnd()}\n`);
+  }
+}
+
+const isKernel = (_, index) => index > 0 && index % 2 === 0;
+
+/** Where only kernels differ, the kernels are compared; otherwise the plans. */
 function compare(before, after) {
-  const found = new Map();
-  for (const name of new Set([...before.keys(), ...after.keys()])) {
-    const [was, is] = [before, after].map((all) => (all.has(name) ? text(all.get(name)) : ""));
-    if (was === is) continue;
-    const pair = `${was}\0${is}`;
-    if (!found.has(pair)) found.set(pair, { was, is, names: [] });
-    found.get(pair).names.push(name);
+  const [kernels, texts] = [new Map(), new Map()];
+  const names = [...new Set([...before.keys(), ...after.keys()])];
+  const differing = names.filter((name) => {
+    const [was, is] = [before, after].map((all) => all.get(name) ?? []);
+    if (text(was) === text(is)) return false;
+    const [own, now] = [was, is].map((lines) =>
+      lines.filter((...at) => !isKernel(...at)).join("\n"),
+    );
+    if (own !== now) note(texts, `${text(was)}\0${text(is)}`, name);
+    for (const [index, line] of own === now ? was.entries() : []) {
+      const change = `- ${line}\n+ ${is[index]}`;
+      if (line !== is[index] && kernels.get(change)?.at(-1) !== name) note(kernels, change, name);
+    }
+    return true;
+  });
+  const plans = new Map();
+  for (const [both, having] of texts) {
+    const what = difference(...both.split("\0"));
+    plans.set(what, [...(plans.get(what) ?? []), ...having]);
   }
-  const shown = new Map();
-  for (const { was, is, names } of found.values()) {
-    const lines = difference(was, is);
-    shown.set(lines, [...(shown.get(lines) ?? []), ...names]);
-  }
-  for (const [lines, names] of shown) console.log(`${names.join("\n")}\n${lines}`);
-  const count = [...shown.values()].flat().length;
-  console.log(`${count} of ${after.size} plans differ, in ${shown.size} ways`);
+  print(plans);
+  print(kernels);
+  console.log(
+    `${differing.length} of ${names.length} plans differ: ${plans.size} changes of plans, ${kernels.size} of kernels`,
+  );
 }
 
 await main(async () => {
