@@ -1,12 +1,14 @@
-//! The pass over several decoded rows, bound to a cache.
+//! The pass over batched rows that are decoded, bound to a cache.
 
+use super::batched_plans::BatchedPlans;
 use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, watched};
 use crate::lower::{CacheShape, SeveralRows};
 use crate::plan::{Buffer, Plan};
-use crate::session::cache::annex::Annex;
-use crate::session::cache::key_value_cache::{KeyValueCache, Room};
+use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::bound_plans::BoundPlans;
+use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::pace::{Pace, SUBMIT_MILLISECONDS, Work};
 use crate::session::step::{Choice, Step};
@@ -21,22 +23,22 @@ pub(in crate::session) struct RowState {
     pub position: usize,
 }
 
-/// The plan, what it reads and writes besides the room's buffers, and what it costs.
+/// The plan, what it reads and writes besides the cache's buffers, and what it costs.
 #[derive(Debug)]
-pub(in crate::session) struct SeveralPass {
+pub(in crate::session) struct BatchedPass {
     model: Rc<Model>,
-    annex: Annex,
+    pub bound: BoundPlans<BatchedPlans>,
     rows: usize,
     /// Rows of the cache from one text to the next; 0 where all rows are of one.
     stride: usize,
     pub work: Work,
     pub largest: Work,
-    pub texts: Option<Texts>,
+    pub texts: Option<TextsPlan>,
 }
 
 /// The plan that reads whole texts, and what it costs.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::session) struct Texts {
+pub(in crate::session) struct TextsPlan {
     plan: PlanId,
     /// Most rows of it.
     rows: usize,
@@ -44,7 +46,7 @@ pub(in crate::session) struct Texts {
     largest: Work,
 }
 
-impl Texts {
+impl TextsPlan {
     fn new(plan: &Plan, id: PlanId) -> Self {
         let (work, largest) = (Work::of(plan), Work::of_largest(plan));
         Self { plan: id, rows: plan.tokens, work, largest }
@@ -66,47 +68,46 @@ impl Texts {
     }
 }
 
-impl SeveralPass {
-    /// A pass for a cache's room as it is.
+impl BatchedPass {
+    /// A pass for a cache as it is.
     ///
     /// # Arguments
-    /// `batch`: the shape of a cache of its own; none to decode `rows` rows of the room's text.
+    /// `batch`: the shape of a cache of its own; none to decode `rows` rows of the cache's text.
     pub async fn new(
         model: &Rc<Model>,
         cache: &KeyValueCache,
         batch: Option<CacheShape>,
         rows: usize,
     ) -> Result<Self> {
-        let (caps, stride) = (model.gpu().capabilities(), Cell::new(0));
         let of =
             if batch.is_some() { SeveralRows::OfTexts(rows) } else { SeveralRows::OfOne(rows) };
-        let make = |shape, slots: &[u64]| {
-            let form = (shape, cache.options, of);
-            let (cache_rows, plans) = model.several.plans(caps, model.layout(), form, slots)?;
-            stride.set(cache_rows);
-            Ok(plans)
-        };
-        let (annex, plans) = Annex::new(&model.weights, cache, batch, &make, &|_| Ok(())).await?;
-        model.sampler_bytes.set(model.sampler_bytes.get() + annex.resources.bytes());
-        let stride = if batch.is_some() { stride.get() } else { 0 };
-        let (work, largest) = (Work::of(&plans[0]), Work::of_largest(&plans[0]));
-        let texts = plans.get(1).map(|plan| Texts::new(plan, annex.plans[1]));
-        Ok(Self { model: Rc::clone(model), annex, rows, stride, work, largest, texts })
+        let (shape, plans) = cache.with(|on_gpu| {
+            let shape = batch.unwrap_or(on_gpu.shape);
+            let (caps, form) = (model.gpu().capabilities(), (shape, cache.options, of));
+            let plans = model.batched_plans.plans(caps, model.layout(), form, &on_gpu.slots)?;
+            Ok((shape, plans))
+        })?;
+        let bound = BoundPlans::new(&model.weights, cache, shape, &*plans, &|_| Ok(())).await?;
+        let stride = if batch.is_some() { plans.cache_rows } else { 0 };
+        let (work, largest) = (Work::of(&plans.pass), Work::of_largest(&plans.pass));
+        let texts = plans.texts.as_ref().zip(bound.ids.texts);
+        let texts = texts.map(|(plan, id)| TextsPlan::new(plan, id));
+        Ok(Self { model: Rc::clone(model), bound, rows, stride, work, largest, texts })
     }
 
     pub fn plan(&self) -> PlanId {
-        self.annex.plans[0]
+        self.bound.ids.pass
     }
 
-    /// Rows that a text of so many tokens takes of [`Texts`]; none where the cache has no room beyond it. It begins
+    /// Rows that a text of so many tokens takes of [`TextsPlan`]; none where the cache has no room beyond it. It begins
     /// where tiles do, so that its bits do not depend on the texts before it.
     pub fn rows_of(&self, tokens: usize) -> Option<usize> {
         (tokens < self.stride).then_some(tokens.next_multiple_of(ALIGN))
     }
 
     /// Reads texts into the cache, each with the row that it is of. Together they take no more rows than
-    /// [`Texts::most_rows`].
-    pub async fn read_whole(&self, texts: &Texts, read: &[(usize, &[u32])]) -> Result<()> {
+    /// [`TextsPlan::most_rows`].
+    pub async fn read_whole(&self, texts: &TextsPlan, read: &[(usize, &[u32])]) -> Result<()> {
         let (mut tokens, mut documents, mut places) = (vec![], vec![], vec![]);
         for &(row, text) in read {
             let start = tokens.len();
@@ -144,24 +145,19 @@ impl SeveralPass {
         pace.arrival(gpu, sent, done).await.map(drop)
     }
 
-    /// Whether its plan is bound to what the cache has now.
-    pub fn fits(&self, cache: &KeyValueCache) -> bool {
-        self.annex.is_of(cache)
-    }
-
     fn buffer(&self, name: Buffer) -> Result<BufferId> {
-        self.annex.resources.get(name)
+        self.bound.resources.get(name)
     }
 
-    /// Copies the keys and values of `tokens` tokens from a room's text to that of a row.
-    pub fn copy_text(&self, room: &Room, row: usize, tokens: usize) -> Result<()> {
+    /// Copies the keys and values of `tokens` tokens from the text of a cache to that of a row.
+    pub fn copy_text(&self, allocation: &CacheAllocation, row: usize, tokens: usize) -> Result<()> {
         let mut copies = vec![];
         for layer in 0..self.model.config().num_hidden_layers {
-            let from = room.resources.get(Buffer::Cache(layer))?;
+            let from = allocation.resources.get(Buffer::Cache(layer))?;
             let to = self.buffer(Buffer::BatchCache(layer))?;
-            let all = self.annex.resources.bytes_of(Buffer::BatchCache(layer)).unwrap_or(0);
+            let all = self.bound.resources.bytes_of(Buffer::BatchCache(layer)).unwrap_or(0);
             let row_bytes = all / (self.rows * self.stride) as u64;
-            let count = tokens.min(room.cache_rows).min(self.stride) as u64;
+            let count = tokens.min(allocation.cache_rows).min(self.stride) as u64;
             let at = (row * self.stride) as u64 * row_bytes;
             copies.push(BufferCopy { from, to, at, bytes: count * row_bytes });
         }
@@ -193,15 +189,8 @@ impl SeveralPass {
     }
 
     /// What so many passes of a submit leave.
-    pub fn drawn(&self, turns: usize) -> Result<Region> {
-        let bytes = (turns * self.rows) as u64 * 8;
+    pub fn drawn(&self, passes: usize) -> Result<Region> {
+        let bytes = (passes * self.rows) as u64 * 8;
         Ok(Region { buffer: self.buffer(Buffer::BatchDrawn)?, offset: 0, bytes })
-    }
-}
-
-impl Drop for SeveralPass {
-    fn drop(&mut self) {
-        let bytes = &self.model.sampler_bytes;
-        bytes.set(bytes.get() - self.annex.resources.bytes());
     }
 }
