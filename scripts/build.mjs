@@ -31,7 +31,10 @@ import {
 import { bindgenProgram, setup } from "./setup.mjs";
 import { shortenNames } from "./shorten.mjs";
 
-/** Most bytes that the module may take on the wire, gzipped. bench/NOTES.md has a table of what costs what. */
+/**
+ * Most bytes that the module may take on the wire, gzipped. docs/decisions/023-module-size.md says how it is kept
+ * small.
+ */
 const WASM_BUDGET = 650_000;
 
 const dist = join(root, "pkg", "dist");
