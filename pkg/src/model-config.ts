@@ -1,7 +1,7 @@
 /** A model's config, as the caller gives it. */
 
 import { isTinyloomError } from "./error.js";
-import { CONFIG_BYTES } from "./file-source.js";
+import { CONFIG_BYTES } from "./file-part.js";
 import { invalid, object, show } from "./options.js";
 
 /** Scaling of the rotary embedding. Which fields a type needs is as in transformers. */
