@@ -46,10 +46,19 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// What `#[cfg(test)]` marks: where each begins in the text, and the line after it.
+/// What marks code of tests.
+const MARKS: [&str; 3] = ["#[cfg(test)]", "#[cfg(all(test", "#[cfg(all(unpublished, feature"];
+
+/// What these mark: where each begins in the text, and the line after it.
 fn marked(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let marks = ["#[cfg(test)]", "#[cfg(all(test"].map(|mark| text.match_indices(mark));
-    marks.into_iter().flatten().map(|(at, _)| (at, text[at..].lines().nth(1).unwrap_or("").trim()))
+    let marks = MARKS.map(|mark| text.match_indices(mark));
+    let line = |at: usize| text[at..].lines().nth(1).unwrap_or("").trim();
+    marks.into_iter().flatten().map(move |(at, _)| (at, line(at)))
+}
+
+/// A line without what says who may see its item.
+fn item(line: &str) -> &str {
+    line.strip_prefix("pub(crate) ").unwrap_or(line)
 }
 
 /// The files that a file has as modules for tests alone: `#[cfg(test)] mod tests;`.
@@ -58,17 +67,21 @@ fn test_files(path: &Path) -> Vec<PathBuf> {
     let owner = path.file_stem().is_some_and(|stem| stem == "mod" || stem == "lib");
     let folder = if owner { path.parent().unwrap().to_owned() } else { path.with_extension("") };
     let name = |(_, line): (usize, &str)| {
-        Some(line.strip_prefix("mod ")?.strip_suffix(';')?.to_owned() + ".rs")
+        Some(item(line).strip_prefix("mod ")?.strip_suffix(';')?.to_owned() + ".rs")
     };
     marked(&text).filter_map(name).map(|name| folder.join(name)).collect()
 }
 
 /// Lines of code: no comments, and nothing from a module of tests on that the file has in itself.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let inline = |(_, line): &(usize, &str)| line.starts_with("mod ") && line.ends_with('{');
+    let inline =
+        |(_, line): &(usize, &str)| item(line).starts_with("mod ") && line.ends_with('{');
     let end = marked(text).filter(inline).map(|(at, _)| at).min().unwrap_or(text.len());
+    let fields: Vec<_> = marked(text).map(|(_, line)| line).filter(|l| l.ends_with(',')).collect();
     let lines = (1..).zip(text[..end].lines());
-    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    lines.filter(move |(_, line)| {
+        !line.trim_start().starts_with("//") && !fields.contains(&line.trim())
+    })
 }
 
 /// The text without comments, and with every string empty: words in them name nothing.
