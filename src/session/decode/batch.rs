@@ -4,7 +4,7 @@ use super::ahead::{Ahead, MOST_PASSES, SUBMITS_AHEAD, Submit};
 use super::batched_pass::{BatchedPass, RowState};
 use super::generate::{Drawn, GenerateOptions, not_finite};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Replay, made};
+use crate::gpu::{Replay, create_checked};
 use crate::lower::{CacheShape, InferenceOptions};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::key_value_cache::KeyValueCache;
@@ -216,7 +216,7 @@ impl Batch {
                     model.read_text(cache, text).await?;
                     let copy =
                         |allocation: &CacheAllocation| pass.copy_text(allocation, row, text.len());
-                    made(&**model.gpu(), || cache.with(copy)).await?;
+                    create_checked(&**model.gpu(), || cache.with(copy)).await?;
                 }
                 waiting.drain(..together.max(1));
             }
@@ -225,7 +225,7 @@ impl Batch {
             }
         };
         let states: Vec<_> = self.texts.iter().map(Text::state).collect();
-        made(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
+        create_checked(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
         Ok(Ready { pass, version })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay, queued};
+use crate::gpu::{Region, Replay, queue_checked};
 use crate::lower::InferenceOptions;
 use crate::plan::{Buffer, PromptLayout};
 use crate::session::cache::allocation::CacheAllocation;
@@ -88,7 +88,7 @@ impl Model {
             let sent = pace.sent(gpu, work);
             Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
         };
-        let ((sent, read), accepted) = queued(gpu, || cache.with(queue))?;
+        let ((sent, read), accepted) = queue_checked(gpu, || cache.with(queue))?;
         cache.writes(position + tokens.len());
         Ok(Some(async move {
             let done = async {

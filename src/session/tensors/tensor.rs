@@ -38,9 +38,9 @@ impl Tensor {
         }
         memory::judge(&**gpu, Purpose::Tensor, &MemoryBytes::of_tensor(bytes))?;
         let label = format!("a tensor of {elements} elements of {}", element.name());
-        gpu.watch();
+        gpu.push_error_scope();
         let buffer = gpu.create_buffer(&label, bytes);
-        let allocated = gpu.checked().shared();
+        let allocated = gpu.pop_error_scope().shared();
         Ok(Self { gpu: GpuRef(Rc::clone(gpu)), buffer: buffer?, bytes, allocated })
     }
 

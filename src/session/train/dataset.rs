@@ -4,7 +4,7 @@ use super::progress::Progress;
 use super::{Metrics, Trainer};
 use crate::data::Dataset;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, Replay, made, watched};
+use crate::gpu::{LocalFuture, Replay, create_checked, submit_checked};
 use crate::plan::Buffer;
 use crate::session::step::StepResult;
 use std::rc::Rc;
@@ -124,7 +124,7 @@ impl Trainer {
         let replays = [Replay::new(self.installed.evaluate, batch.len())];
         let submits = self.submits(1.0 / 3.0);
         let gpu = self.model.gpu();
-        let read = watched(&**gpu, || {
+        let read = submit_checked(&**gpu, || {
             self.write_batch(&batch)?;
             self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
             gpu.submit(&replays, submits, Some(self.metrics()?))
@@ -132,7 +132,7 @@ impl Trainer {
         let read = read.await;
         if let Some(kept) = kept {
             let metrics = self.buffer(Buffer::Metrics)?;
-            made(&**gpu, || gpu.write(metrics, 0, &kept)).await?;
+            create_checked(&**gpu, || gpu.write(metrics, 0, &kept)).await?;
         }
         let result: StepResult = bytemuck::pod_read_unaligned(&read?);
         Ok([f64::from(result.loss), batch.counted() as f64])

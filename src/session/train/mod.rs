@@ -31,7 +31,7 @@ use super::weights::tensor_at;
 use crate::caps::Capabilities;
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
+use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, create_checked, queue_checked};
 use crate::kernels::{TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
@@ -141,14 +141,14 @@ impl Trainer {
         let asked = MemoryBytes::of_plans(model.layout(), plans.all());
         // Again: others may have allocated while kernels were compiled.
         memory::judge(&*gpu, Purpose::Trainer, &asked)?;
-        let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
+        let allocated = create_checked(&*gpu, || Self::allocate(model, &weights, &plans)).await;
         let mut resources =
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
         Self::write_rope(model, &resources, options.tokens_per_step).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
         let mut install = async |plan, done| {
             watch.at(done, 5, "compile kernels")?;
-            made(&*gpu, || resources.install(plan, &[&weights])).await
+            create_checked(&*gpu, || resources.install(plan, &[&weights])).await
         };
         let installed = TrainerPlans {
             micro_step: install(&plans.micro_step, 2).await?,
@@ -332,7 +332,7 @@ impl Trainer {
             self.model.changed();
         }
         let submits = self.submits(share);
-        let (read, accepted) = queued(&**self.model.gpu(), || {
+        let (read, accepted) = queue_checked(&**self.model.gpu(), || {
             self.write_batch(batch)?;
             self.write_step(&step)?;
             self.model.gpu().submit(replays, submits, Some(self.metrics()?))

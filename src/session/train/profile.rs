@@ -2,7 +2,7 @@
 
 use super::Trainer;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay, watched};
+use crate::gpu::{Region, Replay, submit_checked};
 use crate::plan::{Buffer, OPTIMIZER_BYTES, PlanRow};
 use crate::session::step::{OptimizerState, Step};
 use crate::session::watch::Watch;
@@ -42,7 +42,7 @@ impl Trainer {
             ..self.step_uniform(tokens, false, 0.0, 1)
         };
         let gpu = self.model.gpu();
-        let timed = watched(&**gpu, || {
+        let timed = submit_checked(&**gpu, || {
             self.write_step(&step)?;
             gpu.profile(Replay::new(self.micro_step_of(self.batch_long.get()), tokens))
         })?;

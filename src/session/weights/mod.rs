@@ -15,7 +15,7 @@ use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, Pending, Region, Replay, made};
+use crate::gpu::{Gpu, Pending, Region, Replay, create_checked};
 use crate::kernels::WeightFormat;
 use crate::lower::{CHECKSUM_BYTES, OPTIONS_STRIDE, checksum_plan, initialize_plan};
 use crate::params::{Params, Tensor};
@@ -81,7 +81,7 @@ impl Weights {
         memory::judge(&**gpu, Purpose::Adapter, &asked)?;
         let over = Some(Rc::clone(base));
         let allocate = || Self::allocated(gpu, base.config.clone(), layout, over);
-        let allocated = made(&**gpu, allocate).await;
+        let allocated = create_checked(&**gpu, allocate).await;
         let weights =
             allocated.map_err(|error| memory::explained(error, Purpose::Adapter, &asked))?;
         weights.initialize(lora.seed, watch).await?;
@@ -149,7 +149,7 @@ impl Weights {
             }
             Ok(weights)
         };
-        let allocated = made(&**gpu, allocate).await;
+        let allocated = create_checked(&**gpu, allocate).await;
         let weights =
             allocated.map_err(|error| memory::explained(error, Purpose::Model, &asked))?;
         weights.initialize(seed, watch).await?;
@@ -272,7 +272,7 @@ impl Weights {
         }
         let plan = checksum_plan(gpu.capabilities(), &self.layout)?;
         let mut resources = Resources::new(gpu);
-        let run = made(&**gpu, || {
+        let run = create_checked(&**gpu, || {
             resources.allocate(&plan.buffers(), &[&weights])?;
             let buffer = resources.get(Buffer::Checksums)?;
             let sums = self.layout.shards.len() + self.layout.own_packed().count();

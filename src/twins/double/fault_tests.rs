@@ -6,7 +6,7 @@ use crate::caps::{Capabilities, Limits, Target};
 use crate::config::ModelConfig;
 use crate::data::{Dataset, DatasetOptions};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, PlanId, made};
+use crate::gpu::{Gpu, PlanId, create_checked};
 use crate::kernels::{Form, LinearShape, linear_candidates};
 use crate::plan::{Buffer, product_plan};
 use crate::session::{GenerateOptions, Generation, Model, Trainer, TrainerOptions, UNWATCHED};
@@ -259,7 +259,7 @@ fn a_spec_without_a_twin_is_an_error() {
     let launch = Launch::new("rows", kernel).bind("input", given(0)).bind("output", given(1));
     builder.dispatch(launch.bind("place", place)).unwrap();
     let plan = builder.finish(&[]);
-    double.watch();
+    double.push_error_scope();
     let buffers = [0; 3].map(|_| double.create_buffer("rows", 64).unwrap());
     let resolve = |buffer| match buffer {
         Buffer::Given(index) => Ok(buffers[index as usize]),
@@ -268,7 +268,7 @@ fn a_spec_without_a_twin_is_an_error() {
     let plan = double.install(&plan, &resolve).unwrap();
     let error = double.submit(&[Replay::new(plan, 1)], 1, None).err().unwrap();
     assert!(error.message.contains("no twin of Softmax"), "{error}");
-    block_on(double.checked()).unwrap();
+    block_on(double.pop_error_scope()).unwrap();
 }
 
 /// Installs a product's plan on a device with other limits than those it was made for, then binds it again
@@ -279,7 +279,7 @@ fn installed(caps: Capabilities, again: impl Fn(PlanId) -> PlanId) -> Result<()>
     let pick = linear_candidates(&floor, &shape).remove(0);
     let plan = product_plan(&floor, &shape, pick, &[])?;
     block_on(async {
-        let buffers = made(&*double, || {
+        let buffers = create_checked(&*double, || {
             let bytes = plan.slots.iter().chain([&256]);
             bytes.map(|bytes| double.create_buffer("operand", *bytes)).collect::<Result<Vec<_>>>()
         });
@@ -288,8 +288,8 @@ fn installed(caps: Capabilities, again: impl Fn(PlanId) -> PlanId) -> Result<()>
             Buffer::Slot(i) => Ok(buffers[i]),
             _ => Ok(buffers[plan.slots.len()]),
         };
-        let id = made(&*double, || double.install(&plan, &resolve)).await?;
-        made(&*double, || double.rebind(again(id), &plan, &resolve)).await
+        let id = create_checked(&*double, || double.install(&plan, &resolve)).await?;
+        create_checked(&*double, || double.rebind(again(id), &plan, &resolve)).await
     })
 }
 
