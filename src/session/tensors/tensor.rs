@@ -54,7 +54,7 @@ impl Tensor {
         self.buffer
     }
 
-    /// Overwrites bytes from `offset` on, between [`Gpu::watch`] and [`Gpu::checked`]. Both it and their
+    /// Overwrites bytes from `offset` on, between [`Gpu::push_error_scope`] and [`Gpu::pop_error_scope`]. Both it and their
     /// number are multiples of 4.
     ///
     /// # Errors

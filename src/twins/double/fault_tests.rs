@@ -9,14 +9,14 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, PlanId, create_checked};
 use crate::kernels::{Form, LinearShape, linear_candidates};
 use crate::plan::{Buffer, product_plan};
-use crate::session::{GenerateOptions, Generation, Model, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{GenerateOptions, Generation, Model, NO_PROGRESS, Trainer, TrainerOptions};
 use futures_util::FutureExt;
 use pollster::block_on;
 use std::rc::Rc;
 
 fn trainer(pair: &Pair) -> Rc<Trainer> {
     let options = TrainerOptions { tokens_per_step: 24, ..TrainerOptions::default() };
-    block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap()
+    block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap()
 }
 
 /// Loss and weights after steps on the batches of these seeds.
@@ -57,7 +57,7 @@ fn an_accumulation_with_a_refused_submit_begins_again() {
             gradient_accumulation: 2,
             ..TrainerOptions::default()
         };
-        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
         if refused {
             run(&pair, &trainer, &[8]);
             double.fail(Fault::RefusedSubmit, 0);
@@ -89,7 +89,7 @@ fn an_accumulation_of_which_a_part_is_refused_begins_again() {
             gradient_accumulation: 4,
             ..TrainerOptions::default()
         };
-        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
         let before = weights(&pair.model);
         if refused {
             for (steps, parts) in [(0, 0), (2, 0), (1, 1)] {
@@ -138,7 +138,7 @@ fn a_refused_prompt_leaves_the_model_as_before() {
     let double = Double::floor();
     let pair = Pair::new(&double, TIED);
     let prompt = [1, 2, 3, 4];
-    let logits = || block_on(pair.model.logits(&prompt, Default::default(), UNWATCHED));
+    let logits = || block_on(pair.model.logits(&prompt, Default::default(), NO_PROGRESS));
     let expected = logits().unwrap();
     double.fail(Fault::RefusedSubmit, 0);
     assert_eq!(logits().unwrap_err().code, ErrorCode::Internal);
@@ -194,12 +194,12 @@ fn without_memory<T>(double: &Rc<Double>, create: impl Fn() -> Result<T, Error>)
 fn a_creation_without_memory_names_bytes_and_leaves_nothing() {
     let double = Double::floor();
     let config = ModelConfig::from_json(TIED).unwrap();
-    let model = || block_on(Model::create(&gpu(&double), config.clone(), 1, UNWATCHED)).map(drop);
+    let model = || block_on(Model::create(&gpu(&double), config.clone(), 1, NO_PROGRESS)).map(drop);
     assert!(without_memory(&double, model) >= 2);
     let double = Double::floor();
     let pair = Pair::new(&double, TIED);
     let options = TrainerOptions { tokens_per_step: 24, ..TrainerOptions::default() };
-    let trainer = || block_on(Trainer::create(&pair.model, options.clone(), UNWATCHED)).map(drop);
+    let trainer = || block_on(Trainer::create(&pair.model, options.clone(), NO_PROGRESS)).map(drop);
     assert!(without_memory(&double, trainer) >= 10);
 }
 
@@ -226,7 +226,7 @@ fn a_lost_device_settles_all_that_is_pending() {
     double.hold();
     let mut step = Box::pin(trainer.step(&batch));
     let mut read = Box::pin(pair.model.read_tensor(0));
-    let mut logits = Box::pin(pair.model.logits(&[1, 2], Default::default(), UNWATCHED));
+    let mut logits = Box::pin(pair.model.logits(&[1, 2], Default::default(), NO_PROGRESS));
     assert!(step.as_mut().now_or_never().is_none());
     assert!(read.as_mut().now_or_never().is_none());
     assert!(logits.as_mut().now_or_never().is_none());
@@ -240,7 +240,7 @@ fn a_lost_device_settles_all_that_is_pending() {
     let later = block_on(trainer.step(&batch)).unwrap_err();
     assert_eq!(later.code, ErrorCode::DeviceLost, "{later}");
     let config = ModelConfig::from_json(TIED).unwrap();
-    let created = block_on(Model::create(&gpu(&double), config, 1, UNWATCHED)).map(drop);
+    let created = block_on(Model::create(&gpu(&double), config, 1, NO_PROGRESS)).map(drop);
     assert_eq!(created.unwrap_err().code, ErrorCode::DeviceLost);
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Everything that must survive a save besides tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::session) struct Progress {
+pub(in crate::session) struct RunProgress {
     /// Optimizer steps done.
     pub step: u64,
     /// Micro-steps of the current accumulation done.
@@ -17,7 +17,7 @@ pub(in crate::session) struct Progress {
     pub cursor: u64,
 }
 
-impl Progress {
+impl RunProgress {
     /// What a save keeps: the gradients of a finished step are not saved, so it counts none.
     pub fn kept(self) -> Self {
         Self { counted: if self.micro_step == 0 { 0 } else { self.counted }, ..self }
@@ -32,11 +32,12 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::Progress;
+    use super::RunProgress;
 
     #[test]
     fn draws_of_any_step_have_a_number() {
-        let progress = |step, micro_step| Progress { step, micro_step, ..Progress::default() };
+        let progress =
+            |step, micro_step| RunProgress { step, micro_step, ..RunProgress::default() };
         assert_eq!(progress(3, 1).draws(4), 13);
         assert_eq!(progress((1 << 53) - 1, 2).draws(1 << 16), 0xffff_0002);
     }

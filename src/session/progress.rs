@@ -2,23 +2,23 @@
 
 use crate::error::{Error, ErrorCode, Result};
 
-/// Asked between the pieces of a long call with what is done, what there is in all, and what comes
+/// Called between the pieces of a long call with what is done, what there is in all, and what comes
 /// next; a true answer ends the call.
 #[derive(Clone, Copy)]
-pub struct Watch<'a>(pub &'a dyn Fn(u64, u64, &'static str) -> bool);
+pub struct Progress<'a>(pub &'a dyn Fn(u64, u64, &'static str) -> bool);
 
-/// The question of a [`Watch`] that outlives its caller.
-pub type Ask = Box<dyn Fn(u64, u64, &'static str) -> bool>;
+/// The callback of a [`Progress`] that outlives its caller.
+pub type ProgressCallback = Box<dyn Fn(u64, u64, &'static str) -> bool>;
 
 /// Lets every call run to its end.
-pub const UNWATCHED: Watch<'static> = Watch(&|_, _, _| false);
+pub const NO_PROGRESS: Progress<'static> = Progress(&|_, _, _| false);
 
-impl Watch<'_> {
+impl Progress<'_> {
     /// Tells how far the call is.
     ///
     /// # Errors
     /// `aborted` when the caller wants no more of it.
-    pub fn at(self, done: usize, total: usize, stage: &'static str) -> Result<()> {
+    pub fn report(self, done: usize, total: usize, stage: &'static str) -> Result<()> {
         if (self.0)(done as u64, total as u64, stage) {
             return Err(Error::new(ErrorCode::Aborted, "the caller ended the operation"));
         }
@@ -26,8 +26,8 @@ impl Watch<'_> {
     }
 }
 
-impl std::fmt::Debug for Watch<'_> {
+impl std::fmt::Debug for Progress<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Watch")
+        f.write_str("Progress")
     }
 }
