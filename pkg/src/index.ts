@@ -39,7 +39,7 @@ export type {
   WeightFormat,
 } from "./generate-options.js";
 export { Model } from "./model.js";
-export type { ModelConfig, RopeParameters } from "./model-config.js";
+export type { ModelConfig } from "./model-config.js";
 export type {
   GgufFiles,
   HiddenStatesOptions,
@@ -52,6 +52,7 @@ export type {
 } from "./model-types.js";
 export type { Dtype } from "./notes.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
+export type { RopeParameters } from "./rope-parameters.js";
 export {
   type Capabilities,
   type FeatureOptions,
