@@ -12,6 +12,7 @@ import {
   reportScripts,
   threadSource,
   workerFiles,
+  zipWriter,
 } from "./bundle.mjs";
 import { makeInstances } from "./instances.mjs";
 import {
@@ -30,7 +31,10 @@ import {
 import { bindgenProgram, setup } from "./setup.mjs";
 import { shortenNames } from "./shorten.mjs";
 
-/** Most bytes that the module may take on the wire, gzipped. bench/NOTES.md has a table of what costs what. */
+/**
+ * Most bytes that the module may take on the wire, gzipped. docs/decisions/023-module-size.md says how it is kept
+ * small.
+ */
 const WASM_BUDGET = 650_000;
 
 const dist = join(root, "pkg", "dist");
@@ -204,10 +208,11 @@ async function typescript() {
 async function bundles() {
   const inputs = filesBelow(
     ["pkg/dist"],
-    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|worker\/text)\.js$/,
+    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|fflate|worker\/text)\.js$/,
   );
   const made = [
     "packed.js",
+    "storage/fflate.js",
     "text/thread-source.js",
     "tinyloom.inline.min.js",
     "worker/text.js",
@@ -222,6 +227,7 @@ async function bundles() {
       packModule();
       olderTypes();
       await threadSource();
+      await zipWriter();
       await oneFile();
       await workerFiles();
     },

@@ -1,5 +1,5 @@
 // `npm test`: runs the test files under tests whose content, or that of what they depend on, has not passed before, with
-// Node's test runner. Set-up and build come first where any file is to run. CONTRIBUTING.md tells of keys and cores.
+// Node's test runner. Set-up and build come first where any file is to run. docs/testing.md tells of keys and cores.
 //
 //   npm test [PART OF A PATH …]   what has changed; files that are named run whole, whatever has passed
 //   npm run test:rest [PART …]    whatever has not passed whole

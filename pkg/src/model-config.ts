@@ -2,7 +2,7 @@
 
 import type { ConfigFields } from "./config-fields.js";
 import { isTinyloomError } from "./error.js";
-import { CONFIG_BYTES } from "./file-source.js";
+import { CONFIG_BYTES } from "./file-part.js";
 import { invalid, object, show } from "./options.js";
 
 /**

@@ -1,9 +1,9 @@
 //! Unrolls loops of WGSL text whose bound is a constant of the kernel.
 //!
-//! An array that a loop indexes stays in registers only where the driver unrolls every such loop,
-//! and drivers give up on nests of them: on one NVIDIA GPU the tiled attention kernels ran up to
-//! seven times slower with their register tiles left in loops (`bench/NOTES.md`). The sources keep
-//! their loops, and mean the same without this pass.
+//! An array that a loop indexes stays in registers only where the driver unrolls every such loop, and drivers give up
+//! on nests of them: on one NVIDIA GPU the tiled attention kernels ran up to seven times slower with their register
+//! tiles left in loops (`docs/decisions/005-register-tiles-are-unrolled.md`). The sources keep their loops, and mean
+//! the same without this pass.
 
 /// A loop's header taken apart: `for (var NAME = FIRST; NAME < BOUND; NAME++ or NAME += STEP) {`.
 struct Header<'a> {

@@ -11,7 +11,7 @@ use crate::error::{ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
 use crate::params::Params;
-use crate::plan::{Buffer, Builder, Phase, Plan, PromptLayout, Slice};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
 
 /// Everything that inference replays. All plans share the slots.
@@ -42,8 +42,6 @@ pub struct InferencePlans {
     pub chunk: usize,
     /// Rows of a layer's cache: no more than the sliding window and a chunk need.
     pub cache_rows: usize,
-    /// Most tokens drawn in one submit.
-    pub turns: usize,
     pub shape: CacheShape,
 }
 
@@ -68,14 +66,12 @@ const PROBABILITY_BYTES: u64 = 32 << 20;
 const CHUNK: usize = 256;
 /// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
 const TEXT_ROWS: usize = 1024;
-/// Most tokens drawn in one submit: one readback for all of them.
-const TURNS: usize = 16;
+/// Draws that [`Buffer::Drawn`] has room for, of each row: as many passes of a submit are read back at once.
+pub const DRAW_SLOTS: usize = 16;
 /// Where [`Buffer::Drawn`] has the likeliest tokens of each turn, behind the draws: an offset that
 /// every device can bind.
 pub const LIKELIEST_OFFSET: u64 = 256;
-const _: () = assert!(TURNS as u64 * 8 <= LIKELIEST_OFFSET);
-/// The label of what leaves them there.
-pub const LIKELIEST: &str = "likeliest";
+const _: () = assert!(DRAW_SLOTS as u64 * 8 <= LIKELIEST_OFFSET);
 
 /// What a key-value cache has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +167,6 @@ pub fn inference_plans(
         packed,
         chunk: context.chunk,
         cache_rows: context.cache.rows,
-        turns: TURNS,
         shape,
     })
 }
@@ -340,7 +335,7 @@ impl<'a> Context<'a> {
         lowering.nodes(&self.one.nodes)?;
         lowering.cap_logits()?;
         let (logits, mut builder) = (lowering.logits(), lowering.builder);
-        several::sample(&mut builder, logits, self.params.architecture.vocab_size, TURNS)?;
+        several::sample(&mut builder, logits, self.params.architecture.vocab_size, DRAW_SLOTS)?;
         Ok(builder)
     }
 
@@ -414,8 +409,9 @@ impl<'a> Context<'a> {
                     None => packed.push((slice.buffer, end)),
                 }
                 let kernel = k::pack_weights(self.caps, self.weights, part.rows, matrix.cols)?;
-                let slices = vec![lowering.part(weight, index, Buffer::Weights), slice];
-                lowering.builder.dispatch("pack", kernel, slices, 0.0)?;
+                let matrix = lowering.part(weight, index, Buffer::Weights);
+                let launch = Launch::new("pack", kernel);
+                lowering.builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
             }
         }
         Ok((lowering.builder.finish(&[]), packed))
@@ -472,8 +468,8 @@ impl<'a> Context<'a> {
         let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
         let kernel = k::copy_row(self.caps, self.params.architecture.hidden)?;
         let from = self.hidden(Buffer::Hidden, self.chunk);
-        let slices = vec![from, self.hidden(Buffer::LastHidden, 1), builder.step()];
-        builder.dispatch("last row", kernel, slices, 0.0)?;
+        let launch = Launch::new("last row", kernel).bind("input", from);
+        builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;
         Ok(builder)
     }
 
@@ -507,28 +503,24 @@ impl<'a> Context<'a> {
         if choices.likeliest > 0 {
             let count = choices.likeliest as u64;
             let kernel = k::top_logits(self.caps, vocabulary, choices.likeliest)?;
-            let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, TURNS as u64 * count * 8);
+            let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, DRAW_SLOTS as u64 * count * 8);
             let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
-            builder.dispatch(
-                LIKELIEST,
-                kernel,
-                vec![logits, top, builder.step(), options],
-                flops,
-            )?;
+            let launch = Launch::new("likeliest", kernel)
+                .bind("logits", logits)
+                .bind("top", top)
+                .bind("options", options);
+            builder.dispatch(launch.flops(flops))?;
         }
         let kernel = k::sample(self.caps, vocabulary, choices.biased)?;
-        let mut slices = vec![
-            logits,
-            Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4),
-            Slice::new(Buffer::Token, 0, 4),
-            Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8),
-            builder.step(),
-            options,
-        ];
-        if choices.biased {
-            slices.push(Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4));
-        }
-        builder.dispatch("sample", kernel, slices, 10.0 * vocabulary as f64)?;
+        let bias = Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4);
+        let launch = Launch::new("sample", kernel)
+            .bind("logits", logits)
+            .bind("seen", Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4))
+            .bind("token", Slice::new(Buffer::Token, 0, 4))
+            .bind("drawn", Slice::new(Buffer::Drawn, 0, DRAW_SLOTS as u64 * 8))
+            .bind("options", options)
+            .bind_some("bias", choices.biased.then_some(bias));
+        builder.dispatch(launch.flops(10.0 * vocabulary as f64))?;
         Ok(builder)
     }
 }

@@ -24,7 +24,7 @@ mod train;
 pub use attention::{attention_shape, cache_bytes};
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use infer::{
-    CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
+    CacheShape, DRAW_SLOTS, InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe,
     SampleChoices, SeveralPlans, SeveralRows, inference_plans, probe_plan, sample_plan,
     several_plans,
 };

@@ -5,8 +5,8 @@ use super::parts::InParts;
 use crate::arch::{Architecture, Attention};
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, RopeShape};
-use crate::plan::{Buffer, Slice};
+use crate::kernels::{self as k, Kernel, RopeShape};
+use crate::plan::{Buffer, Launch, Slice};
 
 /// The kernels' shape.
 pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShape {
@@ -34,10 +34,9 @@ impl Lowering<'_> {
             let shape = rope_shape(&self.params.architecture, attention);
             let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
             let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
-            let (table, step) = (self.angles(attention)?, self.builder.step());
-            let slices = vec![slice, table, self.inputs.documents, rows, step];
-            let flops = sums + self.turning_flops(shape);
-            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+            let launch = self.rotation(node.site.to_string(), kernel, attention)?;
+            let launch = launch.bind("parts", slice).bind("rows", rows);
+            return self.builder.dispatch(launch.flops(sums + self.turning_flops(shape)));
         }
         self.rotate(node.site.to_string(), attention, rows, forward)
     }
@@ -52,10 +51,9 @@ impl Lowering<'_> {
         let to = self.written(node, 0)?;
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
-        let flops = self.turning_flops(shape);
-        let (table, step) = (self.angles(attention)?, self.builder.step());
-        let slices = vec![rows, table, self.inputs.documents, to, step];
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        let launch = self.rotation(node.site.to_string(), kernel, attention)?;
+        let launch = launch.bind("qkv", rows).bind("rotated", to);
+        self.builder.dispatch(launch.flops(self.turning_flops(shape)))
     }
 
     pub(super) fn turning_flops(&self, shape: RopeShape) -> f64 {
@@ -80,9 +78,13 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope(self.builder.caps, shape, forward)?;
-        let flops = self.turning_flops(shape);
-        let table = self.angles(attention)?;
-        let slices = vec![rows, table, self.inputs.documents, self.builder.step()];
-        self.builder.dispatch(label, kernel, slices, flops)
+        let launch = self.rotation(label, kernel, attention)?.bind("qkv", rows);
+        self.builder.dispatch(launch.flops(self.turning_flops(shape)))
+    }
+
+    /// A rotation by a layer's angles.
+    fn rotation(&self, label: String, kernel: Kernel, attention: Attention) -> Result<Launch> {
+        let launch = Launch::new(label, kernel).bind("table", self.angles(attention)?);
+        Ok(launch.bind("documents", self.inputs.documents))
     }
 }

@@ -188,7 +188,7 @@ fn rounds(caps: &Capabilities) -> bool {
 }
 
 /// The power of two by which gradients of a mean over so many tokens become about those of a sum, whose size does not
-/// depend on how many there are. f16 has normal numbers from 6e-5 to 65,504 (`bench/NOTES.md`).
+/// depend on how many there are. f16 has normal numbers from 6e-5 to 65,504 (`docs/decisions/053-gradients-in-f16.md`).
 fn sums_over(tokens: usize) -> f64 {
     tokens.next_power_of_two() as f64
 }

@@ -1,5 +1,6 @@
 //! Collects dispatches, then gives virtual tensors their slots.
 
+use super::launch::Launch;
 use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::{ALIGN, Capabilities};
@@ -91,39 +92,14 @@ impl<'a> Builder<'a> {
         self.products.push(shape);
     }
 
-    /// Appends a dispatch over all token rows.
-    pub fn dispatch(
-        &mut self,
-        label: impl Into<String>,
-        kernel: Kernel,
-        slices: Vec<Slice>,
-        flops: f64,
-    ) -> Result<()> {
-        let range = self.all_rows();
-        self.dispatch_rows(label, kernel, slices, range, flops)
-    }
-
-    /// Appends a dispatch over some token rows, and binds the kernel's sizes where it has any. Traffic is taken as every
-    /// bound byte once.
-    pub fn dispatch_rows(
-        &mut self,
-        label: impl Into<String>,
-        kernel: Kernel,
-        mut slices: Vec<Slice>,
-        range: Range,
-        flops: f64,
-    ) -> Result<()> {
-        let label = label.into();
-        if let Some([row0, rows, col0, cols]) = kernel.sizes {
-            slices.push(self.range(Range { row0, rows, col0, cols }));
-        }
-        if slices.len() != kernel.bindings.len() {
-            return Err(Error::internal(format!(
-                "{label}: {} slices for {}",
-                slices.len(),
-                kernel.name
-            )));
-        }
+    /// Appends a dispatch. Traffic is taken as every bound byte once.
+    ///
+    /// # Errors
+    /// `internal` where an operand is missing, unknown or doubled; `limit-exceeded` where one does not fit a binding.
+    pub fn dispatch(&mut self, launch: Launch) -> Result<()> {
+        let range = launch.rows.unwrap_or_else(|| self.all_rows());
+        let slices = self.resolve(&launch)?;
+        let Launch { label, kernel, flops, .. } = launch;
         for (i, a) in slices.iter().enumerate() {
             let access = kernel.bindings[i].access;
             self.check_binding(&label, access, a)?;

@@ -6,6 +6,7 @@
 mod batch;
 mod buffers;
 mod builder;
+mod launch;
 mod product;
 mod share;
 pub mod slots;
@@ -14,6 +15,7 @@ mod tune;
 pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
+pub use launch::{Launch, Operand};
 pub use tune::product_plan;
 
 use crate::error::Result;

@@ -115,7 +115,7 @@ test("its rows are those of npm run bench", async () => {
 });
 
 test("its rows have the fields of the project's results", async () => {
-  const kept = "bench/results/2026-11-22-nvidia-h200-chromium.json";
+  const kept = "bench/results/chromium-nvidia-h200/2026-11-22-models.json";
   const { results } = JSON.parse(readFileSync(join(root, kept), "utf8"));
   const report = await measure(fake());
   // What a device without timestamps cannot tell.

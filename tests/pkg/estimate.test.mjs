@@ -73,9 +73,9 @@ test("scripts/random-checkpoint.mjs writes as many weights as the models have", 
 });
 
 test("steps and tokens on an NVIDIA H200", (t) =>
-  compare(t, "2026-11-22-nvidia-h200-chromium.json", 7));
+  compare(t, "chromium-nvidia-h200/2026-11-22-models.json", 7));
 
 test("a step of tiny and one of mid on SwiftShader", async (t) => {
-  await compare(t, "2026-11-22-google-swiftshader-chromium-peers.json", 1);
-  await compare(t, "2026-11-24-google-swiftshader-node-mid.json", 1);
+  await compare(t, "chromium-google-swiftshader/2026-11-22-peers.json", 1);
+  await compare(t, "node-google-swiftshader/2026-11-24-models-mid.json", 1);
 });

@@ -10,10 +10,10 @@ import { mark, newest } from "../../bench/figures/sources.mjs";
 import { DOCUMENTS, documentWithTables } from "../../bench/figures/tables.mjs";
 import { root } from "../../scripts/lib.mjs";
 
-for (const [name, { suite }] of Object.entries(FIGURES)) {
+for (const [name, { workload }] of Object.entries(FIGURES)) {
   test(`docs/figures/${name}.svg is of the newest results`, () => {
     const figure = readFileSync(join(root, "docs", "figures", `${name}.svg`), "utf8");
-    const expected = mark(newest(suite).file);
+    const expected = mark(newest(workload).file);
     assert.ok(figure.includes(expected), `run npm run figures: it is not ${expected}`);
   });
 }

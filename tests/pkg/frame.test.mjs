@@ -11,7 +11,9 @@ import { line } from "../../scripts/progress.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { makeFile, openFile } from "./bodies/kit.mjs";
 
-const { Handle, Life, Queue } = await import("../../pkg/dist/raw-handle.js");
+const { RawHandle } = await import("../../pkg/dist/raw-handle.js");
+const { CallQueue } = await import("../../pkg/dist/call-queue.js");
+const { InstanceLife } = await import("../../pkg/dist/instance-life.js");
 const { pullTensors, readHeader, readHeaders, withRoom } = await import(
   "../../pkg/dist/safetensors.js"
 );
@@ -218,10 +220,10 @@ test("tensors are read ahead, in order, and an error waits for those under way",
 });
 
 test("operations run in order, and a freed object refuses", async () => {
-  const queue = new Queue();
+  const queue = new CallQueue();
   const events = [];
   const raw = { release: () => events.push("release") };
-  const handle = new Handle("Model", raw, queue, new Life());
+  const handle = new RawHandle("Model", raw, queue, new InstanceLife());
   const slow = handle.run(async () => {
     await new Promise((done) => setTimeout(done, 20));
     events.push("first");
@@ -353,9 +355,9 @@ test("another wasm module is refused, and tinyloom's own still loads", async () 
 });
 
 test("a panic ends what runs in its instance of the module and what comes after", async () => {
-  const [life, other] = [new Life(), new Life()];
+  const [life, other] = [new InstanceLife(), new InstanceLife()];
   const raw = { work: () => new Promise(() => {}), release() {} };
-  const handle = new Handle("Model", raw, new Queue(), life);
+  const handle = new RawHandle("Model", raw, new CallQueue(), life);
   const running = handle.run((one) => one.work());
   const waiting = handle.run((one) => one.work());
   await new Promise((turn) => setTimeout(turn, 5));
@@ -365,7 +367,7 @@ test("a panic ends what runs in its instance of the module and what comes after"
   }
   assert.throws(() => handle.now(() => 1), /panicked at src\/x.rs/);
   handle.free();
-  const fresh = new Handle("Model", raw, new Queue(), other);
+  const fresh = new RawHandle("Model", raw, new CallQueue(), other);
   assert.equal(await fresh.run(() => 2), 2, "another instance goes on");
   fresh.free();
 });

@@ -151,6 +151,7 @@ test("npm would publish only what users need, with sources and their maps", asyn
     "ops/package.json",
     "worker/package.json",
     "storage/package.json",
+    "dist/storage/fflate.js",
     "dist/storage/index.js",
     "src/index.ts",
   ]) {

@@ -60,8 +60,8 @@ export async function panicAndGoOn(tinyloom, gpu) {
   ];
   const { message: lost } = await late(runtime.lost);
   // Nothing may ask what a panic left in the module's memory.
-  for (const member of tinyloom.internal.models.of(model).journal.members) {
-    member.handle.raw.steps = () => {
+  for (const { handle } of tinyloom.internal.models.of(model).recovery.trainers) {
+    handle.raw.steps = () => {
       throw new Error("the module was asked for its steps after it panicked");
     };
   }

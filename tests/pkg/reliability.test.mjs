@@ -55,7 +55,7 @@ test("a large model may take less than 256 MB beyond the GPU's", () => {
 
 test("a run shorter than by default is kept apart from the results of the documents", () => {
   const adapter = { vendor: "nobody", architecture: "none" };
-  const path = keep("soak", adapter, { steps: 1 }, { short: true });
+  const path = keep("soak", "chromium", adapter, { steps: 1 }, { short: true });
   try {
     assert.ok(path.startsWith(join(target, "reliability")), path);
     assert.equal(JSON.parse(readFileSync(path, "utf8")).steps, 1);

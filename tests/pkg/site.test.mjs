@@ -20,7 +20,7 @@ before(async () => {
 });
 
 test("it has every guide and explanation, by its heading", () => {
-  const documents = filesBelow(["docs"], /docs\/(api|figures)/).filter((path) =>
+  const documents = filesBelow(["docs"], /docs\/(api|decisions|figures)/).filter((path) =>
     path.endsWith(".md"),
   );
   assert.ok(documents.length >= 16, `${documents.length} documents`);

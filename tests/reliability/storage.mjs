@@ -179,7 +179,7 @@ async function watched(browser, url, steps) {
 export async function storage({ count = COUNT, seed } = {}) {
   const { adapter, ...result } = await killTabs({ count, seed });
   const whole = result.kills.filter(({ wrong }) => wrong === undefined).length;
-  keep("storage", adapter, { count, whole, ...result }, { short: count < COUNT });
+  keep("storage", "chromium", adapter, { count, whole, ...result }, { short: count < COUNT });
   console.log(
     `storage: seed ${result.seed}: ${whole} of ${count} killed tabs went on from a whole checkpoint to the same ` +
       `losses; ${result.halfWritten} kills left a half-written one`,

@@ -144,7 +144,7 @@ export async function stored({ count = TIMES, seed = Date.now() % 1e6, built, ho
       : inBrowser(one, task));
     const wrong = rows.filter((row) => row.wrong);
     const result = { host: one, software, seed, times: count, rows };
-    keep("stored", adapter, result, { host: one, short: count < TIMES });
+    keep("stored", one, adapter, result, { short: count < TIMES });
     console.log(
       `stored: ${one}, seed ${seed}, ${adapterName(adapter)}: ${rows.length - wrong.length} of ${rows.length} ` +
         "faults were told, and a whole checkpoint went on to the same bits",

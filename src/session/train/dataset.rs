@@ -121,7 +121,7 @@ impl Trainer {
         let batch = dataset.validation_batch(index, self.plans.micro_step.tokens)?;
         self.check(&batch)?;
         let kept = self.read_accumulated().await?;
-        let replays = [Replay::new(self.evaluate, batch.len())];
+        let replays = [Replay::new(self.installed.evaluate, batch.len())];
         let submits = self.submits(1.0 / 3.0);
         let gpu = self.model.gpu();
         let read = watched(&**gpu, || {

@@ -74,18 +74,24 @@ pub struct Metrics {
     pub skipped: bool,
 }
 
-/// Trains a model. Holds gradients, moments and activations on the GPU.
-#[derive(Debug)]
-pub struct Trainer {
-    pub(super) model: Rc<Model>,
-    pub(super) resources: RefCell<Option<Resources>>,
-    plans: TrainPlans,
+/// The plans of [`TrainPlans`], installed.
+#[derive(Clone, Copy, Debug)]
+struct TrainerPlans {
     micro_step: PlanId,
     optimizer: PlanId,
     evaluate: PlanId,
     averages: Option<PlanId>,
     /// The micro-step of batches with long documents, if it has a plan of its own.
     long: Option<PlanId>,
+}
+
+/// Trains a model. Holds gradients, moments and activations on the GPU.
+#[derive(Debug)]
+pub struct Trainer {
+    pub(super) model: Rc<Model>,
+    pub(super) resources: RefCell<Option<Resources>>,
+    plans: TrainPlans,
+    installed: TrainerPlans,
     /// Whether averages and weights have changed places.
     exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
@@ -140,18 +146,24 @@ impl Trainer {
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
         Self::write_rope(model, &resources, options.tokens_per_step).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
-        let mut ids = Vec::new();
-        for (done, plan) in plans.all().into_iter().enumerate() {
-            watch.at(2 + done.min(2), 5, "compile kernels")?;
-            ids.push(made(&*gpu, || resources.install(plan, &[&weights])).await?);
-        }
-        watch.at(5, 5, "compile kernels")?;
-        let [micro_step, optimizer, evaluate, ref others @ ..] = ids[..] else {
-            return Err(Error::internal("a trainer without its plans"));
+        let mut install = async |plan, done| {
+            watch.at(done, 5, "compile kernels")?;
+            made(&*gpu, || resources.install(plan, &[&weights])).await
         };
-        let mut others = others.iter().copied();
-        let averages = plans.averages.as_ref().and_then(|_| others.next());
-        let long = others.next();
+        let installed = TrainerPlans {
+            micro_step: install(&plans.micro_step, 2).await?,
+            optimizer: install(&plans.optimizer, 3).await?,
+            evaluate: install(&plans.evaluate, 4).await?,
+            averages: match &plans.averages {
+                Some(plan) => Some(install(plan, 4).await?),
+                None => None,
+            },
+            long: match &plans.long {
+                Some(plan) => Some(install(plan, 4).await?),
+                None => None,
+            },
+        };
+        watch.at(5, 5, "compile kernels")?;
         model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
         // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
         let expected = plans.micro_step.flops() / first_guess(gpu.capabilities()) * 1e3;
@@ -159,11 +171,7 @@ impl Trainer {
             model: Rc::clone(model),
             resources: RefCell::new(Some(resources)),
             plans,
-            micro_step,
-            optimizer,
-            evaluate,
-            averages,
-            long,
+            installed,
             exchanged: Cell::new(false),
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
@@ -378,7 +386,7 @@ impl Trainer {
         let TrainPlans { micro_step, optimizer, .. } = &self.plans;
         let plan = self.micro_step_of(self.is_long(batch));
         let step = Replay::new(plan, batch.len());
-        let update = Replay::new(self.optimizer, optimizer.tokens);
+        let update = Replay::new(self.installed.optimizer, optimizer.tokens);
         if self.model.gpu().capabilities().software || self.flight.busy() {
             return [step, update];
         }
@@ -393,7 +401,7 @@ impl Trainer {
     }
 
     fn micro_step_of(&self, long: bool) -> PlanId {
-        self.long.filter(|_| long).unwrap_or(self.micro_step)
+        self.installed.long.filter(|_| long).unwrap_or(self.installed.micro_step)
     }
 
     /// The micro-step's plan for the batch in the buffer.

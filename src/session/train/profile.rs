@@ -52,8 +52,9 @@ impl Trainer {
             && state.correction1 > 0.0
         {
             watch.at(1, 2, "time the optimizer")?;
-            let optimizer =
-                gpu.profile(Replay::new(self.optimizer, self.plans.optimizer.tokens))?.await?;
+            let optimizer = gpu
+                .profile(Replay::new(self.installed.optimizer, self.plans.optimizer.tokens))?
+                .await?;
             times.extend(optimizer.into_iter().flatten());
         }
         let mut rows = self.plan()?;

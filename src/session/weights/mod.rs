@@ -40,6 +40,8 @@ pub(super) struct Weights {
     buffers: RefCell<Option<Rc<Resources>>>,
     /// Counts changes of the weights.
     version: Cell<u64>,
+    /// Bytes of what plans own that are bound to a cache of these weights.
+    pub bound_bytes: Cell<u64>,
     /// The sum of a version.
     checksum: Cell<Option<(u64, u32)>>,
     /// Whose weights lie under these, which are an adapter's.
@@ -121,6 +123,7 @@ impl Weights {
             layout: Rc::new(layout),
             buffers: RefCell::new(Some(Rc::new(buffers))),
             version: Cell::new(0),
+            bound_bytes: Cell::new(0),
             checksum: Cell::new(None),
             base,
         })

@@ -93,8 +93,8 @@ export function openFile(bytes) {
  * of the host to twice the tensors' data at most.
  */
 export async function sameSnapshot({ internal }, runtime, trained, { gpu, host }, what) {
-  const { handle, journal } = internal.models.of(trained);
-  const raws = [handle.raw, ...journal.members.map((member) => member.handle.raw)];
+  const { handle, recovery } = internal.models.of(trained);
+  const raws = [handle.raw, ...recovery.trainers.map((trainer) => trainer.handle.raw)];
   const before = runtime._counters().gpuBytes;
   const copies = await Promise.all(raws.map((raw) => raw.snapshot()));
   const took = runtime._counters().gpuBytes - before;

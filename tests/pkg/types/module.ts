@@ -1,7 +1,7 @@
 // The generated declarations of the wasm module satisfy the hand-written boundary.
 
+import type { RawExports } from "../../../pkg/dist/raw-types.js";
 import type * as generated from "../../../pkg/dist/tinyloom.js";
-import type { RawExports } from "../../../pkg/dist/wasm-instance.js";
 
 /**
  * Constructors as methods, whose parameters are compared in both directions: generated classes have
