@@ -28,7 +28,7 @@ pub(super) static QWEN3: Family = Family {
 };
 
 /// `sliding_window` counts only beside the first field, and then for some of the layers.
-const NO_WINDOWS: [Refusal; 2] = [
+pub(super) const NO_WINDOWS: [Refusal; 2] = [
     ("use_sliding_window", OFF, "false: tinyloom has no windows in this family"),
     (
         "layer_types",
