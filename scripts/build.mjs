@@ -12,6 +12,7 @@ import {
   reportScripts,
   threadSource,
   workerFiles,
+  zipWriter,
 } from "./bundle.mjs";
 import { makeInstances } from "./instances.mjs";
 import {
@@ -207,10 +208,11 @@ async function typescript() {
 async function bundles() {
   const inputs = filesBelow(
     ["pkg/dist"],
-    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|worker\/text)\.js$/,
+    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|fflate|worker\/text)\.js$/,
   );
   const made = [
     "packed.js",
+    "storage/fflate.js",
     "text/thread-source.js",
     "tinyloom.inline.min.js",
     "worker/text.js",
@@ -225,6 +227,7 @@ async function bundles() {
       packModule();
       olderTypes();
       await threadSource();
+      await zipWriter();
       await oneFile();
       await workerFiles();
     },

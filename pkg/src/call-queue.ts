@@ -1,3 +1,5 @@
+/** Adds an order to calls: those of a model, its adapters and their trainers run one after the other. */
+
 /** Runs operations one after the other. A model and its trainers share one. */
 export class CallQueue {
   #tail: Promise<unknown> = Promise.resolve();

@@ -1,10 +1,10 @@
-/** The data that a trainer's place in its data is of. */
+/** Which data a trainer draws from, so that a resumed run goes on in no other. */
 
 import type { Data } from "./data.js";
 import type { DrawnData } from "./dataset-types.js";
 import { invalid, show } from "./options.js";
 
-export class Drawn {
+export class DataIdentity {
   /** Describes the data that was drawn last. */
   #data: DrawnData = {};
   /** Whether that is of a run before a resume, so that other data would be a mistake. */

@@ -1,3 +1,5 @@
+/** Options of datasets, and what a trainer notes of one. */
+
 import type { TokenIds } from "./tokens.js";
 
 /** Options of a {@link Dataset}. */

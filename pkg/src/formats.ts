@@ -1,3 +1,5 @@
+/** The formats in which matrices, keys and values, and tensors are held. */
+
 import { oneOf } from "./options.js";
 
 /** The format in which matrices are read. */

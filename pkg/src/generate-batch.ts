@@ -1,5 +1,6 @@
 /** Generation of several prompts at once; loaded when it is needed. */
 
+import type { Until } from "./caller-functions.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type { batchGiven, DecodedModel, GenerateCall } from "./generate-options.js";
 import type { BatchPrompt, BatchToken, GenerateOptions } from "./generate-types.js";
@@ -8,7 +9,7 @@ import { check, invalid, object, show } from "./options.js";
 import { promptTokens } from "./prompt-tokens.js";
 import type { RawHandle } from "./raw-handle.js";
 import type { RawBatch, RawModel } from "./raw-types.js";
-import { type TextOf, textOf, type Until } from "./token-text.js";
+import { type TextOf, textOf } from "./token-text.js";
 import { behind, type TokenIds } from "./tokens.js";
 import { watched } from "./watch.js";
 

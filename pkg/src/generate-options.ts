@@ -1,4 +1,4 @@
-/** What `generate` takes and gives. */
+/** Checks what `generate` and `generateBatch` are called with. */
 
 import type { AdapterOption } from "./adapter-types.js";
 import type { WeightFormat } from "./formats.js";

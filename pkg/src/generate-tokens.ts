@@ -21,7 +21,7 @@ import { invalid } from "./options.js";
 import { end, type RawHandle } from "./raw-handle.js";
 import type { RawGeneration, RawModel } from "./raw-types.js";
 import { drawnSeed } from "./seeds.js";
-import type { Biases } from "./token-text.js";
+import type { Biases } from "./token-bias.js";
 import { behind, type TokenIds } from "./tokens.js";
 import { evaluated } from "./watch.js";
 

@@ -1,3 +1,5 @@
+/** What `generate` and `generateBatch` take and give. */
+
 import type { AdapterOption } from "./adapter-types.js";
 import type { KvCache, WeightFormat } from "./formats.js";
 import type { TextDecoding } from "./tokenizer-types.js";

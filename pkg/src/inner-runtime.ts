@@ -1,3 +1,5 @@
+/** The inner side of a runtime. */
+
 import type { CallQueue } from "./call-queue.js";
 import type { RawModule, RawRuntime } from "./raw-types.js";
 import type { Recovery } from "./recovery/index.js";

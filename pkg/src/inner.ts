@@ -1,3 +1,5 @@
+/** A class's inner sides: what the package knows of an object, and its users cannot reach. */
+
 import { TinyloomError } from "./error.js";
 
 /** The inner sides of a class's objects. They are keyed by `object`, so that this knows no class. */

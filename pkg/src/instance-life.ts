@@ -1,3 +1,5 @@
+/** Adds an end to the calls into an instance of the module: a panic ends them too, begun or to come. */
+
 import { TinyloomError } from "./error.js";
 
 /** The life of one instance of the module. */

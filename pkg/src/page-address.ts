@@ -5,18 +5,18 @@ import { invalid, show } from "./options.js";
 let given: string | undefined;
 
 /** Sets the address of the page that this worker serves: its own is that of the worker's file. */
-export function setBase(href: string | undefined): void {
+export function setPageAddress(href: string | undefined): void {
   given = href;
 }
 
 /** The address of the page, or of this worker; undefined outside a browser. */
-export function baseAddress(): string | undefined {
+export function pageAddress(): string | undefined {
   return given ?? (typeof location === "object" ? location?.href : undefined);
 }
 
 /** A URL made whole by the page's. */
 export function wholeUrl(where: string, source: string | URL, otherwise = ""): URL {
-  const page = baseAddress();
+  const page = pageAddress();
   try {
     return new URL(source, page);
   } catch {

@@ -1,3 +1,5 @@
+/** Long operations: their options, and what they tell of their progress. */
+
 import type { Rules } from "./options.js";
 import { abortSignal, callback, called, flag } from "./options.js";
 

@@ -1,8 +1,13 @@
-/** What takes tensors: the raw loaders of weights and of optimizer state. */
+/**
+ * The typed boundary to the wasm module: what `src/web` exports through wasm-bindgen. Methods throw or reject with a plain
+ * `{ code, message }`; JSON crosses as text.
+ */
 
 import type { WeightFormat } from "./formats.js";
 import type { InstanceLife } from "./instance-life.js";
 import type { ModelNotes } from "./notes.js";
+
+/** What takes tensors: the raw loaders of weights and of optimizer state. */
 export interface TensorSink {
   /** The longest header that a file may have, in bytes. */
   headerLimit(): number;

@@ -1,3 +1,5 @@
+/** What a runtime takes and tells. */
+
 import type { RecoverOptions } from "./recovery/types.js";
 
 /** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */

@@ -1,4 +1,4 @@
-/** What `save` takes, and where it writes. */
+/** Checks what `save` is called with. */
 
 import { isFile } from "./file-part.js";
 import { check, inspect, invalid, oneOf, type Rules } from "./options.js";

@@ -1,3 +1,5 @@
+/** Where files are written, and how: the options of `save`, and what a target has to do. */
+
 import type { CheckpointFiles } from "./file-part.js";
 import type { Dtype } from "./notes.js";
 import { GENERATION_FILE } from "./notes.js";

@@ -1,3 +1,5 @@
+/** The inner sides of runs of `tinyloom/storage`, which saves and loads reach without loading that entry. */
+
 import type { Source } from "./file-part.js";
 import { Inner } from "./inner.js";
 import type { Target } from "./save-types.js";

@@ -5,7 +5,7 @@
 
 import { textPart } from "./lazy.js";
 import { inspect, invalid, isA } from "./options.js";
-import type { Biases } from "./token-text.js";
+import type { Biases } from "./token-bias.js";
 import { ByteTokenizer } from "./tokenizer.js";
 import type { TextDecoding } from "./tokenizer-types.js";
 

@@ -1,3 +1,5 @@
+/** What datasets and generation need of a tokenizer. */
+
 import type { TokenIds } from "./tokens.js";
 
 /** Options of `encode`. */

@@ -1,7 +1,7 @@
-/** The steps of a trainer, each in its turn among the model's operations. */
+/** Adds to a raw trainer its count of steps and its data, and takes each step through the handle. */
 
 import type { Data } from "./data.js";
-import { Drawn } from "./data-identity.js";
+import { DataIdentity } from "./data-identity.js";
 import { throwIfAborted, toError } from "./error.js";
 import { deferredPart } from "./lazy.js";
 import { metricsOf, withCut } from "./metrics.js";
@@ -27,7 +27,7 @@ interface Parts {
 }
 
 export class TrainerSteps {
-  readonly drawn = new Drawn();
+  readonly identity = new DataIdentity();
   readonly fixedTotal: boolean;
   readonly #handle: RawHandle<RawTrainer>;
   readonly #recovery: TrainerRecovery | undefined;
@@ -87,7 +87,7 @@ export class TrainerSteps {
       const cuts = this.#cutsOf(data);
       cuts?.begin();
       const metrics = await raw.stepDataset(this.raw(data), stopped);
-      this.drawn.note(data);
+      this.identity.note(data);
       return withCut(metrics, cuts?.count);
     };
     try {
@@ -110,7 +110,7 @@ export class TrainerSteps {
           return cut ? numbers.then((own) => withCut(own, cut)) : numbers;
         };
         const queued = this.#recovery?.queue(begin, data) ?? begin(raw).then(metricsOf);
-        this.drawn.note(data);
+        this.identity.note(data);
         const done = queued.then(
           (metrics) => this.#note(metrics),
           (error: unknown) => {
@@ -159,7 +159,7 @@ export class TrainerSteps {
 
   /** Refuses other data than that of which the place was saved. */
   expectSame(data: Data): void {
-    this.drawn.expectSame(data, this.#tokensPerStep);
+    this.identity.expectSame(data, this.#tokensPerStep);
   }
 
   /** Lets go of what it has of datasets. */

@@ -193,7 +193,7 @@ export class Trainer {
 
   static async #from(trained: Model | Adapter, by: LoadedRun): Promise<Trainer> {
     const made = new Trainer(trained, by.trainer, by.progress.step, by.fixedTotal);
-    made.#steps.drawn.resume(by, by.progress.cursor);
+    made.#steps.identity.resume(by, by.progress.cursor);
     await made.#of.runtime.remember();
     return made;
   }
@@ -357,7 +357,7 @@ export class Trainer {
   }
 
   #added() {
-    return { totalStepsGiven: this.#steps.fixedTotal, ...this.#steps.drawn.state };
+    return { totalStepsGiven: this.#steps.fixedTotal, ...this.#steps.identity.state };
   }
 
   /** The dispatches of a step, with the reason of each choice. */

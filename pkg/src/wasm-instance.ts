@@ -1,7 +1,4 @@
-/**
- * The typed boundary to the wasm module: what `src/web` exports through wasm-bindgen. Methods throw
- * or reject with a plain `{ code, message }`; JSON crosses as text; nothing here is public.
- */
+/** Loads the wasm module, and a fresh instance of it after a panic. */
 
 import { TinyloomError, toError } from "./error.js";
 import { InstanceLife } from "./instance-life.js";

@@ -1,3 +1,5 @@
+/** Refuses what the module's memory has no room for. */
+
 import { TinyloomError } from "./error.js";
 import type { RawModule } from "./raw-types.js";
 

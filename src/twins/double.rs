@@ -23,6 +23,8 @@ mod generate_tests;
 #[cfg(all(test, feature = "testing"))]
 mod last_layers_tests;
 #[cfg(all(test, feature = "testing"))]
+mod layer_tests;
+#[cfg(all(test, feature = "testing"))]
 mod lookup_tests;
 mod memory;
 #[cfg(all(test, feature = "testing"))]

@@ -57,7 +57,7 @@ fn tokens(drawn: &[Drawn]) -> Vec<u32> {
 }
 
 /// Each text against one of its own: tokens, and their log-probabilities to rounding.
-fn same_as_alone(model: &Rc<Model>, prompts: &[Prompt]) -> Vec<Vec<u32>> {
+pub(super) fn same_as_alone(model: &Rc<Model>, prompts: &[Prompt]) -> Vec<Vec<u32>> {
     let together = rest(&mut begun(model, prompts), prompts.len());
     for (index, (prompt, got)) in prompts.iter().zip(&together).enumerate() {
         let expected = alone(model, prompt);
