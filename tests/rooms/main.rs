@@ -40,7 +40,7 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("random", &[]),
     ("products", &["format"]),
     ("caps", &["error", "products"]),
-    ("config", &["error"]),
+    ("config", &["arch", "error"]),
     ("schedule", &["error"]),
     ("arch", &["config", "error"]),
     ("graph", &["arch", "config", "format"]),
