@@ -32,7 +32,7 @@ export type {
   TokenChoice,
 } from "./generate-types.js";
 export { Model } from "./model.js";
-export type { ModelConfig, RopeParameters } from "./model-config.js";
+export type { ModelConfig } from "./model-config.js";
 export type {
   GgufFiles,
   HiddenStatesOptions,
@@ -47,6 +47,7 @@ export type { Dtype } from "./notes.js";
 export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 export type { LoadOptions, LongOptions, Progress } from "./progress.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
+export type { RopeParameters } from "./rope-parameters.js";
 export { Runtime } from "./runtime.js";
 export type { Capabilities, FeatureOptions, LostInfo, RuntimeOptions } from "./runtime-types.js";
 export type {

@@ -6,7 +6,7 @@ use super::peft_tests::{feed, file, text};
 use super::tests::gpu;
 use crate::config::ModelConfig;
 use crate::data::Batch;
-use crate::session::{ModelLoader, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{ModelLoader, NO_PROGRESS, Trainer, TrainerOptions};
 use crate::twins::check::assert_close;
 use pollster::block_on;
 use safetensors::SafeTensors;
@@ -49,7 +49,7 @@ fn ten_steps_of_each_optimizer_are_the_references() {
             bytemuck::pod_collect_to_vec::<u8, u32>(oracle.tensor(name).unwrap().data())
         });
         let options = options(fixture["options"].as_object().unwrap(), tokens.len());
-        let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&model, options, NO_PROGRESS)).unwrap();
         let batch = Batch::new(tokens, targets, Some(documents));
         for step in fixture["steps"].as_array().unwrap() {
             let metrics = block_on(trainer.step(&batch)).unwrap();

@@ -6,7 +6,7 @@ use super::Double;
 use super::session_tests::{options, steps};
 use super::tests::{Pair, batch, gpu, weights};
 use crate::config::ModelConfig;
-use crate::session::{Model, ModelLoader, Resume, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{Model, ModelLoader, NO_PROGRESS, Resume, Trainer, TrainerOptions};
 use pollster::block_on;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -81,7 +81,7 @@ fn write(folder: &Path, config: &str, given: &str) {
         options[name] = value.clone();
     }
     let options = TrainerOptions::from_json(&options.to_string()).unwrap();
-    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
     steps(&trainer, 2);
     block_on(trainer.step(&batch(&pair.config, 3, 20))).unwrap();
     fs::create_dir_all(folder).unwrap();
