@@ -7,11 +7,11 @@
 
 use crate::decimal::Decimal;
 use crate::error::{Error, Result, room};
-use crate::order::{SortedMap, order};
 use safetensors::Dtype;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::{fmt, mem};
 
 /// Length prefix of a safetensors file.
@@ -104,7 +104,7 @@ impl Expected {
 /// A call that fails leaves the reader as it was.
 #[derive(Debug)]
 pub struct CheckpointReader {
-    expected: SortedMap<String, Expected>,
+    expected: BTreeMap<String, Expected>,
 }
 
 impl CheckpointReader {
@@ -367,10 +367,10 @@ impl<'de> Visitor<'de> for HeaderVisitor {
                 entries.push((name, entry));
             }
         }
-        let name = |i: usize| &entries[i].0;
-        let by_name = order(entries.len(), &|a, b| name(a).cmp(name(b)).then(a.cmp(&b)));
-        match by_name.windows(2).find(|pair| name(pair[0]) == name(pair[1])) {
-            Some(pair) => Err(twice(name(pair[0]))),
+        let mut names: Vec<&String> = entries.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(twice(pair[0])),
             None => Ok(Header(entries)),
         }
     }
@@ -403,11 +403,9 @@ impl<'de> Visitor<'de> for Texts {
 }
 
 /// The tensors by their offsets.
-fn in_order(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
-    let place = |i: usize| (entries[i].1.data_offsets, &entries[i].0);
-    let order = order(entries.len(), &|a, b| place(a).cmp(&place(b)));
-    let mut entries: Vec<_> = entries.into_iter().map(Some).collect();
-    order.into_iter().filter_map(|i| entries[i].take()).collect()
+fn in_order(mut entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
+    entries.sort_by(|(a, x), (b, y)| (x.data_offsets, a).cmp(&(y.data_offsets, b)));
+    entries
 }
 
 /// Checks that tensors in their order are, end to end, exactly the data of the file.
@@ -489,7 +487,7 @@ fn write_json(
     let mut serializer = serde_json::Serializer::new(json);
     let mut map = serializer.serialize_map(None)?;
     if !metadata.is_empty() {
-        let texts: SortedMap<_, _> = metadata.iter().copied().collect();
+        let texts: BTreeMap<_, _> = metadata.iter().copied().collect();
         map.serialize_entry(METADATA, &texts)?;
     }
     let mut begin = 0;

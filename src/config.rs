@@ -15,9 +15,9 @@ use family::{layer_types, model_type, sliding_window};
 pub use lora::{ALL_LINEAR, LoraConfig};
 use rope::Ropes;
 pub use rope::{RopeConfig, RopeScaling};
+use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
-use crate::order::SortedMap;
 use fields::{Fields, refuse, size};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -99,7 +99,7 @@ pub struct ModelConfig {
     pub dropout: DropoutRates,
     /// The fields of the caller's `config.json` that tinyloom does not read (token ids, dtype
     /// notes, …), as JSON texts by name, kept so that `save` gives them back.
-    pub extra: SortedMap<String, String>,
+    pub extra: BTreeMap<String, String>,
 }
 
 /// Largest `head_dim` that the attention kernels hold in workgroup memory.
@@ -291,7 +291,7 @@ impl ModelConfig {
     /// tinyloom does not read.
     pub fn to_json(&self) -> String {
         let kept = self.extra.iter().map(|(name, text)| (name.as_str(), Written::kept(text)));
-        let mut map: SortedMap<&str, Written> = kept.collect();
+        let mut map: BTreeMap<&str, Written> = kept.collect();
         let mut write = |name, value| map.insert(name, Written::Own(value));
         let [model_type, architecture] = self.model_type.names();
         let alternates = self.model_type.alternates();

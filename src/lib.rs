@@ -51,8 +51,6 @@
 
 #![warn(missing_debug_implementations)]
 
-pub use order::SortedMap;
-
 // The rooms below that are public with the feature `testing` alone are no part of the crate's interface.
 #[cfg(feature = "testing")]
 pub mod arch;
@@ -86,7 +84,6 @@ mod ops;
 pub mod optim;
 #[cfg(not(feature = "testing"))]
 mod optim;
-mod order;
 #[cfg(feature = "testing")]
 pub mod params;
 #[cfg(not(feature = "testing"))]

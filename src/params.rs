@@ -16,7 +16,6 @@ use crate::arch::{Architecture, Init, Param, Stored, Swap, Weight, WeightId};
 pub use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::format::WeightFormat;
-use crate::order::order;
 
 /// Elements that a part begins at a multiple of: the same bytes in f16, for what mirrors a shard in that.
 const PART_ALIGN: usize = 2 * ALIGN;
@@ -261,10 +260,9 @@ impl Params {
                 });
             }
         }
-        let place = |i: usize| (parts[i].state.shard, parts[i].state.offset);
-        let order = order(parts.len(), &|a, b| place(a).cmp(&place(b)));
+        parts.sort_by_key(|part| (part.state.shard, part.state.offset));
         let mut updates: Vec<Update> = vec![];
-        for part in order.into_iter().map(|i| parts[i]) {
+        for part in parts {
             match updates.last_mut() {
                 Some(last)
                     if last.weights.continues(&part.weights)

@@ -118,6 +118,7 @@ impl<'a> Describe<'a> {
             window: self.config.window(layer),
             soft_cap: self.config.attn_logit_softcapping,
             scale: self.config.query_pre_attn_scalar.map(|scalar| 1.0 / libm::sqrt(scalar as f64)),
+            rope: None,
         }
     }
 
@@ -141,14 +142,14 @@ impl<'a> Describe<'a> {
         let down = self.linear(feed, &[(name(modules.down), hidden)], true);
         self.stored = Stored::Rows;
         Layer {
-            attention_norm,
+            attention_norm: Some(attention_norm),
             qkv,
             head_norms: None,
             attention,
             output,
             attention_post_norm: None,
             parallel: modules.parallel,
-            mlp_norm,
+            mlp_norm: Some(mlp_norm),
             gate_up,
             gated: false,
             feed,

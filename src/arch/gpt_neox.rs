@@ -2,7 +2,7 @@
 //! read one input, the beginning of each head turns, and queries, keys and values are stored head by head.
 
 use super::describe::{Describe, Modules};
-use super::{Architecture, Layer, Stored};
+use super::{Architecture, Attention, Layer, Stored};
 
 pub(super) fn describe(mut model: Describe) -> Architecture {
     let config = model.config;
@@ -19,8 +19,7 @@ pub(super) fn describe(mut model: Describe) -> Architecture {
         vocab_size,
         hidden,
         positions: config.max_position_embeddings,
-        rope: Some(model.rope()),
-        window_rope: None,
+        ropes: vec![model.rope()],
         embedding,
         embedding_scale: None,
         position_embedding: None,
@@ -34,7 +33,7 @@ pub(super) fn describe(mut model: Describe) -> Architecture {
 }
 
 fn layer(model: &mut Describe, index: usize) -> Layer {
-    let attention = model.attention(index);
+    let attention = Attention { rope: Some(0), ..model.attention(index) };
     let config = model.config;
     model.plain_layer(
         attention,

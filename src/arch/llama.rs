@@ -1,7 +1,7 @@
 //! Llama (Touvron et al., arXiv:2302.13971), and Mistral, which adds a sliding window.
 
 use super::describe::Describe;
-use super::{Architecture, Layer, NormKind, Rope};
+use super::{Architecture, Attention, Layer, NormKind, Rope};
 
 pub(super) fn describe(model: Describe) -> Architecture {
     decoder(model, Differences::NONE)
@@ -34,6 +34,8 @@ impl Differences {
 pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architecture {
     let config = model.config;
     model.norms = differences.norms;
+    let of_windows = config.rope_local_base_freq.map(|theta| Rope::plain(config.head_dim, theta));
+    let ropes = [model.rope()].into_iter().chain(of_windows).collect();
     let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
     let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), vocab_size)]);
     let layers =
@@ -48,8 +50,7 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
         vocab_size,
         hidden,
         positions: config.max_position_embeddings,
-        rope: Some(model.rope()),
-        window_rope: config.rope_local_base_freq.map(|theta| Rope::plain(config.head_dim, theta)),
+        ropes,
         embedding,
         embedding_scale: differences.scaled_embedding.then(|| libm::sqrt(hidden as f64)),
         position_embedding: None,
@@ -65,6 +66,8 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
 fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer {
     let (hidden, feed) = (model.config.hidden_size, model.config.intermediate_size);
     let attention = model.attention(index);
+    let by_window = model.config.rope_local_base_freq.is_some() && attention.window.is_some();
+    let attention = Attention { rope: Some(usize::from(by_window)), ..attention };
     let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
     let name = |module: &str| format!("model.layers.{index}.{module}");
     let qkv = [
@@ -80,7 +83,7 @@ fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer 
     };
     let gate_up = [(name("mlp.gate_proj"), feed), (name("mlp.up_proj"), feed)];
     Layer {
-        attention_norm: model.norm(&name("input_layernorm"), hidden),
+        attention_norm: Some(model.norm(&name("input_layernorm"), hidden)),
         qkv: model.linear(hidden, &qkv, differences.qkv_bias),
         head_norms: differences
             .head_norms
@@ -89,7 +92,7 @@ fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer 
         output: model.linear(query, &[(name("self_attn.o_proj"), hidden)], false),
         attention_post_norm: of_attention.map(|module| model.norm(&name(module), hidden)),
         parallel: false,
-        mlp_norm: model.norm(&name(mlp_norm), hidden),
+        mlp_norm: Some(model.norm(&name(mlp_norm), hidden)),
         gate_up: model.linear(hidden, &gate_up, false),
         gated: true,
         feed,

@@ -55,6 +55,9 @@ impl Param {
 /// Index into [`Architecture::weights`].
 pub type WeightId = usize;
 
+/// Index into [`Architecture::ropes`].
+pub type RopeId = usize;
+
 /// Parameters that kernels see as one matrix, their rows stacked in this order: those that are
 /// multiplied by the same input. The vector of a norm is a matrix of one row, a bias one of one column.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +103,8 @@ pub struct Attention {
     pub soft_cap: Option<f64>,
     /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
     pub scale: Option<f64>,
+    /// What rotates queries and keys by their positions.
+    pub rope: Option<RopeId>,
 }
 
 impl Attention {
@@ -121,11 +126,12 @@ pub struct Linear {
     pub bias: Option<WeightId>,
 }
 
-/// One decoder layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`, or both added to one x. What is added may be
-/// normed first.
+/// One decoder layer: `x + norm(attention(norm(x)))`, then `x + norm(mlp(norm(x)))`, or both added to one x. Each norm
+/// may be absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    pub attention_norm: Norm,
+    /// Of what attention reads.
+    pub attention_norm: Option<Norm>,
     /// Queries, keys and values, stacked.
     pub qkv: Linear,
     pub head_norms: Option<HeadNorms>,
@@ -133,9 +139,11 @@ pub struct Layer {
     pub output: Linear,
     /// Of what attention adds.
     pub attention_post_norm: Option<Norm>,
-    /// The feed-forward block reads what attention reads: `x + attention(norm(x)) + mlp(norm(x))`.
+    /// The feed-forward block reads what attention reads: `x + attention(norm(x)) + mlp(norm(x))`. Both norms are
+    /// there: the gradient of x begins with those of the sums.
     pub parallel: bool,
-    pub mlp_norm: Norm,
+    /// Of what the feed-forward block reads.
+    pub mlp_norm: Option<Norm>,
     /// Gate and up, stacked; where the block is not gated up alone.
     pub gate_up: Linear,
     pub gated: bool,
@@ -155,10 +163,8 @@ pub struct Architecture {
     pub vocab_size: usize,
     pub hidden: usize,
     pub positions: usize,
-    /// The rotary embedding of queries and keys, if there is one.
-    pub rope: Option<Rope>,
-    /// That of layers with a window, where they have another one.
-    pub window_rope: Option<Rope>,
+    /// The rotary embeddings of its layers: each has a table of angles.
+    pub ropes: Vec<Rope>,
     pub embedding: WeightId,
     /// Factor on the embeddings.
     pub embedding_scale: Option<f64>,
@@ -225,7 +231,8 @@ impl Architecture {
                 "lastLayers is {count}; it must be from 1 to num_hidden_layers, {layers}"
             )));
         }
-        Ok(self.layers[layers - count].attention_norm.weight)
+        let Layer { attention_norm, qkv, .. } = &self.layers[layers - count];
+        Ok(attention_norm.map_or(qkv.weight, |norm| norm.weight))
     }
 
     /// Whether products, or gathers of embeddings, read a weight's rows: what a model may hold packed.
@@ -236,11 +243,6 @@ impl Architecture {
     /// Whether products read a weight's rows.
     pub fn multiplies(&self, weight: WeightId) -> bool {
         weight == self.head || self.linear_weights().any(|id| id == weight)
-    }
-
-    /// Whether a layer turns its queries and keys by [`Architecture::window_rope`].
-    pub fn turns_by_window(&self, attention: Attention) -> bool {
-        self.window_rope.is_some() && attention.window.is_some()
     }
 
     /// Positions that a layer's cache must reach back to, if every layer has a window.

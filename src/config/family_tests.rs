@@ -128,7 +128,7 @@ fn gemma2_alternates_windows() {
     assert_eq!(again.to_json(), config.to_json());
     // What the file has is what stands for missing fields.
     let missing = ModelConfig::from_json(r#"{"model_type":"gemma2"}"#).unwrap();
-    assert_eq!(missing, ModelConfig { extra: SortedMap::new(), ..config });
+    assert_eq!(missing, ModelConfig { extra: BTreeMap::new(), ..config });
     let uncapped = r#"{"model_type":"gemma2","attn_logit_softcapping":null,
         "final_logit_softcapping":null,"num_hidden_layers":2,
         "layer_types":["full_attention","sliding_attention"]}"#;
@@ -322,7 +322,7 @@ fn gpt_neox_turns_a_part_of_each_head() {
     let config = ModelConfig::from_json(four).unwrap();
     let architecture = Architecture::of(&config);
     assert_eq!(architecture.parameter_count(), 162_322_944);
-    assert_eq!((config.rotary_dims(), architecture.rope.unwrap().head_dim), (16, 16));
+    assert_eq!((config.rotary_dims(), architecture.ropes[0].head_dim), (16, 16));
     assert!(architecture.layers.iter().all(|layer| layer.parallel && layer.output.bias.is_some()));
     let saved: Value = serde_json::from_str(&config.to_json()).unwrap();
     let parameters =

@@ -2,11 +2,11 @@
 //! the others stay the text that they are.
 
 use crate::error::{Error, Result};
-use crate::order::SortedMap;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Bytes that a config may have. Real ones have a few thousand; a longer text would keep the page busy.
@@ -18,7 +18,7 @@ const MAX_FIELDS: usize = 1024;
 const MAX_FIELD_BYTES: usize = 256 << 10;
 
 /// What is taken leaves the map; the rest is what tinyloom does not read.
-pub(super) struct Fields<'a>(SortedMap<String, &'a RawValue>);
+pub(super) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
     pub fn read(text: &'a str) -> Result<Self> {
@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The fields that nobody took, as JSON texts.
-    pub fn rest(self) -> SortedMap<String, String> {
+    pub fn rest(self) -> BTreeMap<String, String> {
         self.0.into_iter().map(|(name, raw)| (name, raw.get().to_owned())).collect()
     }
 

@@ -32,7 +32,7 @@ fn defaults_are_those_of_transformers() {
             attention_bias: false,
             parallel_residual: false,
             dropout: DropoutRates::default(),
-            extra: SortedMap::new(),
+            extra: BTreeMap::new(),
         }
     );
     // Llama 2 7B with its 32,000-word vocabulary.

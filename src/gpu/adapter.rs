@@ -2,7 +2,7 @@
 
 use crate::caps::{AdapterName, Capabilities, Features, Limits, MatrixConfig, Target};
 use crate::error::{Error, ErrorCode, Result};
-use crate::order::SortedMap;
+use std::collections::BTreeMap;
 
 /// Which adapter to prefer, natively: a page asks for its adapter before the module has loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum LimitsRequest {
     /// WebGPU's guaranteed floor.
     Default,
     /// All that the adapter has, capped by these.
-    Capped(SortedMap<String, u64>),
+    Capped(BTreeMap<String, u64>),
 }
 
 /// Which optional features may be used where the adapter has them.

@@ -6,9 +6,9 @@ use super::{BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Re
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, TunedProduct};
-use crate::order::SortedMap;
 use crate::plan::{Buffer, Dispatch, Plan, RANGE_STRIDE, allocated_bytes};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 #[cfg(target_arch = "wasm32")]
@@ -44,9 +44,9 @@ pub struct WgpuDevice {
     caps: Capabilities,
     device: wgpu::Device,
     queue: wgpu::Queue,
-    buffers: RefCell<SortedMap<BufferId, Allocation>>,
+    buffers: RefCell<BTreeMap<BufferId, Allocation>>,
     pipelines: Rc<Pipelines>,
-    plans: RefCell<SortedMap<PlanId, InstalledPlan>>,
+    plans: RefCell<BTreeMap<PlanId, InstalledPlan>>,
     /// Buffers and plans made so far: no number is given twice.
     ids: Cell<u32>,
     /// Calls whose error scopes are open, the innermost last.

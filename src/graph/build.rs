@@ -79,10 +79,9 @@ impl Build<'_> {
 
     fn decoder_layer(&mut self, layer: &Layer, x: ValueId) -> ValueId {
         let attention = layer.attention;
-        let normed = self.value("attention norm", self.hidden);
-        self.node(Op::Norm(layer.attention_norm), "attention norm", &[x], &[normed]);
+        let normed = self.norm(layer.attention_norm, "attention norm", x);
         // Before the sums that pass x's gradient on as it is, so that the backward pass adds to it behind them.
-        let beside = layer.parallel.then(|| self.mlp_norm(layer, x));
+        let beside = layer.parallel.then(|| self.norm(layer.mlp_norm, "mlp norm", x));
         let mut qkv = self.value("qkv", attention.stride());
         self.linear(layer.qkv, ["q, k, v", "q, k, v adapter"], &[normed], qkv);
         if let Some(norms) = layer.head_norms {
@@ -90,7 +89,7 @@ impl Build<'_> {
             qkv = self.value("normed qkv", attention.stride());
             self.node(Op::HeadNorms { norms, attention }, "q, k norms", &[raw], &[qkv]);
         }
-        if self.architecture.rope.is_some() {
+        if attention.rope.is_some() {
             let rotated = self.value("rotated qkv", attention.stride());
             self.node(Op::Rope { attention }, "rope", &[qkv], &[rotated]);
             qkv = rotated;
@@ -109,7 +108,7 @@ impl Build<'_> {
         };
         let middle = self.add_block(block, output, x);
 
-        let normed = beside.unwrap_or_else(|| self.mlp_norm(layer, middle));
+        let normed = beside.unwrap_or_else(|| self.norm(layer.mlp_norm, "mlp norm", middle));
         let (gated, width) = (layer.gated, layer.feed);
         let (name, columns) = if gated { ("gate and up", 2 * width) } else { ("up", width) };
         let gate_up = self.value(name, columns);
@@ -131,9 +130,11 @@ impl Build<'_> {
         self.node(Op::Dropout { dropout, write: WriteMode::Overwrite }, what, reads, &[y]);
     }
 
-    fn mlp_norm(&mut self, layer: &Layer, x: ValueId) -> ValueId {
-        let normed = self.value("mlp norm", self.hidden);
-        self.node(Op::Norm(layer.mlp_norm), "mlp norm", &[x], &[normed]);
+    /// What a block reads: x, or its norm.
+    fn norm(&mut self, norm: Option<Norm>, what: &'static str, x: ValueId) -> ValueId {
+        let Some(norm) = norm else { return x };
+        let normed = self.value(what, self.hidden);
+        self.node(Op::Norm(norm), what, &[x], &[normed]);
         normed
     }
 

@@ -4,7 +4,7 @@
 use super::{Dropout, Graph, Node, Op, Site, Value, ValueId};
 use crate::arch::{LowRank, WeightId};
 use crate::format::WriteMode;
-use crate::order::{Numbers, SortedMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds the backward pass of the mean loss to a forward pass. A weight that is not `trained` gets no
 /// gradient, and nothing runs that only its gradient, or those below it, would need.
@@ -23,10 +23,10 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Gra
         needed,
         gated,
         dropped,
-        gradients: SortedMap::new(),
-        again: SortedMap::new(),
+        gradients: BTreeMap::new(),
+        again: BTreeMap::new(),
         late: vec![],
-        written: Numbers::default(),
+        written: BTreeSet::new(),
     };
     pass.head(&head);
     for node in forward.nodes[..forward.nodes.len() - 1].iter().rev() {
@@ -37,8 +37,8 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Gra
 }
 
 /// Values on which a trained weight has an influence: their gradients are needed.
-fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Numbers {
-    let mut needed = Numbers::default();
+fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> BTreeSet<ValueId> {
+    let mut needed = BTreeSet::new();
     for node in &forward.nodes {
         let weights = match node.op {
             Op::Embed { weight } | Op::Positions { weight } | Op::Head { weight } => {
@@ -50,7 +50,7 @@ fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Numbers {
             _ => [None, None],
         };
         if weights.into_iter().flatten().any(trained)
-            || node.reads.iter().any(|&read| needed.contains(read))
+            || node.reads.iter().any(|read| needed.contains(read))
         {
             needed.extend(node.writes.iter().copied());
         }
@@ -69,18 +69,18 @@ struct Late {
 struct Pass<'a> {
     graph: Graph,
     trained: &'a dyn Fn(WeightId) -> bool,
-    needed: Numbers,
+    needed: BTreeSet<ValueId>,
     /// What the activations give.
-    gated: Numbers,
+    gated: BTreeSet<ValueId>,
     /// What the nodes of dropout give, and these: masks are drawn again rather than kept.
-    dropped: SortedMap<ValueId, Node>,
+    dropped: BTreeMap<ValueId, Node>,
     /// The value that holds the gradient of another.
-    gradients: SortedMap<ValueId, ValueId>,
+    gradients: BTreeMap<ValueId, ValueId>,
     /// Values of the forward pass that the backward pass has computed again, by what they are then.
-    again: SortedMap<ValueId, ValueId>,
+    again: BTreeMap<ValueId, ValueId>,
     late: Vec<Late>,
     /// Weights whose gradient a node of this pass has written.
-    written: Numbers,
+    written: BTreeSet<WeightId>,
 }
 
 impl Pass<'_> {
@@ -115,7 +115,7 @@ impl Pass<'_> {
             self.written.insert(weight);
         }
         let x = node.reads[0];
-        let d_x = self.needed.contains(x).then(|| self.gradient(x).0);
+        let d_x = self.needed.contains(&x).then(|| self.gradient(x).0);
         let writes: Vec<ValueId> = d_x.into_iter().collect();
         self.emit(Op::HeadBackward { weight, trained }, node.site, &[x], &writes);
     }
@@ -128,7 +128,7 @@ impl Pass<'_> {
             Op::Linear { weight, bias } => self.linear(node, weight, bias, d_y),
             Op::Norm(norm) => {
                 let trained = (self.trained)(norm.weight);
-                if trained || self.needed.contains(node.reads[0]) {
+                if trained || self.needed.contains(&node.reads[0]) {
                     let x = node.reads[0];
                     let (d_x, write) = self.gradient(x);
                     let op = Op::NormBackward { norm, trained, write };
@@ -137,7 +137,7 @@ impl Pass<'_> {
                 self.residual(node, d_y);
             }
             Op::Scale { factor } => {
-                if self.needed.contains(node.reads[0]) {
+                if self.needed.contains(&node.reads[0]) {
                     self.emit(Op::Scale { factor }, node.site, &[d_y], &[d_y]);
                 }
             }
@@ -181,7 +181,7 @@ impl Pass<'_> {
 
     fn linear(&mut self, node: &Node, weight: WeightId, bias: Option<WeightId>, d_y: ValueId) {
         let x = node.reads[0];
-        if self.needed.contains(x) {
+        if self.needed.contains(&x) {
             let (d_x, write) = self.gradient(x);
             self.emit(Op::LinearInput { weight, write }, node.site, &[d_y], &[d_x]);
         }
@@ -196,7 +196,7 @@ impl Pass<'_> {
     }
 
     fn dropout(&mut self, node: &Node, dropout: Dropout, d_y: ValueId) {
-        if self.needed.contains(node.reads[0]) {
+        if self.needed.contains(&node.reads[0]) {
             let (d_x, write) = self.gradient(node.reads[0]);
             self.emit(Op::Dropout { dropout, write }, node.site, &[d_y], &[d_x]);
         }
@@ -206,7 +206,7 @@ impl Pass<'_> {
     /// A sum passes its gradient on, to a node's second read, as it is.
     fn residual(&mut self, node: &Node, d_y: ValueId) {
         if let Some(&residual) = node.reads.get(1)
-            && self.needed.contains(residual)
+            && self.needed.contains(&residual)
         {
             let before = self.gradients.insert(residual, d_y);
             assert!(before.is_none(), "a residual's gradient is begun by the sum that ends it");
@@ -220,7 +220,7 @@ impl Pass<'_> {
             let write = self.weight_write(low.b);
             self.emit(Op::LowRankWeight { low, write }, node.site, &[d_y, z], &[]);
         }
-        if self.needed.contains(z) {
+        if self.needed.contains(&z) {
             let (d_z, _) = self.gradient(z);
             self.emit(Op::LowRankInput(low), node.site, &[d_y], &[d_z]);
         }
@@ -257,6 +257,6 @@ impl Pass<'_> {
 
     /// Whether the backward pass computes a value again.
     fn returns(&self, value: ValueId) -> bool {
-        self.gated.contains(value) && self.needed.contains(value)
+        self.gated.contains(&value) && self.needed.contains(&value)
     }
 }

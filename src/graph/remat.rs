@@ -2,7 +2,7 @@
 //! (T. Chen et al., "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174).
 
 use super::{Graph, Node, ValueId};
-use crate::order::{Numbers, SortedMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Puts before each layer's backward nodes those of its forward nodes whose values they read. The
 /// last layer is left alone: what its forward pass left is the memory that the others use again.
@@ -22,7 +22,7 @@ pub fn remat(graph: &Graph) -> Graph {
         }
         let own: Vec<&Node> = forward.iter().filter(|node| node.site.layer == layer).collect();
         let again = needed(&own, nodes);
-        let mut renamed = SortedMap::new();
+        let mut renamed = BTreeMap::new();
         for node in own.iter().copied().filter(|node| writes_any(node, &again)).chain(nodes) {
             let node = rename(node, &again, &mut renamed, &mut out);
             out.nodes.push(node);
@@ -31,19 +31,20 @@ pub fn remat(graph: &Graph) -> Graph {
     out
 }
 
-fn writes_any(node: &Node, values: &Numbers) -> bool {
-    node.writes.iter().any(|&value| values.contains(value))
+fn writes_any(node: &Node, values: &BTreeSet<ValueId>) -> bool {
+    node.writes.iter().any(|&value| values.contains(&value))
 }
 
 /// Values that a layer's forward nodes write and its backward nodes read, and what those are
 /// computed from.
-fn needed(forward: &[&Node], backward: &[Node]) -> Numbers {
-    let own: Numbers = forward.iter().flat_map(|node| &node.writes).copied().collect();
+fn needed(forward: &[&Node], backward: &[Node]) -> BTreeSet<ValueId> {
+    let own: BTreeSet<ValueId> = forward.iter().flat_map(|node| &node.writes).copied().collect();
     let reads = backward.iter().flat_map(|node| &node.reads);
-    let mut needed: Numbers = reads.copied().filter(|&value| own.contains(value)).collect();
+    let mut needed: BTreeSet<ValueId> =
+        reads.copied().filter(|value| own.contains(value)).collect();
     for node in forward.iter().rev() {
         if writes_any(node, &needed) {
-            needed.extend(node.reads.iter().copied().filter(|&value| own.contains(value)));
+            needed.extend(node.reads.iter().copied().filter(|value| own.contains(value)));
         }
     }
     needed
@@ -52,15 +53,15 @@ fn needed(forward: &[&Node], backward: &[Node]) -> Numbers {
 /// The node with fresh values for those that are computed again.
 fn rename(
     node: &Node,
-    again: &Numbers,
-    renamed: &mut SortedMap<ValueId, ValueId>,
+    again: &BTreeSet<ValueId>,
+    renamed: &mut BTreeMap<ValueId, ValueId>,
     out: &mut Graph,
 ) -> Node {
     let mut node = node.clone();
     for value in node.reads.iter_mut().chain(&mut node.writes) {
-        if again.contains(*value) {
+        if again.contains(value) {
             let copy = out.values[*value];
-            *value = *renamed.or_insert_with(*value, || out.add(copy));
+            *value = *renamed.entry(*value).or_insert_with(|| out.add(copy));
         }
     }
     node

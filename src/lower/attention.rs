@@ -7,10 +7,10 @@ use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Dropout, Node, Op, Site, ValueId};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, KeyValueOwner,
+    self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, Kernel, KeyValueOwner,
     KvCache, MatvecInput, NewestKey, Parts,
 };
-use crate::plan::{Buffer, Slice};
+use crate::plan::{Buffer, Launch, Slice};
 
 /// Bytes of [`Buffer::Probe`].
 const PROBE_BYTES: u64 = 16;
@@ -107,11 +107,15 @@ impl Lowering<'_> {
         let (query, logsumexp) = (self.read(node, 0), self.written(node, 1)?);
         let kernel = k::attention_probabilities(self.builder.caps, self.shape(attention))?;
         let to = Slice::new(Buffer::Probabilities, 0, elements * 4);
-        let (step, probe) = (self.builder.step(), Slice::new(Buffer::Probe, 0, PROBE_BYTES));
-        let slices = vec![query, keys, self.inputs.documents, logsumexp, to, step, probe];
+        let launch = Launch::new(label(node.site, "probabilities"), kernel)
+            .bind("query", query)
+            .bind("keys", keys)
+            .bind("documents", self.inputs.documents)
+            .bind("lse", logsumexp)
+            .bind("probabilities", to)
+            .bind("probe", Slice::new(Buffer::Probe, 0, PROBE_BYTES));
         let rows = self.builder.tokens;
-        let flops = 2.0 * (rows * rows * attention.head_dim) as f64;
-        self.builder.dispatch(label(node.site, "probabilities"), kernel, slices, flops)
+        self.builder.dispatch(launch.flops(2.0 * (rows * rows * attention.head_dim) as f64))
     }
 
     /// Attention of many rows to the keys and values of `keys`: those of the same rows, or a cache's.
@@ -127,10 +131,14 @@ impl Lowering<'_> {
         let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
         let shape = self.lying(node, attention, dropout);
         let kernel = k::attention_forward(self.builder.caps, shape, cached)?;
-        let step = self.builder.step();
-        let mut slices = vec![qkv, keys, self.inputs.documents, output, logsumexp, step];
-        slices.extend(dropout.map(|dropout| self.place(dropout.place)));
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        let launch = Launch::new(node.site.to_string(), kernel)
+            .bind("query", qkv)
+            .bind("keys", keys)
+            .bind("documents", self.inputs.documents)
+            .bind("output", output)
+            .bind("lse", logsumexp)
+            .bind_some("range", dropout.map(|dropout| self.place(dropout.place)));
+        self.builder.dispatch(launch.flops(flops))
     }
 
     /// `products` of tokens × tokens / 2 × head_dim for every head.
@@ -163,13 +171,8 @@ impl Lowering<'_> {
         }
         let shape = self.shape(attention);
         let kernel = k::cache_append(self.builder.caps, shape, cache.format)?;
-        let slices = vec![qkv, slice, self.builder.step()];
-        self.builder.dispatch(
-            Site { what: "cache append", ..site }.to_string(),
-            kernel,
-            slices,
-            0.0,
-        )?;
+        let launch = Launch::new(Site { what: "cache append", ..site }.to_string(), kernel);
+        self.builder.dispatch(launch.bind("qkv", qkv).bind("cache", slice))?;
         Ok(slice)
     }
 
@@ -189,13 +192,8 @@ impl Lowering<'_> {
         let elements = cache.rows as u64 * shape.cache_stride() as u64;
         let rows = self.builder.tensor("expanded cache", elements)?;
         let kernel = k::cache_expand(self.builder.caps, shape, cache.format)?;
-        let slices = vec![rows, keys, self.builder.step()];
-        self.builder.dispatch(
-            Site { what: "cache expand", ..site }.to_string(),
-            kernel,
-            slices,
-            0.0,
-        )?;
+        let launch = Launch::new(Site { what: "cache expand", ..site }.to_string(), kernel);
+        self.builder.dispatch(launch.bind("rows", rows).bind("cache", keys))?;
         Ok(rows)
     }
 
@@ -214,34 +212,33 @@ impl Lowering<'_> {
                 let input = MatvecInput::Ranges(shape, splits, NewestKey::Apart);
                 self.left.ranges = Some(LeftRanges { row, input, newest: Some([query, keys]) });
                 let kernel = k::attention_decode_newest(caps, newest.shape, &splits)?;
-                let mut slices = newest.reads;
-                slices.extend([query, parts, self.builder.step()]);
-                slices.extend(newest.bias);
+                let launch = Launch::new(format!("{}, attention", newest.site), kernel)
+                    .bind_all(newest.operands)
+                    .bind("query", query)
+                    .bind("partials", parts);
                 let rows = shape.width() * splits.count + shape.cache_stride();
                 let products = 2.0 * (rows * newest.shape.k) as f64;
-                let label = format!("{}, attention", newest.site);
-                return self.builder.dispatch(label, kernel, slices, flops + products);
+                return self.builder.dispatch(launch.flops(flops + products));
             }
             let input = MatvecInput::Ranges(shape, splits, NewestKey::Among);
             self.left.ranges = Some(LeftRanges { row, input, newest: None });
             let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
-            let slices = vec![query, keys, parts, self.builder.step()];
-            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+            let launch = decode(node.site, kernel, query, keys).bind("partials", parts);
+            return self.builder.dispatch(launch.flops(flops));
         }
         let splits = k::cache_splits(caps, shape, cache.keys, 1)?;
         let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
         let output = self.written(node, 0)?;
+        let launch = decode(node.site, kernel, query, keys).flops(flops);
         if splits.count == 1 {
-            let slices = vec![query, keys, output, self.builder.step()];
-            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+            return self.builder.dispatch(launch.bind("output", output));
         }
-        let partials = splits.partials(&shape) as u64;
-        let parts = self.builder.tensor("attention partials", partials)?;
-        let slices = vec![query, keys, parts, self.builder.step()];
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)?;
+        let elements = splits.partials(&shape) as u64;
+        let partials = self.builder.tensor("attention partials", elements)?;
+        self.builder.dispatch(launch.bind("partials", partials))?;
         let kernel = k::attention_decode_merge(caps, shape, &splits)?;
-        let slices = vec![parts, output, self.builder.step()];
-        self.builder.dispatch(label(node.site, "merge"), kernel, slices, 2.0 * partials as f64)
+        let launch = Launch::new(label(node.site, "merge"), kernel).bind("partials", partials);
+        self.builder.dispatch(launch.bind("output", output).flops(2.0 * elements as f64))
     }
 
     /// Ranges of the keys of a short text, where a product alone reads what attention leaves, and merges them.
@@ -270,10 +267,12 @@ impl Lowering<'_> {
         let shape = self.lying(node, attention, None);
         let delta = self.tensor("delta", shape.heads)?;
         let kernel = k::attention_delta(self.builder.caps, shape, parts)?;
-        let mut slices = vec![output, read, delta, self.builder.step()];
-        slices.extend(summed.map(|_| d_output));
-        let flops = 2.0 * (self.builder.tokens * shape.width()) as f64;
-        self.builder.dispatch(label(node.site, "delta"), kernel, slices, flops)?;
+        let launch = Launch::new(label(node.site, "delta"), kernel)
+            .bind("output", output)
+            .bind("d_output", read)
+            .bind("delta", delta)
+            .bind_some("whole", summed.map(|_| d_output));
+        self.builder.dispatch(launch.flops(2.0 * (self.builder.tokens * shape.width()) as f64))?;
         let shape = self.lying(node, attention, dropout);
         let (target, [turned, sum_turned]) = self.turns_back(node, shape);
         let d_qkv = self.value(target)?;
@@ -324,8 +323,7 @@ impl Lowering<'_> {
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
         let parts = if shared { Some(self.parts(shape)?) } else { None };
-        let table = shape.turned.then(|| self.angles(attention));
-        let (step, tables) = (self.builder.step(), layout.tables());
+        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         for &products in k::attention_products(caps, shape) {
             let (name, count) = match products {
                 AttentionProducts::Scores => ("scores", 2.0),
@@ -335,14 +333,21 @@ impl Lowering<'_> {
             };
             let places = (tiles, layout.padded);
             let kernel = k::attention_backward_products(caps, shape, places, products)?;
-            let slices = if products == AttentionProducts::Scores {
-                vec![qkv, d_output, logsumexp, delta, tables, p, step, d_scores]
+            let launch = Launch::new(label(site, name), kernel)
+                .bind("qkv", qkv)
+                .bind("d_output", d_output)
+                .bind("documents", layout.tables())
+                .bind("d_scores", d_scores);
+            let launch = if products == AttentionProducts::Scores {
+                launch.bind("lse", logsumexp).bind("delta", delta).bind("gradient", p)
             } else {
-                let slices = [qkv, d_output, tables, p, d_scores, d_qkv, step];
-                [&slices[..], parts.as_slice(), table.as_slice()].concat()
+                launch
+                    .bind("probabilities", p)
+                    .bind("gradient", d_qkv)
+                    .bind_some("parts", parts)
+                    .bind_some("table", table)
             };
-            let flops = self.attention_flops(attention, count);
-            self.builder.dispatch(label(site, name), kernel, slices, flops)?;
+            self.builder.dispatch(launch.flops(self.attention_flops(attention, count)))?;
         }
         Ok(parts)
     }
@@ -361,15 +366,20 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let kernel = k::attention_group_sum(self.builder.caps, shape)?;
         let mut flops = (2 * self.builder.tokens * shape.width()) as f64;
-        let mut slices = vec![parts, d_qkv, self.builder.step()];
+        let mut launch = Launch::new(label(site, "group sum"), kernel).bind("parts", parts);
         if shape.turned {
-            slices.splice(1..1, [self.angles(attention), self.inputs.documents]);
             flops += self.turning_flops(shape.turning());
+            launch = launch
+                .bind("table", self.angles(attention)?)
+                .bind("documents", self.inputs.documents)
+                .bind("rows", d_qkv);
+        } else {
+            launch = launch.bind("d_qkv", d_qkv);
         }
-        self.builder.dispatch(label(site, "group sum"), kernel, slices, flops)
+        self.builder.dispatch(launch.flops(flops))
     }
 
-    /// `reads` are the first bindings of both kernels. Gives what is to be added up by groups.
+    /// Gives what is to be added up by groups.
     fn query_key_value_gradients(
         &mut self,
         site: Site,
@@ -382,24 +392,36 @@ impl Lowering<'_> {
             return self.gradients_by_products(site, (attention, shape, tiles), reads, d_qkv);
         }
         let place = dropout.map(|dropout| self.place(dropout.place));
-        let table = shape.turned.then(|| self.angles(attention));
-        let (step, padded) = (self.builder.step(), self.batch().0.padded);
+        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
+        let padded = self.batch().0.padded;
         let owner = k::key_value_owner(caps, shape);
         let of_query = k::attention_backward_query(caps, shape)?;
         let of_key = k::attention_backward_key_value(caps, shape, owner, padded)?;
-        let slices = |output: Slice| {
-            [&reads[..], &[output, step], place.as_slice(), table.as_slice()].concat()
+        let [qkv, d_output, logsumexp, delta, documents] = reads;
+        let launch = |what: &str, kernel, gradient| {
+            Launch::new(label(site, what), kernel)
+                .bind("qkv", qkv)
+                .bind("d_output", d_output)
+                .bind("lse", logsumexp)
+                .bind("delta", delta)
+                .bind("documents", documents)
+                .bind("gradient", gradient)
+                .bind_some("range", place)
+                .bind_some("table", table)
         };
-        let of_query_flops = self.attention_flops(attention, 3.0);
-        let flops = self.attention_flops(attention, 4.0);
-        self.builder.dispatch(label(site, "query"), of_query, slices(d_qkv), of_query_flops)?;
-        let name = label(site, "key, value");
-        if owner == KeyValueOwner::Group {
-            self.builder.dispatch(name, of_key, slices(d_qkv), flops)?;
-            return Ok(None);
-        }
-        let parts = self.parts(shape)?;
-        self.builder.dispatch(name, of_key, slices(parts), flops)?;
-        Ok(Some(parts))
+        let query = launch("query", of_query, d_qkv).flops(self.attention_flops(attention, 3.0));
+        self.builder.dispatch(query)?;
+        let parts = match owner {
+            KeyValueOwner::Group => None,
+            KeyValueOwner::Head => Some(self.parts(shape)?),
+        };
+        let key_value = launch("key, value", of_key, parts.unwrap_or(d_qkv));
+        self.builder.dispatch(key_value.flops(self.attention_flops(attention, 4.0)))?;
+        Ok(parts)
     }
+}
+
+/// Attention of the newest row's queries to a cache.
+fn decode(site: Site, kernel: Kernel, query: Slice, cache: Slice) -> Launch {
+    Launch::new(site.to_string(), kernel).bind("query", query).bind("cache", cache)
 }

@@ -4,7 +4,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels as k;
 use crate::params::Params;
-use crate::plan::{Buffer, Builder, Phase, Plan, Slice};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Slice};
 
 /// Bytes of the sums of a shard.
 pub const CHECKSUM_BYTES: u64 = k::CHECKSUM_LANES as u64 * 4;
@@ -22,8 +22,8 @@ pub fn checksum_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
     for (index, (buffer, bytes)) in shards.chain(packed).enumerate() {
         let sums = Slice::new(Buffer::Checksums, index as u64 * CHECKSUM_BYTES, CHECKSUM_BYTES);
         let kernel = k::checksum(caps, bytes as usize / 4)?;
-        let slices = vec![Slice::new(buffer, 0, bytes), sums];
-        builder.dispatch("checksum", kernel, slices, 2.5 * bytes as f64)?;
+        let launch = Launch::new("checksum", kernel).bind("words", Slice::new(buffer, 0, bytes));
+        builder.dispatch(launch.bind("sums", sums).flops(2.5 * bytes as f64))?;
     }
     Ok(builder.finish(&[]))
 }

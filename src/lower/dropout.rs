@@ -4,7 +4,7 @@ use super::{Lowering, label};
 use crate::error::Result;
 use crate::graph::{Dropout, Node};
 use crate::kernels::{self as k, WriteMode};
-use crate::plan::{Range, Slice};
+use crate::plan::{Launch, Range, Slice};
 
 impl Lowering<'_> {
     /// `y (+)= x`, of which the step's masks leave a share out; plus a second read if there is one.
@@ -18,10 +18,12 @@ impl Lowering<'_> {
         let columns = self.columns(node.reads[0]);
         let residual = node.reads.get(1).map(|_| self.read(node, 1));
         let kernel = k::dropout(self.builder.caps, columns, rate, write, residual.is_some())?;
-        let mut slices = vec![x, y, self.builder.step(), self.place(place)];
-        slices.extend(residual);
-        let flops = (self.builder.tokens * columns) as f64;
-        self.builder.dispatch(label(node.site, "dropout"), kernel, slices, flops)
+        let launch = Launch::new(label(node.site, "dropout"), kernel)
+            .bind("input", x)
+            .bind("output", y)
+            .bind("range", self.place(place))
+            .bind_some("residual", residual);
+        self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
     }
 
     /// The uniform that tells a kernel whose masks to draw: those of this place.

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::graph::Node;
 use crate::kernels::{self as k, WeightFormat};
 use crate::params::Matrix;
-use crate::plan::{Buffer, Range, Slice};
+use crate::plan::{Buffer, Launch, Operand, Range, Slice};
 
 impl Lowering<'_> {
     pub(super) fn embed(&mut self, node: &Node, weight: WeightId) -> Result<()> {
@@ -19,7 +19,7 @@ impl Lowering<'_> {
             let (kernel, rows) = match table.format {
                 WeightFormat::F32 => {
                     let kernel = k::embedding_forward(self.builder.caps, self.hidden(), rotated)?;
-                    (kernel, self.part(weight, part, Buffer::Weights))
+                    (kernel, ("weight", self.part(weight, part, Buffer::Weights)))
                 }
                 format => {
                     let (hidden, rows) = (self.hidden(), table.parts[part].rows);
@@ -28,10 +28,14 @@ impl Lowering<'_> {
                     (kernel, self.row_operand(weight, part))
                 }
             };
-            let (step, columns) = (self.builder.step(), self.builder.range(range));
-            let mut slices = vec![self.inputs.tokens, rows, output, step, columns];
-            slices.extend(left.iter().flat_map(|left| [left.angles, left.table]));
-            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, 0.0)?;
+            let launch = Launch::new(node.site.to_string(), kernel)
+                .rows(range)
+                .bind("tokens", self.inputs.tokens)
+                .bind_all([rows])
+                .bind("output", output)
+                .bind_some("angles", left.map(|left| left.angles))
+                .bind_some("table", left.map(|left| left.table));
+            self.builder.dispatch(launch)?;
         }
         Ok(())
     }
@@ -63,11 +67,13 @@ impl Lowering<'_> {
                 self.clear(node, gradient)?;
             }
             let kernel = k::embedding_backward(self.builder.caps, hidden)?;
-            let range = self.vocabulary_range(weight, part);
-            let (step, columns) = (self.builder.step(), self.builder.range(range));
-            let slices = vec![order, tokens, d_rows, gradient, step, columns];
-            let flops = (self.builder.tokens * hidden) as f64;
-            self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)?;
+            let launch = Launch::new(node.site.to_string(), kernel)
+                .rows(self.vocabulary_range(weight, part))
+                .bind("order", order)
+                .bind("tokens", tokens)
+                .bind("d_output", d_rows)
+                .bind("d_weight", gradient);
+            self.builder.dispatch(launch.flops((self.builder.tokens * hidden) as f64))?;
         }
         Ok(())
     }
@@ -75,17 +81,16 @@ impl Lowering<'_> {
     /// On the first micro-step.
     fn clear(&mut self, node: &Node, gradient: Slice) -> Result<()> {
         let kernel = k::zero(self.builder.caps, gradient.bytes as usize / 4)?;
-        let slices = vec![gradient, self.builder.step()];
-        self.builder.dispatch(super::label(node.site, "zero"), kernel, slices, 0.0)
+        let launch = Launch::new(super::label(node.site, "zero"), kernel);
+        self.builder.dispatch(launch.bind("data", gradient))
     }
 
     pub(super) fn positions(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let rows = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
             let kernel = k::position_forward(self.builder.caps, self.hidden())?;
-            let table = self.part(weight, part, crate::plan::Buffer::Weights);
-            let slices = [rows, table, self.inputs.documents];
-            self.positions_part(node, (weight, part), kernel, slices)?;
+            let table = self.part(weight, part, Buffer::Weights);
+            self.positions_part(node, (weight, part), kernel, [("x", rows), ("weight", table)])?;
         }
         Ok(())
     }
@@ -96,8 +101,8 @@ impl Lowering<'_> {
             let gradient = self.gradient(weight, part);
             self.clear(node, gradient)?;
             let kernel = k::position_backward(self.builder.caps, self.hidden(), ends)?;
-            let slices = [self.inputs.documents, d_rows, gradient];
-            self.positions_part(node, (weight, part), kernel, slices)?;
+            let operands = [("d_output", d_rows), ("d_weight", gradient)];
+            self.positions_part(node, (weight, part), kernel, operands)?;
         }
         Ok(())
     }
@@ -107,12 +112,13 @@ impl Lowering<'_> {
         node: &Node,
         (weight, part): (WeightId, usize),
         kernel: k::Kernel,
-        [first, second, third]: [Slice; 3],
+        operands: [Operand; 2],
     ) -> Result<()> {
-        let range = self.vocabulary_range(weight, part);
-        let slices = vec![first, second, third, self.builder.step(), self.builder.range(range)];
-        let flops = (self.builder.tokens * self.hidden()) as f64;
-        self.builder.dispatch_rows(node.site.to_string(), kernel, slices, range, flops)
+        let launch = Launch::new(node.site.to_string(), kernel)
+            .rows(self.vocabulary_range(weight, part))
+            .bind("documents", self.inputs.documents)
+            .bind_all(operands);
+        self.builder.dispatch(launch.flops((self.builder.tokens * self.hidden()) as f64))
     }
 
     fn sorted_tokens(&self) -> (Slice, Slice) {

@@ -7,7 +7,7 @@ use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Gate, Node, Op};
 use crate::kernels::{self as k, ActivationWidth, Output, Parts, WeightFormat};
-use crate::plan::{Range, Slice};
+use crate::plan::{Launch, Range, Slice};
 
 fn width(gate: Gate, half: bool, parts: Parts) -> ActivationWidth {
     let Gate { width, activation, gated } = gate;
@@ -38,10 +38,11 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (input, parts) = summed.map_or((rows, Parts::WHOLE), |it| (it.slice, it.parts));
         let kernel = k::activation(self.builder.caps, width(gate, half, parts))?;
-        let flops = 8.0 * (self.builder.tokens * gate.width) as f64;
-        let mut slices = vec![input, output, self.builder.step()];
-        slices.extend(summed.map(|_| rows));
-        self.builder.dispatch(label, kernel, slices, flops)
+        let launch = Launch::new(label, kernel)
+            .bind(if gate.gated { "gate_up" } else { "input" }, input)
+            .bind("output", output)
+            .bind_some("whole", summed.map(|_| rows));
+        self.builder.dispatch(launch.flops(8.0 * (self.builder.tokens * gate.width) as f64))
     }
 
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate) -> Result<()> {
@@ -53,9 +54,14 @@ impl Lowering<'_> {
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
         let shape = width(gate, self.in_halves(node.writes[0]), parts);
         let kernel = k::activation_backward(self.builder.caps, shape)?;
-        let slices = vec![input, d_output, d_input, output, self.builder.step()];
-        let flops = 16.0 * (self.builder.tokens * gate.width) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        let [of_input, of_d_input] =
+            if gate.gated { ["gate_up", "d_gate_up"] } else { ["input", "d_input"] };
+        let launch = Launch::new(node.site.to_string(), kernel)
+            .bind(of_input, input)
+            .bind("d_output", d_output)
+            .bind(of_d_input, d_input)
+            .bind("output", output);
+        self.builder.dispatch(launch.flops(16.0 * (self.builder.tokens * gate.width) as f64))
     }
 
     /// The gradients of gate and up from the product that gives the gradient of their gate's result, where the picked
@@ -81,7 +87,8 @@ impl Lowering<'_> {
         let output = Output::GateGradient(gate.activation);
         let range = Range { cols: shape.k as u32, ..token_rows.rows };
         let operands = [d_output, matrix, gradient];
-        self.product(label, &shape, output, operands, &[gate_up, activated], range)?;
+        let added = [("gate_up", gate_up), ("activated", activated)];
+        self.product(label, &shape, output, operands, &added, range)?;
         Ok(true)
     }
 }

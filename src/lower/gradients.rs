@@ -3,7 +3,7 @@
 use super::Lowering;
 use crate::error::Result;
 use crate::kernels::{self as k, GradientParts, GradientSums, LinearShape, WriteMode};
-use crate::plan::{Builder, Range, Slice};
+use crate::plan::{Builder, Launch, Range, Slice};
 
 /// Most tokens of a step whose products wait. In a longer one a dispatch is little of the time, and parts that wait leave
 /// the GPU's cache: eight documents of seed took 0.6 % longer on an H200.
@@ -110,7 +110,7 @@ impl Lowering<'_> {
             one.places[1] -= gradients.offset as usize / 4;
         }
         let kernel = k::gradient_sum(self.builder.caps, sums)?;
-        let slices = vec![parts, gradients, self.builder.step()];
-        self.builder.dispatch(label, kernel, slices, parts.bytes as f64 / 4.0)
+        let launch = Launch::new(label, kernel).bind("parts", parts).bind("gradient", gradients);
+        self.builder.dispatch(launch.flops(parts.bytes as f64 / 4.0))
     }
 }

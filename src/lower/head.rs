@@ -1,7 +1,7 @@
 //! The head: logits, their loss, and the gradients of both, for a chunk of rows at a time. A chunk fits a
 //! binding and `LOGITS_BYTES`, or a share of the weights' bytes.
 
-use super::linear::{OVERWRITE, TokenRows};
+use super::linear::{Added, TokenRows};
 use super::{Lowering, Rows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::graph::Node;
 use crate::kernels::{self as k, Element, LogitRow, MatvecInput, Objective, WriteMode};
 use crate::params::{ALIGN, Params};
-use crate::plan::{BatchLayout, Buffer, METRICS_BYTES, Phase, Range, Slice};
+use crate::plan::{BatchLayout, Buffer, Launch, METRICS_BYTES, Phase, Range, Slice};
 
 /// Most bytes of logits held at a time (512 rows of GPT-2's vocabulary take 103 MB), and the share
 /// of the weights' bytes that they may take where that is more. More rows are computed in several chunks.
@@ -67,15 +67,10 @@ impl Lowering<'_> {
         let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));
         let logits = self.logits();
         if let Rows::Several { .. } = self.rows {
-            return self.matvec(
-                &label,
-                weight,
-                MatvecInput::Plain,
-                [input, logits],
-                (OVERWRITE, &[]),
-            );
+            let (from, io) = (MatvecInput::Plain, [input, logits]);
+            return self.matvec(&label, weight, from, io, Added::default());
         }
-        self.product_rows(&label, weight, [input, logits], (OVERWRITE, &[]), token_rows)
+        self.product_rows(&label, weight, [input, logits], Added::default(), token_rows)
     }
 
     /// [`Buffer::Logits`] of a chunk of a prompt, or of one row.
@@ -122,7 +117,7 @@ impl Lowering<'_> {
             };
             self.builder.phase = Phase::Forward;
             let operands = [cut(input), logits];
-            self.product_rows("logits", weight, operands, (OVERWRITE, &[]), token_rows)?;
+            self.product_rows("logits", weight, operands, Added::default(), token_rows)?;
             let soft_cap = self.params.architecture.logit_soft_cap;
             self.cross_entropy([logits, batch.targets()], row, rows, (backward, soft_cap))?;
             if !backward {
@@ -158,10 +153,12 @@ impl Lowering<'_> {
         } else {
             k::objective_cross_entropy(caps, row, gradient, objective, soft_cap)
         }?;
-        let (step, range) = (self.builder.step(), self.builder.range(rows));
-        let slices = vec![logits, targets, self.losses(), step, range];
-        let flops = 6.0 * f64::from(rows.rows) * row.vocabulary as f64;
-        self.builder.dispatch_rows("cross-entropy", kernel, slices, rows, flops)
+        let launch = Launch::new("cross-entropy", kernel)
+            .rows(rows)
+            .bind("logits", logits)
+            .bind("targets", targets)
+            .bind("losses", self.losses());
+        self.builder.dispatch(launch.flops(6.0 * f64::from(rows.rows) * row.vocabulary as f64))
     }
 
     fn losses(&self) -> Slice {
@@ -171,8 +168,11 @@ impl Lowering<'_> {
     fn loss_sum(&mut self, targets: Slice) -> Result<()> {
         let kernel = k::loss_sum(self.builder.caps)?;
         let metrics = Slice::new(Buffer::Metrics, 0, METRICS_BYTES);
-        let slices = vec![self.losses(), targets, metrics, self.builder.step()];
-        self.builder.dispatch("loss sum", kernel, slices, self.builder.tokens as f64)
+        let launch = Launch::new("loss sum", kernel)
+            .bind("losses", self.losses())
+            .bind("targets", targets)
+            .bind("metrics", metrics);
+        self.builder.dispatch(launch.flops(self.builder.tokens as f64))
     }
 
     /// Squashes [`Buffer::Logits`] where the model does, for all who read it.
@@ -180,9 +180,8 @@ impl Lowering<'_> {
         let Some(cap) = self.params.architecture.logit_soft_cap else { return Ok(()) };
         let vocabulary = self.params.architecture.vocab_size;
         let kernel = k::soft_cap(self.builder.caps, vocabulary, cap)?;
-        let flops = 8.0 * (self.builder.tokens * vocabulary) as f64;
-        let slices = vec![self.logits(), self.builder.step()];
-        self.builder.dispatch("logits soft cap", kernel, slices, flops)
+        let launch = Launch::new("logits soft cap", kernel).bind("logits", self.logits());
+        self.builder.dispatch(launch.flops(8.0 * (self.builder.tokens * vocabulary) as f64))
     }
 
     /// Loss of every row of a chunk of a prompt, from [`Buffer::Logits`]. The host adds them up.

@@ -11,7 +11,7 @@ use crate::error::{ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
 use crate::params::Params;
-use crate::plan::{Buffer, Builder, Phase, Plan, PromptLayout, Slice};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
 
 /// Everything that inference replays. All plans share the slots.
@@ -414,8 +414,9 @@ impl<'a> Context<'a> {
                     None => packed.push((slice.buffer, end)),
                 }
                 let kernel = k::pack_weights(self.caps, self.weights, part.rows, matrix.cols)?;
-                let slices = vec![lowering.part(weight, index, Buffer::Weights), slice];
-                lowering.builder.dispatch("pack", kernel, slices, 0.0)?;
+                let matrix = lowering.part(weight, index, Buffer::Weights);
+                let launch = Launch::new("pack", kernel);
+                lowering.builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
             }
         }
         Ok((lowering.builder.finish(&[]), packed))
@@ -472,8 +473,8 @@ impl<'a> Context<'a> {
         let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
         let kernel = k::copy_row(self.caps, self.params.architecture.hidden)?;
         let from = self.hidden(Buffer::Hidden, self.chunk);
-        let slices = vec![from, self.hidden(Buffer::LastHidden, 1), builder.step()];
-        builder.dispatch("last row", kernel, slices, 0.0)?;
+        let launch = Launch::new("last row", kernel).bind("input", from);
+        builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;
         Ok(builder)
     }
 
@@ -509,26 +510,22 @@ impl<'a> Context<'a> {
             let kernel = k::top_logits(self.caps, vocabulary, choices.likeliest)?;
             let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, TURNS as u64 * count * 8);
             let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
-            builder.dispatch(
-                LIKELIEST,
-                kernel,
-                vec![logits, top, builder.step(), options],
-                flops,
-            )?;
+            let launch = Launch::new(LIKELIEST, kernel)
+                .bind("logits", logits)
+                .bind("top", top)
+                .bind("options", options);
+            builder.dispatch(launch.flops(flops))?;
         }
         let kernel = k::sample(self.caps, vocabulary, choices.biased)?;
-        let mut slices = vec![
-            logits,
-            Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4),
-            Slice::new(Buffer::Token, 0, 4),
-            Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8),
-            builder.step(),
-            options,
-        ];
-        if choices.biased {
-            slices.push(Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4));
-        }
-        builder.dispatch("sample", kernel, slices, 10.0 * vocabulary as f64)?;
+        let bias = Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4);
+        let launch = Launch::new("sample", kernel)
+            .bind("logits", logits)
+            .bind("seen", Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4))
+            .bind("token", Slice::new(Buffer::Token, 0, 4))
+            .bind("drawn", Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8))
+            .bind("options", options)
+            .bind_some("bias", choices.biased.then_some(bias));
+        builder.dispatch(launch.flops(10.0 * vocabulary as f64))?;
         Ok(builder)
     }
 }

@@ -5,7 +5,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels as k;
 use crate::params::{ALIGN, Params};
-use crate::plan::{Buffer, Builder, Phase, Plan, Range, STEP_BYTES, Slice};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, STEP_BYTES, Slice};
 
 /// Every device can bind a uniform at multiples of this.
 pub const OPTIONS_STRIDE: u64 = 4 * ALIGN as u64;
@@ -32,9 +32,11 @@ pub fn initialize_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
                     cols: stream,
                 };
                 let options = Slice::new(Buffer::Step, place as u64 * OPTIONS_STRIDE, STEP_BYTES);
-                let slices = vec![weights, options, builder.range(of_run)];
-                let kernel = k::initialize(caps, run.len)?;
-                builder.dispatch(&tensor.name, kernel, slices, 400.0 * run.len as f64)?;
+                let launch = Launch::new(&tensor.name, k::initialize(caps, run.len)?)
+                    .bind("weights", weights)
+                    .bind("options", options)
+                    .bind("elements", builder.range(of_run));
+                builder.dispatch(launch.flops(400.0 * run.len as f64))?;
             }
             index += run.len as u32;
         }

@@ -8,7 +8,7 @@ use crate::kernels::{
     self as k, Element, Form, LinearShape, MatvecInput, Output, SummedWeights, WeightFormat,
     WriteMode,
 };
-use crate::plan::{Buffer, Range, Slice};
+use crate::plan::{Buffer, Launch, Operand, Range, Slice};
 
 /// Rows of tokens, with a column for each row of a matrix.
 #[derive(Clone, Copy)]
@@ -25,6 +25,32 @@ pub(super) struct TokenRows {
 /// A product of which nothing is kept but itself.
 pub(super) const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
 
+/// What is added to a product.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Added {
+    pub residual: Option<Slice>,
+    pub bias: Option<Slice>,
+    /// What its result's place held before; of one row alone.
+    pub in_place: bool,
+}
+
+impl Added {
+    pub fn output(self) -> Output {
+        match (self.residual, self.bias) {
+            (None, None) => OVERWRITE,
+            (Some(_), None) => Output::Residual,
+            (None, Some(_)) => Output::Bias,
+            (Some(_), Some(_)) => Output::BiasedResidual,
+        }
+    }
+
+    /// The operands, the bias by the given name.
+    pub fn operands(self, bias: &'static str) -> impl Iterator<Item = Operand> {
+        let residual = self.residual.map(|slice| ("residual", slice));
+        residual.into_iter().chain(self.bias.map(|slice| (bias, slice)))
+    }
+}
+
 impl Lowering<'_> {
     pub(super) fn linear(
         &mut self,
@@ -35,23 +61,21 @@ impl Lowering<'_> {
         let input = self.read(node, 0);
         let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
         let bias = bias.map(|bias| self.whole(bias));
-        let kind = match (residual, bias) {
-            (None, None) => OVERWRITE,
-            (Some(_), None) => Output::Residual,
-            (None, Some(_)) => Output::Bias,
-            (Some(_), Some(_)) => Output::BiasedResidual,
-        };
-        let mut added: Vec<Slice> = residual.into_iter().chain(bias).collect();
+        let mut added = Added { residual, bias, in_place: false };
         let label = node.site.to_string();
-        if kind == Output::Residual && self.adds_in_place(node) {
-            self.bind(node.writes[0], added.remove(0));
+        let kind = added.output();
+        if let Some(stream) =
+            residual.filter(|_| kind == Output::Residual && self.adds_in_place(node))
+        {
+            self.bind(node.writes[0], stream);
+            added = Added { residual: None, in_place: true, ..added };
         }
         let summed = self.sums_behind(node, kind);
         let output = self.written(node, 0)?;
         if let Rows::One(_) | Rows::Several { .. } = self.rows {
             let ranges = self.left.ranges.filter(|left| left.row == node.reads[0]);
             let from = ranges.map_or(MatvecInput::Plain, |left| left.input);
-            return self.matvec(&label, weight, from, [input, output], (kind, &added));
+            return self.matvec(&label, weight, from, [input, output], added);
         }
         let token_rows = self.node_rows(node, weight);
         if summed {
@@ -60,7 +84,7 @@ impl Lowering<'_> {
                 return Ok(());
             }
         }
-        self.product_rows(&label, weight, [input, output], (kind, &added), token_rows)
+        self.product_rows(&label, weight, [input, output], added, token_rows)
     }
 
     /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
@@ -89,28 +113,29 @@ impl Lowering<'_> {
         TokenRows { operands, result: lies(node.writes.first()), ..self.token_rows(weight) }
     }
 
-    /// `output = input · weightᵀ`, optionally plus a residual and a bias, as the kind that comes with them
-    /// says.
+    /// `output = input · weightᵀ`, plus what is added.
     pub(super) fn product_rows(
         &mut self,
         label: &str,
         weight: WeightId,
         [input, output]: [Slice; 2],
-        (mode, added): (Output, &[Slice]),
+        added: Added,
         token_rows: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
+        let mode = added.output();
         debug_assert!(
-            token_rows.stride == matrix.rows || added.is_empty(),
+            token_rows.stride == matrix.rows || mode == OVERWRITE,
             "{label}: a residual or a bias is added to rows without padding alone"
         );
+        let added: Vec<_> = added.operands("bias").collect();
         for (index, part) in matrix.parts.iter().enumerate() {
             let product = self.row_product(weight, index, token_rows);
             let rows = token_rows.rows;
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
             let (weights, product) = self.operand(label, weight, index, product)?;
             let operands = [input, weights, output];
-            self.product(label, &product, mode, operands, added, range)?;
+            self.product(label, &product, mode, operands, &added, range)?;
         }
         Ok(())
     }
@@ -255,9 +280,10 @@ impl Lowering<'_> {
     pub(super) fn bias_gradient(&mut self, node: &Node, bias: WeightId) -> Result<()> {
         let columns = self.params.matrices[bias].rows;
         let kernel = k::column_sum(self.builder.caps, columns, 1, SummedWeights::ONE)?;
-        let slices = vec![self.read(node, 0), self.gradient(bias, 0), self.builder.step()];
-        let flops = (self.builder.tokens * columns) as f64;
-        self.builder.dispatch(super::label(node.site, "bias"), kernel, slices, flops)
+        let launch = Launch::new(super::label(node.site, "bias"), kernel)
+            .bind("partial_sums", self.read(node, 0))
+            .bind("output", self.gradient(bias, 0));
+        self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
     }
 
     /// One product of `operands` a and b into c, in two dispatches if K is split.
@@ -267,7 +293,7 @@ impl Lowering<'_> {
         shape: &LinearShape,
         output: Output,
         operands: [Slice; 3],
-        added: &[Slice],
+        added: &[Operand],
         range: Range,
     ) -> Result<()> {
         let step = self.builder.step();
@@ -284,7 +310,8 @@ impl Lowering<'_> {
     ) -> Result<(Slice, LinearShape)> {
         let held = self.params.matrices[weight].format;
         if held != WeightFormat::F32 {
-            return Ok((self.row_operand(weight, part), LinearShape { b: held, ..shape }));
+            let (_, matrix) = self.row_operand(weight, part);
+            return Ok((matrix, LinearShape { b: held, ..shape }));
         }
         if self.mirrored && shape.by_vectors() {
             let Slice { offset, bytes, .. } = self.part(weight, part, Buffer::Mirror);
@@ -305,8 +332,8 @@ impl Lowering<'_> {
         let what = format!("unpacked matrix of {label}");
         let unpacked = self.builder.tensor(&what, (rows * columns) as u64)?;
         let kernel = k::unpack_weights(self.builder.caps, self.weights, rows, columns)?;
-        let slices = vec![unpacked, packed];
-        self.builder.dispatch(format!("{label} unpacked"), kernel, slices, 0.0)?;
+        let launch = Launch::new(format!("{label} unpacked"), kernel);
+        self.builder.dispatch(launch.bind("matrix", unpacked).bind("packed", packed))?;
         Ok(unpacked)
     }
 
@@ -333,19 +360,21 @@ impl Lowering<'_> {
     }
 
     /// A part of a matrix as the products of one row read it: packed where its rows are.
-    pub(super) fn row_operand(&self, weight: WeightId, part: usize) -> Slice {
-        self.packed(weight, part).unwrap_or_else(|| self.part(weight, part, Buffer::Weights))
+    pub(super) fn row_operand(&self, weight: WeightId, part: usize) -> Operand {
+        match self.packed(weight, part) {
+            Some(packed) => ("packed", packed),
+            None => ("b", self.part(weight, part, Buffer::Weights)),
+        }
     }
 
     /// Writes [`Buffer::Mirror`] from the weights.
     pub(super) fn mirror_weights(&mut self) -> Result<()> {
         for (index, shard) in self.params.shards.iter().enumerate() {
             let kernel = k::pack_weights(self.builder.caps, WeightFormat::F16, 1, shard.len)?;
-            let slices = vec![
-                Slice::new(Buffer::Weights(index), 0, shard.len as u64 * 4),
-                Slice::new(Buffer::Mirror(index), 0, shard.len as u64 * 2),
-            ];
-            self.builder.dispatch("weights in f16", kernel, slices, shard.len as f64)?;
+            let launch = Launch::new("weights in f16", kernel)
+                .bind("matrix", Slice::new(Buffer::Weights(index), 0, shard.len as u64 * 4))
+                .bind("packed", Slice::new(Buffer::Mirror(index), 0, shard.len as u64 * 2));
+            self.builder.dispatch(launch.flops(shard.len as f64))?;
         }
         Ok(())
     }

@@ -6,15 +6,14 @@ use crate::arch::LowRank;
 use crate::error::Result;
 use crate::graph::{Node, ValueId};
 use crate::kernels::{self as k, Form, LinearShape, Output, WriteMode};
-use crate::plan::{Buffer, Range, Slice};
+use crate::plan::{Buffer, Launch, Range, Slice};
 
 impl Lowering<'_> {
     pub(super) fn scale(&mut self, node: &Node, factor: f64) -> Result<()> {
         let (rows, columns) = (self.read(node, 0), self.columns(node.reads[0]));
         let kernel = k::scale(self.builder.caps, columns, factor)?;
-        let flops = (self.builder.tokens * columns) as f64;
-        let slices = vec![rows, self.builder.step()];
-        self.builder.dispatch(label(node.site, "scale"), kernel, slices, flops)
+        let launch = Launch::new(label(node.site, "scale"), kernel).bind("rows", rows);
+        self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
     }
 
     /// `y += z · Bᵀ` in the module's columns of y.

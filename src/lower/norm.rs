@@ -5,8 +5,8 @@ use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Constant, NormForm, NormTerms, SummedWeights, WriteMode};
-use crate::plan::{Builder, Slice};
+use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, SummedWeights, WriteMode};
+use crate::plan::{Builder, Launch, Operand, Slice};
 
 /// Partial sums of the gradients of norms' weights, added up by one dispatch. Their gradients lie at equal distances:
 /// all norms of a Llama, pairs where biases lie between.
@@ -71,8 +71,8 @@ impl Lowering<'_> {
         if let Some(InParts { slice, parts, before }) = self.parts_of(node.reads[0]) {
             let before = before.expect("a norm adds up what is added to the residual stream");
             let form = NormForm { half, summed: parts, ..NormForm::PLAIN };
-            let operands = [slice, output, before, input];
-            return self.rms_norm(node.site.to_string(), norm, form, &operands);
+            let added = [("before", before), ("stream", input)];
+            return self.rms_norm(node.site.to_string(), norm, form, [slice, output], &added);
         }
         self.norm_rows(node.site.to_string(), (norm, half), [input, output], residual)
     }
@@ -83,15 +83,24 @@ impl Lowering<'_> {
         label: String,
         norm: Norm,
         form: NormForm,
-        operands: &[Slice],
+        io: [Slice; 2],
+        added: &[Operand],
     ) -> Result<()> {
         let hidden = self.params.matrices[norm.weight].cols;
         let kernel = k::rms_norm_forward(self.builder.caps, hidden, terms(norm), form)?;
-        let [x, y, added @ ..] = operands else { unreachable!("a norm of x gives y") };
-        let mut slices = vec![*x, self.whole(norm.weight), *y, self.builder.step()];
-        slices.extend(added);
-        let flops = 4.0 * (self.builder.tokens * hidden) as f64;
-        self.builder.dispatch(label, kernel, slices, flops)
+        let launch = self.norm_launch(label, kernel, norm.weight, io);
+        let launch = launch.bind_all(added.iter().copied());
+        self.builder.dispatch(launch.flops(4.0 * (self.builder.tokens * hidden) as f64))
+    }
+
+    fn norm_launch(
+        &self,
+        label: String,
+        kernel: Kernel,
+        weight: WeightId,
+        [x, y]: [Slice; 2],
+    ) -> Launch {
+        Launch::new(label, kernel).bind("x", x).bind("weight", self.whole(weight)).bind("y", y)
     }
 
     /// In f16 or not.
@@ -104,15 +113,14 @@ impl Lowering<'_> {
     ) -> Result<()> {
         if norm.kind != NormKind::Layer {
             let form = NormForm { half, residual: residual.is_some(), ..NormForm::PLAIN };
-            let operands: Vec<_> = [input, output].into_iter().chain(residual).collect();
-            return self.rms_norm(label, norm, form, &operands);
+            let added = residual.map(|residual| ("residual", residual));
+            return self.rms_norm(label, norm, form, [input, output], added.as_slice());
         }
         assert!(residual.is_none(), "no kernel adds a layer norm to a residual");
         let hidden = self.params.matrices[norm.weight].cols;
         let kernel = k::layer_norm_forward(self.builder.caps, hidden, norm.epsilon)?;
-        let slices = vec![input, self.whole(norm.weight), output, self.builder.step()];
-        let flops = 4.0 * (self.builder.tokens * hidden) as f64;
-        self.builder.dispatch(label, kernel, slices, flops)
+        let launch = self.norm_launch(label, kernel, norm.weight, [input, output]);
+        self.builder.dispatch(launch.flops(4.0 * (self.builder.tokens * hidden) as f64))
     }
 
     pub(super) fn norm_backward(
@@ -134,10 +142,13 @@ impl Lowering<'_> {
         } else {
             k::rms_norm_backward(caps, hidden, terms(norm), write, (rows, parts))
         }?;
-        let weight = self.whole(norm.weight);
-        let slices = vec![input, weight, d_output, d_input, partial, self.builder.step()];
-        let flops = 12.0 * (tokens * hidden) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        let launch = Launch::new(node.site.to_string(), kernel)
+            .bind("x", input)
+            .bind("weight", self.whole(norm.weight))
+            .bind("d_y", d_output)
+            .bind("d_x", d_input)
+            .bind("partial_sums", partial);
+        self.builder.dispatch(launch.flops(12.0 * (tokens * hidden) as f64))
     }
 
     /// Where a norm's backward pass leaves the partial sums of its weight's gradient. If the weight is trained, they wait
@@ -169,9 +180,10 @@ impl Lowering<'_> {
         let Some(sums) = self.waiting.norms.take() else { return Ok(()) };
         let WaitingSums { site, shape: [columns, rows], weights, partials, gradients } = sums;
         let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
-        let slices = vec![partials, gradients, self.builder.step()];
-        let flops = partials.bytes as f64 / 4.0;
-        self.builder.dispatch(label(site, "weight"), kernel, slices, flops)
+        let launch = Launch::new(label(site, "weight"), kernel)
+            .bind("partial_sums", partials)
+            .bind("output", gradients);
+        self.builder.dispatch(launch.flops(partials.bytes as f64 / 4.0))
     }
 
     pub(super) fn head_norms(
@@ -182,9 +194,10 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (input, output) = (self.read(node, 0), self.written(node, 0)?);
         let kernel = k::head_norm_forward(self.builder.caps, self.shape(attention), terms(norms))?;
-        let slices = vec![input, self.whole(norms.weight), output, self.builder.step()];
+        let io = [input, output];
+        let launch = self.norm_launch(node.site.to_string(), kernel, norms.weight, io);
         let flops = 4.0 * (self.builder.tokens * attention.stride()) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        self.builder.dispatch(launch.flops(flops))
     }
 
     /// In place on the gradient that attention has left.
@@ -200,8 +213,11 @@ impl Lowering<'_> {
         let (rows, columns) = (k::norm_rows(caps, tokens), 2 * attention.head_dim);
         let partial = self.partial_sums(node.site, norms.weight, trained, [columns, rows])?;
         let kernel = k::head_norm_backward(caps, self.shape(attention), terms(norms), rows)?;
-        let slices = vec![input, self.whole(norms.weight), gradient, partial, self.builder.step()];
-        let flops = 12.0 * (tokens * attention.stride()) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        let launch = Launch::new(node.site.to_string(), kernel)
+            .bind("x", input)
+            .bind("weight", self.whole(norms.weight))
+            .bind("d", gradient)
+            .bind("partial_sums", partial);
+        self.builder.dispatch(launch.flops(12.0 * (tokens * attention.stride()) as f64))
     }
 }

@@ -2,24 +2,18 @@
 
 use super::Lowering;
 use super::parts::InParts;
-use crate::arch::{Architecture, Attention, Rope};
-use crate::error::Result;
+use crate::arch::{Architecture, Attention};
+use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, RopeShape};
-use crate::plan::{Buffer, Slice};
-
-/// What a layer turns by.
-pub(super) fn turning(architecture: &Architecture, attention: Attention) -> Rope {
-    let of_window = architecture.window_rope.filter(|_| attention.window.is_some());
-    of_window.or(architecture.rope).expect("what is rotated has angles")
-}
+use crate::kernels::{self as k, Kernel, RopeShape};
+use crate::plan::{Buffer, Launch, Slice};
 
 /// The kernels' shape.
 pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShape {
     RopeShape {
         heads: attention.heads + attention.kv_heads,
         head_dim: attention.head_dim,
-        dims: turning(architecture, attention).head_dim,
+        dims: attention.rope.map_or(0, |rope| architecture.ropes[rope].head_dim),
         stride: attention.stride(),
     }
 }
@@ -40,10 +34,9 @@ impl Lowering<'_> {
             let shape = rope_shape(&self.params.architecture, attention);
             let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
             let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
-            let (table, step) = (self.angles(attention), self.builder.step());
-            let slices = vec![slice, table, self.inputs.documents, rows, step];
-            let flops = sums + self.turning_flops(shape);
-            return self.builder.dispatch(node.site.to_string(), kernel, slices, flops);
+            let launch = self.rotation(node.site.to_string(), kernel, attention)?;
+            let launch = launch.bind("parts", slice).bind("rows", rows);
+            return self.builder.dispatch(launch.flops(sums + self.turning_flops(shape)));
         }
         self.rotate(node.site.to_string(), attention, rows, forward)
     }
@@ -58,10 +51,9 @@ impl Lowering<'_> {
         let to = self.written(node, 0)?;
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
-        let flops = self.turning_flops(shape);
-        let (table, step) = (self.angles(attention), self.builder.step());
-        let slices = vec![rows, table, self.inputs.documents, to, step];
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        let launch = self.rotation(node.site.to_string(), kernel, attention)?;
+        let launch = launch.bind("qkv", rows).bind("rotated", to);
+        self.builder.dispatch(launch.flops(self.turning_flops(shape)))
     }
 
     pub(super) fn turning_flops(&self, shape: RopeShape) -> f64 {
@@ -69,11 +61,11 @@ impl Lowering<'_> {
     }
 
     /// The table of the angles by which a layer turns.
-    pub(super) fn angles(&self, attention: Attention) -> Slice {
-        let of_window = self.params.architecture.turns_by_window(attention);
-        let buffer = if of_window { Buffer::WindowRopeTable } else { Buffer::RopeTable };
-        let dims = turning(&self.params.architecture, attention).head_dim;
-        Slice::new(buffer, 0, self.inputs.positions as u64 * dims as u64 * 4)
+    pub(super) fn angles(&self, attention: Attention) -> Result<Slice> {
+        let rope = attention.rope.ok_or_else(|| Error::internal("a rotation has no angles"))?;
+        let dims = self.params.architecture.ropes[rope].head_dim;
+        let bytes = self.inputs.positions as u64 * dims as u64 * 4;
+        Ok(Slice::new(Buffer::RopeTable(rope), 0, bytes))
     }
 
     /// Rotates rows of queries, keys and values in place.
@@ -86,9 +78,13 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope(self.builder.caps, shape, forward)?;
-        let flops = self.turning_flops(shape);
-        let table = self.angles(attention);
-        let slices = vec![rows, table, self.inputs.documents, self.builder.step()];
-        self.builder.dispatch(label, kernel, slices, flops)
+        let launch = self.rotation(label, kernel, attention)?.bind("qkv", rows);
+        self.builder.dispatch(launch.flops(self.turning_flops(shape)))
+    }
+
+    /// A rotation by a layer's angles.
+    fn rotation(&self, label: String, kernel: Kernel, attention: Attention) -> Result<Launch> {
+        let launch = Launch::new(label, kernel).bind("table", self.angles(attention)?);
+        Ok(launch.bind("documents", self.inputs.documents))
     }
 }

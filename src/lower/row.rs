@@ -1,8 +1,8 @@
 //! Nodes of one decoded row or of a few: products that read a matrix once, with the norm before and the activation or
 //! rotation after them in the same kernel where that is faster.
 
-use super::linear::OVERWRITE;
-use super::rope::turning;
+use super::linear::Added;
+use super::rope::rope_shape;
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::{Attention, Norm, NormKind, WeightId};
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::kernels::{
     self as k, Constant, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
     NewestShape, Output,
 };
-use crate::plan::{Range, Slice};
+use crate::plan::{Launch, Operand, Range, Slice};
 
 /// What nodes of a decoded row leave for those behind them.
 #[derive(Debug, Default)]
@@ -43,37 +43,37 @@ pub(super) struct LeftRanges {
 pub(super) struct Newest {
     pub shape: NewestShape,
     pub site: Site,
-    /// The residual stream, the matrix, the norm's weight, the angles and the cache.
-    pub reads: Vec<Slice>,
-    pub bias: Option<Slice>,
+    /// What it has of the dispatch's operands.
+    pub operands: Vec<Operand>,
 }
 
 impl Lowering<'_> {
-    /// `output = matrix · input`, which lies as `from` says, plus a residual, a bias or both, as the kind that comes
-    /// with them says. Of one row a residual and a bias are the same, and a residual that is not among them is the
-    /// output itself.
+    /// `output = matrix · input`, which lies as `from` says, plus what is added. For one row, a bias is added like a
+    /// residual.
     pub(super) fn matvec(
         &mut self,
         label: &str,
         weight: WeightId,
         from: MatvecInput,
         io: [Slice; 2],
-        (kind, added): (Output, &[Slice]),
+        added: Added,
     ) -> Result<()> {
         let several = matches!(self.rows, Rows::Several { .. });
-        let then = match kind {
+        let then = match added.output() {
+            _ if added.in_place => MatvecOutput::Added,
             Output::Mode(_) | Output::GateGradient(_) => MatvecOutput::Plain,
-            Output::Residual if added.is_empty() => MatvecOutput::Added,
             Output::Bias if several => MatvecOutput::Bias,
             Output::Residual | Output::Bias => MatvecOutput::Residual,
             Output::BiasedResidual => MatvecOutput::BiasedResidual,
         };
-        let mut last = added.to_vec();
-        if matches!(from, MatvecInput::Ranges(..)) {
-            last.extend(self.left.ranges.and_then(|left| left.newest).into_iter().flatten());
-            last.push(self.builder.step());
+        let bias = if then == MatvecOutput::Residual { "residual" } else { "bias" };
+        let mut operands: Vec<_> = added.operands(bias).collect();
+        if matches!(from, MatvecInput::Ranges(..))
+            && let Some([query, cache]) = self.left.ranges.and_then(|left| left.newest)
+        {
+            operands.extend([("query", query), ("cache", cache)]);
         }
-        self.rows_of_matrix(label, weight, from, then, io, &last)
+        self.rows_of_matrix(label, weight, from, then, io, &operands)
     }
 
     pub(super) fn norm_linear(
@@ -102,14 +102,13 @@ impl Lowering<'_> {
         if bias.is_some() || !self.fuses(norm) {
             let normed = self.tensor("norm", self.hidden())?;
             self.norm_rows(label(site, "norm"), (norm, false), [input, normed], None)?;
-            let kind = if bias.is_some() { Output::Bias } else { OVERWRITE };
-            let added = (kind, bias.as_slice());
+            let added = Added { bias, ..Added::default() };
             let io = [normed, output];
             return self.matvec(&site.to_string(), weight, MatvecInput::Plain, io, added);
         }
-        let (from, scale) = (norm_input(norm), self.whole(norm.weight));
-        let io = [input, output];
-        self.rows_of_matrix(&site.to_string(), weight, from, MatvecOutput::Plain, io, &[scale])
+        let (from, then) = (norm_input(norm), MatvecOutput::Plain);
+        let scale = ("norm_weight", self.whole(norm.weight));
+        self.rows_of_matrix(&site.to_string(), weight, from, then, [input, output], &[scale])
     }
 
     /// `activate(gate) · up` of the two halves of `matrix · norm(input)`.
@@ -138,11 +137,14 @@ impl Lowering<'_> {
             weights: self.format(weight),
         };
         let kernel = self.row_kernel(shape, gate.width)?;
-        let mut slices = vec![input, self.row_operand(weight, 0), output];
-        slices.extend(self.part_columns(0, gate.width));
-        slices.push(self.whole(norm.weight));
+        let launch = Launch::new(site.to_string(), kernel)
+            .bind("a", input)
+            .bind_all([self.row_operand(weight, 0)])
+            .bind("c", output)
+            .bind_some("range", self.part_columns(0, gate.width))
+            .bind("norm_weight", self.whole(norm.weight));
         let flops = 4.0 * (self.builder.tokens * gate.width * self.hidden()) as f64;
-        self.builder.dispatch(site.to_string(), kernel, slices, flops)
+        self.builder.dispatch(launch.flops(flops))
     }
 
     /// Whether the kernel of a product also computes the norm before it.
@@ -167,7 +169,7 @@ impl Lowering<'_> {
         rope: Site,
     ) -> Result<()> {
         let input = self.read(node, 0);
-        let Some((cache, turned)) = self.turns(norm, weight, attention) else {
+        let Some((cache, turned)) = self.turns(norm, weight, attention)? else {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
             return self.rotate(rope.to_string(), attention, qkv, true);
@@ -184,12 +186,17 @@ impl Lowering<'_> {
             biased: bias.is_some(),
             weights: self.format(weight),
         };
+        let keys = self.cache(node.site, attention, cache);
+        let mut operands = vec![
+            ("a", input),
+            self.row_operand(weight, 0),
+            ("norm_weight", self.whole(norm.weight)),
+            (if several { "table" } else { "angles" }, turned),
+            ("cache", keys),
+        ];
+        operands.extend(bias.map(|bias| ("bias", self.whole(bias))));
         if self.joins_attention(node, &newest, cache) {
-            let keys = self.cache(node.site, attention, cache);
-            let reads =
-                vec![input, self.row_operand(weight, 0), self.whole(norm.weight), turned, keys];
-            let bias = bias.map(|bias| self.whole(bias));
-            self.left.newest = Some(Newest { shape: newest, site: node.site, reads, bias });
+            self.left.newest = Some(Newest { shape: newest, site: node.site, operands });
             return Ok(());
         }
         let matvec = MatvecShape {
@@ -203,18 +210,12 @@ impl Lowering<'_> {
             },
             weights: self.format(weight),
         };
-        let kernel = self.row_kernel(matvec, width)?;
-        let (rows, step) = (self.row_operand(weight, 0), self.builder.step());
-        let keys = self.cache(node.site, attention, cache);
-        let mut slices = vec![input, rows, query, self.whole(norm.weight), step, turned, keys];
-        if several {
-            // Of several rows the uniform is the fourth binding in every form.
-            slices.swap(3, 4);
-        }
-        slices.extend(several.then_some(self.inputs.documents));
-        slices.extend(bias.map(|bias| self.whole(bias)));
+        let launch = Launch::new(node.site.to_string(), self.row_kernel(matvec, width)?)
+            .bind_all(operands)
+            .bind("c", query)
+            .bind_some("documents", several.then_some(self.inputs.documents));
         let flops = 2.0 * (self.builder.tokens * shape.stride() * self.hidden()) as f64;
-        self.builder.dispatch(node.site.to_string(), kernel, slices, flops)
+        self.builder.dispatch(launch.flops(flops))
     }
 
     /// Whether attention follows in ranges that a product puts together, and one kernel does both.
@@ -228,19 +229,24 @@ impl Lowering<'_> {
 
     /// The cache of a layer whose product of queries, keys and values also turns and appends them, and what it turns by.
     /// It turns whole heads, of one row by the angles that the embedding has left.
-    fn turns(&self, norm: Norm, weight: WeightId, attention: Attention) -> Option<(Cache, Slice)> {
+    fn turns(
+        &self,
+        norm: Norm,
+        weight: WeightId,
+        attention: Attention,
+    ) -> Result<Option<(Cache, Slice)>> {
         let (Rows::One(cache) | Rows::Several { cache, .. }) = self.rows else {
             panic!("only decoded rows are of joined nodes")
         };
-        let whole = turning(&self.params.architecture, attention).head_dim == attention.head_dim;
+        let whole = rope_shape(&self.params.architecture, attention).dims == attention.head_dim;
         let turns = cache.format == KvCache::F32 && whole && self.fuses_pairs(norm, weight);
-        let table = self.angles(attention);
+        let table = self.angles(attention)?;
         let by = match self.left.angles {
             Some(left) if left.table == table => left.angles,
-            Some(_) => return None,
+            Some(_) => return Ok(None),
             None => table,
         };
-        turns.then_some((cache, by))
+        Ok(turns.then_some((cache, by)))
     }
 
     /// Has the embedding leave the angles by which the first layer turns that can, and all others that turn by the same
@@ -248,18 +254,19 @@ impl Lowering<'_> {
     pub(super) fn leave_angles(&mut self) -> Result<()> {
         let turned = |node: &Node| match node.op {
             Op::NormLinearRope { norm, weight, attention, .. } => {
-                self.turns(norm, weight, attention).map(|(_, table)| table)
+                self.turns(norm, weight, attention).transpose()
             }
             _ => None,
         };
-        let Some(table) = self.graph.nodes.iter().find_map(turned) else { return Ok(()) };
+        let Some(first) = self.graph.nodes.iter().find_map(turned) else { return Ok(()) };
+        let (_, table) = first?;
         let positions = self.inputs.positions as u64;
         let angles = self.builder.tensor("angles", table.bytes / 4 / positions)?;
         self.left.angles = Some(LeftAngles { angles, table });
         Ok(())
     }
 
-    /// A dispatch for each part of a matrix; `last` is what is added and the step, or the norm's weight.
+    /// A dispatch for each part of a matrix; `operands` are those besides the input, the matrix and the output.
     fn rows_of_matrix(
         &mut self,
         label: &str,
@@ -267,19 +274,23 @@ impl Lowering<'_> {
         input: MatvecInput,
         output: MatvecOutput,
         [from, to]: [Slice; 2],
-        last: &[Slice],
+        operands: &[Operand],
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
+        let of_input = if matches!(input, MatvecInput::Ranges(..)) { "partials" } else { "a" };
         for (index, part) in matrix.parts.iter().enumerate() {
             let weights = self.format(weight);
             let (n, k, first) = (part.rows, matrix.cols, part.row0);
             let shape = MatvecShape { n, k, first, input, output, weights };
             let kernel = self.row_kernel(shape, matrix.rows)?;
-            let mut slices = vec![from, self.row_operand(weight, index), to];
-            slices.extend(self.part_columns(first, n));
-            slices.extend_from_slice(last);
+            let launch = Launch::new(label, kernel)
+                .bind(of_input, from)
+                .bind_all([self.row_operand(weight, index)])
+                .bind("c", to)
+                .bind_some("range", self.part_columns(first, n))
+                .bind_all(operands.iter().copied());
             let flops = 2.0 * (self.builder.tokens * part.rows * matrix.cols) as f64;
-            self.builder.dispatch(label, kernel, slices, flops)?;
+            self.builder.dispatch(launch.flops(flops))?;
         }
         Ok(())
     }

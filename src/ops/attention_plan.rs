@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kernels::{
     self as k, AttentionPass, AttentionShape, DenseMask, Element, Geometry, Strides,
 };
-use crate::plan::{Buffer, Builder, Phase, Plan, Range, Slice};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, Slice};
 
 /// What the plan of attention depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,8 +140,10 @@ impl Compiler<'_> {
         Slice::new(role.buffer(), 0, bytes.min(self.builder.caps.limits.binding_bytes()))
     }
 
-    fn slices<const N: usize>(&self, roles: [Role; N]) -> Vec<Slice> {
-        roles.map(|role| self.slice(role)).to_vec()
+    /// A launch over tensors of these roles.
+    fn launch<const N: usize>(&self, kernel: k::Kernel, roles: [Role; N]) -> Launch {
+        let operands = roles.map(|role| (operand(role), self.slice(role)));
+        Launch::new(kernel.name, kernel).bind_all(operands)
     }
 
     fn kernel(&self, pass: AttentionPass) -> Result<k::Kernel> {
@@ -156,25 +158,19 @@ impl Compiler<'_> {
         )
     }
 
-    fn dispatch(
-        &mut self,
-        kernel: k::Kernel,
-        slices: Vec<Slice>,
-        rows: usize,
-        flops_per_score: f64,
-    ) -> Result<()> {
+    fn dispatch(&mut self, launch: Launch, rows: usize, flops_per_score: f64) -> Result<()> {
         let key = &self.key;
         let scores = (key.batch * key.heads) as f64 * key.query_rows as f64 * key.key_rows as f64;
         let flops = flops_per_score * scores * key.head_dim as f64;
         let range = Range { row0: 0, rows: rows as u32, col0: 0, cols: 0 };
-        self.builder.dispatch_rows(kernel.name, kernel, slices, range, flops)
+        self.builder.dispatch(launch.rows(range).flops(flops))
     }
 
     fn forward(&mut self) -> Result<()> {
         use Role::{Geometry, Key, Logsumexp, Mask, Output, Query, Value};
         let kernel = self.kernel(AttentionPass::Forward)?;
-        let slices = self.slices([Query, Key, Value, Mask, Output, Logsumexp, Geometry]);
-        self.dispatch(kernel, slices, self.key.query_rows, 4.0)
+        let roles = [Query, Key, Value, Mask, Output, Logsumexp, Geometry];
+        self.dispatch(self.launch(kernel, roles), self.key.query_rows, 4.0)
     }
 
     fn backward(&mut self) -> Result<()> {
@@ -186,17 +182,16 @@ impl Compiler<'_> {
         let statistics = self.builder.tensor("statistics", 2 * pairs)?;
         let shape = self.key.shape();
         let kernel = k::attention_delta_tensors(self.builder.caps, shape, element, batch)?;
-        let mut slices = self.slices([Output, DOutput, Logsumexp, Geometry]);
-        slices.insert(3, statistics);
-        self.dispatch(kernel, slices, query_rows, 0.0)?;
+        let launch = self.launch(kernel, [Output, DOutput, Logsumexp, Geometry]);
+        self.dispatch(launch.bind("statistics", statistics), query_rows, 0.0)?;
         let kernel = self.kernel(AttentionPass::Query)?;
-        let mut slices = self.slices([Query, Key, Value, DOutput, Mask, DQuery, Geometry]);
-        slices.insert(4, statistics);
-        self.dispatch(kernel, slices, query_rows, 6.0)?;
+        let roles = [Query, Key, Value, DOutput, Mask, DQuery, Geometry];
+        let launch = self.launch(kernel, roles);
+        self.dispatch(launch.bind("statistics", statistics), query_rows, 6.0)?;
         let kernel = self.kernel(AttentionPass::KeyValue)?;
-        let mut slices = self.slices([Query, Key, Value, DOutput, Mask, DKey, DValue, Geometry]);
-        slices.insert(4, statistics);
-        self.dispatch(kernel, slices, key_rows, 8.0)
+        let roles = [Query, Key, Value, DOutput, Mask, DKey, DValue, Geometry];
+        let launch = self.launch(kernel, roles);
+        self.dispatch(launch.bind("statistics", statistics), key_rows, 8.0)
     }
 
     fn decode(&mut self) -> Result<()> {
@@ -205,18 +200,33 @@ impl Compiler<'_> {
         let (caps, shape) = (self.builder.caps, self.key.shape());
         let splits = k::decode_splits(caps, shape, key_rows, batch)?;
         let kernel = k::attention_decode_tensors(caps, shape, element, &splits, batch)?;
+        let launch = self.launch(kernel, [Query, Key, Value, Mask, Geometry]);
         if splits.count == 1 {
-            let slices = self.slices([Query, Key, Value, Mask, Output, Logsumexp, Geometry]);
-            return self.dispatch(kernel, slices, 1, 4.0);
+            let written = [Output, Logsumexp].map(|role| (operand(role), self.slice(role)));
+            return self.dispatch(launch.bind_all(written), 1, 4.0);
         }
         let elements = batch * splits.partials(&shape);
         let partials = self.builder.tensor("partials", elements as u64)?;
-        let mut slices = self.slices([Query, Key, Value, Mask, Geometry]);
-        slices.insert(4, partials);
-        self.dispatch(kernel, slices, 1, 4.0)?;
+        self.dispatch(launch.bind("partials", partials), 1, 4.0)?;
         let kernel = k::attention_decode_merge_tensors(caps, shape, element, &splits, batch)?;
-        let mut slices = self.slices([Mask, Output, Logsumexp, Geometry]);
-        slices.insert(0, partials);
-        self.dispatch(kernel, slices, 1, 0.0)
+        let launch = self.launch(kernel, [Mask, Output, Logsumexp, Geometry]);
+        self.dispatch(launch.bind("partials", partials), 1, 0.0)
+    }
+}
+
+/// What kernels call a role's tensor.
+const fn operand(role: Role) -> &'static str {
+    match role {
+        Role::Query => "query",
+        Role::Key => "keys",
+        Role::Value => "values",
+        Role::Output => "output",
+        Role::Logsumexp => "lse",
+        Role::DOutput => "d_output",
+        Role::DQuery => "d_query",
+        Role::DKey => "d_key",
+        Role::DValue => "d_value",
+        Role::Mask => "mask",
+        Role::Geometry => "geometry",
     }
 }

@@ -5,7 +5,7 @@ use super::{Operation, OperationKey, Places, Role, TENSORS, TensorView};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Element, RowPlace, softmax, softmax_unit};
-use crate::plan::{Buffer, Builder, Phase, Plan, Range, Slice};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, Slice};
 
 /// Softmax over the last axis, into a tensor that is made for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,15 +61,15 @@ impl SoftmaxKey {
         let Self { rows, columns, element } = *self;
         let kernel = softmax(caps, columns, element)?;
         let bytes = rows as u64 * columns as u64 * element.bytes() as u64;
-        let slices = vec![
-            Slice::new(Role::Query.buffer(), 0, bytes),
-            Slice::new(Role::Output.buffer(), 0, bytes),
-            Slice::new(Role::Geometry.buffer(), 0, size_of::<RowPlace>() as u64),
-        ];
+        let slice = |role: Role, bytes| Slice::new(role.buffer(), 0, bytes);
+        let launch = Launch::new(kernel.name, kernel)
+            .bind("input", slice(Role::Query, bytes))
+            .bind("output", slice(Role::Output, bytes))
+            .bind("place", slice(Role::Geometry, size_of::<RowPlace>() as u64));
         let range = Range { row0: 0, rows: rows as u32, col0: 0, cols: 0 };
         let mut builder = Builder::new(caps, Phase::Forward, rows, Buffer::Step);
         let flops = 5.0 * rows as f64 * columns as f64;
-        builder.dispatch_rows(kernel.name, kernel, slices, range, flops)?;
+        builder.dispatch(launch.rows(range).flops(flops))?;
         Ok(builder.finish(&[]))
     }
 }

@@ -17,7 +17,9 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels as k;
 use crate::params::{Params, Run, Update};
-use crate::plan::{Buffer, Builder, METRICS_BYTES, OPTIMIZER_BYTES, Phase, Plan, Range, Slice};
+use crate::plan::{
+    Buffer, Builder, Launch, METRICS_BYTES, OPTIMIZER_BYTES, Phase, Plan, Range, Slice,
+};
 
 /// An optimizer: which state each trained parameter has, and how it is updated.
 pub trait Optimizer {
@@ -75,14 +77,12 @@ pub const AVERAGES: StateSet = StateSet::numbers("ema", Buffer::Average);
 /// `limit-exceeded` when the device has no room for a workgroup.
 fn average(builder: &mut Builder<'_>, params: &Params, state: &Params, share: f64) -> Result<()> {
     for Update { weights, state, .. } in params.updates(state) {
-        let slices = vec![
-            of(Buffer::Weights, weights),
-            of(Buffer::Average, state),
-            optimizer_state(),
-            builder.step(),
-        ];
         let kernel = k::average(builder.caps, weights.len, k::Constant(share))?;
-        builder.dispatch("average", kernel, slices, 3.0 * weights.len as f64)?;
+        let launch = Launch::new("average", kernel)
+            .bind("weights", of(Buffer::Weights, weights))
+            .bind("averages", of(Buffer::Average, state))
+            .bind("optimizer", optimizer_state());
+        builder.dispatch(launch.flops(3.0 * weights.len as f64))?;
     }
     Ok(())
 }
@@ -122,17 +122,16 @@ fn decide(builder: &mut Builder, state: &Params) -> Result<()> {
     for (index, shard) in state.shards.iter().enumerate() {
         let gradients = Slice::new(Buffer::Gradients(index), 0, shard.len as u64 * 4);
         let (offset, bytes) = ((index * partials) as u64 * 4, partials as u64 * 4);
-        let slices = vec![gradients, Slice::new(Buffer::Squares, offset, bytes), builder.step()];
-        let kernel = k::grad_norm(caps)?;
-        builder.dispatch("gradient norm", kernel, slices, 2.0 * shard.len as f64)?;
+        let launch = Launch::new("gradient norm", k::grad_norm(caps)?)
+            .bind("gradients", gradients)
+            .bind("squares", Slice::new(Buffer::Squares, offset, bytes));
+        builder.dispatch(launch.flops(2.0 * shard.len as f64))?;
     }
     let squares = (partials * state.shards.len()) as u64 * 4;
-    let slices = vec![
-        Slice::new(Buffer::Squares, 0, squares),
-        Slice::new(Buffer::Metrics, 0, METRICS_BYTES),
-        optimizer_state(),
-        builder.step(),
-    ];
     let kernel = k::step_decision(caps, partials * state.shards.len())?;
-    builder.dispatch("step decision", kernel, slices, squares as f64 / 4.0)
+    let launch = Launch::new("step decision", kernel)
+        .bind("squares", Slice::new(Buffer::Squares, 0, squares))
+        .bind("metrics", Slice::new(Buffer::Metrics, 0, METRICS_BYTES))
+        .bind("optimizer", optimizer_state());
+    builder.dispatch(launch.flops(squares as f64 / 4.0))
 }

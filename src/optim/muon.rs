@@ -7,7 +7,7 @@ use super::{Optimizer, StateSet, Stored, Trained, optimizer_state};
 use crate::error::Result;
 use crate::kernels::{self as k, Constant, Form, LinearShape, Output, WriteMode};
 use crate::params::{Params, Tensor};
-use crate::plan::{Buffer, Builder, Range, Slice};
+use crate::plan::{Buffer, Builder, Launch, Range, Slice};
 
 /// Newton-Schulz steps.
 const STEPS: usize = 5;
@@ -66,8 +66,9 @@ impl Muon {
         let squares = builder.tensor("squares of a matrix", parts as u64)?;
         self.momentum(builder, &label, pieces, own, [direction, squares])?;
         let kernel = k::muon_scale(builder.caps, count, parts)?;
-        let slices = vec![squares, direction];
-        builder.dispatch(format!("{label} scaled"), kernel, slices, count as f64)?;
+        let launch = Launch::new(format!("{label} scaled"), kernel);
+        let launch = launch.bind("squares", squares).bind("direction", direction);
+        builder.dispatch(launch.flops(count as f64))?;
         let direction = orthogonal(builder, &label, direction, size)?;
         // As Liu et al., arXiv:2502.16982: the root mean square of an update is that of AdamW's usual ones.
         let rate = Constant(0.2 * (size[0].max(size[1]) as f64).sqrt());
@@ -76,9 +77,13 @@ impl Muon {
             let len = piece.weights.len;
             let range = builder.range(Range { col0: first as u32, ..piece.range() });
             let [weights, _] = pieces.shards(piece);
-            let slices = vec![weights, direction, optimizer_state(), builder.step(), range];
             let kernel = k::muon_update(builder.caps, len, rate)?;
-            builder.dispatch(format!("{label} update"), kernel, slices, 4.0 * len as f64)?;
+            let launch = Launch::new(format!("{label} update"), kernel)
+                .bind("weights", weights)
+                .bind("direction", direction)
+                .bind("optimizer", optimizer_state())
+                .bind("range", range);
+            builder.dispatch(launch.flops(4.0 * len as f64))?;
             first += len;
         }
         Ok(())
@@ -104,10 +109,16 @@ impl Muon {
             let place = builder.range(at(first, part));
             let [_, gradients] = pieces.shards(piece);
             let [moment, ..] = pieces.moments(piece);
-            let mut slices = vec![gradients, moment, direction, squares];
-            slices.extend([optimizer_state(), builder.step(), range, place]);
             let kernel = k::muon(builder.caps, len, Constant(self.momentum))?;
-            builder.dispatch(label, kernel, slices, 6.0 * len as f64)?;
+            let launch = Launch::new(label, kernel)
+                .bind("gradients", gradients)
+                .bind("moment1", moment)
+                .bind("direction", direction)
+                .bind("squares", squares)
+                .bind("optimizer", optimizer_state())
+                .bind("range", range)
+                .bind("place", place);
+            builder.dispatch(launch.flops(6.0 * len as f64))?;
             (first, part) = (first + len, part + k::muon_parts(len));
         }
         Ok(())
@@ -138,7 +149,8 @@ fn orthogonal(
         }
         product(builder, &label, shape(Form::MatmulT, side, side, side), [gram, gram, square])?;
         let kernel = k::muon_polynomial(builder.caps, side)?;
-        builder.dispatch(label.as_str(), kernel, vec![gram, square], 4.0 * (side * side) as f64)?;
+        let launch = Launch::new(label.as_str(), kernel).bind("gram", gram).bind("square", square);
+        builder.dispatch(launch.flops(4.0 * (side * side) as f64))?;
         if tall {
             product(builder, &label, shape(Form::MatmulT, side, side, rows), [x, square, other])?;
         } else {

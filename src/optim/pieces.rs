@@ -4,7 +4,7 @@ use super::{StateSet, Stored, Trained, optimizer_state};
 use crate::error::Result;
 use crate::kernels::{self as k, CODED_BLOCK};
 use crate::params::{Params, Run, Tensor};
-use crate::plan::{Buffer, Builder, Range, Slice};
+use crate::plan::{Buffer, Builder, Launch, Range, Slice};
 
 /// What is kept of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,15 +146,23 @@ impl<'a> Pieces<'a> {
         let range = builder.range(piece.range());
         let (row0, col0) = (first as u32, second as u32);
         let place = builder.range(Range { row0, rows: (scales / 2) as u32, col0, cols: 0 });
-        let mut slices = self.shards(piece).to_vec();
-        slices.extend(&self.moments(piece)[..2 + usize::from(coded)]);
-        slices.extend([optimizer_state(), builder.step(), range, place]);
+        let [weights, gradients] = self.shards(piece);
+        let [moment1, moment2, scales] = self.moments(piece);
         let (label, kernel) = if coded {
             ("adamw 8-bit", k::adamw8bit(builder.caps, len)?)
         } else {
             ("adamw", k::adamw_placed(builder.caps, len)?)
         };
-        builder.dispatch(label, kernel, slices, 14.0 * len as f64)
+        let launch = Launch::new(label, kernel)
+            .bind("weights", weights)
+            .bind("gradients", gradients)
+            .bind("moment1", moment1)
+            .bind("moment2", moment2)
+            .bind_some("scales", coded.then_some(scales))
+            .bind("optimizer", optimizer_state())
+            .bind("range", range)
+            .bind("place", place);
+        builder.dispatch(launch.flops(14.0 * len as f64))
     }
 }
 

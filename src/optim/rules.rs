@@ -5,7 +5,7 @@ use super::{Optimizer, StateSet, Stored, Trained, decayed, of, optimizer_state, 
 use crate::error::Result;
 use crate::kernels as k;
 use crate::params::{Params, Update};
-use crate::plan::{Buffer, Builder};
+use crate::plan::{Buffer, Builder, Launch};
 
 /// What such an optimizer is.
 trait Rule {
@@ -44,17 +44,11 @@ impl Rule for AdamW {
     }
 
     fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()> {
-        let slices = vec![
-            of(Buffer::Weights, run.weights),
-            of(Buffer::Gradients, run.state),
-            of(Buffer::Moment1, run.state),
-            of(Buffer::Moment2, run.state),
-            optimizer_state(),
-            builder.step(),
-            decayed(builder, run),
-        ];
         let kernel = k::adamw(builder.caps, run.weights.len)?;
-        builder.dispatch("adamw", kernel, slices, 14.0 * run.weights.len as f64)
+        let launch = update(builder, "adamw", kernel, run)
+            .bind("moment1", of(Buffer::Moment1, run.state))
+            .bind("moment2", of(Buffer::Moment2, run.state));
+        builder.dispatch(launch.flops(14.0 * run.weights.len as f64))
     }
 }
 
@@ -71,7 +65,9 @@ impl Rule for Sgd {
 
     fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()> {
         let kernel = k::sgd(builder.caps, run.weights.len, self.momentum)?;
-        one_moment(builder, "sgd", kernel, run, 6.0)
+        let moment = self.momentum.then(|| of(Buffer::Moment1, run.state));
+        let launch = update(builder, "sgd", kernel, run).bind_some("moment1", moment);
+        builder.dispatch(launch.flops(6.0 * run.weights.len as f64))
     }
 }
 
@@ -85,26 +81,17 @@ impl Rule for Lion {
 
     fn update(&self, builder: &mut Builder<'_>, run: &Update) -> Result<()> {
         let kernel = k::lion(builder.caps, run.weights.len)?;
-        one_moment(builder, "lion", kernel, run, 10.0)
+        let launch = update(builder, "lion", kernel, run);
+        let launch = launch.bind("moment1", of(Buffer::Moment1, run.state));
+        builder.dispatch(launch.flops(10.0 * run.weights.len as f64))
     }
 }
 
-/// The dispatch of a kernel with one moment at most, bound last.
-fn one_moment(
-    builder: &mut Builder<'_>,
-    label: &str,
-    kernel: k::Kernel,
-    run: &Update,
-    flops_each: f64,
-) -> Result<()> {
-    let mut slices = vec![
-        of(Buffer::Weights, run.weights),
-        of(Buffer::Gradients, run.state),
-        optimizer_state(),
-        builder.step(),
-        decayed(builder, run),
-        of(Buffer::Moment1, run.state),
-    ];
-    slices.truncate(kernel.bindings.len());
-    builder.dispatch(label, kernel, slices, flops_each * run.weights.len as f64)
+/// What all updates of a run bind.
+fn update(builder: &mut Builder<'_>, label: &str, kernel: k::Kernel, run: &Update) -> Launch {
+    Launch::new(label, kernel)
+        .bind("weights", of(Buffer::Weights, run.weights))
+        .bind("gradients", of(Buffer::Gradients, run.state))
+        .bind("optimizer", optimizer_state())
+        .bind("range", decayed(builder, run))
 }

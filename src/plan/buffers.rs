@@ -1,10 +1,10 @@
 //! Sizes of the buffers that plans bind. Nothing else decides them.
 
 use super::{Buffer, Plan, RANGE_STRIDE};
-use crate::order::SortedMap;
+use std::collections::BTreeMap;
 
 /// Bytes by buffer.
-pub type BufferSizes = SortedMap<Buffer, u64>;
+pub type BufferSizes = BTreeMap<Buffer, u64>;
 
 /// What a device allocates for a buffer of so many bytes.
 pub const fn allocated_bytes(bytes: u64) -> u64 {
@@ -32,7 +32,7 @@ pub fn buffers<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> BufferSizes {
         if matches!(slice.buffer, Buffer::Ranges | Buffer::Given(_)) {
             continue;
         }
-        let bytes = sizes.or_default(slice.buffer);
+        let bytes = sizes.entry(slice.buffer).or_default();
         *bytes = (*bytes).max(slice.offset + slice.bytes);
     }
     sizes

@@ -1,11 +1,12 @@
 //! Collects dispatches, then gives virtual tensors their slots.
 
+use super::launch::Launch;
 use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, Result};
 use crate::kernels::{Access, Kernel, LinearShape};
-use crate::order::SortedMap;
+use std::collections::BTreeMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].
 pub const RANGE_STRIDE: u64 = 256;
@@ -91,39 +92,14 @@ impl<'a> Builder<'a> {
         self.products.push(shape);
     }
 
-    /// Appends a dispatch over all token rows.
-    pub fn dispatch(
-        &mut self,
-        label: impl Into<String>,
-        kernel: Kernel,
-        slices: Vec<Slice>,
-        flops: f64,
-    ) -> Result<()> {
-        let range = self.all_rows();
-        self.dispatch_rows(label, kernel, slices, range, flops)
-    }
-
-    /// Appends a dispatch over some token rows, and binds the kernel's sizes where it has any. Traffic is taken as every
-    /// bound byte once.
-    pub fn dispatch_rows(
-        &mut self,
-        label: impl Into<String>,
-        kernel: Kernel,
-        mut slices: Vec<Slice>,
-        range: Range,
-        flops: f64,
-    ) -> Result<()> {
-        let label = label.into();
-        if let Some([row0, rows, col0, cols]) = kernel.sizes {
-            slices.push(self.range(Range { row0, rows, col0, cols }));
-        }
-        if slices.len() != kernel.bindings.len() {
-            return Err(Error::internal(format!(
-                "{label}: {} slices for {}",
-                slices.len(),
-                kernel.name
-            )));
-        }
+    /// Appends a dispatch. Traffic is taken as every bound byte once.
+    ///
+    /// # Errors
+    /// `internal` where an operand is missing, unknown or doubled; `limit-exceeded` where one does not fit a binding.
+    pub fn dispatch(&mut self, launch: Launch) -> Result<()> {
+        let range = launch.rows.unwrap_or_else(|| self.all_rows());
+        let slices = self.resolve(&launch)?;
+        let Launch { label, kernel, flops, .. } = launch;
         for (i, a) in slices.iter().enumerate() {
             let access = kernel.bindings[i].access;
             self.check_binding(&label, access, a)?;
@@ -185,7 +161,7 @@ impl<'a> Builder<'a> {
             Buffer::BatchCache(_) => {
                 format!("the key-value cache of a layer for {} sequences", self.tokens)
             }
-            Buffer::RopeTable | Buffer::WindowRopeTable => "the table of rotary positions".into(),
+            Buffer::RopeTable(_) => "the table of rotary positions".into(),
             other => format!("{other:?}"),
         };
         Err(Error::limit(name, have, slice.bytes, &format!("{what}, bound by {label},")))
@@ -209,7 +185,7 @@ impl<'a> Builder<'a> {
         let used: Vec<usize> = (0..lifetimes.len()).filter(|&id| lifetimes[id].is_some()).collect();
         let alive: Vec<Lifetime> = lifetimes.iter().flatten().copied().collect();
         let (slot_of, slots) = slots::assign(&alive, existing);
-        let slot: SortedMap<usize, usize> = used.into_iter().zip(slot_of).collect();
+        let slot: BTreeMap<usize, usize> = used.into_iter().zip(slot_of).collect();
         let mut dispatches = self.dispatches;
         for dispatch in &mut dispatches {
             for slice in dispatch.all_slices() {

@@ -6,6 +6,7 @@
 mod batch;
 mod buffers;
 mod builder;
+mod launch;
 mod product;
 mod share;
 pub mod slots;
@@ -14,6 +15,7 @@ mod tune;
 pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE, STEP_BYTES};
+pub use launch::{Launch, Operand};
 pub use tune::product_plan;
 
 use crate::error::Result;
@@ -49,10 +51,8 @@ pub enum Buffer {
     Step,
     /// The `Range` uniforms of this plan, 256 bytes apart.
     Ranges,
-    /// (cos, sin) by position and pair.
-    RopeTable,
-    /// The same of layers with a window, where these turn by other angles.
-    WindowRopeTable,
+    /// (cos, sin) by position and pair, of each of the model's rotary embeddings.
+    RopeTable(usize),
     /// A loss for each token.
     Losses,
     Metrics,

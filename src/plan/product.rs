@@ -1,6 +1,6 @@
 //! Products in a plan.
 
-use super::{Buffer, Builder, Range, STEP_BYTES, Slice};
+use super::{Buffer, Builder, Launch, Operand, Range, STEP_BYTES, Slice};
 use crate::error::Result;
 use crate::kernels::{self as k, Kernel, LinearShape, LinearSum, Output, Parts, WriteMode};
 
@@ -16,25 +16,23 @@ impl Builder<'_> {
         shape: &LinearShape,
         output: Output,
         [a, b, c]: [Slice; 3],
-        added: &[Slice],
+        added: &[Operand],
         (step, range): (Slice, Range),
     ) -> Result<()> {
-        self.note_product(*shape);
         let linear = k::linear(self.caps, shape, output)?;
-        let columns = self.range(range);
-        let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
+        let launch = |label: &str, kernel| {
+            let launch = Launch::new(label, kernel).rows(range).bind("step", step);
+            launch.bind("c", c).bind_all(added.iter().copied())
+        };
         let Some(sum) = linear.sum else {
-            let mut slices = vec![a, b, c, step, columns];
-            slices.extend_from_slice(added);
-            return self.dispatch_rows(label, linear.product, slices, range, flops);
+            self.note_product(*shape);
+            let launch = launch(label, linear.product).bind("a", a).bind("b", b);
+            return self.dispatch(launch.flops(product_flops(shape)));
         };
         let parts = self.tensor("parts of a product", sum.elements)?;
-        let slices = vec![a, b, parts, step, columns];
-        self.dispatch_rows(label, linear.product, slices, range, flops)?;
-        let mut slices = vec![parts, c, step, columns];
-        slices.extend_from_slice(added);
-        let label = format!("{label} sum");
-        self.dispatch_rows(label, sum.kernel, slices, range, sum.elements as f64)
+        self.product_in_parts(label, (shape, linear.product), [a, b, parts], (step, range))?;
+        let launch = launch(&format!("{label} sum"), sum.kernel).bind("parts", parts);
+        self.dispatch(launch.flops(sum.elements as f64))
     }
 
     /// The first stage of a product whose K is split, and how its parts lie; None where K is whole. `mode` is that of
@@ -64,9 +62,8 @@ impl Builder<'_> {
         (step, range): (Slice, Range),
     ) -> Result<()> {
         self.note_product(*shape);
-        let slices = vec![a, b, parts, step, self.range(range)];
-        let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
-        self.dispatch_rows(label, kernel, slices, range, flops)
+        let launch = Launch::new(label, kernel).rows(range).flops(product_flops(shape));
+        self.dispatch(launch.bind("a", a).bind("b", b).bind("c", parts).bind("step", step))
     }
 
     /// A `step` of so many rows, whatever the batch: a range, whose first word is where a step has its tokens.
@@ -75,4 +72,8 @@ impl Builder<'_> {
         let Slice { offset, .. } = self.range(Range { row0: rows as u32, ..Range::default() });
         Slice::new(Buffer::Ranges, offset, STEP_BYTES)
     }
+}
+
+fn product_flops(shape: &LinearShape) -> f64 {
+    2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64
 }

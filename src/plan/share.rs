@@ -229,8 +229,7 @@ fn fits(dispatch: &Dispatch) -> bool {
                 | Buffer::Weights(_)
                 | Buffer::Packed(_)
                 | Buffer::Cache(_)
-                | Buffer::RopeTable
-                | Buffer::WindowRopeTable
+                | Buffer::RopeTable(_)
                 | Buffer::DecodeStep
                 | Buffer::Batch
         )

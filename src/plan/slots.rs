@@ -1,7 +1,5 @@
 //! Shares buffers among tensors that are never alive together.
 
-use crate::order::order;
-
 /// A tensor's size and the dispatches that first and last touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
@@ -20,8 +18,8 @@ impl Lifetime {
 /// lifetime (greedy by size; Pisarchyk and Lee, arXiv:2001.03288). `existing` slots may be used
 /// and are not made larger. Returns each tensor's slot and the sizes of all slots.
 pub fn assign(tensors: &[Lifetime], existing: &[u64]) -> (Vec<usize>, Vec<u64>) {
-    let place = |i: usize| (std::cmp::Reverse(tensors[i].bytes), tensors[i].first, i);
-    let order = order(tensors.len(), &|a, b| place(a).cmp(&place(b)));
+    let mut order: Vec<usize> = (0..tensors.len()).collect();
+    order.sort_by_key(|&i| (std::cmp::Reverse(tensors[i].bytes), tensors[i].first));
     let mut sizes = existing.to_vec();
     let mut tenants: Vec<Vec<usize>> = vec![Vec::new(); sizes.len()];
     let mut slot_of = vec![usize::MAX; tensors.len()];

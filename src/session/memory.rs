@@ -5,7 +5,6 @@ use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
-use crate::order::order;
 use crate::params::Params;
 use crate::plan::{Buffer, BufferSizes, Plan, allocated_bytes, buffers};
 use serde::Serialize;
@@ -169,7 +168,7 @@ impl Purpose {
         const CONFIG: &str = "a smaller hidden_size, num_hidden_layers or vocab_size";
         const DEFAULTED: &str = "a smaller hidden_size, num_hidden_layers or vocab_size (fields left out have \
                                  transformers' defaults)";
-        let settings = match self {
+        let mut settings = match self {
             Self::Model => vec![(asked.weights, DEFAULTED)],
             Self::Adapter => vec![(asked.weights, "a smaller rank or fewer targets")],
             Self::Trainer => vec![
@@ -192,12 +191,9 @@ impl Purpose {
             Self::Tensor => vec![(asked.activations, "a smaller shape")],
             Self::Operation => vec![(asked.activations, "smaller tensors")],
         };
-        let rank = |i: usize| (Reverse(settings[i].0), i);
-        let order = order(settings.len(), &|a, b| rank(a).cmp(&rank(b)));
-        let tenth = asked.total() / 10;
-        let settings = order.into_iter().map(|i| settings[i]);
-        let used: Vec<_> =
-            settings.filter(|(bytes, _)| *bytes > tenth).map(|(_, text)| text).collect();
+        settings.retain(|(bytes, _)| *bytes > asked.total() / 10);
+        settings.sort_by_key(|&(bytes, _)| Reverse(bytes));
+        let used: Vec<_> = settings.into_iter().map(|(_, text)| text).collect();
         format!("use {}, or free other models, trainers and tensors", used.join("; "))
     }
 }

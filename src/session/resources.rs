@@ -2,15 +2,15 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId};
-use crate::order::SortedMap;
 use crate::plan::{Buffer, BufferSizes, Plan, allocated_bytes};
+use std::collections::BTreeMap;
 use std::mem;
 use std::rc::Rc;
 
 /// Owns buffers and installed plans; gives them back when dropped.
 pub(super) struct Resources {
     gpu: Rc<dyn Gpu>,
-    buffers: SortedMap<Buffer, (BufferId, u64)>,
+    buffers: BTreeMap<Buffer, (BufferId, u64)>,
     plans: Vec<PlanId>,
     /// Bytes of the uniforms that the plans have brought with them.
     ranges: u64,
@@ -38,7 +38,7 @@ impl Resources {
     }
 
     fn with(gpu: &Rc<dyn Gpu>, others: Option<[Rc<Self>; 2]>) -> Self {
-        let (buffers, plans) = (SortedMap::new(), Vec::new());
+        let (buffers, plans) = (BTreeMap::new(), Vec::new());
         Self { gpu: Rc::clone(gpu), buffers, plans, ranges: 0, others }
     }
 
@@ -87,7 +87,7 @@ impl Resources {
     pub fn inherit(&mut self, mut old: Self) {
         let (kept, replaced): (Vec<_>, _) =
             mem::take(&mut old.buffers).into_iter().partition(|(name, _)| !self.has(*name));
-        old.buffers = SortedMap::from_iter::<Vec<_>>(replaced);
+        old.buffers = BTreeMap::from_iter::<Vec<_>>(replaced);
         self.buffers.extend(kept);
     }
 

@@ -119,12 +119,9 @@ pub(super) async fn write_rope_tables(
     positions: Range<usize>,
     architecture: &Architecture,
 ) -> Result<()> {
-    let tables = [
-        (Buffer::RopeTable, architecture.rope.as_ref()),
-        (Buffer::WindowRopeTable, architecture.window_rope.as_ref()),
-    ];
-    for (name, rope) in tables {
-        if let (Some(rope), true) = (rope, resources.has(name)) {
+    for (id, rope) in architecture.ropes.iter().enumerate() {
+        let name = Buffer::RopeTable(id);
+        if resources.has(name) {
             write_rope_table(gpu, resources.get(name)?, positions.clone(), rope).await?;
         }
     }

@@ -8,7 +8,7 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId, Region, made};
 use crate::kernels::{self as k, Form, LinearShape, linear_candidates};
-use crate::plan::{Buffer, Builder, Phase, Plan, product_plan};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, product_plan};
 use std::rc::Rc;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -41,8 +41,9 @@ fn plan(lane: &Lane, columns: usize) -> Result<Plan> {
 /// A plan with a text of its own: products of several shapes share theirs on a CPU.
 fn capped(caps: &Capabilities, columns: usize) -> Result<Plan> {
     let mut builder = Builder::new(caps, Phase::Forward, 1, Buffer::Step);
-    let (logits, step) = (builder.tensor("logits", columns as u64)?, builder.step());
-    builder.dispatch("capped", k::soft_cap(caps, columns, 30.0)?, vec![logits, step], 0.0)?;
+    let logits = builder.tensor("logits", columns as u64)?;
+    let launch = Launch::new("capped", k::soft_cap(caps, columns, 30.0)?);
+    builder.dispatch(launch.bind("logits", logits))?;
     Ok(builder.finish(&[]))
 }
 

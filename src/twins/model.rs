@@ -451,9 +451,7 @@ impl<'a, R: Real> Run<'a, R> {
 
     fn rotate(&mut self, node: &Node, attention: Attention, documents: &[u32], forward: bool) {
         let shape = shape(attention, documents.len());
-        let architecture = self.architecture;
-        let of_window = architecture.window_rope.as_ref().filter(|_| attention.window.is_some());
-        let rope = of_window.or(architecture.rope.as_ref()).expect("what is rotated has angles");
+        let rope = &self.architecture.ropes[attention.rope.expect("what is rotated has angles")];
         let mut rows = self.read(node, 0).to_vec();
         let rotate = if forward { rope_forward } else { rope_backward };
         rotate(shape, &mut rows, documents, 0, rope);

@@ -47,14 +47,7 @@ export const SETS = {
    * new. The kernels' own code is not here: a case's key has the texts that it makes.
    */
   harness: () => [
-    ...sourcesBelow([
-      "src/gpu",
-      "src/plan",
-      "src/order.rs",
-      "src/error.rs",
-      "src/caps.rs",
-      "src/random.rs",
-    ]),
+    ...sourcesBelow(["src/gpu", "src/plan", "src/error.rs", "src/caps.rs", "src/random.rs"]),
     ...["chromium.test", "firefox.test", "native.test", "cases", "harness", "lane", "level"].map(
       (name) => `tests/lanes/${name}.mjs`,
     ),

@@ -42,7 +42,7 @@ fn trainer_sizes(
         (Buffer::Metrics, METRICS_BYTES),
         (Buffer::Optimizer, OPTIMIZER_BYTES),
         (Buffer::Squares, (GRAD_NORM_GROUPS * layout.shards.len()) as u64 * 4),
-        (Buffer::RopeTable, tokens * config.head_dim as u64 * 4),
+        (Buffer::RopeTable(0), tokens * config.head_dim as u64 * 4),
     ]);
     sizes
 }
@@ -74,7 +74,7 @@ fn inference_sizes(
         (Buffer::Seen, vocabulary.div_ceil(32) * 4),
         (Buffer::Drawn, plans.turns as u64 * 8),
         (Buffer::Sampling, 32),
-        (Buffer::RopeTable, capacity as u64 * config.head_dim as u64 * 4),
+        (Buffer::RopeTable(0), capacity as u64 * config.head_dim as u64 * 4),
     ]);
     sizes
 }

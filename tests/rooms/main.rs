@@ -33,26 +33,25 @@ fn only_arch_and_config_know_an_architecture_by_name() {
 }
 
 /// What each room may import of the crate, the room itself aside.
-const MAY_IMPORT: [(&str, &[&str]); 24] = [
+const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("decimal", &[]),
     ("error", &[]),
     ("format", &[]),
     ("random", &[]),
-    ("order", &[]),
     ("products", &["format"]),
     ("caps", &["error", "products"]),
-    ("config", &["error", "order"]),
+    ("config", &["error"]),
     ("schedule", &["error"]),
     ("arch", &["config", "error"]),
-    ("graph", &["arch", "config", "format", "order"]),
-    ("params", &["arch", "caps", "error", "format", "order"]),
-    ("kernels", &["caps", "config", "decimal", "error", "format", "order", "products"]),
-    ("plan", &["caps", "error", "kernels", "order"]),
+    ("graph", &["arch", "config", "format"]),
+    ("params", &["arch", "caps", "error", "format"]),
+    ("kernels", &["caps", "config", "decimal", "error", "format", "products"]),
+    ("plan", &["caps", "error", "kernels"]),
     ("ops", &["caps", "data", "error", "kernels", "plan"]),
     ("optim", &["arch", "caps", "error", "kernels", "params", "plan"]),
     ("lower", &["arch", "caps", "error", "graph", "kernels", "optim", "params", "plan"]),
-    ("gpu", &["caps", "error", "kernels", "order", "plan"]),
-    ("checkpoint", &["decimal", "error", "order"]),
+    ("gpu", &["caps", "error", "kernels", "plan"]),
+    ("checkpoint", &["decimal", "error"]),
     ("data", &["error", "random"]),
     ("session", &SESSION),
     (
@@ -85,15 +84,12 @@ const MAY_IMPORT: [(&str, &[&str]); 24] = [
     // Lanes in browsers start `testing`.
     (
         "web",
-        &[
-            "arch", "caps", "config", "data", "error", "gpu", "kernels", "order", "ops", "session",
-            "testing",
-        ],
+        &["arch", "caps", "config", "data", "error", "gpu", "kernels", "ops", "session", "testing"],
     ),
 ];
 
 /// Neither the twins, which are its tests' measure, nor graphs, which `lower` makes plans of.
-const SESSION: [&str; 18] = [
+const SESSION: [&str; 17] = [
     "arch",
     "caps",
     "checkpoint",
@@ -108,7 +104,6 @@ const SESSION: [&str; 18] = [
     "ops",
     "optim",
     "params",
-    "order",
     "plan",
     "random",
     "schedule",

@@ -5,8 +5,8 @@
 
 use crate::gpu::{Counters, LocalFuture};
 use crate::kernels::{Access, Binding, Kernel, Wgsl};
-use crate::order::{SortedMap, order};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Pipelines kept that no plan uses: those of a trainer with inference are about 120, each a few tens
@@ -18,8 +18,8 @@ const PROVED: u64 = 0;
 
 pub(super) struct Pipelines {
     device: wgpu::Device,
-    layouts: RefCell<SortedMap<Vec<Access>, wgpu::BindGroupLayout>>,
-    made: RefCell<SortedMap<Wgsl, Kept>>,
+    layouts: RefCell<BTreeMap<Vec<Access>, wgpu::BindGroupLayout>>,
+    made: RefCell<BTreeMap<Wgsl, Kept>>,
     /// Counts uses, so that the pipelines used longest ago go first.
     uses: Cell<u64>,
     most_unused: Cell<usize>,
@@ -133,11 +133,11 @@ impl Pipelines {
             return;
         }
         let unused = |kept: &Kept| kept.call == PROVED && Rc::strong_count(&kept.pipeline) == 1;
-        let uses: Vec<u64> =
+        let mut uses: Vec<u64> =
             made.values().filter(|kept| unused(kept)).map(|kept| kept.used).collect();
         if let Some(excess) = uses.len().checked_sub(most + 1) {
-            let by_use = order(uses.len(), &|a, b| (uses[a], a).cmp(&(uses[b], b)));
-            let last = uses[by_use[excess]];
+            uses.sort_unstable();
+            let last = uses[excess];
             made.retain(|_, kept| !unused(kept) || kept.used > last);
         }
     }

@@ -5,7 +5,6 @@ use super::matrix::matrix_choices;
 use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Binding, uniform};
-use crate::order::order;
 use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 
 /// A tile, the parts of K, and why.
@@ -244,7 +243,8 @@ fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
         return direct(caps, shape);
     }
     let cost = |i: usize| picks[i].0;
-    let mut ranked = order(picks.len(), &|i, j| cost(i).total_cmp(&cost(j)).then(i.cmp(&j)));
+    let mut ranked: Vec<usize> = (0..picks.len()).collect();
+    ranked.sort_by(|&i, &j| cost(i).total_cmp(&cost(j)));
     let least = cost(ranked[0]);
     ranked.retain(|&i| cost(i) <= WORTH_TRYING * least);
     let pick = |i: usize| {

@@ -271,7 +271,8 @@ impl KeyValueCache {
         let Some(Room { resources: old, .. }) = room.as_ref() else { return Ok(()) };
         let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
         let mut copies = vec![];
-        for name in layers.chain([Buffer::RopeTable, Buffer::WindowRopeTable]) {
+        let tables = (0..model.layout.architecture.ropes.len()).map(Buffer::RopeTable);
+        for name in layers.chain(tables) {
             if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
                 let (from, to) = (old.get(name)?, larger.resources.get(name)?);
                 copies.push(BufferCopy { from, to, at: 0, bytes });

@@ -3,7 +3,6 @@
 use crate::error::{ErrorCode, Result};
 use crate::gpu::{Gpu, PlanId, Region, Replay, made};
 use crate::kernels::{LinearShape, TunedProduct, linear_candidates};
-use crate::order::order;
 use crate::plan::{Buffer, STEP_BYTES, product_plan};
 use crate::session::resources::Resources;
 use crate::session::step::Step;
@@ -60,9 +59,8 @@ fn by_work(products: &[LinearShape]) -> Vec<LinearShape> {
             None => shapes.push((*shape, work)),
         }
     }
-    let rank = |i: usize| (Reverse(shapes[i].1), i);
-    let ranked = order(shapes.len(), &|a, b| rank(a).cmp(&rank(b)));
-    ranked.into_iter().map(|i| shapes[i].0).collect()
+    shapes.sort_by_key(|&(_, work)| Reverse(work));
+    shapes.into_iter().map(|(shape, _)| shape).collect()
 }
 
 /// The fastest of a product's candidates, before `awake` after some work; none where they take too long.

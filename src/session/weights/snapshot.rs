@@ -65,7 +65,7 @@ impl Snapshot {
         let (model, gpu) = (Rc::clone(model), Rc::clone(model.gpu()));
         let mut sizes = BufferSizes::new();
         for slice in stored.iter().flat_map(|stored| &stored.slices) {
-            let bytes = sizes.or_default(slice.buffer);
+            let bytes = sizes.entry(slice.buffer).or_default();
             *bytes = (*bytes).max(slice.offset + slice.bytes);
         }
         if state.is_some() {

@@ -248,7 +248,7 @@ fn a_lost_device_settles_all_that_is_pending() {
 fn a_spec_without_a_twin_is_an_error() {
     use crate::gpu::Replay;
     use crate::kernels::{Element, RowPlace, softmax};
-    use crate::plan::{Buffer, Builder, Phase, Slice};
+    use crate::plan::{Buffer, Builder, Launch, Phase, Slice};
 
     let double = Double::floor();
     let caps = double.capabilities().clone();
@@ -256,7 +256,8 @@ fn a_spec_without_a_twin_is_an_error() {
     let kernel = softmax(&caps, 8, Element::F32).unwrap();
     let given = |index| Slice::new(Buffer::Given(index), 0, 32);
     let place = Slice::new(Buffer::Given(2), 0, size_of::<RowPlace>() as u64);
-    builder.dispatch("rows", kernel, vec![given(0), given(1), place], 0.0).unwrap();
+    let launch = Launch::new("rows", kernel).bind("input", given(0)).bind("output", given(1));
+    builder.dispatch(launch.bind("place", place)).unwrap();
     let plan = builder.finish(&[]);
     double.watch();
     let buffers = [0; 3].map(|_| double.create_buffer("rows", 64).unwrap());

@@ -1,6 +1,7 @@
 //! The graph's twin against differences, and against itself.
 
 use super::*;
+use crate::arch::Rope;
 use crate::config::LoraConfig;
 use crate::data::IGNORE_INDEX;
 use crate::twins::check::{assert_close, numeric_gradient};
@@ -66,6 +67,56 @@ fn every_gradient_matches_finite_differences() {
             let loss_at = |x: &[f64]| {
                 changed.insert(name.clone(), x.to_vec());
                 Model { config: &config, weights: &changed }.loss(&batch)
+            };
+            let numeric = numeric_gradient(loss_at, &weights[name], 2e-4);
+            assert_close(name, gradient, &numeric, 1e-9, 1e-7);
+        }
+    }
+}
+
+/// What layers may have of norms and of RoPE: models change it layer by layer.
+const OPTIONS: [fn(&mut Architecture); 4] = [
+    |of| of.layers[1].attention.rope = None,
+    // Angles of its own, whatever its window.
+    |of| {
+        of.ropes.push(Rope::plain(4, 7.0));
+        of.layers[0].attention.rope = Some(of.ropes.len() - 1);
+    },
+    // Norms behind the blocks alone, then none.
+    |of| {
+        for (layer, behind) in of.layers.iter_mut().zip([true, false]) {
+            let norms = [layer.attention_norm.take(), layer.mlp_norm.take()];
+            [layer.attention_post_norm, layer.mlp_post_norm] =
+                if behind { norms } else { [None; 2] };
+        }
+    },
+    // One block with its norm before, one with its norm behind.
+    |of| {
+        let layer = &mut of.layers[0];
+        layer.mlp_post_norm = layer.mlp_norm.take();
+    },
+];
+
+#[test]
+fn options_of_layers_match_finite_differences() {
+    let (config, batch) = (config(""), batch());
+    let weights = random_tensors(&config, 1);
+    let plain = Model { config: &config, weights: &weights }.loss(&batch);
+    for change in OPTIONS {
+        let mut architecture = Architecture::of(&config);
+        change(&mut architecture);
+        let loss = |weights: &_| Network { architecture: &architecture, weights }.loss(&batch);
+        assert_ne!(loss(&weights), plain);
+        let network = Network { architecture: &architecture, weights: &weights };
+        let (whole, gradients) = network.loss_and_gradients(&batch, &|_| true);
+        assert_eq!(whole, loss(&weights));
+        // The norms of a layer without any are no part of the model.
+        assert!(gradients.len() + 2 >= weights.len());
+        for (name, gradient) in &gradients {
+            let mut changed = weights.clone();
+            let loss_at = |x: &[f64]| {
+                changed.insert(name.clone(), x.to_vec());
+                loss(&changed)
             };
             let numeric = numeric_gradient(loss_at, &weights[name], 2e-4);
             assert_close(name, gradient, &numeric, 1e-9, 1e-7);
