@@ -291,7 +291,7 @@ impl Composer {
         let (mut text, mut left) = (String::new(), "");
         if let (Some(binding), 2..) = (whole, parts.count) {
             text = format!(
-                "@group(0) @binding({binding}) var<storage,read_write> whole:array<{vector}>;\n"
+                "@group(0) @binding({binding}) var<storage, read_write> whole: array<{vector}>;\n"
             );
             left = "whole[i]=sum;";
         }

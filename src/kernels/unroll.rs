@@ -53,10 +53,10 @@ pub(super) fn unroll(text: &str, sizes: &[(&'static str, usize)]) -> String {
         let body = &found[header.len..];
         let body = &body[..closing(body, ['{', '}'])];
         debug_assert!(!body.contains("break") && !body.contains("continue"), "{body}");
-        let joined = format!("#{}", header.name);
-        let [open, close] = if body.contains(&joined) { ["", ""] } else { ["{", "}"] };
+        let joins = join(body, header.name, "") != body;
+        let [open, close] = if joins { ["", ""] } else { ["{", "}"] };
         for value in values {
-            let copy = body.replace(&joined, &value.to_string());
+            let copy = join(body, header.name, &value.to_string());
             let copy = substitute(&copy, header.name, &format!("{value}u"));
             out.push_str(open);
             out.push_str(&unroll(&copy, sizes));
@@ -87,6 +87,20 @@ pub(super) fn closing(text: &str, [open, close]: [char; 2]) -> usize {
 /// Whether a character may be in an identifier.
 pub(super) fn word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Joins a number to the names that ask for it: `sum_#i_#j`.
+fn join(text: &str, name: &str, number: &str) -> String {
+    let mut parts = text.split('#');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.strip_prefix(name);
+        match rest.filter(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric())) {
+            Some(rest) => out.extend([number, rest]),
+            None => out.extend(["#", part]),
+        }
+    }
+    out
 }
 
 /// Replaces an identifier, but not members of that name.
@@ -129,6 +143,12 @@ mod tests {
         let text = "#unroll for (var i = 0u; i < 2u; i++) {#unroll for (var j = 0u; j < N_#i; j++) {var s#i_#j = i + j;}}";
         let got = unroll(text, &[("N_0", 1), ("N_1", 2)]);
         assert_eq!(got, "var s0_0 = 0u + 0u;var s1_0 = 1u + 0u;var s1_1 = 1u + 1u;");
+    }
+
+    #[test]
+    fn a_variable_may_be_named_as_a_directive_begins() {
+        let text = "#unroll for (var u = 0u; u < 1u; u++) {#unroll for (var i = 0u; i < 1u; i++) {a[u] = s_#i_x;}}";
+        assert_eq!(unroll(text, &[]), "{a[0u] = s_0_x;}");
     }
 
     #[test]
