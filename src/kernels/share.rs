@@ -1,5 +1,5 @@
 //! A kernel over bindings that it shares with other kernels: each of its operands is a view into one of them. So the
-//! dispatches of a layer have one bind group, which is set once (`bench/NOTES.md`, "What a dispatch costs the host").
+//! dispatches of a layer have one bind group, which is set once (`docs/decisions/059-one-bind-group-per-layer.md`).
 
 use super::compose::{Access, Binding, Kernel, View, Wgsl};
 use super::unroll::{closing, word};

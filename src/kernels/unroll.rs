@@ -1,8 +1,8 @@
 //! Writes out the loops that WGSL text marks with `#unroll`.
 //!
-//! An array that a loop indexes stays in registers only where the driver unrolls every such loop,
-//! and drivers give up on nests of them: on one NVIDIA GPU the tiled attention kernels ran up to
-//! seven times slower with their register tiles left in loops (`bench/NOTES.md`).
+//! An array that a loop indexes stays in registers only where the driver unrolls every such loop, and drivers give up
+//! on nests of them: on one NVIDIA GPU the tiled attention kernels ran up to seven times slower with their register
+//! tiles left in loops (`docs/decisions/005-register-tiles-are-unrolled.md`).
 
 /// A loop's header taken apart: `for (var NAME = FIRST; NAME < BOUND; NAME++ or NAME += STEP) {`.
 pub(super) struct Header<'a> {

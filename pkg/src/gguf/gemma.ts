@@ -1,6 +1,7 @@
 /** How Gemma 1, 2 and 3 lie in a GGUF file. */
 
-import type { ModelConfig, RopeParameters } from "../model-config.js";
+import type { ModelConfig } from "../model-config.js";
+import type { RopeParameters } from "../rope-parameters.js";
 import { type Change, DECODER, expectField, type Family, GELU, refusedField } from "./family.js";
 import type { Metadata } from "./format.js";
 import { refuseScaling, writeRope } from "./rope.js";

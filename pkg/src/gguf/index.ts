@@ -1,13 +1,12 @@
 /** What is loaded when a model is first saved as a GGUF file. */
 
-import type { Piece, Put, TakePiece } from "../checkpoint-writer.js";
-import { stored } from "../internal.js";
 import type { ModelConfig } from "../model-config.js";
 import { floats } from "../numbers.js";
 import { check, invalid, oneOf, type Rules } from "../options.js";
+import type { RawModel, RawWriter } from "../raw-types.js";
 import { PREFIX, parse } from "../safetensors.js";
-import type { GgufOptions } from "../save-options.js";
-import type { RawModel, RawWriter } from "../wasm-instance.js";
+import type { GgufOptions, Piece, Put, TakePiece } from "../save-types.js";
+import { stored } from "../stored-runs.js";
 import { ELEMENTS, type Element, expectHeld, type GgufType, sizeOf } from "./blocks.js";
 import { familyOf, placed, writeSizes } from "./families.js";
 import type { Change, Family } from "./family.js";

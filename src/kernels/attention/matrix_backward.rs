@@ -23,8 +23,8 @@ const TILES: [AttentionTile; 2] = [AttentionTile::pairs(32, 32), AttentionTile::
 
 /// Of larger heads the columns take most of the workgroup memory, so that more rows share them.
 const ROOMY_HEAD: usize = 64;
-/// Rows of a pair of subgroups. More would share the loads of a column's matrices, but leave fewer subgroups to wait for
-/// memory and barriers (`bench/NOTES.md`).
+/// Rows of a pair of subgroups. More would share the loads of a column's matrices, but leave fewer subgroups to wait
+/// for memory and barriers (`docs/decisions/051-matrix-attention-backward.md`).
 const STRIP: usize = 16;
 
 /// Invocations of a subgroup for which the tiles are made.

@@ -10,7 +10,8 @@ use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
-/// In order of preference (`bench/NOTES.md`): the second is for little workgroup memory.
+/// In order of preference (`docs/decisions/050-matrix-attention-forward.md`): the second is for little workgroup
+/// memory.
 const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
 
 /// Of the atomic that says whether results are multiplied, as it is counted.

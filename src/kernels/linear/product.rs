@@ -10,7 +10,7 @@ use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::activation_module;
-use crate::kernels::shape::Output;
+use crate::kernels::shape::{Output, Parts};
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::kernels::unrolled::direct_block;
 use crate::products::{Form, LinearShape, LinearTile};
@@ -58,6 +58,14 @@ pub struct LinearSum {
 /// `limit-exceeded` when no form fits.
 pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Linear> {
     whole(caps, shape, output, pick(caps, shape), None)
+}
+
+/// In how many parts the product that is picked for a shape leaves its result: more than one where its K is split.
+pub fn linear_parts(caps: &Capabilities, shape: &LinearShape) -> Parts {
+    match pick(caps, shape).splits {
+        1 => Parts::WHOLE,
+        count => Parts { count, apart: shape.part_elements() as usize },
+    }
 }
 
 /// [`linear`] with the tile given: for measurements and tests. K may be split where rows are
