@@ -4,7 +4,7 @@ use super::cache::key_value_cache::KeyValueCache;
 use super::decode::batched_plans::LastBatchedPlans;
 use super::decode::probe_plan::ProbePlan;
 use super::pace::Pace;
-use super::watch::Watch;
+use super::progress::Progress;
 use super::weights::{Weights, tensor_at};
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -73,9 +73,9 @@ impl Model {
         gpu: &Rc<dyn Gpu>,
         config: ModelConfig,
         seed: u64,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Rc<Self>> {
-        let weights = Weights::create(gpu, config, seed, watch).await?;
+        let weights = Weights::create(gpu, config, seed, progress).await?;
         Ok(Rc::new(Self::new(weights)))
     }
 

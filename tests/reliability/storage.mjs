@@ -15,8 +15,8 @@ const LONGEST = 1500;
 /** In the tab: goes on with the run, or begins it, saving after every step; tells of each step. */
 async function train(base, steps) {
   const { connect } = await import(`${base}/pkg/worker/index.js`);
-  const kit = await import(`${base}/tests/pkg/bodies/kit.mjs`);
-  const { originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
+  const kit = await import(`${base}/tests/api/bodies/kit.mjs`);
+  const { originDisk } = await import(`${base}/tests/storage/bodies/storage.mjs`);
   const config = { ...kit.config, hidden_size: 128, intermediate_size: 256 };
   const tinyloom = await connect();
   const { Runtime, Model, Trainer, Runs } = tinyloom;

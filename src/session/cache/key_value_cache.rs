@@ -3,7 +3,7 @@
 use super::allocation::{CacheAllocation, LEAST_CAPACITY, capacity_for};
 use super::bound_plans::NamedPlans;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{BufferCopy, Replay, made};
+use crate::gpu::{BufferCopy, Replay, create_checked};
 use crate::kernels::WeightFormat;
 use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
@@ -115,7 +115,7 @@ impl KeyValueCache {
         if self.growths.get() != before {
             return Ok(());
         }
-        let installed = made(&**gpu, || self.installed(model, &weights, &plans)).await;
+        let installed = create_checked(&**gpu, || self.installed(model, &weights, &plans)).await;
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
         let positions = old..capacity;
         let architecture = &model.layout.architecture;
@@ -125,7 +125,7 @@ impl KeyValueCache {
             return Ok(());
         }
         let written = self.written.get();
-        made(&**gpu, || self.copy_into(model, &larger)).await?;
+        create_checked(&**gpu, || self.copy_into(model, &larger)).await?;
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());

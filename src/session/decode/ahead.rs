@@ -1,7 +1,7 @@
 //! Submits of drawn tokens that are on their way.
 
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, LocalFuture, watched};
+use crate::gpu::{Gpu, LocalFuture, submit_checked};
 use crate::lower::DRAW_SLOTS;
 use crate::session::pace::{Pace, SUBMIT_MILLISECONDS, Sent, Work};
 use std::cell::Cell;
@@ -46,7 +46,7 @@ impl Submit {
         queue: impl FnOnce() -> Result<(usize, Sent, LocalFuture<Result<Vec<u8>>>)>,
     ) -> Result<Self> {
         let noted = Cell::new(None);
-        let drawn = watched(gpu, || {
+        let drawn = submit_checked(gpu, || {
             let (passes, sent, drawn) = queue()?;
             noted.set(Some((passes, sent)));
             Ok(drawn)

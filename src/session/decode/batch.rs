@@ -4,14 +4,14 @@ use super::ahead::{Ahead, MOST_PASSES, SUBMITS_AHEAD, Submit};
 use super::batched_pass::{BatchedPass, RowState};
 use super::generate::{Drawn, GenerateOptions, not_finite};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Replay, made};
+use crate::gpu::{Replay, create_checked};
 use crate::lower::{CacheShape, InferenceOptions};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::pace::Pace;
+use crate::session::progress::Progress;
 use crate::session::step::{Choice, Sampling};
-use crate::session::watch::Watch;
 use std::rc::Rc;
 
 /// Most texts of a batch.
@@ -165,7 +165,7 @@ impl Batch {
     /// # Errors
     /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `aborted` while prompts are read. `non-finite` where
     /// the logits of a text had no number to draw from: when all others have ended, and then each time.
-    pub async fn next(&mut self, watch: Watch<'_>) -> Result<Vec<(usize, Drawn)>> {
+    pub async fn next(&mut self, progress: Progress<'_>) -> Result<Vec<(usize, Drawn)>> {
         let model = Rc::clone(&self.model);
         let mut given = vec![];
         while given.is_empty() {
@@ -183,7 +183,7 @@ impl Batch {
             // Nobody waits for the first tokens longer than they take.
             let (ready, most) = match ready {
                 Some(ready) => (ready, MOST_PASSES),
-                None => (self.read_texts(&cache, watch).await?, 1),
+                None => (self.read_texts(&cache, progress).await?, 1),
             };
             self.decode_ahead(&ready.pass, most)?;
             let (passes, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
@@ -195,7 +195,7 @@ impl Batch {
 
     /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
     /// changed.
-    async fn read_texts(&mut self, cache: &KeyValueCache, watch: Watch<'_>) -> Result<Ready> {
+    async fn read_texts(&mut self, cache: &KeyValueCache, progress: Progress<'_>) -> Result<Ready> {
         self.ahead.settle().await?;
         let _lock = cache.lock().await;
         let (model, rows) = (&self.model, self.texts.len());
@@ -207,7 +207,7 @@ impl Batch {
             while let Some(&(row, text)) = waiting.first() {
                 let together = self.together(&pass, &waiting);
                 for _ in 0..together.max(1) {
-                    watch.at(done, rows, "read prompts")?;
+                    progress.report(done, rows, "read prompts")?;
                     done += 1;
                 }
                 if let (Some(texts), 1..) = (&pass.texts, together) {
@@ -216,7 +216,7 @@ impl Batch {
                     model.read_text(cache, text).await?;
                     let copy =
                         |allocation: &CacheAllocation| pass.copy_text(allocation, row, text.len());
-                    made(&**model.gpu(), || cache.with(copy)).await?;
+                    create_checked(&**model.gpu(), || cache.with(copy)).await?;
                 }
                 waiting.drain(..together.max(1));
             }
@@ -225,7 +225,7 @@ impl Batch {
             }
         };
         let states: Vec<_> = self.texts.iter().map(Text::state).collect();
-        made(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
+        create_checked(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
         Ok(Ready { pass, version })
     }
 

@@ -3,7 +3,7 @@
 use super::batched_plans::BatchedPlans;
 use crate::caps::ALIGN;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, watched};
+use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, submit_checked};
 use crate::lower::{CacheShape, SeveralRows};
 use crate::plan::{Buffer, Plan};
 use crate::session::cache::allocation::CacheAllocation;
@@ -140,7 +140,7 @@ impl BatchedPass {
             let region = Region { buffer: step, offset: 0, bytes: 4 };
             gpu.submit(&[Replay::new(texts.plan, tokens.len())], submits, Some(region))
         };
-        let done = watched(gpu, queue)?;
+        let done = submit_checked(gpu, queue)?;
         let sent = sent.take().ok_or_else(|| Error::internal("nothing was queued"))?;
         pace.arrival(gpu, sent, done).await.map(drop)
     }

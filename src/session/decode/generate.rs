@@ -6,7 +6,7 @@ use super::ahead::{Ahead, MOST_PASSES, SUBMITS_AHEAD, Submit};
 use super::lookup::{Lookup, Rows};
 use super::sampler::{Bias, Sampler, check_alternatives};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{PlanId, Region, Replay, made};
+use crate::gpu::{PlanId, Region, Replay, create_checked};
 use crate::lower::{LIKELIEST_OFFSET, SampleChoices};
 use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
@@ -183,7 +183,7 @@ impl Generation {
         match self.sampler.take().filter(fits) {
             Some(sampler) => {
                 if self.options.stepwise && biased {
-                    made(&**self.model.gpu(), || sampler.write(&self.bias)).await?;
+                    create_checked(&**self.model.gpu(), || sampler.write(&self.bias)).await?;
                 }
                 self.sampler = Some(sampler);
             }
@@ -355,8 +355,10 @@ impl Generation {
 
     /// Puts what decoding counts on by itself to where the text is.
     async fn reset_decoding(&self, cache: &KeyValueCache) -> Result<()> {
-        made(&**self.model.gpu(), || cache.with(|allocation| self.write_decode_state(allocation)))
-            .await
+        create_checked(&**self.model.gpu(), || {
+            cache.with(|allocation| self.write_decode_state(allocation))
+        })
+        .await
     }
 
     fn write_decode_state(&self, allocation: &CacheAllocation) -> Result<()> {

@@ -2,15 +2,15 @@
 
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay, queued};
+use crate::gpu::{Region, Replay, queue_checked};
 use crate::lower::InferenceOptions;
 use crate::plan::{Buffer, PromptLayout};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
+use crate::session::progress::Progress;
 use crate::session::step::Step;
-use crate::session::watch::Watch;
 use std::ops::Range;
 
 impl Model {
@@ -88,7 +88,7 @@ impl Model {
             let sent = pace.sent(gpu, work);
             Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
         };
-        let ((sent, read), accepted) = queued(gpu, || cache.with(queue))?;
+        let ((sent, read), accepted) = queue_checked(gpu, || cache.with(queue))?;
         cache.writes(position + tokens.len());
         Ok(Some(async move {
             let done = async {
@@ -144,7 +144,7 @@ impl Model {
         tokens: &[u32],
         targets: Option<&[u32]>,
         options: InferenceOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<f64> {
         self.check_tokens(tokens)?;
         let shifted: Vec<u32>;
@@ -157,13 +157,13 @@ impl Model {
         };
         self.check_targets(tokens, targets)?;
         let total = tokens.len();
-        watch.at(0, total, "loss")?;
+        progress.report(0, total, "loss")?;
         let cache = self.prepare_inference(total, options).await?;
         let _lock = cache.lock().await;
         let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
         let (mut sum, mut count) = (0.0, 0.0);
         while done < total {
-            watch.at(done, total, "loss")?;
+            progress.report(done, total, "loss")?;
             let part = self.next_chunk(&cache, done, total)?;
             let bytes = part.len() as u64 * 4;
             let chunk = |allocation: &CacheAllocation| {
@@ -191,7 +191,7 @@ impl Model {
             done = part.end;
         }
         cache.holds(held, tokens);
-        watch.at(total, total, "loss")?;
+        progress.report(total, total, "loss")?;
         Ok(sum / count)
     }
 

@@ -10,7 +10,7 @@ use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::watch::Watch;
+use crate::session::progress::Progress;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -100,9 +100,9 @@ impl Model {
         &self,
         tokens: &[u32],
         options: InferenceOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Vec<f32>> {
-        self.look(tokens, Look::Logits { from: 0 }, options, watch).await
+        self.look(tokens, Look::Logits { from: 0 }, options, progress).await
     }
 
     /// What a text computes as one document.
@@ -115,7 +115,7 @@ impl Model {
         tokens: &[u32],
         look: Look,
         options: InferenceOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Vec<f32>> {
         let probe = look.probe(self.config())?;
         self.check_tokens(tokens)?;
@@ -125,7 +125,7 @@ impl Model {
         let told = count - from;
         let what = format!("the result, {stage} of {told} tokens × {width} numbers,");
         let mut result: Vec<f32> = room(&what, told as u64 * width as u64)?;
-        watch.at(0, count, stage)?;
+        progress.report(0, count, stage)?;
         let cache = self.prepare_inference(count, options).await?;
         let _lock = cache.lock().await;
         let probe_plan = match probe {
@@ -134,7 +134,7 @@ impl Model {
         };
         let (mut held, mut done) = self.begin_text(&cache, tokens, from).await?;
         while done < count {
-            watch.at(done, count, stage)?;
+            progress.report(done, count, stage)?;
             let mut part = self.next_chunk(&cache, done, count)?;
             let mut columns = width;
             if let Some((probe_plan, _)) = &probe_plan {
@@ -169,7 +169,7 @@ impl Model {
             // The plan of another look fills the cache of the first layers alone.
             cache.holds(held, tokens);
         }
-        watch.at(count, count, stage)?;
+        progress.report(count, count, stage)?;
         Ok(result)
     }
 

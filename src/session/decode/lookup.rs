@@ -4,7 +4,7 @@
 use super::batched_pass::{BatchedPass, RowState};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Replay, watched};
+use crate::gpu::{Gpu, Replay, submit_checked};
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::pace::Pace;
@@ -159,7 +159,7 @@ impl Lookup {
         };
         self.astray = true;
         let sent = self.pace.sent(gpu, pass.work);
-        let read = watched(gpu, queue)?;
+        let read = submit_checked(gpu, queue)?;
         cache.writes(first + ROWS);
         let mut drawn = self.pace.arrival(gpu, sent, read).await?;
         let words = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
