@@ -12,13 +12,13 @@ mod estimate;
 mod fake;
 mod memory;
 mod model;
-mod pace;
 mod progress;
 mod resources;
 pub(crate) mod step;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod throughput;
 mod train;
 mod weights;
 

@@ -1,7 +1,7 @@
 //! Sessions on a GPU that computes nothing.
 
 use super::fake::{Encoded, Fake};
-use super::pace::Work;
+use super::throughput::Work;
 use super::{
     GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, ModelLoader,
     NO_PROGRESS, Resume, Trainer, TrainerOptions,
@@ -411,7 +411,7 @@ fn what_a_budget_has_no_room_for_is_refused_before_a_file_is_asked_for() {
 /// Milliseconds predicted of a chunk's work, and of a token's.
 fn predictions(model: &Model) -> [f64; 2] {
     let work = Work { flops: 1e9, fixed: 0.0 };
-    [model.chunk_pace.predict(work), model.token_pace.predict(work)]
+    [model.chunk_throughput.predict(work), model.token_throughput.predict(work)]
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(super) struct StagingPool {
     device: wgpu::Device,
     free: RefCell<Vec<wgpu::Buffer>>,
     #[cfg(target_arch = "wasm32")]
-    pace: super::nudge::Pace,
+    poller: super::readback_poller::ReadbackPoller,
 }
 
 impl WgpuDevice {
@@ -42,7 +42,11 @@ impl StagingPool {
             device: device.clone(),
             free: RefCell::default(),
             #[cfg(target_arch = "wasm32")]
-            pace: super::nudge::Pace::new(device.clone(), queue.clone(), clock),
+            poller: super::readback_poller::ReadbackPoller::new(
+                device.clone(),
+                queue.clone(),
+                clock,
+            ),
         }
     }
 
@@ -63,8 +67,8 @@ impl StagingPool {
 
     /// The browser is about to answer this, and looks at the GPU then.
     #[cfg(target_arch = "wasm32")]
-    pub fn answer(&self, answer: super::nudge::Answer) {
-        self.pace.answer(answer);
+    pub fn answer(&self, answer: super::readback_poller::Answer) {
+        self.poller.answer(answer);
     }
 
     pub fn clear(&self) {
@@ -133,7 +137,7 @@ impl StagingPool {
         receiver: Receiver<T>,
         _submitted: wgpu::SubmissionIndex,
     ) -> std::result::Result<T, Canceled> {
-        self.pace.arrival(receiver).await
+        self.poller.arrival(receiver).await
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, submit_checked};
 use crate::lower::DRAW_SLOTS;
-use crate::session::pace::{Pace, SUBMIT_MILLISECONDS, Sent, Work};
+use crate::session::throughput::{SUBMIT_MILLISECONDS, Sent, Throughput, Work};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
@@ -32,8 +32,9 @@ impl std::fmt::Debug for Submit {
 
 impl Submit {
     /// How many of at most `most` passes the GPU does in one submit, where each is `work`.
-    pub fn passes(pace: &Pace, work: Work, most: usize) -> usize {
-        let passes = (AHEAD_MILLISECONDS / SUBMITS_AHEAD as f64 / pace.predict(work)) as usize;
+    pub fn passes(throughput: &Throughput, work: Work, most: usize) -> usize {
+        let passes =
+            (AHEAD_MILLISECONDS / SUBMITS_AHEAD as f64 / throughput.predict(work)) as usize;
         passes.clamp(1, most)
     }
 
@@ -86,11 +87,15 @@ impl Ahead {
     }
 
     /// Awaits the oldest: its passes, and what they have drawn.
-    pub async fn read(&mut self, gpu: &dyn Gpu, pace: &Pace) -> Result<(usize, Vec<u8>)> {
+    pub async fn read(
+        &mut self,
+        gpu: &dyn Gpu,
+        throughput: &Throughput,
+    ) -> Result<(usize, Vec<u8>)> {
         let oldest = self.0.pop_front();
         let Submit { passes, sent, drawn } =
             oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
-        Ok((passes, pace.arrival(gpu, sent, drawn).await?))
+        Ok((passes, throughput.arrival(gpu, sent, drawn).await?))
     }
 
     /// Waits for what is on its way, and drops it: its tokens count for nothing, its first error

@@ -9,9 +9,9 @@ use crate::lower::{CacheShape, InferenceOptions};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::pace::Pace;
 use crate::session::progress::Progress;
 use crate::session::step::{Choice, Sampling};
+use crate::session::throughput::Throughput;
 use std::rc::Rc;
 
 /// Most texts of a batch.
@@ -106,7 +106,7 @@ pub struct Batch {
     texts: Vec<Text>,
     capacity: usize,
     ready: Option<Ready>,
-    pace: Pace,
+    throughput: Throughput,
     /// The first text whose logits are not finite, and is over.
     spoilt: Option<usize>,
     ahead: Ahead,
@@ -139,7 +139,7 @@ impl Batch {
             texts,
             capacity: batch_shape(1, longest, most).capacity,
             ready: None,
-            pace: Pace::new(model.gpu().capabilities()),
+            throughput: Throughput::new(model.gpu().capabilities()),
             spoilt: None,
             ahead: Ahead::default(),
         })
@@ -186,7 +186,7 @@ impl Batch {
                 None => (self.read_texts(&cache, progress).await?, 1),
             };
             self.decode_ahead(&ready.pass, most)?;
-            let (passes, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
+            let (passes, drawn) = self.ahead.read(&**model.gpu(), &self.throughput).await?;
             self.ready = Some(ready);
             given = self.take(passes, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
         }
@@ -240,7 +240,7 @@ impl Batch {
     /// is too long, or most of those that it could be read with begin alike, which the model's cache reads once.
     fn together(&self, pass: &BatchedPass, waiting: &[(usize, &[u32])]) -> usize {
         let Some(texts) = &pass.texts else { return 0 };
-        let mut rows_left = texts.most_rows(&self.model.chunk_pace);
+        let mut rows_left = texts.most_rows(&self.model.chunk_throughput);
         let (mut count, mut alike, mut all, mut before) = (0, 0, 0, &[][..]);
         for &(_, text) in waiting {
             let Some(rows) = pass.rows_of(text.len()).filter(|rows| *rows <= rows_left) else {
@@ -296,15 +296,15 @@ impl Batch {
 
     /// Some of `most` passes behind `queued` ones: as many as the GPU does in one submit.
     fn decode(&self, pass: &BatchedPass, most: usize, queued: usize) -> Result<Submit> {
-        let (gpu, pace) = (&**self.model.gpu(), &self.pace);
+        let (gpu, throughput) = (&**self.model.gpu(), &self.throughput);
         let queue = || {
-            let passes = Submit::passes(pace, pass.work, most);
+            let passes = Submit::passes(throughput, pass.work, most);
             let work = pass.work.times(passes);
-            let submits = pace.submits(work, pass.largest);
+            let submits = throughput.submits(work, pass.largest);
             let choice = |text: &Text| text.choice(queued, self.capacity);
             pass.choose(&self.texts.iter().map(choice).collect::<Vec<_>>())?;
             let all = [Replay::new(pass.plan(), self.texts.len()); MOST_PASSES];
-            let sent = pace.sent(gpu, work);
+            let sent = throughput.sent(gpu, work);
             Ok((passes, sent, gpu.submit(&all[..passes], submits, Some(pass.drawn(passes)?))?))
         };
         Submit::queued(gpu, queue)

@@ -13,8 +13,8 @@ use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
-use crate::session::pace::Work;
 use crate::session::step::{Sampling, Step};
+use crate::session::throughput::Work;
 use std::rc::Rc;
 
 pub use options::GenerateOptions;
@@ -140,7 +140,7 @@ impl Generation {
                     lookup.check(&**self.model.gpu(), &cache, rows, sampling).await?
                 } else {
                     self.decode_ahead(&cache, 0)?;
-                    self.ahead.read(&**self.model.gpu(), &self.model.token_pace).await?.1
+                    self.ahead.read(&**self.model.gpu(), &self.model.token_throughput).await?.1
                 };
                 (held, drawn)
             }
@@ -331,7 +331,7 @@ impl Generation {
             let bytes = read.await?;
             if last {
                 // What is queued behind it waited for the prompt.
-                model.token_pace.waited(&**model.gpu());
+                model.token_throughput.waited(&**model.gpu());
                 cache.holds(held, &self.text);
                 return Ok((held, bytes));
             }
@@ -404,13 +404,13 @@ impl Generation {
 
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
     fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Submit> {
-        let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
+        let (gpu, throughput) = (&**self.model.gpu(), &self.model.token_throughput);
         let queue = |allocation: &CacheAllocation| {
             let [token, largest] = self.work(allocation);
             let most = if self.options.stepwise { 1 } else { MOST_PASSES };
-            let passes = Submit::passes(pace, token, most).min(left);
+            let passes = Submit::passes(throughput, token, most).min(left);
             let work = token.times(passes);
-            let submits = pace.submits(work, largest).max(self.early_submits(passes));
+            let submits = throughput.submits(work, largest).max(self.early_submits(passes));
             if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
                 self.write_decode_state(allocation)?;
             }
@@ -420,7 +420,7 @@ impl Generation {
                 .map(|plan| Replay::new(plan, 1));
             let all: [_; 2 * MOST_PASSES] = std::array::from_fn(|index| pass[index % 2]);
             let region = self.drawn(allocation, passes)?;
-            let sent = pace.sent(gpu, work);
+            let sent = throughput.sent(gpu, work);
             Ok((passes, sent, gpu.submit(&all[..2 * passes], submits, Some(region))?))
         };
         let submit = Submit::queued(gpu, || cache.with(queue))?;

@@ -22,10 +22,10 @@ use tune::tune;
 
 use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
-use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::progress::Progress;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_tables};
+use super::throughput::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::weights::place::Place;
 use super::weights::tensor_at;
 use crate::caps::Capabilities;

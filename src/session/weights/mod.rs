@@ -7,10 +7,10 @@ pub(super) mod snapshot;
 
 use self::place::Place;
 use super::memory::{self, MemoryBytes, Purpose};
-use super::pace::Pauses;
 use super::progress::Progress;
 use super::resources::Resources;
 use super::step::Initialize;
+use super::throughput::PageYields;
 use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::{LoraConfig, ModelConfig};
@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Elements generated between pauses: a few milliseconds on a slow host.
+/// Elements generated between yields: a few milliseconds on a slow host.
 const FILLED_ELEMENTS: usize = 1 << 16;
 
 /// Operations of an initialisation that even a slow GPU does within a tenth of a second.
@@ -161,12 +161,12 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Fills each tensor as its [`Init`] says, with pauses for what else the host has to do. Normal
+    /// Fills each tensor as its [`Init`] says, with yields for what else the host has to do. Normal
     /// ones are drawn by the GPU or, where that is a CPU, by this one, to the same bits.
     async fn initialize(&self, seed: u64, progress: Progress<'_>) -> Result<()> {
         let (gpu, buffers) = (&*self.gpu.0, self.buffers()?);
         let by_host = gpu.capabilities().software;
-        let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+        let (mut yields, mut pending) = (PageYields::new(gpu), Pending::default());
         let mut values = vec![0f32; FILLED_ELEMENTS];
         for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
             if !by_host && matches!(tensor.init, Init::Normal(_)) {
@@ -186,7 +186,7 @@ impl Weights {
                     let offset = (run.offset + start) as u64 * 4;
                     pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(part)))?;
                     done += part.len() as u32;
-                    if pauses.breathe().await {
+                    if yields.yield_to_page().await {
                         pending.accepted().await?;
                         progress.report(0, 1, "initialise weights")?;
                     }
