@@ -26,7 +26,7 @@ pub use crate::lower::InferenceOptions;
 pub use crate::optim::OptimizerKind;
 pub use decode::batch::Batch;
 pub use decode::generate::{Drawn, GenerateOptions, Generation};
-pub use decode::look::Look;
+pub use decode::inspect::Inspection;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use memory::MemoryBytes;
 pub use model::Model;

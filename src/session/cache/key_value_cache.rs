@@ -108,7 +108,7 @@ impl KeyValueCache {
         let asked = MemoryBytes::of_sizes(&self.lacking(&plans.all(), &weights));
         let asked = asked.with_ranges(plans.all().iter().copied());
         let purpose = Purpose::Inference { tokens: capacity, sequences: 1 };
-        memory::judge(&**gpu, purpose, &asked)?;
+        memory::check_memory(&**gpu, purpose, &asked)?;
         if old == 0 {
             gpu.prepare(&plans.all()).await;
         }

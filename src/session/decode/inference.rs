@@ -139,7 +139,7 @@ impl Model {
     /// Mean cross-entropy in nats; targets default to the tokens shifted by one.
     ///
     /// # Errors
-    /// As [`Model::look`], and `invalid-tokens` when lengths disagree or no target counts.
+    /// As [`Model::inspect`], and `invalid-tokens` when lengths disagree or no target counts.
     pub async fn loss(
         &self,
         tokens: &[u32],

@@ -8,7 +8,7 @@ pub(super) mod batched_plans;
 mod decode_profile;
 pub(super) mod generate;
 mod inference;
-pub(super) mod look;
+pub(super) mod inspect;
 mod lookup;
 pub(super) mod probe_plan;
 mod sampler;

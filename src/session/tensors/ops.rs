@@ -112,7 +112,7 @@ impl Operations {
             sizes.insert(role.buffer(), bytes);
         }
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges((!installed).then_some(plan));
-        memory::judge(gpu, Purpose::Operation, &asked)?;
+        memory::check_memory(gpu, Purpose::Operation, &asked)?;
         let mut scratch = Resources::new(&self.gpu.0);
         for (&name, &bytes) in sizes.iter() {
             let label = match name {

@@ -26,8 +26,8 @@ use super::progress::Progress;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_tables};
 use super::throughput::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
-use super::weights::place::Place;
 use super::weights::tensor_at;
+use super::weights::tensor_storage::TensorStorage;
 use crate::caps::Capabilities;
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode, Result};
@@ -140,7 +140,7 @@ impl Trainer {
         progress.report(2, 5, "allocate")?;
         let asked = MemoryBytes::of_plans(model.layout(), plans.all());
         // Again: others may have allocated while kernels were compiled.
-        memory::judge(&*gpu, Purpose::Trainer, &asked)?;
+        memory::check_memory(&*gpu, Purpose::Trainer, &asked)?;
         let allocated = create_checked(&*gpu, || Self::allocate(model, &weights, &plans)).await;
         let mut resources =
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
@@ -204,7 +204,7 @@ impl Trainer {
             None => train_plans(gpu.capabilities(), model.layout(), choices)?,
         };
         let asked = MemoryBytes::of_plans(model.layout(), plans.all());
-        memory::judge(gpu, Purpose::Trainer, &asked)?;
+        memory::check_memory(gpu, Purpose::Trainer, &asked)?;
         Ok(plans)
     }
 
@@ -490,9 +490,9 @@ impl Trainer {
         bytes: Option<Range<u64>>,
     ) -> Result<Vec<u8>> {
         let find = |name| self.buffer(name);
-        let place = Place { layout: self.layout(), tensor, set, find: &find };
+        let storage = TensorStorage { layout: self.layout(), tensor, set, find: &find };
         let all = tensor.shape.iter().product::<usize>() as u64 * 4;
-        place.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
+        storage.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
     }
 
     /// The kernels a step replays, with why each was chosen: a step of a batch like that of the last step or evaluation.
@@ -530,7 +530,7 @@ impl Trainer {
 ///
 /// # Errors
 /// `limit-exceeded`, `out-of-memory`.
-pub(super) fn judged(
+pub(super) fn check_trainer_memory(
     gpu: &dyn Gpu,
     layout: &Params,
     choices: TrainChoices,
@@ -538,7 +538,7 @@ pub(super) fn judged(
 ) -> Result<()> {
     let plans = train_plans(gpu.capabilities(), layout, choices)?;
     let asked = MemoryBytes::of_plans(layout, plans.all()).plus(others);
-    memory::judge(gpu, Purpose::Trainer, &asked)
+    memory::check_memory(gpu, Purpose::Trainer, &asked)
 }
 
 impl Drop for Trainer {

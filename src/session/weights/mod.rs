@@ -2,10 +2,10 @@
 
 pub(super) mod adapter;
 pub(super) mod loader;
-pub(super) mod place;
 pub(super) mod snapshot;
+pub(super) mod tensor_storage;
 
-use self::place::Place;
+use self::tensor_storage::TensorStorage;
 use super::memory::{self, MemoryBytes, Purpose};
 use super::progress::Progress;
 use super::resources::Resources;
@@ -82,7 +82,7 @@ impl Weights {
         progress.report(0, 1, "initialise weights")?;
         let gpu = &base.gpu.0;
         let asked = MemoryBytes::of_weights(&layout);
-        memory::judge(&**gpu, Purpose::Adapter, &asked)?;
+        memory::check_memory(&**gpu, Purpose::Adapter, &asked)?;
         let over = Some(Rc::clone(base));
         let allocate = || Self::allocated(gpu, base.config.clone(), layout, over);
         let allocated = create_checked(&**gpu, allocate).await;
@@ -104,7 +104,7 @@ impl Weights {
     ) -> Result<Params> {
         let binding = gpu.capabilities().limits.shard_bytes();
         let layout = Params::packed(Architecture::of(config), binding, format)?;
-        memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
+        memory::check_memory(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
         Ok(layout)
     }
 
@@ -319,8 +319,9 @@ impl Weights {
         self.expect_own_numbers("save")?;
         let tensor = tensor_at(&self.layout, index)?;
         let find = |name| buffers.get(name);
-        let place = Place { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
-        place.read_bytes(&self.gpu.0, bytes)?.await
+        let storage =
+            TensorStorage { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        storage.read_bytes(&self.gpu.0, bytes)?.await
     }
 }
 
