@@ -43,7 +43,7 @@ pub(in crate::session) struct Lookup {
     /// Checks are worth while.
     pub checking: bool,
     /// The GPU's position and token are not those of the text's end: they are written before the next decoding.
-    pub astray: bool,
+    pub state_is_stale: bool,
     /// What checks, bound to a cache as it was.
     pass: Option<BatchedPass>,
     throughput: Throughput,
@@ -58,7 +58,7 @@ impl Lookup {
             streak: 0,
             wanted: LEAST_STREAK,
             checking: false,
-            astray: false,
+            state_is_stale: false,
             pass: None,
             throughput: Throughput::new(caps),
         }
@@ -157,7 +157,7 @@ impl Lookup {
             let submits = self.throughput.submits(pass.work, pass.largest);
             gpu.submit(&[Replay::new(pass.plan(), ROWS)], submits, Some(pass.drawn(1)?))
         };
-        self.astray = true;
+        self.state_is_stale = true;
         let sent = self.throughput.sent(gpu, pass.work);
         let read = submit_checked(gpu, queue)?;
         cache.writes(first + ROWS);
