@@ -102,7 +102,9 @@ impl StagingPool {
                 return Err(loss.or(Error::internal(message)).await);
             }
             loss.alive()?;
-            let staging = filled.taken();
+            let Some(staging) = filled.taken() else {
+                return Err(Error::internal("a staging buffer was taken twice"));
+            };
             // Destroying a device unmaps its buffers, be they just mapped.
             let data = staging.get_mapped_range(..bytes).map(|range| range.to_vec());
             let data = match data {
@@ -145,8 +147,8 @@ impl StagingPool {
 struct Filled(Option<wgpu::Buffer>);
 
 impl Filled {
-    fn taken(mut self) -> wgpu::Buffer {
-        self.0.take().expect("a staging buffer is taken once")
+    fn taken(mut self) -> Option<wgpu::Buffer> {
+        self.0.take()
     }
 }
 

@@ -77,7 +77,7 @@ impl DrawsInFlight {
         self.0.is_empty()
     }
 
-    /// Turns of all that is in flight.
+    /// Passes of all that is in flight.
     pub fn passes(&self) -> usize {
         self.0.iter().map(|submit| submit.passes).sum()
     }
