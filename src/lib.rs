@@ -72,6 +72,7 @@ pub mod graph;
 #[cfg(not(feature = "testing"))]
 mod graph;
 pub mod kernels;
+mod layout;
 #[cfg(feature = "testing")]
 pub mod lower;
 #[cfg(not(feature = "testing"))]

@@ -1,7 +1,6 @@
 //! Which values of a training plan lie in f16: those that only products read, which would round them.
 
-use super::attention::attention_shape;
-use super::rope::rope_shape;
+use super::shapes::{attention_shape, rope_shape};
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, Op, ValueId};
@@ -12,23 +11,23 @@ use crate::kernels::{
 use crate::params::Params;
 
 /// By value, where products are by matrices.
-pub(super) fn halves(
+pub(super) fn f16_values(
     caps: &Capabilities,
     params: &Params,
     graph: &Graph,
     tokens: usize,
 ) -> Vec<bool> {
     let columns = |value: ValueId| graph.values[value].columns;
-    let mut halves: Vec<bool> =
+    let mut f16: Vec<bool> =
         (0..graph.values.len()).map(|v| columns(v).is_multiple_of(4)).collect();
-    let mut written = vec![false; halves.len()];
+    let mut written = vec![false; f16.len()];
     for node in &graph.nodes {
         let fits = |index: usize| read_by_matrices(caps, params, node, index, tokens);
         for (index, &value) in node.reads.iter().enumerate() {
-            halves[value] &= fits(index);
+            f16[value] &= fits(index);
         }
         for (index, &value) in node.writes.iter().enumerate() {
-            halves[value] &= has_form(caps, params, node, index, tokens);
+            f16[value] &= has_form(caps, params, node, index, tokens);
             written[value] = true;
         }
     }
@@ -37,19 +36,19 @@ pub(super) fn halves(
     let mut apart = true;
     while std::mem::take(&mut apart) {
         for node in graph.nodes.iter().filter(|node| !matches!(node.op, Op::Attention { .. })) {
-            let count = node.writes.iter().filter(|value| halves[**value]).count();
+            let count = node.writes.iter().filter(|value| f16[**value]).count();
             if count > 0 && count < node.writes.len() {
-                node.writes.iter().for_each(|&value| halves[value] = false);
+                node.writes.iter().for_each(|&value| f16[value] = false);
                 apart = true;
             }
         }
     }
-    halves.iter().zip(written).map(|(half, written)| *half && written).collect()
+    f16.iter().zip(written).map(|(half, written)| *half && written).collect()
 }
 
 /// Whether attention over a batch is by matrices, in the forward and in the backward pass: both read what lies in f16,
 /// and a pass that computes activations again writes them as the first one did.
-fn attends_halves(caps: &Capabilities, attention: Attention, tokens: usize) -> bool {
+fn attends_in_f16(caps: &Capabilities, attention: Attention, tokens: usize) -> bool {
     let shape = AttentionShape { half: true, ..attention_shape(attention, tokens, None) };
     attention_forward_halves(caps, shape) && attention_backward_halves(caps, shape)
 }
@@ -68,18 +67,18 @@ fn has_form(
         Op::Rope { attention } | Op::RopeBackward { attention } => {
             rope_has_halves(rope_shape(&params.architecture, attention))
         }
-        Op::AttentionBackward { attention, .. } => attends_halves(caps, attention, tokens),
+        Op::AttentionBackward { attention, .. } => attends_in_f16(caps, attention, tokens),
         Op::LinearInput { weight, write: WriteMode::Overwrite } => {
             let matrix = &params.matrices[weight];
             matrix.parts.len() == 1 && matrix.cols.is_multiple_of(4)
         }
         // Not the logsumexp.
-        Op::Attention { attention, .. } => index == 0 && attends_halves(caps, attention, tokens),
+        Op::Attention { attention, .. } => index == 0 && attends_in_f16(caps, attention, tokens),
         _ => false,
     }
 }
 
-/// Whether a node reads a value as an operand of products that read halves, those of attention among them.
+/// Whether a node reads a value as an operand of products that read f16, those of attention among them.
 fn read_by_matrices(
     caps: &Capabilities,
     params: &Params,
@@ -102,9 +101,9 @@ fn read_by_matrices(
         Op::LinearWeight { weight, .. } => all(weight, Form::MatmulAt),
         // Not the logsumexp.
         Op::AttentionBackward { attention, .. } => {
-            index != 2 && attends_halves(caps, attention, tokens)
+            index != 2 && attends_in_f16(caps, attention, tokens)
         }
-        Op::Attention { attention, .. } => attends_halves(caps, attention, tokens),
+        Op::Attention { attention, .. } => attends_in_f16(caps, attention, tokens),
         _ => false,
     }
 }
