@@ -13,6 +13,7 @@ mod loss;
 mod modules;
 mod norm;
 mod optimizer;
+mod preprocess;
 mod sample;
 mod select;
 mod shape;
@@ -47,7 +48,7 @@ pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
 pub use attention::tile::attention_tiles;
 pub use compose::{Access, Binding, Grid, Kernel, View, Wgsl};
-pub(crate) use compose::{Module, read, read_write, shader, uniform};
+pub(crate) use compose::{read, read_write, uniform};
 pub use elementwise::{
     CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,

@@ -1,6 +1,6 @@
 //! Global gradient norm, the decision to update, and the average of weights: what stands around the rules' kernels.
 
-use super::compose::{Grid, Kernel, read, read_write, shader, uniform};
+use super::compose::{Grid, Kernel, read, read_write, uniform};
 use super::shape::Constant;
 use super::spec::KernelSpec;
 use super::update::{FLAT, UpdateText};
@@ -13,7 +13,7 @@ pub const GRAD_NORM_GROUPS: usize = 512;
 /// `grad_norm_forward` of one shard. Grid: [`GRAD_NORM_GROUPS`] workgroups.
 pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
-        modules: [&[shader!("lib/step")], &[shader!("12_grad_norm")]],
+        modules: [&["lib/step"], &["12_grad_norm"]],
         bindings: &[read("gradients"), read_write("squares"), uniform("step")],
         ..UpdateText::default()
     }
@@ -29,7 +29,7 @@ pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
 pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
     UpdateText {
         sizes: &[("COUNT", partials)],
-        modules: [&[shader!("lib/step"), shader!("lib/finite")], &[shader!("12_step_decision")]],
+        modules: [&["lib/step", "lib/finite"], &["12_step_decision"]],
         bindings: &[
             read("squares"),
             read_write("metrics"),
@@ -46,7 +46,7 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
 pub fn average(caps: &Capabilities, count: usize, share: Constant) -> Result<Kernel> {
     UpdateText {
         float: Some(("SHARE", share)),
-        modules: [FLAT, &[shader!("12_average")]],
+        modules: [FLAT, &["12_average"]],
         bindings: &[
             read_write("weights"),
             read_write("averages"),

@@ -1,6 +1,6 @@
 //! Kernels of optimizers' rules. Each is written down in its rule's file; all others see this of it.
 
-use super::compose::{Binding, Composer, Grid, Kernel, Module, shader};
+use super::compose::{Binding, Composer, Grid, Kernel};
 use super::limits::{elements, reduction, row_workgroup, variant, workgroup_size};
 use super::shape::Constant;
 use super::spec::KernelSpec;
@@ -71,17 +71,18 @@ pub(crate) struct UpdateText<'a> {
     pub numbers: &'a [&'static str],
     pub float: Option<(&'static str, Constant)>,
     /// Before and after a reduction.
-    pub modules: [&'a [&'static Module]; 2],
+    pub modules: [&'a [&'static str]; 2],
+    /// Elements of a load, where its text has vectors.
+    pub lanes: usize,
     pub bindings: &'a [Binding],
 }
 
 /// What a kernel of one invocation per element is joined with.
-pub(crate) const FLAT: &[&Module] =
-    &[shader!("lib/step"), shader!("lib/range"), shader!("lib/flat")];
+pub(crate) const FLAT: &[&str] = &["lib/step", "lib/range", "lib/flat"];
 
 impl UpdateText<'_> {
     fn composer(&self, spec: KernelSpec, size: u32, subgroups: Option<bool>) -> Composer {
-        let mut composer = Composer::new(spec, size);
+        let mut composer = Composer::new(spec, size).vectors(self.lanes);
         for (name, value) in self.sizes {
             composer = composer.size(name, *value);
         }
@@ -119,10 +120,10 @@ impl UpdateText<'_> {
 
     /// One invocation per vector: four elements where the run is a multiple of them, or one.
     pub fn vectors(&self, caps: &Capabilities, spec: KernelSpec, count: usize) -> Result<Kernel> {
-        let (lanes, vector) = elements(count);
+        let lanes = elements(count);
         let [before, after] = self.modules;
-        let before = [FLAT, before, &[vector]].concat();
-        let text = UpdateText { modules: [&before, after], ..*self };
+        let before = [FLAT, before, &["lib/vector"]].concat();
+        let text = UpdateText { modules: [&before, after], lanes, ..*self };
         text.flat(caps, spec, count / lanes)
     }
 

@@ -9,7 +9,7 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{
     FLAT, Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText,
-    check_storage, read, read_write, row_workgroup, shader, uniform,
+    check_storage, read, read_write, row_workgroup, uniform,
 };
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch};
@@ -91,7 +91,7 @@ fn coded(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
         sizes: &[("CODED_BLOCKS", blocks)],
         numbers: &names(NUMBERS),
-        modules: [FLAT, &[shader!("lib/optimizer/dynamic"), shader!("12_adamw8bit")]],
+        modules: [FLAT, &["lib/optimizer/dynamic", "12_adamw8bit"]],
         bindings: &[
             read_write("weights"),
             read("gradients"),

@@ -2,7 +2,7 @@
 
 use super::rule::{BASE, Bounds, Number, Rule, State};
 use super::{Content, ONE_MOMENT, StateSet, adamw, names, of, update};
-use crate::kernels::{KernelSpec, UpdateKernel, UpdateText, shader};
+use crate::kernels::{KernelSpec, UpdateKernel, UpdateText};
 use crate::plan::Buffer;
 
 pub(super) static RULE: Rule = Rule {
@@ -38,7 +38,7 @@ static LION: UpdateKernel = UpdateKernel {
     make: |spec, caps| {
         UpdateText {
             numbers: &names(NUMBERS),
-            modules: [&[], &[shader!("12_lion")]],
+            modules: [&[], &["12_lion"]],
             bindings: &ONE_MOMENT,
             ..UpdateText::default()
         }

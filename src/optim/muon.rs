@@ -9,7 +9,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
     Constant, FLAT, Form, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, LinearShape, Output,
-    UpdateKernel, UpdateSpec, UpdateText, WriteMode, read, read_write, shader, uniform,
+    UpdateKernel, UpdateSpec, UpdateText, WriteMode, read, read_write, uniform,
 };
 use crate::params::{Params, Tensor};
 use crate::plan::{Buffer, Builder, Launch, Range, Slice};
@@ -195,7 +195,7 @@ fn muon(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
         sizes: &[("COUNT", spec.sizes[0])],
         numbers: &names(NUMBERS),
-        modules: [&[shader!("lib/step"), shader!("lib/range")], &[shader!("12_muon")]],
+        modules: [&["lib/step", "lib/range"], &["12_muon"]],
         bindings: &[
             read("gradients"),
             read_write("moment1"),
@@ -217,7 +217,7 @@ static SCALE: UpdateKernel = UpdateKernel {
     make: |spec, caps| {
         UpdateText {
             sizes: &[("COUNT", spec.sizes[0]), ("PARTS", spec.sizes[1])],
-            modules: [&[], &[shader!("12_muon_scale")]],
+            modules: [&[], &["12_muon_scale"]],
             bindings: &[read("squares"), read_write("direction")],
             ..UpdateText::default()
         }
@@ -233,7 +233,7 @@ static POLYNOMIAL: UpdateKernel = UpdateKernel {
     make: |spec, caps| {
         UpdateText {
             sizes: &[("SIDE", spec.sizes[0])],
-            modules: [FLAT, &[shader!("12_muon_polynomial")]],
+            modules: [FLAT, &["12_muon_polynomial"]],
             bindings: &[read("gram"), read_write("square")],
             ..UpdateText::default()
         }
@@ -250,7 +250,7 @@ static UPDATE: UpdateKernel = UpdateKernel {
         UpdateText {
             sizes: &[("COUNT", spec.sizes[0])],
             float: Some(("RATE", spec.constant)),
-            modules: [FLAT, &[shader!("12_muon_update")]],
+            modules: [FLAT, &["12_muon_update"]],
             bindings: &[
                 read_write("weights"),
                 read("direction"),

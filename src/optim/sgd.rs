@@ -4,7 +4,7 @@ use super::rule::{BASE, Bounds, Carried, Number, Optimizer, Rule, State};
 use super::{Content, ONE_MOMENT, StateSet, names, of, update};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText, shader};
+use crate::kernels::{Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText};
 use crate::plan::Buffer;
 
 pub(super) static RULE: Rule = Rule {
@@ -55,13 +55,13 @@ static SGD: UpdateKernel = UpdateKernel {
 fn sgd(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     let [count, velocity, _] = spec.sizes;
     let module = if velocity == 1 {
-        shader!("lib/optimizer/velocity_kept")
+        "lib/optimizer/velocity_kept"
     } else {
-        shader!("lib/optimizer/velocity_none")
+        "lib/optimizer/velocity_none"
     };
     UpdateText {
         numbers: &names(NUMBERS),
-        modules: [&[], &[module, shader!("12_sgd")]],
+        modules: [&[], &[module, "12_sgd"]],
         bindings: &ONE_MOMENT[..5 + velocity],
         ..UpdateText::default()
     }
