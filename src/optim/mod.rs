@@ -18,7 +18,7 @@ macro_rules! rules {
         pub static RULES: [&Rule; [$(stringify!($module)),*].len()] = [$(&$module::RULE),*];
     };
 }
-rules![adamw, adamw8bit, lion, muon, sgd];
+rules![adamw, adafactor, adamw8bit, lion, muon, sgd];
 
 pub use rule::{Bounds, Carried, Number, Numbers, Optimizer, Rule, State};
 pub use stored::{Content, StateSet, Stored, Trained, stored_sets};

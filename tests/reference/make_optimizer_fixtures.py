@@ -5,7 +5,7 @@
 
 A fixture names the model whose weights, tokens, targets and documents it begins with, the options under
 tinyloom's names, and what the reference reported before each step: the loss and the gradient norm before
-clipping. The references are torch.optim.SGD, torch.optim.Muon, lion-pytorch and torchao's AdamW8bit. Two fixtures
+clipping. The references are torch.optim.SGD, Muon and Adafactor, lion-pytorch and torchao's AdamW8bit. Two fixtures
 train by AdamW with other objectives: label smoothing as torch's cross_entropy has it, and a z-loss.
 """
 
@@ -27,6 +27,14 @@ ADAMW = {
     "beta1": 0.9,
     "beta2": 0.95,
     "epsilon": 1e-8,
+}
+
+ADAFACTOR = {
+    "optimizer": "adafactor",
+    "beta2_decay": -0.8,
+    "epsilon": 2**-23,
+    "least_scale": 1e-3,
+    "clip_threshold": 1.0,
 }
 
 # A decay far above the usual ones, so that ten losses show where it is missing or doubled.
@@ -70,6 +78,21 @@ FIXTURES = {
     "muon-gpt2": {
         "model": "gpt2",
         "options": ADAMW | {"optimizer": "muon", "momentum": 0.9},
+    },
+    "adafactor": {
+        "model": "llama",
+        "options": ADAFACTOR | {"learning_rate": 0.03, "weight_decay": 0.5},
+    },
+    "adafactor-gpt2": {
+        "model": "gpt2",
+        "options": ADAFACTOR
+        | {
+            "learning_rate": 0.03,
+            "beta2_decay": -0.5,
+            "epsilon": 1e-3,
+            "least_scale": 0.03,
+            "clip_threshold": 1.25,
+        },
     },
     "smoothed": {
         "model": "llama",
@@ -153,6 +176,17 @@ def optimizer_of(model, options):
             return AdamW8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
         case "muon":
             return Muon(model, options)
+        case "adafactor":
+            eps = (options["epsilon"], options["least_scale"])
+            return torch.optim.Adafactor(
+                groups,
+                lr=rate,
+                beta2_decay=options["beta2_decay"],
+                eps=eps,
+                d=options["clip_threshold"],
+                weight_decay=decay,
+                foreach=False,
+            )
         case "sgd":
             momentum = options["momentum"]
             return torch.optim.SGD(
