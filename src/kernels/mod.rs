@@ -13,6 +13,7 @@ mod loss;
 mod modules;
 mod norm;
 mod optimizer;
+mod preprocess;
 mod sample;
 mod select;
 mod shape;
