@@ -310,6 +310,7 @@ fn strided(spec: UpdateSpec, caps: &Capabilities, update: bool) -> Result<Kernel
         float: update.then_some(("TENSOR", spec.constant)),
         modules: [&["lib/step", "lib/range"], &[second, kernel]],
         bindings: &bindings[..8 + usize::from(columns > 0)],
+        ..UpdateText::default()
     }
     .reduced(
         caps,
