@@ -3,9 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::modules::{activation_module, key_rows};
-use crate::kernels::shape::{
-    AttentionShape, Constant, MatvecInput, MatvecOutput, MatvecShape, NewestKey,
-};
+use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape, NewestKey};
 
 impl MatvecOutput {
     /// Rows of the matrix in each of N results.
