@@ -196,7 +196,6 @@ export type RawModule = RawExports & InstanceLife;
 
 /** The module's exports. */
 export interface RawExports {
-  default(input: { module_or_path: WebAssembly.Module }): Promise<unknown>;
   onPanic(told: (message: string) => void): void;
   hasRoom(bytes: number): boolean;
   RawRuntime: {

@@ -29,10 +29,11 @@ export function loadedRaw(): RawModule | undefined {
 
 async function instantiate(source: ModuleSource | undefined): Promise<RawModule> {
   // Not by `import()`, which a service worker refuses.
-  const raw: RawModule = Object.assign(new InstanceLife(), instance());
+  const made = instance();
+  const raw: RawModule = Object.assign(new InstanceLife(), made);
   compiled ??= await compileModule(source);
   try {
-    await raw.default({ module_or_path: compiled });
+    await made({ module_or_path: compiled });
   } catch (cause) {
     compiled = undefined;
     throw new TinyloomError(

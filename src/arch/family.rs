@@ -1,6 +1,7 @@
 //! What a family of models is, and which there are.
 
 use super::describe::Describe;
+use super::gguf::Gguf;
 use super::{Architecture, gemma, gpt_neo, gpt_neox, gpt2, llama, qwen};
 use crate::config::{Field, Refusal, Slot};
 use std::fmt;
@@ -15,6 +16,8 @@ pub struct Family {
     pub fields: &'static [Field],
     /// Fields that it does not read, and refuses unless they ask for nothing.
     pub refused: &'static [Refusal],
+    /// How llama.cpp has it, if it knows it. A test writes it for `pkg/src/gguf`.
+    pub gguf: Option<Gguf>,
     /// What a model of it is.
     pub describe: fn(Describe) -> Architecture,
 }

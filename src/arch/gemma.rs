@@ -4,6 +4,7 @@
 //! Gemma 3 (arXiv:2503.19786): Gemma 2 with a norm of each head's queries and keys instead of the caps, and other
 //! angles in layers with a window.
 
+use super::gguf::{Change, DECODER, GELU, Gguf, HEAD_NORMS, UNCAPPED};
 use super::llama::{Differences, LLAMA, NO_WINDOW, decoder};
 use super::{Attention, Family, NormKind};
 use crate::config::slots::*;
@@ -27,6 +28,12 @@ pub(super) static GEMMA: Family = Family {
         OTHER_ACT.or_nothing(),
     ],
     refused: &[NO_WINDOW],
+    gguf: Some(Gguf {
+        architecture: "gemma",
+        modules: &[DECODER],
+        changes: PLUS_ONE,
+        expected: &[TIED_HEAD, ("hidden_act", GELU), UNCAPPED],
+    }),
     describe: |model| decoder(model, OF_GEMMA),
 };
 
@@ -48,6 +55,12 @@ pub(super) static GEMMA2: Family = Family {
         SOFT_CAP.or(Missing::Real(50.0)).with_nulls(),
     ],
     refused: &[],
+    gguf: Some(Gguf {
+        architecture: "gemma2",
+        modules: &[AROUND, DECODER],
+        changes: PLUS_ONE,
+        expected: &[TIED_HEAD, ("hidden_activation", GELU)],
+    }),
     describe: |model| decoder(model, Differences { post_norms: true, ..OF_GEMMA }),
 };
 
@@ -65,6 +78,17 @@ pub(super) static GEMMA3: Family = Family {
         SOFT_CAP.or_nothing().with_nulls(),
     ],
     refused: &[],
+    gguf: Some(Gguf {
+        architecture: "gemma3",
+        modules: &[AROUND, DECODER, HEAD_NORMS],
+        changes: PLUS_ONE,
+        expected: &[
+            TIED_HEAD,
+            ("hidden_activation", GELU),
+            UNCAPPED,
+            ("final_logit_softcapping", &["null"]),
+        ],
+    }),
     describe: |model| {
         let rope = |_: &_, _, of: Attention| Some(usize::from(of.window.is_some()));
         decoder(model, Differences { post_norms: true, head_norms: true, rope, ..OF_GEMMA })
@@ -73,6 +97,24 @@ pub(super) static GEMMA3: Family = Family {
 
 const OF_GEMMA: Differences =
     Differences { norms: NormKind::RmsPlusOne, scaled_embedding: true, ..Differences::NONE };
+
+/// llama.cpp takes the logits of the embedding.
+const TIED_HEAD: (&str, &[&str]) = ("tie_word_embeddings", &["true"]);
+/// Norms before and behind each block, by llama.cpp's names.
+const AROUND: &[(&str, &str)] = &[
+    ("post_attention_layernorm", "post_attention_norm"),
+    ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+];
+const PLUS_ONE: &[(&str, Change)] = &[
+    ("norm", Change::PlusOne),
+    ("input_layernorm", Change::PlusOne),
+    ("post_attention_layernorm", Change::PlusOne),
+    ("pre_feedforward_layernorm", Change::PlusOne),
+    ("post_feedforward_layernorm", Change::PlusOne),
+    ("self_attn.q_norm", Change::PlusOne),
+    ("self_attn.k_norm", Change::PlusOne),
+];
 
 /// A second field that names the activation. Another one there would be for a version of transformers that computes
 /// something else.

@@ -1,6 +1,7 @@
 //! GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019) and DistilGPT-2.
 
 use super::describe::{Describe, Modules};
+use super::gguf::{Change, GELU, Gguf, UNCAPPED};
 use super::llama::NO_WINDOW;
 use super::{Architecture, Family, Init, Layer, Stored};
 use crate::config::slots::*;
@@ -28,6 +29,28 @@ pub(super) static GPT2: Family = Family {
         RESIDUAL_DROPOUT.or(Missing::Real(0.1)),
     ],
     refused: &[NO_WINDOW],
+    gguf: Some(Gguf {
+        architecture: "gpt2",
+        modules: &[&[
+            ("wte", "token_embd"),
+            ("wpe", "position_embd"),
+            ("ln_f", "output_norm"),
+            ("lm_head", "output"),
+            ("ln_1", "attn_norm"),
+            ("attn.c_attn", "attn_qkv"),
+            ("attn.c_proj", "attn_output"),
+            ("ln_2", "ffn_norm"),
+            ("mlp.c_fc", "ffn_up"),
+            ("mlp.c_proj", "ffn_down"),
+        ]],
+        changes: &[
+            ("attn.c_attn", Change::Transposed),
+            ("attn.c_proj", Change::Transposed),
+            ("mlp.c_fc", Change::Transposed),
+            ("mlp.c_proj", Change::Transposed),
+        ],
+        expected: &[("activation_function", GELU), UNCAPPED],
+    }),
     describe,
 };
 

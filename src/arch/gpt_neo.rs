@@ -32,6 +32,7 @@ pub(super) static GPT_NEO: Family = Family {
         RESIDUAL_DROPOUT.or(Missing::Real(0.0)).named("resid_dropout"),
     ],
     refused: &[],
+    gguf: None,
     describe: |model| decoder(model, layer),
 };
 

@@ -2,6 +2,7 @@
 //! read one input, the beginning of each head turns, and queries, keys and values are stored head by head.
 
 use super::describe::{Describe, Modules};
+use super::gguf::{Change, GELU, Gguf, UNCAPPED};
 use super::llama::NO_WINDOW;
 use super::{Architecture, Attention, Family, Layer, Stored};
 use crate::config::slots::*;
@@ -34,6 +35,27 @@ pub(super) static GPT_NEOX: Family = Family {
         ATTENTION_DROPOUT.or(Missing::Real(0.0)),
     ],
     refused: &[NO_WINDOW],
+    gguf: Some(Gguf {
+        architecture: "gptneox",
+        modules: &[&[
+            ("embed_in", "token_embd"),
+            ("final_layer_norm", "output_norm"),
+            ("embed_out", "output"),
+            ("input_layernorm", "attn_norm"),
+            ("attention.query_key_value", "attn_qkv"),
+            ("attention.dense", "attn_output"),
+            ("post_attention_layernorm", "ffn_norm"),
+            ("mlp.dense_h_to_4h", "ffn_up"),
+            ("mlp.dense_4h_to_h", "ffn_down"),
+        ]],
+        changes: &[("attention.query_key_value", Change::Stacked)],
+        expected: &[
+            ("hidden_act", GELU),
+            UNCAPPED,
+            (BIASED.name, &["true"]),
+            (TIED.name, &["false"]),
+        ],
+    }),
     describe,
 };
 

@@ -1,6 +1,7 @@
 //! Llama (Touvron et al., arXiv:2302.13971), and Mistral, which adds a sliding window.
 
 use super::describe::Describe;
+use super::gguf::{Change, DECODER, Gguf, SILU, UNCAPPED};
 use super::{Architecture, Attention, Family, Layer, NormKind, Rope, RopeId};
 use crate::config::slots::*;
 use crate::config::{Missing, ModelConfig, NOTHING, Refusal};
@@ -28,8 +29,19 @@ pub(super) static LLAMA: Family = Family {
         ATTENTION_DROPOUT.or(Missing::Real(0.0)),
     ],
     refused: &[NO_WINDOW],
+    gguf: Some(GGUF),
     describe,
 };
+
+const GGUF: Gguf = Gguf {
+    architecture: "llama",
+    modules: &[DECODER],
+    changes: PAIRS,
+    expected: &[SILU, UNCAPPED],
+};
+/// What llama.cpp's Llama rotates.
+pub(super) const PAIRS: &[(&str, Change)] =
+    &[("self_attn.q_proj", Change::Pairs), ("self_attn.k_proj", Change::Pairs)];
 
 /// Of families without windows.
 pub(super) const NO_WINDOW: Refusal =
@@ -45,6 +57,7 @@ pub(super) static MISTRAL: Family = Family {
         WINDOW.or(Missing::Size(4096)).with_nulls(),
     ],
     refused: &[],
+    gguf: Some(GGUF),
     describe,
 };
 

@@ -5,6 +5,7 @@
 mod describe;
 mod family;
 mod gemma;
+pub mod gguf;
 mod gpt2;
 mod gpt_neo;
 mod gpt_neox;

@@ -2,6 +2,7 @@
 //! Qwen3 (Yang et al., arXiv:2505.09388): Llama with a norm of each head's queries and keys.
 
 use super::Family;
+use super::gguf::{DECODER, Gguf, HEAD_NORMS, SILU, UNCAPPED};
 use super::llama::{Differences, LLAMA, decoder};
 use crate::config::slots::*;
 use crate::config::{Missing, OFF, Refusal};
@@ -16,6 +17,12 @@ pub(super) static QWEN2: Family = Family {
         VOCAB_SIZE.or(Missing::Size(151_936)),
     ],
     refused: &NO_WINDOWS,
+    gguf: Some(Gguf {
+        architecture: "qwen2",
+        modules: &[DECODER],
+        changes: &[],
+        expected: &[SILU, UNCAPPED],
+    }),
     describe: |model| decoder(model, Differences { qkv_bias: true, ..Differences::NONE }),
 };
 
@@ -24,6 +31,12 @@ pub(super) static QWEN3: Family = Family {
     like: Some(&QWEN2),
     fields: &[HEAD_DIM.or(Missing::Size(128))],
     refused: &NO_WINDOWS,
+    gguf: Some(Gguf {
+        architecture: "qwen3",
+        modules: &[DECODER, HEAD_NORMS],
+        changes: &[],
+        expected: &[SILU, UNCAPPED],
+    }),
     describe: |model| decoder(model, Differences { head_norms: true, ..Differences::NONE }),
 };
 

@@ -1,18 +1,17 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::attention::attention_shape;
-use super::parts::Waiting;
-use super::row::Left;
 use super::{Cache, Inputs, Lowering, Rows, several};
 use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
-use crate::error::{ErrorCode, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
+use crate::layout::{Kind, Matrices, Request, attention_shape, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
+use std::ops::Range;
 
 /// Everything that inference replays. All plans share the slots.
 #[derive(Clone, Debug)]
@@ -285,19 +284,18 @@ impl<'a> Context<'a> {
         Self { caps, params, capacity, chunk, cache, weights: options.weights, many, one }
     }
 
-    /// A chunk of a prompt.
-    fn chunk(&'a self, phase: Phase) -> Lowering<'a> {
-        self.chunk_to(self.many.last_hidden(), phase)
+    /// These nodes for a chunk of a prompt.
+    fn chunk(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
+        self.chunk_to(self.many.last_hidden(), nodes, phase)
     }
 
     /// The same where [`Buffer::Hidden`] is for another value than what the last layer leaves.
-    fn chunk_to(&'a self, hidden: ValueId, phase: Phase) -> Lowering<'a> {
-        let prompt = PromptLayout::new(self.chunk);
+    fn chunk_to(&'a self, hidden: ValueId, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
         let builder = Builder::new(self.caps, phase, self.chunk, Buffer::Step);
-        let mut lowering =
-            self.lowering(&self.many, builder, Rows::Chunk(self.cache), prompt.tokens());
-        lowering.bind(hidden, self.hidden(Buffer::Hidden, self.chunk));
-        lowering
+        let tokens = PromptLayout::new(self.chunk).tokens();
+        let outside = Some((hidden, self.hidden(Buffer::Hidden, self.chunk)));
+        let of = (&self.many, nodes, outside);
+        self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
     }
 
     /// The longest text for which [`InferencePlans::near`] is.
@@ -316,9 +314,9 @@ impl<'a> Context<'a> {
         let rows = Rows::One(Cache { keys, ..self.cache });
         let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
         let token = Slice::new(Buffer::Token, 0, 4);
-        let mut lowering = self.lowering(&self.one, builder, rows, token);
-        lowering.bind(self.one.last_hidden(), self.hidden(Buffer::LastHidden, 1));
-        lowering
+        let last = (self.one.last_hidden(), self.hidden(Buffer::LastHidden, 1));
+        let of = (&self.one, 0..self.one.nodes.len(), Some(last));
+        self.lowering(of, builder, rows, self.inputs(token))
     }
 
     /// A pass over several decoded rows.
@@ -330,9 +328,11 @@ impl<'a> Context<'a> {
         let near = self.near_keys();
         let keys = if self.capacity <= near { near } else { self.cache.keys };
         let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
-        let mut lowering = self.lowering(&self.one, builder, over, words(Buffer::BatchTokens));
-        lowering.inputs.documents = words(Buffer::BatchDocuments);
-        lowering.nodes(&self.one.nodes)?;
+        let documents = words(Buffer::BatchDocuments);
+        let inputs = Inputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
+        let nodes = 0..self.one.nodes.len();
+        let mut lowering = self.lowering((&self.one, nodes.clone(), None), builder, over, inputs);
+        lowering.nodes(nodes)?;
         lowering.cap_logits()?;
         let (logits, mut builder) = (lowering.logits(), lowering.builder);
         several::sample(&mut builder, logits, self.params.architecture.vocab_size, DRAW_SLOTS)?;
@@ -352,38 +352,51 @@ impl<'a> Context<'a> {
         let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
         let over = Rows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
         let tokens = Slice::new(Buffer::BatchTokens, 0, bytes);
-        let mut lowering = self.lowering(&self.many, builder, over, tokens);
-        lowering.inputs.documents = documents;
         let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
         let end = self.many.nodes.iter().rposition(attends).map_or(0, |last| last + 1);
-        lowering.nodes(&self.many.nodes[..end])?;
+        let inputs = Inputs { documents, ..self.inputs(tokens) };
+        let mut lowering = self.lowering((&self.many, 0..end, None), builder, over, inputs);
+        lowering.nodes(0..end)?;
         Ok(Some(lowering.builder))
     }
 
+    fn inputs(&self, tokens: Slice) -> Inputs {
+        let documents = PromptLayout::new(self.chunk).documents();
+        Inputs { tokens, documents, positions: self.capacity }
+    }
+
+    fn matrices(&self) -> Matrices<'a> {
+        Matrices { params: self.params, weights: self.weights, mixed: false }
+    }
+
+    /// Some nodes of a graph; a value of theirs may lie in a buffer of other plans.
     fn lowering(
         &'a self,
-        graph: &'a Graph,
+        (graph, nodes, outside): (&'a Graph, Range<usize>, Option<(ValueId, Slice)>),
         builder: Builder<'a>,
         rows: Rows,
-        tokens: Slice,
+        inputs: Inputs,
     ) -> Lowering<'a> {
-        let documents = PromptLayout::new(self.chunk).documents();
-        Lowering {
+        let kind = match rows {
+            Rows::One(_) => Kind::Row,
+            Rows::Several { .. } => Kind::Rows,
+            Rows::Batch { .. } | Rows::Chunk(_) | Rows::Texts { .. } => Kind::Prompt,
+        };
+        let request = Request {
+            caps: self.caps,
             graph,
-            params: self.params,
-            builder,
-            rows,
-            inputs: Inputs { tokens, documents, positions: self.capacity },
-            weights: self.weights,
-            mirrored: false,
-            by_products: false,
-            halves: vec![],
+            nodes,
+            outside: outside.map(|(value, _)| value),
+            matrices: self.matrices(),
             state: self.params,
-            values: vec![None; graph.values.len()],
-            appended: false,
-            left: Left::default(),
-            waiting: Waiting::default(),
+            tokens: builder.tokens,
+            kind,
+        };
+        let mut lowering = Lowering::new(request, builder, rows, inputs);
+        if let Some((value, slice)) = outside {
+            lowering.bind(value, slice);
         }
+        lowering
     }
 
     fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
@@ -392,8 +405,8 @@ impl<'a> Context<'a> {
 
     /// The plan that packs every matrix that is read in a packed format, and the buffers that it fills.
     fn pack(&self) -> Result<(Plan, Vec<(Buffer, u64)>)> {
-        let mut lowering = self.chunk(Phase::Prefill);
-        lowering.builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
+        let matrices = self.matrices();
+        let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
         let mut packed = vec![];
         for node in &self.many.nodes {
             let (Op::Linear { weight, .. } | Op::Head { weight }) = node.op else { continue };
@@ -402,24 +415,25 @@ impl<'a> Context<'a> {
                 continue; // as it is held
             }
             for (index, part) in matrix.parts.iter().enumerate() {
-                let Some(slice) = lowering.packed(weight, index) else { continue };
+                let Some(slice) = matrices.packed(weight, index) else { continue };
                 let end = slice.offset + slice.bytes;
                 match packed.iter_mut().find(|(buffer, _)| *buffer == slice.buffer) {
                     Some((_, bytes)) => *bytes = end.max(*bytes),
                     None => packed.push((slice.buffer, end)),
                 }
                 let kernel = k::pack_weights(self.caps, self.weights, part.rows, matrix.cols)?;
-                let matrix = lowering.part(weight, index, Buffer::Weights);
+                let matrix = weight_part(self.params, weight, index, Buffer::Weights);
                 let launch = Launch::new("pack", kernel);
-                lowering.builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
+                builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
             }
         }
-        Ok((lowering.builder.finish(&[]), packed))
+        Ok((builder.finish(&[]), packed))
     }
 
     fn prefill(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.chunk(Phase::Prefill);
-        lowering.nodes(&self.many.nodes[..self.many.layers_end])?;
+        let nodes = 0..self.many.layers_end;
+        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        lowering.nodes(nodes)?;
         Ok(lowering.builder)
     }
 
@@ -427,15 +441,18 @@ impl<'a> Context<'a> {
         let nodes = &self.many.nodes;
         let lowering = match probe {
             Probe::HiddenState(index) => {
-                let last = self.many.hidden_state(index);
-                let mut lowering = self.chunk_to(nodes[last].writes[0], Phase::Prefill);
-                lowering.nodes(&nodes[..=last])?;
+                let none = || Error::internal(format!("no node leaves hidden state {index}"));
+                let end = self.many.hidden_state(index).ok_or_else(none)? + 1;
+                let hidden = nodes[end - 1].writes[0];
+                let mut lowering = self.chunk_to(hidden, 0..end, Phase::Prefill);
+                lowering.nodes(0..end)?;
                 lowering
             }
             Probe::Attention(layer) => {
-                let (at, attention) = self.many.attention(layer).expect("every layer attends");
-                let mut lowering = self.chunk(Phase::Prefill);
-                lowering.nodes(&nodes[..at])?;
+                let none = || Error::internal(format!("layer {layer} has no attention"));
+                let (at, attention) = self.many.attention(layer).ok_or_else(none)?;
+                let mut lowering = self.chunk(0..at, Phase::Prefill);
+                lowering.nodes(0..at)?;
                 lowering.probabilities(&nodes[at], attention, self.probabilities())?;
                 lowering
             }
@@ -452,14 +469,15 @@ impl<'a> Context<'a> {
     }
 
     fn logits(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.chunk(Phase::Prefill);
-        lowering.nodes(&self.many.nodes[self.many.layers_end..])?;
+        let nodes = self.many.layers_end..self.many.nodes.len();
+        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        lowering.nodes(nodes)?;
         lowering.cap_logits()?;
         Ok(lowering.builder)
     }
 
     fn loss(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.chunk(Phase::Forward);
+        let mut lowering = self.chunk(0..0, Phase::Forward);
         lowering.chunk_loss(PromptLayout::new(self.chunk).targets())?;
         Ok(lowering.builder)
     }
@@ -476,12 +494,14 @@ impl<'a> Context<'a> {
     fn decode(&self, keys: usize) -> Result<Builder<'_>> {
         let mut lowering = self.one(keys);
         lowering.leave_angles()?;
-        let mut layers: Vec<std::ops::Range<usize>> = vec![];
+        let mut layers: Vec<Range<usize>> = vec![];
+        let mut first = 0;
         for nodes in
             self.one.nodes[..self.one.layers_end].chunk_by(|a, b| a.site.layer == b.site.layer)
         {
             let start = lowering.builder.dispatched();
-            lowering.nodes(nodes)?;
+            lowering.nodes(first..first + nodes.len())?;
+            first += nodes.len();
             if nodes[0].site.layer.is_some() {
                 layers.push(start..lowering.builder.dispatched());
             }
@@ -494,7 +514,7 @@ impl<'a> Context<'a> {
 
     fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {
         let mut lowering = self.one(self.cache.keys);
-        lowering.nodes(&self.one.nodes[self.one.layers_end..])?;
+        lowering.nodes(self.one.layers_end..self.one.nodes.len())?;
         lowering.cap_logits()?;
         let vocabulary = self.params.architecture.vocab_size;
         let logits = lowering.logits();

@@ -2,15 +2,15 @@
 //! rotation after them in the same kernel where that is faster.
 
 use super::linear::Added;
-use super::rope::rope_shape;
 use super::{Cache, Lowering, Rows, label};
 use crate::arch::{Attention, Norm, NormKind, WeightId};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, Site, ValueId};
 use crate::kernels::{
     self as k, Constant, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
     NewestShape, Output,
 };
+use crate::layout::rope_shape;
 use crate::plan::{Launch, Operand, Range, Slice};
 
 /// What nodes of a decoded row leave for those behind them.
@@ -83,7 +83,7 @@ impl Lowering<'_> {
         weight: WeightId,
         bias: Option<WeightId>,
     ) -> Result<()> {
-        let input = self.read(node, 0);
+        let input = self.read(node, 0)?;
         // The head's rows are no value: its node writes none.
         let output = if node.writes.is_empty() { self.logits() } else { self.written(node, 0)? };
         self.normed_matvec(node.site, norm, (weight, bias), input, output)
@@ -119,7 +119,7 @@ impl Lowering<'_> {
         weight: WeightId,
         gate: Gate,
     ) -> Result<()> {
-        let (input, site) = (self.read(node, 0), node.site);
+        let (input, site) = (self.read(node, 0)?, node.site);
         if !self.fuses_pairs(norm, weight) {
             let gate_up = self.tensor("gate and up", 2 * gate.width)?;
             self.normed_matvec(site, norm, (weight, None), input, gate_up)?;
@@ -134,7 +134,7 @@ impl Lowering<'_> {
             first: 0,
             input: norm_input(norm),
             output: MatvecOutput::Gated(gate.activation),
-            weights: self.format(weight),
+            weights: self.matrices.format(weight),
         };
         let kernel = self.row_kernel(shape, gate.width)?;
         let launch = Launch::new(site.to_string(), kernel)
@@ -168,7 +168,7 @@ impl Lowering<'_> {
         attention: Attention,
         rope: Site,
     ) -> Result<()> {
-        let input = self.read(node, 0);
+        let input = self.read(node, 0)?;
         let Some((cache, turned)) = self.turns(norm, weight, attention)? else {
             let qkv = self.written(node, 0)?;
             self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
@@ -184,9 +184,9 @@ impl Lowering<'_> {
             k: self.hidden(),
             epsilon: Constant(norm.epsilon),
             biased: bias.is_some(),
-            weights: self.format(weight),
+            weights: self.matrices.format(weight),
         };
-        let keys = self.cache(node.site, attention, cache);
+        let keys = self.cache(node.site, attention, cache)?;
         let mut operands = vec![
             ("a", input),
             self.row_operand(weight, 0),
@@ -208,7 +208,7 @@ impl Lowering<'_> {
                 None => MatvecOutput::Heads(shape),
                 Some(_) => MatvecOutput::BiasedHeads(shape),
             },
-            weights: self.format(weight),
+            weights: self.matrices.format(weight),
         };
         let launch = Launch::new(node.site.to_string(), self.row_kernel(matvec, width)?)
             .bind_all(operands)
@@ -221,7 +221,7 @@ impl Lowering<'_> {
     /// Whether attention follows in ranges that a product puts together, and one kernel does both.
     fn joins_attention(&self, node: &Node, shape: &NewestShape, cache: Cache) -> bool {
         let attention =
-            self.only_reader(node).filter(|reader| matches!(reader.op, Op::Attention { .. }));
+            self.graph.only_reader(node).filter(|reader| matches!(reader.op, Op::Attention { .. }));
         matches!(self.rows, Rows::One(_))
             && k::newest_fuses(self.builder.caps, shape)
             && attention.and_then(|node| self.near_splits(node, shape.heads, cache.keys)).is_some()
@@ -236,7 +236,7 @@ impl Lowering<'_> {
         attention: Attention,
     ) -> Result<Option<(Cache, Slice)>> {
         let (Rows::One(cache) | Rows::Several { cache, .. }) = self.rows else {
-            panic!("only decoded rows are of joined nodes")
+            return Err(Error::internal("only decoded rows are of joined nodes"));
         };
         let whole = rope_shape(&self.params.architecture, attention).dims == attention.head_dim;
         let turns = cache.format == KvCache::F32 && whole && self.fuses_pairs(norm, weight);
@@ -279,7 +279,7 @@ impl Lowering<'_> {
         let matrix = self.params.matrices[weight].clone();
         let of_input = if matches!(input, MatvecInput::Ranges(..)) { "partials" } else { "a" };
         for (index, part) in matrix.parts.iter().enumerate() {
-            let weights = self.format(weight);
+            let weights = self.matrices.format(weight);
             let (n, k, first) = (part.rows, matrix.cols, part.row0);
             let shape = MatvecShape { n, k, first, input, output, weights };
             let kernel = self.row_kernel(shape, matrix.rows)?;

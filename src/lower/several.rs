@@ -16,8 +16,8 @@ impl Lowering<'_> {
         cache: Cache,
         places: Slice,
     ) -> Result<()> {
-        let (qkv, shape) = (self.read(node, 0), self.shape(attention));
-        let keys = self.cache(node.site, attention, cache);
+        let (qkv, shape) = (self.read(node, 0)?, self.shape(attention));
+        let keys = self.cache(node.site, attention, cache)?;
         let kernel = k::cache_append_several(self.builder.caps, shape, cache.format)?;
         let launch = Launch::new(label(node.site, "cache append"), kernel);
         let launch = launch.bind("qkv", qkv).bind("cache", keys).bind("documents", places);
@@ -33,10 +33,10 @@ impl Lowering<'_> {
         attention: Attention,
         cache: Cache,
     ) -> Result<()> {
-        let (qkv, documents) = (self.read(node, 0), self.inputs.documents);
+        let (qkv, documents) = (self.read(node, 0)?, self.inputs.documents);
         let (caps, shape) = (self.builder.caps, self.shape(attention));
         let rows = self.builder.tokens;
-        let keys = self.cache(node.site, attention, cache);
+        let keys = self.cache(node.site, attention, cache)?;
         if !std::mem::take(&mut self.appended) {
             let kernel = k::cache_append_several(caps, shape, cache.format)?;
             let site = Site { what: "cache append", ..node.site };

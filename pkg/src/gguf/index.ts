@@ -8,7 +8,7 @@ import { PREFIX, parse } from "../safetensors.js";
 import type { GgufOptions, Piece, Put, TakePiece } from "../save-types.js";
 import { stored } from "../stored-runs.js";
 import { ELEMENTS, type Element, expectHeld, type GgufType, sizeOf } from "./blocks.js";
-import { familyOf, placed, writeSizes } from "./families.js";
+import { familyOf, placed, writeFamily } from "./families.js";
 import type { Change, Family } from "./family.js";
 import { aligned, header, Metadata, type TensorInfo } from "./format.js";
 import { vocabularyOf } from "./vocabulary.js";
@@ -69,8 +69,7 @@ export async function ggufOf(
   const metadata = new Metadata();
   const tensors = tensorsOf(family, config, weights, type);
   writeGeneral(metadata, family, config, { type, tensors, name });
-  writeSizes(metadata, family, config);
-  family.write(metadata, config);
+  writeFamily(metadata, family, config);
   (await vocabularyOf(tokenizer, config))(metadata);
   const first = header(metadata, tensors);
   const size = tensors.reduce((sum, one) => sum + aligned(one.size), first.length);

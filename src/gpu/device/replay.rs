@@ -3,7 +3,7 @@
 use super::WgpuDevice;
 use crate::error::{Error, Result};
 use crate::gpu::program::{Encoder, Program, Scheduled, encode};
-use crate::gpu::{BufferCopy, Gpu, LocalFuture, PlanId, Region, Replay, watched};
+use crate::gpu::{BufferCopy, Gpu, LocalFuture, PlanId, Region, Replay, submit_checked};
 use std::rc::Rc;
 
 type Pipeline = Rc<wgpu::ComputePipeline>;
@@ -112,11 +112,11 @@ impl WgpuDevice {
     }
 
     /// A submit's own error scopes, where the call that makes it has none open.
-    pub(super) fn in_watch<T: 'static>(
+    pub(super) fn in_error_scope<T: 'static>(
         &self,
         work: impl FnOnce() -> Result<LocalFuture<Result<T>>>,
     ) -> Result<LocalFuture<Result<T>>> {
-        if self.watching() { work() } else { watched(self, work) }
+        if self.has_error_scope() { work() } else { submit_checked(self, work) }
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {
@@ -203,10 +203,8 @@ impl WgpuDevice {
         let indices: Vec<usize> = schedule.iter().map(|(index, _)| *index).collect();
         Ok(Box::pin(async move {
             let bytes = fetched.await?;
-            let stamps: Vec<u64> = bytes
-                .chunks_exact(8)
-                .map(|b| u64::from_le_bytes(b.try_into().expect("chunks of 8")))
-                .collect();
+            let stamps: Vec<u64> =
+                bytes.as_chunks().0.iter().map(|&stamp| u64::from_le_bytes(stamp)).collect();
             let mut times = vec![0.0; count];
             for (index, pair) in indices.iter().zip(stamps.chunks_exact(2)) {
                 times[*index] = pair[1].saturating_sub(pair[0]) as f64 * period / 1000.0;

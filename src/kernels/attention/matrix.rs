@@ -9,7 +9,7 @@ use super::matrix_emulated::Loops;
 use super::matrix_parts::{Part, Product, Size, Tile, Transfer, Writer, place_text, product_head};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::format::Element;
-use crate::kernels::compose::{Composer, matrix_shader, shader};
+use crate::kernels::compose::Composer;
 use crate::kernels::shape::{AttentionShape, AttentionTile};
 use std::fmt::Write;
 
@@ -26,8 +26,11 @@ pub(super) fn matrix_types(
     composer: Composer,
     config: MatrixConfig,
 ) -> Composer {
-    let module =
-        matrix_shader!(caps, "lib/attention/matrix_subgroup", "lib/attention/matrix_emulated");
+    let module = if caps.emulated {
+        "lib/attention/matrix_emulated"
+    } else {
+        "lib/attention/matrix_subgroup"
+    };
     composer.matrix(caps, config, module)
 }
 

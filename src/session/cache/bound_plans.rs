@@ -3,7 +3,7 @@
 use super::allocation::AllocationId;
 use super::key_value_cache::KeyValueCache;
 use crate::error::Result;
-use crate::gpu::{PlanId, made};
+use crate::gpu::{PlanId, create_checked};
 use crate::lower::CacheShape;
 use crate::plan::Plan;
 use crate::session::memory::{self, MemoryBytes, Purpose};
@@ -65,7 +65,7 @@ impl<P> BoundPlans<P> {
         let sizes = cache.lacking(&all, &model);
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges(all);
         let purpose = Purpose::Inference { tokens: shape.capacity, sequences: shape.sequences };
-        memory::judge(&**gpu, purpose, &asked)?;
+        memory::check_memory(&**gpu, purpose, &asked)?;
         let bind = || {
             let mut resources = Resources::new(gpu);
             resources.allocate(&sizes, &[])?;
@@ -77,7 +77,7 @@ impl<P> BoundPlans<P> {
             prepare(&resources)?;
             Ok((resources, ids, allocation))
         };
-        let bound = made(&**gpu, bind).await;
+        let bound = create_checked(&**gpu, bind).await;
         let (resources, ids, allocation) =
             bound.map_err(|error| memory::explained(error, purpose, &asked))?;
         let bytes = &weights.bound_bytes;

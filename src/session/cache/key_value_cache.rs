@@ -3,14 +3,14 @@
 use super::allocation::{CacheAllocation, LEAST_CAPACITY, capacity_for};
 use super::bound_plans::NamedPlans;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{BufferCopy, Replay, made};
+use crate::gpu::{BufferCopy, Replay, create_checked};
 use crate::kernels::WeightFormat;
 use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
 use crate::session::memory::{self, MemoryBytes, Purpose};
-use crate::session::pace::Pace;
 use crate::session::resources::Resources;
 use crate::session::step::write_rope_tables;
+use crate::session::throughput::Throughput;
 use crate::session::weights::Weights;
 use futures_util::lock::{Mutex, MutexGuard};
 use std::cell::{Cell, RefCell};
@@ -108,14 +108,14 @@ impl KeyValueCache {
         let asked = MemoryBytes::of_sizes(&self.lacking(&plans.all(), &weights));
         let asked = asked.with_ranges(plans.all().iter().copied());
         let purpose = Purpose::Inference { tokens: capacity, sequences: 1 };
-        memory::judge(&**gpu, purpose, &asked)?;
+        memory::check_memory(&**gpu, purpose, &asked)?;
         if old == 0 {
             gpu.prepare(&plans.all()).await;
         }
         if self.growths.get() != before {
             return Ok(());
         }
-        let installed = made(&**gpu, || self.installed(model, &weights, &plans)).await;
+        let installed = create_checked(&**gpu, || self.installed(model, &weights, &plans)).await;
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
         let positions = old..capacity;
         let architecture = &model.layout.architecture;
@@ -125,7 +125,7 @@ impl KeyValueCache {
             return Ok(());
         }
         let written = self.written.get();
-        made(&**gpu, || self.copy_into(model, &larger)).await?;
+        create_checked(&**gpu, || self.copy_into(model, &larger)).await?;
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());
@@ -199,7 +199,7 @@ impl KeyValueCache {
 
     /// Packs the matrices as they are now, where they are read packed. When it ends, no later version is
     /// there.
-    pub async fn pack(&self, model: &Weights, pace: &Pace) -> Result<()> {
+    pub async fn pack(&self, model: &Weights, throughput: &Throughput) -> Result<()> {
         let held = model.layout.weights != WeightFormat::F32;
         if held || self.options.weights == WeightFormat::F32 {
             return Ok(());
@@ -210,7 +210,7 @@ impl KeyValueCache {
                 return Ok(());
             }
             let packing = self.with(|cache| {
-                let submits = pace.submits(cache.costs.pack, cache.costs.largest_of_pack);
+                let submits = throughput.submits(cache.costs.pack, cache.costs.largest_of_pack);
                 model.gpu.0.submit(&[Replay::new(cache.plans.pack, 1)], submits, None)
             })?;
             packing.await?;

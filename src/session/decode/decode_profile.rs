@@ -1,7 +1,7 @@
 //! Times of a decoded token's dispatches, for the benchmark.
 
 use crate::error::Result;
-use crate::gpu::{Replay, made};
+use crate::gpu::{Replay, create_checked};
 use crate::lower::{InferenceOptions, inference_plans};
 use crate::plan::{Buffer, PlanRow};
 use crate::session::cache::allocation::CacheAllocation;
@@ -33,7 +33,7 @@ impl Model {
             gpu.write(buffer(Buffer::Sampling)?, 0, bytemuck::bytes_of(&sampling))?;
             Ok((allocation.decode(context + 1), allocation.plans.sample, allocation.shape))
         };
-        let (decode, sample, shape) = made(&**gpu, || cache.with(write)).await?;
+        let (decode, sample, shape) = create_checked(&**gpu, || cache.with(write)).await?;
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, self.layout(), shape, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;

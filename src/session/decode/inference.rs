@@ -2,15 +2,15 @@
 
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay, queued};
+use crate::gpu::{Region, Replay, queue_checked};
 use crate::lower::InferenceOptions;
 use crate::plan::{Buffer, PromptLayout};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
+use crate::session::progress::Progress;
 use crate::session::step::Step;
-use crate::session::watch::Watch;
 use std::ops::Range;
 
 impl Model {
@@ -61,7 +61,7 @@ impl Model {
         if !cache.is_held(&self.weights, held) {
             return Ok(None);
         }
-        let (gpu, pace) = (&**self.gpu(), &self.chunk_pace);
+        let (gpu, throughput) = (&**self.gpu(), &self.chunk_throughput);
         let queue = |allocation: &CacheAllocation| {
             let buffer = |name| allocation.resources.get(name);
             let batch = buffer(Buffer::Batch)?;
@@ -77,18 +77,18 @@ impl Model {
             let replays: Vec<_> =
                 plans.into_iter().map(|plan| Replay { keys, ..Replay::new(plan, rows) }).collect();
             let [work, largest] = costs.of_chunk(tokens.len(), keys);
-            let submits = pace.submits(work, largest);
-            if region.is_none() && pace.is_brief(work) {
-                pace.unread(work);
+            let submits = throughput.submits(work, largest);
+            if region.is_none() && throughput.is_brief(work) {
+                throughput.unread(work);
                 return Ok((None, gpu.submit(&replays, submits, None)?));
             }
             // To know when the chunk is done.
             let step = Region { buffer: buffer(Buffer::Step)?, offset: 0, bytes: 4 };
             let region = *region.get_or_insert(step);
-            let sent = pace.sent(gpu, work);
+            let sent = throughput.sent(gpu, work);
             Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
         };
-        let ((sent, read), accepted) = queued(gpu, || cache.with(queue))?;
+        let ((sent, read), accepted) = queue_checked(gpu, || cache.with(queue))?;
         cache.writes(position + tokens.len());
         Ok(Some(async move {
             let done = async {
@@ -97,7 +97,7 @@ impl Model {
                 read
             };
             match sent {
-                Some(sent) => pace.arrival(gpu, sent, done).await,
+                Some(sent) => throughput.arrival(gpu, sent, done).await,
                 None => done.await,
             }
         }))
@@ -110,7 +110,8 @@ impl Model {
         position: usize,
         tokens: usize,
     ) -> Result<Range<usize>> {
-        let rows = cache.with(|allocation| Ok(allocation.rows(&self.chunk_pace, position)))?;
+        let rows =
+            cache.with(|allocation| Ok(allocation.rows(&self.chunk_throughput, position)))?;
         Ok(position..tokens.min(position + rows))
     }
 
@@ -138,13 +139,13 @@ impl Model {
     /// Mean cross-entropy in nats; targets default to the tokens shifted by one.
     ///
     /// # Errors
-    /// As [`Model::look`], and `invalid-tokens` when lengths disagree or no target counts.
+    /// As [`Model::inspect`], and `invalid-tokens` when lengths disagree or no target counts.
     pub async fn loss(
         &self,
         tokens: &[u32],
         targets: Option<&[u32]>,
         options: InferenceOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<f64> {
         self.check_tokens(tokens)?;
         let shifted: Vec<u32>;
@@ -157,13 +158,13 @@ impl Model {
         };
         self.check_targets(tokens, targets)?;
         let total = tokens.len();
-        watch.at(0, total, "loss")?;
+        progress.report(0, total, "loss")?;
         let cache = self.prepare_inference(total, options).await?;
         let _lock = cache.lock().await;
         let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
         let (mut sum, mut count) = (0.0, 0.0);
         while done < total {
-            watch.at(done, total, "loss")?;
+            progress.report(done, total, "loss")?;
             let part = self.next_chunk(&cache, done, total)?;
             let bytes = part.len() as u64 * 4;
             let chunk = |allocation: &CacheAllocation| {
@@ -191,7 +192,7 @@ impl Model {
             done = part.end;
         }
         cache.holds(held, tokens);
-        watch.at(total, total, "loss")?;
+        progress.report(total, total, "loss")?;
         Ok(sum / count)
     }
 

@@ -2,7 +2,7 @@
 
 use super::Trainer;
 use crate::error::{Error, Result};
-use crate::gpu::{Replay, queued};
+use crate::gpu::{Replay, queue_checked};
 use crate::session::step::Step;
 
 /// What `12_average.wgsl` does by a step's position.
@@ -33,7 +33,7 @@ impl Trainer {
             )
         })?;
         let gpu = self.model.gpu();
-        let ((), accepted) = queued(&**gpu, || {
+        let ((), accepted) = queue_checked(&**gpu, || {
             self.write_step(&Step { position, ..Step::of(1) })?;
             gpu.submit(&[Replay::new(plan, 1)], 1, None).map(drop)
         })?;

@@ -1,7 +1,7 @@
 //! Measures which tile and split a model's products are fastest by.
 
 use crate::error::{ErrorCode, Result};
-use crate::gpu::{Gpu, PlanId, Region, Replay, made};
+use crate::gpu::{Gpu, PlanId, Region, Replay, create_checked};
 use crate::kernels::{LinearShape, TunedProduct, linear_candidates};
 use crate::plan::{Buffer, STEP_BYTES, product_plan};
 use crate::session::resources::Resources;
@@ -78,7 +78,7 @@ async fn measure(
     gpu.prepare(&plans.iter().collect::<Vec<_>>()).await;
     let mut resources = Resources::new(gpu);
     let slots = plans.last().map_or(&[][..], |plan| &plan.slots);
-    let installed = made(&**gpu, || {
+    let installed = create_checked(&**gpu, || {
         operands(gpu, &mut resources, slots, shape.tokens)?;
         plans.iter().map(|plan| resources.install(plan, &[])).collect::<Result<Vec<_>>>()
     });

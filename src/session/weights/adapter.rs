@@ -10,7 +10,7 @@
 //! tensors under PEFT's names. Several adapters share one base, and none of them changes it before it
 //! is merged.
 
-use super::place::Place;
+use super::tensor_storage::TensorStorage;
 use crate::arch::{LowRank, WeightId};
 use crate::config::LoraConfig;
 use crate::error::{Error, Result};
@@ -18,8 +18,8 @@ use crate::gpu::Pending;
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use crate::session::model::Model;
+use crate::session::progress::Progress;
 use crate::session::resources::Resources;
-use crate::session::watch::Watch;
 use crate::session::weights::Weights;
 use std::rc::Rc;
 
@@ -41,8 +41,12 @@ impl Adapter {
     /// # Errors
     /// `invalid-options`, also for a target that no module of the base has, and where the base has an
     /// adapter; `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
-    pub async fn create(base: &Rc<Model>, lora: LoraConfig, watch: Watch<'_>) -> Result<Rc<Self>> {
-        let weights = Weights::adapted(&base.weights, &lora, watch).await?;
+    pub async fn create(
+        base: &Rc<Model>,
+        lora: LoraConfig,
+        progress: Progress<'_>,
+    ) -> Result<Rc<Self>> {
+        let weights = Weights::adapted(&base.weights, &lora, progress).await?;
         Ok(Rc::new(Self { base: Rc::clone(base), model: Rc::new(Model::new(weights)), lora }))
     }
 
@@ -70,11 +74,11 @@ impl Adapter {
     /// # Errors
     /// `freed`, also after a merge; `invalid-options` where the base is packed; `device-lost`; `aborted` before
     /// anything is changed.
-    pub async fn merge(&self, watch: Watch<'_>) -> Result<()> {
+    pub async fn merge(&self, progress: Progress<'_>) -> Result<()> {
         // Held to the end: a call of `free` meanwhile does not leave the base half merged.
         let buffers = self.model.weights.buffers()?;
         self.base.weights.expect_own_numbers("merge")?;
-        watch.at(0, 1, "merge")?;
+        progress.report(0, 1, "merge")?;
         let products = &self.model.layout().architecture.low_rank;
         let mut pending = Pending::default();
         for low in products {
@@ -84,7 +88,7 @@ impl Adapter {
         self.base.changed();
         self.free();
         // Whoever wants no more of it now comes too late.
-        let _ = watch.at(1, 1, "merge");
+        let _ = progress.report(1, 1, "merge");
         Ok(())
     }
 
@@ -96,22 +100,23 @@ impl Adapter {
     ) -> Result<()> {
         let gpu = self.base.gpu();
         let find = |name| buffers.get(name);
-        let place = |layout, tensor| Place { layout, tensor, set: Buffer::Weights, find: &find };
+        let storage_of =
+            |layout, tensor| TensorStorage { layout, tensor, set: Buffer::Weights, find: &find };
         let (own, base) = (self.model.layout(), self.base.layout());
         let [a, b] = [tensor_of(own, low.a, 0)?, tensor_of(own, low.b, 0)?];
         let (columns, rank) = (own.matrices[low.a].cols, own.matrices[low.b].cols);
-        let a = floats(&place(own, a).read(gpu, 0..rank * columns)?.await?);
-        let b = floats(&place(own, b).read(gpu, 0..low.rows * rank)?.await?);
+        let a = floats(&storage_of(own, a).read(gpu, 0..rank * columns)?.await?);
+        let b = floats(&storage_of(own, b).read(gpu, 0..low.rows * rank)?.await?);
         let module = tensor_of(base, low.target, low.row0)?;
         let rows = (MERGED_ELEMENTS / columns).max(1);
         for first in (0..low.rows).step_by(rows) {
             let last = low.rows.min(first + rows);
-            let read = place(base, module).read(gpu, first * columns..last * columns)?;
+            let read = storage_of(base, module).read(gpu, first * columns..last * columns)?;
             let mut weights = floats(&read.await?);
             let of_rows = &b[first * rank..last * rank];
             add_low_rank(&mut weights, [of_rows, &a], rank, low.scale);
-            let place = place(base, module);
-            pending.queue(&**gpu, || place.write(gpu, first * columns, &weights))?;
+            let storage = storage_of(base, module);
+            pending.queue(&**gpu, || storage.write(gpu, first * columns, &weights))?;
         }
         Ok(())
     }

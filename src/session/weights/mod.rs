@@ -2,20 +2,20 @@
 
 pub(super) mod adapter;
 pub(super) mod loader;
-pub(super) mod place;
 pub(super) mod snapshot;
+pub(super) mod tensor_storage;
 
-use self::place::Place;
+use self::tensor_storage::TensorStorage;
 use super::memory::{self, MemoryBytes, Purpose};
-use super::pace::Pauses;
+use super::progress::Progress;
 use super::resources::Resources;
 use super::step::Initialize;
-use super::watch::Watch;
+use super::throughput::PageYields;
 use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, Pending, Region, Replay, made};
+use crate::gpu::{Gpu, Pending, Region, Replay, create_checked};
 use crate::kernels::WeightFormat;
 use crate::lower::{CHECKSUM_BYTES, OPTIONS_STRIDE, checksum_plan, initialize_plan};
 use crate::params::{Params, Tensor};
@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Elements generated between pauses: a few milliseconds on a slow host.
+/// Elements generated between yields: a few milliseconds on a slow host.
 const FILLED_ELEMENTS: usize = 1 << 16;
 
 /// Operations of an initialisation that even a slow GPU does within a tenth of a second.
@@ -72,20 +72,24 @@ impl Weights {
     ///
     /// # Errors
     /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
-    pub async fn adapted(base: &Rc<Self>, lora: &LoraConfig, watch: Watch<'_>) -> Result<Self> {
+    pub async fn adapted(
+        base: &Rc<Self>,
+        lora: &LoraConfig,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
         base.buffers()?;
         let layout = base.layout.adapted(base.layout.architecture.adapted(lora)?)?;
-        watch.at(0, 1, "initialise weights")?;
+        progress.report(0, 1, "initialise weights")?;
         let gpu = &base.gpu.0;
         let asked = MemoryBytes::of_weights(&layout);
-        memory::judge(&**gpu, Purpose::Adapter, &asked)?;
+        memory::check_memory(&**gpu, Purpose::Adapter, &asked)?;
         let over = Some(Rc::clone(base));
         let allocate = || Self::allocated(gpu, base.config.clone(), layout, over);
-        let allocated = made(&**gpu, allocate).await;
+        let allocated = create_checked(&**gpu, allocate).await;
         let weights =
             allocated.map_err(|error| memory::explained(error, Purpose::Adapter, &asked))?;
-        weights.initialize(lora.seed, watch).await?;
-        watch.at(1, 1, "initialise weights")?;
+        weights.initialize(lora.seed, progress).await?;
+        progress.report(1, 1, "initialise weights")?;
         Ok(weights)
     }
 
@@ -100,7 +104,7 @@ impl Weights {
     ) -> Result<Params> {
         let binding = gpu.capabilities().limits.shard_bytes();
         let layout = Params::packed(Architecture::of(config), binding, format)?;
-        memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
+        memory::check_memory(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
         Ok(layout)
     }
 
@@ -137,9 +141,9 @@ impl Weights {
         gpu: &Rc<dyn Gpu>,
         config: ModelConfig,
         seed: u64,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Self> {
-        watch.at(0, 1, "initialise weights")?;
+        progress.report(0, 1, "initialise weights")?;
         let layout = Self::planned(gpu, &config, WeightFormat::F32)?;
         let asked = MemoryBytes::of_weights(&layout);
         let allocate = || {
@@ -149,20 +153,20 @@ impl Weights {
             }
             Ok(weights)
         };
-        let allocated = made(&**gpu, allocate).await;
+        let allocated = create_checked(&**gpu, allocate).await;
         let weights =
             allocated.map_err(|error| memory::explained(error, Purpose::Model, &asked))?;
-        weights.initialize(seed, watch).await?;
-        watch.at(1, 1, "initialise weights")?;
+        weights.initialize(seed, progress).await?;
+        progress.report(1, 1, "initialise weights")?;
         Ok(weights)
     }
 
-    /// Fills each tensor as its [`Init`] says, with pauses for what else the host has to do. Normal
+    /// Fills each tensor as its [`Init`] says, with yields for what else the host has to do. Normal
     /// ones are drawn by the GPU or, where that is a CPU, by this one, to the same bits.
-    async fn initialize(&self, seed: u64, watch: Watch<'_>) -> Result<()> {
+    async fn initialize(&self, seed: u64, progress: Progress<'_>) -> Result<()> {
         let (gpu, buffers) = (&*self.gpu.0, self.buffers()?);
         let by_host = gpu.capabilities().software;
-        let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+        let (mut yields, mut pending) = (PageYields::new(gpu), Pending::default());
         let mut values = vec![0f32; FILLED_ELEMENTS];
         for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
             if !by_host && matches!(tensor.init, Init::Normal(_)) {
@@ -182,9 +186,9 @@ impl Weights {
                     let offset = (run.offset + start) as u64 * 4;
                     pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(part)))?;
                     done += part.len() as u32;
-                    if pauses.breathe().await {
+                    if yields.yield_to_page().await {
                         pending.accepted().await?;
-                        watch.at(0, 1, "initialise weights")?;
+                        progress.report(0, 1, "initialise weights")?;
                     }
                 }
             }
@@ -272,7 +276,7 @@ impl Weights {
         }
         let plan = checksum_plan(gpu.capabilities(), &self.layout)?;
         let mut resources = Resources::new(gpu);
-        let run = made(&**gpu, || {
+        let run = create_checked(&**gpu, || {
             resources.allocate(&plan.buffers(), &[&weights])?;
             let buffer = resources.get(Buffer::Checksums)?;
             let sums = self.layout.shards.len() + self.layout.own_packed().count();
@@ -315,8 +319,9 @@ impl Weights {
         self.expect_own_numbers("save")?;
         let tensor = tensor_at(&self.layout, index)?;
         let find = |name| buffers.get(name);
-        let place = Place { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
-        place.read_bytes(&self.gpu.0, bytes)?.await
+        let storage =
+            TensorStorage { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        storage.read_bytes(&self.gpu.0, bytes)?.await
     }
 }
 

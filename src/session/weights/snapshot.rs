@@ -1,9 +1,9 @@
 //! A copy on the GPU of a model's weights, or of a trainer's state, as they are between two steps: it is
 //! read back beside the steps that follow.
 
-use super::place::{header_of, read_stored};
+use super::tensor_storage::{header_of, read_stored};
 use crate::error::{Error, Result, room};
-use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queued};
+use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queue_checked};
 use crate::optim::{StateSet, Stored, stored_sets};
 use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::session::memory::{self, MemoryBytes, Purpose};
@@ -76,8 +76,8 @@ impl Snapshot {
             }
         }
         let asked = MemoryBytes::of_sizes(&sizes);
-        memory::judge(&*gpu, Purpose::Snapshot, &asked)?;
-        let (copies, accepted) = queued(&*gpu, || {
+        memory::check_memory(&*gpu, Purpose::Snapshot, &asked)?;
+        let (copies, accepted) = queue_checked(&*gpu, || {
             let mut copies = Resources::new(&gpu);
             for (&name, &bytes) in sizes.iter() {
                 let to = copies.add_as(&format!("a snapshot of {name:?}"), name, bytes)?;

@@ -7,7 +7,7 @@ use crate::caps::{Capabilities, Decoding, Target};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
-use crate::session::{Drawn, GenerateOptions, Generation, Model, UNWATCHED};
+use crate::session::{Drawn, GenerateOptions, Generation, Model, NO_PROGRESS};
 use crate::testing::adapters::table;
 use crate::twins::check::assert_close;
 use crate::twins::sampling::top_logits_forward;
@@ -46,7 +46,7 @@ fn tokens(drawn: &[Drawn]) -> Vec<u32> {
 /// Logits behind a text.
 pub(super) fn logits(model: &Rc<Model>, text: &[u32]) -> Vec<f64> {
     let vocabulary = model.config().vocab_size;
-    let all = block_on(model.logits(text, Default::default(), UNWATCHED)).unwrap();
+    let all = block_on(model.logits(text, Default::default(), NO_PROGRESS)).unwrap();
     all[all.len() - vocabulary..].iter().copied().map(f64::from).collect()
 }
 

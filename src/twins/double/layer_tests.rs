@@ -17,6 +17,7 @@ pub(super) static OPTIONS: Family = Family {
     like: Some(FAMILIES[0]),
     fields: &[],
     refused: &[],
+    gguf: None,
     describe: |model| {
         let mut of = (FAMILIES[0].describe)(model);
         of.ropes.push(Rope::plain(of.layers[0].attention.head_dim, 50.0));

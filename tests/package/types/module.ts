@@ -12,5 +12,5 @@ type AsMethods<M> = {
 };
 
 export const check = (
-  module: AsMethods<typeof generated>,
-): AsMethods<Omit<RawExports, "default">> => module;
+  module: AsMethods<ReturnType<typeof generated.instance>>,
+): AsMethods<RawExports> => module;
