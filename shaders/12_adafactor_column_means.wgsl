@@ -7,6 +7,9 @@
 //   4 place      uniform   col0: first mean in moment2
 //
 // Grid: one invocation per column.
+#import lib/step
+#import lib/range
+#import lib/flat
 @group(0) @binding(0) var<storage, read> sums: array<f32>;
 @group(0) @binding(1) var<storage, read_write> moment2: array<f32>;
 @group(0) @binding(2) var<storage, read> optimizer: array<f32>;

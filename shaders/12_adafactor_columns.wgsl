@@ -7,6 +7,9 @@
 //   4 place      uniform   col0: first stretch
 //
 // Grid: one invocation per stretch of STRETCH rows and column.
+#import lib/step
+#import lib/range
+#import lib/flat
 @group(0) @binding(0) var<storage, read> gradients: array<f32>;
 @group(0) @binding(1) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(2) var<storage, read> optimizer: array<f32>;

@@ -11,6 +11,10 @@
 //   8 moment2    read        f32 [shard]  not bound for a vector
 //
 // Grid: a fixed number of workgroups, each striding over the COUNT elements.
+#import lib/step
+#import lib/range
+#import lib/reduce
+#import lib/optimizer/second
 @group(0) @binding(0) var<storage, read> weights: array<f32>;
 @group(0) @binding(1) var<storage, read> gradients: array<f32>;
 @group(0) @binding(2) var<storage, read> moment1: array<f32>;

@@ -10,6 +10,10 @@
 //   5 place      uniform   row0: first mean in moment1
 //
 // Grid: one workgroup per row.
+#import lib/step
+#import lib/range
+#import lib/flat
+#import lib/reduce
 @group(0) @binding(0) var<storage, read> gradients: array<f32>;
 @group(0) @binding(1) var<storage, read_write> moment1: array<f32>;
 @group(0) @binding(2) var<storage, read> optimizer: array<f32>;

@@ -79,5 +79,5 @@ pub use shape::{
     SplitReason, SummedWeights,
 };
 pub use spec::KernelSpec;
-pub(crate) use update::{FLAT, UpdateText};
+pub(crate) use update::UpdateText;
 pub use update::{UpdateKernel, UpdateSpec};

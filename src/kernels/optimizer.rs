@@ -3,7 +3,7 @@
 use super::compose::{Grid, Kernel, read, read_write, uniform};
 use super::shape::Constant;
 use super::spec::KernelSpec;
-use super::update::{FLAT, UpdateText};
+use super::update::UpdateText;
 use crate::caps::Capabilities;
 use crate::error::Result;
 
@@ -13,7 +13,7 @@ pub const GRAD_NORM_GROUPS: usize = 512;
 /// `grad_norm_forward` of one shard. Grid: [`GRAD_NORM_GROUPS`] workgroups.
 pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
-        modules: [&["lib/step"], &["12_grad_norm"]],
+        kernel: "12_grad_norm",
         bindings: &[read("gradients"), read_write("squares"), uniform("step")],
         ..UpdateText::default()
     }
@@ -29,7 +29,7 @@ pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
 pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
     UpdateText {
         sizes: &[("COUNT", partials)],
-        modules: [&["lib/step", "lib/finite"], &["12_step_decision"]],
+        kernel: "12_step_decision",
         bindings: &[
             read("squares"),
             read_write("metrics"),
@@ -46,7 +46,7 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
 pub fn average(caps: &Capabilities, count: usize, share: Constant) -> Result<Kernel> {
     UpdateText {
         float: Some(("SHARE", share)),
-        modules: [FLAT, &["12_average"]],
+        kernel: "12_average",
         bindings: &[
             read_write("weights"),
             read_write("averages"),

@@ -70,15 +70,14 @@ pub(crate) struct UpdateText<'a> {
     /// Names of the rule's numbers, which become constants with their places in the step.
     pub numbers: &'a [&'static str],
     pub float: Option<(&'static str, Constant)>,
-    /// Before and after a reduction.
-    pub modules: [&'a [&'static str]; 2],
+    /// A form that its file asks for by `#if`.
+    pub when: Option<(&'static str, bool)>,
+    /// Its file below `shaders`.
+    pub kernel: &'static str,
     /// Elements of a load, where its text has vectors.
     pub lanes: usize,
     pub bindings: &'a [Binding],
 }
-
-/// What a kernel of one invocation per element is joined with.
-pub(crate) const FLAT: &[&str] = &["lib/step", "lib/range", "lib/flat"];
 
 impl UpdateText<'_> {
     fn composer(&self, spec: KernelSpec, size: u32, subgroups: Option<bool>) -> Composer {
@@ -92,15 +91,12 @@ impl UpdateText<'_> {
         if let Some((name, value)) = self.float {
             composer = composer.float(name, value.0 as f32);
         }
-        let [before, after] = self.modules;
-        for module in before {
-            composer = composer.module(module);
+        if let Some((name, value)) = self.when {
+            composer = composer.when(name, value);
         }
+        composer = composer.module(self.kernel);
         if let Some(subgroups) = subgroups {
             composer = composer.reduction(subgroups);
-        }
-        for module in after {
-            composer = composer.module(module);
         }
         composer
     }
@@ -121,9 +117,7 @@ impl UpdateText<'_> {
     /// One invocation per vector: four elements where the run is a multiple of them, or one.
     pub fn vectors(&self, caps: &Capabilities, spec: KernelSpec, count: usize) -> Result<Kernel> {
         let lanes = elements(count);
-        let [before, after] = self.modules;
-        let before = [FLAT, before, &["lib/vector"]].concat();
-        let text = UpdateText { modules: [&before, after], lanes, ..*self };
+        let text = UpdateText { lanes, ..*self };
         text.flat(caps, spec, count / lanes)
     }
 

@@ -8,7 +8,7 @@ use super::{Content, StateSet, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    Constant, FLAT, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec,
+    Constant, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec,
     UpdateText, read, read_write, uniform,
 };
 use crate::params::Tensor;
@@ -199,7 +199,7 @@ fn rows(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
         sizes: &[("ROWS", rows), ("COLUMNS", columns)],
         numbers: &names(NUMBERS),
-        modules: [FLAT, &["12_adafactor_rows"]],
+        kernel: "12_adafactor_rows",
         bindings: &[
             read("gradients"),
             read_write("moment1"),
@@ -225,7 +225,7 @@ static COLUMNS: UpdateKernel = UpdateKernel {
         let [rows, columns, _] = spec.sizes;
         UpdateText {
             sizes: &[("ROWS", rows), ("COLUMNS", columns), ("STRETCH", STRETCH)],
-            modules: [FLAT, &["12_adafactor_columns"]],
+            kernel: "12_adafactor_columns",
             bindings: &[
                 read("gradients"),
                 read_write("sums"),
@@ -249,7 +249,7 @@ static COLUMN_MEANS: UpdateKernel = UpdateKernel {
         UpdateText {
             sizes: &[("ROWS", rows), ("COLUMNS", columns), ("STRETCHES", stretches)],
             numbers: &names(NUMBERS),
-            modules: [FLAT, &["12_adafactor_column_means"]],
+            kernel: "12_adafactor_column_means",
             bindings: &[
                 read("sums"),
                 read_write("moment2"),
@@ -283,11 +283,6 @@ static UPDATE: UpdateKernel = UpdateKernel {
 
 fn strided(spec: UpdateSpec, caps: &Capabilities, update: bool) -> Result<Kernel> {
     let [count, columns, parts] = spec.sizes;
-    let second = if columns > 0 {
-        "lib/optimizer/second_factored"
-    } else {
-        "lib/optimizer/second_whole"
-    };
     let (kernel, weights, squares) = if update {
         ("12_adafactor_update", read_write("weights"), read("squares"))
     } else {
@@ -308,7 +303,8 @@ fn strided(spec: UpdateSpec, caps: &Capabilities, update: bool) -> Result<Kernel
         sizes: &[("COUNT", count), ("COLUMNS", columns), ("PARTS", parts)],
         numbers: &names(NUMBERS),
         float: update.then_some(("TENSOR", spec.constant)),
-        modules: [&["lib/step", "lib/range"], &[second, kernel]],
+        when: Some(("FACTORED", columns > 0)),
+        kernel,
         bindings: &bindings[..8 + usize::from(columns > 0)],
         ..UpdateText::default()
     }

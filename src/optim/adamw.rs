@@ -6,7 +6,7 @@ use super::{Content, StateSet, names, of, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    FLAT, Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText, read, read_write,
+    Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText, read, read_write,
     uniform,
 };
 use crate::params::Update;
@@ -76,7 +76,7 @@ static ADAMW: UpdateKernel = UpdateKernel {
     make: |spec, caps| {
         UpdateText {
             numbers: &names(NUMBERS),
-            modules: [&[], &["12_adamw"]],
+            kernel: "12_adamw",
             bindings: &[
                 read_write("weights"),
                 read("gradients"),
@@ -106,7 +106,7 @@ fn placed(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
         sizes: &[("COUNT", spec.sizes[0])],
         numbers: &names(NUMBERS),
-        modules: [FLAT, &["12_adamw_placed"]],
+        kernel: "12_adamw_placed",
         bindings: &[
             read_write("weights"),
             read("gradients"),

@@ -8,7 +8,7 @@ use super::{Content, StateSet, Trained, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{
-    FLAT, Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText,
+    Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText,
     check_storage, read, read_write, row_workgroup, uniform,
 };
 use crate::params::Params;
@@ -91,7 +91,7 @@ fn coded(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
         sizes: &[("CODED_BLOCKS", blocks)],
         numbers: &names(NUMBERS),
-        modules: [FLAT, &["lib/optimizer/dynamic", "12_adamw8bit"]],
+        kernel: "12_adamw8bit",
         bindings: &[
             read_write("weights"),
             read("gradients"),

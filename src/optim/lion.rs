@@ -38,7 +38,7 @@ static LION: UpdateKernel = UpdateKernel {
     make: |spec, caps| {
         UpdateText {
             numbers: &names(NUMBERS),
-            modules: [&[], &["12_lion"]],
+            kernel: "12_lion",
             bindings: &ONE_MOMENT,
             ..UpdateText::default()
         }

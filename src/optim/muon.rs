@@ -8,7 +8,7 @@ use super::{Content, StateSet, Trained, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    Constant, FLAT, Form, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, LinearShape, Output,
+    Constant, Form, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, LinearShape, Output,
     UpdateKernel, UpdateSpec, UpdateText, WriteMode, read, read_write, uniform,
 };
 use crate::params::{Params, Tensor};
@@ -195,7 +195,7 @@ fn muon(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     UpdateText {
         sizes: &[("COUNT", spec.sizes[0])],
         numbers: &names(NUMBERS),
-        modules: [&["lib/step", "lib/range"], &["12_muon"]],
+        kernel: "12_muon",
         bindings: &[
             read("gradients"),
             read_write("moment1"),
@@ -217,7 +217,7 @@ static SCALE: UpdateKernel = UpdateKernel {
     make: |spec, caps| {
         UpdateText {
             sizes: &[("COUNT", spec.sizes[0]), ("PARTS", spec.sizes[1])],
-            modules: [&[], &["12_muon_scale"]],
+            kernel: "12_muon_scale",
             bindings: &[read("squares"), read_write("direction")],
             ..UpdateText::default()
         }
@@ -233,7 +233,7 @@ static POLYNOMIAL: UpdateKernel = UpdateKernel {
     make: |spec, caps| {
         UpdateText {
             sizes: &[("SIDE", spec.sizes[0])],
-            modules: [FLAT, &["12_muon_polynomial"]],
+            kernel: "12_muon_polynomial",
             bindings: &[read("gram"), read_write("square")],
             ..UpdateText::default()
         }
@@ -250,7 +250,7 @@ static UPDATE: UpdateKernel = UpdateKernel {
         UpdateText {
             sizes: &[("COUNT", spec.sizes[0])],
             float: Some(("RATE", spec.constant)),
-            modules: [FLAT, &["12_muon_update"]],
+            kernel: "12_muon_update",
             bindings: &[
                 read_write("weights"),
                 read("direction"),

@@ -54,14 +54,10 @@ static SGD: UpdateKernel = UpdateKernel {
 
 fn sgd(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     let [count, velocity, _] = spec.sizes;
-    let module = if velocity == 1 {
-        "lib/optimizer/velocity_kept"
-    } else {
-        "lib/optimizer/velocity_none"
-    };
     UpdateText {
         numbers: &names(NUMBERS),
-        modules: [&[], &[module, "12_sgd"]],
+        when: Some(("VELOCITY", velocity == 1)),
+        kernel: "12_sgd",
         bindings: &ONE_MOMENT[..5 + velocity],
         ..UpdateText::default()
     }
