@@ -13,6 +13,7 @@ mod llama;
 mod lora;
 mod qwen;
 mod rope;
+mod smollm3;
 mod stored;
 
 pub use crate::config::DropoutRates;
@@ -37,6 +38,7 @@ pub static FAMILIES: &[&Family] = &[
     &gemma::GEMMA,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
+    &smollm3::SMOLLM3,
 ];
 
 /// How a new parameter is filled.
