@@ -96,7 +96,7 @@ export interface GenerateOptions {
    */
   heal?: boolean;
   /**
-   * An adapter of the model, which is read with it; without it the model alone generates. Adapters may take turns,
+   * An {@link Adapter} of the model, which is read with it; without it the model alone generates. Adapters may take turns,
    * also while one is trained.
    */
   adapter?: AdapterOption;

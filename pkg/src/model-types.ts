@@ -19,7 +19,7 @@ export interface InferenceOptions extends LongOptions {
   kvCache?: KvCache;
   /** The format in which matrices are read, as in {@link GenerateOptions}. */
   weights?: WeightFormat;
-  /** An adapter of the model; without it the model alone is asked. */
+  /** An {@link Adapter} of the model; without it the model alone is asked. */
   adapter?: AdapterOption;
 }
 

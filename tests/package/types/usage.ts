@@ -119,6 +119,8 @@ export async function adapted(model: Model, signal: AbortSignal): Promise<void> 
   const targets: readonly string[] = again.options.targets;
   const tuned: Adapter | undefined = (await Trainer.create(again)).adapter;
   void [targets, tuned, await model.loss([1, 2], undefined, { adapter: again })];
+  // @ts-expect-error: a model is no adapter of itself
+  void model.loss([1, 2], undefined, { adapter: model });
   await again.merge({ signal });
   void (await Trainer.resume(model, saved)).steps;
 }
@@ -208,12 +210,16 @@ export async function operate(runtime: Runtime, numbers: Float32Array): Promise<
 }
 
 export async function useWorker(file: File, signal: AbortSignal, given: Worker): Promise<void> {
-  const { Runtime, Model, Trainer, Dataset, ByteTokenizer, BpeTokenizer, close } =
+  const { Adapter, Runtime, Model, Trainer, Dataset, ByteTokenizer, BpeTokenizer, close } =
     await worker.connect();
   const runtime: worker.Runtime = await Runtime.create({ features: false });
   const vendor: string = runtime.capabilities.adapter.vendor;
   const model: worker.Model = await Model.create(runtime, { hidden_size: 64 }, { seed: 1 });
   const trainer: worker.Trainer = await Trainer.create(model, { schedule: "linear" });
+  const adapter: worker.Adapter = await Adapter.create(model, { rank: 4 });
+  for await (const { token } of model.generate([1], { adapter })) void token;
+  // @ts-expect-error: a model is no adapter of itself
+  void model.loss([1, 2], undefined, { adapter: model });
   const dataset = await Dataset.fromTokens(worker.transfer(new Uint32Array(9)));
   void (await Dataset.fromText(file, new ByteTokenizer()));
   for await (const m of trainer.run(dataset, { steps: 2, signal })) {

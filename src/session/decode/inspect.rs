@@ -1,0 +1,186 @@
+//! What a text computes, read back: logits, and what comes before them.
+
+use super::probe_plan::ProbePlan;
+use crate::config::ModelConfig;
+use crate::error::{Error, Result, room};
+use crate::gpu::Region;
+use crate::lower::{InferenceOptions, Probe};
+use crate::plan::Buffer;
+use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::chunk::Chunk;
+use crate::session::cache::key_value_cache::KeyValueCache;
+use crate::session::model::Model;
+use crate::session::progress::Progress;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What to read back of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inspection {
+    /// The logits of every position from `from` on: `(tokens.len() - from) × vocab_size`. What the cache holds of the
+    /// text before is not read again.
+    Logits { from: usize },
+    /// The hidden state of every position, counted as transformers counts `output_hidden_states`: 0 is the
+    /// embedding, i the output of i layers, and with `num_hidden_layers` the final norm's.
+    /// `tokens.len() × hidden_size`.
+    HiddenStates { layer: usize },
+    /// How much each position attends to each, with one head of one layer: probabilities, 0 where a
+    /// position does not see another. `tokens.len() × tokens.len()`, a row per position that attends.
+    Attention { layer: usize, head: usize },
+}
+
+impl Inspection {
+    /// The plan of its own and the head that it is for, if the model has these.
+    fn probe(self, config: &ModelConfig) -> Result<Option<(Probe, usize)>> {
+        let layers = config.num_hidden_layers;
+        Ok(match self {
+            Self::Logits { .. } => None,
+            Self::HiddenStates { layer } => {
+                check_index("layer", layer, "hidden states", layers)?;
+                Some((Probe::HiddenState(layer), 0))
+            }
+            Self::Attention { layer, head } => {
+                check_index("layer", layer, "layers", layers - 1)?;
+                check_index("head", head, "heads", config.num_attention_heads - 1)?;
+                Some((Probe::Attention(layer), head))
+            }
+        })
+    }
+
+    /// The first position of `tokens` whose logits are returned.
+    fn first(self, tokens: usize) -> Result<usize> {
+        let Self::Logits { from } = self else { return Ok(0) };
+        if from < tokens {
+            return Ok(from);
+        }
+        let message = format!("from is {from}; of {tokens} tokens it must be below {tokens}");
+        Err(Error::options(message))
+    }
+
+    /// A name, and the numbers of each position.
+    fn shape(self, config: &ModelConfig, tokens: usize) -> (&'static str, usize) {
+        match self {
+            Self::Logits { .. } => ("logits", config.vocab_size),
+            Self::HiddenStates { .. } => ("hidden states", config.hidden_size),
+            Self::Attention { .. } => ("attention", tokens),
+        }
+    }
+}
+
+fn check_index(name: &str, index: usize, of: &str, last: usize) -> Result<()> {
+    if index <= last {
+        return Ok(());
+    }
+    Err(Error::options(format!("{name} is {index}; this model has {of} 0 to {last}")))
+}
+
+/// A part of a text, whose logits are read back from position `from` on.
+fn logits_of(
+    allocation: &CacheAllocation,
+    part: &Range<usize>,
+    from: usize,
+    width: usize,
+) -> Result<Chunk> {
+    if part.end <= from {
+        return Ok(Chunk::prefill(allocation, &[], None));
+    }
+    let buffer = allocation.resources.get(Buffer::Logits)?;
+    let rows = |tokens: usize| (tokens * width) as u64 * 4;
+    let first = from.max(part.start);
+    let read = Region { buffer, offset: rows(first - part.start), bytes: rows(part.end - first) };
+    Ok(Chunk::prefill(allocation, &[allocation.plans.logits], Some(read)))
+}
+
+impl Model {
+    /// [`Inspection::Logits`].
+    ///
+    /// # Errors
+    /// As [`Model::inspect`].
+    pub async fn logits(
+        &self,
+        tokens: &[u32],
+        options: InferenceOptions,
+        progress: Progress<'_>,
+    ) -> Result<Vec<f32>> {
+        self.inspect(tokens, Inspection::Logits { from: 0 }, options, progress).await
+    }
+
+    /// What a text computes as one document.
+    ///
+    /// # Errors
+    /// `invalid-tokens`, `invalid-options` for a layer or a head that there is not, `freed`,
+    /// `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
+    pub async fn inspect(
+        &self,
+        tokens: &[u32],
+        inspection: Inspection,
+        options: InferenceOptions,
+        progress: Progress<'_>,
+    ) -> Result<Vec<f32>> {
+        let probe = inspection.probe(self.config())?;
+        self.check_tokens(tokens)?;
+        let count = tokens.len();
+        let (stage, width) = inspection.shape(self.config(), count);
+        let from = inspection.first(count)?;
+        let told = count - from;
+        let what = format!("the result, {stage} of {told} tokens × {width} numbers,");
+        let mut result: Vec<f32> = room(&what, told as u64 * width as u64)?;
+        progress.report(0, count, stage)?;
+        let cache = self.prepare_inference(count, options).await?;
+        let _lock = cache.lock().await;
+        let probe_plan = match probe {
+            Some((probe, head)) => Some((self.probe_plan(&cache, probe).await?, head)),
+            None => None,
+        };
+        let (mut held, mut done) = self.begin_text(&cache, tokens, from).await?;
+        while done < count {
+            progress.report(done, count, stage)?;
+            let mut part = self.next_chunk(&cache, done, count)?;
+            let mut columns = width;
+            if let Some((probe_plan, _)) = &probe_plan {
+                part = probe_plan.part(part);
+                columns = probe_plan.columns(&part);
+            }
+            let chunk = |allocation: &CacheAllocation| match &probe_plan {
+                Some((probe_plan, head)) => {
+                    probe_plan.chunk(&**self.gpu(), allocation, &part, *head)
+                }
+                None => logits_of(allocation, &part, from, width),
+            };
+            let inputs = &tokens[part.clone()];
+            let Some(read) = self.run_chunk((&cache, held), done, inputs, None, &chunk).await?
+            else {
+                (held, done) = self.begin_text(&cache, tokens, from).await?;
+                result.clear();
+                continue;
+            };
+            if part.end <= from {
+                done = part.end;
+                continue; // what came back says only that it is done
+            }
+            for row in read.chunks_exact(columns * 4) {
+                result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(row));
+                // Of attention: no row of the chunk sees a later key.
+                result.resize(result.len() + width - columns, 0.0);
+            }
+            done = part.end;
+        }
+        if probe_plan.is_none() {
+            // The plan of another inspection fills the cache of the first layers alone.
+            cache.holds(held, tokens);
+        }
+        progress.report(count, count, stage)?;
+        Ok(result)
+    }
+
+    /// What answers a probe: the one of the call before, if that asked for the same.
+    async fn probe_plan(&self, cache: &KeyValueCache, probe: Probe) -> Result<Rc<ProbePlan>> {
+        let before = self.probe_plan.take().filter(|plan| plan.answers(cache, probe));
+        let probe_plan = match before {
+            Some(probe_plan) => probe_plan,
+            None => Rc::new(ProbePlan::new(&self.weights, cache, probe).await?),
+        };
+        self.probe_plan.replace(Some(Rc::clone(&probe_plan)));
+        Ok(probe_plan)
+    }
+}
