@@ -73,6 +73,10 @@ pub mod graph;
 mod graph;
 pub mod kernels;
 #[cfg(feature = "testing")]
+pub mod layout;
+#[cfg(not(feature = "testing"))]
+mod layout;
+#[cfg(feature = "testing")]
 pub mod lower;
 #[cfg(not(feature = "testing"))]
 mod lower;

@@ -1,7 +1,5 @@
 //! Which values of a training plan lie in f16: those that only products read, which would round them.
 
-use super::attention::attention_shape;
-use super::rope::rope_shape;
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, Op, ValueId};
@@ -9,6 +7,7 @@ use crate::kernels::{
     AttentionShape, Form, LinearShape, WriteMode, attention_backward_halves,
     attention_forward_halves, reads_halves, rope_has_halves,
 };
+use crate::layout::{attention_shape, rope_shape};
 use crate::params::Params;
 
 /// By value, where products are by matrices.

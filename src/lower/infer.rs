@@ -1,15 +1,14 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::attention::attention_shape;
 use super::parts::Waiting;
-use super::row::Left;
-use super::{Cache, Inputs, Lowering, Rows, several};
+use super::{Inputs, Lowering, Rows};
 use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
-use crate::error::{ErrorCode, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
+use crate::layout::Cache;
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
@@ -69,7 +68,7 @@ const CHUNK: usize = 256;
 /// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
 const TEXT_ROWS: usize = 1024;
 /// Most tokens drawn in one submit: one readback for all of them.
-const TURNS: usize = 16;
+pub(super) const TURNS: usize = 16;
 /// Where [`Buffer::Drawn`] has the likeliest tokens of each turn, behind the draws: an offset that
 /// every device can bind.
 pub const LIKELIEST_OFFSET: u64 = 256;
@@ -257,20 +256,21 @@ pub fn several_plans(
     Ok(SeveralPlans { pass, texts, cache_rows: context.cache.rows })
 }
 
-struct Context<'a> {
-    caps: &'a Capabilities,
-    params: &'a Params,
-    capacity: usize,
+/// What the plans of a model's inference share.
+pub(super) struct Context<'a> {
+    pub caps: &'a Capabilities,
+    pub params: &'a Params,
+    pub capacity: usize,
     chunk: usize,
-    cache: Cache,
-    weights: WeightFormat,
+    pub cache: Cache,
+    pub weights: WeightFormat,
     /// The forward pass, and the same with joined nodes for decoded rows.
     many: Graph,
-    one: Graph,
+    pub one: Graph,
 }
 
 impl<'a> Context<'a> {
-    fn new(
+    pub fn new(
         caps: &'a Capabilities,
         params: &'a Params,
         shape: CacheShape,
@@ -305,45 +305,6 @@ impl<'a> Context<'a> {
         lowering
     }
 
-    /// The longest text for which [`InferencePlans::near`] is.
-    fn near_keys(&self) -> usize {
-        let keys = |node: &Node| match node.op {
-            Op::Attention { attention, .. } => {
-                Some(k::near_keys(self.caps, attention_shape(attention, 1, None)))
-            }
-            _ => None,
-        };
-        self.one.nodes.iter().filter_map(keys).min().unwrap_or(0)
-    }
-
-    /// One decoded row, of a text of up to `keys` tokens.
-    fn one(&'a self, keys: usize) -> Lowering<'a> {
-        let rows = Rows::One(Cache { keys, ..self.cache });
-        let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
-        let token = Slice::new(Buffer::Token, 0, 4);
-        let mut lowering = self.lowering(&self.one, builder, rows, token);
-        lowering.bind(self.one.last_hidden(), self.hidden(Buffer::LastHidden, 1));
-        lowering
-    }
-
-    /// A pass over several decoded rows.
-    fn several(&'a self, of: SeveralRows) -> Result<Builder<'a>> {
-        let (SeveralRows::OfTexts(rows) | SeveralRows::OfOne(rows)) = of;
-        let builder = Builder::new(self.caps, Phase::Decode, rows, Buffer::BatchStep);
-        let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
-        let shared = matches!(of, SeveralRows::OfOne(_));
-        let near = self.near_keys();
-        let keys = if self.capacity <= near { near } else { self.cache.keys };
-        let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
-        let mut lowering = self.lowering(&self.one, builder, over, words(Buffer::BatchTokens));
-        lowering.inputs.documents = words(Buffer::BatchDocuments);
-        lowering.nodes(&self.one.nodes)?;
-        lowering.cap_logits()?;
-        let (logits, mut builder) = (lowering.logits(), lowering.builder);
-        several::sample(&mut builder, logits, self.params.architecture.vocab_size, TURNS)?;
-        Ok(builder)
-    }
-
     /// Whole texts into the cache of several, as far as the last layer's keys and values. Not where a cache rounds:
     /// attention reads them as they were before.
     fn texts(&'a self, of: SeveralRows) -> Result<Option<Builder<'a>>> {
@@ -365,7 +326,7 @@ impl<'a> Context<'a> {
         Ok(Some(lowering.builder))
     }
 
-    fn lowering(
+    pub fn lowering(
         &'a self,
         graph: &'a Graph,
         builder: Builder<'a>,
@@ -385,13 +346,11 @@ impl<'a> Context<'a> {
             halves: vec![],
             state: self.params,
             values: vec![None; graph.values.len()],
-            appended: false,
-            left: Left::default(),
             waiting: Waiting::default(),
         }
     }
 
-    fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
+    pub fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
         Slice::new(buffer, 0, rows as u64 * self.params.architecture.hidden as u64 * 4)
     }
 
@@ -438,7 +397,9 @@ impl<'a> Context<'a> {
                 lowering
             }
             Probe::Attention(layer) => {
-                let (at, attention) = self.many.attention(layer).expect("every layer attends");
+                let found = self.many.attention(layer);
+                let found = found.ok_or_else(|| Error::internal("a layer has no attention"));
+                let (at, attention) = found?;
                 let mut lowering = self.chunk(Phase::Prefill);
                 lowering.nodes(&nodes[..at])?;
                 lowering.probabilities(&nodes[at], attention, self.probabilities())?;
@@ -475,57 +436,6 @@ impl<'a> Context<'a> {
         let from = self.hidden(Buffer::Hidden, self.chunk);
         let launch = Launch::new("last row", kernel).bind("input", from);
         builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;
-        Ok(builder)
-    }
-
-    fn decode(&self, keys: usize) -> Result<Builder<'_>> {
-        let mut lowering = self.one(keys);
-        lowering.leave_angles()?;
-        let mut layers: Vec<std::ops::Range<usize>> = vec![];
-        for nodes in
-            self.one.nodes[..self.one.layers_end].chunk_by(|a, b| a.site.layer == b.site.layer)
-        {
-            let start = lowering.builder.dispatched();
-            lowering.nodes(nodes)?;
-            if nodes[0].site.layer.is_some() {
-                layers.push(start..lowering.builder.dispatched());
-            }
-        }
-        let angles = lowering.left.angles.map(|left| left.angles);
-        let mut builder = lowering.builder;
-        builder.share(&layers, angles);
-        Ok(builder)
-    }
-
-    fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {
-        let mut lowering = self.one(self.cache.keys);
-        lowering.nodes(&self.one.nodes[self.one.layers_end..])?;
-        lowering.cap_logits()?;
-        let vocabulary = self.params.architecture.vocab_size;
-        let logits = lowering.logits();
-        let mut builder = lowering.builder;
-        let options = Slice::new(Buffer::Sampling, 0, 32);
-        if choices.likeliest > 0 {
-            let count = choices.likeliest as u64;
-            let kernel = k::top_logits(self.caps, vocabulary, choices.likeliest)?;
-            let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, TURNS as u64 * count * 8);
-            let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
-            let launch = Launch::new(LIKELIEST, kernel)
-                .bind("logits", logits)
-                .bind("top", top)
-                .bind("options", options);
-            builder.dispatch(launch.flops(flops))?;
-        }
-        let kernel = k::sample(self.caps, vocabulary, choices.biased)?;
-        let bias = Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4);
-        let launch = Launch::new("sample", kernel)
-            .bind("logits", logits)
-            .bind("seen", Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4))
-            .bind("token", Slice::new(Buffer::Token, 0, 4))
-            .bind("drawn", Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8))
-            .bind("options", options)
-            .bind_some("bias", choices.biased.then_some(bias));
-        builder.dispatch(launch.flops(10.0 * vocabulary as f64))?;
         Ok(builder)
     }
 }

@@ -1,13 +1,13 @@
 //! Products of many rows with a matrix, and their gradients; how a matrix is read.
 
-use super::{Lowering, Rows};
+use super::Lowering;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Node, ValueId};
 use crate::kernels::{
-    self as k, Element, Form, LinearShape, MatvecInput, Output, SummedWeights, WeightFormat,
-    WriteMode,
+    self as k, Element, Form, LinearShape, Output, SummedWeights, WeightFormat, WriteMode,
 };
+use crate::layout::Matrices;
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
 
 /// Rows of tokens, with a column for each row of a matrix.
@@ -30,8 +30,6 @@ pub(super) const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
 pub(super) struct Added {
     pub residual: Option<Slice>,
     pub bias: Option<Slice>,
-    /// What its result's place held before; of one row alone.
-    pub in_place: bool,
 }
 
 impl Added {
@@ -44,10 +42,9 @@ impl Added {
         }
     }
 
-    /// The operands, the bias by the given name.
-    pub fn operands(self, bias: &'static str) -> impl Iterator<Item = Operand> {
+    fn operands(self) -> impl Iterator<Item = Operand> {
         let residual = self.residual.map(|slice| ("residual", slice));
-        residual.into_iter().chain(self.bias.map(|slice| (bias, slice)))
+        residual.into_iter().chain(self.bias.map(|slice| ("bias", slice)))
     }
 }
 
@@ -61,22 +58,10 @@ impl Lowering<'_> {
         let input = self.read(node, 0);
         let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
         let bias = bias.map(|bias| self.whole(bias));
-        let mut added = Added { residual, bias, in_place: false };
+        let added = Added { residual, bias };
         let label = node.site.to_string();
-        let kind = added.output();
-        if let Some(stream) =
-            residual.filter(|_| kind == Output::Residual && self.adds_in_place(node))
-        {
-            self.bind(node.writes[0], stream);
-            added = Added { residual: None, in_place: true, ..added };
-        }
-        let summed = self.sums_behind(node, kind);
+        let summed = self.sums_behind(node, added.output());
         let output = self.written(node, 0)?;
-        if let Rows::One(_) | Rows::Several { .. } = self.rows {
-            let ranges = self.left.ranges.filter(|left| left.row == node.reads[0]);
-            let from = ranges.map_or(MatvecInput::Plain, |left| left.input);
-            return self.matvec(&label, weight, from, [input, output], added);
-        }
         let token_rows = self.node_rows(node, weight);
         if summed {
             let product = (weight, self.row_product(weight, 0, token_rows), token_rows);
@@ -85,16 +70,6 @@ impl Lowering<'_> {
             }
         }
         self.product_rows(&label, weight, [input, output], added, token_rows)
-    }
-
-    /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
-    /// no place of its own.
-    fn adds_in_place(&self, node: &Node) -> bool {
-        let mut later =
-            self.graph.nodes.iter().rev().take_while(|later| !std::ptr::eq(*later, node));
-        matches!(self.rows, Rows::One(_))
-            && self.values[node.writes[0]].is_none()
-            && later.all(|later| !later.reads.contains(&node.reads[1]))
     }
 
     /// The rows of all tokens, without padding.
@@ -128,7 +103,7 @@ impl Lowering<'_> {
             token_rows.stride == matrix.rows || mode == OVERWRITE,
             "{label}: a residual or a bias is added to rows without padding alone"
         );
-        let added: Vec<_> = added.operands("bias").collect();
+        let added: Vec<_> = added.operands().collect();
         for (index, part) in matrix.parts.iter().enumerate() {
             let product = self.row_product(weight, index, token_rows);
             let rows = token_rows.rows;
@@ -350,13 +325,9 @@ impl Lowering<'_> {
         })
     }
 
-    /// How a matrix is read: as it is held, and an adapter's stays as it is.
+    /// How a matrix is read.
     pub(super) fn format(&self, weight: WeightId) -> WeightFormat {
-        let as_held = self.params.weights != WeightFormat::F32;
-        if as_held || self.params.architecture.is_low_rank(weight) {
-            return self.params.matrices[weight].format;
-        }
-        self.weights
+        Matrices { params: self.params, weights: self.weights }.format(weight)
     }
 
     /// A part of a matrix as the products of one row read it: packed where its rows are.

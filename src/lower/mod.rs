@@ -3,6 +3,7 @@
 
 mod attention;
 mod checksum;
+mod decode;
 mod dropout;
 mod embed;
 mod gate;
@@ -20,8 +21,6 @@ mod row;
 mod several;
 mod train;
 
-#[cfg(feature = "testing")]
-pub use attention::{attention_shape, cache_bytes};
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use infer::{
     CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
@@ -33,11 +32,14 @@ pub use several::CHOICE_BYTES;
 #[cfg(any(test, feature = "testing"))]
 pub use train::train_plans_of;
 pub use train::{TrainChoices, TrainPlans, train_plans};
+#[cfg(feature = "testing")]
+pub use {crate::layout::attention_shape, attention::cache_bytes};
 
 use crate::arch::WeightId;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, Op, Site, ValueId};
-use crate::kernels::{KvCache, Objective, WeightFormat};
+use crate::kernels::{Objective, WeightFormat};
+use crate::layout::Cache;
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Slice};
 
@@ -49,20 +51,6 @@ struct Inputs {
     documents: Slice,
     /// Positions in the tables of rotary angles.
     positions: usize,
-}
-
-/// The key-value cache that attention reads and writes.
-#[derive(Clone, Copy, Debug)]
-struct Cache {
-    format: KvCache,
-    /// Texts in a layer's cache.
-    sequences: usize,
-    /// Rows of each.
-    rows: usize,
-    /// Rows after which the cache of a layer with a window begins again.
-    ring: Option<usize>,
-    /// Most tokens of a text, whatever there is room for: a cache that grows compiles nothing.
-    keys: usize,
 }
 
 /// What a plan covers at a time.
@@ -99,10 +87,7 @@ struct Lowering<'a> {
     /// Layout of gradients and optimizer state.
     state: &'a Params,
     values: Vec<Option<Slice>>,
-    /// The newest keys and values are in the cache already.
-    appended: bool,
     waiting: parts::Waiting,
-    left: row::Left,
 }
 
 impl Lowering<'_> {
@@ -114,7 +99,10 @@ impl Lowering<'_> {
 
     fn node(&mut self, node: &Node) -> Result<()> {
         match node.op {
-            Op::Embed { weight } => self.embed(node, weight),
+            Op::Embed { weight } => {
+                let rows = self.written(node, 0)?;
+                self.embed(&node.site.to_string(), weight, rows, None)
+            }
             Op::Positions { weight } => self.positions(node, weight),
             Op::Norm(norm) => self.norm(node, norm),
             Op::Linear { weight, bias } => self.linear(node, weight, bias),
@@ -131,12 +119,8 @@ impl Lowering<'_> {
             Op::Attention { attention, dropout } => self.attention(node, attention, dropout),
             Op::Gate(gate) => self.gate(node, gate),
             Op::Head { weight } => self.head(node, weight),
-            Op::NormLinear { norm, weight, bias } => self.norm_linear(node, norm, weight, bias),
-            Op::NormLinearGate { norm, weight, gate } => {
-                self.norm_linear_gate(node, norm, weight, gate)
-            }
-            Op::NormLinearRope { norm, weight, bias, attention, rope } => {
-                self.norm_linear_rope(node, norm, (weight, bias), attention, rope)
+            Op::NormLinear { .. } | Op::NormLinearGate { .. } | Op::NormLinearRope { .. } => {
+                Err(Error::internal(format!("{} is of decoded rows", node.site)))
             }
             Op::HeadBackward { weight, trained } => self.head_backward(node, weight, trained),
             Op::LinearInput { weight, write } => self.linear_input(node, weight, write),

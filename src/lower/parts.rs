@@ -3,12 +3,12 @@
 use super::gradients::WaitingProducts;
 use super::linear::{OVERWRITE, TokenRows};
 use super::norm::WaitingSums;
-use super::rope::rope_shape;
 use super::{Lowering, gate};
 use crate::arch::{NormKind, WeightId};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{Element, LinearShape, Output, Parts, WeightFormat, WriteMode};
+use crate::layout::rope_shape;
 use crate::plan::{Range, Slice};
 
 /// Most bytes of parts of gradients that wait for one dispatch.

@@ -2,21 +2,12 @@
 
 use super::Lowering;
 use super::parts::InParts;
-use crate::arch::{Architecture, Attention};
+use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
 use crate::graph::Node;
 use crate::kernels::{self as k, Kernel, RopeShape};
+use crate::layout::rope_shape;
 use crate::plan::{Buffer, Launch, Slice};
-
-/// The kernels' shape.
-pub(super) fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShape {
-    RopeShape {
-        heads: attention.heads + attention.kv_heads,
-        head_dim: attention.head_dim,
-        dims: attention.rope.map_or(0, |rope| architecture.ropes[rope].head_dim),
-        stride: attention.stride(),
-    }
-}
 
 impl Lowering<'_> {
     pub(super) fn rope(&mut self, node: &Node, attention: Attention, forward: bool) -> Result<()> {
@@ -63,9 +54,13 @@ impl Lowering<'_> {
     /// The table of the angles by which a layer turns.
     pub(super) fn angles(&self, attention: Attention) -> Result<Slice> {
         let rope = attention.rope.ok_or_else(|| Error::internal("a rotation has no angles"))?;
+        Ok(self.rope_table(rope))
+    }
+
+    pub(super) fn rope_table(&self, rope: RopeId) -> Slice {
         let dims = self.params.architecture.ropes[rope].head_dim;
         let bytes = self.inputs.positions as u64 * dims as u64 * 4;
-        Ok(Slice::new(Buffer::RopeTable(rope), 0, bytes))
+        Slice::new(Buffer::RopeTable(rope), 0, bytes)
     }
 
     /// Rotates rows of queries, keys and values in place.

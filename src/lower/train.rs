@@ -3,7 +3,6 @@
 use super::halves::halves;
 use super::head::logits_chunk;
 use super::parts::Waiting;
-use super::row::Left;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
@@ -132,8 +131,6 @@ pub fn train_plans_of(
             halves: if mixed { halves(caps, params, graph, tokens) } else { vec![] },
             state: &state,
             values: vec![None; graph.values.len()],
-            appended: false,
-            left: Left::default(),
             waiting: Waiting::new(recompute),
         };
         if mixed {

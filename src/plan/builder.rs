@@ -137,6 +137,27 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// The dispatches behind the first so many, as text: whatever was appended before.
+    #[cfg(test)]
+    pub fn listed(&self, from: usize) -> Vec<String> {
+        let slice = |slice: &Slice| match slice.buffer {
+            Buffer::Ranges => {
+                format!(
+                    "{:?} of {}",
+                    self.ranges[(slice.offset / RANGE_STRIDE) as usize],
+                    slice.bytes
+                )
+            }
+            _ => format!("{slice:?}"),
+        };
+        let dispatch = |it: &Dispatch| {
+            let slices: Vec<_> = it.slices.iter().map(slice).collect();
+            let Dispatch { label, range, phase, cost, .. } = it;
+            format!("{label} {slices:?} {range:?} {phase:?} {cost:?} {:?}", self.kernels[it.kernel])
+        };
+        self.dispatches[from..].iter().map(dispatch).collect()
+    }
+
     /// Dispatches so far.
     pub fn dispatched(&self) -> usize {
         self.dispatches.len()

@@ -33,7 +33,7 @@ fn only_arch_and_config_know_an_architecture_by_name() {
 }
 
 /// What each room may import of the crate, the room itself aside.
-const MAY_IMPORT: [(&str, &[&str]); 23] = [
+const MAY_IMPORT: [(&str, &[&str]); 24] = [
     ("decimal", &[]),
     ("error", &[]),
     ("format", &[]),
@@ -49,7 +49,8 @@ const MAY_IMPORT: [(&str, &[&str]); 23] = [
     ("plan", &["caps", "error", "kernels"]),
     ("ops", &["caps", "data", "error", "kernels", "plan"]),
     ("optim", &["arch", "caps", "error", "kernels", "params", "plan"]),
-    ("lower", &["arch", "caps", "error", "graph", "kernels", "optim", "params", "plan"]),
+    ("layout", &["arch", "caps", "error", "graph", "kernels", "params"]),
+    ("lower", &["arch", "caps", "error", "graph", "kernels", "layout", "optim", "params", "plan"]),
     ("gpu", &["caps", "error", "kernels", "plan"]),
     ("checkpoint", &["decimal", "error"]),
     ("data", &["error", "random"]),
