@@ -45,7 +45,7 @@ for (let at = 0; at < Number(values.openings); at++) openings.push(await opening
 if (openings.length > 0) printOpenings();
 const { about, results } = await inBrowser(benchmark);
 await server.close();
-writeResults(values.out, ["chromium", "demo"], { ...about, openings, results });
+writeResults(values.out, "chromium", "demo", { ...about, openings, results });
 process.exit(0);
 
 /** Calls with a browser in a profile of its own. What drivers keep on disk lies in an empty folder. */

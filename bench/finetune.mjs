@@ -72,7 +72,7 @@ const server = await serve(
 const rows = [];
 for (const row of chosen) rows.push(await measured(row));
 await server.close();
-writeResults(values.out, ["chromium", "finetune"], {
+writeResults(values.out, "chromium", "finetune", {
   ...rows[0].about,
   rows: rows.map(withoutAbout),
 });

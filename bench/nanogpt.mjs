@@ -39,7 +39,7 @@ for (let at = 0; at < Number(values.seeds); at++) {
 }
 const { adapter, features, userAgent } = runs[0].about;
 const rows = runs.map(({ about: _, ...one }) => one);
-writeResults(values.out, [values.host, "nanogpt", values.size], {
+writeResults(values.out, values.host, `nanogpt-${values.size}`, {
   adapter,
   features,
   userAgent,

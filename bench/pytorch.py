@@ -128,10 +128,10 @@ def main():
         "rows": rows,
     }
     gpu = torch.cuda.get_device_name().lower().split()
-    name = f"{datetime.date.today()}-{'-'.join(gpu[:2])}-pytorch.json"
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / name).write_text(json.dumps(result, indent=2) + "\n")
-    print(f"written: {name}")
+    path = options.out / f"pytorch-{'-'.join(gpu[:2])}" / f"{datetime.date.today()}-steps.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"written: {path}")
 
 
 main()

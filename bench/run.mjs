@@ -76,13 +76,12 @@ const label = measured.software ? " (software adapter: a regression guard, not a
 console.log(`adapter: ${Object.values(measured.adapter).filter(Boolean).join(" ")}${label}`);
 if (options.suite === "attention" || options.suite === "matmul") printPicks(measured.results);
 const parts = [
-  values.browser,
+  options.suite,
   ...(values.limits === "adapter" ? [] : [values.limits]),
-  ...(options.suite === "models" ? [] : [options.suite]),
   ...(options.suite === "precision" && options.text ? ["seed"] : []),
   ...(options.subgroups ? [] : ["no-subgroups"]),
 ];
-writeResults(values.out, parts, measured);
+writeResults(values.out, values.browser, parts.join("-"), measured);
 process.exit(0);
 
 /** Ends the run unless these files were built. */

@@ -6,7 +6,7 @@ use tinyloom::config::ModelConfig;
 use tinyloom::data::{Dataset, DatasetOptions};
 use tinyloom::error::Result;
 use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
-use tinyloom::session::{GenerateOptions, Generation, Model, Trainer, TrainerOptions, UNWATCHED};
+use tinyloom::session::{GenerateOptions, Generation, Model, NO_PROGRESS, Trainer, TrainerOptions};
 
 const TEXT: &str = "The cat sees the fox. The dog hears the hen. The owl follows the bee. ";
 
@@ -16,7 +16,7 @@ async fn run(steps: u64) -> Result<()> {
         r#"{"vocab_size": 256, "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2,
             "num_attention_heads": 4, "max_position_embeddings": 256, "tie_word_embeddings": true}"#,
     )?;
-    let model = Model::create(&gpu, config, 0, UNWATCHED).await?;
+    let model = Model::create(&gpu, config, 0, NO_PROGRESS).await?;
     println!("{} weights on {}", model.parameter_count(), gpu.capabilities().adapter.description);
 
     // One token per byte, as ByteTokenizer makes them.
@@ -28,7 +28,7 @@ async fn run(steps: u64) -> Result<()> {
         total_steps: Some(steps),
         ..TrainerOptions::default()
     };
-    let trainer = Trainer::create(&model, options, UNWATCHED).await?;
+    let trainer = Trainer::create(&model, options, NO_PROGRESS).await?;
     for _ in 0..steps {
         let metrics = trainer.step_dataset(&dataset, &|| false).await?;
         if metrics.step % 10 == 0 {

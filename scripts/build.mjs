@@ -4,7 +4,6 @@ import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync 
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { gzipSync } from "node:zlib";
-import { arranged } from "./arrange.mjs";
 import {
   olderTypes,
   oneFile,
@@ -12,8 +11,8 @@ import {
   reportScripts,
   threadSource,
   workerFiles,
+  zipWriter,
 } from "./bundle.mjs";
-import { makeInstances } from "./instances.mjs";
 import {
   capture,
   Failure,
@@ -28,9 +27,11 @@ import {
   unlessDone,
 } from "./lib.mjs";
 import { bindgenProgram, setup } from "./setup.mjs";
-import { shortenNames } from "./shorten.mjs";
 
-/** Most bytes that the module may take on the wire, gzipped. bench/NOTES.md has a table of what costs what. */
+/**
+ * Most bytes that the module may take on the wire, gzipped. docs/decisions/023-module-size.md says how it is kept
+ * small.
+ */
 const WASM_BUDGET = 650_000;
 
 const dist = join(root, "pkg", "dist");
@@ -110,12 +111,25 @@ async function cargo(name, features = []) {
   return compiled(name);
 }
 
-async function bindgen(wasm, folder) {
-  await run(bindgenProgram, [wasm, folder, "tinyloom"]);
+/** @param form - `expression`, where the JavaScript is to be one, and no ES module. */
+async function bindgen(wasm, folder, ...form) {
+  await run(bindgenProgram, [wasm, folder, "tinyloom", ...form]);
 }
 
 /**
- * Binds, optimises and arranges the module that cargo made.
+ * Makes of wasm-bindgen's expression a module with a function that evaluates it. What wasm-bindgen writes has one instance
+ * of the wasm module, which is of no use after a panic. Each call of the function gives another.
+ */
+function makeInstances(folder) {
+  const [glue, types] = ["tinyloom.js", "tinyloom.d.ts"].map((name) => join(folder, name));
+  const made = readFileSync(glue, "utf8");
+  writeFileSync(glue, `export function instance() {\n${made}\nreturn wasm_bindgen;\n}\n`);
+  const declared = "export declare function instance(): typeof wasm_bindgen;\n";
+  writeFileSync(types, readFileSync(types, "utf8") + declared);
+}
+
+/**
+ * Binds and optimises the module that cargo made.
  *
  * @param folder - where the module and its JavaScript are to lie.
  * @param more - further flags of wasm-opt, such as `-g`, which keeps the functions' names.
@@ -123,22 +137,12 @@ async function bindgen(wasm, folder) {
  */
 export async function optimised(folder, more = []) {
   const made = join(folder, "tinyloom_bg.wasm");
-  await bindgen(compiled("module"), folder);
+  await bindgen(compiled("module"), folder, "expression");
   const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
   const tool = join(dirname(optimiser), "bin", "wasm-opt");
   // Nothing lies in the first kilobyte: rustc links with --stack-first, and it is the stack's far end.
-  const size = ["-Os", "--converge", "--low-memory-unused", ...WITHOUT_INLINING];
-  const optimise = (...passes) =>
-    run(process.execPath, [tool, ...passes, ...WASM_FEATURES, ...more, made, "-o", made]);
-  await optimise(...size);
-  writeFileSync(made, arranged(readFileSync(made)));
-  // The levels without the passes: how instructions are written depends on them too.
-  await optimise(
-    "--optimize-level=2",
-    "--shrink-level=1",
-    "--reorder-functions-by-name",
-    ...UNNAMED,
-  );
+  const size = ["-Os", "--converge", "--low-memory-unused", ...WITHOUT_INLINING, ...UNNAMED];
+  await run(process.execPath, [tool, ...size, ...WASM_FEATURES, ...more, made, "-o", made]);
   return made;
 }
 
@@ -146,19 +150,14 @@ async function wasmModule(wasm) {
   const print = fingerprint([
     relative(root, wasm),
     "scripts/build.mjs",
-    "scripts/arrange.mjs",
-    "scripts/wasm.mjs",
-    "scripts/shorten.mjs",
-    "scripts/instances.mjs",
     ...filesBelow(["scripts/bindgen"]),
     "Cargo.lock",
   ]);
   const made = join(dist, "tinyloom_bg.wasm");
   await unlessDone("wasm", print, [made, join(dist, "tinyloom.js")], async () => {
     step("binding and optimising the wasm module");
-    const glue = join(dist, "tinyloom.js");
-    shortenNames(await optimised(dist), glue);
-    makeInstances(glue);
+    await optimised(dist);
+    makeInstances(dist);
   });
   reportSize(made);
 }
@@ -204,10 +203,11 @@ async function typescript() {
 async function bundles() {
   const inputs = filesBelow(
     ["pkg/dist"],
-    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|worker\/text)\.js$/,
+    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|fflate|worker\/text)\.js$/,
   );
   const made = [
     "packed.js",
+    "storage/fflate.js",
     "text/thread-source.js",
     "tinyloom.inline.min.js",
     "worker/text.js",
@@ -222,6 +222,7 @@ async function bundles() {
       packModule();
       olderTypes();
       await threadSource();
+      await zipWriter();
       await oneFile();
       await workerFiles();
     },

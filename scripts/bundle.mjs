@@ -59,6 +59,24 @@ export async function oneFile() {
   step(`tinyloom.inline.min.js: ${kb(bytes.length)}, gzipped ${kb(gzipped(bytes))}`);
 }
 
+/** The writer of zip archives of `fflate`, bundled so that users need not install it. */
+export async function zipWriter() {
+  const esbuild = await import("esbuild");
+  const require = createRequire(join(root, "pkg", "package.json"));
+  const licence = readFileSync(
+    join(dirname(require.resolve("fflate/package.json")), "LICENSE"),
+    "utf8",
+  );
+  await esbuild.build({
+    stdin: { contents: 'export { Zip } from "fflate";', resolveDir: join(root, "pkg") },
+    bundle: true,
+    format: "esm",
+    target: "es2022",
+    banner: { js: `/*! fflate\n${licence} */` },
+    outfile: join(dist, "storage", "fflate.js"),
+  });
+}
+
 /**
  * What is not compiled of `tinyloom/worker`: Comlink, so that users need not install it, and the worker's
  * file, in one piece so that any bundler takes it as it is.

@@ -110,7 +110,7 @@ export const dawnEnv = () => ({
 
 /**
  * Environment for native wgpu without a GPU. lavapipe leaves LLVM's passes out, which cost more than they bring to
- * what runs once (`bench/NOTES.md`).
+ * what runs once (`docs/decisions/057-compiling-the-tests.md`).
  */
 export const nativeEnv = () =>
   softwareOnly() ? { GALLIVM_PERF: "nopt", ...vulkanEnv(lavapipe()) } : {};

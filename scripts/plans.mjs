@@ -11,8 +11,8 @@ npm run plans -- diff [REV]   compares this tree's plans and kernels with those 
 const folder = join(target, "plans");
 
 /** Writes the listing of a source tree: of each case the lines, and each plan with the numbers of its lines. */
-async function list(cwd, file) {
-  const env = { TINYLOOM_PLANS: file, CARGO_TARGET_DIR: target };
+async function list(cwd, file, builds) {
+  const env = { TINYLOOM_PLANS: file, CARGO_TARGET_DIR: builds };
   const args = ["test", "--quiet", "--features", "testing", "--test", "golden"];
   await run("cargo", args, { cwd, env });
   if (!existsSync(file)) throw new Failure("that revision has no listing of plans as JSON");
@@ -24,7 +24,7 @@ async function plans(revision) {
   const file = join(folder, `${revision ?? "tree"}.json`);
   if (revision === undefined) {
     step("listing the plans of this tree");
-    await list(root, file);
+    await list(root, file, target);
   } else if (!existsSync(file)) {
     step(`listing the plans of ${revision}`);
     // Not below this tree, whose manifest cargo would find; always the same, so that what cargo builds is found again.
@@ -33,7 +33,8 @@ async function plans(revision) {
     await run("git", ["worktree", "prune"]);
     await run("git", ["worktree", "add", "--quiet", "--detach", tree, revision]);
     try {
-      await list(tree, file);
+      // Not this tree's folder of builds: cargo takes two trees for one whose files have changed since, or have not.
+      await list(tree, file, join(folder, "build"));
     } finally {
       await run("git", ["worktree", "remove", "--force", tree]);
     }
@@ -61,24 +62,46 @@ function difference(before, after) {
   return lines.filter((line) => !line.startsWith("@@")).join("\n");
 }
 
-/** Prints each difference once, with the plans that have it. */
+/** Adds a plan to those that have a difference. */
+const note = (found, what, name) => found.set(what, [...(found.get(what) ?? []), name]);
+
+/** Prints each difference once, with some of the plans that have it. */
+function print(found) {
+  for (const [what, names] of found) {
+    const more = names.length > 3 ? `, and ${names.length - 3} more` : "";
+    console.log(`in ${names.slice(0, 3).join("; ")}${more}:\n${what.trimEnd()}\n`);
+  }
+}
+
+const isKernel = (_, index) => index > 0 && index % 2 === 0;
+
+/** Where only kernels differ, the kernels are compared; otherwise the plans. */
 function compare(before, after) {
-  const found = new Map();
-  for (const name of new Set([...before.keys(), ...after.keys()])) {
-    const [was, is] = [before, after].map((all) => (all.has(name) ? text(all.get(name)) : ""));
-    if (was === is) continue;
-    const pair = `${was}\0${is}`;
-    if (!found.has(pair)) found.set(pair, { was, is, names: [] });
-    found.get(pair).names.push(name);
+  const [kernels, texts] = [new Map(), new Map()];
+  const names = [...new Set([...before.keys(), ...after.keys()])];
+  const differing = names.filter((name) => {
+    const [was, is] = [before, after].map((all) => all.get(name) ?? []);
+    if (text(was) === text(is)) return false;
+    const [own, now] = [was, is].map((lines) =>
+      lines.filter((...at) => !isKernel(...at)).join("\n"),
+    );
+    if (own !== now) note(texts, `${text(was)}\0${text(is)}`, name);
+    for (const [index, line] of own === now ? was.entries() : []) {
+      const change = `- ${line}\n+ ${is[index]}`;
+      if (line !== is[index] && kernels.get(change)?.at(-1) !== name) note(kernels, change, name);
+    }
+    return true;
+  });
+  const plans = new Map();
+  for (const [both, having] of texts) {
+    const what = difference(...both.split("\0"));
+    plans.set(what, [...(plans.get(what) ?? []), ...having]);
   }
-  const shown = new Map();
-  for (const { was, is, names } of found.values()) {
-    const lines = difference(was, is);
-    shown.set(lines, [...(shown.get(lines) ?? []), ...names]);
-  }
-  for (const [lines, names] of shown) console.log(`${names.join("\n")}\n${lines}`);
-  const count = [...shown.values()].flat().length;
-  console.log(`${count} of ${after.size} plans differ, in ${shown.size} ways`);
+  print(plans);
+  print(kernels);
+  console.log(
+    `${differing.length} of ${names.length} plans differ: ${plans.size} changes of plans, ${kernels.size} of kernels`,
+  );
 }
 
 await main(async () => {

@@ -4,7 +4,6 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { nameBefore } from "./arrange.mjs";
 import { build, optimised } from "./build.mjs";
 import { main } from "./lib.mjs";
 import { DATA, functionNames, functions, sections } from "./wasm.mjs";
@@ -26,7 +25,7 @@ function table(bytes) {
   const { first, bodies } = functions(parts);
   const owners = new Map();
   for (const [index, body] of bodies.entries()) {
-    const who = owner(nameBefore(names.get(first + index)));
+    const who = owner(names.get(first + index) ?? "");
     owners.set(who, [...(owners.get(who) ?? []), body]);
   }
   const rows = [...owners].map(([who, own]) => [who, Buffer.concat(own)]);

@@ -1,5 +1,5 @@
 // `npm test`: runs the test files under tests whose content, or that of what they depend on, has not passed before, with
-// Node's test runner. Set-up and build come first where any file is to run. CONTRIBUTING.md tells of keys and cores.
+// Node's test runner. Set-up and build come first where any file is to run. docs/testing.md tells of keys and cores.
 //
 //   npm test [PART OF A PATH …]   what has changed; files that are named run whole, whatever has passed
 //   npm run test:rest [PART …]    whatever has not passed whole
@@ -20,14 +20,14 @@ const mode = ["rest", "full", "timed"].find((name) => words.includes(`--${name}`
 const wanted = words.filter((word) => !word.startsWith("--"));
 
 /**
- * What compiles all the time, one core for each: two files at a time. With a third one `pkg/node` took 496 s instead
+ * What compiles all the time, one core for each: two files at a time. With a third one `api/node` took 496 s instead
  * of 213. In this order, so that no core is idle at the end.
  */
 const COMPILING = [
   "lanes/native",
-  "pkg/firefox",
-  "pkg/node.",
-  "pkg/chromium",
+  "api/firefox",
+  "api/node.",
+  "api/chromium",
   "lanes/chromium",
   "lanes/firefox",
 ];
@@ -40,7 +40,7 @@ const SIDE_BY_SIDE = 3;
 const FILE_SECONDS = 4500;
 
 /** Clocks of these files are held to account by `npm run test:timed`, besides those that end with `.timed.mjs`. */
-const TIMED = ["/pkg/demo.test", "/pkg/demo-tune.test"];
+const TIMED = ["/page/demo.test", "/page/demo-tune.test"];
 
 const rank = (path) => COMPILING.findIndex((part) => path.includes(part)) >>> 0;
 const compiles = (path) => rank(path) < COMPILING.length;

@@ -1,16 +1,15 @@
-// Reads and writes the binary format of wasm, as far as the build needs it.
+// Reads the binary format of wasm, as far as `npm run sizes` needs it.
 
 /** Numbers of sections. Custom ones have number 0 and a name. */
-export const CUSTOM = 0;
-export const IMPORTS = 2;
-export const EXPORTS = 7;
-export const CODE = 10;
+const CUSTOM = 0;
+const IMPORTS = 2;
+const CODE = 10;
 export const DATA = 11;
 
 const decoder = new TextDecoder();
 
 /** Reads numbers, byte strings and names one after the other. */
-export class Reader {
+class Reader {
   constructor(bytes, at = 0) {
     this.bytes = bytes;
     this.at = at;
@@ -47,9 +46,8 @@ export class Reader {
     return decoder.decode(this.part());
   }
 
-  /** The rest of an import: its kind, and its type as it is. */
-  description() {
-    const begin = this.at;
+  /** Passes the rest of an import, and gives its kind: 0 is a function. */
+  kind() {
     const kind = this.byte();
     const limits = () => {
       const flags = this.byte();
@@ -61,27 +59,8 @@ export class Reader {
     else if (kind === 1 || kind === 2) limits();
     else if (kind === 3) this.take(2);
     else throw new Error(`an import of kind ${kind}`);
-    return { kind, bytes: this.bytes.subarray(begin, this.at) };
+    return kind;
   }
-}
-
-/** A number in LEB128. */
-export function leb(value) {
-  const bytes = [];
-  for (let left = value; ; left = Math.floor(left / 128)) {
-    if (left < 128) return Uint8Array.from([...bytes, left]);
-    bytes.push((left % 128) + 128);
-  }
-}
-
-/** Bytes after their count. */
-export function counted(bytes) {
-  return Buffer.concat([leb(bytes.length), bytes]);
-}
-
-/** A name as it stands in a module. */
-export function named(name) {
-  return counted(Buffer.from(name));
 }
 
 /** The module's sections in their order: number, name of a custom one, and content, which begins with that name. */
@@ -97,12 +76,6 @@ export function sections(bytes) {
   return found;
 }
 
-/** The module with other sections. */
-export function withSections(bytes, parts) {
-  const written = parts.flatMap(({ id, content }) => [Uint8Array.of(id), counted(content)]);
-  return Buffer.concat([bytes.subarray(0, 8), ...written]);
-}
-
 /** Bodies of the module's own functions, and the number of the first, before which the imported ones come. */
 export function functions(parts) {
   const content = (wanted) => parts.find(({ id }) => id === wanted).content;
@@ -111,7 +84,7 @@ export function functions(parts) {
   for (let left = imports.number(); left > 0; left--) {
     imports.name();
     imports.name();
-    if (imports.description().kind === 0) first++;
+    if (imports.kind() === 0) first++;
   }
   const code = new Reader(content(CODE));
   const bodies = Array.from({ length: code.number() }, () => code.part());

@@ -1,4 +1,3 @@
-// uses: flat
 // checksum_forward: sums that tell the words of a buffer from others, and their order. Each word is mixed
 // with its index, and what that gives is added modulo 2³², so that neither the order of the additions nor
 // the adapter changes a sum. (The mixing is the end of MurmurHash3, by Appleby.)
@@ -7,6 +6,8 @@
 //   1 sums   read_write  u32 [LANES]  overwritten: lane i has words i, i + LANES, …
 //
 // Grid: one invocation a sum.
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> words: array<u32>;
 @group(0) @binding(1) var<storage, read_write> sums: array<u32>;
 

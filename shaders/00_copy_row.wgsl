@@ -1,4 +1,3 @@
-// uses: step, flat
 // copy_row_forward: the last row of a batch, for the language-model head of a prefill.
 //
 //   0 input   read   f32 [tokens, HIDDEN]
@@ -6,6 +5,9 @@
 //   2 step    uniform
 //
 // Grid: one invocation per column.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> input: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -1,4 +1,3 @@
-// uses: step, flat, philox, range, write_mode, dropout/residual or dropout/residual_none
 // dropout_forward: rows of which each element is left out with a probability, and what is kept is scaled up
 // for it; the same masks on gradients. Integers alone decide, so that every adapter leaves out the same
 // elements, and a mask need not be kept. (Srivastava et al., "Dropout", JMLR 2014)
@@ -8,12 +7,25 @@
 //   2 step    uniform     draws: micro-steps before this one; reserved: the seed
 //   3 range   uniform     col0: the number of the place, which has masks of its own
 //
+// RESIDUAL: what is kept is added to a residual stream.
+//
+//   4 residual  read  f32 [tokens, COLUMNS]
+//
 // An element is left out where its word is below THRESHOLD. Grid: one invocation per four elements of a row,
 // which share a block of random words.
+#import lib/step
+#import lib/flat
+#import lib/philox
+#import lib/range
+#import lib/write_mode
+
 @group(0) @binding(0) var<storage, read> input: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;
 @group(0) @binding(3) var<uniform> range: Range;
+#if RESIDUAL
+@group(0) @binding(4) var<storage, read> residual: array<f32>;
+#endif
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
@@ -27,7 +39,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       if adds(step.accumulate) {
         output[at] += kept;
       } else {
-        output[at] = residual_of(at) + kept;
+#if RESIDUAL
+        output[at] = residual[at] + kept;
+#else
+        output[at] = kept;
+#endif
       }
     }
   }

@@ -1,4 +1,3 @@
-// uses: flat, philox
 // initialize_forward: initial weights, nearly normal: sums of eight uniform 16-bit numbers, brought to
 // their deviation by one product. Integer arithmetic up to there: the host's `fill_weights` and every
 // adapter that rounds to nearest give the same bits.
@@ -8,6 +7,9 @@
 //   2 run      uniform
 //
 // Grid: one invocation per element.
+#import lib/flat
+#import lib/philox
+
 struct Initialize {
   seed: vec2<u32>,
   tag: u32,      // keeps this stream apart from others of the same seed

@@ -1,4 +1,3 @@
-// uses: step, flat
 // scale_forward: multiplies rows by FACTOR, in place. Of a low-rank product x·Aᵀ·Bᵀ it scales the short
 // rows in the middle, and their gradient. (Hu et al., "LoRA", arXiv:2106.09685)
 //
@@ -6,6 +5,9 @@
 //   1 step   uniform
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> rows: array<f32>;
 @group(0) @binding(1) var<uniform> step: Step;
 

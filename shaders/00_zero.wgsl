@@ -1,4 +1,3 @@
-// uses: step, flat
 // zero_forward: clears the gradient rows that embedding_backward will only partly write, on the
 // first micro-step of an accumulation.
 //
@@ -6,6 +5,9 @@
 //   1 step   uniform
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> data: array<f32>;
 @group(0) @binding(1) var<uniform> step: Step;
 

@@ -1,4 +1,3 @@
-// uses: step, flat, range
 // embedding_backward: d_weight[v, :] += Σ over positions t with tokens[t] = v of d_output[t, :]
 //
 //   0 order     read        u32 [tokens]            positions sorted by token, ties by position
@@ -10,6 +9,10 @@
 //
 // Grid: one invocation per element of [tokens, HIDDEN]. The invocation at the first position of a
 // run of equal tokens sums the whole run, so each element has one owner and one order of addition.
+#import lib/step
+#import lib/flat
+#import lib/range
+
 @group(0) @binding(0) var<storage, read> order: array<u32>;
 @group(0) @binding(1) var<storage, read> tokens: array<u32>;
 @group(0) @binding(2) var<storage, read> d_output: array<f32>;

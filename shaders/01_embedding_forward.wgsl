@@ -1,4 +1,3 @@
-// uses: step, flat, range, embed/angles or embed/no_angles
 // embedding_forward: x[t, :] = weight[tokens[t], :]
 //
 //   0 tokens   read   u32 [tokens]
@@ -7,9 +6,16 @@
 //   3 step     uniform
 //   4 range    uniform
 //
-// and, where a decoded row leaves its angles, what lib/embed/angles.wgsl binds.
+// ANGLES: a decoded row leaves its angles, by lib/embedding_angles.wgsl and what that binds.
 //
 // Grid: one invocation per element of output.
+#import lib/step
+#import lib/flat
+#import lib/range
+#if ANGLES
+#import lib/embedding_angles
+#endif
+
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> output: array<f32>;
@@ -18,7 +24,9 @@
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
+#if ANGLES
   leave_angles(id);
+#endif
   let t = id / HIDDEN;
   if t >= step.tokens {
     return;

@@ -1,4 +1,3 @@
-// uses: step, flat, range, embed/angles or embed/no_angles, weights/f16 or weights/int8 or weights/int4
 // embedding_packed_forward: x[t, :] = weight[tokens[t], :] of a packed table
 //
 //   0 tokens   read   u32 [tokens]
@@ -7,9 +6,17 @@
 //   3 step     uniform
 //   4 range    uniform
 //
-// and, where a decoded row leaves its angles, what lib/embed/angles.wgsl binds.
+// ANGLES: a decoded row leaves its angles, by lib/embedding_angles.wgsl and what that binds.
 //
 // Grid: one invocation per unit of a packed row, for each token.
+#import lib/step
+#import lib/flat
+#import lib/range
+#if ANGLES
+#import lib/embedding_angles
+#endif
+#import lib/weights
+
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
 @group(0) @binding(2) var<storage, read_write> output: array<vec4<f32>>;
 @group(0) @binding(3) var<uniform> step: Step;
@@ -17,7 +24,9 @@
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
+#if ANGLES
   leave_angles(id);
+#endif
   let t = id / UNITS;
   if t >= step.tokens {
     return;
@@ -29,7 +38,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = row * UNITS + id % UNITS;
   let words = fetch_packed(i);
   let scale = scale_of(i);
-  for (var q = 0u; q < QUADS; q++) {
+  #unroll for (var q = 0u; q < QUADS; q++) {
     output[id * QUADS + q] = scale * quad_of(words, q);
   }
 }

@@ -1,4 +1,3 @@
-// uses: step, flat, range
 // position_backward: d_weight[p, :] += Σ over documents that reach position p of d_output there
 //
 //   0 documents  read        u32 [ENDS + tokens]         start of each row's document; ENDS further its end
@@ -9,6 +8,10 @@
 //
 // Grid: one invocation per element of [tokens, HIDDEN], the positions that a batch can reach. It walks
 // over the documents, so that each element has one owner and one order of addition.
+#import lib/step
+#import lib/flat
+#import lib/range
+
 @group(0) @binding(0) var<storage, read> documents: array<u32>;
 @group(0) @binding(1) var<storage, read> d_output: array<f32>;
 @group(0) @binding(2) var<storage, read_write> d_weight: array<f32>;

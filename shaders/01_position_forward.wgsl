@@ -1,4 +1,3 @@
-// uses: step, flat, range
 // position_forward: x[t, :] += weight[position of t in its document, :]
 //
 //   0 x          read_write  f32 [tokens, HIDDEN]
@@ -8,6 +7,10 @@
 //   4 range      uniform
 //
 // Grid: one invocation per element of x.
+#import lib/step
+#import lib/flat
+#import lib/range
+
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;

@@ -1,4 +1,3 @@
-// uses: step, flat, write_mode
 // column_sum: output[i] (+)= Σ over b of partial[b, i], for b in ceil(tokens / ROWS) blocks, for each of WEIGHTS
 // weights. Partial sums of weight w begin at w * PARTIAL_STRIDE, its output at (WEIGHTS - 1 - w) * OUTPUT_STRIDE.
 //
@@ -8,6 +7,10 @@
 //
 // LANES invocations share a column, each every LANES-th block, LOADS at a time; their sums meet in workgroup memory.
 // Grid: WORKGROUP / LANES neighbouring columns per workgroup.
+#import lib/step
+#import lib/flat
+#import lib/write_mode
+
 @group(0) @binding(0) var<storage, read> partial_sums: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;
@@ -24,7 +27,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var total = 0.0;
   if weight < WEIGHTS {
     for (var b = lane / COLUMNS_PER_GROUP; b < blocks; b += LOADS * LANES) {
-      for (var j = 0u; j < LOADS; j++) {
+      #unroll for (var j = 0u; j < LOADS; j++) {
         let block = b + j * LANES;
         let part = partial_sums[weight * PARTIAL_STRIDE + min(block, blocks - 1u) * HIDDEN + i];
         total += select(0.0, part, block < blocks);

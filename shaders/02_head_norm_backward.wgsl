@@ -1,4 +1,3 @@
-// uses: step, flat, by_element, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // head_norm_backward: with w = weight_of(weight), and r = 1 / sqrt(mean(x²) + EPSILON) for each query and key head
 // of a row,
 //   d_x      = r · (w · d_y) − x · r³ / HEAD_DIM · Σ (w · d_y · x)
@@ -13,6 +12,12 @@
 //
 // Grid: one workgroup per ROWS rows. Each invocation owns COLUMNS columns of both weights' gradients
 // and keeps their sums in registers.
+#import lib/step
+#import lib/flat
+#import lib/vector
+#import lib/reduce
+#import lib/norm_weight
+
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> d: array<f32>;

@@ -1,4 +1,3 @@
-// uses: step, flat, by_element, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // head_norm_forward: norms each query and key head of a row by itself; value heads are copied.
 //   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight_of(weight of queries or keys)
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)
@@ -9,6 +8,12 @@
 //   3 step    uniform
 //
 // Grid: one workgroup per head of a row.
+#import lib/step
+#import lib/flat
+#import lib/vector
+#import lib/reduce
+#import lib/norm_weight
+
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

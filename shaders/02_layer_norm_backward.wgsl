@@ -1,4 +1,3 @@
-// uses: step, flat, write_mode, by_element or by_four, reduce_subgroup or reduce_tree
 // layer_norm_backward: with m and r of a row as in layer_norm_forward, n = (x − m) · r and
 // g = weight[0] · d_y,
 //   d_x      = r · (g − mean(g) − n · mean(g · n))
@@ -11,9 +10,15 @@
 //   4 partial  write       f32 [ceil(tokens / ROWS), 2, HIDDEN]  overwritten
 //   5 step     uniform
 //
-// A row is ROW vectors of four (lib/by_four.wgsl) or of one (lib/by_element.wgsl).
+// A row is ROW vectors (lib/vector.wgsl).
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
+#import lib/step
+#import lib/flat
+#import lib/write_mode
+#import lib/vector
+#import lib/reduce
+
 @group(0) @binding(0) var<storage, read> x: array<Vector>;
 @group(0) @binding(1) var<storage, read> weight: array<Vector>;
 @group(0) @binding(2) var<storage, read> d_y: array<Vector>;
@@ -30,7 +35,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let add = adds(step.accumulate);
   var of_factors: array<Vector, COLUMNS>;
   var of_offsets: array<Vector, COLUMNS>;
-  for (var c = 0u; c < COLUMNS; c++) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
     of_factors[c] = Vector();
     of_offsets[c] = Vector();
   }
@@ -54,7 +59,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
     let pull = reduce_sum(lane, projection) * scale * scale / f32(HIDDEN);
-    for (var c = 0u; c < COLUMNS; c++) {
+    #unroll for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
       if i < ROW {
         let value = x[base + i] - mean;
@@ -70,7 +75,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       }
     }
   }
-  for (var c = 0u; c < COLUMNS; c++) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
     if i < ROW {
       partial_sums[block * 2u * ROW + i] = of_factors[c];

@@ -1,4 +1,3 @@
-// uses: step, flat, by_element or by_four, reduce_subgroup or reduce_tree
 // layer_norm_forward: with m = mean(x[t, :]) and r = 1 / sqrt(mean((x[t, :] − m)²) + EPSILON),
 //   y[t, :] = (x[t, :] − m) · r · weight[0] + weight[1]
 // The mean is taken off before squares are summed: their difference would cancel.
@@ -9,8 +8,13 @@
 //   2 y       write  f32 [tokens, HIDDEN]   overwritten
 //   3 step    uniform
 //
-// A row is ROW vectors of four (lib/by_four.wgsl) or of one (lib/by_element.wgsl).
+// A row is ROW vectors (lib/vector.wgsl).
 // Grid: one workgroup per row.
+#import lib/step
+#import lib/flat
+#import lib/vector
+#import lib/reduce
+
 @group(0) @binding(0) var<storage, read> x: array<Vector>;
 @group(0) @binding(1) var<storage, read> weight: array<Vector>;
 @group(0) @binding(2) var<storage, read_write> y: array<Vector>;

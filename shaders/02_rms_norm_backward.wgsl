@@ -1,25 +1,42 @@
-// uses: step, flat, write_mode, by_element or by_four, norm/weight or norm/weight_shifted, norm/slope or norm/slope_parts, reduce_subgroup or reduce_tree
 // rms_norm_backward: with w = weight_of(weight), and r = 1 / sqrt(mean(x²) + EPSILON) for each row,
 //   d_x      = r · (w · d_y) − x · r³ / HIDDEN · Σ (w · d_y · x)
 //   partial  = Σ over ROWS rows of d_y · x · r       (summed into d_weight by column_sum)
 //
 //   0 x        read        f32 [tokens, HIDDEN]
 //   1 weight   read        f32 [HIDDEN]
-//   2 d_y      read        f32 [tokens, HIDDEN], or PARTS of it
+//   2 d_y      read        f32 [tokens, HIDDEN], or SUMMED: PARTS of it, from a product split along K
 //   3 d_x      read_write  f32 [tokens, HIDDEN]            by WRITE_MODE
 //   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
 //   5 step     uniform
 //
-// A row is ROW vectors (lib/by_four.wgsl), or scalars where HIDDEN is no multiple of 4 (lib/by_element.wgsl).
+// A row is ROW vectors (lib/vector.wgsl).
 // KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
+#import lib/step
+#import lib/flat
+#import lib/write_mode
+#import lib/vector
+#import lib/reduce
+#import lib/norm_weight
+
 @group(0) @binding(0) var<storage, read> x: array<Vector>;
 @group(0) @binding(1) var<storage, read> weight: array<Vector>;
 @group(0) @binding(2) var<storage, read> d_y: array<Vector>;
 @group(0) @binding(3) var<storage, read_write> d_x: array<Vector>;
 @group(0) @binding(4) var<storage, read_write> partial_sums: array<Vector>;
 @group(0) @binding(5) var<uniform> step: Step;
+
+// The gradient of the norm's result.
+fn slope(i: u32) -> Vector {
+  var sum = d_y[i];
+#if SUMMED
+  #unroll for (var part = 1u; part < PARTS; part++) {
+    sum += d_y[part * PART_ROW + i];
+  }
+#endif
+  return sum;
+}
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let block = flat_workgroup(workgroup, workgroups);
@@ -29,7 +46,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let add = adds(step.accumulate);
   var sums: array<Vector, COLUMNS>;
-  for (var c = 0u; c < COLUMNS; c++) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
     sums[c] = Vector();
   }
   var factors: array<Vector, KEPT>;
@@ -41,7 +58,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let base = t * ROW;
     var squares = 0.0;
     var projection = 0.0;
-    for (var c = 0u; c < COLUMNS; c++) {
+    #unroll for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
       let k = select(0u, c, KEPT == COLUMNS);
       if ROW % WORKGROUP == 0u || i < ROW {
@@ -57,7 +74,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
     let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HIDDEN);
-    for (var c = 0u; c < COLUMNS; c++) {
+    #unroll for (var c = 0u; c < COLUMNS; c++) {
       let i = lane + c * WORKGROUP;
       let k = select(0u, c, KEPT == COLUMNS);
       if ROW % WORKGROUP == 0u || i < ROW {
@@ -79,7 +96,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       }
     }
   }
-  for (var c = 0u; c < COLUMNS; c++) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
     if i < ROW {
       partial_sums[block * ROW + i] = sums[c];

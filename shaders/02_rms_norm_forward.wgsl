@@ -1,20 +1,67 @@
-// uses: step, flat, by_element or by_four, norm/row or norm/row_summed, norm/plain or norm/residual or norm/halves, norm/weight or norm/weight_shifted, reduce_subgroup or reduce_tree
 // rms_norm_forward: y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + EPSILON) · weight_of(weight)
 // (Zhang and Sennrich, "Root mean square layer normalization", arXiv:1910.07467)
 //
-//   0 x       read   f32 [tokens, HIDDEN], or PARTS of it (norm/row_summed.wgsl)
+//   0 x       read   f32 [tokens, HIDDEN], or SUMMED: PARTS of it
 //   1 weight  read   f32 [HIDDEN]
-//   2 y       write  f32 [tokens, HIDDEN]   overwritten, or f16 (norm/halves.wgsl)
+//   2 y       write  f32 [tokens, HIDDEN]   overwritten; F16: two to a word, for products that round it
 //   3 step    uniform
 //
-// and then, where the kernel adds one, a residual, f32 as y; or what norm/row_summed.wgsl binds.
+// RESIDUAL: the result is added to the residual stream (Gemma Team, arXiv:2408.00118).
 //
-// A row is ROW vectors (lib/by_four.wgsl), or scalars where HIDDEN is no multiple of 4 (lib/by_element.wgsl).
+//   4 residual  read  f32 [tokens, HIDDEN]
+//
+// SUMMED: what is normalised is the residual stream with what a product split along K adds to it: the PARTS parts, in
+// their order, and the stream from before. The sum is kept for what reads the stream later.
+//
+//   4 before  read   f32 [tokens, HIDDEN]
+//   5 stream  write  f32 [tokens, HIDDEN]   overwritten
+//
+// A row is ROW vectors (lib/vector.wgsl).
 // KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
 // Grid: one workgroup per row. Each invocation owns COLUMNS columns.
+#import lib/step
+#import lib/flat
+#import lib/vector
+#import lib/reduce
+#import lib/norm_weight
+
 @group(0) @binding(0) var<storage, read> x: array<Vector>;
 @group(0) @binding(1) var<storage, read> weight: array<Vector>;
+#if F16
+@group(0) @binding(2) var<storage, read_write> y: array<vec2<u32>>;
+#else
+@group(0) @binding(2) var<storage, read_write> y: array<Vector>;
+#endif
 @group(0) @binding(3) var<uniform> step: Step;
+#if RESIDUAL
+@group(0) @binding(4) var<storage, read> residual: array<Vector>;
+#elif SUMMED
+@group(0) @binding(4) var<storage, read> before: array<Vector>;
+@group(0) @binding(5) var<storage, read_write> stream: array<Vector>;
+#endif
+
+// What is normalised.
+fn row(i: u32) -> Vector {
+  var sum = x[i];
+#if SUMMED
+  #unroll for (var part = 1u; part < PARTS; part++) {
+    sum += x[part * PART_ROW + i];
+  }
+  sum += before[i];
+  stream[i] = sum;
+#endif
+  return sum;
+}
+
+fn store(i: u32, value: Vector) {
+#if F16
+  y[i] = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
+#elif RESIDUAL
+  y[i] = value + residual[i];
+#else
+  y[i] = value;
+#endif
+}
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let t = flat_workgroup(workgroup, workgroups);
@@ -25,7 +72,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var factors: array<Vector, KEPT>;
   var values: array<Vector, KEPT>;
   var squares = 0.0;
-  for (var c = 0u; c < COLUMNS; c++) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
     let k = select(0u, c, KEPT == COLUMNS);
     if ROW % WORKGROUP == 0u || i < ROW {
@@ -37,7 +84,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
   }
   let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HIDDEN) + EPSILON);
-  for (var c = 0u; c < COLUMNS; c++) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
     let k = select(0u, c, KEPT == COLUMNS);
     if ROW % WORKGROUP == 0u || i < ROW {

@@ -1,4 +1,3 @@
-// uses: step, flat, write_mode
 // gradient_sum: adds up the parts that products split along K have left of gradients of weights, in their order.
 //
 //   0 parts     read        f32 [PART_COUNTS[p], 4 · VECTORS[p]] from vector FROM[p] on, for each product p
@@ -12,7 +11,7 @@
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var i = flat_id(lane, workgroup, workgroups);
-  for (var p = 0u; p < PRODUCTS; p++) {
+  #unroll for (var p = 0u; p < PRODUCTS; p++) {
     if i < VECTORS[p] {
       var total = parts[FROM[p] + i];
       for (var part = 1u; part < PART_COUNTS[p]; part++) {

@@ -1,4 +1,3 @@
-// uses: step, range, flat, write_mode, linear/sum_residual or linear/sum_bias or linear/sum_biased_residual or linear/previous_vec4 or linear/previous_none, finite or none, element/quad_f16 or none, linear/c_f32 or linear/c_f16
 // The second stage of a product that was split along K: adds up the parts, in their order.
 //
 //   0 parts     read        f32 [SPLITS, PART_ROWS, N]
@@ -23,7 +22,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let vector = id % (N / 4u);
   if row < rows {
     var total = parts[id];
-    for (var split = 1u; split < SPLITS; split++) {
+    #unroll for (var split = 1u; split < SPLITS; split++) {
       total += parts[split * PART_ROWS * (N / 4u) + id];
     }
     let i = (row * C_STRIDE + C_COLUMNS * range.col0) / 4u + vector;

@@ -1,4 +1,3 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/store_vec4 or none, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar, linear/c_f32 or none, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, direct_block
 // matmul, matmul_t, matmul_at with no workgroup memory and no barrier, TM×TN results per invocation
 // in registers: the form for adapters that run on a CPU, where a barrier costs more than it saves.
 // Bindings and modes are those of 03_matmul_tiled.wgsl, and one more:

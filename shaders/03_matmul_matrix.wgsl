@@ -1,4 +1,3 @@
-// uses: step, range, flat, write_mode, matrix/a_vec4 or matrix/a_f16 or linear/scalar, matrix/results or matrix/results_f16 or none, finite or none, element/quad_f16 or none, matrix/a_scalar or none, linear/residual_scalar or linear/bias_scalar or linear/biased_residual_scalar or linear/previous_scalar or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, matrix/subgroup or matrix/emulated, matrix/whole_emulated or none, matrix_step or none, matrix/a_rows or matrix/a_columns, matrix/b_rows or matrix/b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B on matrices that a subgroup holds, of operands rounded to
 // f16, with sums in f32.
 //
@@ -34,10 +33,10 @@ fn load_tiles(
     lane: u32, m0: u32, n0: u32, k0: u32, column: u32,
     next_a: ptr<function, array<FetchedA, LOADS_A>>,
     next_b: ptr<function, array<FetchedB, LOADS_B>>) {
-  for (var i = 0u; i < LOADS_A; i++) {
+  #unroll for (var i = 0u; i < LOADS_A; i++) {
     (*next_a)[i] = load_a(lane / ACROSS_A + i * APART_A, lane % ACROSS_A, m0, k0, column);
   }
-  for (var i = 0u; i < LOADS_B; i++) {
+  #unroll for (var i = 0u; i < LOADS_B; i++) {
     (*next_b)[i] = load_b(lane / ACROSS_B + i * APART_B, lane % ACROSS_B, n0, k0);
   }
 }
@@ -47,12 +46,12 @@ fn clear_past_end(
     lane: u32, k0: u32, k_end: u32,
     next_a: ptr<function, array<FetchedA, LOADS_A>>,
     next_b: ptr<function, array<FetchedB, LOADS_B>>) {
-  for (var i = 0u; i < LOADS_A; i++) {
+  #unroll for (var i = 0u; i < LOADS_A; i++) {
     if !within_a(lane / ACROSS_A + i * APART_A, lane % ACROSS_A, k0, k_end) {
       (*next_a)[i] = FetchedA();
     }
   }
-  for (var i = 0u; i < LOADS_B; i++) {
+  #unroll for (var i = 0u; i < LOADS_B; i++) {
     if !within_b(lane / ACROSS_B + i * APART_B, lane % ACROSS_B, k0, k_end) {
       (*next_b)[i] = FetchedB();
     }
@@ -84,8 +83,8 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row = split * PART_ROWS + m0 + group / GROUPS_N * WM;
   let first = row * C_STRIDE + column_of_c(range) + n0 + group % GROUPS_N * WN;
   if whole && STARTS {
-    for (var i = 0u; i < MATRICES_M; i++) {
-      for (var j = 0u; j < MATRICES_N; j++) {
+    #unroll for (var i = 0u; i < MATRICES_M; i++) {
+      #unroll for (var j = 0u; j < MATRICES_N; j++) {
         sums[i][j] = start(first + i * MATRIX_M * C_STRIDE + j * MATRIX_N);
       }
     }
@@ -105,8 +104,8 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 
   if whole {
     if own < SUBGROUPS {
-      for (var i = 0u; i < MATRICES_M; i++) {
-        for (var j = 0u; j < MATRICES_N; j++) {
+      #unroll for (var i = 0u; i < MATRICES_M; i++) {
+        #unroll for (var j = 0u; j < MATRICES_N; j++) {
           store_sums(first + i * MATRIX_M * C_STRIDE + j * MATRIX_N, sums[i][j]);
         }
       }
@@ -117,13 +116,13 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let owner = lane / LANES;
   let owner_m = m0 + owner / GROUPS_N * WM;
   let owner_n = n0 + owner % GROUPS_N * WN;
-  for (var i = 0u; i < MATRICES_M; i++) {
-    for (var j = 0u; j < MATRICES_N; j++) {
+  #unroll for (var i = 0u; i < MATRICES_M; i++) {
+    #unroll for (var j = 0u; j < MATRICES_N; j++) {
       if own < SUBGROUPS {
         put_sums(group, sums[i][j]);
       }
       workgroupBarrier();
-      for (var part = 0u; part < RESULTS; part++) {
+      #unroll for (var part = 0u; part < RESULTS; part++) {
         let v = lane % LANES + part * LANES;
         let row = v / (MATRIX_N / 4u);
         let four = v % (MATRIX_N / 4u) * 4u;

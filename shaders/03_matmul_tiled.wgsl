@@ -1,4 +1,3 @@
-// uses: step, range, flat, write_mode, linear/vec4 or linear/scalar, linear/store_vec4 or none, math or none, activation/silu or activation/gelu or activation/gelu_tanh or none, linear/residual_vec4 or linear/residual_scalar or linear/bias_vec4 or linear/bias_scalar or linear/biased_residual_vec4 or linear/biased_residual_scalar or linear/previous_vec4 or linear/previous_scalar or linear/store_gate_gradient, linear/c_f32 or none, linear/rows_outer or linear/rows_inner, linear/b_f32 or linear/b_f16 or linear/b_int8 or linear/b_int4 or linear/b_scalar, linear/tile_a_rows or linear/tile_a_columns, linear/tile_b_rows or linear/tile_b_columns
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
@@ -61,10 +60,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var next_a = array<vec4<f32>, LOADS_A>();
   var next_b = array<FetchedB, LOADS_B>();
   if k_begin < k_end {
-    for (var i = 0u; i < LOADS_A; i++) {
+    #unroll for (var i = 0u; i < LOADS_A; i++) {
       next_a[i] = load_a(lane + i * WORKGROUP, m0, k_begin, m_end, k_end, column);
     }
-    for (var i = 0u; i < LOADS_B; i++) {
+    #unroll for (var i = 0u; i < LOADS_B; i++) {
       next_b[i] = load_b(lane + i * WORKGROUP, n0, k_begin, k_end);
     }
   }
@@ -72,39 +71,39 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var at_b = place_b(lane, n0, k_begin);
   var sums = array<array<vec4<f32>, RIGHT_VECTORS>, TM>();
   for (var k0 = k_begin; k0 < k_end; k0 += BK) {
-    for (var i = 0u; i < LOADS_A; i++) {
+    #unroll for (var i = 0u; i < LOADS_A; i++) {
       put_a(lane + i * WORKGROUP, next_a[i]);
     }
-    for (var i = 0u; i < LOADS_B; i++) {
+    #unroll for (var i = 0u; i < LOADS_B; i++) {
       put_b(lane + i * WORKGROUP, next_b[i]);
     }
     workgroupBarrier();
     at_a += step_a();
     at_b += step_b();
     if WALKS && k0 + 2u * BK <= k_end {
-      for (var i = 0u; i < LOADS_A; i++) {
+      #unroll for (var i = 0u; i < LOADS_A; i++) {
         next_a[i] = walk_a(at_a, i * WORKGROUP);
       }
-      for (var i = 0u; i < LOADS_B; i++) {
+      #unroll for (var i = 0u; i < LOADS_B; i++) {
         next_b[i] = walk_b(at_b, i * WORKGROUP);
       }
     } else if k0 + BK < k_end {
-      for (var i = 0u; i < LOADS_A; i++) {
+      #unroll for (var i = 0u; i < LOADS_A; i++) {
         next_a[i] = load_a(lane + i * WORKGROUP, m0, k0 + BK, m_end, k_end, column);
       }
-      for (var i = 0u; i < LOADS_B; i++) {
+      #unroll for (var i = 0u; i < LOADS_B; i++) {
         next_b[i] = load_b(lane + i * WORKGROUP, n0, k0 + BK, k_end);
       }
     }
-    for (var v = 0u; v < VECTORS_K; v++) {
-      for (var q = 0u; q < COMPONENTS; q++) {
+    #unroll for (var v = 0u; v < VECTORS_K; v++) {
+      #unroll for (var q = 0u; q < COMPONENTS; q++) {
         var right = array<vec4<f32>, RIGHT_VECTORS>();
-        for (var j = 0u; j < RIGHT_VECTORS; j++) {
+        #unroll for (var j = 0u; j < RIGHT_VECTORS; j++) {
           right[j] = tile_b[j][q * VECTORS_K + v][lane_n];
         }
-        for (var i = 0u; i < LEFT_VECTORS; i++) {
+        #unroll for (var i = 0u; i < LEFT_VECTORS; i++) {
           let left = tile_a[i][q * VECTORS_K + v][lane_m];
-          for (var j = 0u; j < RIGHT_VECTORS; j++) {
+          #unroll for (var j = 0u; j < RIGHT_VECTORS; j++) {
             sums[i * 4u][j] = fma(vec4(left.x), right[j], sums[i * 4u][j]);
             sums[i * 4u + 1u][j] = fma(vec4(left.y), right[j], sums[i * 4u + 1u][j]);
             sums[i * 4u + 2u][j] = fma(vec4(left.z), right[j], sums[i * 4u + 2u][j]);
@@ -116,9 +115,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     workgroupBarrier();
   }
 
-  for (var i = 0u; i < TM; i++) {
+  #unroll for (var i = 0u; i < TM; i++) {
     let m = m0 + (i / 4u * LANES_M + lane_m) * 4u + i % 4u;
-    for (var j = 0u; j < RIGHT_VECTORS; j++) {
+    #unroll for (var j = 0u; j < RIGHT_VECTORS; j++) {
       let n = n0 + (j * LANES_N + lane_n) * 4u;
       if m < m_end && (!CHECK_N || n < N) {
         store_c(split * PART_ROWS + m, n, column_of_c(range), sums[i][j]);

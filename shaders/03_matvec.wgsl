@@ -1,4 +1,3 @@
-// uses: flat, matvec/vec4 or matvec/scalar or matvec/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec/plain or matvec/norm or matvec/packed_plain or matvec/packed_norm, step or none, matvec/rows or matvec/heads, matvec/heads_plain or matvec/heads_biased or none, math or none, activation/silu or none, matvec/store or matvec/store_added or matvec/store_residual or matvec/store_biased_residual or matvec/store_gated or none, weights/f16 or weights/int8 or weights/int4 or none, cache/key_row or none, matvec/by_subgroup or none, matvec/meet_subgroup or matvec/meet_subgroup_rows or matvec/meet_tree
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
 //   0 a      read   f32 [K]
@@ -28,11 +27,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   prepare(row);
   var sums = array<f32, SUMS>();
   for (var turn = 0u; turn < WHOLE; turn += UNROLLED) {
-    for (var u = 0u; u < UNROLLED; u++) {
+    #unroll for (var u = 0u; u < UNROLLED; u++) {
       add_products(&sums, row, (turn + u) * LANES + part);
     }
   }
-  for (var u = 0u; u < LAST; u++) {
+  #unroll for (var u = 0u; u < LAST; u++) {
     add_products(&sums, row, (WHOLE + u) * LANES + part);
   }
   if part < REST {

@@ -1,4 +1,3 @@
-// uses: flat, weights/f16 or weights/int8 or weights/int4 or none, matvec_rows/vec4 or matvec_rows/scalar or none, matvec_rows/plain or matvec_rows/packed, matvec/norm_vec4 or matvec/norm_scalar or none, matvec_rows/norm or matvec_rows/norm_none, math or none, activation/silu or none, cache/key_row or none, range or step, matvec_rows/rows or matvec_rows/pairs or matvec_rows/heads, matvec_rows/added_none or matvec_rows/added_residual or matvec_rows/added_bias or matvec_rows/added_biased_residual or matvec_rows/heads_plain or matvec_rows/heads_biased or none, halving or none, matvec_rows/meet_subgroup or matvec_rows/meet_shared or matvec_rows/meet_alone
 // matvec_rows_forward: C = A·Bᵀ for a few rows of A, B stored [N · EACH, K]: the linear layer of several decoded
 // tokens. Each number of B is read once for COLUMNS rows of A.
 //

@@ -1,4 +1,3 @@
-// uses: flat, weights/f32 or weights/f16 or weights/int8 or weights/int4, step or none, attention/decode_seen_cache or none, attention/decode_ranges or none, math or none, attention/decode_score or none, cache/key_row or none, matvec/newest_none or matvec/newest_key or none, matvec/team_norm or matvec/team_plain or matvec/team_ranges, matvec/rows, matvec/store or matvec/store_added or matvec/store_residual or matvec/store_biased_residual
 // matvec_forward: 03_matvec.wgsl with the same bindings, where a team of LANES neighbours of one subgroup has ROWS
 // results by itself, so that sums meet without a barrier. LANES is at most the narrowest subgroup, and both are
 // powers of two, so that no team has invocations of two subgroups.
@@ -32,8 +31,8 @@ fn unit(turn: u32, part: u32) -> u32 {
 
 fn hold(first: u32, turn: u32, part: u32) -> Held {
   var held: Held;
-  for (var u = 0u; u < UNROLLED; u++) {
-    for (var r = 0u; r < ROWS; r++) {
+  #unroll for (var u = 0u; u < UNROLLED; u++) {
+    #unroll for (var r = 0u; r < ROWS; r++) {
       let i = matrix_row(0u, min(first + r, N - 1u)) * TEAM_UNITS + unit(turn + u, part);
       held.words[u][r] = fetch_packed(i);
       held.scales[u][r] = scale_of(i);
@@ -62,17 +61,17 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var sums: array<f32, ROWS>;
   var squares = 0.0;
   for (var turn = 0u; turn < TURNS; turn += UNROLLED) {
-    for (var u = 0u; u < UNROLLED; u++) {
+    #unroll for (var u = 0u; u < UNROLLED; u++) {
       let inside = (turn + u) * LANES + part < TEAM_UNITS;
       var factors: array<vec4<f32>, QUADS>;
-      for (var q = 0u; q < QUADS; q++) {
+      #unroll for (var q = 0u; q < QUADS; q++) {
         let i = unit(turn + u, part) * QUADS + q;
         factors[q] = select(vec4(0.0), factor(i), inside);
         squares += select(0.0, square(i), inside);
       }
-      for (var r = 0u; r < ROWS; r++) {
+      #unroll for (var r = 0u; r < ROWS; r++) {
         var sum = 0.0;
-        for (var q = 0u; q < QUADS; q++) {
+        #unroll for (var q = 0u; q < QUADS; q++) {
           sum += dot(factors[q], quad_of(held.words[u][r], q));
         }
         sums[r] += held.scales[u][r] * sum;
@@ -85,10 +84,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if SUMS > 1u {
     squares = team_sum(squares);
   }
-  for (var r = 0u; r < ROWS; r++) {
+  #unroll for (var r = 0u; r < ROWS; r++) {
     sums[r] = team_sum(sums[r]);
   }
-  for (var r = 0u; r < ROWS; r++) {
+  #unroll for (var r = 0u; r < ROWS; r++) {
     if part == r && first + r < N {
       var own = array<f32, SUMS>();
       own[SUMS - 1u] = squares;

@@ -1,4 +1,3 @@
-// uses: step, flat, cache/key_row, cache/append_newest or cache/append_several
 // cache_append_forward: copies the (rotated) key and the value heads of each row behind the rows
 // that the cache already holds.
 //
@@ -8,6 +7,9 @@
 //   2 step   uniform
 //
 // Grid: one invocation per element of [tokens, CACHE_STRIDE].
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read_write> cache: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

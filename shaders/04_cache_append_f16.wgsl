@@ -1,4 +1,3 @@
-// uses: step, flat, cache/key_row, cache/append_newest or cache/append_several, finite
 // cache_append_forward into a cache of f16, two elements per word.
 //
 //   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
@@ -8,6 +7,9 @@
 //
 // What f16 cannot hold is bounded to ±65504; what is not finite stays not finite.
 // Grid: one invocation per vector of four elements.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> cache: array<vec2<u32>>;
 @group(0) @binding(2) var<uniform> step: Step;

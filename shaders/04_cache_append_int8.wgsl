@@ -1,4 +1,3 @@
-// uses: step, flat, cache/key_row, cache/append_newest or cache/append_several, finite
 // cache_append_forward into a cache of signed bytes with a scale per row and head: the largest
 // magnitude over 127.
 //
@@ -9,6 +8,9 @@
 //
 // A head with a number that is not finite gets NaN as its scale.
 // Grid: one invocation per vector of four elements; each finds its head's largest magnitude itself.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> cache: array<u32>;
 @group(0) @binding(2) var<uniform> step: Step;

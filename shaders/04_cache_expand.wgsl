@@ -1,4 +1,3 @@
-// uses: step, flat, cache/key_row, cache/f32 or cache/f16 or cache/int8
 // cache_expand_forward: the rows of a packed key-value cache in f32, for kernels that read f32.
 //
 //   0 rows   write  f32 [capacity, 2 · KV_HEADS · HEAD_DIM]  those in use overwritten:
@@ -8,6 +7,9 @@
 //
 // Grid: fixed; invocations stride over the vectors of the rows that the cache holds, a run-time
 // number.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> rows: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> step: Step;
 

@@ -1,4 +1,3 @@
-// uses: step, flat
 // rope_forward, rope_backward: rotates the query and key heads of each row in place, by the angle
 // of its position in its document; backward rotates by the negative angle (the rotation is
 // orthonormal). Pairs are (i, i + HALF), as in Hugging Face's checkpoints: of a whole head where
@@ -11,6 +10,9 @@
 //   3 step       uniform
 //
 // DIRECTION is 1 forward and -1 backward. Grid: one invocation a pair.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> table: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;

@@ -1,4 +1,3 @@
-// uses: step, flat, finite, element/quad_f16
 // rope_forward, rope_backward read rows in f32 and write rows in f16, two elements per word. They write whole rows;
 // 04_rope.wgsl rotates a part of each row in place. Pairs are those of that file, in whole fours of each head.
 //
@@ -9,6 +8,9 @@
 //   4 step       uniform
 //
 // Grid: one invocation for each four elements of a row: two pairs, or four that do not turn.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> qkv: array<vec2<f32>>;
 @group(0) @binding(1) var<storage, read> table: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;

@@ -1,4 +1,3 @@
-// uses: step, flat, attention/turned_back, attention/turned_heads
 // rope_forward, as 04_rope.wgsl, of rows of which a product split along K has left PARTS parts: adds them up in their
 // order, turns queries and keys, and writes whole rows.
 //
@@ -9,10 +8,13 @@
 //   4 step       uniform
 //
 // Grid: one invocation per two vectors of a row, half a head apart.
+#import lib/step
+#import lib/flat
+
 fn gathered(head: u32, vector: u32) -> vec4<f32> {
   let i = head * VECTORS + vector;
   var sum = parts[i];
-  for (var part = 1u; part < PARTS; part++) {
+  #unroll for (var part = 1u; part < PARTS; part++) {
     sum += parts[part * PART_ROW + i];
   }
   return sum;

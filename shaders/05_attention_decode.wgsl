@@ -1,4 +1,3 @@
-// uses: math, attention/decode_score, finite or none, element/quad_f32 or element/quad_f16 or none, step or attention/geometry, attention/decode_seen_cache or attention/decode_seen_several or attention/decode_seen_tensors, cache/key_row, attention/decode_cache or attention/decode_several or attention/decode_tensors, attention/decode_ranges or none, attention/decode_whole or attention/decode_partial, attention/lanes_subgroup or attention/lanes_tree, attention/decode_turns, attention/decode_output_row or attention/decode_output_tensors or none, cache/f32 or cache/f16 or cache/int8 or none
 // attention_decode, attention_decode_split: one query row against the key-value cache, for a range
 // of keys and up to GROUP query heads of one key-value head in a workgroup (Dao et al.,
 // "Flash-Decoding for long-context inference", 2023).

@@ -1,4 +1,3 @@
-// uses: math, attention/decode_score, finite or none, element/quad_f32 or element/quad_f16 or none, step or attention/geometry, attention/decode_seen_cache or attention/decode_seen_several or attention/decode_seen_tensors, attention/decode_ranges, attention/decode_output_row or attention/decode_output_tensors
 // attention_decode_merge: the results of the ranges of attention_decode_split, put together. Merging
 // is associative, and a range without weight changes nothing.
 //

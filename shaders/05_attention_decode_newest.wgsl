@@ -1,4 +1,3 @@
-// uses: math, attention/decode_score, weights/f32 or weights/f16 or weights/int8 or weights/int4, matvec/norm_vec4, step, attention/decode_seen_cache, cache/key_row, attention/decode_ranges, attention/decode_partial, matvec/heads_plain or matvec/heads_biased, attention/lanes_subgroup, attention/decode_turns
 // attention_decode_newest: the newest row of a text from the residual stream to what ranges of keys leave. The row's
 // RMSNorm, its query, key and value heads, rotated, and attention of the queries to the keys before it: the product
 // behind this one merges the ranges and the newest key (lib/matvec/newest_key.wgsl). Each workgroup of a query head
@@ -57,7 +56,7 @@ fn value_scale(row: u32, kv_head: u32) -> f32 {
 
 fn row_sum(x: f32) -> f32 {
   var sum = x;
-  for (var s = 0u; s < ROW_STEPS; s++) {
+  #unroll for (var s = 0u; s < ROW_STEPS; s++) {
     sum += subgroupShuffleXor(sum, 1u << s);
   }
   return sum;
@@ -74,30 +73,30 @@ fn multiply(head: u32) {
   let added = pair_bias(head * HEAD_DIM + own);
   var sums: array<f32, ROWS>;
   var squares = 0.0;
-  for (var t = 0u; t < PASSES; t++) {
+  #unroll for (var t = 0u; t < PASSES; t++) {
     let turn = t * UNROLLED;
     var words: array<array<Words, ROWS>, UNROLLED>;
     var scales: array<array<f32, ROWS>, UNROLLED>;
-    for (var u = 0u; u < UNROLLED; u++) {
-      for (var r = 0u; r < ROWS; r++) {
+    #unroll for (var u = 0u; u < UNROLLED; u++) {
+      #unroll for (var r = 0u; r < ROWS; r++) {
         let i = (first + r * ROWS_APART) * UNITS_PER_ROW + min((turn + u) * ROW_LANES + part, UNITS_PER_ROW - 1u);
         words[u][r] = fetch_packed(i);
         scales[u][r] = scale_of(i);
       }
     }
-    for (var u = 0u; u < UNROLLED; u++) {
+    #unroll for (var u = 0u; u < UNROLLED; u++) {
       let unit = (turn + u) * ROW_LANES + part;
       let inside = unit < UNITS_PER_ROW;
       var factors: array<vec4<f32>, QUADS>;
-      for (var q = 0u; q < QUADS; q++) {
+      #unroll for (var q = 0u; q < QUADS; q++) {
         let v = min(unit, UNITS_PER_ROW - 1u) * QUADS + q;
         let x = select(vec4(0.0), a[v], inside);
         factors[q] = x * fetch_norm(v);
         squares += dot(x, x);
       }
-      for (var r = 0u; r < ROWS; r++) {
+      #unroll for (var r = 0u; r < ROWS; r++) {
         var sum = 0.0;
-        for (var q = 0u; q < QUADS; q++) {
+        #unroll for (var q = 0u; q < QUADS; q++) {
           sum += dot(factors[q], quad_of(words[u][r], q));
         }
         sums[r] += scales[u][r] * sum;
@@ -105,10 +104,10 @@ fn multiply(head: u32) {
     }
   }
   let scale = inverseSqrt(row_sum(squares) / f32(K) + EPSILON);
-  for (var r = 0u; r < ROWS; r++) {
+  #unroll for (var r = 0u; r < ROWS; r++) {
     sums[r] = row_sum(sums[r]);
   }
-  for (var p = 0u; p < PAIRS; p++) {
+  #unroll for (var p = 0u; p < PAIRS; p++) {
     if part == p {
       var pair = vec2(sums[p], sums[p + PAIRS]) * scale + added;
       if head < HEADS + KV_HEADS {

@@ -1,4 +1,3 @@
-// uses: math, attention/decode_score, flat, finite or none, element/quad_f32 or element/quad_f16 or none, step or attention/geometry, attention/decode_seen_cache or attention/decode_seen_several or attention/decode_seen_tensors, cache/key_row, attention/decode_cache or attention/decode_several or attention/decode_tensors, attention/decode_ranges or none, attention/decode_whole or attention/decode_partial, head_module, row, attention/decode_output_row or attention/decode_output_tensors or none, cache/f32 or cache/f16 or cache/int8 or none
 // attention_decode, attention_decode_split for adapters that run on a CPU: an invocation takes a
 // query head and a range of keys, the head in named vectors, without workgroup memory or barriers.
 //

@@ -1,4 +1,3 @@
-// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/forward_rows or attention/forward_tensors, attention/tile, attention/assigned, cache/key_row or none, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_forward: grouped-query attention with online softmax (Dao, "FlashAttention-2",
 // arXiv:2307.08691; Milakov and Gimelshein, arXiv:1805.02867). Leaves the output and the natural
 // logarithm of Σ exp(score). Bindings: lib/attention/forward_*.wgsl.
@@ -17,12 +16,12 @@ var<workgroup> corrections: array<f32, BQ>;
 // Loads come before stores, so that an invocation has all of them in flight at once.
 fn stage_queries(lane: u32, item: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
   var loaded = array<vec4<f32>, ROW_LOADS>();
-  for (var n = 0u; n < ROW_LOADS; n++) {
+  #unroll for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let row = min(first_row + i / CHUNK, last_row);
     loaded[n] = load_query(item, row, head, first + i % CHUNK);
   }
-  for (var n = 0u; n < ROW_LOADS; n++) {
+  #unroll for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BQ * CHUNK {
       put_row(0u, i / CHUNK, i % CHUNK, loaded[n]);
@@ -32,7 +31,7 @@ fn stage_queries(lane: u32, item: u32, first_row: u32, last_row: u32, head: u32,
 
 fn stage_columns(lane: u32, item: u32, key0: u32, key_end: u32, kv_head: u32, of_values: bool) {
   var loaded = array<vec4<f32>, COLUMN_LOADS>();
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let key = min(key0 + i / VECTORS, key_end - 1u);
     if of_values {
@@ -41,7 +40,7 @@ fn stage_columns(lane: u32, item: u32, key0: u32, key_end: u32, kv_head: u32, of
       loaded[n] = load_key(item, key, kv_head, i % VECTORS);
     }
   }
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BK * VECTORS {
       put_column(0u, i / VECTORS, i % VECTORS, loaded[n]);
@@ -51,14 +50,14 @@ fn stage_columns(lane: u32, item: u32, key0: u32, key_end: u32, kv_head: u32, of
 
 // Turns products into scores in base 2, masked where a query does not see a key.
 fn finish_scores(scores: ptr<function, Scores>, rows: ptr<function, array<u32, RQ>>, item: u32, head: u32, key0: u32, whole: bool) {
-  for (var r = 0u; r < RQ; r++) {
-    for (var j = 0u; j < RK; j++) {
+  #unroll for (var r = 0u; r < RQ; r++) {
+    #unroll for (var j = 0u; j < RK; j++) {
       (*scores)[r][j] = score_of((*scores)[r][j]) * SCORE_UNIT_LOG2;
     }
     if !whole {
       let first = first_key(item, (*rows)[r]);
       let end = end_key(item, (*rows)[r]);
-      for (var j = 0u; j < RK; j++) {
+      #unroll for (var j = 0u; j < RK; j++) {
         let key = key0 + j * COLUMN_GROUPS;
         // Not `&&`: its branches, one per score, keep SwiftShader's compiler busy for minutes.
         var shown = (key >= first) & (key < end);
@@ -98,7 +97,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var results = Results();
   var totals = array<f32, RQ>();
   var rows = array<u32, RQ>();
-  for (var r = 0u; r < RQ; r++) {
+  #unroll for (var r = 0u; r < RQ; r++) {
     rows[r] = min(first_row + group + r * ROW_GROUPS, last_row);
   }
   for (var i = lane; i < BQ; i += WORKGROUP) {
@@ -125,9 +124,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     let whole = !DENSE && k0 >= first_key(item, last_row) && k0 + BK <= end_key(item, first_row);
     finish_scores(&scores, &rows, item, head, k0 + column, whole);
-    for (var r = 0u; r < RQ; r++) {
+    #unroll for (var r = 0u; r < RQ; r++) {
       var best = scores[r][0];
-      for (var j = 1u; j < RK; j++) {
+      #unroll for (var j = 1u; j < RK; j++) {
         best = max(best, scores[r][j]);
       }
       partials[column * (BQ + 1u) + group + r * ROW_GROUPS] = best;
@@ -146,15 +145,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     workgroupBarrier();
 
-    for (var r = 0u; r < RQ; r++) {
+    #unroll for (var r = 0u; r < RQ; r++) {
       let largest = row_max[group + r * ROW_GROUPS];
       let correction = corrections[group + r * ROW_GROUPS];
       totals[r] *= correction;
-      for (var i = 0u; i < RV; i++) {
+      #unroll for (var i = 0u; i < RV; i++) {
         results[r][i] *= correction;
       }
       var words = vec4<u32>();
-      for (var j = 0u; j < RK; j++) {
+      #unroll for (var j = 0u; j < RK; j++) {
         let key = k0 + column + j * COLUMN_GROUPS;
         if j % KEYS_PER_BLOCK == 0u {
           words = words_of(head, rows[r], key);
@@ -171,13 +170,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
 
   // Each invocation has summed the weights of its own columns.
-  for (var r = 0u; r < RQ; r++) {
+  #unroll for (var r = 0u; r < RQ; r++) {
     partials[column * (BQ + 1u) + group + r * ROW_GROUPS] = totals[r];
   }
   put_shares(&results, 0u, group, column);
   workgroupBarrier();
   take_shares(&results, 0u, group, column);
-  for (var r = 0u; r < RQ; r++) {
+  #unroll for (var r = 0u; r < RQ; r++) {
     let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {
       var total = 0.0;
@@ -185,7 +184,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         total += partials[c * (BQ + 1u) + group + r * ROW_GROUPS];
       }
       total = max(total, LEAST_TOTAL);
-      for (var i = 0u; i < RV; i++) {
+      #unroll for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
           store_output(item, row, head, v, results[r][i] / total);

@@ -1,4 +1,3 @@
-// uses: math, attention/score, step, finite or none, element/quad_f16 or none, attention/matrix_subgroup or attention/matrix_emulated, attention_matrix, attention/pair_subgroup or attention/pair_emulated, attention_quads, attention/forward_rows_matrix, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/kept_bits, attention/assigned
 // attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Bindings:
 // lib/attention/forward_rows_matrix.wgsl; results are those of 05_attention_forward.wgsl.
 //
@@ -30,11 +29,11 @@ alias Column = array<qkvQuad, COLUMN_LOADS>;
 // Loads come before stores, so that an invocation has all of them in flight at once.
 fn stage_queries(lane: u32, first_row: u32, last_row: u32, head: u32) {
   var loaded = array<qkvQuad, QUERY_LOADS>();
-  for (var n = 0u; n < QUERY_LOADS; n++) {
+  #unroll for (var n = 0u; n < QUERY_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     loaded[n] = load_query(min(first_row + i / VECTORS, last_row), head, i % VECTORS);
   }
-  for (var n = 0u; n < QUERY_LOADS; n++) {
+  #unroll for (var n = 0u; n < QUERY_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     put_queries(i / VECTORS, i % VECTORS, qkv_cells(loaded[n]));
   }
@@ -42,7 +41,7 @@ fn stage_queries(lane: u32, first_row: u32, last_row: u32, head: u32) {
 
 fn fetch_keys(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
   var loaded = Column();
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     loaded[n] = load_key(min(key0 + i / VECTORS, key_end - 1u), kv_head, i % VECTORS);
   }
@@ -51,7 +50,7 @@ fn fetch_keys(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
 
 fn fetch_values(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
   var loaded = Column();
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     loaded[n] = load_value(min(key0 + i / VECTORS, key_end - 1u), kv_head, i % VECTORS);
   }
@@ -97,7 +96,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let first_tile = first_key(0u, first_row) / BK * BK;
   stage_queries(lane, first_row, last_row, head);
   var next_keys = fetch_keys(lane, first_tile, key_end, kv_head);
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     put_keys(i / VECTORS, i % VECTORS, qkv_cells(next_keys[n]));
   }
@@ -116,7 +115,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     workgroupBarrier();
 
-    for (var n = 0u; n < COLUMN_LOADS; n++) {
+    #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
       let i = lane + n * WORKGROUP;
       put_values(i / VECTORS, i % VECTORS, qkv_cells(values[n]));
       if !last {
@@ -124,16 +123,16 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       }
     }
     var row_scores = array<f32, SHARE>();
-    for (var j = 0u; j < SHARE; j++) {
+    #unroll for (var j = 0u; j < SHARE; j++) {
       row_scores[j] = score_of(scores[panel][line + first + j]);
     }
     if k0 < whole_from || k0 + BK > whole_end {
-      for (var j = 0u; j < SHARE; j++) {
+      #unroll for (var j = 0u; j < SHARE; j++) {
         row_scores[j] = select(LEAST_SCORE, row_scores[j], k0 + first + j - seen.x < seen.y);
       }
     }
     var largest = vec4(LEAST_SCORE);
-    for (var four = 0u; four < SHARE4; four++) {
+    #unroll for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
       largest = max(largest, vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]));
     }
@@ -152,7 +151,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let block = (k0 + first) / 32u * 32u;
     let bits = kept_bits(head, row, block) >> (k0 + first - block);
     var parts = vec4<f32>();
-    for (var four = 0u; four < SHARE4; four++) {
+    #unroll for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
       let scored = vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]);
       // The reference score itself has a weight of exactly 1.
@@ -166,12 +165,12 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     total += parts.x + parts.y + parts.z + parts.w;
 
     if workgroupUniformLoad(&rescaled[0]) == k0 + 1u {
-      for (var strip = 0u; strip < STRIPS; strip++) {
+      #unroll for (var strip = 0u; strip < STRIPS; strip++) {
         if own < ROW_PANELS {
           store_results(group, strip, &results);
         }
         workgroupBarrier();
-        for (var j = 0u; j < STRIP; j++) {
+        #unroll for (var j = 0u; j < STRIP; j++) {
           scores[panel][line + side * STRIP + j] *= correction;
         }
         workgroupBarrier();
@@ -187,12 +186,12 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if side == 0u && first_row + pair <= last_row {
     store_lse(row, head, logsumexp(reference, row_total(panel, line)));
   }
-  for (var strip = 0u; strip < STRIPS; strip++) {
+  #unroll for (var strip = 0u; strip < STRIPS; strip++) {
     if own < ROW_PANELS {
       store_results(group, strip, &results);
     }
     workgroupBarrier();
-    for (var n = 0u; n < STRIP_LOADS; n++) {
+    #unroll for (var n = 0u; n < STRIP_LOADS; n++) {
       let i = lane + n * WORKGROUP;
       let r = i / STRIP4 % BQ;
       if first_row + r <= last_row {

@@ -1,4 +1,3 @@
-// uses: math, attention/score, cache/key_row, step, attention/mask_rows
 // attention_probabilities_forward: how much each query of one head attends to each key, from the logsumexp
 // that attention_forward has left, as its backward pass has them (Dao, arXiv:2307.08691):
 // exp(score(q · k) − lse), and 0 for keys that the mask hides.

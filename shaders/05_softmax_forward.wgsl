@@ -1,4 +1,3 @@
-// uses: softmax/row_place, softmax/online, flat, reduce_subgroup or reduce_tree, finite or none, element/quad_f32 or element/quad_f16
 // softmax_forward: output[r, :] = exp(input[r, :] − largest) / Σ exp(input[r, :] − largest), in f32, of rows
 // that are whole vectors. Three passes over a row: its largest element, the sum, the result. A row of
 // −1e30 alone is uniform, a row of −∞ alone zeros.

@@ -1,4 +1,3 @@
-// uses: softmax/row_place, softmax/online, flat, reduce_subgroup or reduce_tree, finite or none, element/quad_f32 or element/quad_f16, element/word_f32 or element/word_f16
 // softmax_forward of rows of any length, element by element. Of f16 rows of an odd length two make a
 // block, since no two workgroups may write to one word; an odd last row fills its word up with a zero.
 //

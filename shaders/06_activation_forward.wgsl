@@ -1,4 +1,3 @@
-// uses: step, flat, math, activation/silu or activation/gelu or activation/gelu_tanh
 // activation_forward: output = activate(input).
 //
 //   0 input   read   f32 [tokens, WIDTH]
@@ -6,6 +5,10 @@
 //   2 step    uniform
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/flat
+#import lib/activation
+
 @group(0) @binding(0) var<storage, read> input: array<f32>;
 @group(0) @binding(1) var<storage, read_write> output: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -1,21 +1,50 @@
-// uses: step, flat, math, activation/silu or activation/gelu or activation/gelu_tanh
 // gated_activation_forward: output[t, i] = activate(gate[t, i]) · up[t, i]
 // (SwiGLU, GeGLU: Shazeer, "GLU variants improve transformer", arXiv:2002.05202)
 //
-//   0 gate_up  read   f32 [tokens, 2 · WIDTH]   gate | up
-//   1 output   write  f32 [tokens, WIDTH]       overwritten
+//   0 gate_up  read   f32 [tokens, 2 · WIDTH]     gate | up; SUMMED: PARTS of it, from a product split along K
+//   1 output   write  f32 or F16 [tokens, WIDTH]  overwritten
 //   2 step     uniform
 //
-// Grid: one invocation per element of output.
-@group(0) @binding(0) var<storage, read> gate_up: array<f32>;
-@group(0) @binding(1) var<storage, read_write> output: array<f32>;
+// SUMMED: the sum is kept for what reads it later.
+//
+//   3 whole    write  f32 [tokens, 2 · WIDTH]     overwritten: gate | up
+//
+// Grid: one invocation for each of the ROW vectors of a row of output.
+#import lib/step
+#import lib/flat
+#import lib/vector
+#import lib/stored
+#import lib/activation
+
+@group(0) @binding(0) var<storage, read> gate_up: array<Vector>;
+@group(0) @binding(1) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(2) var<uniform> step: Step;
+#if SUMMED
+@group(0) @binding(3) var<storage, read_write> whole: array<Vector>;
+#endif
+
+fn gate_up_at(i: u32) -> Vector {
+  var sum = gate_up[i];
+#if SUMMED
+  #unroll for (var part = 1u; part < PARTS; part++) {
+    sum += gate_up[i + part * PART_ROW];
+  }
+  whole[i] = sum;
+#endif
+  return sum;
+}
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
-  let t = id / WIDTH;
+  let t = id / ROW;
   if t < step.tokens {
-    let i = t * 2u * WIDTH + id % WIDTH;
-    output[id] = activate(gate_up[i]) * gate_up[i + WIDTH];
+    let i = t * (2u * ROW) + id % ROW;
+    let gate = gate_up_at(i);
+#if BY_FOUR
+    let activated = activate_four(gate);
+#else
+    let activated = activate(gate);
+#endif
+    output[id] = stored(activated * gate_up_at(i + ROW));
   }
 }

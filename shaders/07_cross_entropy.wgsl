@@ -1,4 +1,3 @@
-// uses: step, range, flat, reduce_subgroup or reduce_tree, logit/row, logit/online
 // cross_entropy_forward, cross_entropy_backward: for each row, loss = logsumexp(logits) −
 // logits[target], in nats; with GRADIENT the logits are replaced by
 // dLogits = (softmax(logits) − onehot(target)) · step.loss_scale, and the padding of a row by 0.
@@ -40,7 +39,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let inverse = 1.0 / row_sum;
     for (var i = lane; i < STRIDE; i += LOADS * WORKGROUP) {
       let values = load_logits(base, i);
-      for (var j = 0u; j < LOADS; j++) {
+      #unroll for (var j = 0u; j < LOADS; j++) {
         let word = i + j * WORKGROUP;
         let probability = exp(values[j] - row_max) * inverse;
         let slope = step.loss_scale * (probability - select(0.0, 1.0, word == target_id));

@@ -1,4 +1,3 @@
-// uses: step, reduce_subgroup or reduce_tree
 // loss_sum_forward: sums the losses of a batch and counts its targets; adds both to those of the
 // earlier micro-steps.
 //

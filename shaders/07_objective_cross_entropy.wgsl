@@ -1,4 +1,3 @@
-// uses: math or none, logit/capped or logit/plain, step, range, flat, reduce_subgroup or reduce_tree, logit/row
 // objective_cross_entropy_forward, objective_cross_entropy_backward: 07_cross_entropy.wgsl for other objectives. For
 // each row, in nats, with l = logit_of(logits),
 //   loss = logsumexp(l) − (1 − SMOOTHING) · l[target] − SMOOTHING · mean(l) + Z_LOSS · logsumexp(l)².
@@ -33,7 +32,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var largest = -1e30;
   for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
     let values = load_logits(base, i);
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       largest = max(largest, values[j]);
     }
   }
@@ -44,7 +43,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var below = 0.0;
   for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
     let values = load_logits(base, i);
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       let inside = i + j * WORKGROUP < VOCABULARY;
       let distance = row_max - logit_of(values[j]);
       total += select(0.0, exp(-distance), inside);
@@ -66,7 +65,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     let factor = (1.0 + 2.0 * Z_LOSS * z) / row_sum;
     for (var i = lane; i < STRIDE; i += LOADS * WORKGROUP) {
       let values = load_logits(base, i);
-      for (var j = 0u; j < LOADS; j++) {
+      #unroll for (var j = 0u; j < LOADS; j++) {
         let word = i + j * WORKGROUP;
         let logit = logit_of(values[j]);
         let wanted = select(0.0, 1.0 - SMOOTHING, word == target_id) + SMOOTHING / f32(VOCABULARY);

@@ -1,10 +1,12 @@
-// uses: step, flat, math, logit/capped
 // soft_cap_forward: logits = SOFT_CAP · tanh(logits / SOFT_CAP), in place.
 //
 //   0 logits  read_write  f32 [tokens, COLUMNS]
 //   1 step    uniform
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<uniform> step: Step;
 

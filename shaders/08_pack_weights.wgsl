@@ -1,4 +1,3 @@
-// uses: flat, finite, weights/pack_int8 or weights/pack_int4
 // pack_weights_forward: a matrix of f32 into a packed one, as lib/weights/ read it.
 //
 //   0 matrix  read   f32 [GROUPS · 32]           rows one after the other, each of whole groups

@@ -1,4 +1,3 @@
-// uses: flat, finite
 // pack_weights_forward: a matrix of f32 into one in f16, two elements to a word.
 //
 //   0 matrix  read   f32 [4 · VECTORS]

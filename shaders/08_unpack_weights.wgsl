@@ -1,4 +1,3 @@
-// uses: flat, weights/f16 or weights/int8 or weights/int4
 // unpack_weights_forward: a packed matrix in f32, for kernels that read f32.
 //
 //   0 matrix  write  f32 [UNITS · QUADS · 4]  overwritten
@@ -14,7 +13,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   let words = fetch_packed(i);
   let scale = scale_of(i);
-  for (var q = 0u; q < QUADS; q++) {
+  #unroll for (var q = 0u; q < QUADS; q++) {
     matrix[i * QUADS + q] = scale * quad_of(words, q);
   }
 }

@@ -1,4 +1,3 @@
-// uses: step, flat, math, activation/silu or activation/gelu or activation/gelu_tanh
 // activation_backward: the input's gradient, and the forward's output once more (it is cheaper to
 // recompute than to keep).
 //
@@ -9,6 +8,10 @@
 //   4 step      uniform
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/flat
+#import lib/activation
+
 @group(0) @binding(0) var<storage, read> input: array<f32>;
 @group(0) @binding(1) var<storage, read> d_output: array<f32>;
 @group(0) @binding(2) var<storage, read_write> d_input: array<f32>;

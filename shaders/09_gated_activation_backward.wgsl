@@ -1,31 +1,52 @@
-// uses: step, flat, math, activation/silu or activation/gelu or activation/gelu_tanh
 // gated_activation_backward: gradients of gate and up, and the forward's output once more (it is
 // cheaper to recompute than to keep).
 //
-//   0 gate_up    read   f32 [tokens, 2 · WIDTH]   gate | up
-//   1 d_output   read   f32 [tokens, WIDTH]
-//   2 d_gate_up  write  f32 [tokens, 2 · WIDTH]   overwritten
-//   3 output     write  f32 [tokens, WIDTH]       overwritten: activate(gate) · up
+//   0 gate_up    read   f32 [tokens, 2 · WIDTH]         gate | up
+//   1 d_output   read   f32 [tokens, WIDTH]             SUMMED: PARTS of it, from a product split along K
+//   2 d_gate_up  write  f32 or F16 [tokens, 2 · WIDTH]  overwritten
+//   3 output     write  f32 or F16 [tokens, WIDTH]      overwritten: activate(gate) · up
 //   4 step       uniform
 //
-// Grid: one invocation per element of output.
-@group(0) @binding(0) var<storage, read> gate_up: array<f32>;
-@group(0) @binding(1) var<storage, read> d_output: array<f32>;
-@group(0) @binding(2) var<storage, read_write> d_gate_up: array<f32>;
-@group(0) @binding(3) var<storage, read_write> output: array<f32>;
+// Grid: one invocation for each of the ROW vectors of a row of output.
+#import lib/step
+#import lib/flat
+#import lib/vector
+#import lib/stored
+#import lib/activation
+
+@group(0) @binding(0) var<storage, read> gate_up: array<Vector>;
+@group(0) @binding(1) var<storage, read> d_output: array<Vector>;
+@group(0) @binding(2) var<storage, read_write> d_gate_up: array<Stored>;
+@group(0) @binding(3) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(4) var<uniform> step: Step;
+
+fn slope_at(i: u32) -> Vector {
+  var sum = d_output[i];
+#if SUMMED
+  #unroll for (var part = 1u; part < PARTS; part++) {
+    sum += d_output[i + part * PART_ROW];
+  }
+#endif
+  return sum;
+}
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
-  let t = id / WIDTH;
+  let t = id / ROW;
   if t < step.tokens {
-    let i = t * 2u * WIDTH + id % WIDTH;
+    let i = t * (2u * ROW) + id % ROW;
     let gate = gate_up[i];
-    let up = gate_up[i + WIDTH];
+    let up = gate_up[i + ROW];
+#if BY_FOUR
+    let activated = activate_four(gate);
+    let derivative = activate_derivative_four(gate);
+#else
     let activated = activate(gate);
-    let slope = d_output[id];
-    d_gate_up[i] = slope * up * activate_derivative(gate);
-    d_gate_up[i + WIDTH] = slope * activated;
-    output[id] = activated * up;
+    let derivative = activate_derivative(gate);
+#endif
+    let slope = slope_at(id);
+    d_gate_up[i] = stored(slope * up * derivative);
+    d_gate_up[i + ROW] = stored(slope * activated);
+    output[id] = stored(activated * up);
   }
 }

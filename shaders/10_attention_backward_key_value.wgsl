@@ -1,4 +1,3 @@
-// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_key_value or attention/backward_tensors_key_value, attention/tile, attention/assigned, attention/key_value, attention/mask_rows_back or none, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_key_value: d_key and d_value of grouped-query attention; P is recomputed from
 // the logsumexp (Dao, arXiv:2307.08691, algorithm 2, the key side). Bindings:
 // lib/attention/backward_*.wgsl.
@@ -13,13 +12,13 @@
 
 fn stage_rows(lane: u32, item: u32, key0: u32, last: u32, kv_head: u32, first: u32) {
   var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();
-  for (var n = 0u; n < ROW_LOADS; n++) {
+  #unroll for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let key = min(key0 + i / CHUNK, last);
     let v = first + i % CHUNK;
     loaded[n] = array(load_key(item, key, kv_head, v), load_value(item, key, kv_head, v));
   }
-  for (var n = 0u; n < ROW_LOADS; n++) {
+  #unroll for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BQ * CHUNK {
       put_row(KEYS, i / CHUNK, i % CHUNK, loaded[n][0]);
@@ -56,7 +55,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       var seen = array<vec2<u32>, RK>();
       var column_lse = array<f32, RK>();
       var column_delta = array<f32, RK>();
-      for (var j = 0u; j < RK; j++) {
+      #unroll for (var j = 0u; j < RK; j++) {
         let q = q0 + column + j * COLUMN_GROUPS;
         seen[j] = select(vec2(0u), seen_keys(item, min(q, end - 1u)), q < end);
         column_lse[j] = load_lse(item, min(q, end - 1u), head);
@@ -80,9 +79,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       if !RESIDENT {
         workgroupBarrier();
       }
-      for (var j = 0u; j < RK; j++) {
+      #unroll for (var j = 0u; j < RK; j++) {
         var words = vec4<u32>();
-        for (var r = 0u; r < RQ; r++) {
+        #unroll for (var r = 0u; r < RQ; r++) {
           let key = first_row + group + r * ROW_GROUPS;
           var shown = whole | (key - seen[j].x < seen[j].y);
           var added = 0.0;

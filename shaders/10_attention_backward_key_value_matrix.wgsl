@@ -1,4 +1,3 @@
-// uses: math, attention/score, attention/matrix_subgroup or attention/matrix_emulated, finite or none, element/quad_f16 or none, attention_quads, step, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/turned_back or attention/turned_none, attention/assigned, attention/backward_matrix_subgroup or attention/backward_matrix_emulated, attention/backward_matrix_rows, attention/backward_matrix, attention/mask_rows_back
 // attention_backward_key_value: d_key and d_value of grouped-query attention, on matrices that a subgroup holds
 // (lib/attention/backward_matrix.wgsl). Bindings: lib/attention/backward_matrix_rows.wgsl.
 //
@@ -40,11 +39,11 @@ fn know_columns(invocation: u32, c0: u32, end: u32, head: u32, known: ptr<functi
 fn weigh(invocation: u32, first_row: u32, c0: u32, head: u32, whole: bool, known: ptr<function, Known>) {
   let lane = invocation % WORKGROUP;
   let column = lane % BK;
-  for (var t = 0u; t < TURNS; t++) {
+  #unroll for (var t = 0u; t < TURNS; t++) {
     let unit = (lane + t * WORKGROUP) / BK;
     let first = unit / 8u * 32u + unit % 8u;
     let words = words_of(head, c0 + column, first_row + first);
-    for (var j = 0u; j < FOUR; j++) {
+    #unroll for (var j = 0u; j < FOUR; j++) {
       let row = first + j * 8u;
       let key = first_row + row;
       let sheet = row / STRIP * (2u * MATRICES) + row % STRIP / MATRIX_M;

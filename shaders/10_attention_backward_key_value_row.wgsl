@@ -1,4 +1,3 @@
-// uses: math, attention/score, flat, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_key_value or attention/backward_tensors_key_value, head_module, head_access, attention/mask_rows_back or none, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_key_value with one invocation per key row and owner, no workgroup memory and no
 // barrier: for adapters that run on a CPU. Bindings and results are those of
 // 10_attention_backward_key_value.wgsl.

@@ -1,4 +1,3 @@
-// uses: math, attention/score, step or attention/geometry, attention/mask_rows or attention/mask_tensors, finite or none, element/quad_f32 or element/quad_f16 or none, attention/dense_none or attention/dense_bits or attention/dense_additive, attention/inputs_tensors or none, attention/backward_rows or attention/backward_tensors, attention/backward_rows_query or attention/backward_tensors_query, attention/tile, attention/assigned, attention/dropout or attention/dropout_none, philox or none, range or none
 // attention_backward_query: d_query of grouped-query attention; P is recomputed from the logsumexp
 // (Dao, arXiv:2307.08691, algorithm 2, the query side). Bindings: lib/attention/backward_*.wgsl.
 //
@@ -9,13 +8,13 @@
 
 fn stage_rows(lane: u32, item: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
   var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();
-  for (var n = 0u; n < ROW_LOADS; n++) {
+  #unroll for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let row = min(first_row + i / CHUNK, last_row);
     let v = first + i % CHUNK;
     loaded[n] = array(load_query(item, row, head, v), load_d_output(item, row, head, v));
   }
-  for (var n = 0u; n < ROW_LOADS; n++) {
+  #unroll for (var n = 0u; n < ROW_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BQ * CHUNK {
       put_row(QUERIES, i / CHUNK, i % CHUNK, loaded[n][0]);
@@ -26,12 +25,12 @@ fn stage_rows(lane: u32, item: u32, first_row: u32, last_row: u32, head: u32, fi
 
 fn stage_keys(lane: u32, item: u32, key0: u32, key_end: u32, kv_head: u32) {
   var loaded = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let key = min(key0 + i / VECTORS, key_end - 1u);
     loaded[n] = array(load_key(item, key, kv_head, i % VECTORS), load_value(item, key, kv_head, i % VECTORS));
   }
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BK * VECTORS {
       put_column(KEYS, i / VECTORS, i % VECTORS, loaded[n][0]);
@@ -60,7 +59,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var seen = array<vec2<u32>, RQ>();
   var row_lse = array<f32, RQ>();
   var row_delta = array<f32, RQ>();
-  for (var r = 0u; r < RQ; r++) {
+  #unroll for (var r = 0u; r < RQ; r++) {
     let row = min(first_row + group + r * ROW_GROUPS, last_row);
     seen[r] = seen_keys(item, row);
     row_lse[r] = load_lse(item, row, head);
@@ -92,9 +91,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       workgroupBarrier();
     }
     let whole = !DENSE && k0 >= whole_from && k0 + BK <= whole_end;
-    for (var r = 0u; r < RQ; r++) {
+    #unroll for (var r = 0u; r < RQ; r++) {
       var words = vec4<u32>();
-      for (var j = 0u; j < RK; j++) {
+      #unroll for (var j = 0u; j < RK; j++) {
         let key = k0 + column + j * COLUMN_GROUPS;
         var shown = whole | (key - seen[r].x < seen[r].y);
         var added = 0.0;
@@ -122,10 +121,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     workgroupBarrier();
   }
   take_shares(&results, 0u, group, column);
-  for (var r = 0u; r < RQ; r++) {
+  #unroll for (var r = 0u; r < RQ; r++) {
     let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {
-      for (var i = 0u; i < RV; i++) {
+      #unroll for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
           store_d_query(item, row, head, v, results[r][i] * SCALE);

@@ -1,4 +1,3 @@
-// uses: math, attention/score, attention/matrix_subgroup or attention/matrix_emulated, finite or none, element/quad_f16 or none, attention_quads, step, attention/mask_rows, attention/dropout or attention/dropout_none, philox or none, range or none, attention/turned_back or attention/turned_none, attention/assigned, attention/backward_matrix_subgroup or attention/backward_matrix_emulated, attention/backward_matrix_rows, attention/backward_matrix
 // attention_backward_query: d_query of grouped-query attention, on matrices that a subgroup holds
 // (lib/attention/backward_matrix.wgsl). Bindings: lib/attention/backward_matrix_rows.wgsl.
 //
@@ -29,7 +28,7 @@ fn sees_whole(first_row: u32, last_row: u32, c0: u32, end: u32) -> bool {
 
 fn know_rows(invocation: u32, first_row: u32, last_row: u32, head: u32, known: ptr<function, Known>) {
   let lane = invocation % WORKGROUP;
-  for (var t = 0u; t < TURNS; t++) {
+  #unroll for (var t = 0u; t < TURNS; t++) {
     let row = (lane + t * WORKGROUP) / (BK / 4u);
     (*known)[t] = known_of(min(first_row + row, last_row), head);
   }
@@ -40,14 +39,14 @@ fn know_columns(invocation: u32, c0: u32, end: u32, head: u32, known: ptr<functi
 // Weights of four keys that are eight apart, as blocks of random words are.
 fn weigh(invocation: u32, first_row: u32, c0: u32, head: u32, whole: bool, known: ptr<function, Known>) {
   let lane = invocation % WORKGROUP;
-  for (var t = 0u; t < TURNS; t++) {
+  #unroll for (var t = 0u; t < TURNS; t++) {
     let unit = lane + t * WORKGROUP;
     let row = unit / (BK / 4u);
     let first = unit % (BK / 4u) / 8u * 32u + unit % 8u;
     let sheet = row / STRIP * (2u * MATRICES) + row % STRIP / MATRIX_M;
     let place = row % MATRIX_M * SCORE_PITCH + first;
     let words = words_of(head, first_row + row, c0 + first);
-    for (var j = 0u; j < FOUR; j++) {
+    #unroll for (var j = 0u; j < FOUR; j++) {
       let key = c0 + first + j * 8u;
       let score = scores[sheet][place + j * 8u];
       let slope = scores[sheet + MATRICES][place + j * 8u];

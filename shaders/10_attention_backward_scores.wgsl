@@ -1,4 +1,3 @@
-// uses: math, attention/score, attention/backward_rows, step, attention/mask_rows, attention/products
 // attention_backward_scores: P = exp(score − lse) and dS = P∘(dP − delta), left for
 // 10_attention_backward_sums.wgsl (Dao, arXiv:2307.08691, algorithm 2, with P and dS in memory).
 //
@@ -44,44 +43,44 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let step_v = lane % VECTORS_K;
 
   var seen = array<vec2<u32>, TM>();
-  for (var i = 0u; i < TM; i++) {
+  #unroll for (var i = 0u; i < TM; i++) {
     let row = row_of(m0, i, mine.x);
     seen[i] = select(vec2(0u), seen_keys(0u, min(row, last_row)), row <= last_row);
   }
-  for (var kind = 0u; kind < KINDS; kind++) {
+  #unroll for (var kind = 0u; kind < KINDS; kind++) {
     var next_a = array<vec4<f32>, LOADS_A>();
     var next_b = array<vec4<f32>, LOADS_B>();
-    for (var i = 0u; i < LOADS_A; i++) {
+    #unroll for (var i = 0u; i < LOADS_A; i++) {
       next_a[i] = fetch_a(kind, min(m0 + line + i * (WORKGROUP / VECTORS_K), last_row), head, step_v);
     }
-    for (var i = 0u; i < LOADS_B; i++) {
+    #unroll for (var i = 0u; i < LOADS_B; i++) {
       next_b[i] = fetch_b(kind, min(n0 + line + i * (WORKGROUP / VECTORS_K), last_row), kv_head, step_v);
     }
     var sums = Sums();
     for (var v = VECTORS_K; v <= VECTORS; v += VECTORS_K) {
-      for (var i = 0u; i < LOADS_A; i++) {
+      #unroll for (var i = 0u; i < LOADS_A; i++) {
         put_a_rows(lane + i * WORKGROUP, next_a[i]);
       }
-      for (var i = 0u; i < LOADS_B; i++) {
+      #unroll for (var i = 0u; i < LOADS_B; i++) {
         put_b_rows(lane + i * WORKGROUP, next_b[i]);
       }
       workgroupBarrier();
       if v < VECTORS {
-        for (var i = 0u; i < LOADS_A; i++) {
+        #unroll for (var i = 0u; i < LOADS_A; i++) {
           next_a[i] = fetch_a(kind, min(m0 + line + i * (WORKGROUP / VECTORS_K), last_row), head, v + step_v);
         }
-        for (var i = 0u; i < LOADS_B; i++) {
+        #unroll for (var i = 0u; i < LOADS_B; i++) {
           next_b[i] = fetch_b(kind, min(n0 + line + i * (WORKGROUP / VECTORS_K), last_row), kv_head, v + step_v);
         }
       }
       multiply(&sums, mine.x, mine.y);
       workgroupBarrier();
     }
-    for (var i = 0u; i < TM; i++) {
+    #unroll for (var i = 0u; i < TM; i++) {
       let row = row_of(m0, i, mine.x);
       let known = min(row, last_row);
       let statistic = select(load_delta(0u, known, head), load_lse(0u, known, head), kind == 0u);
-      for (var j = 0u; j < SIDE; j++) {
+      #unroll for (var j = 0u; j < SIDE; j++) {
         let n = n0 + (j * RIGHT_LANES + mine.y) * 4u;
         store(kind, weight_at(head, row, n), n, seen[i], sums[i][j], statistic);
       }

@@ -1,4 +1,3 @@
-// uses: math, attention/score, attention/sums_parts or attention/sums_whole, step, attention/mask_rows, attention/mask_rows_back, attention/turned_back or attention/turned_none, attention/products
 // attention_backward_sums: d_query = dS·K, d_key = dSᵀ·Q and d_value = Pᵀ·dO from what
 // 10_attention_backward_scores.wgsl has left: KINDS of them, from FIRST_KIND on.
 //
@@ -61,7 +60,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let head = place / (HEAD_DIM / BN);
   let v0 = place % (HEAD_DIM / BN) * RIGHT_LANES;
   // A kind that is no constant would put each load into a branch, which waits for it.
-  for (var kind = 0u; kind < KINDS; kind++) {
+  #unroll for (var kind = 0u; kind < KINDS; kind++) {
     if workgroup.x % KINDS == kind {
       sum(FIRST_KIND + kind, lane, head, m0, v0);
     }
@@ -84,34 +83,34 @@ fn sum(kind: u32, lane: u32, head: u32, m0: u32, v0: u32) {
   var next_a = array<vec4<f32>, LOADS_A>();
   var next_b = array<vec4<f32>, LOADS_B>();
   var at = place_a(kind, lane, head, m0, k0);
-  for (var i = 0u; i < LOADS_A; i++) {
+  #unroll for (var i = 0u; i < LOADS_A; i++) {
     next_a[i] = fetch_a(kind, at + i * a_step);
   }
-  for (var i = 0u; i < LOADS_B; i++) {
+  #unroll for (var i = 0u; i < LOADS_B; i++) {
     next_b[i] = fetch_b(kind, k0 + b_line + i * (WORKGROUP / (BN / 4u)), head, b_v);
   }
   var sums = Sums();
   while k0 < k_end {
     if kind == OF_QUERY {
-      for (var i = 0u; i < LOADS_A; i++) {
+      #unroll for (var i = 0u; i < LOADS_A; i++) {
         put_a_rows(lane + i * WORKGROUP, next_a[i]);
       }
     } else {
-      for (var i = 0u; i < LOADS_A; i++) {
+      #unroll for (var i = 0u; i < LOADS_A; i++) {
         put_a_columns(lane + i * WORKGROUP, next_a[i]);
       }
     }
-    for (var i = 0u; i < LOADS_B; i++) {
+    #unroll for (var i = 0u; i < LOADS_B; i++) {
       put_b_columns(lane + i * WORKGROUP, next_b[i]);
     }
     workgroupBarrier();
     k0 += BK;
     if k0 < k_end {
       at = place_a(kind, lane, head, m0, k0);
-      for (var i = 0u; i < LOADS_A; i++) {
+      #unroll for (var i = 0u; i < LOADS_A; i++) {
         next_a[i] = fetch_a(kind, at + i * a_step);
       }
-      for (var i = 0u; i < LOADS_B; i++) {
+      #unroll for (var i = 0u; i < LOADS_B; i++) {
         next_b[i] = fetch_b(kind, k0 + b_line + i * (WORKGROUP / (BN / 4u)), head, b_v);
       }
     }
@@ -119,14 +118,14 @@ fn sum(kind: u32, lane: u32, head: u32, m0: u32, v0: u32) {
     workgroupBarrier();
   }
 
-  for (var i = 0u; i < TM; i++) {
+  #unroll for (var i = 0u; i < TM; i++) {
     let row = row_of(m0, i, mine.x);
     if row <= last_row {
       var halves = array(sums[i][0], sums[i][1]);
       if kind != OF_VALUE {
         halves = turned_back(row, (v0 + mine.y) * 4u, sums[i][0] * SCALE, sums[i][1] * SCALE);
       }
-      for (var j = 0u; j < SIDE; j++) {
+      #unroll for (var j = 0u; j < SIDE; j++) {
         let v = head * VECTORS + v0 + mine.y + j * (VECTORS / 2u);
         if kind == OF_QUERY {
           gradient[row * (STRIDE / 4u) + v] = halves[j];

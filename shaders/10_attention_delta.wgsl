@@ -1,4 +1,3 @@
-// uses: step or attention/geometry, finite or none, element/quad_f32 or element/quad_f16 or none, delta_quads or none, summed or none, attention/delta_rows or attention/delta_tensors, flat
 // attention_delta_backward: delta = Σ over a head's elements of output · d_output, which equals
 // Σ over keys of P · dP (FlashAttention-2's pre-pass). Bindings: lib/attention/delta_*.wgsl.
 //
@@ -16,7 +15,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if PARTS > 1u {
     parts[lane] = total;
     workgroupBarrier();
-    for (var part = 1u; part < PARTS; part++) {
+    #unroll for (var part = 1u; part < PARTS; part++) {
       total += parts[(lane + part) % WORKGROUP];
     }
   }

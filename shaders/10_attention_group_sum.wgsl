@@ -1,4 +1,3 @@
-// uses: finite or none, element/quad_f32 or element/quad_f16, step, flat, attention/group
 // attention_group_sum: adds up the gradients of keys and values that each query head of a group has
 // left on its own, in the order of the heads.
 //
@@ -7,6 +6,9 @@
 //   2 step   uniform
 //
 // Grid: one invocation per vector of a row's key and value columns.
+#import lib/step
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> d_qkv: array<Quad>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -1,4 +1,3 @@
-// uses: step, flat, attention/group, attention/turned_back, attention/turned_heads
 // attention_group_sum, as 10_attention_group_sum.wgsl, and rope_backward behind it, as 04_rope.wgsl: also turns the
 // gradients of keys, and those of queries where they lie.
 //
@@ -9,6 +8,9 @@
 //   4 step       uniform
 //
 // Grid: one invocation per two vectors of a row, half a head apart.
+#import lib/step
+#import lib/flat
+
 fn gathered(head: u32, vector: u32) -> vec4<f32> {
   let of_row = head % ROW_HEADS;
   if of_row < HEADS {

@@ -1,4 +1,3 @@
-// uses: step, range, flat, by_element or by_four
 // adamw_forward: one AdamW update of a run of weights with decoupled weight decay
 // (Loshchilov and Hutter, arXiv:1711.05101), clipping fused.
 //

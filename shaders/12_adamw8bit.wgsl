@@ -1,4 +1,3 @@
-// uses: step, range, flat, reduce_subgroup or reduce_tree, optimizer/dynamic
 // adamw8bit_forward: one AdamW update with both moments as 8-bit codes, a scale per 256 elements (Dettmers et
 // al., "8-bit Optimizers via Block-wise Quantization", arXiv:2110.02861), as torchao's AdamW8bit: the step is by
 // the moments before they are rounded to codes. Clipping is fused.

@@ -1,4 +1,3 @@
-// uses: step, range, flat
 // adamw_placed_forward: 12_adamw.wgsl for a tensor beside others whose moments are codes: its moments lie
 // elsewhere than its gradients.
 //

@@ -1,4 +1,3 @@
-// uses: step, range, flat
 // average_forward: an exponential moving average of a run of weights, as torch.optim.swa_utils' get_ema_avg_fn; or
 // begins it, or exchanges it with the weights.
 //

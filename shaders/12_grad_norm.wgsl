@@ -1,4 +1,3 @@
-// uses: step, reduce_subgroup or reduce_tree
 // grad_norm_forward: first stage of the global gradient norm of a shard, one partial sum of squares
 // per workgroup, over elements a fixed distance apart.
 //

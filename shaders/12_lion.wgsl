@@ -1,4 +1,3 @@
-// uses: step, range, flat, by_element or by_four
 // lion_forward: one Lion update of a run of weights with decoupled weight decay (Chen et al., "Symbolic
 // Discovery of Optimization Algorithms", arXiv:2302.06675), clipping fused.
 //

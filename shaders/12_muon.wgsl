@@ -1,4 +1,3 @@
-// uses: step, range, reduce_subgroup or reduce_tree
 // muon_forward: Muon's momentum with Nesterov's look ahead (Jordan et al., "Muon: An optimizer for hidden layers
 // in neural networks", 2024, as torch.optim.Muon): the direction that is orthogonalised next, and the squares of
 // its elements in parts. Clipping is fused.

@@ -1,4 +1,3 @@
-// uses: step, range, flat
 // muon_polynomial_forward: a + b·G + c·G² of a symmetric matrix, by which a Newton-Schulz step multiplies (Jordan
 // et al., "Muon: An optimizer for hidden layers in neural networks", 2024, with their coefficients).
 //

@@ -1,4 +1,3 @@
-// uses: reduce_subgroup or reduce_tree
 // muon_scale_forward: divides a matrix by its Frobenius norm, so that no singular value is above 1.
 //
 //   0 squares    read        f32 [PARTS]  of muon_forward

@@ -1,4 +1,3 @@
-// uses: step, range, flat
 // muon_update_forward: a step along an orthogonalised direction, with decoupled weight decay (torch.optim.Muon,
 // its rate adjusted to AdamW's as Liu et al., "Muon is Scalable for LLM Training", arXiv:2502.16982).
 //

@@ -1,4 +1,3 @@
-// uses: step, range, flat, by_element or by_four, optimizer/velocity_kept or optimizer/velocity_none
 // sgd_forward: one update by stochastic gradient descent of a run of weights, as torch.optim.SGD with
 // dampening 0 and without Nesterov's form (Sutskever et al., ICML 2013), clipping fused. As there, weight
 // decay is coupled: it adds to the gradient, and so to the velocity.

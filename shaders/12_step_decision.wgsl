@@ -1,4 +1,3 @@
-// uses: step, finite, reduce_subgroup or reduce_tree
 // step_decision_forward: second stage of the global norm, and what the optimizer does with this
 // step: the clipping factor, the bias corrections, and whether the update happens at all.
 //

@@ -1,4 +1,3 @@
-// uses: step or none, philox, reduce_subgroup or reduce_tree, sample/scan_subgroup or sample/scan_tree, sample/options, sample/tensors or sample/tensors_several, sample/score or sample/score_biased, sample/thresholds, sample/terms
 // sample_forward: draws the next token and makes it the next input: logits → repetition penalty
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.
@@ -42,7 +41,7 @@ fn mass_of(i: u32, kept: Kept) -> f32 {
 fn mass_of_span(span: Span, kept: Kept) -> f32 {
   var mass = 0.0;
   for (var i = span.first; i < span.end; i += LOADS * span.step) {
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       let at = i + j * span.step;
       mass += select(0.0, mass_of(min(at, span.end - 1u), kept), at < span.end);
     }
@@ -104,7 +103,7 @@ fn walk(first: u32, end: u32, goal: f32, kept: Kept) -> u32 {
 fn take_largest(lane: u32, largest: f32) {
   var index = f32(VOCABULARY);
   for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       let at = min(i + j * WORKGROUP, VOCABULARY - 1u);
       // Exact: a vocabulary is far below 2^24.
       index = select(index, min(index, f32(at)), score(at) == largest);

@@ -1,4 +1,3 @@
-// uses: step, reduce_subgroup or reduce_tree, logit/row, logit/online
 // top_logits_forward: the COUNT likeliest tokens of a step with their log-probabilities under the model,
 // before penalty, bias, temperature and filters. It runs before sample_forward, which ends the step.
 //

@@ -12,7 +12,7 @@
 //! use tinyloom::config::ModelConfig;
 //! use tinyloom::data::Batch;
 //! use tinyloom::gpu::{DeviceRequest, Gpu, WgpuDevice};
-//! use tinyloom::session::{Model, Trainer, TrainerOptions, UNWATCHED};
+//! use tinyloom::session::{Model, Trainer, TrainerOptions, NO_PROGRESS};
 //!
 //! # pollster::block_on(async {
 //! let gpu: Rc<dyn Gpu> = WgpuDevice::open(&DeviceRequest::default()).await?;
@@ -20,9 +20,9 @@
 //!     r#"{"vocab_size": 256, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
 //!         "num_attention_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": true}"#,
 //! )?;
-//! let model = Model::create(&gpu, config, 0, UNWATCHED).await?;
+//! let model = Model::create(&gpu, config, 0, NO_PROGRESS).await?;
 //! let options = TrainerOptions { tokens_per_step: 64, ..TrainerOptions::default() };
-//! let trainer = Trainer::create(&model, options, UNWATCHED).await?;
+//! let trainer = Trainer::create(&model, options, NO_PROGRESS).await?;
 //! let tokens: Vec<u32> = b"to be or not to be".iter().copied().map(u32::from).collect();
 //! let batch = Batch::next_tokens(tokens);
 //! let first = trainer.step(&batch).await?;
@@ -72,9 +72,6 @@ pub mod graph;
 #[cfg(not(feature = "testing"))]
 mod graph;
 pub mod kernels;
-#[cfg(feature = "testing")]
-pub mod layout;
-#[cfg(not(feature = "testing"))]
 mod layout;
 #[cfg(feature = "testing")]
 pub mod lower;

@@ -1,4 +1,4 @@
-//! The shaders' files against what kernels are joined from: names, and each file's `// uses:` line.
+//! The shaders' files against what kernels are made from: names of files, and of constants.
 #![cfg(feature = "testing")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,17 +8,16 @@ use tinyloom::caps::{Capabilities, Target};
 use tinyloom::testing::{adapters, catalogue};
 
 /// Words behind a kernel's name in the name of a file that has one form of it.
-const FORMS: [&str; 11] = [
-    "row", "team", "words", "tiled", "direct", "matrix", "quads", "f16", "int8", "turned", "parts",
-];
+const FORMS: [&str; 10] =
+    ["row", "team", "words", "tiled", "direct", "matrix", "f16", "int8", "turned", "parts"];
 /// What entry points of one file add to its name: a direction, a form of product, a stage.
 const ENDINGS: [&str; 6] = ["", "_forward", "_backward", "_t", "_at", "_split"];
 
-/// By file in `shaders`, without the ending: entry points, and every list of other modules.
+/// By kernel file in `shaders`, without the ending: entry points, and the other files of their texts.
 #[derive(Default)]
 struct Use {
     entries: BTreeSet<&'static str>,
-    lists: BTreeSet<Vec<&'static str>>,
+    others: BTreeSet<&'static str>,
 }
 
 /// The table, and the adapters on which plain WGSL stands in for matrices.
@@ -36,8 +35,7 @@ fn uses() -> BTreeMap<&'static str, Use> {
             assert_eq!(own.len(), 1, "{what}: {:?}", kernel.modules);
             let of = found.entry(*own[0]).or_default();
             of.entries.insert(kernel.name);
-            let others = kernel.modules.iter().filter(|m| !numbered(m));
-            of.lists.insert(others.map(|m| m.trim_start_matches("lib/")).collect());
+            of.others.extend(kernel.modules.iter().filter(|module| !numbered(module)));
         }
     }
     found
@@ -101,88 +99,10 @@ fn every_file_is_part_of_a_kernel() {
     let used = uses();
     let own: BTreeSet<_> = used.keys().map(|&file| file.to_owned()).collect();
     assert_eq!(files(""), own);
-    let lists = used.values().flat_map(|of| &of.lists);
-    let shared: BTreeSet<_> = lists.flatten().map(|module| format!("lib/{module}")).collect();
-    let unused: Vec<_> = files("lib").into_iter().filter(|f| !shared.contains(f)).collect();
-    assert!(unused.is_empty(), "no kernel is joined with {unused:?}");
-}
-
-/// A place in a `// uses:` line: names of which a kernel has exactly one, or with `none` at most one.
-struct Slot<'a> {
-    names: Vec<&'a str>,
-    optional: bool,
-}
-
-fn slots(line: &str) -> Vec<Slot<'_>> {
-    line.split(", ")
-        .map(|slot| {
-            let mut names: Vec<_> = slot.split(" or ").collect();
-            let optional = names.last() == Some(&"none");
-            names.retain(|name| *name != "none");
-            Slot { names, optional }
-        })
-        .collect()
-}
-
-/// What is wrong with a line for a file's lists of modules.
-fn wrong(line: &str, lists: &BTreeSet<Vec<&str>>) -> Option<String> {
-    let slots = slots(line);
-    for list in lists {
-        for slot in &slots {
-            let count = slot.names.iter().filter(|name| list.contains(name)).count();
-            if count > 1 || (count == 0 && !slot.optional) {
-                return Some(format!("{count} of {:?} in {list:?}", slot.names));
-            }
-        }
-        let named = |module: &&&str| slots.iter().any(|slot| slot.names.contains(*module));
-        if let Some(module) = list.iter().find(|module| !named(module)) {
-            return Some(format!("{module} is not named"));
-        }
-    }
-    for slot in &slots {
-        let seen = |name: &&&str| lists.iter().any(|list| list.contains(*name));
-        if let Some(name) = slot.names.iter().find(|name| !seen(name)) {
-            return Some(format!("{name} is never joined"));
-        }
-        let absent = lists.iter().any(|list| !slot.names.iter().any(|name| list.contains(name)));
-        if slot.optional && !absent {
-            return Some(format!("one of {:?} is always there", slot.names));
-        }
-    }
-    None
-}
-
-#[test]
-fn the_first_line_says_what_a_kernel_is_joined_with() {
-    let mut found = vec![];
-    for (file, of) in uses() {
-        let text = text(file);
-        let first = text.lines().next().unwrap_or_default();
-        let why = match first.strip_prefix("// uses: ") {
-            Some(line) => wrong(line, &of.lists),
-            None => Some("begins with another line".into()),
-        };
-        if let Some(why) = why {
-            found.push(format!("{file}: {why}; joined from {:?}", of.lists));
-        }
-    }
-    assert!(found.is_empty(), "{}", found.join("\n"));
-}
-
-#[test]
-fn a_wrong_line_is_noticed() {
-    let lists = BTreeSet::from([vec!["step", "tree"], vec!["step", "subgroup", "f16"]]);
-    assert_eq!(wrong("step, tree or subgroup, f16 or none", &lists), None);
-    for line in [
-        "step, tree or subgroup",
-        "step, tree or subgroup, f16",
-        "step or none, tree or subgroup, f16 or none",
-        "step, tree, subgroup or none, f16 or none",
-        "step, tree or subgroup, f16 or none, range or none",
-        "step or tree, subgroup or none, f16 or none",
-    ] {
-        assert!(wrong(line, &lists).is_some(), "{line}");
-    }
+    let shared: BTreeSet<_> = used.values().flat_map(|of| of.others.iter().copied()).collect();
+    let unused: Vec<_> =
+        files("lib").into_iter().filter(|file| !shared.contains(file.as_str())).collect();
+    assert!(unused.is_empty(), "no kernel imports {unused:?}");
 }
 
 /// Names that each of several files defines, of which a kernel is joined with one.

@@ -27,8 +27,8 @@ await main(async () => {
   const vega = await import(require.resolve("vega"));
   const { compile } = await import(require.resolve("vega-lite"));
   mkdirSync(join(root, "docs", "figures"), { recursive: true });
-  for (const [name, { suite, draw }] of Object.entries(FIGURES)) {
-    const { file, results, date } = newest(suite);
+  for (const [name, { workload, draw }] of Object.entries(FIGURES)) {
+    const { file, results, date } = newest(workload);
     step(`drawing ${name} from ${file}`);
     const device = `headless Chromium, NVIDIA H200, ${date}`;
     const view = new vega.View(vega.parse(compile(draw(results, device)).spec), {

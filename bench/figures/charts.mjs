@@ -126,9 +126,9 @@ function growth({ results }, device) {
   });
 }
 
-/** Each figure by name: which results it shows, by how their files' names end, and its chart. */
+/** Each figure by name: the workload whose results it shows, and its chart. */
 export const FIGURES = {
-  steps: { suite: "-peers", draw: steps },
-  attention: { suite: "-attention", draw: attention },
-  growth: { suite: "-growth", draw: growth },
+  steps: { workload: "peers", draw: steps },
+  attention: { workload: "attention", draw: attention },
+  growth: { workload: "growth", draw: growth },
 };

@@ -1,40 +1,29 @@
 // Which results a figure shows, and the mark by which a test knows that it shows them.
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
+import { RESULTS, resultFiles } from "../results.mjs";
 
-const FOLDER = join(root, "bench", "results");
+const NAME = /^(?<place>.+)\/(?<date>\d{4}-\d\d-\d\d)-(?<workload>.+)\.json$/;
 
-const dateOf = (file) => /\d{4}-\d\d-\d\d/.exec(file)?.[0];
-
-/**
- * The newest file of each key in bench/results, in the order of the keys: `{ file, results, date }`.
- *
- * @param keyOf - the key of a file's name, or undefined where the file does not count.
- */
-export function newestFiles(keyOf) {
+/** The newest results of a workload, one for each host and adapter: `{ file, place, results, date }`. */
+export function newestOf(workload) {
   const found = new Map();
-  for (const file of readdirSync(FOLDER)) {
-    const key = keyOf(file);
-    const before = found.get(key);
-    if (key !== undefined && !(before && dateOf(before) > dateOf(file))) found.set(key, file);
+  for (const file of resultFiles()) {
+    const name = NAME.exec(file)?.groups;
+    // Files of a place are sorted by date.
+    if (name?.workload === workload) found.set(name.place, { file, ...name });
   }
-  const sorted = [...found].sort(([a], [b]) => a.localeCompare(b));
-  return sorted.map(([, file]) => ({
-    file,
-    results: JSON.parse(readFileSync(join(FOLDER, file), "utf8")),
-    date: dateOf(file),
-  }));
+  return [...found.values()].map(({ file, place, date }) => {
+    return { file, place, date, results: JSON.parse(readFileSync(join(RESULTS, file), "utf8")) };
+  });
 }
 
-/** The newest results of a suite; by default those from headless Chromium on an H200. */
-export function newest(suite, machine = "nvidia-h200-chromium") {
-  const ending = `-${machine}${suite}.json`;
-  const [found] = newestFiles((name) =>
-    name.slice("2026-01-01".length) === ending ? ending : undefined,
-  );
-  if (!found) throw new Error(`bench/results has no file of ${ending}`);
+/** The newest results of a workload at one place; by default in headless Chromium on an H200. */
+export function newest(workload, place = "chromium-nvidia-h200") {
+  const found = newestOf(workload).find((one) => one.place === place);
+  if (!found) throw new Error(`bench/results/${place} has no ${workload}`);
   return found;
 }
 
@@ -46,7 +35,7 @@ const DRAWN_BY = ["charts.mjs", "build.mjs", "package-lock.json"].map((name) =>
 /** What a figure drawn from a file of results says of it. */
 export function mark(file) {
   const hash = createHash("sha256");
-  for (const path of [join(FOLDER, file), ...DRAWN_BY]) hash.update(readFileSync(path));
+  for (const path of [join(RESULTS, file), ...DRAWN_BY]) hash.update(readFileSync(path));
   return `drawn from bench/results/${file}; sha256 of it and of what draws it: ${hash.digest("hex")}`;
 }
 

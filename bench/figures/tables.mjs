@@ -47,7 +47,7 @@ const PEERS = [
 ];
 
 function peers() {
-  const source = newest("-peers");
+  const source = newest("peers");
   const find = (peer, workload) =>
     source.results.results.find((one) => one.peer === peer && one.workload === workload);
   const rows = PEERS.map(([peer, name]) => [
@@ -73,8 +73,8 @@ function peers() {
 }
 
 function options() {
-  const source = newest("");
-  const floor = newest("-default");
+  const source = newest("models");
+  const floor = newest("models-default");
   const of = ({ results }, name) => results.results.find(({ workload }) => workload === name);
   const ms = (name, key = "milliseconds", from = source) => `${short(of(from, name)[key])} ms`;
   const bytes = (name) => megabytes(of(source, name).gpuBytes);
@@ -117,7 +117,7 @@ function options() {
 }
 
 function precision() {
-  const source = newest("-precision");
+  const source = newest("precision");
   const [, mixed, control] = source.results.results;
   const percent = (share) => `${(100 * share).toFixed(2)} %`;
   const signed = (share) => `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}`;
@@ -141,7 +141,7 @@ function precision() {
 
 /** Loss and perplexity through packed weights, or through packed caches. */
 function packed(kind, other) {
-  const source = newest("-cache", "nvidia-node");
+  const source = newest("cache", "node-nvidia");
   const rows = source.results.results.filter((one) => one[other] === "f32");
   const base = rows.find((one) => one[kind] === "f32").perplexity;
   const lines = rows.map((one) => {
@@ -182,7 +182,7 @@ function attentionRows(source, heads, headDim, tokens, kernel) {
 }
 
 function attentionLengths() {
-  const source = newest("-attention");
+  const source = newest("attention");
   const rows = SHAPES.map(([heads, headDim]) => [
     `${heads} of ${headDim}`,
     ...LENGTHS.map((tokens) => {
@@ -199,7 +199,7 @@ function attentionLengths() {
 const TRAINING = ["attention_forward", "attention_backward_query", "attention_backward_key_value"];
 
 function attentionVariants() {
-  const source = newest("-attention");
+  const source = newest("attention");
   const at = TRAINING.map((kernel) => attentionRows(source, 12, 64, 4096, kernel));
   const all = at.flat().map(({ variant }) => variant);
   // Of older results.
@@ -221,7 +221,7 @@ function attentionVariants() {
 }
 
 function attentionMasks() {
-  const source = newest("-attention");
+  const source = newest("attention");
   const [forward, backward] = ["tensors forward", "tensors backward"].map((kernel) =>
     attentionRows(source, 12, 64, 4096, kernel),
   );
@@ -235,7 +235,7 @@ function attentionMasks() {
 }
 
 function attentionDecode() {
-  const source = newest("-attention-decode");
+  const source = newest("attention-decode");
   const picked = source.results.results.filter((one) => one.picked && one.headDim === 64);
   const shapes = [
     ...new Set(picked.map(({ heads, kvHeads, tokens }) => `${heads}/${kvHeads}/${tokens}`)),
@@ -258,7 +258,7 @@ function attentionDecode() {
 }
 
 function memory() {
-  const source = newest("");
+  const source = newest("models");
   const rows = source.results.results
     .filter(({ workload }) => workload.startsWith("memory "))
     .map(({ tokens, gpuBytes }) => [tokens.toLocaleString("en"), megabytes(gpuBytes)]);

@@ -1,15 +1,14 @@
 /** Makes, loads and merges adapters. */
 
+import type { Adapter, MakeAdapter } from "./adapter.js";
 import type {
-  Adapter,
   AdapterOptions,
   LoadAdapterOptions,
-  MakeAdapter,
   ResolvedAdapterOptions,
-} from "./adapter.js";
+} from "./adapter-types.js";
 import { type LoadedRun, type Loading, loadRun, loadWeights } from "./checkpoint-loader.js";
 import { TinyloomError } from "./error.js";
-import { LOAD, LONG, type LongOptions, openSource } from "./file-source.js";
+import { openSource } from "./file-source.js";
 import {
   type InnerAdapter,
   type InnerModel,
@@ -30,9 +29,11 @@ import {
   seed,
   show,
 } from "./options.js";
-import { end, Handle } from "./raw-handle.js";
-import { ADAPTER_FILES } from "./save-options.js";
-import type { RawModel, RawRuntime, Seen } from "./wasm-instance.js";
+import { LOAD, LONG, type LongOptions } from "./progress.js";
+import { end, RawHandle } from "./raw-handle.js";
+import type { RawModel, RawRuntime, Seen } from "./raw-types.js";
+import type { Origin } from "./recovery/origin.js";
+import { ADAPTER_FILES } from "./save-types.js";
 import { watched } from "./watch.js";
 
 const ADAPTER: Rules<AdapterOptions> = {
@@ -115,9 +116,9 @@ export async function resumeAdapter(
 /** {@link Adapter.merge}. */
 export async function mergeAdapter(inner: InnerAdapter, options: LongOptions): Promise<void> {
   const chosen = check("merge", options, LONG);
-  const { journal } = models.of(inner.base);
+  const { recovery } = inner.base;
   await inner.handle.run(async (raw) => {
-    const merged = await journal?.merging(raw);
+    const merged = await recovery?.merging(raw);
     await watched("merge", chosen, (ask) => raw.merge(ask), false);
     merged?.();
     inner.end("the Adapter was merged into its model; create or load another");
@@ -162,41 +163,26 @@ async function over<T extends { readonly model: RawModel }>(
     if (base.handle.freed) end(made.model);
     void base.handle.raw; // code "freed"
     const again = async (_: RawRuntime, then: Seen) => {
-      await base.journal?.current();
+      await base.recovery?.current();
       return build(base.handle.raw, {}, then);
     };
     const { targets, ...options } = JSON.parse(made.model.adapterOptions());
-    const inner = innerOf(
-      model,
-      base,
-      made.model,
-      on,
-      seeded ? { again, seeded } : { again, seen },
-    );
+    const inner = innerOf(base, made.model, on, seeded ? { again, seeded } : { again, seen });
     const fixed: ResolvedAdapterOptions = { ...options, targets: Object.freeze(targets) };
-    return { adapter: make(inner, Object.freeze(fixed)), made };
+    return { adapter: make(model, inner, Object.freeze(fixed)), made };
   }, long.signal);
 }
 
-type Began = Parameters<NonNullable<InnerModel["runtime"]["recovery"]>["journal"]>[0]["origin"];
-
-function innerOf(
-  model: Model,
-  base: InnerModel,
-  raw: RawModel,
-  on: RawRuntime,
-  began: Began,
-): InnerAdapter {
+function innerOf(base: InnerModel, raw: RawModel, on: RawRuntime, began: Origin): InnerAdapter {
   const { runtime, queue } = base;
-  const handle = new Handle("Adapter", raw, queue, runtime.module);
+  const handle = new RawHandle("Adapter", raw, queue, runtime.module);
   const loader = async (config: string) => {
-    await base.journal?.current();
+    await base.recovery?.current();
     return base.handle.raw.adaptAs(config);
   };
-  const adapted = { names: ADAPTER_FILES, under: base.journal, loader };
+  const adapted = { names: ADAPTER_FILES, under: base.recovery, loader };
   const origin = { ...began, adapted };
-  const journal = runtime.recovery?.journal({ handle, queue, on, origin });
-  handle.guard = journal;
+  const recovery = runtime.recovery?.model({ handle, queue, on, origin });
   const owned = new Set<{ free(): void }>();
   const finish = (why?: string) => {
     const gone = why && new TinyloomError("freed", why);
@@ -206,7 +192,7 @@ function innerOf(
       if (gone) trainers.find(trainer)?.handle.lose(gone);
     }
     handle.free();
-    journal?.end();
+    recovery?.end();
     base.disown(adapter);
   };
   const adapter: OwnedByModel = {
@@ -217,11 +203,11 @@ function innerOf(
   return {
     runtime,
     queue,
-    base: model,
+    base,
     names: ADAPTER_FILES,
     handle,
     notes: NO_NOTES,
-    journal,
+    recovery,
     own: (trainer) => owned.add(trainer),
     disown: (trainer) => owned.delete(trainer),
     end: finish,

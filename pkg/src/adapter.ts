@@ -1,67 +1,38 @@
+import type {
+  ADAPTER,
+  AdapterFiles,
+  AdapterOption,
+  AdapterOptions,
+  LoadAdapterOptions,
+  MergeOptions,
+  ResolvedAdapterOptions,
+} from "./adapter-types.js";
 import { disposable } from "./dispose.js";
-import type { CheckpointFiles, LoadOptions, LongOptions } from "./file-source.js";
+import type { CheckpointFiles } from "./file-part.js";
 import { type InnerAdapter, models } from "./internal.js";
-import { morePart } from "./lazy.js";
+import { deferredPart } from "./lazy.js";
 import type { Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
+import type { LoadOptions, LongOptions } from "./progress.js";
+import { saveOptions } from "./save-options.js";
 import {
   ADAPTER_FILES,
   type DtypeOptions,
   type RunHandle,
   type SaveOptions,
   type SaveTarget,
-  saveOptions,
-} from "./save-options.js";
-
-/** How an adapter is made, with PEFT's names of modules. */
-export interface AdapterOptions {
-  /** Rows of A and columns of B, from 1 to 65536; default 8. */
-  rank?: number;
-  /** The product B·A is scaled by `alpha / rank`; default 8. */
-  alpha?: number;
-  /** Scales by `alpha / √rank` instead, as rsLoRA does; default false. */
-  rsLora?: boolean;
-  /**
-   * The share of each module's inputs that a training step leaves out before A, from 0 to below 1; the others are
-   * divided by what is kept. The trainer's seed decides which. Default 0.
-   */
-  dropout?: number;
-  /**
-   * The linear modules to adapt, by their name or the end of it, such as `"q_proj"` or
-   * `"layers.0.mlp.down_proj"`; or `"all-linear"`, the default: every matrix of the layers.
-   */
-  targets?: "all-linear" | readonly string[];
-  /** Seed of A, an unsigned 32-bit number; default 0. B starts at zero. A loaded adapter has seed 0. */
-  seed?: number;
-}
-
-/** An adapter's options with every default filled in. */
-export interface ResolvedAdapterOptions extends Required<AdapterOptions> {
-  readonly targets: readonly string[];
-}
-
-/** Options of {@link Adapter.load}. */
-export interface LoadAdapterOptions extends LoadOptions {
-  /** Stands in for the file's `lora_dropout`. */
-  dropout?: number;
-}
-
-/** Options of {@link Adapter.saveMerged}. */
-export interface MergeOptions extends SaveOptions, LoadOptions, DtypeOptions {}
-
-/** Files of {@link Adapter.save}, as PEFT has them. */
-export interface AdapterFiles {
-  [name: string]: Uint8Array<ArrayBuffer>;
-  "adapter_config.json": Uint8Array<ArrayBuffer>;
-  "adapter_model.safetensors": Uint8Array<ArrayBuffer>;
-}
+} from "./save-types.js";
 
 /** An adapter whose parts are there. */
-export type MakeAdapter = (inner: InnerAdapter, options: ResolvedAdapterOptions) => Adapter;
+export type MakeAdapter = (
+  model: Model,
+  inner: InnerAdapter,
+  options: ResolvedAdapterOptions,
+) => Adapter;
 
 let make: MakeAdapter;
 /** Makes one. @internal */
-export const makeAdapter: MakeAdapter = (inner, options) => make(inner, options);
+export const makeAdapter: MakeAdapter = (...made) => make(...made);
 
 /**
  * A LoRA adapter (Hu et al., arXiv:2106.09685) on a model that stays as it is: beside each adapted matrix W it
@@ -78,16 +49,18 @@ export const makeAdapter: MakeAdapter = (inner, options) => make(inner, options)
  * const files = await adapter.save(); // adapter_config.json and adapter_model.safetensors, for PEFT too
  * ```
  */
-export class Adapter {
+export class Adapter implements AdapterOption {
+  /** @hidden */
+  declare readonly [ADAPTER]: true;
   readonly #inner: InnerAdapter;
   /** The model under it. */
   readonly model: Model;
   /** How it was made. */
   readonly options: Readonly<ResolvedAdapterOptions>;
 
-  private constructor(inner: InnerAdapter, options: ResolvedAdapterOptions) {
+  private constructor(model: Model, inner: InnerAdapter, options: ResolvedAdapterOptions) {
     this.#inner = inner;
-    this.model = inner.base;
+    this.model = model;
     this.options = options;
     models.set(this, inner);
   }
@@ -100,7 +73,7 @@ export class Adapter {
    * `limit-exceeded`, `out-of-memory`, `aborted`, `freed`.
    */
   static async create(model: Model, options: AdapterOptions & LongOptions = {}): Promise<Adapter> {
-    return (await morePart()).createAdapter(makeAdapter, model, options);
+    return (await deferredPart()).createAdapter(makeAdapter, model, options);
   }
 
   /**
@@ -117,7 +90,7 @@ export class Adapter {
     source: string | URL | CheckpointFiles | RunHandle,
     options: LoadAdapterOptions = {},
   ): Promise<Adapter> {
-    return (await morePart()).loadAdapter(makeAdapter, model, source, options);
+    return (await deferredPart()).loadAdapter(makeAdapter, model, source, options);
   }
 
   /** How many weights A and B have in all. */
@@ -140,11 +113,11 @@ export class Adapter {
   save(options?: LongOptions): Promise<AdapterFiles>;
   async save(options: SaveOptions = {}): Promise<AdapterFiles | undefined> {
     const chosen = saveOptions(options, ADAPTER_FILES);
-    const { handle, journal } = this.#inner;
+    const { handle, recovery } = this.#inner;
     return handle.run(async (raw) => {
-      const { saveWeights } = await morePart();
+      const { saveWeights } = await deferredPart();
       const files = await saveWeights<AdapterFiles | undefined>(chosen, this.#inner, raw);
-      journal?.saved(chosen);
+      recovery?.saved(chosen);
       return files;
     }, chosen.signal);
   }
@@ -157,7 +130,7 @@ export class Adapter {
    * packed: {@link Adapter.saveMerged} serves there; `aborted` before anything was changed.
    */
   async merge(options: LongOptions = {}): Promise<void> {
-    return (await morePart()).mergeAdapter(this.#inner, options);
+    return (await deferredPart()).mergeAdapter(this.#inner, options);
   }
 
   /**
@@ -180,7 +153,7 @@ export class Adapter {
     options?: LoadOptions & DtypeOptions,
   ): Promise<ModelFiles>;
   async saveMerged(source: unknown, options: MergeOptions = {}): Promise<ModelFiles | undefined> {
-    return (await morePart()).saveMerged(this.#inner, source, options);
+    return (await deferredPart()).saveMerged(this.#inner, source, options);
   }
 
   /**

@@ -2,9 +2,10 @@
 
 import { saveWeights } from "./checkpoint-writer.js";
 import type { InnerModel } from "./internal.js";
-import type { Handle } from "./raw-handle.js";
-import { DTYPE, type DtypeOptions, type SaveOptions, saveOptions } from "./save-options.js";
-import type { RawTrainer } from "./wasm-instance.js";
+import type { RawHandle } from "./raw-handle.js";
+import type { RawTrainer } from "./raw-types.js";
+import { DTYPE, saveOptions } from "./save-options.js";
+import type { DtypeOptions, SaveOptions } from "./save-types.js";
 
 /** Work in a trainer's turn with averages in the place of the weights, which come back to the bit. */
 export async function exchanged<T>(raw: RawTrainer, work: () => Promise<T>): Promise<T> {
@@ -18,7 +19,7 @@ export async function exchanged<T>(raw: RawTrainer, work: () => Promise<T>): Pro
 
 /** {@link Trainer.saveAveraged}. */
 export function saveAveraged<T>(
-  trainer: Handle<RawTrainer>,
+  trainer: RawHandle<RawTrainer>,
   { handle, names, notes }: InnerModel,
   options: SaveOptions & DtypeOptions,
 ): Promise<T> {

@@ -1,12 +1,8 @@
 /** `chat`: an answer to a conversation, as it is written. */
 
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
-import {
-  GENERATE,
-  type GeneratedToken,
-  type GenerateOptions,
-  type Generation,
-} from "./generate-options.js";
+import { GENERATE } from "./generate-options.js";
+import type { GeneratedToken, GenerateOptions, Generation } from "./generate-types.js";
 import { models } from "./internal.js";
 import { textPart } from "./lazy.js";
 import { Model } from "./model.js";
@@ -14,7 +10,7 @@ import { defaultEnds } from "./notes.js";
 import { check, copied, inspect, invalid, isA, object, show } from "./options.js";
 import { seeded } from "./seeds.js";
 import type { ChatPrompt, Conversation, TemplateOptions } from "./text/types.js";
-import type { TextDecoding, TextEncoding } from "./tokenizer.js";
+import type { TextDecoding, TextEncoding } from "./tokenizer-types.js";
 import { evaluated } from "./watch.js";
 
 /** Options of {@link chat}: those of `generate`, and how the conversation becomes a text. */

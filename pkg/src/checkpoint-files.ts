@@ -1,8 +1,8 @@
 /** Files that a checkpoint needs, by their names. */
 
 import { type ErrorCode, TinyloomError } from "./error.js";
+import type { Source } from "./file-part.js";
 import { corrupt, type FilePart } from "./file-part.js";
-import type { Source } from "./file-source.js";
 import { show } from "./options.js";
 
 /** Bytes of a trainer's state at most. */

@@ -1,24 +1,18 @@
 /** Loads models, adapters and training runs from their files. */
 
 import { optionalText, readText, required, STATE_BYTES, weightFiles } from "./checkpoint-files.js";
-import type { DrawnData } from "./data-identity.js";
+import type { DrawnData } from "./dataset-types.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type { FilePart } from "./file-part.js";
-import { CONFIG_BYTES, type LongOptions, report, reported, type Source } from "./file-source.js";
+import { CONFIG_BYTES, type Source } from "./file-part.js";
 import { type Dtype, GENERATION_FILE, notesOf } from "./notes.js";
 import { invalid, show } from "./options.js";
+import { type LongOptions, report, reported } from "./progress.js";
 import { end } from "./raw-handle.js";
+import type { RawLoader, RawModel, RawModule, RawResume, RawTrainer, Seen } from "./raw-types.js";
 import { type OpenFile, pullTensors, readHeaders, withRoom } from "./safetensors.js";
-import { ADAPTER_FILES } from "./save-options.js";
+import { ADAPTER_FILES } from "./save-types.js";
 import { readState } from "./trainer-state.js";
-import type {
-  RawLoader,
-  RawModel,
-  RawModule,
-  RawResume,
-  RawTrainer,
-  Seen,
-} from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 /** Where files come from, and what takes them. */

@@ -2,45 +2,31 @@
 
 import { crc32 } from "./crc32.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
-import { type LongOptions, report, reported } from "./file-source.js";
-import type { GgufFile } from "./gguf/index.js";
-import { stored } from "./internal.js";
-import { ggufPart } from "./lazy.js";
+import { type GgufFile, ggufOf } from "./gguf/index.js";
 import { configIn, narrowed } from "./narrow.js";
 import { type Dtype, GENERATION_FILE, generationOf, type ModelNotes } from "./notes.js";
-import { final } from "./raw-handle.js";
+import { type LongOptions, report, reported } from "./progress.js";
+import { unrepeatable } from "./raw-handle.js";
+import type { RawModel, RawWriter } from "./raw-types.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
 import { SHORT, turns } from "./safetensors.js";
+import { isDirectory } from "./save-options.js";
+import type { Piece, TakePiece } from "./save-types.js";
 import {
   GGUF_FILES,
-  isDirectory,
   type ModelSaveOptions,
   type Out,
   type SaveOptions,
   STATE_FILES,
   type Target,
   type TrainerSaveOptions,
-} from "./save-options.js";
+} from "./save-types.js";
+import { stored } from "./stored-runs.js";
 import { openStreams } from "./stream-target.js";
 import { type AddedState, stateText } from "./trainer-state.js";
-import type { RawModel, RawWriter } from "./wasm-instance.js";
 
 /** Bytes of a tensor that are read back, summed and written at a time: a few milliseconds of work. */
 const PIECE = 1 << 20;
-
-/** Some of a tensor's bytes. */
-export interface Piece {
-  /** The tensor's number. */
-  readonly index: number;
-  readonly begin: number;
-  readonly end: number;
-}
-
-/** Writes the next bytes of a file. */
-export type Put = (bytes: Uint8Array) => Promise<void> | void;
-
-/** Takes the bytes of a piece, and its place among the pieces. */
-export type TakePiece = (bytes: Uint8Array, at: number) => Promise<void> | void;
 
 /** What a trainer's save reads. */
 export interface SavedTrainer {
@@ -94,7 +80,6 @@ async function saveGguf<T>(
   { config, weights }: SavedWeights & { readonly weights: RawModel },
   adapted: boolean,
 ): Promise<T> {
-  const { ggufOf } = await ggufPart();
   const file = await ggufOf(options, config, weights, adapted);
   const write = (files: Files) => files.gguf(GGUF_FILES[0] as string, file, weights);
   return saving<T>(options, GGUF_FILES, write, { expected: file.size });
@@ -280,7 +265,7 @@ async function saving<T>(
     await target.abort(cause);
     const error = toError(cause);
     // Streams that were aborted take nothing more.
-    if (to !== undefined && !run && !isDirectory(to)) final.add(error);
+    if (to !== undefined && !run && !isDirectory(to)) unrepeatable.add(error);
     throw error;
   }
   return (to === undefined ? memory.files : undefined) as T;

@@ -1,24 +1,10 @@
-/** The data that a trainer's place in its data is of. */
+/** Which data a trainer draws from, so that a resumed run goes on in no other. */
 
 import type { Data } from "./data.js";
+import type { DrawnData } from "./dataset-types.js";
 import { invalid, show } from "./options.js";
 
-/** The options of a dataset that say what it draws in which step, every default filled in. */
-export interface DrawOptions {
-  readonly sequenceLength: number;
-  readonly validationFraction: number;
-  readonly seed: number;
-}
-
-/** What a trainer's state says of its data. Absent where no data was drawn. */
-export interface DrawnData {
-  /** Absent in states of version 0.1.0 too. */
-  readonly dataHash?: string | undefined;
-  /** Absent in states that were saved before it was noted. */
-  readonly dataOptions?: DrawOptions | undefined;
-}
-
-export class Drawn {
+export class DataIdentity {
   /** Describes the data that was drawn last. */
   #data: DrawnData = {};
   /** Whether that is of a run before a resume, so that other data would be a mistake. */

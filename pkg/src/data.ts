@@ -1,12 +1,12 @@
 /** The memory of a dataset. */
 
-import type { DrawOptions } from "./data-identity.js";
+import type { DrawOptions } from "./dataset-types.js";
 import { TinyloomError, toError } from "./error.js";
 import { invalid } from "./options.js";
 import { end } from "./raw-handle.js";
+import type { RawDataset, RawModule } from "./raw-types.js";
 import type { Cuts } from "./text/cuts.js";
 import type { TokenStore } from "./text/store.js";
-import type { RawDataset, RawModule } from "./wasm-instance.js";
 
 /** What a dataset's memory is made of. */
 interface Parts {

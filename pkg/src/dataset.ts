@@ -1,18 +1,18 @@
 import { Data } from "./data.js";
 import {
-  type DatasetOptions,
   encoded,
   expectTokenizer,
   type Prepared,
   startOf,
   TEXT,
-  type TextOptions,
   withStart,
 } from "./dataset-options.js";
-import type { CheckpointFiles, LongOptions } from "./file-source.js";
+import type { DatasetOptions, TextOptions } from "./dataset-types.js";
+import type { CheckpointFiles } from "./file-part.js";
 import { datasets } from "./internal.js";
 import { textPart } from "./lazy.js";
 import { check, integer, invalid, isA, show } from "./options.js";
+import type { LongOptions } from "./progress.js";
 import type { TextSource } from "./text/read.js";
 import { type Packed, TokenStore } from "./text/store.js";
 import type {
@@ -25,7 +25,7 @@ import type {
   SourceOptions,
   TokenizerOptions,
 } from "./text/types.js";
-import type { TextEncoding } from "./tokenizer.js";
+import type { TextEncoding } from "./tokenizer-types.js";
 import { asTokens, some, type TokenIds } from "./tokens.js";
 import { loadedRaw } from "./wasm-instance.js";
 

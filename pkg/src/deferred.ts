@@ -1,7 +1,4 @@
-/**
- * What is loaded when something comes from the web, or from or to a disk or a stream, and when `generate`
- * does more than draw tokens. One part: each further one costs every app some hundred bytes.
- */
+/** What `tinyloom` loads beside the wasm module, and not before: files, adapters, recovery, and texts that are generated. */
 
 export {
   adapterOptions,
@@ -10,7 +7,6 @@ export {
   mergeAdapter,
   resumeAdapter,
 } from "./adapter-lifecycle.js";
-export { withAdvice } from "./advice.js";
 export { exchanged, saveAveraged } from "./averages.js";
 export { loadRun, loadWeights } from "./checkpoint-loader.js";
 export { save, saveWeights } from "./checkpoint-writer.js";
@@ -20,6 +16,6 @@ export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
 export { findLearningRate } from "./learning-rate.js";
 export { saveMerged } from "./merged-checkpoint.js";
-export { nonFinite } from "./non-finite.js";
+export { recovering } from "./recovery/index.js";
 export { Tuning } from "./tuned-products.js";
 export { findFile } from "./url-files.js";

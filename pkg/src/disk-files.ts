@@ -1,7 +1,6 @@
 /** Checkpoint files on Node's disk, which are read piece by piece. */
 
-import { corrupt, type FilePart } from "./file-part.js";
-import { readable } from "./file-source.js";
+import { corrupt, type FilePart, readable } from "./file-part.js";
 import { fileSystem } from "./node.js";
 import { show } from "./options.js";
 

@@ -1,12 +1,13 @@
 /** What a model will take, computed without a GPU. */
 
-import type { AdapterOptions } from "./adapter.js";
+import type { AdapterOptions } from "./adapter-types.js";
 import { toError } from "./error.js";
-import { type KvCache, kvCache, type WeightFormat, weights } from "./generate-options.js";
-import { morePart } from "./lazy.js";
+import { type KvCache, kvCache, type WeightFormat, weights } from "./formats.js";
+import { deferredPart } from "./lazy.js";
 import { configJson, type ModelConfig } from "./model-config.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
-import { type Capabilities, expectLimits } from "./runtime.js";
+import { expectLimits } from "./runtime.js";
+import type { Capabilities } from "./runtime-types.js";
 import { TRAINER } from "./trainer-options.js";
 import type { TrainerOptions } from "./trainer-types.js";
 import { loadRaw } from "./wasm-instance.js";
@@ -112,7 +113,7 @@ export async function estimate(
   const json = configJson("estimate", config);
   const chosen = JSON.stringify({
     weights,
-    adapter: adapter && (await morePart()).adapterOptions("estimate: adapter", adapter),
+    adapter: adapter && (await deferredPart()).adapterOptions("estimate: adapter", adapter),
     trainer: trainer && check("estimate: trainer", trainer, TRAINER),
     generate: generate && check("estimate: generate", generate, TEXT),
   });

@@ -1,6 +1,8 @@
 /** Files that are read in parts. */
 
-import { TinyloomError } from "./error.js";
+import { isTinyloomError, TinyloomError } from "./error.js";
+import { arrived } from "./firefox.js";
+import { show } from "./options.js";
 
 /** A file, to be read in parts. */
 export interface FilePart {
@@ -19,4 +21,64 @@ export interface FilePart {
 /** A failure of a checkpoint's content. */
 export function corrupt(message: string, cause?: unknown): TinyloomError {
   return new TinyloomError("invalid-checkpoint", message, { cause });
+}
+
+/** Bytes of a config at most, as in the module. */
+export const CONFIG_BYTES = 1 << 20;
+
+/**
+ * The content of one checkpoint file. A `File` is a `Blob`; of a handle the file is read as it is at the call.
+ * Bytes are not copied: they must not change until the call's promise settles.
+ */
+export type FileContent = Blob | ArrayBuffer | Uint8Array | FileSystemFileHandle;
+
+/** Checkpoint files by name, as `save()` returns them and as a file input can be turned into. */
+export type CheckpointFiles = { readonly [name: string]: FileContent };
+
+/** Gives files by name; undefined when there is none of that name. */
+export interface Source {
+  /** @param most - bytes beyond which the file will be refused anyway. */
+  find(name: string, most?: number): Promise<FilePart | undefined>;
+  /** A file's name as messages have it. */
+  place(name: string): string;
+}
+
+/** Whether the value is a handle of a file, as pickers and the origin's private file system give. */
+export function isFile(value: unknown): value is FileSystemFileHandle {
+  return typeof (value as Partial<FileSystemFileHandle> | null)?.getFile === "function";
+}
+
+/** Reads of a file of the caller's, which may have changed or gone since. */
+export async function readable<T>(place: string, read: () => T | Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (cause) {
+    if (isTinyloomError(cause)) throw cause;
+    throw corrupt(`${place} could not be read: ${show(cause)}; give it again`, cause);
+  }
+}
+
+export function bytesPart(name: string, content: ArrayBuffer | Uint8Array): FilePart {
+  const bytes = content instanceof Uint8Array ? content : new Uint8Array(content);
+  const size = bytes.length;
+  const part = (begin: number, end: number) => {
+    if (bytes.length === size) return bytes.subarray(begin, end);
+    throw corrupt(
+      `${name} had ${size} bytes and now has ${bytes.length}: its buffer was transferred or resized; ` +
+        "bytes must stay as they are until the promise settles",
+    );
+  };
+  const read = (begin: number, end: number) => readable(name, () => part(begin, end));
+  return { name, place: name, remote: false, size, read };
+}
+
+/** A Blob as a file. */
+export function blobPart(name: string, place: string, blob: Blob): FilePart {
+  let whole: Promise<Blob> | undefined;
+  const read = (begin: number, end: number) =>
+    readable(place, async () => {
+      whole ??= arrived(blob);
+      return new Uint8Array(await (await whole).slice(begin, end).arrayBuffer());
+    });
+  return { name, place, remote: false, size: blob.size, read };
 }

@@ -1,25 +1,20 @@
 /** Generation of several prompts at once; loaded when it is needed. */
 
+import type { Until } from "./caller-functions.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
-import type {
-  BatchPrompt,
-  BatchToken,
-  batchGiven,
-  GenerateCall,
-  GenerateOptions,
-} from "./generate-options.js";
+import type { batchGiven, DecodedModel, GenerateCall } from "./generate-options.js";
+import type { BatchPrompt, BatchToken, GenerateOptions } from "./generate-types.js";
 import { models } from "./internal.js";
-import type { Model } from "./model.js";
 import { check, invalid, object, show } from "./options.js";
 import { promptTokens } from "./prompt-tokens.js";
-import type { Handle } from "./raw-handle.js";
-import { type TextOf, textOf, type Until } from "./token-text.js";
+import type { RawHandle } from "./raw-handle.js";
+import type { RawBatch, RawModel } from "./raw-types.js";
+import { type TextOf, textOf } from "./token-text.js";
 import { behind, type TokenIds } from "./tokens.js";
-import type { RawBatch, RawModel } from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 /** What `model.generateBatch` was called with, the model, and itself or the adapter over it. */
-export type BatchCall = readonly [Given, Model, Handle<RawModel>];
+export type BatchCall = readonly [Given, DecodedModel, RawHandle<RawModel>];
 
 type Given = ReturnType<typeof batchGiven>;
 
@@ -57,7 +52,11 @@ function calls({ prompts, call, rules, seeds: _, ...shared }: Given): GenerateCa
 }
 
 /** The texts of the calls, whose prompts may have to be encoded. */
-async function textsOf(all: readonly GenerateCall[], model: Model, until: Until): Promise<Text[]> {
+async function textsOf(
+  all: readonly GenerateCall[],
+  model: DecodedModel,
+  until: Until,
+): Promise<Text[]> {
   const texts: Text[] = [];
   for (const [index, { prompt, tokenizer, stop, skipSpecialTokens, ...one }] of all.entries()) {
     try {

@@ -1,11 +1,12 @@
 /** What a generation begins with, where it takes a tokenizer or a bias. */
 
-import type { GeneratedToken } from "./generate-options.js";
 import type { Call } from "./generate-tokens.js";
+import type { GeneratedToken } from "./generate-types.js";
 import type { ModelConfig } from "./model-config.js";
 import { promptTokens } from "./prompt-tokens.js";
+import { type Biases, biases } from "./token-bias.js";
 import { type Healing, healedBiases, healing } from "./token-healing.js";
-import { type Biases, biases, withText } from "./token-text.js";
+import { withText } from "./token-text.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 

@@ -1,29 +1,28 @@
 /** The text that a model draws behind a prompt, token by token. */
 
-import type { Adapter } from "./adapter.js";
+import type { AdapterOption } from "./adapter-types.js";
+import type { CallQueue } from "./call-queue.js";
 import { throwIfAborted } from "./error.js";
 import type { BatchCall } from "./generate-batch.js";
-import {
-  type BatchGeneration,
-  type BatchOptions,
-  type BatchPrompt,
-  type BatchToken,
-  batchGiven,
-  type GenerateCall,
-  type GeneratedToken,
-  type GenerateOptions,
-  type Generation,
-  generateCall,
-} from "./generate-options.js";
+import type { DecodedModel } from "./generate-options.js";
+import { batchGiven, type GenerateCall, generateCall } from "./generate-options.js";
+import type {
+  BatchGeneration,
+  BatchOptions,
+  BatchPrompt,
+  BatchToken,
+  GeneratedToken,
+  GenerateOptions,
+  Generation,
+} from "./generate-types.js";
 import { models } from "./internal.js";
-import { morePart } from "./lazy.js";
-import type { Model } from "./model.js";
+import { deferredPart } from "./lazy.js";
 import { invalid } from "./options.js";
-import { end, type Handle, type Queue } from "./raw-handle.js";
+import { end, type RawHandle } from "./raw-handle.js";
+import type { RawGeneration, RawModel } from "./raw-types.js";
 import { drawnSeed } from "./seeds.js";
-import type { Biases } from "./token-text.js";
+import type { Biases } from "./token-bias.js";
 import { behind, type TokenIds } from "./tokens.js";
-import type { RawGeneration, RawModel } from "./wasm-instance.js";
 import { evaluated } from "./watch.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
@@ -31,13 +30,13 @@ type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 /** A checked call on a model. @internal */
 export interface Call extends Omit<GenerateCall, "adapter"> {
   /** Of the model, or of the adapter over it. */
-  readonly handle: Handle<RawModel>;
-  readonly queue: Queue;
+  readonly handle: RawHandle<RawModel>;
+  readonly queue: CallQueue;
 }
 
 /** {@link Model.generate}. */
 export function generation(
-  model: Model,
+  model: DecodedModel,
   prompt: TokenIds | string,
   options: GenerateOptions,
 ): Generation {
@@ -54,7 +53,7 @@ export function generation(
 
 /** {@link Model.generateBatch}. */
 export function batchGeneration(
-  model: Model,
+  model: DecodedModel,
   prompts: readonly (TokenIds | string | BatchPrompt)[],
   options: BatchOptions,
 ): BatchGeneration {
@@ -69,23 +68,23 @@ export function batchGeneration(
 }
 
 /** The model, or with an adapter over it. */
-export function over(model: Model, adapter: Adapter | undefined): Handle<RawModel> {
+export function over(model: DecodedModel, adapter: AdapterOption | undefined): RawHandle<RawModel> {
   const { base, handle } = models.of(adapter ?? model);
-  if (!adapter || base === model) return handle;
+  if (!adapter || base === models.of(model)) return handle;
   throw invalid("adapter is of another model; give one that was created on this model");
 }
 
 async function* generatedBatch(call: () => BatchCall): AsyncGenerator<BatchToken, void, undefined> {
   const given = call();
-  yield* (await morePart()).generatedBatch(...given);
+  yield* (await deferredPart()).generatedBatch(...given);
 }
 
-async function* generated({ config, weights }: Model, call: () => Call): Tokens {
+async function* generated({ config, weights }: DecodedModel, call: () => Call): Tokens {
   const chosen = call();
   const { signal, tokenizer, bias, alternatives, json } = chosen;
   throwIfAborted(signal, "generate");
   // Without these the prompt is of tokens.
-  const begun = tokenizer || bias ? await (await morePart()).begun(chosen, config) : undefined;
+  const begun = tokenizer || bias ? await (await deferredPart()).begun(chosen, config) : undefined;
   const { ids = chosen.prompt as Uint32Array, biases, withText, healing } = begun ?? {};
   const drawn: number[] = [];
   let by: RawModel | undefined;

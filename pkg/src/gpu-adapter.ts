@@ -1,8 +1,11 @@
 /** The adapter that a runtime opens its device on, and what to do where there is none. */
 
 import { TinyloomError } from "./error.js";
-import { morePart } from "./lazy.js";
+import { inNode } from "./node.js";
 import { isA, show } from "./options.js";
+
+/** Milliseconds for which a lost device explains a missing adapter: Chromium's block of two minutes. */
+const REMEMBERED = 150_000;
 
 /**
  * Asks for an adapter; the module checks what it is given.
@@ -36,9 +39,35 @@ export function noteLoss({ reason }: { readonly reason: string }): void {
 }
 
 /** The error of a missing adapter, with what can be done about it here. */
-export function advised(error: TinyloomError): Promise<TinyloomError> {
-  return morePart().then(
-    ({ withAdvice }) => withAdvice(error, failed),
-    () => error, // where no part can be loaded
+export function advised(error: TinyloomError): TinyloomError {
+  return new TinyloomError(error.code, `${error.message}; ${advice()}`, { cause: error.cause });
+}
+
+function advice(): string {
+  const ago = failed === undefined ? Number.POSITIVE_INFINITY : performance.now() - failed;
+  if (ago < REMEMBERED) {
+    const lost = `the GPU was lost ${Math.round(ago / 1000)} s ago`;
+    return inNode()
+      ? `${lost}, and may take a while to come back: wait, or start the process again`
+      : `${lost}, and a browser gives none to a site for two minutes after it was lost twice: wait that long, ` +
+          "or have the user reload the page";
+  }
+  return inNode()
+    ? "install a Vulkan driver for the GPU (on Windows DX12, on macOS Metal come with the system), or " +
+        "name one in VK_ICD_FILENAMES, such as SwiftShader's vk_swiftshader_icd.json"
+    : `enable hardware acceleration in the browser's settings, ${browsersOwn()}or try another browser; if the GPU has ` +
+        "just crashed, wait two minutes or reload the page";
+}
+
+/** What some browsers have switched off. The guide "Browsers and GPUs" tells more. */
+function browsersOwn(): string {
+  const userAgent = (globalThis.navigator as Navigator | undefined)?.userAgent ?? "";
+  if (/Firefox\//.test(userAgent)) {
+    return "set gfx.webgpu.ignore-blocklist to true in about:config, ";
+  }
+  if (!/Linux/.test(userAgent) || /Android/.test(userAgent) || !/Chrom/.test(userAgent)) return "";
+  return (
+    "start Chromium with --enable-unsafe-webgpu --enable-features=Vulkan --ignore-gpu-blocklist (without a GPU: " +
+    "--enable-unsafe-webgpu --use-webgpu-adapter=swiftshader), "
   );
 }

@@ -1,9 +1,9 @@
 /** Reads a trainer's gradients back. */
 
 import { throwIfAborted } from "./error.js";
-import { type LongOptions, report, reported } from "./file-source.js";
+import { type LongOptions, report, reported } from "./progress.js";
+import type { RawTrainer } from "./raw-types.js";
 import { readAhead } from "./readback.js";
-import type { RawTrainer } from "./wasm-instance.js";
 
 /** The gradients of the last step by name. */
 export async function gradients(

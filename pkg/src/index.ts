@@ -5,26 +5,21 @@
  * @module tinyloom
  */
 
-export {
-  Adapter,
-  type AdapterFiles,
-  type AdapterOptions,
-  type LoadAdapterOptions,
-  type MergeOptions,
-  type ResolvedAdapterOptions,
-} from "./adapter.js";
+export { Adapter } from "./adapter.js";
+export type {
+  AdapterFiles,
+  AdapterOptions,
+  LoadAdapterOptions,
+  MergeOptions,
+  ResolvedAdapterOptions,
+} from "./adapter-types.js";
 export { type ChatOptions, chat } from "./chat.js";
 export { Dataset } from "./dataset.js";
-export type { DatasetOptions, TextOptions } from "./dataset-options.js";
+export type { DatasetOptions, TextOptions } from "./dataset-types.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
-export type {
-  CheckpointFiles,
-  FileContent,
-  LoadOptions,
-  LongOptions,
-  Progress,
-} from "./file-source.js";
+export type { CheckpointFiles, FileContent } from "./file-part.js";
+export type { ElementType, KvCache, WeightFormat } from "./formats.js";
 export type {
   BatchGeneration,
   BatchOptions,
@@ -33,13 +28,11 @@ export type {
   GeneratedToken,
   GenerateOptions,
   Generation,
-  KvCache,
   TokenBias,
   TokenChoice,
-  WeightFormat,
-} from "./generate-options.js";
+} from "./generate-types.js";
 export { Model } from "./model.js";
-export type { ModelConfig, RopeParameters } from "./model-config.js";
+export type { ModelConfig } from "./model-config.js";
 export type {
   GgufFiles,
   HiddenStatesOptions,
@@ -51,14 +44,11 @@ export type {
   PretrainedOptions,
 } from "./model-types.js";
 export type { Dtype } from "./notes.js";
+export type { LoadOptions, LongOptions, Progress } from "./progress.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
-export {
-  type Capabilities,
-  type FeatureOptions,
-  type LostInfo,
-  Runtime,
-  type RuntimeOptions,
-} from "./runtime.js";
+export type { RopeParameters } from "./rope-parameters.js";
+export { Runtime } from "./runtime.js";
+export type { Capabilities, FeatureOptions, LostInfo, RuntimeOptions } from "./runtime-types.js";
 export type {
   DtypeOptions,
   GgufOptions,
@@ -67,8 +57,8 @@ export type {
   SaveOptions,
   SaveTarget,
   TrainerSaveOptions,
-} from "./save-options.js";
-export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
+} from "./save-types.js";
+export { Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 export type { TextSource } from "./text/read.js";
 export type {
   ChatPrompt,
@@ -89,16 +79,18 @@ export {
   BpeTokenizer,
   ByteTokenizer,
   chatPrompt,
-  type DecodeOptions,
-  type EncodeOptions,
   type PretrainedTokenizer,
-  type SpecialToken,
-  type SpecialTokens,
-  type TextDecoding,
-  type TextEncoding,
-  type TokenDecoder,
   Tokenizer,
 } from "./tokenizer.js";
+export type {
+  DecodeOptions,
+  EncodeOptions,
+  SpecialToken,
+  SpecialTokens,
+  TextDecoding,
+  TextEncoding,
+  TokenDecoder,
+} from "./tokenizer-types.js";
 export { IGNORE_INDEX, type TokenIds } from "./tokens.js";
 export { Trainer } from "./trainer.js";
 export type {

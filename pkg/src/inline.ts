@@ -5,15 +5,13 @@
  * @packageDocumentation
  */
 
-import * as more from "./deferred.js";
-import * as gguf from "./gguf/index.js";
+import * as deferred from "./deferred.js";
 import { carryParts } from "./lazy.js";
 import packed from "./packed.js";
-import * as recovery from "./recovery/index.js";
 import * as text from "./text/index.js";
 import { carry } from "./wasm-compile.js";
 
 carry(packed);
-carryParts({ text, more, gguf, recovery });
+carryParts({ text, deferred });
 
 export * from "./index.js";

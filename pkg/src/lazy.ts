@@ -1,27 +1,22 @@
-/** What is loaded when it is first used, so that apps without it do not pay for it. */
+/**
+ * The two parts of `tinyloom` that load when they are first used. `text` has datasets and tokenizers, and is larger than all
+ * others together. `deferred` has what a page needs once it has a GPU device, and loads beside the wasm module.
+ */
 
 import { TinyloomError } from "./error.js";
 import { show } from "./value-text.js";
 
 const parts = {
-  /** Readers of datasets, tokenizers and their training. */
   text: () => import("./text/index.js"),
-  /** What reads and writes files, and the text of generated tokens. */
-  more: () => import("./deferred.js"),
-  /** Files for llama.cpp. */
-  gguf: () => import("./gguf/index.js"),
-  /** What brings back what was lost with a GPU device. */
-  recovery: () => import("./recovery/index.js"),
+  deferred: () => import("./deferred.js"),
 };
 
 type Parts = { readonly [K in keyof typeof parts]: Awaited<ReturnType<(typeof parts)[K]>> };
 
 /** Gives the parts that `tinyloom/inline` brings, for hosts where nothing can be loaded later. */
-export function carryParts({ text, more, gguf, recovery }: Parts): void {
+export function carryParts({ text, deferred }: Parts): void {
   parts.text = () => Promise.resolve(text);
-  parts.more = () => Promise.resolve(more);
-  parts.gguf = () => Promise.resolve(gguf);
-  parts.recovery = () => Promise.resolve(recovery);
+  parts.deferred = () => Promise.resolve(deferred);
 }
 
 async function loaded<T>(part: () => Promise<T>): Promise<T> {
@@ -37,6 +32,4 @@ async function loaded<T>(part: () => Promise<T>): Promise<T> {
 }
 
 export const textPart = () => loaded(parts.text);
-export const morePart = () => loaded(parts.more);
-export const ggufPart = () => loaded(parts.gguf);
-export const recoveryPart = () => loaded(parts.recovery);
+export const deferredPart = () => loaded(parts.deferred);

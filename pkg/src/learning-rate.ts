@@ -4,22 +4,17 @@ import type { Adapter } from "./adapter.js";
 import { loadWeights } from "./checkpoint-loader.js";
 import type { Data } from "./data.js";
 import { throwIfAborted, toError } from "./error.js";
-import {
-  LONG,
-  type LongOptions,
-  openSource,
-  report,
-  reported,
-  type Source,
-} from "./file-source.js";
+import type { Source } from "./file-part.js";
+import { openSource } from "./file-source.js";
 import { type InnerModel, models } from "./internal.js";
 import { metricsOf } from "./metrics.js";
 import type { Model } from "./model.js";
 import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
+import { LONG, type LongOptions, report, reported } from "./progress.js";
 import { end } from "./raw-handle.js";
+import type { Ask, RawDataset, RawLoader, RawModule } from "./raw-types.js";
 import { DEFAULTS, type RawOptions, TRAINER } from "./trainer-options.js";
 import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
-import type { Ask, RawDataset, RawLoader, RawModule } from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 const WHERE = "Trainer.findLearningRate";
@@ -105,10 +100,10 @@ async function found(
       loader,
     });
   if (inner.base) {
-    const over = models.of(inner.base).handle;
+    const over = inner.base.handle;
     return over.run((raw) => search(runtime.module, (config) => raw.adaptAs(config)), signal);
   }
-  return runtime.lasting(
+  return runtime.call(
     (raw, module) => search(module, (config) => new module.RawLoader(raw, config)),
     signal,
   );

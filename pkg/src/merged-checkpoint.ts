@@ -1,16 +1,18 @@
 /** Writes a checkpoint with an adapter added, as the checkpoint is read: neither is ever whole in memory. */
 
-import type { MergeOptions } from "./adapter.js";
+import type { MergeOptions } from "./adapter-types.js";
 import { readText, weightFiles } from "./checkpoint-files.js";
 import { inDtype, save } from "./checkpoint-writer.js";
 import { crc32, hex } from "./crc32.js";
 import { throwIfAborted } from "./error.js";
-import { corrupt, type FilePart } from "./file-part.js";
-import { CONFIG_BYTES, LOAD, openSource } from "./file-source.js";
-import { type InnerAdapter, models } from "./internal.js";
+import { CONFIG_BYTES, corrupt, type FilePart } from "./file-part.js";
+import { openSource } from "./file-source.js";
+import type { InnerAdapter } from "./internal.js";
 import type { ModelFiles } from "./model-types.js";
 import { floats, NUMBERS } from "./numbers.js";
+import { LOAD } from "./progress.js";
 import { end } from "./raw-handle.js";
+import type { RawModel, RawWriter } from "./raw-types.js";
 import { tensorSizes } from "./readback.js";
 import {
   damaged,
@@ -22,9 +24,9 @@ import {
   SHORT,
   turns,
 } from "./safetensors.js";
-import { DTYPE, MODEL_FILES, saveOptions } from "./save-options.js";
+import { DTYPE, saveOptions } from "./save-options.js";
+import { MODEL_FILES } from "./save-types.js";
 import { transpose } from "./transpose.js";
-import type { RawModel, RawWriter } from "./wasm-instance.js";
 
 /** A tensor of the checkpoint. */
 interface Stored {
@@ -65,7 +67,7 @@ export async function saveMerged(
   const chosen = saveOptions(options, MODEL_FILES, { ...LOAD, ...DTYPE });
   const files = openSource("saveMerged", source, chosen);
   return handle.run(async (raw) => {
-    const under = models.of(base).handle.raw;
+    const under = base.handle.raw;
     const checker = under.checker(await readText(files, "config.json", CONFIG_BYTES));
     let parts: readonly FilePart[] = [];
     try {
@@ -86,7 +88,7 @@ export async function saveMerged(
         }
       }
       const weights = new Merged(stored, await lowRanks(raw, under.hasInputsFirst()));
-      const { generation, dtype } = models.of(base).notes;
+      const { generation, dtype } = base.notes;
       const saved = { names: MODEL_FILES, config: under.config(), weights, generation };
       return await save(chosen, inDtype(saved, chosen.dtype ?? dtype));
     } finally {

@@ -1,7 +1,7 @@
 /** The metrics of a step, as the module reports them. */
 
+import type { RawMetrics } from "./raw-types.js";
 import type { StepMetrics } from "./trainer-types.js";
-import type { RawMetrics } from "./wasm-instance.js";
 
 /** What the numbers are. */
 type Numbers = readonly [

@@ -1,7 +1,7 @@
 /** What is checked of the options of a model's calls, and how the module takes them. */
 
-import { LOAD, LONG } from "./file-source.js";
-import { adapter, kvCache, type WeightFormat, weights } from "./generate-options.js";
+import { kvCache, type WeightFormat, weights } from "./formats.js";
+import { adapter } from "./generate-options.js";
 import type {
   HiddenStatesOptions,
   InferenceOptions,
@@ -11,6 +11,7 @@ import type {
   PretrainedOptions,
 } from "./model-types.js";
 import { check, index, type Rules, seed } from "./options.js";
+import { LOAD, LONG } from "./progress.js";
 
 export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };

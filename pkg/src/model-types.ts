@@ -1,8 +1,8 @@
 /** The options that a model's calls take, and the files that they give. */
 
-import type { Adapter } from "./adapter.js";
-import type { LoadOptions, LongOptions } from "./file-source.js";
-import type { KvCache, WeightFormat } from "./generate-options.js";
+import type { AdapterOption } from "./adapter-types.js";
+import type { KvCache, WeightFormat } from "./formats.js";
+import type { LoadOptions, LongOptions } from "./progress.js";
 
 /** Options of {@link Model.create}. */
 export interface ModelOptions extends LongOptions {
@@ -19,8 +19,8 @@ export interface InferenceOptions extends LongOptions {
   kvCache?: KvCache;
   /** The format in which matrices are read, as in {@link GenerateOptions}. */
   weights?: WeightFormat;
-  /** An adapter of the model; without it the model alone is asked. */
-  adapter?: Adapter;
+  /** An {@link Adapter} of the model; without it the model alone is asked. */
+  adapter?: AdapterOption;
 }
 
 /** Options of {@link Model.logits}. */

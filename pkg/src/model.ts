@@ -1,17 +1,19 @@
+import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
-import { type CheckpointFiles, type LongOptions, openSource } from "./file-source.js";
+import type { CheckpointFiles } from "./file-part.js";
+import { openSource } from "./file-source.js";
+import type { WeightFormat } from "./formats.js";
+import { batchGeneration, generation, over } from "./generate-tokens.js";
 import type {
   BatchGeneration,
   BatchOptions,
   BatchPrompt,
   GenerateOptions,
   Generation,
-  WeightFormat,
-} from "./generate-options.js";
-import { batchGeneration, generation, over } from "./generate-tokens.js";
+} from "./generate-types.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
-import { morePart } from "./lazy.js";
+import { deferredPart } from "./lazy.js";
 import { configJson, type ModelConfig } from "./model-config.js";
 import {
   ATTENTION,
@@ -34,21 +36,21 @@ import type {
 } from "./model-types.js";
 import { NO_NOTES, notesOf } from "./notes.js";
 import { check, invalid, isA, type Rules, show } from "./options.js";
-import { Handle, Queue } from "./raw-handle.js";
-import type { Origin } from "./recovery/model-recovery.js";
+import type { LongOptions } from "./progress.js";
+import { RawHandle } from "./raw-handle.js";
+import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw-types.js";
+import type { Origin } from "./recovery/origin.js";
 import { Runtime } from "./runtime.js";
+import { FORMAT, saveOptions } from "./save-options.js";
 import {
   type DtypeOptions,
-  FORMAT,
   type GgufOptions,
   MODEL_FILES,
   type ModelSaveOptions,
   type RunHandle,
   type SaveTarget,
-  saveOptions,
-} from "./save-options.js";
+} from "./save-types.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
-import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./wasm-instance.js";
 import { watched } from "./watch.js";
 
 type Files = ModelFiles | GgufFiles | undefined;
@@ -62,7 +64,7 @@ export let adoptModel: (runtime: Runtime, raw: RawModel, on: RawRuntime, origin:
  */
 export class Model {
   readonly #inner: InnerModel;
-  readonly #handle: Handle<RawModel>;
+  readonly #handle: RawHandle<RawModel>;
   /** Its trainers and adapters. */
   readonly #owned = new Set<OwnedByModel>();
   /** The config in full, with every default filled in. */
@@ -71,19 +73,17 @@ export class Model {
   readonly weights: WeightFormat;
 
   private constructor(runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) {
-    const queue = new Queue();
+    const queue = new CallQueue();
     const inner = runtimes.of(runtime);
-    const handle = new Handle("Model", raw, queue, inner.module);
+    const handle = new RawHandle("Model", raw, queue, inner.module);
     this.#handle = handle;
-    const journal = inner.recovery?.journal({ handle, queue, on, origin });
-    handle.guard = journal;
     this.#inner = models.set(this, {
       runtime: inner,
       names: MODEL_FILES,
       queue,
       handle,
       notes: origin.notes ?? NO_NOTES,
-      journal,
+      recovery: inner.recovery?.model({ handle, queue, on, origin }),
       own: (one) => this.#owned.add(one),
       disown: (one) => this.#owned.delete(one),
     });
@@ -109,7 +109,7 @@ export class Model {
       watched("Model.create", long, (ask: Ask) =>
         module.RawModel.create(raw, json, chosen.seed ?? 0, ask),
       );
-    return runtimes.of(runtime).lasting(async (raw, module) => {
+    return runtimes.of(runtime).call(async (raw, module) => {
       const again = async (on: RawRuntime) => ({ model: await create(on, module, {}) });
       const origin: Origin = { again, seeded: true, notes: notesOf(json) };
       return new Model(runtime, await create(raw, module, chosen), raw, origin);
@@ -152,11 +152,11 @@ export class Model {
     const { weights, ...chosen } = check("Model.fromPretrained", options, PRETRAINED);
     const files = openSource("Model.fromPretrained", source, chosen);
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
-      const { loadWeights } = await morePart();
+      const { loadWeights } = await deferredPart();
       const loader = (config: string) => new module.RawLoader(raw, config, weights);
       return loadWeights({ module, source: files, names: MODEL_FILES, loader }, long, seen);
     };
-    return runtimes.of(runtime).lasting(async (raw, module) => {
+    return runtimes.of(runtime).call(async (raw, module) => {
       const seen: Seen = { sum: 0 };
       const model = await load(raw, module, chosen, seen);
       const again = async (on: RawRuntime, by: Seen) => ({ model: await load(on, module, {}, by) });
@@ -332,10 +332,10 @@ export class Model {
   async save(options: ModelSaveOptions = {}): Promise<Files> {
     const chosen = saveOptions(options, MODEL_FILES, FORMAT);
     return this.#handle.run(async (raw) => {
-      const { saveWeights } = await morePart();
+      const { saveWeights } = await deferredPart();
       const adapted = [...this.#owned].some(({ lora }) => lora);
       const files = await saveWeights<Files>(chosen, this.#inner, raw, adapted);
-      this.#inner.journal?.saved(chosen);
+      this.#inner.recovery?.saved(chosen);
       return files;
     }, chosen.signal);
   }
@@ -347,7 +347,7 @@ export class Model {
   free(): void {
     for (const one of [...this.#owned]) one.free();
     this.#handle.free();
-    this.#inner.journal?.end();
+    this.#inner.recovery?.end();
     this.#inner.runtime.disown(this);
   }
 

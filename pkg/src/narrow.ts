@@ -3,8 +3,8 @@
 import { toHalf } from "./half.js";
 import type { Dtype } from "./notes.js";
 import { invalid } from "./options.js";
+import type { RawWriter } from "./raw-types.js";
 import { framed, PREFIX, parse, SHORT, turns } from "./safetensors.js";
-import type { RawWriter } from "./wasm-instance.js";
 
 type Narrow = Exclude<Dtype, "f32">;
 

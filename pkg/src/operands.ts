@@ -1,10 +1,11 @@
 /** One operation on its way to the module, which judges all values: tensors of one runtime, and fields. */
 
 import { Fields, ROLE } from "./fields.js";
-import { runtimes, tensors } from "./internal.js";
+import type { ElementType } from "./formats.js";
+import type { InnerRuntime } from "./inner-runtime.js";
+import { tensors } from "./internal.js";
 import { check, invalid, isA, type Rules, show } from "./options.js";
-import type { Runtime } from "./runtime.js";
-import { type ElementType, Tensor } from "./tensor.js";
+import { createTensor, Tensor } from "./tensor.js";
 
 /** What a tensor that is to be made is like. */
 export interface Wanted {
@@ -47,7 +48,8 @@ export class Operands {
     written: { readonly [name in N]: Wanted },
     dense?: Uint8Array,
   ): Promise<Record<N, Tensor>> {
-    const { queue, now, call } = runtimes.of(this.#runtime);
+    const runtime = this.#runtime;
+    const { queue, now, callOnce } = runtime;
     const judged = now((raw) => raw.operation(operation, this.fields.numbers, dense));
     const made: Tensor[] = [];
     let begun = false;
@@ -56,7 +58,7 @@ export class Operands {
         const given = this.#given.get(name);
         if (given) return [name, given] as const;
         const { shape, element } = written[name as N];
-        const tensor = this.#runtime.tensor(null, shape, { element });
+        const tensor = createTensor(runtime, null, shape, { element });
         made.push(tensor);
         return [name, tensor] as const;
       });
@@ -64,7 +66,7 @@ export class Operands {
       const ids = Uint32Array.from(made, (one) => tensors.of(one).id());
       await queue.run(() => {
         for (const { allocation } of all) void allocation.handle.raw;
-        return call(async () => {
+        return callOnce(async () => {
           begun = true;
           const done = judged.run(ids);
           done.catch(() => undefined);
@@ -81,7 +83,7 @@ export class Operands {
     }
   }
 
-  get #runtime(): Runtime {
+  get #runtime(): InnerRuntime {
     const [first] = this.#given.values() as Iterable<Tensor> as [Tensor];
     return tensors.of(first).allocation.runtime;
   }

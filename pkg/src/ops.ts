@@ -27,6 +27,7 @@ export {
   type ForwardOptions,
 } from "./attention.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
+export type { ElementType } from "./formats.js";
 export type {
   AdditiveMask,
   BooleanMask,
@@ -35,4 +36,4 @@ export type {
   WholeNumbers,
 } from "./masks.js";
 export { softmax } from "./softmax.js";
-export { type ElementType, Tensor, type TensorData, type TensorOptions } from "./tensor.js";
+export { Tensor, type TensorData, type TensorOptions } from "./tensor.js";

@@ -1,9 +1,9 @@
 /** Texts that are given as prompts, as tokens. */
 
+import { given, type Until } from "./caller-functions.js";
 import { startOf, startsWith } from "./dataset-options.js";
 import type { ModelConfig } from "./model-config.js";
-import { given, type Until } from "./token-text.js";
-import type { TextDecoding } from "./tokenizer.js";
+import type { TextDecoding } from "./tokenizer-types.js";
 import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 
 /**

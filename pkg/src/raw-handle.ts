@@ -1,91 +1,26 @@
-/** Life, order and errors of the raw objects. */
+/**
+ * Adds to a raw object of the module: an end after which nobody uses it, its turn among other calls, errors in tinyloom's
+ * words, and calls that are made again after a lost device.
+ */
 
+import type { CallQueue } from "./call-queue.js";
 import { TinyloomError, toError } from "./error.js";
-import type { Releasable } from "./wasm-instance.js";
-
-/** The life of one instance of the module. */
-export class Life {
-  /** Why it has ended: its memory is in whatever state a panic left. */
-  panic: TinyloomError | undefined;
-  /** Calls that have not ended, and after a panic never do. */
-  readonly #running = new Set<(error: TinyloomError) => void>();
-
-  /** The instance has panicked: every call, begun or to come, fails. */
-  panicked(message: string): void {
-    this.panic = new TinyloomError(
-      "internal",
-      `the wasm module failed, and what it held is lost (${message}); go on with another ` +
-        "Runtime.create(), which loads the module again; please report it",
-    );
-    for (const reject of this.#running) reject(this.panic);
-    this.#running.clear();
-  }
-
-  /** A call into the instance, which also ends when the instance does. */
-  guarded<T>(operation: () => T | Promise<T>): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      if (this.panic) throw this.panic;
-      this.#running.add(reject);
-      const ended = () => this.#running.delete(reject);
-      // Each further promise costs every call some microseconds.
-      begun(operation).then(
-        (value) => {
-          ended();
-          resolve(value);
-        },
-        (error: unknown) => {
-          ended();
-          reject(error);
-        },
-      );
-    });
-  }
-}
-
-/** What an operation gives, and what it throws, as a promise. */
-function begun<T>(operation: () => T | Promise<T>): Promise<T> {
-  try {
-    return Promise.resolve(operation());
-  } catch (error) {
-    return Promise.reject(error);
-  }
-}
+import type { InstanceLife } from "./instance-life.js";
+import type { Releasable } from "./raw-types.js";
 
 /** Failures after which a call cannot be made again. */
-export const final = new WeakSet<TinyloomError>();
+export const unrepeatable = new WeakSet<TinyloomError>();
 
-/** What brings objects back after their device was lost. */
-export interface Guard<R> {
+/** What gives a handle another raw object after its device was lost. `recovery/` has one for each kind. */
+export interface Restorer<R> {
   /**
    * Waits until another raw object serves than the one that failed.
    *
    * @throws {@link TinyloomError} where none will, or "aborted" when the signal fires first.
    */
-  back(error: TinyloomError, failed: R, signal: AbortSignal | undefined): Promise<void>;
+  replaced(failed: R, signal: AbortSignal | undefined): Promise<void>;
   /** What the call gives, or "aborted" when the signal fires while a device is waited for. */
-  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T>;
-}
-
-/** A call on whatever raw object serves, made again when that came back from a lost device. */
-export async function lasting<R, T>(
-  life: Life,
-  raw: () => R,
-  guard: () => Guard<R> | undefined,
-  operation: (raw: R) => T | Promise<T>,
-  signal?: AbortSignal,
-): Promise<T> {
-  for (;;) {
-    const one = raw();
-    try {
-      return await life.guarded(() => operation(one));
-    } catch (error) {
-      void raw(); // an object freed meanwhile gives code "freed", whatever broke first
-      const worded = toError(error);
-      const by = guard();
-      if (!by || worded.code !== "device-lost" || final.has(worded)) throw worded;
-      await by.back(worded, one, signal);
-    }
-  }
+  orAborted<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T>;
 }
 
 /** Gives back what a raw object holds, and the object, without waiting for the garbage collector. */
@@ -94,31 +29,19 @@ export function end(raw: Releasable): void {
   raw.free();
 }
 
-/** Runs operations one after the other. A model and its trainers share one. */
-export class Queue {
-  #tail: Promise<unknown> = Promise.resolve();
-
-  /** Runs `operation` when all before it have ended, well or badly. */
-  run<T>(operation: () => T | Promise<T>): Promise<T> {
-    const result = this.#tail.then(operation);
-    this.#tail = result.catch(() => undefined);
-    return result;
-  }
-}
-
-/** Owns one raw object: refuses its use after it was freed, and words every error. */
-export class Handle<R extends Releasable> {
+/** Owns one raw object. */
+export class RawHandle<R extends Releasable> {
   readonly #name: string;
-  readonly #queue: Queue;
-  readonly #life: Life;
+  readonly #queue: CallQueue;
+  readonly #life: InstanceLife;
   #raw: R | undefined;
   #gone: TinyloomError | undefined;
   #ended: AbortController | undefined;
-  /** Brings the raw object back. */
-  guard: Guard<R> | undefined;
+  /** Brings the raw object back after a lost device; undefined where nothing does. */
+  restorer: Restorer<R> | undefined;
 
   /** @param life - of the instance that the raw object is in. */
-  constructor(name: string, raw: R, queue: Queue, life: Life) {
+  constructor(name: string, raw: R, queue: CallQueue, life: InstanceLife) {
     this.#name = name;
     this.#raw = raw;
     this.#queue = queue;
@@ -160,17 +83,41 @@ export class Handle<R extends Releasable> {
   /** A call in its turn. */
   async run<T>(operation: (raw: R) => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     void this.raw;
-    const { guard } = this;
-    const call = this.#queue.run(() =>
-      lasting(
-        this.#life,
-        () => this.raw,
-        () => guard,
-        operation,
-        signal,
-      ),
-    );
-    return guard ? guard.unless(call, signal) : call;
+    const call = this.#queue.run(() => this.#made(operation, this.restorer, signal));
+    return this.#orAborted(call, signal);
+  }
+
+  /** A call that waits for no turn. */
+  runAtOnce<T>(operation: (raw: R) => T | Promise<T>, signal?: AbortSignal): Promise<T> {
+    return this.#orAborted(this.#made(operation, this.restorer, signal), signal);
+  }
+
+  /** A call that waits for no turn, and ends with the device. */
+  runOnce<T>(operation: (raw: R) => T | Promise<T>): Promise<T> {
+    return this.#made(operation, undefined, undefined);
+  }
+
+  #orAborted<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    return this.restorer ? this.restorer.orAborted(call, signal) : call;
+  }
+
+  /** Makes a call on whatever raw object serves, and again when the restorer has another one. */
+  async #made<T>(
+    operation: (raw: R) => T | Promise<T>,
+    restorer: Restorer<R> | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
+    for (;;) {
+      const { raw } = this;
+      try {
+        return await this.#life.guarded(() => operation(raw));
+      } catch (thrown) {
+        void this.raw; // an object freed meanwhile gives code "freed", whatever broke first
+        const error = toError(thrown);
+        if (!restorer || error.code !== "device-lost" || unrepeatable.has(error)) throw error;
+        await restorer.replaced(raw, signal);
+      }
+    }
   }
 
   /** Takes another raw object, and ends the one before: itself in its turn, since calls may run on it. */

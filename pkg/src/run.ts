@@ -1,12 +1,12 @@
 /** A run of a trainer over a dataset. */
 
 import type { Data } from "./data.js";
-import { TinyloomError, throwIfAborted } from "./error.js";
-import type { LongOptions } from "./file-source.js";
-import { stored } from "./internal.js";
-import { morePart } from "./lazy.js";
+import { type TinyloomError, throwIfAborted } from "./error.js";
+import { nonFinite } from "./non-finite.js";
 import { abortSignal, check, flag, integer, invalid, object, type Rules } from "./options.js";
-import type { RunHandle } from "./save-options.js";
+import type { LongOptions } from "./progress.js";
+import type { RunHandle } from "./save-types.js";
+import { stored } from "./stored-runs.js";
 import type { CheckpointOptions, Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
 
 const MAX_U32 = 0xffff_ffff;
@@ -136,11 +136,7 @@ export class Run {
         if (!metrics.skipped) good = metrics.step;
         skipped = metrics.skipped ? skipped + 1 : 0;
         if (skipped >= maxSkipped) {
-          const more = await morePart().catch(() => undefined); // the page may be offline by now
-          throw (
-            more?.nonFinite(metrics, skipped, good, this.#trainer.good()) ??
-            new TinyloomError("non-finite", "not finite")
-          );
+          throw nonFinite(metrics, skipped, good, this.#trainer.good());
         }
       }
     } finally {

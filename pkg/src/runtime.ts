@@ -1,11 +1,12 @@
 // For Symbol.dispose in the declarations of every class, whatever `lib` a user compiles with.
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
 import { advised, noteLoss, requestAdapter } from "./gpu-adapter.js";
 import { runtimes } from "./internal.js";
-import { morePart, recoveryPart } from "./lazy.js";
+import { deferredPart } from "./lazy.js";
 import {
   check,
   flag,
@@ -17,134 +18,21 @@ import {
   type Rules,
   show,
 } from "./options.js";
-import { Handle, lasting, Queue } from "./raw-handle.js";
-import type { Recovery, Reopening } from "./recovery/device-recovery.js";
-import type { RecoverOptions } from "./recovery/types.js";
-import {
-  createTensor,
-  type ElementType,
-  type Tensor,
-  type TensorData,
-  type TensorOptions,
-} from "./tensor.js";
+import { RawHandle } from "./raw-handle.js";
+import type { RawModule, RawRuntime } from "./raw-types.js";
+import type { Reopening } from "./recovery/device-recovery.js";
+import type { Recovery } from "./recovery/index.js";
+import type {
+  Capabilities,
+  Counters,
+  FeatureOptions,
+  LostInfo,
+  Owned,
+  RuntimeOptions,
+} from "./runtime-types.js";
+import { createTensor, type Tensor, type TensorData, type TensorOptions } from "./tensor.js";
 import type { Tuning } from "./tuned-products.js";
-import { loadRaw, type RawModule, type RawRuntime } from "./wasm-instance.js";
-
-/** Optional GPU features: `"auto"` uses one where the adapter has it, `false` does without. */
-export interface FeatureOptions {
-  /** Operations across a subgroup's lanes: faster reductions and decoding. */
-  subgroups?: "auto" | false;
-  /**
-   * Arithmetic on 16-bit floats. Requested where the adapter has it, for shaders of your own on
-   * `runtime.device`. Of tinyloom's kernels those with subgroup matrices use it.
-   */
-  f16?: "auto" | false;
-  /** GPU timestamps: what `trainer.profile()` measures with. */
-  timestamps?: "auto" | false;
-  /**
-   * Products of small matrices by a subgroup, an experiment of Chromium behind `--enable-unsafe-webgpu`.
-   * Needs `subgroups`; tinyloom's products on them also need `f16`.
-   */
-  subgroupMatrix?: "auto" | false;
-}
-
-/** Options of {@link Runtime.create}. */
-export interface RuntimeOptions {
-  /** A WebGPU entry point; default `navigator.gpu`. In Node: `create([])` from npm `webgpu`. */
-  gpu?: GPU | null;
-  /** Which adapter to prefer; default `"high-performance"`. */
-  powerPreference?: "high-performance" | "low-power";
-  /**
-   * `"adapter"` (default) raises the limits that tinyloom reads to what the adapter has; `"default"`
-   * stays on WebGPU's guaranteed floor; an object caps limits by their WebGPU names, such as
-   * `{ maxComputeWorkgroupStorageSize: 16384 }` (bytes).
-   */
-  limits?: "adapter" | "default" | { readonly [name: string]: number };
-  /** Optional features; default all `"auto"`. `false`: none. */
-  features?: FeatureOptions | false;
-  /**
-   * The most bytes of GPU memory that models, trainers, tensors and calls of this runtime may take together.
-   * What would pass it is refused with code "out-of-memory" before anything is allocated, and of a checkpoint
-   * before its weights are asked for. Default: 4 GiB where the adapter computes on the CPU; elsewhere no
-   * bound, since WebGPU does not tell a GPU's memory.
-   */
-  memoryBudget?: number;
-  /**
-   * With true, creating a trainer measures a few tiles for each matrix product of its plan, for about
-   * two seconds at most, and takes the fastest. With false, the default, an estimate chooses.
-   * Measurements are kept by adapter and version: in IndexedDB, or in Node in the user's cache folder.
-   * `trainer.plan()` shows both times. Other tiles sum in another order, so runs repeat to the bit only
-   * with the same choices.
-   */
-  tune?: boolean;
-  /**
-   * What happens when the GPU device is lost. With true, the default, another one is opened, and models,
-   * trainers and running calls go on there: see {@link RecoverOptions}. With false everything on the device
-   * is gone, and calls reject with code "device-lost".
-   */
-  recover?: boolean | RecoverOptions;
-  /**
-   * The wasm module: its address, such as a loader of your bundler gives (a string is read relative to
-   * the page), its bytes, or the compiled module. Default: `tinyloom_bg.wasm` beside this module, and
-   * where that does not answer, the same bytes imported as JavaScript. Only the first call's counts.
-   */
-  wasm?: URL | string | Response | BufferSource | WebAssembly.Module;
-}
-
-/** What the device can do, as plain data. */
-export interface Capabilities {
-  /** The adapter's own description; fields it keeps to itself are empty. */
-  readonly adapter: {
-    readonly vendor: string;
-    readonly architecture: string;
-    readonly device: string;
-    readonly description: string;
-  };
-  /** The device's limits by their WebGPU names. */
-  readonly limits: { readonly [name: string]: number };
-  /** The optional features in use. */
-  readonly features: {
-    readonly subgroups: boolean;
-    /** WGSL's `subgroup_id` and `num_subgroups`, a language feature of its own. */
-    readonly subgroupId: boolean;
-    readonly f16: boolean;
-    readonly timestamps: boolean;
-    readonly subgroupMatrix: boolean;
-  };
-  /** Narrowest and widest subgroup, in lanes. */
-  readonly subgroupSize: readonly [min: number, max: number];
-  /** Products of matrices that a subgroup computes: M×K by K×N elements. Absent without `subgroupMatrix`. */
-  readonly subgroupMatrixConfigs?: readonly {
-    readonly componentType: string;
-    readonly resultComponentType: string;
-    readonly M: number;
-    readonly N: number;
-    readonly K: number;
-  }[];
-  /** Whether the adapter computes on the CPU. */
-  readonly software: boolean;
-  /** The `memoryBudget` that the runtime was given. */
-  readonly memoryBudget?: number;
-}
-
-/** Why a device is gone. */
-export interface LostInfo {
-  /** `"destroyed"` after {@link Runtime.destroy}; else the browser gives no reason. */
-  readonly reason: "destroyed" | "unknown";
-  readonly message: string;
-}
-
-/** Totals since the runtime began, `gpuBytes` in use now, and the module's memory; for the project's tests. */
-export interface Counters {
-  readonly buffers: number;
-  readonly bindGroups: number;
-  readonly pipelines: number;
-  readonly submits: number;
-  readonly dispatches: number;
-  readonly gpuBytes: number;
-  /** Bytes of the module's memory, which never shrinks. */
-  readonly wasmBytes: number;
-}
+import { loadRaw } from "./wasm-instance.js";
 
 const FEATURES: Rules<FeatureOptions> = {
   subgroups: oneOf("auto", false),
@@ -190,13 +78,6 @@ const RULES: Rules<RuntimeOptions> = {
  */
 const inUse = new Set<GPU>();
 
-/** Something a runtime owns. */
-export interface Owned {
-  free(): void;
-  /** Told of a lost device, where it does not come back with another one. */
-  lost?(): void;
-}
-
 /**
  * A GPU device and what tinyloom keeps on it. Models and tensors live on a runtime and end with it.
  *
@@ -208,7 +89,7 @@ export interface Owned {
  * ```
  */
 export class Runtime {
-  readonly #handle: Handle<RawRuntime>;
+  readonly #handle: RawHandle<RawRuntime>;
   readonly #owned = new Set<Owned>();
   /** Measured products, if they are to be measured. */
   #tuning: Tuning | undefined;
@@ -229,13 +110,22 @@ export class Runtime {
     recovering?: (reopening: Reopening) => Recovery,
   ) {
     this.#module = module;
-    this.#handle = new Handle("Runtime", raw, new Queue(), module);
+    this.#handle = new RawHandle("Runtime", raw, new CallQueue(), module);
     const opened = (by: RawRuntime) => {
       Object.assign(this, { capabilities: JSON.parse(by.capabilities()) });
       this.#device = by.device();
     };
     opened(raw);
     const recovery = recovering?.({ module, handle: this.#handle, owned: this.#owned, opened });
+    this.#handle.restorer = recovery;
+    /** A call whose result is of no use once the runtime was destroyed: code "freed" then. */
+    const whileOpen =
+      <T>(operation: (by: RawRuntime, module: RawModule) => Promise<T> | T) =>
+      async (by: RawRuntime) => {
+        const result = await operation(by, module);
+        void this.#handle.raw;
+        return result;
+      };
     this.lost =
       recovery?.lost ??
       module
@@ -243,13 +133,13 @@ export class Runtime {
         .then(JSON.parse, ({ message }): LostInfo => ({ reason: "unknown", message }));
     this.lost.then(noteLoss);
     runtimes.set(this, {
-      queue: new Queue(),
+      queue: new CallQueue(),
       module,
       own: (one) => this.#owned.add(one),
       disown: (one) => this.#owned.delete(one),
       now: (operation) => this.#handle.now(operation),
-      call: (operation) => this.#call(operation),
-      lasting: (operation, signal) => this.#call(operation, signal, recovery),
+      callOnce: (operation) => this.#handle.runOnce(whileOpen(operation)),
+      call: (operation, signal) => this.#handle.runAtOnce(whileOpen(operation), signal),
       recovery,
       remember: async () => this.#tuning?.remember(),
       counters: () => this.#handle.now((own) => JSON.parse(own.counters()) as Counters),
@@ -282,13 +172,13 @@ export class Runtime {
       const asking = () => requestAdapter(gpu, powerPreference);
       const asked = asking();
       asked.catch(() => undefined);
-      const part = recover === false ? undefined : recoveryPart();
+      const part = recover === false ? undefined : deferredPart();
       part?.catch(() => undefined);
       const module = await loadRaw(wasm);
       const open = async (adapter: GPUAdapter) => {
         // A page and its workers lack nothing.
         if (!("Window" in globalThis || "importScripts" in globalThis)) {
-          await (await morePart()).prepareHost(gpu);
+          await (await deferredPart()).prepareHost(gpu);
         }
         return module.guarded(() => module.RawRuntime.create(gpu, adapter, JSON.stringify(raw)));
       };
@@ -299,7 +189,7 @@ export class Runtime {
       inUse.add(gpu);
       try {
         if (tune) {
-          const { Tuning } = await morePart();
+          const { Tuning } = await deferredPart();
           runtime.#tuning = await Tuning.begin(module, runtime.#handle, runtime.capabilities);
         }
       } catch (error) {
@@ -309,7 +199,7 @@ export class Runtime {
       return runtime;
     } catch (thrown) {
       const error = toError(thrown);
-      throw error.code === "adapter-unavailable" ? await advised(error) : error;
+      throw error.code === "adapter-unavailable" ? advised(error) : error;
     }
   }
 
@@ -338,9 +228,7 @@ export class Runtime {
     shape: readonly number[],
     options: TensorOptions = {},
   ): Tensor {
-    const allocate = (elements: number, element: ElementType) =>
-      this.#handle.now((raw) => raw.tensor(elements, element));
-    return createTensor(this, allocate, data, shape, options);
+    return createTensor(runtimes.of(this), data, shape, options);
   }
 
   /**
@@ -374,25 +262,6 @@ export class Runtime {
       end: (runtime) => runtime.destroy(),
       settled: async (runtime) => void (await runtime.lost),
     });
-  }
-
-  #call<T>(
-    operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T,
-    signal?: AbortSignal,
-    guard?: Recovery,
-  ): Promise<T> {
-    const call = lasting(
-      this.#module,
-      () => this.#handle.raw,
-      () => guard,
-      async (raw) => {
-        const result = await operation(raw, this.#module);
-        void this.#handle.raw; // a runtime destroyed meanwhile: code "freed"
-        return result;
-      },
-      signal,
-    );
-    return guard ? guard.unless(call, signal) : call;
   }
 }
 

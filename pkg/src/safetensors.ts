@@ -3,7 +3,8 @@
 import { crc32, hex } from "./crc32.js";
 import { corrupt, type FilePart } from "./file-part.js";
 import { show } from "./options.js";
-import { expectRoom, type RawModule, type Seen } from "./wasm-instance.js";
+import type { RawModule, Seen, TensorSink } from "./raw-types.js";
+import { expectRoom } from "./wasm-memory.js";
 
 /** Bytes that state the header's length. */
 export const PREFIX = 8;
@@ -52,17 +53,6 @@ export async function readHeader(file: FilePart, most: number): Promise<Uint8Arr
     );
   }
   return file.read(PREFIX, end);
-}
-
-/** What takes tensors: the raw loaders of weights and of optimizer state. */
-export interface TensorSink {
-  /** The longest header that a file may have, in bytes. */
-  headerLimit(): number;
-  addFile(name: string, header: Uint8Array, fileLength: number): string;
-  /** Takes the next bytes of a tensor, from its byte `begin` on. */
-  setPiece(name: string, begin: number, bytes: Uint8Array): void;
-  /** Is told the CRC-32 of each tensor, whose last piece it has taken. */
-  summed?(sum: number): void;
 }
 
 /** The sink, with room made sure of before each piece, and a checksum of all that it takes in `seen`. */

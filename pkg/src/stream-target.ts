@@ -2,9 +2,10 @@
 
 import { either, sleep } from "./abortable.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
-import { isFile } from "./file-source.js";
+import { isFile } from "./file-part.js";
 import { invalid, show } from "./options.js";
-import { isDirectory, type Out, type SaveTarget, type Target } from "./save-options.js";
+import { isDirectory } from "./save-options.js";
+import type { Out, SaveTarget, Target } from "./save-types.js";
 
 interface Writer {
   readonly writer: WritableStreamDefaultWriter<Uint8Array>;

@@ -1,14 +1,13 @@
 import { TinyloomError } from "./error.js";
+import type { ElementType } from "./formats.js";
 import { fromHalves, toHalves } from "./half.js";
-import { runtimes, tensors } from "./internal.js";
+import type { InnerRuntime } from "./inner-runtime.js";
+import { tensors } from "./internal.js";
 import { check, inspect, integer, invalid, oneOf, type Rules, show } from "./options.js";
-import { Handle } from "./raw-handle.js";
-import type { Owned, Runtime } from "./runtime.js";
+import type { RawTensor } from "./raw-types.js";
+import { Allocation } from "./tensor-allocation.js";
 import { contiguous, countOf, inOrder, isContiguous, runs, spanOf, type View } from "./view.js";
-import { expectRoom, type RawTensor } from "./wasm-instance.js";
-
-/** How a tensor's elements are stored. Sums are made in f32 either way; f16 needs no feature. */
-export type ElementType = "f32" | "f16";
+import { expectRoom } from "./wasm-memory.js";
 
 /**
  * Elements in row-major order: numbers, or for element `"f16"` also their raw bits in a `Uint16Array`.
@@ -30,47 +29,9 @@ const MOST_ELEMENTS = 0xffff_ffff;
 /** What the module's memory has to have room for. */
 const ROOM = "the data of a tensor";
 
-/** One GPU buffer, which any number of tensors look at. */
-export class Allocation implements Owned {
-  readonly runtime: Runtime;
-  readonly element: ElementType;
-  /** Elements it has room for, from 0 on. */
-  readonly elements: number;
-  readonly handle: Handle<RawTensor>;
-  /** Rejects where the device has no memory for it, or refused its first contents. */
-  ready: Promise<unknown>;
-
-  constructor(runtime: Runtime, raw: RawTensor, element: ElementType, elements: number) {
-    this.runtime = runtime;
-    this.element = element;
-    this.elements = elements;
-    const { own, queue, module } = runtimes.of(runtime);
-    this.handle = new Handle("Tensor", raw, queue, module);
-    this.ready = raw.allocated();
-    this.ready.catch(() => undefined); // reported by the first call that needs it
-    own(this);
-  }
-
-  lost(): void {
-    const gone =
-      "the GPU device of this tensor was lost, and tensors do not come back; make it again";
-    this.handle.lose(new TinyloomError("device-lost", gone));
-  }
-
-  get bytes(): number {
-    return this.element === "f16" ? 2 : 4;
-  }
-
-  free(): void {
-    this.handle.free();
-    runtimes.of(this.runtime).disown(this);
-  }
-}
-
 /** What {@link Runtime.tensor} does. @internal */
 export let createTensor: (
-  runtime: Runtime,
-  allocate: (elements: number, element: ElementType) => RawTensor,
+  runtime: InnerRuntime,
   data: TensorData | null | undefined,
   shape: readonly number[],
   options: TensorOptions,
@@ -106,8 +67,7 @@ export class Tensor {
   }
 
   static #create(
-    runtime: Runtime,
-    allocate: (elements: number, element: ElementType) => RawTensor,
+    runtime: InnerRuntime,
     data: TensorData | null | undefined,
     shape: readonly number[],
     options: TensorOptions,
@@ -124,7 +84,8 @@ export class Tensor {
     }
     const given = data === null || data === undefined;
     const stored = given ? undefined : store(where, data, sizes, element);
-    const allocation = new Allocation(runtime, allocate(count, element), element, count);
+    const raw = runtime.now((own) => own.tensor(count, element));
+    const allocation = new Allocation(runtime, raw, element, count);
     const tensor = new Tensor(allocation, contiguous(sizes));
     try {
       if (stored) {
@@ -182,7 +143,7 @@ export class Tensor {
     const first = Math.floor((begin * bytes) / 4) * 4;
     const last = Math.ceil((end * bytes) / 4) * 4;
     const read = await handle.run(async (raw) => {
-      expectRoom(runtimes.of(runtime).module, ROOM, last - first);
+      expectRoom(runtime.module, ROOM, last - first);
       await this.#allocation.ready;
       return raw.read(first, last - first);
     });
@@ -310,7 +271,7 @@ export class Tensor {
   /** Writes at once; the promise tells whether the device accepted it. */
   #write(raw: RawTensor, stored: Stored): Promise<void> {
     const { runtime, bytes } = this.#allocation;
-    expectRoom(runtimes.of(runtime).module, ROOM, stored.byteLength);
+    expectRoom(runtime.module, ROOM, stored.byteLength);
     let written = Promise.resolve();
     raw.begin();
     try {

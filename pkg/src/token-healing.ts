@@ -5,8 +5,9 @@
 
 import { textPart } from "./lazy.js";
 import { inspect, invalid, isA } from "./options.js";
-import type { Biases } from "./token-text.js";
-import { ByteTokenizer, type TextDecoding } from "./tokenizer.js";
+import type { Biases } from "./token-bias.js";
+import { ByteTokenizer } from "./tokenizer.js";
+import type { TextDecoding } from "./tokenizer-types.js";
 
 /** The vocabulary as bytes. */
 interface Vocabulary {

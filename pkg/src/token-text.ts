@@ -1,40 +1,13 @@
-/** What `generate` does besides drawing tokens; loaded when it is needed. */
+/** The text of tokens as they are drawn, up to the first stop string. */
 
-import { either } from "./abortable.js";
+import type { Until } from "./caller-functions.js";
+import { given } from "./caller-functions.js";
 import { isTinyloomError } from "./error.js";
-import type { GenerateCall, GeneratedToken, GenerateOptions } from "./generate-options.js";
-import type { ModelConfig } from "./model-config.js";
-import { awaited, inspect, invalid, show } from "./options.js";
-import type { Handle } from "./raw-handle.js";
-import type { TextDecoding, TokenDecoder } from "./tokenizer.js";
-import { positionsOf } from "./tokens.js";
-import type { RawModel } from "./wasm-instance.js";
+import type { GeneratedToken } from "./generate-types.js";
+import { invalid, show } from "./options.js";
+import type { TextDecoding, TokenDecoder } from "./tokenizer-types.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
-
-/** What ends a wait for something of the caller's. */
-export interface Until {
-  readonly signal: AbortSignal | undefined;
-  /** Of the model, or of the adapter over it. */
-  readonly handle: Handle<RawModel>;
-}
-
-/** What a function of the caller's gives, which may give a promise. */
-export function given<T>(
-  what: string,
-  work: () => T | Promise<T>,
-  { signal, handle }: Until,
-): Promise<T> {
-  return awaited(`generate: ${what}`, async () => {
-    const waited = either((async () => work())(), handle.ended);
-    try {
-      return await either(waited, signal, undefined, "generate");
-    } catch (error) {
-      void handle.raw; // code "freed"
-      throw error;
-    }
-  });
-}
 
 /** Gives each token with the text that it completes, and ends the text before the first stop string. */
 export function withText(tokenizer: TextDecoding, asked: TextAsked, until: Until) {
@@ -267,72 +240,4 @@ function decoded<T>(work: () => T): T {
     if (isTinyloomError(cause)) throw cause;
     throw invalid(`generate: the tokenizer's decoder threw ${show(cause)}`, undefined, cause);
   }
-}
-
-/** The biases of a generation. */
-export interface Biases {
-  /** The bias of every token, where it does not change. */
-  readonly fixed: Float32Array | undefined;
-  /** Gives the bias of the next token, where each token has its own. */
-  next?(): Promise<Float32Array | undefined>;
-  /** Notes a token that was drawn. */
-  drew(token: number): void;
-}
-
-/** The biases that an option gives, as a number for each token of the vocabulary. */
-export function biases(
-  option: NonNullable<GenerateOptions["bias"]>,
-  config: ModelConfig,
-  call: Until & Pick<GenerateCall, "maxTokens"> & { readonly ids: Uint32Array },
-): Biases {
-  const vocabulary = config.vocab_size as number;
-  if (typeof option !== "function") {
-    return { fixed: numbers("bias", option, vocabulary), drew: () => undefined };
-  }
-  const text = Array.from(call.ids);
-  // Behind the longest text no bias is asked for.
-  const most = Math.min(text.length + call.maxTokens, positionsOf(config));
-  return {
-    fixed: undefined,
-    drew: (token) => void text.push(token),
-    async next() {
-      if (text.length >= most) return new Float32Array(0);
-      const bias = await given("the bias function", () => option(Uint32Array.from(text)), call);
-      return bias === undefined ? new Float32Array(0) : numbers("the bias given", bias, vocabulary);
-    },
-  };
-}
-
-function numbers(what: string, given: unknown, vocabulary: number): Float32Array {
-  const refused = (is: string, allowed: string) =>
-    invalid(`generate: ${what} is ${is}; give ${allowed}`);
-  return inspect("generate", () => {
-    if (given instanceof Float32Array) {
-      if (given.length === vocabulary) return given;
-      throw refused(
-        show(given),
-        `vocab_size numbers, ${vocabulary}, or pairs of a token and a number`,
-      );
-    }
-    if (!Array.isArray(given))
-      throw refused(show(given), "pairs of a token and a number, or a Float32Array");
-    const all = new Float32Array(vocabulary);
-    for (const pair of given as unknown[]) {
-      const [token, bias] = Array.isArray(pair) && pair.length === 2 ? pair : [];
-      if (
-        !Number.isInteger(token) ||
-        token < 0 ||
-        token >= vocabulary ||
-        typeof bias !== "number"
-      ) {
-        const allowed = `pairs of a token below vocab_size, ${vocabulary}, and a number`;
-        throw refused(
-          Array.isArray(pair) && pair.length === 2 ? `[${pair.map(show)}]` : show(pair),
-          allowed,
-        );
-      }
-      all[token] = bias;
-    }
-    return all;
-  });
 }

@@ -1,7 +1,7 @@
 /** trainer_state.json: what this layer adds to the module's state, with checksums. */
 
 import { crc32, hex } from "./crc32.js";
-import type { DrawnData } from "./data-identity.js";
+import type { DrawnData } from "./dataset-types.js";
 import { corrupt } from "./file-part.js";
 import { damaged, HEX } from "./safetensors.js";
 

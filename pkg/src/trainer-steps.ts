@@ -1,25 +1,25 @@
-/** The steps of a trainer, each in its turn among the model's operations. */
+/** Adds to a raw trainer its count of steps and its data, and takes each step through the handle. */
 
 import type { Data } from "./data.js";
-import { Drawn } from "./data-identity.js";
+import { DataIdentity } from "./data-identity.js";
 import { throwIfAborted, toError } from "./error.js";
-import { report, reported } from "./file-source.js";
-import { morePart } from "./lazy.js";
+import { deferredPart } from "./lazy.js";
 import { metricsOf, withCut } from "./metrics.js";
-import type { Handle } from "./raw-handle.js";
-import type { Member } from "./recovery/model-recovery.js";
+import { report, reported } from "./progress.js";
+import type { RawHandle } from "./raw-handle.js";
+import type { RawMetrics, RawModule, RawTrainer } from "./raw-types.js";
+import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import { Cuts } from "./text/cuts.js";
 import type { RawOptions } from "./trainer-options.js";
 import type { EvaluateOptions, Evaluation, StepMetrics } from "./trainer-types.js";
-import type { RawMetrics, RawModule, RawTrainer } from "./wasm-instance.js";
 
 /** What the steps are of. */
 interface Parts {
-  readonly handle: Handle<RawTrainer>;
+  readonly handle: RawHandle<RawTrainer>;
   /** The module that the raw trainer comes from now: after a panic it is another one. */
   module(): RawModule;
   /** What steps are repeated by after a lost device. */
-  readonly member: Member | undefined;
+  readonly recovery: TrainerRecovery | undefined;
   /** Steps done before. */
   readonly count: number;
   /** Whether the length of the schedule is the caller's choice, not that of `run`. */
@@ -27,20 +27,20 @@ interface Parts {
 }
 
 export class TrainerSteps {
-  readonly drawn = new Drawn();
+  readonly identity = new DataIdentity();
   readonly fixedTotal: boolean;
-  readonly #handle: Handle<RawTrainer>;
-  readonly #member: Member | undefined;
+  readonly #handle: RawHandle<RawTrainer>;
+  readonly #recovery: TrainerRecovery | undefined;
   readonly #module: () => RawModule;
   readonly #tokensPerStep: number;
   /** What counts the documents that are cut, of each dataset that was drawn from. */
   readonly #cuts = new Map<Data, { readonly cuts: Cuts | undefined; forget(): void }>();
   #count: number;
 
-  constructor({ handle, module, member, count, fixedTotal }: Parts) {
+  constructor({ handle, module, recovery, count, fixedTotal }: Parts) {
     this.#handle = handle;
     this.#module = module;
-    this.#member = member;
+    this.#recovery = recovery;
     this.#count = count;
     this.fixedTotal = fixedTotal;
     const options = handle.now((raw) => JSON.parse(raw.options()) as RawOptions);
@@ -55,7 +55,7 @@ export class TrainerSteps {
   /** Changes an option between two steps, or between two parts of one. */
   change(change: (raw: RawTrainer) => void): void {
     this.#handle.now(change);
-    this.#member?.changed(change);
+    this.#recovery?.changed(change);
   }
 
   /**
@@ -73,7 +73,7 @@ export class TrainerSteps {
     return this.#handle.run(
       async (raw) =>
         this.#note(
-          (await this.#member?.step(begin, stop, signal, data)) ??
+          (await this.#recovery?.step(begin, stop, signal, data)) ??
             metricsOf(await begin(raw, stop)),
         ),
       signal,
@@ -87,7 +87,7 @@ export class TrainerSteps {
       const cuts = this.#cutsOf(data);
       cuts?.begin();
       const metrics = await raw.stepDataset(this.raw(data), stopped);
-      this.drawn.note(data);
+      this.identity.note(data);
       return withCut(metrics, cuts?.count);
     };
     try {
@@ -109,8 +109,8 @@ export class TrainerSteps {
           const cut = cuts?.count; // the batch is drawn by now, and the next one before the numbers are there
           return cut ? numbers.then((own) => withCut(own, cut)) : numbers;
         };
-        const queued = this.#member?.queue(begin, data) ?? begin(raw).then(metricsOf);
-        this.drawn.note(data);
+        const queued = this.#recovery?.queue(begin, data) ?? begin(raw).then(metricsOf);
+        this.identity.note(data);
         const done = queued.then(
           (metrics) => this.#note(metrics),
           (error: unknown) => {
@@ -145,7 +145,7 @@ export class TrainerSteps {
     return data.during(() =>
       this.#handle.run(
         async (raw) =>
-          averaged ? (await morePart()).exchanged(raw, () => evaluate(raw)) : evaluate(raw),
+          averaged ? (await deferredPart()).exchanged(raw, () => evaluate(raw)) : evaluate(raw),
         signal,
       ),
     );
@@ -159,7 +159,7 @@ export class TrainerSteps {
 
   /** Refuses other data than that of which the place was saved. */
   expectSame(data: Data): void {
-    this.drawn.expectSame(data, this.#tokensPerStep);
+    this.identity.expectSame(data, this.#tokensPerStep);
   }
 
   /** Lets go of what it has of datasets. */

@@ -1,8 +1,8 @@
 /** The shapes of data that a trainer takes and gives. */
 
-import type { LongOptions } from "./file-source.js";
 import type { ModelFiles } from "./model-types.js";
-import type { RunHandle } from "./save-options.js";
+import type { LongOptions } from "./progress.js";
+import type { RunHandle } from "./save-types.js";
 import type { TokenIds } from "./tokens.js";
 
 /** Options of `Trainer.create`. All have good defaults. */

@@ -2,16 +2,20 @@ import { Adapter, makeAdapter } from "./adapter.js";
 import type { LoadedRun } from "./checkpoint-loader.js";
 import { type Dataset, dataOf } from "./dataset.js";
 import { disposable } from "./dispose.js";
-import { type CheckpointFiles, LONG, type LongOptions, openSource } from "./file-source.js";
+import type { CheckpointFiles } from "./file-part.js";
+import { openSource } from "./file-source.js";
 import { type InnerModel, models, runtimes, trainers } from "./internal.js";
-import { morePart } from "./lazy.js";
+import { deferredPart } from "./lazy.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
 import { anything, check, flag, inspect, invalid, isA, type Rules, show } from "./options.js";
-import { Handle } from "./raw-handle.js";
-import type { Member } from "./recovery/model-recovery.js";
+import { LONG, type LongOptions } from "./progress.js";
+import { RawHandle } from "./raw-handle.js";
+import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw-types.js";
+import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
+import { saveOptions } from "./save-options.js";
 import {
   type DtypeOptions,
   MODEL_FILES,
@@ -19,9 +23,8 @@ import {
   type SaveOptions,
   type SaveTarget,
   STATE_FILES,
-  saveOptions,
   type TrainerSaveOptions,
-} from "./save-options.js";
+} from "./save-types.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
 import { DEFAULTS, type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
 import { TrainerSteps } from "./trainer-steps.js";
@@ -40,7 +43,6 @@ import type {
   TrainerFiles,
   TrainerOptions,
 } from "./trainer-types.js";
-import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./wasm-instance.js";
 import { evaluated, watched } from "./watch.js";
 
 const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
@@ -56,12 +58,12 @@ const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: an
  * ```
  */
 export class Trainer {
-  readonly #handle: Handle<RawTrainer>;
+  readonly #handle: RawHandle<RawTrainer>;
   readonly #steps: TrainerSteps;
   /** The last run begun. */
   #run: Run | undefined;
   /** What its steps are repeated by after a lost device. */
-  readonly #member: Member | undefined;
+  readonly #recovery: TrainerRecovery | undefined;
   /** The model being trained, or that under the adapter; usable between steps. */
   readonly model: Model;
   /** The adapter being trained, of a trainer of one; usable between steps. */
@@ -77,16 +79,15 @@ export class Trainer {
     options?: string,
   ) {
     this.#of = models.of(trained);
-    const { queue, journal, own, runtime, base } = this.#of;
-    this.model = base ?? (trained as Model);
-    this.adapter = base && (trained as Adapter);
-    this.#handle = new Handle("Trainer", raw, queue, runtime.module);
-    this.#member = journal?.join(this.#handle, options);
-    this.#handle.guard = this.#member;
+    const { queue, recovery, own, runtime } = this.#of;
+    this.adapter = isA(trained, Adapter) ? trained : undefined;
+    this.model = this.adapter?.model ?? (trained as Model);
+    this.#handle = new RawHandle("Trainer", raw, queue, runtime.module);
+    this.#recovery = recovery && runtime.recovery?.trainer(recovery, this.#handle, options);
     this.#steps = new TrainerSteps({
       handle: this.#handle,
       module: () => runtime.module,
-      member: this.#member,
+      recovery: this.#recovery,
       count: step,
       fixedTotal,
     });
@@ -153,7 +154,7 @@ export class Trainer {
   ): Promise<Trainer> {
     const chosen = check("Trainer.resume", options, LONG);
     if (isA(on, Model)) {
-      const { resumeAdapter } = await morePart();
+      const { resumeAdapter } = await deferredPart();
       const { adapter, made } = await resumeAdapter(makeAdapter, on, files, chosen);
       return Trainer.#from(adapter, made);
     }
@@ -162,11 +163,11 @@ export class Trainer {
     const source = openSource("Trainer.resume", files, chosen);
     const inner = runtimes.of(runtime);
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
-      const { loadRun } = await morePart();
+      const { loadRun } = await deferredPart();
       const loader = (config: string) => new module.RawLoader(raw, config);
       return loadRun({ module, source, names: MODEL_FILES, loader }, long, seen);
     };
-    return inner.lasting(async (raw, module) => {
+    return inner.call(async (raw, module) => {
       const seen: Seen = { sum: 0 };
       const by = await load(raw, module, chosen, seen);
       const again = (on: RawRuntime, then: Seen) => load(on, module, {}, then);
@@ -187,12 +188,12 @@ export class Trainer {
     options: RateOptions & LongOptions = {},
   ): Promise<RateSearch> {
     const data = dataOf(dataset);
-    return data.during(async () => (await morePart()).findLearningRate(trained, data, options));
+    return data.during(async () => (await deferredPart()).findLearningRate(trained, data, options));
   }
 
   static async #from(trained: Model | Adapter, by: LoadedRun): Promise<Trainer> {
     const made = new Trainer(trained, by.trainer, by.progress.step, by.fixedTotal);
-    made.#steps.drawn.resume(by, by.progress.cursor);
+    made.#steps.identity.resume(by, by.progress.cursor);
     await made.#of.runtime.remember();
     return made;
   }
@@ -248,7 +249,7 @@ export class Trainer {
     const wanted = toTokens("targets", targets);
     const starts = documents === undefined ? undefined : toTokens("documents", documents);
     const metrics = await this.#steps.train((raw) => raw.step(ids, wanted, starts));
-    return this.#member?.told(metrics) ?? metrics;
+    return this.#recovery?.told(metrics) ?? metrics;
   }
 
   /**
@@ -307,7 +308,7 @@ export class Trainer {
   async gradients(options: LongOptions = {}): Promise<{ [name: string]: Float32Array }> {
     const chosen = check("gradients", options, LONG);
     return this.#handle.run(async (raw) => {
-      const { gradients } = await morePart();
+      const { gradients } = await deferredPart();
       return gradients(raw, chosen);
     }, chosen.signal);
   }
@@ -334,14 +335,14 @@ export class Trainer {
   saveAveraged(options: SaveOptions & DtypeOptions & { to: SaveTarget }): Promise<undefined>;
   saveAveraged(options?: LongOptions & DtypeOptions): Promise<ModelFiles>;
   async saveAveraged(options: SaveOptions & DtypeOptions = {}): Promise<ModelFiles | undefined> {
-    return (await morePart()).saveAveraged(this.#handle, this.#of, options);
+    return (await deferredPart()).saveAveraged(this.#handle, this.#of, options);
   }
 
   #save(chosen: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
     const { handle, names, notes } = this.#of;
     const save = (kept?: (number: number) => void) =>
       this.#handle.run(async (raw) => {
-        const more = await morePart();
+        const more = await deferredPart();
         const { raw: weights } = handle;
         const saved = { names, config: weights.config(), weights, generation: notes.generation };
         return more.save<TrainerFiles | undefined>(chosen, saved, {
@@ -352,11 +353,11 @@ export class Trainer {
           kept,
         });
       }, chosen.signal);
-    return this.#member?.orSnapshot(save, chosen, this.#added(), keep) ?? save();
+    return this.#recovery?.orSnapshot(save, chosen, this.#added(), keep) ?? save();
   }
 
   #added() {
-    return { totalStepsGiven: this.#steps.fixedTotal, ...this.#steps.drawn.state };
+    return { totalStepsGiven: this.#steps.fixedTotal, ...this.#steps.identity.state };
   }
 
   /** The dispatches of a step, with the reason of each choice. */
@@ -394,7 +395,7 @@ export class Trainer {
 
   /** Frees the trainer's GPU memory; the model stays. Later calls give code "freed". */
   free(): void {
-    this.#member?.leave();
+    this.#recovery?.leave();
     this.#handle.free();
     this.#run?.release();
     this.#steps.free();
@@ -430,8 +431,8 @@ export class Trainer {
       step: (data, signal) => this.#steps.ofData(data, signal),
       queue: (data) => this.#steps.queue(data),
       evaluate: (data, options) => this.#steps.evaluate(data, options),
-      told: (metrics) => this.#member?.told(metrics) ?? metrics,
-      good: () => this.#member?.good(),
+      told: (metrics) => this.#recovery?.told(metrics) ?? metrics,
+      good: () => this.#recovery?.good(),
       checkpoint: async (to, keep, signal) =>
         void (await this.#save(signal ? { to, signal } : { to }, keep)),
     };
@@ -439,7 +440,7 @@ export class Trainer {
 }
 
 /** The trainer, unless what it trains was freed meanwhile. */
-function adopt(handle: Handle<RawModel>, raw: RawTrainer, make: () => Trainer): Trainer {
+function adopt(handle: RawHandle<RawModel>, raw: RawTrainer, make: () => Trainer): Trainer {
   if (handle.freed) raw.release();
   void handle.raw; // code "freed"
   return make();

@@ -11,7 +11,7 @@ let policy: Policy | undefined;
  * Opens a worker where the page may require Trusted Types: its address then comes from the policy named
  * "tinyloom". Bundlers only know `new Worker(new URL(…))`, so the global `Worker` is replaced during that one call.
  */
-export function trusting(open: () => Worker): Worker {
+export function openTrusted(open: () => Worker): Worker {
   const scope = globalThis as unknown as {
     trustedTypes?: { createPolicy(name: string, rules: object): Policy };
     Worker: typeof Worker;

@@ -1,14 +1,14 @@
 /** Measured products, kept from one session to the next. */
 
-import type { Handle } from "./raw-handle.js";
+import type { RawHandle } from "./raw-handle.js";
+import type { RawModule, RawRuntime } from "./raw-types.js";
 import { remember, remembered } from "./remembered.js";
-import type { Capabilities } from "./runtime.js";
-import type { RawModule, RawRuntime } from "./wasm-instance.js";
+import type { Capabilities } from "./runtime-types.js";
 
 /** The measurements of one runtime. */
 export class Tuning {
   readonly #module: RawModule;
-  readonly #handle: Handle<RawRuntime>;
+  readonly #handle: RawHandle<RawRuntime>;
   /** The name under which they are kept. */
   readonly #name: string;
   /** How many of the module's numbers are kept. */
@@ -16,7 +16,7 @@ export class Tuning {
 
   private constructor(
     module: RawModule,
-    handle: Handle<RawRuntime>,
+    handle: RawHandle<RawRuntime>,
     name: string,
     known: Float64Array,
   ) {
@@ -30,7 +30,7 @@ export class Tuning {
   /** Has products measured that were not measured on this adapter before. */
   static async begin(
     module: RawModule,
-    handle: Handle<RawRuntime>,
+    handle: RawHandle<RawRuntime>,
     { adapter, limits }: Capabilities,
   ): Promise<Tuning> {
     const { vendor, architecture, device, description } = adapter;

@@ -2,10 +2,10 @@
 
 import { findOnDisk } from "./disk-files.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
-import { corrupt, type FilePart } from "./file-part.js";
-import { blobPart, type LoadOptions, type LongOptions, report } from "./file-source.js";
+import { blobPart, corrupt, type FilePart } from "./file-part.js";
 import { inNode } from "./node.js";
 import { show } from "./options.js";
+import { type LoadOptions, type LongOptions, report } from "./progress.js";
 
 /** Bytes of a file that are asked for first: most headers are shorter. */
 const FIRST = 128 << 10;

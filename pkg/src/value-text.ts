@@ -1,3 +1,5 @@
+/** The text of a value in a message. */
+
 /** Names the class of an object that lives in a worker, as a property of what stands for it in the page. */
 export const REMOTE = Symbol.for("tinyloom.remote");
 

@@ -1,9 +1,9 @@
 /** Where the wasm module comes from, and what to do where it does not come. */
 
 import { type ErrorCode, TinyloomError } from "./error.js";
-import { wholeUrl } from "./file-source.js";
 import { fileSystem, inNode } from "./node.js";
 import { packedModule } from "./packed-module.js";
+import { wholeUrl } from "./page-address.js";
 
 /** What `Runtime.create` takes as `wasm`. */
 export type ModuleSource = URL | string | Response | BufferSource | WebAssembly.Module;

@@ -1,8 +1,8 @@
 /** Long calls of the module, which ask between their pieces whether to go on. */
 
 import { throwIfAborted } from "./error.js";
-import { type LongOptions, report, reported } from "./file-source.js";
-import type { Ask, Releasable } from "./wasm-instance.js";
+import { type LongOptions, report, reported } from "./progress.js";
+import type { Ask, Releasable } from "./raw-types.js";
 
 /**
  * Runs a call that takes `signal` and `onProgress`. It ends with code "aborted" at the signal, or with

@@ -7,7 +7,8 @@ use super::{
 use crate::config::ModelConfig;
 
 /// What the families' descriptions are written with.
-pub(super) struct Describe<'a> {
+#[derive(Debug)]
+pub struct Describe<'a> {
     pub config: &'a ModelConfig,
     /// What its norms are.
     pub norms: NormKind,
@@ -17,7 +18,8 @@ pub(super) struct Describe<'a> {
 }
 
 /// A layer of layer norms and products with biases, without a gate: its modules, by their names in its block.
-pub(super) struct Modules<'a> {
+#[derive(Debug)]
+pub struct Modules<'a> {
     pub block: String,
     /// Queries, keys and values, each with its number of outputs.
     pub qkv: &'a [(&'a str, usize)],

@@ -2,9 +2,88 @@
 //! read one input, the beginning of each head turns, and queries, keys and values are stored head by head.
 
 use super::describe::{Describe, Modules};
-use super::{Architecture, Attention, Layer, Stored};
+use super::gguf::{Change, GELU, Gguf, UNCAPPED};
+use super::llama::NO_WINDOW;
+use super::{Architecture, Attention, Family, Layer, Stored};
+use crate::config::slots::*;
+use crate::config::{Field, Fields, Kind, Missing, ModelConfig, Slot};
+use crate::error::Result;
+use serde_json::json;
 
-pub(super) fn describe(mut model: Describe) -> Architecture {
+pub(super) static GPT_NEOX: Family = Family {
+    names: ["gpt_neox", "GPTNeoXForCausalLM"],
+    like: None,
+    fields: &[
+        HIDDEN_SIZE.or(Missing::Size(6144)),
+        HEADS.or(Missing::Size(64)),
+        LAYERS.or(Missing::Size(44)),
+        POSITIONS.or(Missing::Size(2048)),
+        ROPE.or(Missing::Real(1e4)).named("rotary_emb_base"),
+        ROTARY_SHARE.or(Missing::Real(0.25)).named("rotary_pct"),
+        ROPE_PARAMETERS.or_nothing(),
+        ROPE_SCALING.or_nothing(),
+        INTERMEDIATE_SIZE.or(Missing::Size(24_576)),
+        VOCAB_SIZE.or(Missing::Size(50_432)),
+        NORM_EPS.or(Missing::Real(1e-5)).named("layer_norm_eps"),
+        TIED.or(Missing::Flag(false)),
+        HIDDEN_ACT.or(Missing::Activation("gelu")),
+        INITIALIZER_RANGE.or(Missing::Real(0.02)),
+        SOFT_CAP.or_nothing(),
+        BIASED.or(Missing::Flag(true)),
+        PARALLEL.or(Missing::Flag(true)),
+        DROPOUT.or(Missing::Real(0.0)),
+        ATTENTION_DROPOUT.or(Missing::Real(0.0)),
+    ],
+    refused: &[NO_WINDOW],
+    gguf: Some(Gguf {
+        architecture: "gptneox",
+        modules: &[&[
+            ("embed_in", "token_embd"),
+            ("final_layer_norm", "output_norm"),
+            ("embed_out", "output"),
+            ("input_layernorm", "attn_norm"),
+            ("attention.query_key_value", "attn_qkv"),
+            ("attention.dense", "attn_output"),
+            ("post_attention_layernorm", "ffn_norm"),
+            ("mlp.dense_h_to_4h", "ffn_up"),
+            ("mlp.dense_4h_to_h", "ffn_down"),
+        ]],
+        changes: &[("attention.query_key_value", Change::Stacked)],
+        expected: &[
+            ("hidden_act", GELU),
+            UNCAPPED,
+            (BIASED.name, &["true"]),
+            (TIED.name, &["false"]),
+        ],
+    }),
+    describe,
+};
+
+static BIASED: Slot = Slot::own_flag(
+    "attention_bias",
+    "Products around attention of GPT-NeoX have biases. Default true; other families allow only false.",
+);
+static PARALLEL: Slot = Slot::own_flag(
+    "use_parallel_residual",
+    "Both blocks of a layer of GPT-NeoX read the layer's input. Default true.",
+);
+/// Its one rate is of embeddings too.
+static DROPOUT: Slot = Slot::number(
+    "hidden_dropout",
+    Kind::Custom {
+        read: read_dropout,
+        write: |field, config| vec![(field.name, json!(config.dropout.residual))],
+    },
+    "The share of embeddings, and of what each block adds, that training of GPT-NeoX leaves out.",
+);
+
+fn read_dropout(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig) -> Result<()> {
+    Field { slot: &RESIDUAL_DROPOUT, ..*field }.read(fields, config)?;
+    config.dropout.embedding = config.dropout.residual;
+    Ok(())
+}
+
+fn describe(mut model: Describe) -> Architecture {
     let config = model.config;
     let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
     let embedding = model.matrix(hidden, &[("gpt_neox.embed_in".into(), vocab_size)]);
@@ -45,8 +124,8 @@ fn layer(model: &mut Describe, index: usize) -> Layer {
             up: "mlp.dense_h_to_4h",
             down: "mlp.dense_4h_to_h",
             stored: [Stored::Heads(attention.head_dim), Stored::Rows],
-            biased: [config.attention_bias; 2],
-            parallel: config.parallel_residual,
+            biased: [config.own_flag(&BIASED); 2],
+            parallel: config.own_flag(&PARALLEL),
         },
     )
 }

@@ -1,9 +1,67 @@
 //! Llama (Touvron et al., arXiv:2302.13971), and Mistral, which adds a sliding window.
 
 use super::describe::Describe;
-use super::{Architecture, Attention, Layer, NormKind, Rope};
+use super::gguf::{Change, DECODER, Gguf, SILU, UNCAPPED};
+use super::{Architecture, Attention, Family, Layer, NormKind, Rope, RopeId};
+use crate::config::slots::*;
+use crate::config::{Missing, ModelConfig, NOTHING, Refusal};
 
-pub(super) fn describe(model: Describe) -> Architecture {
+pub(super) static LLAMA: Family = Family {
+    names: ["llama", "LlamaForCausalLM"],
+    like: None,
+    fields: &[
+        HIDDEN_SIZE.or(Missing::Size(4096)),
+        HEADS.or(Missing::Size(32)),
+        LAYERS.or(Missing::Size(32)),
+        POSITIONS.or(Missing::Size(2048)),
+        KEY_VALUE_HEADS.or_nothing(),
+        HEAD_DIM.or_nothing(),
+        ROPE.or(Missing::Real(1e4)),
+        ROPE_PARAMETERS.or_nothing(),
+        ROPE_SCALING.or_nothing(),
+        INTERMEDIATE_SIZE.or(Missing::Size(11_008)),
+        VOCAB_SIZE.or(Missing::Size(32_000)),
+        NORM_EPS.or(Missing::Real(1e-6)),
+        TIED.or(Missing::Flag(false)),
+        HIDDEN_ACT.or(Missing::Activation("silu")),
+        INITIALIZER_RANGE.or(Missing::Real(0.02)),
+        SOFT_CAP.or_nothing(),
+        ATTENTION_DROPOUT.or(Missing::Real(0.0)),
+    ],
+    refused: &[NO_WINDOW],
+    gguf: Some(GGUF),
+    describe,
+};
+
+const GGUF: Gguf = Gguf {
+    architecture: "llama",
+    modules: &[DECODER],
+    changes: PAIRS,
+    expected: &[SILU, UNCAPPED],
+};
+/// What llama.cpp's Llama rotates.
+pub(super) const PAIRS: &[(&str, Change)] =
+    &[("self_attn.q_proj", Change::Pairs), ("self_attn.k_proj", Change::Pairs)];
+
+/// Of families without windows.
+pub(super) const NO_WINDOW: Refusal =
+    ("sliding_window", NOTHING, "absent, or model_type \"mistral\", \"gemma2\" or \"gemma3_text\"");
+
+pub(super) static MISTRAL: Family = Family {
+    names: ["mistral", "MistralForCausalLM"],
+    like: Some(&LLAMA),
+    fields: &[
+        POSITIONS.or(Missing::Size(131_072)),
+        KEY_VALUE_HEADS.or(Missing::Size(8)),
+        INTERMEDIATE_SIZE.or(Missing::Size(14_336)),
+        WINDOW.or(Missing::Size(4096)).with_nulls(),
+    ],
+    refused: &[],
+    gguf: Some(GGUF),
+    describe,
+};
+
+fn describe(model: Describe) -> Architecture {
     decoder(model, Differences::NONE)
 }
 
@@ -19,6 +77,8 @@ pub(super) struct Differences {
     pub post_norms: bool,
     /// Embeddings are multiplied by √hidden.
     pub scaled_embedding: bool,
+    /// The rotary embedding of a layer with this attention: the model's own, or that of layers with a window.
+    pub rope: fn(&ModelConfig, usize, Attention) -> Option<RopeId>,
 }
 
 impl Differences {
@@ -28,6 +88,7 @@ impl Differences {
         head_norms: false,
         post_norms: false,
         scaled_embedding: false,
+        rope: |_, _, _| Some(0),
     };
 }
 
@@ -66,8 +127,8 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
 fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer {
     let (hidden, feed) = (model.config.hidden_size, model.config.intermediate_size);
     let attention = model.attention(index);
-    let by_window = model.config.rope_local_base_freq.is_some() && attention.window.is_some();
-    let attention = Attention { rope: Some(usize::from(by_window)), ..attention };
+    let rope = (differences.rope)(model.config, index, attention);
+    let attention = Attention { rope, ..attention };
     let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
     let name = |module: &str| format!("model.layers.{index}.{module}");
     let qkv = [

@@ -3,7 +3,9 @@
 //! [`Architecture`] and knows no family by name.
 
 mod describe;
+mod family;
 mod gemma;
+pub mod gguf;
 mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
@@ -14,11 +16,12 @@ mod rope;
 mod stored;
 
 pub use crate::config::DropoutRates;
+pub use family::{FAMILIES, Family};
 pub use lora::LowRank;
 pub use rope::Rope;
 pub use stored::{Stored, Swap};
 
-use crate::config::{Activation, ModelConfig, ModelType};
+use crate::config::{Activation, ModelConfig};
 use crate::error::{Error, Result};
 use describe::Describe;
 
@@ -182,18 +185,7 @@ pub struct Architecture {
 
 impl Architecture {
     pub fn of(config: &ModelConfig) -> Self {
-        match config.model_type {
-            // Mistral is Llama with a window, which the config resolves.
-            ModelType::Llama | ModelType::Mistral => llama::describe(Describe::new(config)),
-            ModelType::Qwen2 => qwen::describe_2(Describe::new(config)),
-            ModelType::Qwen3 => qwen::describe_3(Describe::new(config)),
-            ModelType::Gpt2 => gpt2::describe(Describe::new(config)),
-            ModelType::GptNeo => gpt_neo::describe(Describe::new(config)),
-            ModelType::GptNeoX => gpt_neox::describe(Describe::new(config)),
-            ModelType::Gemma => gemma::describe(Describe::new(config)),
-            ModelType::Gemma2 => gemma::describe_2(Describe::new(config)),
-            ModelType::Gemma3 => gemma::describe_3(Describe::new(config)),
-        }
+        (config.family.describe)(Describe::new(config))
     }
 
     pub fn params(&self) -> impl Iterator<Item = &Param> {

@@ -1,10 +1,5 @@
 //! What training leaves out at random (Srivastava et al., "Dropout", JMLR 2014), by each family's names.
 
-use super::family::ModelType;
-use super::fields::{Fields, refuse};
-use crate::error::Result;
-use serde_json::{Value, json};
-
 /// Shares that a training step leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DropoutRates {
@@ -20,53 +15,7 @@ impl DropoutRates {
     pub const fn all(rate: f64) -> Self {
         Self { embedding: rate, attention: rate, residual: rate }
     }
-
-    /// Each rate by the family's name of it.
-    const fn named(&mut self, family: ModelType) -> [Option<(&'static str, &mut f64)>; 3] {
-        let Self { embedding, attention, residual } = self;
-        match family {
-            ModelType::Gpt2 => [
-                Some(("embd_pdrop", embedding)),
-                Some(("attn_pdrop", attention)),
-                Some(("resid_pdrop", residual)),
-            ],
-            ModelType::GptNeo => [
-                Some(("embed_dropout", embedding)),
-                Some((ATTENTION, attention)),
-                Some(("resid_dropout", residual)),
-            ],
-            // Its one rate is of embeddings too.
-            ModelType::GptNeoX => {
-                [Some(("hidden_dropout", residual)), Some((ATTENTION, attention)), None]
-            }
-            _ => [Some((ATTENTION, attention)), None, None],
-        }
-    }
-
-    /// The rates that a config names; transformers' of the family where it names none.
-    pub(super) fn read(fields: &mut Fields, family: ModelType) -> Result<Self> {
-        let mut rates = Self::all(family.defaults().dropout);
-        for (name, rate) in rates.named(family).into_iter().flatten() {
-            *rate = fields.optional_real(name)?.unwrap_or(*rate);
-            if !(0.0..1.0).contains(rate) {
-                return Err(refuse(name, &json!(*rate), "at least 0 and below 1"));
-            }
-        }
-        if family == ModelType::GptNeoX {
-            rates.embedding = rates.residual;
-        }
-        Ok(rates)
-    }
-
-    /// The fields of a config that name them.
-    pub(super) fn fields(mut self, family: ModelType) -> Vec<(&'static str, Value)> {
-        let named = self.named(family).into_iter().flatten();
-        named.map(|(name, rate)| (name, json!(*rate))).collect()
-    }
 }
-
-/// The name of most families.
-const ATTENTION: &str = "attention_dropout";
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,8 @@ const MAX_FIELDS: usize = 1024;
 const MAX_FIELD_BYTES: usize = 256 << 10;
 
 /// What is taken leaves the map; the rest is what tinyloom does not read.
-pub(super) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+#[derive(Debug)]
+pub struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
     pub fn read(text: &'a str) -> Result<Self> {
@@ -37,6 +38,11 @@ impl<'a> Fields<'a> {
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
+    }
+
+    /// A field that stays, as JSON text.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).map(|raw| raw.get())
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -104,11 +110,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Whether a value asks for nothing.
-pub(super) type Neutral = fn(&Value) -> bool;
-
-pub(super) const OFF: Neutral = |value| *value == Value::Bool(false);
-/// `null` alone.
-pub(super) const NOTHING: Neutral = |_| false;
+pub type Neutral = fn(&Value) -> bool;
 
 impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
@@ -150,7 +152,7 @@ fn value(name: &str, raw: &RawValue) -> Result<Value> {
         .map_err(|e| Error::config(format!("config field {name} cannot be read: {e}")))
 }
 
-pub(super) fn refuse(name: &str, value: &Value, allowed: &str) -> Error {
+pub fn refuse(name: &str, value: &Value, allowed: &str) -> Error {
     refuse_text(name, &value.to_string(), allowed)
 }
 

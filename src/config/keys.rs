@@ -4,54 +4,17 @@
 //! meant to shape the model must not be ignored. So a misspelt name is refused where the field it
 //! stands for is missing: a config that has both was written by someone who knew.
 
-use super::family::ModelType;
+use super::field::Slot;
 use super::fields::Fields;
+use super::slots::SHARED;
+use crate::arch::Family;
 use crate::error::{Error, Result};
 
-/// The fields that shape the model.
-const FIELDS: [&str; 20] = [
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_theta",
-    "tie_word_embeddings",
-    "hidden_act",
-    "initializer_range",
-    "rope_local_base_freq",
-    "sliding_window",
-    "sliding_window_pattern",
-    "layer_types",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "query_pre_attn_scalar",
-];
-
-/// Names that other model families and programs have for the same fields.
-const ALIASES: [(&str, &[&str]); 9] = [
-    ("vocab_size", &["n_vocab", "vocabulary_size"]),
-    ("hidden_size", &["d_model", "n_embd", "n_embed", "embed_dim", "dim", "model_dim"]),
-    ("intermediate_size", &["d_ff", "n_inner", "ffn_dim", "hidden_dim", "ffn_hidden_size"]),
-    ("num_hidden_layers", &["num_layers", "n_layer", "n_layers", "layers"]),
-    ("num_attention_heads", &["num_heads", "n_head", "n_heads", "heads"]),
-    ("num_key_value_heads", &["num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads"]),
-    (
-        "max_position_embeddings",
-        &["n_positions", "n_ctx", "max_seq_len", "block_size", "context_length"],
-    ),
-    ("rms_norm_eps", &["norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_epsilon"]),
-    ("hidden_act", &["activation_function"]),
-];
-
 /// Refuses a field that stands for a missing one under another name, and says which.
-pub(super) fn refuse_near_misses(fields: &Fields, family: ModelType) -> Result<()> {
+pub(super) fn refuse_near_misses(fields: &Fields<'_>, family: &Family) -> Result<()> {
+    let known = known(family);
     for name in fields.names() {
-        if let Some(meant) = meant(name, family).filter(|meant| !fields.has(meant)) {
+        if let Some(meant) = meant(name, &known, family).filter(|meant| !fields.has(meant)) {
             return Err(Error::config(format!(
                 "config field {name} is unknown and looks like a misspelt {meant}: rename it, or \
                  remove it"
@@ -64,18 +27,34 @@ pub(super) fn refuse_near_misses(fields: &Fields, family: ModelType) -> Result<(
 /// Where transformers notes the period of Gemma 3's layers for itself, beside `layer_types`.
 const NOTED_PATTERN: &str = "_sliding_window_pattern";
 
+/// The names of fields that shape a model of a family, in its own spelling.
+fn known(family: &Family) -> Vec<&'static str> {
+    let mut known: Vec<_> = SHARED.iter().map(|slot| spelled(family, slot)).collect();
+    for field in family.fields() {
+        if !known.contains(&field.name) {
+            known.push(field.name);
+        }
+    }
+    known
+}
+
+/// The family's own name of a field that others have too.
+fn spelled(family: &Family, slot: &Slot) -> &'static str {
+    family.find(slot).map_or(slot.name, |field| field.name)
+}
+
 /// The field that a name stands for, where it is not the field's own.
-fn meant(name: &str, family: ModelType) -> Option<&'static str> {
-    let spelled = |field| family.spelled(field);
-    let other = family.other_activation() == Some(name);
-    let own = family.own_fields();
-    let fields = || FIELDS.into_iter().map(spelled).chain(own.iter().copied());
-    if other || name == NOTED_PATTERN || fields().any(|field| field == name) {
+fn meant(name: &str, known: &[&'static str], family: &Family) -> Option<&'static str> {
+    if name == NOTED_PATTERN || known.contains(&name) {
         return None;
     }
     // A family's own name takes the place of Llama's, which then is one of the others.
-    let alias = ALIASES.iter().find(|(field, others)| *field == name || others.contains(&name));
-    alias.map(|(field, _)| spelled(field)).or_else(|| fields().find(|field| near(name, field)))
+    let of = |slot: &&&Slot| {
+        let Slot { name: usual, aliases, .. } = slot;
+        aliases.contains(&name) || (*usual == name && !aliases.is_empty())
+    };
+    let alias = SHARED.iter().find(of).map(|slot| spelled(family, slot));
+    alias.or_else(|| known.iter().copied().find(|field| near(name, field)))
 }
 
 /// Whether a name is a field's in another spelling (`hiddenSize`, `hidden-size`) or with a slip of
@@ -121,7 +100,13 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::FAMILIES;
     use crate::config::ModelConfig;
+
+    fn meant_by(name: &str, family: &str) -> Option<&'static str> {
+        let family = FAMILIES.into_iter().find(|known| known.names[0] == family).unwrap();
+        meant(name, &known(family), family)
+    }
 
     #[test]
     fn distances_are_those_of_levenshtein() {
@@ -166,7 +151,7 @@ mod tests {
     #[test]
     fn long_names_are_no_slips() {
         let long = "a".repeat(16 << 20);
-        assert!(FIELDS.iter().all(|field| !near(&long, field)));
+        assert!(SHARED.iter().all(|slot| !near(&long, slot.name)));
         assert!(near("--hidden----size--", "hidden_size"));
         assert!(!near("hidden_size_of_text", "hidden_size"));
     }
@@ -192,7 +177,7 @@ mod tests {
             use_cache use_sliding_window"
             .split_whitespace()
         {
-            assert_eq!(meant(name, ModelType::Llama), None, "{name}");
+            assert_eq!(meant_by(name, "llama"), None, "{name}");
         }
         for name in "activation_function attn_pdrop embd_pdrop gradient_checkpointing \
             initializer_range layer_norm_epsilon n_embd n_head n_inner n_layer n_positions \
@@ -201,7 +186,7 @@ mod tests {
             summary_type summary_use_proj task_specific_params tie_word_embeddings vocab_size"
             .split_whitespace()
         {
-            assert_eq!(meant(name, ModelType::Gpt2), None, "{name}");
+            assert_eq!(meant_by(name, "gpt2"), None, "{name}");
         }
     }
 
@@ -209,7 +194,7 @@ mod tests {
     fn the_other_fields_of_neo_and_neox_are_left_alone() {
         for (family, names) in [
             (
-                ModelType::GptNeo,
+                "gpt_neo",
                 "activation_function architectures attention_dropout attention_layers attention_types \
                 bos_token_id classifier_dropout embed_dropout eos_token_id gradient_checkpointing \
                 hidden_size initializer_range intermediate_size layer_norm_epsilon \
@@ -218,7 +203,7 @@ mod tests {
                 summary_use_proj tokenizer_class transformers_version use_cache vocab_size window_size",
             ),
             (
-                ModelType::GptNeoX,
+                "gpt_neox",
                 "architectures attention_bias attention_dropout bos_token_id classifier_dropout \
                 eos_token_id hidden_act hidden_dropout hidden_size initializer_range intermediate_size \
                 layer_norm_eps max_position_embeddings model_type num_attention_heads num_hidden_layers \
@@ -228,7 +213,7 @@ mod tests {
             ),
         ] {
             for name in names.split_whitespace() {
-                assert_eq!(meant(name, family), None, "{name}");
+                assert_eq!(meant_by(name, family), None, "{name}");
             }
         }
     }

@@ -1,7 +1,8 @@
 //! `adapter_config.json` as PEFT reads and writes it.
 
-use super::fields::{Fields, NOTHING, Neutral, OFF, refuse};
+use super::fields::{Fields, Neutral, refuse};
 use super::lora::{ALL_LINEAR, LoraConfig};
+use super::refused::{NOTHING, OFF};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 

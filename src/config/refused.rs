@@ -1,10 +1,16 @@
 //! Fields that would change the model and that tinyloom has no kernel for.
 
-use super::family::ModelType;
-use super::fields::{Fields, NOTHING, Neutral, OFF};
+use super::fields::{Fields, Neutral};
+use crate::arch::Family;
 use crate::error::Result;
 use serde_json::Value;
 
+/// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
+pub type Refusal = (&'static str, Neutral, &'static str);
+
+pub const OFF: Neutral = |value| *value == Value::Bool(false);
+/// `null` alone.
+pub const NOTHING: Neutral = |_| false;
 const ON: Neutral = |value| *value == Value::Bool(true);
 pub(super) const ONE: Neutral = |value| value.as_f64() == Some(1.0);
 /// One number per layer; 1: the layer has RoPE.
@@ -14,8 +20,8 @@ pub(super) const WHOLE_HEADS: &str = "1: only gpt_neox rotates a part of each he
 const HEAD_NORMS: &str =
     "false: only qwen3 and gemma3_text have norms of queries and keys, by no field";
 
-/// A field, which of its values ask for nothing beside `null`, and what is allowed, in words.
-const FIELDS: [(&str, Neutral, &str); 20] = [
+/// What no family reads, or few: in others it is refused.
+const REFUSED: [Refusal; 20] = [
     ("attention_bias", OFF, "false: only gpt_neox has them by this field, and qwen2 by none"),
     ("mlp_bias", OFF, "false: tinyloom has no biases"),
     ("pretraining_tp", ONE, "1: tinyloom has no tensor-parallel slicing"),
@@ -24,7 +30,7 @@ const FIELDS: [(&str, Neutral, &str); 20] = [
     ("use_qk_norm", OFF, HEAD_NORMS),
     ("qk_norm", OFF, HEAD_NORMS),
     ("qk_layernorm", OFF, HEAD_NORMS),
-    ("no_rope_layers", ALL_ONES, "absent or all 1: every layer of tinyloom has RoPE"),
+    ("no_rope_layers", ALL_ONES, "absent or all 1: every layer of this family has RoPE"),
     ("rope_interleaved", OFF, "false: tinyloom rotates halves of a head, not neighbours"),
     ("use_bidirectional_attention", OFF, "false: tinyloom's attention is causal"),
     ("final_logit_softcapping", NOTHING, "null: this family has no soft cap of logits"),
@@ -47,14 +53,12 @@ const FIELDS: [(&str, Neutral, &str); 20] = [
 ];
 
 /// Refuses a field that asks for what tinyloom lacks, by name. The others stay: `save` gives them back.
-pub(super) fn refuse_unsupported(fields: &Fields, family: ModelType) -> Result<()> {
-    let read = |name: &str| match name {
-        "final_logit_softcapping" => family.caps_logits(),
-        "attention_bias" | "partial_rotary_factor" => family.turns_in_part(),
-        _ => false,
-    };
-    FIELDS
+pub(super) fn refuse_unsupported(fields: &Fields<'_>, family: &Family) -> Result<()> {
+    let own = family.fields();
+    let reads = |name: &str| own.iter().any(|field| [field.name, field.slot.name].contains(&name));
+    REFUSED
         .iter()
-        .filter(|(name, ..)| !read(name))
+        .filter(|(name, ..)| !reads(name))
+        .chain(family.refused)
         .try_for_each(|&(name, neutral, allowed)| fields.require_neutral(name, neutral, allowed))
 }

@@ -1,9 +1,12 @@
 //! The rotary embedding as `config.json` describes it, in any of the places where transformers has
 //! kept it: `rope_theta` and `rope_scaling` (version 4), `rope_parameters` (version 5).
 
-use super::family::{LayerType, ModelType};
+use super::field::{Field, Written};
 use super::fields::{Fields, real, refuse, size};
 use super::refused;
+use super::slots::{LOCAL_THETA, ROPE, ROPE_PARAMETERS, ROPE_SCALING, ROTARY_SHARE};
+use super::{LayerType, ModelConfig};
+use crate::arch::Family;
 use crate::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -41,73 +44,62 @@ impl Default for RopeConfig {
     }
 }
 
-const PLACES: [&str; 2] = ["rope_parameters", "rope_scaling"];
+const PLACES: [&str; 2] = [ROPE_PARAMETERS.name, ROPE_SCALING.name];
 /// Keys of the first place in version 5, where layers with a window have a rotary embedding of their own.
 const FULL: &str = LayerType::Full.name();
 const SLIDING: &str = LayerType::Sliding.name();
 const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
 
-/// The rotary embedding of a model.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ropes {
-    pub whole: RopeConfig,
-    /// The base in layers with a window, where they have their own.
-    pub local: Option<f64>,
-    /// The share of each head that turns.
-    pub partial: f64,
-}
-
-/// Version 4's name of a family for the share of a head that turns, and that of all others.
-const SHARES: [&str; 2] = ["rotary_pct", "partial_rotary_factor"];
-
-/// Takes the fields of the rotary embedding. `positions` is `max_position_embeddings`.
-pub(super) fn rope(fields: &mut Fields, positions: usize, family: ModelType) -> Result<Ropes> {
-    if !family.rotates() {
-        return Ok(Ropes { whole: RopeConfig::default(), local: None, partial: 1.0 });
-    }
-    let mut found = Found::outside(fields, family)?;
+/// Takes the fields of the rotary embedding into a config that has its positions.
+pub(super) fn read(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig) -> Result<()> {
+    let (positions, mut found) =
+        (config.max_position_embeddings, Found::outside(fields, *field, config.family)?);
     for place in PLACES {
         let Some(value) = fields.take_set(place)? else { continue };
-        let (place, value) = if found.two && place == PLACES[0] {
+        let (place, value) = if found.local_field.is_some() && place == PLACES[0] {
             ("rope_parameters.full_attention", found.sliding(value, positions)?)
         } else {
             (place, value)
         };
         found.whole(Own::of(place, value)?, positions)?;
     }
-    Ok(found.ropes())
+    found.into(config);
+    Ok(())
 }
 
 /// What the fields read so far say; none: nothing yet.
 struct Found {
-    /// Name of the base outside the places.
-    base: &'static str,
-    /// Whether layers with a window have a rotary embedding of their own.
-    two: bool,
-    /// Whether a share of each head turns.
-    in_part: bool,
+    /// The base outside the places.
+    field: Field,
+    /// That of layers with a window, where these have their own.
+    local_field: Option<Field>,
+    /// The share of each head that rotates, where a family has that.
+    share_field: Option<Field>,
     theta: Option<f64>,
     local: Option<f64>,
-    partial: Option<f64>,
+    share: Option<f64>,
     scaling: Option<RopeScaling>,
 }
 
 impl Found {
     /// Takes the fields outside the places.
-    fn outside(fields: &mut Fields, family: ModelType) -> Result<Self> {
-        let (two, in_part) = (family.has_two_ropes(), family.turns_in_part());
-        let base = family.spelled("rope_theta");
-        let mut theta = fields.optional_real(base)?;
-        let mut partial = None;
-        if in_part {
+    fn outside(fields: &mut Fields<'_>, field: Field, family: &Family) -> Result<Self> {
+        let (local_field, share_field) = (family.find(&LOCAL_THETA), family.find(&ROTARY_SHARE));
+        let mut theta = fields.optional_real(field.name)?;
+        let mut share = None;
+        if let Some(own) = share_field {
             // A file of version 4 may have both names.
-            let again = fields.optional_real("rope_theta")?;
-            theta = agreed([base, "rope_theta"], theta, again)?;
-            let [first, second] = SHARES;
-            partial = agreed(SHARES, fields.optional_real(first)?, fields.optional_real(second)?)?;
+            let again = fields.optional_real(ROPE.name)?;
+            theta = agreed([field.name, ROPE.name], theta, again)?;
+            let names = [own.name, ROTARY_SHARE.name];
+            let [first, second] = names;
+            share = agreed(names, fields.optional_real(first)?, fields.optional_real(second)?)?;
         }
-        let local = if two { fields.optional_real("rope_local_base_freq")? } else { None };
-        Ok(Self { base, two, in_part, theta, local, partial, scaling: None })
+        let local = match local_field {
+            Some(own) => fields.optional_real(own.name)?,
+            None => None,
+        };
+        Ok(Self { field, local_field, share_field, theta, local, share, scaling: None })
     }
 
     /// Reads the object of layers with a window in the first place of a family with two rotary embeddings,
@@ -118,7 +110,7 @@ impl Found {
         let place = "rope_parameters.sliding_attention";
         let mut own = Own::of(place, sliding)?;
         refuse_others(&kinds)?;
-        self.local = own.agreeing("rope_theta", "rope_local_base_freq", self.local)?;
+        self.local = own.agreeing(ROPE.name, LOCAL_THETA.name, self.local)?;
         if own.scaling(positions)? != RopeScaling::Default {
             return Err(Error::config(format!("config field {place} must be unscaled")));
         }
@@ -127,9 +119,9 @@ impl Found {
 
     /// Reads the object of all layers, or of those without a window.
     fn whole(&mut self, mut own: Own, positions: usize) -> Result<()> {
-        self.theta = own.agreeing("rope_theta", self.base, self.theta)?;
-        if self.in_part {
-            self.partial = own.agreeing(SHARES[1], SHARES[0], self.partial)?;
+        self.theta = own.agreeing(ROPE.name, self.field.name, self.theta)?;
+        if let Some(field) = self.share_field {
+            self.share = own.agreeing(ROTARY_SHARE.name, field.name, self.share)?;
         }
         let read = own.scaling(positions)?;
         if let Some(other) = self.scaling.filter(|other| *other != read) {
@@ -142,13 +134,14 @@ impl Found {
         Ok(())
     }
 
-    /// The rotary embedding, with the usual numbers where no field gives one.
-    fn ropes(self) -> Ropes {
-        let theta = self.theta.unwrap_or(if self.two { 1e6 } else { 1e4 });
-        let local = if self.two { Some(self.local.unwrap_or(1e4)) } else { None };
-        let partial = self.partial.unwrap_or(if self.in_part { 0.25 } else { 1.0 });
-        let whole = RopeConfig { theta, scaling: self.scaling.unwrap_or_default() };
-        Ropes { whole, local, partial }
+    /// Leaves the rotary embedding in a config, with the family's numbers where no field gives one.
+    fn into(self, config: &mut ModelConfig) {
+        let usual = |field: Field| field.missing.real();
+        let theta = self.theta.or(usual(self.field)).unwrap_or(RopeConfig::default().theta);
+        config.rope = RopeConfig { theta, scaling: self.scaling.unwrap_or_default() };
+        config.rope_local_base_freq = self.local.or(self.local_field.and_then(usual));
+        config.partial_rotary_factor =
+            self.share.or(self.share_field.and_then(usual)).unwrap_or(1.0);
     }
 }
 
@@ -302,28 +295,26 @@ impl Own {
     }
 }
 
-impl Ropes {
-    /// The fields as transformers 4 and 5 read them.
-    pub fn fields(&self, family: ModelType) -> Vec<(&'static str, Value)> {
-        let RopeConfig { theta, scaling } = self.whole;
-        let mut fields = vec![(family.spelled("rope_theta"), json!(theta))];
-        if scaling != RopeScaling::Default {
-            fields.push(("rope_scaling", object(scaling.fields())));
-        }
-        let mut parameters = self.whole.parameters();
-        if family.turns_in_part() {
-            fields.push((SHARES[0], json!(self.partial)));
-            parameters.push((SHARES[1], json!(self.partial)));
-        }
-        let mut parameters = object(parameters);
-        if let Some(theta) = self.local {
-            fields.push(("rope_local_base_freq", json!(theta)));
-            let other = RopeConfig { theta, scaling: RopeScaling::Default }.parameters();
-            parameters = object(vec![(FULL, parameters), (SLIDING, object(other))]);
-        }
-        fields.push(("rope_parameters", parameters));
-        fields
+/// The fields as transformers 4 and 5 read them.
+pub(super) fn write(field: &Field, config: &ModelConfig) -> Written {
+    let RopeConfig { theta, scaling } = config.rope;
+    let mut fields = vec![(field.name, json!(theta))];
+    if scaling != RopeScaling::Default {
+        fields.push((PLACES[1], object(scaling.fields())));
     }
+    let mut parameters = config.rope.parameters();
+    if let Some(share) = config.family.find(&ROTARY_SHARE) {
+        fields.push((share.name, json!(config.partial_rotary_factor)));
+        parameters.push((ROTARY_SHARE.name, json!(config.partial_rotary_factor)));
+    }
+    let mut parameters = object(parameters);
+    if let Some(theta) = config.rope_local_base_freq {
+        fields.push((LOCAL_THETA.name, json!(theta)));
+        let other = RopeConfig { theta, scaling: RopeScaling::Default }.parameters();
+        parameters = object(vec![(FULL, parameters), (SLIDING, object(other))]);
+    }
+    fields.push((PLACES[0], parameters));
+    fields
 }
 
 impl RopeConfig {

@@ -8,7 +8,7 @@ fn defaults_are_those_of_transformers() {
     assert_eq!(
         config,
         ModelConfig {
-            model_type: ModelType::Llama,
+            family: FAMILIES[0],
             vocab_size: 32_000,
             hidden_size: 4096,
             intermediate_size: 11_008,
@@ -29,8 +29,7 @@ fn defaults_are_those_of_transformers() {
             attn_logit_softcapping: None,
             final_logit_softcapping: None,
             query_pre_attn_scalar: None,
-            attention_bias: false,
-            parallel_residual: false,
+            own: BTreeMap::new(),
             dropout: DropoutRates::default(),
             extra: BTreeMap::new(),
         }

@@ -29,7 +29,7 @@ use loss::Loss;
 use pipelines::Pipelines;
 use readback::StagingPool;
 use replay::InstalledPlan;
-use scopes::Watch;
+use scopes::CallScopes;
 
 /// Buffers up to this size may also be bound as uniforms.
 const UNIFORM_BYTES: u64 = 64 << 10;
@@ -50,7 +50,7 @@ pub struct WgpuDevice {
     /// Buffers and plans made so far: no number is given twice.
     ids: Cell<u32>,
     /// Calls whose error scopes are open, the innermost last.
-    watches: RefCell<Vec<Watch>>,
+    error_scopes: RefCell<Vec<CallScopes>>,
     calls: Cell<u64>,
     staging: Rc<StagingPool>,
     loss: Loss,
@@ -128,7 +128,7 @@ impl WgpuDevice {
             buffers: RefCell::default(),
             plans: RefCell::default(),
             ids: Cell::default(),
-            watches: RefCell::default(),
+            error_scopes: RefCell::default(),
             calls: Cell::default(),
             loss,
             counters,
@@ -334,7 +334,7 @@ impl Gpu for WgpuDevice {
     }
 
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()> {
-        debug_assert!(self.watching(), "a write outside of error scopes");
+        debug_assert!(self.has_error_scope(), "a write outside of error scopes");
         self.with_buffer(buffer, |allocation| {
             if offset + data.len() as u64 > allocation.bytes {
                 return Err(Error::internal("a write past the end of a buffer"));
@@ -420,20 +420,20 @@ impl Gpu for WgpuDevice {
         read: Option<Region>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         self.loss.alive()?;
-        self.in_watch(|| self.replay(replays, submits, read))
+        self.in_error_scope(|| self.replay(replays, submits, read))
     }
 
     fn profile(&self, replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>> {
         self.loss.alive()?;
-        self.in_watch(|| self.timed_replay(replay))
+        self.in_error_scope(|| self.timed_replay(replay))
     }
 
-    fn watch(&self) {
-        self.open_watch();
+    fn push_error_scope(&self) {
+        self.open_scopes();
     }
 
-    fn checked(&self) -> LocalFuture<Result<()>> {
-        self.close_watch()
+    fn pop_error_scope(&self) -> LocalFuture<Result<()>> {
+        self.close_scopes()
     }
 
     fn tuned(&self) -> Option<Vec<TunedProduct>> {

@@ -91,7 +91,7 @@ pub struct BufferCopy {
 pub trait Gpu {
     fn capabilities(&self) -> &Capabilities;
 
-    /// A zeroed buffer of at least `bytes`, under [`Gpu::watch`]. Exhaustion shows in [`Gpu::checked`],
+    /// A zeroed buffer of at least `bytes`, under [`Gpu::push_error_scope`]. Exhaustion shows in [`Gpu::pop_error_scope`],
     /// which names the label.
     fn create_buffer(&self, label: &str, bytes: u64) -> Result<BufferId>;
 
@@ -100,11 +100,11 @@ pub trait Gpu {
     /// Bytes of a buffer that exists.
     fn buffer_bytes(&self, buffer: BufferId) -> Option<u64>;
 
-    /// Copies `data` into a buffer before the next submit, under [`Gpu::watch`]. Offset and length are
+    /// Copies `data` into a buffer before the next submit, under [`Gpu::push_error_scope`]. Offset and length are
     /// multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Copies between buffers in one submit, behind what has been submitted, under [`Gpu::watch`].
+    /// Copies between buffers in one submit, behind what has been submitted, under [`Gpu::push_error_scope`].
     fn copy(&self, copies: &[BufferCopy]) -> Result<()>;
 
     /// Lets the host do what waits for its thread: input, painting, other tasks.
@@ -115,11 +115,11 @@ pub trait Gpu {
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()>;
 
     /// Compiles a plan's kernels (each distinct text once, while it is in use) and binds its
-    /// buffers as `resolve` says, under [`Gpu::watch`].
+    /// buffers as `resolve` says, under [`Gpu::push_error_scope`].
     /// Of [`Buffer::Given`] it binds the whole buffer.
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId>;
 
-    /// Binds other buffers to an installed plan, under [`Gpu::watch`]. What has been submitted keeps those
+    /// Binds other buffers to an installed plan, under [`Gpu::push_error_scope`]. What has been submitted keeps those
     /// that it had.
     fn rebind(
         &self,
@@ -131,7 +131,7 @@ pub trait Gpu {
     fn uninstall(&self, plan: PlanId);
 
     /// Runs replays in order in `submits` submits of about equal cost (`cuts::Cuts`), then, if asked, brings a
-    /// region back. Where nothing is watched the future also tells whether the device refused any of it.
+    /// region back. Where no error scope is open the future also tells whether the device refused any of it.
     fn submit(
         &self,
         replays: &[Replay],
@@ -147,12 +147,12 @@ pub trait Gpu {
     /// GPU time of each dispatch of a replay in microseconds; `None` without timestamps.
     fn profile(&self, replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>>;
 
-    /// Begins to collect what the device refuses, until [`Gpu::checked`], with no await before that.
-    /// [`watched`] and [`made`] do both.
-    fn watch(&self);
+    /// Begins to collect what the device refuses, until [`Gpu::pop_error_scope`], with no await before that.
+    /// [`submit_checked`] and [`create_checked`] do both.
+    fn push_error_scope(&self);
 
-    /// Ends [`Gpu::watch`]: the first error since then, if any.
-    fn checked(&self) -> LocalFuture<Result<()>>;
+    /// Ends [`Gpu::push_error_scope`]: the first error since then, if any.
+    fn pop_error_scope(&self) -> LocalFuture<Result<()>>;
 
     /// What has been measured on this device, where products are to be measured at all.
     fn tuned(&self) -> Option<Vec<TunedProduct>>;
@@ -175,11 +175,11 @@ pub trait Gpu {
 ///
 /// # Errors
 /// What `queue` itself gives.
-pub fn watched<T: 'static>(
+pub fn submit_checked<T: 'static>(
     gpu: &dyn Gpu,
     queue: impl FnOnce() -> Result<LocalFuture<Result<T>>>,
 ) -> Result<LocalFuture<Result<T>>> {
-    let (queued, checked) = queued(gpu, queue)?;
+    let (queued, checked) = queue_checked(gpu, queue)?;
     Ok(Box::pin(async move {
         // Before the bytes that are read back: they would fill memory while they wait for it.
         checked.await?;
@@ -204,9 +204,9 @@ impl Pending {
     /// # Errors
     /// What `work` gives.
     pub fn queue<T>(&mut self, gpu: &dyn Gpu, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        gpu.watch();
+        gpu.push_error_scope();
         let done = work();
-        self.0.push(gpu.checked());
+        self.0.push(gpu.pop_error_scope());
         done
     }
 
@@ -232,13 +232,13 @@ impl Pending {
 ///
 /// # Errors
 /// What `queue` itself gives.
-pub fn queued<T>(
+pub fn queue_checked<T>(
     gpu: &dyn Gpu,
     queue: impl FnOnce() -> Result<T>,
 ) -> Result<(T, LocalFuture<Result<()>>)> {
-    gpu.watch();
+    gpu.push_error_scope();
     let queued = queue();
-    let checked = gpu.checked();
+    let checked = gpu.pop_error_scope();
     Ok((queued?, checked))
 }
 
@@ -246,8 +246,8 @@ pub fn queued<T>(
 ///
 /// # Errors
 /// What `make` gives, or what the device refused.
-pub async fn made<T>(gpu: &dyn Gpu, make: impl FnOnce() -> Result<T>) -> Result<T> {
-    let (made, checked) = queued(gpu, make)?;
+pub async fn create_checked<T>(gpu: &dyn Gpu, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (made, checked) = queue_checked(gpu, make)?;
     checked.await?;
     Ok(made)
 }

@@ -3,19 +3,23 @@
 
 use super::{Dropout, Graph, Node, Op, Site, Value, ValueId};
 use crate::arch::{LowRank, WeightId};
+use crate::error::{Error, Result};
 use crate::format::WriteMode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds the backward pass of the mean loss to a forward pass. A weight that is not `trained` gets no
 /// gradient, and nothing runs that only its gradient, or those below it, would need.
-pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Graph {
+///
+/// # Errors
+/// `internal` for a graph that is no forward pass, or whose order the backward pass cannot reverse.
+pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Result<Graph> {
     let needed = needed(forward, trained);
     let gates = forward.nodes.iter().filter(|node| matches!(node.op, Op::Gate(_)));
     let gated = gates.map(|node| node.writes[0]).collect();
     let drops = forward.nodes.iter().filter(|node| matches!(node.op, Op::Dropout { .. }));
     let dropped = drops.map(|node| (node.writes[0], node.clone())).collect();
     let mut graph = forward.clone();
-    let head = graph.nodes.pop().expect("a graph ends with its head");
+    let head = graph.nodes.pop().ok_or_else(|| Error::internal("a graph without nodes"))?;
     graph.backward = graph.nodes.len();
     let mut pass = Pass {
         graph,
@@ -27,13 +31,14 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Gra
         again: BTreeMap::new(),
         late: vec![],
         written: BTreeSet::new(),
+        broken: None,
     };
     pass.head(&head);
     for node in forward.nodes[..forward.nodes.len() - 1].iter().rev() {
         pass.node(node);
     }
-    assert!(pass.late.is_empty(), "a weight gradient waits for a value that never returns");
-    pass.graph
+    pass.check(pass.late.is_empty(), "a weight gradient waits for a value that never returns");
+    pass.broken.map_or(Ok(pass.graph), |broken| Err(Error::internal(broken)))
 }
 
 /// Values on which a trained weight has an influence: their gradients are needed.
@@ -81,9 +86,18 @@ struct Pass<'a> {
     late: Vec<Late>,
     /// Weights whose gradient a node of this pass has written.
     written: BTreeSet<WeightId>,
+    /// What the graph does that no forward pass does.
+    broken: Option<&'static str>,
 }
 
 impl Pass<'_> {
+    /// Notes what makes the pass fail.
+    fn check(&mut self, holds: bool, what: &'static str) {
+        if !holds {
+            self.broken.get_or_insert(what);
+        }
+    }
+
     fn emit(&mut self, op: Op, site: Site, reads: &[ValueId], writes: &[ValueId]) {
         let (reads, writes) = (reads.to_vec(), writes.to_vec());
         self.graph.nodes.push(Node { op, reads, writes, site });
@@ -94,7 +108,7 @@ impl Pass<'_> {
     fn gradient(&mut self, of: ValueId) -> (ValueId, WriteMode) {
         if let Some(&gradient) = self.gradients.get(&of) {
             let waits = self.late.iter().any(|late| late.d_y == gradient);
-            assert!(!waits, "a gradient is added to before all have read it");
+            self.check(!waits, "a gradient is added to before all have read it");
             return (gradient, WriteMode::Add);
         }
         let value = Value { gradient: true, ..self.graph.values[of] };
@@ -109,7 +123,9 @@ impl Pass<'_> {
     }
 
     fn head(&mut self, node: &Node) {
-        let Op::Head { weight } = node.op else { panic!("a graph ends with its head") };
+        let Op::Head { weight } = node.op else {
+            return self.check(false, "a graph ends with its head");
+        };
         let trained = (self.trained)(weight);
         if trained {
             self.written.insert(weight);
@@ -175,7 +191,7 @@ impl Pass<'_> {
                 let clear = self.written.insert(weight);
                 self.emit(Op::EmbedBackward { weight, clear }, node.site, &[d_y], &[]);
             }
-            _ => panic!("{} is not of a forward pass", node.site),
+            _ => self.check(false, "a node is not of a forward pass"),
         }
     }
 
@@ -209,7 +225,7 @@ impl Pass<'_> {
             && self.needed.contains(&residual)
         {
             let before = self.gradients.insert(residual, d_y);
-            assert!(before.is_none(), "a residual's gradient is begun by the sum that ends it");
+            self.check(before.is_none(), "a residual's gradient is begun by the sum that ends it");
         }
     }
 

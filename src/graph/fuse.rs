@@ -13,8 +13,11 @@ pub fn fuse(forward: &Graph) -> Graph {
             layers_end = nodes.len();
         }
         let behind = &forward.nodes[index + 1..];
-        match nodes.last_mut().and_then(|before| joined(before, node, behind)) {
-            Some(joined) => *nodes.last_mut().expect("there is one") = joined,
+        match nodes.last().and_then(|before| joined(before, node, behind)) {
+            Some(joined) => {
+                nodes.pop();
+                nodes.push(joined);
+            }
             None => nodes.push(node.clone()),
         }
     }

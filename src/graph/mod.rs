@@ -51,6 +51,11 @@ impl fmt::Display for Site {
     }
 }
 
+/// What one of the dispatches of a node is called.
+pub fn label(site: Site, what: &str) -> String {
+    format!("{site} {what}")
+}
+
 /// Width of a feed-forward block, its activation, and whether that gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
@@ -181,14 +186,13 @@ impl Graph {
 
     /// The node that leaves hidden state `index`, counted as transformers does: 0 is the embedding, i the
     /// output of i layers, and as many as there are layers the last one's behind the final norm.
-    pub fn hidden_state(&self, index: usize) -> usize {
+    pub fn hidden_state(&self, index: usize) -> Option<usize> {
         let layer = |node: &Node| node.site.layer;
         let before = &self.nodes[..self.layers_end];
         if before.last().and_then(layer).is_none_or(|last| index > last) {
-            return self.layers_end;
+            return Some(self.layers_end);
         }
-        let behind = before.iter().rposition(|node| layer(node) == index.checked_sub(1));
-        behind.expect("every layer has a node")
+        before.iter().rposition(|node| layer(node) == index.checked_sub(1))
     }
 
     /// The attention of a layer.
@@ -199,6 +203,14 @@ impl Graph {
             }
             _ => None,
         })
+    }
+
+    /// The node that alone reads what another one alone writes.
+    pub fn only_reader(&self, value: ValueId) -> Option<&Node> {
+        let touches = |node: &&Node| node.reads.contains(&value) || node.writes.contains(&value);
+        let mut touching = self.nodes.iter().filter(touches);
+        let (_, reader, more) = (touching.next()?, touching.next()?, touching.next());
+        more.is_none().then_some(reader)
     }
 
     /// What the last layer leaves.

@@ -55,7 +55,7 @@ fn parallel_blocks_read_one_value() {
     let x = of("embedding").writes[0];
     assert_eq!((of("attention norm").reads[0], of("mlp norm").reads[0]), (x, x));
     assert_eq!((of("output").reads[1], of("down").reads[1]), (x, of("output").writes[0]));
-    let training = differentiate(&graph, &|_| true);
+    let training = differentiate(&graph, &|_| true).unwrap();
     let norms: Vec<_> = training.nodes[training.backward..]
         .iter()
         .filter_map(|node| match node.op {
@@ -73,7 +73,7 @@ fn parallel_blocks_read_one_value() {
 fn every_value_is_written_before_it_is_read() {
     for architecture in [architecture(3, false), parallel(3)] {
         let forward = build(&architecture);
-        let training = differentiate(&forward, &|_| true);
+        let training = differentiate(&forward, &|_| true).unwrap();
         for graph in [&forward, &fuse(&forward), &training, &remat(&training)] {
             let mut written: HashSet<ValueId> = HashSet::new();
             for node in &graph.nodes {
@@ -89,7 +89,7 @@ fn every_value_is_written_before_it_is_read() {
 
 #[test]
 fn the_last_layer_is_not_computed_again() {
-    let training = differentiate(&build(&architecture(2, true)), &|_| true);
+    let training = differentiate(&build(&architecture(2, true)), &|_| true).unwrap();
     let again = remat(&training);
     let extra = again.nodes.len() - training.nodes.len();
     // All but the activation and the product behind it, which no backward node reads.
@@ -166,11 +166,19 @@ fn what_is_not_trained_has_no_gradient_state_or_dispatch() {
 fn nothing_runs_below_the_lowest_trained_weight() {
     let architecture = architecture(3, false);
     let top = architecture.layers[2].down.weight;
-    let training = differentiate(&build(&architecture), &|weight| weight == top);
+    let training = differentiate(&build(&architecture), &|weight| weight == top).unwrap();
     let backward = labels(&training.nodes[training.backward..]);
     assert_eq!(backward, ["logits", "final norm", "layer 2 down"]);
-    let nothing = differentiate(&build(&architecture), &|_| false);
+    let nothing = differentiate(&build(&architecture), &|_| false).unwrap();
     assert_eq!(labels(&nothing.nodes[nothing.backward..]), ["logits"]);
-    let head = differentiate(&build(&architecture), &|weight| weight == architecture.head);
+    let head = differentiate(&build(&architecture), &|weight| weight == architecture.head).unwrap();
     assert!(head.nodes.last().unwrap().writes.is_empty(), "the head's input needs no gradient");
+}
+
+#[test]
+fn what_is_no_forward_pass_is_an_error() {
+    let forward = build(&architecture(1, true));
+    let twice = differentiate(&forward, &|_| true).unwrap();
+    let error = differentiate(&twice, &|_| true).unwrap_err();
+    assert!(error.message.contains("a graph ends with its head"), "{error}");
 }

@@ -1,6 +1,6 @@
-//! Builds WGSL by concatenation: directives, constants, shared modules, the kernel, its entry
-//! point. Two modules that define the same functions are how variants differ.
+//! Builds WGSL: directives, constants, the kernel with what it imports, its entry point.
 
+use super::preprocess::Preprocessor;
 use super::shape::Parts;
 use super::spec::KernelSpec;
 use super::unroll::unroll;
@@ -9,39 +9,6 @@ use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::fmt::Write;
-
-/// A part of a kernel's text.
-#[derive(Debug)]
-pub(super) struct Module {
-    /// Its file below `shaders`, without the ending.
-    pub name: &'static str,
-    pub text: &'static str,
-}
-
-/// A shared module in `shaders/lib`, or a kernel in `shaders`, as `build.rs` has copied it.
-macro_rules! shader {
-    ($path:literal) => {
-        // A reference to static data: a kernel joins up to fifteen, and by value each would cost code.
-        &$crate::kernels::compose::Module {
-            name: $path,
-            text: include_str!(concat!(env!("OUT_DIR"), "/shaders/", $path, ".wgsl")),
-        }
-    };
-}
-pub(super) use shader;
-
-/// Picks one of two modules. The first uses subgroup matrices. Tests on a CPU take the second, which computes the same in
-/// plain WGSL.
-macro_rules! matrix_shader {
-    ($caps:expr, $matrices:literal, $emulated:literal) => {{
-        #[cfg(any(test, feature = "testing"))]
-        let module = if $caps.emulated { shader!($emulated) } else { shader!($matrices) };
-        #[cfg(not(any(test, feature = "testing")))]
-        let (module, _) = (shader!($matrices), $caps);
-        module
-    }};
-}
-pub(super) use matrix_shader;
 
 /// How a kernel uses what is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -143,12 +110,12 @@ impl Grid {
     }
 }
 
-/// A kernel's text. Plans hold hundreds of dispatches of a few dozen kernels, so texts are compared as
-/// they were composed, and loops unrolled once for each pipeline.
+/// A kernel's text. Plans hold hundreds of dispatches of a few dozen kernels, so texts are compared with their marked
+/// loops, which are written out once for each pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Wgsl {
     pub(super) composed: String,
-    /// Constants up to which loops are unrolled.
+    /// Constants up to which marked loops are written out.
     pub(super) unrolled: Vec<(&'static str, usize)>,
 }
 
@@ -191,18 +158,28 @@ impl Kernel {
     }
 }
 
+/// What a kernel's text has behind its constants.
+#[derive(Debug)]
+enum Part {
+    /// A file below `shaders`, without the ending.
+    File(&'static str),
+    /// Text that no file has, under the name of what writes it.
+    Written(&'static str, String),
+}
+
 /// Collects what a kernel is made of.
 #[derive(Debug)]
 pub(super) struct Composer {
     spec: KernelSpec,
     workgroup_size: u32,
     header: String,
-    modules: Vec<&'static str>,
-    body: String,
+    parts: Vec<Part>,
+    /// What `#if` may ask.
+    flags: Vec<(&'static str, bool)>,
     subgroups: bool,
     matrix: Option<MatrixConfig>,
     sizes: Option<[u32; 4]>,
-    /// Constants up to which loops are unrolled.
+    /// Constants up to which marked loops are written out.
     unrolled: Vec<(&'static str, usize)>,
 }
 
@@ -214,8 +191,8 @@ impl Composer {
             spec,
             workgroup_size,
             header,
-            modules: Vec::new(),
-            body: String::new(),
+            parts: Vec::new(),
+            flags: Vec::new(),
             subgroups: false,
             matrix: None,
             sizes: None,
@@ -241,7 +218,8 @@ impl Composer {
         self
     }
 
-    /// Adds `const name: u32`, and unrolls the loops up to it ([`unroll`]).
+    /// Adds `const name: u32`, up to which loops marked with `#unroll` are written out. Up to a [`size`](Self::size) they
+    /// stay loops.
     pub fn unrolled(mut self, name: &'static str, value: usize) -> Self {
         self.unrolled.push((name, value));
         self.size(name, value)
@@ -259,25 +237,42 @@ impl Composer {
         self
     }
 
-    /// Adds another name of a type.
-    pub fn alias(mut self, name: &str, of: &str) -> Self {
-        let _ = writeln!(self.header, "alias {name} = {of};");
-        self
-    }
-
-    pub fn flag(mut self, name: &str, value: bool) -> Self {
+    /// Adds `const name: bool`, which `#if` may ask too.
+    pub fn flag(mut self, name: &'static str, value: bool) -> Self {
         let _ = writeln!(self.header, "const {name}: bool = {value};");
+        self.when(name, value)
+    }
+
+    /// Says what `#if` finds for a name.
+    pub fn when(mut self, name: &'static str, value: bool) -> Self {
+        self.flags.push((name, value));
         self
     }
 
-    pub fn module(self, module: &'static Module) -> Self {
-        self.written(module.name, module.text)
+    /// Says how many elements a vector of `lib/vector.wgsl` has: [`super::limits::elements`].
+    pub fn vectors(self, lanes: usize) -> Self {
+        self.when("BY_FOUR", lanes == 4)
+    }
+
+    /// Says whether an operand is added up from `parts`, each of so many vectors of `lanes` elements.
+    pub fn summed_parts(self, parts: Parts, lanes: usize) -> Self {
+        let sums = parts != Parts::WHOLE;
+        let composer = self.when("SUMMED", sums);
+        if !sums {
+            return composer;
+        }
+        composer.unrolled("PARTS", parts.count).size("PART_ROW", parts.apart / lanes)
+    }
+
+    /// Adds a file below `shaders`, unless it is in the text already.
+    pub fn module(mut self, path: &'static str) -> Self {
+        self.parts.push(Part::File(path));
+        self
     }
 
     /// Adds text that no file has, loops written out for one shape, under the name of what writes it.
     pub fn written(mut self, name: &'static str, text: &str) -> Self {
-        self.modules.push(name);
-        self.body.push_str(text);
+        self.parts.push(Part::Written(name, text.to_owned()));
         self
     }
 
@@ -296,7 +291,7 @@ impl Composer {
         let (mut text, mut left) = (String::new(), "");
         if let (Some(binding), 2..) = (whole, parts.count) {
             text = format!(
-                "@group(0) @binding({binding}) var<storage,read_write> whole:array<{vector}>;\n"
+                "@group(0) @binding({binding}) var<storage, read_write> whole: array<{vector}>;\n"
             );
             left = "whole[i]=sum;";
         }
@@ -307,15 +302,11 @@ impl Composer {
     /// Adds the workgroup reductions in the form given by [`super::reduction`].
     pub fn reduction(mut self, subgroups: bool) -> Self {
         self.subgroups = subgroups;
-        self.module(if subgroups {
-            shader!("lib/reduce_subgroup")
-        } else {
-            shader!("lib/reduce_tree")
-        })
+        self.module("lib/reduce")
     }
 
-    /// Adds a module that uses subgroups and declares their ids as `lib/reduce_subgroup.wgsl` does.
-    pub fn subgroup_module(mut self, module: &'static Module) -> Self {
+    /// Adds a module that uses subgroups and declares their ids as `lib/reduce.wgsl` does.
+    pub fn subgroup_module(mut self, module: &'static str) -> Self {
         self.subgroups = true;
         self.module(module)
     }
@@ -325,7 +316,7 @@ impl Composer {
         mut self,
         caps: &Capabilities,
         config: MatrixConfig,
-        module: &'static Module,
+        module: &'static str,
     ) -> Self {
         self.matrix = Some(config);
         let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
@@ -340,6 +331,19 @@ impl Composer {
         counts.iter().fold(self, |composer, &(name, count)| {
             if caps.emulated { composer.size(name, count) } else { composer.unrolled(name, count) }
         })
+    }
+
+    /// The files and texts behind the constants.
+    fn body(&self) -> Result<Preprocessor<'_>> {
+        let flags = [self.flags.as_slice(), &[("SUBGROUPS", self.subgroups)]].concat();
+        let mut body = Preprocessor::new(flags, &self.header);
+        for part in &self.parts {
+            match part {
+                Part::File(path) => body.import(path)?,
+                Part::Written(name, text) => body.add(name, text),
+            }
+        }
+        Ok(body)
     }
 
     /// The directives that a text begins with.
@@ -398,7 +402,8 @@ impl Composer {
              {store}  run(lane, workgroup, workgroups);\n}}\n",
             size = self.workgroup_size
         );
-        let composed = format!("{enable}{}\n{}\n{entry}", self.header, self.body);
+        let body = self.body()?;
+        let composed = format!("{enable}{}\n{}\n{entry}", self.header, body.text);
         Ok(Kernel {
             spec: self.spec,
             name,
@@ -408,7 +413,7 @@ impl Composer {
             workgroup_size: self.workgroup_size,
             bindings: bindings.to_vec(),
             sizes: self.sizes,
-            modules: self.modules,
+            modules: body.imported,
             wgsl: Wgsl { composed, unrolled: self.unrolled },
         })
     }

@@ -1,7 +1,7 @@
 //! Kernels in which each output element has one invocation: embedding, positions, RoPE, activations,
 //! and small helpers.
 
-use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use super::limits::workgroup_size;
 use super::modules::{UNIT, activation_module};
 use super::shape::{ActivationWidth, Constant, Parts, RopeShape};
@@ -12,7 +12,7 @@ use crate::format::{Element, WeightFormat, WriteMode};
 
 pub(super) fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
-    Ok(Composer::new(spec, size).module(shader!("lib/step")).module(shader!("lib/flat")))
+    Ok(Composer::new(spec, size))
 }
 
 /// One invocation for each of `width` elements of a row.
@@ -44,7 +44,7 @@ fn fixed(
 pub fn embedding_forward(caps: &Capabilities, hidden: usize, rotated: usize) -> Result<Kernel> {
     let composer =
         composer(caps, KernelSpec::EmbeddingForward { hidden, rotated })?.size("HIDDEN", hidden);
-    let composer = gathers(composer, rotated, hidden).module(shader!("01_embedding_forward"));
+    let composer = gathers(composer, rotated, hidden).module("01_embedding_forward");
     finish(composer, caps, &gathered("weight", rotated), hidden)
 }
 
@@ -59,7 +59,7 @@ pub fn embedding_packed(
     let units = hidden / UNIT;
     let spec = KernelSpec::EmbeddingPacked { hidden, rows, format, rotated };
     let composer = gathers(composer(caps, spec)?.size("UNITS", units), rotated, units);
-    let composer = format.module(composer, rows * hidden).module(shader!("01_embedding_packed"));
+    let composer = format.module(composer, rows * hidden).module("01_embedding_packed");
     finish(composer, caps, &gathered("packed", rotated), units)
 }
 
@@ -70,22 +70,16 @@ fn gathered(table: &'static str, rotated: usize) -> Vec<Binding> {
     [&gathered, &angles[..if rotated > 0 { 2 } else { 0 }]].concat()
 }
 
-/// The modules of what an embedding leaves beside its rows, where so many invocations have one.
+/// The constants of what an embedding leaves beside its rows, where so many invocations have one.
 fn gathers(composer: Composer, rotated: usize, invocations: usize) -> Composer {
-    let composer = composer.module(shader!("lib/range"));
-    if rotated == 0 {
-        return composer.module(shader!("lib/embed/no_angles"));
-    }
-    let composer = composer.size("INVOCATIONS", invocations).size("ROTATED", rotated);
-    composer.module(shader!("lib/embed/angles"))
+    composer.when("ANGLES", rotated > 0).size("INVOCATIONS", invocations).size("ROTATED", rotated)
 }
 
 /// `embedding_backward` for vectors of `hidden` elements. Grid: `tokens · hidden` invocations.
 pub fn embedding_backward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
     let composer = composer(caps, KernelSpec::EmbeddingBackward { hidden })?
         .size("HIDDEN", hidden)
-        .module(shader!("lib/range"))
-        .module(shader!("01_embedding_backward"));
+        .module("01_embedding_backward");
     let bindings = [
         read("order"),
         read("tokens"),
@@ -101,7 +95,7 @@ pub fn embedding_backward(caps: &Capabilities, hidden: usize) -> Result<Kernel> 
 pub fn position_forward(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
     let composer = composer(caps, KernelSpec::PositionForward { hidden })?;
     let tensors = [read_write("x"), read("weight"), read("documents")];
-    positions(composer, caps, hidden, tensors, shader!("01_position_forward"))
+    positions(composer, caps, hidden, tensors, "01_position_forward")
 }
 
 /// `position_backward` for vectors of `hidden` elements, of a batch whose documents' ends lie `ends`
@@ -110,7 +104,7 @@ pub fn position_backward(caps: &Capabilities, hidden: usize, ends: usize) -> Res
     let spec = KernelSpec::PositionBackward { hidden, ends };
     let composer = composer(caps, spec)?.size("ENDS", ends);
     let tensors = [read("documents"), read("d_output"), read_write("d_weight")];
-    positions(composer, caps, hidden, tensors, shader!("01_position_backward"))
+    positions(composer, caps, hidden, tensors, "01_position_backward")
 }
 
 fn positions(
@@ -118,9 +112,9 @@ fn positions(
     caps: &Capabilities,
     hidden: usize,
     [first, second, third]: [Binding; 3],
-    kernel: &'static Module,
+    kernel: &'static str,
 ) -> Result<Kernel> {
-    let composer = composer.size("HIDDEN", hidden).module(shader!("lib/range")).module(kernel);
+    let composer = composer.size("HIDDEN", hidden).module(kernel);
     let bindings = [first, second, third, uniform("step"), uniform("range")];
     finish(composer, caps, &bindings, hidden)
 }
@@ -128,17 +122,15 @@ fn positions(
 /// `initialize_forward`: `count` initial weights. Bindings: weights, options, run.
 pub fn initialize(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let spec = KernelSpec::Initialize { count };
-    let composer = Composer::new(spec, workgroup_size(caps, 256, 1, spec.name())?)
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/philox"))
-        .module(shader!("00_initialize"));
+    let composer =
+        Composer::new(spec, workgroup_size(caps, 256, 1, spec.name())?).module("00_initialize");
     let bindings = [read_write("weights"), uniform("options"), uniform("elements")];
     fixed(composer, caps, &bindings, count)
 }
 
 /// `zero_forward`: clears `count` elements on the first micro-step.
 pub fn zero(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    let composer = composer(caps, KernelSpec::Zero { count })?.module(shader!("00_zero"));
+    let composer = composer(caps, KernelSpec::Zero { count })?.module("00_zero");
     fixed(composer, caps, &[read_write("data"), uniform("step")], count)
 }
 
@@ -146,7 +138,7 @@ pub fn zero(caps: &Capabilities, count: usize) -> Result<Kernel> {
 pub fn copy_row(caps: &Capabilities, hidden: usize) -> Result<Kernel> {
     let composer = composer(caps, KernelSpec::CopyRow { hidden })?
         .size("HIDDEN", hidden)
-        .module(shader!("00_copy_row"));
+        .module("00_copy_row");
     let bindings = [read("input"), read_write("output"), uniform("step")];
     fixed(composer, caps, &bindings, hidden)
 }
@@ -160,8 +152,7 @@ pub fn checksum(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let composer = Composer::new(spec, workgroup_size(caps, 256, 1, spec.name())?)
         .size("COUNT", count)
         .size("LANES", CHECKSUM_LANES)
-        .module(shader!("lib/flat"))
-        .module(shader!("00_checksum"));
+        .module("00_checksum");
     fixed(composer, caps, &[read("words"), read_write("sums")], CHECKSUM_LANES)
 }
 
@@ -172,7 +163,7 @@ pub fn scale(caps: &Capabilities, columns: usize, factor: f64) -> Result<Kernel>
     let composer = composer(caps, spec)?
         .size("COLUMNS", columns)
         .float("FACTOR", factor as f32)
-        .module(shader!("00_scale"));
+        .module("00_scale");
     finish(composer, caps, &[read_write("rows"), uniform("step")], columns)
 }
 
@@ -193,15 +184,8 @@ pub fn dropout(
         .size("THRESHOLD", dropout_threshold(rate))
         .size("WRITE_MODE", mode.constant() as usize)
         .float("SCALE", (1.0 / (1.0 - rate)) as f32)
-        .module(shader!("lib/philox"))
-        .module(shader!("lib/range"))
-        .module(shader!("lib/write_mode"))
-        .module(if residual {
-            shader!("lib/dropout/residual")
-        } else {
-            shader!("lib/dropout/residual_none")
-        })
-        .module(shader!("00_dropout"));
+        .when("RESIDUAL", residual)
+        .module("00_dropout");
     let own = [read("input"), read_write("output"), uniform("step"), uniform("range")];
     let more: &[_] = if residual { &[read("residual")] } else { &[] };
     finish(composer, caps, &[&own, more].concat(), blocks)
@@ -229,7 +213,7 @@ fn rotation(
 
 /// `rope_forward` or `rope_backward`. Grid: `tokens · heads · dims / 2` invocations.
 pub fn rope(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
-    let composer = rotation(caps, shape, (forward, false))?.module(shader!("04_rope"));
+    let composer = rotation(caps, shape, (forward, false))?.module("04_rope");
     let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
     finish(composer, caps, &bindings, shape.heads * shape.dims / 2)
 }
@@ -240,7 +224,7 @@ pub fn rope_of_parts(caps: &Capabilities, shape: RopeShape, parts: Parts) -> Res
     let composer = composer(caps, KernelSpec::Rope { shape, forward: true, half: false, parts })?
         .unrolled("PARTS", parts.count)
         .size("PART_ROW", parts.apart / 4)
-        .module(shader!("04_rope_forward_parts"));
+        .module("04_rope_forward_parts");
     let mut kernel = turned_heads(composer, caps, shape, true)?;
     kernel.variant += &format!(", {} parts", parts.count);
     Ok(kernel)
@@ -265,8 +249,8 @@ pub(super) fn turned_heads(
         .size("TURNED", heads)
         .size("FIRST", if forward { half } else { 0 })
         .size("TABLE", 1)
-        .module(shader!("lib/attention/turned_back"))
-        .module(shader!("lib/attention/turned_heads"));
+        .module("lib/attention/turned_back")
+        .module("lib/attention/turned_heads");
     let bindings =
         [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];
     finish(composer, caps, &bindings, stride / 8)
@@ -281,34 +265,28 @@ pub const fn rope_has_halves(shape: RopeShape) -> bool {
 pub fn rope_halves(caps: &Capabilities, shape: RopeShape, forward: bool) -> Result<Kernel> {
     debug_assert!(rope_has_halves(shape), "{shape:?}");
     let composer = rotation(caps, shape, (forward, true))?;
-    let composer = Element::F16.module(composer).module(shader!("04_rope_f16"));
+    let composer = Element::F16.module(composer).module("04_rope_f16");
     let bindings =
         [read("qkv"), read("table"), read("documents"), read_write("rotated"), uniform("step")];
     finish(composer, caps, &bindings, shape.stride / 4)
 }
 
 fn with_activation(composer: Composer, shape: ActivationWidth) -> Composer {
-    let composer = composer
-        .size("WIDTH", shape.width)
-        .module(shader!("lib/math"))
-        .module(activation_module(shape.activation));
-    if shape.by_quads() { Element::halved(shape.half).module(composer) } else { composer }
+    let lanes = shape.lanes();
+    let composer = composer.size("WIDTH", shape.width).size("ROW", shape.invocations());
+    activation_module(composer.vectors(lanes).when("F16", shape.half), shape.activation)
+        .summed_parts(shape.parts, lanes)
 }
 
 /// `gated_activation_forward` or `activation_forward`. Grid: an invocation for each element, or for each four.
 pub fn activation(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
     debug_assert!(shape.by_quads() || !shape.half && shape.parts == Parts::WHOLE, "{shape:?}");
-    let (kernel, input) = match (shape.gated, shape.by_quads()) {
-        (true, false) => (shader!("06_gated_activation_forward"), "gate_up"),
-        (true, true) => (shader!("06_gated_activation_forward_quads"), "gate_up"),
-        (false, _) => (shader!("06_activation_forward"), "input"),
+    let (kernel, input) = match shape.gated {
+        true => ("06_gated_activation_forward", "gate_up"),
+        false => ("06_activation_forward", "input"),
     };
-    let mut composer = with_activation(composer(caps, KernelSpec::Activation(shape))?, shape);
+    let composer = with_activation(composer(caps, KernelSpec::Activation(shape))?, shape);
     let mut bindings = vec![read(input), read_write("output"), uniform("step")];
-    if shape.by_quads() {
-        let whole = Some(bindings.len());
-        composer = composer.summed(["gate_up_at", input, "vec4<f32>"], (shape.parts, 4), whole);
-    }
     if shape.parts != Parts::WHOLE {
         bindings.push(read_write("whole"));
     }
@@ -322,25 +300,25 @@ impl ActivationWidth {
         self.gated && self.width.is_multiple_of(4)
     }
 
+    /// Elements of an invocation.
+    const fn lanes(self) -> usize {
+        if self.by_quads() { 4 } else { 1 }
+    }
+
     /// For a row.
     const fn invocations(self) -> usize {
-        if self.by_quads() { self.width / 4 } else { self.width }
+        self.width / self.lanes()
     }
 }
 
 /// `gated_activation_backward` or `activation_backward`. Grid: an invocation for each element, or for each four.
 pub fn activation_backward(caps: &Capabilities, shape: ActivationWidth) -> Result<Kernel> {
     debug_assert!(shape.by_quads() || !shape.half && shape.parts == Parts::WHOLE, "{shape:?}");
-    let (kernel, [input, d_input]) = match (shape.gated, shape.by_quads()) {
-        (true, false) => (shader!("09_gated_activation_backward"), ["gate_up", "d_gate_up"]),
-        (true, true) => (shader!("09_gated_activation_backward_quads"), ["gate_up", "d_gate_up"]),
-        (false, _) => (shader!("09_activation_backward"), ["input", "d_input"]),
+    let (kernel, [input, d_input]) = match shape.gated {
+        true => ("09_gated_activation_backward", ["gate_up", "d_gate_up"]),
+        false => ("09_activation_backward", ["input", "d_input"]),
     };
-    let mut composer =
-        with_activation(composer(caps, KernelSpec::ActivationBackward(shape))?, shape);
-    if shape.by_quads() {
-        composer = composer.summed(["slope_at", "d_output", "vec4<f32>"], (shape.parts, 4), None);
-    }
+    let composer = with_activation(composer(caps, KernelSpec::ActivationBackward(shape))?, shape);
     let bindings =
         [read(input), read("d_output"), read_write(d_input), read_write("output"), uniform("step")];
     let kernel = finish(composer.module(kernel), caps, &bindings, shape.invocations())?;

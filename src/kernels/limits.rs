@@ -1,6 +1,5 @@
 //! Workgroups within a device's limits.
 
-use super::compose::{Module, shader};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
@@ -37,13 +36,9 @@ pub(super) fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> 
     Ok(size)
 }
 
-/// How many elements of a row or a run of that length a load has, and the module that says so.
-pub(super) fn elements(length: usize) -> (usize, &'static Module) {
-    if length.is_multiple_of(4) {
-        (4, shader!("lib/by_four"))
-    } else {
-        (1, shader!("lib/by_element"))
-    }
+/// How many elements of a row or a run of that length a load has ([`Composer::vectors`](super::compose::Composer)).
+pub(super) const fn elements(length: usize) -> usize {
+    if length.is_multiple_of(4) { 4 } else { 1 }
 }
 
 /// Fails with the limit's name when a kernel's workgroup memory does not fit. `bytes` are the sizes of its variables;

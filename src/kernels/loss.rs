@@ -1,6 +1,6 @@
 //! Cross-entropy over the vocabulary, its sum, and the soft cap of logits.
 
-use super::compose::{Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::compose::{Composer, Grid, Kernel, read, read_write, uniform};
 use super::elementwise;
 use super::limits::{reduction, row_workgroup, variant};
 use super::shape::{Constant, LogitRow, Objective};
@@ -13,8 +13,8 @@ use crate::error::Result;
 pub fn cross_entropy(caps: &Capabilities, row: LogitRow, gradient: bool) -> Result<Kernel> {
     let spec = KernelSpec::CrossEntropy { row, gradient };
     let constants = |composer: Composer| composer.flag("GRADIENT", gradient);
-    let modules: &[&Module] = &[shader!("lib/logit/online")];
-    by_rows(caps, spec, row, modules, &constants, shader!("07_cross_entropy"))
+    let modules: &[&str] = &["lib/logit/online"];
+    by_rows(caps, spec, row, modules, &constants, "07_cross_entropy")
 }
 
 /// `objective_cross_entropy_backward`, or without `gradient` `objective_cross_entropy_forward`: the same for an
@@ -39,12 +39,12 @@ pub fn objective_cross_entropy(
             None => composer,
         }
     };
-    let modules: &[&Module] = if cap.is_some() { &CAPPED } else { &[shader!("lib/logit/plain")] };
-    by_rows(caps, spec, row, modules, &constants, shader!("07_objective_cross_entropy"))
+    let modules: &[&str] = if cap.is_some() { &CAPPED } else { &["lib/logit/plain"] };
+    by_rows(caps, spec, row, modules, &constants, "07_objective_cross_entropy")
 }
 
 /// What squashes a logit into ± `SOFT_CAP`.
-const CAPPED: [&Module; 2] = [shader!("lib/math"), shader!("lib/logit/capped")];
+const CAPPED: [&str; 2] = ["lib/math", "lib/logit/capped"];
 
 /// `soft_cap_forward` over rows of `columns` logits. Grid: `tokens · columns` invocations.
 pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel> {
@@ -54,7 +54,7 @@ pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel>
         .float("SOFT_CAP", cap as f32)
         .module(CAPPED[0])
         .module(CAPPED[1])
-        .module(shader!("07_soft_cap"));
+        .module("07_soft_cap");
     elementwise::finish(composer, caps, &[read_write("logits"), uniform("step")], columns)
 }
 
@@ -75,7 +75,7 @@ pub(super) fn vocabulary_of(
 
 /// Adds what reads a row of logits, with its constants.
 pub(super) fn with_logits(caps: &Capabilities, composer: Composer, vocabulary: usize) -> Composer {
-    vocabulary_of(caps, composer, vocabulary).module(shader!("lib/logit/row"))
+    vocabulary_of(caps, composer, vocabulary).module("lib/logit/row")
 }
 
 /// A kernel with a workgroup per row of logits, its own constants and the modules that it needs besides.
@@ -83,9 +83,9 @@ fn by_rows(
     caps: &Capabilities,
     spec: KernelSpec,
     row: LogitRow,
-    modules: &[&'static Module],
+    modules: &[&'static str],
     constants: &dyn Fn(Composer) -> Composer,
-    kernel: &'static Module,
+    kernel: &'static str,
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, row.vocabulary, spec.name())?;
@@ -95,9 +95,9 @@ fn by_rows(
     let composer = constants(composer);
     let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
     composer
-        .module(shader!("lib/step"))
-        .module(shader!("lib/range"))
-        .module(shader!("lib/flat"))
+        .module("lib/step")
+        .module("lib/range")
+        .module("lib/flat")
         .reduction(subgroups)
         .module(kernel)
         .finish(
@@ -120,9 +120,9 @@ pub fn loss_sum(caps: &Capabilities) -> Result<Kernel> {
     let spec = KernelSpec::LossSum;
     let (subgroups, why) = reduction(caps);
     Composer::new(spec, row_workgroup(caps, 1024, spec.name())?)
-        .module(shader!("lib/step"))
+        .module("lib/step")
         .reduction(subgroups)
-        .module(shader!("07_loss_sum"))
+        .module("07_loss_sum")
         .finish(
             caps,
             &[read("losses"), read("targets"), read_write("metrics"), uniform("step")],

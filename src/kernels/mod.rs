@@ -13,6 +13,7 @@ mod loss;
 mod modules;
 mod norm;
 mod optimizer;
+mod preprocess;
 mod sample;
 mod select;
 mod shape;
@@ -55,7 +56,7 @@ pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_grad
 pub use linear::gradient::gradient_sum;
 pub use linear::matrix::reads_halves;
 pub use linear::matvec::{matvec, matvec_fuses};
-pub use linear::product::{Linear, LinearSum, linear, linear_with_tile};
+pub use linear::product::{Linear, LinearSum, linear, linear_parts, linear_with_tile};
 pub use linear::several::matvec_rows;
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};

@@ -1,6 +1,6 @@
 //! Shared modules that read and write what a format or an option says.
 
-use super::compose::{Composer, Module, shader};
+use super::compose::Composer;
 use super::shape::{AttentionShape, DenseMask};
 use crate::config::Activation;
 use crate::format::{Element, KvCache, WeightFormat};
@@ -8,21 +8,16 @@ use crate::format::{Element, KvCache, WeightFormat};
 impl Element {
     /// The module that defines `Quad`, `pack_quad` and `unpack_quad`.
     pub(super) fn module(self, composer: Composer) -> Composer {
-        match self {
-            Self::F32 => composer.module(shader!("lib/element/quad_f32")),
-            Self::F16 => {
-                composer.module(shader!("lib/finite")).module(shader!("lib/element/quad_f16"))
-            }
-        }
+        composer.when("F16", self == Self::F16).module("lib/quad")
     }
 }
 
 impl DenseMask {
     pub(super) fn module(self, composer: Composer) -> Composer {
         composer.module(match self {
-            Self::None => shader!("lib/attention/dense_none"),
-            Self::Bits => shader!("lib/attention/dense_bits"),
-            Self::Additive => shader!("lib/attention/dense_additive"),
+            Self::None => "lib/attention/dense_none",
+            Self::Bits => "lib/attention/dense_bits",
+            Self::Additive => "lib/attention/dense_additive",
         })
     }
 }
@@ -40,9 +35,9 @@ impl KvCache {
     /// The module through which kernels read it, with its constants.
     pub(super) fn module(self, composer: Composer, shape: &AttentionShape) -> Composer {
         self.sizes(composer, shape).module(match self {
-            Self::F32 => shader!("lib/cache/f32"),
-            Self::F16 => shader!("lib/cache/f16"),
-            Self::Int8 => shader!("lib/cache/int8"),
+            Self::F32 => "lib/cache/f32",
+            Self::F16 => "lib/cache/f16",
+            Self::Int8 => "lib/cache/int8",
         })
     }
 }
@@ -54,13 +49,19 @@ impl WeightFormat {
     /// The module through which kernels read a packed matrix of `elements` elements, with its
     /// constants.
     pub(super) fn module(self, composer: Composer, elements: usize) -> Composer {
-        let module = match self {
-            Self::F32 => return composer,
-            Self::F16 => shader!("lib/weights/f16"),
-            Self::Int8 => shader!("lib/weights/int8"),
-            Self::Int4 => shader!("lib/weights/int4"),
-        };
-        composer.unrolled("QUADS", UNIT / 4).size("SCALES", elements / UNIT).module(module)
+        if self == Self::F32 {
+            return composer;
+        }
+        self.flags(composer.unrolled("QUADS", UNIT / 4).size("SCALES", elements / UNIT))
+            .module("lib/weights")
+    }
+
+    /// What `lib/weights.wgsl` asks.
+    pub(super) fn flags(self, composer: Composer) -> Composer {
+        composer
+            .when("PACKED_F16", self == Self::F16)
+            .when("PACKED_INT8", self == Self::Int8)
+            .when("PACKED_INT4", self == Self::Int4)
     }
 }
 
@@ -69,7 +70,7 @@ pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
     composer
         .flag("RINGED", ring.is_some())
         .size("RING", ring.unwrap_or(1))
-        .module(shader!("lib/cache/key_row"))
+        .module("lib/cache/key_row")
 }
 
 /// The module that makes decode attention's scores of products, with its constants.
@@ -80,15 +81,14 @@ pub(super) fn scores(composer: Composer, shape: &AttentionShape) -> Composer {
         .flag("SOFT_CAPPED", shape.soft_cap.is_some())
         .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
         .float("SCORE_SCALE", scale as f32)
-        .module(shader!("lib/math"))
-        .module(shader!("lib/attention/decode_score"))
+        .module("lib/math")
+        .module("lib/attention/decode_score")
 }
 
-/// `activate` and `activate_derivative`, on top of `lib/math`.
-pub(super) fn activation_module(activation: Activation) -> &'static Module {
-    match activation {
-        Activation::Silu => shader!("lib/activation/silu"),
-        Activation::Gelu => shader!("lib/activation/gelu"),
-        Activation::GeluTanh => shader!("lib/activation/gelu_tanh"),
-    }
+/// Adds `activate` and `activate_derivative`.
+pub(super) fn activation_module(composer: Composer, activation: Activation) -> Composer {
+    composer
+        .when("SILU", activation == Activation::Silu)
+        .when("GELU", activation == Activation::Gelu)
+        .module("lib/activation")
 }

@@ -1,6 +1,6 @@
 //! RMSNorm and LayerNorm, forward and backward.
 
-use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use super::limits::{check_storage, elements, reduction, row_workgroup, variant, workgroup_size};
 use super::shape::{AttentionShape, Constant, NormForm, NormTerms, Parts, SummedWeights};
 use super::spec::KernelSpec;
@@ -33,14 +33,12 @@ struct Row {
     hidden: usize,
     /// Elements of a load.
     lanes: usize,
-    vector: &'static Module,
 }
 
 impl Row {
     /// On an H200 the backward pass over 4,096 rows of 768 takes 9 µs by fours, and 19 by elements.
     fn new(hidden: usize) -> Self {
-        let (lanes, vector) = elements(hidden);
-        Self { hidden, lanes, vector }
+        Self { hidden, lanes: elements(hidden) }
     }
 
     const fn vectors(self) -> usize {
@@ -50,22 +48,13 @@ impl Row {
     /// Adds the row's sizes, and how much of it an invocation owns and keeps (LayerNorm keeps nothing).
     fn sizes(self, caps: &Capabilities, composer: Composer) -> Composer {
         let columns = self.vectors().div_ceil(composer.workgroup_size());
+        let composer = composer.vectors(self.lanes);
         let composer = composer.size("HIDDEN", self.hidden).size("ROW", self.vectors());
         if caps.software || columns * self.lanes > MOST_KEPT {
             composer.size("COLUMNS", columns).size("KEPT", 1)
         } else {
             composer.unrolled("COLUMNS", columns).size("KEPT", columns)
         }
-    }
-
-    /// Adds how many parts are read, here and to the variant's name.
-    fn parts(self, composer: Composer, parts: Parts, form: String) -> (Composer, String) {
-        if parts == Parts::WHOLE {
-            return (composer, form);
-        }
-        let composer = composer.unrolled("PARTS", parts.count);
-        let composer = composer.size("PART_ROW", parts.apart / self.lanes);
-        (composer, format!("{form}, {} parts", parts.count))
     }
 }
 
@@ -84,13 +73,6 @@ pub fn rms_norm_forward(
     if residual && (half || sums) || half && row.lanes == 1 {
         return Err(Error::internal(format!("no norm of {hidden} has the form {form:?}")));
     }
-    let end = match form {
-        NormForm { residual: true, .. } => shader!("lib/norm/residual"),
-        NormForm { half: true, .. } => shader!("lib/norm/halves"),
-        _ => shader!("lib/norm/plain"),
-    };
-    let start = if sums { shader!("lib/norm/row_summed") } else { shader!("lib/norm/row") };
-    let modules = [row.vector, start, end, weight(terms), shader!("02_rms_norm_forward")];
     let mut added = vec![];
     if residual {
         added.push(read("residual"));
@@ -99,7 +81,13 @@ pub fn rms_norm_forward(
         added.extend([read("before"), read_write("stream")]);
     }
     let spec = KernelSpec::RmsNormForward { hidden, terms, form };
-    let mut kernel = forward(caps, spec, (row, terms.epsilon.0), &modules, (summed, added))?;
+    let flags = |composer: Composer| {
+        let composer = composer.when("RESIDUAL", residual).when("F16", half);
+        composer.when("SHIFTED", terms.shifted).summed_parts(summed, row.lanes)
+    };
+    let kernel =
+        forward(caps, spec, (row, terms.epsilon.0), (&flags, "02_rms_norm_forward"), added)?;
+    let mut kernel = kernel.of_parts(summed);
     for (is, what) in [(residual, ", residual"), (half, ", in f16")] {
         if is {
             kernel.variant += what;
@@ -112,8 +100,7 @@ pub fn rms_norm_forward(
 pub fn layer_norm_forward(caps: &Capabilities, hidden: usize, epsilon: f64) -> Result<Kernel> {
     let spec = KernelSpec::LayerNormForward { hidden, epsilon: Constant(epsilon) };
     let row = Row::new(hidden);
-    let modules = [row.vector, shader!("02_layer_norm_forward")];
-    forward(caps, spec, (row, epsilon), &modules, (Parts::WHOLE, vec![]))
+    forward(caps, spec, (row, epsilon), (&|composer| composer, "02_layer_norm_forward"), vec![])
 }
 
 /// `added` is bound last.
@@ -121,8 +108,8 @@ fn forward(
     caps: &Capabilities,
     spec: KernelSpec,
     (row, epsilon): (Row, f64),
-    modules: &[&'static Module],
-    (summed, added): (Parts, Vec<Binding>),
+    (flags, kernel): (&dyn Fn(Composer) -> Composer, &'static str),
+    added: Vec<Binding>,
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, row.vectors(), spec.name())?;
@@ -132,11 +119,8 @@ fn forward(
     let composer = row
         .sizes(caps, Composer::new(spec, size))
         .float("EPSILON", epsilon as f32)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/flat"))
         .reduction(subgroups);
-    let (composer, form) = row.parts(composer, summed, variant(subgroups));
-    with_modules(composer, modules).finish(caps, &bindings, grid, form, why)
+    flags(composer).module(kernel).finish(caps, &bindings, grid, variant(subgroups), why)
 }
 
 /// `rms_norm_backward` over rows of `hidden` elements; `mode` says how `d_x` is written, and `d_y` lies in `parts`.
@@ -150,13 +134,10 @@ pub fn rms_norm_backward(
 ) -> Result<Kernel> {
     let spec = KernelSpec::RmsNormBackward { hidden, terms, mode, rows, parts };
     let row = Row::new(hidden);
-    let slope = if parts == Parts::WHOLE {
-        shader!("lib/norm/slope")
-    } else {
-        shader!("lib/norm/slope_parts")
-    };
-    let modules = [row.vector, weight(terms), slope, shader!("02_rms_norm_backward")];
-    backward(caps, spec, (row, terms.epsilon.0), (mode, rows, parts), &modules)
+    let flags =
+        |composer: Composer| composer.when("SHIFTED", terms.shifted).summed_parts(parts, row.lanes);
+    let kernel = (&flags as &dyn Fn(Composer) -> Composer, "02_rms_norm_backward");
+    Ok(backward(caps, spec, (row, terms.epsilon.0), (mode, rows), kernel)?.of_parts(parts))
 }
 
 /// `layer_norm_backward`, as [`rms_norm_backward`].
@@ -169,16 +150,21 @@ pub fn layer_norm_backward(
 ) -> Result<Kernel> {
     let spec = KernelSpec::LayerNormBackward { hidden, epsilon: Constant(epsilon), mode, rows };
     let row = Row::new(hidden);
-    let modules = [row.vector, shader!("02_layer_norm_backward")];
-    backward(caps, spec, (row, epsilon), (mode, rows, Parts::WHOLE), &modules)
+    backward(
+        caps,
+        spec,
+        (row, epsilon),
+        (mode, rows),
+        (&|composer| composer, "02_layer_norm_backward"),
+    )
 }
 
 fn backward(
     caps: &Capabilities,
     spec: KernelSpec,
     (row, epsilon): (Row, f64),
-    (mode, rows, parts): (WriteMode, usize, Parts),
-    modules: &[&'static Module],
+    (mode, rows): (WriteMode, usize),
+    (flags, kernel): (&dyn Fn(Composer) -> Composer, &'static str),
 ) -> Result<Kernel> {
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, row.vectors(), spec.name())?;
@@ -196,16 +182,8 @@ fn backward(
         .size("ROWS", rows)
         .size("WRITE_MODE", mode.constant() as usize)
         .float("EPSILON", epsilon as f32)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/write_mode"))
         .reduction(subgroups);
-    let (composer, form) = row.parts(composer, parts, variant(subgroups));
-    with_modules(composer, modules).finish(caps, &bindings, grid, form, why)
-}
-
-fn with_modules(composer: Composer, modules: &[&'static Module]) -> Composer {
-    modules.iter().fold(composer, |composer, module| composer.module(module))
+    flags(composer).module(kernel).finish(caps, &bindings, grid, variant(subgroups), why)
 }
 
 /// `head_norm_forward` over the query and key heads of rows of `qkv`. Grid: one workgroup per head of a
@@ -223,7 +201,7 @@ pub fn head_norm_forward(
     head_norm(spec, size, shape, terms)
         .size("ROW_HEADS", heads)
         .reduction(subgroups)
-        .module(shader!("02_head_norm_forward"))
+        .module("02_head_norm_forward")
         .finish(
             caps,
             &[read("x"), read("weight"), read_write("y"), uniform("step")],
@@ -249,7 +227,7 @@ pub fn head_norm_backward(
         .size("ROWS", rows)
         .size("COLUMNS", shape.head_dim.div_ceil(size as usize))
         .reduction(subgroups)
-        .module(shader!("02_head_norm_backward"))
+        .module("02_head_norm_backward")
         .finish(
             caps,
             &[
@@ -272,15 +250,8 @@ fn head_norm(spec: KernelSpec, size: u32, shape: AttentionShape, terms: NormTerm
         .size("HEAD_DIM", shape.head_dim)
         .size("STRIDE", shape.stride())
         .float("EPSILON", terms.epsilon.0 as f32)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/by_element"))
-        .module(weight(terms))
-}
-
-/// How a norm's factor is read.
-fn weight(terms: NormTerms) -> &'static Module {
-    if terms.shifted { shader!("lib/norm/weight_shifted") } else { shader!("lib/norm/weight") }
+        .vectors(1)
+        .when("SHIFTED", terms.shifted)
 }
 
 /// `column_sum_forward`: adds up the partial gradients of `rows` rows each, of one weight or several. Grid: a
@@ -308,10 +279,7 @@ pub fn column_sum(
         .size("PARTIAL_STRIDE", weights.partials)
         .size("OUTPUT_STRIDE", weights.outputs)
         .size("WRITE_MODE", WriteMode::AddAfterFirst.constant() as usize)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/write_mode"))
-        .module(shader!("02_column_sum"))
+        .module("02_column_sum")
         .finish(
             caps,
             &[read("partial_sums"), read_write("output"), uniform("step")],

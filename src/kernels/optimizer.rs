@@ -1,6 +1,6 @@
 //! Global gradient norm, the decision to update, and the update of each optimizer.
 
-use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use super::limits::{check_storage, elements, reduction, row_workgroup, variant, workgroup_size};
 use super::shape::Constant;
 use super::spec::KernelSpec;
@@ -15,7 +15,8 @@ pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
     Text {
         sizes: &[],
         float: None,
-        modules: &[&[shader!("lib/step")], &[shader!("12_grad_norm")]],
+        lanes: 1,
+        modules: &[&["lib/step"], &["12_grad_norm"]],
         bindings: &[read("gradients"), read_write("squares"), uniform("step")],
     }
     .reduced(caps, KernelSpec::GradNorm, 1024, GRAD_NORM_GROUPS)
@@ -26,7 +27,8 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
     Text {
         sizes: &[("COUNT", partials)],
         float: None,
-        modules: &[&[shader!("lib/step"), shader!("lib/finite")], &[shader!("12_step_decision")]],
+        lanes: 1,
+        modules: &[&["lib/step", "lib/finite"], &["12_step_decision"]],
         bindings: &[
             read("squares"),
             read_write("metrics"),
@@ -48,25 +50,22 @@ pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
         uniform("step"),
         uniform("range"),
     ];
-    update(caps, KernelSpec::AdamW { count }, count, &[shader!("12_adamw")], &bindings)
+    update(caps, KernelSpec::AdamW { count }, count, &["12_adamw"], &bindings)
 }
 
 /// `sgd_forward` of a run of `count` elements; without `momentum` it has no state. Grid: one invocation
 /// per vector.
 pub fn sgd(caps: &Capabilities, count: usize, momentum: bool) -> Result<Kernel> {
-    let velocity = if momentum {
-        shader!("lib/optimizer/velocity_kept")
-    } else {
-        shader!("lib/optimizer/velocity_none")
-    };
+    let velocity =
+        if momentum { "lib/optimizer/velocity_kept" } else { "lib/optimizer/velocity_none" };
     let bindings = &ONE_MOMENT[..ONE_MOMENT.len() - usize::from(!momentum)];
     let spec = KernelSpec::Sgd { count, momentum };
-    update(caps, spec, count, &[velocity, shader!("12_sgd")], bindings)
+    update(caps, spec, count, &[velocity, "12_sgd"], bindings)
 }
 
 /// `lion_forward` of a run of `count` elements. Grid: one invocation per vector.
 pub fn lion(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    update(caps, KernelSpec::Lion { count }, count, &[shader!("12_lion")], &ONE_MOMENT)
+    update(caps, KernelSpec::Lion { count }, count, &["12_lion"], &ONE_MOMENT)
 }
 
 /// Elements of which both moments share a scale each.
@@ -81,7 +80,8 @@ pub fn adamw8bit(caps: &Capabilities, count: usize) -> Result<Kernel> {
     let text = Text {
         sizes: &[("CODED_BLOCKS", blocks)],
         float: None,
-        modules: &[FLAT, &[shader!("lib/optimizer/dynamic"), shader!("12_adamw8bit")]],
+        lanes: 1,
+        modules: &[FLAT, &["lib/optimizer/dynamic", "12_adamw8bit"]],
         bindings: &[
             read_write("weights"),
             read("gradients"),
@@ -104,7 +104,8 @@ pub fn adamw_placed(caps: &Capabilities, count: usize) -> Result<Kernel> {
     Text {
         sizes: &[("COUNT", count)],
         float: None,
-        modules: &[FLAT, &[shader!("12_adamw_placed")]],
+        lanes: 1,
+        modules: &[FLAT, &["12_adamw_placed"]],
         bindings: &[
             read_write("weights"),
             read("gradients"),
@@ -129,7 +130,8 @@ pub fn muon(caps: &Capabilities, count: usize, momentum: Constant) -> Result<Ker
     Text {
         sizes: &[("COUNT", count)],
         float: Some(("MOMENTUM", momentum)),
-        modules: &[&[shader!("lib/step"), shader!("lib/range")], &[shader!("12_muon")]],
+        lanes: 1,
+        modules: &[&["lib/step", "lib/range"], &["12_muon"]],
         bindings: &[
             read("gradients"),
             read_write("moment1"),
@@ -150,7 +152,8 @@ pub fn muon_scale(caps: &Capabilities, count: usize, parts: usize) -> Result<Ker
     Text {
         sizes: &[("COUNT", count), ("PARTS", parts)],
         float: None,
-        modules: &[&[], &[shader!("12_muon_scale")]],
+        lanes: 1,
+        modules: &[&[], &["12_muon_scale"]],
         bindings: &[read("squares"), read_write("direction")],
     }
     .reduced(caps, KernelSpec::MuonScale { count, parts }, 1024, muon_parts(count))
@@ -161,7 +164,8 @@ pub fn muon_polynomial(caps: &Capabilities, side: usize) -> Result<Kernel> {
     Text {
         sizes: &[("SIDE", side)],
         float: None,
-        modules: &[FLAT, &[shader!("12_muon_polynomial")]],
+        lanes: 1,
+        modules: &[FLAT, &["12_muon_polynomial"]],
         bindings: &[read("gram"), read_write("square")],
     }
     .flat(caps, KernelSpec::MuonPolynomial { side }, side * side)
@@ -173,7 +177,8 @@ pub fn muon_update(caps: &Capabilities, count: usize, rate: Constant) -> Result<
     Text {
         sizes: &[("COUNT", count)],
         float: Some(("RATE", rate)),
-        modules: &[FLAT, &[shader!("12_muon_update")]],
+        lanes: 1,
+        modules: &[FLAT, &["12_muon_update"]],
         bindings: &[
             read_write("weights"),
             read("direction"),
@@ -191,7 +196,8 @@ pub fn average(caps: &Capabilities, count: usize, share: Constant) -> Result<Ker
     Text {
         sizes: &[],
         float: Some(("SHARE", share)),
-        modules: &[FLAT, &[shader!("12_average")]],
+        lanes: 1,
+        modules: &[FLAT, &["12_average"]],
         bindings: &[
             read_write("weights"),
             read_write("averages"),
@@ -217,30 +223,32 @@ fn update(
     caps: &Capabilities,
     spec: KernelSpec,
     count: usize,
-    modules: &[&'static Module],
+    modules: &[&'static str],
     bindings: &[Binding],
 ) -> Result<Kernel> {
-    let (lanes, vector) = elements(count);
-    let before = [FLAT, &[vector]].concat();
-    let text = Text { sizes: &[], float: None, modules: &[&before, modules], bindings };
+    let lanes = elements(count);
+    let before = [FLAT, &["lib/vector"]].concat();
+    let text = Text { sizes: &[], float: None, lanes, modules: &[&before, modules], bindings };
     text.flat(caps, spec, count / lanes)
 }
 
 /// What a kernel of one invocation per element is joined with.
-const FLAT: &[&Module] = &[shader!("lib/step"), shader!("lib/range"), shader!("lib/flat")];
+const FLAT: &[&str] = &["lib/step", "lib/range", "lib/flat"];
 
 /// What a kernel is made of.
 struct Text<'a> {
     sizes: &'a [(&'static str, usize)],
     float: Option<(&'static str, Constant)>,
+    /// Elements of a load.
+    lanes: usize,
     /// Before and after a reduction.
-    modules: &'a [&'a [&'static Module]; 2],
+    modules: &'a [&'a [&'static str]; 2],
     bindings: &'a [Binding],
 }
 
 impl Text<'_> {
     fn composer(&self, spec: KernelSpec, size: u32, subgroups: Option<bool>) -> Composer {
-        let mut composer = Composer::new(spec, size);
+        let mut composer = Composer::new(spec, size).vectors(self.lanes);
         for (name, value) in self.sizes {
             composer = composer.size(name, *value);
         }

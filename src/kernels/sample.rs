@@ -1,6 +1,6 @@
 //! Sampling on the GPU.
 
-use super::compose::{Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform};
+use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
 use super::loss::{vocabulary_of, with_logits};
 use super::spec::KernelSpec;
@@ -21,12 +21,12 @@ pub fn sample(caps: &Capabilities, vocabulary: usize, biased: bool) -> Result<Ke
     ];
     let (score, form) = if biased {
         bindings.push(read("bias"));
-        (shader!("lib/sample/score_biased"), ", biased")
+        ("lib/sample/score_biased", ", biased")
     } else {
-        (shader!("lib/sample/score"), "")
+        ("lib/sample/score", "")
     };
     let spec = KernelSpec::Sample { vocabulary, biased };
-    let modules = [shader!("lib/sample/tensors"), score];
+    let modules = ["lib/sample/tensors", score];
     draw(caps, (spec, vocabulary), modules, &bindings, (ONE_WORKGROUP, form))
 }
 
@@ -41,7 +41,7 @@ pub fn sample_several(caps: &Capabilities, vocabulary: usize, rows: usize) -> Re
         read("choices"),
     ];
     let spec = KernelSpec::SampleSeveral { vocabulary, rows };
-    let modules = [shader!("lib/sample/tensors_several"), shader!("lib/sample/score")];
+    let modules = ["lib/sample/tensors_several", "lib/sample/score"];
     let grid = Grid::Fixed { x: rows as u32, y: 1 };
     draw(caps, (spec, vocabulary), modules, &bindings, (grid, ", several rows"))
 }
@@ -63,7 +63,7 @@ fn draw_workgroup(caps: &Capabilities, vocabulary: usize, what: &str) -> Result<
 fn draw(
     caps: &Capabilities,
     (spec, vocabulary): (KernelSpec, usize),
-    [tensors, score]: [&'static Module; 2],
+    [tensors, score]: [&'static str; 2],
     bindings: &[Binding],
     (grid, form): (Grid, &str),
 ) -> Result<Kernel> {
@@ -73,21 +73,17 @@ fn draw(
     check_storage(caps, [4 * size, 4 * size, 4 * size, 4], spec.name())?;
     let composer = vocabulary_of(caps, Composer::new(spec, size), vocabulary);
     let step = matches!(spec, KernelSpec::Sample { .. });
-    let composer = if step { composer.module(shader!("lib/step")) } else { composer };
+    let composer = if step { composer.module("lib/step") } else { composer };
     composer
-        .module(shader!("lib/philox"))
+        .module("lib/philox")
         .reduction(subgroups)
-        .module(if subgroups {
-            shader!("lib/sample/scan_subgroup")
-        } else {
-            shader!("lib/sample/scan_tree")
-        })
-        .module(shader!("lib/sample/options"))
+        .module(if subgroups { "lib/sample/scan_subgroup" } else { "lib/sample/scan_tree" })
+        .module("lib/sample/options")
         .module(tensors)
         .module(score)
-        .module(shader!("lib/sample/thresholds"))
-        .module(shader!("lib/sample/terms"))
-        .module(shader!("13_sample"))
+        .module("lib/sample/thresholds")
+        .module("lib/sample/terms")
+        .module("13_sample")
         .finish(caps, bindings, grid, variant(subgroups) + form, why)
 }
 
@@ -99,10 +95,10 @@ pub fn top_logits(caps: &Capabilities, vocabulary: usize, count: usize) -> Resul
     let size = row_workgroup(caps, vocabulary, spec.name())?;
     with_logits(caps, Composer::new(spec, size), vocabulary)
         .size("COUNT", count)
-        .module(shader!("lib/step"))
+        .module("lib/step")
         .reduction(subgroups)
-        .module(shader!("lib/logit/online"))
-        .module(shader!("13_top_logits"))
+        .module("lib/logit/online")
+        .module("13_top_logits")
         .finish(
             caps,
             &[read("logits"), read_write("top"), uniform("step"), uniform("options")],

@@ -1,5 +1,5 @@
 //! A kernel over bindings that it shares with other kernels: each of its operands is a view into one of them. So the
-//! dispatches of a layer have one bind group, which is set once (`bench/NOTES.md`, "What a dispatch costs the host").
+//! dispatches of a layer have one bind group, which is set once (`docs/decisions/059-one-bind-group-per-layer.md`).
 
 use super::compose::{Access, Binding, Kernel, View, Wgsl};
 use super::unroll::{closing, word};
@@ -69,11 +69,11 @@ fn declarations(bindings: &[Binding], types: &[Option<&str>]) -> String {
     for (index, (binding, of)) in bindings.iter().zip(types).enumerate() {
         let (space, of) = match binding.access {
             Access::Uniform => ("uniform", of.unwrap_or("vec4<u32>")),
-            Access::Read => ("storage,read", of.unwrap_or(NUMBERS)),
-            Access::ReadWrite => ("storage,read_write", of.unwrap_or(NUMBERS)),
+            Access::Read => ("storage, read", of.unwrap_or(NUMBERS)),
+            Access::ReadWrite => ("storage, read_write", of.unwrap_or(NUMBERS)),
         };
         let name = binding.name;
-        let _ = writeln!(text, "@group(0) @binding({index}) var<{space}> {name}:{of};");
+        let _ = writeln!(text, "@group(0) @binding({index}) var<{space}> {name}: {of};");
     }
     text
 }
@@ -81,7 +81,7 @@ fn declarations(bindings: &[Binding], types: &[Option<&str>]) -> String {
 /// The variable that a line declares to be bound, and its type.
 fn declaration(line: &str) -> Option<(&str, &str)> {
     let (_, variable) = line.strip_prefix("@group(0) @binding(")?.split_once("> ")?;
-    variable.strip_suffix(";\n")?.split_once(':')
+    variable.strip_suffix(";\n")?.split_once(": ")
 }
 
 /// Elements of a runtime-sized array in so many bytes, if these are whole ones.
@@ -178,9 +178,9 @@ mod tests {
         let caps = crate::caps::Capabilities::floor(crate::caps::Target::Native);
         let mut kernel = crate::kernels::zero(&caps, 8).unwrap();
         kernel.wgsl.composed = format!(
-            "const N:u32=1u;\n\n@group(0) @binding(0) var<storage,read> a:{a};\n\
-             @group(0) @binding(1) var<storage,read_write> c:array<f32>;\n\
-             @group(0) @binding(2) var<uniform> step:Step;\nfn run(){{c[N]=f32(a[step.position]);}}\n"
+            "const N:u32=1u;\n\n@group(0) @binding(0) var<storage, read> a: {a};\n\
+             @group(0) @binding(1) var<storage, read_write> c: array<f32>;\n\
+             @group(0) @binding(2) var<uniform> step: Step;\nfn run(){{c[N]=f32(a[step.position]);}}\n"
         );
         let operands = [read("a"), read_write("c"), uniform("step")];
         let view = |(operand, (binding, offset))| View { operand, binding, offset };
@@ -193,9 +193,9 @@ mod tests {
     fn operands_share_a_binding_where_their_types_agree() {
         let text = shared("array<f32>", [(0, 64), (0, 128), (2, 0)]).unwrap();
         assert!(text.contains("own[32u+(N)]=f32(own[16u+(step.position)]);"), "{text}");
-        assert!(text.contains("@binding(0) var<storage,read_write> own:array<f32>;"), "{text}");
-        assert!(text.contains("@binding(1) var<storage,read> other:array<f32>;"), "{text}");
-        assert!(text.contains("@binding(2) var<uniform> step:Step;"), "{text}");
+        assert!(text.contains("@binding(0) var<storage, read_write> own: array<f32>;"), "{text}");
+        assert!(text.contains("@binding(1) var<storage, read> other: array<f32>;"), "{text}");
+        assert!(text.contains("@binding(2) var<uniform> step: Step;"), "{text}");
         assert_eq!(text.matches("@binding").count(), 3, "{text}");
         assert_eq!(shared("array<vec4<f32>>", [(0, 64), (0, 128), (2, 0)]), None);
         assert_eq!(shared("array<f32>", [(0, 66), (0, 128), (2, 0)]), None);

@@ -44,8 +44,8 @@ pub(super) fn direct_block(
 
 /// Stores what lies in C. Each turn stores the first row, and every other row moves up by one. Compilers for CPUs make
 /// branches of each load and store in the text: with all rows written out they take two to three times as long, and
-/// lavapipe ten times with an array that the loop indexes (`bench/NOTES.md`). Vectors are checked only where a block
-/// may end past the last column.
+/// lavapipe ten times with an array that the loop indexes (`docs/decisions/033-compiling-on-swiftshader.md`). Vectors
+/// are checked only where a block may end past the last column.
 fn store_rows(text: &mut String, n: usize, [tm, tn]: [usize; 2]) {
     let _ = writeln!(text, "  for (var row = m0; row < min(m0 + {tm}u, m_end); row++) {{");
     for j in 0..tn / 4 {

@@ -1,22 +1,84 @@
 //! How a plan's values lie, and which nodes are joined: decided for a whole graph before any node is lowered.
 //!
-//! Everything here is pure. [`lower`](crate::lower) turns each node into dispatches by what it says, whatever has been
-//! lowered before.
+//! [`layouts`] and, for decoded rows, [`decode_layouts`] are pure. [`lower`](crate::lower) turns each of its nodes into dispatches by what it says, whatever has
+//! been lowered before.
 
 mod decode;
+mod describe;
+mod f16;
+mod pass;
 mod shapes;
+mod sums;
+#[cfg(test)]
+mod tests;
 
 pub use decode::{
     Cache, DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows, decode_layouts,
 };
-pub use shapes::{Matrices, attention_shape, rope_shape};
+pub use pass::layouts;
+pub use shapes::{
+    Matrices, TokenRows, attention_shape, gate_width, logit_chunks, padded_logits, rope_shape,
+    weight_part,
+};
+pub use sums::{ColumnSums, GradientProduct, ProductSums};
 
-use crate::graph::ValueId;
+use crate::caps::Capabilities;
+use crate::graph::{Graph, Node, ValueId};
+use crate::kernels::{AttentionHalves, Element, Parts};
+use crate::params::Params;
+use crate::plan::{Buffer, Slice};
+use std::ops::Range;
+
+/// What a plan covers at a time, as far as layouts depend on it.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A batch that trains or evaluates.
+    Batch {
+        /// Activations are computed again to save memory.
+        recompute: bool,
+        /// Attention's backward pass may be by products, with room for a limited number of tiles.
+        by_products: bool,
+        /// Rows of logits held at a time.
+        logits: usize,
+    },
+    /// A chunk of a prompt, or whole texts.
+    Prompt,
+}
+
+/// What layouts are a function of.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    pub caps: &'a Capabilities,
+    pub graph: &'a Graph,
+    /// The nodes that the plan has.
+    pub nodes: Range<usize>,
+    /// A value that lies in a buffer of other plans.
+    pub outside: Option<ValueId>,
+    pub matrices: Matrices<'a>,
+    /// The layout of gradients.
+    pub state: &'a Params,
+    /// Rows of the largest batch.
+    pub tokens: usize,
+    pub kind: Kind,
+}
+
+/// The result of a product split along K: the terms of a sum, which the node that reads it first adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitK {
+    pub parts: Parts,
+    pub slice: Slice,
+    /// The residual stream that the sum is added to.
+    pub stream: Option<ValueId>,
+}
 
 /// How a value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     F32,
+    /// Two elements to a word.
+    F16,
+    /// Partial sums, and in f32 what their first reader makes of them for the others.
+    SplitK(SplitK),
     InPlaceOf(ValueId),
     /// The cosines and sines of one position.
     Angles,
@@ -26,4 +88,136 @@ pub enum Layout {
     SoftmaxRanges {
         count: usize,
     },
+}
+
+/// Which dispatch rotates the gradients of attention back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotatedBy {
+    /// The kernels of these gradients.
+    Gradients,
+    /// The sum over the query heads of a group.
+    GroupSum,
+}
+
+/// What a node's dispatches do besides what the graph says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fusion {
+    None,
+    /// Another node's dispatches do this one's work.
+    Joined,
+    /// A product leaves partial sums.
+    SplitProduct,
+    /// The partial sums of this value, which the node reads, are added up.
+    SumOf(ValueId),
+    /// A product of gradients is followed by this node, a gate's gradient.
+    GateGradient(usize),
+    /// A norm's gradient adds up the partial sums of a value, if there are any, and leaves those of its weight's here.
+    NormBackward {
+        sum_of: Option<ValueId>,
+        partials: Slice,
+    },
+    /// Attention's gradients, with the rotation of this node behind them, if these dispatches do it, and by products
+    /// with room for so many tiles of each head.
+    AttentionBackward {
+        sum_of: Option<ValueId>,
+        rotation: Option<(usize, RotatedBy)>,
+        tiles: Option<usize>,
+    },
+    /// Products that give the gradient of a weight, in order.
+    WeightGradient(Vec<GradientProduct>),
+}
+
+impl Fusion {
+    /// The value whose partial sums the node adds up.
+    pub const fn sum_of(&self) -> Option<ValueId> {
+        match self {
+            Self::SumOf(value) => Some(*value),
+            Self::NormBackward { sum_of, .. } | Self::AttentionBackward { sum_of, .. } => *sum_of,
+            _ => None,
+        }
+    }
+}
+
+/// A node as it is lowered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LaidNode {
+    /// A node of the graph, by its index.
+    Node(usize, Fusion),
+    /// One dispatch for the partial sums of several weights' gradients, by index.
+    ColumnSum(usize),
+    /// One dispatch for the products of several weights' gradients, which are split along K.
+    ProductSum(usize),
+}
+
+/// A tensor that several nodes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedTensor {
+    pub what: &'static str,
+    pub bytes: u64,
+}
+
+/// How values lie, and the nodes in the order of their dispatches.
+#[derive(Clone, Debug)]
+pub struct Layouts<'a> {
+    pub graph: &'a Graph,
+    pub values: Vec<Layout>,
+    pub nodes: Vec<LaidNode>,
+    /// Numbered behind the values.
+    pub tensors: Vec<SharedTensor>,
+    pub column_sums: Vec<ColumnSums>,
+    pub product_sums: Vec<ProductSums>,
+}
+
+impl Layouts<'_> {
+    pub fn is_f16(&self, value: ValueId) -> bool {
+        self.values[value] == Layout::F16
+    }
+
+    /// Elements, as f32, of a row of a value.
+    pub fn columns(&self, value: ValueId) -> usize {
+        let columns = self.graph.values[value].columns;
+        if self.is_f16(value) { columns / 2 } else { columns }
+    }
+
+    pub fn split_k(&self, value: ValueId) -> Option<SplitK> {
+        match self.values[value] {
+            Layout::SplitK(split) => Some(split),
+            _ => None,
+        }
+    }
+
+    fn element(&self, value: Option<&ValueId>) -> Element {
+        Element::halved(value.is_some_and(|&value| self.is_f16(value)))
+    }
+
+    /// The rows of a node's product, given those of a product in f32.
+    pub fn product_rows(&self, node: &Node, rows: TokenRows) -> TokenRows {
+        let operands = [0, 1].map(|index| self.element(node.reads.get(index)));
+        TokenRows { operands, result: self.element(node.writes.first()), ..rows }
+    }
+
+    /// Which rows of attention lie in f16.
+    pub fn forward_f16(&self, node: &Node) -> AttentionHalves {
+        let [qkv, output] = [node.reads[0], node.writes[0]].map(|value| self.is_f16(value));
+        AttentionHalves { qkv, output, ..AttentionHalves::default() }
+    }
+
+    /// The same of its gradient, whose result lies where `target` does.
+    pub fn backward_f16(&self, node: &Node, target: ValueId) -> AttentionHalves {
+        let [qkv, output, d_output] = [0, 1, 3].map(|index| self.is_f16(node.reads[index]));
+        AttentionHalves { qkv, output, d_output, d_qkv: self.is_f16(target) }
+    }
+
+    /// Bytes of all tensors that values have, and of those that nodes share.
+    pub fn bytes(&self, tokens: usize) -> Vec<u64> {
+        let values = 0..self.values.len();
+        let values = values.map(|value| (tokens * self.columns(value)) as u64 * 4);
+        values.chain(self.tensors.iter().map(|tensor| tensor.bytes)).collect()
+    }
+
+    /// What lies in a slice of a shared tensor, and its bytes.
+    pub fn shared(&self, slice: Slice) -> Option<SharedTensor> {
+        let Buffer::Virtual(id) = slice.buffer else { return None };
+        self.tensors.get(id.checked_sub(self.values.len())?).copied()
+    }
 }

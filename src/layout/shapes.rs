@@ -1,8 +1,13 @@
 //! The kernels' shapes, of what a model has: both the pass over layouts and lowering ask kernels by these.
 
 use crate::arch::{Architecture, Attention, WeightId};
-use crate::kernels::{AttentionShape, RopeShape, WeightFormat};
+use crate::graph::Gate;
+use crate::kernels::{
+    ActivationWidth, AttentionShape, Element, Form, LinearShape, LogitRow, Parts, RopeShape,
+    WeightFormat,
+};
 use crate::params::Params;
+use crate::plan::{Buffer, Range, Slice};
 
 /// The shape for batches of up to `tokens` rows.
 pub fn attention_shape(attention: Attention, tokens: usize, ring: Option<usize>) -> AttentionShape {
@@ -28,12 +33,67 @@ pub fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShap
     }
 }
 
+pub const fn gate_width(gate: Gate, half: bool, parts: Parts) -> ActivationWidth {
+    let Gate { width, activation, gated } = gate;
+    ActivationWidth { width, activation, gated, half, parts }
+}
+
+/// Whether the kernels of a gate can add up partial sums.
+pub const fn gate_sums(gate: Gate) -> bool {
+    gate_width(gate, false, Parts::WHOLE).by_quads()
+}
+
+/// A row of logits that a plan keeps to itself: rows of fours are read and written by vectors.
+pub const fn padded_logits(vocabulary: usize) -> LogitRow {
+    LogitRow { vocabulary, stride: vocabulary.next_multiple_of(4) }
+}
+
+/// A part of a weight in a set of shards that has the weights' layout.
+pub fn weight_part(
+    params: &Params,
+    weight: WeightId,
+    part: usize,
+    set: fn(usize) -> Buffer,
+) -> Slice {
+    let matrix = &params.matrices[weight];
+    let part = &matrix.parts[part];
+    Slice::new(set(part.shard), part.offset as u64 * 4, (part.rows * matrix.cols) as u64 * 4)
+}
+
+/// Rows of tokens, with a column for each row of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenRows {
+    pub rows: Range,
+    /// Elements from one row to the next; those past the matrix's rows are padding.
+    pub stride: usize,
+    /// How the first operand lies, and in a product of two activations the second.
+    pub operands: [Element; 2],
+    /// How the result lies.
+    pub result: Element,
+}
+
+/// Chunks of `chunk` rows of logits, of `tokens` in all, each with the number of its first row.
+pub fn logit_chunks(
+    vocabulary: usize,
+    tokens: usize,
+    chunk: usize,
+) -> impl Iterator<Item = TokenRows> {
+    (0..tokens).step_by(chunk).map(move |row0| {
+        let rows = chunk.min(tokens - row0) as u32;
+        let rows = Range { row0: row0 as u32, rows, col0: 0, cols: 0 };
+        let (stride, result) = (padded_logits(vocabulary).stride, Element::F32);
+        TokenRows { rows, stride, operands: [result; 2], result }
+    })
+}
+
 /// How a plan reads matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrices<'a> {
     pub params: &'a Params,
     /// How those are read that are held in f32.
     pub weights: WeightFormat,
+    /// Products read [`Buffer::WeightsF16`], where their rows are of vectors, and may round operands to f16.
+    pub mixed: bool,
 }
 
 impl Matrices<'_> {
@@ -44,5 +104,81 @@ impl Matrices<'_> {
             return self.params.matrices[weight].format;
         }
         self.weights
+    }
+
+    /// A part of a matrix packed, where its rows are.
+    pub fn packed(&self, weight: WeightId, part: usize) -> Option<Slice> {
+        let (matrix, format) = (&self.params.matrices[weight], self.format(weight));
+        format.packs(matrix.cols).then(|| {
+            let (number, offset) = match self.params.weights {
+                WeightFormat::F32 => self.params.packed_part(format, weight, part),
+                _ => (matrix.first_part + part, 0),
+            };
+            let bytes = format.bytes(matrix.parts[part].rows, matrix.cols);
+            Slice::new(Buffer::Packed(number), offset, bytes)
+        })
+    }
+
+    /// Whether products of many rows read a matrix as one part in f32, or as that rounded to f16.
+    pub fn is_plain(&self, weight: WeightId) -> bool {
+        let matrix = &self.params.matrices[weight];
+        matrix.format == WeightFormat::F32
+            && matrix.parts.len() == 1
+            && self.packed(weight, 0).is_none()
+    }
+
+    /// A product as it reads its matrix: as it is held, rounded to f16, or in f32.
+    pub fn read(&self, weight: WeightId, shape: LinearShape) -> LinearShape {
+        let b = match self.params.matrices[weight].format {
+            WeightFormat::F32 if self.mixed && shape.by_vectors() => WeightFormat::F16,
+            held => held,
+        };
+        LinearShape { b, ..shape }
+    }
+
+    /// The product of rows with a part of a weight, which is read in f32.
+    pub fn forward(&self, weight: WeightId, part: usize, rows: TokenRows) -> LinearShape {
+        let matrix = &self.params.matrices[weight];
+        let (n, k) = (matrix.parts[part].rows, matrix.cols);
+        let shape = self.shape(Form::MatmulT, (n, k), weight, rows);
+        LinearShape { a_stride: k, c_stride: rows.stride, ..shape }
+    }
+
+    /// The product of the gradients of rows with a part of a weight, which is read in f32.
+    pub fn input_gradient(&self, weight: WeightId, part: usize, rows: TokenRows) -> LinearShape {
+        let matrix = &self.params.matrices[weight];
+        self.shape(Form::Matmul, (matrix.cols, matrix.parts[part].rows), weight, rows)
+    }
+
+    /// The product of the gradients of rows, transposed, with the rows that a part of a weight was multiplied with.
+    pub fn weight_gradient(&self, weight: WeightId, part: usize, rows: TokenRows) -> LinearShape {
+        let matrix = &self.params.matrices[weight];
+        let f16 = rows.operands[1] == Element::F16;
+        let b = if f16 { WeightFormat::F16 } else { WeightFormat::F32 };
+        let shape = (matrix.cols, matrix.parts[part].rows);
+        LinearShape { b, ..self.shape(Form::MatmulAt, shape, weight, rows) }
+    }
+
+    /// A product whose first operand has the rows' stride.
+    fn shape(
+        &self,
+        form: Form,
+        (n, k): (usize, usize),
+        weight: WeightId,
+        TokenRows { rows, stride, operands, result }: TokenRows,
+    ) -> LinearShape {
+        LinearShape {
+            form,
+            n,
+            k,
+            a_stride: stride,
+            c_stride: n,
+            tokens: rows.rows as usize,
+            padded: stride > self.params.matrices[weight].rows,
+            a: operands[0],
+            c: result,
+            b: WeightFormat::F32,
+            half: self.mixed,
+        }
     }
 }

@@ -3,12 +3,11 @@
 use super::{Lowering, Rows, label};
 use crate::arch::Attention;
 use crate::error::{Error, Result};
-use crate::graph::{Dropout, Node, Op, Site, ValueId};
+use crate::graph::{Dropout, Node, Site};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionProducts, AttentionShape, Constant, KeyValueOwner,
-    KvCache, Parts,
+    self as k, AttentionProducts, AttentionShape, Constant, KeyValueOwner, KvCache, Parts,
 };
-use crate::layout::{Cache, attention_shape, rope_shape};
+use crate::layout::{Cache, Fusion, RotatedBy, attention_shape};
 use crate::plan::{Buffer, Launch, Slice};
 
 /// Bytes of [`Buffer::Probe`].
@@ -20,26 +19,13 @@ pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, rows: usize) -> u64 {
 }
 
 impl Lowering<'_> {
-    /// The shape of a kernel over a batch whose operands lie as their values do.
-    fn lying(&self, node: &Node, attention: Attention, dropout: Option<Dropout>) -> AttentionShape {
-        let read = |index: usize| node.reads.get(index).is_some_and(|&id| self.in_halves(id));
-        let writes = self.in_halves(node.writes[0]);
-        let halves = match node.op {
-            Op::AttentionBackward { .. } => {
-                AttentionHalves { qkv: read(0), output: read(1), d_output: read(3), d_qkv: writes }
-            }
-            _ => AttentionHalves { qkv: read(0), output: writes, ..AttentionHalves::default() },
-        };
-        AttentionShape { halves, ..self.dropped(attention, dropout) }
-    }
-
     pub(super) fn shape(&self, attention: Attention) -> AttentionShape {
         let ring = match self.rows {
             Rows::Batch { .. } | Rows::Texts { .. } => None,
             Rows::Chunk(cache) | Rows::One(cache) | Rows::Several { cache, .. } => cache.ring,
         };
         // A chunk of a prompt reads its cache in f32.
-        let half = self.mirrored && matches!(self.rows, Rows::Batch { .. });
+        let half = self.matrices.mixed && matches!(self.rows, Rows::Batch { .. });
         AttentionShape { half, ..attention_shape(attention, self.builder.tokens, ring) }
     }
 
@@ -57,7 +43,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         match self.rows {
             Rows::Batch { .. } => {
-                let qkv = self.read(node, 0);
+                let qkv = self.read(node, 0)?;
                 let flops = self.attention_flops(attention, 2.0);
                 self.attend_rows(node, (attention, dropout), qkv, false, flops)
             }
@@ -71,7 +57,7 @@ impl Lowering<'_> {
 
     /// Attention of a chunk of a prompt to the cache, its own keys and values appended; gives what it read.
     fn attend_chunk(&mut self, node: &Node, attention: Attention, cache: Cache) -> Result<Slice> {
-        let keys = self.append(node.site, attention, cache, self.read(node, 0))?;
+        let keys = self.append(node.site, attention, cache, self.read(node, 0)?)?;
         let keys = self.expand(node.site, attention, cache, keys)?;
         let rows = self.builder.tokens;
         let flops = 4.0 * (rows * rows * attention.width()) as f64;
@@ -91,7 +77,7 @@ impl Lowering<'_> {
             return Err(Error::internal("only chunks of a prompt are probed"));
         };
         let keys = self.attend_chunk(node, attention, cache)?;
-        let (query, logsumexp) = (self.read(node, 0), self.written(node, 1)?);
+        let (query, logsumexp) = (self.read(node, 0)?, self.written(node, 1)?);
         let kernel = k::attention_probabilities(self.builder.caps, self.shape(attention))?;
         let to = Slice::new(Buffer::Probabilities, 0, elements * 4);
         let launch = Launch::new(label(node.site, "probabilities"), kernel)
@@ -114,9 +100,10 @@ impl Lowering<'_> {
         cached: bool,
         flops: f64,
     ) -> Result<()> {
-        let qkv = self.read(node, 0);
+        let qkv = self.read(node, 0)?;
         let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
-        let shape = self.lying(node, attention, dropout);
+        let halves = self.layouts.forward_f16(node);
+        let shape = AttentionShape { halves, ..self.dropped(attention, dropout) };
         let kernel = k::attention_forward(self.builder.caps, shape, cached)?;
         let launch = Launch::new(node.site.to_string(), kernel)
             .bind("query", qkv)
@@ -136,9 +123,8 @@ impl Lowering<'_> {
 
     /// The layer's cache.
     pub(super) fn cache(&self, site: Site, attention: Attention, cache: Cache) -> Result<Slice> {
-        let Some(layer) = site.layer else {
-            return Err(Error::internal(format!("{site} is in no layer")));
-        };
+        let none = || Error::internal(format!("{site} is in no layer"));
+        let layer = site.layer.ok_or_else(none)?;
         let bytes = cache_bytes(cache.format, &self.shape(attention), cache.sequences * cache.rows);
         let of_batch =
             matches!(self.rows, Rows::Several { shared: false, .. } | Rows::Texts { .. });
@@ -187,57 +173,48 @@ impl Lowering<'_> {
     pub(super) fn attention_backward(
         &mut self,
         node: &Node,
-        attention: Attention,
-        dropout: Option<Dropout>,
+        (attention, dropout): (Attention, Option<Dropout>),
+        fusion: &Fusion,
     ) -> Result<()> {
-        let (qkv, output) = (self.read(node, 0), self.read(node, 1));
-        // If it lies in parts, the first kernel also writes their sum, for the others.
-        let summed = self.parts_of(node.reads[3]);
-        let (logsumexp, d_output) = (self.read(node, 2), self.value(node.reads[3])?);
-        let (read, parts) = summed.map_or((d_output, Parts::WHOLE), |it| (it.slice, it.parts));
-        let shape = self.lying(node, attention, None);
+        let Fusion::AttentionBackward { rotation, tiles, .. } = *fusion else {
+            return Err(Error::internal(format!("{} has no layout", node.site)));
+        };
+        let (qkv, output, logsumexp) =
+            (self.read(node, 0)?, self.read(node, 1)?, self.read(node, 2)?);
+        // Of partial sums, the first kernel also writes what they add up to, for the others.
+        let (read, parts) = self.read_parts(node, 3, fusion)?;
+        let d_output = self.value(node.reads[3])?;
+        let summed = parts != Parts::WHOLE;
+        let halves = self.layouts.backward_f16(node, node.writes[0]);
+        let shape = AttentionShape { halves, ..self.shape(attention) };
         let delta = self.tensor("delta", shape.heads)?;
         let kernel = k::attention_delta(self.builder.caps, shape, parts)?;
         let launch = Launch::new(label(node.site, "delta"), kernel)
             .bind("output", output)
             .bind("d_output", read)
             .bind("delta", delta)
-            .bind_some("whole", summed.map(|_| d_output));
+            .bind_some("whole", summed.then_some(d_output));
         self.builder.dispatch(launch.flops(2.0 * (self.builder.tokens * shape.width()) as f64))?;
-        let shape = self.lying(node, attention, dropout);
-        let (target, [turned, sum_turned]) = self.turns_back(node, shape);
+        let target = rotation.map_or(node.writes[0], |(rope, _)| self.graph.nodes[rope].writes[0]);
         let d_qkv = self.value(target)?;
         let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
-        let halves = AttentionHalves { d_qkv: self.in_halves(target), ..shape.halves };
-        let shape = AttentionShape { halves, turned, ..shape };
+        let by = rotation.map(|(_, by)| by);
+        let shape = AttentionShape {
+            halves: self.layouts.backward_f16(node, target),
+            turned: by == Some(RotatedBy::Gradients),
+            ..self.dropped(attention, dropout)
+        };
         let of = (attention, shape, dropout);
-        let parts = self.query_key_value_gradients(node.site, of, reads, d_qkv)?;
-        let shape = AttentionShape { dropout: None, turned: sum_turned, ..shape };
+        let parts = match tiles {
+            Some(tiles) => {
+                self.gradients_by_products(node.site, (attention, shape, tiles), reads, d_qkv)?
+            }
+            None => self.query_key_value_gradients(node.site, of, reads, d_qkv)?,
+        };
+        let turned = by == Some(RotatedBy::GroupSum);
+        let shape = AttentionShape { dropout: None, turned, ..shape };
         let sum = |parts| self.group_sum(node.site, (attention, shape), parts, d_qkv);
         parts.map_or(Ok(()), sum)
-    }
-
-    /// Where the gradients of attention go: where the rotation behind them is to leave them, if the kernels of these or
-    /// the sum of their groups turn them back themselves. Which of these do.
-    fn turns_back(&self, node: &Node, shape: AttentionShape) -> (ValueId, [bool; 2]) {
-        let (caps, own) = (self.builder.caps, node.writes[0]);
-        let of = |next: &&Node| match next.op {
-            Op::RopeBackward { attention } => {
-                let turns = rope_shape(&self.params.architecture, attention);
-                next.reads[0] == own && turns.dims == turns.head_dim
-            }
-            _ => false,
-        };
-        let Some(rotation) = self.graph.nodes.iter().find(of) else { return (own, [false; 2]) };
-        let target = rotation.writes[0];
-        let turned = k::attention_backward_halves(caps, shape)
-            || (self.by_products && k::attention_products_turn(caps, shape));
-        let products = self.by_products && k::attention_product_tiles(caps, shape).is_some();
-        let sums = shape.heads > shape.kv_heads
-            && (products || k::key_value_owner(caps, shape) == KeyValueOwner::Head);
-        let halves = self.in_halves(own) || self.in_halves(target);
-        let sum_turned = !turned && sums && !halves && shape.turning().turns_sums();
-        (if turned || sum_turned { target } else { own }, [turned, sum_turned])
     }
 
     /// The gradients by products, with room for so many tiles of each head. Gives what is to be added up by groups.
@@ -248,12 +225,12 @@ impl Lowering<'_> {
         [qkv, d_output, logsumexp, delta, _]: [Slice; 5],
         d_qkv: Slice,
     ) -> Result<Option<Slice>> {
-        let (caps, layout) = (self.builder.caps, self.batch().0);
+        let (caps, layout) = (self.builder.caps, self.batch()?.0);
         let elements = (shape.heads * tiles * k::STRIP * k::STRIP) as u64;
         let p = self.builder.tensor("probabilities", elements)?;
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
-        let parts = if shared { Some(self.parts(shape)?) } else { None };
+        let parts = if shared { Some(self.gradients_by_head(shape)?) } else { None };
         let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         for &products in k::attention_products(caps, shape) {
             let (name, count) = match products {
@@ -284,7 +261,7 @@ impl Lowering<'_> {
     }
 
     /// The gradients of keys and values that each query head leaves.
-    fn parts(&mut self, shape: AttentionShape) -> Result<Slice> {
+    fn gradients_by_head(&mut self, shape: AttentionShape) -> Result<Slice> {
         self.tensor("key and value gradients by head", 2 * shape.width())
     }
 
@@ -299,7 +276,7 @@ impl Lowering<'_> {
         let mut flops = (2 * self.builder.tokens * shape.width()) as f64;
         let mut launch = Launch::new(label(site, "group sum"), kernel).bind("parts", parts);
         if shape.turned {
-            flops += self.turning_flops(shape.turning());
+            flops += self.rotation_flops(shape.turning());
             launch = launch
                 .bind("table", self.angles(attention)?)
                 .bind("documents", self.inputs.documents)
@@ -319,12 +296,9 @@ impl Lowering<'_> {
         d_qkv: Slice,
     ) -> Result<Option<Slice>> {
         let caps = self.builder.caps;
-        if let (true, Some(tiles)) = (self.by_products, k::attention_product_tiles(caps, shape)) {
-            return self.gradients_by_products(site, (attention, shape, tiles), reads, d_qkv);
-        }
         let place = dropout.map(|dropout| self.place(dropout.place));
         let table = shape.turned.then(|| self.angles(attention)).transpose()?;
-        let padded = self.batch().0.padded;
+        let padded = self.batch()?.0.padded;
         let owner = k::key_value_owner(caps, shape);
         let of_query = k::attention_backward_query(caps, shape)?;
         let of_key = k::attention_backward_key_value(caps, shape, owner, padded)?;
@@ -344,7 +318,7 @@ impl Lowering<'_> {
         self.builder.dispatch(query)?;
         let parts = match owner {
             KeyValueOwner::Group => None,
-            KeyValueOwner::Head => Some(self.parts(shape)?),
+            KeyValueOwner::Head => Some(self.gradients_by_head(shape)?),
         };
         let key_value = launch("key, value", of_key, parts.unwrap_or(d_qkv));
         self.builder.dispatch(key_value.flops(self.attention_flops(attention, 4.0)))?;

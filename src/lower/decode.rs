@@ -1,12 +1,12 @@
 //! The plans of decoded rows: one token, the drawing of the next one, and batched rows.
 
-use super::infer::{Context, LIKELIEST, LIKELIEST_OFFSET, SampleChoices, SeveralRows, TURNS};
-use super::{Lowering, Rows, several};
+use super::infer::{Context, DRAW_SLOTS, LIKELIEST_OFFSET, SampleChoices, SeveralRows};
+use super::{Inputs, Lowering, Rows, several};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels as k;
 use crate::layout::{
-    Cache, DecodeLayouts, DecodeRequest, DecodeRows, Matrices, attention_shape, decode_layouts,
+    Cache, DecodeLayouts, DecodeRequest, DecodeRows, attention_shape, decode_layouts,
 };
 use crate::plan::{Buffer, Builder, Launch, Phase, Slice};
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl<'a> Context<'a> {
             graph: &self.one,
             nodes,
             outside,
-            matrices: Matrices { params: self.params, weights: self.weights },
+            matrices: self.matrices(),
             rows,
             cache: Cache { keys, ..self.cache },
         })
@@ -52,8 +52,9 @@ impl<'a> Context<'a> {
         let rows = Rows::One(Cache { keys, ..self.cache });
         let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
         let token = Slice::new(Buffer::Token, 0, 4);
-        let mut lowering = self.lowering(&self.one, builder, rows, token);
-        lowering.bind(hidden, self.hidden(Buffer::LastHidden, 1));
+        let last = Some((hidden, self.hidden(Buffer::LastHidden, 1)));
+        let mut lowering =
+            self.lowering((&self.one, 0..0, last), builder, rows, self.inputs(token));
         lowering.place_decoded(&layouts)?;
         Ok((lowering, layouts))
     }
@@ -86,8 +87,9 @@ impl<'a> Context<'a> {
         let nodes = 0..self.one.nodes.len();
         let layouts = self.layouts(nodes, DecodeRows::Batched(rows), None, keys)?;
         let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
-        let mut lowering = self.lowering(&self.one, builder, over, words(Buffer::BatchTokens));
-        lowering.inputs.documents = words(Buffer::BatchDocuments);
+        let documents = words(Buffer::BatchDocuments);
+        let inputs = Inputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
+        let mut lowering = self.lowering((&self.one, 0..0, None), builder, over, inputs);
         lowering.place_decoded(&layouts)?;
         Ok((lowering, layouts))
     }
@@ -98,7 +100,7 @@ impl<'a> Context<'a> {
         layouts.nodes.iter().try_for_each(|node| lowering.decoded(node))?;
         lowering.cap_logits()?;
         let (logits, mut builder) = (lowering.logits(), lowering.builder);
-        several::sample(&mut builder, logits, self.params.architecture.vocab_size, TURNS)?;
+        several::sample(&mut builder, logits, self.params.architecture.vocab_size, DRAW_SLOTS)?;
         Ok(builder)
     }
 
@@ -115,9 +117,9 @@ impl<'a> Context<'a> {
         if choices.likeliest > 0 {
             let count = choices.likeliest as u64;
             let kernel = k::top_logits(self.caps, vocabulary, choices.likeliest)?;
-            let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, TURNS as u64 * count * 8);
+            let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, DRAW_SLOTS as u64 * count * 8);
             let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
-            let launch = Launch::new(LIKELIEST, kernel)
+            let launch = Launch::new("likeliest", kernel)
                 .bind("logits", logits)
                 .bind("top", top)
                 .bind("options", options);
@@ -129,7 +131,7 @@ impl<'a> Context<'a> {
             .bind("logits", logits)
             .bind("seen", Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4))
             .bind("token", Slice::new(Buffer::Token, 0, 4))
-            .bind("drawn", Slice::new(Buffer::Drawn, 0, TURNS as u64 * 8))
+            .bind("drawn", Slice::new(Buffer::Drawn, 0, DRAW_SLOTS as u64 * 8))
             .bind("options", options)
             .bind_some("bias", choices.biased.then_some(bias));
         builder.dispatch(launch.flops(10.0 * vocabulary as f64))?;

@@ -14,9 +14,9 @@ impl Lowering<'_> {
         Dropout { rate, place }: Dropout,
         write: WriteMode,
     ) -> Result<()> {
-        let (x, y) = (self.read(node, 0), self.written(node, 0)?);
+        let (x, y) = (self.read(node, 0)?, self.written(node, 0)?);
         let columns = self.columns(node.reads[0]);
-        let residual = node.reads.get(1).map(|_| self.read(node, 1));
+        let residual = node.reads.get(1).map(|_| self.read(node, 1)).transpose()?;
         let kernel = k::dropout(self.builder.caps, columns, rate, write, residual.is_some())?;
         let launch = Launch::new(label(node.site, "dropout"), kernel)
             .bind("input", x)

@@ -62,11 +62,9 @@ impl Lowering<'_> {
         weight: WeightId,
         clear: bool,
     ) -> Result<()> {
-        // A head that shares the table may have left its part of the gradient waiting.
-        self.sum_products()?;
-        let d_rows = self.read(node, 0);
+        let d_rows = self.read(node, 0)?;
         let hidden = self.hidden();
-        let (tokens, order) = self.sorted_tokens();
+        let (tokens, order) = self.sorted_tokens()?;
         for part in 0..self.params.matrices[weight].parts.len() {
             let gradient = self.gradient(weight, part);
             if clear {
@@ -102,7 +100,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn positions_backward(&mut self, node: &Node, weight: WeightId) -> Result<()> {
-        let (d_rows, ends) = (self.read(node, 0), self.batch().0.padded);
+        let (d_rows, ends) = (self.read(node, 0)?, self.batch()?.0.padded);
         for part in 0..self.params.matrices[weight].parts.len() {
             let gradient = self.gradient(weight, part);
             self.clear(node, gradient)?;
@@ -127,8 +125,8 @@ impl Lowering<'_> {
         self.builder.dispatch(launch.flops((self.builder.tokens * self.hidden()) as f64))
     }
 
-    fn sorted_tokens(&self) -> (Slice, Slice) {
-        let (batch, _) = self.batch();
-        (batch.tokens(), batch.order())
+    fn sorted_tokens(&self) -> Result<(Slice, Slice)> {
+        let (batch, _) = self.batch()?;
+        Ok((batch.tokens(), batch.order()))
     }
 }

@@ -1,13 +1,14 @@
 //! The head: logits, their loss, and the gradients of both, for a chunk of rows at a time. A chunk fits a
 //! binding and `LOGITS_BYTES`, or a share of the weights' bytes.
 
-use super::linear::{Added, TokenRows};
+use super::linear::{Added, weight_products};
 use super::{Lowering, Rows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, Element, LogitRow, Objective, WriteMode};
+use crate::kernels::{self as k, LogitRow, Objective, WriteMode};
+use crate::layout::{Fusion, GradientProduct, logit_chunks, padded_logits};
 use crate::params::{ALIGN, Params};
 use crate::plan::{BatchLayout, Buffer, Launch, METRICS_BYTES, Phase, Range, Slice};
 
@@ -26,7 +27,7 @@ const TILE_ROWS: usize = 128;
 pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) -> usize {
     let model = &params.architecture;
     let wanted = LOGITS_BYTES.max(params.bytes() / LOGITS_SHARE).min(caps.limits.binding_bytes());
-    let most = (wanted / 4) as usize / padded(model.vocab_size).stride;
+    let most = (wanted / 4) as usize / padded_logits(model.vocab_size).stride;
     if most >= tokens {
         return tokens;
     }
@@ -36,17 +37,12 @@ pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) 
     tokens.div_ceil(chunks).next_multiple_of(step)
 }
 
-/// A row of logits that a plan keeps to itself: rows of fours are read and written by vectors.
-const fn padded(vocabulary: usize) -> LogitRow {
-    LogitRow { vocabulary, stride: vocabulary.next_multiple_of(4) }
-}
-
 impl Lowering<'_> {
     /// The batch of a training plan, and the rows of logits held at a time.
-    pub(super) fn batch(&self) -> (BatchLayout, usize) {
+    pub(super) fn batch(&self) -> Result<(BatchLayout, usize)> {
         match self.rows {
-            Rows::Batch { batch, logits, .. } => (batch, logits),
-            _ => panic!("only training has a batch"),
+            Rows::Batch { batch, logits, .. } => Ok((batch, logits)),
+            _ => Err(Error::internal("only training has a batch")),
         }
     }
 
@@ -60,9 +56,9 @@ impl Lowering<'_> {
 
     /// Logits of every row of a chunk of a prompt, or the loss of a batch.
     pub(super) fn head(&mut self, node: &Node, weight: WeightId) -> Result<()> {
-        let input = self.read(node, 0);
+        let input = self.read(node, 0)?;
         if let Rows::Batch { .. } = self.rows {
-            return self.loss(weight, input, None, false);
+            return self.loss(weight, input, None, None);
         }
         let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));
         let logits = self.logits();
@@ -79,35 +75,32 @@ impl Lowering<'_> {
         &mut self,
         node: &Node,
         weight: WeightId,
-        trained: bool,
+        fusion: &Fusion,
     ) -> Result<()> {
-        let input = self.read(node, 0);
+        let input = self.read(node, 0)?;
         let d_input = if node.writes.is_empty() { None } else { Some(self.written(node, 0)?) };
-        self.loss(weight, input, d_input, trained)?;
-        self.builder.phase = Phase::Backward;
-        Ok(())
+        let trained = matches!(fusion, Fusion::WeightGradient(_));
+        self.loss(weight, input, d_input, trained.then(|| weight_products(fusion)))
     }
 
-    /// Logits, loss and, with `d_input`, the gradients of the head, a chunk of rows at a time.
+    /// Logits, loss and, with `d_input` or `products`, the gradients of the head, a chunk of rows at a time.
     fn loss(
         &mut self,
         weight: WeightId,
         input: Slice,
         d_input: Option<Slice>,
-        trained: bool,
+        products: Option<&[GradientProduct]>,
     ) -> Result<()> {
-        let (batch, chunk) = self.batch();
-        let (tokens, row) = (self.builder.tokens, padded(self.params.architecture.vocab_size));
-        let row_bytes = self.hidden() as u64 * 4;
-        let backward = d_input.is_some() || trained;
+        let (batch, chunk) = self.batch()?;
+        let (tokens, vocabulary) = (self.builder.tokens, self.params.architecture.vocab_size);
+        let (row, row_bytes) = (padded_logits(vocabulary), self.hidden() as u64 * 4);
+        let backward = d_input.is_some() || products.is_some();
         let logits = self.builder.tensor("logits", chunk.min(tokens) as u64 * row.stride as u64)?;
-        for row0 in (0..tokens).step_by(chunk) {
-            let rows = chunk.min(tokens - row0) as u32;
-            let rows = Range { row0: row0 as u32, rows, col0: 0, cols: 0 };
-            let result = Element::F32;
-            let token_rows = TokenRows { rows, stride: row.stride, operands: [result; 2], result };
+        let mut products = products.map(<[_]>::iter);
+        for token_rows in logit_chunks(vocabulary, tokens, chunk) {
+            let rows = token_rows.rows;
             let cut = |slice: Slice| Slice {
-                offset: slice.offset + row0 as u64 * row_bytes,
+                offset: slice.offset + u64::from(rows.row0) * row_bytes,
                 bytes: u64::from(rows.rows) * row_bytes,
                 ..slice
             };
@@ -124,10 +117,11 @@ impl Lowering<'_> {
                 let (write, operands) = (WriteMode::Overwrite, [logits, cut(d_input)]);
                 self.input_gradient("head input", weight, operands, token_rows, write)?;
             }
-            if trained {
-                let write = if row0 == 0 { WriteMode::AddAfterFirst } else { WriteMode::Add };
-                let operands = [logits, cut(input)];
-                self.weight_gradient("head weight", weight, operands, token_rows, write)?;
+            if let Some(products) = &mut products {
+                let first = rows.row0 == 0;
+                let write = if first { WriteMode::AddAfterFirst } else { WriteMode::Add };
+                let (operands, of) = ([logits, cut(input)], (token_rows, write));
+                self.weight_gradient("head weight", weight, operands, of, products)?;
             }
         }
         self.loss_sum(batch.targets())

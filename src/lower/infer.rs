@@ -1,17 +1,17 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::parts::Waiting;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
-use crate::layout::Cache;
+use crate::layout::{Cache, Kind, Matrices, Request, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
+use std::ops::Range;
 
 /// Everything that inference replays. All plans share the slots.
 #[derive(Clone, Debug)]
@@ -41,8 +41,6 @@ pub struct InferencePlans {
     pub chunk: usize,
     /// Rows of a layer's cache: no more than the sliding window and a chunk need.
     pub cache_rows: usize,
-    /// Most tokens drawn in one submit.
-    pub turns: usize,
     pub shape: CacheShape,
 }
 
@@ -67,14 +65,12 @@ const PROBABILITY_BYTES: u64 = 32 << 20;
 const CHUNK: usize = 256;
 /// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
 const TEXT_ROWS: usize = 1024;
-/// Most tokens drawn in one submit: one readback for all of them.
-pub(super) const TURNS: usize = 16;
+/// Draws that [`Buffer::Drawn`] has room for, of each row: as many passes of a submit are read back at once.
+pub const DRAW_SLOTS: usize = 16;
 /// Where [`Buffer::Drawn`] has the likeliest tokens of each turn, behind the draws: an offset that
 /// every device can bind.
 pub const LIKELIEST_OFFSET: u64 = 256;
-const _: () = assert!(TURNS as u64 * 8 <= LIKELIEST_OFFSET);
-/// The label of what leaves them there.
-pub const LIKELIEST: &str = "likeliest";
+const _: () = assert!(DRAW_SLOTS as u64 * 8 <= LIKELIEST_OFFSET);
 
 /// What a key-value cache has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +166,6 @@ pub fn inference_plans(
         packed,
         chunk: context.chunk,
         cache_rows: context.cache.rows,
-        turns: TURNS,
         shape,
     })
 }
@@ -263,7 +258,7 @@ pub(super) struct Context<'a> {
     pub capacity: usize,
     chunk: usize,
     pub cache: Cache,
-    pub weights: WeightFormat,
+    weights: WeightFormat,
     /// The forward pass, and the same with joined nodes for decoded rows.
     many: Graph,
     pub one: Graph,
@@ -290,19 +285,18 @@ impl<'a> Context<'a> {
         Self { caps, params, capacity, chunk, cache, weights: options.weights, many, one }
     }
 
-    /// A chunk of a prompt.
-    fn chunk(&'a self, phase: Phase) -> Lowering<'a> {
-        self.chunk_to(self.many.last_hidden(), phase)
+    /// These nodes for a chunk of a prompt.
+    fn chunk(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
+        self.chunk_to(self.many.last_hidden(), nodes, phase)
     }
 
     /// The same where [`Buffer::Hidden`] is for another value than what the last layer leaves.
-    fn chunk_to(&'a self, hidden: ValueId, phase: Phase) -> Lowering<'a> {
-        let prompt = PromptLayout::new(self.chunk);
+    fn chunk_to(&'a self, hidden: ValueId, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
         let builder = Builder::new(self.caps, phase, self.chunk, Buffer::Step);
-        let mut lowering =
-            self.lowering(&self.many, builder, Rows::Chunk(self.cache), prompt.tokens());
-        lowering.bind(hidden, self.hidden(Buffer::Hidden, self.chunk));
-        lowering
+        let tokens = PromptLayout::new(self.chunk).tokens();
+        let outside = Some((hidden, self.hidden(Buffer::Hidden, self.chunk)));
+        let of = (&self.many, nodes, outside);
+        self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
     }
 
     /// Whole texts into the cache of several, as far as the last layer's keys and values. Not where a cache rounds:
@@ -318,36 +312,46 @@ impl<'a> Context<'a> {
         let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
         let over = Rows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
         let tokens = Slice::new(Buffer::BatchTokens, 0, bytes);
-        let mut lowering = self.lowering(&self.many, builder, over, tokens);
-        lowering.inputs.documents = documents;
         let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
         let end = self.many.nodes.iter().rposition(attends).map_or(0, |last| last + 1);
-        lowering.nodes(&self.many.nodes[..end])?;
+        let inputs = Inputs { documents, ..self.inputs(tokens) };
+        let mut lowering = self.lowering((&self.many, 0..end, None), builder, over, inputs);
+        lowering.nodes(0..end)?;
         Ok(Some(lowering.builder))
     }
 
+    pub fn inputs(&self, tokens: Slice) -> Inputs {
+        let documents = PromptLayout::new(self.chunk).documents();
+        Inputs { tokens, documents, positions: self.capacity }
+    }
+
+    pub fn matrices(&self) -> Matrices<'a> {
+        Matrices { params: self.params, weights: self.weights, mixed: false }
+    }
+
+    /// Some nodes of a graph; a value of theirs may lie in a buffer of other plans.
     pub fn lowering(
         &'a self,
-        graph: &'a Graph,
+        (graph, nodes, outside): (&'a Graph, Range<usize>, Option<(ValueId, Slice)>),
         builder: Builder<'a>,
         rows: Rows,
-        tokens: Slice,
+        inputs: Inputs,
     ) -> Lowering<'a> {
-        let documents = PromptLayout::new(self.chunk).documents();
-        Lowering {
+        let request = Request {
+            caps: self.caps,
             graph,
-            params: self.params,
-            builder,
-            rows,
-            inputs: Inputs { tokens, documents, positions: self.capacity },
-            weights: self.weights,
-            mirrored: false,
-            by_products: false,
-            halves: vec![],
+            nodes,
+            outside: outside.map(|(value, _)| value),
+            matrices: self.matrices(),
             state: self.params,
-            values: vec![None; graph.values.len()],
-            waiting: Waiting::default(),
+            tokens: builder.tokens,
+            kind: Kind::Prompt,
+        };
+        let mut lowering = Lowering::new(request, builder, rows, inputs);
+        if let Some((value, slice)) = outside {
+            lowering.bind(value, slice);
         }
+        lowering
     }
 
     pub fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
@@ -356,8 +360,8 @@ impl<'a> Context<'a> {
 
     /// The plan that packs every matrix that is read in a packed format, and the buffers that it fills.
     fn pack(&self) -> Result<(Plan, Vec<(Buffer, u64)>)> {
-        let mut lowering = self.chunk(Phase::Prefill);
-        lowering.builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
+        let matrices = self.matrices();
+        let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
         let mut packed = vec![];
         for node in &self.many.nodes {
             let (Op::Linear { weight, .. } | Op::Head { weight }) = node.op else { continue };
@@ -366,24 +370,25 @@ impl<'a> Context<'a> {
                 continue; // as it is held
             }
             for (index, part) in matrix.parts.iter().enumerate() {
-                let Some(slice) = lowering.packed(weight, index) else { continue };
+                let Some(slice) = matrices.packed(weight, index) else { continue };
                 let end = slice.offset + slice.bytes;
                 match packed.iter_mut().find(|(buffer, _)| *buffer == slice.buffer) {
                     Some((_, bytes)) => *bytes = end.max(*bytes),
                     None => packed.push((slice.buffer, end)),
                 }
                 let kernel = k::pack_weights(self.caps, self.weights, part.rows, matrix.cols)?;
-                let matrix = lowering.part(weight, index, Buffer::Weights);
+                let matrix = weight_part(self.params, weight, index, Buffer::Weights);
                 let launch = Launch::new("pack", kernel);
-                lowering.builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
+                builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
             }
         }
-        Ok((lowering.builder.finish(&[]), packed))
+        Ok((builder.finish(&[]), packed))
     }
 
     fn prefill(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.chunk(Phase::Prefill);
-        lowering.nodes(&self.many.nodes[..self.many.layers_end])?;
+        let nodes = 0..self.many.layers_end;
+        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        lowering.nodes(nodes)?;
         Ok(lowering.builder)
     }
 
@@ -391,17 +396,18 @@ impl<'a> Context<'a> {
         let nodes = &self.many.nodes;
         let lowering = match probe {
             Probe::HiddenState(index) => {
-                let last = self.many.hidden_state(index);
-                let mut lowering = self.chunk_to(nodes[last].writes[0], Phase::Prefill);
-                lowering.nodes(&nodes[..=last])?;
+                let none = || Error::internal(format!("no node leaves hidden state {index}"));
+                let end = self.many.hidden_state(index).ok_or_else(none)? + 1;
+                let hidden = nodes[end - 1].writes[0];
+                let mut lowering = self.chunk_to(hidden, 0..end, Phase::Prefill);
+                lowering.nodes(0..end)?;
                 lowering
             }
             Probe::Attention(layer) => {
-                let found = self.many.attention(layer);
-                let found = found.ok_or_else(|| Error::internal("a layer has no attention"));
-                let (at, attention) = found?;
-                let mut lowering = self.chunk(Phase::Prefill);
-                lowering.nodes(&nodes[..at])?;
+                let none = || Error::internal(format!("layer {layer} has no attention"));
+                let (at, attention) = self.many.attention(layer).ok_or_else(none)?;
+                let mut lowering = self.chunk(0..at, Phase::Prefill);
+                lowering.nodes(0..at)?;
                 lowering.probabilities(&nodes[at], attention, self.probabilities())?;
                 lowering
             }
@@ -418,14 +424,15 @@ impl<'a> Context<'a> {
     }
 
     fn logits(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.chunk(Phase::Prefill);
-        lowering.nodes(&self.many.nodes[self.many.layers_end..])?;
+        let nodes = self.many.layers_end..self.many.nodes.len();
+        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        lowering.nodes(nodes)?;
         lowering.cap_logits()?;
         Ok(lowering.builder)
     }
 
     fn loss(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.chunk(Phase::Forward);
+        let mut lowering = self.chunk(0..0, Phase::Forward);
         lowering.chunk_loss(PromptLayout::new(self.chunk).targets())?;
         Ok(lowering.builder)
     }

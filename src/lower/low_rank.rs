@@ -10,7 +10,7 @@ use crate::plan::{Buffer, Launch, Range, Slice};
 
 impl Lowering<'_> {
     pub(super) fn scale(&mut self, node: &Node, factor: f64) -> Result<()> {
-        let (rows, columns) = (self.read(node, 0), self.columns(node.reads[0]));
+        let (rows, columns) = (self.read(node, 0)?, self.columns(node.reads[0]));
         let kernel = k::scale(self.builder.caps, columns, factor)?;
         let launch = Launch::new(label(node.site, "scale"), kernel).bind("rows", rows);
         self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
@@ -18,13 +18,13 @@ impl Lowering<'_> {
 
     /// `y += z · Bᵀ` in the module's columns of y.
     pub(super) fn low_rank(&mut self, node: &Node, low: LowRank) -> Result<()> {
-        let (z, y) = (self.read(node, 0), self.written(node, 0)?);
+        let (z, y) = (self.read(node, 0)?, self.written(node, 0)?);
         self.product_of_b(node, low, Form::MatmulT, [Some(z), None, Some(y)], WriteMode::Add)
     }
 
     /// `d_z = d_y · B`, of the module's columns of d_y.
     pub(super) fn low_rank_input(&mut self, node: &Node, low: LowRank) -> Result<()> {
-        let (d_y, d_z) = (self.read(node, 0), self.written(node, 0)?);
+        let (d_y, d_z) = (self.read(node, 0)?, self.written(node, 0)?);
         let operands = [Some(d_y), None, Some(d_z)];
         self.product_of_b(node, low, Form::Matmul, operands, WriteMode::Overwrite)
     }
@@ -36,7 +36,7 @@ impl Lowering<'_> {
         low: LowRank,
         write: WriteMode,
     ) -> Result<()> {
-        let (d_y, z) = (self.read(node, 0), self.read(node, 1));
+        let (d_y, z) = (self.read(node, 0)?, self.read(node, 1)?);
         self.product_of_b(node, low, Form::MatmulAt, [Some(d_y), Some(z), None], write)
     }
 

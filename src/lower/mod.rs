@@ -7,23 +7,26 @@ mod decode;
 mod dropout;
 mod embed;
 mod gate;
-mod gradients;
-mod halves;
 mod head;
 mod infer;
 mod initialize;
 mod linear;
 mod low_rank;
 mod norm;
-mod parts;
 mod rope;
 mod row;
 mod several;
+#[cfg(test)]
+mod tests;
 mod train;
 
+#[cfg(feature = "testing")]
+pub use crate::layout::attention_shape;
+#[cfg(feature = "testing")]
+pub use attention::cache_bytes;
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use infer::{
-    CacheShape, InferenceOptions, InferencePlans, LIKELIEST, LIKELIEST_OFFSET, Probe,
+    CacheShape, DRAW_SLOTS, InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe,
     SampleChoices, SeveralPlans, SeveralRows, inference_plans, probe_plan, sample_plan,
     several_plans,
 };
@@ -32,16 +35,18 @@ pub use several::CHOICE_BYTES;
 #[cfg(any(test, feature = "testing"))]
 pub use train::train_plans_of;
 pub use train::{TrainChoices, TrainPlans, train_plans};
-#[cfg(feature = "testing")]
-pub use {crate::layout::attention_shape, attention::cache_bytes};
 
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Node, Op, Site, ValueId};
-use crate::kernels::{Objective, WeightFormat};
-use crate::layout::Cache;
+use crate::graph::{Graph, Node, Op, ValueId, label};
+use crate::kernels::{Objective, Parts};
+use crate::layout::{
+    Cache, Fusion, LaidNode, Layout, Layouts, Matrices, Request, SplitK, layouts, weight_part,
+};
 use crate::params::Params;
-use crate::plan::{Buffer, Builder, Slice};
+use crate::plan::{Buffer, Builder, Phase, Slice};
+use std::ops::Range;
+use std::rc::Rc;
 
 /// What nodes read besides values and weights.
 #[derive(Clone, Copy, Debug)]
@@ -76,94 +81,163 @@ struct Lowering<'a> {
     builder: Builder<'a>,
     rows: Rows,
     inputs: Inputs,
-    /// How matrices are read.
-    weights: WeightFormat,
-    /// Products read matrices from [`Buffer::Mirror`], where their rows are of vectors, and may round operands to f16.
-    mirrored: bool,
-    /// Whether attention's backward pass may be by products. Then it has room for a limited number of tiles.
-    by_products: bool,
-    /// By value whether it lies in f16; empty: none does.
-    halves: Vec<bool>,
+    matrices: Matrices<'a>,
     /// Layout of gradients and optimizer state.
     state: &'a Params,
+    /// How values lie, and which nodes are joined.
+    layouts: Rc<Layouts<'a>>,
+    /// That of the forward pass.
+    phase: Phase,
     values: Vec<Option<Slice>>,
-    waiting: parts::Waiting,
 }
 
-impl Lowering<'_> {
-    fn nodes(&mut self, nodes: &[Node]) -> Result<()> {
-        nodes.iter().try_for_each(|node| self.node(node))?;
-        self.sum_products()?;
-        self.sum_waiting()
+impl<'a> Lowering<'a> {
+    fn new(request: Request<'a>, mut builder: Builder<'a>, rows: Rows, inputs: Inputs) -> Self {
+        let Request { graph, matrices, state, tokens, .. } = request;
+        let layouts = layouts(request);
+        let values = match rows {
+            Rows::Batch { .. } | Rows::Chunk(_) | Rows::Texts { .. } => {
+                let bytes = layouts.bytes(tokens);
+                let slice = |id: ValueId| Slice::new(Buffer::Virtual(id), 0, bytes[id]);
+                let alone = |id: &ValueId| !matches!(layouts.values[*id], Layout::InPlaceOf(_));
+                let values = 0..layouts.values.len();
+                let values = values.map(|id| Some(id).filter(alone).map(slice)).collect();
+                builder.reserve(bytes);
+                values
+            }
+            // They are placed as `DecodeLayouts` say.
+            Rows::One(_) | Rows::Several { .. } => vec![None; graph.values.len()],
+        };
+        Self {
+            graph,
+            params: matrices.params,
+            phase: builder.phase,
+            builder,
+            rows,
+            inputs,
+            matrices,
+            state,
+            layouts: Rc::new(layouts),
+            values,
+        }
     }
 
-    fn node(&mut self, node: &Node) -> Result<()> {
+    /// Lowers those of these nodes that the plan has.
+    fn nodes(&mut self, nodes: Range<usize>) -> Result<()> {
+        let layouts = Rc::clone(&self.layouts);
+        let of = |laid: &&LaidNode| match laid {
+            LaidNode::Node(index, _) => nodes.contains(index),
+            LaidNode::ColumnSum(_) | LaidNode::ProductSum(_) => true,
+        };
+        layouts.nodes.iter().filter(of).try_for_each(|laid| self.laid(&layouts, laid))
+    }
+
+    fn laid(&mut self, layouts: &Layouts<'a>, laid: &LaidNode) -> Result<()> {
+        self.builder.phase = match laid {
+            LaidNode::Node(index, _) if *index < self.graph.backward => self.phase,
+            _ => Phase::Backward,
+        };
+        match laid {
+            LaidNode::Node(index, fusion) => self.node(&layouts.graph.nodes[*index], fusion),
+            LaidNode::ColumnSum(index) => self.column_sum(&layouts.column_sums[*index]),
+            LaidNode::ProductSum(index) => self.product_sum(*index),
+        }
+    }
+
+    fn node(&mut self, node: &Node, fusion: &Fusion) -> Result<()> {
+        if *fusion == Fusion::Joined {
+            return Ok(());
+        }
         match node.op {
             Op::Embed { weight } => {
                 let rows = self.written(node, 0)?;
                 self.embed(&node.site.to_string(), weight, rows, None)
             }
             Op::Positions { weight } => self.positions(node, weight),
-            Op::Norm(norm) => self.norm(node, norm),
-            Op::Linear { weight, bias } => self.linear(node, weight, bias),
+            Op::Norm(norm) => self.norm(node, norm, fusion),
+            Op::Linear { weight, bias } => self.linear(node, (weight, bias), fusion),
             Op::Scale { factor } => self.scale(node, factor),
             Op::Dropout { dropout, write } => self.dropout(node, dropout, write),
             Op::LowRank(low) => self.low_rank(node, low),
             Op::LowRankInput(low) => self.low_rank_input(node, low),
             Op::LowRankWeight { low, write } => self.low_rank_weight(node, low, write),
             Op::HeadNorms { norms, attention } => self.head_norms(node, norms, attention),
-            Op::HeadNormsBackward { norms, attention, trained } => {
-                self.head_norms_backward(node, norms, attention, trained)
+            Op::HeadNormsBackward { norms, attention, .. } => {
+                self.head_norms_backward(node, norms, attention, fusion)
             }
-            Op::Rope { attention } => self.rope(node, attention, true),
+            Op::Rope { attention } => self.rope(node, attention, true, fusion),
             Op::Attention { attention, dropout } => self.attention(node, attention, dropout),
-            Op::Gate(gate) => self.gate(node, gate),
+            Op::Gate(gate) => self.gate(node, gate, fusion),
             Op::Head { weight } => self.head(node, weight),
             Op::NormLinear { .. } | Op::NormLinearGate { .. } | Op::NormLinearRope { .. } => {
                 Err(Error::internal(format!("{} is of decoded rows", node.site)))
             }
-            Op::HeadBackward { weight, trained } => self.head_backward(node, weight, trained),
-            Op::LinearInput { weight, write } => self.linear_input(node, weight, write),
-            Op::LinearWeight { weight, write } => self.linear_weight(node, weight, write),
+            Op::HeadBackward { weight, .. } => self.head_backward(node, weight, fusion),
+            Op::LinearInput { weight, write } => self.linear_input(node, weight, write, fusion),
+            Op::LinearWeight { weight, write } => self.linear_weight(node, weight, write, fusion),
             Op::BiasBackward { bias } => self.bias_gradient(node, bias),
-            Op::NormBackward { norm, trained, write } => {
-                self.norm_backward(node, norm, trained, write)
-            }
-            Op::RopeBackward { attention } => self.rope(node, attention, false),
+            Op::NormBackward { norm, write, .. } => self.norm_backward(node, norm, write, fusion),
+            Op::RopeBackward { attention } => self.rope(node, attention, false, fusion),
             Op::AttentionBackward { attention, dropout } => {
-                self.attention_backward(node, attention, dropout)
+                self.attention_backward(node, (attention, dropout), fusion)
             }
-            Op::GateBackward(gate) => self.gate_backward(node, gate),
+            Op::GateBackward(gate) => self.gate_backward(node, gate, fusion),
             Op::EmbedBackward { weight, clear } => self.embed_backward(node, weight, clear),
             Op::PositionsBackward { weight } => self.positions_backward(node, weight),
         }
     }
 
-    /// Where a value is that a node reads.
-    fn read(&self, node: &Node, index: usize) -> Slice {
-        let value = node.reads[index];
-        self.values[value].unwrap_or_else(|| panic!("{} is read before it is written", node.site))
+    /// Where a value lies, unless nothing has been made for it yet.
+    fn slice(&self, id: ValueId) -> Option<Slice> {
+        self.values[id].or_else(|| match self.layouts.values[id] {
+            Layout::InPlaceOf(other) => self.slice(other),
+            _ => None,
+        })
     }
 
-    /// Where a value is that a node writes: an activation, made at the first write.
+    /// Where a value is that a node reads.
+    fn read(&self, node: &Node, index: usize) -> Result<Slice> {
+        let unwritten = || Error::internal(format!("{} reads what nothing has written", node.site));
+        self.slice(node.reads[index]).ok_or_else(unwritten)
+    }
+
+    /// Where a value is that a node writes: an activation, made at the first write where it has no number yet.
     fn written(&mut self, node: &Node, index: usize) -> Result<Slice> {
         self.value(node.writes[index])
     }
 
     fn value(&mut self, id: ValueId) -> Result<Slice> {
-        if let Some(slice) = self.values[id] {
+        let value = self.graph.values[id];
+        if let Some(slice) = self.slice(id) {
+            if matches!(slice.buffer, Buffer::Virtual(_)) {
+                self.builder.check_tensor(&value.to_string(), slice.bytes)?;
+            }
             return Ok(slice);
         }
-        let value = self.graph.values[id];
-        let columns = if self.in_halves(id) { value.columns / 2 } else { value.columns };
-        let slice = self.tensor(&value.to_string(), columns)?;
+        let slice = self.tensor(&value.to_string(), self.layouts.columns(id))?;
         self.values[id] = Some(slice);
         Ok(slice)
     }
 
-    /// Whether a value lies in f16, two elements to a word.
-    fn in_halves(&self, id: ValueId) -> bool {
-        self.halves.get(id).is_some_and(|half| *half)
+    /// A slice of a tensor that several nodes share.
+    fn shared(&self, slice: Slice) -> Result<Slice> {
+        let unknown = || Error::internal(format!("{slice:?} is of no shared tensor"));
+        let tensor = self.layouts.shared(slice).ok_or_else(unknown)?;
+        self.builder.check_tensor(tensor.what, tensor.bytes)?;
+        Ok(slice)
+    }
+
+    /// The partial sums that a node adds up, if it does.
+    fn summed(&self, fusion: &Fusion) -> Option<SplitK> {
+        fusion.sum_of().and_then(|value| self.layouts.split_k(value))
+    }
+
+    /// Where a value is that a node reads, or its partial sums.
+    fn read_parts(&self, node: &Node, index: usize, fusion: &Fusion) -> Result<(Slice, Parts)> {
+        match self.summed(fusion) {
+            Some(SplitK { slice, parts, .. }) => Ok((slice, parts)),
+            None => Ok((self.read(node, index)?, Parts::WHOLE)),
+        }
     }
 
     fn bind(&mut self, id: ValueId, slice: Slice) {
@@ -181,27 +255,16 @@ impl Lowering<'_> {
 
     /// A part of a weight in a set of shards that has the weights' layout.
     fn part(&self, weight: WeightId, part: usize, set: fn(usize) -> Buffer) -> Slice {
-        part_of(self.params, weight, part, set)
+        weight_part(self.params, weight, part, set)
     }
 
     /// A part of a weight's gradient.
     fn gradient(&self, weight: WeightId, part: usize) -> Slice {
-        part_of(self.state, weight, part, Buffer::Gradients)
+        weight_part(self.state, weight, part, Buffer::Gradients)
     }
 
     /// A weight of one part.
     fn whole(&self, weight: WeightId) -> Slice {
         self.part(weight, 0, Buffer::Weights)
     }
-}
-
-fn part_of(params: &Params, weight: WeightId, part: usize, set: fn(usize) -> Buffer) -> Slice {
-    let matrix = &params.matrices[weight];
-    let part = &matrix.parts[part];
-    Slice::new(set(part.shard), part.offset as u64 * 4, (part.rows * matrix.cols) as u64 * 4)
-}
-
-/// A label of one of the dispatches of a node.
-fn label(site: Site, what: &str) -> String {
-    format!("{site} {what}")
 }

@@ -1,61 +1,12 @@
 //! Normalisation of rows.
 
-use super::parts::InParts;
 use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
-use crate::error::Result;
-use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, SummedWeights, WriteMode};
-use crate::plan::{Builder, Launch, Operand, Slice};
-
-/// Partial sums of the gradients of norms' weights, added up by one dispatch. Their gradients lie at equal distances:
-/// all norms of a Llama, pairs where biases lie between.
-#[derive(Debug)]
-pub(super) struct WaitingSums {
-    /// Where the first are from.
-    site: Site,
-    /// Columns, and rows of each partial sum.
-    shape: [usize; 2],
-    weights: SummedWeights,
-    /// Of all weights.
-    partials: Slice,
-    /// From the last weight's to the first one's.
-    gradients: Slice,
-}
-
-impl WaitingSums {
-    /// Makes room for one more weight's partial sums. None where its gradient is not at the same distance as those
-    /// before, where its shape differs, or where more than `most` bytes would wait.
-    fn place(
-        &mut self,
-        builder: &mut Builder<'_>,
-        gradient: Slice,
-        shape: [usize; 2],
-        most: u64,
-    ) -> Option<Slice> {
-        let SummedWeights { count, outputs, .. } = self.weights;
-        let apart = self.gradients.offset.saturating_sub(gradient.offset);
-        let known = if count == 1 { apart } else { 4 * outputs as u64 };
-        if apart == 0
-            || apart != known
-            || gradient.buffer != self.gradients.buffer
-            || shape != self.shape
-        {
-            return None;
-        }
-        let own = builder.extend(self.partials, bytes(builder.tokens, shape), most)?;
-        let partials = own.offset as usize / 4 / count;
-        self.weights = SummedWeights { count: count + 1, partials, outputs: apart as usize / 4 };
-        self.partials.bytes = own.offset + own.bytes;
-        self.gradients = Slice { bytes: self.gradients.bytes + apart, ..gradient };
-        Some(own)
-    }
-}
-
-/// Of a weight's partial sums.
-fn bytes(tokens: usize, [columns, rows]: [usize; 2]) -> u64 {
-    (tokens.div_ceil(rows) * columns * 4) as u64
-}
+use crate::error::{Error, Result};
+use crate::graph::Node;
+use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, WriteMode};
+use crate::layout::{ColumnSums, Fusion, SplitK};
+use crate::plan::{Launch, Operand, Slice};
 
 /// The constants of a norm's kernels.
 pub(super) const fn terms(norm: Norm) -> NormTerms {
@@ -64,17 +15,18 @@ pub(super) const fn terms(norm: Norm) -> NormTerms {
 }
 
 impl Lowering<'_> {
-    pub(super) fn norm(&mut self, node: &Node, norm: Norm) -> Result<()> {
-        let residual = (node.reads.len() > 1).then(|| self.read(node, 1));
-        let (input, output) = (self.read(node, 0), self.written(node, 0)?);
-        let half = self.in_halves(node.writes[0]);
-        if let Some(InParts { slice, parts, before }) = self.parts_of(node.reads[0]) {
-            let before = before.expect("a norm adds up what is added to the residual stream");
-            let form = NormForm { half, summed: parts, ..NormForm::PLAIN };
-            let added = [("before", before), ("stream", input)];
-            return self.rms_norm(node.site.to_string(), norm, form, [slice, output], &added);
-        }
-        self.norm_rows(node.site.to_string(), (norm, half), [input, output], residual)
+    pub(super) fn norm(&mut self, node: &Node, norm: Norm, fusion: &Fusion) -> Result<()> {
+        let residual = node.reads.get(1).map(|_| self.read(node, 1)).transpose()?;
+        let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
+        let half = self.layouts.is_f16(node.writes[0]);
+        let Some(SplitK { slice, parts, stream }) = self.summed(fusion) else {
+            return self.norm_rows(node.site.to_string(), (norm, half), [input, output], residual);
+        };
+        let none = || Error::internal(format!("{} adds up what has no residual", node.site));
+        let before = stream.and_then(|stream| self.slice(stream)).ok_or_else(none)?;
+        let form = NormForm { half, summed: parts, ..NormForm::PLAIN };
+        let added = [("before", before), ("stream", input)];
+        self.rms_norm(node.site.to_string(), norm, form, [slice, output], &added)
     }
 
     /// RMSNorm of `[x, y]`, and what else its form binds.
@@ -116,7 +68,11 @@ impl Lowering<'_> {
             let added = residual.map(|residual| ("residual", residual));
             return self.rms_norm(label, norm, form, [input, output], added.as_slice());
         }
-        assert!(residual.is_none(), "no kernel adds a layer norm to a residual");
+        if residual.is_some() {
+            return Err(Error::internal(format!(
+                "{label}: no kernel adds a layer norm to a residual"
+            )));
+        }
         let hidden = self.params.matrices[norm.weight].cols;
         let kernel = k::layer_norm_forward(self.builder.caps, hidden, norm.epsilon)?;
         let launch = self.norm_launch(label, kernel, norm.weight, [input, output]);
@@ -127,16 +83,15 @@ impl Lowering<'_> {
         &mut self,
         node: &Node,
         norm: Norm,
-        trained: bool,
         write: WriteMode,
+        fusion: &Fusion,
     ) -> Result<()> {
-        let (input, (d_output, parts)) = (self.read(node, 0), self.read_parts(node, 1));
+        let (input, (d_output, parts)) = (self.read(node, 0)?, self.read_parts(node, 1, fusion)?);
         let d_input = self.written(node, 0)?;
-        let matrix = &self.params.matrices[norm.weight];
-        let (hidden, columns) = (matrix.cols, matrix.rows * matrix.cols);
+        let hidden = self.params.matrices[norm.weight].cols;
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
-        let partial = self.partial_sums(node.site, norm.weight, trained, [columns, rows])?;
+        let partial = self.partial_sums(node, fusion)?;
         let kernel = if norm.kind == NormKind::Layer {
             k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
         } else {
@@ -151,34 +106,17 @@ impl Lowering<'_> {
         self.builder.dispatch(launch.flops(12.0 * (tokens * hidden) as f64))
     }
 
-    /// Where a norm's backward pass leaves the partial sums of its weight's gradient. If the weight is trained, they wait
-    /// for [`Lowering::sum_waiting`].
-    fn partial_sums(
-        &mut self,
-        site: Site,
-        weight: WeightId,
-        trained: bool,
-        shape: [usize; 2],
-    ) -> Result<Slice> {
-        let gradients = if trained { Some(self.gradient(weight, 0)) } else { None };
-        if let (Some(gradient), Some(sums)) = (gradients, &mut self.waiting.norms)
-            && let Some(place) = sums.place(&mut self.builder, gradient, shape, self.waiting.most)
-        {
-            return Ok(place);
+    /// Where a norm's backward pass leaves the partial sums of its weight's gradient.
+    fn partial_sums(&self, node: &Node, fusion: &Fusion) -> Result<Slice> {
+        match fusion {
+            Fusion::NormBackward { partials, .. } => self.shared(*partials),
+            _ => Err(Error::internal(format!("{} has no place for partial sums", node.site))),
         }
-        self.sum_waiting()?;
-        let elements = bytes(self.builder.tokens, shape) / 4;
-        let partials = self.builder.tensor("norm weight gradient partials", elements)?;
-        let weights = SummedWeights::ONE;
-        self.waiting.norms =
-            gradients.map(|gradients| WaitingSums { site, shape, weights, partials, gradients });
-        Ok(partials)
     }
 
-    /// Adds up the partial sums that wait.
-    pub(super) fn sum_waiting(&mut self) -> Result<()> {
-        let Some(sums) = self.waiting.norms.take() else { return Ok(()) };
-        let WaitingSums { site, shape: [columns, rows], weights, partials, gradients } = sums;
+    /// Adds up the partial sums of several weights' gradients.
+    pub(super) fn column_sum(&mut self, sums: &ColumnSums) -> Result<()> {
+        let ColumnSums { site, shape: [columns, rows], weights, partials, gradients } = *sums;
         let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
         let launch = Launch::new(label(site, "weight"), kernel)
             .bind("partial_sums", partials)
@@ -192,7 +130,7 @@ impl Lowering<'_> {
         norms: HeadNorms,
         attention: Attention,
     ) -> Result<()> {
-        let (input, output) = (self.read(node, 0), self.written(node, 0)?);
+        let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
         let kernel = k::head_norm_forward(self.builder.caps, self.shape(attention), terms(norms))?;
         let io = [input, output];
         let launch = self.norm_launch(node.site.to_string(), kernel, norms.weight, io);
@@ -206,12 +144,12 @@ impl Lowering<'_> {
         node: &Node,
         norms: HeadNorms,
         attention: Attention,
-        trained: bool,
+        fusion: &Fusion,
     ) -> Result<()> {
-        let (input, gradient) = (self.read(node, 0), self.written(node, 0)?);
+        let (input, gradient) = (self.read(node, 0)?, self.written(node, 0)?);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
-        let (rows, columns) = (k::norm_rows(caps, tokens), 2 * attention.head_dim);
-        let partial = self.partial_sums(node.site, norms.weight, trained, [columns, rows])?;
+        let rows = k::norm_rows(caps, tokens);
+        let partial = self.partial_sums(node, fusion)?;
         let kernel = k::head_norm_backward(caps, self.shape(attention), terms(norms), rows)?;
         let launch = Launch::new(node.site.to_string(), kernel)
             .bind("x", input)

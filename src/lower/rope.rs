@@ -1,38 +1,37 @@
 //! Rotary position embedding of queries and keys.
 
 use super::Lowering;
-use super::parts::InParts;
 use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
 use crate::graph::Node;
 use crate::kernels::{self as k, Kernel, RopeShape};
-use crate::layout::rope_shape;
+use crate::layout::{Fusion, SplitK, rope_shape};
 use crate::plan::{Buffer, Launch, Slice};
 
 impl Lowering<'_> {
-    pub(super) fn rope(&mut self, node: &Node, attention: Attention, forward: bool) -> Result<()> {
-        let rotated = node.writes[0];
-        // The kernels of attention's gradients, or the sum of their groups, have turned them.
-        if !forward && self.values[rotated].is_some() {
-            return Ok(());
+    pub(super) fn rope(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        forward: bool,
+        fusion: &Fusion,
+    ) -> Result<()> {
+        let rows = self.read(node, 0)?;
+        if self.layouts.is_f16(node.writes[0]) {
+            return self.rotate_to_f16(node, attention, rows, forward);
         }
-        let rows = self.read(node, 0);
-        if self.in_halves(rotated) {
-            return self.rotate_to_halves(node, attention, rows, forward);
-        }
-        self.bind(rotated, rows);
-        if let Some(InParts { slice, parts, .. }) = self.parts_of(node.reads[0]) {
-            let shape = rope_shape(&self.params.architecture, attention);
-            let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
-            let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
-            let launch = self.rotation(node.site.to_string(), kernel, attention)?;
-            let launch = launch.bind("parts", slice).bind("rows", rows);
-            return self.builder.dispatch(launch.flops(sums + self.turning_flops(shape)));
-        }
-        self.rotate(node.site.to_string(), attention, rows, forward)
+        let Some(SplitK { slice, parts, .. }) = self.summed(fusion) else {
+            return self.rotate(node.site.to_string(), attention, rows, forward);
+        };
+        let shape = rope_shape(&self.params.architecture, attention);
+        let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
+        let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
+        let launch = self.rotation(node.site.to_string(), kernel, attention)?;
+        let launch = launch.bind("parts", slice).bind("rows", rows);
+        self.builder.dispatch(launch.flops(sums + self.rotation_flops(shape)))
     }
 
-    fn rotate_to_halves(
+    fn rotate_to_f16(
         &mut self,
         node: &Node,
         attention: Attention,
@@ -44,10 +43,10 @@ impl Lowering<'_> {
         let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
         let launch = self.rotation(node.site.to_string(), kernel, attention)?;
         let launch = launch.bind("qkv", rows).bind("rotated", to);
-        self.builder.dispatch(launch.flops(self.turning_flops(shape)))
+        self.builder.dispatch(launch.flops(self.rotation_flops(shape)))
     }
 
-    pub(super) fn turning_flops(&self, shape: RopeShape) -> f64 {
+    pub(super) fn rotation_flops(&self, shape: RopeShape) -> f64 {
         3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64
     }
 
@@ -74,7 +73,7 @@ impl Lowering<'_> {
         let shape = rope_shape(&self.params.architecture, attention);
         let kernel = k::rope(self.builder.caps, shape, forward)?;
         let launch = self.rotation(label, kernel, attention)?.bind("qkv", rows);
-        self.builder.dispatch(launch.flops(self.turning_flops(shape)))
+        self.builder.dispatch(launch.flops(self.rotation_flops(shape)))
     }
 
     /// A rotation by a layer's angles.

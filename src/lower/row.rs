@@ -8,7 +8,7 @@ use crate::kernels::{
     self as k, Constant, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecRowsShape,
     MatvecShape, NewestKey, NewestShape,
 };
-use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp};
+use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::plan::{Launch, Operand, Range, Slice};
 
 impl Lowering<'_> {
@@ -90,7 +90,7 @@ impl Lowering<'_> {
             Op::Rope { attention } => self.rotate(label, attention, self.read_of(node, 0)?, true),
             _ => {
                 let DecodeNode { reads, writes, site, .. } = node.clone();
-                self.node(&Node { op, reads, writes, site })
+                self.node(&Node { op, reads, writes, site }, &Fusion::None)
             }
         }
     }
@@ -135,7 +135,7 @@ impl Lowering<'_> {
             first: 0,
             input: norm_input(norm),
             output: MatvecOutput::Gated(gate.activation),
-            weights: self.format(weight),
+            weights: self.matrices.format(weight),
         };
         let kernel = self.row_kernel(shape, gate.width)?;
         let launch = Launch::new(node.label(), kernel)
@@ -172,7 +172,7 @@ impl Lowering<'_> {
                 None => MatvecOutput::Heads(shape),
                 Some(_) => MatvecOutput::BiasedHeads(shape),
             },
-            weights: self.format(weight),
+            weights: self.matrices.format(weight),
         };
         let cache = self.cache(node.site, attention, self.decode_cache()?)?;
         let launch = Launch::new(node.label(), self.row_kernel(matvec, stride)?)
@@ -280,7 +280,7 @@ impl Lowering<'_> {
         let matrix = self.params.matrices[weight].clone();
         let of_input = if matches!(input, MatvecInput::Ranges(..)) { "partials" } else { "a" };
         for (index, part) in matrix.parts.iter().enumerate() {
-            let weights = self.format(weight);
+            let weights = self.matrices.format(weight);
             let (n, k, first) = (part.rows, matrix.cols, part.row0);
             let shape = MatvecShape { n, k, first, input, output, weights };
             let kernel = self.row_kernel(shape, matrix.rows)?;

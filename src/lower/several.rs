@@ -17,7 +17,7 @@ impl Lowering<'_> {
         cache: Cache,
         places: Slice,
     ) -> Result<()> {
-        let (qkv, label) = (self.read(node, 0), label(node.site, "cache append"));
+        let (qkv, label) = (self.read(node, 0)?, label(node.site, "cache append"));
         self.append_rows(label, (node.site, attention), cache, [qkv, places])?;
         let flops = self.attention_flops(attention, 2.0);
         self.attend_rows(node, (attention, None), qkv, false, flops)

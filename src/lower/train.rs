@@ -1,14 +1,13 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
-use super::halves::halves;
 use super::head::logits_chunk;
-use super::parts::Waiting;
 use super::{Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
 use crate::kernels::{self as k, Constant, KernelSpec, Objective, WeightFormat};
+use crate::layout::{Kind, Matrices, Request};
 use crate::optim::{self, OptimizerKind};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
@@ -111,7 +110,7 @@ pub fn train_plans_of(
     let state = params.trained(trained)?;
     let forward = graph::build(&params.architecture);
     let training = graph::build_training(&params.architecture, choices.dropout);
-    let mut training = graph::differentiate(&training, trained);
+    let mut training = graph::differentiate(&training, trained)?;
     if recompute {
         training = graph::remat(&training);
     }
@@ -119,25 +118,24 @@ pub fn train_plans_of(
     let logits_rows = logits_chunk(caps, params, tokens);
     let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
     let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
-        let mut lowering = Lowering {
+        let request = Request {
+            caps,
             graph,
-            params,
-            builder: Builder::new(caps, Phase::Forward, tokens, Buffer::Step),
-            rows: Rows::Batch { batch, logits: logits_rows, objective: choices.objective },
-            inputs,
-            weights: params.weights,
-            mirrored: mixed,
-            by_products,
-            halves: if mixed { halves(caps, params, graph, tokens) } else { vec![] },
+            nodes: 0..graph.nodes.len(),
+            outside: None,
+            matrices: Matrices { params, weights: params.weights, mixed },
             state: &state,
-            values: vec![None; graph.values.len()],
-            waiting: Waiting::new(recompute),
+            tokens,
+            kind: Kind::Batch { recompute, by_products, logits: logits_rows },
         };
+        let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
+        let rows = Rows::Batch { batch, logits: logits_rows, objective: choices.objective };
+        let mut lowering = Lowering::new(request, builder, rows, inputs);
         if mixed {
             // Each time: a step, a load or the user may have changed the weights since.
-            lowering.mirror_weights()?;
+            lowering.round_weights()?;
         }
-        lowering.nodes(&graph.nodes)?;
+        lowering.nodes(0..graph.nodes.len())?;
         Ok(lowering.builder.finish(slots))
     };
     let micro_step = lower(&training, true, &[])?;
@@ -185,7 +183,7 @@ fn rounds(caps: &Capabilities) -> bool {
 }
 
 /// The power of two by which gradients of a mean over so many tokens become about those of a sum, whose size does not
-/// depend on how many there are. f16 has normal numbers from 6e-5 to 65,504 (`bench/NOTES.md`).
+/// depend on how many there are. f16 has normal numbers from 6e-5 to 65,504 (`docs/decisions/053-gradients-in-f16.md`).
 fn sums_over(tokens: usize) -> f64 {
     tokens.next_power_of_two() as f64
 }

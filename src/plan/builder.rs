@@ -3,7 +3,7 @@
 use super::launch::Launch;
 use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
-use crate::caps::{ALIGN, Capabilities};
+use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Access, Kernel, LinearShape};
 use std::collections::BTreeMap;
@@ -41,31 +41,34 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Gives the first activations, of so many bytes each, their numbers.
+    pub fn reserve(&mut self, bytes: Vec<u64>) {
+        self.virtuals = bytes;
+    }
+
     /// A new activation of `elements` f32.
     ///
     /// # Errors
-    /// `limit-exceeded` when it does not fit one binding.
+    /// As [`Builder::check_tensor`].
     pub fn tensor(&mut self, what: &str, elements: u64) -> Result<Slice> {
         let bytes = elements * 4;
-        let have = self.caps.limits.binding_bytes();
-        if bytes > have {
-            let name = "maxStorageBufferBindingSize";
-            let what = format!("the activation {what} of {} tokens", self.tokens);
-            return Err(Error::limit(name, have, bytes, &what));
-        }
+        self.check_tensor(what, bytes)?;
         self.virtuals.push(bytes);
         Ok(Slice::new(Buffer::Virtual(self.virtuals.len() - 1), 0, bytes))
     }
 
-    /// Makes an activation longer by `bytes`, if it stays within `most`, and gives what it gained.
-    pub fn extend(&mut self, tensor: Slice, bytes: u64, most: u64) -> Option<Slice> {
-        let Buffer::Virtual(id) = tensor.buffer else { return None };
-        let offset = self.virtuals[id].next_multiple_of(4 * ALIGN as u64);
-        if offset + bytes > most.min(self.caps.limits.binding_bytes()) {
-            return None;
+    /// Holds an activation against the device's limits.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when it does not fit one binding.
+    pub fn check_tensor(&self, what: &str, bytes: u64) -> Result<()> {
+        let have = self.caps.limits.binding_bytes();
+        if bytes <= have {
+            return Ok(());
         }
-        self.virtuals[id] = offset + bytes;
-        Some(Slice::new(tensor.buffer, offset, bytes))
+        let name = "maxStorageBufferBindingSize";
+        let what = format!("the activation {what} of {} tokens", self.tokens);
+        Err(Error::limit(name, have, bytes, &what))
     }
 
     /// All token rows.
@@ -137,30 +140,21 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The dispatches behind the first so many, as text: whatever was appended before.
-    #[cfg(test)]
-    pub fn listed(&self, from: usize) -> Vec<String> {
-        let slice = |slice: &Slice| match slice.buffer {
-            Buffer::Ranges => {
-                format!(
-                    "{:?} of {}",
-                    self.ranges[(slice.offset / RANGE_STRIDE) as usize],
-                    slice.bytes
-                )
-            }
-            _ => format!("{slice:?}"),
-        };
-        let dispatch = |it: &Dispatch| {
-            let slices: Vec<_> = it.slices.iter().map(slice).collect();
-            let Dispatch { label, range, phase, cost, .. } = it;
-            format!("{label} {slices:?} {range:?} {phase:?} {cost:?} {:?}", self.kernels[it.kernel])
-        };
-        self.dispatches[from..].iter().map(dispatch).collect()
-    }
-
     /// Dispatches so far.
     pub fn dispatched(&self) -> usize {
         self.dispatches.len()
+    }
+
+    /// Dispatches from the one at an index on, with their kernels.
+    #[cfg(test)]
+    pub fn dispatches_from(&self, first: usize) -> impl Iterator<Item = (&Kernel, &Dispatch)> {
+        self.dispatches[first..].iter().map(|dispatch| (&self.kernels[dispatch.kernel], dispatch))
+    }
+
+    /// The range whose binding begins there.
+    #[cfg(test)]
+    pub fn range_at(&self, offset: u64) -> Range {
+        self.ranges[(offset / RANGE_STRIDE) as usize]
     }
 
     /// Holds what a dispatch binds against the device's limits on one binding.
@@ -229,24 +223,3 @@ impl<'a> Builder<'a> {
 
 /// Bytes of the `Step` uniform of `lib/step.wgsl`.
 pub const STEP_BYTES: u64 = 64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::caps::Target;
-
-    #[test]
-    fn a_tensor_grows_up_to_a_limit() {
-        let mut caps = Capabilities::floor(Target::Native);
-        caps.limits.max_storage_buffer_binding_size = 1024;
-        let mut builder = Builder::new(&caps, Phase::Forward, 1, Buffer::Step);
-        let first = builder.tensor("grown", 3).unwrap();
-        let second = builder.extend(first, 12, 268).unwrap();
-        assert_eq!(second, Slice::new(first.buffer, 256, 12), "bindings begin at 256 bytes");
-        assert_eq!(builder.extend(first, 12, 523), None, "one byte too many");
-        assert_eq!(builder.extend(first, 520, 4096), None, "more than a binding");
-        let third = builder.extend(first, 512, 4096).unwrap();
-        assert_eq!(third, Slice::new(first.buffer, 512, 512), "refusals take nothing");
-        assert_eq!(builder.virtuals, [1024]);
-    }
-}

@@ -141,7 +141,7 @@ mod tests {
     fn wrong_names_are_told() {
         let message = |names: &[&'static str]| product(names).unwrap_err().message;
         for (names, expected) in [
-            (&NAMES[..3], r#"a product: missing operand "residual" of matmul_t_forward"#),
+            (&NAMES[..3], r#"a product: missing operand "residual" of matmul_t"#),
             (&["a", "b", "c", "residual", "bias"], r#"a product: unknown operand "bias" of"#),
             (&["a", "b", "c", "residual", "b"], r#"a product: doubled operand "b" of"#),
         ] {

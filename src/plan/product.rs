@@ -2,7 +2,7 @@
 
 use super::{Buffer, Builder, Launch, Operand, Range, STEP_BYTES, Slice};
 use crate::error::Result;
-use crate::kernels::{self as k, Kernel, LinearShape, LinearSum, Output, Parts, WriteMode};
+use crate::kernels::{self as k, Kernel, LinearShape, Output};
 
 impl Builder<'_> {
     /// One product of `operands` a and b into c, in two dispatches if K is split. The rows are those of `range`,
@@ -35,22 +35,7 @@ impl Builder<'_> {
         self.dispatch(launch.flops(sum.elements as f64))
     }
 
-    /// The first stage of a product whose K is split, and how its parts lie; None where K is whole. `mode` is that of
-    /// their sum.
-    ///
-    /// # Errors
-    /// As [`Builder::product`].
-    pub fn split(&self, shape: &LinearShape, mode: WriteMode) -> Result<Option<(Kernel, Parts)>> {
-        let linear = k::linear(self.caps, shape, Output::Mode(mode))?;
-        let apart = shape.part_elements();
-        let parts = |sum: &LinearSum| Parts {
-            count: (sum.elements / apart) as usize,
-            apart: apart as usize,
-        };
-        Ok(linear.sum.map(|sum| (linear.product, parts(&sum))))
-    }
-
-    /// The parts of a product, by what [`Builder::split`] gave: who reads them adds them up.
+    /// The first stage of a product whose K is split, into `parts`: what reads them adds them up.
     ///
     /// # Errors
     /// `limit-exceeded` when an operand does not fit the device.

@@ -1,5 +1,5 @@
 //! One bind group for the dispatches of a layer of a decoded token. A browser's host pays for each bind group that it
-//! sets, and at each dispatch for each binding (`bench/NOTES.md`, "What a dispatch costs the host").
+//! sets, and at each dispatch for each binding (`docs/decisions/059-one-bind-group-per-layer.md`).
 //!
 //! What a layer alone uses lies in one virtual tensor then, weights that are neighbours are bound together, and the
 //! layer's kernels find their operands in these (`kernels/share.rs`).
@@ -48,8 +48,8 @@ impl Own {
 }
 
 impl Builder<'_> {
-    /// Lets the dispatches of each of these layers share a bind group, where their kernels can and it pays. The embedding
-    /// leaves `angles` for all of them.
+    /// Lets the dispatches of each of these layers share a bind group, where their kernels can and it pays. The
+    /// embedding leaves `angles` for all of them.
     pub fn share(&mut self, layers: &[Range<usize>], angles: Option<Slice>) {
         let shared: Vec<Layer> =
             layers.iter().filter_map(|layer| self.shared(layer, angles)).collect();
@@ -236,8 +236,9 @@ fn fits(dispatch: &Dispatch) -> bool {
     })
 }
 
-/// Whether so many dispatches with `bound` bindings in all had better have one bind group of `shared`. In halves of what
-/// a binding costs a host at a dispatch: where its bind group is set it costs one more, and that costs six besides.
+/// Whether so many dispatches with `bound` bindings in all had better have one bind group of `shared`. In halves of
+/// what a binding costs a host at a dispatch: where its bind group is set it costs one more, and that costs six
+/// besides.
 const fn pays(dispatches: usize, bound: usize, shared: usize) -> bool {
     2 * dispatches * shared + shared + 6 < 3 * bound + 6 * dispatches
 }

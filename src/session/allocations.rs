@@ -4,7 +4,7 @@
 use super::counting::counted;
 use super::fake::{Encoded, Fake};
 use super::tests::{config, model};
-use super::{GenerateOptions, Generation, Trainer, TrainerOptions, UNWATCHED};
+use super::{GenerateOptions, Generation, NO_PROGRESS, Trainer, TrainerOptions};
 use crate::data::{Dataset, DatasetOptions};
 use pollster::block_on;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ fn step_of(dataset: &Dataset, layers: usize, tokens: usize) -> Seen {
     let fake = Fake::new(false, 3e10, 0.0);
     let model = model(&fake, config(64, layers, 4096));
     let options = TrainerOptions { tokens_per_step: tokens, ..TrainerOptions::default() };
-    let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&model, options, NO_PROGRESS)).unwrap();
     let step = || assert!(block_on(trainer.step_dataset(dataset, &|| false)).is_ok());
     step();
     seen(&fake, step)

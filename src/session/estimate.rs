@@ -1,6 +1,6 @@
 //! What a model will take, computed without a GPU: bytes by kind, operations, predicted times.
 
-use super::cache::key_value_cache::capacity_for;
+use super::cache::allocation::capacity_for;
 use super::decode::batch::{batch_shape, check_count};
 use super::memory::MemoryBytes;
 use super::train::TrainerOptions;

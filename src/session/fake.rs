@@ -295,9 +295,9 @@ impl Gpu for Fake {
         Ok(Box::pin(std::future::ready(Ok(None))))
     }
 
-    fn watch(&self) {}
+    fn push_error_scope(&self) {}
 
-    fn checked(&self) -> LocalFuture<Result<()>> {
+    fn pop_error_scope(&self) -> LocalFuture<Result<()>> {
         let refused = self.refused.take().then(|| Error::internal("the GPU refused a command"));
         Box::pin(std::future::ready(refused.map_or(Ok(()), Err)))
     }

@@ -13,13 +13,13 @@ mod fake;
 mod memory;
 mod model;
 mod pace;
+mod progress;
 mod resources;
 pub(crate) mod step;
 mod tensors;
 #[cfg(test)]
 mod tests;
 mod train;
-mod watch;
 mod weights;
 
 pub use crate::lower::InferenceOptions;
@@ -30,11 +30,11 @@ pub use decode::look::Look;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use memory::MemoryBytes;
 pub use model::Model;
+pub use progress::{NO_PROGRESS, Progress, ProgressCallback};
 pub use tensors::ops::Operations;
 pub use tensors::tensor::Tensor;
 pub use train::resume::Resume;
 pub use train::{DropoutOptions, Metrics, Precision, Trainer, TrainerOptions};
-pub use watch::{Ask, UNWATCHED, Watch};
 pub use weights::adapter::Adapter;
 pub use weights::loader::ModelLoader;
 pub use weights::snapshot::{Snapshot, Taken};

@@ -1,10 +1,10 @@
 //! A model: its weights on a GPU, and its key-value caches.
 
 use super::cache::key_value_cache::KeyValueCache;
-use super::decode::prober::Prober;
-use super::decode::several_plans::SeveralKept;
+use super::decode::batched_plans::LastBatchedPlans;
+use super::decode::probe_plan::ProbePlan;
 use super::pace::Pace;
-use super::watch::Watch;
+use super::progress::Progress;
 use super::weights::{Weights, tensor_at};
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -23,14 +23,12 @@ pub struct Model {
     pub(super) caches: RefCell<Vec<Rc<KeyValueCache>>>,
     /// Bytes held by trainers of this model.
     pub(super) trainer_bytes: Cell<u64>,
-    /// Bytes held by generations besides the caches.
-    pub(super) sampler_bytes: Cell<u64>,
     /// Counts uses of the caches.
     epoch: Cell<u64>,
-    /// What decoded several texts last.
-    pub(super) several: SeveralKept,
+    /// What decoded batched rows last.
+    pub(super) batched_plans: LastBatchedPlans,
     /// What looked into the model last.
-    pub(super) prober: RefCell<Option<Rc<Prober>>>,
+    pub(super) probe_plan: RefCell<Option<Rc<ProbePlan>>>,
     /// How fast the GPU reads chunks of a prompt, and decodes tokens.
     pub(super) chunk_pace: Pace,
     pub(super) token_pace: Pace,
@@ -45,9 +43,8 @@ impl Model {
             weights: Rc::new(weights),
             caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
-            sampler_bytes: Cell::new(0),
-            several: SeveralKept::default(),
-            prober: RefCell::default(),
+            batched_plans: LastBatchedPlans::default(),
+            probe_plan: RefCell::default(),
             epoch: Cell::new(0),
         }
     }
@@ -76,9 +73,9 @@ impl Model {
         gpu: &Rc<dyn Gpu>,
         config: ModelConfig,
         seed: u64,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Rc<Self>> {
-        let weights = Weights::create(gpu, config, seed, watch).await?;
+        let weights = Weights::create(gpu, config, seed, progress).await?;
         Ok(Rc::new(Self::new(weights)))
     }
 
@@ -114,16 +111,15 @@ impl Model {
     /// Bytes on the GPU of the weights, the inference buffers and the trainers.
     pub fn gpu_bytes(&self) -> u64 {
         let caches: u64 = self.caches.borrow().iter().map(|cache| cache.bytes()).sum();
-        let prober = self.prober.borrow().as_ref().map_or(0, |prober| prober.bytes());
-        let others = self.trainer_bytes.get() + self.sampler_bytes.get();
-        self.weights.bytes() + caches + prober + others
+        let others = self.trainer_bytes.get() + self.weights.bound_bytes.get();
+        self.weights.bytes() + caches + others
     }
 
     /// Gives up the GPU memory. Every later use fails with code `freed`.
     pub fn free(&self) {
         self.caches.take();
-        self.several.free();
-        self.prober.take();
+        self.batched_plans.free();
+        self.probe_plan.take();
         self.weights.free();
     }
 

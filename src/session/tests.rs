@@ -3,8 +3,8 @@
 use super::fake::{Encoded, Fake};
 use super::pace::Work;
 use super::{
-    GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, ModelLoader, Resume,
-    Trainer, TrainerOptions, UNWATCHED,
+    GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, ModelLoader,
+    NO_PROGRESS, Resume, Trainer, TrainerOptions,
 };
 use crate::caps::{Capabilities, Features, Target};
 use crate::config::ModelConfig;
@@ -28,7 +28,7 @@ pub(super) fn config(hidden: usize, layers: usize, positions: usize) -> ModelCon
 
 pub(super) fn model(fake: &Rc<Fake>, config: ModelConfig) -> Rc<Model> {
     let gpu: Rc<dyn Gpu> = Rc::clone(fake) as Rc<dyn Gpu>;
-    block_on(Model::create(&gpu, config, 1, UNWATCHED)).unwrap()
+    block_on(Model::create(&gpu, config, 1, NO_PROGRESS)).unwrap()
 }
 
 fn generated(model: &Rc<Model>, prompt: usize, options: GenerateOptions) -> usize {
@@ -63,9 +63,9 @@ fn submits_of_a_prompt_grow_short_on_a_slow_gpu() {
         let fake = Fake::with(caps, 3e6, 0.0);
         let model = model(&fake, config(512, 6, 4096));
         let prompt = vec![1; 2000];
-        block_on(model.logits(&prompt, InferenceOptions::default(), UNWATCHED)).unwrap();
+        block_on(model.logits(&prompt, InferenceOptions::default(), NO_PROGRESS)).unwrap();
         let learnt = fake.submits.borrow().len();
-        block_on(model.logits(&prompt, InferenceOptions::default(), UNWATCHED)).unwrap();
+        block_on(model.logits(&prompt, InferenceOptions::default(), NO_PROGRESS)).unwrap();
         let (longest, count) = longest(&fake, learnt);
         assert!(longest <= 90.0, "{vendor}: {longest} ms, {count} submits");
         assert!(count > 100, "{vendor}: {count} submits");
@@ -78,12 +78,13 @@ fn submits_of_probes_grow_short_on_a_slow_gpu() {
         let fake = Fake::new(false, 3e6, 0.0);
         let model = model(&fake, config(512, 6, 4096));
         let text = vec![1; 2000];
-        let (options, watch) = (InferenceOptions::default(), UNWATCHED);
+        let (options, progress) = (InferenceOptions::default(), NO_PROGRESS);
         let attention = || {
-            block_on(model.look(&text, Look::Attention { layer, head: 3 }, options, watch)).unwrap()
+            block_on(model.look(&text, Look::Attention { layer, head: 3 }, options, progress))
+                .unwrap()
         };
         let states = || {
-            block_on(model.look(&text, Look::HiddenStates { layer: layer + 1 }, options, watch))
+            block_on(model.look(&text, Look::HiddenStates { layer: layer + 1 }, options, progress))
                 .unwrap()
         };
         attention();
@@ -107,10 +108,11 @@ fn a_look_at_the_first_layer_says_how_fast_the_gpu_is() {
     let model = model(&fake, config(512, 6, 4096));
     let text = vec![1; 2000];
     let options = InferenceOptions::default();
-    block_on(model.logits(&text, options, UNWATCHED)).unwrap();
+    block_on(model.logits(&text, options, NO_PROGRESS)).unwrap();
     let learnt = predictions(&model)[0];
-    block_on(model.look(&text, Look::HiddenStates { layer: 1 }, options, UNWATCHED)).unwrap();
-    block_on(model.look(&text, Look::Attention { layer: 0, head: 0 }, options, UNWATCHED)).unwrap();
+    block_on(model.look(&text, Look::HiddenStates { layer: 1 }, options, NO_PROGRESS)).unwrap();
+    block_on(model.look(&text, Look::Attention { layer: 0, head: 0 }, options, NO_PROGRESS))
+        .unwrap();
     let after = predictions(&model)[0];
     assert!((after / learnt - 1.0).abs() < 0.2, "{after} ms after {learnt} ms");
 }
@@ -125,7 +127,7 @@ fn a_probe_is_made_once_and_freed_with_the_model() {
             &vec![1; text],
             Look::Attention { layer: 1, head },
             options,
-            UNWATCHED,
+            NO_PROGRESS,
         ))
         .unwrap();
         (fake.plans.borrow().len(), model.gpu_bytes())
@@ -145,7 +147,7 @@ fn a_model_tells_the_bytes_that_the_device_has_allocated_for_it() {
     let held = |what: &str| assert_eq!(model.gpu_bytes(), fake.counters().gpu_bytes, "{what}");
     held("weights");
     let options = TrainerOptions { tokens_per_step: 33, ..TrainerOptions::default() };
-    let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&model, options, NO_PROGRESS)).unwrap();
     held("a trainer");
     let likeliest =
         GenerateOptions { max_tokens: 7, alternatives: 3, ..GenerateOptions::default() };
@@ -156,7 +158,7 @@ fn a_model_tells_the_bytes_that_the_device_has_allocated_for_it() {
     generated(&model, 5, int8);
     held("a longer cache and packed weights");
     let look = Look::Attention { layer: 1, head: 0 };
-    block_on(model.look(&[1; 20], look, InferenceOptions::default(), UNWATCHED)).unwrap();
+    block_on(model.look(&[1; 20], look, InferenceOptions::default(), NO_PROGRESS)).unwrap();
     held("a probe");
     trainer.free();
     held("no trainer");
@@ -175,10 +177,10 @@ fn layers_and_heads_that_a_model_has_not_are_refused() {
         assert!(error.message.contains(words), "{error}");
     };
     let attention = |tokens: &[u32], [layer, head]: [usize; 2]| {
-        block_on(model.look(tokens, Look::Attention { layer, head }, options, UNWATCHED))
+        block_on(model.look(tokens, Look::Attention { layer, head }, options, NO_PROGRESS))
     };
     let states =
-        |layer| block_on(model.look(&[1], Look::HiddenStates { layer }, options, UNWATCHED));
+        |layer| block_on(model.look(&[1], Look::HiddenStates { layer }, options, NO_PROGRESS));
     let invalid = ErrorCode::InvalidOptions;
     refused(attention(&[1], [3, 0]), invalid, "layer is 3; this model has layers 0 to 2");
     refused(attention(&[1], [0, 4]), invalid, "head is 4; this model has heads 0 to 3");
@@ -324,7 +326,7 @@ fn other_options_leave_a_cache_and_its_packed_weights_alone() {
         ..GenerateOptions::default()
     };
     let round = || {
-        block_on(model.loss(&[1; 50], None, InferenceOptions::default(), UNWATCHED)).unwrap();
+        block_on(model.loss(&[1; 50], None, InferenceOptions::default(), NO_PROGRESS)).unwrap();
         generated(&model, 20, packed.clone());
         let counters = fake.counters();
         (counters.buffers, counters.gpu_bytes, fake.submits.borrow().len())
@@ -344,7 +346,7 @@ fn the_host_is_free_between_pieces_of_initial_weights_and_tables() {
     let model = model(&fake, config(512, 8, 1 << 17));
     block_on(model.prepare_inference(1 << 16, InferenceOptions::default())).unwrap();
     let trainer = TrainerOptions { tokens_per_step: 4096, ..TrainerOptions::default() };
-    block_on(Trainer::create(&model, trainer, UNWATCHED)).unwrap();
+    block_on(Trainer::create(&model, trainer, NO_PROGRESS)).unwrap();
     assert!(fake.longest.get() <= 50.0, "{} ms", fake.longest.get());
     assert!(fake.now() > 1000.0, "there was work of {} ms", fake.now());
 }
@@ -361,7 +363,7 @@ fn what_a_cpu_has_no_memory_for_is_refused_before_it_is_allocated() {
     };
     let options = TrainerOptions { tokens_per_step: 60_000, ..TrainerOptions::default() };
     refused(
-        block_on(Trainer::create(&model, options, UNWATCHED)).map(drop).unwrap_err(),
+        block_on(Trainer::create(&model, options, NO_PROGRESS)).map(drop).unwrap_err(),
         "tokensPerStep",
     );
     let long = block_on(model.prepare_inference(1 << 17, InferenceOptions::default()));
@@ -416,7 +418,7 @@ fn predictions(model: &Model) -> [f64; 2] {
 fn nothing_is_learnt_from_refused_work() {
     let fake = Fake::new(false, 3e6, 0.0);
     let model = model(&fake, config(512, 6, 4096));
-    let logits = || block_on(model.logits(&[1; 100], InferenceOptions::default(), UNWATCHED));
+    let logits = || block_on(model.logits(&[1; 100], InferenceOptions::default(), NO_PROGRESS));
     logits().unwrap();
     let learnt = predictions(&model);
     fake.refuse.set(true);
@@ -439,7 +441,7 @@ fn nothing_is_learnt_from_a_clock_that_stands() {
     let fake = Fake::new(false, f64::INFINITY, 0.0);
     let model = model(&fake, config(128, 2, 4096));
     let guessed = predictions(&model);
-    block_on(model.logits(&[1; 900], InferenceOptions::default(), UNWATCHED)).unwrap();
+    block_on(model.logits(&[1; 900], InferenceOptions::default(), NO_PROGRESS)).unwrap();
     let options = GenerateOptions { max_tokens: 100, ..GenerateOptions::default() };
     generated(&model, 4, options);
     assert_eq!(predictions(&model), guessed);
@@ -450,7 +452,7 @@ fn a_short_step_says_little_of_a_full_one() {
     let fake = Fake::new(false, 3e7, 0.0);
     let model = model(&fake, config(128, 2, 4096));
     let options = TrainerOptions { tokens_per_step: 1024, ..TrainerOptions::default() };
-    let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&model, options, NO_PROGRESS)).unwrap();
     let step = |tokens: usize| {
         let before = fake.submits.borrow().len();
         block_on(trainer.step(&Batch::next_tokens(vec![1; tokens + 1]))).unwrap();
@@ -468,7 +470,7 @@ fn a_gpu_without_work_gets_a_step_piece_by_piece() {
         let fake = Fake::new(software, 3e10, 0.0);
         let model = model(&fake, config(64, 2, 256));
         let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
-        let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&model, options, NO_PROGRESS)).unwrap();
         let batch = Batch::next_tokens(vec![1; 32]);
         let before = fake.encoded.get();
         let step = block_on(trainer.step(&batch));
@@ -479,7 +481,8 @@ fn a_gpu_without_work_gets_a_step_piece_by_piece() {
     // Behind a step that is on its way, the GPU has work.
     let fake = Fake::new(false, 3e10, 0.0);
     let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
-    let trainer = block_on(Trainer::create(&model(&fake, config(64, 2, 256)), options, UNWATCHED));
+    let trainer =
+        block_on(Trainer::create(&model(&fake, config(64, 2, 256)), options, NO_PROGRESS));
     let trainer = trainer.unwrap();
     let starts = (0..8).map(|document| document * 33).collect();
     let text = Rc::new(vec![1; 264]);
@@ -496,7 +499,7 @@ fn a_step_that_is_expected_to_be_long_begins_with_a_submit_of_few_dispatches() {
     let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
     let trained = |fake: &Rc<Fake>, steps: usize| {
         let model = model(fake, config(64, 2, 256));
-        let trainer = block_on(Trainer::create(&model, options.clone(), UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&model, options.clone(), NO_PROGRESS)).unwrap();
         let step = |tokens: usize| {
             let before = fake.encoded.get().cuts;
             let metrics = block_on(trainer.step(&Batch::next_tokens(vec![1; tokens]))).unwrap();
@@ -525,7 +528,7 @@ fn a_step_tells_the_share_of_its_places_that_stayed_empty() {
         let model = model(&Fake::new(false, 3e10, 0.0), config(64, 1, 256));
         let options =
             TrainerOptions { tokens_per_step: 100, gradient_accumulation, ..Default::default() };
-        let trainer = block_on(Trainer::create(&model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&model, options, NO_PROGRESS)).unwrap();
         let metrics = block_on(trainer.step_dataset(&dataset, &|| false)).unwrap();
         // Three documents with 32 inputs each.
         assert_eq!(metrics.tokens, 96 * gradient_accumulation as usize);

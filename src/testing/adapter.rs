@@ -9,7 +9,7 @@ use crate::arch::Architecture;
 use crate::config::LoraConfig;
 use crate::gpu::Gpu;
 use crate::session::{
-    Adapter, GenerateOptions, Generation, ModelLoader, Trainer, TrainerOptions, UNWATCHED,
+    Adapter, GenerateOptions, Generation, ModelLoader, NO_PROGRESS, Trainer, TrainerOptions,
 };
 use crate::twins::loss::log_sum_exp;
 use crate::twins::model::{Network, Tensors, random_adapter};
@@ -46,7 +46,7 @@ async fn adapted(
     let targets = targets.iter().map(|&target| target.into()).collect();
     let lora = LoraConfig { rank, alpha: 2.5, targets, ..LoraConfig::default() };
     let architecture = Architecture::of(&pair.config).adapted(&lora).map_err(text)?;
-    let adapter = Adapter::create(&pair.model, lora, UNWATCHED).await.map_err(text)?;
+    let adapter = Adapter::create(&pair.model, lora, NO_PROGRESS).await.map_err(text)?;
     let own = random_adapter::<f32>(&architecture, lane.seed);
     fill(&adapter, &own).await?;
     let mut weights = pair.weights.clone();
@@ -80,7 +80,7 @@ async fn trains(
         gradient_accumulation: 2,
         ..Default::default()
     };
-    let trainer = Trainer::create(adapter.model(), options, UNWATCHED).await.map_err(text)?;
+    let trainer = Trainer::create(adapter.model(), options, NO_PROGRESS).await.map_err(text)?;
     let batches = lengths.map(|tokens| pair.batch(lane, tokens));
     let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
     let (mut loss, mut expected, mut metrics) = (0.0, Tensors::<f64>::new(), None);

@@ -6,7 +6,7 @@ use super::measure::text;
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Gpu, PlanId, Region, made};
+use crate::gpu::{BufferId, Gpu, PlanId, Region, create_checked};
 use crate::kernels::{self as k, Form, LinearShape, linear_candidates};
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, product_plan};
 use std::rc::Rc;
@@ -51,7 +51,7 @@ fn capped(caps: &Capabilities, columns: usize) -> Result<Plan> {
 async fn buffers(lane: &Lane, plan: &Plan) -> Result<Vec<(Buffer, BufferId)>> {
     let slots = plan.slots.iter().enumerate().map(|(i, bytes)| (Buffer::Slot(i), *bytes));
     let wanted: Vec<_> = slots.chain([(Buffer::Step, 64)]).collect();
-    made(&*lane.gpu, || {
+    create_checked(&*lane.gpu, || {
         let make = |(name, bytes)| Ok((name, lane.gpu.create_buffer("operand", bytes)?));
         wanted.into_iter().map(make).collect()
     })
@@ -63,7 +63,7 @@ async fn install(lane: &Lane, plan: &Plan, buffers: &[(Buffer, BufferId)]) -> Re
         let found = buffers.iter().find(|(known, _)| *known == name).map(|(_, id)| *id);
         found.ok_or_else(|| Error::internal(format!("no buffer {name:?}")))
     };
-    made(&*lane.gpu, || lane.gpu.install(plan, &resolve)).await
+    create_checked(&*lane.gpu, || lane.gpu.install(plan, &resolve)).await
 }
 
 async fn numbers(lane: Rc<Lane>) -> Outcome {
@@ -106,7 +106,7 @@ async fn failed_installation(lane: Rc<Lane>) -> Outcome {
 
 async fn refused_read(lane: Rc<Lane>) -> Outcome {
     let gpu = &lane.gpu;
-    let id = made(&**gpu, || gpu.create_buffer("own", 16)).await.map_err(text)?;
+    let id = create_checked(&**gpu, || gpu.create_buffer("own", 16)).await.map_err(text)?;
     let region = Region { buffer: id, offset: 0, bytes: 16 };
     let gone = Region { buffer: BufferId(u32::MAX), ..region };
     let mut counts = vec![];
@@ -155,7 +155,8 @@ async fn errors_of_others(lane: Rc<Lane>) -> Outcome {
         usage: wgpu::BufferUsages::STORAGE,
         mapped_at_creation: false,
     });
-    let id = made(&*lane.gpu, || lane.gpu.create_buffer("own", 16)).await.map_err(text)?;
+    let id =
+        create_checked(&*lane.gpu, || lane.gpu.create_buffer("own", 16)).await.map_err(text)?;
     let region = Region { buffer: id, offset: 0, bytes: 16 };
     let bytes = lane.gpu.read(region).map_err(text)?.await.map_err(text)?;
     lane.gpu.destroy_buffer(id);

@@ -3,7 +3,7 @@
 use super::lane::Lane;
 use super::ledger;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Gpu, Region, Replay, made};
+use crate::gpu::{BufferId, Gpu, Region, Replay, create_checked};
 use crate::kernels::{Access, Kernel};
 use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use half::f16;
@@ -219,7 +219,7 @@ pub(super) async fn check(
         texts.into_iter().for_each(|(name, text)| lane.gpu.check_text(name, text));
         Ok(())
     };
-    made(&*lane.gpu, check).await?;
+    create_checked(&*lane.gpu, check).await?;
     let [compiling, running] = lane.times.get();
     lane.times.set([compiling + lane.gpu.now() - began, running]);
     Ok(())
@@ -231,7 +231,7 @@ pub(super) async fn run(lane: &Lane, jobs: &[&Job]) -> Result<Vec<Outputs>> {
     let gpu = &lane.gpu;
     let mut buffers = Vec::new();
     let began = gpu.now();
-    let plan = made(&**gpu, || {
+    let plan = create_checked(&**gpu, || {
         for (arena, label) in layout.arenas.iter().zip(["inputs", "outputs", "uniforms"]) {
             buffers.push(arena.upload(lane, label)?);
         }

@@ -10,7 +10,7 @@ use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::gpu::Gpu;
 use crate::random::fill_weights;
-use crate::session::{InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{InferenceOptions, Model, ModelLoader, NO_PROGRESS, Trainer, TrainerOptions};
 use crate::twins::model::{Model as Reference, Tensors, random_tensors};
 use std::rc::Rc;
 
@@ -113,10 +113,12 @@ pub(super) fn cases() -> Vec<Case> {
     let case = "model wide: loss and gradients with split products";
     cases.push(Case::new(case, |lane| async move {
         let gpu = hardware(&lane)?;
-        let model = Model::create(&gpu, ModelConfig::from_json(WIDE).map_err(text)?, 1, UNWATCHED);
+        let model =
+            Model::create(&gpu, ModelConfig::from_json(WIDE).map_err(text)?, 1, NO_PROGRESS);
         let options = TrainerOptions { tokens_per_step: 256, ..Default::default() };
-        let trainer =
-            Trainer::create(&model.await.map_err(text)?, options, UNWATCHED).await.map_err(text)?;
+        let trainer = Trainer::create(&model.await.map_err(text)?, options, NO_PROGRESS)
+            .await
+            .map_err(text)?;
         let plan = trainer.plan().map_err(text)?;
         if !plan.iter().any(|row| row.variant.contains("parts of K")) {
             return Err("no product of the plan is split".into());
@@ -139,7 +141,7 @@ async fn initial(lane: &Lane, config: &str) -> Result<(), String> {
     let config = ModelConfig::from_json(config).map_err(text)?;
     for gpu in [device(lane), hardware(lane)?] {
         let model =
-            Model::create(&gpu, config.clone(), lane.seed, UNWATCHED).await.map_err(text)?;
+            Model::create(&gpu, config.clone(), lane.seed, NO_PROGRESS).await.map_err(text)?;
         for (index, (name, shape)) in model.tensors().iter().enumerate() {
             let bias = name.ends_with(".bias");
             let mut expected = vec![if bias { 0.0 } else { 1.0 }; shape.iter().product()];
@@ -237,7 +239,7 @@ async fn gradients(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str, lengths: [usize
         gradient_accumulation: 2,
         ..Default::default()
     };
-    let trainer = Trainer::create(&pair.model, options, UNWATCHED).await.map_err(text)?;
+    let trainer = Trainer::create(&pair.model, options, NO_PROGRESS).await.map_err(text)?;
     let batches = lengths.map(|tokens| pair.batch(lane, tokens));
     let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
     let mut loss = 0.0;
@@ -291,11 +293,11 @@ async fn logits(lane: &Lane, config: &str) -> Outcome {
         let prompt = lane.integers(tokens, pair.config.vocab_size);
         let expected = pair.reference().logits(&prompt, &vec![0; tokens]);
         let options = InferenceOptions::default();
-        let got = pair.model.logits(&prompt, options, UNWATCHED).await.map_err(text)?;
+        let got = pair.model.logits(&prompt, options, NO_PROGRESS).await.map_err(text)?;
         close(&format!("logits of {tokens} tokens"), &got, &expected, 1e-5)?;
         if tokens > 1 {
             let batch = Batch::next_tokens(prompt.clone());
-            let loss = pair.model.loss(&prompt, None, options, UNWATCHED).await.map_err(text)?;
+            let loss = pair.model.loss(&prompt, None, options, NO_PROGRESS).await.map_err(text)?;
             close("loss", &[loss as f32], &[pair.reference().loss(&batch)], 1e-6)?;
         }
         let pipelines = lane.gpu.counters().pipelines;

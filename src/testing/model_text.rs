@@ -13,7 +13,7 @@ use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::attention_shape;
-use crate::session::{GenerateOptions, Generation, InferenceOptions, Model, UNWATCHED};
+use crate::session::{GenerateOptions, Generation, InferenceOptions, Model, NO_PROGRESS};
 use crate::twins::loss::log_sum_exp;
 use std::rc::Rc;
 
@@ -198,7 +198,7 @@ async fn reuse(lane: &Lane, config: &str) -> Outcome {
         }
     }
     // The logits of a text are in the cache too; other weights make all of it void.
-    pair.model.logits(&longer, InferenceOptions::default(), UNWATCHED).await.map_err(text)?;
+    pair.model.logits(&longer, InferenceOptions::default(), NO_PROGRESS).await.map_err(text)?;
     let (_, got) = read(&longer).await?;
     pair.model.changed();
     let (_, void) = read(&longer).await?;
@@ -244,7 +244,7 @@ async fn alternating(lane: Rc<Lane>) -> Outcome {
     for _ in 0..3 {
         let before = lane.gpu.counters();
         pair.model
-            .loss(&others, None, InferenceOptions::default(), UNWATCHED)
+            .loss(&others, None, InferenceOptions::default(), NO_PROGRESS)
             .await
             .map_err(text)?;
         let generation = Generation::start(&pair.model, &prompt, options.clone()).await;
@@ -295,7 +295,7 @@ async fn packed_weights(lane: Rc<Lane>) -> Outcome {
         let mut tokens = prompt.clone();
         tokens.extend(drawn.iter().map(|d| d.token));
         let options = InferenceOptions { weights, ..InferenceOptions::default() };
-        let all = pair.model.logits(&tokens, options, UNWATCHED).await.map_err(text)?;
+        let all = pair.model.logits(&tokens, options, NO_PROGRESS).await.map_err(text)?;
         for (row, d) in all.chunks_exact(vocabulary).skip(prompt.len() - 1).zip(&drawn) {
             let row: Vec<f64> = row.iter().map(|&x| f64::from(x)).collect();
             let own = row[d.token as usize] - log_sum_exp(&row);
@@ -315,7 +315,7 @@ async fn inference_bytes(
     config: &ModelConfig,
     cache: KvCache,
 ) -> Result<u64, String> {
-    let model = Model::create(gpu, config.clone(), 1, UNWATCHED).await.map_err(text)?;
+    let model = Model::create(gpu, config.clone(), 1, NO_PROGRESS).await.map_err(text)?;
     let before = model.gpu_bytes();
     let options = GenerateOptions { kv_cache: cache, ..GenerateOptions::default() };
     Generation::start(&model, &[1; 1700], options).await.map_err(text)?;
@@ -329,7 +329,7 @@ async fn every_row(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<(), S
     let prompt = lane.integers(700, pair.config.vocab_size);
     let expected = pair.reference().logits(&prompt, &[0; 700]);
     let got =
-        pair.model.logits(&prompt, InferenceOptions::default(), UNWATCHED).await.map_err(text)?;
+        pair.model.logits(&prompt, InferenceOptions::default(), NO_PROGRESS).await.map_err(text)?;
     let vocabulary = pair.config.vocab_size;
     for (i, (got, row)) in got.chunks(vocabulary).zip(expected.chunks(vocabulary)).enumerate() {
         close(&format!("logits of position {i}"), got, row, 1e-5)?;
@@ -396,7 +396,7 @@ async fn refusal(lane: Rc<Lane>) -> Outcome {
     let expected = generate_around(&pair.model, &prompt, async || Ok(())).await?;
     let long = lane.integers(1025, pair.config.vocab_size);
     let refused =
-        async || match pair.model.logits(&long, InferenceOptions::default(), UNWATCHED).await {
+        async || match pair.model.logits(&long, InferenceOptions::default(), NO_PROGRESS).await {
             Err(error) if error.code == ErrorCode::LimitExceeded => Ok(()),
             Err(error) => Err(text(error)),
             Ok(_) => Err("1,025 tokens were not refused".into()),

@@ -93,12 +93,12 @@ impl Gpu for Pretend {
         self.device.profile(replay)
     }
 
-    fn watch(&self) {
-        self.device.watch();
+    fn push_error_scope(&self) {
+        self.device.push_error_scope();
     }
 
-    fn checked(&self) -> LocalFuture<Result<()>> {
-        self.device.checked()
+    fn pop_error_scope(&self) -> LocalFuture<Result<()>> {
+        self.device.pop_error_scope()
     }
 
     fn tuned(&self) -> Option<Vec<TunedProduct>> {

@@ -8,7 +8,7 @@ use super::model::{device, header_of};
 use super::{Case, Outcome};
 use crate::config::ModelConfig;
 use crate::data::{Dataset, DatasetOptions};
-use crate::session::{Model, ModelLoader, Precision, Resume, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{Model, ModelLoader, NO_PROGRESS, Precision, Resume, Trainer, TrainerOptions};
 use std::rc::Rc;
 
 const CONFIG: &str = r#"{"vocab_size":32,"hidden_size":32,"intermediate_size":44,
@@ -100,8 +100,8 @@ async fn run_with(
     options: TrainerOptions,
 ) -> Result<(Rc<Model>, Rc<Trainer>), String> {
     let config = ModelConfig::from_json(CONFIG).map_err(text)?;
-    let model = Model::create(&device(lane), config, lane.seed, UNWATCHED).await.map_err(text)?;
-    let trainer = Trainer::create(&model, options, UNWATCHED).await.map_err(text)?;
+    let model = Model::create(&device(lane), config, lane.seed, NO_PROGRESS).await.map_err(text)?;
+    let trainer = Trainer::create(&model, options, NO_PROGRESS).await.map_err(text)?;
     let dataset = dataset(lane)?;
     for _ in 0..steps {
         trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;
@@ -232,7 +232,7 @@ async fn not_finite(lane: Rc<Lane>) -> Outcome {
     }
     trainer.free();
     let broken = loader.finish().await.map_err(text)?;
-    let trainer = Trainer::create(&broken, options(), UNWATCHED).await.map_err(text)?;
+    let trainer = Trainer::create(&broken, options(), NO_PROGRESS).await.map_err(text)?;
     let before = words(&broken).await?;
     let metrics = trainer.step_dataset(&dataset, &|| false).await.map_err(text)?;
     if !metrics.skipped {

@@ -23,6 +23,8 @@ mod generate_tests;
 #[cfg(all(test, feature = "testing"))]
 mod last_layers_tests;
 #[cfg(all(test, feature = "testing"))]
+mod layer_tests;
+#[cfg(all(test, feature = "testing"))]
 mod lookup_tests;
 mod memory;
 #[cfg(all(test, feature = "testing"))]
@@ -84,7 +86,7 @@ pub struct Double {
     plans: RefCell<HashMap<PlanId, Rc<Installed>>>,
     ids: Cell<u32>,
     /// What the calls being watched were refused, the innermost last.
-    watches: RefCell<Vec<Vec<Error>>>,
+    error_scopes: RefCell<Vec<Vec<Error>>>,
     faults: Rc<Faults>,
     counters: Cell<Counters>,
     tuned: RefCell<Option<Vec<TunedProduct>>>,
@@ -100,7 +102,7 @@ impl Double {
             memory: RefCell::default(),
             plans: RefCell::default(),
             ids: Cell::default(),
-            watches: RefCell::default(),
+            error_scopes: RefCell::default(),
             faults: Rc::default(),
             counters: Cell::default(),
             tuned: RefCell::default(),
@@ -155,8 +157,8 @@ impl Double {
 
     /// Reports what the device refused, as its innermost error scope would.
     fn refused(&self, error: Error) {
-        let mut watches = self.watches.borrow_mut();
-        watches.last_mut().expect("GPU work outside of error scopes").push(error);
+        let mut error_scopes = self.error_scopes.borrow_mut();
+        error_scopes.last_mut().expect("GPU work outside of error scopes").push(error);
     }
 
     /// What each dispatch reads and writes.
@@ -296,7 +298,7 @@ impl Gpu for Double {
     }
 
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()> {
-        assert!(!self.watches.borrow().is_empty(), "a write outside of error scopes");
+        assert!(!self.error_scopes.borrow().is_empty(), "a write outside of error scopes");
         self.memory.borrow_mut().write(buffer, offset, data)
     }
 
@@ -362,7 +364,11 @@ impl Gpu for Double {
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
         self.faults.alive()?;
         let work = || self.submitted(replays, submits, read);
-        if self.watches.borrow().is_empty() { crate::gpu::watched(self, work) } else { work() }
+        if self.error_scopes.borrow().is_empty() {
+            crate::gpu::submit_checked(self, work)
+        } else {
+            work()
+        }
     }
 
     fn profile(&self, _replay: Replay) -> Result<LocalFuture<Result<Option<Vec<f64>>>>> {
@@ -370,12 +376,12 @@ impl Gpu for Double {
         Ok(Box::pin(async { Ok(None) }))
     }
 
-    fn watch(&self) {
-        self.watches.borrow_mut().push(vec![]);
+    fn push_error_scope(&self) {
+        self.error_scopes.borrow_mut().push(vec![]);
     }
 
-    fn checked(&self) -> LocalFuture<Result<()>> {
-        let refused = self.watches.borrow_mut().pop().expect("nothing is being watched");
+    fn pop_error_scope(&self) -> LocalFuture<Result<()>> {
+        let refused = self.error_scopes.borrow_mut().pop().expect("no error scope is open");
         let (arrival, faults) = (self.faults.arrival(), Rc::clone(&self.faults));
         Box::pin(async move {
             arrival.await;

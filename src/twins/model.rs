@@ -85,7 +85,8 @@ impl<R: Real> Model<'_, R> {
         let mut run = Run::new(&architecture, graph.clone(), self.weights);
         run.all(tokens, &vec![0; tokens.len()], &[]);
         let layers = architecture.layers.len();
-        let state = |index| run.values[graph.nodes[graph.hidden_state(index)].writes[0]].clone();
+        let state =
+            |index| run.values[graph.nodes[graph.hidden_state(index).unwrap()].writes[0]].clone();
         Look {
             states: (0..=layers).map(state).collect(),
             attention: (0..layers).map(|layer| run.attention(layer, tokens.len())).collect(),
@@ -148,7 +149,7 @@ impl<R: Real> Network<'_, R> {
             Some(_) => build_training(self.architecture, rates),
             None => build(self.architecture),
         };
-        let training = differentiate(&forward, trained);
+        let training = differentiate(&forward, trained).expect("a forward pass");
         let mut run = Run::new(self.architecture, training, self.weights);
         run.masks = masks;
         run.all(&batch.tokens, &batch.documents, &batch.targets);

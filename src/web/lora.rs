@@ -4,7 +4,7 @@ use super::model::{RawLoader, RawModel, read};
 use super::{JsResult, asking, json, to_js};
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
-use crate::session::{Adapter, ModelLoader, UNWATCHED, Watch};
+use crate::session::{Adapter, ModelLoader, NO_PROGRESS, Progress};
 use js_sys::Function;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ impl RawModel {
     pub async fn adapt(&self, options: String, ask: Function) -> JsResult<RawModel> {
         let (base, ask) = (Rc::clone(&self.model), asking(ask));
         let lora: LoraConfig = read("Adapter.create", &options)?;
-        let adapter = Adapter::create(&base, lora, Watch(&ask)).await.map_err(to_js)?;
+        let adapter = Adapter::create(&base, lora, Progress(&ask)).await.map_err(to_js)?;
         Ok(Self::of_adapter(&adapter))
     }
 
@@ -37,7 +37,7 @@ impl RawModel {
         let base = Rc::clone(&self.model);
         let mut lora = LoraConfig::from_peft(&config).map_err(to_js)?;
         lora.dropout = dropout.unwrap_or(lora.dropout);
-        let adapter = Adapter::create(&base, lora, UNWATCHED).await.map_err(to_js)?;
+        let adapter = Adapter::create(&base, lora, NO_PROGRESS).await.map_err(to_js)?;
         let loader = RefCell::new(Some(ModelLoader::of_adapter(&adapter)));
         Ok(RawLoader { loader, adapter: Some(adapter) })
     }
@@ -58,6 +58,6 @@ impl RawModel {
     /// Adds the adapter to its base and frees it.
     pub async fn merge(&self, ask: Function) -> JsResult<()> {
         let (adapter, ask) = (self.expect_adapter().map_err(to_js)?, asking(ask));
-        adapter.merge(Watch(&ask)).await.map_err(to_js)
+        adapter.merge(Progress(&ask)).await.map_err(to_js)
     }
 }

@@ -56,7 +56,7 @@ pub fn has_room(bytes: f64) -> bool {
     crate::error::room::<u8>("", bytes as u64).is_ok()
 }
 
-/// A page's callback as a [`Watch`](crate::session::Watch) asks it; one that throws ends the call.
+/// A page's callback as a [`Progress`](crate::session::Progress) asks it; one that throws ends the call.
 fn asking(ask: Function) -> impl Fn(u64, u64, &'static str) -> bool {
     move |done, total, stage| {
         let answer = ask.call3(

@@ -8,8 +8,8 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, Batch, GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader, Watch,
-    estimate,
+    Adapter, Batch, GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader,
+    Progress, estimate,
 };
 use js_sys::Function;
 use serde::Deserialize;
@@ -73,7 +73,7 @@ impl RawModel {
         let seed = seed(seed_value)?;
         let config = ModelConfig::from_json(&config).map_err(to_js)?;
         let ask = asking(ask);
-        let model = Model::create(&gpu, config, seed, Watch(&ask)).await.map_err(to_js)?;
+        let model = Model::create(&gpu, config, seed, Progress(&ask)).await.map_err(to_js)?;
         Ok(Self { model, adapter: None })
     }
 
@@ -136,7 +136,7 @@ impl RawModel {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
         let options: LookOptions = read("inference", &options)?;
         let (look, inference) = options.parts().map_err(to_js)?;
-        model.look(&tokens, look, inference, Watch(&ask)).await.map_err(to_js)
+        model.look(&tokens, look, inference, Progress(&ask)).await.map_err(to_js)
     }
 
     pub async fn loss(
@@ -148,7 +148,7 @@ impl RawModel {
     ) -> JsResult<f64> {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
         let options = read("loss", &options)?;
-        model.loss(&tokens, targets.as_deref(), options, Watch(&ask)).await.map_err(to_js)
+        model.loss(&tokens, targets.as_deref(), options, Progress(&ask)).await.map_err(to_js)
     }
 
     /// `bias` has a number for each token.
@@ -315,7 +315,7 @@ impl RawBatch {
     pub async fn next(&self, ask: Function) -> JsResult<Vec<f64>> {
         let (slot, ask) = (Rc::clone(&self.batch), asking(ask));
         let mut batch = slot.replace(None).ok_or_else(|| busy("batch"))?;
-        let drawn = batch.next(Watch(&ask)).await;
+        let drawn = batch.next(Progress(&ask)).await;
         let ended = batch.ended();
         slot.replace(Some(batch));
         let mut numbers = vec![];

@@ -53,7 +53,7 @@ impl RawTensor {
 
     /// Begins writes, which end with `written` in the same task.
     pub fn begin(&self) {
-        self.device.watch();
+        self.device.push_error_scope();
     }
 
     /// Overwrites bytes from `offset` on; both multiples of 4.
@@ -63,7 +63,7 @@ impl RawTensor {
 
     /// Ends writes. The promise settles with whether the device accepted them.
     pub fn written(&self) -> Promise {
-        let checked = self.device.checked();
+        let checked = self.device.pop_error_scope();
         future_to_promise(async move { checked.await.map(|()| JsValue::UNDEFINED).map_err(to_js) })
     }
 

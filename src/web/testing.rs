@@ -5,7 +5,7 @@ use super::{JsResult, json, to_js};
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::session::{Model, UNWATCHED};
+use crate::session::{Model, NO_PROGRESS};
 use crate::testing::{self, Level, candidates, candidates_linear, candidates_tensors};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -103,7 +103,7 @@ pub async fn testing_decode_profile(
 ) -> JsResult<String> {
     let gpu: Rc<dyn Gpu> = runtime.device_rc()?;
     let config = ModelConfig::from_json(&config).map_err(to_js)?;
-    let model = Model::create(&gpu, config, 1, UNWATCHED).await.map_err(to_js)?;
+    let model = Model::create(&gpu, config, 1, NO_PROGRESS).await.map_err(to_js)?;
     json(&model.profile_decode(context).await.map_err(to_js)?)
 }
 

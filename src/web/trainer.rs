@@ -5,7 +5,7 @@ use super::model::{RawLoader, RawModel, finished as no_loader};
 use super::{JsResult, asking, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
-use crate::session::{Metrics, Resume, Trainer, TrainerOptions, Watch};
+use crate::session::{Metrics, Progress, Resume, Trainer, TrainerOptions};
 use js_sys::{Float64Array, Function, Promise};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ impl RawTrainer {
     pub async fn create(model: &RawModel, options: String, ask: Function) -> JsResult<RawTrainer> {
         let (model, ask) = (Rc::clone(&model.model), asking(ask));
         let options = TrainerOptions::from_json(&options).map_err(to_js)?;
-        let trainer = Trainer::create(&model, options, Watch(&ask)).await.map_err(to_js)?;
+        let trainer = Trainer::create(&model, options, Progress(&ask)).await.map_err(to_js)?;
         Ok(Self { trainer })
     }
 
@@ -156,7 +156,7 @@ impl RawTrainer {
 
     pub async fn profile(&self, ask: Function) -> JsResult<String> {
         let (trainer, ask) = (Rc::clone(&self.trainer), asking(ask));
-        json(&trainer.profile(Watch(&ask)).await.map_err(to_js)?)
+        json(&trainer.profile(Progress(&ask)).await.map_err(to_js)?)
     }
 
     /// Bytes of the activation slots, and what they would be without sharing.

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { convert, makeFile, openFile } from "../pkg/bodies/kit.mjs";
+import { convert, makeFile, openFile } from "../api/bodies/kit.mjs";
 import { config, newModel, parsed, refuses, runtime, tinyloom } from "./kit.mjs";
 
 const { Adapter, Model } = tinyloom;

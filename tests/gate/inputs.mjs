@@ -37,9 +37,7 @@ export const SETS = {
   /** The npm package, and what builds and packs it. */
   package: () => [
     ...sourcesBelow(["pkg", "scripts/bindgen"]),
-    ...["build", "bundle", "pack", "arrange", "instances", "shorten", "wasm", "address"].map(
-      (name) => `scripts/${name}.mjs`,
-    ),
+    ...["build", "bundle", "pack", "address"].map((name) => `scripts/${name}.mjs`),
     "tsconfig.base.json",
   ],
   /**

@@ -6,8 +6,8 @@ use tinyloom::arch::Architecture;
 use tinyloom::config::ModelConfig;
 use tinyloom::kernels::{Access, GRAD_NORM_GROUPS, KvCache, WeightFormat};
 use tinyloom::lower::{
-    InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape, cache_bytes,
-    inference_plans, train_plans,
+    DRAW_SLOTS, InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape,
+    cache_bytes, inference_plans, train_plans,
 };
 use tinyloom::params::Params;
 use tinyloom::plan::{
@@ -28,7 +28,7 @@ fn trainer_sizes(
             sizes.insert(set(index), shard.len as u64 * 4);
         }
         if choices.mixed {
-            sizes.insert(Buffer::Mirror(index), shard.len as u64 * 2);
+            sizes.insert(Buffer::WeightsF16(index), shard.len as u64 * 2);
         }
     }
     let tokens = choices.tokens as u64;
@@ -72,7 +72,7 @@ fn inference_sizes(
         (Buffer::Losses, chunk * 4),
         (Buffer::Token, 4),
         (Buffer::Seen, vocabulary.div_ceil(32) * 4),
-        (Buffer::Drawn, plans.turns as u64 * 8),
+        (Buffer::Drawn, DRAW_SLOTS as u64 * 8),
         (Buffer::Sampling, 32),
         (Buffer::RopeTable(0), capacity as u64 * config.head_dim as u64 * 4),
     ]);

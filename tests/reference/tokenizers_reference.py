@@ -1,4 +1,4 @@
-"""What Python's tokenizers and transformers say of texts, for tests/pkg/tokenizers.test.mjs.
+"""What Python's tokenizers and transformers say of texts, for tests/text/tokenizers.test.mjs.
 
     python tokenizers_reference.py train FOLDER   # the mixed text, and tokenizers trained on it
     python tokenizers_reference.py encode FOLDER TEXT OUT   # ids of the text, as JSON

@@ -77,6 +77,6 @@ export async function fuzz({ seconds = SECONDS, seed = Date.now() % 1e6 } = {}) 
     );
     for (const one of row.wrong) console.log(`  ${one}`);
   }
-  keep("fuzz", { description: "no-gpu" }, { seed, rows }, { short: seconds < SECONDS });
+  keep("fuzz", "native", { description: "no-gpu" }, { seed, rows }, { short: seconds < SECONDS });
   return rows.every(({ wrong }) => wrong.length === 0);
 }

@@ -135,6 +135,6 @@ export async function hostile({ count = COUNT, seed = Date.now() % 1e6 } = {}) {
   }
   const whole = results.every(({ findings }) => findings.length === 0);
   const adapter = results.find((one) => one.adapter)?.adapter ?? {};
-  keep("hostile", adapter, { count, seed, whole, results }, { short: count < COUNT });
+  keep("hostile", "node", adapter, { count, seed, whole, results }, { short: count < COUNT });
   return whole;
 }

@@ -88,7 +88,7 @@ export async function large() {
     const how =
       "resident bytes of the process, sampled every 5 ms: the highest, less those before" +
       (software ? ", less the GPU's buffers that are there afterwards and were not before" : "");
-    keep("large", adapter, { host: "node", how, fileBytes: file, rows, wrong }, { host: "node" });
+    keep("large", "node", adapter, { host: "node", how, fileBytes: file, rows, wrong });
     for (const { work, beyond, seconds, samples } of rows) {
       console.log(
         `large: ${adapterName(adapter)}: ${work} of ${(file / 1e9).toFixed(3)} GB in ${seconds.toFixed(1)} s: ` +

@@ -102,7 +102,7 @@ export async function limits({
     results.push(found);
     const left = hosts.slice(results.length);
     const { adapter } = results[0].capabilities;
-    keep("limits", adapter, { seed, left, results }, { host: only, short: count < TOGETHER });
+    keep("limits", only ?? "all", adapter, { seed, left, results }, { short: count < TOGETHER });
   }
   for (const host of hosts)
     if (!there.includes(host)) console.log(`limits: ${host}: not run, not here`);

@@ -1,5 +1,5 @@
 // In a page or in Node: a device is destroyed beneath calls of a runtime that does not come back.
-import { batch, collect, config } from "../pkg/bodies/kit.mjs";
+import { batch, collect, config } from "../api/bodies/kit.mjs";
 
 /** Small: each loss needs a device of its own, which compiles anew. */
 const MODEL = { ...config, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1 };

@@ -84,12 +84,8 @@ export async function losses({ count = COUNT, seed = Date.now() % 1e6, built, ho
         "a living device",
     );
     for (const row of wrong) console.log(`  ${row.name}, ${row.how}: ${row.wrong}`);
-    keep(
-      "losses",
-      adapter,
-      { host: one, seed, count, ...lost },
-      { host: one, short: count < COUNT },
-    );
+    const result = { host: one, seed, count, ...lost };
+    keep("losses", one, adapter, result, { short: count < COUNT });
     good &&= wrong.length === 0;
   }
   return good;

@@ -166,7 +166,7 @@ function report(part, result, usual) {
   );
   if (rows.length < count) console.log(`  only ${rows.length} of ${count} were tried`);
   for (const { operation, wrong } of rows) if (wrong) console.log(`  ${operation}: ${wrong}`);
-  keep(part, adapter, result, { host, short: count < usual });
+  keep(part, host, adapter, result, { short: count < usual });
   return whole === count && (part === "blocked" || without < MOST);
 }
 

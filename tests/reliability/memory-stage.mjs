@@ -1,6 +1,6 @@
 // What a page, or Node, does until the GPU's memory is full: the error names bytes and settings, nothing half-built
 // stays, and what is freed can be used again.
-import { collect, config, dataset, trainerOptions } from "../pkg/bodies/kit.mjs";
+import { collect, config, dataset, trainerOptions } from "../api/bodies/kit.mjs";
 
 /** Milliseconds that the end of what was freed may take. */
 const LONGEST = 20_000;

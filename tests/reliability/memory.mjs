@@ -87,7 +87,7 @@ export async function memory() {
   const wrong = judge(found);
   const host = software ? "node" : "chromium";
   const how = software ? "a limit on the process" : "nothing left on the GPU";
-  keep("memory", found.adapter ?? {}, { host, how, ...found, wrong }, { host });
+  keep("memory", host, found.adapter ?? {}, { host, how, ...found, wrong });
   console.log(
     `memory: ${host}, ${adapterName(found.adapter ?? {})}: by ${how} memory ended after ${found.filled} bytes: ` +
       `${found.full?.message}; ${found.large?.message}`,

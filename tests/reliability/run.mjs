@@ -1,4 +1,4 @@
-// `npm run reliability -- PART [--count N] [--seed N]`: faults at random moments, and what became of the runs.
+// `npm run reliability`: faults at random moments, and what became of the runs.
 import { commandLine, Failure, main } from "../../scripts/lib.mjs";
 import { fuzz } from "./fuzz.mjs";
 import { hostile } from "./hostile.mjs";
@@ -29,11 +29,30 @@ const PARTS = {
   fuzz,
 };
 
+const USAGE = `npm run reliability [-- PART … --seed N]   causes faults at random moments, and says what became of the runs
+
+  storage      kills tabs that save (--count N)
+  stored       damages every file of a stored run (--count N times)
+  gpu-process  kills Chromium's GPU process (--count N)
+  blocked      kills it twice within two minutes
+  destroy      destroys devices (--count N)
+  losses       does so in each host without recovery (--count N, --host firefox in one)
+  snapshots    measures what snapshots cost (--seconds N of each model)
+  soak         what is left after many steps (--steps N, --minutes N)
+  limits       trains under caps on the device's limits (--count N, --host NAME)
+  memory       fills the memory
+  large        measures the memory that a save and a load of 1 GB take
+  hostile      damaged files, and calls with nonsense (--count N)
+  fuzz         fuzzes what reads files (--seconds N of each target)
+
+Results go to bench/results, those of runs that are shorter than by default to target/reliability.
+--built installs and builds nothing: for a machine without a network.`;
+
 await main(async () => {
   const { values, positionals } = commandLine({
     allowPositionals: true,
-    // With `built` nothing is installed or built: for a machine without a network.
     options: {
+      help: { type: "boolean" },
       count: { type: "string" },
       seed: { type: "string" },
       steps: { type: "string" },
@@ -43,6 +62,7 @@ await main(async () => {
       built: { type: "boolean" },
     },
   });
+  if (values.help) return console.log(USAGE);
   const unknown = positionals.filter((name) => !(name in PARTS));
   if (unknown.length > 0) {
     throw new Failure(

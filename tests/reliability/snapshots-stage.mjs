@@ -74,7 +74,7 @@ export async function measure({ Runtime, Model, Trainer, Dataset, internal }, wo
   const model = await Model.create(runtime, work.config, { seed: 1 });
   const trainer = await Trainer.create(model, { tokensPerStep: work.tokens });
   const data = Dataset.fromTokens(Uint32Array.from(work.ids), { sequenceLength: 64 });
-  const { snapshots } = internal.models.of(model).journal;
+  const { snapshots } = internal.models.of(model).recovery;
   const turns = new Turns(trainer, data, snapshots, taken);
   await turns.plain(0);
   let { steps } = await turns.plain(0);

@@ -76,6 +76,6 @@ export async function snapshots({ seconds = SECONDS } = {}) {
   }
   const wrong = rows.map(judge).filter(Boolean);
   for (const line of wrong) console.log(`  ${line}`);
-  keep("snapshots", adapter, { software, rows, wrong }, { short: seconds < SECONDS });
+  keep("snapshots", "chromium", adapter, { software, rows, wrong }, { short: seconds < SECONDS });
   return wrong.length === 0;
 }

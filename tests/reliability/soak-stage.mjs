@@ -1,5 +1,5 @@
 // What a page does in one cycle of the soak.
-import { sha256 } from "../pkg/bodies/kit.mjs";
+import { sha256 } from "../api/bodies/kit.mjs";
 import { all, hash, TEXT } from "./lost-stage.mjs";
 
 /** Of each file, by the browser itself: a loop over its bytes takes seconds where V8 does not optimise. */

@@ -96,7 +96,7 @@ export async function soak({ steps, minutes, seed = Date.now() % 1e6 } = {}) {
       const { adapter, software } = opened;
       const short = software ? seconds < 60 * MINUTES : done < STEPS;
       const result = { software, seed, flags: STEADY, steps: done, seconds, wrong, cycles };
-      keep("soak", adapter, result, { short });
+      keep("soak", "chromium", adapter, result, { short });
       const last = cycles.at(-1);
       const looked = cycles.findLast(({ objectBytes }) => objectBytes);
       console.log(

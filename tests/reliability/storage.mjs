@@ -15,8 +15,8 @@ const LONGEST = 1500;
 /** In the tab: goes on with the run, or begins it, saving after every step; tells of each step. */
 async function train(base, steps) {
   const { connect } = await import(`${base}/pkg/worker/index.js`);
-  const kit = await import(`${base}/tests/pkg/bodies/kit.mjs`);
-  const { originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
+  const kit = await import(`${base}/tests/api/bodies/kit.mjs`);
+  const { originDisk } = await import(`${base}/tests/storage/bodies/storage.mjs`);
   const config = { ...kit.config, hidden_size: 128, intermediate_size: 256 };
   const tinyloom = await connect();
   const { Runtime, Model, Trainer, Runs } = tinyloom;
@@ -179,7 +179,7 @@ async function watched(browser, url, steps) {
 export async function storage({ count = COUNT, seed } = {}) {
   const { adapter, ...result } = await killTabs({ count, seed });
   const whole = result.kills.filter(({ wrong }) => wrong === undefined).length;
-  keep("storage", adapter, { count, whole, ...result }, { short: count < COUNT });
+  keep("storage", "chromium", adapter, { count, whole, ...result }, { short: count < COUNT });
   console.log(
     `storage: seed ${result.seed}: ${whole} of ${count} killed tabs went on from a whole checkpoint to the same ` +
       `losses; ${result.halfWritten} kills left a half-written one`,

@@ -7,7 +7,7 @@ import { basename, join } from "node:path";
 import { create } from "webgpu";
 import * as tinyloom from "../../pkg/dist/index.js";
 import * as storage from "../../pkg/dist/storage/index.js";
-import { folderDisk } from "../pkg/folder-disk.mjs";
+import { folderDisk } from "../storage/folder-disk.mjs";
 import { Stored } from "./stored-stage.mjs";
 
 /** What Node calls the errors. */

@@ -1,6 +1,6 @@
 // What a page, or Node, does to stored runs: every file of a run is damaged or lost, and the write of every file fails.
 // Each time the error has to be clear, and a whole checkpoint has to load and go on to the same bits.
-import { collect, config, dataset, trainerOptions } from "../pkg/bodies/kit.mjs";
+import { collect, config, dataset, trainerOptions } from "../api/bodies/kit.mjs";
 import { below, numbers } from "../random.mjs";
 
 const APP = "stored";

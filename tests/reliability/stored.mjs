@@ -40,7 +40,7 @@ async function inNode(task) {
 /** In the page. */
 async function open(base, seed) {
   const { Stored, failingStreams } = await import(`${base}/tests/reliability/stored-stage.mjs`);
-  const { originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
+  const { originDisk } = await import(`${base}/tests/storage/bodies/storage.mjs`);
   const tinyloom = {
     ...(await import(`${base}/pkg/index.js`)),
     ...(await import(`${base}/pkg/storage/index.js`)),
@@ -58,7 +58,7 @@ async function open(base, seed) {
 /** The same through a worker. */
 async function openWorker(base, seed) {
   const { Stored } = await import(`${base}/tests/reliability/stored-stage.mjs`);
-  const { originDisk } = await import(`${base}/tests/pkg/bodies/storage.mjs`);
+  const { originDisk } = await import(`${base}/tests/storage/bodies/storage.mjs`);
   const { connect } = await import(`${base}/pkg/worker/index.js`);
   const worker = new Worker(`${base}/tests/reliability/stored-worker.mjs`, { type: "module" });
   const tinyloom = await connect({ worker });
@@ -144,7 +144,7 @@ export async function stored({ count = TIMES, seed = Date.now() % 1e6, built, ho
       : inBrowser(one, task));
     const wrong = rows.filter((row) => row.wrong);
     const result = { host: one, software, seed, times: count, rows };
-    keep("stored", adapter, result, { host: one, short: count < TIMES });
+    keep("stored", one, adapter, result, { short: count < TIMES });
     console.log(
       `stored: ${one}, seed ${seed}, ${adapterName(adapter)}: ${rows.length - wrong.length} of ${rows.length} ` +
         "faults were told, and a whole checkpoint went on to the same bits",

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The crates that a room, or one file of it, names. WebGPU and the browser are for `gpu` and `web` alone.
 const MAY_NAME: [(&str, &[&str]); 30] = [
-    ("arch", &["libm"]),
+    ("arch", &["libm", "serde_json"]),
     ("caps", &["serde"]),
     ("checkpoint", &["half", "safetensors", "serde", "serde_json"]),
     ("config", &["libm", "serde", "serde_json"]),

@@ -53,10 +53,12 @@ fn rooms_do_not_import_each_other_in_a_circle() {
         if room == "lib" {
             continue;
         }
-        let targets = imports.entry(room.clone()).or_default();
+        // A family's file holds both: the fields of its config, and what they make.
+        let one = |room: &str| if room == "config" { "arch".to_owned() } else { room.to_owned() };
+        let targets = imports.entry(one(&room)).or_default();
         let name = module(path.strip_prefix(root()).unwrap());
-        targets.extend(absolute(&name, &text).into_iter().map(|path| path[0].clone()));
-        targets.remove(&room);
+        targets.extend(absolute(&name, &text).into_iter().map(|path| one(&path[0])));
+        targets.remove(&one(&room));
     }
     let found = cycles(&imports);
     for (room, targets) in &imports {

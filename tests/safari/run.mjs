@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { commandLine, Failure, main, root, step, which } from "../../scripts/lib.mjs";
 import { findBrowser } from "../../scripts/machine.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { bodyNames } from "../pkg/bodies.mjs";
+import { bodyNames } from "../api/bodies.mjs";
 
 /** Milliseconds that one body may take. */
 const PATIENCE = 1_800_000;
@@ -36,7 +36,7 @@ const IN_PAGE = `const [base, body, done] = arguments;
   const tinyloom = await import(base + "/pkg/index.js");
   const ops = await import(base + "/pkg/ops.js");
   const internal = await import(base + "/pkg/internal.js");
-  const { runBody } = await import(base + "/tests/pkg/bodies/run.mjs");
+  const { runBody } = await import(base + "/tests/api/bodies/run.mjs");
   return runBody({ ...tinyloom, ops, internal }, navigator.gpu, body);
 })().then((results) => done({ results }), (error) => done({ error: String(error?.stack ?? error) }));`;
 

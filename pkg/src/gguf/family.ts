@@ -14,13 +14,20 @@ export interface Change {
   change(values: Float32Array, columns: number, config: ModelConfig): Float32Array;
 }
 
-export interface Family {
+/** What the core knows of how llama.cpp has a family: `names.ts`. */
+export interface GgufNames {
   /** llama.cpp's name, which is the prefix of the keys. */
   readonly architecture: string;
   /** llama.cpp's names of modules. Those with a layer are in `blk.N.`. */
   readonly modules: { readonly [module: string]: string };
   /** What is changed of a module's parameters. */
-  readonly changes?: { readonly [module: string]: Change };
+  readonly changes: { readonly [module: string]: "pairs" | "plus-one" | "transposed" | "stacked" };
+  /** The values of fields that llama.cpp computes. A list is repeated over the layers. */
+  readonly expected: { readonly [field: string]: readonly unknown[] };
+}
+
+/** What a family's file has beside its names. */
+export interface Rules {
   /** The key of the norms' epsilon; default that of norms without a mean. */
   readonly epsilon?: string;
   /** The config with Llama's names of its fields, where the family has others. */
@@ -33,33 +40,21 @@ export interface Family {
   extra?(config: ModelConfig): { readonly [name: string]: Float32Array };
 }
 
-/** Names of the decoder that Llama began. */
-export const DECODER = {
-  embed_tokens: "token_embd",
-  norm: "output_norm",
-  lm_head: "output",
-  input_layernorm: "attn_norm",
-  "self_attn.q_proj": "attn_q",
-  "self_attn.k_proj": "attn_k",
-  "self_attn.v_proj": "attn_v",
-  "self_attn.o_proj": "attn_output",
-  post_attention_layernorm: "ffn_norm",
-  "mlp.gate_proj": "ffn_gate",
-  "mlp.up_proj": "ffn_up",
-  "mlp.down_proj": "ffn_down",
-};
-
-/** What llama.cpp computes of the GELUs: the tanh form, also where transformers computes the error function. */
-export const GELU = ["gelu", "gelu_new", "gelu_pytorch_tanh"];
+export type Family = GgufNames & Rules;
 
 /**
  * Refuses a field's value that llama.cpp does not compute.
  *
- * @param allowed - the values that it does compute. `undefined` allows null too.
+ * @param allowed - the values that it does compute. One that is a list is repeated over the layers.
  */
 export function expectField(config: ModelConfig, field: string, allowed: readonly unknown[]): void {
-  if (allowed.includes(config[field] ?? undefined)) return;
-  const values = allowed.map((one) => (one === undefined ? "null" : show(one)));
+  const value = config[field] ?? null;
+  const same = (one: unknown) =>
+    Array.isArray(one)
+      ? Array.isArray(value) && value.every((of, layer) => of === one[layer % one.length])
+      : one === value;
+  if (allowed.some(same)) return;
+  const values = allowed.map((one) => (Array.isArray(one) ? `repeated ${show(one)}` : show(one)));
   throw refusedField(config, field, values.join(" or "));
 }
 

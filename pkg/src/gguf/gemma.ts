@@ -1,78 +1,30 @@
-/** How Gemma 1, 2 and 3 lie in a GGUF file. */
+/** What files of Gemma 2 and 3 have of their own. */
 
-import type { ModelConfig, RopeParameters } from "../model-config.js";
-import { type Change, DECODER, expectField, type Family, GELU, refusedField } from "./family.js";
+import type { ModelConfig } from "../model-config.js";
+import type { RopeParameters } from "../rope-parameters.js";
+import { expectField, type Rules, refusedField } from "./family.js";
 import type { Metadata } from "./format.js";
 import { refuseScaling, writeRope } from "./rope.js";
 
-/** llama.cpp's norms multiply by the weight, Gemma's by 1 + the weight. */
-const PLUS_ONE: Change = {
-  together: () => 1,
-  change: (values) => values.map((value) => value + 1),
-};
-
-/** A family whose norms are these modules. */
-function gemma(
-  architecture: string,
-  norms: { readonly [module: string]: string },
-  write: (metadata: Metadata, config: ModelConfig) => void,
-): Family {
-  return {
-    architecture,
-    modules: { ...DECODER, ...norms },
-    changes: Object.fromEntries(Object.keys(norms).map((module) => [module, PLUS_ONE])),
-    write(metadata, config) {
-      // llama.cpp takes the logits of the embedding.
-      expectField(config, "tie_word_embeddings", [true]);
-      write(metadata, config);
-    },
-  };
-}
-
-const { norm, input_layernorm, post_attention_layernorm } = DECODER;
-
-export const GEMMA = gemma(
-  "gemma",
-  { norm, input_layernorm, post_attention_layernorm },
-  (metadata, config) => {
-    expectField(config, "hidden_act", GELU);
-    expectField(config, "attn_logit_softcapping", [undefined]);
-    refuseScaling("gemma", config);
-    writeRope(metadata, "gemma", config);
+export const GEMMA_2: Rules = {
+  write(metadata, config) {
+    for (const field of ["attn_logit_softcapping", "final_logit_softcapping"]) {
+      // llama.cpp has caps of its own where there is no key.
+      const cap = config[field];
+      if (typeof cap !== "number") throw refusedField(config, field, "as a number");
+      metadata.f32(`gemma2.${field}`, cap);
+    }
+    writeWindow(metadata, "gemma2", config, { period: 2, scaledByHidden: 46 });
+    refuseScaling("gemma2", config);
+    writeRope(metadata, "gemma2", config);
   },
-);
-
-/** Norms before and behind each block. */
-const AROUND = {
-  norm,
-  input_layernorm,
-  post_attention_layernorm: "post_attention_norm",
-  pre_feedforward_layernorm: "ffn_norm",
-  post_feedforward_layernorm: "post_ffw_norm",
 };
-
-export const GEMMA_2 = gemma("gemma2", AROUND, (metadata, config) => {
-  for (const field of ["attn_logit_softcapping", "final_logit_softcapping"]) {
-    // llama.cpp has caps of its own where there is no key.
-    const cap = config[field];
-    if (typeof cap !== "number") throw refusedField(config, field, "as a number");
-    metadata.f32(`gemma2.${field}`, cap);
-  }
-  writeWindow(metadata, "gemma2", config, { period: 2, scaledByHidden: 46 });
-  refuseScaling("gemma2", config);
-  writeRope(metadata, "gemma2", config);
-});
 
 /** Angles of layers with a window that llama.cpp takes where the file has no others. */
 const LOCAL_BASE = 10_000;
 
-export const GEMMA_3 = gemma(
-  "gemma3",
-  { ...AROUND, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm" },
-  (metadata, config) => {
-    for (const field of ["attn_logit_softcapping", "final_logit_softcapping"]) {
-      expectField(config, field, [undefined]);
-    }
+export const GEMMA_3: Rules = {
+  write(metadata, config) {
     writeWindow(metadata, "gemma3", config, { period: 6, scaledByHidden: 62 });
     const { full_attention: full } = config.rope_parameters as Required<RopeParameters>;
     // llama.cpp would scale the layers with a window too, by others.
@@ -81,7 +33,7 @@ export const GEMMA_3 = gemma(
     const base = config.rope_local_base_freq as number;
     if (base !== LOCAL_BASE) metadata.f32("gemma3.rope.freq_base_swa", base);
   },
-);
+};
 
 /** What llama.cpp knows without a key. */
 interface Usual {
@@ -98,7 +50,6 @@ function writeWindow(
   { period, scaledByHidden }: Usual,
 ): void {
   const { num_hidden_layers: layers, hidden_size, num_attention_heads } = config;
-  expectField(config, "hidden_activation", GELU);
   const byHidden = Math.floor((hidden_size as number) / (num_attention_heads as number));
   expectField(config, "query_pre_attn_scalar", [
     layers === scaledByHidden ? byHidden : config.head_dim,

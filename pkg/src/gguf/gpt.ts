@@ -1,8 +1,7 @@
-/** How GPT-2 and GPT-NeoX lie in a GGUF file. */
+/** What files of GPT-2 and GPT-NeoX have of their own. */
 
 import type { ModelConfig } from "../model-config.js";
-import { transpose } from "../transpose.js";
-import { type Change, expectField, type Family, GELU } from "./family.js";
+import type { Rules } from "./family.js";
 import { refuseScaling, writeRope } from "./rope.js";
 
 const EPSILON = "layer_norm_epsilon";
@@ -17,33 +16,8 @@ function withHeads(config: ModelConfig): ModelConfig {
   };
 }
 
-/** Rows by outputs: GPT-2's checkpoints have them by inputs. Biases are one column, which stays as it is. */
-const TURNED: Change = {
-  shape: (stored) => [...stored].reverse(),
-  change: transpose,
-};
-
-export const GPT_2: Family = {
-  architecture: "gpt2",
+export const GPT_2: Rules = {
   epsilon: EPSILON,
-  modules: {
-    wte: "token_embd",
-    wpe: "position_embd",
-    ln_f: "output_norm",
-    lm_head: "output",
-    ln_1: "attn_norm",
-    "attn.c_attn": "attn_qkv",
-    "attn.c_proj": "attn_output",
-    ln_2: "ffn_norm",
-    "mlp.c_fc": "ffn_up",
-    "mlp.c_proj": "ffn_down",
-  },
-  changes: {
-    "attn.c_attn": TURNED,
-    "attn.c_proj": TURNED,
-    "mlp.c_fc": TURNED,
-    "mlp.c_proj": TURNED,
-  },
   renamed(config) {
     const hidden = config.n_embd as number;
     return withHeads({
@@ -56,43 +30,11 @@ export const GPT_2: Family = {
       rms_norm_eps: config.layer_norm_epsilon as number,
     });
   },
-  write(_, config) {
-    expectField(config, "activation_function", GELU);
-    expectField(config, "attn_logit_softcapping", [undefined]);
-  },
+  write() {},
 };
 
-/** All queries, then all keys, then all values: GPT-NeoX's checkpoints have them head by head. */
-const HEADS: Change = {
-  change(values, columns, { head_dim }) {
-    const length = (head_dim as number) * columns;
-    const heads = values.length / length / 3;
-    const joined = new Float32Array(values.length);
-    for (let head = 0; head < heads; head++) {
-      for (let part = 0; part < 3; part++) {
-        const from = (3 * head + part) * length;
-        joined.set(values.subarray(from, from + length), (part * heads + head) * length);
-      }
-    }
-    return joined;
-  },
-};
-
-export const GPT_NEOX: Family = {
-  architecture: "gptneox",
+export const GPT_NEOX: Rules = {
   epsilon: EPSILON,
-  modules: {
-    embed_in: "token_embd",
-    final_layer_norm: "output_norm",
-    embed_out: "output",
-    input_layernorm: "attn_norm",
-    "attention.query_key_value": "attn_qkv",
-    "attention.dense": "attn_output",
-    post_attention_layernorm: "ffn_norm",
-    "mlp.dense_h_to_4h": "ffn_up",
-    "mlp.dense_4h_to_h": "ffn_down",
-  },
-  changes: { "attention.query_key_value": HEADS },
   renamed: (config) =>
     withHeads({
       ...config,
@@ -100,10 +42,6 @@ export const GPT_NEOX: Family = {
       rope_theta: config.rotary_emb_base as number,
     }),
   write(metadata, config) {
-    expectField(config, "hidden_act", GELU);
-    expectField(config, "attn_logit_softcapping", [undefined]);
-    expectField(config, "attention_bias", [true]);
-    expectField(config, "tie_word_embeddings", [false]);
     refuseScaling("gptneox", config);
     const turned = Math.floor((config.head_dim as number) * (config.rotary_pct as number));
     writeRope(metadata, "gptneox", { ...config, head_dim: turned });

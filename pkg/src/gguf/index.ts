@@ -1,15 +1,14 @@
 /** What is loaded when a model is first saved as a GGUF file. */
 
-import type { Piece, Put, TakePiece } from "../checkpoint-writer.js";
-import { stored } from "../internal.js";
 import type { ModelConfig } from "../model-config.js";
 import { floats } from "../numbers.js";
 import { check, invalid, oneOf, type Rules } from "../options.js";
+import type { RawModel, RawWriter } from "../raw-types.js";
 import { PREFIX, parse } from "../safetensors.js";
-import type { GgufOptions } from "../save-options.js";
-import type { RawModel, RawWriter } from "../wasm-instance.js";
+import type { GgufOptions, Piece, Put, TakePiece } from "../save-types.js";
+import { stored } from "../stored-runs.js";
 import { ELEMENTS, type Element, expectHeld, type GgufType, sizeOf } from "./blocks.js";
-import { familyOf, placed, writeSizes } from "./families.js";
+import { familyOf, placed, writeFamily } from "./families.js";
 import type { Change, Family } from "./family.js";
 import { aligned, header, Metadata, type TensorInfo } from "./format.js";
 import { vocabularyOf } from "./vocabulary.js";
@@ -70,8 +69,7 @@ export async function ggufOf(
   const metadata = new Metadata();
   const tensors = tensorsOf(family, config, weights, type);
   writeGeneral(metadata, family, config, { type, tensors, name });
-  writeSizes(metadata, family, config);
-  family.write(metadata, config);
+  writeFamily(metadata, family, config);
   (await vocabularyOf(tokenizer, config))(metadata);
   const first = header(metadata, tensors);
   const size = tensors.reduce((sum, one) => sum + aligned(one.size), first.length);

@@ -1,7 +1,8 @@
 /** The rotary embedding as llama.cpp reads it. */
 
-import type { ModelConfig, RopeParameters } from "../model-config.js";
+import type { ModelConfig } from "../model-config.js";
 import { invalid, show } from "../options.js";
+import type { RopeParameters } from "../rope-parameters.js";
 import type { Metadata } from "./format.js";
 
 /** The resolved scaling of a model's config. */

@@ -1,16 +1,28 @@
-/** What was done to a model and its trainers since a snapshot. */
+/** Adds to a model a log of what was done to it and its trainers since a snapshot, to be done again. */
 
 import type { Data } from "../data.js";
 import type { TinyloomError } from "../error.js";
-import type { RawMetrics, RawModel, RawTrainer } from "../wasm-instance.js";
-import type { Member } from "./trainer-recovery.js";
+import type { RawHandle } from "../raw-handle.js";
+import type { RawMetrics, RawModel, RawTrainer } from "../raw-types.js";
+import type { Recovered } from "../trainer-types.js";
+
+/** A trainer that comes back with its model. */
+export interface RecoveredTrainer {
+  readonly handle: RawHandle<RawTrainer>;
+  /** As JSON, of a trainer that was made; undefined of one that was resumed with its model. */
+  readonly options: string | undefined;
+  /** What the next metrics tell. */
+  recovered: Recovered | undefined;
+  /** Its steps that no stored run has; none of a freed trainer. */
+  unsaved(): number;
+}
 
 /** Something done that has to be done again. */
 export type Entry = Step | Change | Merge;
 
 /** A step, or a part of one. */
 export class Step {
-  readonly member: Member;
+  readonly trainer: RecoveredTrainer;
   readonly begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>;
   /** What its caller asks between its parts. */
   readonly stop: () => boolean;
@@ -30,8 +42,13 @@ export class Step {
   /** Lets go of the data that it draws from again, which may be freed meanwhile. */
   readonly release: (() => void) | undefined;
 
-  constructor(member: Member, begin: Step["begin"], stop: () => boolean, data: Data | undefined) {
-    this.member = member;
+  constructor(
+    trainer: RecoveredTrainer,
+    begin: Step["begin"],
+    stop: () => boolean,
+    data: Data | undefined,
+  ) {
+    this.trainer = trainer;
     this.begin = begin;
     this.stop = stop;
     this.release = data?.hold();
@@ -50,7 +67,7 @@ export class Step {
 
 /** A change of an option. */
 export interface Change {
-  readonly member: Member;
+  readonly trainer: RecoveredTrainer;
   readonly change: (raw: RawTrainer) => void;
   /** The step before it, and how often that had been asked to stop: it may be under way still. */
   readonly after: Step | undefined;

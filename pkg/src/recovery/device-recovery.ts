@@ -1,14 +1,13 @@
-/** Opens another device when one is lost. */
+/** Adds to a runtime that another device is opened when one is lost, and that its models hear of it. */
 
 import { type Deferred, deferred, either, sleep } from "../abortable.js";
+import type { CallQueue } from "../call-queue.js";
 import { TinyloomError, toError } from "../error.js";
 import { noteLoss } from "../gpu-adapter.js";
 import { inNode } from "../node.js";
-import { end, type Guard, type Handle, type Queue } from "../raw-handle.js";
-import type { LostInfo, Owned } from "../runtime.js";
-import type { RawModel, RawModule, RawRuntime } from "../wasm-instance.js";
-import { cut } from "./action-log.js";
-import { Journal, type Origin } from "./model-recovery.js";
+import { end, type RawHandle, type Restorer } from "../raw-handle.js";
+import type { RawModel, RawModule, RawRuntime } from "../raw-types.js";
+import type { LostInfo, Owned } from "../runtime-types.js";
 import type { RecoverOptions, RecoveryState } from "./types.js";
 
 /** Milliseconds for which Chromium may refuse adapters after a loss; two more seconds for its clock. */
@@ -34,7 +33,7 @@ const losing = (unsaved: number) =>
 /** What a runtime gives to be brought back. */
 export interface Reopening {
   readonly module: RawModule;
-  readonly handle: Handle<RawRuntime>;
+  readonly handle: RawHandle<RawRuntime>;
   readonly owned: ReadonlySet<Owned>;
   /** Told of the raw runtime before it serves. */
   opened(raw: RawRuntime): void;
@@ -49,8 +48,21 @@ export interface Opening {
   open(adapter: GPUAdapter): Promise<RawRuntime>;
 }
 
+/** A model that comes back on the next device. */
+export interface RecoveredModel {
+  readonly queue: CallQueue;
+  /** Steps of its trainers that no stored run has. */
+  unsaved(): number;
+  /** Comes back in its turn, even if nobody calls. */
+  restoreSoon(): void;
+  /** In its turn, since a replay may be walking its log: no step is done again. */
+  dropSteps(): void;
+  /** In its turn: takes a snapshot, unless it is that adapter. */
+  snapshotBesides(adapter: RawModel): Promise<void>;
+}
+
 /** The life of a runtime's devices. */
-export class Recovery implements Guard<RawRuntime> {
+export class DeviceRecovery implements Restorer<RawRuntime> {
   /** Settles when no device comes any more. */
   readonly lost: Promise<LostInfo>;
   readonly module: RawModule;
@@ -64,7 +76,7 @@ export class Recovery implements Guard<RawRuntime> {
   began = 0;
   readonly #runtime: Reopening;
   readonly #opening: Opening;
-  readonly #journals = new Set<Journal>();
+  readonly #models = new Set<RecoveredModel>();
   #settle: (info: LostInfo) => void = () => {};
   /** Settles with the device that is being waited for. */
   #next: Deferred | undefined;
@@ -95,11 +107,7 @@ export class Recovery implements Guard<RawRuntime> {
     return this.#failed;
   }
 
-  async back(
-    _: TinyloomError | undefined,
-    failed: RawRuntime,
-    signal?: AbortSignal,
-  ): Promise<void> {
+  async replaced(failed: RawRuntime, signal?: AbortSignal): Promise<void> {
     while (this.raw === failed) {
       if (this.#failed) throw this.#failed;
       // A call may fail before the loss is told.
@@ -108,7 +116,7 @@ export class Recovery implements Guard<RawRuntime> {
     }
   }
 
-  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  orAborted<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     const worked = () => {
       this.#failures = 0;
     };
@@ -116,25 +124,19 @@ export class Recovery implements Guard<RawRuntime> {
     return either(call, signal, () => this.#next !== undefined);
   }
 
-  /** Keeps what a model comes back by. */
-  journal(model: {
-    readonly handle: Handle<RawModel>;
-    readonly queue: Queue;
-    readonly on: RawRuntime;
-    readonly origin: Origin;
-  }): Journal {
-    const journal = new Journal(this, model);
-    this.#journals.add(journal);
-    return journal;
+  /** A model is to come back. */
+  add(model: RecoveredModel): void {
+    this.#models.add(model);
   }
 
-  /** The journals of a model and of its adapters, which share a queue. */
-  sharing(queue: Queue): Journal[] {
-    return [...this.#journals].filter((journal) => journal.queue === queue);
+  /** It was freed. */
+  forget(model: RecoveredModel): void {
+    this.#models.delete(model);
   }
 
-  forget(journal: Journal): void {
-    this.#journals.delete(journal);
+  /** A model and its adapters, which share a queue. */
+  sharing(queue: CallQueue): RecoveredModel[] {
+    return [...this.#models].filter((model) => model.queue === queue);
   }
 
   /** The runtime has been destroyed. */
@@ -190,7 +192,7 @@ export class Recovery implements Guard<RawRuntime> {
       await this.#reopen(raw);
       this.#next?.resolve();
       this.#next = undefined;
-      for (const journal of this.#journals) journal.restoreSoon();
+      for (const model of this.#models) model.restoreSoon();
     } catch (error) {
       if (this.module.panic) return this.#panicked(this.module.panic);
       if (!handle.freed) this.#fail(toError(error));
@@ -219,8 +221,7 @@ export class Recovery implements Guard<RawRuntime> {
   #giveUp(error: TinyloomError): void {
     this.#next?.reject(error);
     this.#next = undefined;
-    // In each model's turn: a repeat may be walking its log.
-    for (const { log, queue } of this.#journals) void queue.run(() => cut(log));
+    for (const model of this.#models) model.dropSteps();
   }
 
   async #reopen(old: RawRuntime): Promise<void> {
@@ -237,7 +238,7 @@ export class Recovery implements Guard<RawRuntime> {
         if (adapter || left <= 0) this.#count(toError(thrown));
         else if (!told) {
           told = true;
-          const unsaved = [...this.#journals].reduce((sum, journal) => sum + journal.unsaved(), 0);
+          const unsaved = [...this.#models].reduce((sum, model) => sum + model.unsaved(), 0);
           const message = waiting() + losing(unsaved);
           this.tell({ state: "waiting", until: Date.now() + left, unsaved, message });
         }

@@ -1,54 +1,35 @@
-/** What a model and its trainers come back by: a snapshot, or how they began, and what was done since. */
+/** Adds to a model that it comes back after a lost device: from a snapshot, or how it began, and what was done since. */
 
 import { either } from "../abortable.js";
+import type { CallQueue } from "../call-queue.js";
 import { TinyloomError, toError } from "../error.js";
-import { stored } from "../internal.js";
-import type { ModelNotes } from "../notes.js";
-import { end, type Guard, type Handle, type Queue } from "../raw-handle.js";
-import type { SaveOptions } from "../save-options.js";
-import type { RawLoader, RawModel, RawRuntime, RawTrainer, Seen } from "../wasm-instance.js";
-import { cut, type Entry } from "./action-log.js";
-import type { Recovery } from "./device-recovery.js";
-import { Repeat } from "./replay.js";
+import { end, type RawHandle, type Restorer } from "../raw-handle.js";
+import type { RawModel, RawRuntime, RawTrainer, Releasable } from "../raw-types.js";
+import type { SaveOptions } from "../save-types.js";
+import { stored } from "../stored-runs.js";
+import { cut, type Entry, type RecoveredTrainer } from "./action-log.js";
+import type { DeviceRecovery, RecoveredModel } from "./device-recovery.js";
+import type { Origin } from "./origin.js";
+import { Replay } from "./replay.js";
 import { fileOf, loadAgain, restored } from "./snapshot.js";
-import { Snapshots } from "./snapshot-schedule.js";
-import { Member } from "./trainer-recovery.js";
+import { SnapshotSchedule, type Snapshotted } from "./snapshot-schedule.js";
 
-export type { Member } from "./trainer-recovery.js";
-
-/** How a model began. */
-export interface Origin {
-  /** Makes it again; a resumed one with its trainer. */
-  again(on: RawRuntime, seen: Seen): Promise<{ model: RawModel; trainer?: RawTrainer }>;
-  /** Whether it is a function of numbers alone, and so the same whenever it is made again. */
-  readonly seeded?: true;
-  /** What was seen of what it was loaded from. */
-  readonly seen?: Seen;
-  /** What the files of a model say besides. */
-  readonly notes?: ModelNotes | undefined;
-  /** An adapter has names of its files, what takes its tensors, and what the model under it comes back by. */
-  readonly adapted?: {
-    readonly names: readonly string[];
-    readonly under: Journal | undefined;
-    loader(config: string): Promise<RawLoader>;
-  };
-}
-
-interface Parts {
-  readonly handle: Handle<RawModel>;
-  readonly queue: Queue;
+/** A model that is to come back. */
+export interface ModelParts {
+  readonly handle: RawHandle<RawModel>;
+  readonly queue: CallQueue;
   readonly on: RawRuntime;
   readonly origin: Origin;
 }
 
-/** The journal of one model. */
-export class Journal implements Guard<RawModel> {
-  readonly recovery: Recovery;
-  readonly handle: Handle<RawModel>;
-  readonly queue: Queue;
+/** How one model comes back, with its trainers. */
+export class ModelRecovery implements RecoveredModel, Snapshotted {
+  readonly device: DeviceRecovery;
+  readonly handle: RawHandle<RawModel>;
+  readonly queue: CallQueue;
   readonly origin: Origin;
-  readonly snapshots: Snapshots;
-  members: Member[] = [];
+  readonly snapshots: SnapshotSchedule;
+  trainers: RecoveredTrainer[] = [];
   /** Steps of freed trainers that the model alone has, and no stored run. */
   left = 0;
   /** What was begun since the snapshot, in order. */
@@ -58,13 +39,15 @@ export class Journal implements Guard<RawModel> {
   #restoring: Promise<void> | undefined;
   #gone: TinyloomError | undefined;
 
-  constructor(recovery: Recovery, { handle, queue, on, origin }: Parts) {
-    this.recovery = recovery;
+  constructor(device: DeviceRecovery, { handle, queue, on, origin }: ModelParts) {
+    this.device = device;
     this.handle = handle;
     this.queue = queue;
     this.origin = origin;
     this.#on = on;
-    this.snapshots = new Snapshots(this);
+    this.snapshots = new SnapshotSchedule(this);
+    handle.restorer = this.restorer(handle);
+    device.add(this);
   }
 
   /** Why it does not come back, while other models of the runtime may. */
@@ -82,19 +65,20 @@ export class Journal implements Guard<RawModel> {
     this.snapshots.newest = undefined;
     this.snapshots.good = undefined;
     cut(this.log);
-    this.recovery.forget(this);
+    this.device.forget(this);
   }
 
-  /** A new trainer of the model, or with `options` undefined the one that was resumed with it. */
-  join(handle: Handle<RawTrainer>, options: string | undefined): Member {
-    const member = new Member(this, handle, options);
-    this.members.push(member);
-    return member;
+  /** What a handle of the model, or of a trainer, waits for after a lost device. */
+  restorer<R extends Releasable>(handle: RawHandle<R>): Restorer<R> {
+    return {
+      replaced: (failed, signal) => this.restored(() => handle.raw !== failed, signal),
+      orAborted: (call, signal) => this.device.orAborted(call, signal),
+    };
   }
 
   /** Steps of its trainers that no stored run has, also of those that were freed. */
   unsaved(): number {
-    return this.members.reduce((sum, member) => sum + member.unsaved(), this.left);
+    return this.trainers.reduce((sum, trainer) => sum + trainer.unsaved(), this.left);
   }
 
   /** In the model's turn: the model was saved without a trainer. */
@@ -104,7 +88,7 @@ export class Journal implements Guard<RawModel> {
 
   /** In the model's turn: it serves on the newest device from then on. */
   current(): Promise<void> {
-    return this.restored(() => this.#on === this.recovery.raw);
+    return this.restored(() => this.#on === this.device.raw);
   }
 
   /**
@@ -113,10 +97,10 @@ export class Journal implements Guard<RawModel> {
    * @returns to be called when it was.
    */
   async merging(adapter: RawModel): Promise<() => void> {
-    const { module } = this.recovery;
+    const { module } = this.device;
     // Steps of others are not to be done again on the changed weights.
-    for (const other of this.recovery.sharing(this.queue)) {
-      if (other !== this && other.handle.raw !== adapter) await other.snapshots.fresh();
+    for (const other of this.device.sharing(this.queue)) {
+      if (other !== this) await other.snapshotBesides(adapter);
     }
     const copy = await adapter.snapshot();
     const weights = await fileOf(copy).finally(() => end(copy));
@@ -126,14 +110,6 @@ export class Journal implements Guard<RawModel> {
       await again.merge(() => false).finally(() => end(again));
     };
     return () => void this.log.push({ merge });
-  }
-
-  async back(_: TinyloomError, failed: RawModel, signal?: AbortSignal): Promise<void> {
-    await this.restored(() => this.handle.raw !== failed, signal);
-  }
-
-  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-    return this.recovery.unless(call, signal);
   }
 
   /** In the model's turn: waits until `done`, which the next recovery brings about. */
@@ -150,6 +126,16 @@ export class Journal implements Guard<RawModel> {
     }
   }
 
+  /** In the model's turn: takes a snapshot, unless it is that adapter. */
+  async snapshotBesides(adapter: RawModel): Promise<void> {
+    if (this.handle.raw !== adapter) await this.snapshots.fresh();
+  }
+
+  /** No step is done again. */
+  dropSteps(): void {
+    void this.queue.run(() => cut(this.log));
+  }
+
   /** Comes back in its turn, even if nobody calls. */
   restoreSoon(): void {
     const restore = async () => this.handle.freed || (await this.current());
@@ -158,23 +144,23 @@ export class Journal implements Guard<RawModel> {
 
   async #restore(): Promise<void> {
     try {
-      await this.recovery.back(undefined, this.#on);
+      await this.device.replaced(this.#on);
       for (;;) {
-        const on = this.recovery.raw;
+        const on = this.device.raw;
         try {
-          return await this.recovery.module.guarded(() => this.#build(on));
+          return await this.device.module.guarded(() => this.#build(on));
         } catch (thrown) {
           const error = toError(thrown);
           // Another device brings neither this model back nor the one under it.
           const final = [this.#gone, this.origin.adapted?.under?.gone];
           if (error.code !== "device-lost" || final.includes(error)) throw error;
-          await this.recovery.back(error, on);
+          await this.device.replaced(on);
         }
       }
     } catch (thrown) {
       void this.handle.raw; // freed meanwhile
-      void this.recovery.raw;
-      this.#gone ??= this.recovery.failed ?? this.#lostFor(toError(thrown));
+      void this.device.raw;
+      this.#gone ??= this.device.failed ?? this.#lostFor(toError(thrown));
       cut(this.log);
       throw this.#gone;
     }
@@ -183,51 +169,51 @@ export class Journal implements Guard<RawModel> {
   #lostFor(cause: TinyloomError): TinyloomError {
     const what = this.origin.adapted ? "adapter" : "model";
     const message = `the ${what} does not come back from the lost GPU device: ${cause.message}`;
-    this.recovery.tell({ state: "failed", message });
+    this.device.tell({ state: "failed", message });
     return new TinyloomError("device-lost", message, { cause });
   }
 
   /** Makes everything again, does again what was done since, and takes it into use. */
   async #build(on: RawRuntime): Promise<void> {
-    const { module } = this.recovery;
+    const { module } = this.device;
     const { newest, off } = this.snapshots;
     if (off) {
       this.#gone = this.#lostFor(new TinyloomError("device-lost", off));
       throw this.#gone;
     }
-    const raws = new Map<Member, RawTrainer>();
+    const raws = new Map<RecoveredTrainer, RawTrainer>();
     let model: RawModel | undefined;
     try {
       model = newest
         ? await restored(module, on, newest, raws, this.origin)
         : await this.#begin(on, raws);
-      for (const member of this.members) {
-        if (raws.has(member) || member.options === undefined) continue;
-        raws.set(member, await module.RawTrainer.create(model, member.options, () => false));
+      for (const trainer of this.trainers) {
+        if (raws.has(trainer) || trainer.options === undefined) continue;
+        raws.set(trainer, await module.RawTrainer.create(model, trainer.options, () => false));
       }
-      const repeat = new Repeat(this, model, raws);
-      await repeat.all();
+      const replay = new Replay(this.device, this.log, model, raws);
+      await replay.all();
       // From here on nothing waits: nobody sees a part of it.
       this.#serve(on, model, raws);
-      repeat.told();
+      replay.told();
     } catch (error) {
       for (const raw of [...raws.values(), ...(model ? [model] : [])]) end(raw);
       throw error;
     }
   }
 
-  #serve(on: RawRuntime, model: RawModel, raws: ReadonlyMap<Member, RawTrainer>): void {
+  #serve(on: RawRuntime, model: RawModel, raws: ReadonlyMap<RecoveredTrainer, RawTrainer>): void {
     void this.handle.raw;
-    for (const [member, raw] of raws) {
-      if (member.handle.freed) end(raw);
-      else member.handle.swap(raw);
+    for (const [trainer, raw] of raws) {
+      if (trainer.handle.freed) end(raw);
+      else trainer.handle.swap(raw);
     }
     this.handle.swap(model);
     this.#on = on;
   }
 
   /** Makes the model as it was made at first. */
-  async #begin(on: RawRuntime, raws: Map<Member, RawTrainer>): Promise<RawModel> {
+  async #begin(on: RawRuntime, raws: Map<RecoveredTrainer, RawTrainer>): Promise<RawModel> {
     const seen = { sum: 0 };
     const { model, trainer } = await this.origin.again(on, seen).catch((cause) => {
       const error = toError(cause);
@@ -236,7 +222,7 @@ export class Journal implements Guard<RawModel> {
         cause,
       });
     });
-    const resumed = this.members.find((member) => member.options === undefined);
+    const resumed = this.trainers.find(({ options }) => options === undefined);
     if (trainer && resumed) raws.set(resumed, trainer);
     else if (trainer) end(trainer);
     if (this.origin.seen && this.origin.seen.sum !== seen.sum) {

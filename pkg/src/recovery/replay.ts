@@ -1,44 +1,50 @@
-/** Does again what was done since a snapshot. */
+/** Does again, on new raw objects, what was done to a model since a snapshot. */
 
 import { type TinyloomError, toError } from "../error.js";
 import { metricsOf } from "../metrics.js";
-import type { RawMetrics, RawModel, RawTrainer } from "../wasm-instance.js";
-import { type Change, cut, type Entry, Step } from "./action-log.js";
-import type { Journal } from "./model-recovery.js";
-import type { Member } from "./trainer-recovery.js";
+import type { RawMetrics, RawModel, RawTrainer } from "../raw-types.js";
+import { type Change, cut, type Entry, type RecoveredTrainer, Step } from "./action-log.js";
+import type { DeviceRecovery } from "./device-recovery.js";
 import type { RepeatedStep } from "./types.js";
 
-export class Repeat {
-  readonly #journal: Journal;
+export class Replay {
+  readonly #device: DeviceRecovery;
+  readonly #log: Entry[];
   readonly #model: RawModel;
-  readonly #raws: ReadonlyMap<Member, RawTrainer>;
+  readonly #raws: ReadonlyMap<RecoveredTrainer, RawTrainer>;
   readonly #applied = new Set<Change>();
   /** The steps that the new objects have, whole or in part. */
   readonly #made = new Set<Step>();
-  readonly #from = new Map<Member, number>();
+  readonly #from = new Map<RecoveredTrainer, number>();
   /** What is told once the new objects serve: nobody goes on before that. */
   readonly #results: (() => void)[] = [];
   #steps = 0;
   /** Both losses of each step that had been given out. */
   readonly #losses: RepeatedStep[] = [];
 
-  constructor(journal: Journal, model: RawModel, raws: ReadonlyMap<Member, RawTrainer>) {
-    this.#journal = journal;
+  constructor(
+    device: DeviceRecovery,
+    log: Entry[],
+    model: RawModel,
+    raws: ReadonlyMap<RecoveredTrainer, RawTrainer>,
+  ) {
+    this.#device = device;
+    this.#log = log;
     this.#model = model;
     this.#raws = raws;
-    for (const [member, raw] of raws) this.#from.set(member, raw.steps());
+    for (const [trainer, raw] of raws) this.#from.set(trainer, raw.steps());
   }
 
   /** All of the log, which may grow meanwhile. */
   async all(): Promise<void> {
-    const { log } = this.#journal;
+    const log = this.#log;
     for (let at = 0; at < log.length; at++) {
       const entry = log[at] as Entry;
       if ("merge" in entry) {
         await entry.merge(this.#model);
         continue;
       }
-      const raw = this.#raws.get(entry.member);
+      const raw = this.#raws.get(entry.trainer);
       if (!raw) continue;
       if (!(entry instanceof Step)) this.#change(entry, raw);
       else if (!entry.cancelled) await this.#step(entry, raw);
@@ -47,7 +53,7 @@ export class Repeat {
 
   /** Tells everyone who waits, now that the new objects serve. */
   told(): void {
-    const { recovery, log } = this.#journal;
+    const log = this.#log;
     for (const tell of this.#results) tell();
     for (let at = log.length - 1; at >= 0; at--) {
       const entry = log[at];
@@ -56,12 +62,12 @@ export class Repeat {
       if (this.#made.has(entry)) entry.cancelled = false;
       else if (entry.cancelled || entry.error) cut(log, at, 1);
     }
-    const milliseconds = performance.now() - recovery.began;
-    for (const [member, fromStep] of this.#from) {
-      member.recovered = { fromStep, reason: recovery.reason, milliseconds };
+    const milliseconds = performance.now() - this.#device.began;
+    for (const [trainer, fromStep] of this.#from) {
+      trainer.recovered = { fromStep, reason: this.#device.reason, milliseconds };
     }
     const repeated = this.#steps;
-    recovery.tell({ state: "recovered", repeated, losses: this.#losses, milliseconds });
+    this.#device.tell({ state: "recovered", repeated, losses: this.#losses, milliseconds });
   }
 
   #change(entry: Change, raw: RawTrainer): void {
@@ -97,9 +103,9 @@ export class Repeat {
 
   /** The changes that were made while the step's parts were under way. */
   #during(step: Step, calls: number): void {
-    for (const entry of this.#journal.log) {
+    for (const entry of this.#log) {
       if (!("change" in entry) || entry.after !== step || entry.calls >= calls) continue;
-      const raw = this.#raws.get(entry.member);
+      const raw = this.#raws.get(entry.trainer);
       if (raw) this.#change(entry, raw);
     }
   }
@@ -117,6 +123,6 @@ export class Repeat {
     const both = { step: was.step, loss: was.loss, repeated: is.loss };
     this.#losses.push(both);
     if (Object.is(was.loss, is.loss) && Object.is(was.gradNorm, is.gradNorm)) return;
-    this.#journal.recovery.tell({ state: "different", ...both });
+    this.#device.tell({ state: "different", ...both });
   }
 }

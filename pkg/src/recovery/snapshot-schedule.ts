@@ -1,13 +1,14 @@
-/** When snapshots are taken: so rarely that they cost less than a hundredth of the time. */
+/** Adds to a model that snapshots are taken: so rarely that they cost less than a hundredth of the time. */
 
 import { bytesOf } from "../checkpoint-writer.js";
 import { toError } from "../error.js";
+import type { RawHandle } from "../raw-handle.js";
 import { end } from "../raw-handle.js";
-import type { RawSnapshot } from "../wasm-instance.js";
-import { cut, type Entry, Step } from "./action-log.js";
-import type { Journal } from "./model-recovery.js";
+import type { RawModel, RawSnapshot } from "../raw-types.js";
+import { cut, type Entry, type RecoveredTrainer, Step } from "./action-log.js";
+import type { DeviceRecovery } from "./device-recovery.js";
+import type { Origin } from "./origin.js";
 import { fileOf, type KeptSnapshot, type Snapshot, type SnapshotOfTrainer } from "./snapshot.js";
-import type { Member } from "./trainer-recovery.js";
 
 /** Bytes of host memory that snapshots may take, unless the page says otherwise. */
 const MOST_BYTES = 512 << 20;
@@ -27,7 +28,7 @@ const COSTS = 4;
 /** What is under way. */
 interface Taking {
   readonly copies: Promise<readonly RawSnapshot[]>;
-  readonly members: readonly Member[];
+  readonly members: readonly RecoveredTrainer[];
   /** The entry that it is taken behind. */
   readonly last: Entry | undefined;
   readonly began: number;
@@ -39,8 +40,17 @@ interface Taking {
   done: Promise<void>;
 }
 
+/** What snapshots are taken of. */
+export interface Snapshotted {
+  readonly device: DeviceRecovery;
+  readonly handle: RawHandle<RawModel>;
+  readonly origin: Origin;
+  trainers: RecoveredTrainer[];
+  readonly log: Entry[];
+}
+
 /** The snapshots of one model and its trainers. */
-export class Snapshots {
+export class SnapshotSchedule {
   /** The last whole one. */
   newest: Snapshot | KeptSnapshot | undefined;
   /** The last one whose weights, or later ones, gave a sound loss. */
@@ -51,7 +61,7 @@ export class Snapshots {
   #tooLarge = false;
   /** When the next one is due; tests set it. */
   due: number | undefined;
-  readonly #journal: Journal;
+  readonly #model: Snapshotted;
   /** Milliseconds between the ends of two steps, where none was taken. */
   readonly #times: number[] = [];
   /** When the last step ended. */
@@ -62,8 +72,8 @@ export class Snapshots {
   #paid = 0;
   #failures = 0;
 
-  constructor(journal: Journal) {
-    this.#journal = journal;
+  constructor(model: Snapshotted) {
+    this.#model = model;
   }
 
   /** In the model's turn, before a step: takes one if it is due. */
@@ -84,7 +94,7 @@ export class Snapshots {
   /** In the model's turn: takes one that has all steps, and waits for it. */
   async fresh(): Promise<void> {
     await this.#taking?.done;
-    if (this.off || this.#tooLarge || this.#journal.log.length === 0) return;
+    if (this.off || this.#tooLarge || this.#model.log.length === 0) return;
     try {
       this.#begin(performance.now());
     } catch (error) {
@@ -96,13 +106,13 @@ export class Snapshots {
   /** Whether no step has proved the newest one: the next one would be of ruined weights, and memory holds two. */
   #unproven(): boolean {
     const { newest, good } = this;
-    return good !== undefined && newest !== good && this.#journal.log.length < MOST_ENTRIES;
+    return good !== undefined && newest !== good && this.#model.log.length < MOST_ENTRIES;
   }
 
   /** The newest one is good once a step that began behind it gave a sound loss. */
   #prove(): void {
     const proves = (entry: Entry) => entry instanceof Step && entry.sound;
-    if (this.newest !== this.good && this.#journal.log.some(proves)) this.good = this.newest;
+    if (this.newest !== this.good && this.#model.log.some(proves)) this.good = this.newest;
   }
 
   /** A step has ended well. */
@@ -121,9 +131,9 @@ export class Snapshots {
     if (!this.#tooLarge) return;
     this.off = undefined;
     this.newest = snapshot;
-    cut(this.#journal.log);
-    const { recovery } = this.#journal;
-    recovery.tell({
+    cut(this.#model.log);
+    const { device } = this.#model;
+    device.tell({
       state: "snapshot",
       steps: [snapshot.steps],
       bytes: 0,
@@ -134,7 +144,7 @@ export class Snapshots {
 
   /** Steps that are repeated behind a run's checkpoint take memory too. */
   #bound(): void {
-    if (this.off || this.#journal.log.length < MOST_ENTRIES) return;
+    if (this.off || this.#model.log.length < MOST_ENTRIES) return;
     this.#stop(`${MOST_ENTRIES} steps were not saved into its run; save more often`);
   }
 
@@ -145,16 +155,16 @@ export class Snapshots {
 
   /** Bytes of one snapshot. */
   #bytes(): number {
-    const { handle, members } = this.#journal;
-    const alive = members.filter((member) => !member.handle.freed);
-    return bytesOf(handle.raw, ...alive.map((member) => member.handle.raw));
+    const { handle, trainers } = this.#model;
+    const alive = trainers.filter(({ handle }) => !handle.freed);
+    return bytesOf(handle.raw, ...alive.map((trainer) => trainer.handle.raw));
   }
 
   /** When the first one is due: at once, unless what it began with can be made again. */
   #first(now: number): number {
-    const { recovery, origin } = this.#journal;
+    const { device, origin } = this.#model;
     const bytes = this.#bytes();
-    const { snapshotBytes = MOST_BYTES } = recovery.options;
+    const { snapshotBytes = MOST_BYTES } = device.options;
     if (2 * bytes > snapshotBytes) {
       this.#tooLarge = true;
       this.#stop(
@@ -164,25 +174,25 @@ export class Snapshots {
       );
     }
     if (!origin.seeded) return now;
-    this.#paid = bytes / recovery.rate;
+    this.#paid = bytes / device.rate;
     return now + this.#wait(this.#paid);
   }
 
   /** Whether there are steps enough that the newest one has not. */
   #changed(): boolean {
-    const { log, origin, recovery } = this.#journal;
+    const { log, origin, device } = this.#model;
     if (!(this.newest || origin.seeded)) return true;
     const steps = log.filter((entry) => entry instanceof Step);
-    return steps.length >= (recovery.options.snapshotSteps ?? 1);
+    return steps.length >= (device.options.snapshotSteps ?? 1);
   }
 
   #begin(began: number): void {
-    const { handle, log, members } = this.#journal;
-    const alive = members.filter((member) => !member.handle.freed);
+    const { handle, log, trainers } = this.#model;
+    const alive = trainers.filter(({ handle }) => !handle.freed);
     const copies: Promise<RawSnapshot>[] = [];
     try {
-      for (const member of alive) {
-        const copy = member.handle.raw.snapshot();
+      for (const trainer of alive) {
+        const copy = trainer.handle.raw.snapshot();
         if (!copy) {
           this.due = began; // in the middle of an accumulation: after the next step
           drop(copies);
@@ -218,7 +228,7 @@ export class Snapshots {
   async #read(taking: Taking, held: number): Promise<void> {
     const { began, members, last } = taking;
     const copies = await taking.copies;
-    const trainers: [Member, SnapshotOfTrainer][] = [];
+    const trainers: [RecoveredTrainer, SnapshotOfTrainer][] = [];
     for (const [index, member] of members.entries()) {
       const copy = copies[index] as RawSnapshot;
       const state = await copy.state();
@@ -226,20 +236,20 @@ export class Snapshots {
       trainers.push([member, { moments: await fileOf(copy), state, steps: progress.step }]);
     }
     const weights = await fileOf(copies[members.length] as RawSnapshot);
-    const { log, recovery } = this.#journal;
+    const { log, device } = this.#model;
     const at = last ? log.indexOf(last) + 1 : 0;
-    if (taking.spoilt || (last && at === 0) || this.#journal.handle.freed) return;
-    const config = this.#journal.handle.raw.config();
+    if (taking.spoilt || (last && at === 0) || this.#model.handle.freed) return;
+    const config = this.#model.handle.raw.config();
     this.newest = { config, weights, trainers: new Map(trainers) };
     cut(log, 0, at);
     this.#prove();
-    this.#journal.members = this.#journal.members.filter((member) => !member.handle.freed);
+    this.#model.trainers = this.#model.trainers.filter(({ handle }) => !handle.freed);
     this.#failures = 0;
     const milliseconds = performance.now() - began;
     const cost = this.#cost(taking, held, milliseconds);
     this.#plan(cost, held);
     const bytes = trainers.reduce((sum, [, { moments }]) => sum + moments.data.length, 0);
-    recovery.tell({
+    device.tell({
       state: "snapshot",
       steps: trainers.map(([, { steps }]) => steps),
       bytes: bytes + weights.data.length,
@@ -250,20 +260,20 @@ export class Snapshots {
 
   /** Milliseconds in which so much of the time has passed that a snapshot may take this long. */
   #wait(cost: number): number {
-    const { least, share } = this.#journal.recovery.pace;
+    const { least, share } = this.#model.device.pace;
     return Math.max(least, cost / share);
   }
 
   /** When the next one is due: what the last one cost beyond what had been waited for is waited for too. */
   #plan(cost: number, held: number): void {
-    const { recovery } = this.#journal;
+    const { device } = this.#model;
     const owed = Math.max(0, cost - this.#paid);
     this.#costs.push(cost);
     if (this.#costs.length > COSTS) this.#costs.shift();
     this.#paid = Math.max(held, this.#costs.reduce((sum, one) => sum + one) / this.#costs.length);
     this.due = performance.now() + this.#wait(this.#paid + owed);
     // Of the next model, whose own are not known yet.
-    if (this.#paid > 0) recovery.rate = this.#bytes() / this.#paid;
+    if (this.#paid > 0) device.rate = this.#bytes() / this.#paid;
   }
 
   /** Milliseconds by which the steps beside it ended later; where none ended, all that it took. */
@@ -300,9 +310,9 @@ export class Snapshots {
     this.off = why;
     this.newest = undefined;
     this.good = undefined;
-    cut(this.#journal.log);
+    cut(this.#model.log);
     const message = `a model has no snapshots and does not come back from a lost device: ${why}`;
-    this.#journal.recovery.tell({ state: "snapshots-off", message });
+    this.#model.device.tell({ state: "snapshots-off", message });
   }
 }
 

@@ -1,13 +1,9 @@
-/** A model and its trainers as they were after a whole step, in the host's memory. */
+/** A snapshot: a model and its trainers as they were after a whole step, in the host's memory or in a stored run. */
 
 import { TinyloomError } from "../error.js";
 import type { FilePart } from "../file-part.js";
-import { stored } from "../internal.js";
 import { show } from "../options.js";
 import { end } from "../raw-handle.js";
-import { readAhead, tensorSizes } from "../readback.js";
-import { pullTensors, readHeaders, withRoom } from "../safetensors.js";
-import { MODEL_FILES, type RunHandle, STATE_FILES } from "../save-options.js";
 import type {
   RawLoader,
   RawModel,
@@ -17,9 +13,13 @@ import type {
   RawSnapshot,
   RawTrainer,
   RawWriter,
-} from "../wasm-instance.js";
-import type { Origin } from "./model-recovery.js";
-import type { Member } from "./trainer-recovery.js";
+} from "../raw-types.js";
+import { readAhead, tensorSizes } from "../readback.js";
+import { pullTensors, readHeaders, withRoom } from "../safetensors.js";
+import { MODEL_FILES, type RunHandle, STATE_FILES } from "../save-types.js";
+import { stored } from "../stored-runs.js";
+import type { RecoveredTrainer } from "./action-log.js";
+import type { Origin } from "./origin.js";
 
 /**
  * Bytes that are read back at a time: staging buffers of up to a mebibyte are used again, and larger ones would
@@ -37,7 +37,7 @@ export interface Snapshot {
   /** The model's, as JSON. */
   readonly config: string;
   readonly weights: SnapshotFile;
-  readonly trainers: ReadonlyMap<Member, SnapshotOfTrainer>;
+  readonly trainers: ReadonlyMap<RecoveredTrainer, SnapshotOfTrainer>;
 }
 
 export interface SnapshotOfTrainer {
@@ -53,7 +53,7 @@ export interface KeptSnapshot {
   readonly config: string;
   readonly run: RunHandle;
   readonly number: number;
-  readonly member: Member;
+  readonly trainer: RecoveredTrainer;
   readonly steps: number;
 }
 
@@ -121,20 +121,20 @@ export async function loadAgain(
 /** What a model is restored from. */
 interface Parts {
   readonly weights: FilePart;
-  readonly trainers: readonly { member: Member; moments: FilePart; state: string }[];
+  readonly trainers: readonly { trainer: RecoveredTrainer; moments: FilePart; state: string }[];
 }
 
 function inMemory({ weights, trainers }: Snapshot): Parts {
   return {
     weights: partOf("model.safetensors", weights),
-    trainers: [...trainers].map(([member, { moments, state }]) => {
-      return { member, moments: partOf("optimizer.safetensors", moments), state };
+    trainers: [...trainers].map(([trainer, { moments, state }]) => {
+      return { trainer, moments: partOf("optimizer.safetensors", moments), state };
     }),
   };
 }
 
 async function inRun(
-  { run, number, member }: KeptSnapshot,
+  { run, number, trainer }: KeptSnapshot,
   names: readonly string[],
 ): Promise<Parts> {
   const source = stored.of(run).source(number);
@@ -148,7 +148,7 @@ async function inRun(
     [names[1] as string, ...STATE_FILES].map(file),
   )) as [FilePart, FilePart, FilePart];
   const text = new TextDecoder().decode(await state.read(0, state.size));
-  return { weights, trainers: [{ member, moments, state: text }] };
+  return { weights, trainers: [{ trainer, moments, state: text }] };
 }
 
 /** The model on another raw runtime, and its trainers, as a resume makes them. */
@@ -156,7 +156,7 @@ export async function restored(
   module: RawModule,
   on: RawRuntime,
   snapshot: Snapshot | KeptSnapshot,
-  raws: Map<Member, RawTrainer>,
+  raws: Map<RecoveredTrainer, RawTrainer>,
   origin: Origin,
 ): Promise<RawModel> {
   const names = origin.adapted?.names ?? MODEL_FILES;
@@ -164,17 +164,17 @@ export async function restored(
     "run" in snapshot ? await inRun(snapshot, names) : inMemory(snapshot);
   const loader =
     (await origin.adapted?.loader(snapshot.config)) ?? new module.RawLoader(on, snapshot.config);
-  const resumes = new Map<Member, RawResume>();
+  const resumes = new Map<RecoveredTrainer, RawResume>();
   const seen = { sum: 0 };
   try {
     const open = await readHeaders([weights], withRoom(module, loader, seen));
-    for (const { member, moments, state } of trainers) {
+    for (const { trainer, moments, state } of trainers) {
       // What is under an adapter came back too, as it is now.
       const text = origin.adapted
         ? JSON.stringify({ ...JSON.parse(state), base: undefined })
         : state;
       const resume = new module.RawResume(loader, text);
-      resumes.set(member, resume);
+      resumes.set(trainer, resume);
       open.push(...(await readHeaders([moments], withRoom(module, resume, seen))));
     }
     await loader.allocate();
@@ -182,7 +182,7 @@ export async function restored(
     await pullTensors(open, () => {});
     const model = await loader.finish();
     try {
-      for (const [member, resume] of resumes) raws.set(member, await resume.finish());
+      for (const [trainer, resume] of resumes) raws.set(trainer, await resume.finish());
     } catch (error) {
       end(model);
       throw error;

@@ -1,31 +1,32 @@
-/** A trainer, as the journal of its model sees it. */
+/** Adds to a trainer that its steps are in the log of its model, and what to save where they cannot be done again. */
 
 import { noGood, save as saveFiles } from "../checkpoint-writer.js";
 import type { Data } from "../data.js";
 import { TinyloomError, throwIfAborted, toError } from "../error.js";
-import { stored } from "../internal.js";
 import { metricsOf } from "../metrics.js";
 import { show } from "../options.js";
-import type { Guard, Handle } from "../raw-handle.js";
+import type { RawHandle } from "../raw-handle.js";
+import type { RawMetrics, RawTrainer } from "../raw-types.js";
 import {
   MODEL_FILES,
   type RunHandle,
   type SaveOptions,
   type TrainerSaveOptions,
-} from "../save-options.js";
+} from "../save-types.js";
+import { stored } from "../stored-runs.js";
 import type { AddedState } from "../trainer-state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
-import type { RawMetrics, RawTrainer } from "../wasm-instance.js";
-import { cut, type Entry, Step } from "./action-log.js";
-import type { Journal } from "./model-recovery.js";
+import { cut, type Entry, type RecoveredTrainer, Step } from "./action-log.js";
+import type { ModelRecovery } from "./model-recovery.js";
 import { type KeptSnapshot, type Snapshot, writerOf } from "./snapshot.js";
 
 /** Nats per token that no weights give which are worth keeping: guessing among 150,000 words costs 12. */
 const RUINED = 16;
 
-export class Member implements Guard<RawTrainer> {
-  readonly journal: Journal;
-  readonly handle: Handle<RawTrainer>;
+/** How one trainer comes back with its model. */
+export class TrainerRecovery implements RecoveredTrainer {
+  readonly model: ModelRecovery;
+  readonly handle: RawHandle<RawTrainer>;
   /** As JSON, of a trainer that was made; undefined of one that was resumed with its model. */
   readonly options: string | undefined;
   /** The largest loss that is sound. */
@@ -37,45 +38,39 @@ export class Member implements Guard<RawTrainer> {
   /** Its steps as they were last read. */
   #steps: number;
 
-  constructor(journal: Journal, handle: Handle<RawTrainer>, options: string | undefined) {
-    this.journal = journal;
+  constructor(model: ModelRecovery, handle: RawHandle<RawTrainer>, options: string | undefined) {
+    this.model = model;
     this.handle = handle;
     this.options = options;
     this.#steps = handle.raw.steps();
     this.#kept = this.#steps;
+    handle.restorer = model.restorer(handle);
+    model.trainers.push(this);
   }
 
-  /** Its steps that no stored run has; those of a freed trainer are the journal's. */
+  /** Its steps that no stored run has; those of a freed trainer are the model's. */
   unsaved(): number {
     return this.handle.freed ? 0 : this.#stepsNow() - this.#kept;
   }
 
   /** The trainer is about to be freed: the model alone has its steps from then on. */
   leave(): void {
-    this.journal.left += this.unsaved();
+    this.model.left += this.unsaved();
   }
 
   /** Its steps, or where it was freed or its module has panicked, as many as it had when they were last read. */
   #stepsNow(): number {
-    const { handle, journal } = this;
-    if (!handle.freed && !journal.recovery.module.panic) this.#steps = handle.raw.steps();
+    const { handle, model } = this;
+    if (!handle.freed && !model.device.module.panic) this.#steps = handle.raw.steps();
     return this.#steps;
-  }
-
-  async back(_: TinyloomError, failed: RawTrainer, signal?: AbortSignal): Promise<void> {
-    await this.journal.restored(() => this.handle.raw !== failed, signal);
-  }
-
-  unless<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-    return this.journal.unless(call, signal);
   }
 
   /** Notes a change of an option, which has just been made. */
   changed(change: (raw: RawTrainer) => void): void {
-    const { log } = this.journal;
+    const { log } = this.model;
     const steps = log.filter((entry) => entry instanceof Step);
     const after = steps[steps.length - 1];
-    log.push({ member: this, change, after, calls: after?.calls ?? 0 });
+    log.push({ trainer: this, change, after, calls: after?.calls ?? 0 });
   }
 
   /** In the model's turn: a step, or a part of one. After a loss it is done again among the others. */
@@ -91,16 +86,16 @@ export class Member implements Guard<RawTrainer> {
     try {
       return this.#arrived(step, await begin(raw, step.asked));
     } catch (error) {
-      return await this.#failed(step, raw, error, (done) => this.journal.restored(done, signal));
+      return await this.#failed(step, raw, error, (done) => this.model.restored(done, signal));
     }
   }
 
   /** In the model's turn: queues a step, whose metrics arrive later. */
   queue(begin: (raw: RawTrainer) => Promise<RawMetrics>, data: Data): Promise<StepMetrics> {
-    const { journal } = this;
+    const { model } = this;
     const step = this.#begun(begin, () => false, data);
     const { raw } = this.handle;
-    const inTurn = (done: () => boolean) => journal.queue.run(() => journal.restored(done));
+    const inTurn = (done: () => boolean) => model.queue.run(() => model.restored(done));
     return begin(raw).then(
       (numbers) => this.#arrived(step, numbers),
       (error: unknown) => this.#failed(step, raw, error, inTurn),
@@ -116,7 +111,7 @@ export class Member implements Guard<RawTrainer> {
 
   /** Where good weights are to be had after a run that diverged, as advice. */
   good(): string | undefined {
-    const { good } = this.journal.snapshots;
+    const { good } = this.model.snapshots;
     if (good && "run" in good) return `resume from ${placeOf(good)}`;
     const own = good?.trainers.get(this);
     return (
@@ -135,13 +130,13 @@ export class Member implements Guard<RawTrainer> {
     added: AddedState,
     keep: number | undefined,
   ): Promise<TrainerFiles | undefined> {
-    const { journal } = this;
-    const { recovery } = journal;
+    const { model } = this;
+    const { device } = model;
     const files = { added, keep };
     const { good, ...where } = options;
     if (good) {
       void this.handle.raw;
-      const snapshot = journal.snapshots.good;
+      const snapshot = model.snapshots.good;
       if (snapshot && "run" in snapshot) {
         const message = `save: good is true, and the good weights are ${placeOf(snapshot)}: resume from there`;
         throw new TinyloomError("invalid-options", message);
@@ -153,20 +148,20 @@ export class Member implements Guard<RawTrainer> {
     // Those that begin before the save's turn are in it too.
     const steps = this.#stepsNow();
     try {
-      if (!recovery.failed) {
+      if (!device.failed) {
         const run = stored.find(options.to) && (options.to as RunHandle);
         const files = await save(run && ((number) => this.#keptIn(run, number)));
         if (run) {
           this.#kept = Math.max(this.#kept, steps);
-          journal.left = 0;
+          model.left = 0;
         }
         return files;
       }
     } catch (error) {
-      if (!recovery.failed && !journal.gone) throw error;
+      if (!device.failed && !model.gone) throw error;
     }
     void this.handle.raw;
-    const snapshot = journal.snapshots.newest;
+    const snapshot = model.snapshots.newest;
     if (snapshot && "run" in snapshot) throw this.#inRun(snapshot);
     // Its error says what there is not.
     return (snapshot && this.#saved(snapshot, where, files)) ?? save();
@@ -183,10 +178,10 @@ export class Member implements Guard<RawTrainer> {
     return saveFiles<TrainerFiles | undefined>(
       options,
       {
-        names: this.journal.origin.adapted?.names ?? MODEL_FILES,
+        names: this.model.origin.adapted?.names ?? MODEL_FILES,
         config: snapshot.config,
         weights: writerOf(snapshot.weights),
-        generation: this.journal.origin.notes?.generation,
+        generation: this.model.origin.notes?.generation,
       },
       { moments: writerOf(own.moments), state: async () => own.state, ...files },
     );
@@ -194,17 +189,17 @@ export class Member implements Guard<RawTrainer> {
 
   /** In the model's turn: what it is now is a checkpoint of a run. */
   #keptIn(run: RunHandle, number: number): void {
-    const { journal } = this;
-    if (this.handle.freed || journal.handle.freed) return; // while it was saved
-    const alive = journal.members.filter((member) => !member.handle.freed);
+    const { model } = this;
+    if (this.handle.freed || model.handle.freed) return; // while it was saved
+    const alive = model.trainers.filter(({ handle }) => !handle.freed);
     if (alive.length > 1) return; // the run has nothing of the others
-    const config = journal.handle.raw.config();
+    const config = model.handle.raw.config();
     const steps = this.handle.raw.steps();
-    journal.snapshots.kept({ config, run, number, member: this, steps });
+    model.snapshots.kept({ config, run, number, trainer: this, steps });
   }
 
   #inRun(snapshot: KeptSnapshot): TinyloomError {
-    const why = this.journal.gone?.message ?? "no device comes any more";
+    const why = this.model.gone?.message ?? "no device comes any more";
     const message =
       `${why}; the trainer's last snapshot, of step ${snapshot.steps}, is ${placeOf(snapshot)}: ` +
       "resume from there, or export the run";
@@ -212,11 +207,11 @@ export class Member implements Guard<RawTrainer> {
   }
 
   #begun(begin: Step["begin"], stop: () => boolean, data: Data | undefined): Step {
-    const { journal } = this;
-    journal.snapshots.maybe();
-    const { off } = journal.snapshots;
+    const { model } = this;
+    model.snapshots.maybe();
+    const { off } = model.snapshots;
     const step = new Step(this, begin, stop, off ? undefined : data);
-    if (!off) journal.log.push(step);
+    if (!off) model.log.push(step);
     return step;
   }
 
@@ -224,7 +219,7 @@ export class Member implements Guard<RawTrainer> {
     const metrics = metricsOf(numbers);
     step.metrics = numbers;
     step.sound = this.#sound(metrics);
-    this.journal.snapshots.stepped();
+    this.model.snapshots.stepped();
     return metrics;
   }
 
@@ -263,9 +258,9 @@ export class Member implements Guard<RawTrainer> {
 
   /** The entries of the accumulation in progress. */
   #accumulated(): Entry[] {
-    const { log } = this.journal;
+    const { log } = this.model;
     const updates = (entry: Entry) => {
-      if (!(entry instanceof Step && entry.member === this)) return false;
+      if (!(entry instanceof Step && entry.trainer === this)) return false;
       if (entry.unread || !entry.metrics) return entry.unread;
       const { gradNorm, skipped } = metricsOf(entry.metrics);
       return skipped || !Number.isNaN(gradNorm);
@@ -275,9 +270,9 @@ export class Member implements Guard<RawTrainer> {
 
   /** Steps are not done again. */
   #forget(entries: readonly Entry[]): void {
-    const { log } = this.journal;
+    const { log } = this.model;
     for (const entry of entries) {
-      const at = entry instanceof Step && entry.member === this ? log.indexOf(entry) : -1;
+      const at = entry instanceof Step && entry.trainer === this ? log.indexOf(entry) : -1;
       if (at >= 0) cut(log, at, 1);
     }
   }
@@ -292,7 +287,7 @@ export class Member implements Guard<RawTrainer> {
       step.limit = step.calls + (done ? 1 : 0);
       return;
     }
-    const { log, snapshots, restoring } = this.journal;
+    const { log, snapshots, restoring } = this.model;
     const at = log.indexOf(step);
     if (restoring)
       step.cancelled = step.waiting; // the log is being done again

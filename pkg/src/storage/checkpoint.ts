@@ -2,7 +2,7 @@
 
 import { TinyloomError } from "../error.js";
 import { show } from "../options.js";
-import type { Out, Target } from "../save-options.js";
+import type { Out, Target } from "../save-types.js";
 import {
   type Disk,
   full,

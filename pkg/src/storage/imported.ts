@@ -2,14 +2,9 @@
 
 import { TinyloomError } from "../error.js";
 import { arrived } from "../firefox.js";
-import { stored } from "../internal.js";
 import { inspect, invalid, show } from "../options.js";
-import {
-  ADAPTER_FILES,
-  BESIDE as BESIDE_MODEL,
-  MODEL_FILES,
-  STATE_FILES,
-} from "../save-options.js";
+import { ADAPTER_FILES, BESIDE as BESIDE_MODEL, MODEL_FILES, STATE_FILES } from "../save-types.js";
+import { stored } from "../stored-runs.js";
 import type { RunRecord, StoredRun } from "./stored-run.js";
 
 /** Names of the files that a run may have. */

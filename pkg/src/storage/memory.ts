@@ -1,6 +1,6 @@
 /** This page's memory, where there is neither a private file system nor a folder. */
 
-import { blobPart } from "../file-source.js";
+import { blobPart } from "../file-part.js";
 import type { Disk, Path, Writing } from "./disk.js";
 
 /** Files that end with the page. */

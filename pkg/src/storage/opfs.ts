@@ -1,6 +1,6 @@
 /** The origin-private file system of browsers. */
 
-import { blobPart } from "../file-source.js";
+import { blobPart } from "../file-part.js";
 import type { Disk, Path, Writing } from "./disk.js";
 
 /** What only dedicated workers have. */

@@ -1,8 +1,8 @@
 import { TinyloomError } from "../error.js";
-import { stored } from "../internal.js";
 import { inNode } from "../node.js";
 import { check, flag, invalid, isA, show } from "../options.js";
 import { persist } from "../page-services.js";
+import { stored } from "../stored-runs.js";
 import { checkpointsOf, verifyCheckpoint } from "./checkpoint.js";
 import {
   type Disk,

@@ -1,9 +1,8 @@
+import { CallQueue } from "../call-queue.js";
 import { TinyloomError } from "../error.js";
-import type { FilePart } from "../file-part.js";
-import type { Source } from "../file-source.js";
-import { stored } from "../internal.js";
+import type { FilePart, Source } from "../file-part.js";
 import { invalid, show } from "../options.js";
-import { Queue } from "../raw-handle.js";
+import { stored } from "../stored-runs.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   CheckpointTarget,
@@ -79,7 +78,7 @@ export class StoredRun {
   /** Whether a checkpoint is being written. */
   #saving = false;
   /** What is written into the run, one after the other. */
-  readonly #writes = new Queue();
+  readonly #writes = new CallQueue();
   #closed = false;
   #closing: Promise<void> | undefined;
 

@@ -1,10 +1,10 @@
-/** Zip archives without compression: weights have nothing to compress. APPNOTE.TXT 6.3.10, without zip64. */
+/** Zip archives without compression, which weights do not need, and without zip64 (APPNOTE.TXT 6.3.10). */
 
 import { crc32 } from "../crc32.js";
 import { arrived } from "../firefox.js";
 import { awaited, inspect, invalid, isA, object, show } from "../options.js";
+import { Zip, type ZipInputFile } from "./fflate.js";
 
-const LOCAL = 0x04034b50;
 const CENTRAL = 0x02014b50;
 const END = 0x06054b50;
 const PIECE = 8 << 20;
@@ -12,16 +12,12 @@ const PIECE = 8 << 20;
 const MOST = 0xffff_ffff;
 /** What 16 bits hold, of a name's bytes; as a number of files it means a zip64 archive. */
 const MOST_SHORT = 0xffff;
-
-/** Little-endian fields: of two bytes where the value is given as `[value]`, of four otherwise. */
-function fields(...values: (number | readonly [number])[]): Uint8Array<ArrayBuffer> {
-  const bytes: number[] = [];
-  for (const value of values) {
-    const [number, size] = typeof value === "number" ? [value, 4] : [value[0], 2];
-    for (let at = 0; at < size; at++) bytes.push((number >>> (8 * at)) & 255);
-  }
-  return Uint8Array.from(bytes);
-}
+/** Bytes of a file beside its content and its name, which comes twice: header, descriptor, entry of the list. */
+const HEADERS = 30 + 16 + 46;
+/** Bytes behind the list. */
+const END_BYTES = 22;
+/** The earliest time that an archive can have: one of the same files has the same bytes. */
+const MTIME = new Date(1980, 0, 1);
 
 async function sumOf(blob: Blob): Promise<number> {
   let sum = 0;
@@ -31,11 +27,11 @@ async function sumOf(blob: Blob): Promise<number> {
   return sum;
 }
 
-/** The bytes of a file's name. */
-function pathOf(name: string): Uint8Array<ArrayBuffer> {
+/** How many bytes a file's name takes. */
+function pathBytes(name: string): number {
   const path = new TextEncoder().encode(name);
   const whole = !/\p{Surrogate}|\/$/u.test(name);
-  if (whole && path.length > 0 && path.length <= MOST_SHORT) return path;
+  if (whole && path.length > 0 && path.length <= MOST_SHORT) return path.length;
   throw invalid(
     `zip: ${show(name)}, a name of ${path.length} bytes, cannot be a file's; give 1 to ${MOST_SHORT} bytes of whole ` +
       "characters that do not end with /",
@@ -75,41 +71,44 @@ function blobOf(name: string, content: unknown): Blob {
 
 /** An archive of these files. Their bytes are read once for the checksums, and not kept. */
 export async function writeZip(files: { readonly [name: string]: Blob }): Promise<Blob> {
-  const count = Object.keys(files).length;
-  if (count >= MOST_SHORT) {
-    throw invalid(`zip: ${count} files are given, and an archive holds at most ${MOST_SHORT - 1}`);
-  }
-  const parts: BlobPart[] = [];
-  const central: BlobPart[] = [];
-  let at = 0;
-  let listed = 0;
-  for (const [name, blob] of Object.entries(files)) {
-    const path = pathOf(name);
-    // Version 2.0, names in UTF-8, stored, 1980-01-01.
-    const common = [
-      [20],
-      [0x800],
-      [0],
-      [0],
-      [0x21],
-      await awaited(`zip: reading ${name}`, () => sumOf(blob)),
-      blob.size,
-      blob.size,
-    ] as const;
-    const head = fields(LOCAL, ...common, [path.length], [0]);
-    parts.push(head, path, blob);
-    const entry = fields(CENTRAL, [20], ...common, [path.length], [0], [0], [0], [0], 0, at);
-    central.push(entry, path);
-    listed += entry.length + path.length;
-    at += head.length + path.length + blob.size;
-  }
-  if (at + listed > MOST) {
+  const given = Object.entries(files);
+  if (given.length >= MOST_SHORT) {
     throw invalid(
-      `a zip holds at most 4 GiB, and these files have ${at} bytes; export the files instead`,
+      `zip: ${given.length} files are given, and an archive holds at most ${MOST_SHORT - 1}`,
     );
   }
-  const end = fields(END, [0], [0], [count], [count], listed, at, [0]);
-  return new Blob([...parts, ...central, end], { type: "application/zip" });
+  const sizes = given.map(([name, { size }]) => HEADERS + 2 * pathBytes(name) + size);
+  const total = sizes.reduce((sum, size) => sum + size, END_BYTES);
+  if (total > MOST) {
+    throw invalid(
+      `a zip holds at most 4 GiB, and these files have ${total} bytes; export the files instead`,
+    );
+  }
+  const parts: BlobPart[] = [];
+  /** The file's own bytes that are on their way through the writer, and the part of its Blob that has them. */
+  let passing: { readonly bytes: Uint8Array; readonly part: Blob } | undefined;
+  const writer = new Zip((error, bytes) => {
+    if (error) throw error;
+    parts.push(bytes === passing?.bytes ? passing.part : (bytes as Uint8Array<ArrayBuffer>));
+  });
+  for (const [filename, blob] of given) {
+    const file: ZipInputFile = { filename, size: blob.size, crc: 0, compression: 0, mtime: MTIME };
+    writer.add(file);
+    const pass = (bytes: Uint8Array<ArrayBuffer>, final: boolean) =>
+      file.ondata?.(null, bytes, final);
+    await awaited(`zip: reading ${filename}`, async () => {
+      for (let at = 0; at < blob.size; at += PIECE) {
+        const part = blob.slice(at, at + PIECE);
+        const bytes = new Uint8Array(await part.arrayBuffer());
+        file.crc = crc32(bytes, file.crc);
+        passing = { bytes, part };
+        pass(bytes, false);
+      }
+    });
+    pass(new Uint8Array(0), true);
+  }
+  writer.end();
+  return new Blob(parts, { type: "application/zip" });
 }
 
 /** The files of an archive that {@link writeZip} made, or another program without compression. */
@@ -119,7 +118,7 @@ export async function readZip(given: Blob): Promise<{ [name: string]: Blob }> {
     new DataView(await zip.slice(begin, begin + length).arrayBuffer());
   const tailAt = Math.max(0, zip.size - 65_557);
   const tail = await view(tailAt, 65_557);
-  let end = tail.byteLength - 22;
+  let end = tail.byteLength - END_BYTES;
   while (end >= 0 && tail.getUint32(end, true) !== END) end -= 1;
   if (end < 0) throw invalid("runs.import: this is no zip archive, or its end is missing");
   const [count, same] = [tail.getUint16(end + 10, true), tail.getUint16(end + 8, true)];

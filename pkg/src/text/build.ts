@@ -10,7 +10,6 @@ import {
   WITHOUT_START,
   withStart,
 } from "../dataset-options.js";
-import { LONG } from "../file-source.js";
 import {
   check,
   flag,
@@ -23,7 +22,9 @@ import {
   type Rules,
   show,
 } from "../options.js";
-import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
+import { LONG } from "../progress.js";
+import { ByteTokenizer } from "../tokenizer.js";
+import type { TextEncoding } from "../tokenizer-types.js";
 import { some } from "../tokens.js";
 import { DocumentStore } from "./documents.js";
 import { delimiterOf, judged } from "./formats.js";

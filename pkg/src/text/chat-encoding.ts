@@ -1,7 +1,7 @@
 /** Ids of a rendered chat. Special tokens in its contents are text: a user's words cannot end a turn. */
 
 import { encoded } from "../dataset-options.js";
-import type { TextEncoding } from "../tokenizer.js";
+import type { TextEncoding } from "../tokenizer-types.js";
 import { originAt, type Rendered } from "./templates.js";
 
 export type Encode = (made: Rendered) => Promise<readonly number[]>;

@@ -1,7 +1,7 @@
 /** Rows of files in the forms that chats have: messages, ShareGPT, Alpaca, prompts with completions. */
 
-import type { LongOptions } from "../file-source.js";
 import { inspect, invalid, show } from "../options.js";
+import type { LongOptions } from "../progress.js";
 import { judged } from "./formats.js";
 import { jsonElements } from "./json-array.js";
 import { copied, type Fields } from "./messages.js";

@@ -2,7 +2,7 @@
 
 import { encoded, expectTokenizer } from "../dataset-options.js";
 import { check, inspect } from "../options.js";
-import type { TextEncoding } from "../tokenizer.js";
+import type { TextEncoding } from "../tokenizer-types.js";
 import { chatEncoder } from "./chat-encoding.js";
 import { renderChat } from "./contents.js";
 import { expectConversation } from "./messages.js";

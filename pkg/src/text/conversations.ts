@@ -1,9 +1,10 @@
 /** `Dataset.fromConversations`: which tokens are answers. */
 
 import { DATASET, expectTokenizer, type Prepared } from "../dataset-options.js";
-import { LONG } from "../file-source.js";
 import { awaited, check, flag, invalid, isA, type Rules, show } from "../options.js";
-import { ByteTokenizer, type TextEncoding } from "../tokenizer.js";
+import { LONG } from "../progress.js";
+import { ByteTokenizer } from "../tokenizer.js";
+import type { TextEncoding } from "../tokenizer-types.js";
 import { expectLearned, prepared } from "./build.js";
 import { chatEncoder, type Encode } from "./chat-encoding.js";
 import { chatRows } from "./chat-rows.js";

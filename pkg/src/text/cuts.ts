@@ -1,6 +1,7 @@
 /** How many documents a step reads in pieces. */
 
-import type { Packed, TokenReader, TokenStore } from "./store.js";
+import type { TokenReader } from "../raw-types.js";
+import type { Packed, TokenStore } from "./store.js";
 
 /**
  * Counts documents that are longer than a piece, as their pieces are read. The module reads a piece's tokens when it

@@ -2,14 +2,13 @@
 
 import { TinyloomError } from "../error.js";
 import { inspect, invalid, show } from "../options.js";
-import {
-  type DecodeOptions,
-  type EncodeOptions,
-  type PretrainedTokenizer,
-  type SpecialTokens,
-  type TokenDecoder,
-  Tokenizer,
-} from "../tokenizer.js";
+import { type PretrainedTokenizer, Tokenizer } from "../tokenizer.js";
+import type {
+  DecodeOptions,
+  EncodeOptions,
+  SpecialTokens,
+  TokenDecoder,
+} from "../tokenizer-types.js";
 import { asTokens, type TokenIds } from "../tokens.js";
 import { AddedTokens, type Section } from "./added.js";
 import type { Around } from "./around.js";

@@ -1,8 +1,8 @@
 /** The package that reads tokenizers: it is loaded when it is needed, and the user installs it. */
 
 import { TinyloomError } from "../error.js";
-import { wholeUrl } from "../file-source.js";
 import { show } from "../options.js";
+import { wholeUrl } from "../page-address.js";
 
 /**
  * The module `@huggingface/tokenizers`.

@@ -2,9 +2,11 @@
 
 import { isTinyloomError, throwIfAborted } from "../error.js";
 import { corrupt } from "../file-part.js";
-import { LOAD, openSource } from "../file-source.js";
+import { openSource } from "../file-source.js";
 import { check, type Rules, show } from "../options.js";
-import type { PretrainedTokenizer, SpecialTokens } from "../tokenizer.js";
+import { LOAD } from "../progress.js";
+import type { PretrainedTokenizer } from "../tokenizer.js";
+import type { SpecialTokens } from "../tokenizer-types.js";
 import { aroundOf } from "./around.js";
 import { Bpe, BYTE_CHARACTERS, byteLevelBytes } from "./bpe.js";
 import { decodingOf } from "./decoders.js";

@@ -2,9 +2,10 @@
 
 import { either } from "../abortable.js";
 import { isTinyloomError, throwIfAborted } from "../error.js";
-import { type LongOptions, report, reported, wholeUrl } from "../file-source.js";
 import { fileSystem, inNode } from "../node.js";
 import { inspect, invalid, isA, show } from "../options.js";
+import { wholeUrl } from "../page-address.js";
+import { type LongOptions, report, reported } from "../progress.js";
 
 /** A text that is read piece by piece. A `File` is a `Blob`. */
 export type TextSource = Blob | ReadableStream<Uint8Array | string> | URL;

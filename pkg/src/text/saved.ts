@@ -2,11 +2,14 @@
 
 import { readText, required } from "../checkpoint-files.js";
 import { crc32, hex } from "../crc32.js";
-import { type Prepared, TEXT, type TextOptions, withStart } from "../dataset-options.js";
-import { corrupt } from "../file-part.js";
-import { LOAD, LONG, type LongOptions, openSource, type Source } from "../file-source.js";
+import { type Prepared, TEXT, withStart } from "../dataset-options.js";
+import type { TextOptions } from "../dataset-types.js";
+import { corrupt, type Source } from "../file-part.js";
+import { openSource } from "../file-source.js";
 import { check, flag, integer, isA, object, oneOf, type Rules, show } from "../options.js";
-import { ByteTokenizer, type PretrainedTokenizer, type TextEncoding } from "../tokenizer.js";
+import { LOAD, LONG, type LongOptions } from "../progress.js";
+import { ByteTokenizer, type PretrainedTokenizer } from "../tokenizer.js";
+import type { TextEncoding } from "../tokenizer-types.js";
 import { DocumentStore } from "./documents.js";
 import { loadTokenizer } from "./pretrained.js";
 import { Pace } from "./read.js";

@@ -1,7 +1,8 @@
 /** What the files of a tokenizer say of its special tokens. They are large, so they are read once. */
 
 import { inspect } from "../options.js";
-import type { PretrainedTokenizer, TextEncoding } from "../tokenizer.js";
+import type { PretrainedTokenizer } from "../tokenizer.js";
+import type { TextEncoding } from "../tokenizer-types.js";
 import type { TokenizerFiles } from "./types.js";
 
 interface Special {

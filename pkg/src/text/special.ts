@@ -1,7 +1,7 @@
 /** Options of `encode` and `decode` that say what becomes of special tokens. */
 
 import { check, flag, oneOf, type Rules } from "../options.js";
-import type { DecodeOptions, EncodeOptions } from "../tokenizer.js";
+import type { DecodeOptions, EncodeOptions } from "../tokenizer-types.js";
 
 const ENCODE: Rules<EncodeOptions> = {
   addSpecialTokens: flag,

@@ -1,5 +1,6 @@
 /** Tokens of a dataset, in segments of the narrowest width that fits each. */
 
+import type { TokenReader } from "../raw-types.js";
 import { IGNORE_INDEX } from "../tokens.js";
 
 /** An array of ids in one of three widths. */
@@ -7,15 +8,6 @@ export type Ids = Uint8Array | Uint16Array | Uint32Array;
 
 /** Tokens of a segment. */
 export const SEGMENT = 1 << 20;
-
-/** What the module reads tokens from. */
-export interface TokenReader {
-  readonly length: number;
-  /** Whether only some of the tokens are learned. */
-  readonly masked?: boolean;
-  /** The tokens from `start` on; as targets, with IGNORE_INDEX where a token is not to be learned. */
-  read(start: number, length: number, targets: boolean): Uint32Array;
-}
 
 /** Documents that lie end to end. */
 export interface Packed {

@@ -1,7 +1,8 @@
 /** Chat templates: what they render of a conversation, and where each character of it comes from. */
 
 import { inspect, invalid, isA, oneOf, type Rules, show } from "../options.js";
-import type { PretrainedTokenizer, TextEncoding } from "../tokenizer.js";
+import type { PretrainedTokenizer } from "../tokenizer.js";
+import type { TextEncoding } from "../tokenizer-types.js";
 import { expectPlain, type Origin, toValue } from "./jinja/data.js";
 import { toStr } from "./jinja/print.js";
 import { type Template, template } from "./jinja/run.js";

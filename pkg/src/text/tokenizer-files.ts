@@ -1,7 +1,7 @@
 /** The files of a tokenizer: they are read, checked, and written as they were. */
 
+import type { Source } from "../file-part.js";
 import { corrupt } from "../file-part.js";
-import type { Source } from "../file-source.js";
 import { show } from "../options.js";
 import { checkedJson } from "./checked.js";
 import {

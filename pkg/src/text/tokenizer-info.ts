@@ -1,6 +1,6 @@
 /** What a tokenizer's files say besides how to encode: special tokens and templates of conversations. */
 
-import type { SpecialTokens } from "../tokenizer.js";
+import type { SpecialTokens } from "../tokenizer-types.js";
 import { idOf, type TokenizerJson } from "./tokenizer-json.js";
 import type { TokenizerFiles } from "./types.js";
 

@@ -1,12 +1,12 @@
 /** `BpeTokenizer.train`: in a worker, or in pieces where none can be opened. */
 
 import { TinyloomError, throwIfAborted } from "../error.js";
-import { LONG, report, reported } from "../file-source.js";
 import { inFirefoxWorker } from "../firefox.js";
 import { inNode, threads } from "../node.js";
 import { check, inspect, integer, invalid, type Rules, show } from "../options.js";
+import { LONG, report, reported } from "../progress.js";
 import type { BpeTokenizer } from "../tokenizer.js";
-import { trusting } from "../trusted-types-worker.js";
+import { openTrusted } from "../trusted-types-worker.js";
 import { judged } from "./formats.js";
 import { Learner } from "./learn.js";
 import { openText, Pace, paced, textOf } from "./read.js";
@@ -222,7 +222,7 @@ async function openThread(mailbox: Mailbox): Promise<Thread | undefined> {
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
     let worker: Worker;
     try {
-      worker = trusting(() => new Worker(url, { type: "module" }));
+      worker = openTrusted(() => new Worker(url, { type: "module" }));
     } catch (error) {
       URL.revokeObjectURL(url); // the page's policy forbids this worker
       throw error;

@@ -2,14 +2,13 @@
 
 import { TinyloomError } from "../error.js";
 import { invalid, show } from "../options.js";
-import {
-  BpeTokenizer,
-  type DecodeOptions,
-  type EncodeOptions,
-  newDecoder,
-  type SpecialTokens,
-  type TokenDecoder,
-} from "../tokenizer.js";
+import { BpeTokenizer, newDecoder } from "../tokenizer.js";
+import type {
+  DecodeOptions,
+  EncodeOptions,
+  SpecialTokens,
+  TokenDecoder,
+} from "../tokenizer-types.js";
 import { asTokens, type TokenIds } from "../tokens.js";
 import { Bpe, BYTE_CHARACTERS, joined } from "./bpe.js";
 import { decodesSpecial, parsesSpecial } from "./special.js";

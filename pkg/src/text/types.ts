@@ -1,7 +1,7 @@
 /** Options of what reads texts. */
 
-import type { DatasetOptions, TextOptions } from "../dataset-options.js";
-import type { LoadOptions, LongOptions } from "../file-source.js";
+import type { DatasetOptions, TextOptions } from "../dataset-types.js";
+import type { LoadOptions, LongOptions } from "../progress.js";
 
 /** Options of a dataset of documents. */
 export interface DocumentOptions extends TextOptions, LongOptions {

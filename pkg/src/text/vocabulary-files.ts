@@ -1,7 +1,7 @@
 /** Tokenizers in the files that came before tokenizer.json: `vocab.json` and `merges.txt`. */
 
+import type { Source } from "../file-part.js";
 import { corrupt } from "../file-part.js";
-import type { Source } from "../file-source.js";
 import { show } from "../options.js";
 import { classOf, type Fields, SPECIAL_NAMES, tokenText } from "./tokenizer-info.js";
 

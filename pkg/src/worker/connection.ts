@@ -3,12 +3,13 @@
 import { type TinyloomError, toError } from "../error.js";
 import { invalid } from "../options.js";
 import { packedModule } from "../packed-module.js";
-import { baseAddress } from "../page-address.js";
+import { pageAddress } from "../page-address.js";
 import { persist } from "../page-services.js";
 import * as Comlink from "./comlink.js";
 import {
   caller,
   type Mirror,
+  type MirrorCalls,
   type MirrorClass,
   makeMirror,
   mirrorClass,
@@ -46,7 +47,7 @@ type Send = (packed: unknown[]) => Promise<Reply>;
 const FREEING = ["free", "destroy", "@@dispose"];
 
 /** One connection to a worker. */
-export class Connection {
+export class Connection implements MirrorCalls {
   readonly #host: Comlink.Remote<HostApi>;
   readonly #classes = new Map<number, MirrorClass>();
   readonly #mirrors = new Map<
@@ -74,7 +75,7 @@ export class Connection {
   /** What the worker exports, as the page has it. */
   async open(): Promise<Record<string, unknown>> {
     const exported = await this.#guarded(() =>
-      this.#host.hello(baseAddress(), Comlink.proxy({ packed: packedModule, persist })),
+      this.#host.hello(pageAddress(), Comlink.proxy({ packed: packedModule, persist })),
     );
     const result: Record<string, unknown> = {};
     for (const [name, one] of Object.entries(exported)) result[name] = this.#export(name, one);

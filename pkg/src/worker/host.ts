@@ -2,7 +2,7 @@
 
 import { TinyloomError } from "../error.js";
 import { called, show } from "../options.js";
-import { setBase } from "../page-address.js";
+import { setPageAddress } from "../page-address.js";
 import { askPage, type Page } from "../page-services.js";
 import * as Comlink from "./comlink.js";
 import { HeldObjects } from "./held.js";
@@ -72,7 +72,7 @@ export class Host implements HostApi {
    * @param page - does what this worker cannot.
    */
   async hello(base: string | undefined, page: Page): Promise<{ [name: string]: Exported }> {
-    setBase(base);
+    setPageAddress(base);
     askPage(page);
     await provideGpu();
     const described: { [name: string]: Exported } = {};

@@ -2,7 +2,6 @@
 
 import { invalid } from "../options.js";
 import { REMOTE } from "../value-text.js";
-import type { Connection } from "./connection.js";
 import { seededCall } from "./surface.js";
 import {
   type Kind,
@@ -21,8 +20,22 @@ export type Mirror = object;
 /** A class of such objects. */
 export type MirrorClass = { new (): Mirror; readonly prototype: Mirror };
 
+/** What mirrors ask of their connection. */
+export interface MirrorCalls {
+  /** Calls a method. The promise settles when the properties that it changed are here. */
+  call(target: Target, member: string, values: unknown[]): Promise<unknown>;
+  /** Sets a property. If the worker refuses the value, the next call on the object tells it. */
+  set(target: number, member: string, value: unknown): void;
+  /** The value of a property that is a promise. */
+  settled(target: number, member: string): Promise<unknown>;
+  /** An iterator whose steps are the worker's. */
+  iterate(target: Target, member: string, values: unknown[]): AsyncGenerator;
+  /** Values of the worker, with mirrors for their stand-ins. */
+  unpack(wire: unknown): unknown;
+}
+
 interface State {
-  readonly connection: Connection;
+  readonly connection: MirrorCalls;
   readonly id: number;
   readonly properties: Map<string, () => unknown>;
 }
@@ -35,7 +48,7 @@ export function mirrorState(value: object): State | undefined {
 }
 
 /** A class whose methods call the worker's. */
-export function mirrorClass(connection: Connection, { name, members }: Shape): MirrorClass {
+export function mirrorClass(connection: MirrorCalls, { name, members }: Shape): MirrorClass {
   const made = class {
     constructor() {
       if (new.target === made) {
@@ -76,7 +89,7 @@ function stateOf(mirror: Mirror, name: string, member: string): State {
  * @param name - of the class of a mirror's method.
  */
 export function caller(
-  connection: Connection,
+  connection: MirrorCalls,
   kind: Kind,
   member: string,
   target: Target | ((this: Mirror) => State),
@@ -111,7 +124,7 @@ function accessor(name: string, member: string, kind: Kind): PropertyDescriptor 
 }
 
 /** A mirror of the worker's object. Its properties follow. */
-export function makeMirror(connection: Connection, type: MirrorClass, id: number): Mirror {
+export function makeMirror(connection: MirrorCalls, type: MirrorClass, id: number): Mirror {
   const mirror = Object.create(type.prototype) as Mirror;
   states.set(mirror, { connection, id, properties: new Map() });
   return mirror;
@@ -129,7 +142,7 @@ export function setProperties(mirror: Mirror, changes: Properties): void {
 }
 
 function reader(
-  connection: Connection,
+  connection: MirrorCalls,
   id: number,
   where: string,
   name: string,

@@ -2,7 +2,7 @@
 
 import { TinyloomError } from "../error.js";
 import { inNode, threads } from "../node.js";
-import { trusting } from "../trusted-types-worker.js";
+import { openTrusted } from "../trusted-types-worker.js";
 import { CONNECT } from "./wire.js";
 
 /** What a worker of the web and one of Node have in common. */
@@ -27,7 +27,7 @@ export async function openWorker(): Promise<OwnWorker> {
   try {
     if (typeof Worker === "function") {
       // In this form bundlers find the file.
-      return trusting(
+      return openTrusted(
         () => new Worker(new URL("../worker-thread.js", import.meta.url), { type: "module" }),
       );
     }
@@ -50,7 +50,7 @@ export async function openCopy(): Promise<OwnWorker> {
   const { default: text } = await import("./text.js");
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   // The address is not revoked: browsers read it at a time of their own, and the text is small.
-  return trusting(() => new Worker(url, { type: "module" }));
+  return openTrusted(() => new Worker(url, { type: "module" }));
 }
 
 /** Notes what the page's content-security policy refuses, until `stop` is called. */

@@ -3,8 +3,7 @@
 import { inNode } from "../node.js";
 import { abortSignal, copied, invalid, show } from "../options.js";
 import * as Comlink from "./comlink.js";
-import type { Connection } from "./connection.js";
-import { mirrorState } from "./mirror.js";
+import { type MirrorCalls, mirrorState } from "./mirror.js";
 import {
   isGpuObject,
   isPlain,
@@ -53,7 +52,7 @@ export class PackedCall {
   readonly values: unknown[];
   /** Settles when the values are complete, where they have to be read first. */
   readonly ready: Promise<unknown> | undefined;
-  readonly #connection: Connection;
+  readonly #connection: MirrorCalls;
   readonly #where: string;
   readonly #abort: (id: number, reason: unknown) => void;
   readonly #cleanup: (() => void)[] = [];
@@ -69,7 +68,7 @@ export class PackedCall {
    * @param abort - called when the signal of that number has fired.
    */
   constructor(
-    connection: Connection,
+    connection: MirrorCalls,
     where: string,
     values: unknown[],
     abort: (id: number, reason: unknown) => void,

@@ -18,7 +18,7 @@ alias Fetched = array<array<Cells, 2>, COLUMN_LOADS>;
 // The columns of a tile. Those past the end are read from the last one, and have no weight.
 fn fetch_columns(lane: u32, c0: u32, end: u32, head: u32) -> Fetched {
   var fetched = Fetched();
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let column = min(c0 + i / VECTORS, end - 1u);
     fetched[n] = array(column_cells(0u, column, head, i % VECTORS), column_cells(1u, column, head, i % VECTORS));
@@ -27,7 +27,7 @@ fn fetch_columns(lane: u32, c0: u32, end: u32, head: u32) -> Fetched {
 }
 
 fn put_columns(lane: u32, fetched: ptr<function, Fetched>) {
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     put_cells(0u, i / VECTORS, i % VECTORS, (*fetched)[n][0]);
     put_cells(1u, i / VECTORS, i % VECTORS, (*fetched)[n][1]);
@@ -36,7 +36,7 @@ fn put_columns(lane: u32, fetched: ptr<function, Fetched>) {
 
 // Rows of both kinds into the registers of the subgroups, a strip at a time through the columns' memory.
 fn hold_rows(lane: u32, own: u32, first_row: u32, last_row: u32, head: u32, held: ptr<function, Held>) {
-  for (var strip = 0u; strip < STRIPS; strip++) {
+  #unroll for (var strip = 0u; strip < STRIPS; strip++) {
     for (var i = lane; i < STRIP * VECTORS; i += WORKGROUP) {
       let row = min(first_row + strip * STRIP + i / VECTORS, last_row);
       put_cells(0u, i / VECTORS, i % VECTORS, row_cells(0u, row, head, i % VECTORS));
@@ -97,11 +97,11 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
 
   // Both halves of a head at a time, which a rotation mixes: of queries each lies in sheets of its own, else side by side.
-  for (var c = 0u; c < ROUNDS; c++) {
+  #unroll for (var c = 0u; c < ROUNDS; c++) {
     workgroupBarrier();
     if own < PAIRED {
-      for (var i = 0u; i < MATRICES; i++) {
-        for (var side = 0u; side < WEIGHT_KINDS; side++) {
+      #unroll for (var i = 0u; i < MATRICES; i++) {
+        #unroll for (var side = 0u; side < WEIGHT_KINDS; side++) {
           put_sums(own * MATRICES + i, side * MATRIX_N, results[i][c + side * ROUNDS]);
         }
       }

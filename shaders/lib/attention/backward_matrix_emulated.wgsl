@@ -26,7 +26,7 @@ fn hold(held: ptr<function, Held>, panel: u32) {
 }
 
 fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
-  for (var sheet = 0u; sheet < MATRICES; sheet++) {
+  #unroll for (var sheet = 0u; sheet < MATRICES; sheet++) {
     for (var result = matrix_lane; result < MATRIX_M * BK; result += LANES) {
       let row = result / BK;
       let column = result % BK;
@@ -42,14 +42,14 @@ fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
 }
 
 fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, panel: u32) {
-  for (var i = 0u; i < MATRICES; i++) {
-    for (var c = 0u; c < ACROSS; c++) {
+  #unroll for (var i = 0u; i < MATRICES; i++) {
+    #unroll for (var c = 0u; c < ACROSS; c++) {
       for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
         let result = matrix_lane + share * LANES;
         let row = i * MATRIX_M + result / MATRIX_N;
         let column = (own % PARTS * ACROSS + c) * MATRIX_N + result % MATRIX_N;
         var sum = 0.0;
-        for (var k = 0u; k < BK; k++) {
+        #unroll for (var k = 0u; k < BK; k++) {
           let at = row * SCALED_PITCH + k;
           let two = unpack2x16float(atomicLoad(&weights[weights_panel][at / 2u]));
           sum += select(two.x, two.y, at % 2u == 1u) * half_of(columns[panel][k * (PITCH / 4u) + column / 4u], column);

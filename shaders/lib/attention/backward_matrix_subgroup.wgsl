@@ -23,8 +23,8 @@ fn put_weight(panel: u32, row: u32, column: u32, x: f32) {
 // The strip of rows that lies in a panel of columns.
 fn hold(held: ptr<function, Held>, panel: u32) {
   let kind = panel % 2u;
-  for (var i = 0u; i < MATRICES; i++) {
-    for (var s = 0u; s < DEPTH; s++) {
+  #unroll for (var i = 0u; i < MATRICES; i++) {
+    #unroll for (var s = 0u; s < DEPTH; s++) {
       (*held)[i][s] = subgroupMatrixLoad<Left, row_major>(&columns[kind], i * MATRIX_M * PITCH + s * MATRIX_K, PITCH);
     }
   }
@@ -33,17 +33,17 @@ fn hold(held: ptr<function, Held>, panel: u32) {
 // The held rows by all columns of a panel, into the sheets of this subgroup.
 fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
   let source = panel % 2u;
-  for (var j = 0u; j < TILES; j++) {
+  #unroll for (var j = 0u; j < TILES; j++) {
     var sums = array<Sums, MATRICES>();
-    for (var s = 0u; s < DEPTH; s++) {
+    #unroll for (var s = 0u; s < DEPTH; s++) {
       let right = subgroupMatrixLoad<Right, col_major>(
         &columns[source], j * MATRIX_N * PITCH + s * MATRIX_K, PITCH);
-      for (var i = 0u; i < MATRICES; i++) {
+      #unroll for (var i = 0u; i < MATRICES; i++) {
         sums[i] = subgroupMatrixMultiplyAccumulate((*held)[i][s], right, sums[i]);
       }
     }
     if own < PAIRED {
-      for (var i = 0u; i < MATRICES; i++) {
+      #unroll for (var i = 0u; i < MATRICES; i++) {
         let sheet = own * MATRICES + i;
         subgroupMatrixStore<row_major>(&scores[sheet % SHEETS], j * MATRIX_N, sums[i], SCORE_PITCH);
       }
@@ -55,18 +55,18 @@ fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
 fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, panel: u32) {
   let left_panel = weights_panel % (STRIPS * WEIGHT_KINDS);
   let right_panel = panel % 2u;
-  for (var part = 0u; part < PARTS; part++) {
+  #unroll for (var part = 0u; part < PARTS; part++) {
     if PARTS == 1u || own % 2u == part {
-      for (var s = 0u; s < STEPS; s++) {
+      #unroll for (var s = 0u; s < STEPS; s++) {
         var left = array<Left, MATRICES>();
-        for (var i = 0u; i < MATRICES; i++) {
+        #unroll for (var i = 0u; i < MATRICES; i++) {
           left[i] = subgroupMatrixLoad<Left, row_major>(
             &weights[left_panel], i * MATRIX_M * SCALED_PITCH + s * MATRIX_K, SCALED_PITCH);
         }
-        for (var c = 0u; c < ACROSS; c++) {
+        #unroll for (var c = 0u; c < ACROSS; c++) {
           let right = subgroupMatrixLoad<Right, row_major>(
             &columns[right_panel], s * MATRIX_K * PITCH + part * (ACROSS * MATRIX_N) + c * MATRIX_N, PITCH);
-          for (var i = 0u; i < MATRICES; i++) {
+          #unroll for (var i = 0u; i < MATRICES; i++) {
             (*results)[i][c] = subgroupMatrixMultiplyAccumulate(left[i], right, (*results)[i][c]);
           }
         }

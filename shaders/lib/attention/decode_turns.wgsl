@@ -22,12 +22,12 @@ struct Turn {
 // Rows behind the last key are read as the last key, for nothing: what lies there may be NaN.
 fn load_turn(first: u32, last: u32, kv_head: u32, part: u32) -> Turn {
   var turn: Turn;
-  for (var u = 0u; u < TURN_KEYS; u++) {
+  #unroll for (var u = 0u; u < TURN_KEYS; u++) {
     let row = key_row(min(first + u * SLOTS, last));
-    for (var i = 0u; i < OWN; i++) {
+    #unroll for (var i = 0u; i < OWN; i++) {
       turn.keys[u][i] = key_vector(row, kv_head, i * LANES + part);
     }
-    for (var i = 0u; i < OWN; i++) {
+    #unroll for (var i = 0u; i < OWN; i++) {
       turn.values[u][i] = value_vector(row, kv_head, i * LANES + part);
     }
     turn.key_scales[u] = key_scale(row, kv_head);
@@ -44,32 +44,32 @@ fn attend(lane: u32, place: vec2<u32>, kv_head: u32, first: u32, split: u32, ran
   var largest: array<f32, GROUP>;
   var totals: array<f32, GROUP>;
   var sums: array<array<vec4<f32>, OWN>, GROUP>;
-  for (var g = 0u; g < GROUP; g++) {
+  #unroll for (var g = 0u; g < GROUP; g++) {
     largest[g] = MASKED;
     totals[g] = 0.0;
-    for (var i = 0u; i < OWN; i++) {
+    #unroll for (var i = 0u; i < OWN; i++) {
       sums[g][i] = vec4(0.0);
     }
   }
   for (var k0 = range.x; k0 < range.y; k0 += SLOTS * TURN_KEYS) {
     var scores: Scores;
-    for (var u = 0u; u < TURN_KEYS; u++) {
-      for (var g = 0u; g < GROUP; g++) {
+    #unroll for (var u = 0u; u < TURN_KEYS; u++) {
+      #unroll for (var g = 0u; g < GROUP; g++) {
         scores[u][g] = 0.0;
       }
     }
-    for (var i = 0u; i < OWN; i++) {
-      for (var g = 0u; g < GROUP; g++) {
+    #unroll for (var i = 0u; i < OWN; i++) {
+      #unroll for (var g = 0u; g < GROUP; g++) {
         let q = scaled_query(g * VECTORS + i * LANES + part);
-        for (var u = 0u; u < TURN_KEYS; u++) {
+        #unroll for (var u = 0u; u < TURN_KEYS; u++) {
           scores[u][g] += dot(q, turn.keys[u][i]);
         }
       }
     }
     scores = sum_lanes(lane, scores);
-    for (var g = 0u; g < GROUP; g++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
       var next = largest[g];
-      for (var u = 0u; u < TURN_KEYS; u++) {
+      #unroll for (var u = 0u; u < TURN_KEYS; u++) {
         let visible = k0 + u * SLOTS + slot < range.y;
         scores[u][g] = select(MASKED, decode_score(scores[u][g] * turn.key_scales[u]), visible);
         next = max(next, scores[u][g]);
@@ -77,14 +77,14 @@ fn attend(lane: u32, place: vec2<u32>, kv_head: u32, first: u32, split: u32, ran
       let correction = exp2(largest[g] - next);
       largest[g] = next;
       totals[g] *= correction;
-      for (var i = 0u; i < OWN; i++) {
+      #unroll for (var i = 0u; i < OWN; i++) {
         sums[g][i] *= correction;
       }
-      for (var u = 0u; u < TURN_KEYS; u++) {
+      #unroll for (var u = 0u; u < TURN_KEYS; u++) {
         let visible = k0 + u * SLOTS + slot < range.y;
         let weight = select(0.0, exp2(scores[u][g] - next), visible);
         totals[g] += weight;
-        for (var i = 0u; i < OWN; i++) {
+        #unroll for (var i = 0u; i < OWN; i++) {
           sums[g][i] += weight * turn.value_scales[u] * turn.values[u][i];
         }
       }
@@ -96,31 +96,31 @@ fn attend(lane: u32, place: vec2<u32>, kv_head: u32, first: u32, split: u32, ran
   }
 
   // The slots meet, one query head after the other. A slot that saw no key weighs nothing.
-  for (var g = 0u; g < GROUP; g++) {
+  #unroll for (var g = 0u; g < GROUP; g++) {
     let most = team_max(largest[g]);
     let factor = exp2(largest[g] - most);
     largest[g] = most;
     totals[g] = team_sum(vec4(factor * totals[g])).x;
-    for (var i = 0u; i < OWN; i++) {
+    #unroll for (var i = 0u; i < OWN; i++) {
       sums[g][i] = team_sum(factor * sums[g][i]);
     }
   }
   let team = slot / (TEAM / LANES);
   let leads = slot % (TEAM / LANES) == 0u;
   if leads && part == 0u {
-    for (var g = 0u; g < GROUP; g++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
       team_states[g * TEAMS + team] = vec2(largest[g], totals[g]);
     }
   }
   workgroupBarrier();
-  for (var g = 0u; g < GROUP; g++) {
+  #unroll for (var g = 0u; g < GROUP; g++) {
     var best = MASKED;
-    for (var t = 0u; t < TEAMS; t++) {
+    #unroll for (var t = 0u; t < TEAMS; t++) {
       best = max(best, team_states[g * TEAMS + t].x);
     }
     if leads {
       let factor = exp2(largest[g] - best);
-      for (var i = 0u; i < OWN; i++) {
+      #unroll for (var i = 0u; i < OWN; i++) {
         team_sums[team * VECTORS + i * LANES + part] = factor * sums[g][i];
       }
     }
@@ -128,13 +128,13 @@ fn attend(lane: u32, place: vec2<u32>, kv_head: u32, first: u32, split: u32, ran
     let head = first + g;
     if head < MEMBERS && lane < VECTORS {
       var total = 0.0;
-      for (var t = 0u; t < TEAMS; t++) {
+      #unroll for (var t = 0u; t < TEAMS; t++) {
         let state = team_states[g * TEAMS + t];
         total += state.y * exp2(state.x - best);
       }
       for (var v = lane; v < VECTORS; v += WORKGROUP) {
         var sum = team_sums[v];
-        for (var t = 1u; t < TEAMS; t++) {
+        #unroll for (var t = 1u; t < TEAMS; t++) {
           sum += team_sums[t * VECTORS + v];
         }
         store_result(kv_head * MEMBERS + head, split, v, sum, best, total);

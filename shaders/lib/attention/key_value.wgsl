@@ -7,13 +7,13 @@ const D_SCORES: u32 = 1u;
 
 fn stage_queries(lane: u32, item: u32, first: u32, end: u32, head: u32) {
   var loaded = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     let row = min(first + i / VECTORS, end - 1u);
     let v = i % VECTORS;
     loaded[n] = array(load_query(item, row, head, v), load_d_output(item, row, head, v));
   }
-  for (var n = 0u; n < COLUMN_LOADS; n++) {
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     if i < BK * VECTORS {
       put_column(QUERIES, i / VECTORS, i % VECTORS, loaded[n][0]);
@@ -33,10 +33,10 @@ fn store_sums(
   }
   take_shares(key_sums, 0u, group, column);
   take_shares(value_sums, 1u, group, column);
-  for (var r = 0u; r < RQ; r++) {
+  #unroll for (var r = 0u; r < RQ; r++) {
     let row = first_row + group + r * ROW_GROUPS;
     if row <= last_row {
-      for (var i = 0u; i < RV; i++) {
+      #unroll for (var i = 0u; i < RV; i++) {
         let v = column + i * COLUMN_GROUPS;
         if v < VECTORS {
           store_d_key(item, row, owner, v, (*key_sums)[r][i] * SCALE);

@@ -14,9 +14,9 @@ fn lane_place(lane: u32) -> vec2<u32> {
 
 fn sum_lanes(lane: u32, parts: Scores) -> Scores {
   var sums = parts;
-  for (var u = 0u; u < TURN_KEYS; u++) {
-    for (var g = 0u; g < GROUP; g++) {
-      for (var s = 0u; s < LANE_STEPS; s++) {
+  #unroll for (var u = 0u; u < TURN_KEYS; u++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
+      #unroll for (var s = 0u; s < LANE_STEPS; s++) {
         sums[u][g] += subgroupShuffleXor(sums[u][g], LANES >> (s + 1u));
       }
     }
@@ -27,7 +27,7 @@ fn sum_lanes(lane: u32, parts: Scores) -> Scores {
 // Over the slots of TEAM neighbours.
 fn team_max(x: f32) -> f32 {
   var most = x;
-  for (var s = 0u; s < TEAM_STEPS; s++) {
+  #unroll for (var s = 0u; s < TEAM_STEPS; s++) {
     most = max(most, subgroupShuffleXor(most, LANES << s));
   }
   return most;
@@ -35,7 +35,7 @@ fn team_max(x: f32) -> f32 {
 
 fn team_sum(x: vec4<f32>) -> vec4<f32> {
   var sum = x;
-  for (var s = 0u; s < TEAM_STEPS; s++) {
+  #unroll for (var s = 0u; s < TEAM_STEPS; s++) {
     sum += subgroupShuffleXor(sum, LANES << s);
   }
   return sum;

@@ -10,8 +10,8 @@ fn lane_place(lane: u32) -> vec2<u32> {
 
 fn sum_lanes(lane: u32, parts: Scores) -> Scores {
   var sums = parts;
-  for (var u = 0u; u < TURN_KEYS; u++) {
-    for (var g = 0u; g < GROUP; g++) {
+  #unroll for (var u = 0u; u < TURN_KEYS; u++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
       lane_parts[(u * GROUP + g) * WORKGROUP + lane] = sums[u][g];
     }
   }
@@ -24,8 +24,8 @@ fn sum_lanes(lane: u32, parts: Scores) -> Scores {
     lane_sums[i] = sum;
   }
   workgroupBarrier();
-  for (var u = 0u; u < TURN_KEYS; u++) {
-    for (var g = 0u; g < GROUP; g++) {
+  #unroll for (var u = 0u; u < TURN_KEYS; u++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
       sums[u][g] = lane_sums[(u * GROUP + g) * SLOTS + lane / LANES];
     }
   }

@@ -55,11 +55,11 @@ fn put_b_columns(i: u32, value: vec4<f32>) {
 
 // sums += the product of both tiles.
 fn multiply(sums: ptr<function, Sums>, lane_m: u32, lane_n: u32) {
-  for (var k = 0u; k < BK; k++) {
+  #unroll for (var k = 0u; k < BK; k++) {
     let right = array(tile_b[0][k][lane_n], tile_b[1][k][lane_n]);
-    for (var i = 0u; i < SIDE; i++) {
+    #unroll for (var i = 0u; i < SIDE; i++) {
       let left = tile_a[i][k][lane_m];
-      for (var j = 0u; j < SIDE; j++) {
+      #unroll for (var j = 0u; j < SIDE; j++) {
         (*sums)[i * 4u][j] = fma(vec4(left.x), right[j], (*sums)[i * 4u][j]);
         (*sums)[i * 4u + 1u][j] = fma(vec4(left.y), right[j], (*sums)[i * 4u + 1u][j]);
         (*sums)[i * 4u + 2u][j] = fma(vec4(left.z), right[j], (*sums)[i * 4u + 2u][j]);

@@ -63,12 +63,12 @@ fn put_column(kind: u32, column: u32, v: u32, value: vec4<f32>) {
 fn add_products(scores: ptr<function, Scores>, rows: u32, columns: u32, group: u32, column: u32, first: u32) {
   for (var v = 0u; v < CHUNK; v++) {
     var right = array<vec4<f32>, RK>();
-    for (var j = 0u; j < RK; j++) {
+    #unroll for (var j = 0u; j < RK; j++) {
       right[j] = column_tile[columns * RK + j][column * COLUMN_PITCH + first + v];
     }
-    for (var r = 0u; r < RQ; r++) {
+    #unroll for (var r = 0u; r < RQ; r++) {
       let left = row_tile[rows * RQ + r][group * ROW_PITCH + v];
-      for (var j = 0u; j < RK; j++) {
+      #unroll for (var j = 0u; j < RK; j++) {
         (*scores)[r][j] = fma(left.x, right[j].x, (*scores)[r][j]);
         (*scores)[r][j] = fma(left.y, right[j].y, (*scores)[r][j]);
         (*scores)[r][j] = fma(left.z, right[j].z, (*scores)[r][j]);
@@ -80,8 +80,8 @@ fn add_products(scores: ptr<function, Scores>, rows: u32, columns: u32, group: u
 
 // Puts this invocation's weights where add_weighted reads them.
 fn put_weights(weights: ptr<function, Scores>, kind: u32, group: u32, column: u32) {
-  for (var j = 0u; j < RK; j++) {
-    for (var r = 0u; r < RQ4; r++) {
+  #unroll for (var j = 0u; j < RK; j++) {
+    #unroll for (var r = 0u; r < RQ4; r++) {
       weight_tile[kind * RK + j][r][column * WEIGHT_PITCH + group] = vec4(
         (*weights)[r * 4u][j], (*weights)[r * 4u + 1u][j], (*weights)[r * 4u + 2u][j], (*weights)[r * 4u + 3u][j]);
     }
@@ -90,16 +90,16 @@ fn put_weights(weights: ptr<function, Scores>, kind: u32, group: u32, column: u3
 
 // results += the weights times the staged columns.
 fn add_weighted(results: ptr<function, Results>, weights: u32, columns: u32, group: u32, column: u32) {
-  for (var j = 0u; j < RK; j++) {
+  #unroll for (var j = 0u; j < RK; j++) {
     if RW > 0u {
       for (var c = 0u; c < COLUMN_GROUPS; c++) {
         var right = array<vec4<f32>, RV>();
-        for (var i = 0u; i < RW; i++) {
+        #unroll for (var i = 0u; i < RW; i++) {
           right[i] = column_tile[columns * RK + j][c * COLUMN_PITCH + min(column + i * COLUMN_GROUPS, VECTORS - 1u)];
         }
-        for (var r = 0u; r < RQ4; r++) {
+        #unroll for (var r = 0u; r < RQ4; r++) {
           let left = weight_tile[weights * RK + j][r][c * WEIGHT_PITCH + group];
-          for (var i = 0u; i < RW; i++) {
+          #unroll for (var i = 0u; i < RW; i++) {
             (*results)[r * 4u][i] += left.x * right[i];
             (*results)[r * 4u + 1u][i] += left.y * right[i];
             (*results)[r * 4u + 2u][i] += left.z * right[i];
@@ -112,7 +112,7 @@ fn add_weighted(results: ptr<function, Results>, weights: u32, columns: u32, gro
       for (var n = 0u; n < COLUMN_GROUPS / SHARES; n++) {
         let c = column / REST * (COLUMN_GROUPS / SHARES) + n;
         let right = column_tile[columns * RK + j][c * COLUMN_PITCH + RW * COLUMN_GROUPS + column % REST];
-        for (var r = 0u; r < RQ4; r++) {
+        #unroll for (var r = 0u; r < RQ4; r++) {
           let left = weight_tile[weights * RK + j][r][c * WEIGHT_PITCH + group];
           (*results)[r * 4u][RV - 1u] += left.x * right;
           (*results)[r * 4u + 1u][RV - 1u] += left.y * right;
@@ -134,7 +134,7 @@ fn share_place(share: u32, r: u32, group: u32, column: u32) -> u32 {
 // the same invocation. A barrier belongs between this and take_shares.
 fn put_shares(results: ptr<function, Results>, kind: u32, group: u32, column: u32) {
   if SHARES > 1u && column >= REST {
-    for (var r = 0u; r < RQ; r++) {
+    #unroll for (var r = 0u; r < RQ; r++) {
       let place = share_place(column / REST, r, group, column);
       column_tile[kind * RK + place / COLUMN_SPAN][place % COLUMN_SPAN] = (*results)[r][RV - 1u];
     }
@@ -145,7 +145,7 @@ fn put_shares(results: ptr<function, Results>, kind: u32, group: u32, column: u3
 fn take_shares(results: ptr<function, Results>, kind: u32, group: u32, column: u32) {
   if SHARES > 1u && column < REST {
     for (var share = 1u; share < SHARES; share++) {
-      for (var r = 0u; r < RQ; r++) {
+      #unroll for (var r = 0u; r < RQ; r++) {
         let place = share_place(share, r, group, column);
         (*results)[r][RV - 1u] += column_tile[kind * RK + place / COLUMN_SPAN][place % COLUMN_SPAN];
       }

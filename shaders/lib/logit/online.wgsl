@@ -6,11 +6,11 @@ fn softmax_terms(lane: u32, base: u32) -> vec2<f32> {
   for (var i = lane; i < VOCABULARY; i += LOADS * WORKGROUP) {
     let values = load_logits(base, i);
     var next = largest;
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       next = max(next, values[j]);
     }
     total *= exp(largest - next);
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       total += select(0.0, exp(values[j] - next), i + j * WORKGROUP < VOCABULARY);
     }
     largest = next;

@@ -16,7 +16,7 @@ fn put_tiles(
     lane: u32,
     next_a: ptr<function, array<FetchedA, LOADS_A>>,
     next_b: ptr<function, array<FetchedB, LOADS_B>>) {
-  for (var i = 0u; i < LOADS_A; i++) {
+  #unroll for (var i = 0u; i < LOADS_A; i++) {
     let line = lane / ACROSS_A + i * APART_A;
     let four = lane % ACROSS_A;
     let value = elements_a((*next_a)[i]);
@@ -24,7 +24,7 @@ fn put_tiles(
     let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
     tile_a[line / LINES_A + four / FOURS_A][at] = halves;
   }
-  for (var i = 0u; i < LOADS_B; i++) {
+  #unroll for (var i = 0u; i < LOADS_B; i++) {
     let line = lane / ACROSS_B + i * APART_B;
     let four = lane % ACROSS_B;
     let value = elements_b((*next_b)[i]);
@@ -43,14 +43,14 @@ fn half_of(four: vec2<u32>, i: u32) -> f32 {
 fn multiply_tiles(group: u32, sums: ptr<function, array<array<Sums, MATRICES_N>, MATRICES_M>>) {
   let a = group / GROUPS_N;
   let b = group % GROUPS_N;
-  for (var i = 0u; i < MATRICES_M; i++) {
-    for (var j = 0u; j < MATRICES_N; j++) {
+  #unroll for (var i = 0u; i < MATRICES_M; i++) {
+    #unroll for (var j = 0u; j < MATRICES_N; j++) {
       for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
         let result = matrix_lane + share * LANES;
         let row = i * MATRIX_M + result / MATRIX_N;
         let column = j * MATRIX_N + result % MATRIX_N;
         var sum = 0.0;
-        for (var k = 0u; k < BK; k++) {
+        #unroll for (var k = 0u; k < BK; k++) {
           let x = select(row * ROW_A + k, k * ROW_A + row, COLUMNS_A);
           let y = select(column * ROW_B + k, k * ROW_B + column, COLUMNS_B);
           sum += half_of(tile_a[a][x / 4u], x) * half_of(tile_b[b][y / 4u], y);

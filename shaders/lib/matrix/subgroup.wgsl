@@ -27,7 +27,7 @@ fn put_tiles(
   let four_a = own % ACROSS_A;
   let panel_a = line_a / LINES_A + four_a / FOURS_A;
   let place_a = line_a % LINES_A * ROW_A + four_a % FOURS_A * 4u;
-  for (var i = 0u; i < LOADS_A; i++) {
+  #unroll for (var i = 0u; i < LOADS_A; i++) {
     let cells = cells_a((*next_a)[i]);
     let panel = panel_a + i * APART_A / LINES_A;
     let at = place_a + i * APART_A % LINES_A * ROW_A;
@@ -40,7 +40,7 @@ fn put_tiles(
   let four_b = own % ACROSS_B;
   let panel_b = line_b / LINES_B + four_b / FOURS_B;
   let place_b = line_b % LINES_B * ROW_B + four_b % FOURS_B * 4u;
-  for (var i = 0u; i < LOADS_B; i++) {
+  #unroll for (var i = 0u; i < LOADS_B; i++) {
     let cells = cells_b((*next_b)[i]);
     let panel = panel_b + i * APART_B / LINES_B;
     let at = place_b + i * APART_B % LINES_B * ROW_B;

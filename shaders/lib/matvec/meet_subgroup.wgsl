@@ -9,7 +9,7 @@ fn place_of(lane: u32) -> u32 {
 
 fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
   sum_by_subgroup(sums);
-  for (var s = 0u; s < SUMS; s++) {
+  #unroll for (var s = 0u; s < SUMS; s++) {
     var total = subgroup_sums[s][0];
     for (var i = 1u; i < subgroup_count; i++) {
       total += subgroup_sums[s][i];

@@ -10,9 +10,9 @@ fn place_of(lane: u32) -> u32 {
 fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
   sum_by_subgroup(sums);
   let first = subgroup_index / SHARE * SHARE;
-  for (var s = 0u; s < SUMS; s++) {
+  #unroll for (var s = 0u; s < SUMS; s++) {
     var total = 0.0;
-    for (var i = 0u; i < SHARE; i++) {
+    #unroll for (var i = 0u; i < SHARE; i++) {
       total += subgroup_sums[s][first + i];
     }
     (*sums)[s] = total;

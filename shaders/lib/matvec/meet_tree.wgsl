@@ -7,18 +7,18 @@ fn place_of(lane: u32) -> u32 {
 }
 
 fn meet(lane: u32, sums: ptr<function, array<f32, SUMS>>) {
-  for (var s = 0u; s < SUMS; s++) {
+  #unroll for (var s = 0u; s < SUMS; s++) {
     lane_sums[s][lane] = (*sums)[s];
   }
   for (var width = LANES / 2u; width > 0u; width /= 2u) {
     workgroupBarrier();
     if lane % LANES < width {
-      for (var s = 0u; s < SUMS; s++) {
+      #unroll for (var s = 0u; s < SUMS; s++) {
         lane_sums[s][lane] += lane_sums[s][lane + width];
       }
     }
   }
-  for (var s = 0u; s < SUMS; s++) {
+  #unroll for (var s = 0u; s < SUMS; s++) {
     (*sums)[s] = lane_sums[s][lane];
   }
 }

@@ -21,7 +21,7 @@ fn newest(head: u32, vector: u32) -> RangePart {
   let key = key_row(step.position) * CACHE_VECTORS + head / MEMBERS * VECTORS + vector;
   var score = dot(query[head * VECTORS + vector], cache[key]);
   let value = cache[key + KV_HEADS * VECTORS];
-  for (var s = 0u; s < VECTOR_STEPS; s++) {
+  #unroll for (var s = 0u; s < VECTOR_STEPS; s++) {
     score += subgroupShuffleXor(score, 1u << s);
   }
   return RangePart(decode_score(score * SCORE_SCALE), 1.0, value);

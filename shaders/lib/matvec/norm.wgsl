@@ -3,7 +3,7 @@
 fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
   let x = fetch_a(v);
   let weighted = x * fetch_norm(v);
-  for (var p = 0u; p < PRODUCTS; p++) {
+  #unroll for (var p = 0u; p < PRODUCTS; p++) {
     (*sums)[p] += dot(weighted, fetch_b(matrix_row(p, n), v));
   }
   (*sums)[PRODUCTS] += dot(x, x);

@@ -4,16 +4,16 @@
 
 fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
   var factors: array<vec4<f32>, QUADS>;
-  for (var q = 0u; q < QUADS; q++) {
+  #unroll for (var q = 0u; q < QUADS; q++) {
     let x = a[v * QUADS + q];
     factors[q] = weighted(x, v * QUADS + q);
     add_square(sums, x);
   }
-  for (var p = 0u; p < PRODUCTS; p++) {
+  #unroll for (var p = 0u; p < PRODUCTS; p++) {
     let i = matrix_row(p, n) * (K / (4u * QUADS)) + v;
     let words = fetch_packed(i);
     var sum = 0.0;
-    for (var q = 0u; q < QUADS; q++) {
+    #unroll for (var q = 0u; q < QUADS; q++) {
       sum += dot(factors[q], quad_of(words, q));
     }
     (*sums)[p] += scale_of(i) * sum;

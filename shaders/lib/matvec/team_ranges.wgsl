@@ -18,19 +18,19 @@ fn merged(head: u32, vector: u32, ranges: u32) -> vec4<f32> {
   let first = head * SPLITS * PARTIAL_VECTORS;
   var states: array<vec2<f32>, SPLITS>;
   var sums: array<vec4<f32>, SPLITS>;
-  for (var s = 0u; s < SPLITS; s++) {
+  #unroll for (var s = 0u; s < SPLITS; s++) {
     states[s] = partials[first + s * PARTIAL_VECTORS + VECTORS].xy;
     sums[s] = partials[first + s * PARTIAL_VECTORS + vector];
   }
   let apart = newest(head, vector);
   var largest = apart.largest;
-  for (var s = 0u; s < SPLITS; s++) {
+  #unroll for (var s = 0u; s < SPLITS; s++) {
     largest = max(largest, select(MASKED, states[s].x, s < ranges));
   }
   let weight = exp2(apart.largest - largest);
   var total = weight * apart.total;
   var sum = weight * apart.sum;
-  for (var s = 0u; s < SPLITS; s++) {
+  #unroll for (var s = 0u; s < SPLITS; s++) {
     let weight = exp2(states[s].x - largest);
     total += select(0.0, weight * states[s].y, s < ranges);
     sum += select(vec4(0.0), weight * sums[s], s < ranges);

@@ -7,7 +7,7 @@ fn unit_place(lane: u32) -> vec2<u32> {
 }
 
 fn meet(lane: u32, place: vec2<u32>, sums: ptr<function, array<f32, SUMS>>) {
-  for (var s = 0u; s < SUMS; s++) {
+  #unroll for (var s = 0u; s < SUMS; s++) {
     parts[s * SUMS_PITCH + lane] = (*sums)[s];
   }
   workgroupBarrier();

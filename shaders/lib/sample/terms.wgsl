@@ -19,16 +19,16 @@ fn terms_of(span: Span, inverse_temperature: f32) -> Terms {
   var terms = Terms(-1e30, 0.0, 0.0);
   for (var i = span.first; i < span.end; i += LOADS * span.step) {
     var values = array<f32, LOADS>();
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       values[j] = logits[first_logit + min(i + j * span.step, span.end - 1u)];
     }
     var next = terms.largest;
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       next = max(next, values[j]);
     }
     terms.total *= exp(terms.largest - next);
     terms.mass *= exp((terms.largest - next) * inverse_temperature);
-    for (var j = 0u; j < LOADS; j++) {
+    #unroll for (var j = 0u; j < LOADS; j++) {
       let inside = i + j * span.step < span.end;
       terms.total += select(0.0, exp(values[j] - next), inside);
       terms.mass += select(0.0, exp((values[j] - next) * inverse_temperature), inside);

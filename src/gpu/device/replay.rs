@@ -3,7 +3,7 @@
 use super::WgpuDevice;
 use crate::error::{Error, Result};
 use crate::gpu::program::{Encoder, Program, Scheduled, encode};
-use crate::gpu::{BufferCopy, Gpu, LocalFuture, PlanId, Region, Replay, watched};
+use crate::gpu::{BufferCopy, Gpu, LocalFuture, PlanId, Region, Replay, submit_checked};
 use std::rc::Rc;
 
 type Pipeline = Rc<wgpu::ComputePipeline>;
@@ -112,11 +112,11 @@ impl WgpuDevice {
     }
 
     /// A submit's own error scopes, where the call that makes it has none open.
-    pub(super) fn in_watch<T: 'static>(
+    pub(super) fn in_error_scope<T: 'static>(
         &self,
         work: impl FnOnce() -> Result<LocalFuture<Result<T>>>,
     ) -> Result<LocalFuture<Result<T>>> {
-        if self.watching() { work() } else { watched(self, work) }
+        if self.has_error_scope() { work() } else { submit_checked(self, work) }
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {

@@ -102,7 +102,7 @@ struct Allocated {
 }
 
 /// What belongs to one call: its scopes, and what is made within them.
-pub(super) struct Watch {
+pub(super) struct CallScopes {
     scopes: [Scope; 3],
     allocated: Vec<Allocated>,
     /// Tells its pipelines from those of other calls.
@@ -132,9 +132,9 @@ impl Drop for Unproved {
 }
 
 impl WgpuDevice {
-    pub(super) fn open_watch(&self) {
+    pub(super) fn open_scopes(&self) {
         self.calls.set(self.calls.get() + 1);
-        self.watches.borrow_mut().push(Watch {
+        self.error_scopes.borrow_mut().push(CallScopes {
             scopes: Filter::ALL.map(|filter| Scope::push(&self.device, filter)),
             allocated: Vec::new(),
             number: self.calls.get(),
@@ -142,11 +142,11 @@ impl WgpuDevice {
         });
     }
 
-    pub(super) fn close_watch(&self) -> LocalFuture<Result<()>> {
-        let Some(watch) = self.watches.borrow_mut().pop() else {
-            return Box::pin(async { Err(Error::internal("nothing is being watched")) });
+    pub(super) fn close_scopes(&self) -> LocalFuture<Result<()>> {
+        let Some(call) = self.error_scopes.borrow_mut().pop() else {
+            return Box::pin(async { Err(Error::internal("no error scope is open")) });
         };
-        let Watch { scopes, allocated, number, compiled } = watch;
+        let CallScopes { scopes, allocated, number, compiled } = call;
         let popped = self.pop(scopes);
         let unproved = Unproved { pipelines: Rc::clone(&self.pipelines), number, compiled };
         let (loss, held) = (self.loss.clone(), self.counters.get().gpu_bytes);
@@ -191,31 +191,31 @@ impl WgpuDevice {
     }
 
     /// Whether a call's scopes are open.
-    pub(super) fn watching(&self) -> bool {
-        !self.watches.borrow().is_empty()
+    pub(super) fn has_error_scope(&self) -> bool {
+        !self.error_scopes.borrow().is_empty()
     }
 
-    /// Number of the call being watched; that of none where none is.
+    /// Number of the innermost call with open scopes; that of none where none is.
     pub(super) fn call(&self) -> u64 {
-        self.watches.borrow().last().map_or(0, |watch| watch.number)
+        self.error_scopes.borrow().last().map_or(0, |call| call.number)
     }
 
-    /// Notes that the call being watched has compiled this.
+    /// Notes that the innermost call with open scopes has compiled this.
     pub(super) fn note_compiled(&self, wgsl: &Wgsl) {
-        if let Some(watch) = self.watches.borrow_mut().last_mut() {
-            watch.compiled.push(wgsl.clone());
+        if let Some(call) = self.error_scopes.borrow_mut().last_mut() {
+            call.compiled.push(wgsl.clone());
         }
     }
 
     /// Makes a buffer in an error scope of its own, so that an out-of-memory error can name it.
     pub(super) fn allocate(&self, descriptor: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
-        debug_assert!(self.watching(), "a buffer is made outside of error scopes");
+        debug_assert!(self.has_error_scope(), "a buffer is made outside of error scopes");
         let scope = Scope::push(&self.device, Filter::OutOfMemory);
         let buffer = self.device.create_buffer(descriptor);
         let caught = scope.pop();
         let label = descriptor.label.unwrap_or("a buffer").to_owned();
-        if let Some(watch) = self.watches.borrow_mut().last_mut() {
-            watch.allocated.push(Allocated { label, bytes: descriptor.size, caught });
+        if let Some(call) = self.error_scopes.borrow_mut().last_mut() {
+            call.allocated.push(Allocated { label, bytes: descriptor.size, caught });
         }
         self.count(|c| c.buffers += 1);
         buffer

@@ -8,7 +8,7 @@ use super::tile::{FULL_TILE, TALL_TILE, attention_tiles, pick, tiled};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::elementwise::{composer, turned_heads};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::shape::{
@@ -39,14 +39,13 @@ pub(in crate::kernels) fn attention_kernel(
     let composer = common(tiled(caps, spec, shape, pass, tile)?, shape);
     let composer = operands.place(composer, shape, pass);
     let composer = operands.dropout(composer, shape, pass);
-    let composer =
-        composer.module(shader!("lib/attention/tile")).module(shader!("lib/attention/assigned"));
+    let composer = composer.module("lib/attention/tile").module("lib/attention/assigned");
     let composer = match pass {
-        AttentionPass::Forward => composer.module(shader!("05_attention_forward")),
-        AttentionPass::Query => composer.module(shader!("10_attention_backward_query")),
-        AttentionPass::KeyValue => composer
-            .module(shader!("lib/attention/key_value"))
-            .module(shader!("10_attention_backward_key_value")),
+        AttentionPass::Forward => composer.module("05_attention_forward"),
+        AttentionPass::Query => composer.module("10_attention_backward_query"),
+        AttentionPass::KeyValue => {
+            composer.module("lib/attention/key_value").module("10_attention_backward_key_value")
+        }
     };
     let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
     composer.finish(caps, &operands.bindings(shape, pass), grid, tile.label(), reason)
@@ -61,7 +60,7 @@ fn row_kernel(
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 8, 1, pass.kernel_name())?;
     let spec = operands.spec(shape, pass, None);
-    let composer = common(Composer::new(spec, size), shape).module(shader!("lib/flat"));
+    let composer = common(Composer::new(spec, size), shape).module("lib/flat");
     let composer = operands.place(composer, shape, pass);
     let composer = operands.dropout(composer, shape, pass);
     let mut loads = vec![("query_of", "load_query"), ("key_of", "load_key")];
@@ -81,9 +80,9 @@ fn row_kernel(
         .written("head_module", &head_module(vectors))
         .written("head_access", &head_access(vectors, &loads, stores))
         .module(match pass {
-            AttentionPass::Forward => shader!("05_attention_forward_row"),
-            AttentionPass::Query => shader!("10_attention_backward_query_row"),
-            AttentionPass::KeyValue => shader!("10_attention_backward_key_value_row"),
+            AttentionPass::Forward => "05_attention_forward_row",
+            AttentionPass::Query => "10_attention_backward_query_row",
+            AttentionPass::KeyValue => "10_attention_backward_key_value_row",
         });
     let per_group = composer.workgroup_size();
     let grid = Grid::Flat { rows: 1, per_block: operands.owners(shape, pass), per_group };
@@ -168,8 +167,8 @@ pub fn attention_delta(caps: &Capabilities, shape: AttentionShape, parts: Parts)
     let place = |composer: Composer| {
         delta_quads(composer, shape.halves)
             .summed(["d_output_at", "d_output", "DOutputQuad"], (parts, 4), whole)
-            .module(shader!("lib/step"))
-            .module(shader!("lib/attention/delta_rows"))
+            .module("lib/step")
+            .module("lib/attention/delta_rows")
     };
     if parts != Parts::WHOLE {
         bindings.push(read_write("whole"));
@@ -199,7 +198,7 @@ pub(in crate::kernels) fn delta_kernel(
         .size("HEADS", shape.heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("PARTS", parts);
-    place(composer).module(shader!("lib/flat")).module(shader!("10_attention_delta")).finish(
+    place(composer).module("lib/flat").module("10_attention_delta").finish(
         caps,
         bindings,
         Grid::Flat { rows: 1, per_block: owners * parts, per_group: size as usize },
@@ -327,9 +326,9 @@ pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result
     let composer = composer(caps, KernelSpec::AttentionGroupSum { shape })?
         .size("HEADS", shape.heads)
         .size("MEMBERS", shape.heads / shape.kv_heads)
-        .module(shader!("lib/attention/group"));
+        .module("lib/attention/group");
     if shape.turned {
-        let composer = composer.module(shader!("10_attention_group_sum_turned"));
+        let composer = composer.module("10_attention_group_sum_turned");
         let mut kernel = turned_heads(composer, caps, shape.turning(), false)?;
         kernel.variant += ", turned back";
         return Ok(kernel);
@@ -341,7 +340,7 @@ pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result
         .size("KV_VECTORS", shape.cache_stride() / 4)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
-        .module(shader!("10_attention_group_sum"))
+        .module("10_attention_group_sum")
         .finish(
             caps,
             &[read("parts"), read_write("d_qkv"), uniform("step")],

@@ -5,7 +5,7 @@ use super::matrix_backward::attention_backward_halves;
 use super::operands::{BACKWARD_ROWS, backward_rows, common};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::shape::{AttentionProducts as Products, AttentionShape};
 use crate::kernels::spec::KernelSpec;
@@ -119,9 +119,9 @@ pub fn attention_backward_products(
         .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
         .size("FIRST_KIND", first)
         .unrolled("KINDS", kinds)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/attention/mask_rows"))
-        .module(shader!("lib/attention/products"));
+        .module("lib/step")
+        .module("lib/attention/mask_rows")
+        .module("lib/attention/products");
     let sums = products != Products::Scores;
     let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
     let x = (columns / COLUMNS) as u32;
@@ -129,10 +129,7 @@ pub fn attention_backward_products(
         (sum_modules(composer, shape), Grid::RowsByY { rows: STRIP, x })
     } else {
         let composer = backward_rows(composer, shape);
-        (
-            composer.module(shader!("10_attention_backward_scores")),
-            Grid::Fixed { x, y: tiles as u32 },
-        )
+        (composer.module("10_attention_backward_scores"), Grid::Fixed { x, y: tiles as u32 })
     };
     let bindings = if sums {
         sums_bindings(shape)
@@ -147,19 +144,19 @@ pub fn attention_backward_products(
 fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
     let composer = if shape.turned {
         let table = sums_bindings(shape).len() - 1;
-        composer.size("TABLE", table).module(shader!("lib/attention/turned_back"))
+        composer.size("TABLE", table).module("lib/attention/turned_back")
     } else {
-        composer.module(shader!("lib/attention/turned_none"))
+        composer.module("lib/attention/turned_none")
     };
     composer
         .size("STRIDE", shape.stride())
-        .module(shader!("lib/attention/mask_rows_back"))
+        .module("lib/attention/mask_rows_back")
         .module(if shape.heads > shape.kv_heads {
-            shader!("lib/attention/sums_parts")
+            "lib/attention/sums_parts"
         } else {
-            shader!("lib/attention/sums_whole")
+            "lib/attention/sums_whole"
         })
-        .module(shader!("10_attention_backward_sums"))
+        .module("10_attention_backward_sums")
 }
 
 fn sums_bindings(shape: AttentionShape) -> Vec<Binding> {

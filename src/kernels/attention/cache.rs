@@ -3,7 +3,7 @@
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::KvCache;
-use crate::kernels::compose::{Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Grid, Kernel, read, read_write, uniform};
 use crate::kernels::elementwise::{composer, finish};
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::AttentionShape;
@@ -43,22 +43,22 @@ fn append(
     let mut bindings = vec![read("qkv"), read_write("cache"), uniform("step")];
     let composer = if several {
         bindings.push(read("documents"));
-        composer.module(shader!("lib/cache/append_several"))
+        composer.module("lib/cache/append_several")
     } else {
-        composer.module(shader!("lib/cache/append_newest"))
+        composer.module("lib/cache/append_newest")
     };
     let width = shape.cache_stride();
     if cache == KvCache::F32 {
-        let composer = composer.size("CACHE_STRIDE", width).module(shader!("04_cache_append"));
+        let composer = composer.size("CACHE_STRIDE", width).module("04_cache_append");
         return finish(composer, caps, &bindings, width);
     }
     let composer = cache
         .sizes(composer, &shape)
         .size("VECTORS", shape.head_dim / 4)
-        .module(shader!("lib/finite"))
+        .module("lib/finite")
         .module(match cache {
-            KvCache::Int8 => shader!("04_cache_append_int8"),
-            _ => shader!("04_cache_append_f16"),
+            KvCache::Int8 => "04_cache_append_int8",
+            _ => "04_cache_append_f16",
         });
     let mut kernel = finish(composer, caps, &bindings, width / 4)?;
     kernel.variant = format!("flat, {}", cache.name());
@@ -73,7 +73,7 @@ const EXPAND_GROUPS: u32 = 1024;
 pub fn cache_expand(caps: &Capabilities, shape: AttentionShape, cache: KvCache) -> Result<Kernel> {
     let composer = key_rows(composer(caps, KernelSpec::CacheExpand { shape, cache })?, shape.ring)
         .size("VECTORS", shape.head_dim / 4);
-    cache.module(composer, &shape).module(shader!("04_cache_expand")).finish(
+    cache.module(composer, &shape).module("04_cache_expand").finish(
         caps,
         &[read_write("rows"), read("cache"), uniform("step")],
         Grid::Fixed { x: if caps.software { 16 } else { EXPAND_GROUPS }, y: 1 },

@@ -5,7 +5,7 @@ use super::decode_place::{DecodePlace, DecodeStage};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, KvCache};
-use crate::kernels::compose::{Composer, Grid, Kernel, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::linear::team::matvec_merges;
 use crate::kernels::modules::scores;
@@ -363,13 +363,13 @@ fn decode(
     let composer = turns(composer(spec, tile.size, shape, splits), &tile, shape);
     let composer = place.modules(composer, shape, stage);
     let composer = if subgroups {
-        composer.subgroup_module(shader!("lib/attention/lanes_subgroup"))
+        composer.subgroup_module("lib/attention/lanes_subgroup")
     } else {
-        composer.module(shader!("lib/attention/lanes_tree"))
+        composer.module("lib/attention/lanes_tree")
     };
     composer
-        .module(shader!("lib/attention/decode_turns"))
-        .module(shader!("05_attention_decode"))
+        .module("lib/attention/decode_turns")
+        .module("05_attention_decode")
         .finish(
         caps,
         &place.bindings(stage),
@@ -417,13 +417,13 @@ fn row(
         each(&|i| format!("value_vector(row, head, {i}u)"), ", "),
         each(&|i| format!("store_result(head, split, {i}u, x.v{i}, largest, total);"), "\n  "),
     );
-    let composer = composer(spec, size as usize, shape, splits).module(shader!("lib/flat"));
+    let composer = composer(spec, size as usize, shape, splits).module("lib/flat");
     let invocations = place.batch() * shape.heads * splits.count;
     place
         .modules(composer, shape, stage)
         .written("head_module", &head_module(vectors))
         .written("row", &heads)
-        .module(shader!("05_attention_decode_row"))
+        .module("05_attention_decode_row")
         .finish(
             caps,
             &place.bindings(stage),
@@ -503,14 +503,11 @@ fn merge(
     }
     check_storage(caps, [32 * size as u32], name)?;
     let composer = composer(spec, size, shape, splits).size("COLUMNS", columns);
-    place
-        .modules(composer, shape, DecodeStage::Merge)
-        .module(shader!("05_attention_decode_merge"))
-        .finish(
-            caps,
-            &place.bindings(DecodeStage::Merge),
-            Grid::Fixed { x: (place.batch() * shape.heads) as u32, y: (vectors / columns) as u32 },
-            format!("{} ranges at a time", size / columns),
-            format!("{columns} neighbouring vectors of up to {} ranges a workgroup", splits.count),
-        )
+    place.modules(composer, shape, DecodeStage::Merge).module("05_attention_decode_merge").finish(
+        caps,
+        &place.bindings(DecodeStage::Merge),
+        Grid::Fixed { x: (place.batch() * shape.heads) as u32, y: (vectors / columns) as u32 },
+        format!("{} ranges at a time", size / columns),
+        format!("{columns} neighbouring vectors of up to {} ranges a workgroup", splits.count),
+    )
 }

@@ -2,7 +2,7 @@
 //! the modules that read and write them.
 
 use crate::format::{Element, KvCache};
-use crate::kernels::compose::{Binding, Composer, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::AttentionShape;
 
@@ -87,45 +87,43 @@ impl DecodePlace {
         let composer = match self {
             Self::Cache(_) => composer
                 .size("WINDOW", shape.window.unwrap_or(u32::MAX as usize))
-                .module(shader!("lib/step"))
-                .module(shader!("lib/attention/decode_seen_cache")),
+                .module("lib/step")
+                .module("lib/attention/decode_seen_cache"),
             Self::Several(..) => composer
                 .size("WINDOW", shape.window.unwrap_or(u32::MAX as usize))
                 .size("ROW_VECTORS", shape.stride() / 4)
-                .module(shader!("lib/step"))
-                .module(shader!("lib/attention/decode_seen_several")),
+                .module("lib/step")
+                .module("lib/attention/decode_seen_several"),
             Self::Tensors(element, _) => element
                 .module(composer.size("MASK", reads - 1))
-                .module(shader!("lib/attention/geometry"))
-                .module(shader!("lib/attention/decode_seen_tensors")),
+                .module("lib/attention/geometry")
+                .module("lib/attention/decode_seen_tensors"),
         };
         let composer =
             if stage == DecodeStage::Merge { composer } else { self.inputs(composer, shape) };
         let composer = match stage {
-            DecodeStage::Whole => composer.module(shader!("lib/attention/decode_whole")),
+            DecodeStage::Whole => composer.module("lib/attention/decode_whole"),
             DecodeStage::Split => composer
-                .module(shader!("lib/attention/decode_ranges"))
-                .module(shader!("lib/attention/decode_partial")),
-            DecodeStage::Merge => composer.module(shader!("lib/attention/decode_ranges")),
+                .module("lib/attention/decode_ranges")
+                .module("lib/attention/decode_partial"),
+            DecodeStage::Merge => composer.module("lib/attention/decode_ranges"),
         };
         match self {
             _ if stage == DecodeStage::Split => composer,
             Self::Cache(_) | Self::Several(..) => {
-                composer.module(shader!("lib/attention/decode_output_row"))
+                composer.module("lib/attention/decode_output_row")
             }
-            Self::Tensors(..) => composer.module(shader!("lib/attention/decode_output_tensors")),
+            Self::Tensors(..) => composer.module("lib/attention/decode_output_tensors"),
         }
     }
 
     fn inputs(self, composer: Composer, shape: AttentionShape) -> Composer {
         match self {
             Self::Cache(cache) => key_rows(cache.module(composer, &shape), shape.ring)
-                .module(shader!("lib/attention/decode_cache")),
+                .module("lib/attention/decode_cache"),
             Self::Several(cache, _) => key_rows(cache.module(composer, &shape), shape.ring)
-                .module(shader!("lib/attention/decode_several")),
-            Self::Tensors(..) => {
-                key_rows(composer, None).module(shader!("lib/attention/decode_tensors"))
-            }
+                .module("lib/attention/decode_several"),
+            Self::Tensors(..) => key_rows(composer, None).module("lib/attention/decode_tensors"),
         }
     }
 }

@@ -9,12 +9,12 @@ use super::matrix_emulated::Loops;
 use super::matrix_parts::{Part, Product, Size, Tile, Transfer, Writer, place_text, product_head};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::format::Element;
-use crate::kernels::compose::{Composer, matrix_shader, shader};
+use crate::kernels::compose::Composer;
 use crate::kernels::shape::{AttentionShape, AttentionTile};
 use std::fmt::Write;
 
 /// Lanes of the forward pass that share a row of scores. One each would leave half as many subgroups to wait for memory
-/// and barriers (`bench/NOTES.md`).
+/// and barriers (`docs/decisions/050-matrix-attention-forward.md`).
 pub(super) const SHARERS: usize = 2;
 
 /// The largest head whose results a subgroup can hold: 16 rows of them are 64 registers of each lane.
@@ -26,8 +26,11 @@ pub(super) fn matrix_types(
     composer: Composer,
     config: MatrixConfig,
 ) -> Composer {
-    let module =
-        matrix_shader!(caps, "lib/attention/matrix_subgroup", "lib/attention/matrix_emulated");
+    let module = if caps.emulated {
+        "lib/attention/matrix_emulated"
+    } else {
+        "lib/attention/matrix_subgroup"
+    };
     composer.matrix(caps, config, module)
 }
 

@@ -6,7 +6,7 @@ use super::operands::{Operands, common, key_value_constants};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::Element;
-use crate::kernels::compose::{Composer, Grid, Kernel, matrix_shader, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::shape::{AttentionHalves, AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::GIVEN_TILE;
 
@@ -23,8 +23,8 @@ const TILES: [AttentionTile; 2] = [AttentionTile::pairs(32, 32), AttentionTile::
 
 /// Of larger heads the columns take most of the workgroup memory, so that more rows share them.
 const ROOMY_HEAD: usize = 64;
-/// Rows of a pair of subgroups. More would share the loads of a column's matrices, but leave fewer subgroups to wait for
-/// memory and barriers (`bench/NOTES.md`).
+/// Rows of a pair of subgroups. More would share the loads of a column's matrices, but leave fewer subgroups to wait
+/// for memory and barriers (`docs/decisions/051-matrix-attention-backward.md`).
 const STRIP: usize = 16;
 
 /// Invocations of a subgroup for which the tiles are made.
@@ -205,8 +205,8 @@ fn modules(
     let AttentionHalves { qkv, d_output, d_qkv, .. } = shape.halves;
     let rows = [("qkv", qkv), ("d_output", d_output), ("d_qkv", d_qkv && !operands.by_head())];
     let composer = quads(composer, &rows.map(|(name, half)| (name, Element::halved(half))))
-        .module(shader!("lib/step"))
-        .module(shader!("lib/attention/mask_rows"))
+        .module("lib/step")
+        .module("lib/attention/mask_rows")
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset());
@@ -214,29 +214,29 @@ fn modules(
     let composer = if shape.turned {
         composer
             .size("TABLE", operands.bindings(shape, pass).len() - 1)
-            .module(shader!("lib/attention/turned_back"))
+            .module("lib/attention/turned_back")
     } else {
-        composer.module(shader!("lib/attention/turned_none"))
+        composer.module("lib/attention/turned_none")
     };
     let composer = composer
-        .module(shader!("lib/attention/assigned"))
-        .module(matrix_shader!(
-            caps,
-            "lib/attention/backward_matrix_subgroup",
+        .module("lib/attention/assigned")
+        .module(if caps.emulated {
             "lib/attention/backward_matrix_emulated"
-        ))
-        .module(shader!("lib/attention/backward_matrix_rows"));
-    let composer = composer.module(shader!("lib/attention/backward_matrix"));
+        } else {
+            "lib/attention/backward_matrix_subgroup"
+        })
+        .module("lib/attention/backward_matrix_rows");
+    let composer = composer.module("lib/attention/backward_matrix");
     let Operands::Rows { owner, ends, .. } = operands else {
         unreachable!("tensors have no kernels of matrices")
     };
     if pass != AttentionPass::KeyValue {
         let composer = composer.size("MEMBERS", 1);
-        return composer.module(shader!("10_attention_backward_query_matrix"));
+        return composer.module("10_attention_backward_query_matrix");
     }
     key_value_constants(composer, shape, owner, ends)
-        .module(shader!("lib/attention/mask_rows_back"))
-        .module(shader!("10_attention_backward_key_value_matrix"))
+        .module("lib/attention/mask_rows_back")
+        .module("10_attention_backward_key_value_matrix")
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use super::operands::{Operands, common};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::Element;
-use crate::kernels::compose::{Composer, Grid, Kernel, matrix_shader, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
-/// In order of preference (`bench/NOTES.md`): the second is for little workgroup memory.
+/// In order of preference (`docs/decisions/050-matrix-attention-forward.md`): the second is for little workgroup
+/// memory.
 const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
 
 /// Of the atomic that says whether results are multiplied, as it is counted.
@@ -149,9 +150,9 @@ pub(super) fn kernel(
     let composer = composed(caps, spec, shape, tile)?;
     let composer = operands
         .dropout(composer, shape, pass)
-        .module(shader!("lib/attention/kept_bits"))
-        .module(shader!("lib/attention/assigned"))
-        .module(shader!("05_attention_forward_matrix"));
+        .module("lib/attention/kept_bits")
+        .module("lib/attention/assigned")
+        .module("05_attention_forward_matrix");
     let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
     composer.finish(caps, &operands.bindings(shape, pass), grid, tile.matrix_label(), reason)
 }
@@ -197,11 +198,12 @@ fn composed(
     let composer = with_matrices(caps, composer, config, &layout.parts());
     let rows = [("qkv", element(halves.qkv)), ("output", element(halves.output))];
     // What pairs of neighbours share.
-    let pairs = matrix_shader!(caps, "lib/attention/pair_subgroup", "lib/attention/pair_emulated");
+    let pairs =
+        if caps.emulated { "lib/attention/pair_emulated" } else { "lib/attention/pair_subgroup" };
     Ok(quads(composer.module(pairs), &rows)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/attention/forward_rows_matrix"))
-        .module(shader!("lib/attention/mask_rows")))
+        .module("lib/step")
+        .module("lib/attention/forward_rows_matrix")
+        .module("lib/attention/mask_rows"))
 }
 
 #[cfg(test)]

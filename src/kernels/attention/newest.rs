@@ -4,7 +4,7 @@ use super::decode::{Heads, composer, pick, turns};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::KvCache;
-use crate::kernels::compose::{Binding, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::linear::parts::norm_operand;
 use crate::kernels::linear::team::units;
@@ -107,21 +107,17 @@ pub fn attention_decode_newest(
         composer.size("PASSES", passes)
     };
     let composer = norm_operand(units(composer, weights, (heads.stride(), k)), 2, epsilon, true)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/attention/decode_seen_cache"));
+        .module("lib/step")
+        .module("lib/attention/decode_seen_cache");
     let composer = key_rows(KvCache::F32.sizes(composer, &heads), heads.ring)
-        .module(shader!("lib/attention/decode_ranges"))
-        .module(shader!("lib/attention/decode_partial"))
-        .module(if biased {
-            shader!("lib/matvec/heads_biased")
-        } else {
-            shader!("lib/matvec/heads_plain")
-        });
+        .module("lib/attention/decode_ranges")
+        .module("lib/attention/decode_partial")
+        .module(if biased { "lib/matvec/heads_biased" } else { "lib/matvec/heads_plain" });
     let form = if packed { weights.name() } else { "vec4" };
     composer
-        .subgroup_module(shader!("lib/attention/lanes_subgroup"))
-        .module(shader!("lib/attention/decode_turns"))
-        .module(shader!("05_attention_decode_newest"))
+        .subgroup_module("lib/attention/lanes_subgroup")
+        .module("lib/attention/decode_turns")
+        .module("05_attention_decode_newest")
         .finish(
             caps,
             &bindings(packed, biased),

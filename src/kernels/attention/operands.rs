@@ -2,7 +2,7 @@
 //! tensors.
 
 use crate::format::Element;
-use crate::kernels::compose::{Binding, Composer, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::elementwise::dropout_threshold;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::{
@@ -89,7 +89,7 @@ impl Operands {
         pass: AttentionPass,
     ) -> Composer {
         let Some(Constant(rate)) = shape.dropout else {
-            return composer.module(shader!("lib/attention/dropout_none"));
+            return composer.module("lib/attention/dropout_none");
         };
         // Tiles of keys then begin where blocks of random words do.
         debug_assert!(shape.ring.is_none(), "no plan trains with a ring");
@@ -97,9 +97,9 @@ impl Operands {
             .size("PLACE", self.bindings(shape, pass).len() - 1 - usize::from(shape.turned))
             .size("THRESHOLD", dropout_threshold(rate))
             .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
-            .module(shader!("lib/philox"))
-            .module(shader!("lib/range"))
-            .module(shader!("lib/attention/dropout"))
+            .module("lib/philox")
+            .module("lib/range")
+            .module("lib/attention/dropout")
     }
 
     pub(super) fn spec(
@@ -153,15 +153,15 @@ impl Operands {
                     AttentionPass::Query => query_rows(composer, shape),
                     AttentionPass::KeyValue => {
                         key_value_constants(backward_rows(composer, shape), shape, owner, ends)
-                            .module(shader!("lib/attention/backward_rows_key_value"))
+                            .module("lib/attention/backward_rows_key_value")
                     }
                 };
                 let composer = composer
-                    .module(shader!("lib/step"))
-                    .module(shader!("lib/attention/mask_rows"))
-                    .module(shader!("lib/attention/dense_none"));
+                    .module("lib/step")
+                    .module("lib/attention/mask_rows")
+                    .module("lib/attention/dense_none");
                 if pass == AttentionPass::KeyValue {
-                    return composer.module(shader!("lib/attention/mask_rows_back"));
+                    return composer.module("lib/attention/mask_rows_back");
                 }
                 composer
             }
@@ -169,21 +169,18 @@ impl Operands {
                 let composer = composer
                     .size("MEMBERS", shape.heads / shape.kv_heads)
                     .flag("RINGED", false)
-                    .module(shader!("lib/attention/geometry"))
-                    .module(shader!("lib/attention/mask_tensors"));
-                let composer = dense
-                    .module(element.module(composer))
-                    .module(shader!("lib/attention/inputs_tensors"));
+                    .module("lib/attention/geometry")
+                    .module("lib/attention/mask_tensors");
+                let composer =
+                    dense.module(element.module(composer)).module("lib/attention/inputs_tensors");
                 match pass {
-                    AttentionPass::Forward => {
-                        composer.module(shader!("lib/attention/forward_tensors"))
-                    }
+                    AttentionPass::Forward => composer.module("lib/attention/forward_tensors"),
                     AttentionPass::Query => composer
-                        .module(shader!("lib/attention/backward_tensors"))
-                        .module(shader!("lib/attention/backward_tensors_query")),
+                        .module("lib/attention/backward_tensors")
+                        .module("lib/attention/backward_tensors_query"),
                     AttentionPass::KeyValue => composer
-                        .module(shader!("lib/attention/backward_tensors"))
-                        .module(shader!("lib/attention/backward_tensors_key_value")),
+                        .module("lib/attention/backward_tensors")
+                        .module("lib/attention/backward_tensors_key_value"),
                 }
             }
         }
@@ -203,8 +200,8 @@ pub(super) fn common(composer: Composer, shape: AttentionShape) -> Composer {
         .flag("SOFT_CAPPED", shape.soft_cap.is_some())
         .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
         .float("SCALE", shape.score_scale() as f32)
-        .module(shader!("lib/math"))
-        .module(shader!("lib/attention/score"))
+        .module("lib/math")
+        .module("lib/attention/score")
 }
 
 fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Composer {
@@ -218,7 +215,7 @@ fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Comp
         .size("KV_STRIDE", stride)
         .size("KEY_OFFSET", key)
         .size("VALUE_OFFSET", value)
-        .module(shader!("lib/attention/forward_rows"))
+        .module("lib/attention/forward_rows")
 }
 
 pub(super) fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
@@ -226,11 +223,11 @@ pub(super) fn backward_rows(composer: Composer, shape: AttentionShape) -> Compos
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset())
-        .module(shader!("lib/attention/backward_rows"))
+        .module("lib/attention/backward_rows")
 }
 
 fn query_rows(composer: Composer, shape: AttentionShape) -> Composer {
-    backward_rows(composer, shape).module(shader!("lib/attention/backward_rows_query"))
+    backward_rows(composer, shape).module("lib/attention/backward_rows_query")
 }
 
 /// Constants of the rows that keys' and values' gradients go to.

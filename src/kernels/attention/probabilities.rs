@@ -3,7 +3,7 @@
 use super::operands::common;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::AttentionShape;
@@ -20,9 +20,9 @@ pub fn attention_probabilities(caps: &Capabilities, shape: AttentionShape) -> Re
     let composer = key_rows(common(Composer::new(spec, size), shape), shape.ring)
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", shape.cache_stride())
-        .module(shader!("lib/step"))
-        .module(shader!("lib/attention/mask_rows"))
-        .module(shader!("05_attention_probabilities"));
+        .module("lib/step")
+        .module("lib/attention/mask_rows")
+        .module("05_attention_probabilities");
     let bindings = [
         read("query"),
         read("keys"),

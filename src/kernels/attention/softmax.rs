@@ -3,7 +3,7 @@
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
-use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::{reduction, row_workgroup, variant};
 use crate::kernels::spec::KernelSpec;
 
@@ -36,22 +36,22 @@ pub fn softmax(caps: &Capabilities, columns: usize, element: Element) -> Result<
     let vectors = columns.is_multiple_of(4);
     let rows = if element == Element::F16 && columns % 2 == 1 { 2 } else { 1 };
     let composer = Composer::new(spec, size)
-        .module(shader!("lib/softmax/row_place"))
-        .module(shader!("lib/softmax/online"))
-        .module(shader!("lib/flat"))
+        .module("lib/softmax/row_place")
+        .module("lib/softmax/online")
+        .module("lib/flat")
         .reduction(subgroups);
     let composer = element.module(composer);
     let composer = if vectors {
-        composer.size("QUADS", columns / 4).module(shader!("05_softmax_forward"))
+        composer.size("QUADS", columns / 4).module("05_softmax_forward")
     } else {
         composer
             .size("COLUMNS", columns)
             .size("ROWS", rows)
             .module(match element {
-                Element::F32 => shader!("lib/element/word_f32"),
-                Element::F16 => shader!("lib/element/word_f16"),
+                Element::F32 => "lib/element/word_f32",
+                Element::F16 => "lib/element/word_f16",
             })
-            .module(shader!("05_softmax_forward_words"))
+            .module("05_softmax_forward_words")
     };
     let form = if vectors { "vectors" } else { "words" };
     let variant = format!("{} {} of {form}", variant(subgroups), element.name());

@@ -5,7 +5,7 @@ use super::operands::Operands;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
-use crate::kernels::compose::{Composer, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Composer, Kernel, read, read_write, uniform};
 use crate::kernels::shape::{AttentionPass, AttentionShape, DenseMask};
 use crate::kernels::spec::KernelSpec;
 
@@ -65,8 +65,8 @@ pub fn attention_delta_tensors(
 ) -> Result<Kernel> {
     let place = |composer: Composer| {
         element
-            .module(composer.module(shader!("lib/attention/geometry")))
-            .module(shader!("lib/attention/delta_tensors"))
+            .module(composer.module("lib/attention/geometry"))
+            .module("lib/attention/delta_tensors")
     };
     let bindings = [
         read("output"),

@@ -15,8 +15,8 @@ const WIDE_TILE: AttentionTile = AttentionTile::resident(32, 64, 8, 128);
 const SQUARE_TILE: AttentionTile = AttentionTile::resident(64, 64, 16, 128);
 pub(in crate::kernels) const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
 /// Tiles for every head dimension, in order of preference as measured on an NVIDIA H200
-/// (`bench/NOTES.md`). With heads of 64 and more, tiles of more rows or of more results per invocation
-/// were slower at every length. Tiles of fewer were slower too, except for short batches: the half tile
+/// (`docs/decisions/006-attention-tiles.md`). With heads of 64 and more, tiles of more rows or of more results per
+/// invocation were slower at every length. Tiles of fewer were slower too, except for short batches: the half tile
 /// makes twice as many workgroups of them. The last two tiles need little workgroup memory.
 const TILES: [AttentionTile; 6] = [
     FULL_TILE,
@@ -39,7 +39,7 @@ impl AttentionPass {
 
     /// Most workgroups of a dispatch that begins with the longest tiles of all owners. On an NVIDIA H200
     /// this order made kernels up to 39 % faster. It made a few kernels just below these limits 1 to 3 %
-    /// slower, and larger ones up to 10 % slower (`bench/NOTES.md`).
+    /// slower, and larger ones up to 10 % slower (`docs/decisions/010-longest-tiles-first.md`).
     pub const fn interleaved(self) -> usize {
         match self {
             Self::Forward | Self::Query => 4096,

@@ -2,7 +2,7 @@
 
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::shape::GradientSums;
 use crate::kernels::spec::KernelSpec;
@@ -21,10 +21,10 @@ pub fn gradient_sum(caps: &Capabilities, sums: GradientSums) -> Result<Kernel> {
         .sizes("FROM", each.iter().map(|one| one.places[0] / 4))
         .sizes("TO", each.iter().map(|one| one.places[1] / 4))
         .size("WRITE_MODE", sums.mode.constant() as usize)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/write_mode"))
-        .module(shader!("03_gradient_sum"))
+        .module("lib/step")
+        .module("lib/flat")
+        .module("lib/write_mode")
+        .module("03_gradient_sum")
         .finish(
             caps,
             &[read("parts"), read_write("gradient"), uniform("step")],

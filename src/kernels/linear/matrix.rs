@@ -4,7 +4,7 @@ use super::choice::{Choice, PART};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
-use crate::kernels::compose::{Composer, shader};
+use crate::kernels::compose::Composer;
 use crate::kernels::shape::Output;
 use crate::products::{Form, LinearShape, LinearTile};
 use std::fmt::Write;
@@ -198,13 +198,13 @@ pub(super) fn matrix_constants(
     let composer = composer.matrix_loops(caps, &counts);
     #[cfg(any(test, feature = "testing"))]
     if caps.emulated {
-        let composer = composer.matrix(caps, config, shader!("lib/matrix/emulated"));
+        let composer = composer.matrix(caps, config, "lib/matrix/emulated");
         return Ok(match c {
-            Element::F32 => composer.module(shader!("lib/matrix/whole_emulated")),
+            Element::F32 => composer.module("lib/matrix/whole_emulated"),
             Element::F16 => composer,
         });
     }
-    let composer = composer.matrix(caps, config, shader!("lib/matrix/subgroup"));
+    let composer = composer.matrix(caps, config, "lib/matrix/subgroup");
     let whole = match c {
         Element::F32 if direct => whole(output),
         Element::F32 => NONE_WHOLE.into(),
@@ -290,31 +290,21 @@ fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> S
 /// What reads A and holds the results, which lie as `c` says.
 pub(super) fn matrix_operands(composer: Composer, shape: &LinearShape, c: Element) -> Composer {
     if !shape.by_vectors() {
-        return composer
-            .module(shader!("lib/linear/scalar"))
-            .module(shader!("lib/matrix/a_scalar"));
+        return composer.module("lib/linear/scalar").module("lib/matrix/a_scalar");
     }
     let composer = composer.module(match shape.a {
-        Element::F16 => shader!("lib/matrix/a_f16"),
-        Element::F32 => shader!("lib/matrix/a_vec4"),
+        Element::F16 => "lib/matrix/a_f16",
+        Element::F32 => "lib/matrix/a_vec4",
     });
     match c {
-        Element::F32 => composer.module(shader!("lib/matrix/results")),
-        Element::F16 => Element::F16.module(composer).module(shader!("lib/matrix/results_f16")),
+        Element::F32 => composer.module("lib/matrix/results"),
+        Element::F16 => Element::F16.module(composer).module("lib/matrix/results_f16"),
     }
 }
 
 pub(super) fn matrix_modules(composer: Composer, shape: &LinearShape) -> Composer {
     let form = shape.form;
-    let a = if form == Form::MatmulAt {
-        shader!("lib/matrix/a_columns")
-    } else {
-        shader!("lib/matrix/a_rows")
-    };
-    let b = if form == Form::MatmulT {
-        shader!("lib/matrix/b_rows")
-    } else {
-        shader!("lib/matrix/b_columns")
-    };
-    composer.module(a).module(b).module(shader!("03_matmul_matrix"))
+    let a = if form == Form::MatmulAt { "lib/matrix/a_columns" } else { "lib/matrix/a_rows" };
+    let b = if form == Form::MatmulT { "lib/matrix/b_rows" } else { "lib/matrix/b_columns" };
+    composer.module(a).module(b).module("03_matmul_matrix")
 }

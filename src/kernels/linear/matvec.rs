@@ -5,7 +5,7 @@ use super::parts::{bindings, norm_operand, results};
 use super::team::{by_teams, team};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::compose::{Composer, Grid, Kernel, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::UNIT;
 use crate::kernels::shape::{MatvecInput, MatvecShape};
@@ -60,7 +60,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         .size("REST", vectors % lanes)
         .unrolled("PRODUCTS", products)
         .unrolled("SUMS", sums)
-        .module(shader!("lib/flat"));
+        .module("lib/flat");
     let by_vectors = k.is_multiple_of(4);
     composer = if packed {
         packed_operands(composer, shape, products)
@@ -76,7 +76,7 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         (false, false) => "scalar",
     };
     let (composer, meeting) = meeting.joined(composer, lanes);
-    composer.module(shader!("03_matvec")).finish(
+    composer.module("03_matvec").finish(
         caps,
         &bindings(shape)?,
         flat.fixed(caps, 1)?,
@@ -109,15 +109,15 @@ impl Meeting {
     /// Adds the module for rows of so many invocations; also gives what the variant is then called.
     fn joined(self, composer: Composer, lanes: usize) -> (Composer, String) {
         if let Self::Tree = self {
-            return (composer.module(shader!("lib/matvec/meet_tree")), String::new());
+            return (composer.module("lib/matvec/meet_tree"), String::new());
         }
-        let composer = composer.subgroup_module(shader!("lib/matvec/by_subgroup"));
+        let composer = composer.subgroup_module("lib/matvec/by_subgroup");
         if let Self::SubgroupsOfRows { rows, width } = self {
             let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
-            let module = shader!("lib/matvec/meet_subgroup_rows");
+            let module = "lib/matvec/meet_subgroup_rows";
             return (composer.module(module), format!(", {rows} rows by subgroups"));
         }
-        (composer.module(shader!("lib/matvec/meet_subgroup")), ", subgroup".into())
+        (composer.module("lib/matvec/meet_subgroup"), ", subgroup".into())
     }
 }
 
@@ -147,33 +147,24 @@ fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<Row>
 
 /// The modules that read a vector and a matrix of f32, and the norm between them.
 fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Composer {
-    let composer = composer.module(if by_vectors {
-        shader!("lib/matvec/vec4")
-    } else {
-        shader!("lib/matvec/scalar")
-    });
+    let composer =
+        composer.module(if by_vectors { "lib/matvec/vec4" } else { "lib/matvec/scalar" });
     match input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => {
-            composer.module(shader!("lib/matvec/plain"))
-        }
+        MatvecInput::Plain | MatvecInput::Ranges(..) => composer.module("lib/matvec/plain"),
         MatvecInput::Norm { epsilon } => {
-            norm_operand(composer, 3, epsilon, by_vectors).module(shader!("lib/matvec/norm"))
+            norm_operand(composer, 3, epsilon, by_vectors).module("lib/matvec/norm")
         }
     }
 }
 
 /// The modules that read a vector of f32 and a packed matrix of `products` times N rows.
 fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> Composer {
-    let composer = shape
-        .weights
-        .module(composer, products * shape.n * shape.k)
-        .module(shader!("lib/matvec/packed"));
+    let composer =
+        shape.weights.module(composer, products * shape.n * shape.k).module("lib/matvec/packed");
     match shape.input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => {
-            composer.module(shader!("lib/matvec/packed_plain"))
-        }
+        MatvecInput::Plain | MatvecInput::Ranges(..) => composer.module("lib/matvec/packed_plain"),
         MatvecInput::Norm { epsilon } => {
-            composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/packed_norm"))
+            composer.float("EPSILON", epsilon.0 as f32).module("lib/matvec/packed_norm")
         }
     }
 }

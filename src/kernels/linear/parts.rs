@@ -1,7 +1,7 @@
 //! What all forms of the matrix-vector product share: bindings, and the modules of results.
 
 use crate::error::{Error, Result};
-use crate::kernels::compose::{Binding, Composer, Module, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::modules::{activation_module, key_rows};
 use crate::kernels::shape::{
     AttentionShape, Constant, MatvecInput, MatvecOutput, MatvecShape, NewestKey,
@@ -77,43 +77,39 @@ pub(in crate::kernels) fn norm_operand(
     by_vectors: bool,
 ) -> Composer {
     composer.size("NORM_WEIGHT", binding).float("EPSILON", epsilon.0 as f32).module(if by_vectors {
-        shader!("lib/matvec/norm_vec4")
+        "lib/matvec/norm_vec4"
     } else {
-        shader!("lib/matvec/norm_scalar")
+        "lib/matvec/norm_scalar"
     })
 }
 
 /// The modules that say which rows belong to a result, and what becomes of it.
 pub(super) fn results(composer: Composer, first: usize, output: MatvecOutput) -> Composer {
-    let rows =
-        |composer: Composer| composer.size("FIRST", first).module(shader!("lib/matvec/rows"));
+    let rows = |composer: Composer| composer.size("FIRST", first).module("lib/matvec/rows");
     match output {
-        MatvecOutput::Plain => rows(composer).module(shader!("lib/matvec/store")),
-        MatvecOutput::Added => rows(composer).module(shader!("lib/matvec/store_added")),
-        MatvecOutput::Residual => rows(composer).module(shader!("lib/matvec/store_residual")),
+        MatvecOutput::Plain => rows(composer).module("lib/matvec/store"),
+        MatvecOutput::Added => rows(composer).module("lib/matvec/store_added"),
+        MatvecOutput::Residual => rows(composer).module("lib/matvec/store_residual"),
         MatvecOutput::Bias | MatvecOutput::BiasedResidual => {
-            rows(composer).module(shader!("lib/matvec/store_biased_residual"))
+            rows(composer).module("lib/matvec/store_biased_residual")
         }
-        MatvecOutput::Gated(activation) => rows(composer)
-            .module(shader!("lib/math"))
-            .module(activation_module(activation))
-            .module(shader!("lib/matvec/store_gated")),
-        MatvecOutput::Heads(shape) => heads(composer, &shape, shader!("lib/matvec/heads_plain")),
-        MatvecOutput::BiasedHeads(shape) => {
-            heads(composer, &shape, shader!("lib/matvec/heads_biased"))
+        MatvecOutput::Gated(activation) => {
+            activation_module(rows(composer), activation).module("lib/matvec/store_gated")
         }
+        MatvecOutput::Heads(shape) => heads(composer, &shape, "lib/matvec/heads_plain"),
+        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, "lib/matvec/heads_biased"),
     }
 }
 
 /// What makes heads of the products; `bias` is the module of the bias on them.
-fn heads(composer: Composer, shape: &AttentionShape, bias: &'static Module) -> Composer {
+fn heads(composer: Composer, shape: &AttentionShape, bias: &'static str) -> Composer {
     key_rows(composer, shape.ring)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("HALF", shape.head_dim / 2)
         .size("BIAS", 7)
-        .module(shader!("lib/step"))
+        .module("lib/step")
         .module(bias)
-        .module(shader!("lib/matvec/heads"))
+        .module("lib/matvec/heads")
 }

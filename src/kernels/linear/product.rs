@@ -7,12 +7,10 @@ use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
-use crate::kernels::compose::{
-    Binding, Composer, Grid, Kernel, Module, read, read_write, shader, uniform,
-};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::activation_module;
-use crate::kernels::shape::Output;
+use crate::kernels::shape::{Output, Parts};
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::kernels::unrolled::direct_block;
 use crate::products::{Form, LinearShape, LinearTile};
@@ -60,6 +58,14 @@ pub struct LinearSum {
 /// `limit-exceeded` when no form fits.
 pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Linear> {
     whole(caps, shape, output, pick(caps, shape), None)
+}
+
+/// In how many parts the product that is picked for a shape leaves its result: more than one where its K is split.
+pub fn linear_parts(caps: &Capabilities, shape: &LinearShape) -> Parts {
+    match pick(caps, shape).splits {
+        1 => Parts::WHOLE,
+        count => Parts { count, apart: shape.part_elements() as usize },
+    }
 }
 
 /// [`linear`] with the tile given: for measurements and tests. K may be split where rows are
@@ -228,17 +234,17 @@ pub(in crate::kernels) fn linear_sum(
         .size("C_STRIDE", shape.c_stride)
         .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
         .size("WRITE_MODE", output.write_mode())
-        .module(shader!("lib/step"))
-        .module(shader!("lib/range"))
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/write_mode"))
+        .module("lib/step")
+        .module("lib/range")
+        .module("lib/flat")
+        .module("lib/write_mode")
         .module(match output {
-            Output::Residual => shader!("lib/linear/sum_residual"),
-            Output::Bias => shader!("lib/linear/sum_bias"),
-            Output::BiasedResidual => shader!("lib/linear/sum_biased_residual"),
+            Output::Residual => "lib/linear/sum_residual",
+            Output::Bias => "lib/linear/sum_bias",
+            Output::BiasedResidual => "lib/linear/sum_biased_residual",
             Output::Mode(_) | Output::GateGradient(_) => previous(shape.c),
         });
-    let composer = result_module(composer, shape.c).module(shader!("03_linear_sum"));
+    let composer = result_module(composer, shape.c).module("03_linear_sum");
     let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
     let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
     composer.finish(
@@ -346,18 +352,18 @@ fn split_constants(composer: Composer, shape: &LinearShape, target: Destination)
 }
 
 /// What a product is added to, where it is no residual or bias: vectors in f16 are overwritten.
-fn previous(c: Element) -> &'static Module {
+fn previous(c: Element) -> &'static str {
     match c {
-        Element::F32 => shader!("lib/linear/previous_vec4"),
-        Element::F16 => shader!("lib/linear/previous_none"),
+        Element::F32 => "lib/linear/previous_vec4",
+        Element::F16 => "lib/linear/previous_none",
     }
 }
 
 /// How four results lie.
 fn result_module(composer: Composer, c: Element) -> Composer {
     match c {
-        Element::F32 => composer.module(shader!("lib/linear/c_f32")),
-        Element::F16 => Element::F16.module(composer).module(shader!("lib/linear/c_f16")),
+        Element::F32 => composer.module("lib/linear/c_f32"),
+        Element::F16 => Element::F16.module(composer).module("lib/linear/c_f16"),
     }
 }
 
@@ -365,15 +371,11 @@ fn result_module(composer: Composer, c: Element) -> Composer {
 fn b_module(composer: Composer, shape: &LinearShape) -> Composer {
     let scales = 4 * shape.b.vectors(shape.n * shape.k);
     match shape.b {
-        WeightFormat::F32 if shape.by_vectors() => composer.module(shader!("lib/linear/b_f32")),
-        WeightFormat::F32 => composer.module(shader!("lib/linear/b_scalar")),
-        WeightFormat::F16 => composer.module(shader!("lib/linear/b_f16")),
-        WeightFormat::Int8 => {
-            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int8"))
-        }
-        WeightFormat::Int4 => {
-            composer.size("B_SCALES", scales).module(shader!("lib/linear/b_int4"))
-        }
+        WeightFormat::F32 if shape.by_vectors() => composer.module("lib/linear/b_f32"),
+        WeightFormat::F32 => composer.module("lib/linear/b_scalar"),
+        WeightFormat::F16 => composer.module("lib/linear/b_f16"),
+        WeightFormat::Int8 => composer.size("B_SCALES", scales).module("lib/linear/b_int8"),
+        WeightFormat::Int4 => composer.size("B_SCALES", scales).module("lib/linear/b_int4"),
     }
 }
 
@@ -386,22 +388,20 @@ fn stores(composer: Composer, shape: &LinearShape, target: Destination, matrix: 
     }
     let vectors = shape.by_vectors() && !matrix;
     let composer = match target.output() {
-        Output::GateGradient(activation) => {
-            composer.module(shader!("lib/math")).module(activation_module(activation))
-        }
-        _ if vectors => composer.module(shader!("lib/linear/store_vec4")),
+        Output::GateGradient(activation) => activation_module(composer, activation),
+        _ if vectors => composer.module("lib/linear/store_vec4"),
         _ => composer,
     };
     let composer = composer.module(match (target.output(), vectors) {
-        (Output::GateGradient(_), _) => shader!("lib/linear/store_gate_gradient"),
-        (Output::Residual, true) => shader!("lib/linear/residual_vec4"),
-        (Output::Residual, false) => shader!("lib/linear/residual_scalar"),
-        (Output::Bias, true) => shader!("lib/linear/bias_vec4"),
-        (Output::Bias, false) => shader!("lib/linear/bias_scalar"),
-        (Output::BiasedResidual, true) => shader!("lib/linear/biased_residual_vec4"),
-        (Output::BiasedResidual, false) => shader!("lib/linear/biased_residual_scalar"),
+        (Output::GateGradient(_), _) => "lib/linear/store_gate_gradient",
+        (Output::Residual, true) => "lib/linear/residual_vec4",
+        (Output::Residual, false) => "lib/linear/residual_scalar",
+        (Output::Bias, true) => "lib/linear/bias_vec4",
+        (Output::Bias, false) => "lib/linear/bias_scalar",
+        (Output::BiasedResidual, true) => "lib/linear/biased_residual_vec4",
+        (Output::BiasedResidual, false) => "lib/linear/biased_residual_scalar",
         (Output::Mode(_), true) => previous(c),
-        (Output::Mode(_), false) => shader!("lib/linear/previous_scalar"),
+        (Output::Mode(_), false) => "lib/linear/previous_scalar",
     });
     if vectors { result_module(composer, c) } else { composer }
 }
@@ -413,41 +413,38 @@ fn modules(
     tile: LinearTile,
 ) -> Composer {
     let matrix = matches!(tile, LinearTile::Matrix { .. });
-    let composer = composer
-        .module(shader!("lib/step"))
-        .module(shader!("lib/range"))
-        .module(shader!("lib/flat"))
-        .module(shader!("lib/write_mode"));
+    let composer =
+        composer.module("lib/step").module("lib/range").module("lib/flat").module("lib/write_mode");
     let composer = match shape.by_vectors() {
         _ if matrix => matrix_operands(composer, shape, target.element(shape)),
-        true => composer.module(shader!("lib/linear/vec4")),
-        false => composer.module(shader!("lib/linear/scalar")),
+        true => composer.module("lib/linear/vec4"),
+        false => composer.module("lib/linear/scalar"),
     };
     let composer = stores(composer, shape, target, matrix);
     let composer = match (tile, shape.form) {
         (LinearTile::Direct { .. }, _) => composer,
-        (_, Form::MatmulAt) => composer.module(shader!("lib/linear/rows_inner")),
-        _ => composer.module(shader!("lib/linear/rows_outer")),
+        (_, Form::MatmulAt) => composer.module("lib/linear/rows_inner"),
+        _ => composer.module("lib/linear/rows_outer"),
     };
     let composer = b_module(composer, shape);
     match (tile, shape.form) {
         (LinearTile::Tiled { .. }, form) => composer
             .module(if form == Form::MatmulAt {
-                shader!("lib/linear/tile_a_columns")
+                "lib/linear/tile_a_columns"
             } else {
-                shader!("lib/linear/tile_a_rows")
+                "lib/linear/tile_a_rows"
             })
             .module(if form == Form::MatmulT {
-                shader!("lib/linear/tile_b_rows")
+                "lib/linear/tile_b_rows"
             } else {
-                shader!("lib/linear/tile_b_columns")
+                "lib/linear/tile_b_columns"
             })
-            .module(shader!("03_matmul_tiled")),
+            .module("03_matmul_tiled"),
         (LinearTile::Matrix { .. }, _) => matrix_modules(composer, shape),
         (LinearTile::Direct { tm, tn }, _) => {
             let binding = 5 + target.output().added().len();
             composer
-                .module(shader!("03_matmul_direct"))
+                .module("03_matmul_direct")
                 .written("direct_block", &direct_block(shape, [tm, tn], binding))
         }
     }

@@ -4,7 +4,7 @@
 use super::parts::norm_operand;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, activation_module, key_rows};
 use crate::kernels::shape::{MatvecInput, MatvecOutput, MatvecRowsShape};
@@ -128,7 +128,7 @@ pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel
         .unrolled("COLUMNS", columns)
         .unrolled("PRODUCTS", form.products)
         .unrolled("SUMS", sums)
-        .module(shader!("lib/flat"));
+        .module("lib/flat");
     let composer = results(operands(composer, &shape), output);
     let (composer, meeting) = meeting(caps, composer, [columns, sums], lanes)?;
     let width = match (shape.packed(), shape.k.is_multiple_of(4)) {
@@ -138,7 +138,7 @@ pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel
     };
     let normed = if shape.normed() { ", norm fused" } else { "" };
     let products = form.products;
-    composer.module(shader!("03_matvec_rows")).finish(
+    composer.module("03_matvec_rows").finish(
         caps,
         &bindings(&shape),
         Grid::Flat { rows: columns, per_block: n.div_ceil(products / each * units), per_group: 1 },
@@ -158,17 +158,17 @@ fn meeting(
     let check =
         |parts: usize| check_storage(caps, [(4 * parts * sums) as u32], "matvec_rows_forward");
     if caps.software {
-        return Ok((composer.module(shader!("lib/matvec_rows/meet_alone")), ""));
+        return Ok((composer.module("lib/matvec_rows/meet_alone"), ""));
     }
     if !shuffles(caps) {
         check(size + 1)?;
-        return Ok((composer.module(shader!("lib/matvec_rows/meet_shared")), ""));
+        return Ok((composer.module("lib/matvec_rows/meet_shared"), ""));
     }
     let block = lanes.min(BLOCK).min(caps.subgroup_size[0] as usize);
     check(size / block)?;
     let halving = halving(block, columns, sums);
     let composer = composer.size("BLOCK", block).written("halving", &halving);
-    Ok((composer.subgroup_module(shader!("lib/matvec_rows/meet_subgroup")), ", subgroup"))
+    Ok((composer.subgroup_module("lib/matvec_rows/meet_subgroup"), ", subgroup"))
 }
 
 /// `halve` of `lib/matvec_rows/meet_subgroup.wgsl`, over `block` lanes: of the sums of each row of the matrix, one for
@@ -237,22 +237,18 @@ fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
     let by_vectors = shape.k.is_multiple_of(4);
     let composer = if shape.packed() {
         let elements = shape.output.products() * shape.n * shape.k;
-        shape.weights.module(composer, elements).module(shader!("lib/matvec_rows/packed"))
+        shape.weights.module(composer, elements).module("lib/matvec_rows/packed")
     } else {
         composer
-            .module(if by_vectors {
-                shader!("lib/matvec_rows/vec4")
-            } else {
-                shader!("lib/matvec_rows/scalar")
-            })
-            .module(shader!("lib/matvec_rows/plain"))
+            .module(if by_vectors { "lib/matvec_rows/vec4" } else { "lib/matvec_rows/scalar" })
+            .module("lib/matvec_rows/plain")
     };
     match shape.input {
         MatvecInput::Plain | MatvecInput::Ranges(..) => {
-            composer.module(shader!("lib/matvec_rows/norm_none"))
+            composer.module("lib/matvec_rows/norm_none")
         }
         MatvecInput::Norm { epsilon } => {
-            norm_operand(composer, 4, epsilon, by_vectors).module(shader!("lib/matvec_rows/norm"))
+            norm_operand(composer, 4, epsilon, by_vectors).module("lib/matvec_rows/norm")
         }
     }
     .size("ADDED", if shape.normed() { 5 } else { 4 })
@@ -262,26 +258,21 @@ fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
 fn results(composer: Composer, output: MatvecOutput) -> Composer {
     let (shape, bias) = match output {
         MatvecOutput::Gated(activation) => {
-            return composer
-                .module(shader!("lib/math"))
-                .module(activation_module(activation))
-                .module(shader!("lib/range"))
-                .module(shader!("lib/matvec_rows/pairs"));
+            return activation_module(composer, activation)
+                .module("lib/range")
+                .module("lib/matvec_rows/pairs");
         }
-        MatvecOutput::Heads(shape) => (shape, shader!("lib/matvec_rows/heads_plain")),
-        MatvecOutput::BiasedHeads(shape) => (shape, shader!("lib/matvec_rows/heads_biased")),
+        MatvecOutput::Heads(shape) => (shape, "lib/matvec_rows/heads_plain"),
+        MatvecOutput::BiasedHeads(shape) => (shape, "lib/matvec_rows/heads_biased"),
         _ => {
-            return composer
-                .module(shader!("lib/range"))
-                .module(shader!("lib/matvec_rows/rows"))
-                .module(match output {
-                    MatvecOutput::Residual => shader!("lib/matvec_rows/added_residual"),
-                    MatvecOutput::Bias => shader!("lib/matvec_rows/added_bias"),
-                    MatvecOutput::BiasedResidual => {
-                        shader!("lib/matvec_rows/added_biased_residual")
-                    }
-                    _ => shader!("lib/matvec_rows/added_none"),
-                });
+            return composer.module("lib/range").module("lib/matvec_rows/rows").module(
+                match output {
+                    MatvecOutput::Residual => "lib/matvec_rows/added_residual",
+                    MatvecOutput::Bias => "lib/matvec_rows/added_bias",
+                    MatvecOutput::BiasedResidual => "lib/matvec_rows/added_biased_residual",
+                    _ => "lib/matvec_rows/added_none",
+                },
+            );
         }
     };
     key_rows(composer, shape.ring)
@@ -289,8 +280,8 @@ fn results(composer: Composer, output: MatvecOutput) -> Composer {
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("HALF", shape.head_dim / 2)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/matvec_rows/heads"))
+        .module("lib/step")
+        .module("lib/matvec_rows/heads")
         .module(bias)
 }
 

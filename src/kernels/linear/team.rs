@@ -4,7 +4,7 @@ use super::parts::{bindings, results};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::{KvCache, WeightFormat};
-use crate::kernels::compose::{Composer, Grid, Kernel, shader};
+use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, key_rows, scores};
 use crate::kernels::shape::{
@@ -88,12 +88,12 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
         .unrolled("UNROLLED", unrolled)
         .unrolled("ROWS", rows)
         .size("SUMS", 1 + usize::from(normed))
-        .module(shader!("lib/flat"));
+        .module("lib/flat");
     let composer = units(composer, weights, (n, k));
     let composer = match input {
-        MatvecInput::Plain => composer.module(shader!("lib/matvec/team_plain")),
+        MatvecInput::Plain => composer.module("lib/matvec/team_plain"),
         MatvecInput::Norm { epsilon } => {
-            composer.float("EPSILON", epsilon.0 as f32).module(shader!("lib/matvec/team_norm"))
+            composer.float("EPSILON", epsilon.0 as f32).module("lib/matvec/team_norm")
         }
         MatvecInput::Ranges(heads, splits, newest) => {
             check_storage(caps, [4 * k as u32], "matvec")?;
@@ -104,7 +104,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
     let merged = if matches!(input, MatvecInput::Ranges(..)) { ", ranges merged" } else { "" };
     let form = if packed { weights.name() } else { "vec4" };
     let grid = Grid::Flat { rows: 1, per_block: n, per_group: rows * (size / lanes) as usize };
-    composer.subgroup_module(shader!("03_matvec_team")).finish(
+    composer.subgroup_module("03_matvec_team").finish(
         caps,
         &bindings,
         grid.fixed(caps, 1)?,
@@ -120,18 +120,11 @@ pub(in crate::kernels) fn units(
     (rows, k): (usize, usize),
 ) -> Composer {
     let packed = weights.packs(k);
-    let composer = if packed {
+    if packed {
         weights.module(composer, rows * k)
     } else {
-        composer.unrolled("QUADS", 1).module(shader!("lib/weights/f32"))
-    };
-    let of = match weights {
-        _ if !packed => "vec4<f32>",
-        WeightFormat::F16 | WeightFormat::F32 => "vec4<u32>",
-        WeightFormat::Int8 => "vec2<u32>",
-        WeightFormat::Int4 => "u32",
-    };
-    composer.alias("Words", of)
+        WeightFormat::F32.flags(composer.unrolled("QUADS", 1)).module("lib/weights")
+    }
 }
 
 /// What puts ranges of keys together; `step` is the binding of the uniform.
@@ -149,11 +142,11 @@ fn ranges(
         .size("UNIFORM", step)
         .unrolled("SPLITS", splits)
         .float("MASKED", MASKED)
-        .module(shader!("lib/step"))
-        .module(shader!("lib/attention/decode_seen_cache"))
-        .module(shader!("lib/attention/decode_ranges"));
+        .module("lib/step")
+        .module("lib/attention/decode_seen_cache")
+        .module("lib/attention/decode_ranges");
     let composer = match newest {
-        NewestKey::Among => composer.module(shader!("lib/matvec/newest_none")),
+        NewestKey::Among => composer.module("lib/matvec/newest_none"),
         NewestKey::Apart => {
             let composer = scores(composer, heads)
                 .unrolled("VECTOR_STEPS", (heads.head_dim / 4).ilog2() as usize)
@@ -162,8 +155,8 @@ fn ranges(
                 .size("KV_HEADS", heads.kv_heads)
                 .size("MEMBERS", heads.heads / heads.kv_heads);
             key_rows(KvCache::F32.sizes(composer, heads), heads.ring)
-                .module(shader!("lib/matvec/newest_key"))
+                .module("lib/matvec/newest_key")
         }
     };
-    composer.module(shader!("lib/matvec/team_ranges"))
+    composer.module("lib/matvec/team_ranges")
 }

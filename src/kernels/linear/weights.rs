@@ -3,14 +3,14 @@
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{GROUP, WeightFormat};
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, shader};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::UNIT;
 use crate::kernels::spec::KernelSpec;
 
 fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
-    Ok(Composer::new(spec, size).module(shader!("lib/flat")))
+    Ok(Composer::new(spec, size).module("lib/flat"))
 }
 
 /// One invocation for each of `count` units.
@@ -40,13 +40,13 @@ pub fn pack_weights(
     if format == WeightFormat::F32 {
         return Err(Error::internal("f32 is not packed"));
     }
-    let composer = composer(caps, KernelSpec::PackWeights { format, rows, columns })?
-        .module(shader!("lib/finite"));
+    let composer =
+        composer(caps, KernelSpec::PackWeights { format, rows, columns })?.module("lib/finite");
     let bindings = [read("matrix"), read_write("packed")];
     let elements = rows * columns;
     if format == WeightFormat::F16 {
         let vectors = elements / 4;
-        let composer = composer.size("VECTORS", vectors).module(shader!("08_pack_weights_f16"));
+        let composer = composer.size("VECTORS", vectors).module("08_pack_weights_f16");
         let reason = "one invocation per four elements";
         return finish(composer, caps, &bindings, format, vectors, reason);
     }
@@ -55,12 +55,8 @@ pub fn pack_weights(
     let composer = composer
         .size("GROUPS", groups)
         .size("WORDS", GROUP * 4 / format.elements())
-        .module(if int8 {
-            shader!("lib/weights/pack_int8")
-        } else {
-            shader!("lib/weights/pack_int4")
-        })
-        .module(shader!("08_pack_weights"));
+        .module(if int8 { "lib/weights/pack_int8" } else { "lib/weights/pack_int4" })
+        .module("08_pack_weights");
     finish(composer, caps, &bindings, format, groups, "one invocation per group of 32 elements")
 }
 
@@ -79,7 +75,7 @@ pub fn unpack_weights(
     let units = elements / UNIT;
     let composer =
         composer(caps, KernelSpec::UnpackWeights { format, rows, columns })?.size("UNITS", units);
-    let composer = format.module(composer, elements).module(shader!("08_unpack_weights"));
+    let composer = format.module(composer, elements).module("08_unpack_weights");
     finish(
         composer,
         caps,

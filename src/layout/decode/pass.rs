@@ -32,7 +32,7 @@ struct Pass<'a> {
     out: DecodeLayouts,
 }
 
-impl<'a> Pass<'a> {
+impl Pass<'_> {
     /// One row is rotated by the angles of the first layer whose product can; all layers with that rotation share them.
     fn leave_angles(&mut self) {
         let rotated = |node: &Node| match node.op {
@@ -208,7 +208,7 @@ impl<'a> Pass<'a> {
 
     /// Ranges of the keys of a short text, where a product alone reads what attention leaves, and merges them.
     fn short_context(&self, output: ValueId, shape: AttentionShape) -> Option<DecodeSplits> {
-        let reader = self.only_reader(output).filter(|_| self.is_one())?;
+        let reader = self.request.graph.only_reader(output).filter(|_| self.is_one())?;
         let merges = matches!(reader.op, Op::Linear { .. });
         let splits = || k::near_splits(self.request.caps, shape, self.request.cache.keys);
         merges.then(splits).flatten()
@@ -228,7 +228,7 @@ impl<'a> Pass<'a> {
             biased: bias.is_some(),
             weights: self.request.matrices.format(weight),
         };
-        let joins = writes == [query] && self.only_reader(query).is_some();
+        let joins = writes == [query] && self.request.graph.only_reader(query).is_some();
         if !joins || !k::newest_fuses(self.request.caps, &shape) {
             return false;
         }
@@ -237,14 +237,6 @@ impl<'a> Pass<'a> {
         let op = DecodeOp::QkvAttentionDecode { shape, norm, weight, bias, attention, splits };
         self.push(op, (site, ", attention"), &reads, &[query, output]);
         true
-    }
-
-    /// The node that alone reads what one node alone writes.
-    fn only_reader(&self, value: ValueId) -> Option<&'a Node> {
-        let touches = |node: &&Node| node.reads.contains(&value) || node.writes.contains(&value);
-        let mut touching = self.request.graph.nodes.iter().filter(touches);
-        let (_, reader, more) = (touching.next()?, touching.next()?, touching.next());
-        more.is_none().then_some(reader)
     }
 
     fn is_one(&self) -> bool {

@@ -7,6 +7,7 @@ use crate::config::ModelConfig;
 use crate::format::{KvCache, WeightFormat};
 use crate::lower::{CacheShape, InferenceOptions};
 use crate::params::Params;
+use crate::plan::Dispatch;
 
 fn devices() -> [Capabilities; 3] {
     let floor = Capabilities::floor(Target::Native);
@@ -31,9 +32,24 @@ fn lowered(
     for index in order(all.len()) {
         let from = lowering.builder.dispatched();
         lowering.decoded(&layouts.nodes[index]).unwrap();
-        all[index] = lowering.builder.listed(from);
+        all[index] = texts(&lowering.builder, from);
     }
     all
+}
+
+/// The dispatches behind the first so many, with what their ranges hold.
+fn texts(builder: &Builder<'_>, from: usize) -> Vec<String> {
+    let dispatches = builder.dispatches_from(from).into_iter();
+    let text = |(kernel, dispatch): (&k::Kernel, &Dispatch)| {
+        let slice = |slice: &Slice| match slice.buffer {
+            Buffer::Ranges => format!("{:?}", builder.range_at(slice.offset)),
+            _ => format!("{slice:?}"),
+        };
+        let slices: Vec<_> = dispatch.slices.iter().map(slice).collect();
+        let Dispatch { label, range, phase, cost, .. } = dispatch;
+        format!("{label} {slices:?} {range:?} {phase:?} {cost:?} {kernel:?}")
+    };
+    dispatches.map(text).collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A model's key-value caches: one per form of keys, values and weights.
 
-use super::key_value_cache::{Held, KeyValueCache};
+use super::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::error::{Error, ErrorCode, Result};
 use crate::lower::InferenceOptions;
 use crate::session::model::Model;
@@ -59,7 +59,7 @@ impl Model {
     }
 
     /// Gives a cache to a text, of which it may hold the first tokens already: how many of them it does.
-    /// Matrices are packed as they are now. To be called in one's [turn](KeyValueCache::turn).
+    /// Matrices are packed as they are now. The caller holds the cache's [lock](KeyValueCache::lock).
     ///
     /// # Arguments
     /// `reused`: most tokens whose keys and values need not be computed again.
@@ -68,7 +68,7 @@ impl Model {
         cache: &KeyValueCache,
         text: &[u32],
         reused: usize,
-    ) -> Result<(Held, usize)> {
+    ) -> Result<(CacheOwner, usize)> {
         cache.pack(&self.weights, &self.token_pace).await?;
         let start = match reused {
             0 => 0,

@@ -1,7 +1,7 @@
 //! What is computed of a chunk of a text.
 
+use super::allocation::CacheAllocation;
 use super::costs::ChunkCosts;
-use super::key_value_cache::Room;
 use crate::gpu::{PlanId, Region};
 
 /// Plans over the chunk, one after the other.
@@ -14,8 +14,8 @@ pub(in crate::session) struct Chunk {
 
 impl Chunk {
     /// All layers into the cache, then what those plans compute.
-    pub fn prefill(room: &Room, then: &[PlanId], read: Option<Region>) -> Self {
-        let plans = [&[room.prefill], then].concat();
-        Self { plans, costs: room.costs.chunk, read }
+    pub fn prefill(cache: &CacheAllocation, then: &[PlanId], read: Option<Region>) -> Self {
+        let plans = [&[cache.plans.prefill], then].concat();
+        Self { plans, costs: cache.costs.chunk, read }
     }
 }

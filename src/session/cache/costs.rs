@@ -24,8 +24,10 @@ pub(in crate::session) struct ChunkCosts {
 pub(in crate::session) struct Costs {
     /// A chunk with its logits and loss.
     pub chunk: ChunkCosts,
-    /// A token decoded and drawn.
-    pub token: Work,
+    /// A token decoded, up to the last hidden state.
+    pub decode: Work,
+    /// A token drawn by the cache's own plan.
+    pub sample: Work,
     pub largest_of_token: Work,
     pub pack: Work,
     pub largest_of_pack: Work,
@@ -65,7 +67,8 @@ impl Costs {
     pub fn new(plans: &InferencePlans) -> Self {
         Self {
             chunk: ChunkCosts::new(&[&plans.prefill, &plans.logits, &plans.loss]),
-            token: Work::of(&plans.decode).plus(Work::of(&plans.sample)),
+            decode: Work::of(&plans.decode),
+            sample: Work::of(&plans.sample),
             largest_of_token: Work::of_largest(&plans.decode).max(Work::of_largest(&plans.sample)),
             pack: Work::of(&plans.pack),
             largest_of_pack: Work::of_largest(&plans.pack),

@@ -1,165 +1,95 @@
 //! The key-value cache: its buffers and plans, the text that it holds, its growth.
 
-use super::costs::Costs;
+use super::allocation::{CacheAllocation, LEAST_CAPACITY, capacity_for};
+use super::bound_plans::NamedPlans;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{BufferCopy, PlanId, Replay, made};
+use crate::gpu::{BufferCopy, Replay, create_checked};
 use crate::kernels::WeightFormat;
-use crate::lower::{CacheShape, InferenceOptions, InferencePlans, inference_plans};
+use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
 use crate::session::memory::{self, MemoryBytes, Purpose};
-use crate::session::pace::{Pace, SUBMIT_MILLISECONDS};
+use crate::session::pace::Pace;
 use crate::session::resources::Resources;
 use crate::session::step::write_rope_tables;
 use crate::session::weights::Weights;
 use futures_util::lock::{Mutex, MutexGuard};
 use std::cell::{Cell, RefCell};
 
-/// Fewest tokens of cache allocated.
-const LEAST_CAPACITY: usize = 256;
-/// Most milliseconds that a chunk is predicted to take, in all its submits.
-const CHUNK_MILLISECONDS: f64 = 3000.0;
-
 /// Keys and values of texts in one form, with matrices read in one form. It grows with its text.
 #[derive(Debug)]
 pub(in crate::session) struct KeyValueCache {
     pub options: InferenceOptions,
-    room: RefCell<Option<Room>>,
-    /// Counts changes of `room`, so that a growth notices another one.
+    allocation: RefCell<Option<CacheAllocation>>,
+    /// Counts changes of `allocation`, so that a growth notices another one.
     growths: Cell<u64>,
-    text: RefCell<Text>,
-    /// Held while a text is read into the cache or the cache grows, so that of several texts each comes to its
-    /// end.
-    turn: Mutex<()>,
+    text: RefCell<CachedText>,
+    /// Locked while a text is read into the cache or the cache grows, so that each of several texts comes to its end.
+    busy: Mutex<()>,
     /// Counts what is queued that writes keys and values.
     written: Cell<u64>,
     /// The version of the weights that are packed.
     packed: Cell<Option<u64>>,
 }
 
-/// Buffers and installed plans for texts of one shape.
-#[derive(Debug)]
-pub(in crate::session) struct Room {
-    pub resources: Resources,
-    pub prefill: PlanId,
-    pub logits: PlanId,
-    pub loss: PlanId,
-    pub last_row: PlanId,
-    decode: PlanId,
-    /// The same of texts of up to so many tokens.
-    near: Option<(PlanId, usize)>,
-    pub sample: PlanId,
-    pack: PlanId,
-    /// Most rows of a chunk.
-    pub chunk: usize,
-    /// Most tokens drawn in one submit.
-    pub turns: usize,
-    pub shape: CacheShape,
-    pub cache_rows: usize,
-    pub costs: Costs,
-    /// Bytes of the slots that its plans share.
-    pub slots: Vec<u64>,
-}
-
 /// What the cache holds for the weights as they are.
 #[derive(Debug, Default)]
-struct Text {
+struct CachedText {
     /// Tokens whose keys and values it holds, from the first position on.
     tokens: Vec<u32>,
     /// Positions that may have been written, these and later ones.
     reach: usize,
-    held: Held,
+    owner: CacheOwner,
 }
 
 /// Who wrote the cache, and for which weights. Two that are equal are the same use of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::session) struct Held {
+pub(in crate::session) struct CacheOwner {
     epoch: u64,
     version: u64,
-}
-
-/// Tokens that a cache for a text of `tokens` has room for, of a model with `most` positions.
-pub(in crate::session) fn capacity_for(tokens: usize, most: usize) -> usize {
-    tokens.next_power_of_two().max(LEAST_CAPACITY).min(most)
-}
-
-impl Room {
-    /// What another room of the model, or this one grown, has another of.
-    pub const fn mark(&self) -> PlanId {
-        self.prefill
-    }
-
-    /// What decodes a token of a text that reaches so far.
-    pub fn decode(&self, reach: usize) -> PlanId {
-        self.near.filter(|&(_, keys)| reach <= keys).map_or(self.decode, |(plan, _)| plan)
-    }
-
-    /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
-    /// submit, and all in all without the host waiting for long.
-    pub fn rows(&self, pace: &Pace, position: usize) -> usize {
-        let mut rows = self.chunk;
-        while rows > 1 {
-            let [whole, largest] = self.costs.chunk.of_chunk(rows, self.keys(position + rows));
-            if pace.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
-                && pace.predict(whole) <= CHUNK_MILLISECONDS
-            {
-                break;
-            }
-            rows = rows.div_ceil(2);
-        }
-        rows
-    }
-
-    /// Positions that the last of so many sees at most.
-    pub fn keys(&self, positions: usize) -> usize {
-        positions.min(self.cache_rows)
-    }
 }
 
 impl KeyValueCache {
     pub fn new(options: InferenceOptions) -> Self {
         Self {
             options,
-            room: RefCell::default(),
+            allocation: RefCell::default(),
             growths: Cell::default(),
             text: RefCell::default(),
-            turn: Mutex::default(),
+            busy: Mutex::default(),
             written: Cell::default(),
             packed: Cell::default(),
         }
     }
 
-    pub fn with<T>(&self, use_it: impl FnOnce(&Room) -> Result<T>) -> Result<T> {
-        let room = self.room.borrow();
-        use_it(room.as_ref().ok_or_else(|| Error::internal("inference is not prepared"))?)
-    }
-
-    /// That of its room.
-    pub fn mark(&self) -> Option<PlanId> {
-        self.room.borrow().as_ref().map(Room::mark)
+    pub fn with<T>(&self, use_it: impl FnOnce(&CacheAllocation) -> Result<T>) -> Result<T> {
+        let allocation = self.allocation.borrow();
+        use_it(allocation.as_ref().ok_or_else(|| Error::internal("inference is not prepared"))?)
     }
 
     /// Bytes of all buffers.
     pub fn bytes(&self) -> u64 {
-        self.room.borrow().as_ref().map_or(0, |room| room.resources.bytes())
+        self.allocation.borrow().as_ref().map_or(0, |allocation| allocation.resources.bytes())
     }
 
     fn capacity(&self) -> usize {
-        self.room.borrow().as_ref().map_or(0, |room| room.shape.capacity)
+        self.allocation.borrow().as_ref().map_or(0, |allocation| allocation.shape.capacity)
     }
 
-    /// Makes room for texts of `tokens` tokens, twice as many as before where that fits. The text
+    /// Allocates for texts of `tokens` tokens, twice as many as before where that fits. The text
     /// that is in the cache stays.
     pub async fn reserve(&self, model: &Weights, tokens: usize) -> Result<()> {
         if self.capacity() >= tokens {
             return Ok(());
         }
-        let _turn = self.turn().await;
+        let _lock = self.lock().await;
         while self.capacity() < tokens {
             let most = model.config.max_position_embeddings;
             let wanted = capacity_for(tokens, most);
             let least = tokens.next_multiple_of(LEAST_CAPACITY).min(most);
             match self.grow(model, wanted).await {
-                Err(error) if wanted > least && no_room(&error) => self.grow(model, least).await?,
+                Err(error) if wanted > least && short_of_memory(&error) => {
+                    self.grow(model, least).await?
+                }
                 grown => grown?,
             }
         }
@@ -185,7 +115,7 @@ impl KeyValueCache {
         if self.growths.get() != before {
             return Ok(());
         }
-        let installed = made(&**gpu, || self.installed(model, &weights, &plans)).await;
+        let installed = create_checked(&**gpu, || self.installed(model, &weights, &plans)).await;
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
         let positions = old..capacity;
         let architecture = &model.layout.architecture;
@@ -195,7 +125,7 @@ impl KeyValueCache {
             return Ok(());
         }
         let written = self.written.get();
-        made(&**gpu, || self.copy_into(model, &larger)).await?;
+        create_checked(&**gpu, || self.copy_into(model, &larger)).await?;
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());
@@ -210,10 +140,13 @@ impl KeyValueCache {
 
     /// What these plans bind and this cache has not, or too small.
     pub fn lacking(&self, plans: &[&Plan], weights: &Resources) -> BufferSizes {
-        let room = self.room.borrow();
+        let allocation = self.allocation.borrow();
         let mut sizes = buffers(plans.iter().copied());
         sizes.retain(|&name, &mut bytes| {
-            let has = room.as_ref().and_then(|room| room.resources.bytes_of(name)).unwrap_or(0);
+            let has = allocation
+                .as_ref()
+                .and_then(|allocation| allocation.resources.bytes_of(name))
+                .unwrap_or(0);
             has < bytes && !weights.has(name)
         });
         sizes
@@ -225,50 +158,23 @@ impl KeyValueCache {
         model: &Weights,
         weights: &Resources,
         plans: &InferencePlans,
-    ) -> Result<Room> {
+    ) -> Result<CacheAllocation> {
         let mut resources = Resources::new(&model.gpu.0);
         resources.allocate(&self.lacking(&plans.all(), weights), &[])?;
-        let room = self.room.borrow();
-        let others: Vec<_> = room.iter().map(|room| &room.resources).chain([weights]).collect();
-        let mut install = |plan| resources.install(plan, &others);
-        let [prefill, logits, loss, last_row, decode, sample, pack] = [
-            install(&plans.prefill)?,
-            install(&plans.logits)?,
-            install(&plans.loss)?,
-            install(&plans.last_row)?,
-            install(&plans.decode)?,
-            install(&plans.sample)?,
-            install(&plans.pack)?,
-        ];
-        let InferencePlans { chunk, turns, cache_rows, shape, near_keys, .. } = *plans;
-        let near = match &plans.near {
-            Some(near) => Some((install(near)?, near_keys)),
-            None => None,
-        };
-        let costs = Costs::new(plans);
-        Ok(Room {
-            resources,
-            prefill,
-            logits,
-            loss,
-            last_row,
-            decode,
-            near,
-            sample,
-            pack,
-            chunk,
-            turns,
-            shape,
-            cache_rows,
-            costs,
-            slots: plans.sample.slots.clone(),
-        })
+        let before = self.allocation.borrow();
+        let others: Vec<_> =
+            before.iter().map(|before| &before.resources).chain([weights]).collect();
+        let installed = plans.install(&mut |plan| resources.install(plan, &others))?;
+        drop(before);
+        Ok(CacheAllocation::new(resources, plans, installed))
     }
 
-    /// Copies keys, values and the table into a larger room: what is still being computed, once it is done.
-    fn copy_into(&self, model: &Weights, larger: &Room) -> Result<()> {
-        let room = self.room.borrow();
-        let Some(Room { resources: old, .. }) = room.as_ref() else { return Ok(()) };
+    /// Copies keys, values and the table into a larger allocation: what is still being computed, once it is done.
+    fn copy_into(&self, model: &Weights, larger: &CacheAllocation) -> Result<()> {
+        let allocation = self.allocation.borrow();
+        let Some(CacheAllocation { resources: old, .. }) = allocation.as_ref() else {
+            return Ok(());
+        };
         let layers = (0..model.config.num_hidden_layers).map(Buffer::Cache);
         let mut copies = vec![];
         let tables = (0..model.layout.architecture.ropes.len()).map(Buffer::RopeTable);
@@ -281,13 +187,13 @@ impl KeyValueCache {
         model.gpu.0.copy(&copies)
     }
 
-    /// Moves into a larger room, which has what was to be copied.
-    fn settle(&self, mut larger: Room) {
-        let mut room = self.room.borrow_mut();
-        if let Some(old) = room.take() {
+    /// Moves into a larger allocation, which has what was to be copied.
+    fn settle(&self, mut larger: CacheAllocation) {
+        let mut allocation = self.allocation.borrow_mut();
+        if let Some(old) = allocation.take() {
             larger.resources.inherit(old.resources);
         }
-        *room = Some(larger);
+        *allocation = Some(larger);
         self.growths.set(self.growths.get() + 1);
     }
 
@@ -303,54 +209,59 @@ impl KeyValueCache {
             if self.packed.get() == version {
                 return Ok(());
             }
-            let packing = self.with(|room| {
-                let submits = pace.submits(room.costs.pack, room.costs.largest_of_pack);
-                model.gpu.0.submit(&[Replay::new(room.pack, 1)], submits, None)
+            let packing = self.with(|cache| {
+                let submits = pace.submits(cache.costs.pack, cache.costs.largest_of_pack);
+                model.gpu.0.submit(&[Replay::new(cache.plans.pack, 1)], submits, None)
             })?;
             packing.await?;
             self.packed.set(version);
         }
     }
 
-    /// Waits until no text is being read into the cache, and it does not grow, which last until the guard is
-    /// dropped.
-    pub async fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().await
+    /// Waits until no text is being read into the cache, and it does not grow. Neither begins before the guard is dropped.
+    pub async fn lock(&self) -> MutexGuard<'_, ()> {
+        self.busy.lock().await
     }
 
     /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits
     /// are wanted, and at most `most`.
     pub fn reusable(&self, model: &Weights, text: &[u32], most: usize) -> Result<usize> {
         let held = self.text.borrow();
-        if held.held.version != model.version() {
+        if held.owner.version != model.version() {
             return Ok(0);
         }
         let same = text.iter().zip(&held.tokens).take_while(|(a, b)| a == b).count();
         let start = same.min(text.len().saturating_sub(1)).min(most);
         // Later positions have taken the rows of the first ones where the cache is a ring. What a
         // window reaches back to must still be there.
-        let lost = self.with(|room| Ok(held.reach.saturating_sub(room.cache_rows)))?;
+        let lost = self.with(|cache| Ok(held.reach.saturating_sub(cache.cache_rows)))?;
         let window = model.layout.architecture.window().unwrap_or(usize::MAX);
         let whole = lost == 0 || start + 1 >= lost.saturating_add(window);
         Ok(if whole { start } else { 0 })
     }
 
     /// Whether nobody has used the cache since, and the weights are the same.
-    pub fn is_held(&self, model: &Weights, by: Held) -> bool {
-        by == self.text.borrow().held && by.version == model.version()
+    pub fn is_held(&self, model: &Weights, by: CacheOwner) -> bool {
+        by == self.text.borrow().owner && by.version == model.version()
     }
 
     /// Gives the cache to a text of `tokens` tokens of which it holds the first `start`.
     ///
     /// # Arguments
     /// `epoch`: a number that no earlier use of a cache of these weights had.
-    pub fn begin_text(&self, model: &Weights, epoch: u64, start: usize, tokens: usize) -> Held {
+    pub fn begin_text(
+        &self,
+        model: &Weights,
+        epoch: u64,
+        start: usize,
+        tokens: usize,
+    ) -> CacheOwner {
         let mut text = self.text.borrow_mut();
         let reach = if start > 0 { text.reach } else { 0 };
         text.tokens.clear();
         text.reach = reach.max(tokens);
-        text.held = Held { epoch, version: model.version() };
-        text.held
+        text.owner = CacheOwner { epoch, version: model.version() };
+        text.owner
     }
 
     /// Notes that work has been queued that writes positions below `reach`.
@@ -361,9 +272,9 @@ impl KeyValueCache {
     }
 
     /// Notes the text that the cache holds, unless it has been used otherwise meanwhile.
-    pub fn holds(&self, by: Held, tokens: &[u32]) {
+    pub fn holds(&self, by: CacheOwner, tokens: &[u32]) {
         let mut text = self.text.borrow_mut();
-        if text.held == by {
+        if text.owner == by {
             text.tokens.clear();
             text.tokens.extend_from_slice(tokens);
         }
@@ -371,6 +282,6 @@ impl KeyValueCache {
 }
 
 /// Whether less of it might have been there.
-fn no_room(error: &Error) -> bool {
+fn short_of_memory(error: &Error) -> bool {
     matches!(error.code, ErrorCode::OutOfMemory | ErrorCode::LimitExceeded)
 }

@@ -1,6 +1,7 @@
 //! The key-value cache: its buffers, the plans bound to them, what they cost.
 
-pub(super) mod annex;
+pub(super) mod allocation;
+pub(super) mod bound_plans;
 mod caches;
 pub(super) mod chunk;
 pub(super) mod costs;

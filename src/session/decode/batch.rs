@@ -1,16 +1,17 @@
 //! Generation of several texts: all are prefilled, then each pass decodes a token of every one.
 
-use super::ahead::{Ahead, MOST_TURNS, SUBMITS_AHEAD, Submit};
+use super::ahead::{Ahead, MOST_PASSES, SUBMITS_AHEAD, Submit};
+use super::batched_pass::{BatchedPass, RowState};
 use super::generate::{Drawn, GenerateOptions, not_finite};
-use super::several::{RowState, SeveralPass};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Replay, made};
+use crate::gpu::{Replay, create_checked};
 use crate::lower::{CacheShape, InferenceOptions};
-use crate::session::cache::key_value_cache::{KeyValueCache, Room};
+use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::pace::Pace;
+use crate::session::progress::Progress;
 use crate::session::step::{Choice, Sampling};
-use crate::session::watch::Watch;
 use std::rc::Rc;
 
 /// Most texts of a batch.
@@ -45,7 +46,7 @@ struct Text {
     tokens: Vec<u32>,
     draws: usize,
     /// Positions that the whole text may take, prompt and all.
-    room: usize,
+    max_len: usize,
     finished: bool,
     /// Its end has been told.
     told: bool,
@@ -57,7 +58,7 @@ impl Text {
         if self.finished {
             return 0;
         }
-        (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.tokens.len()))
+        (self.options.max_tokens - self.draws).min(self.max_len.saturating_sub(self.tokens.len()))
     }
 
     /// What is decoded next. What is left of a finished text is decoded for nothing.
@@ -84,7 +85,7 @@ impl Text {
 
 #[derive(Debug)]
 struct Ready {
-    pass: SeveralPass,
+    pass: BatchedPass,
     /// The weights for which it holds the texts.
     version: u64,
 }
@@ -92,7 +93,7 @@ struct Ready {
 impl Ready {
     /// Whether the texts are those of the weights as they are, and the pass is bound to the cache as it is.
     fn holds(&self, model: &Model, cache: &KeyValueCache) -> bool {
-        self.pass.fits(cache) && self.version == model.weights.version()
+        self.pass.bound.belongs_to(cache) && self.version == model.weights.version()
     }
 }
 
@@ -126,12 +127,12 @@ impl Batch {
             model.check_tokens(&tokens).map_err(|error| named(index, error))?;
             options.validate().map_err(|error| named(index, error))?;
             let given = tokens.len().saturating_sub(options.drawn);
-            let room = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
+            let max_len = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
             let draws = options.drawn;
             let finished = options.max_tokens <= draws || tokens.len() == most;
-            texts.push(Text { options, tokens, draws, room, finished, told: false });
+            texts.push(Text { options, tokens, draws, max_len, finished, told: false });
         }
-        let longest = texts.iter().map(|text| text.room).max().unwrap_or(1);
+        let longest = texts.iter().map(|text| text.max_len).max().unwrap_or(1);
         Ok(Self {
             model: Rc::clone(model),
             inference,
@@ -164,7 +165,7 @@ impl Batch {
     /// # Errors
     /// `freed`, `device-lost`, `limit-exceeded`, `out-of-memory`, `aborted` while prompts are read. `non-finite` where
     /// the logits of a text had no number to draw from: when all others have ended, and then each time.
-    pub async fn next(&mut self, watch: Watch<'_>) -> Result<Vec<(usize, Drawn)>> {
+    pub async fn next(&mut self, progress: Progress<'_>) -> Result<Vec<(usize, Drawn)>> {
         let model = Rc::clone(&self.model);
         let mut given = vec![];
         while given.is_empty() {
@@ -181,22 +182,22 @@ impl Batch {
             let ready = self.ready.take().filter(|ready| ready.holds(&model, &cache));
             // Nobody waits for the first tokens longer than they take.
             let (ready, most) = match ready {
-                Some(ready) => (ready, MOST_TURNS),
-                None => (self.read_texts(&cache, watch).await?, 1),
+                Some(ready) => (ready, MOST_PASSES),
+                None => (self.read_texts(&cache, progress).await?, 1),
             };
-            self.decode_ahead(&cache, &ready.pass, most)?;
-            let (turns, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
+            self.decode_ahead(&ready.pass, most)?;
+            let (passes, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
             self.ready = Some(ready);
-            given = self.take(turns, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
+            given = self.take(passes, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
         }
         Ok(given)
     }
 
     /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
     /// changed.
-    async fn read_texts(&mut self, cache: &KeyValueCache, watch: Watch<'_>) -> Result<Ready> {
+    async fn read_texts(&mut self, cache: &KeyValueCache, progress: Progress<'_>) -> Result<Ready> {
         self.ahead.settle().await?;
-        let _turn = cache.turn().await;
+        let _lock = cache.lock().await;
         let (model, rows) = (&self.model, self.texts.len());
         let pass = self.pass(cache).await?;
         let version = loop {
@@ -206,15 +207,16 @@ impl Batch {
             while let Some(&(row, text)) = waiting.first() {
                 let together = self.together(&pass, &waiting);
                 for _ in 0..together.max(1) {
-                    watch.at(done, rows, "read prompts")?;
+                    progress.report(done, rows, "read prompts")?;
                     done += 1;
                 }
                 if let (Some(texts), 1..) = (&pass.texts, together) {
                     pass.read_whole(texts, &waiting[..together]).await?;
                 } else {
                     model.read_text(cache, text).await?;
-                    let copy = |room: &Room| pass.copy_text(room, row, text.len());
-                    made(&**model.gpu(), || cache.with(copy)).await?;
+                    let copy =
+                        |allocation: &CacheAllocation| pass.copy_text(allocation, row, text.len());
+                    create_checked(&**model.gpu(), || cache.with(copy)).await?;
                 }
                 waiting.drain(..together.max(1));
             }
@@ -223,7 +225,7 @@ impl Batch {
             }
         };
         let states: Vec<_> = self.texts.iter().map(Text::state).collect();
-        made(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
+        create_checked(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
         Ok(Ready { pass, version })
     }
 
@@ -236,27 +238,29 @@ impl Batch {
 
     /// How many of the texts that wait, from the first on, are read at a time; 0 where the first is read by itself: it
     /// is too long, or most of those that it could be read with begin alike, which the model's cache reads once.
-    fn together(&self, pass: &SeveralPass, waiting: &[(usize, &[u32])]) -> usize {
+    fn together(&self, pass: &BatchedPass, waiting: &[(usize, &[u32])]) -> usize {
         let Some(texts) = &pass.texts else { return 0 };
-        let mut room = texts.most_rows(&self.model.chunk_pace);
+        let mut rows_left = texts.most_rows(&self.model.chunk_pace);
         let (mut count, mut alike, mut all, mut before) = (0, 0, 0, &[][..]);
         for &(_, text) in waiting {
-            let Some(rows) = pass.rows_of(text.len()).filter(|rows| *rows <= room) else { break };
+            let Some(rows) = pass.rows_of(text.len()).filter(|rows| *rows <= rows_left) else {
+                break;
+            };
             let same = text.iter().zip(before).take_while(|(a, b)| a == b).count();
             (count, alike, all) = (count + 1, alike + same, all + text.len());
-            (room, before) = (room - rows, text);
+            (rows_left, before) = (rows_left - rows, text);
         }
         if 2 * alike > all { 0 } else { count }
     }
 
     /// A pass with a cache for all texts. Where memory is short, the model's caches of other options go first.
-    async fn pass(&self, cache: &KeyValueCache) -> Result<SeveralPass> {
+    async fn pass(&self, cache: &KeyValueCache) -> Result<BatchedPass> {
         let (model, rows) = (&self.model, self.texts.len());
         let shape = CacheShape { sequences: rows, capacity: self.capacity };
-        let pass = SeveralPass::new(model, cache, Some(shape), rows).await;
+        let pass = BatchedPass::new(model, cache, Some(shape), rows).await;
         let short = pass.as_ref().is_err_and(|error| error.code == ErrorCode::OutOfMemory);
         if short && model.give_up_caches_but(self.inference) {
-            return SeveralPass::new(model, cache, Some(shape), rows).await;
+            return BatchedPass::new(model, cache, Some(shape), rows).await;
         }
         pass
     }
@@ -276,51 +280,40 @@ impl Batch {
 
     /// Queues submits until as many are on their way as should be, or no token is left to draw: one of at most `first`
     /// passes where none is.
-    fn decode_ahead(
-        &mut self,
-        cache: &KeyValueCache,
-        pass: &SeveralPass,
-        first: usize,
-    ) -> Result<()> {
+    fn decode_ahead(&mut self, pass: &BatchedPass, first: usize) -> Result<()> {
         while self.ahead.len() < self.ahead.most(SUBMITS_AHEAD) {
-            let queued = self.ahead.turns();
+            let queued = self.ahead.passes();
             let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
             let left = longest.saturating_sub(queued);
             if left == 0 {
                 break;
             }
-            let most = if self.ahead.is_empty() { first } else { MOST_TURNS };
-            self.ahead.push(self.decode(cache, pass, most.min(left), queued)?);
+            let most = if self.ahead.is_empty() { first } else { MOST_PASSES };
+            self.ahead.push(self.decode(pass, most.min(left), queued)?);
         }
         Ok(())
     }
 
     /// Some of `most` passes behind `queued` ones: as many as the GPU does in one submit.
-    fn decode(
-        &self,
-        cache: &KeyValueCache,
-        pass: &SeveralPass,
-        most: usize,
-        queued: usize,
-    ) -> Result<Submit> {
+    fn decode(&self, pass: &BatchedPass, most: usize, queued: usize) -> Result<Submit> {
         let (gpu, pace) = (&**self.model.gpu(), &self.pace);
-        let queue = |room: &Room| {
-            let turns = Submit::turns(pace, pass.work, room.turns.min(most));
-            let work = pass.work.times(turns);
+        let queue = || {
+            let passes = Submit::passes(pace, pass.work, most);
+            let work = pass.work.times(passes);
             let submits = pace.submits(work, pass.largest);
             let choice = |text: &Text| text.choice(queued, self.capacity);
             pass.choose(&self.texts.iter().map(choice).collect::<Vec<_>>())?;
-            let all = [Replay::new(pass.plan(), self.texts.len()); MOST_TURNS];
+            let all = [Replay::new(pass.plan(), self.texts.len()); MOST_PASSES];
             let sent = pace.sent(gpu, work);
-            Ok((turns, sent, gpu.submit(&all[..turns], submits, Some(pass.drawn(turns)?))?))
+            Ok((passes, sent, gpu.submit(&all[..passes], submits, Some(pass.drawn(passes)?))?))
         };
-        Submit::queued(gpu, || cache.with(queue))
+        Submit::queued(gpu, queue)
     }
 
     /// The tokens that count of those drawn; notes which texts have ended.
-    fn take(&mut self, turns: usize, words: &[[u32; 2]]) -> Vec<(usize, Drawn)> {
+    fn take(&mut self, passes: usize, words: &[[u32; 2]]) -> Vec<(usize, Drawn)> {
         let mut given = vec![];
-        for row in words.chunks_exact(self.texts.len()).take(turns) {
+        for row in words.chunks_exact(self.texts.len()).take(passes) {
             for (index, (text, &[token, bits])) in self.texts.iter_mut().zip(row).enumerate() {
                 if text.left() == 0 {
                     continue;

@@ -1,10 +1,10 @@
 //! Times of a decoded token's dispatches, for the benchmark.
 
 use crate::error::Result;
-use crate::gpu::{Replay, made};
+use crate::gpu::{Replay, create_checked};
 use crate::lower::{InferenceOptions, inference_plans};
 use crate::plan::{Buffer, PlanRow};
-use crate::session::cache::key_value_cache::Room;
+use crate::session::cache::allocation::CacheAllocation;
 use crate::session::model::Model;
 use crate::session::step::{Sampling, Step};
 
@@ -17,11 +17,11 @@ impl Model {
     pub async fn profile_decode(&self, context: usize) -> Result<Vec<PlanRow>> {
         let options = InferenceOptions::default();
         let cache = self.prepare_inference(context + 1, options).await?;
-        let _turn = cache.turn().await;
+        let _lock = cache.lock().await;
         cache.begin_text(&self.weights, self.next_epoch(), 0, context + 1);
         let gpu = self.gpu();
-        let write = |room: &Room| {
-            let buffer = |name| room.resources.get(name);
+        let write = |allocation: &CacheAllocation| {
+            let buffer = |name| allocation.resources.get(name);
             let step = Step { position: context as u32, ..Step::of(1) };
             gpu.write(buffer(Buffer::DecodeStep)?, 0, bytemuck::bytes_of(&step))?;
             let sampling = Sampling {
@@ -31,9 +31,9 @@ impl Model {
                 ..Sampling::default()
             };
             gpu.write(buffer(Buffer::Sampling)?, 0, bytemuck::bytes_of(&sampling))?;
-            Ok((room.decode(context + 1), room.sample, room.shape))
+            Ok((allocation.decode(context + 1), allocation.plans.sample, allocation.shape))
         };
-        let (decode, sample, shape) = made(&**gpu, || cache.with(write)).await?;
+        let (decode, sample, shape) = create_checked(&**gpu, || cache.with(write)).await?;
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, self.layout(), shape, options)?;
         let most = caps.limits.max_compute_workgroups_per_dimension;

@@ -2,15 +2,16 @@
 
 mod options;
 
-use super::ahead::{Ahead, MOST_TURNS, SUBMITS_AHEAD, Submit};
+use super::ahead::{Ahead, MOST_PASSES, SUBMITS_AHEAD, Submit};
 use super::lookup::{Lookup, Rows};
 use super::sampler::{Bias, Sampler, check_alternatives};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{PlanId, Region, Replay, made};
+use crate::gpu::{PlanId, Region, Replay, create_checked};
 use crate::lower::{LIKELIEST_OFFSET, SampleChoices};
 use crate::plan::Buffer;
+use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
-use crate::session::cache::key_value_cache::{Held, KeyValueCache, Room};
+use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
 use crate::session::pace::Work;
 use crate::session::step::{Sampling, Step};
@@ -22,7 +23,7 @@ pub use options::GenerateOptions;
 const UNFIT: [ErrorCode; 2] = [ErrorCode::OutOfMemory, ErrorCode::LimitExceeded];
 
 /// Turns of a submit for which the GPU waits.
-const EARLY_TURNS: usize = 2;
+const EARLY_PASSES: usize = 2;
 
 /// A token and its log-probability (nats) under the model, before bias, temperature and filters.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,9 +45,9 @@ pub struct Generation {
     text: Vec<u32>,
     draws: usize,
     /// Positions that the whole text may take, prompt and all.
-    room: usize,
+    max_len: usize,
     /// Its use of the cache; none where that does not hold the text.
-    held: Option<Held>,
+    held: Option<CacheOwner>,
     finished: bool,
     /// The token after those given out came from logits that are not finite.
     spoilt: bool,
@@ -81,7 +82,7 @@ impl Generation {
         // The text ends with the model's positions; a prompt that reaches farther is refused.
         let most = model.config().max_position_embeddings;
         let given = prompt.len().saturating_sub(options.drawn);
-        let room = given.saturating_add(options.max_tokens).min(most).max(prompt.len());
+        let max_len = given.saturating_add(options.max_tokens).min(most).max(prompt.len());
         model.prepare_inference(prompt.len(), options.inference()).await?;
         let draws = options.drawn;
         let finished = options.max_tokens <= draws || prompt.len() == most;
@@ -91,7 +92,7 @@ impl Generation {
             options,
             text: prompt.to_vec(),
             draws,
-            room,
+            max_len,
             held: None,
             finished,
             spoilt: false,
@@ -146,14 +147,14 @@ impl Generation {
             None => {
                 // What is on its way was drawn before the model changed.
                 self.ahead.settle().await?;
-                let _turn = cache.turn().await;
+                let _lock = cache.lock().await;
                 self.prepare_sampler(&cache).await?;
                 self.prefill(&cache).await?
             }
         };
         self.held = Some(held);
         let drawn = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
-        let given = self.take(self.turns_of(&drawn));
+        let given = self.take(self.draws_of(&drawn));
         if let Some(lookup) = &mut self.lookup {
             lookup.read(&self.text);
         }
@@ -177,18 +178,18 @@ impl Generation {
             self.sampler = None;
             return Ok(());
         }
-        let fits = |sampler: &Sampler| {
-            sampler.choices == choices && cache.with(|room| Ok(sampler.fits(room))) == Ok(true)
-        };
+        let fits =
+            |sampler: &Sampler| sampler.choices == choices && sampler.bound.belongs_to(cache);
         match self.sampler.take().filter(fits) {
             Some(sampler) => {
                 if self.options.stepwise && biased {
-                    made(&**self.model.gpu(), || sampler.write(&self.bias)).await?;
+                    create_checked(&**self.model.gpu(), || sampler.write(&self.bias)).await?;
                 }
                 self.sampler = Some(sampler);
             }
             None => {
-                self.sampler = Some(Sampler::new(&self.model, cache, choices, &self.bias).await?)
+                self.sampler =
+                    Some(Sampler::new(&self.model.weights, cache, choices, &self.bias).await?)
             }
         }
         Ok(())
@@ -196,30 +197,29 @@ impl Generation {
 
     /// Whether the sampler, if there is one, is bound to the cache as it is.
     fn fits(&self, cache: &KeyValueCache) -> bool {
-        let fits = |sampler: &Sampler| cache.with(|room| Ok(sampler.fits(room))) == Ok(true);
-        self.sampler.as_ref().is_none_or(fits)
+        self.sampler.as_ref().is_none_or(|sampler| sampler.bound.belongs_to(cache))
     }
 
     /// Each draw, with the likeliest tokens of its step.
-    fn turns_of(&self, words: &[[u32; 2]]) -> Vec<Drawn> {
+    fn draws_of(&self, words: &[[u32; 2]]) -> Vec<Drawn> {
         let count = self.options.alternatives;
         let pair = |&[token, bits]: &[u32; 2]| (token, f32::from_bits(bits));
         let first = if count == 0 { words.len() } else { LIKELIEST_OFFSET as usize / 8 };
         let (draws, likeliest) = words.split_at(first.min(words.len()));
-        let turns = likeliest.len().checked_div(count).unwrap_or(draws.len());
-        draws[..turns]
+        let passes = likeliest.len().checked_div(count).unwrap_or(draws.len());
+        draws[..passes]
             .iter()
             .enumerate()
-            .map(|(turn, draw)| {
+            .map(|(pass, draw)| {
                 let (token, logprob) = pair(draw);
-                let alternatives = likeliest.iter().skip(turn * count).take(count).map(pair);
+                let alternatives = likeliest.iter().skip(pass * count).take(count).map(pair);
                 Drawn { token, logprob, alternatives: alternatives.collect() }
             })
             .collect()
     }
 
     /// How many submits are on their way together. Behind a prompt it is one, so that the prompt's draw is read soon.
-    /// Behind a text that is read again it is none: two texts that take turns would queue it in vain each time.
+    /// Behind a text that is read again it is none: two texts in alternation would queue it in vain each time.
     fn submits_ahead(&self, behind_prompt: bool) -> usize {
         let begins = self.draws == self.options.drawn && self.lookup.is_none();
         match (self.options.stepwise, behind_prompt) {
@@ -232,7 +232,7 @@ impl Generation {
     /// Positions that the cache needs for all that may be on its way after the next call: decoding
     /// appends to it without looking at its end.
     fn reach(&self) -> usize {
-        self.room.min(self.text.len() + SUBMITS_AHEAD * MOST_TURNS)
+        self.max_len.min(self.text.len() + SUBMITS_AHEAD * MOST_PASSES)
     }
 
     /// The rows of a check with a pass made for it, where a check is worth while and nothing is on its way:
@@ -258,7 +258,7 @@ impl Generation {
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
         let most = self.submits_ahead(undrawn > 0);
         while self.ahead.len() < self.ahead.most(most) && (!checking || self.ahead.is_empty()) {
-            let queued = undrawn + self.ahead.turns();
+            let queued = undrawn + self.ahead.passes();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
                 break;
@@ -274,7 +274,7 @@ impl Generation {
 
     /// Tokens still wanted and still within the model's positions.
     fn left(&self) -> usize {
-        (self.options.max_tokens - self.draws).min(self.room.saturating_sub(self.text.len()))
+        (self.options.max_tokens - self.draws).min(self.max_len.saturating_sub(self.text.len()))
     }
 
     /// The tokens that count of those drawn; notes whether the generation has ended.
@@ -299,20 +299,24 @@ impl Generation {
         given
     }
 
-    /// Reads what the cache does not hold of the text so far and draws the first next token, in one's turn.
-    async fn prefill(&mut self, cache: &KeyValueCache) -> Result<(Held, Vec<u8>)> {
+    /// Reads what the cache does not hold of the text so far and draws the first next token. The caller holds the cache's lock.
+    async fn prefill(&mut self, cache: &KeyValueCache) -> Result<(CacheOwner, Vec<u8>)> {
         let (model, count) = (Rc::clone(&self.model), self.text.len());
         let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
         self.reset_decoding(cache).await?;
         loop {
             let part = model.next_chunk(cache, done, count)?;
             let last = part.end == count;
-            let chunk = |room: &Room| {
+            let chunk = |allocation: &CacheAllocation| {
                 if !last {
-                    return Ok(Chunk::prefill(room, &[], None));
+                    return Ok(Chunk::prefill(allocation, &[], None));
                 }
-                let read = self.drawn(room, 1)?;
-                Ok(Chunk::prefill(room, &[room.last_row, self.sample(room)], Some(read)))
+                let read = self.drawn(allocation, 1)?;
+                Ok(Chunk::prefill(
+                    allocation,
+                    &[allocation.plans.last_row, self.sample(allocation)],
+                    Some(read),
+                ))
             };
             let tokens = &self.text[part.clone()];
             let Some(read) = model.queue_chunk((cache, held), done, tokens, None, &chunk)? else {
@@ -336,31 +340,34 @@ impl Generation {
     }
 
     /// The plan that draws a token.
-    fn sample(&self, room: &Room) -> PlanId {
-        self.sampler.as_ref().map_or(room.sample, Sampler::plan)
+    fn sample(&self, allocation: &CacheAllocation) -> PlanId {
+        self.sampler.as_ref().map_or(allocation.plans.sample, |sampler| sampler.bound.ids)
     }
 
     /// Where so many draws are left.
-    fn drawn(&self, room: &Room, turns: usize) -> Result<Region> {
+    fn drawn(&self, allocation: &CacheAllocation, passes: usize) -> Result<Region> {
         let (buffer, bytes) = match &self.sampler {
-            Some(sampler) => sampler.drawn(room, turns)?,
-            None => (room.resources.get(Buffer::Drawn)?, turns as u64 * 8),
+            Some(sampler) => sampler.drawn(allocation, passes)?,
+            None => (allocation.resources.get(Buffer::Drawn)?, passes as u64 * 8),
         };
         Ok(Region { buffer, offset: 0, bytes })
     }
 
     /// Puts what decoding counts on by itself to where the text is.
     async fn reset_decoding(&self, cache: &KeyValueCache) -> Result<()> {
-        made(&**self.model.gpu(), || cache.with(|room| self.write_decode_state(room))).await
+        create_checked(&**self.model.gpu(), || {
+            cache.with(|allocation| self.write_decode_state(allocation))
+        })
+        .await
     }
 
-    fn write_decode_state(&self, room: &Room) -> Result<()> {
+    fn write_decode_state(&self, allocation: &CacheAllocation) -> Result<()> {
         let gpu = &self.model.gpu();
         let mut seen = vec![0u32; self.model.config().vocab_size.div_ceil(32)];
         for &token in &self.text {
             seen[token as usize / 32] |= 1 << (token % 32);
         }
-        let buffer = |name| room.resources.get(name);
+        let buffer = |name| allocation.resources.get(name);
         gpu.write(buffer(Buffer::Seen)?, 0, bytemuck::cast_slice(&seen))?;
         let position = self.text.len() as u32 - 1;
         let last = self.text[position as usize];
@@ -380,42 +387,44 @@ impl Generation {
     }
 
     /// A token decoded and drawn, and the largest dispatch of that.
-    fn work(&self, room: &Room) -> [Work; 2] {
-        let (token, largest) = (room.costs.token, room.costs.largest_of_token);
-        match &self.sampler {
-            Some(sampler) => [token.plus(sampler.extra), largest.max(sampler.largest)],
-            None => [token, largest],
-        }
+    fn work(&self, allocation: &CacheAllocation) -> [Work; 2] {
+        let costs = &allocation.costs;
+        let (sample, largest) = match &self.sampler {
+            Some(sampler) => (sampler.work, costs.largest_of_token.max(sampler.largest)),
+            None => (costs.sample, costs.largest_of_token),
+        };
+        [costs.decode.plus(sample), largest]
     }
 
-    /// Submits of so many turns where nothing is on its way: the GPU begins with the first turns while the host
+    /// Submits of so many passes where nothing is on its way: the GPU begins with the first passes while the host
     /// encodes the others.
-    fn early_submits(&self, turns: usize) -> usize {
-        if self.ahead.is_empty() { turns.div_ceil(EARLY_TURNS) } else { 1 }
+    fn early_submits(&self, passes: usize) -> usize {
+        if self.ahead.is_empty() { passes.div_ceil(EARLY_PASSES) } else { 1 }
     }
 
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
     fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Submit> {
         let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
-        let queue = |room: &Room| {
-            let [token, largest] = self.work(room);
-            let most = if self.options.stepwise { 1 } else { room.turns.min(MOST_TURNS) };
-            let turns = Submit::turns(pace, token, most).min(left);
-            let work = token.times(turns);
-            let submits = pace.submits(work, largest).max(self.early_submits(turns));
+        let queue = |allocation: &CacheAllocation| {
+            let [token, largest] = self.work(allocation);
+            let most = if self.options.stepwise { 1 } else { MOST_PASSES };
+            let passes = Submit::passes(pace, token, most).min(left);
+            let work = token.times(passes);
+            let submits = pace.submits(work, largest).max(self.early_submits(passes));
             if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
-                self.write_decode_state(room)?;
+                self.write_decode_state(allocation)?;
             }
-            self.write_sampling(room.resources.get(Buffer::Sampling)?, queued)?;
-            let reach = self.text.len() + queued + turns;
-            let turn = [room.decode(reach), self.sample(room)].map(|plan| Replay::new(plan, 1));
-            let all: [_; 2 * MOST_TURNS] = std::array::from_fn(|index| turn[index % 2]);
-            let region = self.drawn(room, turns)?;
+            self.write_sampling(allocation.resources.get(Buffer::Sampling)?, queued)?;
+            let reach = self.text.len() + queued + passes;
+            let pass = [allocation.decode(reach), self.sample(allocation)]
+                .map(|plan| Replay::new(plan, 1));
+            let all: [_; 2 * MOST_PASSES] = std::array::from_fn(|index| pass[index % 2]);
+            let region = self.drawn(allocation, passes)?;
             let sent = pace.sent(gpu, work);
-            Ok((turns, sent, gpu.submit(&all[..2 * turns], submits, Some(region))?))
+            Ok((passes, sent, gpu.submit(&all[..2 * passes], submits, Some(region))?))
         };
         let submit = Submit::queued(gpu, || cache.with(queue))?;
-        cache.writes(self.text.len() + queued + submit.turns);
+        cache.writes(self.text.len() + queued + submit.passes);
         Ok(submit)
     }
 }

@@ -2,14 +2,15 @@
 
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay, queued};
+use crate::gpu::{Region, Replay, queue_checked};
 use crate::lower::InferenceOptions;
 use crate::plan::{Buffer, PromptLayout};
+use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
-use crate::session::cache::key_value_cache::{Held, KeyValueCache, Room};
+use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
+use crate::session::progress::Progress;
 use crate::session::step::Step;
-use crate::session::watch::Watch;
 use std::ops::Range;
 
 impl Model {
@@ -34,11 +35,11 @@ impl Model {
     /// longer holds the text, or holds it for other weights: it has to begin again.
     pub(in crate::session) async fn run_chunk(
         &self,
-        place: (&KeyValueCache, Held),
+        place: (&KeyValueCache, CacheOwner),
         position: usize,
         tokens: &[u32],
         targets: Option<&[u32]>,
-        chunk: &dyn Fn(&Room) -> Result<Chunk>,
+        chunk: &dyn Fn(&CacheAllocation) -> Result<Chunk>,
     ) -> Result<Option<Vec<u8>>> {
         match self.queue_chunk(place, position, tokens, targets, chunk)? {
             Some(read) => read.await.map(Some),
@@ -49,30 +50,30 @@ impl Model {
     /// [`Self::run_chunk`] up to where it waits: what is queued before the bytes are awaited follows without a gap.
     pub(in crate::session) fn queue_chunk<'a>(
         &'a self,
-        (cache, held): (&KeyValueCache, Held),
+        (cache, held): (&KeyValueCache, CacheOwner),
         position: usize,
         tokens: &[u32],
         targets: Option<&[u32]>,
         // Not of any type: each would be another copy of this in the module.
-        chunk: &dyn Fn(&Room) -> Result<Chunk>,
+        chunk: &dyn Fn(&CacheAllocation) -> Result<Chunk>,
     ) -> Result<Option<impl Future<Output = Result<Vec<u8>>> + use<'a>>> {
         self.weights.buffers()?;
         if !cache.is_held(&self.weights, held) {
             return Ok(None);
         }
         let (gpu, pace) = (&**self.gpu(), &self.chunk_pace);
-        let queue = |room: &Room| {
-            let buffer = |name| room.resources.get(name);
+        let queue = |allocation: &CacheAllocation| {
+            let buffer = |name| allocation.resources.get(name);
             let batch = buffer(Buffer::Batch)?;
             gpu.write(batch, 0, bytemuck::cast_slice(tokens))?;
             if let Some(targets) = targets {
-                let offset = PromptLayout::new(room.chunk).targets().offset;
+                let offset = PromptLayout::new(allocation.chunk).targets().offset;
                 gpu.write(batch, offset, bytemuck::cast_slice(targets))?;
             }
             let step = Step { position: position as u32, ..Step::of(tokens.len()) };
             gpu.write(buffer(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
-            let Chunk { plans, costs, read: mut region } = chunk(room)?;
-            let (rows, keys) = (tokens.len(), room.keys(position + tokens.len()));
+            let Chunk { plans, costs, read: mut region } = chunk(allocation)?;
+            let (rows, keys) = (tokens.len(), allocation.keys(position + tokens.len()));
             let replays: Vec<_> =
                 plans.into_iter().map(|plan| Replay { keys, ..Replay::new(plan, rows) }).collect();
             let [work, largest] = costs.of_chunk(tokens.len(), keys);
@@ -87,7 +88,7 @@ impl Model {
             let sent = pace.sent(gpu, work);
             Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
         };
-        let ((sent, read), accepted) = queued(gpu, || cache.with(queue))?;
+        let ((sent, read), accepted) = queue_checked(gpu, || cache.with(queue))?;
         cache.writes(position + tokens.len());
         Ok(Some(async move {
             let done = async {
@@ -109,11 +110,11 @@ impl Model {
         position: usize,
         tokens: usize,
     ) -> Result<Range<usize>> {
-        let rows = cache.with(|room| Ok(room.rows(&self.chunk_pace, position)))?;
+        let rows = cache.with(|allocation| Ok(allocation.rows(&self.chunk_pace, position)))?;
         Ok(position..tokens.min(position + rows))
     }
 
-    /// Reads what the cache does not hold of a text into it, in one's turn.
+    /// Reads what the cache does not hold of a text into it. The caller holds the cache's lock.
     pub(in crate::session) async fn read_text(
         &self,
         cache: &KeyValueCache,
@@ -122,7 +123,7 @@ impl Model {
         let (mut held, mut done) = self.begin_text(cache, text, usize::MAX).await?;
         while done < text.len() {
             let part = self.next_chunk(cache, done, text.len())?;
-            let chunk = |room: &Room| Ok(Chunk::prefill(room, &[], None));
+            let chunk = |allocation: &CacheAllocation| Ok(Chunk::prefill(allocation, &[], None));
             let read = self.run_chunk((cache, held), done, &text[part.clone()], None, &chunk);
             if read.await?.is_some() {
                 done = part.end;
@@ -143,7 +144,7 @@ impl Model {
         tokens: &[u32],
         targets: Option<&[u32]>,
         options: InferenceOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<f64> {
         self.check_tokens(tokens)?;
         let shifted: Vec<u32>;
@@ -156,19 +157,23 @@ impl Model {
         };
         self.check_targets(tokens, targets)?;
         let total = tokens.len();
-        watch.at(0, total, "loss")?;
+        progress.report(0, total, "loss")?;
         let cache = self.prepare_inference(total, options).await?;
-        let _turn = cache.turn().await;
+        let _lock = cache.lock().await;
         let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
         let (mut sum, mut count) = (0.0, 0.0);
         while done < total {
-            watch.at(done, total, "loss")?;
+            progress.report(done, total, "loss")?;
             let part = self.next_chunk(&cache, done, total)?;
             let bytes = part.len() as u64 * 4;
-            let chunk = |room: &Room| {
-                let buffer = room.resources.get(Buffer::Losses)?;
+            let chunk = |allocation: &CacheAllocation| {
+                let buffer = allocation.resources.get(Buffer::Losses)?;
                 let read = Region { buffer, offset: 0, bytes };
-                Ok(Chunk::prefill(room, &[room.logits, room.loss], Some(read)))
+                Ok(Chunk::prefill(
+                    allocation,
+                    &[allocation.plans.logits, allocation.plans.loss],
+                    Some(read),
+                ))
             };
             let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
             let read = self.run_chunk((&cache, held), done, inputs, Some(targets), &chunk).await?;
@@ -186,7 +191,7 @@ impl Model {
             done = part.end;
         }
         cache.holds(held, tokens);
-        watch.at(total, total, "loss")?;
+        progress.report(total, total, "loss")?;
         Ok(sum / count)
     }
 

@@ -1,15 +1,16 @@
 //! What a text computes, read back: logits, and what comes before them.
 
-use super::prober::Prober;
+use super::probe_plan::ProbePlan;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result, room};
 use crate::gpu::Region;
 use crate::lower::{InferenceOptions, Probe};
 use crate::plan::Buffer;
+use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
-use crate::session::cache::key_value_cache::{KeyValueCache, Room};
+use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::watch::Watch;
+use crate::session::progress::Progress;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -74,15 +75,20 @@ fn check_index(name: &str, index: usize, of: &str, last: usize) -> Result<()> {
 }
 
 /// A part of a text, whose logits are read back from position `from` on.
-fn logits_of(room: &Room, part: &Range<usize>, from: usize, width: usize) -> Result<Chunk> {
+fn logits_of(
+    allocation: &CacheAllocation,
+    part: &Range<usize>,
+    from: usize,
+    width: usize,
+) -> Result<Chunk> {
     if part.end <= from {
-        return Ok(Chunk::prefill(room, &[], None));
+        return Ok(Chunk::prefill(allocation, &[], None));
     }
-    let buffer = room.resources.get(Buffer::Logits)?;
+    let buffer = allocation.resources.get(Buffer::Logits)?;
     let rows = |tokens: usize| (tokens * width) as u64 * 4;
     let first = from.max(part.start);
     let read = Region { buffer, offset: rows(first - part.start), bytes: rows(part.end - first) };
-    Ok(Chunk::prefill(room, &[room.logits], Some(read)))
+    Ok(Chunk::prefill(allocation, &[allocation.plans.logits], Some(read)))
 }
 
 impl Model {
@@ -94,9 +100,9 @@ impl Model {
         &self,
         tokens: &[u32],
         options: InferenceOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Vec<f32>> {
-        self.look(tokens, Look::Logits { from: 0 }, options, watch).await
+        self.look(tokens, Look::Logits { from: 0 }, options, progress).await
     }
 
     /// What a text computes as one document.
@@ -109,7 +115,7 @@ impl Model {
         tokens: &[u32],
         look: Look,
         options: InferenceOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Vec<f32>> {
         let probe = look.probe(self.config())?;
         self.check_tokens(tokens)?;
@@ -119,25 +125,27 @@ impl Model {
         let told = count - from;
         let what = format!("the result, {stage} of {told} tokens × {width} numbers,");
         let mut result: Vec<f32> = room(&what, told as u64 * width as u64)?;
-        watch.at(0, count, stage)?;
+        progress.report(0, count, stage)?;
         let cache = self.prepare_inference(count, options).await?;
-        let _turn = cache.turn().await;
-        let prober = match probe {
-            Some((probe, head)) => Some((self.prober(&cache, probe).await?, head)),
+        let _lock = cache.lock().await;
+        let probe_plan = match probe {
+            Some((probe, head)) => Some((self.probe_plan(&cache, probe).await?, head)),
             None => None,
         };
         let (mut held, mut done) = self.begin_text(&cache, tokens, from).await?;
         while done < count {
-            watch.at(done, count, stage)?;
+            progress.report(done, count, stage)?;
             let mut part = self.next_chunk(&cache, done, count)?;
             let mut columns = width;
-            if let Some((prober, _)) = &prober {
-                part = prober.part(part);
-                columns = prober.columns(&part);
+            if let Some((probe_plan, _)) = &probe_plan {
+                part = probe_plan.part(part);
+                columns = probe_plan.columns(&part);
             }
-            let chunk = |room: &Room| match &prober {
-                Some((prober, head)) => prober.chunk(&**self.gpu(), room, &part, *head),
-                None => logits_of(room, &part, from, width),
+            let chunk = |allocation: &CacheAllocation| match &probe_plan {
+                Some((probe_plan, head)) => {
+                    probe_plan.chunk(&**self.gpu(), allocation, &part, *head)
+                }
+                None => logits_of(allocation, &part, from, width),
             };
             let inputs = &tokens[part.clone()];
             let Some(read) = self.run_chunk((&cache, held), done, inputs, None, &chunk).await?
@@ -157,22 +165,22 @@ impl Model {
             }
             done = part.end;
         }
-        if prober.is_none() {
+        if probe_plan.is_none() {
             // The plan of another look fills the cache of the first layers alone.
             cache.holds(held, tokens);
         }
-        watch.at(count, count, stage)?;
+        progress.report(count, count, stage)?;
         Ok(result)
     }
 
     /// What answers a probe: the one of the call before, if that asked for the same.
-    async fn prober(&self, cache: &KeyValueCache, probe: Probe) -> Result<Rc<Prober>> {
-        let before = self.prober.take().filter(|prober| prober.answers(cache, probe));
-        let prober = match before {
-            Some(prober) => prober,
-            None => Rc::new(Prober::new(&self.weights, cache, probe).await?),
+    async fn probe_plan(&self, cache: &KeyValueCache, probe: Probe) -> Result<Rc<ProbePlan>> {
+        let before = self.probe_plan.take().filter(|plan| plan.answers(cache, probe));
+        let probe_plan = match before {
+            Some(probe_plan) => probe_plan,
+            None => Rc::new(ProbePlan::new(&self.weights, cache, probe).await?),
         };
-        self.prober.replace(Some(Rc::clone(&prober)));
-        Ok(prober)
+        self.probe_plan.replace(Some(Rc::clone(&probe_plan)));
+        Ok(probe_plan)
     }
 }

@@ -1,10 +1,10 @@
 //! Prompt lookup: what follows where the last tokens of a text occurred before (Saxena, "Prompt lookup decoding",
 //! 2023), and when it pays to check it.
 
-use super::several::{RowState, SeveralPass};
+use super::batched_pass::{BatchedPass, RowState};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Replay, watched};
+use crate::gpu::{Gpu, Replay, submit_checked};
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::pace::Pace;
@@ -45,7 +45,7 @@ pub(in crate::session) struct Lookup {
     /// The GPU's position and token are not those of the text's end: they are written before the next decoding.
     pub astray: bool,
     /// What checks, bound to a cache as it was.
-    pass: Option<SeveralPass>,
+    pass: Option<BatchedPass>,
     pace: Pace,
 }
 
@@ -100,11 +100,11 @@ impl Lookup {
         left: usize,
     ) -> Result<Option<Rows>> {
         let Some(rows) = self.worthwhile(cache, text, left) else { return Ok(None) };
-        if !self.pass.as_ref().is_some_and(|pass| pass.fits(cache)) {
+        if !self.pass.as_ref().is_some_and(|pass| pass.bound.belongs_to(cache)) {
             // That of a cache as it was goes first: there may be no memory for both.
             self.pass = None;
-            let _turn = cache.turn().await;
-            self.pass = Some(SeveralPass::new(model, cache, None, ROWS).await?);
+            let _lock = cache.lock().await;
+            self.pass = Some(BatchedPass::new(model, cache, None, ROWS).await?);
         }
         Ok(Some(rows))
     }
@@ -115,9 +115,11 @@ impl Lookup {
             return None;
         }
         let len = text.len();
-        let room = cache.with(|room| Ok(room.chunk.min(room.shape.capacity.saturating_sub(len))));
+        let rows_left = cache.with(|allocation| {
+            Ok(allocation.chunk.min(allocation.shape.capacity.saturating_sub(len)))
+        });
         let rows = self.draft(text);
-        if rows.is_none() || left < ROWS || room.unwrap_or(0) < ROWS {
+        if rows.is_none() || left < ROWS || rows_left.unwrap_or(0) < ROWS {
             self.pause();
             return None;
         }
@@ -157,7 +159,7 @@ impl Lookup {
         };
         self.astray = true;
         let sent = self.pace.sent(gpu, pass.work);
-        let read = watched(gpu, queue)?;
+        let read = submit_checked(gpu, queue)?;
         cache.writes(first + ROWS);
         let mut drawn = self.pace.arrival(gpu, sent, read).await?;
         let words = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);

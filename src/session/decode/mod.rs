@@ -2,13 +2,13 @@
 
 mod ahead;
 pub(super) mod batch;
+mod batched_pass;
+pub(super) mod batched_plans;
 #[cfg(feature = "testing")]
 mod decode_profile;
 pub(super) mod generate;
 mod inference;
 pub(super) mod look;
 mod lookup;
-pub(super) mod prober;
+pub(super) mod probe_plan;
 mod sampler;
-mod several;
-pub(super) mod several_plans;

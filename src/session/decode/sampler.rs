@@ -3,14 +3,15 @@
 
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, PlanId};
-use crate::lower::{LIKELIEST, LIKELIEST_OFFSET, SampleChoices, sample_plan};
+use crate::gpu::{BufferId, Gpu, PlanId};
+use crate::lower::{LIKELIEST_OFFSET, SampleChoices, sample_plan};
 use crate::plan::Buffer;
-use crate::session::cache::annex::Annex;
-use crate::session::cache::key_value_cache::{KeyValueCache, Room};
-use crate::session::model::Model;
+use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::bound_plans::BoundPlans;
+use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::pace::Work;
 use crate::session::resources::Resources;
+use crate::session::weights::Weights;
 use std::rc::Rc;
 
 /// Most of the likeliest tokens that a step tells.
@@ -85,77 +86,54 @@ pub(in crate::session) fn check_alternatives(alternatives: usize, vocabulary: us
     )))
 }
 
-/// The plan, bound to a room, and what it reads and writes besides.
+/// The plan, bound to a cache.
 #[derive(Debug)]
 pub(in crate::session) struct Sampler {
-    model: Rc<Model>,
-    annex: Annex,
-    /// What it costs beyond the cache's own plan.
-    pub extra: Work,
+    pub bound: BoundPlans<PlanId>,
+    pub work: Work,
     pub largest: Work,
     pub choices: SampleChoices,
 }
 
 impl Sampler {
-    /// A sampler for a cache's room as it is, with this bias.
+    /// A sampler for a cache as it is, with this bias.
     pub async fn new(
-        model: &Rc<Model>,
+        weights: &Rc<Weights>,
         cache: &KeyValueCache,
         choices: SampleChoices,
         bias: &Bias,
     ) -> Result<Self> {
-        let caps = model.gpu().capabilities();
-        let make = |shape, slots: &[u64]| {
-            sample_plan(caps, model.layout(), shape, cache.options, slots, choices)
-                .map(|plan| Rc::new(vec![plan]))
-        };
+        let (caps, params) = (weights.gpu.0.capabilities(), &weights.layout);
+        let (shape, plan) = cache.with(|on_gpu| {
+            let (shape, slots) = (on_gpu.shape, &on_gpu.slots);
+            let plan = sample_plan(caps, params, shape, cache.options, slots, choices)?;
+            Ok((shape, plan))
+        })?;
         let prepare = |resources: &Resources| {
-            if choices.biased { write_bias(model, resources, bias) } else { Ok(()) }
+            if choices.biased { write_bias(&*weights.gpu.0, resources, bias) } else { Ok(()) }
         };
-        let (annex, plans) = Annex::new(&model.weights, cache, None, &make, &prepare).await?;
-        model.sampler_bytes.set(model.sampler_bytes.get() + annex.resources.bytes());
-        let plan = &plans[0];
-        let extra = plan.dispatches.iter().filter(|d| d.label == LIKELIEST);
-        let extra = extra.map(Work::of_dispatch).fold(Work::default(), Work::plus);
-        let largest = Work::of_largest(plan);
-        Ok(Self { model: Rc::clone(model), annex, extra, largest, choices })
-    }
-
-    /// What draws a token.
-    pub fn plan(&self) -> PlanId {
-        self.annex.plans[0]
-    }
-
-    /// Whether its plan is bound to what the room has now.
-    pub fn fits(&self, room: &Room) -> bool {
-        self.annex.fits(room)
+        let bound = BoundPlans::new(weights, cache, shape, &plan, &prepare).await?;
+        let (work, largest) = (Work::of(&plan), Work::of_largest(&plan));
+        Ok(Self { bound, work, largest, choices })
     }
 
     /// Replaces the bias for what is submitted from now on.
     pub fn write(&self, bias: &Bias) -> Result<()> {
-        write_bias(&self.model, &self.annex.resources, bias)
+        write_bias(&*self.bound.weights.gpu.0, &self.bound.resources, bias)
     }
 
     /// Where draws are left, and the bytes of so many.
-    pub fn drawn(&self, room: &Room, turns: usize) -> Result<(BufferId, u64)> {
+    pub fn drawn(&self, allocation: &CacheAllocation, passes: usize) -> Result<(BufferId, u64)> {
         let count = self.choices.likeliest;
-        let own = self.annex.resources.get(Buffer::Drawn);
-        let buffer = own.or_else(|_| room.resources.get(Buffer::Drawn))?;
-        let turns = turns as u64;
+        let own = self.bound.resources.get(Buffer::Drawn);
+        let buffer = own.or_else(|_| allocation.resources.get(Buffer::Drawn))?;
+        let passes = passes as u64;
         let bytes =
-            if count == 0 { turns * 8 } else { LIKELIEST_OFFSET + turns * count as u64 * 8 };
+            if count == 0 { passes * 8 } else { LIKELIEST_OFFSET + passes * count as u64 * 8 };
         Ok((buffer, bytes))
     }
 }
 
-fn write_bias(model: &Model, resources: &Resources, bias: &Bias) -> Result<()> {
-    let buffer = resources.get(Buffer::Bias)?;
-    model.gpu().write(buffer, 0, bytemuck::cast_slice(&bias.values))
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        let bytes = &self.model.sampler_bytes;
-        bytes.set(bytes.get() - self.annex.resources.bytes());
-    }
+fn write_bias(gpu: &dyn Gpu, resources: &Resources, bias: &Bias) -> Result<()> {
+    gpu.write(resources.get(Buffer::Bias)?, 0, bytemuck::cast_slice(&bias.values))
 }

@@ -1,7 +1,7 @@
 //! Operations on tensors by themselves, without a model. Their plans are kept.
 
 use crate::error::{Error, Result};
-use crate::gpu::{BufferId, Gpu, LocalFuture, PlanId, Replay, queued};
+use crate::gpu::{BufferId, Gpu, LocalFuture, PlanId, Replay, queue_checked};
 use crate::ops::{Operation, OperationKey, Role};
 use crate::plan::{Buffer, BufferSizes, Plan};
 use crate::session::memory::{self, MemoryBytes, Purpose};
@@ -51,7 +51,7 @@ impl Operations {
         made: &[BufferId],
     ) -> Result<LocalFuture<Result<()>>> {
         let key = operation.key;
-        let queued = queued(&*self.gpu.0, || self.queue(operation, made));
+        let queued = queue_checked(&*self.gpu.0, || self.queue(operation, made));
         let ((), accepted) = queued.inspect_err(|_| self.forget(&key))?;
         let operations = Rc::clone(self);
         Ok(Box::pin(async move { accepted.await.inspect_err(|_| operations.forget(&key)) }))

@@ -38,9 +38,9 @@ impl Tensor {
         }
         memory::judge(&**gpu, Purpose::Tensor, &MemoryBytes::of_tensor(bytes))?;
         let label = format!("a tensor of {elements} elements of {}", element.name());
-        gpu.watch();
+        gpu.push_error_scope();
         let buffer = gpu.create_buffer(&label, bytes);
-        let allocated = gpu.checked().shared();
+        let allocated = gpu.pop_error_scope().shared();
         Ok(Self { gpu: GpuRef(Rc::clone(gpu)), buffer: buffer?, bytes, allocated })
     }
 
@@ -54,7 +54,7 @@ impl Tensor {
         self.buffer
     }
 
-    /// Overwrites bytes from `offset` on, between [`Gpu::watch`] and [`Gpu::checked`]. Both it and their
+    /// Overwrites bytes from `offset` on, between [`Gpu::push_error_scope`] and [`Gpu::pop_error_scope`]. Both it and their
     /// number are multiples of 4.
     ///
     /// # Errors

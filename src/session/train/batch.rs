@@ -9,7 +9,7 @@ use crate::plan::{Buffer, count_tiles};
 impl Trainer {
     /// Whether the batch has more tiles of attention than the plan for short documents has room for.
     pub(super) fn is_long(&self, batch: &Batch) -> bool {
-        self.long.is_some()
+        self.installed.long.is_some()
             && count_tiles(&batch.documents, &mut [], &mut []) > self.plans.tiles.unwrap_or(0)
     }
 

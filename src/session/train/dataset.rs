@@ -1,10 +1,10 @@
 //! Steps and evaluations over the batches of a dataset.
 
-use super::progress::Progress;
+use super::run_progress::RunProgress;
 use super::{Metrics, Trainer};
 use crate::data::Dataset;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{LocalFuture, Replay, made, watched};
+use crate::gpu::{LocalFuture, Replay, create_checked, submit_checked};
 use crate::plan::Buffer;
 use crate::session::step::StepResult;
 use std::rc::Rc;
@@ -63,7 +63,7 @@ impl Trainer {
         if done.is_err() && before.micro_step == 0 && !updated {
             // The first micro-step overwrote the gradients of the step before.
             let counted = if self.progress() == before { before.counted } else { 0 };
-            self.flight.set(Progress { counted, ..before });
+            self.flight.set(RunProgress { counted, ..before });
             if let Err(error) = &mut done
                 && error.code == ErrorCode::Unread
             {
@@ -121,10 +121,10 @@ impl Trainer {
         let batch = dataset.validation_batch(index, self.plans.micro_step.tokens)?;
         self.check(&batch)?;
         let kept = self.read_accumulated().await?;
-        let replays = [Replay::new(self.evaluate, batch.len())];
+        let replays = [Replay::new(self.installed.evaluate, batch.len())];
         let submits = self.submits(1.0 / 3.0);
         let gpu = self.model.gpu();
-        let read = watched(&**gpu, || {
+        let read = submit_checked(&**gpu, || {
             self.write_batch(&batch)?;
             self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
             gpu.submit(&replays, submits, Some(self.metrics()?))
@@ -132,7 +132,7 @@ impl Trainer {
         let read = read.await;
         if let Some(kept) = kept {
             let metrics = self.buffer(Buffer::Metrics)?;
-            made(&**gpu, || gpu.write(metrics, 0, &kept)).await?;
+            create_checked(&**gpu, || gpu.write(metrics, 0, &kept)).await?;
         }
         let result: StepResult = bytemuck::pod_read_unaligned(&read?);
         Ok([f64::from(result.loss), batch.counted() as f64])

@@ -1,6 +1,6 @@
 //! Where a trainer is, with steps whose end is not known yet: what the progress is if one of them fails.
 
-use super::progress::Progress;
+use super::run_progress::RunProgress;
 use crate::error::{Error, ErrorCode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,11 +9,11 @@ use std::rc::Rc;
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// As if the steps on their way had arrived.
-    progress: Cell<Progress>,
+    progress: Cell<RunProgress>,
     steps: Cell<usize>,
     failed: Cell<bool>,
     /// The progress that the steps which have arrived leave.
-    arrived: RefCell<Progress>,
+    arrived: RefCell<RunProgress>,
     /// Batches that had been drawn when the accumulation began that is queued now.
     drawn: Cell<u64>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Flight {
 #[derive(Debug)]
 pub(super) struct Step {
     flight: Rc<Flight>,
-    after: Progress,
+    after: RunProgress,
     /// Whether it ends an accumulation.
     last: bool,
     /// Batches that had been drawn when its accumulation began.
@@ -32,12 +32,12 @@ pub(super) struct Step {
 }
 
 impl Flight {
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> RunProgress {
         self.progress.get()
     }
 
     /// Puts the trainer there, with no step on its way.
-    pub fn set(&self, progress: Progress) {
+    pub fn set(&self, progress: RunProgress) {
         self.progress.set(progress);
     }
 
@@ -47,7 +47,7 @@ impl Flight {
     }
 
     /// Notes that a step has been queued, after which the progress is `after`.
-    pub fn sent(self: &Rc<Self>, after: Progress, last: bool, submits: usize) -> Step {
+    pub fn sent(self: &Rc<Self>, after: RunProgress, last: bool, submits: usize) -> Step {
         if self.steps.replace(self.steps.get() + 1) == 0 {
             self.failed.set(false);
             self.arrived.replace(self.progress.get());
@@ -99,7 +99,7 @@ impl Drop for Step {
             }
         } else {
             let step = arrived.step + u64::from(self.last);
-            *arrived = Progress { step, ..self.after };
+            *arrived = RunProgress { step, ..self.after };
         }
         flight.steps.set(flight.steps.get() - 1);
         if flight.steps.get() == 0 && flight.failed.get() {

@@ -7,8 +7,8 @@ mod flight;
 mod loss;
 mod options;
 mod profile;
-mod progress;
 pub(super) mod resume;
+mod run_progress;
 mod save;
 mod state;
 mod tune;
@@ -16,22 +16,22 @@ mod tune;
 use flight::Flight;
 use loss::LossSum;
 pub use options::{DropoutOptions, Precision, TrainerOptions};
-use progress::Progress;
+use run_progress::RunProgress;
 pub(super) use state::{TrainerState, saved_sets};
 use tune::tune;
 
 use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
 use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
+use super::progress::Progress;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_tables};
-use super::watch::Watch;
 use super::weights::place::Place;
 use super::weights::tensor_at;
 use crate::caps::Capabilities;
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, made, queued};
+use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, create_checked, queue_checked};
 use crate::kernels::{TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
@@ -74,18 +74,24 @@ pub struct Metrics {
     pub skipped: bool,
 }
 
-/// Trains a model. Holds gradients, moments and activations on the GPU.
-#[derive(Debug)]
-pub struct Trainer {
-    pub(super) model: Rc<Model>,
-    pub(super) resources: RefCell<Option<Resources>>,
-    plans: TrainPlans,
+/// The plans of [`TrainPlans`], installed.
+#[derive(Clone, Copy, Debug)]
+struct TrainerPlans {
     micro_step: PlanId,
     optimizer: PlanId,
     evaluate: PlanId,
     averages: Option<PlanId>,
     /// The micro-step of batches with long documents, if it has a plan of its own.
     long: Option<PlanId>,
+}
+
+/// Trains a model. Holds gradients, moments and activations on the GPU.
+#[derive(Debug)]
+pub struct Trainer {
+    pub(super) model: Rc<Model>,
+    pub(super) resources: RefCell<Option<Resources>>,
+    plans: TrainPlans,
+    installed: TrainerPlans,
     /// Whether averages and weights have changed places.
     exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
@@ -117,41 +123,47 @@ impl Trainer {
     pub async fn create(
         model: &Rc<Model>,
         options: TrainerOptions,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Rc<Self>> {
         let schedule = options.validate()?;
         let options = options.filled(model.config().dropout);
-        watch.at(0, 5, "measure products")?;
+        progress.report(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
         let mut plans = Self::planned(model, &options, None)?;
         let tuned = tune(&gpu, &plans.micro_step.products).await?;
         if !tuned.is_empty() {
             plans = Self::planned(model, &options, Some(tuned))?;
         }
-        watch.at(1, 5, "compile kernels")?;
+        progress.report(1, 5, "compile kernels")?;
         gpu.prepare(&plans.all()).await;
         let weights = model.weights.buffers()?;
-        watch.at(2, 5, "allocate")?;
+        progress.report(2, 5, "allocate")?;
         let asked = MemoryBytes::of_plans(model.layout(), plans.all());
         // Again: others may have allocated while kernels were compiled.
         memory::judge(&*gpu, Purpose::Trainer, &asked)?;
-        let allocated = made(&*gpu, || Self::allocate(model, &weights, &plans)).await;
+        let allocated = create_checked(&*gpu, || Self::allocate(model, &weights, &plans)).await;
         let mut resources =
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
         Self::write_rope(model, &resources, options.tokens_per_step).await?;
         // One after the other, since a CPU compiles here what another adapter has compiled above.
-        let mut ids = Vec::new();
-        for (done, plan) in plans.all().into_iter().enumerate() {
-            watch.at(2 + done.min(2), 5, "compile kernels")?;
-            ids.push(made(&*gpu, || resources.install(plan, &[&weights])).await?);
-        }
-        watch.at(5, 5, "compile kernels")?;
-        let [micro_step, optimizer, evaluate, ref others @ ..] = ids[..] else {
-            return Err(Error::internal("a trainer without its plans"));
+        let mut install = async |plan, done| {
+            progress.report(done, 5, "compile kernels")?;
+            create_checked(&*gpu, || resources.install(plan, &[&weights])).await
         };
-        let mut others = others.iter().copied();
-        let averages = plans.averages.as_ref().and_then(|_| others.next());
-        let long = others.next();
+        let installed = TrainerPlans {
+            micro_step: install(&plans.micro_step, 2).await?,
+            optimizer: install(&plans.optimizer, 3).await?,
+            evaluate: install(&plans.evaluate, 4).await?,
+            averages: match &plans.averages {
+                Some(plan) => Some(install(plan, 4).await?),
+                None => None,
+            },
+            long: match &plans.long {
+                Some(plan) => Some(install(plan, 4).await?),
+                None => None,
+            },
+        };
+        progress.report(5, 5, "compile kernels")?;
         model.trainer_bytes.set(model.trainer_bytes.get() + resources.bytes());
         // A guess for the first step, replaced by what it takes: a slow GPU, or a CPU.
         let expected = plans.micro_step.flops() / first_guess(gpu.capabilities()) * 1e3;
@@ -159,11 +171,7 @@ impl Trainer {
             model: Rc::clone(model),
             resources: RefCell::new(Some(resources)),
             plans,
-            micro_step,
-            optimizer,
-            evaluate,
-            averages,
-            long,
+            installed,
             exchanged: Cell::new(false),
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
@@ -248,11 +256,11 @@ impl Trainer {
         Ok(Region { buffer: self.buffer(Buffer::Metrics)?, offset: 0, bytes: METRICS_BYTES })
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> RunProgress {
         self.flight.progress()
     }
 
-    pub(super) fn restore(&self, progress: Progress, losses: LossSum) {
+    pub(super) fn restore(&self, progress: RunProgress, losses: LossSum) {
         self.flight.set(progress);
         self.losses.replace(Rc::new(Cell::new(losses)));
     }
@@ -324,7 +332,7 @@ impl Trainer {
             self.model.changed();
         }
         let submits = self.submits(share);
-        let (read, accepted) = queued(&**self.model.gpu(), || {
+        let (read, accepted) = queue_checked(&**self.model.gpu(), || {
             self.write_batch(batch)?;
             self.write_step(&step)?;
             self.model.gpu().submit(replays, submits, Some(self.metrics()?))
@@ -378,7 +386,7 @@ impl Trainer {
         let TrainPlans { micro_step, optimizer, .. } = &self.plans;
         let plan = self.micro_step_of(self.is_long(batch));
         let step = Replay::new(plan, batch.len());
-        let update = Replay::new(self.optimizer, optimizer.tokens);
+        let update = Replay::new(self.installed.optimizer, optimizer.tokens);
         if self.model.gpu().capabilities().software || self.flight.busy() {
             return [step, update];
         }
@@ -393,7 +401,7 @@ impl Trainer {
     }
 
     fn micro_step_of(&self, long: bool) -> PlanId {
-        self.long.filter(|_| long).unwrap_or(self.micro_step)
+        self.installed.long.filter(|_| long).unwrap_or(self.installed.micro_step)
     }
 
     /// The micro-step's plan for the batch in the buffer.

@@ -2,10 +2,10 @@
 
 use super::Trainer;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay, watched};
+use crate::gpu::{Region, Replay, submit_checked};
 use crate::plan::{Buffer, OPTIMIZER_BYTES, PlanRow};
+use crate::session::progress::Progress;
 use crate::session::step::{OptimizerState, Step};
-use crate::session::watch::Watch;
 
 impl Trainer {
     /// [`Trainer::plan`] with GPU times where the device has timestamps. Replays the batch of the
@@ -15,11 +15,11 @@ impl Trainer {
     /// # Errors
     /// `freed`, `device-lost`, `aborted`; `invalid-options` before the first step and in the middle of
     /// an accumulation.
-    pub async fn profile(&self, watch: Watch<'_>) -> Result<Vec<PlanRow>> {
+    pub async fn profile(&self, progress: Progress<'_>) -> Result<Vec<PlanRow>> {
         self.buffer(Buffer::Step)?;
-        let mut progress = self.progress();
+        let mut run = self.progress();
         let tokens = self.batch_tokens.get();
-        if progress.micro_step != 0 {
+        if run.micro_step != 0 {
             return Err(Error::options(
                 "profile in the middle of an accumulation would overwrite its gradients",
             ));
@@ -28,9 +28,9 @@ impl Trainer {
             return Err(Error::options("there is no batch to profile with: call step first"));
         }
         let state = self.optimizer_state().await?;
-        watch.at(0, 2, "time the micro-step")?;
-        progress.counted = 0; // the replay overwrites the gradients
-        self.flight.set(progress);
+        progress.report(0, 2, "time the micro-step")?;
+        run.counted = 0; // the replay overwrites the gradients
+        self.flight.set(run);
         let step = Step {
             // With these state and weights stay what they are, though all is read and written.
             gradient_scale: 0.0,
@@ -42,7 +42,7 @@ impl Trainer {
             ..self.step_uniform(tokens, false, 0.0, 1)
         };
         let gpu = self.model.gpu();
-        let timed = watched(&**gpu, || {
+        let timed = submit_checked(&**gpu, || {
             self.write_step(&step)?;
             gpu.profile(Replay::new(self.micro_step_of(self.batch_long.get()), tokens))
         })?;
@@ -51,16 +51,17 @@ impl Trainer {
         if let Some(times) = &mut times
             && state.correction1 > 0.0
         {
-            watch.at(1, 2, "time the optimizer")?;
-            let optimizer =
-                gpu.profile(Replay::new(self.optimizer, self.plans.optimizer.tokens))?.await?;
+            progress.report(1, 2, "time the optimizer")?;
+            let optimizer = gpu
+                .profile(Replay::new(self.installed.optimizer, self.plans.optimizer.tokens))?
+                .await?;
             times.extend(optimizer.into_iter().flatten());
         }
         let mut rows = self.plan()?;
         for (row, time) in rows.iter_mut().zip(times.into_iter().flatten()) {
             row.gpu_microseconds = Some(time);
         }
-        watch.at(2, 2, "time the optimizer")?;
+        progress.report(2, 2, "time the optimizer")?;
         Ok(rows)
     }
 

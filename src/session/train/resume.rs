@@ -8,8 +8,8 @@ use crate::gpu::{LocalFuture, Pending};
 use crate::optim::{Content, Stored, Trained};
 use crate::plan::Buffer;
 use crate::session::model::Model;
+use crate::session::progress::{Progress, ProgressCallback};
 use crate::session::train::{Trainer, TrainerState, saved_sets};
-use crate::session::watch::{Ask, Watch};
 use crate::session::weights::adapter::Adapter;
 use crate::session::weights::loader::ModelLoader;
 use crate::session::weights::place::write_stored;
@@ -108,13 +108,17 @@ impl Resume {
     ///
     /// # Errors
     /// `invalid-checkpoint` if a tensor is not in the header; as [`Trainer::create`].
-    pub fn allocate(&self, model: &Rc<Model>, ask: Ask) -> Result<LocalFuture<Result<()>>> {
+    pub fn allocate(
+        &self,
+        model: &Rc<Model>,
+        ask: ProgressCallback,
+    ) -> Result<LocalFuture<Result<()>>> {
         self.expect_all()?;
         let (model, slot) = (Rc::clone(model), Rc::clone(&self.trainer));
         let options = self.state.options.clone();
         let (progress, losses) = (self.state.progress.kept(), self.state.losses());
         Ok(Box::pin(async move {
-            let trainer = Trainer::create(&model, options, Watch(&*ask)).await?;
+            let trainer = Trainer::create(&model, options, Progress(&*ask)).await?;
             trainer.restore(progress, losses);
             // A second allocation leaves the first one's trainer.
             let _ = slot.set(trainer);

@@ -3,7 +3,7 @@
 
 use super::loss::LossSum;
 use super::options::TrainerOptions;
-use super::progress::Progress;
+use super::run_progress::RunProgress;
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use crate::optim::{AVERAGES, StateSet, Stored, Trained, stored_sets};
@@ -22,7 +22,7 @@ const FORMAT: &str = "tinyloom-trainer-1";
 pub(in crate::session) struct TrainerState {
     format: String,
     pub options: TrainerOptions,
-    pub progress: Progress,
+    pub progress: RunProgress,
     /// An `OptimizerState`: 1 − βⁿ and what the last decision left.
     pub optimizer: Vec<u32>,
     /// A `StepResult`, whose loss sum decides whether an accumulation in progress may update.
@@ -39,7 +39,7 @@ pub(in crate::session) struct TrainerState {
 impl TrainerState {
     pub fn new(
         options: TrainerOptions,
-        progress: Progress,
+        progress: RunProgress,
         optimizer: Vec<u32>,
         metrics: Vec<u32>,
         losses: LossSum,
@@ -91,7 +91,7 @@ impl TrainerState {
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(Self::wrong(Error::checkpoint(what)));
         self.options.validate().map_err(Self::wrong)?;
-        let Progress { step, micro_step, counted, cursor } = self.progress;
+        let RunProgress { step, micro_step, counted, cursor } = self.progress;
         for (name, value) in [("step", step), ("counted", counted), ("cursor", cursor)] {
             if value > MOST {
                 return wrong(format!("progress.{name} is {value}; it may be at most {MOST}"));
@@ -121,7 +121,7 @@ const GRADIENTS: StateSet = StateSet::numbers("gradient", Buffer::Gradients);
 /// What an optimizer file holds of a parameter.
 pub(in crate::session) fn saved_sets(
     options: &TrainerOptions,
-    progress: Progress,
+    progress: RunProgress,
     trained: &Trained,
 ) -> Vec<StateSet> {
     let mut sets = options.rule().state(trained).to_vec();
@@ -130,7 +130,7 @@ pub(in crate::session) fn saved_sets(
 }
 
 /// What it holds of every parameter besides the optimizer's own state.
-fn more_sets(options: &TrainerOptions, progress: Progress) -> Vec<StateSet> {
+fn more_sets(options: &TrainerOptions, progress: RunProgress) -> Vec<StateSet> {
     let average = options.ema.map(|_| AVERAGES);
     average.into_iter().chain((progress.micro_step > 0).then_some(GRADIENTS)).collect()
 }
@@ -138,7 +138,7 @@ fn more_sets(options: &TrainerOptions, progress: Progress) -> Vec<StateSet> {
 /// All tensors of an optimizer file, in the order of a save.
 pub(in crate::session) fn saved(
     options: &TrainerOptions,
-    progress: Progress,
+    progress: RunProgress,
     layout: &Params,
 ) -> Vec<Stored> {
     let mut stored = options.rule().stored(layout);
@@ -155,7 +155,7 @@ mod tests {
         let good = TrainerState {
             format: FORMAT.into(),
             options: TrainerOptions { gradient_accumulation: 4, ..TrainerOptions::default() },
-            progress: Progress { step: 9, micro_step: 3, counted: 5, cursor: 39 },
+            progress: RunProgress { step: 9, micro_step: 3, counted: 5, cursor: 39 },
             optimizer: [0.5f32, 0.1, 64.0, 1.0].map(f32::to_bits).to_vec(),
             metrics: vec![0, 0, 2.5f32.to_bits(), 0, 0, 0, 0, 0],
             nats: Some([0, 0x4004_0000]),

@@ -1,7 +1,7 @@
 //! Measures which tile and split a model's products are fastest by.
 
 use crate::error::{ErrorCode, Result};
-use crate::gpu::{Gpu, PlanId, Region, Replay, made};
+use crate::gpu::{Gpu, PlanId, Region, Replay, create_checked};
 use crate::kernels::{LinearShape, TunedProduct, linear_candidates};
 use crate::plan::{Buffer, STEP_BYTES, product_plan};
 use crate::session::resources::Resources;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 const BUDGET: f64 = 1800.0;
 /// Milliseconds that one measurement should take: much longer than its end takes to be noticed.
 const LENGTH: f64 = 8.0;
-const MOST_TURNS: usize = 1024;
+const MOST_REPEATS: usize = 1024;
 /// Milliseconds of one turn beyond which a product is left to the estimate: submits must stay short.
 const LONG: f64 = 50.0;
 /// Milliseconds of work that raise the clock of a GPU that has idled.
@@ -78,7 +78,7 @@ async fn measure(
     gpu.prepare(&plans.iter().collect::<Vec<_>>()).await;
     let mut resources = Resources::new(gpu);
     let slots = plans.last().map_or(&[][..], |plan| &plan.slots);
-    let installed = made(&**gpu, || {
+    let installed = create_checked(&**gpu, || {
         operands(gpu, &mut resources, slots, shape.tokens)?;
         plans.iter().map(|plan| resources.install(plan, &[])).collect::<Result<Vec<_>>>()
     });
@@ -149,11 +149,11 @@ async fn times(
             if count == 1 && took > LONG {
                 return Ok(None);
             }
-            if gpu.now() >= awake && (took >= LENGTH || count >= MOST_TURNS) {
+            if gpu.now() >= awake && (took >= LENGTH || count >= MOST_REPEATS) {
                 break;
             }
             // The first runs are mostly the wait for their end: at most twice as many at a time.
-            count = if took >= LENGTH { count } else { (2 * count).min(MOST_TURNS) };
+            count = if took >= LENGTH { count } else { (2 * count).min(MOST_REPEATS) };
         }
         turns.push(count);
     }

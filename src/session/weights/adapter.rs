@@ -18,8 +18,8 @@ use crate::gpu::Pending;
 use crate::params::{Params, Tensor};
 use crate::plan::Buffer;
 use crate::session::model::Model;
+use crate::session::progress::Progress;
 use crate::session::resources::Resources;
-use crate::session::watch::Watch;
 use crate::session::weights::Weights;
 use std::rc::Rc;
 
@@ -41,8 +41,12 @@ impl Adapter {
     /// # Errors
     /// `invalid-options`, also for a target that no module of the base has, and where the base has an
     /// adapter; `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
-    pub async fn create(base: &Rc<Model>, lora: LoraConfig, watch: Watch<'_>) -> Result<Rc<Self>> {
-        let weights = Weights::adapted(&base.weights, &lora, watch).await?;
+    pub async fn create(
+        base: &Rc<Model>,
+        lora: LoraConfig,
+        progress: Progress<'_>,
+    ) -> Result<Rc<Self>> {
+        let weights = Weights::adapted(&base.weights, &lora, progress).await?;
         Ok(Rc::new(Self { base: Rc::clone(base), model: Rc::new(Model::new(weights)), lora }))
     }
 
@@ -70,11 +74,11 @@ impl Adapter {
     /// # Errors
     /// `freed`, also after a merge; `invalid-options` where the base is packed; `device-lost`; `aborted` before
     /// anything is changed.
-    pub async fn merge(&self, watch: Watch<'_>) -> Result<()> {
+    pub async fn merge(&self, progress: Progress<'_>) -> Result<()> {
         // Held to the end: a call of `free` meanwhile does not leave the base half merged.
         let buffers = self.model.weights.buffers()?;
         self.base.weights.expect_own_numbers("merge")?;
-        watch.at(0, 1, "merge")?;
+        progress.report(0, 1, "merge")?;
         let products = &self.model.layout().architecture.low_rank;
         let mut pending = Pending::default();
         for low in products {
@@ -84,7 +88,7 @@ impl Adapter {
         self.base.changed();
         self.free();
         // Whoever wants no more of it now comes too late.
-        let _ = watch.at(1, 1, "merge");
+        let _ = progress.report(1, 1, "merge");
         Ok(())
     }
 

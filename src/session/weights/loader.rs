@@ -150,9 +150,9 @@ impl ModelLoader {
         if self.model.get().is_some() {
             return Ok(Box::pin(async { Ok(()) })); // an adapter's
         }
-        self.gpu.watch();
+        self.gpu.push_error_scope();
         let made = Model::allocate(&self.gpu, self.config().clone(), self.weights);
-        let checked = self.gpu.checked();
+        let checked = self.gpu.pop_error_scope();
         let slot = Rc::clone(&self.model);
         Ok(Box::pin(async move {
             let checked = checked.await;

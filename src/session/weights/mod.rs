@@ -8,14 +8,14 @@ pub(super) mod snapshot;
 use self::place::Place;
 use super::memory::{self, MemoryBytes, Purpose};
 use super::pace::Pauses;
+use super::progress::Progress;
 use super::resources::Resources;
 use super::step::Initialize;
-use super::watch::Watch;
 use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, Pending, Region, Replay, made};
+use crate::gpu::{Gpu, Pending, Region, Replay, create_checked};
 use crate::kernels::WeightFormat;
 use crate::lower::{CHECKSUM_BYTES, OPTIONS_STRIDE, checksum_plan, initialize_plan};
 use crate::params::{Params, Tensor};
@@ -40,6 +40,8 @@ pub(super) struct Weights {
     buffers: RefCell<Option<Rc<Resources>>>,
     /// Counts changes of the weights.
     version: Cell<u64>,
+    /// Bytes of what plans own that are bound to a cache of these weights.
+    pub bound_bytes: Cell<u64>,
     /// The sum of a version.
     checksum: Cell<Option<(u64, u32)>>,
     /// Whose weights lie under these, which are an adapter's.
@@ -70,20 +72,24 @@ impl Weights {
     ///
     /// # Errors
     /// `invalid-options`, `limit-exceeded`, `out-of-memory`, `freed`, `device-lost`, `aborted`.
-    pub async fn adapted(base: &Rc<Self>, lora: &LoraConfig, watch: Watch<'_>) -> Result<Self> {
+    pub async fn adapted(
+        base: &Rc<Self>,
+        lora: &LoraConfig,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
         base.buffers()?;
         let layout = base.layout.adapted(base.layout.architecture.adapted(lora)?)?;
-        watch.at(0, 1, "initialise weights")?;
+        progress.report(0, 1, "initialise weights")?;
         let gpu = &base.gpu.0;
         let asked = MemoryBytes::of_weights(&layout);
         memory::judge(&**gpu, Purpose::Adapter, &asked)?;
         let over = Some(Rc::clone(base));
         let allocate = || Self::allocated(gpu, base.config.clone(), layout, over);
-        let allocated = made(&**gpu, allocate).await;
+        let allocated = create_checked(&**gpu, allocate).await;
         let weights =
             allocated.map_err(|error| memory::explained(error, Purpose::Adapter, &asked))?;
-        weights.initialize(lora.seed, watch).await?;
-        watch.at(1, 1, "initialise weights")?;
+        weights.initialize(lora.seed, progress).await?;
+        progress.report(1, 1, "initialise weights")?;
         Ok(weights)
     }
 
@@ -121,6 +127,7 @@ impl Weights {
             layout: Rc::new(layout),
             buffers: RefCell::new(Some(Rc::new(buffers))),
             version: Cell::new(0),
+            bound_bytes: Cell::new(0),
             checksum: Cell::new(None),
             base,
         })
@@ -134,9 +141,9 @@ impl Weights {
         gpu: &Rc<dyn Gpu>,
         config: ModelConfig,
         seed: u64,
-        watch: Watch<'_>,
+        progress: Progress<'_>,
     ) -> Result<Self> {
-        watch.at(0, 1, "initialise weights")?;
+        progress.report(0, 1, "initialise weights")?;
         let layout = Self::planned(gpu, &config, WeightFormat::F32)?;
         let asked = MemoryBytes::of_weights(&layout);
         let allocate = || {
@@ -146,17 +153,17 @@ impl Weights {
             }
             Ok(weights)
         };
-        let allocated = made(&**gpu, allocate).await;
+        let allocated = create_checked(&**gpu, allocate).await;
         let weights =
             allocated.map_err(|error| memory::explained(error, Purpose::Model, &asked))?;
-        weights.initialize(seed, watch).await?;
-        watch.at(1, 1, "initialise weights")?;
+        weights.initialize(seed, progress).await?;
+        progress.report(1, 1, "initialise weights")?;
         Ok(weights)
     }
 
     /// Fills each tensor as its [`Init`] says, with pauses for what else the host has to do. Normal
     /// ones are drawn by the GPU or, where that is a CPU, by this one, to the same bits.
-    async fn initialize(&self, seed: u64, watch: Watch<'_>) -> Result<()> {
+    async fn initialize(&self, seed: u64, progress: Progress<'_>) -> Result<()> {
         let (gpu, buffers) = (&*self.gpu.0, self.buffers()?);
         let by_host = gpu.capabilities().software;
         let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
@@ -181,7 +188,7 @@ impl Weights {
                     done += part.len() as u32;
                     if pauses.breathe().await {
                         pending.accepted().await?;
-                        watch.at(0, 1, "initialise weights")?;
+                        progress.report(0, 1, "initialise weights")?;
                     }
                 }
             }
@@ -269,7 +276,7 @@ impl Weights {
         }
         let plan = checksum_plan(gpu.capabilities(), &self.layout)?;
         let mut resources = Resources::new(gpu);
-        let run = made(&**gpu, || {
+        let run = create_checked(&**gpu, || {
             resources.allocate(&plan.buffers(), &[&weights])?;
             let buffer = resources.get(Buffer::Checksums)?;
             let sums = self.layout.shards.len() + self.layout.own_packed().count();

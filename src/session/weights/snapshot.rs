@@ -3,7 +3,7 @@
 
 use super::place::{header_of, read_stored};
 use crate::error::{Error, Result, room};
-use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queued};
+use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queue_checked};
 use crate::optim::{StateSet, Stored, stored_sets};
 use crate::plan::{Buffer, BufferSizes, METRICS_BYTES, OPTIMIZER_BYTES};
 use crate::session::memory::{self, MemoryBytes, Purpose};
@@ -77,7 +77,7 @@ impl Snapshot {
         }
         let asked = MemoryBytes::of_sizes(&sizes);
         memory::judge(&*gpu, Purpose::Snapshot, &asked)?;
-        let (copies, accepted) = queued(&*gpu, || {
+        let (copies, accepted) = queue_checked(&*gpu, || {
             let mut copies = Resources::new(&gpu);
             for (&name, &bytes) in sizes.iter() {
                 let to = copies.add_as(&format!("a snapshot of {name:?}"), name, bytes)?;

@@ -15,7 +15,7 @@ use crate::kernels::{KvCache, WeightFormat};
 use crate::random::split;
 use crate::session::{
     Adapter, EstimateOptions, GenerateOptions, Generation, InferenceOptions, Model, ModelLoader,
-    Resume, Snapshot, TextOptions, Trainer, TrainerOptions, UNWATCHED, estimate,
+    NO_PROGRESS, Resume, Snapshot, TextOptions, Trainer, TrainerOptions, estimate,
 };
 use crate::twins::check::assert_close;
 use crate::twins::dropout::Masks;
@@ -43,7 +43,7 @@ pub(super) struct Adapted {
 impl Adapted {
     pub fn new(pair: &Pair, lora: LoraConfig, seed: u64) -> Self {
         let architecture = Architecture::of(&pair.config).adapted(&lora).unwrap();
-        let adapter = block_on(Adapter::create(&pair.model, lora, UNWATCHED)).unwrap();
+        let adapter = block_on(Adapter::create(&pair.model, lora, NO_PROGRESS)).unwrap();
         let own = random_adapter::<f32>(&architecture, seed);
         fill(&adapter, |name| bytemuck::cast_slice(&own[name]).to_vec());
         let mut weights = pair.weights.clone();
@@ -118,7 +118,7 @@ pub(super) fn steps_as_the_twin(
     rates: DropoutRates,
 ) {
     let seed = split(options.seed);
-    let trainer = block_on(Trainer::create(model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(model, options, NO_PROGRESS)).unwrap();
     let batches = [(3, 40), (5, 23)].map(|(seed, tokens)| batch(model.config(), seed, tokens));
     let counted: f64 = batches.iter().map(|batch| batch.counted() as f64).sum();
     let (mut loss, mut expected) = (0.0, Tensors::<f64>::new());
@@ -181,7 +181,7 @@ fn matrices_in_several_bindings_give_the_same() {
     caps.limits.max_buffer_size = 40_960;
     let double = Double::new(caps);
     let pair = Pair::new(&double, &config);
-    let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 96), UNWATCHED)).unwrap();
+    let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 96), NO_PROGRESS)).unwrap();
     let layout = adapter.model().layout();
     let low = layout.architecture.low_rank.iter();
     let cut =
@@ -199,10 +199,11 @@ fn a_scale_of_one_is_left_out() {
 #[test]
 fn gradients_and_moments_are_the_adapters_alone() {
     let pair = Pair::new(&Double::floor(), TIED);
-    let adapter = block_on(Adapter::create(&pair.model, lora(&["q_proj"], 2), UNWATCHED)).unwrap();
+    let adapter =
+        block_on(Adapter::create(&pair.model, lora(&["q_proj"], 2), NO_PROGRESS)).unwrap();
     let own = adapter.model().layout().bytes();
     assert!(own > 0 && own < pair.model.layout().bytes() / 4);
-    let trainer = |model| block_on(Trainer::create(model, TrainerOptions::default(), UNWATCHED));
+    let trainer = |model| block_on(Trainer::create(model, TrainerOptions::default(), NO_PROGRESS));
     let before = adapter.model().gpu_bytes();
     let trainer = trainer(adapter.model()).unwrap();
     assert_eq!(trainer.layout().bytes(), own);
@@ -226,10 +227,10 @@ fn an_estimate_is_what_is_allocated() {
     };
     let caps = Gpu::capabilities(&*double);
     let estimated = estimate(&pair.config, &options, Some(caps)).unwrap();
-    let adapter = block_on(Adapter::create(&pair.model, lora, UNWATCHED)).unwrap();
+    let adapter = block_on(Adapter::create(&pair.model, lora, NO_PROGRESS)).unwrap();
     let model = adapter.model();
-    let _trainer = block_on(Trainer::create(model, options.trainer.unwrap(), UNWATCHED)).unwrap();
-    block_on(model.logits(&[1; 40], InferenceOptions::default(), UNWATCHED)).unwrap();
+    let _trainer = block_on(Trainer::create(model, options.trainer.unwrap(), NO_PROGRESS)).unwrap();
+    block_on(model.logits(&[1; 40], InferenceOptions::default(), NO_PROGRESS)).unwrap();
     assert_eq!(pair.model.gpu_bytes() + model.gpu_bytes(), estimated.bytes.total());
     assert_eq!(estimated.parameters, pair.model.parameter_count());
     assert_eq!(estimated.trainable, model.parameter_count());
@@ -298,7 +299,8 @@ fn base_and_two_adapters_decode_in_turn() {
         }
         let tokens = integers(23, 20, 61);
         let text = Batch::next_tokens(tokens.clone());
-        let loss = all.adapter.model().loss(&tokens, None, InferenceOptions::default(), UNWATCHED);
+        let loss =
+            all.adapter.model().loss(&tokens, None, InferenceOptions::default(), NO_PROGRESS);
         assert_close("loss", &[block_on(loss).unwrap()], &[all.network().loss(&text)], 0.0, 2e-6);
     }
 }
@@ -326,10 +328,10 @@ fn an_adapter_is_not_packed_with_its_base() {
 #[test]
 fn a_new_adapter_changes_nothing() {
     let pair = Pair::new(&Double::floor(), NORMED);
-    let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 4), UNWATCHED)).unwrap();
+    let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 4), NO_PROGRESS)).unwrap();
     let tokens = integers(7, 30, 61);
     let logits = |model: &Model| {
-        block_on(model.logits(&tokens, InferenceOptions::default(), UNWATCHED)).unwrap()
+        block_on(model.logits(&tokens, InferenceOptions::default(), NO_PROGRESS)).unwrap()
     };
     assert_eq!(logits(adapter.model()), logits(&pair.model));
     let tensors = adapter.model().tensors();
@@ -348,7 +350,7 @@ fn a_new_adapter_changes_nothing() {
     let saved = weights(adapter.model());
     let again = |seed| {
         let lora = LoraConfig { seed, ..lora(&ALL, 4) };
-        weights(block_on(Adapter::create(&pair.model, lora, UNWATCHED)).unwrap().model())
+        weights(block_on(Adapter::create(&pair.model, lora, NO_PROGRESS)).unwrap().model())
     };
     assert!(again(11) == saved && again(12) != saved);
 }
@@ -360,28 +362,29 @@ fn a_merge_gives_what_base_and_adapter_gave() {
         let adapted = Adapted::new(&pair, lora(&SOME, 3), 5);
         let tokens = integers(7, 30, 61);
         let options = InferenceOptions::default();
-        let before = block_on(pair.model.logits(&tokens, options, UNWATCHED)).unwrap();
-        block_on(adapted.adapter.merge(UNWATCHED)).unwrap();
-        let merged = block_on(pair.model.logits(&tokens, options, UNWATCHED)).unwrap();
+        let before = block_on(pair.model.logits(&tokens, options, NO_PROGRESS)).unwrap();
+        block_on(adapted.adapter.merge(NO_PROGRESS)).unwrap();
+        let merged = block_on(pair.model.logits(&tokens, options, NO_PROGRESS)).unwrap();
         let expected = adapted.network().logits(&tokens, &vec![0; tokens.len()]);
         assert_close("logits", &merged, &expected, 1e-5, 1e-5);
         assert_ne!(before, merged);
-        let again = block_on(adapted.adapter.merge(UNWATCHED)).unwrap_err();
+        let again = block_on(adapted.adapter.merge(NO_PROGRESS)).unwrap_err();
         assert_eq!(again.code, ErrorCode::Freed);
         assert!(again.message.contains("merged into its base"), "{again}");
-        assert_eq!(block_on(pair.model.logits(&tokens, options, UNWATCHED)).unwrap(), merged);
+        assert_eq!(block_on(pair.model.logits(&tokens, options, NO_PROGRESS)).unwrap(), merged);
     }
 }
 
 #[test]
 fn what_is_freed_is_told_apart() {
     let pair = Pair::new(&Double::floor(), TIED);
-    let create = |lora| block_on(Adapter::create(&pair.model, lora, UNWATCHED));
+    let create = |lora| block_on(Adapter::create(&pair.model, lora, NO_PROGRESS));
     let [first, second] = [create(lora(&ALL, 3)).unwrap(), create(lora(&SOME, 2)).unwrap()];
     let trainer =
-        block_on(Trainer::create(second.model(), TrainerOptions::default(), UNWATCHED)).unwrap();
-    let logits =
-        |model: &Model| block_on(model.logits(&[1, 2, 3], InferenceOptions::default(), UNWATCHED));
+        block_on(Trainer::create(second.model(), TrainerOptions::default(), NO_PROGRESS)).unwrap();
+    let logits = |model: &Model| {
+        block_on(model.logits(&[1, 2, 3], InferenceOptions::default(), NO_PROGRESS))
+    };
     logits(second.model()).unwrap();
     first.free();
     let error = logits(first.model()).unwrap_err();
@@ -392,7 +395,7 @@ fn what_is_freed_is_told_apart() {
     for error in [
         logits(second.model()).unwrap_err(),
         block_on(trainer.step(&batch(&pair.config, 3, 20))).unwrap_err(),
-        block_on(second.merge(UNWATCHED)).unwrap_err(),
+        block_on(second.merge(NO_PROGRESS)).unwrap_err(),
         create(lora(&ALL, 3)).unwrap_err(),
     ] {
         assert!(error.code == ErrorCode::Freed && error.message.contains("model"), "{error}");
@@ -405,14 +408,14 @@ fn what_cannot_be_made_is_refused_and_changes_nothing() {
     let pair = Pair::new(&double, TIED);
     let held = Gpu::counters(&*double).gpu_bytes;
     let refused = |model: &Rc<Model>, lora| {
-        let error = block_on(Adapter::create(model, lora, UNWATCHED)).unwrap_err();
+        let error = block_on(Adapter::create(model, lora, NO_PROGRESS)).unwrap_err();
         assert_eq!(error.code, ErrorCode::InvalidOptions);
         error.message
     };
     assert!(refused(&pair.model, lora(&ALL, 0)).contains("rank is 0"));
     assert!(refused(&pair.model, lora(&["wrong_proj"], 2)).contains("q_proj"));
     assert_eq!(Gpu::counters(&*double).gpu_bytes, held);
-    let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 2), UNWATCHED)).unwrap();
+    let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 2), NO_PROGRESS)).unwrap();
     assert!(refused(adapter.model(), lora(&ALL, 2)).contains("on its base"));
     drop(adapter);
     assert_eq!(Gpu::counters(&*double).gpu_bytes, held, "an adapter is given back");
@@ -462,31 +465,31 @@ fn base_of(state: &str) -> u64 {
 fn a_run_is_not_resumed_on_another_base() {
     let pair = Pair::new(&Double::floor(), TIED);
     let create =
-        |base: &Rc<Model>| block_on(Adapter::create(base, lora(&ALL, 2), UNWATCHED)).unwrap();
+        |base: &Rc<Model>| block_on(Adapter::create(base, lora(&ALL, 2), NO_PROGRESS)).unwrap();
     let first = create(&pair.model);
-    let trainer = block_on(Trainer::create(first.model(), options(), UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(first.model(), options(), NO_PROGRESS)).unwrap();
     steps(&trainer, 2);
-    let other = block_on(Model::create(pair.model.gpu(), pair.config.clone(), 3, UNWATCHED));
+    let other = block_on(Model::create(pair.model.gpu(), pair.config.clone(), 3, NO_PROGRESS));
     let refused = block_on(resumed(&trainer, &create(&other.unwrap()))).unwrap_err();
     assert_eq!(refused.code, ErrorCode::InvalidCheckpoint);
     assert!(refused.message.contains("other weights"), "{refused}");
     block_on(resumed(&trainer, &create(&pair.model))).unwrap();
     // A merge makes it another base.
     let merged = Adapted::new(&pair, lora(&["q_proj"], 1), 5);
-    block_on(merged.adapter.merge(UNWATCHED)).unwrap();
+    block_on(merged.adapter.merge(NO_PROGRESS)).unwrap();
     let saved = block_on(trainer.state()).unwrap();
     let unmerged = Pair::new(&Double::floor(), TIED);
     let onto = create(&unmerged.model);
-    let fresh = block_on(Trainer::create(onto.model(), options(), UNWATCHED)).unwrap();
+    let fresh = block_on(Trainer::create(onto.model(), options(), NO_PROGRESS)).unwrap();
     assert_ne!(base_of(&saved), base_of(&block_on(fresh.state()).unwrap()));
 }
 
 #[test]
 fn a_resumed_adapter_goes_on_to_the_bit() {
     let create =
-        |pair: &Pair| block_on(Adapter::create(&pair.model, lora(&SOME, 4), UNWATCHED)).unwrap();
+        |pair: &Pair| block_on(Adapter::create(&pair.model, lora(&SOME, 4), NO_PROGRESS)).unwrap();
     let train = |adapter: &Adapter| {
-        block_on(Trainer::create(adapter.model(), options(), UNWATCHED)).unwrap()
+        block_on(Trainer::create(adapter.model(), options(), NO_PROGRESS)).unwrap()
     };
     let pair = Pair::new(&Double::floor(), NORMED);
     let whole = create(&pair);
@@ -514,7 +517,8 @@ fn an_adapters_steps_leave_the_bases_cache() {
     let pair = Pair::new(&Double::floor(), UNTIED);
     let adapted = Adapted::new(&pair, lora(&ALL, 4), 5);
     let versions = || [&pair.model, adapted.adapter.model()].map(|model| model.version());
-    let trainer = block_on(Trainer::create(adapted.adapter.model(), options(), UNWATCHED)).unwrap();
+    let trainer =
+        block_on(Trainer::create(adapted.adapter.model(), options(), NO_PROGRESS)).unwrap();
     let before = versions();
     steps(&trainer, 1);
     let after = versions();

@@ -10,7 +10,9 @@ use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::TrainerOptions;
-use crate::session::{Batch, Drawn, GenerateOptions, Generation, Model, Trainer, UNWATCHED, Watch};
+use crate::session::{
+    Batch, Drawn, GenerateOptions, Generation, Model, NO_PROGRESS, Progress, Trainer,
+};
 use crate::twins::check::assert_close;
 use crate::twins::model::random_tensors;
 use pollster::block_on;
@@ -42,7 +44,7 @@ fn begun(model: &Rc<Model>, prompts: &[Prompt]) -> Batch {
 fn rest(batch: &mut Batch, texts: usize) -> Vec<Vec<Drawn>> {
     let mut all = vec![vec![]; texts];
     loop {
-        let some = block_on(batch.next(UNWATCHED)).unwrap();
+        let some = block_on(batch.next(NO_PROGRESS)).unwrap();
         if some.is_empty() {
             return all;
         }
@@ -55,7 +57,7 @@ fn tokens(drawn: &[Drawn]) -> Vec<u32> {
 }
 
 /// Each text against one of its own: tokens, and their log-probabilities to rounding.
-fn same_as_alone(model: &Rc<Model>, prompts: &[Prompt]) -> Vec<Vec<u32>> {
+pub(super) fn same_as_alone(model: &Rc<Model>, prompts: &[Prompt]) -> Vec<Vec<u32>> {
     let together = rest(&mut begun(model, prompts), prompts.len());
     for (index, (prompt, got)) in prompts.iter().zip(&together).enumerate() {
         let expected = alone(model, prompt);
@@ -97,7 +99,7 @@ fn the_first_tokens_come_behind_one_pass() {
     // The second batch has the first one's plans.
     for _ in 0..2 {
         let mut batch = begun(&model, &ragged(3, &greedy(24)));
-        let mut next = || block_on(batch.next(UNWATCHED)).unwrap();
+        let mut next = || block_on(batch.next(NO_PROGRESS)).unwrap();
         let first: Vec<_> = next().into_iter().map(|(index, _)| index).collect();
         assert_eq!(first, [0, 1, 2]);
         assert!(next().len() > 3);
@@ -201,7 +203,7 @@ fn a_pass_decodes_all_and_several_go_in_a_submit() {
         let double = Double::floor();
         let model = Pair::new(&double, UNTIED).model;
         let mut batch = begun(&model, &ragged(count, &greedy(20)));
-        block_on(batch.next(UNWATCHED)).unwrap();
+        block_on(batch.next(NO_PROGRESS)).unwrap();
         let before = double.counters().submits;
         rest(&mut batch, count);
         double.counters().submits - before
@@ -218,18 +220,18 @@ fn texts_go_on_when_the_weights_change_or_the_cache_grows() {
     let prompts = ragged(3, &greedy(60));
     let mut batch = begun(&pair.model, &prompts);
     let mut first = vec![vec![]; 3];
-    let some = block_on(batch.next(UNWATCHED)).unwrap();
+    let some = block_on(batch.next(NO_PROGRESS)).unwrap();
     some.into_iter().for_each(|(index, drawn)| first[index].push(drawn.token));
     // The model's cache grows.
-    block_on(pair.model.logits(&integers(4, 400, 61), Default::default(), UNWATCHED)).unwrap();
-    let some = block_on(batch.next(UNWATCHED)).unwrap();
+    block_on(pair.model.logits(&integers(4, 400, 61), Default::default(), NO_PROGRESS)).unwrap();
+    let some = block_on(batch.next(NO_PROGRESS)).unwrap();
     some.into_iter().for_each(|(index, drawn)| first[index].push(drawn.token));
     let whole: Vec<_> = prompts.iter().map(|prompt| tokens(&alone(&pair.model, prompt))).collect();
     for (first, whole) in first.iter().zip(&whole) {
         assert_eq!(first[..], whole[..first.len()]);
     }
     let options = TrainerOptions { learning_rate: 0.1, ..TrainerOptions::default() };
-    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
     block_on(trainer.step(&step(&pair.config, 3, 32))).unwrap();
     let later = rest(&mut batch, 3);
     for (index, (prompt, options)) in prompts.iter().enumerate() {
@@ -248,7 +250,7 @@ fn a_batch_leaves_nothing_and_says_what_it_takes() {
     alone(&model, &prompts[0]);
     let (bytes, held) = (model.gpu_bytes(), double.counters().gpu_bytes);
     let mut batch = begun(&model, &prompts);
-    block_on(batch.next(UNWATCHED)).unwrap();
+    block_on(batch.next(NO_PROGRESS)).unwrap();
     // Keys and values of 4 × 256 tokens in two layers, and more.
     assert!(model.gpu_bytes() - bytes >= 4 * 256 * 2 * 32 * 4 * 2);
     drop(batch);
@@ -262,7 +264,7 @@ fn a_batch_that_was_given_up_while_it_read_goes_on() {
     let expected = rest(&mut begun(&model, &prompts), 3);
     let mut batch = begun(&model, &prompts);
     let second = |done, total, _: &'static str| done == 1 && total == 3;
-    let error = block_on(batch.next(Watch(&second))).unwrap_err();
+    let error = block_on(batch.next(Progress(&second))).unwrap_err();
     assert_eq!(error.code, ErrorCode::Aborted, "{error}");
     let texts = |all: Vec<Vec<Drawn>>| all.iter().map(|text| tokens(text)).collect::<Vec<_>>();
     assert_eq!(texts(rest(&mut batch, 3)), texts(expected));
@@ -276,7 +278,7 @@ fn an_ended_text_gives_no_more_and_the_others_do() {
         .map(|(prompt, options)| (prompt, GenerateOptions { max_tokens: 40, ..options }))
         .collect();
     let mut batch = begun(&model, &prompts);
-    let first = block_on(batch.next(UNWATCHED)).unwrap();
+    let first = block_on(batch.next(NO_PROGRESS)).unwrap();
     batch.end(1);
     let later = rest(&mut batch, 3);
     let before = |index| first.iter().filter(|(of, _)| *of == index).count();
@@ -313,7 +315,7 @@ fn texts_go_on_beside_one_whose_logits_are_not_finite() {
     let mut all = vec![vec![]; prompts.len()];
     let mut ends = vec![];
     let error = loop {
-        let some = block_on(batch.next(UNWATCHED));
+        let some = block_on(batch.next(NO_PROGRESS));
         ends.extend(batch.ended());
         match some {
             Ok(some) => some.into_iter().for_each(|(i, drawn)| all[i].push(drawn)),
@@ -322,7 +324,7 @@ fn texts_go_on_beside_one_whose_logits_are_not_finite() {
     };
     assert_eq!(error.code, ErrorCode::NonFinite);
     assert!(error.message.starts_with("prompts[1]: the model's logits"), "{error}");
-    assert_eq!(block_on(batch.next(UNWATCHED)).unwrap_err(), error);
+    assert_eq!(block_on(batch.next(NO_PROGRESS)).unwrap_err(), error);
     for (index, prompt) in prompts.iter().enumerate() {
         let expected = if prompt.0[1] == 60 { vec![] } else { alone(&model, prompt) };
         assert_eq!(tokens(&all[index]), tokens(&expected), "text {index}");
@@ -360,7 +362,7 @@ fn a_failed_call_can_be_repeated_and_a_lost_or_freed_one_cannot() {
         double.fail(Fault::RefusedSubmit, nth);
         let mut failed = 0;
         loop {
-            match block_on(batch.next(UNWATCHED)) {
+            match block_on(batch.next(NO_PROGRESS)) {
                 Err(error) => {
                     assert_eq!(error.code, ErrorCode::Internal, "{error}");
                     failed += 1;
@@ -376,11 +378,11 @@ fn a_failed_call_can_be_repeated_and_a_lost_or_freed_one_cannot() {
     let double = Double::floor();
     let model = Pair::new(&double, TIED).model;
     let mut batches = [0, 1].map(|_| begun(&model, &ragged(2, &greedy(40))));
-    block_on(batches[0].next(UNWATCHED)).unwrap();
+    block_on(batches[0].next(NO_PROGRESS)).unwrap();
     model.free();
-    assert_eq!(block_on(batches[0].next(UNWATCHED)).unwrap_err().code, ErrorCode::Freed);
+    assert_eq!(block_on(batches[0].next(NO_PROGRESS)).unwrap_err().code, ErrorCode::Freed);
     double.lose("a test");
-    assert_eq!(block_on(batches[1].next(UNWATCHED)).unwrap_err().code, ErrorCode::Freed);
+    assert_eq!(block_on(batches[1].next(NO_PROGRESS)).unwrap_err().code, ErrorCode::Freed);
     drop(batches);
     let model = Pair::new(&Double::floor(), TIED).model;
     let refused = Batch::start(&model, vec![(vec![1], greedy(4)); 257]).unwrap_err();

@@ -12,7 +12,7 @@ use super::tests::{
 use crate::arch::Architecture;
 use crate::config::{DropoutRates, LoraConfig};
 use crate::data::{Dataset, DatasetOptions};
-use crate::session::{Adapter, DropoutOptions, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{Adapter, DropoutOptions, NO_PROGRESS, Trainer, TrainerOptions};
 use crate::twins::model::Network;
 use pollster::block_on;
 use std::rc::Rc;
@@ -91,18 +91,18 @@ fn recomputed_activations_have_the_same_masks() {
         let pair = Pair::new(&Double::floor(), NORMED);
         let adapter = adapter(&pair);
         let options = TrainerOptions { recompute, ..options() };
-        let trainer = block_on(Trainer::create(adapter.model(), options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(adapter.model(), options, NO_PROGRESS)).unwrap();
         (steps(&trainer, 4), weights(adapter.model()))
     };
     assert!(losses(false) == losses(true), "to the bit");
 }
 
 fn adapter(pair: &Pair) -> Rc<Adapter> {
-    block_on(Adapter::create(&pair.model, dropped(&ALL, 4, 0.3), UNWATCHED)).unwrap()
+    block_on(Adapter::create(&pair.model, dropped(&ALL, 4, 0.3), NO_PROGRESS)).unwrap()
 }
 
 fn trainer(adapter: &Adapter, options: TrainerOptions) -> Rc<Trainer> {
-    block_on(Trainer::create(adapter.model(), options, UNWATCHED)).unwrap()
+    block_on(Trainer::create(adapter.model(), options, NO_PROGRESS)).unwrap()
 }
 
 /// Of the model's own, with what the saved state says of the rates.
@@ -113,8 +113,9 @@ fn a_resumed_model_draws_the_masks_of_the_whole_run() {
         let step = |seed| block_on(trainer.step(&batch(&pair.config, seed, 32))).unwrap().loss;
         seeds.map(step).collect()
     };
-    let create =
-        |pair: &Pair, options| block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let create = |pair: &Pair, options| {
+        block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap()
+    };
     let whole = Pair::new(&Double::floor(), LEARNED);
     let trainer = create(&whole, options());
     let expected = run(&trainer, &whole, 0..12);
@@ -157,7 +158,7 @@ fn only_steps_leave_inputs_out() {
     let dataset = dataset.unwrap();
     let losses = |dropout: f64| {
         let config = LoraConfig { dropout, ..lora(&ALL, 4) };
-        let adapter = block_on(Adapter::create(&pair.model, config, UNWATCHED)).unwrap();
+        let adapter = block_on(Adapter::create(&pair.model, config, NO_PROGRESS)).unwrap();
         // B is not zero: else A's inputs have no influence.
         fill(&adapter, |name| {
             let shapes = adapter.model().tensors();

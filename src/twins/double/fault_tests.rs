@@ -6,17 +6,17 @@ use crate::caps::{Capabilities, Limits, Target};
 use crate::config::ModelConfig;
 use crate::data::{Dataset, DatasetOptions};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{Gpu, PlanId, made};
+use crate::gpu::{Gpu, PlanId, create_checked};
 use crate::kernels::{Form, LinearShape, linear_candidates};
 use crate::plan::{Buffer, product_plan};
-use crate::session::{GenerateOptions, Generation, Model, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{GenerateOptions, Generation, Model, NO_PROGRESS, Trainer, TrainerOptions};
 use futures_util::FutureExt;
 use pollster::block_on;
 use std::rc::Rc;
 
 fn trainer(pair: &Pair) -> Rc<Trainer> {
     let options = TrainerOptions { tokens_per_step: 24, ..TrainerOptions::default() };
-    block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap()
+    block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap()
 }
 
 /// Loss and weights after steps on the batches of these seeds.
@@ -57,7 +57,7 @@ fn an_accumulation_with_a_refused_submit_begins_again() {
             gradient_accumulation: 2,
             ..TrainerOptions::default()
         };
-        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
         if refused {
             run(&pair, &trainer, &[8]);
             double.fail(Fault::RefusedSubmit, 0);
@@ -89,7 +89,7 @@ fn an_accumulation_of_which_a_part_is_refused_begins_again() {
             gradient_accumulation: 4,
             ..TrainerOptions::default()
         };
-        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
         let before = weights(&pair.model);
         if refused {
             for (steps, parts) in [(0, 0), (2, 0), (1, 1)] {
@@ -138,7 +138,7 @@ fn a_refused_prompt_leaves_the_model_as_before() {
     let double = Double::floor();
     let pair = Pair::new(&double, TIED);
     let prompt = [1, 2, 3, 4];
-    let logits = || block_on(pair.model.logits(&prompt, Default::default(), UNWATCHED));
+    let logits = || block_on(pair.model.logits(&prompt, Default::default(), NO_PROGRESS));
     let expected = logits().unwrap();
     double.fail(Fault::RefusedSubmit, 0);
     assert_eq!(logits().unwrap_err().code, ErrorCode::Internal);
@@ -194,12 +194,12 @@ fn without_memory<T>(double: &Rc<Double>, create: impl Fn() -> Result<T, Error>)
 fn a_creation_without_memory_names_bytes_and_leaves_nothing() {
     let double = Double::floor();
     let config = ModelConfig::from_json(TIED).unwrap();
-    let model = || block_on(Model::create(&gpu(&double), config.clone(), 1, UNWATCHED)).map(drop);
+    let model = || block_on(Model::create(&gpu(&double), config.clone(), 1, NO_PROGRESS)).map(drop);
     assert!(without_memory(&double, model) >= 2);
     let double = Double::floor();
     let pair = Pair::new(&double, TIED);
     let options = TrainerOptions { tokens_per_step: 24, ..TrainerOptions::default() };
-    let trainer = || block_on(Trainer::create(&pair.model, options.clone(), UNWATCHED)).map(drop);
+    let trainer = || block_on(Trainer::create(&pair.model, options.clone(), NO_PROGRESS)).map(drop);
     assert!(without_memory(&double, trainer) >= 10);
 }
 
@@ -226,7 +226,7 @@ fn a_lost_device_settles_all_that_is_pending() {
     double.hold();
     let mut step = Box::pin(trainer.step(&batch));
     let mut read = Box::pin(pair.model.read_tensor(0));
-    let mut logits = Box::pin(pair.model.logits(&[1, 2], Default::default(), UNWATCHED));
+    let mut logits = Box::pin(pair.model.logits(&[1, 2], Default::default(), NO_PROGRESS));
     assert!(step.as_mut().now_or_never().is_none());
     assert!(read.as_mut().now_or_never().is_none());
     assert!(logits.as_mut().now_or_never().is_none());
@@ -240,7 +240,7 @@ fn a_lost_device_settles_all_that_is_pending() {
     let later = block_on(trainer.step(&batch)).unwrap_err();
     assert_eq!(later.code, ErrorCode::DeviceLost, "{later}");
     let config = ModelConfig::from_json(TIED).unwrap();
-    let created = block_on(Model::create(&gpu(&double), config, 1, UNWATCHED)).map(drop);
+    let created = block_on(Model::create(&gpu(&double), config, 1, NO_PROGRESS)).map(drop);
     assert_eq!(created.unwrap_err().code, ErrorCode::DeviceLost);
 }
 
@@ -259,7 +259,7 @@ fn a_spec_without_a_twin_is_an_error() {
     let launch = Launch::new("rows", kernel).bind("input", given(0)).bind("output", given(1));
     builder.dispatch(launch.bind("place", place)).unwrap();
     let plan = builder.finish(&[]);
-    double.watch();
+    double.push_error_scope();
     let buffers = [0; 3].map(|_| double.create_buffer("rows", 64).unwrap());
     let resolve = |buffer| match buffer {
         Buffer::Given(index) => Ok(buffers[index as usize]),
@@ -268,7 +268,7 @@ fn a_spec_without_a_twin_is_an_error() {
     let plan = double.install(&plan, &resolve).unwrap();
     let error = double.submit(&[Replay::new(plan, 1)], 1, None).err().unwrap();
     assert!(error.message.contains("no twin of Softmax"), "{error}");
-    block_on(double.checked()).unwrap();
+    block_on(double.pop_error_scope()).unwrap();
 }
 
 /// Installs a product's plan on a device with other limits than those it was made for, then binds it again
@@ -279,7 +279,7 @@ fn installed(caps: Capabilities, again: impl Fn(PlanId) -> PlanId) -> Result<()>
     let pick = linear_candidates(&floor, &shape).remove(0);
     let plan = product_plan(&floor, &shape, pick, &[])?;
     block_on(async {
-        let buffers = made(&*double, || {
+        let buffers = create_checked(&*double, || {
             let bytes = plan.slots.iter().chain([&256]);
             bytes.map(|bytes| double.create_buffer("operand", *bytes)).collect::<Result<Vec<_>>>()
         });
@@ -288,8 +288,8 @@ fn installed(caps: Capabilities, again: impl Fn(PlanId) -> PlanId) -> Result<()>
             Buffer::Slot(i) => Ok(buffers[i]),
             _ => Ok(buffers[plan.slots.len()]),
         };
-        let id = made(&*double, || double.install(&plan, &resolve)).await?;
-        made(&*double, || double.rebind(again(id), &plan, &resolve)).await
+        let id = create_checked(&*double, || double.install(&plan, &resolve)).await?;
+        create_checked(&*double, || double.rebind(again(id), &plan, &resolve)).await
     })
 }
 

@@ -7,7 +7,7 @@ use crate::caps::{Capabilities, Decoding, Target};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
-use crate::session::{Drawn, GenerateOptions, Generation, Model, UNWATCHED};
+use crate::session::{Drawn, GenerateOptions, Generation, Model, NO_PROGRESS};
 use crate::testing::adapters::table;
 use crate::twins::check::assert_close;
 use crate::twins::sampling::top_logits_forward;
@@ -29,7 +29,7 @@ fn begun(model: &Rc<Model>, options: GenerateOptions) -> Generation {
 }
 
 /// All that is left of a generation.
-fn rest(mut generation: Generation) -> Vec<Drawn> {
+pub(super) fn rest(mut generation: Generation) -> Vec<Drawn> {
     let mut all = vec![];
     loop {
         match block_on(generation.next()).unwrap() {
@@ -44,14 +44,14 @@ fn tokens(drawn: &[Drawn]) -> Vec<u32> {
 }
 
 /// Logits behind a text.
-fn logits(model: &Rc<Model>, text: &[u32]) -> Vec<f64> {
+pub(super) fn logits(model: &Rc<Model>, text: &[u32]) -> Vec<f64> {
     let vocabulary = model.config().vocab_size;
-    let all = block_on(model.logits(text, Default::default(), UNWATCHED)).unwrap();
+    let all = block_on(model.logits(text, Default::default(), NO_PROGRESS)).unwrap();
     all[all.len() - vocabulary..].iter().copied().map(f64::from).collect()
 }
 
 /// The texts of a generation before each of its tokens.
-fn texts(drawn: &[Drawn]) -> impl Iterator<Item = Vec<u32>> + '_ {
+pub(super) fn texts(drawn: &[Drawn]) -> impl Iterator<Item = Vec<u32>> + '_ {
     (0..drawn.len()).map(|n| [&PROMPT[..], &tokens(&drawn[..n])].concat())
 }
 

@@ -10,7 +10,7 @@ use crate::config::LoraConfig;
 use crate::error::{Error, ErrorCode};
 use crate::gpu::Gpu;
 use crate::session::{
-    Adapter, EstimateOptions, Model, Resume, Trainer, TrainerOptions, UNWATCHED, estimate,
+    Adapter, EstimateOptions, Model, NO_PROGRESS, Resume, Trainer, TrainerOptions, estimate,
 };
 use crate::twins::check::assert_close;
 use crate::twins::model::Network;
@@ -23,7 +23,7 @@ fn last(layers: usize) -> TrainerOptions {
 }
 
 fn trainer(model: &Rc<Model>, options: TrainerOptions) -> Rc<Trainer> {
-    block_on(Trainer::create(model, options, UNWATCHED)).unwrap()
+    block_on(Trainer::create(model, options, NO_PROGRESS)).unwrap()
 }
 
 /// Whether a tensor is of layer `first` or behind it.
@@ -133,7 +133,7 @@ fn layers_that_are_not_there_are_refused() {
     let pair = Pair::new(&double, TIED);
     let held = Gpu::counters(&*double).gpu_bytes;
     let refused = |model, options| -> Error {
-        block_on(Trainer::create(model, options, UNWATCHED)).map(drop).unwrap_err()
+        block_on(Trainer::create(model, options, NO_PROGRESS)).map(drop).unwrap_err()
     };
     for layers in [0, 3] {
         let error = refused(&pair.model, last(layers));
@@ -147,6 +147,7 @@ fn layers_that_are_not_there_are_refused() {
     let error = Resume::new(&pair.config, &edited).unwrap_err();
     assert_eq!(error.code, ErrorCode::InvalidCheckpoint);
     assert!(error.message.contains("trainer_state.json: lastLayers is 3"), "{error}");
-    let adapter = block_on(Adapter::create(&pair.model, LoraConfig::default(), UNWATCHED)).unwrap();
+    let adapter =
+        block_on(Adapter::create(&pair.model, LoraConfig::default(), NO_PROGRESS)).unwrap();
     assert!(refused(adapter.model(), last(1)).message.contains("targets"));
 }

@@ -8,8 +8,8 @@ use super::{Double, Fault};
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Drawn, GenerateOptions, Generation, InferenceOptions, Look, Model, Trainer, TrainerOptions,
-    UNWATCHED,
+    Drawn, GenerateOptions, Generation, InferenceOptions, Look, Model, NO_PROGRESS, Trainer,
+    TrainerOptions,
 };
 use crate::twins::check::assert_close;
 use pollster::block_on;
@@ -183,7 +183,7 @@ fn logits_from_a_position_are_those_of_the_whole() {
         for kv_cache in KvCache::ALL {
             let options = InferenceOptions { kv_cache, ..InferenceOptions::default() };
             let look = |text: &[u32], from: usize| {
-                block_on(model.look(text, Look::Logits { from }, options, UNWATCHED)).unwrap()
+                block_on(model.look(text, Look::Logits { from }, options, NO_PROGRESS)).unwrap()
             };
             let whole = |text: &[u32]| look(text, 0);
             let same = |got: &[f32], whole: &[f32]| {
@@ -202,7 +202,7 @@ fn logits_from_a_position_are_those_of_the_whole() {
             same(&look(&other, 20), &whole(&other)[20 * width..]);
         }
         let error =
-            block_on(model.look(&text, Look::Logits { from: 50 }, Default::default(), UNWATCHED));
+            block_on(model.look(&text, Look::Logits { from: 50 }, Default::default(), NO_PROGRESS));
         assert!(error.unwrap_err().message.contains("from is 50; of 50 tokens"));
     }
 }
@@ -215,17 +215,17 @@ fn what_the_cache_holds_is_not_read_again_unless_the_weights_have_changed() {
     let submits = |text: &[u32], from: usize| {
         let before = double.counters().submits;
         let look = Look::Logits { from };
-        block_on(pair.model.look(text, look, Default::default(), UNWATCHED)).unwrap();
+        block_on(pair.model.look(text, look, Default::default(), NO_PROGRESS)).unwrap();
         double.counters().submits - before
     };
     let all = submits(&text[..399], 0);
     assert!(submits(&text, 399) < all, "a chunk, not {all}");
     let trainer =
-        block_on(Trainer::create(&pair.model, TrainerOptions::default(), UNWATCHED)).unwrap();
+        block_on(Trainer::create(&pair.model, TrainerOptions::default(), NO_PROGRESS)).unwrap();
     block_on(trainer.step(&batch(&pair.config, 3, 32))).unwrap();
-    let after = block_on(pair.model.logits(&text, Default::default(), UNWATCHED)).unwrap();
+    let after = block_on(pair.model.logits(&text, Default::default(), NO_PROGRESS)).unwrap();
     let look = Look::Logits { from: 398 };
-    let last = block_on(pair.model.look(&text, look, Default::default(), UNWATCHED)).unwrap();
+    let last = block_on(pair.model.look(&text, look, Default::default(), NO_PROGRESS)).unwrap();
     let wide: Vec<f64> = after[398 * 61..].iter().copied().map(f64::from).collect();
     assert_close("logits", &last, &wide, 2e-4, 2e-4);
 }

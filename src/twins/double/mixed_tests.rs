@@ -8,14 +8,14 @@ use crate::gpu::Gpu;
 use crate::kernels::{Element, Form, KernelSpec, NormForm};
 use crate::lower::{TrainChoices, train_plans};
 use crate::params::Params;
-use crate::session::{Precision, Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{NO_PROGRESS, Precision, Trainer, TrainerOptions};
 use pollster::block_on;
 
 /// Losses of some steps of two micro-steps.
 fn losses(config: &str, precision: Precision, recompute: bool) -> Vec<f64> {
     let pair = Pair::new(&named("NVIDIA"), config);
     let options = TrainerOptions { precision, recompute, ..options() };
-    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
     steps(&trainer, 6)
 }
 
@@ -105,7 +105,7 @@ fn gradients_are_those_of_f32() {
     let of = |precision| {
         let pair = Pair::new(&named("NVIDIA"), UNTIED);
         let options = TrainerOptions { precision, gradient_accumulation: 1, ..options() };
-        let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
         steps(&trainer, 1);
         block_on(trainer.read_gradient(0)).unwrap()
     };

@@ -8,7 +8,7 @@ use crate::data::Batch;
 use crate::gpu::Gpu;
 use crate::optim::OptimizerKind::{self, AdamW, AdamW8Bit, Lion, Muon, Sgd};
 use crate::session::{
-    Adapter, EstimateOptions, Model, Snapshot, Trainer, TrainerOptions, UNWATCHED, estimate,
+    Adapter, EstimateOptions, Model, NO_PROGRESS, Snapshot, Trainer, TrainerOptions, estimate,
 };
 use crate::twins::loss::smoothed_cross_entropy_backward;
 use crate::twins::muon::{muon_forward, muon_orthogonal, muon_update_forward};
@@ -46,7 +46,7 @@ fn all() -> impl Iterator<Item = TrainerOptions> {
 }
 
 fn trainer(model: &Rc<Model>, options: TrainerOptions) -> Rc<Trainer> {
-    block_on(Trainer::create(model, options, UNWATCHED)).unwrap()
+    block_on(Trainer::create(model, options, NO_PROGRESS)).unwrap()
 }
 
 /// All bytes of the state.
@@ -339,7 +339,7 @@ fn an_adapters_run_goes_on_to_the_bit() {
         let rank = if options.optimizer == AdamW8Bit { 64 } else { 4 };
         let create = |pair: &Pair| {
             let adapter =
-                Adapter::create(&pair.model, lora(&["q_proj", "down_proj"], rank), UNWATCHED);
+                Adapter::create(&pair.model, lora(&["q_proj", "down_proj"], rank), NO_PROGRESS);
             block_on(adapter).unwrap()
         };
         let pair = Pair::new(&Double::floor(), config);
@@ -388,7 +388,7 @@ fn what_is_no_update_changes_nothing() {
         steps(&trainer, 2);
         let held = || (weights(&pair.model), state(&trainer));
         let before = held();
-        block_on(trainer.profile(UNWATCHED)).unwrap();
+        block_on(trainer.profile(NO_PROGRESS)).unwrap();
         assert!(held() == before, "after a profile");
         // Weights so large that the logits overflow.
         trainer.set_learning_rate(1e30).unwrap();
@@ -432,7 +432,7 @@ fn an_average_follows_and_changes_places_to_the_bit() {
         let found = averages(&first);
         let error = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(error < 1e-6 && found != numbers(&pair.model), "{error}");
-        block_on(first.profile(UNWATCHED)).unwrap();
+        block_on(first.profile(NO_PROGRESS)).unwrap();
         assert!(averages(&first) == found, "after a profile");
         let (model, second) = reloaded(&pair.model, &first);
         assert!(averages(&second) == found, "after a resume");
@@ -450,7 +450,8 @@ fn an_average_follows_and_changes_places_to_the_bit() {
 fn label_smoothing_and_z_loss_are_in_a_steps_loss_alone() {
     let pair = Pair::new(&Double::floor(), NORMED);
     let text = Batch::next_tokens(integers(23, 20, 61));
-    let logits = block_on(pair.model.logits(&text.tokens, Default::default(), UNWATCHED)).unwrap();
+    let logits =
+        block_on(pair.model.logits(&text.tokens, Default::default(), NO_PROGRESS)).unwrap();
     let logits: Vec<f64> = logits.into_iter().map(f64::from).collect();
     let counted = text.counted() as f64;
     let reported = |label_smoothing, z_loss| {
@@ -473,7 +474,7 @@ fn label_smoothing_and_z_loss_are_in_a_steps_loss_alone() {
         let (loss, norm) = reported(more[0], more[1]);
         assert!((loss - wanted).abs() <= 2e-5 * wanted, "{more:?}: {loss} for {wanted}");
         seen.push((loss, norm));
-        let plain = block_on(pair.model.loss(&text.tokens, None, Default::default(), UNWATCHED));
+        let plain = block_on(pair.model.loss(&text.tokens, None, Default::default(), NO_PROGRESS));
         let apart = (plain.unwrap() - seen[0].0).abs();
         assert!(apart <= 1e-5, "an evaluation is {apart} from the cross-entropy");
     }

@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorCode};
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
 use crate::session::{
-    Adapter, EstimateOptions, GenerateOptions, InferenceOptions, Model, Snapshot, TextOptions,
-    Trainer, TrainerOptions, UNWATCHED, estimate,
+    Adapter, EstimateOptions, GenerateOptions, InferenceOptions, Model, NO_PROGRESS, Snapshot,
+    TextOptions, Trainer, TrainerOptions, estimate,
 };
 use crate::twins::check::assert_close;
 use crate::twins::model::{Network, Tensors, random_tensors};
@@ -114,7 +114,7 @@ fn a_packed_model_gives_what_an_unpacked_one_gives_in_its_format() {
         let tokens = integers(5, 33, 67);
         let logits = |model: &Model| {
             let options = as_held(&pair.model);
-            block_on(model.logits(&tokens, options, UNWATCHED)).unwrap()
+            block_on(model.logits(&tokens, options, NO_PROGRESS)).unwrap()
         };
         let expected: Vec<f64> = logits(&whole).into_iter().map(f64::from).collect();
         assert_close(format.name(), &logits(&pair.model), &expected, 1e-5, 1e-5);
@@ -136,11 +136,11 @@ fn an_estimate_is_what_a_packed_model_allocates() {
         let caps = Gpu::capabilities(&*double);
         let estimated = estimate(&pair.config, &options, Some(caps)).unwrap();
         assert_eq!(pair.model.gpu_bytes(), pair.model.layout().bytes());
-        let adapter = block_on(Adapter::create(&pair.model, lora, UNWATCHED)).unwrap();
+        let adapter = block_on(Adapter::create(&pair.model, lora, NO_PROGRESS)).unwrap();
         let model = adapter.model();
         let _trainer =
-            block_on(Trainer::create(model, options.trainer.unwrap(), UNWATCHED)).unwrap();
-        block_on(model.logits(&[1; 40], as_held(model), UNWATCHED)).unwrap();
+            block_on(Trainer::create(model, options.trainer.unwrap(), NO_PROGRESS)).unwrap();
+        block_on(model.logits(&[1; 40], as_held(model), NO_PROGRESS)).unwrap();
         assert_eq!(pair.model.gpu_bytes() + model.gpu_bytes(), estimated.bytes.total());
     }
 }
@@ -153,7 +153,7 @@ fn what_needs_the_checkpoints_numbers_is_refused() {
     let model = &pair.model;
     let adapted = Adapted::new(&pair, lora(&ALL, 3), 5);
     let tokens = integers(5, 20, 67);
-    let loss = || block_on(model.loss(&tokens, None, as_held(model), UNWATCHED)).unwrap();
+    let loss = || block_on(model.loss(&tokens, None, as_held(model), NO_PROGRESS)).unwrap();
     let (before, bytes) = (loss(), double.counters().gpu_bytes);
     let refused = |what: Option<Error>, cure: &str| {
         let error = what.expect("refused");
@@ -162,21 +162,24 @@ fn what_needs_the_checkpoints_numbers_is_refused() {
     };
     for weights in [WeightFormat::F32, WeightFormat::F16, WeightFormat::Int8] {
         let options = InferenceOptions { weights, ..InferenceOptions::default() };
-        refused(block_on(model.loss(&tokens, None, options, UNWATCHED)).err(), "leave weights out");
-        refused(block_on(model.logits(&tokens, options, UNWATCHED)).err(), "leave weights out");
+        refused(
+            block_on(model.loss(&tokens, None, options, NO_PROGRESS)).err(),
+            "leave weights out",
+        );
+        refused(block_on(model.logits(&tokens, options, NO_PROGRESS)).err(), "leave weights out");
         let options = TextOptions { weights: Some(weights), ..TextOptions::default() };
         let generate = Some(options);
         let options =
             EstimateOptions { weights: WeightFormat::Int4, generate, ..Default::default() };
         refused(estimate(&pair.config, &options, None).err(), "leave weights out");
     }
-    let trainer = Trainer::create(model, TrainerOptions::default(), UNWATCHED);
+    let trainer = Trainer::create(model, TrainerOptions::default(), NO_PROGRESS);
     refused(block_on(trainer).err(), "adapter");
     let last = TrainerOptions { last_layers: Some(1), ..TrainerOptions::default() };
-    refused(block_on(Trainer::create(model, last, UNWATCHED)).err(), "adapter");
+    refused(block_on(Trainer::create(model, last, NO_PROGRESS)).err(), "adapter");
     refused(block_on(model.read_tensor(0)).err(), "saveMerged");
     refused(model.expect_saved().err(), "saveMerged");
-    refused(block_on(adapted.adapter.merge(UNWATCHED)).err(), "saveMerged");
+    refused(block_on(adapted.adapter.merge(NO_PROGRESS)).err(), "saveMerged");
     refused(Snapshot::of_model(model).err(), "saveMerged");
     assert_eq!(loss(), before);
     assert_eq!(double.counters().gpu_bytes, bytes);
@@ -188,8 +191,8 @@ fn what_needs_the_checkpoints_numbers_is_refused() {
 fn another_packed_base_has_another_checksum() {
     let double = Double::floor();
     let sum = |pair: &Pair| {
-        let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 2), UNWATCHED)).unwrap();
-        let trainer = Trainer::create(adapter.model(), options(), UNWATCHED);
+        let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 2), NO_PROGRESS)).unwrap();
+        let trainer = Trainer::create(adapter.model(), options(), NO_PROGRESS);
         let state = block_on(block_on(trainer).unwrap().state()).unwrap();
         let state: serde_json::Value = serde_json::from_str(&state).unwrap();
         state["base"].clone()

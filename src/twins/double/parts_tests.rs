@@ -10,7 +10,7 @@ use crate::kernels::{Form, KernelSpec, LinearShape, LinearTile};
 use crate::lower::{InferenceOptions, TrainPlans, inference_plans};
 use crate::params::Params;
 use crate::plan::Plan;
-use crate::session::UNWATCHED;
+use crate::session::NO_PROGRESS;
 use crate::twins::check::assert_close;
 use pollster::block_on;
 use std::rc::Rc;
@@ -128,7 +128,7 @@ fn a_prompt_has_the_twins_logits() {
     let pair = Pair::new(&double, LLAMA);
     let prompt = integers(11, TOKENS, 60);
     let options = InferenceOptions::default();
-    let got = block_on(pair.model.logits(&prompt, options, UNWATCHED)).unwrap();
+    let got = block_on(pair.model.logits(&prompt, options, NO_PROGRESS)).unwrap();
     let expected = pair.reference().logits(&prompt, &[0; TOKENS]);
     assert_close("logits", &got, &expected, 1e-5, 1e-5);
 }

@@ -8,7 +8,7 @@ use crate::data::Batch;
 use crate::kernels::WeightFormat;
 use crate::schedule::ScheduleKind;
 use crate::session::{
-    Adapter, InferenceOptions, Model, ModelLoader, Trainer, TrainerOptions, UNWATCHED,
+    Adapter, InferenceOptions, Model, ModelLoader, NO_PROGRESS, Trainer, TrainerOptions,
 };
 use crate::twins::check::assert_close;
 use pollster::block_on;
@@ -59,7 +59,7 @@ impl Fixture {
         feed(&mut loader, "model.safetensors", &file(base, "model.safetensors"));
         let model = block_on(loader.finish()).unwrap();
         let lora = LoraConfig::from_peft(&text(&folder, "adapter_config.json")).unwrap();
-        let adapter = block_on(Adapter::create(&model, lora, UNWATCHED)).unwrap();
+        let adapter = block_on(Adapter::create(&model, lora, NO_PROGRESS)).unwrap();
         let mut loader = ModelLoader::of_adapter(&adapter);
         let tensors = file(&folder, "adapter_model.safetensors");
         feed(&mut loader, "adapter_model.safetensors", &tensors);
@@ -100,7 +100,7 @@ impl Fixture {
             tokens_per_step: self.words("tokens").len(),
             ..TrainerOptions::default()
         };
-        block_on(Trainer::create(self.adapter.model(), options, UNWATCHED)).unwrap()
+        block_on(Trainer::create(self.adapter.model(), options, NO_PROGRESS)).unwrap()
     }
 
     /// Logits of each document, read as a text of its own.
@@ -111,7 +111,7 @@ impl Fixture {
         let of = |text: &[(&u32, &u32)]| {
             let tokens: Vec<u32> = text.iter().map(|(token, _)| **token).collect();
             let options = InferenceOptions { weights: model.weights(), ..Default::default() };
-            block_on(model.logits(&tokens, options, UNWATCHED)).unwrap()
+            block_on(model.logits(&tokens, options, NO_PROGRESS)).unwrap()
         };
         texts.flat_map(of).collect()
     }
@@ -171,7 +171,7 @@ fn merged_weights_are_pefts() {
             bytemuck::pod_collect_to_vec::<u8, f32>(&bytes)
         };
         let before: Vec<_> = (0..base.tensors().len()).map(read).collect();
-        block_on(fixture.adapter.merge(UNWATCHED)).unwrap();
+        block_on(fixture.adapter.merge(NO_PROGRESS)).unwrap();
         let mut changed = 0;
         for (index, (tensor, _)) in base.tensors().iter().enumerate() {
             let (got, key) = (read(index), format!("merged.{tensor}"));

@@ -14,7 +14,7 @@ use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
 use crate::plan::PlanRow;
 use crate::session::{
-    GenerateOptions, Generation, InferenceOptions, Metrics, Trainer, TrainerOptions, UNWATCHED,
+    GenerateOptions, Generation, InferenceOptions, Metrics, NO_PROGRESS, Trainer, TrainerOptions,
 };
 use crate::twins::check::assert_close;
 use crate::twins::loss::log_sum_exp;
@@ -112,7 +112,7 @@ pub(super) fn trains(double: &Rc<Double>, config: &str, recompute: bool, lengths
         max_grad_norm: Some(0.05),
         ..TrainerOptions::default()
     };
-    let trainer = block_on(Trainer::create(&pair.model, options.clone(), UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&pair.model, options.clone(), NO_PROGRESS)).unwrap();
     let (loss, gradients) = expected(&pair, [3, 5], lengths);
     let step =
         |i: usize| block_on(trainer.step(&batch(&pair.config, [3, 5][i], lengths[i]))).unwrap();
@@ -186,7 +186,7 @@ fn batches_of_short_and_long_documents_give_the_same() {
         gradient_accumulation: 2,
         ..TrainerOptions::default()
     };
-    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
     let scores =
         |rows: &[PlanRow]| rows.iter().position(|r| r.kernel == "attention_backward_scores");
     let text = |row: usize| trainer.wgsl(row as f64).unwrap();
@@ -223,7 +223,7 @@ fn a_batch_gives_the_same_behind_longer_ones() {
     let options =
         TrainerOptions { tokens_per_step: 768, learning_rate: 1e-30, ..TrainerOptions::default() };
     let gradients = |batches: &[Batch]| {
-        let trainer = block_on(Trainer::create(&pair.model, options.clone(), UNWATCHED)).unwrap();
+        let trainer = block_on(Trainer::create(&pair.model, options.clone(), NO_PROGRESS)).unwrap();
         for batch in batches {
             block_on(trainer.step(batch)).unwrap();
         }
@@ -245,7 +245,7 @@ fn split_products_give_the_same() {
     let double = named("NVIDIA");
     let pair = Pair::new(&double, wide);
     let options = TrainerOptions { tokens_per_step: 256, ..TrainerOptions::default() };
-    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
     let plan = trainer.plan().unwrap();
     assert!(plan.iter().any(|row| row.variant.contains("parts of K")), "no product is split");
     let batch = batch(&pair.config, 9, 100);
@@ -275,7 +275,7 @@ fn logits_and_loss_of_a_prompt_are_the_twins() {
         for tokens in [1, 33] {
             let prompt = integers(11, tokens, pair.config.vocab_size as u32);
             let options = InferenceOptions::default();
-            let got = block_on(pair.model.logits(&prompt, options, UNWATCHED)).unwrap();
+            let got = block_on(pair.model.logits(&prompt, options, NO_PROGRESS)).unwrap();
             let expected = pair.reference().logits(&prompt, &vec![0; tokens]);
             assert_close("logits", &got, &expected, 1e-5, 1e-5);
         }

@@ -9,7 +9,7 @@ use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
 use crate::lower::InferenceOptions;
 use crate::session::{
-    GenerateOptions, Generation, Metrics, Model, Trainer, TrainerOptions, UNWATCHED,
+    GenerateOptions, Generation, Metrics, Model, NO_PROGRESS, Trainer, TrainerOptions,
 };
 use crate::twins::check::assert_close;
 use futures_util::FutureExt;
@@ -18,7 +18,7 @@ use pollster::block_on;
 use std::rc::Rc;
 
 fn logits(pair: &Pair, tokens: &[u32]) -> crate::error::Result<Vec<f32>> {
-    block_on(pair.model.logits(tokens, Default::default(), UNWATCHED))
+    block_on(pair.model.logits(tokens, Default::default(), NO_PROGRESS))
 }
 
 /// The submit that copies what a growing cache holds is refused.
@@ -43,7 +43,7 @@ fn a_refused_growth_leaves_the_cache_as_before() {
 fn a_cache_that_is_used_while_it_grows_holds_no_text_of_before() {
     let (double, text) = (Double::floor(), integers(5, 300, 61));
     let pair = Pair::new(&double, TIED);
-    let of = |tokens| pair.model.logits(tokens, Default::default(), UNWATCHED);
+    let of = |tokens| pair.model.logits(tokens, Default::default(), NO_PROGRESS);
     let other = integers(6, 200, 61);
     let alone = Pair::new(&Double::floor(), TIED);
     let expected = [logits(&alone, &text).unwrap(), logits(&alone, &other).unwrap()];
@@ -69,7 +69,7 @@ fn trainer(pair: &Pair, gradient_accumulation: u64, tokens_per_step: usize) -> R
         warmup_steps: 0,
         ..TrainerOptions::default()
     };
-    block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap()
+    block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap()
 }
 
 /// A step's weights have changed though its loss was lost: it counts. Another is taken back whole.
@@ -159,7 +159,7 @@ fn a_model_too_large_is_refused_in_one_sentence() {
     let config = r#"{"vocab_size":32000,"hidden_size":4096,"intermediate_size":11008,
         "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32}"#;
     let config = ModelConfig::from_json(config).unwrap();
-    let created = block_on(Model::create(&gpu(&software()), config, 1, UNWATCHED));
+    let created = block_on(Model::create(&gpu(&software()), config, 1, NO_PROGRESS));
     let error = created.map(drop).unwrap_err();
     assert_eq!(error.code, ErrorCode::OutOfMemory);
     assert_eq!(
@@ -174,8 +174,8 @@ fn a_model_too_large_is_refused_in_one_sentence() {
 fn two_texts_at_once_on_one_model_do_not_mix() {
     let (double, texts) = (Double::floor(), [integers(5, 300, 61), integers(6, 300, 61)]);
     let pair = Pair::new(&double, TIED);
-    let of = |i: usize| pair.model.logits(&texts[i], Default::default(), UNWATCHED);
-    let loss = || pair.model.loss(&texts[0], None, Default::default(), UNWATCHED);
+    let of = |i: usize| pair.model.logits(&texts[i], Default::default(), NO_PROGRESS);
+    let loss = || pair.model.loss(&texts[0], None, Default::default(), NO_PROGRESS);
     let alone = [block_on(of(0)).unwrap(), block_on(of(1)).unwrap()];
     let loss_alone = block_on(loss()).unwrap();
     double.hold();
@@ -194,7 +194,7 @@ fn two_texts_at_once_on_one_model_do_not_mix() {
 fn a_text_that_is_given_up_lets_the_next_one_begin() {
     let (double, text) = (Double::floor(), integers(5, 300, 61));
     let pair = Pair::new(&double, TIED);
-    let of = || pair.model.logits(&text, Default::default(), UNWATCHED);
+    let of = || pair.model.logits(&text, Default::default(), NO_PROGRESS);
     let expected = block_on(of()).unwrap();
     double.hold();
     let (mut first, mut second, mut third) = (Box::pin(of()), Box::pin(of()), Box::pin(of()));
@@ -215,7 +215,7 @@ fn a_text_is_read_with_one_version_of_the_weights() {
         let pair = Pair::new(&double, UNTIED);
         let trainer = trainer(&pair, 1, 24);
         let options = InferenceOptions { weights, ..InferenceOptions::default() };
-        let of = || pair.model.logits(&text, options, UNWATCHED);
+        let of = || pair.model.logits(&text, options, NO_PROGRESS);
         block_on(of()).unwrap();
         pair.model.changed();
         double.hold();

@@ -6,8 +6,8 @@ use super::tests::{
 };
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::session::{
-    GenerateOptions, Generation, Model, ModelLoader, Resume, Snapshot, Trainer, TrainerOptions,
-    UNWATCHED,
+    GenerateOptions, Generation, Model, ModelLoader, NO_PROGRESS, Resume, Snapshot, Trainer,
+    TrainerOptions,
 };
 use crate::twins::check::assert_close;
 use pollster::block_on;
@@ -38,7 +38,7 @@ pub(super) fn steps(trainer: &Rc<Trainer>, count: usize) -> Vec<f64> {
 }
 
 fn trainer(model: &Rc<Model>) -> Rc<Trainer> {
-    block_on(Trainer::create(model, options(), UNWATCHED)).unwrap()
+    block_on(Trainer::create(model, options(), NO_PROGRESS)).unwrap()
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_loss_is_the_twins() {
     let tokens = integers(23, 20, 61);
     let text = Batch::next_tokens(tokens.clone());
     let options = Default::default();
-    let loss = block_on(pair.model.loss(&tokens, None, options, UNWATCHED)).unwrap();
+    let loss = block_on(pair.model.loss(&tokens, None, options, NO_PROGRESS)).unwrap();
     assert_close("loss", &[loss], &[pair.reference().loss(&text)], 0.0, 2e-6);
 }
 
@@ -80,7 +80,7 @@ fn a_table_of_positions_ends_a_text() {
     assert!(message.contains("17 tokens") && message.contains("n_positions, 16"), "{message}");
     block_on(trainer.step(&text(16))).unwrap();
     let loss = |count| {
-        block_on(pair.model.loss(&integers(31, count, 61), None, Default::default(), UNWATCHED))
+        block_on(pair.model.loss(&integers(31, count, 61), None, Default::default(), NO_PROGRESS))
     };
     let message = loss(17).unwrap_err().message;
     assert!(message.contains("n_positions, 16"), "{message}");
@@ -91,7 +91,7 @@ fn a_table_of_positions_ends_a_text() {
 fn a_loss_is_the_same_however_its_text_is_cut() {
     let model = Pair::new(&Double::floor(), UNTIED).model;
     let tokens = integers(29, 90, 61);
-    let loss = || block_on(model.loss(&tokens, None, Default::default(), UNWATCHED)).unwrap();
+    let loss = || block_on(model.loss(&tokens, None, Default::default(), NO_PROGRESS)).unwrap();
     let whole = loss();
     for units in [1e4, 1e5, 1e6] {
         model.pretend_pace(units);

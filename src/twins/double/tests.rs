@@ -1,7 +1,8 @@
 //! What the double's tests share: models, batches, devices.
 
 use super::Double;
-use crate::arch::Architecture;
+use super::layer_tests::OPTIONS;
+use crate::arch::{Architecture, FAMILIES};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
@@ -88,7 +89,8 @@ pub(super) struct Pair {
 
 impl Pair {
     pub fn new(double: &Rc<Double>, config: &str) -> Self {
-        let config = ModelConfig::from_json(config).unwrap();
+        let families = [&FAMILIES[..], &[&OPTIONS]].concat();
+        let config = ModelConfig::read(config, &families).unwrap();
         let narrow = random_tensors::<f32>(&config, 7);
         let model = load(double, &config, &narrow);
         let wide = |x: &Vec<f32>| x.iter().copied().map(f64::from).collect();

@@ -6,7 +6,7 @@ use super::session_tests::{options, steps};
 use super::tests::{Pair, named};
 use crate::format::Element;
 use crate::kernels::{AttentionShape, Form, KernelSpec};
-use crate::session::{Trainer, TrainerOptions, UNWATCHED};
+use crate::session::{NO_PROGRESS, Trainer, TrainerOptions};
 use crate::twins::attention_rows::Pass;
 use half::f16;
 use pollster::block_on;
@@ -106,7 +106,7 @@ impl Lost {
 fn gradients(behind: usize) -> Seen {
     let pair = Pair::new(&named("NVIDIA"), SMALL);
     let options = TrainerOptions { gradient_accumulation: 1, learning_rate: 3e-3, ..options() };
-    let trainer = block_on(Trainer::create(&pair.model, options, UNWATCHED)).unwrap();
+    let trainer = block_on(Trainer::create(&pair.model, options, NO_PROGRESS)).unwrap();
     steps(&trainer, behind);
     SEEN.set(Some(vec![]));
     steps(&trainer, 1);

@@ -1,0 +1,105 @@
+// Written by `TINYLOOM_TYPES=write cargo test --features testing --lib typescript` from the families in src/arch.
+
+import type { RopeParameters } from "./rope-parameters.js";
+
+/** The fields of `config.json` that tinyloom reads, of all families. */
+export interface ConfigFields {
+  model_type?:
+    | "llama"
+    | "mistral"
+    | "qwen2"
+    | "qwen3"
+    | "gpt2"
+    | "gpt_neo"
+    | "gpt_neox"
+    | "gemma"
+    | "gemma2"
+    | "gemma3_text";
+  hidden_size?: number;
+  num_attention_heads?: number;
+  num_hidden_layers?: number;
+  max_position_embeddings?: number;
+  /** Heads of keys and values; `num_attention_heads` must be a multiple. */
+  num_key_value_heads?: number;
+  /** Width of a head, a multiple of 4 up to 256; default `hidden_size / num_attention_heads`. */
+  head_dim?: number;
+  rope_theta?: number;
+  /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
+  rope_parameters?: RopeParameters | null;
+  /** The same, as transformers 4 has it. */
+  rope_scaling?: RopeParameters | null;
+  /** Width of the feed-forward block; null in GPT-2 and GPT-Neo: 4 · `hidden_size`. */
+  intermediate_size?: number;
+  vocab_size?: number;
+  rms_norm_eps?: number;
+  tie_word_embeddings?: boolean;
+  /** `"swish"` is `"silu"`, and `"gelu_new"` is `"gelu_pytorch_tanh"`. */
+  hidden_act?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
+  initializer_range?: number;
+  /** Attention scores become `cap · tanh(score / cap)`. `save()` keeps this field, and notes in the saved config where transformers' model ignores it; that of Gemma 2 reads it. */
+  attn_logit_softcapping?: number | null;
+  /** The share of the keys of each query that training leaves out. */
+  attention_dropout?: number;
+  /** A position sees at most this many of the latest positions, itself included. If all layers have a window (Mistral), the cache of `generate` keeps only these and one chunk of the prompt, for a text of any length. */
+  sliding_window?: number | null;
+  /** `hidden_size` of gpt2. */
+  n_embd?: number;
+  /** `num_attention_heads` of gpt2. */
+  n_head?: number;
+  /** `num_hidden_layers` of gpt2. */
+  n_layer?: number;
+  /** `max_position_embeddings` of gpt2. */
+  n_positions?: number;
+  /** Old configs of GPT-2 have it; it must be `n_positions`. */
+  n_ctx?: number;
+  /** `intermediate_size` of gpt2. */
+  n_inner?: number | null;
+  /** `rms_norm_eps` of gpt2 and gpt_neo. */
+  layer_norm_epsilon?: number;
+  /** `hidden_act` of gpt2 and gpt_neo. */
+  activation_function?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
+  /** The share of the elements of embeddings that training leaves out. */
+  embd_pdrop?: number;
+  /** `attention_dropout` of gpt2. */
+  attn_pdrop?: number;
+  /** The share of what each block adds that training leaves out. */
+  resid_pdrop?: number;
+  /** `num_attention_heads` of gpt_neo. */
+  num_heads?: number;
+  /** `num_hidden_layers` of gpt_neo. */
+  num_layers?: number;
+  /** `sliding_window` of gpt_neo. */
+  window_size?: number;
+  /** What the layers of GPT-Neo see: kinds, and how often they follow. Default: global and local in turns. */
+  attention_types?: [("global" | "local")[], number][] | null;
+  /** The same, one kind for each layer. */
+  attention_layers?: ("global" | "local")[] | null;
+  /** `embd_pdrop` of gpt_neo. */
+  embed_dropout?: number;
+  /** `resid_pdrop` of gpt_neo. */
+  resid_dropout?: number;
+  /** `rope_theta` of gpt_neox. */
+  rotary_emb_base?: number;
+  /** `partial_rotary_factor` of gpt_neox. */
+  rotary_pct?: number;
+  /** `rms_norm_eps` of gpt_neox. */
+  layer_norm_eps?: number;
+  /** Products around attention of GPT-NeoX have biases. Default true; other families allow only false. */
+  attention_bias?: boolean;
+  /** Both blocks of a layer of GPT-NeoX read the layer's input. Default true. */
+  use_parallel_residual?: boolean;
+  /** The share of embeddings, and of what each block adds, that training of GPT-NeoX leaves out. */
+  hidden_dropout?: number;
+  /** The same as `hidden_act`, as Gemma 2 and 3 spell it. Default `"gelu_pytorch_tanh"`. */
+  hidden_activation?: "silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new";
+  /** Logits become `cap · tanh(logit / cap)` (Gemma 2 and 3). */
+  final_logit_softcapping?: number | null;
+  /** Attention scores are divided by its square root (Gemma 2 and 3); elsewhere by that of `head_dim`. */
+  query_pre_attn_scalar?: number;
+  /** Which layers of Gemma 2 and 3 have a window, one name for each layer. Default: all but every second layer, in Gemma 3 all but every sixth. */
+  layer_types?: ("sliding_attention" | "full_attention")[] | null;
+  /** The base of RoPE in layers with a window (Gemma 3). */
+  rope_local_base_freq?: number;
+  /** Which layers of Gemma 3 have no window, where `layer_types` is left out: every so many. Default 6. */
+  sliding_window_pattern?: number;
+}

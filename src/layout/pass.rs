@@ -1,0 +1,286 @@
+//! The pass over a plan's nodes, in their order.
+
+use super::f16::f16_values;
+use super::shapes::{TokenRows, attention_shape, gate_sums, rope_shape};
+use super::{
+    ColumnSums, Fusion, Kind, LaidNode, Layout, Layouts, ProductSums, Request, RotatedBy, SplitK,
+};
+use crate::arch::{Attention, NormKind, WeightId};
+use crate::graph::{Dropout, Gate, Node, Op, ValueId};
+use crate::kernels::{
+    self as k, AttentionShape, Constant, Element, KeyValueOwner, LinearShape, Parts,
+};
+use crate::plan::Range;
+
+pub(super) struct Pass<'a> {
+    pub request: Request<'a>,
+    pub layouts: Layouts<'a>,
+    /// By value the nodes that read or write it.
+    touching: Vec<Vec<usize>>,
+    /// By node the value whose partial sums it adds up.
+    sums_of: Vec<Option<ValueId>>,
+    /// By node whether another one's dispatches do its work.
+    joined: Vec<bool>,
+    /// Groups that are not ended yet.
+    pub columns: Option<ColumnSums>,
+    pub products: Option<ProductSums>,
+}
+
+/// How the values of a plan lie, and which of its nodes are joined.
+pub fn layouts(request: Request<'_>) -> Layouts<'_> {
+    let nodes = request.nodes.clone();
+    let mut pass = Pass::new(request);
+    for index in nodes {
+        let node = &pass.request.graph.nodes[index];
+        let fusion = if pass.joined[index] { Fusion::Joined } else { pass.fusion(index, node) };
+        pass.layouts.nodes.push(LaidNode::Node(index, fusion));
+    }
+    pass.sum_products();
+    pass.sum_columns();
+    pass.layouts
+}
+
+/// Layouts that depend on all nodes: f16, if products round to it.
+fn values(request: &Request<'_>) -> Vec<Layout> {
+    let Request { caps, graph, matrices, tokens, .. } = request;
+    if !matrices.mixed {
+        return vec![Layout::F32; graph.values.len()];
+    }
+    let f16 = f16_values(caps, matrices.params, graph, *tokens);
+    f16.into_iter().map(|is| if is { Layout::F16 } else { Layout::F32 }).collect()
+}
+
+impl<'a> Pass<'a> {
+    pub fn new(request: Request<'a>) -> Self {
+        let graph = request.graph;
+        let mut touching = vec![vec![]; graph.values.len()];
+        for (index, node) in graph.nodes.iter().enumerate() {
+            for &value in node.reads.iter().chain(&node.writes) {
+                if touching[value].last() != Some(&index) {
+                    touching[value].push(index);
+                }
+            }
+        }
+        Self {
+            layouts: Layouts {
+                graph,
+                values: values(&request),
+                nodes: vec![],
+                tensors: vec![],
+                column_sums: vec![],
+                product_sums: vec![],
+            },
+            touching,
+            sums_of: vec![None; graph.nodes.len()],
+            joined: vec![false; graph.nodes.len()],
+            columns: None,
+            products: None,
+            request,
+        }
+    }
+
+    fn fusion(&mut self, index: usize, node: &Node) -> Fusion {
+        match node.op {
+            Op::Linear { weight, bias } => self.linear(node, weight, bias.is_some()),
+            Op::Norm(_) | Op::Gate(_) | Op::GateBackward(_) => self.sum(index),
+            Op::Rope { .. } | Op::RopeBackward { .. } => self.rope(index, node),
+            Op::LinearInput { weight, .. } => self.linear_input(index, node, weight),
+            Op::NormBackward { norm, trained, .. } => {
+                let columns = self.columns_of(norm.weight);
+                self.norm_backward(index, node, (norm.weight, trained), columns)
+            }
+            Op::HeadNormsBackward { norms, attention, trained } => {
+                self.norm_backward(index, node, (norms.weight, trained), 2 * attention.head_dim)
+            }
+            Op::AttentionBackward { attention, dropout } => {
+                self.attention_backward(index, node, attention, dropout)
+            }
+            Op::LinearWeight { weight, write } => {
+                let rows = self.rows(node, weight);
+                Fusion::WeightGradient(self.linear_weight(node, weight, rows, write))
+            }
+            Op::HeadBackward { weight, trained: true } => {
+                Fusion::WeightGradient(self.head_gradient(weight))
+            }
+            Op::EmbedBackward { .. } => {
+                // A head that shares the table may have left its part of the gradient waiting.
+                self.sum_products();
+                Fusion::None
+            }
+            _ => Fusion::None,
+        }
+    }
+
+    fn sum(&self, index: usize) -> Fusion {
+        self.sums_of[index].map_or(Fusion::None, Fusion::SumOf)
+    }
+
+    /// The node that reads a value first, unless that is for another plan.
+    fn first_reader(&self, value: ValueId) -> Option<usize> {
+        let outside = self.request.outside == Some(value);
+        self.touching[value].get(1).copied().filter(|_| !outside)
+    }
+
+    /// The node that alone reads what a node alone writes.
+    fn only_reader(&self, index: usize, node: &Node) -> Option<usize> {
+        match *self.touching[node.writes[0]] {
+            [first, reader] if first == index => Some(reader),
+            _ => None,
+        }
+    }
+
+    fn rows(&self, node: &Node, weight: WeightId) -> TokenRows {
+        let stride = self.request.matrices.params.matrices[weight].rows;
+        let (rows, result) = (self.request.tokens as u32, Element::F32);
+        let rows = Range { rows, ..Range::default() };
+        let rows = TokenRows { rows, stride, operands: [result; 2], result };
+        self.layouts.product_rows(node, rows)
+    }
+
+    fn columns_of(&self, weight: WeightId) -> usize {
+        let matrix = &self.request.matrices.params.matrices[weight];
+        matrix.rows * matrix.cols
+    }
+
+    fn linear(&mut self, node: &Node, weight: WeightId, biased: bool) -> Fusion {
+        let (value, stream) = (node.writes[0], node.reads.get(1).copied());
+        let reader = self.first_reader(value).filter(|_| !biased);
+        let Some(reader) = reader.filter(|&reader| self.adds_up(reader, stream.is_some())) else {
+            return Fusion::None;
+        };
+        let shape = self.request.matrices.forward(weight, 0, self.rows(node, weight));
+        self.split_product((value, stream), weight, &shape, reader)
+    }
+
+    /// Whether a node can add up the partial sums of what it reads, to a residual stream or not, and write the sum where
+    /// others read it.
+    fn adds_up(&self, reader: usize, to_stream: bool) -> bool {
+        let reader = &self.request.graph.nodes[reader];
+        match reader.op {
+            Op::Norm(norm) => to_stream && norm.kind != NormKind::Layer && reader.reads.len() == 1,
+            Op::Rope { attention } => {
+                let shape = rope_shape(&self.request.matrices.params.architecture, attention);
+                !to_stream && !self.layouts.is_f16(reader.writes[0]) && shape.turns_sums()
+            }
+            Op::Gate(gate) => !to_stream && gate_sums(gate),
+            _ => false,
+        }
+    }
+
+    /// A product that leaves partial sums, where its matrix is whole, its K is split and its result is f32.
+    fn split_product(
+        &mut self,
+        (value, stream): (ValueId, Option<ValueId>),
+        weight: WeightId,
+        shape: &LinearShape,
+        reader: usize,
+    ) -> Fusion {
+        let matrices = &self.request.matrices;
+        if !matrices.is_plain(weight) || shape.padded || shape.c != Element::F32 {
+            return Fusion::None;
+        }
+        let shape = matrices.read(weight, *shape);
+        let parts = k::linear_parts(self.request.caps, &shape);
+        if parts == Parts::WHOLE {
+            return Fusion::None;
+        }
+        let slice = self.tensor("parts of a product", (4 * parts.count * parts.apart) as u64);
+        self.layouts.values[value] = Layout::SplitK(SplitK { parts, slice, stream });
+        self.sums_of[reader] = Some(value);
+        Fusion::SplitProduct
+    }
+
+    /// A rotation is in place where both values lie alike.
+    fn rope(&mut self, index: usize, node: &Node) -> Fusion {
+        if !self.layouts.is_f16(node.writes[0]) {
+            self.layouts.values[node.writes[0]] = Layout::InPlaceOf(node.reads[0]);
+        }
+        self.sum(index)
+    }
+
+    fn linear_input(&mut self, index: usize, node: &Node, weight: WeightId) -> Fusion {
+        let Some(reader) = self.only_reader(index, node) else { return Fusion::None };
+        let shape = self.request.matrices.input_gradient(weight, 0, self.rows(node, weight));
+        let op = self.request.graph.nodes[reader].op;
+        if matches!(op, Op::GateBackward(Gate { gated: true, .. }))
+            && self.request.matrices.is_plain(weight)
+            && k::linear_gives_gate_gradient(self.request.caps, &shape)
+        {
+            self.joined[reader] = true;
+            return Fusion::GateGradient(reader);
+        }
+        let adds_up = match op {
+            Op::NormBackward { norm, .. } => norm.kind != NormKind::Layer,
+            Op::GateBackward(gate) => gate_sums(gate),
+            Op::AttentionBackward { .. } => true,
+            _ => false,
+        };
+        if !adds_up {
+            return Fusion::None;
+        }
+        self.split_product((node.writes[0], None), weight, &shape, reader)
+    }
+
+    fn norm_backward(
+        &mut self,
+        index: usize,
+        node: &Node,
+        weight: (WeightId, bool),
+        columns: usize,
+    ) -> Fusion {
+        let rows = k::norm_rows(self.request.caps, self.request.tokens);
+        let partials = self.column_partials(node.site, weight, [columns, rows]);
+        Fusion::NormBackward { sum_of: self.sums_of[index], partials }
+    }
+
+    fn attention_backward(
+        &mut self,
+        index: usize,
+        node: &Node,
+        attention: Attention,
+        dropout: Option<Dropout>,
+    ) -> Fusion {
+        let shape = AttentionShape {
+            half: self.request.matrices.mixed,
+            dropout: dropout.map(|dropout| Constant(dropout.rate)),
+            halves: self.layouts.backward_f16(node, node.writes[0]),
+            ..attention_shape(attention, self.request.tokens, None)
+        };
+        let by_products = matches!(self.request.kind, Kind::Batch { by_products: true, .. });
+        let tiles = k::attention_product_tiles(self.request.caps, shape).filter(|_| by_products);
+        let rotation = self.rotation(node, shape, tiles.is_some());
+        if let Some((rope, _)) = rotation {
+            self.joined[rope] = true;
+        }
+        Fusion::AttentionBackward { sum_of: self.sums_of[index], rotation, tiles }
+    }
+
+    /// The rotation behind attention's gradients, if one of their dispatches can do it.
+    fn rotation(
+        &self,
+        node: &Node,
+        shape: AttentionShape,
+        products: bool,
+    ) -> Option<(usize, RotatedBy)> {
+        let (caps, own) = (self.request.caps, node.writes[0]);
+        let rotates = |next: &Node| match next.op {
+            Op::RopeBackward { attention } => {
+                let shape = rope_shape(&self.request.matrices.params.architecture, attention);
+                next.reads[0] == own && shape.dims == shape.head_dim
+            }
+            _ => false,
+        };
+        let rope = self.request.graph.nodes.iter().position(rotates)?;
+        let by_gradients = k::attention_backward_halves(caps, shape)
+            || (products && k::attention_products_turn(caps, shape));
+        if by_gradients {
+            return Some((rope, RotatedBy::Gradients));
+        }
+        let sums = shape.heads > shape.kv_heads
+            && (products || k::key_value_owner(caps, shape) == KeyValueOwner::Head);
+        let target = self.request.graph.nodes[rope].writes[0];
+        let f16 = [own, target].iter().any(|&value| self.layouts.is_f16(value));
+        let by_sum = sums && !f16 && shape.turning().turns_sums();
+        by_sum.then_some((rope, RotatedBy::GroupSum))
+    }
+}

@@ -1,0 +1,122 @@
+//! What a key-value cache has on the GPU: its buffers, and the plans of inference bound to them.
+
+use super::bound_plans::NamedPlans;
+use super::costs::Costs;
+use crate::error::Result;
+use crate::gpu::PlanId;
+use crate::lower::{CacheShape, InferencePlans};
+use crate::plan::Plan;
+use crate::session::pace::{Pace, SUBMIT_MILLISECONDS};
+use crate::session::resources::Resources;
+
+/// Fewest tokens of cache allocated.
+pub(super) const LEAST_CAPACITY: usize = 256;
+/// Most milliseconds that a chunk is predicted to take, in all its submits.
+const CHUNK_MILLISECONDS: f64 = 3000.0;
+
+/// Buffers and installed plans for texts of one shape.
+#[derive(Debug)]
+pub(in crate::session) struct CacheAllocation {
+    pub resources: Resources,
+    pub plans: CachePlans,
+    /// Most tokens of a text for [`CachePlans::short_context`].
+    short_context_tokens: usize,
+    /// Most rows of a chunk.
+    pub chunk: usize,
+    pub shape: CacheShape,
+    pub cache_rows: usize,
+    pub costs: Costs,
+    /// Bytes of the slots that its plans share.
+    pub slots: Vec<u64>,
+}
+
+/// The plans of [`InferencePlans`], installed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::session) struct CachePlans {
+    pub prefill: PlanId,
+    pub logits: PlanId,
+    pub loss: PlanId,
+    pub last_row: PlanId,
+    decode: PlanId,
+    short_context: Option<PlanId>,
+    pub sample: PlanId,
+    pub pack: PlanId,
+}
+
+/// Tells an allocation from those before it and those of other caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) struct AllocationId(PlanId);
+
+impl NamedPlans for InferencePlans {
+    type Ids = CachePlans;
+
+    fn all(&self) -> Vec<&Plan> {
+        self.all()
+    }
+
+    fn install(&self, install: &mut dyn FnMut(&Plan) -> Result<PlanId>) -> Result<CachePlans> {
+        Ok(CachePlans {
+            prefill: install(&self.prefill)?,
+            logits: install(&self.logits)?,
+            loss: install(&self.loss)?,
+            last_row: install(&self.last_row)?,
+            decode: install(&self.decode)?,
+            sample: install(&self.sample)?,
+            pack: install(&self.pack)?,
+            short_context: self.near.as_ref().map(install).transpose()?,
+        })
+    }
+}
+
+/// Tokens that a cache for a text of `tokens` has room for, of a model with `most` positions.
+pub(in crate::session) fn capacity_for(tokens: usize, most: usize) -> usize {
+    tokens.next_power_of_two().max(LEAST_CAPACITY).min(most)
+}
+
+impl CacheAllocation {
+    /// Plans that are installed in `resources`.
+    pub fn new(resources: Resources, plans: &InferencePlans, installed: CachePlans) -> Self {
+        Self {
+            resources,
+            plans: installed,
+            short_context_tokens: plans.near_keys,
+            chunk: plans.chunk,
+            shape: plans.shape,
+            cache_rows: plans.cache_rows,
+            costs: Costs::new(plans),
+            slots: plans.sample.slots.clone(),
+        }
+    }
+
+    /// The device gives no plan's number twice.
+    pub const fn id(&self) -> AllocationId {
+        AllocationId(self.plans.prefill)
+    }
+
+    /// What decodes a token of a text that reaches so far.
+    pub fn decode(&self, reach: usize) -> PlanId {
+        let short = reach <= self.short_context_tokens;
+        self.plans.short_context.filter(|_| short).unwrap_or(self.plans.decode)
+    }
+
+    /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
+    /// submit, and all in all without the host waiting for long.
+    pub fn rows(&self, pace: &Pace, position: usize) -> usize {
+        let mut rows = self.chunk;
+        while rows > 1 {
+            let [whole, largest] = self.costs.chunk.of_chunk(rows, self.keys(position + rows));
+            if pace.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
+                && pace.predict(whole) <= CHUNK_MILLISECONDS
+            {
+                break;
+            }
+            rows = rows.div_ceil(2);
+        }
+        rows
+    }
+
+    /// Positions that the last of so many sees at most.
+    pub fn keys(&self, positions: usize) -> usize {
+        positions.min(self.cache_rows)
+    }
+}

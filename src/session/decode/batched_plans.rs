@@ -1,0 +1,70 @@
+//! Plans of passes over batched rows. The next pass of the same form takes them as they are: to make them lasts as long
+//! as some tokens do.
+
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::gpu::PlanId;
+use crate::lower::{CacheShape, InferenceOptions, SeveralPlans, SeveralRows, several_plans};
+use crate::params::Params;
+use crate::plan::Plan;
+use crate::session::cache::bound_plans::NamedPlans;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What plans are made of, besides the device, the model and the slots of a cache.
+type BatchedForm = (CacheShape, InferenceOptions, SeveralRows);
+
+/// The plans of [`SeveralPlans`], installed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::session) struct BatchedPlans {
+    pub pass: PlanId,
+    pub texts: Option<PlanId>,
+}
+
+impl NamedPlans for SeveralPlans {
+    type Ids = BatchedPlans;
+
+    fn all(&self) -> Vec<&Plan> {
+        self.all()
+    }
+
+    fn install(&self, install: &mut dyn FnMut(&Plan) -> Result<PlanId>) -> Result<BatchedPlans> {
+        let pass = install(&self.pass)?;
+        Ok(BatchedPlans { pass, texts: self.texts.as_ref().map(install).transpose()? })
+    }
+}
+
+/// The plans of a model's last pass.
+#[derive(Debug, Default)]
+pub(in crate::session) struct LastBatchedPlans(RefCell<Option<LastPass>>);
+
+#[derive(Debug)]
+struct LastPass {
+    form: BatchedForm,
+    slots: Vec<u64>,
+    plans: Rc<SeveralPlans>,
+}
+
+impl LastBatchedPlans {
+    /// The plans of the last pass where they fit, or new ones, which are then the last.
+    pub fn plans(
+        &self,
+        caps: &Capabilities,
+        params: &Params,
+        form: BatchedForm,
+        slots: &[u64],
+    ) -> Result<Rc<SeveralPlans>> {
+        let mut last = self.0.borrow_mut();
+        if let Some(last) = last.as_ref().filter(|last| last.form == form && last.slots == slots) {
+            return Ok(Rc::clone(&last.plans));
+        }
+        let (shape, options, rows) = form;
+        let plans = Rc::new(several_plans(caps, params, shape, options, slots, rows)?);
+        *last = Some(LastPass { form, slots: slots.to_vec(), plans: Rc::clone(&plans) });
+        Ok(plans)
+    }
+
+    pub fn free(&self) {
+        self.0.take();
+    }
+}

@@ -1,0 +1,44 @@
+//! Where a training run is.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that must survive a save besides tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::session) struct RunProgress {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Micro-steps of the current accumulation done.
+    pub micro_step: u64,
+    /// Targets counted in the gradients: in the current accumulation or, after a step, in the last
+    /// one. 0: there are no gradients.
+    pub counted: u64,
+    /// Batches drawn from the dataset.
+    pub cursor: u64,
+}
+
+impl RunProgress {
+    /// What a save keeps: the gradients of a finished step are not saved, so it counts none.
+    pub fn kept(self) -> Self {
+        Self { counted: if self.micro_step == 0 { 0 } else { self.counted }, ..self }
+    }
+
+    /// Number of the micro-step, which with the seed decides the masks of dropout. A state may name a step
+    /// so late that the number starts again at 0.
+    pub fn draws(self, gradient_accumulation: u64) -> u32 {
+        self.step.wrapping_mul(gradient_accumulation).wrapping_add(self.micro_step) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RunProgress;
+
+    #[test]
+    fn draws_of_any_step_have_a_number() {
+        let progress =
+            |step, micro_step| RunProgress { step, micro_step, ..RunProgress::default() };
+        assert_eq!(progress(3, 1).draws(4), 13);
+        assert_eq!(progress((1 << 53) - 1, 2).draws(1 << 16), 0xffff_0002);
+    }
+}

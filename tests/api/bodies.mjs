@@ -1,0 +1,68 @@
+// The bodies of the public API's tests by host, and which of them run, by their keys.
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../../scripts/lib.mjs";
+import { closureOf, hashOf, productKey, readHash, versionOf } from "../gate/inputs.mjs";
+import { keyOf } from "../gate/key.mjs";
+import { leftIn, openTests } from "../gate/passed.mjs";
+import { placed } from "./bodies/hosts.mjs";
+import { pathOf } from "./bodies/run.mjs";
+
+/** Their tests have files of their own. */
+const OTHERS = ["storage/storage", "worker/worker"];
+
+/** The modules in folders tests/AREA/bodies, as AREA/NAME. */
+function modulesOfBodies() {
+  const areas = readdirSync(join(root, "tests")).sort();
+  return areas.flatMap((area) => {
+    const folder = join(root, "tests", area, "bodies");
+    const files = existsSync(folder) ? readdirSync(folder).sort() : [];
+    return files.map((file) => `${area}/${file.slice(0, -".mjs".length)}`);
+  });
+}
+
+/** All bodies: modules that export `cases`. One that makes something `before` the module is loaded comes first. */
+async function allBodies() {
+  const found = [];
+  for (const body of modulesOfBodies()) {
+    const path = pathOf(body);
+    const { cases, before, place } = await import(new URL(`../../${path}`, import.meta.url));
+    if (!cases || OTHERS.includes(body)) continue;
+    if (!place) throw new Error(`${path} exports no place: see hosts.mjs`);
+    const turn = before ? 0 : place.early ? 1 : 2;
+    found.push({ body, turn, place, names: Object.keys(cases) });
+  }
+  return found.sort((a, b) => a.turn - b.turn);
+}
+
+/** The names of the bodies: of those that hold times to account, which `npm run test:timed` runs, or of the others. */
+export const bodyNames = async (timed) =>
+  (await allBodies()).filter(({ place }) => Boolean(place.timed) === timed).map(({ body }) => body);
+
+/** What runs bodies in a host: the host's test file with its imports, which are none of the bodies. */
+async function around(host) {
+  const { modules, reads } = await closureOf(`tests/api/${host}.test.mjs`);
+  return keyOf(hashOf(modules), readHash(reads));
+}
+
+/** What the test of each body depends on in a host. */
+async function testsOf(host) {
+  const common = [await around(host), productKey(), versionOf(host)];
+  const tests = [];
+  for (const { body, place, names } of await allBodies()) {
+    if (place.timed || placed(place, names, host, false).length === 0) continue;
+    const { modules, reads } = await closureOf(pathOf(body));
+    const key = keyOf(hashOf(modules), readHash(reads), ...common);
+    tests.push({ name: body, group: body, key });
+  }
+  return tests;
+}
+
+/** The bodies of a host that are to run, as `openTests` gives them. */
+export const openBodies = async (host) => openTests(`api-${host}`, await testsOf(host));
+
+/** A host's bodies as a file of tests: whether any is to run, and how many have not passed whole. */
+export const hostState = async (host) => ({
+  run: (await openBodies(host)).run.length > 0,
+  left: leftIn(`api-${host}`),
+});

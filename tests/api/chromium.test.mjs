@@ -1,0 +1,13 @@
+import { test } from "node:test";
+import { laneTimeout } from "../lanes/level.mjs";
+import { openBodies } from "./bodies.mjs";
+import { inBrowser } from "./harness.mjs";
+
+test("the public API in Chromium", { timeout: laneTimeout }, async (t) => {
+  const { run, left, passed, ended } = await openBodies("chromium");
+  t.diagnostic(
+    `${run.length} bodies run; ${left} have not passed whole: npm run test:rest -- api/chromium`,
+  );
+  await inBrowser(t, "chromium", run, passed);
+  ended();
+});

@@ -1,0 +1,261 @@
+// A strict user's program; tsc compiles it and nothing runs it.
+import {
+  Adapter,
+  type AdapterFiles,
+  type BatchPrompt,
+  ByteTokenizer,
+  type Capabilities,
+  type ChatOptions,
+  type Conversation,
+  chat,
+  Dataset,
+  type ErrorCode,
+  type HiddenStatesOptions,
+  IGNORE_INDEX,
+  type LostInfo,
+  Model,
+  type ModelAttentionOptions,
+  type ModelConfig,
+  type ModelFiles,
+  type Phase,
+  type PlanBinding,
+  type PlanRow,
+  type ResolvedTrainerOptions,
+  Runtime,
+  type Schedule,
+  type StepMetrics,
+  TinyloomError,
+  type TokenBias,
+  Trainer,
+} from "tinyloom";
+import { type AttentionResult, attention, softmax, Tensor } from "tinyloom/ops";
+import * as worker from "tinyloom/worker";
+
+export async function use(blob: Blob, controller: AbortController): Promise<void> {
+  const runtime = await Runtime.create({
+    limits: { maxComputeWorkgroupStorageSize: 16_384 },
+    features: false,
+  });
+  const device: GPUDevice = runtime.device;
+  const capabilities: Capabilities = runtime.capabilities;
+  const [narrow, wide]: readonly [number, number] = capabilities.subgroupSize;
+  void [device.limits.maxBufferSize, narrow + wide, (await runtime.lost).reason.length];
+
+  const model = await Model.create(
+    runtime,
+    { hidden_size: 64, num_attention_heads: 2 },
+    { seed: 1 },
+  );
+  const same = await Model.fromPretrained(
+    runtime,
+    { "config.json": blob, "model.safetensors": new Uint8Array(8) },
+    {
+      onProgress: ({ loaded, total, stage }) => console.log(stage, loaded / total),
+      signal: controller.signal,
+    },
+  );
+  const logits: Float32Array = await same.logits(new Uint32Array(4), { kvCache: "f16" });
+  const loss: number = await same.loss([1, 2, 3], undefined, { kvCache: "int8" });
+  for await (const { token, logprob } of model.generate([1], { maxTokens: 5, stopTokens: [0] })) {
+    void (token + logprob + loss + (logits[0] ?? 0));
+  }
+  const file: Uint8Array<ArrayBuffer> = (await model.save())["model.safetensors"];
+  void new Blob([file]);
+
+  const dataset = await Dataset.fromText(blob, new ByteTokenizer(), { sequenceLength: 32 });
+  const trainer = await Trainer.create(model, { schedule: "linear", gradientAccumulation: 2 });
+  for await (const metrics of trainer.run(dataset, { steps: 2, evaluateEvery: 1 })) {
+    const m: StepMetrics = metrics;
+    void (m.loss + (m.validationLoss ?? 0));
+  }
+  const { loss: validation, tokens } = await trainer.evaluate(dataset);
+  const gradients: { [name: string]: Float32Array } = await trainer.gradients();
+  const resumed = await Trainer.resume(runtime, await trainer.save());
+  void [validation, tokens, gradients, resumed.model.parameterCount, trainer.plan()[0]?.kernel];
+
+  const options: ResolvedTrainerOptions = trainer.options;
+  const schedule: Schedule = trainer.schedule;
+  trainer.learningRate = Math.min(trainer.learningRate, options.learningRate);
+  void [trainer.steps + (schedule.totalSteps ?? 0), schedule.kind === "linear"];
+  const sizes: number[] = [dataset.tokens, dataset.documents, dataset.validationTokens];
+  await trainer.step({ tokens: sizes, targets: [1, 2, IGNORE_INDEX] });
+  const until = trainer.steps + dataset.stepsPerEpoch(options.tokensPerStep);
+  for await (const { step } of trainer.run(dataset, { until })) if (step > 9) break;
+  const long = { signal: controller.signal, onProgress: () => undefined };
+  await Model.create(runtime, model.config, { seed: 1, ...long });
+  await Trainer.create(model, { learningRate: 1e-3, ...long });
+  await Promise.all([model.logits([1], long), model.loss([1, 2], undefined, long)]);
+  await Promise.all([trainer.gradients(long), trainer.profile(long)]);
+  const phase: Phase | undefined = trainer.plan()[0]?.phase;
+  const bound: PlanBinding | undefined = trainer.plan()[0]?.bindings[0];
+  const reason: LostInfo["reason"] = (await runtime.lost).reason;
+  void [phase === "forward", reason === "destroyed", bound?.access === "read"];
+
+  // @ts-expect-error: no such phase
+  void (phase === "middle");
+  // @ts-expect-error: no such reason
+  void (reason === "crashed");
+  // @ts-expect-error: an activation that tinyloom does not compute
+  const relu: ModelConfig = { hidden_act: "relu" };
+  void relu;
+  // @ts-expect-error: a count, not a method
+  trainer.steps = 5;
+  // @ts-expect-error: no such schedule
+  await Trainer.create(model, { schedule: "exponential" });
+  // @ts-expect-error: no such option
+  await Trainer.create(model, { lr: 1 });
+  // @ts-expect-error: internal
+  runtime._counters();
+  // @ts-expect-error: only through Model.create
+  new Model();
+  model.free();
+  runtime.destroy();
+}
+
+export async function adapted(model: Model, signal: AbortSignal): Promise<void> {
+  const adapter = await Adapter.create(model, { rank: 4, targets: ["q_proj"] });
+  const saved: AdapterFiles = await adapter.save();
+  const again = await Adapter.load(model, saved, { dropout: 0 });
+  const targets: readonly string[] = again.options.targets;
+  const tuned: Adapter | undefined = (await Trainer.create(again)).adapter;
+  void [targets, tuned, await model.loss([1, 2], undefined, { adapter: again })];
+  // @ts-expect-error: a model is no adapter of itself
+  void model.loss([1, 2], undefined, { adapter: model });
+  await again.merge({ signal });
+  void (await Trainer.resume(model, saved)).steps;
+}
+
+export async function looked(model: Model, signal: AbortSignal): Promise<number> {
+  const at: ModelAttentionOptions = { layer: 0, head: 1, kvCache: "f16" };
+  const layer: HiddenStatesOptions["layer"] = model.config.num_hidden_layers ?? 0;
+  const looks: Float32Array[] = [
+    await model.attention([1, 2], at),
+    await model.hiddenStates(new Uint16Array(2), { layer, signal }),
+  ];
+  return looks.length;
+}
+
+export async function told(model: Model): Promise<void> {
+  const told = { tokenizer: new ByteTokenizer(), stop: ["\n"] as const };
+  for await (const { text } of model.generate([1], told)) void text?.length;
+  const prompts: BatchPrompt[] = [{ prompt: [1], seed: 2, stop: ["a"], maxTokens: 3 }];
+  for await (const { index, token, text } of model.generateBatch([[1], ...prompts], told)) {
+    void (index + token + (text?.length ?? 0));
+  }
+  // @ts-expect-error one signal ends the whole call
+  void model.generateBatch([{ prompt: [1], signal: new AbortController().signal }]);
+  // @ts-expect-error a batch tells no alternatives
+  void model.generateBatch([[1]], { alternatives: 2 });
+  for await (const { token } of model.generate([1], { promptLookup: true })) void token;
+  const story = model.generate("once", { ...told, heal: true, skipSpecialTokens: true });
+  for await (const { text } of story) void text?.length;
+  const seeds: readonly number[] = model.generateBatch(["once", ...prompts], told).seeds;
+  const messages: Conversation = [{ role: "user", content: "hello" }];
+  const options: ChatOptions = { tools: [{ name: "look" }], maxTokens: 9, template: "x" };
+  const answer = chat(model, new ByteTokenizer(), messages, options);
+  for await (const { text } of answer) void text?.length;
+  void (story.seed + answer.seed + seeds.length);
+  // @ts-expect-error a batch heals no prompt
+  void model.generateBatch([[1]], { heal: true });
+  const half: ModelFiles = await model.save({ dtype: "bf16" });
+  void half["model.safetensors"];
+  const rows: Float32Array = await model.logits([1, 2], { from: 1 });
+  // @ts-expect-error the loss is of the whole text
+  void model.loss([1, 2], undefined, { from: rows.length });
+  const pairs: TokenBias = [[1, 2]];
+  const bias = (tokens: Uint32Array) => (tokens.length > 2 ? pairs : undefined);
+  for await (const { alternatives } of model.generate([1], { bias, alternatives: 2 })) {
+    void (alternatives?.[0]?.logprob satisfies number | undefined);
+  }
+}
+
+export async function picked(model: Model, runtime: Runtime, handle: FileSystemFileHandle) {
+  const files = { "config.json": handle, "model.safetensors": handle };
+  const nothing: undefined = await model.save({ to: files });
+  return [nothing, await Model.fromPretrained(runtime, files)];
+}
+
+export async function dispose(runtime: Runtime): Promise<void> {
+  using model = await Model.create(runtime, {});
+  await using trainer = await Trainer.create(model);
+  const end: () => void = runtime[Symbol.dispose];
+  const ended: Promise<void> = runtime[Symbol.asyncDispose]();
+  void [trainer.steps, end, ended];
+}
+
+export async function operate(runtime: Runtime, numbers: Float32Array): Promise<void> {
+  const query: Tensor = runtime.tensor(numbers, [1, 4, 8, 16]);
+  const cache = runtime.tensor(null, [1, 2, 64, 16], { element: "f32" }).slice(2, 0, 8);
+  const options = { causal: true, window: 4, additive: { data: numbers, shape: [4, 8, 8] } };
+  const saved: AttentionResult = await attention.forward(query, cache, cache, {
+    ...options,
+    into: { output: runtime.tensor([], query.shape).transpose(1, 2) },
+  });
+  const { dQuery, dKey } = await attention.backward(query, query, cache, cache, {
+    ...options,
+    ...saved,
+  });
+  await dQuery.write(await (await softmax(dKey)).data());
+  const buffer: GPUBuffer = saved.output.reshape([8, 64]).buffer;
+  await attention.decode(query, cache, cache, { keyLengths: new Uint32Array(1) });
+  // @ts-expect-error: decoding has no mask
+  await attention.decode(query, cache, cache, { causal: true });
+  // @ts-expect-error: the backward pass needs the forward's results
+  await attention.backward(query, query, cache, cache, options);
+  // @ts-expect-error: no such element
+  runtime.tensor(null, [buffer.size], { element: "bf16" });
+  // @ts-expect-error: only through runtime.tensor
+  new Tensor();
+  saved.logsumexp.free();
+}
+
+export async function useWorker(file: File, signal: AbortSignal, given: Worker): Promise<void> {
+  const { Adapter, Runtime, Model, Trainer, Dataset, ByteTokenizer, BpeTokenizer, close } =
+    await worker.connect();
+  const runtime: worker.Runtime = await Runtime.create({ features: false });
+  const vendor: string = runtime.capabilities.adapter.vendor;
+  const model: worker.Model = await Model.create(runtime, { hidden_size: 64 }, { seed: 1 });
+  const trainer: worker.Trainer = await Trainer.create(model, { schedule: "linear" });
+  const adapter: worker.Adapter = await Adapter.create(model, { rank: 4 });
+  for await (const { token } of model.generate([1], { adapter })) void token;
+  // @ts-expect-error: a model is no adapter of itself
+  void model.loss([1, 2], undefined, { adapter: model });
+  const dataset = await Dataset.fromTokens(worker.transfer(new Uint32Array(9)));
+  void (await Dataset.fromText(file, new ByteTokenizer()));
+  for await (const m of trainer.run(dataset, { steps: 2, signal })) {
+    const loss: number = (m satisfies StepMetrics).loss;
+    void loss;
+  }
+  for await (const { token } of model.generate([1], { maxTokens: 2 })) void (token + vendor.length);
+  const learned: worker.BpeTokenizer = await BpeTokenizer.train("a text", { vocabSize: 300 });
+  for await (const { text } of model.generate([1], { tokenizer: learned })) void text?.length;
+  const count: number = trainer.model.parameterCount;
+  const rows = await trainer.plan();
+  const bytes: Uint8Array<ArrayBuffer> = (await model.save())["model.safetensors"];
+  void ((await model.save({ to: await navigator.storage.getDirectory() })) satisfies undefined);
+  const same = await Trainer.resume(runtime, { "model.safetensors": bytes });
+  const { reason } = await runtime.lost;
+  void [count, rows[0]?.kernel, same.model.config.hidden_size, reason, model instanceof Model];
+  // @ts-expect-error: the device stays in the worker
+  runtime.device;
+  const tensor: worker.Tensor = await runtime.tensor([1], [1]);
+  // @ts-expect-error: so does a tensor's buffer
+  tensor.buffer;
+  // @ts-expect-error: synchronous there, a promise here
+  const plan: PlanRow[] = trainer.plan();
+  // @ts-expect-error: a runtime of the page is none of the worker's
+  await Model.create(await import("tinyloom").then((direct) => direct.Runtime.create()), {});
+  // @ts-expect-error: operations stay in the worker
+  await softmax(tensor);
+  await model.free();
+  await close();
+  const extra = { count: async function* (_to: number) {}, add: (a: number, b: number) => a + b };
+  const own = await worker.connect<typeof extra>({ worker: given });
+  const sum: number = await own.add(1, 2);
+  for await (const _ of own.count(sum)) void plan;
+  worker.serve(extra);
+}
+
+export function explain(error: unknown): ErrorCode | undefined {
+  return error instanceof TinyloomError ? error.code : undefined;
+}
