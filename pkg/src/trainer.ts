@@ -353,7 +353,7 @@ export class Trainer {
           kept,
         });
       }, chosen.signal);
-    return this.#recovery?.orSnapshot(save, chosen, this.#added(), keep) ?? save();
+    return this.#recovery?.saveOrSnapshot(save, chosen, this.#added(), keep) ?? save();
   }
 
   #added() {
@@ -395,7 +395,7 @@ export class Trainer {
 
   /** Frees the trainer's GPU memory; the model stays. Later calls give code "freed". */
   free(): void {
-    this.#recovery?.leave();
+    this.#recovery?.freed();
     this.#handle.free();
     this.#run?.release();
     this.#steps.free();

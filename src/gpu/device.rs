@@ -16,10 +16,10 @@ mod browser;
 #[cfg(all(unpublished, feature = "testing"))]
 mod installed;
 mod loss;
-#[cfg(target_arch = "wasm32")]
-mod nudge;
 mod pipelines;
 mod readback;
+#[cfg(target_arch = "wasm32")]
+mod readback_poller;
 mod replay;
 mod scopes;
 

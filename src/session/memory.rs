@@ -203,7 +203,7 @@ impl Purpose {
 ///
 /// # Errors
 /// `out-of-memory` with the bytes of each kind.
-pub(super) fn judge(gpu: &dyn Gpu, purpose: Purpose, asked: &MemoryBytes) -> Result<()> {
+pub(super) fn check_memory(gpu: &dyn Gpu, purpose: Purpose, asked: &MemoryBytes) -> Result<()> {
     fits(gpu.capabilities(), gpu.counters().gpu_bytes, purpose, asked)
 }
 

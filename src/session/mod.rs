@@ -12,13 +12,13 @@ mod estimate;
 mod fake;
 mod memory;
 mod model;
-mod pace;
 mod progress;
 mod resources;
 pub(crate) mod step;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod throughput;
 mod train;
 mod weights;
 
@@ -26,7 +26,7 @@ pub use crate::lower::InferenceOptions;
 pub use crate::optim::OptimizerKind;
 pub use decode::batch::Batch;
 pub use decode::generate::{Drawn, GenerateOptions, Generation};
-pub use decode::look::Look;
+pub use decode::inspect::Inspection;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use memory::MemoryBytes;
 pub use model::Model;

@@ -3,8 +3,8 @@
 use super::cache::key_value_cache::KeyValueCache;
 use super::decode::batched_plans::LastBatchedPlans;
 use super::decode::probe_plan::ProbePlan;
-use super::pace::Pace;
 use super::progress::Progress;
+use super::throughput::Throughput;
 use super::weights::{Weights, tensor_at};
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -30,16 +30,16 @@ pub struct Model {
     /// What looked into the model last.
     pub(super) probe_plan: RefCell<Option<Rc<ProbePlan>>>,
     /// How fast the GPU reads chunks of a prompt, and decodes tokens.
-    pub(super) chunk_pace: Pace,
-    pub(super) token_pace: Pace,
+    pub(super) chunk_throughput: Throughput,
+    pub(super) token_throughput: Throughput,
 }
 
 impl Model {
     pub(super) fn new(weights: Weights) -> Self {
         let caps = weights.gpu.0.capabilities();
         Self {
-            chunk_pace: Pace::new(caps),
-            token_pace: Pace::new(caps),
+            chunk_throughput: Throughput::new(caps),
+            token_throughput: Throughput::new(caps),
             weights: Rc::new(weights),
             caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
@@ -60,8 +60,8 @@ impl Model {
 
     /// As if the GPU had been seen to do so many units of work per millisecond.
     #[cfg(test)]
-    pub fn pretend_pace(&self, units: f64) {
-        self.chunk_pace.pretend(units);
+    pub fn pretend_throughput(&self, units: f64) {
+        self.chunk_throughput.pretend(units);
     }
 
     /// A model with weights as transformers initialises them: matrices and embeddings normal with

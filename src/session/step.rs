@@ -1,8 +1,8 @@
 //! The `Step` uniform of `lib/step.wgsl`, the `Sampling` of `lib/sample/options.wgsl`, and what the
 //! kernels of loss and optimizer leave for the host.
 
-use super::pace::Pauses;
 use super::resources::Resources;
+use super::throughput::PageYields;
 use crate::arch::{Architecture, Rope};
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu, Pending};
@@ -139,7 +139,7 @@ async fn write_rope_table(
     const PIECE: usize = 8192;
     let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
     let rows = (PIECE / frequencies.len().max(1)).max(1);
-    let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+    let (mut yields, mut pending) = (PageYields::new(gpu), Pending::default());
     let mut piece = Vec::with_capacity(rows * rope.head_dim);
     for first in positions.clone().step_by(rows) {
         piece.clear();
@@ -152,7 +152,7 @@ async fn write_rope_table(
         }
         let offset = first as u64 * rope.head_dim as u64 * 4;
         pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(&piece)))?;
-        if pauses.breathe().await {
+        if yields.yield_to_page().await {
             pending.accepted().await?;
         }
     }

@@ -1,9 +1,9 @@
 //! Sessions on a GPU that computes nothing.
 
 use super::fake::{Encoded, Fake};
-use super::pace::Work;
+use super::throughput::Work;
 use super::{
-    GenerateOptions, Generation, InferenceOptions, Look, MemoryBytes, Model, ModelLoader,
+    GenerateOptions, Generation, InferenceOptions, Inspection, MemoryBytes, Model, ModelLoader,
     NO_PROGRESS, Resume, Trainer, TrainerOptions,
 };
 use crate::caps::{Capabilities, Features, Target};
@@ -80,12 +80,22 @@ fn submits_of_probes_grow_short_on_a_slow_gpu() {
         let text = vec![1; 2000];
         let (options, progress) = (InferenceOptions::default(), NO_PROGRESS);
         let attention = || {
-            block_on(model.look(&text, Look::Attention { layer, head: 3 }, options, progress))
-                .unwrap()
+            block_on(model.inspect(
+                &text,
+                Inspection::Attention { layer, head: 3 },
+                options,
+                progress,
+            ))
+            .unwrap()
         };
         let states = || {
-            block_on(model.look(&text, Look::HiddenStates { layer: layer + 1 }, options, progress))
-                .unwrap()
+            block_on(model.inspect(
+                &text,
+                Inspection::HiddenStates { layer: layer + 1 },
+                options,
+                progress,
+            ))
+            .unwrap()
         };
         attention();
         states();
@@ -110,9 +120,15 @@ fn a_look_at_the_first_layer_says_how_fast_the_gpu_is() {
     let options = InferenceOptions::default();
     block_on(model.logits(&text, options, NO_PROGRESS)).unwrap();
     let learnt = predictions(&model)[0];
-    block_on(model.look(&text, Look::HiddenStates { layer: 1 }, options, NO_PROGRESS)).unwrap();
-    block_on(model.look(&text, Look::Attention { layer: 0, head: 0 }, options, NO_PROGRESS))
+    block_on(model.inspect(&text, Inspection::HiddenStates { layer: 1 }, options, NO_PROGRESS))
         .unwrap();
+    block_on(model.inspect(
+        &text,
+        Inspection::Attention { layer: 0, head: 0 },
+        options,
+        NO_PROGRESS,
+    ))
+    .unwrap();
     let after = predictions(&model)[0];
     assert!((after / learnt - 1.0).abs() < 0.2, "{after} ms after {learnt} ms");
 }
@@ -123,9 +139,9 @@ fn a_probe_is_made_once_and_freed_with_the_model() {
     let model = model(&fake, config(128, 3, 4096));
     let options = InferenceOptions::default();
     let attention = |text: usize, head| {
-        block_on(model.look(
+        block_on(model.inspect(
             &vec![1; text],
-            Look::Attention { layer: 1, head },
+            Inspection::Attention { layer: 1, head },
             options,
             NO_PROGRESS,
         ))
@@ -157,8 +173,8 @@ fn a_model_tells_the_bytes_that_the_device_has_allocated_for_it() {
     let int8 = GenerateOptions { max_tokens: 300, weights: packed, ..GenerateOptions::default() };
     generated(&model, 5, int8);
     held("a longer cache and packed weights");
-    let look = Look::Attention { layer: 1, head: 0 };
-    block_on(model.look(&[1; 20], look, InferenceOptions::default(), NO_PROGRESS)).unwrap();
+    let look = Inspection::Attention { layer: 1, head: 0 };
+    block_on(model.inspect(&[1; 20], look, InferenceOptions::default(), NO_PROGRESS)).unwrap();
     held("a probe");
     trainer.free();
     held("no trainer");
@@ -177,10 +193,11 @@ fn layers_and_heads_that_a_model_has_not_are_refused() {
         assert!(error.message.contains(words), "{error}");
     };
     let attention = |tokens: &[u32], [layer, head]: [usize; 2]| {
-        block_on(model.look(tokens, Look::Attention { layer, head }, options, NO_PROGRESS))
+        block_on(model.inspect(tokens, Inspection::Attention { layer, head }, options, NO_PROGRESS))
     };
-    let states =
-        |layer| block_on(model.look(&[1], Look::HiddenStates { layer }, options, NO_PROGRESS));
+    let states = |layer| {
+        block_on(model.inspect(&[1], Inspection::HiddenStates { layer }, options, NO_PROGRESS))
+    };
     let invalid = ErrorCode::InvalidOptions;
     refused(attention(&[1], [3, 0]), invalid, "layer is 3; this model has layers 0 to 2");
     refused(attention(&[1], [0, 4]), invalid, "head is 4; this model has heads 0 to 3");
@@ -411,7 +428,7 @@ fn what_a_budget_has_no_room_for_is_refused_before_a_file_is_asked_for() {
 /// Milliseconds predicted of a chunk's work, and of a token's.
 fn predictions(model: &Model) -> [f64; 2] {
     let work = Work { flops: 1e9, fixed: 0.0 };
-    [model.chunk_pace.predict(work), model.token_pace.predict(work)]
+    [model.chunk_throughput.predict(work), model.token_throughput.predict(work)]
 }
 
 #[test]

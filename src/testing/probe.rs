@@ -7,7 +7,7 @@ use super::model_text::long_windowed;
 use super::{Case, Outcome};
 use crate::gpu::Gpu;
 use crate::kernels::KvCache;
-use crate::session::{InferenceOptions, Look, NO_PROGRESS};
+use crate::session::{InferenceOptions, Inspection, NO_PROGRESS};
 use std::rc::Rc;
 
 /// How far a cache of bytes may move a probability.
@@ -49,8 +49,10 @@ async fn looks(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str, lengths: &[usize]) 
         let tokens = lane.integers(count, pair.config.vocab_size);
         let expected = pair.reference().look(&tokens);
         for (layer, expected) in expected.states.iter().enumerate() {
-            let got =
-                pair.model.look(&tokens, Look::HiddenStates { layer }, options, NO_PROGRESS).await;
+            let got = pair
+                .model
+                .inspect(&tokens, Inspection::HiddenStates { layer }, options, NO_PROGRESS)
+                .await;
             let what = format!("hidden state {layer} of {count} tokens");
             close(&what, &got.map_err(text)?, expected, 1e-5)?;
         }
@@ -58,7 +60,7 @@ async fn looks(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str, lengths: &[usize]) 
             for head in 0..heads {
                 let got = pair
                     .model
-                    .look(&tokens, Look::Attention { layer, head }, options, NO_PROGRESS)
+                    .inspect(&tokens, Inspection::Attention { layer, head }, options, NO_PROGRESS)
                     .await;
                 let what = format!("attention of {count} tokens, layer {layer}, head {head}");
                 close(&what, &got.map_err(text)?, &expected.attention[layer][head], 2e-5)?;
@@ -82,7 +84,7 @@ async fn packed(lane: Rc<Lane>) -> Outcome {
         let options = InferenceOptions { kv_cache, ..InferenceOptions::default() };
         let got = pair
             .model
-            .look(&tokens, Look::Attention { layer: 1, head: 1 }, options, NO_PROGRESS)
+            .inspect(&tokens, Inspection::Attention { layer: 1, head: 1 }, options, NO_PROGRESS)
             .await
             .map_err(text)?;
         for (got, expected) in got.iter().zip(&expected.attention[1][1]) {

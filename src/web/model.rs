@@ -8,7 +8,7 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, Batch, GenerateOptions, Generation, InferenceOptions, Look, Model, ModelLoader,
+    Adapter, Batch, GenerateOptions, Generation, InferenceOptions, Inspection, Model, ModelLoader,
     Progress, estimate,
 };
 use js_sys::Function;
@@ -18,11 +18,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 
-/// What to look at, and how.
+/// What to inspect, and how.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct LookOptions {
-    look: String,
+struct InspectOptions {
+    look: Inspected,
     /// Of logits the first position.
     #[serde(default)]
     from: usize,
@@ -34,22 +34,35 @@ struct LookOptions {
     weights: WeightFormat,
 }
 
-impl LookOptions {
-    fn parts(self) -> Result<(Look, InferenceOptions)> {
+/// The page's method.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Inspected {
+    Logits,
+    HiddenStates,
+    Attention,
+}
+
+impl InspectOptions {
+    fn parts(self) -> Result<(Inspection, InferenceOptions)> {
         let Self { look, from, layer, head, kv_cache, weights } = self;
-        let missing = |name| {
-            Error::options(format!("{look}: {name} is missing; give a whole number of at least 0"))
+        let given = |call, name, value: Option<usize>| {
+            value.ok_or_else(|| {
+                let text = "is missing; give a whole number of at least 0";
+                Error::options(format!("{call}: {name} {text}"))
+            })
         };
-        let layer = || layer.ok_or_else(|| missing("layer"));
-        let look = match look.as_str() {
-            "logits" => Look::Logits { from },
-            "hiddenStates" => Look::HiddenStates { layer: layer()? },
-            _ => {
-                let head = head.ok_or_else(|| missing("head"));
-                Look::Attention { layer: layer()?, head: head? }
+        let inspection = match look {
+            Inspected::Logits => Inspection::Logits { from },
+            Inspected::HiddenStates => {
+                Inspection::HiddenStates { layer: given("hiddenStates", "layer", layer)? }
             }
+            Inspected::Attention => Inspection::Attention {
+                layer: given("attention", "layer", layer)?,
+                head: given("attention", "head", head)?,
+            },
         };
-        Ok((look, InferenceOptions { kv_cache, weights }))
+        Ok((inspection, InferenceOptions { kv_cache, weights }))
     }
 }
 
@@ -127,16 +140,16 @@ impl RawModel {
     }
 
     /// Logits, hidden states or attention, as the options say.
-    pub async fn look(
+    pub async fn inspect(
         &self,
         tokens: Vec<u32>,
         options: String,
         ask: Function,
     ) -> JsResult<Vec<f32>> {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
-        let options: LookOptions = read("inference", &options)?;
-        let (look, inference) = options.parts().map_err(to_js)?;
-        model.look(&tokens, look, inference, Progress(&ask)).await.map_err(to_js)
+        let options: InspectOptions = read("inference", &options)?;
+        let (inspection, inference) = options.parts().map_err(to_js)?;
+        model.inspect(&tokens, inspection, inference, Progress(&ask)).await.map_err(to_js)
     }
 
     pub async fn loss(

@@ -16,7 +16,7 @@ pub(super) struct StagingPool {
     device: wgpu::Device,
     free: RefCell<Vec<wgpu::Buffer>>,
     #[cfg(target_arch = "wasm32")]
-    pace: super::nudge::Pace,
+    poller: super::readback_poller::ReadbackPoller,
 }
 
 impl WgpuDevice {
@@ -42,7 +42,11 @@ impl StagingPool {
             device: device.clone(),
             free: RefCell::default(),
             #[cfg(target_arch = "wasm32")]
-            pace: super::nudge::Pace::new(device.clone(), queue.clone(), clock),
+            poller: super::readback_poller::ReadbackPoller::new(
+                device.clone(),
+                queue.clone(),
+                clock,
+            ),
         }
     }
 
@@ -63,8 +67,8 @@ impl StagingPool {
 
     /// The browser is about to answer this, and looks at the GPU then.
     #[cfg(target_arch = "wasm32")]
-    pub fn answer(&self, answer: super::nudge::Answer) {
-        self.pace.answer(answer);
+    pub fn answer(&self, answer: super::readback_poller::Answer) {
+        self.poller.answer(answer);
     }
 
     pub fn clear(&self) {
@@ -98,7 +102,9 @@ impl StagingPool {
                 return Err(loss.or(Error::internal(message)).await);
             }
             loss.alive()?;
-            let staging = filled.taken();
+            let Some(staging) = filled.taken() else {
+                return Err(Error::internal("a staging buffer was taken twice"));
+            };
             // Destroying a device unmaps its buffers, be they just mapped.
             let data = staging.get_mapped_range(..bytes).map(|range| range.to_vec());
             let data = match data {
@@ -133,7 +139,7 @@ impl StagingPool {
         receiver: Receiver<T>,
         _submitted: wgpu::SubmissionIndex,
     ) -> std::result::Result<T, Canceled> {
-        self.pace.arrival(receiver).await
+        self.poller.arrival(receiver).await
     }
 }
 
@@ -141,8 +147,8 @@ impl StagingPool {
 struct Filled(Option<wgpu::Buffer>);
 
 impl Filled {
-    fn taken(mut self) -> wgpu::Buffer {
-        self.0.take().expect("a staging buffer is taken once")
+    fn taken(mut self) -> Option<wgpu::Buffer> {
+        self.0.take()
     }
 }
 

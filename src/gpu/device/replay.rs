@@ -203,10 +203,8 @@ impl WgpuDevice {
         let indices: Vec<usize> = schedule.iter().map(|(index, _)| *index).collect();
         Ok(Box::pin(async move {
             let bytes = fetched.await?;
-            let stamps: Vec<u64> = bytes
-                .chunks_exact(8)
-                .map(|b| u64::from_le_bytes(b.try_into().expect("chunks of 8")))
-                .collect();
+            let stamps: Vec<u64> =
+                bytes.as_chunks().0.iter().map(|&stamp| u64::from_le_bytes(stamp)).collect();
             let mut times = vec![0.0; count];
             for (index, pair) in indices.iter().zip(stamps.chunks_exact(2)) {
                 times[*index] = pair[1].saturating_sub(pair[0]) as f64 * period / 1000.0;

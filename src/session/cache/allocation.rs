@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::gpu::PlanId;
 use crate::lower::{CacheShape, InferencePlans};
 use crate::plan::Plan;
-use crate::session::pace::{Pace, SUBMIT_MILLISECONDS};
 use crate::session::resources::Resources;
+use crate::session::throughput::{SUBMIT_MILLISECONDS, Throughput};
 
 /// Fewest tokens of cache allocated.
 pub(super) const LEAST_CAPACITY: usize = 256;
@@ -101,12 +101,12 @@ impl CacheAllocation {
 
     /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
     /// submit, and all in all without the host waiting for long.
-    pub fn rows(&self, pace: &Pace, position: usize) -> usize {
+    pub fn rows(&self, throughput: &Throughput, position: usize) -> usize {
         let mut rows = self.chunk;
         while rows > 1 {
             let [whole, largest] = self.costs.chunk.of_chunk(rows, self.keys(position + rows));
-            if pace.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
-                && pace.predict(whole) <= CHUNK_MILLISECONDS
+            if throughput.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
+                && throughput.predict(whole) <= CHUNK_MILLISECONDS
             {
                 break;
             }

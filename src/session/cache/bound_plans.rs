@@ -65,7 +65,7 @@ impl<P> BoundPlans<P> {
         let sizes = cache.lacking(&all, &model);
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges(all);
         let purpose = Purpose::Inference { tokens: shape.capacity, sequences: shape.sequences };
-        memory::judge(&**gpu, purpose, &asked)?;
+        memory::check_memory(&**gpu, purpose, &asked)?;
         let bind = || {
             let mut resources = Resources::new(gpu);
             resources.allocate(&sizes, &[])?;

@@ -26,7 +26,7 @@ impl Model {
         }
         self.weights.buffers()?;
         reserved?;
-        cache.pack(&self.weights, &self.token_pace).await?;
+        cache.pack(&self.weights, &self.token_throughput).await?;
         Ok(cache)
     }
 
@@ -69,7 +69,7 @@ impl Model {
         text: &[u32],
         reused: usize,
     ) -> Result<(CacheOwner, usize)> {
-        cache.pack(&self.weights, &self.token_pace).await?;
+        cache.pack(&self.weights, &self.token_throughput).await?;
         let start = match reused {
             0 => 0,
             most => cache.reusable(&self.weights, text, most)?,

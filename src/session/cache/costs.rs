@@ -2,7 +2,7 @@
 
 use crate::lower::InferencePlans;
 use crate::plan::Plan;
-use crate::session::pace::Work;
+use crate::session::throughput::Work;
 
 /// What plans over a chunk of a text cost.
 #[derive(Clone, Copy, Debug)]

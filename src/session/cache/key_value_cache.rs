@@ -8,9 +8,9 @@ use crate::kernels::WeightFormat;
 use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
 use crate::session::memory::{self, MemoryBytes, Purpose};
-use crate::session::pace::Pace;
 use crate::session::resources::Resources;
 use crate::session::step::write_rope_tables;
+use crate::session::throughput::Throughput;
 use crate::session::weights::Weights;
 use futures_util::lock::{Mutex, MutexGuard};
 use std::cell::{Cell, RefCell};
@@ -108,7 +108,7 @@ impl KeyValueCache {
         let asked = MemoryBytes::of_sizes(&self.lacking(&plans.all(), &weights));
         let asked = asked.with_ranges(plans.all().iter().copied());
         let purpose = Purpose::Inference { tokens: capacity, sequences: 1 };
-        memory::judge(&**gpu, purpose, &asked)?;
+        memory::check_memory(&**gpu, purpose, &asked)?;
         if old == 0 {
             gpu.prepare(&plans.all()).await;
         }
@@ -199,7 +199,7 @@ impl KeyValueCache {
 
     /// Packs the matrices as they are now, where they are read packed. When it ends, no later version is
     /// there.
-    pub async fn pack(&self, model: &Weights, pace: &Pace) -> Result<()> {
+    pub async fn pack(&self, model: &Weights, throughput: &Throughput) -> Result<()> {
         let held = model.layout.weights != WeightFormat::F32;
         if held || self.options.weights == WeightFormat::F32 {
             return Ok(());
@@ -210,7 +210,7 @@ impl KeyValueCache {
                 return Ok(());
             }
             let packing = self.with(|cache| {
-                let submits = pace.submits(cache.costs.pack, cache.costs.largest_of_pack);
+                let submits = throughput.submits(cache.costs.pack, cache.costs.largest_of_pack);
                 model.gpu.0.submit(&[Replay::new(cache.plans.pack, 1)], submits, None)
             })?;
             packing.await?;

@@ -1,17 +1,17 @@
 //! Generation of several texts: all are prefilled, then each pass decodes a token of every one.
 
-use super::ahead::{Ahead, MOST_PASSES, SUBMITS_AHEAD, Submit};
 use super::batched_pass::{BatchedPass, RowState};
 use super::generate::{Drawn, GenerateOptions, not_finite};
+use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, Submit};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Replay, create_checked};
 use crate::lower::{CacheShape, InferenceOptions};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::pace::Pace;
 use crate::session::progress::Progress;
 use crate::session::step::{Choice, Sampling};
+use crate::session::throughput::Throughput;
 use std::rc::Rc;
 
 /// Most texts of a batch.
@@ -49,7 +49,7 @@ struct Text {
     max_len: usize,
     finished: bool,
     /// Its end has been told.
-    told: bool,
+    reported: bool,
 }
 
 impl Text {
@@ -106,10 +106,10 @@ pub struct Batch {
     texts: Vec<Text>,
     capacity: usize,
     ready: Option<Ready>,
-    pace: Pace,
+    throughput: Throughput,
     /// The first text whose logits are not finite, and is over.
-    spoilt: Option<usize>,
-    ahead: Ahead,
+    non_finite: Option<usize>,
+    in_flight: DrawsInFlight,
 }
 
 impl Batch {
@@ -130,7 +130,7 @@ impl Batch {
             let max_len = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
             let draws = options.drawn;
             let finished = options.max_tokens <= draws || tokens.len() == most;
-            texts.push(Text { options, tokens, draws, max_len, finished, told: false });
+            texts.push(Text { options, tokens, draws, max_len, finished, reported: false });
         }
         let longest = texts.iter().map(|text| text.max_len).max().unwrap_or(1);
         Ok(Self {
@@ -139,9 +139,9 @@ impl Batch {
             texts,
             capacity: batch_shape(1, longest, most).capacity,
             ready: None,
-            pace: Pace::new(model.gpu().capabilities()),
-            spoilt: None,
-            ahead: Ahead::default(),
+            throughput: Throughput::new(model.gpu().capabilities()),
+            non_finite: None,
+            in_flight: DrawsInFlight::default(),
         })
     }
 
@@ -155,7 +155,8 @@ impl Batch {
     /// The texts that have ended since the last call.
     pub fn ended(&mut self) -> Vec<usize> {
         let texts = self.texts.iter_mut().enumerate();
-        let ends = |text: &mut Text| text.left() == 0 && !std::mem::replace(&mut text.told, true);
+        let ends =
+            |text: &mut Text| text.left() == 0 && !std::mem::replace(&mut text.reported, true);
         texts.filter_map(|(index, text)| ends(text).then_some(index)).collect()
     }
 
@@ -170,9 +171,9 @@ impl Batch {
         let mut given = vec![];
         while given.is_empty() {
             if self.texts.iter().all(|text| text.left() == 0) {
-                // What is on its way was drawn behind the end: it may fail.
-                let _ = self.ahead.settle().await;
-                match self.spoilt {
+                // What is in flight was drawn behind the end: it may fail.
+                let _ = self.in_flight.settle().await;
+                match self.non_finite {
                     Some(index) => return Err(named(index, not_finite())),
                     None => break,
                 }
@@ -185,18 +186,18 @@ impl Batch {
                 Some(ready) => (ready, MOST_PASSES),
                 None => (self.read_texts(&cache, progress).await?, 1),
             };
-            self.decode_ahead(&ready.pass, most)?;
-            let (passes, drawn) = self.ahead.read(&**model.gpu(), &self.pace).await?;
+            self.fill_in_flight(&ready.pass, most)?;
+            let (passes, drawn) = self.in_flight.read(&**model.gpu(), &self.throughput).await?;
             self.ready = Some(ready);
             given = self.take(passes, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
         }
         Ok(given)
     }
 
-    /// Makes the pass, and reads all texts short of their last tokens. What is on its way was drawn before the model
+    /// Makes the pass, and reads all texts short of their last tokens. What is in flight was drawn before the model
     /// changed.
     async fn read_texts(&mut self, cache: &KeyValueCache, progress: Progress<'_>) -> Result<Ready> {
-        self.ahead.settle().await?;
+        self.in_flight.settle().await?;
         let _lock = cache.lock().await;
         let (model, rows) = (&self.model, self.texts.len());
         let pass = self.pass(cache).await?;
@@ -240,7 +241,7 @@ impl Batch {
     /// is too long, or most of those that it could be read with begin alike, which the model's cache reads once.
     fn together(&self, pass: &BatchedPass, waiting: &[(usize, &[u32])]) -> usize {
         let Some(texts) = &pass.texts else { return 0 };
-        let mut rows_left = texts.most_rows(&self.model.chunk_pace);
+        let mut rows_left = texts.most_rows(&self.model.chunk_throughput);
         let (mut count, mut alike, mut all, mut before) = (0, 0, 0, &[][..]);
         for &(_, text) in waiting {
             let Some(rows) = pass.rows_of(text.len()).filter(|rows| *rows <= rows_left) else {
@@ -278,33 +279,33 @@ impl Batch {
         seen
     }
 
-    /// Queues submits until as many are on their way as should be, or no token is left to draw: one of at most `first`
+    /// Queues submits until as many are in flight as should be, or no token is left to draw: one of at most `first`
     /// passes where none is.
-    fn decode_ahead(&mut self, pass: &BatchedPass, first: usize) -> Result<()> {
-        while self.ahead.len() < self.ahead.most(SUBMITS_AHEAD) {
-            let queued = self.ahead.passes();
+    fn fill_in_flight(&mut self, pass: &BatchedPass, first: usize) -> Result<()> {
+        while self.in_flight.len() < self.in_flight.most(MOST_IN_FLIGHT) {
+            let queued = self.in_flight.passes();
             let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
             let left = longest.saturating_sub(queued);
             if left == 0 {
                 break;
             }
-            let most = if self.ahead.is_empty() { first } else { MOST_PASSES };
-            self.ahead.push(self.decode(pass, most.min(left), queued)?);
+            let most = if self.in_flight.is_empty() { first } else { MOST_PASSES };
+            self.in_flight.push(self.decode(pass, most.min(left), queued)?);
         }
         Ok(())
     }
 
     /// Some of `most` passes behind `queued` ones: as many as the GPU does in one submit.
     fn decode(&self, pass: &BatchedPass, most: usize, queued: usize) -> Result<Submit> {
-        let (gpu, pace) = (&**self.model.gpu(), &self.pace);
+        let (gpu, throughput) = (&**self.model.gpu(), &self.throughput);
         let queue = || {
-            let passes = Submit::passes(pace, pass.work, most);
+            let passes = Submit::passes(throughput, pass.work, most);
             let work = pass.work.times(passes);
-            let submits = pace.submits(work, pass.largest);
+            let submits = throughput.submits(work, pass.largest);
             let choice = |text: &Text| text.choice(queued, self.capacity);
             pass.choose(&self.texts.iter().map(choice).collect::<Vec<_>>())?;
             let all = [Replay::new(pass.plan(), self.texts.len()); MOST_PASSES];
-            let sent = pace.sent(gpu, work);
+            let sent = throughput.sent(gpu, work);
             Ok((passes, sent, gpu.submit(&all[..passes], submits, Some(pass.drawn(passes)?))?))
         };
         Submit::queued(gpu, queue)
@@ -320,8 +321,8 @@ impl Batch {
                 }
                 let logprob = f32::from_bits(bits);
                 if !logprob.is_finite() {
-                    (text.finished, text.told) = (true, true); // no end of its own
-                    self.spoilt.get_or_insert(index);
+                    (text.finished, text.reported) = (true, true); // no end of its own
+                    self.non_finite.get_or_insert(index);
                     continue;
                 }
                 text.draws += 1;

@@ -10,8 +10,8 @@ use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::pace::{Pace, SUBMIT_MILLISECONDS, Work};
 use crate::session::step::{Choice, Step};
+use crate::session::throughput::{SUBMIT_MILLISECONDS, Throughput, Work};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -58,9 +58,10 @@ impl TextsPlan {
     }
 
     /// Rows to read at a time: as many as the GPU does in dispatches of half a submit.
-    pub fn most_rows(&self, pace: &Pace) -> usize {
+    pub fn most_rows(&self, throughput: &Throughput) -> usize {
         let mut rows = self.rows;
-        while rows > 1 && pace.predict(self.of_rows(rows, self.largest)) > SUBMIT_MILLISECONDS / 2.0
+        while rows > 1
+            && throughput.predict(self.of_rows(rows, self.largest)) > SUBMIT_MILLISECONDS / 2.0
         {
             rows /= 2;
         }
@@ -121,7 +122,7 @@ impl BatchedPass {
             places.extend((start..end).map(|t| (t as u32).wrapping_sub(place(t) as u32)));
         }
         self.model.weights.buffers()?;
-        let (gpu, pace) = (&**self.model.gpu(), &self.model.chunk_pace);
+        let (gpu, throughput) = (&**self.model.gpu(), &self.model.chunk_throughput);
         let work = texts.of_rows(tokens.len(), texts.work);
         let sent = Cell::new(None);
         let queue = || {
@@ -134,15 +135,15 @@ impl BatchedPass {
             gpu.write(documents_at, 0, bytemuck::cast_slice(&documents))?;
             gpu.write(documents_at, offset, bytemuck::cast_slice(&places))?;
             gpu.write(step, 0, bytemuck::bytes_of(&Step::of(tokens.len())))?;
-            let submits = pace.submits(work, texts.of_rows(tokens.len(), texts.largest));
-            sent.set(Some(pace.sent(gpu, work)));
+            let submits = throughput.submits(work, texts.of_rows(tokens.len(), texts.largest));
+            sent.set(Some(throughput.sent(gpu, work)));
             // What is read back tells when the texts are read.
             let region = Region { buffer: step, offset: 0, bytes: 4 };
             gpu.submit(&[Replay::new(texts.plan, tokens.len())], submits, Some(region))
         };
         let done = submit_checked(gpu, queue)?;
         let sent = sent.take().ok_or_else(|| Error::internal("nothing was queued"))?;
-        pace.arrival(gpu, sent, done).await.map(drop)
+        throughput.arrival(gpu, sent, done).await.map(drop)
     }
 
     fn buffer(&self, name: Buffer) -> Result<BufferId> {

@@ -2,7 +2,7 @@
 
 mod options;
 
-use super::ahead::{Ahead, MOST_PASSES, SUBMITS_AHEAD, Submit};
+use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, Submit};
 use super::lookup::{Lookup, Rows};
 use super::sampler::{Bias, Sampler, check_alternatives};
 use crate::error::{Error, ErrorCode, Result};
@@ -13,8 +13,8 @@ use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
-use crate::session::pace::Work;
 use crate::session::step::{Sampling, Step};
+use crate::session::throughput::Work;
 use std::rc::Rc;
 
 pub use options::GenerateOptions;
@@ -50,11 +50,11 @@ pub struct Generation {
     held: Option<CacheOwner>,
     finished: bool,
     /// The token after those given out came from logits that are not finite.
-    spoilt: bool,
+    non_finite: bool,
     bias: Bias,
     /// What draws the tokens where the cache's own plan does not; none before it is needed.
     sampler: Option<Sampler>,
-    ahead: Ahead,
+    in_flight: DrawsInFlight,
     lookup: Option<Lookup>,
 }
 
@@ -95,10 +95,10 @@ impl Generation {
             max_len,
             held: None,
             finished,
-            spoilt: false,
+            non_finite: false,
             bias,
             sampler: None,
-            ahead: Ahead::default(),
+            in_flight: DrawsInFlight::default(),
             lookup,
         })
     }
@@ -118,7 +118,7 @@ impl Generation {
     /// # Errors
     /// `freed`, `device-lost`, `non-finite` when the logits have no number to draw from.
     pub async fn next(&mut self) -> Result<Vec<Drawn>> {
-        if std::mem::take(&mut self.spoilt) {
+        if std::mem::take(&mut self.non_finite) {
             return Err(not_finite());
         }
         if self.finished {
@@ -139,14 +139,14 @@ impl Generation {
                     let rows = (rows, self.text.len() - 1);
                     lookup.check(&**self.model.gpu(), &cache, rows, sampling).await?
                 } else {
-                    self.decode_ahead(&cache, 0)?;
-                    self.ahead.read(&**self.model.gpu(), &self.model.token_pace).await?.1
+                    self.fill_in_flight(&cache, 0)?;
+                    self.in_flight.read(&**self.model.gpu(), &self.model.token_throughput).await?.1
                 };
                 (held, drawn)
             }
             None => {
-                // What is on its way was drawn before the model changed.
-                self.ahead.settle().await?;
+                // What is in flight was drawn before the model changed.
+                self.in_flight.settle().await?;
                 let _lock = cache.lock().await;
                 self.prepare_sampler(&cache).await?;
                 self.prefill(&cache).await?
@@ -161,10 +161,10 @@ impl Generation {
         // The last token's keys and values come with the next one.
         cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
-            // What is on its way was drawn behind the end: it may fail.
-            let _ = self.ahead.settle().await;
+            // What is in flight was drawn behind the end: it may fail.
+            let _ = self.in_flight.settle().await;
         }
-        if given.is_empty() && std::mem::take(&mut self.spoilt) {
+        if given.is_empty() && std::mem::take(&mut self.non_finite) {
             return Err(not_finite());
         }
         Ok(given)
@@ -218,32 +218,32 @@ impl Generation {
             .collect()
     }
 
-    /// How many submits are on their way together. Behind a prompt it is one, so that the prompt's draw is read soon.
+    /// How many submits are in flight together. Behind a prompt it is one, so that the prompt's draw is read soon.
     /// Behind a text that is read again it is none: two texts in alternation would queue it in vain each time.
-    fn submits_ahead(&self, behind_prompt: bool) -> usize {
+    fn most_in_flight(&self, behind_prompt: bool) -> usize {
         let begins = self.draws == self.options.drawn && self.lookup.is_none();
         match (self.options.stepwise, behind_prompt) {
             (true, _) => usize::from(!behind_prompt),
             (false, true) => usize::from(begins),
-            (false, false) => SUBMITS_AHEAD,
+            (false, false) => MOST_IN_FLIGHT,
         }
     }
 
-    /// Positions that the cache needs for all that may be on its way after the next call: decoding
+    /// Positions that the cache needs for all that may be in flight after the next call: decoding
     /// appends to it without looking at its end.
     fn reach(&self) -> usize {
-        self.max_len.min(self.text.len() + SUBMITS_AHEAD * MOST_PASSES)
+        self.max_len.min(self.text.len() + MOST_IN_FLIGHT * MOST_PASSES)
     }
 
-    /// The rows of a check with a pass made for it, where a check is worth while and nothing is on its way:
+    /// The rows of a check with a pass made for it, where a check is worth while and nothing is in flight:
     /// before the cache is known to hold the text.
     async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Rows>> {
-        let (left, idle) = (self.left(), self.ahead.is_empty());
+        let (left, idle) = (self.left(), self.in_flight.is_empty());
         let Some(lookup) = self.lookup.as_mut().filter(|_| idle) else { return Ok(None) };
         let rows = lookup.prepare(&self.model, cache, &self.text, left).await;
         if rows.as_ref().is_err_and(|error| UNFIT.contains(&error.code)) {
             // The text goes on without checks, from where it is.
-            if self.lookup.take().is_some_and(|lookup| lookup.astray) {
+            if self.lookup.take().is_some_and(|lookup| lookup.state_is_stale) {
                 self.held = None;
             }
             return Ok(None);
@@ -251,22 +251,24 @@ impl Generation {
         rows
     }
 
-    /// Queues submits until as many are on their way as should be, or no token is left to draw. `undrawn`: tokens that
+    /// Queues submits until as many are in flight as should be, or no token is left to draw. `undrawn`: tokens that
     /// a prompt's pass draws before.
-    fn decode_ahead(&mut self, cache: &KeyValueCache, undrawn: usize) -> Result<()> {
-        // What is on its way is read before a check.
+    fn fill_in_flight(&mut self, cache: &KeyValueCache, undrawn: usize) -> Result<()> {
+        // What is in flight is read before a check.
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
-        let most = self.submits_ahead(undrawn > 0);
-        while self.ahead.len() < self.ahead.most(most) && (!checking || self.ahead.is_empty()) {
-            let queued = undrawn + self.ahead.passes();
+        let most = self.most_in_flight(undrawn > 0);
+        while self.in_flight.len() < self.in_flight.most(most)
+            && (!checking || self.in_flight.is_empty())
+        {
+            let queued = undrawn + self.in_flight.passes();
             let left = self.left().saturating_sub(queued);
             if left == 0 {
                 break;
             }
             let submit = self.decode(cache, left, queued)?;
-            self.ahead.push(submit);
+            self.in_flight.push(submit);
             if let Some(lookup) = &mut self.lookup {
-                lookup.astray = false;
+                lookup.state_is_stale = false;
             }
         }
         Ok(())
@@ -282,7 +284,7 @@ impl Generation {
         let mut given = Vec::new();
         for drawn in drawn {
             if !drawn.logprob.is_finite() {
-                (self.finished, self.spoilt) = (true, true);
+                (self.finished, self.non_finite) = (true, true);
                 break;
             }
             self.draws += 1;
@@ -326,12 +328,12 @@ impl Generation {
             };
             if last {
                 // What cannot be queued now fails in the next call: the prompt's draw is kept.
-                let _ = self.decode_ahead(cache, 1);
+                let _ = self.fill_in_flight(cache, 1);
             }
             let bytes = read.await?;
             if last {
                 // What is queued behind it waited for the prompt.
-                model.token_pace.waited(&**model.gpu());
+                model.token_throughput.waited(&**model.gpu());
                 cache.holds(held, &self.text);
                 return Ok((held, bytes));
             }
@@ -396,22 +398,22 @@ impl Generation {
         [costs.decode.plus(sample), largest]
     }
 
-    /// Submits of so many passes where nothing is on its way: the GPU begins with the first passes while the host
+    /// Submits of so many passes where nothing is in flight: the GPU begins with the first passes while the host
     /// encodes the others.
     fn early_submits(&self, passes: usize) -> usize {
-        if self.ahead.is_empty() { passes.div_ceil(EARLY_PASSES) } else { 1 }
+        if self.in_flight.is_empty() { passes.div_ceil(EARLY_PASSES) } else { 1 }
     }
 
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
     fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Submit> {
-        let (gpu, pace) = (&**self.model.gpu(), &self.model.token_pace);
+        let (gpu, throughput) = (&**self.model.gpu(), &self.model.token_throughput);
         let queue = |allocation: &CacheAllocation| {
             let [token, largest] = self.work(allocation);
             let most = if self.options.stepwise { 1 } else { MOST_PASSES };
-            let passes = Submit::passes(pace, token, most).min(left);
+            let passes = Submit::passes(throughput, token, most).min(left);
             let work = token.times(passes);
-            let submits = pace.submits(work, largest).max(self.early_submits(passes));
-            if self.lookup.as_ref().is_some_and(|lookup| lookup.astray) {
+            let submits = throughput.submits(work, largest).max(self.early_submits(passes));
+            if self.lookup.as_ref().is_some_and(|lookup| lookup.state_is_stale) {
                 self.write_decode_state(allocation)?;
             }
             self.write_sampling(allocation.resources.get(Buffer::Sampling)?, queued)?;
@@ -420,7 +422,7 @@ impl Generation {
                 .map(|plan| Replay::new(plan, 1));
             let all: [_; 2 * MOST_PASSES] = std::array::from_fn(|index| pass[index % 2]);
             let region = self.drawn(allocation, passes)?;
-            let sent = pace.sent(gpu, work);
+            let sent = throughput.sent(gpu, work);
             Ok((passes, sent, gpu.submit(&all[..2 * passes], submits, Some(region))?))
         };
         let submit = Submit::queued(gpu, || cache.with(queue))?;

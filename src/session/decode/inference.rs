@@ -61,7 +61,7 @@ impl Model {
         if !cache.is_held(&self.weights, held) {
             return Ok(None);
         }
-        let (gpu, pace) = (&**self.gpu(), &self.chunk_pace);
+        let (gpu, throughput) = (&**self.gpu(), &self.chunk_throughput);
         let queue = |allocation: &CacheAllocation| {
             let buffer = |name| allocation.resources.get(name);
             let batch = buffer(Buffer::Batch)?;
@@ -77,15 +77,15 @@ impl Model {
             let replays: Vec<_> =
                 plans.into_iter().map(|plan| Replay { keys, ..Replay::new(plan, rows) }).collect();
             let [work, largest] = costs.of_chunk(tokens.len(), keys);
-            let submits = pace.submits(work, largest);
-            if region.is_none() && pace.is_brief(work) {
-                pace.unread(work);
+            let submits = throughput.submits(work, largest);
+            if region.is_none() && throughput.is_brief(work) {
+                throughput.unread(work);
                 return Ok((None, gpu.submit(&replays, submits, None)?));
             }
             // To know when the chunk is done.
             let step = Region { buffer: buffer(Buffer::Step)?, offset: 0, bytes: 4 };
             let region = *region.get_or_insert(step);
-            let sent = pace.sent(gpu, work);
+            let sent = throughput.sent(gpu, work);
             Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
         };
         let ((sent, read), accepted) = queue_checked(gpu, || cache.with(queue))?;
@@ -97,7 +97,7 @@ impl Model {
                 read
             };
             match sent {
-                Some(sent) => pace.arrival(gpu, sent, done).await,
+                Some(sent) => throughput.arrival(gpu, sent, done).await,
                 None => done.await,
             }
         }))
@@ -110,7 +110,8 @@ impl Model {
         position: usize,
         tokens: usize,
     ) -> Result<Range<usize>> {
-        let rows = cache.with(|allocation| Ok(allocation.rows(&self.chunk_pace, position)))?;
+        let rows =
+            cache.with(|allocation| Ok(allocation.rows(&self.chunk_throughput, position)))?;
         Ok(position..tokens.min(position + rows))
     }
 
@@ -138,7 +139,7 @@ impl Model {
     /// Mean cross-entropy in nats; targets default to the tokens shifted by one.
     ///
     /// # Errors
-    /// As [`Model::look`], and `invalid-tokens` when lengths disagree or no target counts.
+    /// As [`Model::inspect`], and `invalid-tokens` when lengths disagree or no target counts.
     pub async fn loss(
         &self,
         tokens: &[u32],

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Replay, submit_checked};
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::pace::Pace;
 use crate::session::step::{Choice, Sampling};
+use crate::session::throughput::Throughput;
 use std::rc::Rc;
 
 /// Tokens that have to occur again.
@@ -43,10 +43,10 @@ pub(in crate::session) struct Lookup {
     /// Checks are worth while.
     pub checking: bool,
     /// The GPU's position and token are not those of the text's end: they are written before the next decoding.
-    pub astray: bool,
+    pub state_is_stale: bool,
     /// What checks, bound to a cache as it was.
     pass: Option<BatchedPass>,
-    pace: Pace,
+    throughput: Throughput,
 }
 
 impl Lookup {
@@ -58,9 +58,9 @@ impl Lookup {
             streak: 0,
             wanted: LEAST_STREAK,
             checking: false,
-            astray: false,
+            state_is_stale: false,
             pass: None,
-            pace: Pace::new(caps),
+            throughput: Throughput::new(caps),
         }
     }
 
@@ -154,14 +154,14 @@ impl Lookup {
         let queue = || {
             pass.reset(&states, &[])?;
             pass.choose(&choices)?;
-            let submits = self.pace.submits(pass.work, pass.largest);
+            let submits = self.throughput.submits(pass.work, pass.largest);
             gpu.submit(&[Replay::new(pass.plan(), ROWS)], submits, Some(pass.drawn(1)?))
         };
-        self.astray = true;
-        let sent = self.pace.sent(gpu, pass.work);
+        self.state_is_stale = true;
+        let sent = self.throughput.sent(gpu, pass.work);
         let read = submit_checked(gpu, queue)?;
         cache.writes(first + ROWS);
-        let mut drawn = self.pace.arrival(gpu, sent, read).await?;
+        let mut drawn = self.throughput.arrival(gpu, sent, read).await?;
         let words = bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn);
         let right = words.iter().zip(&rows[1..]).take_while(|(drawn, row)| drawn[0] == **row);
         let given = right.count() + 1;

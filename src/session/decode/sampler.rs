@@ -9,8 +9,8 @@ use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
 use crate::session::cache::key_value_cache::KeyValueCache;
-use crate::session::pace::Work;
 use crate::session::resources::Resources;
+use crate::session::throughput::Work;
 use crate::session::weights::Weights;
 use std::rc::Rc;
 

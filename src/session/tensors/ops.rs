@@ -5,8 +5,8 @@ use crate::gpu::{BufferId, Gpu, LocalFuture, PlanId, Replay, queue_checked};
 use crate::ops::{Operation, OperationKey, Role};
 use crate::plan::{Buffer, BufferSizes, Plan};
 use crate::session::memory::{self, MemoryBytes, Purpose};
-use crate::session::pace::{Pace, Work};
 use crate::session::resources::Resources;
+use crate::session::throughput::{Throughput, Work};
 use crate::session::weights::GpuRef;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub struct Operations {
     /// The one used last is first.
     kept: RefCell<Vec<Kept>>,
     /// Never measured: an operation reads nothing back.
-    pace: Pace,
+    throughput: Throughput,
 }
 
 /// A plan, over the buffers of the call that used it last.
@@ -35,8 +35,8 @@ struct Kept {
 
 impl Operations {
     pub fn new(gpu: &Rc<dyn Gpu>) -> Self {
-        let pace = Pace::cautious(gpu.capabilities());
-        Self { gpu: GpuRef(Rc::clone(gpu)), kept: RefCell::default(), pace }
+        let throughput = Throughput::cautious(gpu.capabilities());
+        Self { gpu: GpuRef(Rc::clone(gpu)), kept: RefCell::default(), throughput }
     }
 
     /// Queues an operation; what it wrote may be read, or used by another, at once. `made` are the buffers
@@ -73,7 +73,7 @@ impl Operations {
             Some(id) => gpu.rebind(id, plan, &resolve).map(|()| id)?,
             None => *installed.insert(gpu.install(plan, &resolve)?),
         };
-        let submits = self.pace.submits(Work::of(plan), Work::of_largest(plan));
+        let submits = self.throughput.submits(Work::of(plan), Work::of_largest(plan));
         gpu.submit(&[Replay::new(id, operation.key.rows())], submits, None).map(drop)
     }
 
@@ -112,7 +112,7 @@ impl Operations {
             sizes.insert(role.buffer(), bytes);
         }
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges((!installed).then_some(plan));
-        memory::judge(gpu, Purpose::Operation, &asked)?;
+        memory::check_memory(gpu, Purpose::Operation, &asked)?;
         let mut scratch = Resources::new(&self.gpu.0);
         for (&name, &bytes) in sizes.iter() {
             let label = match name {

@@ -36,7 +36,7 @@ impl Tensor {
             let what = format!("a tensor of {elements} elements of {}", element.name());
             return Err(Error::limit("maxStorageBufferBindingSize", have, bytes, &what));
         }
-        memory::judge(&**gpu, Purpose::Tensor, &MemoryBytes::of_tensor(bytes))?;
+        memory::check_memory(&**gpu, Purpose::Tensor, &MemoryBytes::of_tensor(bytes))?;
         let label = format!("a tensor of {elements} elements of {}", element.name());
         gpu.push_error_scope();
         let buffer = gpu.create_buffer(&label, bytes);

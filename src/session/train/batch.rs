@@ -51,10 +51,10 @@ impl Trainer {
             padding.fill(0);
             part
         });
-        let mut part = || parts.next().expect("five parts");
-        part().copy_from_slice(tokens);
-        part().copy_from_slice(targets);
-        let (order, starts, ends) = (part(), part(), part());
+        let mut part = || parts.next().ok_or_else(|| Error::internal("a batch has five parts"));
+        part()?.copy_from_slice(tokens);
+        part()?.copy_from_slice(targets);
+        let (order, starts, ends) = (part()?, part()?, part()?);
         write_sorted_by_token(tokens, order, ends);
         starts.copy_from_slice(documents);
         write_document_ends(documents, ends);

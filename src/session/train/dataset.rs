@@ -63,7 +63,7 @@ impl Trainer {
         if done.is_err() && before.micro_step == 0 && !updated {
             // The first micro-step overwrote the gradients of the step before.
             let counted = if self.progress() == before { before.counted } else { 0 };
-            self.flight.set(RunProgress { counted, ..before });
+            self.in_flight.set(RunProgress { counted, ..before });
             if let Err(error) = &mut done
                 && error.code == ErrorCode::Unread
             {

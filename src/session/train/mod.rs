@@ -3,7 +3,7 @@
 mod average;
 mod batch;
 mod dataset;
-mod flight;
+mod in_flight;
 mod loss;
 mod options;
 mod profile;
@@ -13,7 +13,7 @@ mod save;
 mod state;
 mod tune;
 
-use flight::Flight;
+use in_flight::StepsInFlight;
 use loss::LossSum;
 pub use options::{DropoutOptions, Precision, TrainerOptions};
 use run_progress::RunProgress;
@@ -22,12 +22,12 @@ use tune::tune;
 
 use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
-use super::pace::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::progress::Progress;
 use super::resources::Resources;
 use super::step::{Step, StepResult, write_rope_tables};
-use super::weights::place::Place;
+use super::throughput::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::weights::tensor_at;
+use super::weights::tensor_storage::TensorStorage;
 use crate::caps::Capabilities;
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode, Result};
@@ -96,8 +96,8 @@ pub struct Trainer {
     exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
-    flight: Rc<Flight>,
-    /// Of the accumulation that was queued last; micro-steps on their way keep their own.
+    in_flight: Rc<StepsInFlight>,
+    /// Of the accumulation that was queued last; micro-steps in flight keep their own.
     losses: RefCell<Rc<Cell<LossSum>>>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
@@ -140,7 +140,7 @@ impl Trainer {
         progress.report(2, 5, "allocate")?;
         let asked = MemoryBytes::of_plans(model.layout(), plans.all());
         // Again: others may have allocated while kernels were compiled.
-        memory::judge(&*gpu, Purpose::Trainer, &asked)?;
+        memory::check_memory(&*gpu, Purpose::Trainer, &asked)?;
         let allocated = create_checked(&*gpu, || Self::allocate(model, &weights, &plans)).await;
         let mut resources =
             allocated.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
@@ -175,7 +175,7 @@ impl Trainer {
             exchanged: Cell::new(false),
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
-            flight: Rc::default(),
+            in_flight: Rc::default(),
             losses: RefCell::default(),
             batch_tokens: Cell::new(0),
             batch_long: Cell::new(false),
@@ -204,7 +204,7 @@ impl Trainer {
             None => train_plans(gpu.capabilities(), model.layout(), choices)?,
         };
         let asked = MemoryBytes::of_plans(model.layout(), plans.all());
-        memory::judge(gpu, Purpose::Trainer, &asked)?;
+        memory::check_memory(gpu, Purpose::Trainer, &asked)?;
         Ok(plans)
     }
 
@@ -257,17 +257,17 @@ impl Trainer {
     }
 
     pub(super) fn progress(&self) -> RunProgress {
-        self.flight.progress()
+        self.in_flight.progress()
     }
 
     pub(super) fn restore(&self, progress: RunProgress, losses: LossSum) {
-        self.flight.set(progress);
+        self.in_flight.set(progress);
         self.losses.replace(Rc::new(Cell::new(losses)));
     }
 
-    /// Optimizer steps done, those on their way among them.
+    /// Optimizer steps done, those in flight among them.
     pub fn steps(&self) -> u64 {
-        self.flight.progress().step
+        self.in_flight.progress().step
     }
 
     /// Changes the peak of the learning rate, from the next step on.
@@ -306,7 +306,7 @@ impl Trainer {
         self.queue_step(batch, 0)?.await
     }
 
-    /// Queues a micro-step behind those that are on their way, which moves the cursor by `drawn`
+    /// Queues a micro-step behind those that are in flight, which moves the cursor by `drawn`
     /// batches. Its time counts from the end of the one before it. If it fails, the progress is as if it
     /// had not been.
     fn queue_step(
@@ -317,7 +317,7 @@ impl Trainer {
         self.buffer(Buffer::Step)?;
         self.check(batch)?;
         let started = self.model.gpu().now();
-        let (mut progress, own) = (self.flight.progress(), batch.counted() as u64);
+        let (mut progress, own) = (self.in_flight.progress(), batch.counted() as u64);
         let accumulation = self.options.borrow().gradient_accumulation;
         let first = progress.micro_step == 0;
         let last = progress.micro_step + 1 >= accumulation;
@@ -340,7 +340,7 @@ impl Trainer {
         progress.micro_step = if last { 0 } else { progress.micro_step + 1 };
         progress.step += u64::from(last);
         progress.cursor += drawn;
-        let mut sent = self.flight.sent(progress, last, pieces(replays, submits));
+        let mut sent = self.in_flight.sent(progress, last, pieces(replays, submits));
         if first {
             self.losses.take();
         }
@@ -387,7 +387,7 @@ impl Trainer {
         let plan = self.micro_step_of(self.is_long(batch));
         let step = Replay::new(plan, batch.len());
         let update = Replay::new(self.installed.optimizer, optimizer.tokens);
-        if self.model.gpu().capabilities().software || self.flight.busy() {
+        if self.model.gpu().capabilities().software || self.in_flight.busy() {
             return [step, update];
         }
         let forward = |dispatch: &&Dispatch| dispatch.phase == Phase::Forward;
@@ -433,7 +433,7 @@ impl Trainer {
         learning_rate: f64,
         counted: u64,
     ) -> Step {
-        let (options, progress) = (self.options.borrow(), self.flight.progress());
+        let (options, progress) = (self.options.borrow(), self.in_flight.progress());
         let numbers = options.numbers();
         // A rule reads the numbers that it has; SGD reads its momentum as the first.
         let beta1 = numbers.beta1.or(numbers.momentum).unwrap_or(0.0);
@@ -469,7 +469,7 @@ impl Trainer {
     /// `invalid-options` before the first step and after a profile; `freed`, `device-lost`.
     pub async fn read_gradient(&self, index: usize) -> Result<Vec<f32>> {
         self.buffer(Buffer::Step)?;
-        let progress = self.flight.progress();
+        let progress = self.in_flight.progress();
         if progress.counted == 0 {
             return Err(Error::options(
                 "there are no gradients: call step first (a save does not keep them, and profile \
@@ -490,9 +490,9 @@ impl Trainer {
         bytes: Option<Range<u64>>,
     ) -> Result<Vec<u8>> {
         let find = |name| self.buffer(name);
-        let place = Place { layout: self.layout(), tensor, set, find: &find };
+        let storage = TensorStorage { layout: self.layout(), tensor, set, find: &find };
         let all = tensor.shape.iter().product::<usize>() as u64 * 4;
-        place.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
+        storage.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
     }
 
     /// The kernels a step replays, with why each was chosen: a step of a batch like that of the last step or evaluation.
@@ -530,7 +530,7 @@ impl Trainer {
 ///
 /// # Errors
 /// `limit-exceeded`, `out-of-memory`.
-pub(super) fn judged(
+pub(super) fn check_trainer_memory(
     gpu: &dyn Gpu,
     layout: &Params,
     choices: TrainChoices,
@@ -538,7 +538,7 @@ pub(super) fn judged(
 ) -> Result<()> {
     let plans = train_plans(gpu.capabilities(), layout, choices)?;
     let asked = MemoryBytes::of_plans(layout, plans.all()).plus(others);
-    memory::judge(gpu, Purpose::Trainer, &asked)
+    memory::check_memory(gpu, Purpose::Trainer, &asked)
 }
 
 impl Drop for Trainer {

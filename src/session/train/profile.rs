@@ -30,7 +30,7 @@ impl Trainer {
         let state = self.optimizer_state().await?;
         progress.report(0, 2, "time the micro-step")?;
         run.counted = 0; // the replay overwrites the gradients
-        self.flight.set(run);
+        self.in_flight.set(run);
         let step = Step {
             // With these state and weights stay what they are, though all is read and written.
             gradient_scale: 0.0,

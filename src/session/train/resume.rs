@@ -12,7 +12,7 @@ use crate::session::progress::{Progress, ProgressCallback};
 use crate::session::train::{Trainer, TrainerState, saved_sets};
 use crate::session::weights::adapter::Adapter;
 use crate::session::weights::loader::ModelLoader;
-use crate::session::weights::place::write_stored;
+use crate::session::weights::tensor_storage::write_stored;
 use std::cell::OnceCell;
 use std::rc::Rc;
 

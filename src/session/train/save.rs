@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Region;
 use crate::optim::Stored;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
-use crate::session::weights::place::{header_of, read_stored};
+use crate::session::weights::tensor_storage::{header_of, read_stored};
 use std::ops::Range;
 
 impl Trainer {

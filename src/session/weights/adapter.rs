@@ -10,7 +10,7 @@
 //! tensors under PEFT's names. Several adapters share one base, and none of them changes it before it
 //! is merged.
 
-use super::place::Place;
+use super::tensor_storage::TensorStorage;
 use crate::arch::{LowRank, WeightId};
 use crate::config::LoraConfig;
 use crate::error::{Error, Result};
@@ -100,22 +100,23 @@ impl Adapter {
     ) -> Result<()> {
         let gpu = self.base.gpu();
         let find = |name| buffers.get(name);
-        let place = |layout, tensor| Place { layout, tensor, set: Buffer::Weights, find: &find };
+        let storage_of =
+            |layout, tensor| TensorStorage { layout, tensor, set: Buffer::Weights, find: &find };
         let (own, base) = (self.model.layout(), self.base.layout());
         let [a, b] = [tensor_of(own, low.a, 0)?, tensor_of(own, low.b, 0)?];
         let (columns, rank) = (own.matrices[low.a].cols, own.matrices[low.b].cols);
-        let a = floats(&place(own, a).read(gpu, 0..rank * columns)?.await?);
-        let b = floats(&place(own, b).read(gpu, 0..low.rows * rank)?.await?);
+        let a = floats(&storage_of(own, a).read(gpu, 0..rank * columns)?.await?);
+        let b = floats(&storage_of(own, b).read(gpu, 0..low.rows * rank)?.await?);
         let module = tensor_of(base, low.target, low.row0)?;
         let rows = (MERGED_ELEMENTS / columns).max(1);
         for first in (0..low.rows).step_by(rows) {
             let last = low.rows.min(first + rows);
-            let read = place(base, module).read(gpu, first * columns..last * columns)?;
+            let read = storage_of(base, module).read(gpu, first * columns..last * columns)?;
             let mut weights = floats(&read.await?);
             let of_rows = &b[first * rank..last * rank];
             add_low_rank(&mut weights, [of_rows, &a], rank, low.scale);
-            let place = place(base, module);
-            pending.queue(&**gpu, || place.write(gpu, first * columns, &weights))?;
+            let storage = storage_of(base, module);
+            pending.queue(&**gpu, || storage.write(gpu, first * columns, &weights))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Builds a model from the files of a checkpoint, a piece at a time.
 
 use super::adapter::Adapter;
-use super::place::Place;
+use super::tensor_storage::TensorStorage;
 use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
@@ -11,7 +11,7 @@ use crate::kernels::WeightFormat;
 use crate::plan::Buffer;
 use crate::session::memory::MemoryBytes;
 use crate::session::model::Model;
-use crate::session::train::{TrainerOptions, judged};
+use crate::session::train::{TrainerOptions, check_trainer_memory};
 use crate::session::weights::Weights;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -116,10 +116,10 @@ impl ModelLoader {
         }
         let choices = options.choices(self.config.dropout);
         if let Some(adapter) = self.model.get() {
-            return judged(gpu, adapter.layout(), choices, MemoryBytes::default());
+            return check_trainer_memory(gpu, adapter.layout(), choices, MemoryBytes::default());
         }
         let layout = Weights::planned(&self.gpu, &self.config, self.weights)?;
-        judged(gpu, &layout, choices, MemoryBytes::of_weights(&layout))
+        check_trainer_memory(gpu, &layout, choices, MemoryBytes::of_weights(&layout))
     }
 
     pub fn config(&self) -> &ModelConfig {
@@ -188,9 +188,10 @@ impl ModelLoader {
             .ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
         let weights = model.weights.buffers()?;
         let find = |name| weights.get(name);
-        let place = Place { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
+        let storage =
+            TensorStorage { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
         let held = &mut self.held;
-        let upload = || place.write_stored(&self.gpu, start as usize, &self.values, held);
+        let upload = || storage.write_stored(&self.gpu, start as usize, &self.values, held);
         self.pending.queue(&*self.gpu, upload)
     }
 

@@ -2,15 +2,15 @@
 
 pub(super) mod adapter;
 pub(super) mod loader;
-pub(super) mod place;
 pub(super) mod snapshot;
+pub(super) mod tensor_storage;
 
-use self::place::Place;
+use self::tensor_storage::TensorStorage;
 use super::memory::{self, MemoryBytes, Purpose};
-use super::pace::Pauses;
 use super::progress::Progress;
 use super::resources::Resources;
 use super::step::Initialize;
+use super::throughput::PageYields;
 use crate::arch::{Architecture, Init};
 use crate::checkpoint::write_header;
 use crate::config::{LoraConfig, ModelConfig};
@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Elements generated between pauses: a few milliseconds on a slow host.
+/// Elements generated between yields: a few milliseconds on a slow host.
 const FILLED_ELEMENTS: usize = 1 << 16;
 
 /// Operations of an initialisation that even a slow GPU does within a tenth of a second.
@@ -82,7 +82,7 @@ impl Weights {
         progress.report(0, 1, "initialise weights")?;
         let gpu = &base.gpu.0;
         let asked = MemoryBytes::of_weights(&layout);
-        memory::judge(&**gpu, Purpose::Adapter, &asked)?;
+        memory::check_memory(&**gpu, Purpose::Adapter, &asked)?;
         let over = Some(Rc::clone(base));
         let allocate = || Self::allocated(gpu, base.config.clone(), layout, over);
         let allocated = create_checked(&**gpu, allocate).await;
@@ -104,7 +104,7 @@ impl Weights {
     ) -> Result<Params> {
         let binding = gpu.capabilities().limits.shard_bytes();
         let layout = Params::packed(Architecture::of(config), binding, format)?;
-        memory::judge(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
+        memory::check_memory(&**gpu, Purpose::Model, &MemoryBytes::of_weights(&layout))?;
         Ok(layout)
     }
 
@@ -161,12 +161,12 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Fills each tensor as its [`Init`] says, with pauses for what else the host has to do. Normal
+    /// Fills each tensor as its [`Init`] says, with yields for what else the host has to do. Normal
     /// ones are drawn by the GPU or, where that is a CPU, by this one, to the same bits.
     async fn initialize(&self, seed: u64, progress: Progress<'_>) -> Result<()> {
         let (gpu, buffers) = (&*self.gpu.0, self.buffers()?);
         let by_host = gpu.capabilities().software;
-        let (mut pauses, mut pending) = (Pauses::new(gpu), Pending::default());
+        let (mut yields, mut pending) = (PageYields::new(gpu), Pending::default());
         let mut values = vec![0f32; FILLED_ELEMENTS];
         for (stream, tensor) in (0u32..).zip(&self.layout.tensors) {
             if !by_host && matches!(tensor.init, Init::Normal(_)) {
@@ -186,7 +186,7 @@ impl Weights {
                     let offset = (run.offset + start) as u64 * 4;
                     pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(part)))?;
                     done += part.len() as u32;
-                    if pauses.breathe().await {
+                    if yields.yield_to_page().await {
                         pending.accepted().await?;
                         progress.report(0, 1, "initialise weights")?;
                     }
@@ -319,8 +319,9 @@ impl Weights {
         self.expect_own_numbers("save")?;
         let tensor = tensor_at(&self.layout, index)?;
         let find = |name| buffers.get(name);
-        let place = Place { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
-        place.read_bytes(&self.gpu.0, bytes)?.await
+        let storage =
+            TensorStorage { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        storage.read_bytes(&self.gpu.0, bytes)?.await
     }
 }
 

@@ -1,7 +1,7 @@
 //! A copy on the GPU of a model's weights, or of a trainer's state, as they are between two steps: it is
 //! read back beside the steps that follow.
 
-use super::place::{header_of, read_stored};
+use super::tensor_storage::{header_of, read_stored};
 use crate::error::{Error, Result, room};
 use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queue_checked};
 use crate::optim::{StateSet, Stored, stored_sets};
@@ -76,7 +76,7 @@ impl Snapshot {
             }
         }
         let asked = MemoryBytes::of_sizes(&sizes);
-        memory::judge(&*gpu, Purpose::Snapshot, &asked)?;
+        memory::check_memory(&*gpu, Purpose::Snapshot, &asked)?;
         let (copies, accepted) = queue_checked(&*gpu, || {
             let mut copies = Resources::new(&gpu);
             for (&name, &bytes) in sizes.iter() {

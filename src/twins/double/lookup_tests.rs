@@ -8,7 +8,7 @@ use super::{Double, Fault};
 use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Drawn, GenerateOptions, Generation, InferenceOptions, Look, Model, NO_PROGRESS, Trainer,
+    Drawn, GenerateOptions, Generation, InferenceOptions, Inspection, Model, NO_PROGRESS, Trainer,
     TrainerOptions,
 };
 use crate::twins::check::assert_close;
@@ -183,7 +183,8 @@ fn logits_from_a_position_are_those_of_the_whole() {
         for kv_cache in KvCache::ALL {
             let options = InferenceOptions { kv_cache, ..InferenceOptions::default() };
             let look = |text: &[u32], from: usize| {
-                block_on(model.look(text, Look::Logits { from }, options, NO_PROGRESS)).unwrap()
+                block_on(model.inspect(text, Inspection::Logits { from }, options, NO_PROGRESS))
+                    .unwrap()
             };
             let whole = |text: &[u32]| look(text, 0);
             let same = |got: &[f32], whole: &[f32]| {
@@ -201,8 +202,12 @@ fn logits_from_a_position_are_those_of_the_whole() {
             let other = [&text[..20], &integers(5, 9, 61)].concat();
             same(&look(&other, 20), &whole(&other)[20 * width..]);
         }
-        let error =
-            block_on(model.look(&text, Look::Logits { from: 50 }, Default::default(), NO_PROGRESS));
+        let error = block_on(model.inspect(
+            &text,
+            Inspection::Logits { from: 50 },
+            Default::default(),
+            NO_PROGRESS,
+        ));
         assert!(error.unwrap_err().message.contains("from is 50; of 50 tokens"));
     }
 }
@@ -214,8 +219,8 @@ fn what_the_cache_holds_is_not_read_again_unless_the_weights_have_changed() {
     let text = integers(3, 400, 61);
     let submits = |text: &[u32], from: usize| {
         let before = double.counters().submits;
-        let look = Look::Logits { from };
-        block_on(pair.model.look(text, look, Default::default(), NO_PROGRESS)).unwrap();
+        let look = Inspection::Logits { from };
+        block_on(pair.model.inspect(text, look, Default::default(), NO_PROGRESS)).unwrap();
         double.counters().submits - before
     };
     let all = submits(&text[..399], 0);
@@ -224,8 +229,8 @@ fn what_the_cache_holds_is_not_read_again_unless_the_weights_have_changed() {
         block_on(Trainer::create(&pair.model, TrainerOptions::default(), NO_PROGRESS)).unwrap();
     block_on(trainer.step(&batch(&pair.config, 3, 32))).unwrap();
     let after = block_on(pair.model.logits(&text, Default::default(), NO_PROGRESS)).unwrap();
-    let look = Look::Logits { from: 398 };
-    let last = block_on(pair.model.look(&text, look, Default::default(), NO_PROGRESS)).unwrap();
+    let look = Inspection::Logits { from: 398 };
+    let last = block_on(pair.model.inspect(&text, look, Default::default(), NO_PROGRESS)).unwrap();
     let wide: Vec<f64> = after[398 * 61..].iter().copied().map(f64::from).collect();
     assert_close("logits", &last, &wide, 2e-4, 2e-4);
 }

@@ -94,7 +94,7 @@ fn a_loss_is_the_same_however_its_text_is_cut() {
     let loss = || block_on(model.loss(&tokens, None, Default::default(), NO_PROGRESS)).unwrap();
     let whole = loss();
     for units in [1e4, 1e5, 1e6] {
-        model.pretend_pace(units);
+        model.pretend_throughput(units);
         assert_eq!(loss().to_bits(), whole.to_bits(), "{} and {whole}", loss());
     }
 }

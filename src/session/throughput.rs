@@ -1,4 +1,4 @@
-//! How fast the GPU is, as far as that has been seen, and how work is cut accordingly; pauses in work
+//! How fast the GPU is, as far as that has been seen, and how work is cut accordingly; yields in work
 //! on the host's own thread.
 
 use crate::caps::Capabilities;
@@ -70,7 +70,7 @@ impl Work {
 
 /// Milliseconds for each unit of one kind of work.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Throughput {
     per_unit: Cell<f64>,
     measured: Cell<bool>,
     /// When the last result was there.
@@ -86,7 +86,7 @@ pub(super) struct Sent {
     at: f64,
 }
 
-impl Pace {
+impl Throughput {
     pub fn new(caps: &Capabilities) -> Self {
         let per_unit = Cell::new(1e3 / first_guess(caps));
         Self {
@@ -99,9 +99,9 @@ impl Pace {
 
     /// For work whose time nobody learns: as slow as a GPU may be. A submit more costs little beside it.
     pub fn cautious(caps: &Capabilities) -> Self {
-        let pace = Self::new(caps);
-        pace.per_unit.set(1e3 / first_guess(caps).min(SLOWEST_GPU));
-        pace
+        let throughput = Self::new(caps);
+        throughput.per_unit.set(1e3 / first_guess(caps).min(SLOWEST_GPU));
+        throughput
     }
 
     /// As if so many units of work had been seen to take a millisecond.
@@ -177,18 +177,18 @@ impl Pace {
 }
 
 /// Gives the host its thread back between pieces of work.
-pub(super) struct Pauses<'a> {
+pub(super) struct PageYields<'a> {
     gpu: &'a dyn Gpu,
     since: f64,
 }
 
-impl<'a> Pauses<'a> {
+impl<'a> PageYields<'a> {
     pub fn new(gpu: &'a dyn Gpu) -> Self {
         Self { gpu, since: gpu.now() }
     }
 
     /// To be awaited after every millisecond or so of work; tells whether it has paused.
-    pub async fn breathe(&mut self) -> bool {
+    pub async fn yield_to_page(&mut self) -> bool {
         if self.gpu.now() - self.since < PIECE_MILLISECONDS {
             return false;
         }

@@ -22,14 +22,14 @@ const PART: usize = 1 << 20;
 type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
 
 /// A tensor in a set of shards.
-pub(in crate::session) struct Place<'a> {
+pub(in crate::session) struct TensorStorage<'a> {
     pub layout: &'a Params,
     pub tensor: &'a Tensor,
     pub set: fn(usize) -> Buffer,
     pub find: Find<'a>,
 }
 
-impl Place<'_> {
+impl TensorStorage<'_> {
     /// Writes the tensor's elements from `start` on; those of a packed matrix are packed, in whole groups.
     pub fn write(&self, gpu: &Rc<dyn Gpu>, start: usize, values: &[f32]) -> Result<()> {
         let packed = self.layout.matrices[self.tensor.matrix].format != WeightFormat::F32;

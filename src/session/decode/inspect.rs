@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// What to read back of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Inspection {
     /// The logits of every position from `from` on: `(tokens.len() - from) × vocab_size`. What the cache holds of the
     /// text before is not read again.
     Logits { from: usize },
@@ -29,7 +29,7 @@ pub enum Look {
     Attention { layer: usize, head: usize },
 }
 
-impl Look {
+impl Inspection {
     /// The plan of its own and the head that it is for, if the model has these.
     fn probe(self, config: &ModelConfig) -> Result<Option<(Probe, usize)>> {
         let layers = config.num_hidden_layers;
@@ -92,17 +92,17 @@ fn logits_of(
 }
 
 impl Model {
-    /// [`Look::Logits`].
+    /// [`Inspection::Logits`].
     ///
     /// # Errors
-    /// As [`Model::look`].
+    /// As [`Model::inspect`].
     pub async fn logits(
         &self,
         tokens: &[u32],
         options: InferenceOptions,
         progress: Progress<'_>,
     ) -> Result<Vec<f32>> {
-        self.look(tokens, Look::Logits { from: 0 }, options, progress).await
+        self.inspect(tokens, Inspection::Logits { from: 0 }, options, progress).await
     }
 
     /// What a text computes as one document.
@@ -110,18 +110,18 @@ impl Model {
     /// # Errors
     /// `invalid-tokens`, `invalid-options` for a layer or a head that there is not, `freed`,
     /// `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
-    pub async fn look(
+    pub async fn inspect(
         &self,
         tokens: &[u32],
-        look: Look,
+        inspection: Inspection,
         options: InferenceOptions,
         progress: Progress<'_>,
     ) -> Result<Vec<f32>> {
-        let probe = look.probe(self.config())?;
+        let probe = inspection.probe(self.config())?;
         self.check_tokens(tokens)?;
         let count = tokens.len();
-        let (stage, width) = look.shape(self.config(), count);
-        let from = look.first(count)?;
+        let (stage, width) = inspection.shape(self.config(), count);
+        let from = inspection.first(count)?;
         let told = count - from;
         let what = format!("the result, {stage} of {told} tokens × {width} numbers,");
         let mut result: Vec<f32> = room(&what, told as u64 * width as u64)?;
@@ -166,7 +166,7 @@ impl Model {
             done = part.end;
         }
         if probe_plan.is_none() {
-            // The plan of another look fills the cache of the first layers alone.
+            // The plan of another inspection fills the cache of the first layers alone.
             cache.holds(held, tokens);
         }
         progress.report(count, count, stage)?;

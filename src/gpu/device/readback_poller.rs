@@ -1,15 +1,15 @@
-//! Waits for readbacks in a browser, and makes it look whether they are there.
+//! Waits for readbacks in a browser, and makes it poll the GPU for them.
 //!
-//! Chromium's GPU process looks whether the GPU is done when commands arrive, and otherwise only every other
+//! Chromium's GPU process polls the GPU when commands arrive, and otherwise only every other
 //! millisecond: on an H200 160 short dispatches took 3.1 ms from submit to mapped bytes, and 1.0 ms with commands
 //! arriving meanwhile (`docs/decisions/017-polling-in-chromium.md`). An empty error scope is a command that gives the
 //! GPU nothing to do, and its answer says when to send the next. They are sent only around the time that the last
 //! readback took: a step of a second costs no more of them than one of twenty milliseconds. The first of them are the
 //! error scopes of the call itself, which are popped behind its submit.
 //!
-//! Firefox looks at each submit, be it empty, and otherwise every 100 milliseconds. There empty submits
+//! Firefox polls at each submit, be it empty, and otherwise every 100 milliseconds. There empty submits
 //! go with the error scopes, and some alone long before and after: how long the last readback took may
-//! be no more than how long nobody looked.
+//! be no more than how long nobody polled.
 
 use crate::gpu::host::{is_firefox, pause};
 use futures_channel::oneshot::{Canceled, Receiver};
@@ -25,14 +25,14 @@ const SHARE: f64 = 0.15;
 const LEAST: f64 = 1.0;
 const MOST: f64 = 4.0;
 /// Most commands for a readback: a browser may answer them at once.
-const MOST_NUDGES: usize = 64;
-/// In Firefox, looks before that, and the longest pause between them in milliseconds.
-const EARLY_LOOKS: f64 = 4.0;
+const MOST_POLLS: usize = 64;
+/// In Firefox, polls before that, and the longest pause between them in milliseconds.
+const EARLY_POLLS: f64 = 4.0;
 const EARLY_PAUSE: f64 = 25.0;
-/// In Firefox, pauses between looks after that, as a share of the time waited, and most looks: some
+/// In Firefox, pauses between polls after that, as a share of the time waited, and most polls: some
 /// second, after which its own are as frequent.
 const LATE_SHARE: f64 = 0.1;
-const LATE_LOOKS: usize = 64;
+const LATE_POLLS: usize = 64;
 
 type Arrived<T> = Result<T, Canceled>;
 
@@ -41,11 +41,11 @@ pub(super) type Answer = Shared<JsFuture>;
 
 /// Awaits readbacks.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ReadbackPoller {
     device: wgpu::Device,
     queue: wgpu::Queue,
     clock: fn() -> f64,
-    /// Whether it takes a submit to make the browser look. Elsewhere that costs more than it brings:
+    /// Whether it takes a submit to make the browser poll. Elsewhere that costs more than it brings:
     /// in Chromium a step of 1.6 ms became one of 1.9.
     by_submit: bool,
     /// Milliseconds that the last readback took.
@@ -53,7 +53,7 @@ pub(super) struct Pace {
     answer: RefCell<Option<Answer>>,
 }
 
-impl Pace {
+impl ReadbackPoller {
     pub fn new(device: wgpu::Device, queue: wgpu::Queue, clock: fn() -> f64) -> Self {
         let (last, answer) = Default::default();
         Self { device, queue, clock, by_submit: is_firefox(), last, answer }
@@ -67,7 +67,7 @@ impl Pace {
     /// What the receiver gets.
     pub async fn arrival<T>(&self, mut receiver: Receiver<T>) -> Arrived<T> {
         let began = (self.clock)();
-        let arrived = match self.nudged(&mut receiver, began).await {
+        let arrived = match self.polled(&mut receiver, began).await {
             Some(arrived) => arrived,
             None => receiver.await,
         };
@@ -76,7 +76,7 @@ impl Pace {
     }
 
     /// What arrives until the browser is left to itself.
-    async fn nudged<T>(&self, receiver: &mut Receiver<T>, began: f64) -> Option<Arrived<T>> {
+    async fn polled<T>(&self, receiver: &mut Receiver<T>, began: f64) -> Option<Arrived<T>> {
         let expected = self.last.get();
         let margin = (expected * SHARE).clamp(LEAST, MOST);
         let quiet = (expected - margin).floor();
@@ -97,15 +97,15 @@ impl Pace {
                 return arrived;
             }
         }
-        for _ in 0..MOST_NUDGES {
+        for _ in 0..MOST_POLLS {
             if (self.clock)() - began > expected + 2.0 * margin {
                 break;
             }
             if self.by_submit {
                 self.queue.submit([]);
             }
-            let nudge = self.device.push_error_scope(wgpu::ErrorFilter::Validation).pop();
-            let arrived = before(receiver, nudge).await;
+            let poll = self.device.push_error_scope(wgpu::ErrorFilter::Validation).pop();
+            let arrived = before(receiver, poll).await;
             if arrived.is_some() {
                 return arrived;
             }
@@ -113,14 +113,14 @@ impl Pace {
         if self.by_submit { self.late(receiver, began).await } else { None }
     }
 
-    /// What arrives in the first `quiet` milliseconds, with a look now and then.
+    /// What arrives in the first `quiet` milliseconds, with a poll now and then.
     async fn early<T>(
         &self,
         receiver: &mut Receiver<T>,
         began: f64,
         quiet: f64,
     ) -> Option<Arrived<T>> {
-        let part = (quiet / EARLY_LOOKS).clamp(LEAST, EARLY_PAUSE);
+        let part = (quiet / EARLY_POLLS).clamp(LEAST, EARLY_PAUSE);
         for _ in 0..(quiet / part).ceil() as usize {
             let rest = quiet - ((self.clock)() - began);
             if rest < 1.0 {
@@ -135,9 +135,9 @@ impl Pace {
         None
     }
 
-    /// What arrives later than expected, with looks that grow rarer.
+    /// What arrives later than expected, with polls that grow rarer.
     async fn late<T>(&self, receiver: &mut Receiver<T>, began: f64) -> Option<Arrived<T>> {
-        for _ in 0..LATE_LOOKS {
+        for _ in 0..LATE_POLLS {
             let rest = (((self.clock)() - began) * LATE_SHARE).max(LEAST);
             let arrived = before(receiver, pause(rest)).await;
             if arrived.is_some() {

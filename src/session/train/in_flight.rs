@@ -5,10 +5,10 @@ use crate::error::{Error, ErrorCode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A trainer's progress, and its steps on their way.
+/// A trainer's progress, and its steps in all.
 #[derive(Debug, Default)]
-pub(super) struct Flight {
-    /// As if the steps on their way had arrived.
+pub(super) struct StepsInFlight {
+    /// As if the steps in flight had arrived.
     progress: Cell<RunProgress>,
     steps: Cell<usize>,
     failed: Cell<bool>,
@@ -18,10 +18,10 @@ pub(super) struct Flight {
     drawn: Cell<u64>,
 }
 
-/// One step on its way. Dropped before it has arrived, it counts as done: nobody asks.
+/// One step in all. Dropped before it has arrived, it counts as done: nobody asks.
 #[derive(Debug)]
-pub(super) struct Step {
-    flight: Rc<Flight>,
+pub(super) struct StepInFlight {
+    in_flight: Rc<StepsInFlight>,
     after: RunProgress,
     /// Whether it ends an accumulation.
     last: bool,
@@ -31,23 +31,23 @@ pub(super) struct Step {
     failed: bool,
 }
 
-impl Flight {
+impl StepsInFlight {
     pub fn progress(&self) -> RunProgress {
         self.progress.get()
     }
 
-    /// Puts the trainer there, with no step on its way.
+    /// Puts the trainer there, with no step in all.
     pub fn set(&self, progress: RunProgress) {
         self.progress.set(progress);
     }
 
-    /// Whether a step is on its way, so that the GPU has work.
+    /// Whether a step is in flight, so that the GPU has work.
     pub fn busy(&self) -> bool {
         self.steps.get() > 0
     }
 
     /// Notes that a step has been queued, after which the progress is `after`.
-    pub fn sent(self: &Rc<Self>, after: RunProgress, last: bool, submits: usize) -> Step {
+    pub fn sent(self: &Rc<Self>, after: RunProgress, last: bool, submits: usize) -> StepInFlight {
         if self.steps.replace(self.steps.get() + 1) == 0 {
             self.failed.set(false);
             self.arrived.replace(self.progress.get());
@@ -57,11 +57,11 @@ impl Flight {
             self.drawn.set(before.cursor);
         }
         let drawn = self.drawn.get();
-        Step { flight: Rc::clone(self), after, last, drawn, submits, failed: false }
+        StepInFlight { in_flight: Rc::clone(self), after, last, drawn, submits, failed: false }
     }
 }
 
-impl Step {
+impl StepInFlight {
     /// Takes the step back, which the device has refused. What one of several submits has done stays
     /// done.
     pub fn failed(&mut self, error: Error) -> Error {
@@ -83,12 +83,12 @@ impl Step {
     }
 }
 
-impl Drop for Step {
+impl Drop for StepInFlight {
     fn drop(&mut self) {
-        let flight = &self.flight;
-        let mut arrived = flight.arrived.borrow_mut();
+        let all = &self.in_flight;
+        let mut arrived = all.arrived.borrow_mut();
         if self.failed {
-            flight.failed.set(true);
+            all.failed.set(true);
             if self.submits > 1 {
                 // Some of the gradients may be the failed step's: the accumulation begins again, with the
                 // batches that it had drawn.
@@ -101,9 +101,9 @@ impl Drop for Step {
             let step = arrived.step + u64::from(self.last);
             *arrived = RunProgress { step, ..self.after };
         }
-        flight.steps.set(flight.steps.get() - 1);
-        if flight.steps.get() == 0 && flight.failed.get() {
-            flight.progress.set(*arrived);
+        all.steps.set(all.steps.get() - 1);
+        if all.steps.get() == 0 && all.failed.get() {
+            all.progress.set(*arrived);
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Submits of drawn tokens that are on their way.
+//! Submits of drawn tokens that are in flight.
 
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, submit_checked};
 use crate::lower::DRAW_SLOTS;
-use crate::session::pace::{Pace, SUBMIT_MILLISECONDS, Sent, Work};
+use crate::session::throughput::{SUBMIT_MILLISECONDS, Sent, Throughput, Work};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Submits that are on their way together: while one is read and another is decoded, the browser encodes a third, so
+/// Submits that are in flight together: while one is read and another is decoded, the browser encodes a third, so
 /// that neither it nor the GPU nor the host waits for the others.
-pub(in crate::session) const SUBMITS_AHEAD: usize = 4;
+pub(in crate::session) const MOST_IN_FLIGHT: usize = 4;
 /// Most passes of a submit, each of which draws a token of every text. The cache must have rows for all of them.
 pub(in crate::session) const MOST_PASSES: usize = 8;
 const _: () = assert!(MOST_PASSES <= DRAW_SLOTS);
 /// What all of them together may take, but for two of one token: a text that ends waits for what was queued behind its
 /// end.
-const AHEAD_MILLISECONDS: f64 = 2.0 * SUBMIT_MILLISECONDS;
+const IN_FLIGHT_MILLISECONDS: f64 = 2.0 * SUBMIT_MILLISECONDS;
 
 /// A submit of some passes, each of which draws a token of every text.
 pub(in crate::session) struct Submit {
@@ -32,8 +32,9 @@ impl std::fmt::Debug for Submit {
 
 impl Submit {
     /// How many of at most `most` passes the GPU does in one submit, where each is `work`.
-    pub fn passes(pace: &Pace, work: Work, most: usize) -> usize {
-        let passes = (AHEAD_MILLISECONDS / SUBMITS_AHEAD as f64 / pace.predict(work)) as usize;
+    pub fn passes(throughput: &Throughput, work: Work, most: usize) -> usize {
+        let passes =
+            (IN_FLIGHT_MILLISECONDS / MOST_IN_FLIGHT as f64 / throughput.predict(work)) as usize;
         passes.clamp(1, most)
     }
 
@@ -59,14 +60,14 @@ impl Submit {
 
 /// Submits that were not read yet, the oldest first.
 #[derive(Debug, Default)]
-pub(in crate::session) struct Ahead(VecDeque<Submit>);
+pub(in crate::session) struct DrawsInFlight(VecDeque<Submit>);
 
-impl Ahead {
+impl DrawsInFlight {
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// How many of at most `most` submits are to be on their way: two where one token takes a submit's whole time.
+    /// How many of at most `most` submits are to be in flight: two where one token takes a submit's whole time.
     pub fn most(&self, most: usize) -> usize {
         let slow = self.0.back().is_some_and(|submit| submit.passes == 1);
         if slow { most.min(2) } else { most }
@@ -76,7 +77,7 @@ impl Ahead {
         self.0.is_empty()
     }
 
-    /// Turns of all that is on its way.
+    /// Passes of all that is in flight.
     pub fn passes(&self) -> usize {
         self.0.iter().map(|submit| submit.passes).sum()
     }
@@ -86,14 +87,18 @@ impl Ahead {
     }
 
     /// Awaits the oldest: its passes, and what they have drawn.
-    pub async fn read(&mut self, gpu: &dyn Gpu, pace: &Pace) -> Result<(usize, Vec<u8>)> {
+    pub async fn read(
+        &mut self,
+        gpu: &dyn Gpu,
+        throughput: &Throughput,
+    ) -> Result<(usize, Vec<u8>)> {
         let oldest = self.0.pop_front();
         let Submit { passes, sent, drawn } =
             oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
-        Ok((passes, pace.arrival(gpu, sent, drawn).await?))
+        Ok((passes, throughput.arrival(gpu, sent, drawn).await?))
     }
 
-    /// Waits for what is on its way, and drops it: its tokens count for nothing, its first error
+    /// Waits for what is in flight, and drops it: its tokens count for nothing, its first error
     /// does.
     pub async fn settle(&mut self) -> Result<()> {
         let mut settled = Ok(());
