@@ -31,7 +31,7 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
   readonly snapshots: SnapshotSchedule;
   trainers: RecoveredTrainer[] = [];
   /** Steps of freed trainers that the model alone has, and no stored run. */
-  left = 0;
+  unsavedOfFreed = 0;
   /** What was begun since the snapshot, in order. */
   readonly log: Entry[] = [];
   /** The raw runtime that its raw objects are on. */
@@ -78,12 +78,12 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
 
   /** Steps of its trainers that no stored run has, also of those that were freed. */
   unsaved(): number {
-    return this.trainers.reduce((sum, trainer) => sum + trainer.unsaved(), this.left);
+    return this.trainers.reduce((sum, trainer) => sum + trainer.unsaved(), this.unsavedOfFreed);
   }
 
   /** In the model's turn: the model was saved without a trainer. */
   saved({ to }: SaveOptions): void {
-    if (stored.find(to)) this.left = 0;
+    if (stored.find(to)) this.unsavedOfFreed = 0;
   }
 
   /** In the model's turn: it serves on the newest device from then on. */

@@ -8,7 +8,7 @@ import type { RawModel, RawSnapshot } from "../raw-types.js";
 import { cut, type Entry, type RecoveredTrainer, Step } from "./action-log.js";
 import type { DeviceRecovery } from "./device-recovery.js";
 import type { Origin } from "./origin.js";
-import { fileOf, type KeptSnapshot, type Snapshot, type SnapshotOfTrainer } from "./snapshot.js";
+import { fileOf, type Snapshot, type SnapshotOfTrainer, type StoredSnapshot } from "./snapshot.js";
 
 /** Bytes of host memory that snapshots may take, unless the page says otherwise. */
 const MOST_BYTES = 512 << 20;
@@ -52,9 +52,9 @@ export interface Snapshotted {
 /** The snapshots of one model and its trainers. */
 export class SnapshotSchedule {
   /** The last whole one. */
-  newest: Snapshot | KeptSnapshot | undefined;
+  newest: Snapshot | StoredSnapshot | undefined;
   /** The last one whose weights, or later ones, gave a sound loss. */
-  good: Snapshot | KeptSnapshot | undefined;
+  good: Snapshot | StoredSnapshot | undefined;
   /** Why there are none and the model does not come back. */
   off: string | undefined;
   /** Whether memory may not hold one: then checkpoints of a run serve. */
@@ -127,7 +127,7 @@ export class SnapshotSchedule {
   }
 
   /** In the model's turn: a run has the model as it is now. It serves where memory may not hold a snapshot. */
-  kept(snapshot: KeptSnapshot): void {
+  kept(snapshot: StoredSnapshot): void {
     if (!this.#tooLarge) return;
     this.off = undefined;
     this.newest = snapshot;

@@ -49,7 +49,7 @@ export interface SnapshotOfTrainer {
 }
 
 /** A checkpoint of a run in storage that serves as snapshot, of a model with one trainer. */
-export interface KeptSnapshot {
+export interface StoredSnapshot {
   readonly config: string;
   readonly run: RunHandle;
   readonly number: number;
@@ -134,7 +134,7 @@ function inMemory({ weights, trainers }: Snapshot): Parts {
 }
 
 async function inRun(
-  { run, number, trainer }: KeptSnapshot,
+  { run, number, trainer }: StoredSnapshot,
   names: readonly string[],
 ): Promise<Parts> {
   const source = stored.of(run).source(number);
@@ -155,7 +155,7 @@ async function inRun(
 export async function restored(
   module: RawModule,
   on: RawRuntime,
-  snapshot: Snapshot | KeptSnapshot,
+  snapshot: Snapshot | StoredSnapshot,
   raws: Map<RecoveredTrainer, RawTrainer>,
   origin: Origin,
 ): Promise<RawModel> {

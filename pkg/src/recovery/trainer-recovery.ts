@@ -18,7 +18,7 @@ import type { AddedState } from "../trainer-state.js";
 import type { Recovered, StepMetrics, TrainerFiles } from "../trainer-types.js";
 import { cut, type Entry, type RecoveredTrainer, Step } from "./action-log.js";
 import type { ModelRecovery } from "./model-recovery.js";
-import { type KeptSnapshot, type Snapshot, writerOf } from "./snapshot.js";
+import { type Snapshot, type StoredSnapshot, writerOf } from "./snapshot.js";
 
 /** Nats per token that no weights give which are worth keeping: guessing among 150,000 words costs 12. */
 const RUINED = 16;
@@ -54,8 +54,8 @@ export class TrainerRecovery implements RecoveredTrainer {
   }
 
   /** The trainer is about to be freed: the model alone has its steps from then on. */
-  leave(): void {
-    this.model.left += this.unsaved();
+  freed(): void {
+    this.model.unsavedOfFreed += this.unsaved();
   }
 
   /** Its steps, or where it was freed or its module has panicked, as many as it had when they were last read. */
@@ -124,7 +124,7 @@ export class TrainerRecovery implements RecoveredTrainer {
    * The save, or the good snapshot if it is asked for, or where no device comes any more, or the model does not
    * come back, the last snapshot.
    */
-  async orSnapshot(
+  async saveOrSnapshot(
     save: (kept?: (number: number) => void) => Promise<TrainerFiles | undefined>,
     options: TrainerSaveOptions,
     added: AddedState,
@@ -153,7 +153,7 @@ export class TrainerRecovery implements RecoveredTrainer {
         const files = await save(run && ((number) => this.#keptIn(run, number)));
         if (run) {
           this.#kept = Math.max(this.#kept, steps);
-          model.left = 0;
+          model.unsavedOfFreed = 0;
         }
         return files;
       }
@@ -198,7 +198,7 @@ export class TrainerRecovery implements RecoveredTrainer {
     model.snapshots.kept({ config, run, number, trainer: this, steps });
   }
 
-  #inRun(snapshot: KeptSnapshot): TinyloomError {
+  #inRun(snapshot: StoredSnapshot): TinyloomError {
     const why = this.model.gone?.message ?? "no device comes any more";
     const message =
       `${why}; the trainer's last snapshot, of step ${snapshot.steps}, is ${placeOf(snapshot)}: ` +
@@ -307,5 +307,5 @@ async function beginsAgain(raw: RawTrainer): Promise<boolean> {
 }
 
 /** Where a snapshot in a run is. */
-const placeOf = ({ run, number }: KeptSnapshot) =>
+const placeOf = ({ run, number }: StoredSnapshot) =>
   `checkpoint ${number} of the run ${show(run.name)}`;
