@@ -5,6 +5,10 @@
 //   2 step      uniform
 //
 // Grid: an invocation for each four elements of the gradients, those of the first product first.
+#import lib/step
+#import lib/flat
+#import lib/write_mode
+
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> gradient: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -10,8 +10,14 @@
 // M is the token dimension, or FIXED_ROWS if that is not 0. N is a multiple of 4. N
 // includes a row's padding.
 // Grid: an invocation for each four results, columns fastest.
+#import lib/step
+#import lib/range
+#import lib/flat
+#import lib/linear/previous
+#import lib/stored
+
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> c: array<Result>;
+@group(0) @binding(1) var<storage, read_write> c: array<Stored>;
 @group(0) @binding(2) var<uniform> step: Step;
 @group(0) @binding(3) var<uniform> range: Range;
 
@@ -26,6 +32,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       total += parts[split * PART_ROWS * (N / 4u) + id];
     }
     let i = (row * C_STRIDE + C_COLUMNS * range.col0) / 4u + vector;
-    c[i] = result_of(total + previous(i));
+    c[i] = stored(total + previous(i));
   }
 }

@@ -9,6 +9,12 @@
 //
 // Rows and columns past the end are computed from clamped addresses and not stored.
 // Grid: one invocation for a block of TM×TN results, columns fastest.
+#import lib/step
+#import lib/range
+#import lib/flat
+#import lib/linear/operands
+#import lib/linear/b
+
 var<private> N: u32;
 var<private> A_STRIDE: u32;
 var<private> A_INNER: u32;

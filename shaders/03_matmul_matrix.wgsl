@@ -2,7 +2,7 @@
 // f16, with sums in f32.
 //
 //   0 a         read        f32 or f16 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
-//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row; or packed (linear/b_*.wgsl)
+//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row; or packed (linear/b.wgsl)
 //   2 c         read_write  f32 or f16 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
 //   3 step      uniform
 //   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
@@ -22,6 +22,15 @@
 //
 // Grid: x over column tiles and splits, y over row tiles.
 // Workgroup memory: two bytes for each cell of the tiles, four for each of MATRIX_M · RESULT_PITCH results a subgroup.
+#import lib/step
+#import lib/range
+#import lib/flat
+#import lib/write_mode
+#import lib/linear/rows
+#import lib/linear/b
+#import lib/matrix/operands
+#import lib/matrix/tiles
+
 const CHECK_N: bool = N % BN != 0u;
 const TILES_N: u32 = (N + BN - 1u) / BN;
 const GROUPS_N: u32 = BN / WN;

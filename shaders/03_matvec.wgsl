@@ -1,11 +1,11 @@
 // matvec_forward: c = b·x for one row, b stored [N, K]: the linear layer of a single decoded token.
 //
 //   0 a      read   f32 [K]
-//   1 b      read   f32 [PRODUCTS · N, K]; or packed (lib/weights/)
-//   2 c      write  f32, as lib/matvec/rows.wgsl or lib/matvec/heads.wgsl says; read too where sums are added to it
+//   1 b      read   f32 [PRODUCTS · N, K]; or packed (lib/weights.wgsl)
+//   2 c      write  f32, as lib/matvec/result.wgsl says; read too where sums are added to it
 //
 // and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual,
-// f32 as c; a bias, f32 as c; what lib/matvec/heads.wgsl binds. The modules beside this one say what x is (a, or its
+// f32 as c; a bias, f32 as c; what lib/matvec/result.wgsl binds. What it imports says what x is (a, or its
 // RMSNorm), which PRODUCTS rows of b an invocation multiplies, and what becomes of the sums.
 //
 // LANES invocations share a row of b, neighbours reading neighbouring vectors of four. A row has
@@ -14,6 +14,11 @@
 // Each binding costs a browser's host time, token by token: so places are constants, and the residual stream is added to
 // where it lies.
 // Grid: WORKGROUP / LANES rows per workgroup.
+#import lib/flat
+#import lib/matvec/input
+#import lib/matvec/result
+#import lib/matvec/meet
+
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;

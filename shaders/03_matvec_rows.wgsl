@@ -2,18 +2,23 @@
 // tokens. Each number of B is read once for COLUMNS rows of A.
 //
 //   0 a      read   f32 [rows, K]
-//   1 b      read   f32 [N · EACH, K]; or packed (lib/weights/)
-//   2 c      write  f32, as lib/matvec_rows/rows.wgsl, pairs.wgsl or heads.wgsl says
+//   1 b      read   f32 [N · EACH, K]; or packed (lib/weights.wgsl)
+//   2 c      write  f32, as lib/matvec_rows/result.wgsl says
 //   3 range or step, uniform
 //
 // and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual, f32 as c; a bias,
-// f32 [STRIDE]; what lib/matvec_rows/heads.wgsl binds. The modules say what A is (a, or its RMSNorm), which EACH rows
+// f32 [STRIDE]; what lib/matvec_rows/result.wgsl binds. What it imports says what A is (a, or its RMSNorm), which EACH rows
 // of B belong to a result, and what becomes of the sums.
 //
 // LANES invocations, a unit, share PRODUCTS rows of B and COLUMNS rows of A, neighbours reading neighbouring
 // vectors, UNROLLED of each row of B on their way together. Rows past an end repeat the last one, and are not
 // stored. How a sum is put together depends neither on COLUMNS nor on the rows.
 // Grid: UNIT_GROUPS workgroups for the rows of B, then the same for the next COLUMNS rows of A.
+#import lib/flat
+#import lib/matvec_rows/input
+#import lib/matvec_rows/result
+#import lib/matvec_rows/meet
+
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 
 const UNIT_RESULTS: u32 = PRODUCTS / EACH;

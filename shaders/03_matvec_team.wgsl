@@ -2,14 +2,19 @@
 // results by itself, so that sums meet without a barrier. LANES is at most the narrowest subgroup, and both are
 // powers of two, so that no team has invocations of two subgroups.
 //
-//   0 a or partials  read   the modules beside this one say what is multiplied
-//   1 b      read   f32 [N, K]; or packed (lib/weights/)
-//   2 c      write  f32, as lib/matvec/rows.wgsl says
+//   0 a or partials  read   lib/matvec/team_input.wgsl says what is multiplied
+//   1 b      read   f32 [N, K]; or packed (lib/weights.wgsl)
+//   2 c      write  f32, as lib/matvec/result.wgsl says
 //
 // A row of the matrix has TEAM_UNITS units of QUADS vectors, each in Words. The invocations of a team read them in
 // turns of UNROLLED. The first turn's are on their way before anything else is waited for: `begin` may end with a
 // barrier.
 // Grid: ROWS · WORKGROUP / LANES results per workgroup.
+#import lib/flat
+#import lib/weights
+#import lib/matvec/team_input
+#import lib/matvec/result
+
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 
 var<private> subgroup_index: u32;

@@ -3,12 +3,13 @@
 //
 //   0 qkv    read   f32 [tokens, STRIDE]         key and value heads from column KEY_OFFSET on
 //   1 cache  write  f32 [capacity, CACHE_STRIDE] rows of step.position … overwritten:
-//                                                lib/cache/key_row, cache/append_newest or cache/append_several.wgsl
+//                                                lib/cache/append.wgsl
 //   2 step   uniform
 //
 // Grid: one invocation per element of [tokens, CACHE_STRIDE].
 #import lib/step
 #import lib/flat
+#import lib/cache/append
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read_write> cache: array<f32>;

@@ -2,13 +2,15 @@
 //
 //   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
 //   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows of step.position …
-//                                                    overwritten: lib/cache/key_row, cache/append_newest or cache/append_several.wgsl
+//                                                    overwritten: lib/cache/append.wgsl
 //   2 step   uniform
 //
 // What f16 cannot hold is bounded to ±65504; what is not finite stays not finite.
 // Grid: one invocation per vector of four elements.
 #import lib/step
 #import lib/flat
+#import lib/cache/append
+#import lib/finite
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> cache: array<vec2<u32>>;

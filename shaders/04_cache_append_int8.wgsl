@@ -3,13 +3,15 @@
 //
 //   0 qkv    read   f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
 //   1 cache  write  [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows of step.position …
-//                   overwritten (lib/cache/key_row, cache/append_newest or cache/append_several.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
+//                   overwritten (lib/cache/append.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
 //   2 step   uniform
 //
 // A head with a number that is not finite gets NaN as its scale.
 // Grid: one invocation per vector of four elements; each finds its head's largest magnitude itself.
 #import lib/step
 #import lib/flat
+#import lib/cache/append
+#import lib/finite
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> cache: array<u32>;

@@ -9,6 +9,8 @@
 // number.
 #import lib/step
 #import lib/flat
+#import lib/cache/key_row
+#import lib/cache/rows
 
 @group(0) @binding(0) var<storage, read_write> rows: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -1,6 +1,6 @@
 // attention_decode_newest: the newest row of a text from the residual stream to what ranges of keys leave. The row's
 // RMSNorm, its query, key and value heads, rotated, and attention of the queries to the keys before it: the product
-// behind this one merges the ranges and the newest key (lib/matvec/newest_key.wgsl). Each workgroup of a query head
+// behind this one merges the ranges and the newest key (lib/matvec/team_input.wgsl). Each workgroup of a query head
 // multiplies that head's part of the matrix for itself, so that none waits for another.
 //
 //   0 a            read        f32 [K]
@@ -11,7 +11,7 @@
 //   5 query        write       f32 [HEADS · HEAD_DIM]  the rotated query heads
 //   6 partials     write       lib/attention/decode_partial.wgsl
 //   7 step         uniform     the cache holds step.position positions
-//   8 bias, where the products have one: lib/matvec/heads_biased.wgsl
+//   8 bias, where the products have one: lib/matvec/pair_bias.wgsl
 //
 // A team has ROW_LANES neighbours of one subgroup, 2 to the power of ROW_STEPS. It multiplies both rows of PAIRS
 // pairs, half a head apart, and adds up by shuffles. All loads of a turn, UNROLLED units of each row, are in flight

@@ -8,6 +8,9 @@
 //   3 step     uniform
 //
 // Grid: one workgroup.
+#import lib/step
+#import lib/reduce
+
 @group(0) @binding(0) var<storage, read> losses: array<f32>;
 @group(0) @binding(1) var<storage, read> targets: array<u32>;
 @group(0) @binding(2) var<storage, read_write> metrics: array<f32>;

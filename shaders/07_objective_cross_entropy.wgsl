@@ -14,6 +14,13 @@
 //   4 range    uniform
 //
 // Grid: one workgroup per row of the chunk.
+#import lib/step
+#import lib/range
+#import lib/flat
+#import lib/reduce
+#import lib/logit/row
+#import lib/logit/cap
+
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> targets: array<u32>;
 @group(0) @binding(2) var<storage, read_write> losses: array<f32>;

@@ -1,12 +1,46 @@
-// pack_weights_forward: a matrix of f32 into a packed one, as lib/weights/ read it.
+// pack_weights_forward: a matrix of f32 into a packed one, as lib/weights.wgsl reads it.
 //
 //   0 matrix  read   f32 [GROUPS · 32]           rows one after the other, each of whole groups
 //   1 packed  write  words [GROUPS · WORDS], then the groups' scales as f32
 //
 // A group with a number that is not finite gets NaN as its scale.
 // Grid: one invocation per group.
+#import lib/flat
+#import lib/finite
+
 @group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> packed: array<u32>;
+
+#if INT8
+// Packs 32 neighbours in signed bytes: the largest magnitude is ±127 scales.
+fn scale_for(extreme: f32) -> f32 {
+  return abs(extreme) / 127.0;
+}
+
+// Word w of a group; a group begins at vector `first` of the matrix.
+fn word_of(first: u32, w: u32, inverse: f32) -> u32 {
+  let x = clamp(round(matrix[first + w] * inverse), vec4(-127.0), vec4(127.0));
+  let bytes = bitcast<vec4<u32>>(vec4<i32>(x)) & vec4(0xffu);
+  return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+}
+#else
+// Packs 32 neighbours in four bits: the one of the largest magnitude is −8 scales, and takes the sign
+// of the scale with it.
+fn scale_for(extreme: f32) -> f32 {
+  return extreme / -8.0;
+}
+
+fn nibbles(x: vec4<f32>, inverse: f32) -> u32 {
+  let n = vec4<u32>(clamp(round(x * inverse) + 8.0, vec4(0.0), vec4(15.0)));
+  return n.x | (n.y << 4u) | (n.z << 8u) | (n.w << 12u);
+}
+
+// Word w of a group; a group begins at vector `first` of the matrix.
+fn word_of(first: u32, w: u32, inverse: f32) -> u32 {
+  let low = nibbles(matrix[first + 2u * w], inverse);
+  return low | (nibbles(matrix[first + 2u * w + 1u], inverse) << 16u);
+}
+#endif
 
 fn larger(a: f32, b: f32) -> f32 {
   return select(a, b, abs(b) > abs(a));

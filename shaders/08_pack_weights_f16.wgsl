@@ -5,6 +5,9 @@
 //
 // What f16 cannot hold is bounded to ±65504. Four neighbours with a number that is not finite become NaN.
 // Grid: one invocation per vector of four.
+#import lib/flat
+#import lib/finite
+
 @group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> packed: array<vec2<u32>>;
 

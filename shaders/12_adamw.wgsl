@@ -10,6 +10,11 @@
 //   6 range      uniform                elements from range.cols on (norms) are not decayed
 //
 // Grid: one invocation per vector: four elements where the run is a multiple of them, or one.
+#import lib/step
+#import lib/range
+#import lib/flat
+#import lib/vector
+
 @group(0) @binding(0) var<storage, read_write> weights: array<Vector>;
 @group(0) @binding(1) var<storage, read> gradients: array<Vector>;
 @group(0) @binding(2) var<storage, read_write> moment1: array<Vector>;

@@ -13,6 +13,12 @@
 //   8 place      uniform   row0: first word of moment1, col0: of moment2, rows: first block
 //
 // Grid: one workgroup per block of 256 elements. Each invocation has one word of codes, or several.
+#import lib/step
+#import lib/range
+#import lib/flat
+#import lib/reduce
+#import lib/optimizer/dynamic
+
 @group(0) @binding(0) var<storage, read_write> weights: array<f32>;
 @group(0) @binding(1) var<storage, read> gradients: array<f32>;
 @group(0) @binding(2) var<storage, read_write> moment1: array<u32>;

@@ -11,6 +11,10 @@
 //   7 place      uniform   row0: first element of moment1, col0: of moment2
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/range
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> weights: array<f32>;
 @group(0) @binding(1) var<storage, read> gradients: array<f32>;
 @group(0) @binding(2) var<storage, read_write> moment1: array<f32>;

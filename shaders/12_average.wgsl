@@ -7,6 +7,10 @@
 //   3 step       uniform               position: 0 after an optimizer step, 1 to begin, 2 to exchange
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/range
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> weights: array<f32>;
 @group(0) @binding(1) var<storage, read_write> averages: array<f32>;
 @group(0) @binding(2) var<storage, read> optimizer: array<f32>;

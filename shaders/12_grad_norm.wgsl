@@ -7,6 +7,9 @@
 //
 // Grid: a fixed number of workgroups, each striding over the whole shard, so that the order of
 // additions never depends on anything but the shard's length.
+#import lib/step
+#import lib/reduce
+
 @group(0) @binding(0) var<storage, read> gradients: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> squares: array<f32>;
 @group(0) @binding(2) var<uniform> step: Step;

@@ -12,6 +12,10 @@
 //   7 place      uniform   row0: first element of direction, col0: first part of squares
 //
 // Grid: a fixed number of workgroups, each striding over the COUNT elements.
+#import lib/step
+#import lib/range
+#import lib/reduce
+
 @group(0) @binding(0) var<storage, read> gradients: array<f32>;
 @group(0) @binding(1) var<storage, read_write> moment1: array<f32>;
 @group(0) @binding(2) var<storage, read_write> direction: array<f32>;

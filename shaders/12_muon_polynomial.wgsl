@@ -5,6 +5,10 @@
 //   1 square  read_write  f32 [SIDE, SIDE]  G², then the polynomial
 //
 // Grid: one invocation per element.
+#import lib/step
+#import lib/range
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read> gram: array<f32>;
 @group(0) @binding(1) var<storage, read_write> square: array<f32>;
 

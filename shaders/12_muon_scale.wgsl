@@ -4,6 +4,8 @@
 //   1 direction  read_write  f32 [rows, columns]
 //
 // Grid: a fixed number of workgroups, each striding over all elements; each adds the parts up itself.
+#import lib/reduce
+
 @group(0) @binding(0) var<storage, read> squares: array<f32>;
 @group(0) @binding(1) var<storage, read_write> direction: array<f32>;
 

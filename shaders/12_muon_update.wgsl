@@ -8,6 +8,10 @@
 //   4 range      uniform   row0: first weight, col0: first element of direction, cols: 0 for no decay
 //
 // Grid: one invocation per element of COUNT.
+#import lib/step
+#import lib/range
+#import lib/flat
+
 @group(0) @binding(0) var<storage, read_write> weights: array<f32>;
 @group(0) @binding(1) var<storage, read> direction: array<f32>;
 @group(0) @binding(2) var<storage, read> optimizer: array<f32>;

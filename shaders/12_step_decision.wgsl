@@ -10,6 +10,10 @@
 // A loss or norm that is not finite skips the update and leaves the bias corrections as they were.
 // 1 − betaⁿ is carried as such (c ← c·beta + (1 − beta)): 1 − pow(beta, n) would cancel.
 // Grid: one workgroup.
+#import lib/step
+#import lib/finite
+#import lib/reduce
+
 @group(0) @binding(0) var<storage, read> squares: array<f32>;
 @group(0) @binding(1) var<storage, read_write> metrics: array<f32>;
 @group(0) @binding(2) var<storage, read_write> optimizer: array<f32>;

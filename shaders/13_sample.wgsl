@@ -12,7 +12,14 @@
 // The log-probability is that of the model: before temperature and filters. Thresholds come from
 // bisecting the 32 bits of an order-preserving integer image of the logits, so ties are kept
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.
-// Grid: one workgroup; of several rows (lib/sample/tensors_several.wgsl) one for each.
+// Grid: one workgroup; of several rows (lib/sample/tensors.wgsl) one for each.
+#import lib/philox
+#import lib/reduce
+#import lib/sample/scan
+#import lib/sample/tensors
+#import lib/sample/score
+#import lib/sample/thresholds
+#import lib/sample/terms
 
 // Places of a workgroup in blocks of CROWD neighbours, which share as many neighbouring logits: each reads every
 // CROWDth of them, so that loads of neighbours lie together.

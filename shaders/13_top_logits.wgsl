@@ -9,6 +9,11 @@
 // The likeliest comes first, and of equal logits the lowest token. COUNT passes over the logits, each for
 // the best token behind the one before. COUNT is at most VOCABULARY.
 // Grid: one workgroup.
+#import lib/step
+#import lib/reduce
+#import lib/logit/row
+#import lib/logit/online
+
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> top: array<vec2<u32>>;
 @group(0) @binding(2) var<uniform> step: Step;

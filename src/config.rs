@@ -115,7 +115,7 @@ impl ModelConfig {
     /// whatever the file asks for and tinyloom lacks is refused by name, and so is a field whose
     /// name is misspelt. A text above a megabyte is refused unread.
     pub fn from_json(text: &str) -> Result<Self> {
-        Self::read(text, &FAMILIES)
+        Self::read(text, FAMILIES)
     }
 
     /// The same of one of these families, of which the first stands for a missing `model_type`.

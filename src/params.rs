@@ -226,7 +226,13 @@ impl Params {
 
     /// Where a part of a matrix lies that inference packs: the number of its buffer, and bytes in front of it there.
     /// Each lies behind the one before, as far as a binding reaches, so that the matrices of a layer are neighbours.
-    pub fn packed_part(&self, format: WeightFormat, weight: WeightId, part: usize) -> (usize, u64) {
+    /// Matrices that nothing multiplies by are not packed.
+    pub fn packed_part(
+        &self,
+        format: WeightFormat,
+        weight: WeightId,
+        part: usize,
+    ) -> Option<(usize, u64)> {
         let (mut buffer, mut end) = (0, 0);
         for (id, matrix) in self.matrices.iter().enumerate() {
             if !matrix.multiplied || !format.packs(matrix.cols) {
@@ -239,12 +245,12 @@ impl Params {
                     (buffer, offset) = (matrix.first_part + index, 0);
                 }
                 if (id, index) == (weight, part) {
-                    return (buffer, offset);
+                    return Some((buffer, offset));
                 }
                 end = offset + bytes;
             }
         }
-        unreachable!("weight {weight} is multiplied")
+        None
     }
 
     /// What the optimizer updates, `state` being the layout of the trained parameters.

@@ -106,17 +106,11 @@ fn every_file_is_part_of_a_kernel() {
 }
 
 /// Names that each of several files defines, of which a kernel is joined with one.
-const ALTERNATIVES: [(&str, &str); 10] = [
-    ("COLUMNS_A", "lib/matrix/a_"),
-    ("COLUMNS_B", "lib/matrix/b_"),
+const ALTERNATIVES: [(&str, &str); 4] = [
     ("CHECK_N", "03_matmul_"),
     ("TILES_N", "03_matmul_"),
-    ("CHECK_K", "lib/linear/rows_"),
-    ("CHECK_M", "lib/linear/rows_"),
     ("DENSE", "lib/attention/dense_"),
-    ("NAN_WORD", "lib/weights/pack_"),
     ("PER_WORD", "lib/element/word_"),
-    ("SCALED", "lib/weights/pack_"),
 ];
 
 /// Names of the constants that a text defines for the whole module.

@@ -14,7 +14,8 @@ export interface ConfigFields {
     | "gpt_neox"
     | "gemma"
     | "gemma2"
-    | "gemma3_text";
+    | "gemma3_text"
+    | "smollm3";
   hidden_size?: number;
   num_attention_heads?: number;
   num_hidden_layers?: number;
@@ -102,4 +103,10 @@ export interface ConfigFields {
   rope_local_base_freq?: number;
   /** Which layers of Gemma 3 have no window, where `layer_types` is left out: every so many. Default 6. */
   sliding_window_pattern?: number;
+  /** Every so many layers of SmolLM3 have no RoPE, where `no_rope_layers` is left out. Default 4. */
+  no_rope_layer_interval?: number;
+  /** For each layer of SmolLM3 1 if it has RoPE, and 0 if it has none. */
+  no_rope_layers?: (0 | 1)[] | null;
+  /** Has no effect. */
+  pretraining_tp?: number;
 }

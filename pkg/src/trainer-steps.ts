@@ -1,23 +1,32 @@
-/** Adds to a raw trainer its count of steps and its data, and takes each step through the handle. */
+/** Adds to a raw trainer its count of steps and its data, and makes each step and each save through the handle. */
 
 import type { Data } from "./data.js";
 import { DataIdentity } from "./data-identity.js";
 import { throwIfAborted, toError } from "./error.js";
+import type { InnerModel } from "./internal.js";
 import { deferredPart } from "./lazy.js";
 import { metricsOf, withCut } from "./metrics.js";
 import { report, reported } from "./progress.js";
 import type { RawHandle } from "./raw-handle.js";
-import type { RawMetrics, RawModule, RawTrainer } from "./raw-types.js";
+import type { RawMetrics, RawTrainer } from "./raw-types.js";
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
+import type { Runnable } from "./run.js";
+import type { RunHandle, TrainerSaveOptions } from "./save-types.js";
 import { Cuts } from "./text/cuts.js";
 import type { RawOptions } from "./trainer-options.js";
-import type { EvaluateOptions, Evaluation, StepMetrics } from "./trainer-types.js";
+import type {
+  EvaluateOptions,
+  Evaluation,
+  RunOptions,
+  StepMetrics,
+  TrainerFiles,
+} from "./trainer-types.js";
 
 /** What the steps are of. */
 interface Parts {
   readonly handle: RawHandle<RawTrainer>;
-  /** The module that the raw trainer comes from now: after a panic it is another one. */
-  module(): RawModule;
+  /** What is trained. */
+  readonly of: InnerModel;
   /** What steps are repeated by after a lost device. */
   readonly recovery: TrainerRecovery | undefined;
   /** Steps done before. */
@@ -26,20 +35,20 @@ interface Parts {
   readonly fixedTotal: boolean;
 }
 
-export class TrainerSteps {
+export class TrainerSteps implements Runnable {
   readonly identity = new DataIdentity();
   readonly fixedTotal: boolean;
   readonly #handle: RawHandle<RawTrainer>;
   readonly #recovery: TrainerRecovery | undefined;
-  readonly #module: () => RawModule;
+  readonly #of: InnerModel;
   readonly #tokensPerStep: number;
   /** What counts the documents that are cut, of each dataset that was drawn from. */
   readonly #cuts = new Map<Data, { readonly cuts: Cuts | undefined; forget(): void }>();
   #count: number;
 
-  constructor({ handle, module, recovery, count, fixedTotal }: Parts) {
+  constructor({ handle, of, recovery, count, fixedTotal }: Parts) {
     this.#handle = handle;
-    this.#module = module;
+    this.#of = of;
     this.#recovery = recovery;
     this.#count = count;
     this.fixedTotal = fixedTotal;
@@ -81,7 +90,7 @@ export class TrainerSteps {
   }
 
   /** A step on the data's next batches, which the signal and `free` also end between its micro-steps. */
-  async ofData(data: Data, signal: AbortSignal | undefined): Promise<StepMetrics> {
+  async step(data: Data, signal: AbortSignal | undefined): Promise<StepMetrics> {
     const stop = () => signal?.aborted === true || this.#handle.freed;
     const begin = async (raw: RawTrainer, stopped: () => boolean) => {
       const cuts = this.#cutsOf(data);
@@ -105,7 +114,7 @@ export class TrainerSteps {
         const begin = (by: RawTrainer) => {
           const cuts = this.#cutsOf(data);
           cuts?.begin();
-          const numbers = this.#module().guarded(() => by.queueDataset(this.raw(data)));
+          const numbers = this.#of.runtime.module.guarded(() => by.queueDataset(this.raw(data)));
           const cut = cuts?.count; // the batch is drawn by now, and the next one before the numbers are there
           return cut ? numbers.then((own) => withCut(own, cut)) : numbers;
         };
@@ -154,12 +163,51 @@ export class TrainerSteps {
   /** The module's side of the data, whose conversations have to fit into a step. */
   raw(data: Data) {
     data.expectFits(this.#tokensPerStep);
-    return data.raw(this.#module(), this.#cutsOf(data));
+    return data.raw(this.#of.runtime.module, this.#cutsOf(data));
   }
 
-  /** Refuses other data than that of which the place was saved. */
-  expectSame(data: Data): void {
-    this.identity.expectSame(data, this.#tokensPerStep);
+  prepare(data: Data, { stepsAhead = 0, evaluateEvery, dataChanged }: RunOptions): void {
+    const by = this.raw(data);
+    if (!dataChanged) this.identity.expectSame(data, this.#tokensPerStep);
+    this.#handle.now((raw) => {
+      if (stepsAhead > 0) raw.expectWholeSteps();
+      if (evaluateEvery) raw.evaluationBatches(by);
+    });
+  }
+
+  begun(): number {
+    return this.#handle.now((raw) => raw.steps());
+  }
+
+  told(metrics: StepMetrics): StepMetrics {
+    return this.#recovery?.told(metrics) ?? metrics;
+  }
+
+  good(): string | undefined {
+    return this.#recovery?.good();
+  }
+
+  async checkpoint(
+    to: RunHandle,
+    keep: number | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    await this.save(signal ? { to, signal } : { to }, keep);
+  }
+
+  /** Saves it all, or where no device comes any more the last snapshot. The options are checked. */
+  save(options: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
+    const { handle, names, notes } = this.#of;
+    const added = () => ({ totalStepsGiven: this.fixedTotal, ...this.identity.state });
+    const save = (kept?: (number: number) => void) =>
+      this.#handle.run(async (moments) => {
+        const { save: saveFiles } = await deferredPart();
+        const { raw: weights } = handle;
+        const saved = { names, config: weights.config(), weights, generation: notes.generation };
+        const trainer = { moments, state: () => moments.state(), added: added(), keep, kept };
+        return saveFiles<TrainerFiles | undefined>(options, saved, trainer);
+      }, options.signal);
+    return this.#recovery?.saveOrSnapshot(save, options, added(), keep) ?? save();
   }
 
   /** Lets go of what it has of datasets. */
@@ -200,7 +248,7 @@ export class TrainerSteps {
   }
 
   /** The length of the schedule that the caller chose. */
-  get end(): number {
+  end(): number {
     return (this.fixedTotal && this.#totalSteps()) || Infinity;
   }
 

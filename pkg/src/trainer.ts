@@ -13,7 +13,7 @@ import { LONG, type LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
 import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw-types.js";
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
-import { alreadyOn, Run, type Runnable, runOptions } from "./run.js";
+import { alreadyOn, Run, runOptions } from "./run.js";
 import type { Runtime } from "./runtime.js";
 import { saveOptions } from "./save-options.js";
 import {
@@ -86,7 +86,7 @@ export class Trainer {
     this.#recovery = recovery && runtime.recovery?.trainer(recovery, this.#handle, options);
     this.#steps = new TrainerSteps({
       handle: this.#handle,
-      module: () => runtime.module,
+      of: this.#of,
       recovery: this.#recovery,
       count: step,
       fixedTotal,
@@ -249,7 +249,7 @@ export class Trainer {
     const wanted = toTokens("targets", targets);
     const starts = documents === undefined ? undefined : toTokens("documents", documents);
     const metrics = await this.#steps.train((raw) => raw.step(ids, wanted, starts));
-    return this.#recovery?.told(metrics) ?? metrics;
+    return this.#steps.told(metrics);
   }
 
   /**
@@ -280,7 +280,7 @@ export class Trainer {
     void this.#handle.raw; // code "freed"
     const before = this.#run;
     if (before?.on) throw alreadyOn(this.steps);
-    const run = new Run(this.#runnable(), dataOf(dataset), chosen);
+    const run = new Run(this.#steps, dataOf(dataset), chosen);
     this.#run = run;
     await before?.settle();
     yield* run.steps();
@@ -323,7 +323,8 @@ export class Trainer {
   save(options: TrainerSaveOptions & { to: SaveTarget }): Promise<undefined>;
   save(options?: LongOptions & { good?: boolean }): Promise<TrainerFiles>;
   async save(options: TrainerSaveOptions = {}): Promise<TrainerFiles | undefined> {
-    return this.#save(saveOptions(options, [...this.#of.names, ...STATE_FILES], { good: flag }));
+    const names = [...this.#of.names, ...STATE_FILES];
+    return this.#steps.save(saveOptions(options, names, { good: flag }));
   }
 
   /**
@@ -336,28 +337,6 @@ export class Trainer {
   saveAveraged(options?: LongOptions & DtypeOptions): Promise<ModelFiles>;
   async saveAveraged(options: SaveOptions & DtypeOptions = {}): Promise<ModelFiles | undefined> {
     return (await deferredPart()).saveAveraged(this.#handle, this.#of, options);
-  }
-
-  #save(chosen: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
-    const { handle, names, notes } = this.#of;
-    const save = (kept?: (number: number) => void) =>
-      this.#handle.run(async (raw) => {
-        const more = await deferredPart();
-        const { raw: weights } = handle;
-        const saved = { names, config: weights.config(), weights, generation: notes.generation };
-        return more.save<TrainerFiles | undefined>(chosen, saved, {
-          moments: raw,
-          state: () => raw.state(),
-          added: this.#added(),
-          keep,
-          kept,
-        });
-      }, chosen.signal);
-    return this.#recovery?.saveOrSnapshot(save, chosen, this.#added(), keep) ?? save();
-  }
-
-  #added() {
-    return { totalStepsGiven: this.#steps.fixedTotal, ...this.#steps.identity.state };
   }
 
   /** The dispatches of a step, with the reason of each choice. */
@@ -412,30 +391,6 @@ export class Trainer {
       end: (trainer) => trainer.free(),
       settled: (trainer) => trainer.#handle.settled(),
     });
-  }
-
-  /** What a run needs of this trainer. */
-  #runnable(): Runnable {
-    return {
-      prepare: (data, { stepsAhead = 0, evaluateEvery, dataChanged }) => {
-        const by = this.#steps.raw(data);
-        if (!dataChanged) this.#steps.expectSame(data);
-        this.#handle.now((raw) => {
-          if (stepsAhead > 0) raw.expectWholeSteps();
-          if (evaluateEvery) raw.evaluationBatches(by);
-        });
-      },
-      begun: () => this.#handle.now((raw) => raw.steps()),
-      reach: (last) => this.#steps.reach(last),
-      end: () => this.#steps.end,
-      step: (data, signal) => this.#steps.ofData(data, signal),
-      queue: (data) => this.#steps.queue(data),
-      evaluate: (data, options) => this.#steps.evaluate(data, options),
-      told: (metrics) => this.#recovery?.told(metrics) ?? metrics,
-      good: () => this.#recovery?.good(),
-      checkpoint: async (to, keep, signal) =>
-        void (await this.#save(signal ? { to, signal } : { to }, keep)),
-    };
   }
 }
 

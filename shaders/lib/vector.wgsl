@@ -2,9 +2,11 @@
 #if BY_FOUR
 alias Vector = vec4<f32>;
 alias Places = vec4<u32>;
+const VECTOR_SIZE: u32 = 4u;
 #else
 alias Vector = f32;
 alias Places = u32;
+const VECTOR_SIZE: u32 = 1u;
 #endif
 
 fn total(value: Vector) -> f32 {

@@ -1,8 +1,8 @@
-//! What a family of models is, and which there are.
+//! What a family of models is.
 
+use super::Architecture;
 use super::describe::Describe;
 use super::gguf::Gguf;
-use super::{Architecture, gemma, gpt_neo, gpt_neox, gpt2, llama, qwen};
 use crate::config::{Field, Refusal, Slot};
 use std::fmt;
 
@@ -21,20 +21,6 @@ pub struct Family {
     /// What a model of it is.
     pub describe: fn(Describe) -> Architecture,
 }
-
-/// Every family, in the order of messages.
-pub static FAMILIES: [&Family; 10] = [
-    &llama::LLAMA,
-    &llama::MISTRAL,
-    &qwen::QWEN2,
-    &qwen::QWEN3,
-    &gpt2::GPT2,
-    &gpt_neo::GPT_NEO,
-    &gpt_neox::GPT_NEOX,
-    &gemma::GEMMA,
-    &gemma::GEMMA2,
-    &gemma::GEMMA3,
-];
 
 impl Family {
     /// Its fields, with those of the family that it is like.

@@ -13,10 +13,11 @@ mod llama;
 mod lora;
 mod qwen;
 mod rope;
+mod smollm3;
 mod stored;
 
 pub use crate::config::DropoutRates;
-pub use family::{FAMILIES, Family};
+pub use family::Family;
 pub use lora::LowRank;
 pub use rope::Rope;
 pub use stored::{Stored, Swap};
@@ -24,6 +25,21 @@ pub use stored::{Stored, Swap};
 use crate::config::{Activation, ModelConfig};
 use crate::error::{Error, Result};
 use describe::Describe;
+
+/// Every family, in the order of messages. The first stands for a missing `model_type`.
+pub static FAMILIES: &[&Family] = &[
+    &llama::LLAMA,
+    &llama::MISTRAL,
+    &qwen::QWEN2,
+    &qwen::QWEN3,
+    &gpt2::GPT2,
+    &gpt_neo::GPT_NEO,
+    &gpt_neox::GPT_NEOX,
+    &gemma::GEMMA,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &smollm3::SMOLLM3,
+];
 
 /// How a new parameter is filled.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -104,7 +104,7 @@ mod tests {
     use crate::config::ModelConfig;
 
     fn meant_by(name: &str, family: &str) -> Option<&'static str> {
-        let family = FAMILIES.into_iter().find(|known| known.names[0] == family).unwrap();
+        let family = FAMILIES.iter().find(|known| known.names[0] == family).unwrap();
         meant(name, &known(family), family)
     }
 

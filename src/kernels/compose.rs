@@ -249,6 +249,11 @@ impl Composer {
         self
     }
 
+    /// Says for `#if` which of some names is chosen, or none of them.
+    pub fn one_of(self, names: &[&'static str], chosen: &str) -> Self {
+        names.iter().fold(self, |composer, name| composer.when(name, *name == chosen))
+    }
+
     /// Says how many elements a vector of `lib/vector.wgsl` has: [`super::limits::elements`].
     pub fn vectors(self, lanes: usize) -> Self {
         self.when("BY_FOUR", lanes == 4)
@@ -303,6 +308,12 @@ impl Composer {
     pub fn reduction(mut self, subgroups: bool) -> Self {
         self.subgroups = subgroups;
         self.module("lib/reduce")
+    }
+
+    /// Gives the text's variables of subgroups their values.
+    pub fn with_subgroups(mut self) -> Self {
+        self.subgroups = true;
+        self
     }
 
     /// Adds a module that uses subgroups and declares their ids as `lib/reduce.wgsl` does.

@@ -13,8 +13,7 @@ use crate::error::Result;
 pub fn cross_entropy(caps: &Capabilities, row: LogitRow, gradient: bool) -> Result<Kernel> {
     let spec = KernelSpec::CrossEntropy { row, gradient };
     let constants = |composer: Composer| composer.flag("GRADIENT", gradient);
-    let modules: &[&str] = &["lib/logit/online"];
-    by_rows(caps, spec, row, modules, &constants, "07_cross_entropy")
+    by_rows(caps, spec, row, &constants, "07_cross_entropy")
 }
 
 /// `objective_cross_entropy_backward`, or without `gradient` `objective_cross_entropy_forward`: the same for an
@@ -35,16 +34,12 @@ pub fn objective_cross_entropy(
             .float("SMOOTHING", objective.label_smoothing.0 as f32)
             .float("Z_LOSS", objective.z_loss.0 as f32);
         match cap {
-            Some(cap) => composer.float("SOFT_CAP", cap as f32),
-            None => composer,
+            Some(cap) => composer.when("CAPPED", true).float("SOFT_CAP", cap as f32),
+            None => composer.when("CAPPED", false),
         }
     };
-    let modules: &[&str] = if cap.is_some() { &CAPPED } else { &["lib/logit/plain"] };
-    by_rows(caps, spec, row, modules, &constants, "07_objective_cross_entropy")
+    by_rows(caps, spec, row, &constants, "07_objective_cross_entropy")
 }
-
-/// What squashes a logit into ± `SOFT_CAP`.
-const CAPPED: [&str; 2] = ["lib/math", "lib/logit/capped"];
 
 /// `soft_cap_forward` over rows of `columns` logits. Grid: `tokens · columns` invocations.
 pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel> {
@@ -52,8 +47,7 @@ pub fn soft_cap(caps: &Capabilities, columns: usize, cap: f64) -> Result<Kernel>
     let composer = elementwise::composer(caps, spec)?
         .size("COLUMNS", columns)
         .float("SOFT_CAP", cap as f32)
-        .module(CAPPED[0])
-        .module(CAPPED[1])
+        .when("CAPPED", true)
         .module("07_soft_cap");
     elementwise::finish(composer, caps, &[read_write("logits"), uniform("step")], columns)
 }
@@ -73,17 +67,11 @@ pub(super) fn vocabulary_of(
     composer.size("VOCABULARY", vocabulary).unrolled("LOADS", loads)
 }
 
-/// Adds what reads a row of logits, with its constants.
-pub(super) fn with_logits(caps: &Capabilities, composer: Composer, vocabulary: usize) -> Composer {
-    vocabulary_of(caps, composer, vocabulary).module("lib/logit/row")
-}
-
-/// A kernel with a workgroup per row of logits, its own constants and the modules that it needs besides.
+/// A kernel with a workgroup per row of logits, its own constants.
 fn by_rows(
     caps: &Capabilities,
     spec: KernelSpec,
     row: LogitRow,
-    modules: &[&'static str],
     constants: &dyn Fn(Composer) -> Composer,
     kernel: &'static str,
 ) -> Result<Kernel> {
@@ -91,28 +79,20 @@ fn by_rows(
     let size = row_workgroup(caps, row.vocabulary, spec.name())?;
     let grid = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
     let composer =
-        with_logits(caps, Composer::new(spec, size), row.vocabulary).size("STRIDE", row.stride);
-    let composer = constants(composer);
-    let composer = modules.iter().fold(composer, |composer, module| composer.module(module));
-    composer
-        .module("lib/step")
-        .module("lib/range")
-        .module("lib/flat")
-        .reduction(subgroups)
-        .module(kernel)
-        .finish(
-            caps,
-            &[
-                read_write("logits"),
-                read("targets"),
-                read_write("losses"),
-                uniform("step"),
-                uniform("range"),
-            ],
-            grid,
-            variant(subgroups),
-            why,
-        )
+        vocabulary_of(caps, Composer::new(spec, size), row.vocabulary).size("STRIDE", row.stride);
+    constants(composer).reduction(subgroups).module(kernel).finish(
+        caps,
+        &[
+            read_write("logits"),
+            read("targets"),
+            read_write("losses"),
+            uniform("step"),
+            uniform("range"),
+        ],
+        grid,
+        variant(subgroups),
+        why,
+    )
 }
 
 /// `loss_sum_forward`. Grid: one workgroup.
@@ -120,7 +100,6 @@ pub fn loss_sum(caps: &Capabilities) -> Result<Kernel> {
     let spec = KernelSpec::LossSum;
     let (subgroups, why) = reduction(caps);
     Composer::new(spec, row_workgroup(caps, 1024, spec.name())?)
-        .module("lib/step")
         .reduction(subgroups)
         .module("07_loss_sum")
         .finish(

@@ -34,11 +34,10 @@ impl KvCache {
 
     /// The module through which kernels read it, with its constants.
     pub(super) fn module(self, composer: Composer, shape: &AttentionShape) -> Composer {
-        self.sizes(composer, shape).module(match self {
-            Self::F32 => "lib/cache/f32",
-            Self::F16 => "lib/cache/f16",
-            Self::Int8 => "lib/cache/int8",
-        })
+        self.sizes(composer, shape)
+            .when("CACHE_F16", self == Self::F16)
+            .when("CACHE_INT8", self == Self::Int8)
+            .module("lib/cache/rows")
     }
 }
 

@@ -16,7 +16,7 @@ pub fn grad_norm(caps: &Capabilities) -> Result<Kernel> {
         sizes: &[],
         float: None,
         lanes: 1,
-        modules: &[&["lib/step"], &["12_grad_norm"]],
+        kernel: "12_grad_norm",
         bindings: &[read("gradients"), read_write("squares"), uniform("step")],
     }
     .reduced(caps, KernelSpec::GradNorm, 1024, GRAD_NORM_GROUPS)
@@ -28,7 +28,7 @@ pub fn step_decision(caps: &Capabilities, partials: usize) -> Result<Kernel> {
         sizes: &[("COUNT", partials)],
         float: None,
         lanes: 1,
-        modules: &[&["lib/step", "lib/finite"], &["12_step_decision"]],
+        kernel: "12_step_decision",
         bindings: &[
             read("squares"),
             read_write("metrics"),
@@ -50,22 +50,20 @@ pub fn adamw(caps: &Capabilities, count: usize) -> Result<Kernel> {
         uniform("step"),
         uniform("range"),
     ];
-    update(caps, KernelSpec::AdamW { count }, count, &["12_adamw"], &bindings)
+    update(caps, KernelSpec::AdamW { count }, count, "12_adamw", &bindings)
 }
 
 /// `sgd_forward` of a run of `count` elements; without `momentum` it has no state. Grid: one invocation
 /// per vector.
 pub fn sgd(caps: &Capabilities, count: usize, momentum: bool) -> Result<Kernel> {
-    let velocity =
-        if momentum { "lib/optimizer/velocity_kept" } else { "lib/optimizer/velocity_none" };
     let bindings = &ONE_MOMENT[..ONE_MOMENT.len() - usize::from(!momentum)];
     let spec = KernelSpec::Sgd { count, momentum };
-    update(caps, spec, count, &[velocity, "12_sgd"], bindings)
+    update(caps, spec, count, "12_sgd", bindings)
 }
 
 /// `lion_forward` of a run of `count` elements. Grid: one invocation per vector.
 pub fn lion(caps: &Capabilities, count: usize) -> Result<Kernel> {
-    update(caps, KernelSpec::Lion { count }, count, &["12_lion"], &ONE_MOMENT)
+    update(caps, KernelSpec::Lion { count }, count, "12_lion", &ONE_MOMENT)
 }
 
 /// Elements of which both moments share a scale each.
@@ -81,7 +79,7 @@ pub fn adamw8bit(caps: &Capabilities, count: usize) -> Result<Kernel> {
         sizes: &[("CODED_BLOCKS", blocks)],
         float: None,
         lanes: 1,
-        modules: &[FLAT, &["lib/optimizer/dynamic", "12_adamw8bit"]],
+        kernel: "12_adamw8bit",
         bindings: &[
             read_write("weights"),
             read("gradients"),
@@ -105,7 +103,7 @@ pub fn adamw_placed(caps: &Capabilities, count: usize) -> Result<Kernel> {
         sizes: &[("COUNT", count)],
         float: None,
         lanes: 1,
-        modules: &[FLAT, &["12_adamw_placed"]],
+        kernel: "12_adamw_placed",
         bindings: &[
             read_write("weights"),
             read("gradients"),
@@ -131,7 +129,7 @@ pub fn muon(caps: &Capabilities, count: usize, momentum: Constant) -> Result<Ker
         sizes: &[("COUNT", count)],
         float: Some(("MOMENTUM", momentum)),
         lanes: 1,
-        modules: &[&["lib/step", "lib/range"], &["12_muon"]],
+        kernel: "12_muon",
         bindings: &[
             read("gradients"),
             read_write("moment1"),
@@ -153,7 +151,7 @@ pub fn muon_scale(caps: &Capabilities, count: usize, parts: usize) -> Result<Ker
         sizes: &[("COUNT", count), ("PARTS", parts)],
         float: None,
         lanes: 1,
-        modules: &[&[], &["12_muon_scale"]],
+        kernel: "12_muon_scale",
         bindings: &[read("squares"), read_write("direction")],
     }
     .reduced(caps, KernelSpec::MuonScale { count, parts }, 1024, muon_parts(count))
@@ -165,7 +163,7 @@ pub fn muon_polynomial(caps: &Capabilities, side: usize) -> Result<Kernel> {
         sizes: &[("SIDE", side)],
         float: None,
         lanes: 1,
-        modules: &[FLAT, &["12_muon_polynomial"]],
+        kernel: "12_muon_polynomial",
         bindings: &[read("gram"), read_write("square")],
     }
     .flat(caps, KernelSpec::MuonPolynomial { side }, side * side)
@@ -178,7 +176,7 @@ pub fn muon_update(caps: &Capabilities, count: usize, rate: Constant) -> Result<
         sizes: &[("COUNT", count)],
         float: Some(("RATE", rate)),
         lanes: 1,
-        modules: &[FLAT, &["12_muon_update"]],
+        kernel: "12_muon_update",
         bindings: &[
             read_write("weights"),
             read("direction"),
@@ -197,7 +195,7 @@ pub fn average(caps: &Capabilities, count: usize, share: Constant) -> Result<Ker
         sizes: &[],
         float: Some(("SHARE", share)),
         lanes: 1,
-        modules: &[FLAT, &["12_average"]],
+        kernel: "12_average",
         bindings: &[
             read_write("weights"),
             read_write("averages"),
@@ -223,17 +221,13 @@ fn update(
     caps: &Capabilities,
     spec: KernelSpec,
     count: usize,
-    modules: &[&'static str],
+    kernel: &'static str,
     bindings: &[Binding],
 ) -> Result<Kernel> {
     let lanes = elements(count);
-    let before = [FLAT, &["lib/vector"]].concat();
-    let text = Text { sizes: &[], float: None, lanes, modules: &[&before, modules], bindings };
+    let text = Text { sizes: &[], float: None, lanes, kernel, bindings };
     text.flat(caps, spec, count / lanes)
 }
-
-/// What a kernel of one invocation per element is joined with.
-const FLAT: &[&str] = &["lib/step", "lib/range", "lib/flat"];
 
 /// What a kernel is made of.
 struct Text<'a> {
@@ -241,8 +235,7 @@ struct Text<'a> {
     float: Option<(&'static str, Constant)>,
     /// Elements of a load.
     lanes: usize,
-    /// Before and after a reduction.
-    modules: &'a [&'a [&'static str]; 2],
+    kernel: &'static str,
     bindings: &'a [Binding],
 }
 
@@ -255,15 +248,10 @@ impl Text<'_> {
         if let Some((name, value)) = self.float {
             composer = composer.float(name, value.0 as f32);
         }
-        let [before, after] = self.modules;
-        for module in *before {
-            composer = composer.module(module);
-        }
+        let momentum = matches!(spec, KernelSpec::Sgd { momentum: true, .. });
+        composer = composer.when("MOMENTUM", momentum).module(self.kernel);
         if let Some(subgroups) = subgroups {
             composer = composer.reduction(subgroups);
-        }
-        for module in *after {
-            composer = composer.module(module);
         }
         composer
     }

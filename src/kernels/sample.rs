@@ -2,7 +2,7 @@
 
 use super::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use super::limits::{check_storage, reduction, row_workgroup, variant, workgroup_size};
-use super::loss::{vocabulary_of, with_logits};
+use super::loss::vocabulary_of;
 use super::spec::KernelSpec;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -19,15 +19,10 @@ pub fn sample(caps: &Capabilities, vocabulary: usize, biased: bool) -> Result<Ke
         read_write("step"),
         uniform("options"),
     ];
-    let (score, form) = if biased {
-        bindings.push(read("bias"));
-        ("lib/sample/score_biased", ", biased")
-    } else {
-        ("lib/sample/score", "")
-    };
+    bindings.extend(biased.then_some(read("bias")));
+    let form = if biased { ", biased" } else { "" };
     let spec = KernelSpec::Sample { vocabulary, biased };
-    let modules = ["lib/sample/tensors", score];
-    draw(caps, (spec, vocabulary), modules, &bindings, (ONE_WORKGROUP, form))
+    draw(caps, (spec, vocabulary), &bindings, (ONE_WORKGROUP, form))
 }
 
 /// `sample_forward` for each of `rows` texts. Grid: a workgroup each.
@@ -41,9 +36,8 @@ pub fn sample_several(caps: &Capabilities, vocabulary: usize, rows: usize) -> Re
         read("choices"),
     ];
     let spec = KernelSpec::SampleSeveral { vocabulary, rows };
-    let modules = ["lib/sample/tensors_several", "lib/sample/score"];
     let grid = Grid::Fixed { x: rows as u32, y: 1 };
-    draw(caps, (spec, vocabulary), modules, &bindings, (grid, ", several rows"))
+    draw(caps, (spec, vocabulary), &bindings, (grid, ", several rows"))
 }
 
 /// Logits of an invocation of a draw.
@@ -63,7 +57,6 @@ fn draw_workgroup(caps: &Capabilities, vocabulary: usize, what: &str) -> Result<
 fn draw(
     caps: &Capabilities,
     (spec, vocabulary): (KernelSpec, usize),
-    [tensors, score]: [&'static str; 2],
     bindings: &[Binding],
     (grid, form): (Grid, &str),
 ) -> Result<Kernel> {
@@ -72,17 +65,11 @@ fn draw(
     // The reduction's scratch, the scan's, the running sums and the winner.
     check_storage(caps, [4 * size, 4 * size, 4 * size, 4], spec.name())?;
     let composer = vocabulary_of(caps, Composer::new(spec, size), vocabulary);
-    let step = matches!(spec, KernelSpec::Sample { .. });
-    let composer = if step { composer.module("lib/step") } else { composer };
+    let biased = matches!(spec, KernelSpec::Sample { biased: true, .. });
     composer
-        .module("lib/philox")
+        .when("BIASED", biased)
+        .when("BATCHED", matches!(spec, KernelSpec::SampleSeveral { .. }))
         .reduction(subgroups)
-        .module(if subgroups { "lib/sample/scan_subgroup" } else { "lib/sample/scan_tree" })
-        .module("lib/sample/options")
-        .module(tensors)
-        .module(score)
-        .module("lib/sample/thresholds")
-        .module("lib/sample/terms")
         .module("13_sample")
         .finish(caps, bindings, grid, variant(subgroups) + form, why)
 }
@@ -93,11 +80,9 @@ pub fn top_logits(caps: &Capabilities, vocabulary: usize, count: usize) -> Resul
     let spec = KernelSpec::TopLogits { vocabulary, count };
     let (subgroups, why) = reduction(caps);
     let size = row_workgroup(caps, vocabulary, spec.name())?;
-    with_logits(caps, Composer::new(spec, size), vocabulary)
+    vocabulary_of(caps, Composer::new(spec, size), vocabulary)
         .size("COUNT", count)
-        .module("lib/step")
         .reduction(subgroups)
-        .module("lib/logit/online")
         .module("13_top_logits")
         .finish(
             caps,

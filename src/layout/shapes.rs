@@ -92,7 +92,7 @@ pub struct Matrices<'a> {
     pub params: &'a Params,
     /// How those are read that are held in f32.
     pub weights: WeightFormat,
-    /// Products read [`Buffer::WeightsF16`], where their rows are of vectors, and may round operands to f16.
+    /// Products read [`Buffer::Mirror`], where their rows are of vectors, and may round operands to f16.
     pub mixed: bool,
 }
 
@@ -109,14 +109,15 @@ impl Matrices<'_> {
     /// A part of a matrix packed, where its rows are.
     pub fn packed(&self, weight: WeightId, part: usize) -> Option<Slice> {
         let (matrix, format) = (&self.params.matrices[weight], self.format(weight));
-        format.packs(matrix.cols).then(|| {
-            let (number, offset) = match self.params.weights {
-                WeightFormat::F32 => self.params.packed_part(format, weight, part),
-                _ => (matrix.first_part + part, 0),
-            };
-            let bytes = format.bytes(matrix.parts[part].rows, matrix.cols);
-            Slice::new(Buffer::Packed(number), offset, bytes)
-        })
+        if !format.packs(matrix.cols) {
+            return None;
+        }
+        let (number, offset) = match self.params.weights {
+            WeightFormat::F32 => self.params.packed_part(format, weight, part)?,
+            _ => (matrix.first_part + part, 0),
+        };
+        let bytes = format.bytes(matrix.parts[part].rows, matrix.cols);
+        Some(Slice::new(Buffer::Packed(number), offset, bytes))
     }
 
     /// Whether products of many rows read a matrix as one part in f32, or as that rounded to f16.

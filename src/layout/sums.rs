@@ -5,7 +5,7 @@ use super::shapes::{TokenRows, logit_chunks, weight_part};
 use super::{Kind, LaidNode, SharedTensor};
 use crate::arch::WeightId;
 use crate::caps::ALIGN;
-use crate::graph::{Node, Op, Site, label};
+use crate::graph::{Node, Site, label};
 use crate::kernels::{
     self as k, GradientParts, GradientSums, LinearShape, Parts, SummedWeights, WriteMode,
 };
@@ -264,13 +264,6 @@ impl Pass<'_> {
         self.layouts.nodes.extend(ended.map(LaidNode::ProductSum));
     }
 
-    /// Sums in front of a node's first product are a node of their own.
-    pub(super) fn sums_apart(&mut self, node: &Node, products: &mut [GradientProduct]) {
-        if let (Op::LinearWeight { .. }, Some(first)) = (node.op, products.first_mut()) {
-            self.layouts.nodes.extend(first.sum_before.take().map(LaidNode::ProductSum));
-        }
-    }
-
     pub(super) fn linear_weight(
         &mut self,
         node: &Node,
@@ -280,7 +273,9 @@ impl Pass<'_> {
     ) -> Vec<GradientProduct> {
         let name = label(node.site, "weight");
         let mut products = self.weight_gradient(&name, weight, rows, write);
-        self.sums_apart(node, &mut products);
+        // Sums in front of the first product are a node of their own.
+        let before = products.first_mut().and_then(|first| first.sum_before.take());
+        self.layouts.nodes.extend(before.map(LaidNode::ProductSum));
         products
     }
 }

@@ -253,9 +253,9 @@ impl Lowering<'_> {
             return Ok((matrix, shape));
         }
         if shape.b == WeightFormat::F16 {
-            let Slice { offset, bytes, .. } = self.part(weight, part, Buffer::WeightsF16);
+            let Slice { offset, bytes, .. } = self.part(weight, part, Buffer::Mirror);
             let shard = self.params.matrices[weight].parts[part].shard;
-            let weights = Slice::new(Buffer::WeightsF16(shard), offset / 2, bytes / 2);
+            let weights = Slice::new(Buffer::Mirror(shard), offset / 2, bytes / 2);
             return Ok((weights, shape));
         }
         Ok((self.unpacked(label, weight, part)?, shape))
@@ -284,13 +284,13 @@ impl Lowering<'_> {
         }
     }
 
-    /// Writes [`Buffer::WeightsF16`] from the weights.
+    /// Writes [`Buffer::Mirror`] from the weights.
     pub(super) fn round_weights(&mut self) -> Result<()> {
         for (index, shard) in self.params.shards.iter().enumerate() {
             let kernel = k::pack_weights(self.builder.caps, WeightFormat::F16, 1, shard.len)?;
             let launch = Launch::new("weights in f16", kernel)
                 .bind("matrix", Slice::new(Buffer::Weights(index), 0, shard.len as u64 * 4))
-                .bind("packed", Slice::new(Buffer::WeightsF16(index), 0, shard.len as u64 * 2));
+                .bind("packed", Slice::new(Buffer::Mirror(index), 0, shard.len as u64 * 2));
             self.builder.dispatch(launch.flops(shard.len as f64))?;
         }
         Ok(())

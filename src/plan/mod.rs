@@ -35,7 +35,7 @@ pub enum Buffer {
     /// The moving average of what is trained.
     Average(usize),
     /// The weights in f16, two elements per word, in the shards' layout.
-    WeightsF16(usize),
+    Mirror(usize),
     /// A part of a matrix, by its number among all parts, as inference reads it packed.
     Packed(usize),
     /// What a buffer is to an operation, by number: bound whole, whatever a slice says.

@@ -55,7 +55,7 @@ impl MemoryBytes {
         let mut sum = Self::default();
         for (&name, &bytes) in sizes.iter() {
             let kind = match name {
-                Buffer::Weights(_) | Buffer::WeightsF16(_) | Buffer::Packed(_) => &mut sum.weights,
+                Buffer::Weights(_) | Buffer::Mirror(_) | Buffer::Packed(_) => &mut sum.weights,
                 Buffer::Gradients(_) => &mut sum.gradients,
                 Buffer::Moment1(_)
                 | Buffer::Moment2(_)

@@ -51,7 +51,7 @@ pub(crate) struct Sampling {
     pub turn0: u32,
 }
 
-/// How one of several rows draws: the `Choice` of `lib/sample/tensors_several.wgsl`.
+/// How one of several rows draws: the `Choice` of `lib/sample/tensors.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub(crate) struct Choice {

@@ -28,7 +28,7 @@ fn trainer_sizes(
             sizes.insert(set(index), shard.len as u64 * 4);
         }
         if choices.mixed {
-            sizes.insert(Buffer::WeightsF16(index), shard.len as u64 * 2);
+            sizes.insert(Buffer::Mirror(index), shard.len as u64 * 2);
         }
     }
     let tokens = choices.tokens as u64;

@@ -76,7 +76,7 @@ fn packed_matrices_lie_side_by_side() {
             for id in multiplied {
                 let matrix = &params.matrices[id];
                 for (index, part) in matrix.parts.iter().enumerate() {
-                    let (buffer, offset) = params.packed_part(format, id, index);
+                    let (buffer, offset) = params.packed_part(format, id, index).unwrap();
                     let end = offset + format.bytes(part.rows, matrix.cols);
                     assert!(offset % 256 == 0 && end <= capacity, "{format:?}: {offset} to {end}");
                     match last {

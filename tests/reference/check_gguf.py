@@ -32,6 +32,7 @@ ARCHITECTURES = {
     "gemma": gguf.MODEL_ARCH.GEMMA,
     "gemma2": gguf.MODEL_ARCH.GEMMA2,
     "gemma3_text": gguf.MODEL_ARCH.GEMMA3,
+    "smollm3": gguf.MODEL_ARCH.SMOLLM3,
     "gpt2": gguf.MODEL_ARCH.GPT2,
     "gpt_neox": gguf.MODEL_ARCH.GPTNEOX,
 }
@@ -65,9 +66,10 @@ def permuted(weights: np.ndarray, heads: int) -> np.ndarray:
 def laid_out(config: dict, name: str, own: str, tensor: np.ndarray) -> np.ndarray:
     """A tensor of the checkpoint as `convert_hf_to_gguf.py` writes it."""
     architecture = ARCHITECTURES[config["model_type"]]
-    if architecture == gguf.MODEL_ARCH.LLAMA and ".q_proj." in name:
+    pairs = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
+    if pairs and ".q_proj." in name:
         return permuted(tensor, config["num_attention_heads"])
-    if architecture == gguf.MODEL_ARCH.LLAMA and ".k_proj." in name:
+    if pairs and ".k_proj." in name:
         return permuted(tensor, config["num_key_value_heads"])
     if config["model_type"].startswith("gemma") and own.endswith("_norm.weight"):
         return tensor + np.float32(1)

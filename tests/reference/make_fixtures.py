@@ -41,6 +41,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 from transformers.utils import logging
 
@@ -186,6 +188,17 @@ FIXTURES = {
             num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
             use_sliding_window=False, sliding_window=8, max_window_layers=1,
+        ),
+    },
+    "smollm3": {
+        "seed": 26,
+        "lengths": [2, 25, 20],
+        "ignored": [1, 30],
+        "config": dict(
+            model_type="smollm3", vocab_size=67, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+            no_rope_layer_interval=2, pad_token_id=None,
         ),
     },
     "gpt2": {
@@ -344,6 +357,7 @@ CLASSES = {
     "gemma": (GemmaConfig, GemmaForCausalLM),
     "gemma2": (Gemma2Config, Gemma2ForCausalLM),
     "gemma3_text": (Gemma3TextConfig, Gemma3ForCausalLM),
+    "smollm3": (SmolLM3Config, SmolLM3ForCausalLM),
 }
 
 

@@ -102,9 +102,12 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
         # Qwen3 norms each head's queries and keys.
         norms = [weights.get(f"model.layers.{layer}.self_attn.{p}_norm.weight") for p in "qk"]
         q, k = (t if w is None else norm(t, w) for t, w in zip((q, k), norms))
+        # SmolLM3 has no RoPE in some layers.
+        if (layer + 1) % config.get("no_rope_layer_interval", layer + 2):
+            q, k = (rope(t, cos, sin) for t in (q, k))
         # Query head i reads key/value head i // (heads / kv_heads).
-        k, v = (t.repeat_interleave(heads // kv_heads, dim=0) for t in (rope(k, cos, sin), v))
-        scores = rope(q, cos, sin) @ k.transpose(1, 2) * scale
+        k, v = (t.repeat_interleave(heads // kv_heads, dim=0) for t in (k, v))
+        scores = q @ k.transpose(1, 2) * scale
         scores = cap(scores, config.get("attn_logit_softcapping"))
         attended = scores.masked_fill(~visible, -math.inf).softmax(-1) @ v
         added = linear("self_attn.o_proj", attended.transpose(0, 1).reshape(n, heads * dim))

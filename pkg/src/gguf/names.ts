@@ -247,4 +247,30 @@ export const GGUF_NAMES: { readonly [type: string]: GgufNames } = {
       final_logit_softcapping: [null],
     },
   },
+  smollm3: {
+    architecture: "smollm3",
+    modules: {
+      embed_tokens: "token_embd",
+      norm: "output_norm",
+      lm_head: "output",
+      input_layernorm: "attn_norm",
+      "self_attn.q_proj": "attn_q",
+      "self_attn.k_proj": "attn_k",
+      "self_attn.v_proj": "attn_v",
+      "self_attn.o_proj": "attn_output",
+      post_attention_layernorm: "ffn_norm",
+      "mlp.gate_proj": "ffn_gate",
+      "mlp.up_proj": "ffn_up",
+      "mlp.down_proj": "ffn_down",
+    },
+    changes: {
+      "self_attn.q_proj": "pairs",
+      "self_attn.k_proj": "pairs",
+    },
+    expected: {
+      hidden_act: ["silu"],
+      attn_logit_softcapping: [null],
+      no_rope_layers: [[1, 1, 1, 0]],
+    },
+  },
 };

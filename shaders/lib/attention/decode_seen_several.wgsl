@@ -1,4 +1,4 @@
-// Each row's query sees the keys of its own text (lib/cache/append_several.wgsl). It sees at most WINDOW keys. The
+// Each row's query sees the keys of its own text (lib/cache/append.wgsl). It sees at most WINDOW keys. The
 // last of them is the row's own.
 @group(0) @binding(RESULT - 1u) var<storage, read> documents: array<u32>;
 @group(0) @binding(UNIFORM) var<uniform> step: Step;

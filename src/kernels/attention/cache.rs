@@ -41,22 +41,17 @@ fn append(
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset());
     let mut bindings = vec![read("qkv"), read_write("cache"), uniform("step")];
-    let composer = if several {
+    if several {
         bindings.push(read("documents"));
-        composer.module("lib/cache/append_several")
-    } else {
-        composer.module("lib/cache/append_newest")
-    };
+    }
+    let composer = composer.when("BATCHED", several);
     let width = shape.cache_stride();
     if cache == KvCache::F32 {
         let composer = composer.size("CACHE_STRIDE", width).module("04_cache_append");
         return finish(composer, caps, &bindings, width);
     }
-    let composer = cache
-        .sizes(composer, &shape)
-        .size("VECTORS", shape.head_dim / 4)
-        .module("lib/finite")
-        .module(match cache {
+    let composer =
+        cache.sizes(composer, &shape).size("VECTORS", shape.head_dim / 4).module(match cache {
             KvCache::Int8 => "04_cache_append_int8",
             _ => "04_cache_append_f16",
         });

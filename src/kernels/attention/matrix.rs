@@ -56,7 +56,7 @@ pub(super) fn with_matrices(
 }
 
 /// Storage of rows that a kernel reads or writes: `NAMEQuad`, `NAME_cells` and `NAME_floats` of four elements read,
-/// `NAME_quad` of four written. In f16 they need `lib/finite` and `lib/element/quad_f16`.
+/// `NAME_quad` of four written. In f16 they need `lib/quad`.
 pub(super) fn quads(composer: Composer, rows: &[(&str, Element)]) -> Composer {
     let halves = rows.iter().any(|(_, element)| *element == Element::F16);
     let composer = if halves { Element::F16.module(composer) } else { composer };

@@ -9,7 +9,7 @@ use crate::kernels::limits::check_storage;
 use crate::kernels::linear::parts::norm_operand;
 use crate::kernels::linear::team::units;
 use crate::kernels::modules::{UNIT, key_rows};
-use crate::kernels::shape::{DecodeSplits, NewestShape};
+use crate::kernels::shape::{DecodeSplits, MatvecInput, NewestShape};
 use crate::kernels::spec::KernelSpec;
 
 /// Units of a matrix that an invocation has in flight: they stay in registers.
@@ -106,13 +106,20 @@ pub fn attention_decode_newest(
     } else {
         composer.size("PASSES", passes)
     };
-    let composer = norm_operand(units(composer, weights, (heads.stride(), k)), 2, epsilon, true)
-        .module("lib/step")
-        .module("lib/attention/decode_seen_cache");
+    let composer = norm_operand(
+        units(composer, weights, (heads.stride(), k)),
+        2,
+        MatvecInput::Norm { epsilon },
+        true,
+    )
+    .module("lib/matvec/norm_weight")
+    .module("lib/step")
+    .module("lib/attention/decode_seen_cache");
     let composer = key_rows(KvCache::F32.sizes(composer, &heads), heads.ring)
         .module("lib/attention/decode_ranges")
         .module("lib/attention/decode_partial")
-        .module(if biased { "lib/matvec/heads_biased" } else { "lib/matvec/heads_plain" });
+        .when("BIASED", biased)
+        .module("lib/matvec/pair_bias");
     let form = if packed { weights.name() } else { "vec4" };
     composer
         .subgroup_module("lib/attention/lanes_subgroup")

@@ -21,9 +21,6 @@ pub fn gradient_sum(caps: &Capabilities, sums: GradientSums) -> Result<Kernel> {
         .sizes("FROM", each.iter().map(|one| one.places[0] / 4))
         .sizes("TO", each.iter().map(|one| one.places[1] / 4))
         .size("WRITE_MODE", sums.mode.constant() as usize)
-        .module("lib/step")
-        .module("lib/flat")
-        .module("lib/write_mode")
         .module("03_gradient_sum")
         .finish(
             caps,

@@ -286,25 +286,3 @@ fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> S
     }
     text + "}\n"
 }
-
-/// What reads A and holds the results, which lie as `c` says.
-pub(super) fn matrix_operands(composer: Composer, shape: &LinearShape, c: Element) -> Composer {
-    if !shape.by_vectors() {
-        return composer.module("lib/linear/scalar").module("lib/matrix/a_scalar");
-    }
-    let composer = composer.module(match shape.a {
-        Element::F16 => "lib/matrix/a_f16",
-        Element::F32 => "lib/matrix/a_vec4",
-    });
-    match c {
-        Element::F32 => composer.module("lib/matrix/results"),
-        Element::F16 => Element::F16.module(composer).module("lib/matrix/results_f16"),
-    }
-}
-
-pub(super) fn matrix_modules(composer: Composer, shape: &LinearShape) -> Composer {
-    let form = shape.form;
-    let a = if form == Form::MatmulAt { "lib/matrix/a_columns" } else { "lib/matrix/a_rows" };
-    let b = if form == Form::MatmulT { "lib/matrix/b_rows" } else { "lib/matrix/b_columns" };
-    composer.module(a).module(b).module("03_matmul_matrix")
-}

@@ -59,14 +59,12 @@ pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
         .unrolled("LAST", turns % unrolled)
         .size("REST", vectors % lanes)
         .unrolled("PRODUCTS", products)
-        .unrolled("SUMS", sums)
-        .module("lib/flat");
+        .unrolled("SUMS", sums);
     let by_vectors = k.is_multiple_of(4);
-    composer = if packed {
-        packed_operands(composer, shape, products)
-    } else {
-        operands(composer, input, by_vectors)
-    };
+    composer = norm_operand(composer, 3, input, by_vectors).when("PACKED", packed);
+    if packed {
+        composer = shape.weights.module(composer, products * n * k);
+    }
     composer = results(composer, first, output);
     let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
     let fused = output.fused(normed);
@@ -106,18 +104,18 @@ enum Meeting {
 }
 
 impl Meeting {
-    /// Adds the module for rows of so many invocations; also gives what the variant is then called.
+    /// Says so for rows of so many invocations; also gives what the variant is then called.
     fn joined(self, composer: Composer, lanes: usize) -> (Composer, String) {
-        if let Self::Tree = self {
-            return (composer.module("lib/matvec/meet_tree"), String::new());
+        let rows = matches!(self, Self::SubgroupsOfRows { .. });
+        let composer = composer.when("ROWS_OF_SUBGROUPS", rows);
+        match self {
+            Self::Tree => (composer, String::new()),
+            Self::Subgroups => (composer.with_subgroups(), ", subgroup".into()),
+            Self::SubgroupsOfRows { rows, width } => {
+                let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
+                (composer.with_subgroups(), format!(", {rows} rows by subgroups"))
+            }
         }
-        let composer = composer.subgroup_module("lib/matvec/by_subgroup");
-        if let Self::SubgroupsOfRows { rows, width } = self {
-            let composer = composer.size("SUBGROUP", width).unrolled("SHARE", lanes / width);
-            let module = "lib/matvec/meet_subgroup_rows";
-            return (composer.module(module), format!(", {rows} rows by subgroups"));
-        }
-        (composer.module("lib/matvec/meet_subgroup"), ", subgroup".into())
     }
 }
 
@@ -143,28 +141,4 @@ fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<Row>
     let size = workgroup_size(caps, wanted, 1, name)?;
     let lanes = vectors.next_power_of_two().clamp(1, most).min(size as usize);
     Ok(Row { lanes, size, meeting: Meeting::Tree })
-}
-
-/// The modules that read a vector and a matrix of f32, and the norm between them.
-fn operands(composer: Composer, input: MatvecInput, by_vectors: bool) -> Composer {
-    let composer =
-        composer.module(if by_vectors { "lib/matvec/vec4" } else { "lib/matvec/scalar" });
-    match input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => composer.module("lib/matvec/plain"),
-        MatvecInput::Norm { epsilon } => {
-            norm_operand(composer, 3, epsilon, by_vectors).module("lib/matvec/norm")
-        }
-    }
-}
-
-/// The modules that read a vector of f32 and a packed matrix of `products` times N rows.
-fn packed_operands(composer: Composer, shape: MatvecShape, products: usize) -> Composer {
-    let composer =
-        shape.weights.module(composer, products * shape.n * shape.k).module("lib/matvec/packed");
-    match shape.input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => composer.module("lib/matvec/packed_plain"),
-        MatvecInput::Norm { epsilon } => {
-            composer.float("EPSILON", epsilon.0 as f32).module("lib/matvec/packed_norm")
-        }
-    }
 }

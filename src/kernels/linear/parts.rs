@@ -3,9 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::modules::{activation_module, key_rows};
-use crate::kernels::shape::{
-    AttentionShape, Constant, MatvecInput, MatvecOutput, MatvecShape, NewestKey,
-};
+use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape, NewestKey};
 
 impl MatvecOutput {
     /// Rows of the matrix in each of N results.
@@ -69,47 +67,55 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     Ok(bindings)
 }
 
-/// The weight of a norm in front of a product, which has this binding, and its epsilon.
+/// Says whether a norm is in front of a product: its epsilon, and the binding of its weight.
 pub(in crate::kernels) fn norm_operand(
     composer: Composer,
     binding: usize,
-    epsilon: Constant,
+    input: MatvecInput,
     by_vectors: bool,
 ) -> Composer {
-    composer.size("NORM_WEIGHT", binding).float("EPSILON", epsilon.0 as f32).module(if by_vectors {
-        "lib/matvec/norm_vec4"
-    } else {
-        "lib/matvec/norm_scalar"
-    })
-}
-
-/// The modules that say which rows belong to a result, and what becomes of it.
-pub(super) fn results(composer: Composer, first: usize, output: MatvecOutput) -> Composer {
-    let rows = |composer: Composer| composer.size("FIRST", first).module("lib/matvec/rows");
-    match output {
-        MatvecOutput::Plain => rows(composer).module("lib/matvec/store"),
-        MatvecOutput::Added => rows(composer).module("lib/matvec/store_added"),
-        MatvecOutput::Residual => rows(composer).module("lib/matvec/store_residual"),
-        MatvecOutput::Bias | MatvecOutput::BiasedResidual => {
-            rows(composer).module("lib/matvec/store_biased_residual")
-        }
-        MatvecOutput::Gated(activation) => {
-            activation_module(rows(composer), activation).module("lib/matvec/store_gated")
-        }
-        MatvecOutput::Heads(shape) => heads(composer, &shape, "lib/matvec/heads_plain"),
-        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, "lib/matvec/heads_biased"),
+    let composer = composer.vectors(if by_vectors { 4 } else { 1 });
+    match input {
+        MatvecInput::Norm { epsilon } => composer
+            .when("NORMED", true)
+            .size("NORM_WEIGHT", binding)
+            .float("EPSILON", epsilon.0 as f32),
+        MatvecInput::Plain | MatvecInput::Ranges(..) => composer.when("NORMED", false),
     }
 }
 
-/// What makes heads of the products; `bias` is the module of the bias on them.
-fn heads(composer: Composer, shape: &AttentionShape, bias: &'static str) -> Composer {
+/// Says which rows belong to a result, and what becomes of it.
+pub(super) fn results(composer: Composer, first: usize, output: MatvecOutput) -> Composer {
+    let form = match output {
+        MatvecOutput::Plain => "",
+        MatvecOutput::Added => "ADDED_IN_PLACE",
+        MatvecOutput::Residual => "RESIDUAL",
+        MatvecOutput::Bias | MatvecOutput::BiasedResidual => "BIASED_RESIDUAL",
+        MatvecOutput::Gated(_) => "GATED",
+        MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => "HEADS_OF_ROW",
+    };
+    let forms = ["ADDED_IN_PLACE", "RESIDUAL", "BIASED_RESIDUAL", "GATED", "HEADS_OF_ROW"];
+    let composer = composer.one_of(&forms, form);
+    match output {
+        MatvecOutput::Gated(activation) => {
+            activation_module(composer.size("FIRST", first), activation)
+        }
+        MatvecOutput::Heads(shape) => heads(composer, &shape, None),
+        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, Some(7)),
+        _ => composer.size("FIRST", first),
+    }
+}
+
+/// The constants of what makes heads of the products, with the binding of a bias on them.
+pub(super) fn heads(composer: Composer, shape: &AttentionShape, bias: Option<usize>) -> Composer {
+    let composer = match bias {
+        Some(binding) => composer.size("BIAS", binding),
+        None => composer,
+    };
     key_rows(composer, shape.ring)
+        .when("BIASED", bias.is_some())
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("HALF", shape.head_dim / 2)
-        .size("BIAS", 7)
-        .module("lib/step")
-        .module(bias)
-        .module("lib/matvec/heads")
 }

@@ -2,7 +2,7 @@
 //! keeps a GPU busy.
 
 use super::gate_gradient::{self, tile_gives_gate_gradient};
-use super::matrix::{matrix_constants, matrix_modules, matrix_operands};
+use super::matrix::matrix_constants;
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -234,17 +234,9 @@ pub(in crate::kernels) fn linear_sum(
         .size("C_STRIDE", shape.c_stride)
         .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
         .size("WRITE_MODE", output.write_mode())
-        .module("lib/step")
-        .module("lib/range")
-        .module("lib/flat")
-        .module("lib/write_mode")
-        .module(match output {
-            Output::Residual => "lib/linear/sum_residual",
-            Output::Bias => "lib/linear/sum_bias",
-            Output::BiasedResidual => "lib/linear/sum_biased_residual",
-            Output::Mode(_) | Output::GateGradient(_) => previous(shape.c),
-        });
-    let composer = result_module(composer, shape.c).module("03_linear_sum");
+        .vectors(4)
+        .when("F16", shape.c == Element::F16);
+    let composer = added(composer, output, 4).module("03_linear_sum");
     let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
     let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
     composer.finish(
@@ -351,61 +343,34 @@ fn split_constants(composer: Composer, shape: &LinearShape, target: Destination)
         .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
 }
 
-/// What a product is added to, where it is no residual or bias: vectors in f16 are overwritten.
-fn previous(c: Element) -> &'static str {
-    match c {
-        Element::F32 => "lib/linear/previous_vec4",
-        Element::F16 => "lib/linear/previous_none",
-    }
+/// What a product is added to, whose bindings begin at `first`.
+fn added(composer: Composer, output: Output, first: usize) -> Composer {
+    let residual = matches!(output, Output::Residual | Output::BiasedResidual);
+    composer
+        .when("RESIDUAL", residual)
+        .when("BIAS", matches!(output, Output::Bias | Output::BiasedResidual))
+        .size("RESIDUAL_BINDING", first)
+        .size("BIAS_BINDING", first + usize::from(residual))
 }
 
-/// How four results lie.
-fn result_module(composer: Composer, c: Element) -> Composer {
-    match c {
-        Element::F32 => composer.module("lib/linear/c_f32"),
-        Element::F16 => Element::F16.module(composer).module("lib/linear/c_f16"),
-    }
-}
-
-/// What reads B.
-fn b_module(composer: Composer, shape: &LinearShape) -> Composer {
-    let scales = 4 * shape.b.vectors(shape.n * shape.k);
-    match shape.b {
-        WeightFormat::F32 if shape.by_vectors() => composer.module("lib/linear/b_f32"),
-        WeightFormat::F32 => composer.module("lib/linear/b_scalar"),
-        WeightFormat::F16 => composer.module("lib/linear/b_f16"),
-        WeightFormat::Int8 => composer.size("B_SCALES", scales).module("lib/linear/b_int8"),
-        WeightFormat::Int4 => composer.size("B_SCALES", scales).module("lib/linear/b_int4"),
-    }
-}
-
-/// What is added to results, or computed from them, and how those lie that are stored by vectors: matrices are added to
-/// one element at a time, and in f16 to nothing.
-fn stores(composer: Composer, shape: &LinearShape, target: Destination, matrix: bool) -> Composer {
-    let c = target.element(shape);
-    if matrix && c == Element::F16 {
+/// How B lies.
+fn b_form(composer: Composer, shape: &LinearShape) -> Composer {
+    let form = match shape.b {
+        WeightFormat::F32 if shape.by_vectors() => "",
+        WeightFormat::F32 => "B_SCALAR",
+        WeightFormat::F16 => "B_F16",
+        WeightFormat::Int8 => "B_INT8",
+        WeightFormat::Int4 => "B_INT4",
+    };
+    let composer = composer.one_of(&["B_SCALAR", "B_F16", "B_INT8", "B_INT4"], form);
+    if !matches!(shape.b, WeightFormat::Int8 | WeightFormat::Int4) {
+        // Products of other shapes share the text.
         return composer;
     }
-    let vectors = shape.by_vectors() && !matrix;
-    let composer = match target.output() {
-        Output::GateGradient(activation) => activation_module(composer, activation),
-        _ if vectors => composer.module("lib/linear/store_vec4"),
-        _ => composer,
-    };
-    let composer = composer.module(match (target.output(), vectors) {
-        (Output::GateGradient(_), _) => "lib/linear/store_gate_gradient",
-        (Output::Residual, true) => "lib/linear/residual_vec4",
-        (Output::Residual, false) => "lib/linear/residual_scalar",
-        (Output::Bias, true) => "lib/linear/bias_vec4",
-        (Output::Bias, false) => "lib/linear/bias_scalar",
-        (Output::BiasedResidual, true) => "lib/linear/biased_residual_vec4",
-        (Output::BiasedResidual, false) => "lib/linear/biased_residual_scalar",
-        (Output::Mode(_), true) => previous(c),
-        (Output::Mode(_), false) => "lib/linear/previous_scalar",
-    });
-    if vectors { result_module(composer, c) } else { composer }
+    composer.size("B_SCALES", 4 * shape.b.vectors(shape.n * shape.k))
 }
 
+/// What the text asks about operands and results, and the kernel.
 fn modules(
     composer: Composer,
     shape: &LinearShape,
@@ -413,35 +378,24 @@ fn modules(
     tile: LinearTile,
 ) -> Composer {
     let matrix = matches!(tile, LinearTile::Matrix { .. });
-    let composer =
-        composer.module("lib/step").module("lib/range").module("lib/flat").module("lib/write_mode");
-    let composer = match shape.by_vectors() {
-        _ if matrix => matrix_operands(composer, shape, target.element(shape)),
-        true => composer.module("lib/linear/vec4"),
-        false => composer.module("lib/linear/scalar"),
+    // Matrices are added to one element at a time.
+    let vectors = shape.by_vectors() && !matrix;
+    let composer = added(b_form(composer, shape), target.output(), 5)
+        .vectors(if vectors { 4 } else { 1 })
+        .when("F16", target.element(shape) == Element::F16)
+        .when("ROWS_OF_FOURS", shape.by_vectors())
+        .when("A_F16", shape.a == Element::F16)
+        .when("GATE_GRADIENT", matches!(target.output(), Output::GateGradient(_)))
+        .when("OVER_TOKENS", shape.form == Form::MatmulAt)
+        .when("DOTS", shape.form == Form::MatmulT);
+    let composer = match target.output() {
+        Output::GateGradient(activation) => activation_module(composer, activation),
+        _ => composer,
     };
-    let composer = stores(composer, shape, target, matrix);
-    let composer = match (tile, shape.form) {
-        (LinearTile::Direct { .. }, _) => composer,
-        (_, Form::MatmulAt) => composer.module("lib/linear/rows_inner"),
-        _ => composer.module("lib/linear/rows_outer"),
-    };
-    let composer = b_module(composer, shape);
-    match (tile, shape.form) {
-        (LinearTile::Tiled { .. }, form) => composer
-            .module(if form == Form::MatmulAt {
-                "lib/linear/tile_a_columns"
-            } else {
-                "lib/linear/tile_a_rows"
-            })
-            .module(if form == Form::MatmulT {
-                "lib/linear/tile_b_rows"
-            } else {
-                "lib/linear/tile_b_columns"
-            })
-            .module("03_matmul_tiled"),
-        (LinearTile::Matrix { .. }, _) => matrix_modules(composer, shape),
-        (LinearTile::Direct { tm, tn }, _) => {
+    match tile {
+        LinearTile::Tiled { .. } => composer.module("03_matmul_tiled"),
+        LinearTile::Matrix { .. } => composer.module("03_matmul_matrix"),
+        LinearTile::Direct { tm, tn } => {
             let binding = 5 + target.output().added().len();
             composer
                 .module("03_matmul_direct")

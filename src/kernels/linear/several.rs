@@ -1,12 +1,12 @@
 //! The product of a few rows with a matrix: the linear layer of several decoded tokens, with the norm before it and
 //! the activation or rotation after it.
 
-use super::parts::norm_operand;
+use super::parts::{heads, norm_operand};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
-use crate::kernels::modules::{UNIT, activation_module, key_rows};
+use crate::kernels::modules::{UNIT, activation_module};
 use crate::kernels::shape::{MatvecInput, MatvecOutput, MatvecRowsShape};
 use crate::kernels::spec::KernelSpec;
 use std::fmt::Write;
@@ -127,9 +127,8 @@ pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel
         .unrolled("UNROLLED", unrolled.unwrap_or(1))
         .unrolled("COLUMNS", columns)
         .unrolled("PRODUCTS", form.products)
-        .unrolled("SUMS", sums)
-        .module("lib/flat");
-    let composer = results(operands(composer, &shape), output);
+        .unrolled("SUMS", sums);
+    let composer = results(operands(composer, &shape), output, if shape.normed() { 5 } else { 4 });
     let (composer, meeting) = meeting(caps, composer, [columns, sums], lanes)?;
     let width = match (shape.packed(), shape.k.is_multiple_of(4)) {
         (true, _) => weights.name(),
@@ -147,7 +146,7 @@ pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel
     )
 }
 
-/// The module by which the lanes' sums meet, and what it is called.
+/// How the lanes' sums meet, and what that is called.
 fn meeting(
     caps: &Capabilities,
     composer: Composer,
@@ -158,20 +157,20 @@ fn meeting(
     let check =
         |parts: usize| check_storage(caps, [(4 * parts * sums) as u32], "matvec_rows_forward");
     if caps.software {
-        return Ok((composer.module("lib/matvec_rows/meet_alone"), ""));
+        return Ok((composer.when("ALONE", true), ""));
     }
     if !shuffles(caps) {
         check(size + 1)?;
-        return Ok((composer.module("lib/matvec_rows/meet_shared"), ""));
+        return Ok((composer.when("ALONE", false), ""));
     }
     let block = lanes.min(BLOCK).min(caps.subgroup_size[0] as usize);
     check(size / block)?;
     let halving = halving(block, columns, sums);
     let composer = composer.size("BLOCK", block).written("halving", &halving);
-    Ok((composer.subgroup_module("lib/matvec_rows/meet_subgroup"), ", subgroup"))
+    Ok((composer.with_subgroups(), ", subgroup"))
 }
 
-/// `halve` of `lib/matvec_rows/meet_subgroup.wgsl`, over `block` lanes: of the sums of each row of the matrix, one for
+/// `halve` of `lib/matvec_rows/meet.wgsl`, over `block` lanes: of the sums of each row of the matrix, one for
 /// each of so many columns, a power of two. Each exchange adds the same two lanes however many columns there are.
 fn halving(block: usize, columns: usize, sums: usize) -> String {
     let mut text =
@@ -232,57 +231,33 @@ fn bindings(shape: &MatvecRowsShape) -> Vec<Binding> {
     bindings
 }
 
-/// The modules that read rows and matrix, and the norm between them.
+/// How rows and matrix are read, and the norm between them.
 fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
-    let by_vectors = shape.k.is_multiple_of(4);
-    let composer = if shape.packed() {
-        let elements = shape.output.products() * shape.n * shape.k;
-        shape.weights.module(composer, elements).module("lib/matvec_rows/packed")
-    } else {
-        composer
-            .module(if by_vectors { "lib/matvec_rows/vec4" } else { "lib/matvec_rows/scalar" })
-            .module("lib/matvec_rows/plain")
-    };
-    match shape.input {
-        MatvecInput::Plain | MatvecInput::Ranges(..) => {
-            composer.module("lib/matvec_rows/norm_none")
-        }
-        MatvecInput::Norm { epsilon } => {
-            norm_operand(composer, 4, epsilon, by_vectors).module("lib/matvec_rows/norm")
-        }
+    let composer = norm_operand(composer, 4, shape.input, shape.k.is_multiple_of(4))
+        .when("PACKED", shape.packed());
+    if !shape.packed() {
+        return composer;
     }
-    .size("ADDED", if shape.normed() { 5 } else { 4 })
+    shape.weights.module(composer, shape.output.products() * shape.n * shape.k)
 }
 
-/// The modules that say which rows of the matrix belong to a result, and what becomes of it.
-fn results(composer: Composer, output: MatvecOutput) -> Composer {
-    let (shape, bias) = match output {
-        MatvecOutput::Gated(activation) => {
-            return activation_module(composer, activation)
-                .module("lib/range")
-                .module("lib/matvec_rows/pairs");
-        }
-        MatvecOutput::Heads(shape) => (shape, "lib/matvec_rows/heads_plain"),
-        MatvecOutput::BiasedHeads(shape) => (shape, "lib/matvec_rows/heads_biased"),
-        _ => {
-            return composer.module("lib/range").module("lib/matvec_rows/rows").module(
-                match output {
-                    MatvecOutput::Residual => "lib/matvec_rows/added_residual",
-                    MatvecOutput::Bias => "lib/matvec_rows/added_bias",
-                    MatvecOutput::BiasedResidual => "lib/matvec_rows/added_biased_residual",
-                    _ => "lib/matvec_rows/added_none",
-                },
-            );
-        }
-    };
-    key_rows(composer, shape.ring)
-        .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("HEAD_DIM", shape.head_dim)
-        .size("HALF", shape.head_dim / 2)
-        .module("lib/step")
-        .module("lib/matvec_rows/heads")
-        .module(bias)
+/// Which rows of the matrix belong to a result, and what becomes of it, where what is added is bound behind `first`.
+fn results(composer: Composer, output: MatvecOutput, first: usize) -> Composer {
+    let residual = matches!(output, MatvecOutput::Residual | MatvecOutput::BiasedResidual);
+    let heads_form = matches!(output, MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_));
+    let composer = composer
+        .when("HEADS_OF_ROW", heads_form)
+        .when("GATED", matches!(output, MatvecOutput::Gated(_)));
+    match output {
+        MatvecOutput::Gated(activation) => activation_module(composer, activation),
+        MatvecOutput::Heads(shape) => heads(composer, &shape, None),
+        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, Some(8)),
+        _ => composer
+            .when("RESIDUAL", residual)
+            .when("BIASED", matches!(output, MatvecOutput::Bias | MatvecOutput::BiasedResidual))
+            .size("RESIDUAL_BINDING", first)
+            .size("BIAS_BINDING", first + usize::from(residual)),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The matrix-vector product where a subgroup has results by itself ([`Decoding`](crate::caps::Decoding)).
 
-use super::parts::{bindings, results};
+use super::parts::{bindings, norm_operand, results};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::{KvCache, WeightFormat};
@@ -87,14 +87,11 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
         .size("TURNS", turns.div_ceil(unrolled) * unrolled)
         .unrolled("UNROLLED", unrolled)
         .unrolled("ROWS", rows)
-        .size("SUMS", 1 + usize::from(normed))
-        .module("lib/flat");
+        .size("SUMS", 1 + usize::from(normed));
     let composer = units(composer, weights, (n, k));
+    let composer = norm_operand(composer, 3, input, true);
     let composer = match input {
-        MatvecInput::Plain => composer.module("lib/matvec/team_plain"),
-        MatvecInput::Norm { epsilon } => {
-            composer.float("EPSILON", epsilon.0 as f32).module("lib/matvec/team_norm")
-        }
+        MatvecInput::Plain | MatvecInput::Norm { .. } => composer.when("RANGES", false),
         MatvecInput::Ranges(heads, splits, newest) => {
             check_storage(caps, [4 * k as u32], "matvec")?;
             ranges(composer, &heads, (splits.count, newest), bindings.len() - 1)
@@ -142,11 +139,10 @@ fn ranges(
         .size("UNIFORM", step)
         .unrolled("SPLITS", splits)
         .float("MASKED", MASKED)
-        .module("lib/step")
-        .module("lib/attention/decode_seen_cache")
-        .module("lib/attention/decode_ranges");
-    let composer = match newest {
-        NewestKey::Among => composer.module("lib/matvec/newest_none"),
+        .when("RANGES", true)
+        .when("NEWEST_APART", newest == NewestKey::Apart);
+    match newest {
+        NewestKey::Among => composer,
         NewestKey::Apart => {
             let composer = scores(composer, heads)
                 .unrolled("VECTOR_STEPS", (heads.head_dim / 4).ilog2() as usize)
@@ -155,8 +151,6 @@ fn ranges(
                 .size("KV_HEADS", heads.kv_heads)
                 .size("MEMBERS", heads.heads / heads.kv_heads);
             key_rows(KvCache::F32.sizes(composer, heads), heads.ring)
-                .module("lib/matvec/newest_key")
         }
-    };
-    composer.module("lib/matvec/team_ranges")
+    }
 }

@@ -10,7 +10,7 @@ use crate::kernels::spec::KernelSpec;
 
 fn composer(caps: &Capabilities, spec: KernelSpec) -> Result<Composer> {
     let size = workgroup_size(caps, 256, 1, spec.name())?;
-    Ok(Composer::new(spec, size).module("lib/flat"))
+    Ok(Composer::new(spec, size))
 }
 
 /// One invocation for each of `count` units.
@@ -40,8 +40,7 @@ pub fn pack_weights(
     if format == WeightFormat::F32 {
         return Err(Error::internal("f32 is not packed"));
     }
-    let composer =
-        composer(caps, KernelSpec::PackWeights { format, rows, columns })?.module("lib/finite");
+    let composer = composer(caps, KernelSpec::PackWeights { format, rows, columns })?;
     let bindings = [read("matrix"), read_write("packed")];
     let elements = rows * columns;
     if format == WeightFormat::F16 {
@@ -55,7 +54,7 @@ pub fn pack_weights(
     let composer = composer
         .size("GROUPS", groups)
         .size("WORDS", GROUP * 4 / format.elements())
-        .module(if int8 { "lib/weights/pack_int8" } else { "lib/weights/pack_int4" })
+        .when("INT8", int8)
         .module("08_pack_weights");
     finish(composer, caps, &bindings, format, groups, "one invocation per group of 32 elements")
 }

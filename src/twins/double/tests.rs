@@ -89,7 +89,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub fn new(double: &Rc<Double>, config: &str) -> Self {
-        let families = [&FAMILIES[..], &[&OPTIONS]].concat();
+        let families = [FAMILIES, &[&OPTIONS]].concat();
         let config = ModelConfig::read(config, &families).unwrap();
         let narrow = random_tensors::<f32>(&config, 7);
         let model = load(double, &config, &narrow);

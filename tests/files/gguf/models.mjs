@@ -66,6 +66,17 @@ export const MODELS = {
       rope_scaling: { rope_type: "linear", factor: 2 },
     },
   },
+  // llama.cpp leaves every fourth layer without RoPE.
+  smollm3: {
+    tokenizer: "llama3",
+    config: {
+      ...BASE,
+      model_type: "smollm3",
+      intermediate_size: 96,
+      num_hidden_layers: 4,
+      rope_theta: 500,
+    },
+  },
   "llama-scores": {
     tokenizer: "scores",
     config: { ...BASE, model_type: "llama", intermediate_size: 96 },

@@ -193,6 +193,7 @@ const minusOne = ({ shape, values }) => ({ shape, values: values.map((value) => 
 /** What is undone in an architecture: tensors by an expression, and how. */
 const UNDONE = {
   llama: [/\.attn_[qk]\.weight$/, unpaired],
+  smollm3: [/\.attn_[qk]\.weight$/, unpaired],
   gpt2: [/\.(attn_qkv|attn_output|ffn_up|ffn_down)\.weight$/, turned],
   gptneox: [/\.attn_qkv\./, byHeads],
   gemma: [/_norm\.weight$/, minusOne],

@@ -16,6 +16,7 @@ const NAMES = [
   "llama-yarn",
   "qwen2",
   "qwen3",
+  "smollm3",
   "gpt2",
   "gpt2-bare-f16-sharded",
   "gpt2-bf16",

@@ -1,9 +1,0 @@
-// Row t is of a text of its own, whose rows of the cache begin step.reserved.x rows behind those of the text
-// before; where that is 0, all rows are of one text. Its position is t - documents[t], which wraps.
-//
-//   3 documents  read  u32 [tokens]
-@group(0) @binding(3) var<storage, read> documents: array<u32>;
-
-fn appended_row(t: u32) -> u32 {
-  return t * step.reserved.x + key_row(t - documents[t]);
-}

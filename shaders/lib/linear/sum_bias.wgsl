@@ -1,6 +1,0 @@
-// What the summed parts of a product are added to: a bias, f32 [C_STRIDE].
-@group(0) @binding(4) var<storage, read> bias: array<vec4<f32>>;
-
-fn previous(i: u32) -> vec4<f32> {
-  return bias[i % (C_STRIDE / 4u)];
-}

@@ -1,4 +1,0 @@
-// Without momentum a gradient is the velocity.
-fn velocity(i: u32, momentum: f32, slope: Vector) -> Vector {
-  return slope;
-}
