@@ -39,7 +39,7 @@ fn lowered(
 
 /// The dispatches behind the first so many, with what their ranges hold.
 fn texts(builder: &Builder<'_>, from: usize) -> Vec<String> {
-    let dispatches = builder.dispatches_from(from).into_iter();
+    let dispatches = builder.dispatches_from(from);
     let text = |(kernel, dispatch): (&k::Kernel, &Dispatch)| {
         let slice = |slice: &Slice| match slice.buffer {
             Buffer::Ranges => format!("{:?}", builder.range_at(slice.offset)),
