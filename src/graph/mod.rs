@@ -205,13 +205,12 @@ impl Graph {
         })
     }
 
-    /// The node that alone reads what `node` alone writes.
-    pub fn only_reader(&self, node: &Node) -> Option<&Node> {
-        let value = node.writes[0];
+    /// The node that alone reads what another one alone writes.
+    pub fn only_reader(&self, value: ValueId) -> Option<&Node> {
         let touches = |node: &&Node| node.reads.contains(&value) || node.writes.contains(&value);
         let mut touching = self.nodes.iter().filter(touches);
-        let (first, second, more) = (touching.next()?, touching.next()?, touching.next());
-        (more.is_none() && std::ptr::eq(first, node)).then_some(second)
+        let (_, reader, more) = (touching.next()?, touching.next()?, touching.next());
+        more.is_none().then_some(reader)
     }
 
     /// What the last layer leaves.

@@ -1,8 +1,9 @@
 //! How a plan's values lie, and which nodes are joined: decided for a whole graph before any node is lowered.
 //!
-//! [`layouts`] is pure. [`lower`](crate::lower) turns each of its nodes into dispatches by what it says, whatever has
+//! [`layouts`] and, for decoded rows, [`decode_layouts`] are pure. [`lower`](crate::lower) turns each of its nodes into dispatches by what it says, whatever has
 //! been lowered before.
 
+mod decode;
 mod describe;
 mod f16;
 mod pass;
@@ -11,6 +12,9 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use decode::{
+    Cache, DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows, decode_layouts,
+};
 pub use pass::layouts;
 pub use shapes::{
     Matrices, TokenRows, attention_shape, gate_width, logit_chunks, padded_logits, rope_shape,
@@ -39,10 +43,6 @@ pub enum Kind {
     },
     /// A chunk of a prompt, or whole texts.
     Prompt,
-    /// One decoded row.
-    Row,
-    /// A few decoded rows.
-    Rows,
 }
 
 /// What layouts are a function of.
@@ -80,6 +80,14 @@ pub enum Layout {
     /// Partial sums, and in f32 what their first reader makes of them for the others.
     SplitK(SplitK),
     InPlaceOf(ValueId),
+    /// The cosines and sines of one position.
+    Angles,
+    /// Queries, whose keys and values are in the cache.
+    InCache,
+    /// Of each head a partial softmax for each of so many ranges of keys.
+    SoftmaxRanges {
+        count: usize,
+    },
 }
 
 /// Which dispatch rotates the gradients of attention back.

@@ -81,7 +81,7 @@ impl<'a> Pass<'a> {
 
     fn fusion(&mut self, index: usize, node: &Node) -> Fusion {
         match node.op {
-            Op::Linear { weight, bias } => self.linear(index, node, weight, bias.is_some()),
+            Op::Linear { weight, bias } => self.linear(node, weight, bias.is_some()),
             Op::Norm(_) | Op::Gate(_) | Op::GateBackward(_) => self.sum(index),
             Op::Rope { .. } | Op::RopeBackward { .. } => self.rope(index, node),
             Op::LinearInput { weight, .. } => self.linear_input(index, node, weight),
@@ -142,32 +142,14 @@ impl<'a> Pass<'a> {
         matrix.rows * matrix.cols
     }
 
-    fn linear(&mut self, index: usize, node: &Node, weight: WeightId, biased: bool) -> Fusion {
+    fn linear(&mut self, node: &Node, weight: WeightId, biased: bool) -> Fusion {
         let (value, stream) = (node.writes[0], node.reads.get(1).copied());
-        match self.request.kind {
-            Kind::Rows => return Fusion::None,
-            Kind::Row => {
-                let stream = stream.filter(|&stream| !biased && self.ends(index, stream));
-                if let Some(stream) = stream.filter(|_| self.request.outside != Some(value)) {
-                    self.layouts.values[value] = Layout::InPlaceOf(stream);
-                }
-                return Fusion::None;
-            }
-            Kind::Batch { .. } | Kind::Prompt => {}
-        }
         let reader = self.first_reader(value).filter(|_| !biased);
         let Some(reader) = reader.filter(|&reader| self.adds_up(reader, stream.is_some())) else {
             return Fusion::None;
         };
         let shape = self.request.matrices.forward(weight, 0, self.rows(node, weight));
         self.split_product((value, stream), weight, &shape, reader)
-    }
-
-    /// Whether no node behind this one reads a value.
-    fn ends(&self, index: usize, value: ValueId) -> bool {
-        let nodes = &self.request.graph.nodes;
-        let later = |&other: &usize| other > index && nodes[other].reads.contains(&value);
-        !self.touching[value].iter().any(later)
     }
 
     /// Whether a node can add up the partial sums of what it reads, to a residual stream or not, and write the sum where

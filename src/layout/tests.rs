@@ -5,7 +5,7 @@ use super::*;
 use crate::arch::{Architecture, DropoutRates};
 use crate::caps::Target;
 use crate::config::ModelConfig;
-use crate::graph::{build, build_training, differentiate, fuse};
+use crate::graph::{build, build_training, differentiate};
 use crate::kernels::WeightFormat;
 
 fn params(kv_heads: usize, shard_bytes: u64) -> Params {
@@ -147,16 +147,6 @@ fn norms_of_other_widths_are_summed_apart() {
         "column sum of 1 from layer 0 attention norm",
     ];
     assert_eq!(sums.collect::<Vec<_>>(), expected);
-}
-
-#[test]
-fn a_decoded_row_adds_to_its_residual_in_place() {
-    let params = params(4, 128 << 20);
-    let graph = fuse(&build(&params.architecture));
-    let of = |tokens, kind| text(&large(), &params, &graph, (tokens, kind, false));
-    let expected = ["v6 residual: in place of v0", "v10 residual: in place of v6"];
-    assert_eq!(joined(&of(1, Kind::Row)), expected);
-    assert_eq!(joined(&of(4, Kind::Rows)), [""; 0]);
 }
 
 /// What only products by matrices read lies in f16, and is then no partial sums.

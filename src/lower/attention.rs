@@ -1,15 +1,13 @@
 //! Attention: over a batch of packed documents, over a key-value cache, and its gradient.
 
-use super::row::LeftRanges;
-use super::{Cache, Lowering, Rows, label};
+use super::{Lowering, Rows, label};
 use crate::arch::Attention;
 use crate::error::{Error, Result};
-use crate::graph::{Dropout, Node, Op, Site};
+use crate::graph::{Dropout, Node, Site};
 use crate::kernels::{
-    self as k, AttentionProducts, AttentionShape, Constant, Kernel, KeyValueOwner, KvCache,
-    MatvecInput, NewestKey, Parts,
+    self as k, AttentionProducts, AttentionShape, Constant, KeyValueOwner, KvCache, Parts,
 };
-use crate::layout::{Fusion, RotatedBy, attention_shape};
+use crate::layout::{Cache, Fusion, RotatedBy, attention_shape};
 use crate::plan::{Buffer, Launch, Slice};
 
 /// Bytes of [`Buffer::Probe`].
@@ -51,8 +49,9 @@ impl Lowering<'_> {
             }
             Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
             Rows::Texts { cache, places } => self.attend_texts(node, attention, cache, places),
-            Rows::One(cache) => self.attend_one(node, attention, cache),
-            Rows::Several { cache, .. } => self.attend_several(node, attention, cache),
+            Rows::One(_) | Rows::Several { .. } => {
+                Err(Error::internal("decoded rows have nodes of their own"))
+            }
         }
     }
 
@@ -133,8 +132,8 @@ impl Lowering<'_> {
         Ok(Slice::new(buffer, 0, bytes))
     }
 
-    /// Keys and values of `qkv` into the layer's cache, unless they are there.
-    fn append(
+    /// Keys and values of `qkv` into the layer's cache.
+    pub(super) fn append(
         &mut self,
         site: Site,
         attention: Attention,
@@ -142,9 +141,6 @@ impl Lowering<'_> {
         qkv: Slice,
     ) -> Result<Slice> {
         let slice = self.cache(site, attention, cache)?;
-        if std::mem::take(&mut self.appended) {
-            return Ok(slice);
-        }
         let shape = self.shape(attention);
         let kernel = k::cache_append(self.builder.caps, shape, cache.format)?;
         let launch = Launch::new(Site { what: "cache append", ..site }.to_string(), kernel);
@@ -171,61 +167,6 @@ impl Lowering<'_> {
         let launch = Launch::new(Site { what: "cache expand", ..site }.to_string(), kernel);
         self.builder.dispatch(launch.bind("rows", rows).bind("cache", keys))?;
         Ok(rows)
-    }
-
-    /// Attention of the newest row, which begins with its queries, to the cache.
-    fn attend_one(&mut self, node: &Node, attention: Attention, cache: Cache) -> Result<()> {
-        let query = self.read(node, 0)?;
-        let keys = self.append(node.site, attention, cache, query)?;
-        let (caps, shape) = (self.builder.caps, self.shape(attention));
-        let flops = 4.0 * (cache.rows * attention.width()) as f64;
-        if let Some(splits) = self.near_splits(node, shape, cache.keys) {
-            let parts =
-                self.builder.tensor("attention partials", splits.partials(&shape) as u64)?;
-            self.bind(node.writes[0], parts);
-            let row = node.writes[0];
-            if let Some(newest) = self.left.newest.take() {
-                let input = MatvecInput::Ranges(shape, splits, NewestKey::Apart);
-                self.left.ranges = Some(LeftRanges { row, input, newest: Some([query, keys]) });
-                let kernel = k::attention_decode_newest(caps, newest.shape, &splits)?;
-                let launch = Launch::new(format!("{}, attention", newest.site), kernel)
-                    .bind_all(newest.operands)
-                    .bind("query", query)
-                    .bind("partials", parts);
-                let rows = shape.width() * splits.count + shape.cache_stride();
-                let products = 2.0 * (rows * newest.shape.k) as f64;
-                return self.builder.dispatch(launch.flops(flops + products));
-            }
-            let input = MatvecInput::Ranges(shape, splits, NewestKey::Among);
-            self.left.ranges = Some(LeftRanges { row, input, newest: None });
-            let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
-            let launch = decode(node.site, kernel, query, keys).bind("partials", parts);
-            return self.builder.dispatch(launch.flops(flops));
-        }
-        let splits = k::cache_splits(caps, shape, cache.keys, 1)?;
-        let kernel = k::attention_decode(caps, shape, cache.format, &splits)?;
-        let output = self.written(node, 0)?;
-        let launch = decode(node.site, kernel, query, keys).flops(flops);
-        if splits.count == 1 {
-            return self.builder.dispatch(launch.bind("output", output));
-        }
-        let elements = splits.partials(&shape) as u64;
-        let partials = self.builder.tensor("attention partials", elements)?;
-        self.builder.dispatch(launch.bind("partials", partials))?;
-        let kernel = k::attention_decode_merge(caps, shape, &splits)?;
-        let launch = Launch::new(label(node.site, "merge"), kernel).bind("partials", partials);
-        self.builder.dispatch(launch.bind("output", output).flops(2.0 * elements as f64))
-    }
-
-    /// Ranges of the keys of a short text, where a product alone reads what attention leaves, and merges them.
-    pub(super) fn near_splits(
-        &self,
-        node: &Node,
-        shape: AttentionShape,
-        keys: usize,
-    ) -> Option<k::DecodeSplits> {
-        let merges = matches!(self.graph.only_reader(node)?.op, Op::Linear { .. });
-        merges.then(|| k::near_splits(self.builder.caps, shape, keys)).flatten()
     }
 
     /// Delta, then the gradients of queries, keys and values.
@@ -383,9 +324,4 @@ impl Lowering<'_> {
         self.builder.dispatch(key_value.flops(self.attention_flops(attention, 4.0)))?;
         Ok(parts)
     }
-}
-
-/// Attention of the newest row's queries to a cache.
-fn decode(site: Site, kernel: Kernel, query: Slice, cache: Slice) -> Launch {
-    Launch::new(site.to_string(), kernel).bind("query", query).bind("cache", cache)
 }

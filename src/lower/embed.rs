@@ -9,12 +9,18 @@ use crate::params::Matrix;
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
 
 impl Lowering<'_> {
-    pub(super) fn embed(&mut self, node: &Node, weight: WeightId) -> Result<()> {
-        let output = self.written(node, 0)?;
+    /// Rows of the tokens and, into the first of `[angles, table]`, the angles of the newest row's position.
+    pub(super) fn embed(
+        &mut self,
+        label: &str,
+        weight: WeightId,
+        output: Slice,
+        angles: Option<[Slice; 2]>,
+    ) -> Result<()> {
         for part in 0..self.params.matrices[weight].parts.len() {
-            // The first part leaves them, whichever has the token.
-            let left = self.left.angles.filter(|_| part == 0);
-            let rotated = left.map_or(0, |left| left.angles.bytes as usize / 4);
+            // The first part copies them, whichever has the token.
+            let angles = angles.filter(|_| part == 0);
+            let rotated = angles.map_or(0, |[angles, _]| angles.bytes as usize / 4);
             let (range, table) = (self.vocabulary_range(weight, part), self.table(weight));
             let (kernel, rows) = match table.format {
                 WeightFormat::F32 => {
@@ -28,13 +34,13 @@ impl Lowering<'_> {
                     (kernel, self.row_operand(weight, part))
                 }
             };
-            let launch = Launch::new(node.site.to_string(), kernel)
+            let launch = Launch::new(label, kernel)
                 .rows(range)
                 .bind("tokens", self.inputs.tokens)
                 .bind_all([rows])
                 .bind("output", output)
-                .bind_some("angles", left.map(|left| left.angles))
-                .bind_some("table", left.map(|left| left.table));
+                .bind_some("angles", angles.map(|[angles, _]| angles))
+                .bind_some("table", angles.map(|[_, table]| table));
             self.builder.dispatch(launch)?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, LogitRow, MatvecInput, Objective, WriteMode};
+use crate::kernels::{self as k, LogitRow, Objective, WriteMode};
 use crate::layout::{Fusion, GradientProduct, logit_chunks, padded_logits};
 use crate::params::{ALIGN, Params};
 use crate::plan::{BatchLayout, Buffer, Launch, METRICS_BYTES, Phase, Range, Slice};
@@ -62,10 +62,6 @@ impl Lowering<'_> {
         }
         let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));
         let logits = self.logits();
-        if let Rows::Several { .. } = self.rows {
-            let (from, io) = (MatvecInput::Plain, [input, logits]);
-            return self.matvec(&label, weight, from, io, Added::default());
-        }
         self.product_rows(&label, weight, [input, logits], Added::default(), token_rows)
     }
 

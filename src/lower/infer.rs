@@ -1,13 +1,13 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::{Cache, Inputs, Lowering, Rows, several};
+use super::{Inputs, Lowering, Rows};
 use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
-use crate::layout::{Kind, Matrices, Request, attention_shape, weight_part};
+use crate::layout::{Cache, Kind, Matrices, Request, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
@@ -251,20 +251,21 @@ pub fn several_plans(
     Ok(SeveralPlans { pass, texts, cache_rows: context.cache.rows })
 }
 
-struct Context<'a> {
-    caps: &'a Capabilities,
-    params: &'a Params,
-    capacity: usize,
+/// What the plans of a model's inference share.
+pub(super) struct Context<'a> {
+    pub caps: &'a Capabilities,
+    pub params: &'a Params,
+    pub capacity: usize,
     chunk: usize,
-    cache: Cache,
+    pub cache: Cache,
     weights: WeightFormat,
     /// The forward pass, and the same with joined nodes for decoded rows.
     many: Graph,
-    one: Graph,
+    pub one: Graph,
 }
 
 impl<'a> Context<'a> {
-    fn new(
+    pub fn new(
         caps: &'a Capabilities,
         params: &'a Params,
         shape: CacheShape,
@@ -298,47 +299,6 @@ impl<'a> Context<'a> {
         self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
     }
 
-    /// The longest text for which [`InferencePlans::near`] is.
-    fn near_keys(&self) -> usize {
-        let keys = |node: &Node| match node.op {
-            Op::Attention { attention, .. } => {
-                Some(k::near_keys(self.caps, attention_shape(attention, 1, None)))
-            }
-            _ => None,
-        };
-        self.one.nodes.iter().filter_map(keys).min().unwrap_or(0)
-    }
-
-    /// One decoded row, of a text of up to `keys` tokens.
-    fn one(&'a self, keys: usize) -> Lowering<'a> {
-        let rows = Rows::One(Cache { keys, ..self.cache });
-        let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
-        let token = Slice::new(Buffer::Token, 0, 4);
-        let last = (self.one.last_hidden(), self.hidden(Buffer::LastHidden, 1));
-        let of = (&self.one, 0..self.one.nodes.len(), Some(last));
-        self.lowering(of, builder, rows, self.inputs(token))
-    }
-
-    /// A pass over several decoded rows.
-    fn several(&'a self, of: SeveralRows) -> Result<Builder<'a>> {
-        let (SeveralRows::OfTexts(rows) | SeveralRows::OfOne(rows)) = of;
-        let builder = Builder::new(self.caps, Phase::Decode, rows, Buffer::BatchStep);
-        let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
-        let shared = matches!(of, SeveralRows::OfOne(_));
-        let near = self.near_keys();
-        let keys = if self.capacity <= near { near } else { self.cache.keys };
-        let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
-        let documents = words(Buffer::BatchDocuments);
-        let inputs = Inputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
-        let nodes = 0..self.one.nodes.len();
-        let mut lowering = self.lowering((&self.one, nodes.clone(), None), builder, over, inputs);
-        lowering.nodes(nodes)?;
-        lowering.cap_logits()?;
-        let (logits, mut builder) = (lowering.logits(), lowering.builder);
-        several::sample(&mut builder, logits, self.params.architecture.vocab_size, DRAW_SLOTS)?;
-        Ok(builder)
-    }
-
     /// Whole texts into the cache of several, as far as the last layer's keys and values. Not where a cache rounds:
     /// attention reads them as they were before.
     fn texts(&'a self, of: SeveralRows) -> Result<Option<Builder<'a>>> {
@@ -360,28 +320,23 @@ impl<'a> Context<'a> {
         Ok(Some(lowering.builder))
     }
 
-    fn inputs(&self, tokens: Slice) -> Inputs {
+    pub fn inputs(&self, tokens: Slice) -> Inputs {
         let documents = PromptLayout::new(self.chunk).documents();
         Inputs { tokens, documents, positions: self.capacity }
     }
 
-    fn matrices(&self) -> Matrices<'a> {
+    pub fn matrices(&self) -> Matrices<'a> {
         Matrices { params: self.params, weights: self.weights, mixed: false }
     }
 
     /// Some nodes of a graph; a value of theirs may lie in a buffer of other plans.
-    fn lowering(
+    pub fn lowering(
         &'a self,
         (graph, nodes, outside): (&'a Graph, Range<usize>, Option<(ValueId, Slice)>),
         builder: Builder<'a>,
         rows: Rows,
         inputs: Inputs,
     ) -> Lowering<'a> {
-        let kind = match rows {
-            Rows::One(_) => Kind::Row,
-            Rows::Several { .. } => Kind::Rows,
-            Rows::Batch { .. } | Rows::Chunk(_) | Rows::Texts { .. } => Kind::Prompt,
-        };
         let request = Request {
             caps: self.caps,
             graph,
@@ -390,7 +345,7 @@ impl<'a> Context<'a> {
             matrices: self.matrices(),
             state: self.params,
             tokens: builder.tokens,
-            kind,
+            kind: Kind::Prompt,
         };
         let mut lowering = Lowering::new(request, builder, rows, inputs);
         if let Some((value, slice)) = outside {
@@ -399,7 +354,7 @@ impl<'a> Context<'a> {
         lowering
     }
 
-    fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
+    pub fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
         Slice::new(buffer, 0, rows as u64 * self.params.architecture.hidden as u64 * 4)
     }
 
@@ -488,59 +443,6 @@ impl<'a> Context<'a> {
         let from = self.hidden(Buffer::Hidden, self.chunk);
         let launch = Launch::new("last row", kernel).bind("input", from);
         builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;
-        Ok(builder)
-    }
-
-    fn decode(&self, keys: usize) -> Result<Builder<'_>> {
-        let mut lowering = self.one(keys);
-        lowering.leave_angles()?;
-        let mut layers: Vec<Range<usize>> = vec![];
-        let mut first = 0;
-        for nodes in
-            self.one.nodes[..self.one.layers_end].chunk_by(|a, b| a.site.layer == b.site.layer)
-        {
-            let start = lowering.builder.dispatched();
-            lowering.nodes(first..first + nodes.len())?;
-            first += nodes.len();
-            if nodes[0].site.layer.is_some() {
-                layers.push(start..lowering.builder.dispatched());
-            }
-        }
-        let angles = lowering.left.angles.map(|left| left.angles);
-        let mut builder = lowering.builder;
-        builder.share(&layers, angles);
-        Ok(builder)
-    }
-
-    fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {
-        let mut lowering = self.one(self.cache.keys);
-        lowering.nodes(self.one.layers_end..self.one.nodes.len())?;
-        lowering.cap_logits()?;
-        let vocabulary = self.params.architecture.vocab_size;
-        let logits = lowering.logits();
-        let mut builder = lowering.builder;
-        let options = Slice::new(Buffer::Sampling, 0, 32);
-        if choices.likeliest > 0 {
-            let count = choices.likeliest as u64;
-            let kernel = k::top_logits(self.caps, vocabulary, choices.likeliest)?;
-            let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, DRAW_SLOTS as u64 * count * 8);
-            let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
-            let launch = Launch::new("likeliest", kernel)
-                .bind("logits", logits)
-                .bind("top", top)
-                .bind("options", options);
-            builder.dispatch(launch.flops(flops))?;
-        }
-        let kernel = k::sample(self.caps, vocabulary, choices.biased)?;
-        let bias = Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4);
-        let launch = Launch::new("sample", kernel)
-            .bind("logits", logits)
-            .bind("seen", Slice::new(Buffer::Seen, 0, vocabulary.div_ceil(32) as u64 * 4))
-            .bind("token", Slice::new(Buffer::Token, 0, 4))
-            .bind("drawn", Slice::new(Buffer::Drawn, 0, DRAW_SLOTS as u64 * 8))
-            .bind("options", options)
-            .bind_some("bias", choices.biased.then_some(bias));
-        builder.dispatch(launch.flops(10.0 * vocabulary as f64))?;
         Ok(builder)
     }
 }

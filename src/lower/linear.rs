@@ -1,11 +1,11 @@
 //! Products of many rows with a matrix, and their gradients; how a matrix is read.
 
-use super::{Lowering, Rows, label};
+use super::{Lowering, label};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Node, ValueId};
 use crate::kernels::{
-    self as k, Element, LinearShape, MatvecInput, Output, SummedWeights, WeightFormat, WriteMode,
+    self as k, Element, LinearShape, Output, SummedWeights, WeightFormat, WriteMode,
 };
 use crate::layout::{Fusion, GradientProduct, TokenRows};
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
@@ -19,8 +19,6 @@ pub(super) const OVERWRITE: Output = Output::Mode(WriteMode::Overwrite);
 pub(super) struct Added {
     pub residual: Option<Slice>,
     pub bias: Option<Slice>,
-    /// What its result's place held before; of one row alone.
-    pub in_place: bool,
 }
 
 impl Added {
@@ -33,10 +31,9 @@ impl Added {
         }
     }
 
-    /// The operands, the bias by the given name.
-    pub fn operands(self, bias: &'static str) -> impl Iterator<Item = Operand> {
+    fn operands(self) -> impl Iterator<Item = Operand> {
         let residual = self.residual.map(|slice| ("residual", slice));
-        residual.into_iter().chain(self.bias.map(|slice| (bias, slice)))
+        residual.into_iter().chain(self.bias.map(|slice| ("bias", slice)))
     }
 }
 
@@ -52,19 +49,12 @@ impl Lowering<'_> {
         let bias = bias.map(|bias| self.whole(bias));
         let output = self.written(node, 0)?;
         let label = node.site.to_string();
-        if let Rows::One(_) | Rows::Several { .. } = self.rows {
-            let in_place = residual.is_some_and(|residual| residual == output);
-            let added = Added { residual: residual.filter(|_| !in_place), bias, in_place };
-            let ranges = self.left.ranges.filter(|left| left.row == node.reads[0]);
-            let from = ranges.map_or(MatvecInput::Plain, |left| left.input);
-            return self.matvec(&label, weight, from, [input, output], added);
-        }
         let rows = self.node_rows(node, weight);
         if *fusion == Fusion::SplitProduct {
             let shape = self.matrices.forward(weight, 0, rows);
             return self.split_product(&label, (weight, shape, rows), input, node.writes[0]);
         }
-        let added = Added { residual, bias, in_place: false };
+        let added = Added { residual, bias };
         self.product_rows(&label, weight, [input, output], added, rows)
     }
 
@@ -113,7 +103,7 @@ impl Lowering<'_> {
             token_rows.stride == matrix.rows || mode == OVERWRITE,
             "{label}: a residual or a bias is added to rows without padding alone"
         );
-        let added: Vec<_> = added.operands("bias").collect();
+        let added: Vec<_> = added.operands().collect();
         for (index, part) in matrix.parts.iter().enumerate() {
             let product = self.matrices.forward(weight, index, token_rows);
             let rows = token_rows.rows;

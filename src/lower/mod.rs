@@ -3,6 +3,7 @@
 
 mod attention;
 mod checksum;
+mod decode;
 mod dropout;
 mod embed;
 mod gate;
@@ -38,9 +39,9 @@ pub use train::{TrainChoices, TrainPlans, train_plans};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, Op, ValueId, label};
-use crate::kernels::{KvCache, Objective, Parts};
+use crate::kernels::{Objective, Parts};
 use crate::layout::{
-    Fusion, Kind, LaidNode, Layout, Layouts, Matrices, Request, SplitK, layouts, weight_part,
+    Cache, Fusion, LaidNode, Layout, Layouts, Matrices, Request, SplitK, layouts, weight_part,
 };
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Phase, Slice};
@@ -55,20 +56,6 @@ struct Inputs {
     documents: Slice,
     /// Positions in the tables of rotary angles.
     positions: usize,
-}
-
-/// The key-value cache that attention reads and writes.
-#[derive(Clone, Copy, Debug)]
-struct Cache {
-    format: KvCache,
-    /// Texts in a layer's cache.
-    sequences: usize,
-    /// Rows of each.
-    rows: usize,
-    /// Rows after which the cache of a layer with a window begins again.
-    ring: Option<usize>,
-    /// Most tokens of a text, whatever there is room for: a cache that grows compiles nothing.
-    keys: usize,
 }
 
 /// What a plan covers at a time.
@@ -102,17 +89,14 @@ struct Lowering<'a> {
     /// That of the forward pass.
     phase: Phase,
     values: Vec<Option<Slice>>,
-    /// The newest keys and values are in the cache already.
-    appended: bool,
-    left: row::Left,
 }
 
 impl<'a> Lowering<'a> {
     fn new(request: Request<'a>, mut builder: Builder<'a>, rows: Rows, inputs: Inputs) -> Self {
-        let Request { graph, matrices, state, tokens, kind, .. } = request;
+        let Request { graph, matrices, state, tokens, .. } = request;
         let layouts = layouts(request);
-        let values = match kind {
-            Kind::Batch { .. } | Kind::Prompt => {
+        let values = match rows {
+            Rows::Batch { .. } | Rows::Chunk(_) | Rows::Texts { .. } => {
                 let bytes = layouts.bytes(tokens);
                 let slice = |id: ValueId| Slice::new(Buffer::Virtual(id), 0, bytes[id]);
                 let alone = |id: &ValueId| !matches!(layouts.values[*id], Layout::InPlaceOf(_));
@@ -121,7 +105,8 @@ impl<'a> Lowering<'a> {
                 builder.reserve(bytes);
                 values
             }
-            Kind::Row | Kind::Rows => vec![None; graph.values.len()],
+            // They are placed as `DecodeLayouts` say.
+            Rows::One(_) | Rows::Several { .. } => vec![None; graph.values.len()],
         };
         Self {
             graph,
@@ -134,8 +119,6 @@ impl<'a> Lowering<'a> {
             state,
             layouts: Rc::new(layouts),
             values,
-            appended: false,
-            left: row::Left::default(),
         }
     }
 
@@ -166,7 +149,10 @@ impl<'a> Lowering<'a> {
             return Ok(());
         }
         match node.op {
-            Op::Embed { weight } => self.embed(node, weight),
+            Op::Embed { weight } => {
+                let rows = self.written(node, 0)?;
+                self.embed(&node.site.to_string(), weight, rows, None)
+            }
             Op::Positions { weight } => self.positions(node, weight),
             Op::Norm(norm) => self.norm(node, norm, fusion),
             Op::Linear { weight, bias } => self.linear(node, (weight, bias), fusion),
@@ -183,12 +169,8 @@ impl<'a> Lowering<'a> {
             Op::Attention { attention, dropout } => self.attention(node, attention, dropout),
             Op::Gate(gate) => self.gate(node, gate, fusion),
             Op::Head { weight } => self.head(node, weight),
-            Op::NormLinear { norm, weight, bias } => self.norm_linear(node, norm, weight, bias),
-            Op::NormLinearGate { norm, weight, gate } => {
-                self.norm_linear_gate(node, norm, weight, gate)
-            }
-            Op::NormLinearRope { norm, weight, bias, attention, rope } => {
-                self.norm_linear_rope(node, norm, (weight, bias), attention, rope)
+            Op::NormLinear { .. } | Op::NormLinearGate { .. } | Op::NormLinearRope { .. } => {
+                Err(Error::internal(format!("{} is of decoded rows", node.site)))
             }
             Op::HeadBackward { weight, .. } => self.head_backward(node, weight, fusion),
             Op::LinearInput { weight, write } => self.linear_input(node, weight, write, fusion),

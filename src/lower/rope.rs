@@ -1,7 +1,7 @@
 //! Rotary position embedding of queries and keys.
 
 use super::Lowering;
-use crate::arch::Attention;
+use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
 use crate::graph::Node;
 use crate::kernels::{self as k, Kernel, RopeShape};
@@ -53,9 +53,13 @@ impl Lowering<'_> {
     /// The table of the angles by which a layer turns.
     pub(super) fn angles(&self, attention: Attention) -> Result<Slice> {
         let rope = attention.rope.ok_or_else(|| Error::internal("a rotation has no angles"))?;
+        Ok(self.rope_table(rope))
+    }
+
+    pub(super) fn rope_table(&self, rope: RopeId) -> Slice {
         let dims = self.params.architecture.ropes[rope].head_dim;
         let bytes = self.inputs.positions as u64 * dims as u64 * 4;
-        Ok(Slice::new(Buffer::RopeTable(rope), 0, bytes))
+        Slice::new(Buffer::RopeTable(rope), 0, bytes)
     }
 
     /// Rotates rows of queries, keys and values in place.

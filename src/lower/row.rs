@@ -1,133 +1,134 @@
-//! Nodes of one decoded row or of a few: products that read a matrix once, with the norm before and the activation or
-//! rotation after them in the same kernel where that is faster.
+//! Nodes of decoded rows, to dispatches: of each by itself, whatever was lowered before.
 
-use super::linear::Added;
-use super::{Cache, Lowering, Rows, label};
-use crate::arch::{Attention, Norm, NormKind, WeightId};
+use super::{Lowering, Rows};
+use crate::arch::{Attention, Norm, WeightId};
 use crate::error::{Error, Result};
-use crate::graph::{Gate, Node, Op, Site, ValueId};
+use crate::graph::{Gate, Node, Op, ValueId};
 use crate::kernels::{
-    self as k, Constant, Kernel, KvCache, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape,
-    NewestShape, Output,
+    self as k, Constant, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecRowsShape,
+    MatvecShape, NewestKey, NewestShape,
 };
-use crate::layout::rope_shape;
+use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::plan::{Launch, Operand, Range, Slice};
 
-/// What nodes of a decoded row leave for those behind them.
-#[derive(Debug, Default)]
-pub(super) struct Left {
-    pub angles: Option<LeftAngles>,
-    pub ranges: Option<LeftRanges>,
-    /// A product that its attention has yet to do.
-    pub newest: Option<Newest>,
-}
-
-/// What layers turn the heads of a decoded row by, which its embedding takes from a table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LeftAngles {
-    pub angles: Slice,
-    pub table: Slice,
-}
-
-/// A row that attention has left in ranges, and how a product puts it together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LeftRanges {
-    pub row: ValueId,
-    pub input: MatvecInput,
-    /// The queries and the cache, where the newest key is apart.
-    pub newest: Option<[Slice; 2]>,
-}
-
-/// A product of a decoded row's heads that is one dispatch with attention to the keys before it.
-#[derive(Clone, Debug)]
-pub(super) struct Newest {
-    pub shape: NewestShape,
-    pub site: Site,
-    /// What it has of the dispatch's operands.
-    pub operands: Vec<Operand>,
-}
-
 impl Lowering<'_> {
-    /// `output = matrix · input`, which lies as `from` says, plus what is added. For one row, a bias is added like a
-    /// residual.
-    pub(super) fn matvec(
-        &mut self,
-        label: &str,
-        weight: WeightId,
-        from: MatvecInput,
-        io: [Slice; 2],
-        added: Added,
-    ) -> Result<()> {
-        let several = matches!(self.rows, Rows::Several { .. });
-        let then = match added.output() {
-            _ if added.in_place => MatvecOutput::Added,
-            Output::Mode(_) | Output::GateGradient(_) => MatvecOutput::Plain,
-            Output::Bias if several => MatvecOutput::Bias,
-            Output::Residual | Output::Bias => MatvecOutput::Residual,
-            Output::BiasedResidual => MatvecOutput::BiasedResidual,
-        };
-        let bias = if then == MatvecOutput::Residual { "residual" } else { "bias" };
-        let mut operands: Vec<_> = added.operands(bias).collect();
-        if matches!(from, MatvecInput::Ranges(..))
-            && let Some([query, cache]) = self.left.ranges.and_then(|left| left.newest)
-        {
-            operands.extend([("query", query), ("cache", cache)]);
+    /// Gives the values of decoded rows their places.
+    pub(super) fn place_decoded(&mut self, layouts: &DecodeLayouts) -> Result<()> {
+        self.values.resize(layouts.values.len(), None);
+        for &id in &layouts.tensors {
+            let value = layouts.values[id];
+            self.values[id] = Some(self.tensor(&value.to_string(), value.columns)?);
         }
-        self.rows_of_matrix(label, weight, from, then, io, &operands)
+        for id in 0..layouts.values.len() {
+            self.values[id] = self.values[layouts.home(id)];
+        }
+        Ok(())
     }
 
-    pub(super) fn norm_linear(
-        &mut self,
-        node: &Node,
-        norm: Norm,
-        weight: WeightId,
-        bias: Option<WeightId>,
-    ) -> Result<()> {
-        let input = self.read(node, 0)?;
-        // The head's rows are no value: its node writes none.
-        let output = if node.writes.is_empty() { self.logits() } else { self.written(node, 0)? };
-        self.normed_matvec(node.site, norm, (weight, bias), input, output)
+    pub(super) fn decoded(&mut self, node: &DecodeNode) -> Result<()> {
+        match node.op {
+            DecodeOp::Plain(op) => self.plain(node, op),
+            DecodeOp::EmbedAngles { weight, rope } => {
+                let angles = [self.write_of(node, 1)?, self.rope_table(rope)];
+                self.embed(&node.label(), weight, self.write_of(node, 0)?, Some(angles))
+            }
+            DecodeOp::NormLinear { norm, weight } => {
+                let operands = [("norm_weight", self.whole(norm.weight))];
+                let io = [self.read_of(node, 0)?, self.result_of(node)?];
+                self.rows_of_matrix(
+                    node,
+                    weight,
+                    (norm_input(norm), MatvecOutput::Plain),
+                    io,
+                    &operands,
+                )
+            }
+            DecodeOp::NormLinearGate { norm, weight, gate } => {
+                self.norm_linear_gate(node, norm, weight, gate)
+            }
+            DecodeOp::QkvAppend { norm, weight, bias, attention } => {
+                self.qkv_append(node, norm, (weight, bias), attention)
+            }
+            DecodeOp::QkvAttentionDecode { shape, norm, weight, bias, attention, splits } => {
+                let of = (norm, weight, bias);
+                self.qkv_attention(node, shape, of, attention, splits)
+            }
+            DecodeOp::CacheAppend { attention } => self.cache_append(node, attention),
+            DecodeOp::Attention { attention, splits } => self.attend(node, attention, splits),
+            DecodeOp::MergeRanges { attention, splits } => {
+                self.merge_ranges(node, attention, splits)
+            }
+            DecodeOp::MergingLinear { weight, bias, attention, splits, newest } => {
+                let input = MatvecInput::Ranges(self.shape(attention), splits, newest);
+                let (residual, newest) = match newest {
+                    NewestKey::Among => (1, vec![]),
+                    NewestKey::Apart => {
+                        let cache = self.cache(node.site, attention, self.decode_cache()?)?;
+                        (2, vec![("query", self.read_of(node, 1)?), ("cache", cache)])
+                    }
+                };
+                self.linear_row(node, (weight, bias), input, (residual, newest))
+            }
+        }
     }
 
-    /// `output = matrix · norm(input)`, plus a bias if there is one.
-    fn normed_matvec(
+    fn plain(&mut self, node: &DecodeNode, op: Op) -> Result<()> {
+        let label = node.label();
+        match op {
+            Op::Linear { weight, bias } => {
+                self.linear_row(node, (weight, bias), MatvecInput::Plain, (1, vec![]))
+            }
+            Op::Norm(norm) => {
+                let residual = node.reads.get(1).map(|&id| self.placed(id)).transpose()?;
+                let io = [self.read_of(node, 0)?, self.write_of(node, 0)?];
+                self.norm_rows(label, (norm, false), io, residual)
+            }
+            Op::Gate(gate) => {
+                let io = [self.read_of(node, 0)?, self.write_of(node, 0)?];
+                self.activate(label, (gate, false), io, None)
+            }
+            Op::Rope { attention } => self.rotate(label, attention, self.read_of(node, 0)?, true),
+            _ => {
+                let DecodeNode { reads, writes, site, .. } = node.clone();
+                self.node(&Node { op, reads, writes, site }, &Fusion::None)
+            }
+        }
+    }
+
+    /// `output = matrix · input`, plus a bias and, from the read of this index on, a residual if there is one. For one row
+    /// a bias is added like a residual, and a residual that lies where the output does is added to in place.
+    fn linear_row(
         &mut self,
-        site: Site,
-        norm: Norm,
+        node: &DecodeNode,
         (weight, bias): (WeightId, Option<WeightId>),
-        input: Slice,
-        output: Slice,
+        input: MatvecInput,
+        (residual, mut operands): (usize, Vec<Operand>),
     ) -> Result<()> {
+        let io = [self.read_of(node, 0)?, self.result_of(node)?];
+        let residual = node.reads.get(residual).map(|&id| self.placed(id)).transpose()?;
         let bias = bias.map(|bias| self.whole(bias));
-        if bias.is_some() || !self.fuses(norm) {
-            let normed = self.tensor("norm", self.hidden())?;
-            self.norm_rows(label(site, "norm"), (norm, false), [input, normed], None)?;
-            let added = Added { bias, ..Added::default() };
-            let io = [normed, output];
-            return self.matvec(&site.to_string(), weight, MatvecInput::Plain, io, added);
-        }
-        let (from, then) = (norm_input(norm), MatvecOutput::Plain);
-        let scale = ("norm_weight", self.whole(norm.weight));
-        self.rows_of_matrix(&site.to_string(), weight, from, then, [input, output], &[scale])
+        let (output, added) = match (residual, bias) {
+            (None, None) => (MatvecOutput::Plain, vec![]),
+            (Some(residual), None) if residual == io[1] => (MatvecOutput::Added, vec![]),
+            (Some(residual), None) => (MatvecOutput::Residual, vec![("residual", residual)]),
+            (None, Some(bias)) if self.is_batched() => (MatvecOutput::Bias, vec![("bias", bias)]),
+            (None, Some(bias)) => (MatvecOutput::Residual, vec![("residual", bias)]),
+            (Some(residual), Some(bias)) => {
+                (MatvecOutput::BiasedResidual, vec![("residual", residual), ("bias", bias)])
+            }
+        };
+        operands.extend(added);
+        self.rows_of_matrix(node, weight, (input, output), io, &operands)
     }
 
     /// `activate(gate) · up` of the two halves of `matrix · norm(input)`.
-    pub(super) fn norm_linear_gate(
+    fn norm_linear_gate(
         &mut self,
-        node: &Node,
+        node: &DecodeNode,
         norm: Norm,
         weight: WeightId,
         gate: Gate,
     ) -> Result<()> {
-        let (input, site) = (self.read(node, 0)?, node.site);
-        if !self.fuses_pairs(norm, weight) {
-            let gate_up = self.tensor("gate and up", 2 * gate.width)?;
-            self.normed_matvec(site, norm, (weight, None), input, gate_up)?;
-            let output = self.written(node, 0)?;
-            let rows = [gate_up, output];
-            return self.activate(label(site, "activation"), (gate, false), rows, None);
-        }
-        let output = self.written(node, 0)?;
         let shape = MatvecShape {
             n: gate.width,
             k: self.hidden(),
@@ -137,68 +138,31 @@ impl Lowering<'_> {
             weights: self.matrices.format(weight),
         };
         let kernel = self.row_kernel(shape, gate.width)?;
-        let launch = Launch::new(site.to_string(), kernel)
-            .bind("a", input)
+        let launch = Launch::new(node.label(), kernel)
+            .bind("a", self.read_of(node, 0)?)
             .bind_all([self.row_operand(weight, 0)])
-            .bind("c", output)
+            .bind("c", self.write_of(node, 0)?)
             .bind_some("range", self.part_columns(0, gate.width))
             .bind("norm_weight", self.whole(norm.weight));
         let flops = 4.0 * (self.builder.tokens * gate.width * self.hidden()) as f64;
         self.builder.dispatch(launch.flops(flops))
     }
 
-    /// Whether the kernel of a product also computes the norm before it.
-    fn fuses(&self, norm: Norm) -> bool {
-        norm.kind == NormKind::Rms && k::matvec_fuses(self.builder.caps)
-    }
-
-    /// Whether a kernel can do so and multiply pairs of rows, a gate's and the one above it or those half a
-    /// head apart: the two may lie in different parts of a matrix that is cut.
-    fn fuses_pairs(&self, norm: Norm, weight: WeightId) -> bool {
-        self.params.matrices[weight].parts.len() == 1 && self.fuses(norm)
-    }
-
-    /// The newest rows' queries, rotated, at the beginning of a row; where one kernel can, with their
-    /// keys and values in the cache.
-    pub(super) fn norm_linear_rope(
+    /// The newest rows' queries, rotated, at the beginning of a row, and their keys and values in the cache.
+    fn qkv_append(
         &mut self,
-        node: &Node,
+        node: &DecodeNode,
         norm: Norm,
         (weight, bias): (WeightId, Option<WeightId>),
         attention: Attention,
-        rope: Site,
     ) -> Result<()> {
-        let input = self.read(node, 0)?;
-        let Some((cache, turned)) = self.turns(norm, weight, attention)? else {
-            let qkv = self.written(node, 0)?;
-            self.normed_matvec(node.site, norm, (weight, bias), input, qkv)?;
-            return self.rotate(rope.to_string(), attention, qkv, true);
+        let shape = self.shape(attention);
+        let batched = self.is_batched();
+        let (stride, rotation) = if batched {
+            (shape.stride(), ("table", self.angles(attention)?))
+        } else {
+            (shape.width(), ("angles", self.read_of(node, 1)?))
         };
-        let (shape, several) = (self.shape(attention), matches!(self.rows, Rows::Several { .. }));
-        let width = if several { shape.stride() } else { attention.width() };
-        let query = self.tensor("query", width)?;
-        self.bind(node.writes[0], query);
-        self.appended = true;
-        let newest = NewestShape {
-            heads: shape,
-            k: self.hidden(),
-            epsilon: Constant(norm.epsilon),
-            biased: bias.is_some(),
-            weights: self.matrices.format(weight),
-        };
-        let keys = self.cache(node.site, attention, cache)?;
-        let mut operands = vec![
-            ("a", input),
-            self.row_operand(weight, 0),
-            ("norm_weight", self.whole(norm.weight)),
-            (if several { "table" } else { "angles" }, turned),
-            ("cache", keys),
-        ];
-        operands.extend(bias.map(|bias| ("bias", self.whole(bias))));
-        if self.joins_attention(node, &newest, cache) {
-            self.left.newest = Some(Newest { shape: newest, site: node.site, operands });
-            return Ok(());
-        }
         let matvec = MatvecShape {
             n: shape.stride() / 2,
             k: self.hidden(),
@@ -210,69 +174,106 @@ impl Lowering<'_> {
             },
             weights: self.matrices.format(weight),
         };
-        let launch = Launch::new(node.site.to_string(), self.row_kernel(matvec, width)?)
-            .bind_all(operands)
-            .bind("c", query)
-            .bind_some("documents", several.then_some(self.inputs.documents));
+        let cache = self.cache(node.site, attention, self.decode_cache()?)?;
+        let launch = Launch::new(node.label(), self.row_kernel(matvec, stride)?)
+            .bind("a", self.read_of(node, 0)?)
+            .bind_all([self.row_operand(weight, 0), rotation])
+            .bind("norm_weight", self.whole(norm.weight))
+            .bind("cache", cache)
+            .bind_some("bias", bias.map(|bias| self.whole(bias)))
+            .bind("c", self.write_of(node, 0)?)
+            .bind_some("documents", batched.then_some(self.inputs.documents));
         let flops = 2.0 * (self.builder.tokens * shape.stride() * self.hidden()) as f64;
         self.builder.dispatch(launch.flops(flops))
     }
 
-    /// Whether attention follows in ranges that a product puts together, and one kernel does both.
-    fn joins_attention(&self, node: &Node, shape: &NewestShape, cache: Cache) -> bool {
-        let attention =
-            self.graph.only_reader(node).filter(|reader| matches!(reader.op, Op::Attention { .. }));
-        matches!(self.rows, Rows::One(_))
-            && k::newest_fuses(self.builder.caps, shape)
-            && attention.and_then(|node| self.near_splits(node, shape.heads, cache.keys)).is_some()
-    }
-
-    /// The cache of a layer whose product of queries, keys and values also turns and appends them, and what it turns by.
-    /// It turns whole heads, of one row by the angles that the embedding has left.
-    fn turns(
-        &self,
-        norm: Norm,
-        weight: WeightId,
+    fn qkv_attention(
+        &mut self,
+        node: &DecodeNode,
+        shape: NewestShape,
+        (norm, weight, bias): (WeightId, WeightId, Option<WeightId>),
         attention: Attention,
-    ) -> Result<Option<(Cache, Slice)>> {
-        let (Rows::One(cache) | Rows::Several { cache, .. }) = self.rows else {
-            return Err(Error::internal("only decoded rows are of joined nodes"));
-        };
-        let whole = rope_shape(&self.params.architecture, attention).dims == attention.head_dim;
-        let turns = cache.format == KvCache::F32 && whole && self.fuses_pairs(norm, weight);
-        let table = self.angles(attention)?;
-        let by = match self.left.angles {
-            Some(left) if left.table == table => left.angles,
-            Some(_) => return Ok(None),
-            None => table,
-        };
-        Ok(turns.then_some((cache, by)))
+        splits: DecodeSplits,
+    ) -> Result<()> {
+        let cache = self.decode_cache()?;
+        let kernel = k::attention_decode_newest(self.builder.caps, shape, &splits)?;
+        let launch = Launch::new(node.label(), kernel)
+            .bind("a", self.read_of(node, 0)?)
+            .bind_all([self.row_operand(weight, 0)])
+            .bind("norm_weight", self.whole(norm))
+            .bind("angles", self.read_of(node, 1)?)
+            .bind("cache", self.cache(node.site, attention, cache)?)
+            .bind_some("bias", bias.map(|bias| self.whole(bias)))
+            .bind("query", self.write_of(node, 0)?)
+            .bind("partials", self.write_of(node, 1)?);
+        let heads = shape.heads;
+        let rows = heads.width() * splits.count + heads.cache_stride();
+        let flops = self.attend_flops(attention, cache) + 2.0 * (rows * shape.k) as f64;
+        self.builder.dispatch(launch.flops(flops))
     }
 
-    /// Has the embedding leave the angles by which the first layer turns that can, and all others that turn by the same
-    /// table.
-    pub(super) fn leave_angles(&mut self) -> Result<()> {
-        let turned = |node: &Node| match node.op {
-            Op::NormLinearRope { norm, weight, attention, .. } => {
-                self.turns(norm, weight, attention).transpose()
-            }
-            _ => None,
-        };
-        let Some(first) = self.graph.nodes.iter().find_map(turned) else { return Ok(()) };
-        let (_, table) = first?;
-        let positions = self.inputs.positions as u64;
-        let angles = self.builder.tensor("angles", table.bytes / 4 / positions)?;
-        self.left.angles = Some(LeftAngles { angles, table });
-        Ok(())
+    fn cache_append(&mut self, node: &DecodeNode, attention: Attention) -> Result<()> {
+        let (cache, qkv) = (self.decode_cache()?, self.read_of(node, 0)?);
+        if self.is_batched() {
+            let documents = self.inputs.documents;
+            return self.append_rows(node.label(), (node.site, attention), cache, [qkv, documents]);
+        }
+        self.append(node.site, attention, cache, qkv).map(drop)
+    }
+
+    /// Attention of the newest rows, which begin with their queries, to the cache.
+    fn attend(
+        &mut self,
+        node: &DecodeNode,
+        attention: Attention,
+        splits: DecodeSplits,
+    ) -> Result<()> {
+        let (cache, batched) = (self.decode_cache()?, self.is_batched());
+        let (caps, shape, rows) = (self.builder.caps, self.shape(attention), self.builder.tokens);
+        let kernel = if batched {
+            k::attention_decode_several(caps, shape, cache.format, &splits, rows)
+        } else {
+            k::attention_decode(caps, shape, cache.format, &splits)
+        }?;
+        let launch = Launch::new(node.label(), kernel)
+            .bind("query", self.read_of(node, 0)?)
+            .bind("cache", self.cache(node.site, attention, cache)?)
+            .bind_some("documents", batched.then_some(self.inputs.documents))
+            .bind(if splits.count == 1 { "output" } else { "partials" }, self.write_of(node, 0)?);
+        self.builder.dispatch(launch.flops(self.attend_flops(attention, cache)))
+    }
+
+    fn attend_flops(&self, attention: Attention, cache: Cache) -> f64 {
+        4.0 * (self.builder.tokens * cache.rows * attention.width()) as f64
+    }
+
+    fn merge_ranges(
+        &mut self,
+        node: &DecodeNode,
+        attention: Attention,
+        splits: DecodeSplits,
+    ) -> Result<()> {
+        let (caps, shape, rows) = (self.builder.caps, self.shape(attention), self.builder.tokens);
+        let batched = self.is_batched();
+        let kernel = if batched {
+            k::attention_decode_merge_several(caps, shape, &splits, rows)
+        } else {
+            k::attention_decode_merge(caps, shape, &splits)
+        }?;
+        let launch = Launch::new(node.label(), kernel)
+            .bind("partials", self.read_of(node, 0)?)
+            .bind_some("documents", batched.then_some(self.inputs.documents))
+            .bind("output", self.write_of(node, 0)?);
+        let elements = rows * splits.partials(&shape);
+        self.builder.dispatch(launch.flops(2.0 * elements as f64))
     }
 
     /// A dispatch for each part of a matrix; `operands` are those besides the input, the matrix and the output.
     fn rows_of_matrix(
         &mut self,
-        label: &str,
+        node: &DecodeNode,
         weight: WeightId,
-        input: MatvecInput,
-        output: MatvecOutput,
+        (input, output): (MatvecInput, MatvecOutput),
         [from, to]: [Slice; 2],
         operands: &[Operand],
     ) -> Result<()> {
@@ -283,7 +284,7 @@ impl Lowering<'_> {
             let (n, k, first) = (part.rows, matrix.cols, part.row0);
             let shape = MatvecShape { n, k, first, input, output, weights };
             let kernel = self.row_kernel(shape, matrix.rows)?;
-            let launch = Launch::new(label, kernel)
+            let launch = Launch::new(node.label(), kernel)
                 .bind(of_input, from)
                 .bind_all([self.row_operand(weight, index)])
                 .bind("c", to)
@@ -295,21 +296,54 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Which columns of their results a dispatch of several rows has: of one row they are constants of its kernel.
+    /// Which columns of their results a dispatch of batched rows has: of one row they are constants of its kernel.
     fn part_columns(&mut self, first: usize, count: usize) -> Option<Slice> {
-        let Rows::Several { .. } = self.rows else { return None };
         let (col0, cols) = (first as u32, count as u32);
         let range = Range { col0, cols, ..self.builder.all_rows() };
-        Some(self.builder.range(range))
+        self.is_batched().then(|| self.builder.range(range))
     }
 
-    /// The kernel for one row, or for several rows `stride` elements apart.
+    /// The kernel for one row, or for batched rows `stride` elements apart.
     fn row_kernel(&self, shape: MatvecShape, stride: usize) -> Result<Kernel> {
-        let Rows::Several { .. } = self.rows else { return k::matvec(self.builder.caps, shape) };
+        if !self.is_batched() {
+            return k::matvec(self.builder.caps, shape);
+        }
         let MatvecShape { n, k, input, output, weights, .. } = shape;
         let rows = self.builder.tokens;
         let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights };
         k::matvec_rows(self.builder.caps, shape)
+    }
+
+    const fn is_batched(&self) -> bool {
+        matches!(self.rows, Rows::Several { .. })
+    }
+
+    fn decode_cache(&self) -> Result<Cache> {
+        match self.rows {
+            Rows::One(cache) | Rows::Several { cache, .. } => Ok(cache),
+            _ => Err(Error::internal("no decoded rows have a cache")),
+        }
+    }
+
+    /// Where a value is.
+    pub(super) fn placed(&self, value: ValueId) -> Result<Slice> {
+        let place = self.values.get(value).copied().flatten();
+        place.ok_or_else(|| Error::internal(format!("value {value} has no place")))
+    }
+
+    fn read_of(&self, node: &DecodeNode, index: usize) -> Result<Slice> {
+        let value = node.reads.get(index).map(|&id| self.placed(id));
+        value.unwrap_or_else(|| Err(Error::internal(format!("{} reads too little", node.label()))))
+    }
+
+    fn write_of(&self, node: &DecodeNode, index: usize) -> Result<Slice> {
+        let value = node.writes.get(index).map(|&id| self.placed(id));
+        value.unwrap_or_else(|| Err(Error::internal(format!("{} writes too little", node.label()))))
+    }
+
+    /// What a product writes: the head's rows are no value.
+    fn result_of(&self, node: &DecodeNode) -> Result<Slice> {
+        if node.writes.is_empty() { Ok(self.logits()) } else { self.write_of(node, 0) }
     }
 }
 

@@ -5,7 +5,8 @@ use crate::arch::{Architecture, DropoutRates};
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
 use crate::graph::{build, build_training, differentiate, remat};
-use crate::kernels::WeightFormat;
+use crate::kernels::{KvCache, WeightFormat};
+use crate::layout::Kind;
 use crate::plan::{BatchLayout, PromptLayout};
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -30,7 +30,10 @@ const MAY_NAME: [(&str, &[&str]); 30] = [
     ("gpu/program.rs", &[]),
     ("gpu/host.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "web_sys"]),
     ("gpu/device/browser.rs", &["js_sys", "wasm_bindgen", "wasm_bindgen_futures", "wgpu"]),
-    ("gpu/device/nudge.rs", &["futures_channel", "futures_util", "wasm_bindgen_futures", "wgpu"]),
+    (
+        "gpu/device/readback_poller.rs",
+        &["futures_channel", "futures_util", "wasm_bindgen_futures", "wgpu"],
+    ),
     ("gpu/device/readback.rs", &["futures_channel", "wgpu"]),
     (
         "gpu/device/scopes.rs",

@@ -49,7 +49,7 @@ const MAY_IMPORT: [(&str, &[&str]); 24] = [
     ("plan", &["caps", "error", "kernels"]),
     ("ops", &["caps", "data", "error", "kernels", "plan"]),
     ("optim", &["arch", "caps", "error", "kernels", "params", "plan"]),
-    ("layout", &["arch", "caps", "graph", "kernels", "params", "plan"]),
+    ("layout", &["arch", "caps", "error", "graph", "kernels", "params", "plan"]),
     ("lower", &["arch", "caps", "error", "graph", "kernels", "layout", "optim", "params", "plan"]),
     ("gpu", &["caps", "error", "kernels", "plan"]),
     ("checkpoint", &["decimal", "error"]),

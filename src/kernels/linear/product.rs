@@ -362,9 +362,12 @@ fn b_form(composer: Composer, shape: &LinearShape) -> Composer {
         WeightFormat::Int8 => "B_INT8",
         WeightFormat::Int4 => "B_INT4",
     };
-    composer
-        .size("B_SCALES", 4 * shape.b.vectors(shape.n * shape.k))
-        .one_of(&["B_SCALAR", "B_F16", "B_INT8", "B_INT4"], form)
+    let composer = composer.one_of(&["B_SCALAR", "B_F16", "B_INT8", "B_INT4"], form);
+    if !matches!(shape.b, WeightFormat::Int8 | WeightFormat::Int4) {
+        // Products of other shapes share the text.
+        return composer;
+    }
+    composer.size("B_SCALES", 4 * shape.b.vectors(shape.n * shape.k))
 }
 
 /// What the text asks about operands and results, and the kernel.

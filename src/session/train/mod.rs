@@ -129,11 +129,7 @@ impl Trainer {
         let options = options.filled(model.config().dropout);
         progress.report(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
-        let mut plans = Self::planned(model, &options, None)?;
-        let tuned = tune(&gpu, &plans.micro_step.products).await?;
-        if !tuned.is_empty() {
-            plans = Self::planned(model, &options, Some(tuned))?;
-        }
+        let plans = Self::tuned(model, &options).await?;
         progress.report(1, 5, "compile kernels")?;
         gpu.prepare(&plans.all()).await;
         let weights = model.weights.buffers()?;
@@ -187,6 +183,13 @@ impl Trainer {
         });
         trainer.begin_averages().await?;
         Ok(trainer)
+    }
+
+    /// The plans, with the tiles that are fastest on this GPU.
+    async fn tuned(model: &Model, options: &TrainerOptions) -> Result<TrainPlans> {
+        let plans = Self::planned(model, options, None)?;
+        let tuned = tune(model.gpu(), &plans.micro_step.products).await?;
+        if tuned.is_empty() { Ok(plans) } else { Self::planned(model, options, Some(tuned)) }
     }
 
     /// The plans, with tiles of products that were measured. What cannot have room is refused.

@@ -1,0 +1,136 @@
+//! Passes over decoded rows: which nodes one kernel does, and how what lies between them is stored.
+//!
+//! A kernel for one row reads a whole matrix, so what stands before and behind a product is cheap beside it. Each
+//! fusion is a node of its own here, [`DecodeOp`]. Its dispatches depend on the node and on the layouts alone.
+
+mod describe;
+mod pass;
+#[cfg(test)]
+mod tests;
+
+pub use pass::decode_layouts;
+
+use super::{Layout, Matrices};
+use crate::arch::{Attention, Norm, RopeId, WeightId};
+use crate::caps::Capabilities;
+use crate::graph::{Gate, Graph, Op, Site, Value, ValueId};
+use crate::kernels::{DecodeSplits, KvCache, NewestKey, NewestShape};
+use std::ops::Range;
+
+/// The key-value cache that attention reads and writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Cache {
+    pub format: KvCache,
+    /// Texts in a layer's cache.
+    pub sequences: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Rows after which the cache of a layer with a window begins again.
+    pub ring: Option<usize>,
+    /// Most tokens of a text, whatever the cache holds: a cache that grows compiles nothing.
+    pub keys: usize,
+}
+
+/// The rows of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeRows {
+    /// The newest row of one text.
+    One,
+    /// Batched rows: so many, each of a text of its own or of the next positions of one.
+    Batched(usize),
+}
+
+/// What the nodes of decoded rows are a function of.
+#[derive(Clone, Debug)]
+pub struct DecodeRequest<'a> {
+    pub caps: &'a Capabilities,
+    /// A forward pass whose nodes are [joined](crate::graph::fuse).
+    pub graph: &'a Graph,
+    /// The nodes that the plan has.
+    pub nodes: Range<usize>,
+    /// A value that lies in a buffer of other plans.
+    pub outside: Option<ValueId>,
+    pub matrices: Matrices<'a>,
+    pub rows: DecodeRows,
+    pub cache: Cache,
+}
+
+/// An operation on decoded rows. Reads and writes are those of [`DecodeNode`], in this order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DecodeOp {
+    /// An operation of the graph, which no kernel joins to another here.
+    Plain(Op),
+    /// → rows, and the angles of the row's position from the table of a rotation.
+    EmbedAngles { weight: WeightId, rope: RopeId },
+    /// x → y = matrix · norm(x).
+    NormLinear { norm: Norm, weight: WeightId },
+    /// x → activate(gate) · up of the two halves of matrix · norm(x).
+    NormLinearGate { norm: Norm, weight: WeightId, gate: Gate },
+    /// x, and for one row its angles → queries. Norm, product, bias and rotation; keys and values go to the cache.
+    QkvAppend { norm: Norm, weight: WeightId, bias: Option<WeightId>, attention: Attention },
+    /// x, angles → queries, partial results: [`DecodeOp::QkvAppend`], and attention of the newest row to ranges of the
+    /// keys before it. Whoever merges the ranges adds the newest key.
+    QkvAttentionDecode {
+        shape: NewestShape,
+        norm: WeightId,
+        weight: WeightId,
+        bias: Option<WeightId>,
+        attention: Attention,
+        splits: DecodeSplits,
+    },
+    /// qkv, whose keys and values go to the cache.
+    CacheAppend { attention: Attention },
+    /// qkv, or queries whose keys and values are in the cache → output, or partial results of several ranges of keys.
+    Attention { attention: Attention, splits: DecodeSplits },
+    /// Partial results → output.
+    MergeRanges { attention: Attention, splits: DecodeSplits },
+    /// [`Op::Linear`] of the output that it merges itself: partial results, the queries where the newest key is apart,
+    /// and a residual if there is one → y.
+    MergingLinear {
+        weight: WeightId,
+        bias: Option<WeightId>,
+        attention: Attention,
+        splits: DecodeSplits,
+        newest: NewestKey,
+    },
+}
+
+/// An operation on values, as it is lowered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecodeNode {
+    pub op: DecodeOp,
+    pub reads: Vec<ValueId>,
+    pub writes: Vec<ValueId>,
+    pub site: Site,
+    /// What follows the site in the name of its dispatches.
+    suffix: &'static str,
+}
+
+impl DecodeNode {
+    pub fn label(&self) -> String {
+        format!("{}{}", self.site, self.suffix)
+    }
+}
+
+/// The nodes of decoded rows in their order, and how their values lie.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DecodeLayouts {
+    /// Those of the graph, then those that only these nodes have.
+    pub values: Vec<Value>,
+    pub layouts: Vec<Layout>,
+    /// The values that have a tensor, in the order in which tensors are numbered.
+    pub tensors: Vec<ValueId>,
+    pub nodes: Vec<DecodeNode>,
+    /// The angles of the newest row.
+    pub angles: Option<ValueId>,
+}
+
+impl DecodeLayouts {
+    /// The value whose place a value has.
+    pub fn home(&self, mut value: ValueId) -> ValueId {
+        while let Layout::InPlaceOf(other) = self.layouts[value] {
+            value = other;
+        }
+        value
+    }
+}

@@ -1,0 +1,297 @@
+//! The pass over the nodes of decoded rows, in their order.
+
+use super::{DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows};
+use crate::arch::{Attention, Norm, NormKind, RopeId, WeightId};
+use crate::error::Result;
+use crate::graph::{Gate, Node, Op, Site, Value, ValueId};
+use crate::kernels::{
+    self as k, AttentionShape, Constant, DecodeSplits, KvCache, NewestKey, NewestShape,
+};
+use crate::layout::{Layout, attention_shape, rope_shape};
+
+/// The nodes by which a device decodes rows.
+///
+/// # Errors
+/// `limit-exceeded` when no workgroup of attention fits.
+pub fn decode_layouts(request: &DecodeRequest<'_>) -> Result<DecodeLayouts> {
+    let values = request.graph.values.clone();
+    let out =
+        DecodeLayouts { layouts: vec![Layout::F32; values.len()], values, ..Default::default() };
+    let mut pass = Pass { request, angles: None, out };
+    pass.leave_angles();
+    for index in request.nodes.clone() {
+        pass.node(index, &request.graph.nodes[index])?;
+    }
+    Ok(pass.out)
+}
+
+struct Pass<'a> {
+    request: &'a DecodeRequest<'a>,
+    /// The rotation whose angles the embedding copies.
+    angles: Option<RopeId>,
+    out: DecodeLayouts,
+}
+
+impl Pass<'_> {
+    /// One row is rotated by the angles of the first layer whose product can; all layers with that rotation share them.
+    fn leave_angles(&mut self) {
+        let rotated = |node: &Node| match node.op {
+            Op::NormLinearRope { norm, weight, attention, .. } => {
+                attention.rope.filter(|_| self.rotates(norm, weight, attention))
+            }
+            _ => None,
+        };
+        let nodes = &self.request.graph.nodes[self.request.nodes.clone()];
+        let first = nodes.iter().find_map(rotated).filter(|_| self.is_one());
+        if let Some(rope) = first {
+            let dims = self.request.matrices.params.architecture.ropes[rope].head_dim;
+            let angles = self.value("angles", dims, Layout::Angles);
+            self.tensor(angles);
+            (self.angles, self.out.angles) = (Some(rope), Some(angles));
+        }
+    }
+
+    fn node(&mut self, index: usize, node: &Node) -> Result<()> {
+        let named = (node.site, "");
+        match node.op {
+            Op::Embed { weight } => {
+                let (op, writes) = match (self.angles, self.out.angles) {
+                    (Some(rope), Some(angles)) => {
+                        (DecodeOp::EmbedAngles { weight, rope }, vec![node.writes[0], angles])
+                    }
+                    _ => (DecodeOp::Plain(node.op), node.writes.clone()),
+                };
+                self.push(op, named, &[], &writes);
+            }
+            Op::Linear { weight, bias } => self.linear(index, node, weight, bias),
+            Op::Head { weight } => {
+                let op = DecodeOp::Plain(Op::Linear { weight, bias: None });
+                self.push(op, named, &node.reads, &[]);
+            }
+            Op::NormLinear { norm, weight, bias } => {
+                self.norm_linear(node.site, (norm, weight, bias), node.reads[0], &node.writes);
+            }
+            Op::NormLinearGate { norm, weight, gate } => {
+                self.norm_linear_gate(node, norm, weight, gate);
+            }
+            Op::NormLinearRope { norm, weight, bias, attention, rope } => {
+                self.qkv(node, (norm, weight, bias), attention, rope);
+            }
+            Op::Rope { .. } => {
+                self.out.layouts[node.writes[0]] = Layout::InPlaceOf(node.reads[0]);
+                self.push(DecodeOp::Plain(node.op), named, &node.reads, &node.writes);
+            }
+            Op::Attention { attention, .. } => return self.attention(node, attention),
+            _ => self.push(DecodeOp::Plain(node.op), named, &node.reads, &node.writes),
+        }
+        Ok(())
+    }
+
+    fn linear(&mut self, index: usize, node: &Node, weight: WeightId, bias: Option<WeightId>) {
+        let input = node.reads[0];
+        if let Some(&residual) = node.reads.get(1)
+            && bias.is_none()
+            && self.adds_in_place(index, node.writes[0], residual)
+        {
+            self.out.layouts[node.writes[0]] = Layout::InPlaceOf(residual);
+        }
+        let mut reads = node.reads.clone();
+        let writer = self.out.nodes.iter().find(|writer| writer.writes.contains(&input));
+        let ranges = matches!(self.out.layouts[input], Layout::SoftmaxRanges { .. });
+        let op = match writer.filter(|_| ranges).map(|writer| (writer.op, &writer.writes)) {
+            Some((DecodeOp::QkvAttentionDecode { attention, splits, .. }, writes)) => {
+                reads.insert(1, writes[0]);
+                let newest = NewestKey::Apart;
+                DecodeOp::MergingLinear { weight, bias, attention, splits, newest }
+            }
+            Some((DecodeOp::Attention { attention, splits }, _)) => {
+                let newest = NewestKey::Among;
+                DecodeOp::MergingLinear { weight, bias, attention, splits, newest }
+            }
+            _ => DecodeOp::Plain(node.op),
+        };
+        self.push(op, (node.site, ""), &reads, &node.writes);
+    }
+
+    /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
+    /// no place of its own.
+    fn adds_in_place(&self, index: usize, sum: ValueId, residual: ValueId) -> bool {
+        let mut later = self.request.graph.nodes[index + 1..].iter();
+        self.is_one()
+            && self.request.outside != Some(sum)
+            && later.all(|later| !later.reads.contains(&residual))
+    }
+
+    fn norm_linear(
+        &mut self,
+        site: Site,
+        (norm, weight, bias): (Norm, WeightId, Option<WeightId>),
+        x: ValueId,
+        writes: &[ValueId],
+    ) {
+        if bias.is_none() && self.fuses(norm) {
+            return self.push(DecodeOp::NormLinear { norm, weight }, (site, ""), &[x], writes);
+        }
+        writes.iter().for_each(|&value| self.tensor(value));
+        let normed =
+            self.value("norm", self.request.matrices.params.architecture.hidden, Layout::F32);
+        self.push(DecodeOp::Plain(Op::Norm(norm)), (site, " norm"), &[x], &[normed]);
+        self.push(DecodeOp::Plain(Op::Linear { weight, bias }), (site, ""), &[normed], writes);
+    }
+
+    fn norm_linear_gate(&mut self, node: &Node, norm: Norm, weight: WeightId, gate: Gate) {
+        if self.fuses_pairs(norm, weight) {
+            let op = DecodeOp::NormLinearGate { norm, weight, gate };
+            return self.push(op, (node.site, ""), &node.reads, &node.writes);
+        }
+        let gate_up = self.value("gate and up", 2 * gate.width, Layout::F32);
+        self.norm_linear(node.site, (norm, weight, None), node.reads[0], &[gate_up]);
+        let op = DecodeOp::Plain(Op::Gate(gate));
+        self.push(op, (node.site, " activation"), &[gate_up], &node.writes);
+    }
+
+    fn qkv(
+        &mut self,
+        node: &Node,
+        (norm, weight, bias): (Norm, WeightId, Option<WeightId>),
+        attention: Attention,
+        rope: Site,
+    ) {
+        let query = node.writes[0];
+        if !self.rotates(norm, weight, attention) {
+            self.norm_linear(node.site, (norm, weight, bias), node.reads[0], &[query]);
+            let op = DecodeOp::Plain(Op::Rope { attention });
+            return self.push(op, (rope, ""), &[query], &[query]);
+        }
+        // Batched rows lie as those of the product do, with nothing behind their queries.
+        let columns = if self.is_one() { attention.width() } else { attention.stride() };
+        self.out.values[query] = Value { name: "query", gradient: false, columns };
+        self.out.layouts[query] = Layout::InCache;
+        let reads: Vec<_> = node.reads.iter().copied().chain(self.out.angles).collect();
+        let op = DecodeOp::QkvAppend { norm, weight, bias, attention };
+        self.push(op, (node.site, ""), &reads, &[query]);
+    }
+
+    fn attention(&mut self, node: &Node, attention: Attention) -> Result<()> {
+        let (input, output, shape) = (node.reads[0], node.writes[0], self.shape(attention));
+        if self.out.layouts[input] != Layout::InCache {
+            let site = Site { what: "cache append", ..node.site };
+            self.push(DecodeOp::CacheAppend { attention }, (site, ""), &[input], &[]);
+        }
+        let columns = |splits: &DecodeSplits| splits.partials(&shape);
+        if let Some(splits) = self.short_context(output, shape) {
+            let columns = columns(&splits);
+            self.out.values[output] =
+                Value { name: "attention partials", gradient: false, columns };
+            self.out.layouts[output] = Layout::SoftmaxRanges { count: splits.count };
+            if !self.join_attention(input, output, splits) {
+                let op = DecodeOp::Attention { attention, splits };
+                self.push(op, (node.site, ""), &[input], &[output]);
+            }
+            return Ok(());
+        }
+        let rows = if let DecodeRows::Batched(rows) = self.request.rows { rows } else { 1 };
+        let splits = k::cache_splits(self.request.caps, shape, self.request.cache.keys, rows)?;
+        let op = DecodeOp::Attention { attention, splits };
+        if splits.count == 1 {
+            self.push(op, (node.site, ""), &[input], &[output]);
+            return Ok(());
+        }
+        self.tensor(output);
+        let layout = Layout::SoftmaxRanges { count: splits.count };
+        let partials = self.value("attention partials", columns(&splits), layout);
+        self.push(op, (node.site, ""), &[input], &[partials]);
+        let op = DecodeOp::MergeRanges { attention, splits };
+        self.push(op, (node.site, " merge"), &[partials], &[output]);
+        Ok(())
+    }
+
+    /// Ranges of the keys of a short text, where a product alone reads what attention leaves, and merges them.
+    fn short_context(&self, output: ValueId, shape: AttentionShape) -> Option<DecodeSplits> {
+        let reader = self.request.graph.only_reader(output).filter(|_| self.is_one())?;
+        let merges = matches!(reader.op, Op::Linear { .. });
+        let splits = || k::near_splits(self.request.caps, shape, self.request.cache.keys);
+        merges.then(splits).flatten()
+    }
+
+    /// Joins the product that has just left queries to the attention that alone reads them, if a kernel can.
+    fn join_attention(&mut self, query: ValueId, output: ValueId, splits: DecodeSplits) -> bool {
+        let Some(DecodeNode { op, reads, writes, site, .. }) = self.out.nodes.last().cloned()
+        else {
+            return false;
+        };
+        let DecodeOp::QkvAppend { norm, weight, bias, attention } = op else { return false };
+        let shape = NewestShape {
+            heads: self.shape(attention),
+            k: self.request.matrices.params.architecture.hidden,
+            epsilon: Constant(norm.epsilon),
+            biased: bias.is_some(),
+            weights: self.request.matrices.format(weight),
+        };
+        let joins = writes == [query] && self.request.graph.only_reader(query).is_some();
+        if !joins || !k::newest_fuses(self.request.caps, &shape) {
+            return false;
+        }
+        self.out.nodes.pop();
+        let norm = norm.weight;
+        let op = DecodeOp::QkvAttentionDecode { shape, norm, weight, bias, attention, splits };
+        self.push(op, (site, ", attention"), &reads, &[query, output]);
+        true
+    }
+
+    fn is_one(&self) -> bool {
+        self.request.rows == DecodeRows::One
+    }
+
+    fn shape(&self, attention: Attention) -> AttentionShape {
+        let rows = if let DecodeRows::Batched(rows) = self.request.rows { rows } else { 1 };
+        attention_shape(attention, rows, self.request.cache.ring)
+    }
+
+    /// Whether the kernel of a product also computes the norm before it.
+    fn fuses(&self, norm: Norm) -> bool {
+        norm.kind == NormKind::Rms && k::matvec_fuses(self.request.caps)
+    }
+
+    /// Whether a kernel can do so and multiply pairs of rows, a gate's and the one above it or those half a head apart:
+    /// the two may lie in different parts of a matrix that is cut.
+    fn fuses_pairs(&self, norm: Norm, weight: WeightId) -> bool {
+        self.request.matrices.params.matrices[weight].parts.len() == 1 && self.fuses(norm)
+    }
+
+    /// Whether a product of queries, keys and values also rotates and appends them. It rotates whole heads, of one row
+    /// by the angles that the embedding copies.
+    fn rotates(&self, norm: Norm, weight: WeightId, attention: Attention) -> bool {
+        let rope = rope_shape(&self.request.matrices.params.architecture, attention);
+        self.request.cache.format == KvCache::F32
+            && rope.dims == attention.head_dim
+            && self.fuses_pairs(norm, weight)
+            && (self.angles.is_none() || self.angles == attention.rope)
+    }
+
+    fn value(&mut self, name: &'static str, columns: usize, layout: Layout) -> ValueId {
+        self.out.values.push(Value { name, gradient: false, columns });
+        self.out.layouts.push(layout);
+        self.out.values.len() - 1
+    }
+
+    /// Gives a value a tensor, unless it has a place.
+    fn tensor(&mut self, value: ValueId) {
+        let placed = self.request.outside == Some(value) || self.out.home(value) != value;
+        if !placed && !self.out.tensors.contains(&value) {
+            self.out.tensors.push(value);
+        }
+    }
+
+    fn push(
+        &mut self,
+        op: DecodeOp,
+        (site, suffix): (Site, &'static str),
+        reads: &[ValueId],
+        writes: &[ValueId],
+    ) {
+        writes.iter().for_each(|&value| self.tensor(value));
+        let (reads, writes) = (reads.to_vec(), writes.to_vec());
+        self.out.nodes.push(DecodeNode { op, reads, writes, site, suffix });
+    }
+}
