@@ -59,7 +59,7 @@ function weights(seed) {
 
 /** The files of the folder. */
 export function checkpoint() {
-  const tokenizer = (name) => readFileSync(join(root, "tests", "pkg", "hub-tokenizer", name));
+  const tokenizer = (name) => readFileSync(join(root, "tests", "files", "hub-tokenizer", name));
   return {
     "config.json": Buffer.from(JSON.stringify(CONFIG)),
     "model.safetensors": Buffer.from(weights(7)),
