@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates that a room, or one file of it, names. WebGPU and the browser are for `gpu` and `web` alone.
-const MAY_NAME: [(&str, &[&str]); 30] = [
+const MAY_NAME: [(&str, &[&str]); 29] = [
     ("arch", &["libm", "serde_json"]),
     ("caps", &["serde"]),
     ("checkpoint", &["half", "safetensors", "serde", "serde_json"]),
@@ -19,7 +19,6 @@ const MAY_NAME: [(&str, &[&str]); 30] = [
     ("kernels", &["bytemuck", "serde"]),
     ("lower", &["serde"]),
     ("ops", &["bytemuck", "serde_json"]),
-    ("order", &["serde", "serde_json"]),
     ("optim", &["serde"]),
     ("plan", &["bytemuck", "serde"]),
     ("random", &["libm"]),
