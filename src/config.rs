@@ -110,7 +110,7 @@ pub const MAX_HEAD_DIM: usize = 256;
 pub const MAX_TENSOR_ELEMENTS: u64 = i32::MAX as u64;
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json` of one of [`FAMILIES`], as transformers 4 and 5
+    /// Reads a Hugging Face `config.json` of a supported family, as transformers 4 and 5
     /// write it. Missing fields get the defaults of transformers' config of that family;
     /// whatever the file asks for and tinyloom lacks is refused by name, and so is a field whose
     /// name is misspelt. A text above a megabyte is refused unread.

@@ -255,7 +255,7 @@ export class Model {
     const ids = toSomeTokens("tokens", tokens, this.config);
     const { signal } = long;
     return over(this, long.adapter).run(
-      (raw) => watched(look, long, (ask) => raw.look(ids, json, ask)),
+      (raw) => watched(look, long, (ask) => raw.inspect(ids, json, ask)),
       signal,
     );
   }

@@ -110,7 +110,7 @@ export interface RawModel extends Releasable, RawWriter {
   parameterCount(): number;
   gpuBytes(): number;
   /** Logits, hidden states or attention: `look` in the options says which. */
-  look(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<Float32Array>;
+  inspect(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<Float32Array>;
   loss(
     tokens: Uint32Array,
     targets: Uint32Array | undefined,

@@ -4,7 +4,7 @@
 // A matrix packed in f16: a unit is a vector, eight elements of a row.
 alias Words = vec4<u32>;
 
-@group(0) @binding(1) var<storage, read> packed: array<Words>;
+@group(0) @binding(1) var<storage, read> packed: array<vec4<u32>>;
 
 fn fetch_packed(i: u32) -> Words {
   return packed[i];
@@ -22,7 +22,7 @@ fn scale_of(i: u32) -> f32 {
 // follows all rows, from unit SCALES on.
 alias Words = vec2<u32>;
 
-@group(0) @binding(1) var<storage, read> packed: array<Words>;
+@group(0) @binding(1) var<storage, read> packed: array<vec2<u32>>;
 
 fn fetch_packed(i: u32) -> Words {
   return packed[i];
@@ -41,7 +41,7 @@ fn scale_of(i: u32) -> f32 {
 // have little each. A scale for each 32 elements follows all rows, from unit SCALES on.
 alias Words = u32;
 
-@group(0) @binding(1) var<storage, read> packed: array<Words>;
+@group(0) @binding(1) var<storage, read> packed: array<u32>;
 
 fn fetch_packed(i: u32) -> Words {
   return packed[i];
@@ -61,7 +61,7 @@ fn scale_of(i: u32) -> f32 {
 // A matrix of f32 read as a packed one: a unit is a vector, four elements of a row.
 alias Words = vec4<f32>;
 
-@group(0) @binding(1) var<storage, read> b: array<Words>;
+@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
 
 fn fetch_packed(i: u32) -> Words {
   return b[i];

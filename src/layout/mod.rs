@@ -211,7 +211,7 @@ impl Layouts<'_> {
     /// Bytes of all tensors that values have, and of those that nodes share.
     pub fn bytes(&self, tokens: usize) -> Vec<u64> {
         let values = 0..self.values.len();
-        let values = values.map(|value| (tokens * self.columns(value)) as u64 * 4);
+        let values = values.map(|value| tokens as u64 * self.columns(value) as u64 * 4);
         values.chain(self.tensors.iter().map(|tensor| tensor.bytes)).collect()
     }
 

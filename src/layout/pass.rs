@@ -184,7 +184,7 @@ impl<'a> Pass<'a> {
         if parts == Parts::WHOLE {
             return Fusion::None;
         }
-        let slice = self.tensor("parts of a product", (4 * parts.count * parts.apart) as u64);
+        let slice = self.tensor("parts of a product", 4 * parts.count as u64 * parts.apart as u64);
         self.layouts.values[value] = Layout::SplitK(SplitK { parts, slice, stream });
         self.sums_of[reader] = Some(value);
         Fusion::SplitProduct

@@ -74,7 +74,7 @@ pub struct GradientProduct {
 
 /// Bytes of a weight's partial sums.
 fn column_bytes(tokens: usize, [columns, rows]: [usize; 2]) -> u64 {
-    (tokens.div_ceil(rows) * columns * 4) as u64
+    4 * tokens.div_ceil(rows) as u64 * columns as u64
 }
 
 impl Pass<'_> {
@@ -209,7 +209,7 @@ impl Pass<'_> {
             return GradientProduct { sum_before: self.end_products(), partials: None };
         }
         let parts = k::linear_parts(self.request.caps, shape);
-        let bytes = (4 * parts.count * parts.apart) as u64;
+        let bytes = 4 * parts.count as u64 * parts.apart as u64;
         let long = self.request.tokens > MOST_TOKENS;
         if long || parts == Parts::WHOLE || bytes > self.most_waiting() {
             return GradientProduct::default();

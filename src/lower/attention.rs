@@ -226,7 +226,7 @@ impl Lowering<'_> {
         d_qkv: Slice,
     ) -> Result<Option<Slice>> {
         let (caps, layout) = (self.builder.caps, self.batch()?.0);
-        let elements = (shape.heads * tiles * k::STRIP * k::STRIP) as u64;
+        let elements = (shape.heads * tiles) as u64 * (k::STRIP * k::STRIP) as u64;
         let p = self.builder.tensor("probabilities", elements)?;
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;

@@ -275,3 +275,16 @@ pub const PLAIN: [(Case, &[&str]); 4] = [
         &["query_key_value", "dense_4h_to_h"],
     ),
 ];
+
+/// A family of which some layers have no RoPE.
+pub const PARTLY_ROTATED: [(Case, &[&str]); 1] = [(
+    Case {
+        name: "smollm3, every second layer without RoPE",
+        config: r#"{"model_type":"smollm3","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+            "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+            "no_rope_layer_interval":2,"max_position_embeddings":2048}"#,
+        tokens: 512,
+        capacity: 1024,
+    },
+    &[],
+)];

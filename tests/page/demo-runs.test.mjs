@@ -322,7 +322,7 @@ async function otherTokenizer(demo) {
   await demo.drop({
     "config.json": from("reference", "fixtures", "llama", "config.json"),
     "model.safetensors": from("reference", "fixtures", "llama", "model.safetensors"),
-    "tokenizer.json": from("pkg", "hub-tokenizer", "tokenizer.json"),
+    "tokenizer.json": from("files", "hub-tokenizer", "tokenizer.json"),
   });
   await demo.untilState("paused");
   assert.ok((await demo.likeliest(PROMPT, 12)).length > 5, "it writes");

@@ -59,7 +59,7 @@ function weights(seed) {
 
 /** The files of the folder. */
 export function checkpoint() {
-  const tokenizer = (name) => readFileSync(join(root, "tests", "pkg", "hub-tokenizer", name));
+  const tokenizer = (name) => readFileSync(join(root, "tests", "files", "hub-tokenizer", name));
   return {
     "config.json": Buffer.from(JSON.stringify(CONFIG)),
     "model.safetensors": Buffer.from(weights(7)),
@@ -94,22 +94,5 @@ export const CHATS = QUESTIONS.flatMap((question, kind) =>
   ]),
 );
 
-/** The files of a zip without compression. */
-export function unzip(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const files = {};
-  for (let at = 0; view.getUint32(at, true) === 0x04034b50; ) {
-    const [size, name, extra] = [
-      view.getUint32(at + 18, true),
-      view.getUint16(at + 26, true),
-      view.getUint16(at + 28, true),
-    ];
-    const begin = at + 30 + name + extra;
-    files[new TextDecoder().decode(bytes.subarray(at + 30, at + 30 + name))] = bytes.slice(
-      begin,
-      begin + size,
-    );
-    at = begin + size;
-  }
-  return files;
-}
+/** The files of a zip. */
+export { unzipSync as unzip } from "fflate";

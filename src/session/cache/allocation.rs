@@ -1,7 +1,7 @@
 //! What a key-value cache has on the GPU: its buffers, and the plans of inference bound to them.
 
-use super::bound_plans::NamedPlans;
 use super::costs::Costs;
+use super::named_plans::NamedPlans;
 use crate::error::Result;
 use crate::gpu::PlanId;
 use crate::lower::{CacheShape, InferencePlans};

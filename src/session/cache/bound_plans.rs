@@ -2,37 +2,14 @@
 
 use super::allocation::AllocationId;
 use super::key_value_cache::KeyValueCache;
+use super::named_plans::NamedPlans;
 use crate::error::Result;
-use crate::gpu::{PlanId, create_checked};
+use crate::gpu::create_checked;
 use crate::lower::CacheShape;
-use crate::plan::Plan;
 use crate::session::memory::{self, MemoryBytes, Purpose};
 use crate::session::resources::Resources;
 use crate::session::weights::Weights;
 use std::rc::Rc;
-
-/// Plans that are replayed under their names.
-pub(in crate::session) trait NamedPlans {
-    /// The same names, once the device has the plans.
-    type Ids;
-
-    fn all(&self) -> Vec<&Plan>;
-
-    fn install(&self, install: &mut dyn FnMut(&Plan) -> Result<PlanId>) -> Result<Self::Ids>;
-}
-
-/// One plan needs no name.
-impl NamedPlans for Plan {
-    type Ids = PlanId;
-
-    fn all(&self) -> Vec<&Plan> {
-        vec![self]
-    }
-
-    fn install(&self, install: &mut dyn FnMut(&Plan) -> Result<PlanId>) -> Result<PlanId> {
-        install(self)
-    }
-}
 
 /// Plans bound to one allocation of a cache. Their bytes count in [`Weights::bound_bytes`].
 #[derive(Debug)]

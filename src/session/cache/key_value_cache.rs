@@ -1,7 +1,7 @@
 //! The key-value cache: its buffers and plans, the text that it holds, its growth.
 
 use super::allocation::{CacheAllocation, LEAST_CAPACITY, capacity_for};
-use super::bound_plans::NamedPlans;
+use super::named_plans::NamedPlans;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{BufferCopy, Replay, create_checked};
 use crate::kernels::WeightFormat;

@@ -6,3 +6,4 @@ mod caches;
 pub(super) mod chunk;
 pub(super) mod costs;
 pub(super) mod key_value_cache;
+pub(super) mod named_plans;

@@ -7,7 +7,7 @@ use crate::gpu::PlanId;
 use crate::lower::{CacheShape, InferenceOptions, SeveralPlans, SeveralRows, several_plans};
 use crate::params::Params;
 use crate::plan::Plan;
-use crate::session::cache::bound_plans::NamedPlans;
+use crate::session::cache::named_plans::NamedPlans;
 use std::cell::RefCell;
 use std::rc::Rc;
 
