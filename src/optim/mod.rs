@@ -20,7 +20,7 @@ macro_rules! rules {
 }
 rules![adamw, adafactor, adamw8bit, lion, muon, sgd];
 
-pub use rule::{Bounds, Carried, Number, Numbers, Optimizer, Rule, State};
+pub use rule::{Bounds, Number, Numbers, Optimizer, Rule, State};
 pub use stored::{Content, StateSet, Stored, Trained, stored_sets};
 
 use crate::caps::Capabilities;

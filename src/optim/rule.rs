@@ -17,7 +17,10 @@ pub struct Rule {
     /// In the JavaScript contract.
     pub name: &'static str,
     /// What it does, for the documentation of the option.
-    #[cfg(feature = "testing")]
+    #[cfg_attr(
+        not(feature = "testing"),
+        allow(dead_code, reason = "the test of the written types reads it")
+    )]
     pub what: &'static str,
     /// The default peak of the learning rate, and the default decay.
     pub learning_rate: f64,
@@ -37,7 +40,6 @@ pub struct Rule {
 /// What a rule has where its row says nothing of it.
 pub(super) const BASE: Rule = Rule {
     name: "",
-    #[cfg(feature = "testing")]
     what: "",
     learning_rate: 1e-3,
     weight_decay: 0.1,
@@ -57,21 +59,16 @@ pub struct Number {
     pub default: f64,
     pub bounds: Bounds,
     /// For the documentation of the option.
-    #[cfg(feature = "testing")]
+    #[cfg_attr(
+        not(feature = "testing"),
+        allow(dead_code, reason = "the test of the written types reads it")
+    )]
     pub what: &'static str,
 }
 
 impl Number {
     pub const fn new(name: &'static str, default: f64, bounds: Bounds, what: &'static str) -> Self {
-        #[cfg(not(feature = "testing"))]
-        let _ = what;
-        Self {
-            name,
-            default,
-            bounds,
-            #[cfg(feature = "testing")]
-            what,
-        }
+        Self { name, default, bounds, what }
     }
 }
 

@@ -27,18 +27,20 @@ pub enum Content {
 }
 
 impl Content {
-    /// What no run leaves in such a set, and why. Gradients in the middle of an accumulation may well not be finite:
-    /// the update is then left out.
-    pub fn refused(self) -> Option<(fn(&f32) -> bool, &'static str)> {
-        let not_square: fn(&f32) -> bool = |x| !x.is_finite() || *x < 0.0;
-        match self {
-            Self::Means => Some((|x| !x.is_finite(), "a mean of gradients is finite")),
+    /// Why no run leaves this value in such a set, if none does. Gradients in the middle of an
+    /// accumulation may well not be finite: the update is then left out.
+    pub fn refusal(self, value: f32) -> Option<&'static str> {
+        let (allowed, why) = match self {
+            Self::Means => (value.is_finite(), "a mean of gradients is finite"),
             Self::Squares | Self::RowSquares | Self::ColumnSquares => {
-                Some((not_square, "a mean of squares is finite and not negative"))
+                (value.is_finite() && value >= 0.0, "a mean of squares is finite and not negative")
             }
-            Self::Scales => Some((not_square, "a scale is finite and not negative")),
-            Self::Numbers | Self::Codes => None,
-        }
+            Self::Scales => {
+                (value.is_finite() && value >= 0.0, "a scale is finite and not negative")
+            }
+            Self::Numbers | Self::Codes => return None,
+        };
+        (!allowed).then_some(why)
     }
 
     /// Whether a file has an f32 per element, in the checkpoint's order.

@@ -197,8 +197,7 @@ impl Resume {
 
 /// The first value that no training run leaves in a tensor with this content, and why.
 fn impossible(content: Content, values: &[f32]) -> Option<(usize, &'static str)> {
-    let (refused, why) = content.refused()?;
-    values.iter().position(refused).map(|i| (i, why))
+    values.iter().enumerate().find_map(|(i, &value)| Some((i, content.refusal(value)?)))
 }
 
 #[cfg(test)]
