@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { root, target } from "../../scripts/lib.mjs";
@@ -11,6 +12,7 @@ import { referencePython } from "../../scripts/reference.mjs";
 import { openFile } from "../api/bodies/kit.mjs";
 import { GgufBytes } from "./gguf/write.mjs";
 
+const { openSource } = await import("../../pkg/dist/file-source.js");
 const { openGguf } = await import("../../pkg/dist/gguf/index.js");
 const { fittedFactors } = await import("../../pkg/dist/gguf/rope-factors.js");
 const { llama3Factors } = await import("../../pkg/dist/gguf/rope.js");
@@ -131,6 +133,34 @@ test("a file is read once, forward, and never whole", async () => {
     assert.ok(begin >= at, `byte ${begin} is read after ${at}`);
     assert.ok(end - begin < 1 << 17, `${end - begin} bytes at once`);
     at = end;
+  }
+});
+
+test("of a server's file each byte is asked for once", async () => {
+  const asked = [];
+  const server = createServer((request, response) => {
+    const [, from, to] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range) ?? [];
+    const [begin, end] = [Number(from), to ? Number(to) + 1 : file.length];
+    asked.push(`${request.url} ${begin}`);
+    const content_range = `bytes ${begin}-${end - 1}/${file.length}`;
+    response.writeHead(206, { "content-range": content_range, "content-length": end - begin });
+    response.end(file.subarray(begin, end));
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  try {
+    const url = `http://127.0.0.1:${server.address().port}/org/all%20types.gguf?download=true`;
+    const source = openSource("test", url, {});
+    assert.equal(source.place("config.json").split("?")[0].endsWith("/org/all%20types.gguf"), true);
+    const part = await source.find("model.safetensors");
+    const local = await (await openGguf(partOf(file))).find("model.safetensors");
+    assert.deepEqual(await whole(part, 1 << 16), await whole(local));
+    // The first bytes, the rest of the frame, and the data in one stream.
+    assert.ok(asked.length <= 3, asked.join());
+    assert.ok(asked.every((one) => one.startsWith("/org/all%20types.gguf?download=true ")));
+    part.rest();
+  } finally {
+    server.closeAllConnections();
+    server.close();
   }
 });
 

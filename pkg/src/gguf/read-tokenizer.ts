@@ -20,7 +20,7 @@ export function tokenizerOf(keys: Keys): { readonly [name: string]: string } {
         "Load the tokenizer from the model's tokenizer.json",
     );
   }
-  const tokens = tokensOf(keys);
+  const tokens = tokensOf(keys, model === "llama");
   const { parts, startsByDefault } = known(keys, tokens);
   const named = specialOf(keys, tokens);
   const before = keys.flag("tokenizer.ggml.add_bos_token") ?? startsByDefault;
@@ -55,7 +55,8 @@ interface Tokens {
   readonly added: readonly AddedToken[];
 }
 
-function tokensOf(keys: Keys): Tokens {
+/** @param spaced - whether pieces have spaces as U+2581. */
+function tokensOf(keys: Keys, spaced: boolean): Tokens {
   const key = "tokenizer.ggml.tokens";
   const texts = keys.texts(key) ?? [];
   const types = keys.numbers("tokenizer.ggml.token_type") ?? texts.map(() => NORMAL);
@@ -69,7 +70,7 @@ function tokensOf(keys: Keys): Tokens {
     const type = types[id] as number;
     if (type < UNKNOWN || type > USER_DEFINED || !text) continue;
     const plain = { single_word: false, lstrip: false, rstrip: false, normalized: false };
-    const content = type === USER_DEFINED ? spacePieces(text) : text;
+    const content = spaced && type === USER_DEFINED ? spacePieces(text) : text;
     added.push({ id, content, ...plain, special: type !== USER_DEFINED });
   }
   return { texts, types, added };

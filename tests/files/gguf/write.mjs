@@ -53,8 +53,8 @@ export class GgufBytes {
   }
 
   /**
-   * The file. Metadata that is undefined is left out. Tensors have `name`, `shape` with rows first, `type`, and `values`
-   * in f32, which are 0 by default.
+   * The file. Metadata that is undefined is left out. Tensors have `name`, `shape` with rows first, `type`, and their
+   * `data` in bytes, or `values` in f32, which are 0 by default.
    */
   file(metadata, tensors) {
     const keys = Object.entries(metadata).filter(([, value]) => value !== undefined);
@@ -66,7 +66,8 @@ export class GgufBytes {
       this.#string(name);
       this.#value(value);
     }
-    const sizeOf = ({ shape }) => Math.ceil(shape.reduce((all, one) => all * one, 4) / 32) * 32;
+    const sizeOf = ({ shape, data }) =>
+      Math.ceil((data?.length ?? shape.reduce((all, one) => all * one, 4)) / 32) * 32;
     let offset = 0;
     for (const tensor of tensors) {
       this.#string(tensor.name);
@@ -79,6 +80,7 @@ export class GgufBytes {
     while (this.#bytes.length % 32 !== 0) this.#bytes.push(0);
     for (const tensor of tensors) {
       const data = new Uint8Array(sizeOf(tensor));
+      if (tensor.data) data.set(tensor.data);
       if (tensor.values) data.set(new Uint8Array(Float32Array.from(tensor.values).buffer));
       this.#bytes.push(...data);
     }
