@@ -16,7 +16,7 @@ pub use field::{Field, Kind, Missing, Slot, Written};
 pub use fields::{Fields, refuse};
 pub use layer_type::LayerType;
 pub use lora::{ALL_LINEAR, LoraConfig};
-pub use refused::{NOTHING, OFF, Refusal};
+pub use refused::{NO_BIASES, NOTHING, OFF, Refusal};
 pub use rope::{RopeConfig, RopeScaling};
 
 use crate::arch::{FAMILIES, Family};
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use slots::{HEAD_DIM, KEY_VALUE_HEADS, ROPE, SOFT_CAP};
+use slots::{HEAD_DIM, KEY_VALUE_HEADS, ROPE, ROTARY_SHARE, SOFT_CAP};
 use std::collections::BTreeMap;
 
 /// Activation of the feed-forward block.
@@ -186,6 +186,11 @@ impl ModelConfig {
         self.own.get(slot.name) == Some(&Value::Bool(true))
     }
 
+    /// A number of the family's own.
+    pub fn own_real(&self, slot: &Slot) -> f64 {
+        self.own.get(slot.name).and_then(Value::as_f64).unwrap_or(1.0)
+    }
+
     /// Elements of each head that the rotary embedding turns.
     pub fn rotary_dims(&self) -> usize {
         (self.head_dim as f64 * self.partial_rotary_factor) as usize
@@ -217,7 +222,7 @@ impl ModelConfig {
             ("rope_local_base_freq", local, positive_f32(local), POSITIVE),
             // Elements turn in pairs.
             (
-                "rotary_pct",
+                self.spelled(ROTARY_SHARE.name),
                 share,
                 share <= 1.0 && dims > 0 && dims.is_multiple_of(2),
                 "a share of a head that is an even number of elements",

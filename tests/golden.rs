@@ -24,7 +24,7 @@ mod cases;
 #[path = "golden/listing.rs"]
 mod listing;
 
-use cases::{ALTERNATING, CASES, Case, FAMILIES, LATER, PACKED, PARTLY_ROTATED, PLAIN};
+use cases::{ALTERNATING, CASES, Case, FAMILIES, LATER, LIKE_LLAMA, PACKED, PARTLY_ROTATED, PLAIN};
 use listing::{Listing, hashes};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
@@ -296,8 +296,13 @@ fn listed(name: &'static str, case: &Case, targets: &[&str], part: Part) -> List
 
 fn listings() -> Vec<Listing> {
     let plain = CASES.iter().map(|case| (case, &[][..]));
-    let families =
-        FAMILIES.iter().chain(&LATER).chain(&ALTERNATING).chain(&PLAIN).chain(&PARTLY_ROTATED);
+    let families = FAMILIES
+        .iter()
+        .chain(&LATER)
+        .chain(&ALTERNATING)
+        .chain(&PLAIN)
+        .chain(&PARTLY_ROTATED)
+        .chain(&LIKE_LLAMA);
     let cases: Vec<(&'static Case, &'static [&'static str])> =
         plain.chain(families.map(|(case, targets)| (case, *targets))).collect();
     thread::scope(|scope| {

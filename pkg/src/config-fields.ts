@@ -15,7 +15,11 @@ export interface ConfigFields {
     | "gemma"
     | "gemma2"
     | "gemma3_text"
-    | "smollm3";
+    | "smollm3"
+    | "olmo2"
+    | "granite"
+    | "stablelm"
+    | "phi3";
   hidden_size?: number;
   num_attention_heads?: number;
   num_hidden_layers?: number;
@@ -39,6 +43,10 @@ export interface ConfigFields {
   initializer_range?: number;
   /** Attention scores become `cap · tanh(score / cap)`. `save()` keeps this field, and notes in the saved config where transformers' model ignores it; that of Gemma 2 reads it. */
   attn_logit_softcapping?: number | null;
+  /** Products around attention have biases (Llama, SmolLM3, OLMo 2, Granite, GPT-NeoX). Default false, in GPT-NeoX true. */
+  attention_bias?: boolean;
+  /** Products of the feed-forward block have biases (Llama, SmolLM3, Granite). Default false. */
+  mlp_bias?: boolean;
   /** The share of the keys of each query that training leaves out. */
   attention_dropout?: number;
   /** A position sees at most this many of the latest positions, itself included. If all layers have a window (Mistral), the cache of `generate` keeps only these and one chunk of the prompt, for a text of any length. */
@@ -83,10 +91,8 @@ export interface ConfigFields {
   rotary_emb_base?: number;
   /** `partial_rotary_factor` of gpt_neox. */
   rotary_pct?: number;
-  /** `rms_norm_eps` of gpt_neox. */
+  /** `rms_norm_eps` of gpt_neox and stablelm. */
   layer_norm_eps?: number;
-  /** Products around attention of GPT-NeoX have biases. Default true; other families allow only false. */
-  attention_bias?: boolean;
   /** Both blocks of a layer of GPT-NeoX read the layer's input. Default true. */
   use_parallel_residual?: boolean;
   /** The share of embeddings, and of what each block adds, that training of GPT-NeoX leaves out. */
@@ -109,4 +115,16 @@ export interface ConfigFields {
   no_rope_layers?: (0 | 1)[] | null;
   /** Has no effect. */
   pretraining_tp?: number;
+  /** Factor on the embeddings of Granite. Default 1. */
+  embedding_multiplier?: number;
+  /** What the logits of Granite are divided by. Default 1. */
+  logits_scaling?: number;
+  /** Factor on what each block of Granite adds. Default 1. */
+  residual_multiplier?: number;
+  /** Factor on the products of queries and keys of Granite, in place of 1/√`head_dim`. Default 1. */
+  attention_multiplier?: number;
+  /** The share of each head that RoPE rotates. */
+  partial_rotary_factor?: number;
+  /** Products that give queries, keys and values of StableLM have biases. Default false. */
+  use_qkv_bias?: boolean;
 }

@@ -12,6 +12,8 @@ pub struct Describe<'a> {
     pub config: &'a ModelConfig,
     /// What its norms are.
     pub norms: NormKind,
+    /// Of its norms.
+    pub epsilon: f64,
     pub weights: Vec<Weight>,
     /// How the checkpoint has the next products.
     pub stored: Stored,
@@ -37,7 +39,8 @@ pub struct Modules<'a> {
 
 impl<'a> Describe<'a> {
     pub fn new(config: &'a ModelConfig) -> Self {
-        Self { config, norms: NormKind::Rms, weights: Vec::new(), stored: Stored::Rows }
+        let epsilon = config.rms_norm_eps;
+        Self { config, norms: NormKind::Rms, epsilon, weights: Vec::new(), stored: Stored::Rows }
     }
 
     fn add(&mut self, weight: Weight) -> WeightId {
@@ -83,6 +86,9 @@ impl<'a> Describe<'a> {
 
     /// The weight of a norm over rows of `columns` elements.
     pub fn norm(&mut self, module: &str, columns: usize) -> Norm {
+        if self.norms == NormKind::Layer {
+            return self.layer_norm(module, columns);
+        }
         self.norm_of(&[module.to_owned()], columns)
     }
 
@@ -93,7 +99,7 @@ impl<'a> Describe<'a> {
             vector(module, "bias", columns, Init::Zeros),
         ];
         let weight = self.add(Weight { params, rows: 2, columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps, kind: NormKind::Layer }
+        Norm { weight, epsilon: self.epsilon, kind: NormKind::Layer }
     }
 
     /// Weights of norms, stacked, by their modules.
@@ -102,13 +108,13 @@ impl<'a> Describe<'a> {
         let init = if self.norms == NormKind::RmsPlusOne { Init::Zeros } else { Init::Ones };
         let params = modules.iter().map(|module| vector(module, "weight", columns, init)).collect();
         let weight = self.add(Weight { params, rows: modules.len(), columns, decay: false });
-        Norm { weight, epsilon: self.config.rms_norm_eps, kind: self.norms }
+        Norm { weight, epsilon: self.epsilon, kind: self.norms }
     }
 
-    /// Norms of each head's queries and keys, by the modules of both.
-    pub fn head_norms(&mut self, block: &str, modules: [&str; 2]) -> HeadNorms {
-        let modules = modules.map(|module| format!("{block}.{module}"));
-        self.norm_of(&modules, self.config.head_dim)
+    /// Norms of queries and keys, of so many elements at a time, by the modules of both.
+    pub fn head_norms(&mut self, block: &str, columns: usize) -> HeadNorms {
+        let modules = ["q_norm", "k_norm"].map(|module| format!("{block}.{module}"));
+        self.norm_of(&modules, columns)
     }
 
     /// Attention of the layer of this index.

@@ -5,10 +5,10 @@
 //! angles in layers with a window.
 
 use super::gguf::{Change, DECODER, GELU, Gguf, HEAD_NORMS, UNCAPPED};
-use super::llama::{Differences, LLAMA, NO_WINDOW, decoder};
+use super::llama::{Differences, HeadsNormed, LLAMA, NO_WINDOW, Place, decoder};
 use super::{Attention, Family, NormKind};
 use crate::config::slots::*;
-use crate::config::{Field, Fields, Kind, Missing, ModelConfig, Slot, refuse};
+use crate::config::{Field, Fields, Kind, Missing, ModelConfig, NO_BIASES, Slot, refuse};
 use crate::error::Result;
 
 pub(super) static GEMMA: Family = Family {
@@ -27,7 +27,7 @@ pub(super) static GEMMA: Family = Family {
         HIDDEN_ACT.or(Missing::Activation("gelu_pytorch_tanh")),
         OTHER_ACT.or_nothing(),
     ],
-    refused: &[NO_WINDOW],
+    refused: &[NO_WINDOW, NO_BIASES[0], NO_BIASES[1]],
     gguf: Some(Gguf {
         architecture: "gemma",
         modules: &[DECODER],
@@ -54,14 +54,14 @@ pub(super) static GEMMA2: Family = Family {
         LAYER_TYPES.or(Missing::Size(2)),
         SOFT_CAP.or(Missing::Real(50.0)).with_nulls(),
     ],
-    refused: &[],
+    refused: &NO_BIASES,
     gguf: Some(Gguf {
         architecture: "gemma2",
         modules: &[AROUND, DECODER],
         changes: PLUS_ONE,
         expected: &[TIED_HEAD, ("hidden_activation", GELU)],
     }),
-    describe: |model| decoder(model, Differences { post_norms: true, ..OF_GEMMA }),
+    describe: |model| decoder(model, Differences { norms_at: Place::Around, ..OF_GEMMA }),
 };
 
 pub(super) static GEMMA3: Family = Family {
@@ -77,7 +77,7 @@ pub(super) static GEMMA3: Family = Family {
         WINDOW_PATTERN.or_nothing(),
         SOFT_CAP.or_nothing().with_nulls(),
     ],
-    refused: &[],
+    refused: &NO_BIASES,
     gguf: Some(Gguf {
         architecture: "gemma3",
         modules: &[AROUND, DECODER, HEAD_NORMS],
@@ -91,7 +91,15 @@ pub(super) static GEMMA3: Family = Family {
     }),
     describe: |model| {
         let rope = |_: &_, _, of: Attention| Some(usize::from(of.window.is_some()));
-        decoder(model, Differences { post_norms: true, head_norms: true, rope, ..OF_GEMMA })
+        decoder(
+            model,
+            Differences {
+                norms_at: Place::Around,
+                head_norms: HeadsNormed::Each,
+                rope,
+                ..OF_GEMMA
+            },
+        )
     },
 };
 

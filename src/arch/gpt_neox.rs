@@ -29,7 +29,7 @@ pub(super) static GPT_NEOX: Family = Family {
         HIDDEN_ACT.or(Missing::Activation("gelu")),
         INITIALIZER_RANGE.or(Missing::Real(0.02)),
         SOFT_CAP.or_nothing(),
-        BIASED.or(Missing::Flag(true)),
+        ATTENTION_BIAS.or(Missing::Flag(true)),
         PARALLEL.or(Missing::Flag(true)),
         DROPOUT.or(Missing::Real(0.0)),
         ATTENTION_DROPOUT.or(Missing::Real(0.0)),
@@ -52,17 +52,13 @@ pub(super) static GPT_NEOX: Family = Family {
         expected: &[
             ("hidden_act", GELU),
             UNCAPPED,
-            (BIASED.name, &["true"]),
+            (ATTENTION_BIAS.name, &["true"]),
             (TIED.name, &["false"]),
         ],
     }),
     describe,
 };
 
-static BIASED: Slot = Slot::own_flag(
-    "attention_bias",
-    "Products around attention of GPT-NeoX have biases. Default true; other families allow only false.",
-);
 static PARALLEL: Slot = Slot::own_flag(
     "use_parallel_residual",
     "Both blocks of a layer of GPT-NeoX read the layer's input. Default true.",
@@ -101,10 +97,12 @@ fn describe(mut model: Describe) -> Architecture {
         ropes: vec![model.rope()],
         embedding,
         embedding_scale: None,
+        stream_scale: None,
         position_embedding: None,
         layers,
         final_norm,
         head,
+        head_scale: None,
         logit_soft_cap: None,
         low_rank: vec![],
         weights: model.weights,
@@ -124,7 +122,7 @@ fn layer(model: &mut Describe, index: usize) -> Layer {
             up: "mlp.dense_h_to_4h",
             down: "mlp.dense_4h_to_h",
             stored: [Stored::Heads(attention.head_dim), Stored::Rows],
-            biased: [config.own_flag(&BIASED); 2],
+            biased: [config.own_flag(&ATTENTION_BIAS); 2],
             parallel: config.own_flag(&PARALLEL),
         },
     )

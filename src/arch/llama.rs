@@ -4,7 +4,7 @@ use super::describe::Describe;
 use super::gguf::{Change, DECODER, Gguf, SILU, UNCAPPED};
 use super::{Architecture, Attention, Family, Layer, NormKind, Rope, RopeId};
 use crate::config::slots::*;
-use crate::config::{Missing, ModelConfig, NOTHING, Refusal};
+use crate::config::{Missing, ModelConfig, NO_BIASES, NOTHING, Refusal};
 
 pub(super) static LLAMA: Family = Family {
     names: ["llama", "LlamaForCausalLM"],
@@ -26,6 +26,8 @@ pub(super) static LLAMA: Family = Family {
         HIDDEN_ACT.or(Missing::Activation("silu")),
         INITIALIZER_RANGE.or(Missing::Real(0.02)),
         SOFT_CAP.or_nothing(),
+        ATTENTION_BIAS.or_nothing(),
+        MLP_BIAS.or_nothing(),
         ATTENTION_DROPOUT.or(Missing::Real(0.0)),
     ],
     refused: &[NO_WINDOW],
@@ -56,7 +58,7 @@ pub(super) static MISTRAL: Family = Family {
         INTERMEDIATE_SIZE.or(Missing::Size(14_336)),
         WINDOW.or(Missing::Size(4096)).with_nulls(),
     ],
-    refused: &[],
+    refused: &NO_BIASES,
     gguf: Some(GGUF),
     describe,
 };
@@ -65,16 +67,32 @@ fn describe(model: Describe) -> Architecture {
     decoder(model, Differences::NONE)
 }
 
+/// Where a layer's norms of rows are: before each block, behind it, or both.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Place {
+    Before,
+    Behind,
+    Around,
+}
+
+/// Whether queries and keys have norms: of each head, or of all heads together.
+#[derive(Clone, Copy)]
+pub(super) enum HeadsNormed {
+    No,
+    Each,
+    Together,
+}
+
 /// In what a family's layers differ from Llama's.
 #[derive(Clone, Copy)]
 pub(super) struct Differences {
     pub norms: NormKind,
     /// The products that give queries, keys and values have biases.
     pub qkv_bias: bool,
-    /// Each head's queries and keys have norms.
-    pub head_norms: bool,
-    /// So has what each block adds.
-    pub post_norms: bool,
+    /// The checkpoint has one matrix for queries, keys and values, and one for gate and up.
+    pub joined: bool,
+    pub head_norms: HeadsNormed,
+    pub norms_at: Place,
     /// Embeddings are multiplied by √hidden.
     pub scaled_embedding: bool,
     /// The rotary embedding of a layer with this attention: the model's own, or that of layers with a window.
@@ -85,8 +103,9 @@ impl Differences {
     pub const NONE: Self = Self {
         norms: NormKind::Rms,
         qkv_bias: false,
-        head_norms: false,
-        post_norms: false,
+        joined: false,
+        head_norms: HeadsNormed::No,
+        norms_at: Place::Before,
         scaled_embedding: false,
         rope: |_, _, _| Some(0),
     };
@@ -114,10 +133,12 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
         ropes,
         embedding,
         embedding_scale: differences.scaled_embedding.then(|| libm::sqrt(hidden as f64)),
+        stream_scale: None,
         position_embedding: None,
         layers,
         final_norm,
         head,
+        head_scale: None,
         logit_soft_cap: config.final_logit_softcapping,
         low_rank: vec![],
         weights: model.weights,
@@ -131,36 +152,40 @@ fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer 
     let attention = Attention { rope, ..attention };
     let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
     let name = |module: &str| format!("model.layers.{index}.{module}");
-    let qkv = [
+    let mut qkv = vec![
         (name("self_attn.q_proj"), query),
         (name("self_attn.k_proj"), key_value),
         (name("self_attn.v_proj"), key_value),
     ];
+    let place = differences.norms_at;
+    let (before, behind) = (place != Place::Behind, place != Place::Before);
     // With norms of what a block adds, the one before the feed-forward block has another name.
-    let (mlp_norm, of_attention) = if differences.post_norms {
-        ("pre_feedforward_layernorm", Some("post_attention_layernorm"))
-    } else {
-        ("post_attention_layernorm", None)
+    let mlp_norm = if behind { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
+    let head_norms = match differences.head_norms {
+        HeadsNormed::No => None,
+        HeadsNormed::Each => Some(attention.head_dim),
+        HeadsNormed::Together => Some(query),
     };
-    let gate_up = [(name("mlp.gate_proj"), feed), (name("mlp.up_proj"), feed)];
+    let [biased, mlp_biased] = [&ATTENTION_BIAS, &MLP_BIAS].map(|slot| model.config.own_flag(slot));
+    let mut gate_up = vec![(name("mlp.gate_proj"), feed), (name("mlp.up_proj"), feed)];
+    if differences.joined {
+        qkv = vec![(name("self_attn.qkv_proj"), attention.stride())];
+        gate_up = vec![(name("mlp.gate_up_proj"), 2 * feed)];
+    }
     Layer {
-        attention_norm: Some(model.norm(&name("input_layernorm"), hidden)),
-        qkv: model.linear(hidden, &qkv, differences.qkv_bias),
-        head_norms: differences
-            .head_norms
-            .then(|| model.head_norms(&name("self_attn"), ["q_norm", "k_norm"])),
+        attention_norm: before.then(|| model.norm(&name("input_layernorm"), hidden)),
+        qkv: model.linear(hidden, &qkv, differences.qkv_bias || biased),
+        head_norms: head_norms.map(|columns| model.head_norms(&name("self_attn"), columns)),
         attention,
-        output: model.linear(query, &[(name("self_attn.o_proj"), hidden)], false),
-        attention_post_norm: of_attention.map(|module| model.norm(&name(module), hidden)),
+        output: model.linear(query, &[(name("self_attn.o_proj"), hidden)], biased),
+        attention_post_norm: behind.then(|| model.norm(&name("post_attention_layernorm"), hidden)),
         parallel: false,
-        mlp_norm: Some(model.norm(&name(mlp_norm), hidden)),
-        gate_up: model.linear(hidden, &gate_up, false),
+        mlp_norm: before.then(|| model.norm(&name(mlp_norm), hidden)),
+        gate_up: model.linear(hidden, &gate_up, mlp_biased),
         gated: true,
         feed,
         activation: model.config.hidden_act,
-        down: model.linear(feed, &[(name("mlp.down_proj"), hidden)], false),
-        mlp_post_norm: differences
-            .post_norms
-            .then(|| model.norm(&name("post_feedforward_layernorm"), hidden)),
+        down: model.linear(feed, &[(name("mlp.down_proj"), hidden)], mlp_biased),
+        mlp_post_norm: behind.then(|| model.norm(&name("post_feedforward_layernorm"), hidden)),
     }
 }

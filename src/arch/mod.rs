@@ -9,11 +9,15 @@ pub mod gguf;
 mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
+mod granite;
 mod llama;
 mod lora;
+mod olmo2;
+mod phi3;
 mod qwen;
 mod rope;
 mod smollm3;
+mod stablelm;
 mod stored;
 
 pub use crate::config::DropoutRates;
@@ -39,6 +43,10 @@ pub static FAMILIES: &[&Family] = &[
     &gemma::GEMMA2,
     &gemma::GEMMA3,
     &smollm3::SMOLLM3,
+    &olmo2::OLMO2,
+    &granite::GRANITE,
+    &stablelm::STABLELM,
+    &phi3::PHI3,
 ];
 
 /// How a new parameter is filled.
@@ -107,7 +115,8 @@ pub struct Norm {
     pub kind: NormKind,
 }
 
-/// Norms of each head's queries and of its keys: a weight of two rows, queries' first.
+/// Norms of queries and of keys: a weight of two rows, queries' first. Each norms as many elements at a time as a row
+/// has: those of a head, or of all heads where there are as many of keys as of queries.
 pub type HeadNorms = Norm;
 
 /// Heads, and what a query may see.
@@ -187,12 +196,16 @@ pub struct Architecture {
     pub embedding: WeightId,
     /// Factor on the embeddings.
     pub embedding_scale: Option<f64>,
+    /// The residual stream times this is what hidden states are; none: they are the same.
+    pub stream_scale: Option<f64>,
     /// A row for each position, added to the embedding.
     pub position_embedding: Option<WeightId>,
     pub layers: Vec<Layer>,
     pub final_norm: Norm,
     /// Equal to `embedding` when the embeddings are tied.
     pub head: WeightId,
+    /// Factor on what the head reads.
+    pub head_scale: Option<f64>,
     /// Logits are squashed into ± this by tanh.
     pub logit_soft_cap: Option<f64>,
     /// What an adapter adds, in the order of its targets; its weights are the last ones.

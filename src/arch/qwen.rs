@@ -3,9 +3,9 @@
 
 use super::Family;
 use super::gguf::{DECODER, Gguf, HEAD_NORMS, SILU, UNCAPPED};
-use super::llama::{Differences, LLAMA, decoder};
+use super::llama::{Differences, HeadsNormed, LLAMA, decoder};
 use crate::config::slots::*;
-use crate::config::{Missing, OFF, Refusal};
+use crate::config::{Missing, NO_BIASES, OFF, Refusal};
 
 pub(super) static QWEN2: Family = Family {
     names: ["qwen2", "Qwen2ForCausalLM"],
@@ -16,7 +16,7 @@ pub(super) static QWEN2: Family = Family {
         INTERMEDIATE_SIZE.or(Missing::Size(22_016)),
         VOCAB_SIZE.or(Missing::Size(151_936)),
     ],
-    refused: &NO_WINDOWS,
+    refused: &[NO_WINDOWS[0], NO_WINDOWS[1], NO_BIASES[0], NO_BIASES[1]],
     gguf: Some(Gguf {
         architecture: "qwen2",
         modules: &[DECODER],
@@ -30,14 +30,16 @@ pub(super) static QWEN3: Family = Family {
     names: ["qwen3", "Qwen3ForCausalLM"],
     like: Some(&QWEN2),
     fields: &[HEAD_DIM.or(Missing::Size(128))],
-    refused: &NO_WINDOWS,
+    refused: &[NO_WINDOWS[0], NO_WINDOWS[1], NO_BIASES[0], NO_BIASES[1]],
     gguf: Some(Gguf {
         architecture: "qwen3",
         modules: &[DECODER, HEAD_NORMS],
         changes: &[],
         expected: &[SILU, UNCAPPED],
     }),
-    describe: |model| decoder(model, Differences { head_norms: true, ..Differences::NONE }),
+    describe: |model| {
+        decoder(model, Differences { head_norms: HeadsNormed::Each, ..Differences::NONE })
+    },
 };
 
 /// `sliding_window` counts only beside the first field, and then for some of the layers.

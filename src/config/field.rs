@@ -89,9 +89,14 @@ impl Slot {
         Self { name, aliases: &[], kind, typescript: "number | null", about }
     }
 
-    /// A field of a family's own that is true or false.
+    /// A field of a family's own that is true or false. Where nothing stands for it, it stays as it is unless it is true.
     pub const fn own_flag(name: &'static str, about: &'static str) -> Self {
         Self { name, aliases: &[], kind: Kind::Own(flag), typescript: "boolean", about }
+    }
+
+    /// A number above 0 of a family's own.
+    pub const fn own_real(name: &'static str, about: &'static str) -> Self {
+        Self::number(name, Kind::Own(real), about)
     }
 
     pub const fn also(self, aliases: &'static [&'static str]) -> Self {
@@ -109,7 +114,19 @@ impl Slot {
     }
 }
 
+fn real(field: &Field, fields: &mut Fields<'_>, _: &ModelConfig) -> Result<Value> {
+    let value = fields.real(field.name, field.missing.real().unwrap_or(1.0))?;
+    if value > 0.0 && (value as f32).is_normal() {
+        return Ok(json!(value));
+    }
+    Err(refuse(field.name, &json!(value), "above 0 and a number of f32"))
+}
+
 fn flag(field: &Field, fields: &mut Fields<'_>, _: &ModelConfig) -> Result<Value> {
+    let asked = fields.text(field.name).is_some_and(|text| !["false", "null"].contains(&text));
+    if field.missing == Missing::Nothing && !asked {
+        return Ok(Value::Null);
+    }
     let missing = field.missing == Missing::Flag(true);
     fields.flag(field.name, missing).map(Value::Bool)
 }
@@ -155,7 +172,9 @@ impl Field {
             }
             Kind::Own(read) => {
                 let value = read(self, fields, config)?;
-                config.own.insert(self.slot.name, value);
+                if !value.is_null() {
+                    config.own.insert(self.slot.name, value);
+                }
             }
             Kind::Custom { read, .. } => read(self, fields, config)?,
             Kind::With => {}

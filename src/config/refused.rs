@@ -16,14 +16,19 @@ pub(super) const ONE: Neutral = |value| value.as_f64() == Some(1.0);
 /// One number per layer; 1: the layer has RoPE.
 const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter().all(ONE));
 
-pub(super) const WHOLE_HEADS: &str = "1: only gpt_neox rotates a part of each head";
-const HEAD_NORMS: &str =
-    "false: only qwen3 and gemma3_text have norms of queries and keys, by no field";
+pub(super) const WHOLE_HEADS: &str = "1: this family rotates whole heads";
+const HEAD_NORMS: &str = "false: families have norms of queries and keys by no field";
+
+/// Of families that are like Llama and have no biases by these fields.
+pub const NO_BIASES: [Refusal; 2] = [
+    ("attention_bias", OFF, "false: tinyloom has no biases by this field in this family"),
+    ("mlp_bias", OFF, "false: tinyloom has no biases by this field in this family"),
+];
 
 /// What no family reads, or few: in others it is refused.
 const REFUSED: [Refusal; 20] = [
-    ("attention_bias", OFF, "false: only gpt_neox has them by this field, and qwen2 by none"),
-    ("mlp_bias", OFF, "false: tinyloom has no biases"),
+    ("attention_bias", OFF, NO_BIASES[0].2),
+    ("mlp_bias", OFF, NO_BIASES[1].2),
     ("pretraining_tp", ONE, "1: tinyloom has no tensor-parallel slicing"),
     ("partial_rotary_factor", ONE, WHOLE_HEADS),
     ("quantization_config", NOTHING, "absent: tinyloom reads F32, F16 and BF16 weights"),
@@ -34,14 +39,10 @@ const REFUSED: [Refusal; 20] = [
     ("rope_interleaved", OFF, "false: tinyloom rotates halves of a head, not neighbours"),
     ("use_bidirectional_attention", OFF, "false: tinyloom's attention is causal"),
     ("final_logit_softcapping", NOTHING, "null: this family has no soft cap of logits"),
-    ("embedding_multiplier", ONE, "1: only Gemma scales embeddings, by no field"),
-    ("residual_multiplier", ONE, "1: tinyloom does not scale residuals"),
-    (
-        "attention_multiplier",
-        NOTHING,
-        "null: only query_pre_attn_scalar of Gemma 2 and 3 is another scale",
-    ),
-    ("logits_scaling", ONE, "1: tinyloom does not scale logits"),
+    ("embedding_multiplier", ONE, "1: only granite scales embeddings by this field"),
+    ("residual_multiplier", ONE, "1: only granite scales what blocks add"),
+    ("attention_multiplier", NOTHING, "null: only granite scales scores by this field"),
+    ("logits_scaling", ONE, "1: only granite scales logits"),
     ("scale_attn_weights", ON, "true: tinyloom scales scores by 1/√head_dim"),
     (
         "scale_attn_by_inverse_layer_idx",

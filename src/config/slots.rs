@@ -179,6 +179,15 @@ pub static QUERY_SCALE: Slot = Slot::number(
     "Attention scores are divided by its square root (Gemma 2 and 3); elsewhere by that of `head_dim`.",
 );
 
+pub static ATTENTION_BIAS: Slot = Slot::own_flag(
+    "attention_bias",
+    "Products around attention have biases (Llama, SmolLM3, OLMo 2, Granite, GPT-NeoX). Default false, in GPT-NeoX true.",
+);
+pub static MLP_BIAS: Slot = Slot::own_flag(
+    "mlp_bias",
+    "Products of the feed-forward block have biases (Llama, SmolLM3, Granite). Default false.",
+);
+
 pub static EMBEDDING_DROPOUT: Slot = Slot::number(
     "embd_pdrop",
     Kind::Rate(|c| &mut c.dropout.embedding),

@@ -1,7 +1,7 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
 use super::{Dropout, Gate, Graph, Node, Op, Site, ValueId};
-use crate::arch::{Architecture, DropoutRates, Layer, Linear, Norm, WeightId};
+use crate::arch::{Architecture, Attention, DropoutRates, Layer, Linear, Norm, WeightId};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
@@ -41,6 +41,9 @@ fn forward(architecture: &Architecture, training: Option<DropoutRates>) -> Graph
     build.graph.layers_end = build.graph.nodes.len();
     let normed = build.value("final norm", architecture.hidden);
     build.node(Op::Norm(architecture.final_norm), "final norm", &[x], &[normed]);
+    if let Some(factor) = architecture.head_scale {
+        build.node(Op::Scale { factor }, "final norm", &[normed], &[normed]);
+    }
     build.node(Op::Head { weight: architecture.head }, "logits", &[normed], &[]);
     build.graph.backward = build.graph.nodes.len();
     build.graph
@@ -87,6 +90,10 @@ impl Build<'_> {
         if let Some(norms) = layer.head_norms {
             let raw = qkv;
             qkv = self.value("normed qkv", attention.stride());
+            let head_dim = self.architecture.weights[norms.weight].columns;
+            let [heads, kv_heads] = [attention.heads, attention.kv_heads]
+                .map(|heads| heads * attention.head_dim / head_dim);
+            let attention = Attention { heads, kv_heads, head_dim, ..attention };
             self.node(Op::HeadNorms { norms, attention }, "q, k norms", &[raw], &[qkv]);
         }
         if attention.rope.is_some() {

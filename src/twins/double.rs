@@ -14,6 +14,8 @@ mod batch_tests;
 #[cfg(all(test, feature = "testing"))]
 mod dropout_tests;
 #[cfg(all(test, feature = "testing"))]
+mod family_tests;
+#[cfg(all(test, feature = "testing"))]
 mod fault_tests;
 mod faults;
 #[cfg(all(test, feature = "testing"))]

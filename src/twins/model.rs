@@ -85,8 +85,16 @@ impl<R: Real> Model<'_, R> {
         let mut run = Run::new(&architecture, graph.clone(), self.weights);
         run.all(tokens, &vec![0; tokens.len()], &[]);
         let layers = architecture.layers.len();
-        let state =
-            |index| run.values[graph.nodes[graph.hidden_state(index).unwrap()].writes[0]].clone();
+        // The last one is what the head reads, which may be scaled.
+        let factor = |index| match index == layers {
+            true => architecture.head_scale.map(|scale| 1.0 / scale),
+            false => architecture.stream_scale,
+        };
+        let state = |index| {
+            let value = graph.nodes[graph.hidden_state(index).unwrap()].writes[0];
+            let factor = R::from_f64(factor(index).unwrap_or(1.0));
+            run.values[value].iter().map(|&x| x * factor).collect()
+        };
         Look {
             states: (0..=layers).map(state).collect(),
             attention: (0..layers).map(|layer| run.attention(layer, tokens.len())).collect(),

@@ -276,6 +276,65 @@ pub const PLAIN: [(Case, &[&str]); 4] = [
     ),
 ];
 
+/// Biases of all products, norms behind blocks and over all heads, factors, layer norms beside a gate.
+pub const LIKE_LLAMA: [(Case, &[&str]); 5] = [
+    (
+        Case {
+            name: "phi3",
+            config: r#"{"model_type":"phi3","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+                "max_position_embeddings":2048,"partial_rotary_factor":0.75}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "llama with biases",
+            config: r#"{"vocab_size":512,"hidden_size":128,"intermediate_size":320,"num_hidden_layers":2,
+                "num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":2048,
+                "attention_bias":true,"mlp_bias":true}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "olmo2",
+            config: r#"{"model_type":"olmo2","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":2048}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    (
+        Case {
+            name: "an adapter on a granite",
+            config: r#"{"model_type":"granite","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+                "max_position_embeddings":2048,"embedding_multiplier":12,"residual_multiplier":0.25,
+                "attention_multiplier":0.125,"logits_scaling":8}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &["all-linear"],
+    ),
+    (
+        Case {
+            name: "stablelm",
+            config: r#"{"model_type":"stablelm","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+                "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+                "max_position_embeddings":2048,"use_qkv_bias":true}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+];
+
 /// A family of which some layers have no RoPE.
 pub const PARTLY_ROTATED: [(Case, &[&str]); 1] = [(
     Case {

@@ -33,6 +33,10 @@ ARCHITECTURES = {
     "gemma2": gguf.MODEL_ARCH.GEMMA2,
     "gemma3_text": gguf.MODEL_ARCH.GEMMA3,
     "smollm3": gguf.MODEL_ARCH.SMOLLM3,
+    "olmo2": gguf.MODEL_ARCH.OLMO2,
+    "granite": gguf.MODEL_ARCH.GRANITE,
+    "stablelm": gguf.MODEL_ARCH.STABLELM,
+    "phi3": gguf.MODEL_ARCH.PHI3,
     "gpt2": gguf.MODEL_ARCH.GPT2,
     "gpt_neox": gguf.MODEL_ARCH.GPTNEOX,
 }
@@ -66,7 +70,7 @@ def permuted(weights: np.ndarray, heads: int) -> np.ndarray:
 def laid_out(config: dict, name: str, own: str, tensor: np.ndarray) -> np.ndarray:
     """A tensor of the checkpoint as `convert_hf_to_gguf.py` writes it."""
     architecture = ARCHITECTURES[config["model_type"]]
-    pairs = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
+    pairs = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3, gguf.MODEL_ARCH.GRANITE)
     if pairs and ".q_proj." in name:
         return permuted(tensor, config["num_attention_heads"])
     if pairs and ".k_proj." in name:
@@ -112,7 +116,7 @@ def check_keys(reader: gguf.GGUFReader, config: dict, kind: str) -> None:
     name = value("general.architecture")
     assert name == gguf.MODEL_ARCH_NAMES[ARCHITECTURES[config["model_type"]]], name
     positions = config["max_position_embeddings"]
-    if config["model_type"] == "mistral":
+    if config["model_type"] in ("mistral", "phi3"):
         positions = min(positions, config["sliding_window"] or positions)
     for key, wanted in {
         gguf.Keys.General.FILE_TYPE: FILE_TYPES[kind],

@@ -33,16 +33,24 @@ from transformers import (
     GPTNeoForCausalLM,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    GraniteConfig,
+    GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
+    StableLmConfig,
+    StableLmForCausalLM,
 )
 from transformers.utils import logging
 
@@ -109,6 +117,18 @@ FIXTURES = {
             num_attention_heads=2, num_key_value_heads=1, head_dim=64,
             hidden_act="gelu_pytorch_tanh", rope_theta=500.0, rms_norm_eps=1e-5,
             tie_word_embeddings=True,
+        ),
+    },
+    # Biases of all products.
+    "llama-biases": {
+        "seed": 50,
+        "lengths": [9, 1, 30],
+        "ignored": [8, 30],
+        "config": dict(
+            vocab_size=61, hidden_size=40, intermediate_size=72, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=32, hidden_act="silu",
+            rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False, attention_bias=True,
+            mlp_bias=True,
         ),
     },
     "mistral": {
@@ -199,6 +219,52 @@ FIXTURES = {
             num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
             no_rope_layer_interval=2, pad_token_id=None,
+        ),
+    },
+    "olmo2": {
+        "seed": 51,
+        "lengths": [1, 19, 27],
+        "ignored": [0, 30],
+        "config": dict(
+            model_type="olmo2", vocab_size=67, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=3, head_dim=12,
+            hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
+            pad_token_id=None, eos_token_id=None,
+        ),
+    },
+    "granite": {
+        "seed": 52,
+        "lengths": [2, 25, 20],
+        "ignored": [1, 30],
+        "config": dict(
+            model_type="granite", vocab_size=67, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
+            hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-5, tie_word_embeddings=True,
+            embedding_multiplier=3.0, attention_multiplier=0.4, residual_multiplier=0.5, logits_scaling=1.6,
+            pad_token_id=None,
+        ),
+    },
+    "stablelm": {
+        "seed": 53,
+        "lengths": [4, 43],
+        "ignored": [3, 30],
+        "config": dict(
+            model_type="stablelm", vocab_size=67, hidden_size=48, intermediate_size=58,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.25, layer_norm_eps=1e-5,
+            use_qkv_bias=True, tie_word_embeddings=False, eos_token_id=None,
+        ),
+    },
+    "phi3": {
+        "seed": 54,
+        # Shorter than the window, as long, longer than twice the window.
+        "lengths": [3, 7, 37],
+        "ignored": [1, 25],
+        "config": dict(
+            model_type="phi3", vocab_size=67, hidden_size=48, intermediate_size=58,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.75, rms_norm_eps=1e-5,
+            sliding_window=7, tie_word_embeddings=False, eos_token_id=None, pad_token_id=None,
         ),
     },
     "gpt2": {
@@ -358,6 +424,10 @@ CLASSES = {
     "gemma2": (Gemma2Config, Gemma2ForCausalLM),
     "gemma3_text": (Gemma3TextConfig, Gemma3ForCausalLM),
     "smollm3": (SmolLM3Config, SmolLM3ForCausalLM),
+    "olmo2": (Olmo2Config, Olmo2ForCausalLM),
+    "granite": (GraniteConfig, GraniteForCausalLM),
+    "stablelm": (StableLmConfig, StableLmForCausalLM),
+    "phi3": (Phi3Config, Phi3ForCausalLM),
 }
 
 
@@ -389,6 +459,11 @@ def hf_config(sizes):
     theta = sizes.pop("rope_theta")
     scaling = sizes.pop("rope_scaling", {"rope_type": "default"})
     rope = {**scaling, "rope_theta": theta}
+    if "partial_rotary_factor" in sizes:
+        rope["partial_rotary_factor"] = sizes.pop("partial_rotary_factor")
+    if kind == "stablelm":
+        # Its heads are what the hidden size leaves to each.
+        sizes.pop("head_dim")
     if local := sizes.pop("rope_local_base_freq", None):
         of_windows = {"rope_type": "default", "rope_theta": local}
         rope = {"full_attention": rope, "sliding_attention": of_windows}

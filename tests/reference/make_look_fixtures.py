@@ -38,6 +38,8 @@ def look(model, tokens):
     assert shares.shape == (layers, heads, len(tokens), len(tokens)), shares.shape
     # The last hidden state is behind the final norm: the head gives the logits of it.
     logits, cap = model.get_output_embeddings()(states[-1]), getattr(model.config, "final_logit_softcapping", None)
+    # Granite divides the logits.
+    logits = logits / getattr(model.config, "logits_scaling", 1)
     assert torch.equal(logits if cap is None else torch.tanh(logits / cap) * cap, out.logits[0])
     return states, shares
 

@@ -22,10 +22,16 @@ def rms_norm(x, weight, eps):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
 
 
+def layer_norm(x, weight, bias, eps):
+    x = x - x.mean(-1, keepdim=True)
+    return rms_norm(x, weight, eps) + bias
+
+
 def rope(x, cos, sin):
-    """Rotates [heads, tokens, head_dim] by halves: element i pairs with i + head_dim / 2."""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    """Rotates the beginning of [heads, tokens, head_dim] by halves: element i of d pairs with i + d / 2."""
+    dims = cos.shape[-1]
+    a, b, rest = x.split((dims, dims, x.shape[-1] - 2 * dims), dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), dim=-1)
 
 
 def frequencies(config):
@@ -34,7 +40,7 @@ def frequencies(config):
     Llama 3.1's scaling as its paper's code describes it; YaRN's as its paper does (arXiv:2309.00071,
     sections 3.2 to 3.4), its bounds of turns rounded outwards to whole pairs.
     """
-    dim = config["head_dim"]
+    dim = int(config["head_dim"] * config.get("partial_rotary_factor", 1))
     plain = config["rope_theta"] ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     scaling = config.get("rope_scaling", {"rope_type": "default"})
     kind = scaling["rope_type"]
@@ -62,7 +68,7 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
     the product of a module with x."""
     n, dim = len(tokens), config["head_dim"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    eps = config["rms_norm_eps"]
+    eps = config.get("rms_norm_eps", config.get("layer_norm_eps"))
     rows = torch.arange(n)
     def table(config):
         turned, magnitude = frequencies(config)
@@ -73,13 +79,23 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
     seen = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
     kind = config.get("model_type", "llama")
     gemma = kind.startswith("gemma")
-    scale = config.get("query_pre_attn_scalar", dim) ** -0.5
+    scale = config.get("attention_multiplier", config.get("query_pre_attn_scalar", dim) ** -0.5)
     cap = lambda x, limit: x if limit is None else limit * torch.tanh(x / limit)
     # Gemma norms by 1 + the weight, and scales embeddings.
     norm = lambda x, weight: rms_norm(x, weight + 1 if gemma else weight, eps)
+
+    def named_norm(x, module):
+        weight, bias = weights.get(f"{module}.weight"), weights.get(f"{module}.bias")
+        if weight is None:
+            return x
+        return norm(x, weight) if bias is None else layer_norm(x, weight, bias, eps)
+
     activation = ACTIVATIONS[config.get("hidden_activation", config.get("hidden_act"))]
 
-    x = weights["model.embed_tokens.weight"][tokens] * (config["hidden_size"] ** 0.5 if gemma else 1)
+    x = weights["model.embed_tokens.weight"][tokens]
+    x = x * (config["hidden_size"] ** 0.5 if gemma else config.get("embedding_multiplier", 1))
+    # Granite scales what a block adds.
+    added_by = config.get("residual_multiplier", 1)
     for layer in range(config["num_hidden_layers"]):
         visible = seen
         # In Gemma 2 and 3, all layers but every second or sixth have a window, and in Gemma 3 other angles.
@@ -91,16 +107,23 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
             local = {"rope_theta": config["rope_local_base_freq"], "rope_scaling": {"rope_type": "default"}}
             cos, sin = table(config | local if windowed else config)
         w = {k: weights.get(f"model.layers.{layer}.{k}.weight") for k in LAYER_NAMES}
-        linear = lambda k, x: x @ w[k].T + beside(f"model.layers.{layer}.{k}", x)
-        h = norm(x, w["input_layernorm"])
-        # Qwen2 adds biases.
-        biases = [weights.get(f"model.layers.{layer}.self_attn.{p}_proj.bias", 0.0) for p in "qkv"]
-        q, k, v = (
-            (linear(f"self_attn.{p}_proj", h) + bias).view(n, -1, dim).transpose(0, 1)
-            for p, bias in zip("qkv", biases)
-        )
-        # Qwen3 norms each head's queries and keys.
+        bias = lambda k: weights.get(f"model.layers.{layer}.{k}.bias", 0.0)
+        linear = lambda k, x: x @ w[k].T + bias(k) + beside(f"model.layers.{layer}.{k}", x)
+        h = named_norm(x, f"model.layers.{layer}.input_layernorm")
+        # Phi-3 has one matrix for all three, and one for gate and up.
+        joined = kind == "phi3"
+        if joined:
+            parts = [heads * dim, kv_heads * dim, kv_heads * dim]
+            q, k, v = linear("self_attn.qkv_proj", h).split(parts, dim=-1)
+        else:
+            q, k, v = (linear(f"self_attn.{p}_proj", h) for p in "qkv")
+        # OLMo 2 norms all heads' queries together, and their keys.
         norms = [weights.get(f"model.layers.{layer}.self_attn.{p}_norm.weight") for p in "qk"]
+        if kind == "olmo2":
+            q, k = (norm(t, w) for t, w in zip((q, k), norms))
+            norms = [None, None]
+        q, k, v = (t.view(n, -1, dim).transpose(0, 1) for t in (q, k, v))
+        # Qwen3 norms each head's queries and keys.
         q, k = (t if w is None else norm(t, w) for t, w in zip((q, k), norms))
         # SmolLM3 has no RoPE in some layers.
         if (layer + 1) % config.get("no_rope_layer_interval", layer + 2):
@@ -111,15 +134,21 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
         scores = cap(scores, config.get("attn_logit_softcapping"))
         attended = scores.masked_fill(~visible, -math.inf).softmax(-1) @ v
         added = linear("self_attn.o_proj", attended.transpose(0, 1).reshape(n, heads * dim))
-        # Gemma 2 norms what each block adds.
-        four = w["pre_feedforward_layernorm"] is not None
-        before = w["pre_feedforward_layernorm" if four else "post_attention_layernorm"]
-        x = x + (norm(added, w["post_attention_layernorm"]) if four else added)
-        h = norm(x, before)
-        added = linear("mlp.down_proj", activation(linear("mlp.gate_proj", h)) * linear("mlp.up_proj", h))
-        x = x + (norm(added, w["post_feedforward_layernorm"]) if four else added)
+        # Gemma 2 norms what each block adds too, and OLMo 2 that alone.
+        four = w["post_feedforward_layernorm"] is not None
+        before = "pre_feedforward_layernorm" if four else "post_attention_layernorm"
+        x = x + added_by * (norm(added, w["post_attention_layernorm"]) if four else added)
+        h = named_norm(x, f"model.layers.{layer}.{before}")
+        gate, up = (
+            linear("mlp.gate_up_proj", h).chunk(2, dim=-1)
+            if joined
+            else (linear("mlp.gate_proj", h), linear("mlp.up_proj", h))
+        )
+        added = linear("mlp.down_proj", activation(gate) * up)
+        x = x + added_by * (norm(added, w["post_feedforward_layernorm"]) if four else added)
     head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-    return cap(norm(x, weights["model.norm.weight"]) @ head.T, config.get("final_logit_softcapping"))
+    logits = named_norm(x, "model.norm") @ head.T / config.get("logits_scaling", 1)
+    return cap(logits, config.get("final_logit_softcapping"))
 
 
 LAYER_NAMES = (
@@ -127,12 +156,14 @@ LAYER_NAMES = (
     "self_attn.q_proj",
     "self_attn.k_proj",
     "self_attn.v_proj",
+    "self_attn.qkv_proj",
     "self_attn.o_proj",
     "post_attention_layernorm",
     "pre_feedforward_layernorm",
     "post_feedforward_layernorm",
     "mlp.gate_proj",
     "mlp.up_proj",
+    "mlp.gate_up_proj",
     "mlp.down_proj",
 )
 

@@ -9,7 +9,8 @@ import { CHANGES } from "./changes.js";
 import { type Change, expectField, type Family, type GgufNames, type Rules } from "./family.js";
 import type { Metadata } from "./format.js";
 import { GEMMA_2, GEMMA_3 } from "./gemma.js";
-import { GPT_2, GPT_NEOX } from "./gpt.js";
+import { GPT_2, GPT_NEOX, STABLELM } from "./gpt.js";
+import { GRANITE_FACTORS } from "./granite.js";
 import { GGUF_NAMES } from "./names.js";
 import { refuseScaling, ropeFactors, writeRope } from "./rope.js";
 
@@ -27,14 +28,32 @@ const DECODER: Rules = {
   },
 };
 
+/** llama.cpp has no window. Within it both are the same. */
+const withinWindow = ({ max_position_embeddings, sliding_window }: ModelConfig) =>
+  Math.min(max_position_embeddings as number, sliding_window ?? Number.POSITIVE_INFINITY);
+
 /** Families with rules of their own. */
 const RULES: { readonly [type: string]: Rules } = {
-  // llama.cpp has no architecture of its own for it, and no window. Within the window both are the same.
-  mistral: {
+  // llama.cpp has no architecture of its own for it.
+  mistral: { ...DECODER, positions: withinWindow },
+  phi3: {
     ...DECODER,
-    positions: ({ max_position_embeddings, sliding_window }) =>
-      Math.min(max_position_embeddings as number, sliding_window ?? Number.POSITIVE_INFINITY),
+    write(metadata, config) {
+      const turned = (config.head_dim as number) * (config.partial_rotary_factor as number);
+      DECODER.write(metadata, { ...config, head_dim: Math.floor(turned) });
+    },
+    positions: withinWindow,
   },
+  granite: {
+    ...DECODER,
+    write(metadata, config) {
+      DECODER.write(metadata, config);
+      for (const [key, field] of Object.entries(GRANITE_FACTORS)) {
+        metadata.f32(`granite.${key}`, config[field] as number);
+      }
+    },
+  },
+  stablelm: STABLELM,
   gemma2: GEMMA_2,
   gemma3_text: GEMMA_3,
   gpt2: GPT_2,

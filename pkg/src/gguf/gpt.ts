@@ -1,4 +1,4 @@
-/** What files of GPT-2 and GPT-NeoX have of their own. */
+/** What files of families with layer norms have of their own. */
 
 import type { ModelConfig } from "../model-config.js";
 import type { Rules } from "./family.js";
@@ -6,12 +6,12 @@ import { refuseScaling, writeRope } from "./rope.js";
 
 const EPSILON = "layer_norm_epsilon";
 
-/** As many heads of keys and values as of queries, all of one size. */
+/** Heads that share the hidden size, as many of keys and values as of queries if no field says how many. */
 function withHeads(config: ModelConfig): ModelConfig {
   const heads = config.num_attention_heads as number;
   return {
-    ...config,
     num_key_value_heads: heads,
+    ...config,
     head_dim: (config.hidden_size as number) / heads,
   };
 }
@@ -46,5 +46,16 @@ export const GPT_NEOX: Rules = {
     const turned = Math.floor((config.head_dim as number) * (config.rotary_pct as number));
     writeRope(metadata, "gptneox", { ...config, head_dim: turned });
     metadata.flag("gptneox.use_parallel_residual", config.use_parallel_residual as boolean);
+  },
+};
+
+export const STABLELM: Rules = {
+  epsilon: EPSILON,
+  renamed: (config) => withHeads({ ...config, rms_norm_eps: config.layer_norm_eps as number }),
+  write(metadata, config) {
+    refuseScaling("stablelm", config);
+    const turned = (config.head_dim as number) * (config.partial_rotary_factor as number);
+    writeRope(metadata, "stablelm", { ...config, head_dim: Math.floor(turned) });
+    metadata.flag("stablelm.use_parallel_residual", false);
   },
 };

@@ -2,6 +2,7 @@
 
 import type { ModelConfig } from "../model-config.js";
 import { show } from "../options.js";
+import { GRANITE_FACTORS } from "./granite.js";
 import { type Keys, refused } from "./metadata.js";
 import { GGUF_NAMES } from "./names.js";
 import { fittedFactors } from "./rope-factors.js";
@@ -10,8 +11,8 @@ import { fittedFactors } from "./rope-factors.js";
 export interface OfTensors {
   /** Rows of the embedding. */
   readonly vocabulary: number;
-  /** Whether the logits have a matrix of their own. */
-  readonly untied: boolean;
+  /** Whether the file has a tensor. */
+  has(name: string): boolean;
   /** What angles are divided by, where the file has such a tensor. */
   readonly factors: Float32Array | undefined;
 }
@@ -50,7 +51,7 @@ export function configOf(keys: Keys, type: string, tensors: OfTensors): ModelCon
     head_dim: keys.number(`${prefix}attention.key_length`) ?? hidden / heads,
     max_position_embeddings: keys.needed(`${prefix}context_length`),
     rms_norm_eps: rms ?? keys.needed(`${prefix}attention.layer_norm_epsilon`),
-    tie_word_embeddings: !tensors.untied,
+    tie_word_embeddings: !tensors.has("output.weight"),
   };
   const values = keys.number(`${prefix}attention.value_length`) ?? config["head_dim"];
   if (values !== config["head_dim"]) {
@@ -60,7 +61,7 @@ export function configOf(keys: Keys, type: string, tensors: OfTensors): ModelCon
     );
   }
   const read = Object.hasOwn(FAMILIES, type) ? (FAMILIES[type] as Read) : decoder;
-  const own = read(keys, prefix, { ...config, ...special(keys) });
+  const own = read(keys, prefix, { ...config, ...special(keys), ...biases(tensors, type) });
   if (tensors.factors) addFactors(keys, own, tensors.factors);
   // What says how a file was made, or repeats what tensors say.
   keys.drop(`${prefix}vocab_size`, `${prefix}tensor_data_layout`, `${prefix}attention.causal`);
@@ -80,6 +81,15 @@ function special(keys: Keys): Fields {
   // transformers takes id 0 of a Gemma that does not say.
   ids["pad_token_id"] = keys.number("tokenizer.ggml.padding_token_id") ?? null;
   return ids;
+}
+
+/** Fields of families whose biases no key tells. */
+function biases({ has }: OfTensors, type: string): Fields {
+  if (type === "stablelm") return { use_qkv_bias: has("blk.0.attn_q.bias") };
+  return {
+    ...(has("blk.0.attn_output.bias") && { attention_bias: true }),
+    ...(has("blk.0.ffn_up.bias") && { mlp_bias: true }),
+  };
 }
 
 const ROPE = "rope.freq_base";
@@ -165,7 +175,36 @@ function gemma(keys: Keys, prefix: string, config: Fields, usual: Usual): Fields
   };
 }
 
+/** A decoder that rotates the beginning of each head. */
+function partlyRotated(keys: Keys, prefix: string, config: Fields): Fields {
+  const head = config["head_dim"] as number;
+  const partial_rotary_factor = (keys.number(`${prefix}rope.dimension_count`) ?? head) / head;
+  const rope_theta = keys.number(`${prefix}${ROPE}`) ?? BASE;
+  const scaled = scaling(keys, prefix, config["max_position_embeddings"]);
+  const rope_parameters = { rope_theta, partial_rotary_factor, ...scaled };
+  return { ...config, partial_rotary_factor, rope_theta, rope_parameters };
+}
+
+/** Beside what a decoder has. */
+function granite(keys: Keys, prefix: string, config: Fields): Fields {
+  const factors = Object.entries(GRANITE_FACTORS).map(([key, field]) => [
+    field,
+    keys.number(`${prefix}${key}`) ?? (key === "attention.scale" ? undefined : 1),
+  ]);
+  return { ...decoder(keys, prefix, config), ...Object.fromEntries(factors) };
+}
+
 const FAMILIES: { readonly [type: string]: Read } = {
+  granite,
+  phi3: (keys, prefix, config) => ({
+    ...partlyRotated(keys, prefix, config),
+    sliding_window: keys.number(`${prefix}attention.sliding_window`) || null,
+  }),
+  stablelm(keys, prefix, config) {
+    const { head_dim: _, rms_norm_eps, ...rest } = partlyRotated(keys, prefix, config);
+    const use_parallel_residual = keys.flag(`${prefix}use_parallel_residual`) ?? false;
+    return { ...rest, layer_norm_eps: rms_norm_eps, use_parallel_residual };
+  },
   gemma2: (keys, prefix, config) => ({
     ...gemma(keys, prefix, config, { period: 2, scaledByHidden: 46 }),
     sliding_window: keys.number(`${prefix}attention.sliding_window`) ?? 4096,

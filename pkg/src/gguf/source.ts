@@ -77,7 +77,7 @@ function modelOf(file: FilePart, head: GgufHead, keys: Keys, factors: Float32Arr
   if (!embedding) throw corrupt(`${file.place} lacks the tensor token_embd.weight`);
   const config = configOf(keys, type, {
     vocabulary: embedding.shape[0] as number,
-    untied: head.tensors.some(({ name }) => name === "output.weight"),
+    has: (wanted) => head.tensors.some(({ name }) => name === wanted),
     factors,
   });
   const modules = new Map(Object.entries(names.modules).map(([own, module]) => [module, own]));

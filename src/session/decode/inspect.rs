@@ -169,8 +169,22 @@ impl Model {
             // The plan of another inspection fills the cache of the first layers alone.
             cache.holds(held, tokens);
         }
+        if let Some(factor) = self.factor_of(inspection) {
+            result.iter_mut().for_each(|value| *value *= factor);
+        }
         progress.report(count, count, stage)?;
         Ok(result)
+    }
+
+    /// Of a residual stream that a model has divided. The final norm undoes it.
+    fn factor_of(&self, inspection: Inspection) -> Option<f32> {
+        let of = &self.weights.layout.architecture;
+        match inspection {
+            Inspection::HiddenStates { layer } if layer < of.layers.len() => {
+                of.stream_scale.map(|factor| factor as f32)
+            }
+            _ => None,
+        }
     }
 
     /// What answers a probe: the one of the call before, if that asked for the same.

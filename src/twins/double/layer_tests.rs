@@ -48,8 +48,13 @@ fn layers_of_each_kind_train_as_the_twin() {
 /// Logits behind each decoded token are those of the whole text as one batch: of the model's prompts, and of the twin.
 #[test]
 fn layers_of_each_kind_decode_as_they_train() {
+    decodes_as_it_trains(LAYERS);
+}
+
+/// On a device of least features, and on a large GPU.
+pub(super) fn decodes_as_it_trains(config: &str) {
     for double in [Double::floor(), named("NVIDIA")] {
-        let pair = Pair::new(&double, LAYERS);
+        let pair = Pair::new(&double, config);
         let model = &pair.model;
         let options = GenerateOptions {
             max_tokens: 20,

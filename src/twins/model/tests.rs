@@ -31,6 +31,17 @@ const SEQUENTIAL: &str = r#"{"model_type":"gpt_neox","vocab_size":7,"hidden_size
 const GPT2: &str = r#"{"model_type":"gpt2","vocab_size":7,"n_embd":8,"n_inner":5,"n_layer":2,"n_head":2,
     "n_positions":6,"initializer_range":0.5,"layer_norm_epsilon":1e-3}"#;
 
+const OLMO2: &str = r#"{"model_type":"olmo2","vocab_size":7,"hidden_size":6,"intermediate_size":5,
+    "num_hidden_layers":2,"num_attention_heads":2,"head_dim":4,"initializer_range":0.5,
+    "rms_norm_eps":1e-3,"rope_theta":50}"#;
+const STABLELM: &str = r#"{"model_type":"stablelm","vocab_size":7,"hidden_size":16,"intermediate_size":5,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"initializer_range":0.5,
+    "layer_norm_eps":1e-3,"rope_theta":50,"partial_rotary_factor":0.5,"use_qkv_bias":true}"#;
+
+const PHI3: &str = r#"{"model_type":"phi3","vocab_size":7,"hidden_size":16,"intermediate_size":5,
+    "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"initializer_range":0.5,
+    "rms_norm_eps":1e-3,"rope_theta":50,"partial_rotary_factor":0.75,"sliding_window":2}"#;
+
 fn batch() -> Batch {
     Batch {
         tokens: vec![3, 1, 3, 0, 6, 6, 2],
@@ -43,6 +54,12 @@ fn batch() -> Batch {
 fn every_gradient_matches_finite_differences() {
     for extra in [
         r#","tie_word_embeddings":true"#,
+        r#","attention_bias":true,"mlp_bias":true"#,
+        r#","model_type":"granite","embedding_multiplier":3,"residual_multiplier":0.4,
+            "attention_multiplier":0.7,"logits_scaling":1.7"#,
+        OLMO2,
+        STABLELM,
+        PHI3,
         r#","hidden_act":"gelu""#,
         r#","hidden_act":"gelu_new""#,
         r#","model_type":"qwen2""#,

@@ -142,6 +142,8 @@ const OTHERS = {
   },
   gemma2: AROUND,
   gemma3: AROUND,
+  olmo2: AROUND,
+  phi3: { attn_qkv: "self_attn.qkv_proj", ffn_up: "mlp.gate_up_proj" },
 };
 
 /** The name in a checkpoint of transformers; undefined where that has no such tensor. */
@@ -192,8 +194,9 @@ const minusOne = ({ shape, values }) => ({ shape, values: values.map((value) => 
 
 /** What is undone in an architecture: tensors by an expression, and how. */
 const UNDONE = {
-  llama: [/\.attn_[qk]\.weight$/, unpaired],
+  llama: [/\.attn_[qk]\.(weight|bias)$/, unpaired],
   smollm3: [/\.attn_[qk]\.weight$/, unpaired],
+  granite: [/\.attn_[qk]\.weight$/, unpaired],
   gpt2: [/\.(attn_qkv|attn_output|ffn_up|ffn_down)\.weight$/, turned],
   gptneox: [/\.attn_qkv\./, byHeads],
   gemma: [/_norm\.weight$/, minusOne],

@@ -11,6 +11,7 @@ const IN_PAGE = typeof process === "undefined";
 const NAMES = [
   "llama",
   "llama-tied",
+  "llama-biases",
   "mistral",
   "llama3",
   "llama-linear",
@@ -18,6 +19,10 @@ const NAMES = [
   "qwen2",
   "qwen3",
   "smollm3",
+  "olmo2",
+  "granite",
+  "stablelm",
+  "phi3",
   "gpt2",
   "gpt2-bare-f16-sharded",
   "gpt2-bf16",
@@ -234,11 +239,14 @@ async function checkGradients(trainer, oracle) {
   return worst;
 }
 
-/** Elements of a query, a key and a value that follow each other in a bias, if it is one of all three. */
-function stretchOf(name, { length }, config) {
-  if (name.endsWith("c_attn.bias")) return length / 3;
-  if (!name.endsWith("query_key_value.bias")) return undefined;
-  return config.hidden_size / config.num_attention_heads;
+/** Which elements of a bias its gradient determines, where it has keys that are not rotated. */
+function determinedOf(name, { length }, config) {
+  const stretch = config.hidden_size / config.num_attention_heads;
+  // A query, a key and a value follow each other.
+  if (name.endsWith("c_attn.bias")) return (_, i) => Math.floor(i / (length / 3)) !== 1;
+  if (name.endsWith("query_key_value.bias")) return (_, i) => Math.floor(i / stretch) % 3 !== 1;
+  if (!(name.endsWith("k_proj.bias") && config.partial_rotary_factor < 1)) return undefined;
+  return (_, i) => i % stretch < stretch * config.partial_rotary_factor;
 }
 
 /**
@@ -252,9 +260,8 @@ async function checkWeights(model, before, oracle, summaries) {
   const after = openFile((await model.save({ dtype: "f32" }))["model.safetensors"]);
   for (const [name, { l2, moved }] of Object.entries(summaries)) {
     const [was, is] = [read(before, name), read(after, name)];
-    const stretch = stretchOf(name, is, model.config);
-    if (stretch) {
-      const determined = (_, i) => Math.floor(i / stretch) % 3 !== 1;
+    const determined = determinedOf(name, is, model.config);
+    if (determined) {
       const got = is.filter(determined);
       const difference = furthest(got, oracle[`final.${name}`].filter(determined));
       ok(difference <= 1e-4, `${name} differs by ${difference}`);
