@@ -43,8 +43,8 @@ pub(super) fn whole(name: &str, expected: &dyn Fn(&str) -> bool) -> String {
     }
 }
 
-/// Tensors that old checkpoints carry and that hold no weights of their own: the rotary table, masks, and
-/// the copy of a tied embedding (an untied head's weight is always expected).
+/// Tensors that hold no weights of a text model: the rotary table and masks of old checkpoints, the copy of a tied
+/// embedding (an untied head's weight is always expected), and what reads images or sounds beside a text model.
 fn is_harmless(name: &str) -> bool {
     const BUFFERS: [&str; 5] = [
         "rotary_emb.inv_freq",
@@ -53,11 +53,15 @@ fn is_harmless(name: &str) -> bool {
         ".attention.bias",
         ".attention.masked_bias",
     ];
-    BUFFERS.iter().any(|buffer| name.ends_with(buffer)) || HEAD.contains(&name)
+    const OTHERS: [&str; 5] =
+        ["vision_tower.", "vision_model.", "visual.", "multi_modal_projector.", "audio_tower."];
+    BUFFERS.iter().any(|buffer| name.ends_with(buffer))
+        || OTHERS.iter().any(|other| name.starts_with(other))
+        || HEAD.contains(&name)
 }
 
 /// What unexpected tensors are, by a part of a name, and the cure.
-const CURES: [(&[&str], &str); 6] = [
+const CURES: [(&[&str], &str); 5] = [
     (
         &["lora_", "modules_to_save", ".base_layer."],
         "they are of PEFT: load the model that is under the adapter, and the adapter with Adapter.load, or merge \
@@ -67,10 +71,6 @@ const CURES: [(&[&str], &str); 6] = [
         &["v_head.", "value_head.", "score.", "classifier."],
         "they are a head that gives no logits: save the model without it, in transformers with \
          AutoModelForCausalLM.from_pretrained(folder).save_pretrained(other)",
-    ),
-    (
-        &["vision_tower.", "vision_model.", "visual.", "multi_modal_projector.", "audio_tower."],
-        "they are of a model that reads more than text: save its text model alone",
     ),
     (
         &["qweight", "qzeros", "absmax", "quant_map", "weight_scale", "g_idx", ".scales"],

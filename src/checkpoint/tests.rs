@@ -343,6 +343,17 @@ fn names_are_read_with_what_programs_put_before_them_and_without_what_they_leave
     let twice = ["model.norm.weight", "module.model.norm.weight"];
     let text = message(added(&mut reader_of(&["model.norm.weight"]), "f", &twice));
     assert!(text.contains("model.norm.weight is in f twice"), "{text}");
+    // The text model of one that reads images too.
+    let names = [
+        "model.language_model.norm.weight",
+        "model.vision_tower.patch.weight",
+        "multi_modal_projector.mm_input_projection_weight",
+    ];
+    let wanted = added(&mut reader_of(&["model.norm.weight"]), "f", &names).unwrap();
+    assert_eq!(
+        wanted.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
+        ["model.norm.weight"]
+    );
     // An adapter's names stay as they are.
     let own = "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight";
     assert_eq!(added(&mut reader_of(&[own]), "f", &[own]).unwrap()[0].name, own);
@@ -370,7 +381,6 @@ fn unexpected_tensors_come_with_the_cure() {
         ("v_head.summary.weight", "AutoModelForCausalLM"),
         ("score.weight", "AutoModelForCausalLM"),
         ("model.layers.7.mlp.up_proj.weight", "fewer layers"),
-        ("model.vision_tower.patch.weight", "more than text"),
         ("base_model.model.model.layers.0.mlp.up_proj.lora_A.default.weight", "Adapter.load"),
         ("model.layers.0.mlp.up_proj.weight.absmax", "not quantised"),
         ("model.mtp.layers.0.norm.weight", "further tokens"),
