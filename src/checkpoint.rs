@@ -12,7 +12,7 @@ pub use header::{write_header, write_header_of};
 
 use crate::decimal::Decimal;
 use crate::error::{Error, Result, room};
-use header::{check_layout, in_order, parse_header};
+use header::{Entry, check_layout, in_order, parse_header};
 use names::{HEAD, refuse_unexpected, whole};
 use safetensors::Dtype;
 use serde::Serialize;
@@ -156,19 +156,10 @@ impl CheckpointReader {
         }
         let entries = in_order(parse_header(file, header)?);
         check_layout(file, &entries, data_length)?;
-        let is_expected = |name: &str| self.expected.contains_key(name);
-        refuse_unexpected(file, &entries, &is_expected)?;
-        let names: Vec<_> = entries.iter().map(|(name, _)| whole(name, &is_expected)).collect();
+        refuse_unexpected(file, &entries, &|name| self.expected.contains_key(name))?;
+        let names = self.names_of(&entries);
         let mut wanted = vec![];
-        for (at, (_, entry)) in entries.into_iter().enumerate() {
-            let mut name = names[at].clone();
-            if let Some(embedding) = &self.tied
-                && HEAD.contains(&name.as_str())
-                && !names.contains(embedding)
-                && self.expected.get(embedding).is_some_and(|one| one.found.is_none())
-            {
-                name.clone_from(embedding);
-            }
+        for (name, (_, entry)) in names.into_iter().zip(entries) {
             let Some(expected) = self.expected.get(&name) else { continue };
             if wanted.iter().any(|wanted: &Wanted| wanted.name == name) {
                 return Err(Error::checkpoint(format!("tensor {name} is in {file} twice")));
@@ -204,6 +195,22 @@ impl CheckpointReader {
                 Some(Found { file: file.to_owned(), dtype: *dtype, decoded: 0, sum: 0 });
         }
         Ok(wanted)
+    }
+
+    /// The names under which tensors are expected. A head alone is the embedding, where the two are tied.
+    fn names_of(&self, entries: &[(String, Entry)]) -> Vec<String> {
+        let is_expected = |name: &str| self.expected.contains_key(name);
+        let mut names: Vec<_> = entries.iter().map(|(name, _)| whole(name, &is_expected)).collect();
+        let missing =
+            |name: &&String| self.expected.get(*name).is_some_and(|one| one.found.is_none());
+        let alone =
+            self.tied.as_ref().filter(|embedding| !names.contains(embedding)).filter(missing);
+        if let Some(embedding) = alone
+            && let Some(head) = names.iter_mut().find(|name| HEAD.contains(&name.as_str()))
+        {
+            head.clone_from(embedding);
+        }
+        names
     }
 
     /// Converts the next bytes of a tensor that `add_file` asked for into `values`, replacing what
@@ -379,5 +386,7 @@ pub fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
     Ok(())
 }
 
+#[cfg(test)]
+mod name_tests;
 #[cfg(test)]
 mod tests;

@@ -376,6 +376,8 @@ fn family(fields: &mut Fields<'_>, families: &[&'static Family]) -> Result<&'sta
 #[cfg(test)]
 mod family_tests;
 #[cfg(test)]
+mod form_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod typescript_tests;

@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
             let given = fields.peek("model_type")?;
             Ok(families.iter().any(|family| given == family.names[0]))
         };
-        if self.0.get("model_type").is_none() || known(self)? {
+        if !self.0.contains_key("model_type") || known(self)? {
             return Ok(None);
         }
         let Some(raw) = self.0.get(name).filter(|raw| raw.get().starts_with('{')) else {
