@@ -13,7 +13,7 @@ pub use header::{write_header, write_header_of};
 use crate::decimal::Decimal;
 use crate::error::{Error, Result, room};
 use header::{Entry, check_layout, in_order, parse_header};
-use names::{HEAD, refuse_unexpected, whole};
+use names::{HEAD, Names, bases, refuse_unexpected};
 use safetensors::Dtype;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -156,8 +156,11 @@ impl CheckpointReader {
         }
         let entries = in_order(parse_header(file, header)?);
         check_layout(file, &entries, data_length)?;
-        refuse_unexpected(file, &entries, &|name| self.expected.contains_key(name))?;
-        let names = self.names_of(&entries);
+        let bases = bases(self.expected.keys());
+        let expected = |name: &str| self.expected.contains_key(name);
+        let known = Names { expected: &expected, bases: &bases };
+        refuse_unexpected(file, &entries, &known)?;
+        let names = self.names_of(&entries, &known);
         let mut wanted = vec![];
         for (name, (_, entry)) in names.into_iter().zip(entries) {
             let Some(expected) = self.expected.get(&name) else { continue };
@@ -198,9 +201,8 @@ impl CheckpointReader {
     }
 
     /// The names under which tensors are expected. A head alone is the embedding, where the two are tied.
-    fn names_of(&self, entries: &[(String, Entry)]) -> Vec<String> {
-        let is_expected = |name: &str| self.expected.contains_key(name);
-        let mut names: Vec<_> = entries.iter().map(|(name, _)| whole(name, &is_expected)).collect();
+    fn names_of(&self, entries: &[(String, Entry)], known: &Names<'_>) -> Vec<String> {
+        let mut names: Vec<_> = entries.iter().map(|(name, _)| known.whole(name)).collect();
         let missing =
             |name: &&String| self.expected.get(*name).is_some_and(|one| one.found.is_none());
         let alone =

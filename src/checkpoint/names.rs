@@ -6,39 +6,48 @@ use crate::error::{Error, Result};
 
 /// The weight that gives logits, in the checkpoints of some models, and as transformers 5 names it there too.
 pub(super) const HEAD: [&str; 2] = ["embed_out.weight", "lm_head.weight"];
-/// What a model without its head lacks before its names.
-const BASES: [&str; 3] = ["model.", "transformer.", "gpt_neox."];
-/// What training programs, PEFT and models of images put before the names of a model, and what a base may have too
-/// many.
-const WRAPPERS: [&str; 7] = [
-    "module.",
-    "_orig_mod.",
-    "base_model.model.",
-    "language_model.",
-    "model.",
-    "transformer.",
-    "gpt_neox.",
-];
+/// What training programs, PEFT and models of images put before the names of a model.
+const WRAPPERS: [&str; 4] = ["module.", "_orig_mod.", "base_model.model.", "language_model."];
 
-/// The name under which a file's tensor is expected: without what stands before it, with what it lacks, and of [`HEAD`]
-/// the one that is expected. Another one stays, without what stands before it.
-pub(super) fn whole(name: &str, expected: &dyn Fn(&str) -> bool) -> String {
-    let mut rest = name;
-    loop {
-        if expected(rest) {
-            return rest.to_owned();
-        }
-        if let Some(other) = HEAD.iter().find(|other| HEAD.contains(&rest) && expected(other)) {
-            return (*other).to_owned();
-        }
-        let lacking =
-            BASES.iter().map(|base| format!("{base}{rest}")).find(|whole| expected(whole));
-        if let Some(whole) = lacking {
-            return whole;
-        }
-        match WRAPPERS.iter().find_map(|wrapper| rest.strip_prefix(wrapper)) {
-            Some(inner) => rest = inner,
-            None => return rest.to_owned(),
+/// The names that are expected.
+pub(super) struct Names<'a> {
+    pub expected: &'a dyn Fn(&str) -> bool,
+    /// What they begin with, such as `model.`: a model without its head lacks it, and some files have it twice.
+    pub bases: &'a [String],
+}
+
+/// What names begin with.
+pub(super) fn bases<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut bases: Vec<_> =
+        names.filter_map(|name| Some(format!("{}.", name.split_once('.')?.0))).collect();
+    bases.dedup();
+    bases
+}
+
+impl Names<'_> {
+    /// The name under which a file's tensor is expected: without what stands before it, with what it lacks, and of
+    /// [`HEAD`] the one that is expected. Another one stays, without what stands before it.
+    pub fn whole(&self, name: &str) -> String {
+        let mut rest = name;
+        loop {
+            if (self.expected)(rest) {
+                return rest.to_owned();
+            }
+            let head = |other: &&&str| HEAD.contains(&rest) && (self.expected)(other);
+            if let Some(other) = HEAD.iter().find(head) {
+                return (*other).to_owned();
+            }
+            let mut lacking = self.bases.iter().map(|base| format!("{base}{rest}"));
+            if let Some(whole) = lacking.find(|whole| (self.expected)(whole)) {
+                return whole;
+            }
+            let wrapper = |wrapper: &&str| rest.starts_with(wrapper);
+            let before =
+                WRAPPERS.into_iter().chain(self.bases.iter().map(String::as_str)).find(wrapper);
+            match before {
+                Some(before) => rest = &rest[before.len()..],
+                None => return rest.to_owned(),
+            }
         }
     }
 }
@@ -88,12 +97,12 @@ const CURES: [(&[&str], &str); 5] = [
 pub(super) fn refuse_unexpected(
     file: &str,
     entries: &[(String, Entry)],
-    expected: &dyn Fn(&str) -> bool,
+    names: &Names<'_>,
 ) -> Result<()> {
     let unexpected: Vec<&str> = entries
         .iter()
-        .map(|(name, _)| (name.as_str(), whole(name, expected)))
-        .filter(|(_, whole)| !expected(whole) && !is_harmless(whole))
+        .map(|(name, _)| (name.as_str(), names.whole(name)))
+        .filter(|(_, whole)| !(names.expected)(whole) && !is_harmless(whole))
         .map(|(name, _)| name)
         .collect();
     if unexpected.is_empty() {
@@ -103,7 +112,7 @@ pub(super) fn refuse_unexpected(
         |parts: &[&str]| unexpected.iter().any(|name| parts.iter().any(|part| name.contains(part)));
     let known = CURES.iter().find(|(parts, _)| named(parts)).map(|(_, cure)| *cure);
     // Layers beyond the config's have the names of others.
-    let further = unexpected.iter().any(|name| expected(&whole(&first_layer(name), expected)));
+    let further = unexpected.iter().any(|name| (names.expected)(&names.whole(&first_layer(name))));
     let why = match known {
         _ if further => {
             "the config has fewer layers: take the config.json of this checkpoint, or leave these tensors out"
