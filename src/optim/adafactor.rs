@@ -7,8 +7,7 @@ use super::rule::{BASE, Bounds, Carried, Number, Rule, State};
 use super::{Content, StateSet, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{
-    Constant, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec,
+use crate::kernels::{Spec, Constant, GRAD_NORM_GROUPS, Grid, Kernel, UpdateKernel, UpdateSpec,
     UpdateText, read, read_write, uniform,
 };
 use crate::params::Tensor;
@@ -190,7 +189,7 @@ fn parts_of(count: usize) -> usize {
 static ROWS: UpdateKernel = UpdateKernel {
     name: "adafactor_rows_forward",
     make: rows,
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::ROWS,
 };
 
@@ -212,7 +211,7 @@ fn rows(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     }
     .reduced(
         caps,
-        KernelSpec::Update(spec),
+        spec,
         columns,
         Grid::Flat { rows: 1, per_block: rows, per_group: 1 },
     )
@@ -235,9 +234,9 @@ static COLUMNS: UpdateKernel = UpdateKernel {
             ],
             ..UpdateText::default()
         }
-        .flat(caps, KernelSpec::Update(spec), rows.div_ceil(STRETCH) * columns)
+        .flat(caps, spec, rows.div_ceil(STRETCH) * columns)
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::COLUMNS,
 };
 
@@ -259,9 +258,9 @@ static COLUMN_MEANS: UpdateKernel = UpdateKernel {
             ],
             ..UpdateText::default()
         }
-        .flat(caps, KernelSpec::Update(spec), columns)
+        .flat(caps, spec, columns)
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::COLUMN_MEANS,
 };
 
@@ -269,7 +268,7 @@ static COLUMN_MEANS: UpdateKernel = UpdateKernel {
 static NORMS: UpdateKernel = UpdateKernel {
     name: "adafactor_norms_forward",
     make: |spec, caps| strided(spec, caps, false),
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::NORMS,
 };
 
@@ -277,7 +276,7 @@ static NORMS: UpdateKernel = UpdateKernel {
 static UPDATE: UpdateKernel = UpdateKernel {
     name: "adafactor_update_forward",
     make: |spec, caps| strided(spec, caps, true),
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::UPDATE,
 };
 
@@ -310,11 +309,11 @@ fn strided(spec: UpdateSpec, caps: &Capabilities, update: bool) -> Result<Kernel
     }
     .reduced(
         caps,
-        KernelSpec::Update(spec),
+        spec,
         1024,
         Grid::Fixed { x: parts_of(count) as u32, y: 1 },
     )
 }
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) mod twin;

@@ -5,8 +5,7 @@ use super::rule::{BASE, Bounds, Carried, Number, Optimizer, Rule, State};
 use super::{Content, StateSet, names, of, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{
-    Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText, read, read_write,
+use crate::kernels::{Spec, Kernel, UpdateKernel, UpdateSpec, UpdateText, read, read_write,
     uniform,
 };
 use crate::params::Update;
@@ -88,9 +87,9 @@ static ADAMW: UpdateKernel = UpdateKernel {
             ],
             ..UpdateText::default()
         }
-        .vectors(caps, KernelSpec::Update(spec), spec.sizes[0])
+        .vectors(caps, spec, spec.sizes[0])
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::ADAMW,
 };
 
@@ -98,7 +97,7 @@ static ADAMW: UpdateKernel = UpdateKernel {
 static PLACED: UpdateKernel = UpdateKernel {
     name: "adamw_placed_forward",
     make: placed,
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::PLACED,
 };
 
@@ -119,18 +118,18 @@ fn placed(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
         ],
         ..UpdateText::default()
     }
-    .flat(caps, KernelSpec::Update(spec), spec.sizes[0])
+    .flat(caps, spec, spec.sizes[0])
 }
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) mod twin {
     use super::RULE;
     use crate::error::Result;
-    use crate::testing::update::{BEHIND, Problem, RUNS, UpdateTests, decided, step_of};
+    use crate::kernels::optimizer::cases::update::{BEHIND, Problem, RUNS, UpdateTests, decided, step_of};
     use crate::testing::{Lane, Operand};
     use crate::twins::Real;
-    use crate::twins::optimizer::{Decision, StepOptions};
-    use crate::twins::update::{Cpu, twin};
+    use crate::kernels::optimizer::twin::{Decision, StepOptions};
+    use crate::kernels::optimizer::twin::update::{Cpu, twin};
 
     pub(in super::super) const ADAMW: UpdateTests = UpdateTests {
         twin: twin!(adamw),
@@ -232,7 +231,7 @@ pub(crate) mod twin {
         use super::*;
         use crate::optim::{Numbers, Optimizer};
         use crate::twins::check::assert_close;
-        use crate::twins::optimizer::{grad_norm_forward, step_decision_forward};
+        use crate::kernels::optimizer::twin::{grad_norm_forward, step_decision_forward};
 
         fn options() -> StepOptions<f64> {
             let given = StepOptions {

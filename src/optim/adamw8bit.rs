@@ -7,8 +7,7 @@ use super::stored::CODED_BLOCK;
 use super::{Content, StateSet, Trained, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{
-    Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText,
+use crate::kernels::{Spec, Grid, Kernel, UpdateKernel, UpdateSpec, UpdateText,
     check_storage, read, read_write, row_workgroup, uniform,
 };
 use crate::params::Params;
@@ -79,7 +78,7 @@ fn update(builder: &mut Builder<'_>, pieces: &Pieces<'_>, piece: &Piece) -> Resu
 static CODED: UpdateKernel = UpdateKernel {
     name: "adamw8bit_forward",
     make: coded,
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::CODED,
 };
 
@@ -107,22 +106,22 @@ fn coded(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     }
     .reduced(
         caps,
-        KernelSpec::Update(spec),
+        spec,
         CODED_BLOCK,
         Grid::Flat { rows: 1, per_block: blocks, per_group: 1 },
     )
 }
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) mod twin {
     use super::RULE;
     use crate::error::Result;
     use crate::optim::adamw::twin::adamw_forward;
-    use crate::testing::update::{BEHIND, Problem, UpdateTests, decided, step_of};
+    use crate::kernels::optimizer::cases::update::{BEHIND, Problem, UpdateTests, decided, step_of};
     use crate::testing::{Lane, Operand};
     use crate::twins::Real;
-    use crate::twins::optimizer::{Decision, StepOptions};
-    use crate::twins::update::{Cpu, twin};
+    use crate::kernels::optimizer::twin::{Decision, StepOptions};
+    use crate::kernels::optimizer::twin::update::{Cpu, twin};
 
     pub(in super::super) const CODED: UpdateTests =
         UpdateTests { twin: twin!(adamw8bit), sizes: &[[25_600, 0, 0]], problems: runs };

@@ -2,7 +2,7 @@
 
 use super::rule::{BASE, Bounds, Number, Rule, State};
 use super::{Content, ONE_MOMENT, StateSet, adamw, names, of, update};
-use crate::kernels::{KernelSpec, UpdateKernel, UpdateText};
+use crate::kernels::{Spec, UpdateKernel, UpdateText};
 use crate::plan::Buffer;
 
 pub(super) static RULE: Rule = Rule {
@@ -42,21 +42,21 @@ static LION: UpdateKernel = UpdateKernel {
             bindings: &ONE_MOMENT,
             ..UpdateText::default()
         }
-        .vectors(caps, KernelSpec::Update(spec), spec.sizes[0])
+        .vectors(caps, spec, spec.sizes[0])
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::LION,
 };
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) mod twin {
     use super::RULE;
     use crate::error::Result;
     use crate::testing::Lane;
-    use crate::testing::update::{Problem, RUNS, UpdateTests, decided, one_moment, step_of};
+    use crate::kernels::optimizer::cases::update::{Problem, RUNS, UpdateTests, decided, one_moment, step_of};
     use crate::twins::Real;
-    use crate::twins::optimizer::{Decision, StepOptions};
-    use crate::twins::update::{Cpu, twin};
+    use crate::kernels::optimizer::twin::{Decision, StepOptions};
+    use crate::kernels::optimizer::twin::update::{Cpu, twin};
 
     pub(in super::super) const LION: UpdateTests = UpdateTests {
         twin: twin!(lion),

@@ -4,7 +4,7 @@ use super::rule::{BASE, Bounds, Carried, Number, Optimizer, Rule, State};
 use super::{Content, ONE_MOMENT, StateSet, names, of, update};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{Kernel, KernelSpec, UpdateKernel, UpdateSpec, UpdateText};
+use crate::kernels::{Spec, Kernel, UpdateKernel, UpdateSpec, UpdateText};
 use crate::plan::Buffer;
 
 pub(super) static RULE: Rule = Rule {
@@ -48,7 +48,7 @@ fn has_velocity(optimizer: &Optimizer) -> bool {
 static SGD: UpdateKernel = UpdateKernel {
     name: "sgd_forward",
     make: sgd,
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::SGD,
 };
 
@@ -61,18 +61,18 @@ fn sgd(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
         bindings: &ONE_MOMENT[..5 + velocity],
         ..UpdateText::default()
     }
-    .vectors(caps, KernelSpec::Update(spec), count)
+    .vectors(caps, spec, count)
 }
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) mod twin {
     use super::RULE;
     use crate::error::Result;
     use crate::testing::Lane;
-    use crate::testing::update::{Problem, RUNS, UpdateTests, decided, one_moment, step_of};
+    use crate::kernels::optimizer::cases::update::{Problem, RUNS, UpdateTests, decided, one_moment, step_of};
     use crate::twins::Real;
-    use crate::twins::optimizer::{Decision, StepOptions};
-    use crate::twins::update::{Cpu, twin};
+    use crate::kernels::optimizer::twin::{Decision, StepOptions};
+    use crate::kernels::optimizer::twin::update::{Cpu, twin};
 
     pub(in super::super) const SGD: UpdateTests = UpdateTests {
         twin: twin!(sgd),

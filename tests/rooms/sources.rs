@@ -47,7 +47,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// What marks code of tests.
-const MARKS: [&str; 3] = ["#[cfg(test)]", "#[cfg(all(test", "#[cfg(all(unpublished, feature"];
+const MARKS: [&str; 3] = ["#[cfg(test)]", "#[cfg(all(test", "#[cfg(testing)]"];
 
 /// What these mark: where each begins in the text, and the line after it.
 fn marked(text: &str) -> impl Iterator<Item = (usize, &str)> {

@@ -3,11 +3,11 @@
 use super::{RULE, STRETCH, parts_of};
 use crate::error::Result;
 use crate::kernels::Constant;
-use crate::testing::update::{BEHIND, Problem, UpdateTests, decided_at, step_of};
+use crate::kernels::optimizer::cases::update::{BEHIND, Problem, UpdateTests, decided_at, step_of};
 use crate::testing::{Lane, Operand};
 use crate::twins::Real;
-use crate::twins::optimizer::{Decision, StepOptions};
-use crate::twins::update::{Cpu, twin};
+use crate::kernels::optimizer::twin::{Decision, StepOptions};
+use crate::kernels::optimizer::twin::update::{Cpu, twin};
 
 pub(in crate::optim) const ROWS: UpdateTests = UpdateTests {
     twin: twin!(rows),
