@@ -1,11 +1,10 @@
 //! What the published crate carries.
 
+use crate::sources::of_family_tests;
 use std::process::Command;
 
 /// What tests alone need.
 const OF_TESTS: [&str; 3] = ["src/testing/", "src/twins/", "src/web/testing.rs"];
-/// The same in the folder of a family of kernels, or of an optimizer.
-const OF_FAMILIES: [&str; 4] = ["/twin.rs", "/twin/", "/cases.rs", "/cases/"];
 
 #[test]
 fn the_published_crate_has_no_tests_of_kernels() {
@@ -18,9 +17,8 @@ fn the_published_crate_has_no_tests_of_kernels() {
     for needed in ["build.rs", "src/lib.rs", "src/web/mod.rs", "shaders/lib/", "README.md"] {
         assert!(files.iter().any(|file| file.starts_with(needed)), "no {needed} in {files:?}");
     }
-    let of_family = |file: &str| OF_FAMILIES.iter().any(|name| file.contains(name));
     let of_tests =
-        |file: &&&str| OF_TESTS.iter().any(|name| file.starts_with(name)) || of_family(file);
+        |file: &&&str| OF_TESTS.iter().any(|name| file.starts_with(name)) || of_family_tests(file);
     let found: Vec<_> = files.iter().filter(of_tests).collect();
     println!("{} files", files.len());
     assert!(found.is_empty(), "the published crate has what tests alone need: {found:?}");

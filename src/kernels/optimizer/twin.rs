@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::kernels::shape::Constant;
 use crate::optim::Optimizer;
 use crate::plan::{MOST_NUMBERS, Step};
-use crate::twins::{Operands, Real, dot};
+use crate::twins::{Operands, Real, Twin, dot};
+use update::{Cpu, Written};
 
 /// Σ (gradient · scale)² over one buffer: the first stage of the global norm.
 pub fn grad_norm_forward<R: Real>(gradients: &[R], scale: R) -> R {
@@ -97,7 +98,7 @@ pub fn average_forward<R: Real>(weights: &[R], averages: &mut [R], share: R, upd
     }
 }
 
-impl crate::twins::Twin for GradNorm {
+impl Twin for GradNorm {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let (gradients, scale) = (on.f32("gradients")?, on.step()?.gradient_scale);
         let each = gradients.len().div_ceil(GRAD_NORM_GROUPS);
@@ -108,7 +109,7 @@ impl crate::twins::Twin for GradNorm {
     }
 }
 
-impl crate::twins::Twin for StepDecision {
+impl Twin for StepDecision {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let Self { partials } = *self;
         let (step, state) = (on.step()?, on.f32("optimizer")?);
@@ -122,16 +123,16 @@ impl crate::twins::Twin for StepDecision {
     }
 }
 
-impl crate::twins::Twin for UpdateSpec {
+impl Twin for UpdateSpec {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let mut cpu = update::Cpu::<f32>::new((*self, on.workgroup_size()), on.all_words());
+        let mut cpu = Cpu::<f32>::new((*self, on.workgroup_size()), on.all_words());
         (self.kernel.tests.twin.f32)(&mut cpu)?;
         for bound in cpu.bound {
             for (at, written) in bound.written.into_iter().enumerate() {
                 let word = match written {
                     None => continue,
-                    Some(update::Written::Number(number)) => number.to_bits(),
-                    Some(update::Written::Word(word)) => word,
+                    Some(Written::Number(number)) => number.to_bits(),
+                    Some(Written::Word(word)) => word,
                 };
                 on.u32_mut(bound.binding.name)?[at] = word;
             }
@@ -140,7 +141,7 @@ impl crate::twins::Twin for UpdateSpec {
     }
 }
 
-impl crate::twins::Twin for Average {
+impl Twin for Average {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let Self { count, share: Constant(share) } = *self;
         let step = on.step()?;

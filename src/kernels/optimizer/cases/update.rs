@@ -1,6 +1,6 @@
 //! Family 12: the kernels of all rules, each held to its twin in f64.
 
-use crate::kernels::optimizer::twin::update::{Bound, Cpu, Twin, Written};
+use crate::kernels::optimizer::twin::update::{Bound, Cpu, UpdateTwin, Written};
 use crate::kernels::{Access, Constant, UpdateKernel, UpdateSpec};
 use crate::optim::{Numbers, Optimizer, RULES, Rule};
 use crate::testing::harness::{Job, Operand, Outputs, Step};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// What tests know of a kernel of a rule.
 #[derive(Debug)]
 pub struct UpdateTests {
-    pub twin: Twin,
+    pub twin: UpdateTwin,
     /// Sizes that reach every branch of its text.
     pub sizes: &'static [[usize; 3]],
     /// Dispatches with random operands.

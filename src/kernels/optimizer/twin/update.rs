@@ -8,15 +8,18 @@ use crate::twins::Real;
 
 /// A twin in both precisions: the double computes in the first, the lanes hold kernels to the second.
 #[derive(Clone, Copy, Debug)]
-pub struct Twin {
+pub struct UpdateTwin {
     pub f32: fn(&mut Cpu<f32>) -> Result<()>,
     pub f64: fn(&mut Cpu<f64>) -> Result<()>,
 }
 
-/// [`Twin`] of a generic function.
+/// [`UpdateTwin`] of a generic function.
 macro_rules! twin {
     ($twin:ident) => {
-        $crate::kernels::optimizer::twin::update::Twin { f32: $twin::<f32>, f64: $twin::<f64> }
+        $crate::kernels::optimizer::twin::update::UpdateTwin {
+            f32: $twin::<f32>,
+            f64: $twin::<f64>,
+        }
     };
 }
 pub(crate) use twin;
