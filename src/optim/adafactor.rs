@@ -7,8 +7,9 @@ use super::rule::{BASE, Bounds, Carried, Number, Rule, State};
 use super::{Content, StateSet, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{Spec, Constant, GRAD_NORM_GROUPS, Grid, Kernel, UpdateKernel, UpdateSpec,
-    UpdateText, read, read_write, uniform,
+use crate::kernels::{
+    Constant, GRAD_NORM_GROUPS, Grid, Kernel, Spec, UpdateKernel, UpdateSpec, UpdateText, read,
+    read_write, uniform,
 };
 use crate::params::Tensor;
 use crate::plan::{Buffer, Builder, Launch, Range, Slice};
@@ -93,7 +94,8 @@ fn update(
     let mut part = 0;
     let mut places = vec![];
     for piece in own {
-        let place = Range { row0: piece.at[0] as u32, rows: part, col0: own[0].at[1] as u32, cols: 0 };
+        let place =
+            Range { row0: piece.at[0] as u32, rows: part, col0: own[0].at[1] as u32, cols: 0 };
         places.push(builder.range(place));
         part += parts_of(piece.weights.len) as u32;
     }
@@ -209,12 +211,7 @@ fn rows(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
         ],
         ..UpdateText::default()
     }
-    .reduced(
-        caps,
-        spec,
-        columns,
-        Grid::Flat { rows: 1, per_block: rows, per_group: 1 },
-    )
+    .reduced(caps, spec, columns, Grid::Flat { rows: 1, per_block: rows, per_group: 1 })
 }
 
 /// Of so many rows of so many elements. Grid: one invocation per stretch and column.
@@ -307,12 +304,7 @@ fn strided(spec: UpdateSpec, caps: &Capabilities, update: bool) -> Result<Kernel
         bindings: &bindings[..8 + usize::from(columns > 0)],
         ..UpdateText::default()
     }
-    .reduced(
-        caps,
-        spec,
-        1024,
-        Grid::Fixed { x: parts_of(count) as u32, y: 1 },
-    )
+    .reduced(caps, spec, 1024, Grid::Fixed { x: parts_of(count) as u32, y: 1 })
 }
 
 #[cfg(testing)]

@@ -1,24 +1,24 @@
 //! Optimizers: plans that turn gradients into updates of the weights.
 //!
-//! A [`Rule`] is one file: its numbers, its state and where that lies, its dispatches, and the CPU twins of its kernels.
-//! No other code knows a rule by name. All rules stand behind clipping by the global norm and the decision whether a
-//! step updates.
+//! A [`Rule`] is one file: its numbers, its state and where that lies, its dispatches. The CPU twins of its kernels are
+//! in `twin.rs` below it. No other code knows a rule by name. All rules stand behind clipping by the global norm and the
+//! decision whether a step updates.
 
+pub(crate) mod adafactor;
+pub(crate) mod adamw;
+pub(crate) mod adamw8bit;
+pub(crate) mod lion;
+pub(crate) mod muon;
 mod pieces;
 mod rule;
+pub(crate) mod sgd;
 mod stored;
 #[cfg(all(test, testing))]
 mod typescript;
 
-/// The rules: a module each, whose `RULE` is its row.
-macro_rules! rules {
-    ($($module:ident),*) => {
-        $(pub(crate) mod $module;)*
-        /// All rules. The first is the default.
-        pub static RULES: [&Rule; [$(stringify!($module)),*].len()] = [$(&$module::RULE),*];
-    };
-}
-rules![adamw, adafactor, adamw8bit, lion, muon, sgd];
+/// All rules. The first is the default.
+pub static RULES: [&Rule; 6] =
+    [&adamw::RULE, &adafactor::RULE, &adamw8bit::RULE, &lion::RULE, &muon::RULE, &sgd::RULE];
 
 pub use rule::{Bounds, Number, Numbers, Optimizer, Rule, State};
 pub use stored::{Content, StateSet, Stored, Trained, stored_sets};

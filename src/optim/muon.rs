@@ -7,8 +7,9 @@ use super::rule::{BASE, Bounds, Number, Rule, State};
 use super::{Content, StateSet, Trained, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{Spec, Constant, Form, GRAD_NORM_GROUPS, Grid, Kernel, LinearShape, Output,
-    UpdateKernel, UpdateSpec, UpdateText, WriteMode, read, read_write, uniform,
+use crate::kernels::{
+    Constant, Form, GRAD_NORM_GROUPS, Grid, Kernel, LinearShape, Output, Spec, UpdateKernel,
+    UpdateSpec, UpdateText, WriteMode, read, read_write, uniform,
 };
 use crate::params::{Params, Tensor};
 use crate::plan::{Buffer, Builder, Launch, Range, Slice};
@@ -39,8 +40,7 @@ const NUMBERS: &[Number] = &{
 /// Newton-Schulz steps.
 const STEPS: usize = 5;
 
-const MOMENTUM: &[StateSet] =
-    &[StateSet::new("momentum_buffer", Buffer::Moment1, Content::Means)];
+const MOMENTUM: &[StateSet] = &[StateSet::new("momentum_buffer", Buffer::Moment1, Content::Means)];
 
 fn updates(builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result<()> {
     let pieces = Pieces::new(params, state, &RULE.state);
