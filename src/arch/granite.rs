@@ -3,7 +3,7 @@
 
 use super::describe::Describe;
 use super::gguf::{DECODER, Gguf, SILU, UNCAPPED};
-use super::llama::{Differences, LLAMA, NO_WINDOW, PAIRS, decoder};
+use super::llama::{Differences, LLAMA, PAIRS, decoder};
 use super::{Architecture, Family};
 use crate::config::{Missing, Slot};
 
@@ -16,7 +16,7 @@ pub(super) static GRANITE: Family = Family {
         OF_BLOCKS.or(Missing::Real(1.0)),
         OF_SCORES.or(Missing::Real(1.0)),
     ],
-    refused: &[NO_WINDOW],
+    refused: &[],
     gguf: Some(Gguf {
         architecture: "granite",
         modules: &[DECODER],

@@ -3,7 +3,7 @@
 
 use super::Family;
 use super::gguf::{DECODER, Gguf, HEAD_NORMS, SILU, UNCAPPED};
-use super::llama::{Differences, HeadsNormed, LLAMA, NO_WINDOW, Place, decoder};
+use super::llama::{Differences, HeadsNormed, LLAMA, Place, decoder};
 use crate::config::slots::*;
 use crate::config::{Field, Fields, Kind, Missing, ModelConfig, NO_BIASES, Slot, refuse};
 use crate::error::Result;
@@ -17,7 +17,7 @@ pub(super) static OLMO2: Family = Family {
         VOCAB_SIZE.or(Missing::Size(50_304)),
         NORM_EPS.or(Missing::Real(1e-5)),
     ],
-    refused: &[NO_WINDOW, NO_BIASES[1]],
+    refused: &[NO_BIASES[1]],
     gguf: Some(Gguf {
         architecture: "olmo2",
         modules: &[

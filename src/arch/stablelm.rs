@@ -2,7 +2,7 @@
 //! flag, and RoPE on the beginning of each head.
 
 use super::gguf::{DECODER, Gguf, SILU, UNCAPPED};
-use super::llama::{Differences, NO_WINDOW, decoder};
+use super::llama::{Differences, decoder};
 use super::{Family, NormKind};
 use crate::config::slots::*;
 use crate::config::{Missing, NO_BIASES, OFF, Slot};
@@ -31,7 +31,6 @@ pub(super) static STABLELM: Family = Family {
         ATTENTION_DROPOUT.or(Missing::Real(0.0)),
     ],
     refused: &[
-        NO_WINDOW,
         NO_BIASES[0],
         NO_BIASES[1],
         ("use_parallel_residual", OFF, "false: tinyloom has no blocks side by side in this family"),

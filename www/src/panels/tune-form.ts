@@ -14,6 +14,7 @@ const ATTENTION: readonly (readonly [family: RegExp, names: readonly string[]])[
   [/^gpt2$/, ["attn.c_attn", "attn.c_proj"]],
   [/^gpt_neox$/, ["query_key_value", "attention.dense"]],
   [/^gpt_neo$/, ["q_proj", "k_proj", "v_proj", "out_proj"]],
+  [/^phi3$/, ["qkv_proj", "o_proj"]],
   [/./, ["q_proj", "k_proj", "v_proj", "o_proj"]],
 ];
 

@@ -1,0 +1,106 @@
+//! The rotary embedding of whole rows.
+
+#[cfg(testing)]
+pub(crate) mod cases;
+#[cfg(testing)]
+pub(crate) mod twin;
+
+use super::compose::{Composer, Kernel, Spec, read, read_write, uniform};
+use super::shape::{Parts, RopeShape};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::format::Element;
+
+/// In place; backward rotates back. With `half` from rows in f32 to rows in f16, where [`rope_has_halves`]. Forward from
+/// `parts` to their sums, where the shape [turns sums](RopeShape::turns_sums).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeRows {
+    pub shape: RopeShape,
+    pub forward: bool,
+    pub half: bool,
+    pub parts: Parts,
+}
+
+impl RopeRows {
+    /// In place.
+    pub const fn new(shape: RopeShape, forward: bool) -> Self {
+        Self { shape, forward, half: false, parts: Parts::WHOLE }
+    }
+
+    /// The constants of a rotation of whole rows, in either direction.
+    fn rotation(self, caps: &Capabilities) -> Result<Composer> {
+        let RopeShape { heads, head_dim, dims, stride } = self.shape;
+        Ok(Composer::flat(caps, self)?
+            .size("HEADS", heads)
+            .size("HEAD_DIM", head_dim)
+            .size("HALF", dims / 2)
+            .size("STRIDE", stride)
+            .float("DIRECTION", if self.forward { 1.0 } else { -1.0 }))
+    }
+}
+
+impl Spec for RopeRows {
+    fn name(&self) -> &'static str {
+        if self.forward { "rope_forward" } else { "rope_backward" }
+    }
+
+    /// Grid: in place an invocation for each pair that turns, into f16 for each four elements of a row, and of parts for
+    /// each eight.
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, half, parts, .. } = *self;
+        if half {
+            debug_assert!(rope_has_halves(shape), "{shape:?}");
+            let bindings = [
+                read("qkv"),
+                read("table"),
+                read("documents"),
+                read_write("rotated"),
+                uniform("step"),
+            ];
+            let composer = Element::F16.module(self.rotation(caps)?);
+            return composer.by_row(caps, "04_rope_f16", &bindings, shape.stride / 4);
+        }
+        if parts == Parts::WHOLE {
+            let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
+            let pairs = shape.heads * shape.dims / 2;
+            return self.rotation(caps)?.by_row(caps, "04_rope", &bindings, pairs);
+        }
+        let composer = Composer::flat(caps, *self)?
+            .unrolled("PARTS", parts.count)
+            .size("PART_ROW", parts.apart / 4)
+            .module("04_rope_forward_parts");
+        let mut kernel = turned_heads(composer, caps, shape, true)?;
+        kernel.variant += &format!(", {} parts", parts.count);
+        Ok(kernel)
+    }
+}
+
+/// Rows of heads that a module gathers from parts, with those of queries and keys turned. Grid: `tokens · stride / 8`
+/// invocations.
+pub(super) fn turned_heads(
+    composer: Composer,
+    caps: &Capabilities,
+    shape: RopeShape,
+    forward: bool,
+) -> Result<Kernel> {
+    debug_assert!(shape.turns_sums(), "{shape:?}");
+    let RopeShape { heads, head_dim, stride, .. } = shape;
+    let half = head_dim / 8;
+    let bindings =
+        [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];
+    composer
+        .size("HEAD_DIM", head_dim)
+        .size("VECTORS", head_dim / 4)
+        .size("HALF", half)
+        .size("ROW_HEADS", stride / head_dim)
+        .size("TURNED", heads)
+        .size("FIRST", if forward { half } else { 0 })
+        .size("TABLE", 1)
+        .module("lib/attention/turned_back")
+        .by_row(caps, "lib/attention/turned_heads", &bindings, stride / 8)
+}
+
+/// Whether rows in f16 can have heads of this shape turned.
+pub const fn rope_has_halves(shape: RopeShape) -> bool {
+    shape.dims.is_multiple_of(4) && shape.head_dim.is_multiple_of(4)
+}
