@@ -7,10 +7,7 @@ pub(super) mod decode;
 mod decode_place;
 pub(super) mod matrix;
 pub(super) mod matrix_backward;
-#[cfg(any(test, feature = "testing"))]
-mod matrix_emulated;
 pub(super) mod matrix_forward;
-mod matrix_parts;
 pub(super) mod newest;
 mod operands;
 pub(super) mod probabilities;
