@@ -8,8 +8,8 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, Batch, GenerateOptions, Generation, InferenceOptions, Inspection, Model, ModelLoader,
-    Progress, estimate,
+    Adapter, BatchGeneration, GenerateOptions, Generation, InferenceOptions, Inspection, Model,
+    ModelLoader, Progress, estimate,
 };
 use js_sys::Function;
 use serde::Deserialize;
@@ -188,7 +188,7 @@ impl RawModel {
             prompts.push((prompt.to_vec(), options));
             rest = behind;
         }
-        let batch = Batch::start(&self.model, prompts).map_err(to_js)?;
+        let batch = BatchGeneration::start(&self.model, prompts).map_err(to_js)?;
         Ok(RawBatch { batch: Rc::new(RefCell::new(Some(batch))) })
     }
 
@@ -318,7 +318,7 @@ impl RawGeneration {
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct RawBatch {
-    batch: Rc<RefCell<Option<Batch>>>,
+    batch: Rc<RefCell<Option<BatchGeneration>>>,
 }
 
 #[wasm_bindgen]

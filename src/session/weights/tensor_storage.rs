@@ -19,14 +19,14 @@ const READ_BYTES: usize = 64 << 20;
 const PART: usize = 1 << 20;
 
 /// Where a tensor's shards are found: a session's own look-up of buffers.
-type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
+pub(in crate::session) type FindBuffer<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
 
 /// A tensor in a set of shards.
 pub(in crate::session) struct TensorStorage<'a> {
     pub layout: &'a Params,
     pub tensor: &'a Tensor,
     pub set: fn(usize) -> Buffer,
-    pub find: Find<'a>,
+    pub find: FindBuffer<'a>,
 }
 
 impl TensorStorage<'_> {
@@ -197,7 +197,7 @@ pub(in crate::session) fn read_stored(
     gpu: &Rc<dyn Gpu>,
     stored: &Stored,
     bytes: &Range<u64>,
-    find: Find<'_>,
+    find: FindBuffer<'_>,
 ) -> Result<LocalFuture<Result<Vec<u8>>>> {
     let (Range { start, end }, total) = (bytes, stored.bytes());
     if start > end || *end > total || start % 4 != 0 || end % 4 != 0 {
@@ -226,7 +226,7 @@ pub(in crate::session) fn write_stored(
     stored: &Stored,
     (start, values): (usize, &[f32]),
     held: &mut Vec<f32>,
-    find: Find<'_>,
+    find: FindBuffer<'_>,
 ) -> Result<()> {
     let write = |start: usize, values: &[f32]| -> Result<()> {
         let mut rest = values;
