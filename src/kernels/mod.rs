@@ -20,7 +20,6 @@ mod shape;
 mod share;
 mod spec;
 mod unroll;
-mod unrolled;
 mod update;
 
 pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
