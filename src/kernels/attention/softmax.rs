@@ -7,7 +7,7 @@ use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, uniform}
 use crate::kernels::limits::{reduction, row_workgroup, variant};
 use crate::kernels::spec::KernelSpec;
 
-/// The uniform of `lib/softmax/row_place.wgsl`, in units of [`softmax_unit`] elements.
+/// The uniform of `05_softmax_forward.wgsl`, in units of [`softmax_unit`] elements.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct RowPlace {
@@ -36,23 +36,15 @@ pub fn softmax(caps: &Capabilities, columns: usize, element: Element) -> Result<
     let vectors = columns.is_multiple_of(4);
     let rows = if element == Element::F16 && columns % 2 == 1 { 2 } else { 1 };
     let composer = Composer::new(spec, size)
-        .module("lib/softmax/row_place")
-        .module("lib/softmax/online")
-        .module("lib/flat")
+        .when("WORDS", !vectors)
+        .when("F16", element == Element::F16)
         .reduction(subgroups);
-    let composer = element.module(composer);
     let composer = if vectors {
-        composer.size("QUADS", columns / 4).module("05_softmax_forward")
+        composer.size("QUADS", columns / 4)
     } else {
-        composer
-            .size("COLUMNS", columns)
-            .size("ROWS", rows)
-            .module(match element {
-                Element::F32 => "lib/element/word_f32",
-                Element::F16 => "lib/element/word_f16",
-            })
-            .module("05_softmax_forward_words")
+        composer.size("COLUMNS", columns).size("ROWS", rows)
     };
+    let composer = composer.module("05_softmax_forward");
     let form = if vectors { "vectors" } else { "words" };
     let variant = format!("{} {} of {form}", variant(subgroups), element.name());
     let reason = if vectors {
