@@ -200,8 +200,7 @@ pub(in crate::kernels) fn backward_query(
     shape: AttentionShape,
     tile: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner: KeyValueOwner::Group, ends: 0 };
-    backward(caps, shape, AttentionPass::Query, operands, tile)
+    backward(caps, shape, AttentionPass::Query, (KeyValueOwner::Group, 0), tile)
 }
 
 /// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head
@@ -254,8 +253,7 @@ pub(in crate::kernels) fn backward_key_value(
     (owner, ends): (KeyValueOwner, usize),
     tile: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends };
-    backward(caps, shape, AttentionPass::KeyValue, operands, tile)
+    backward(caps, shape, AttentionPass::KeyValue, (owner, ends), tile)
 }
 
 /// A backward kernel: on matrices where the device has them and operands may be in f16.
@@ -263,21 +261,22 @@ fn backward(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
-    operands: Operands,
+    owner: (KeyValueOwner, usize),
     given: Option<AttentionTile>,
 ) -> Result<Kernel> {
     let refused = match given {
         Some(tile) if tile.matrix => {
-            return matrix_kernel(caps, shape, pass, operands, (tile, GIVEN_TILE.into(), true));
+            return matrix_kernel(caps, shape, pass, owner, (tile, GIVEN_TILE.into(), true));
         }
         Some(_) => String::new(),
         None => match matrix_backward::pick(caps, shape, pass) {
             Ok((tile, why)) => {
-                return matrix_kernel(caps, shape, pass, operands, (tile, why, false));
+                return matrix_kernel(caps, shape, pass, owner, (tile, why, false));
             }
             Err(why) => why,
         },
     };
+    let operands = Operands::Rows { cached: false, owner: owner.0, ends: owner.1 };
     let mut kernel = attention_kernel(caps, shape, pass, operands, given)?;
     if !refused.is_empty() {
         kernel.reason += &format!("; not on matrices: {refused}");
