@@ -131,7 +131,7 @@ impl Wgsl {
 pub struct Kernel {
     /// What it computes.
     pub spec: KernelSpec,
-    /// Entry point, `operation_direction`: [`KernelSpec::name`].
+    /// Entry point, `operation_direction`: [`Spec::name`].
     pub name: &'static str,
     pub variant: String,
     /// Why this variant, workgroup size and tile.
@@ -167,6 +167,27 @@ enum Part {
     Written(&'static str, String),
 }
 
+/// What a kernel computes: an operation with its shape and options, as plain data. How many rows it covers, and which part
+/// of a matrix, is said by the dispatch. The shader's header gives each binding's shape.
+///
+/// `tokens` in a shape helps to choose a tile: no result depends on it, except where a field says so. A `tile` is given
+/// for measurements and tests; none leaves it to selection.
+pub trait Spec: Copy + Into<KernelSpec> {
+    /// The kernel's entry point, `operation_direction`.
+    fn name(&self) -> &'static str;
+
+    /// The kernel on a device: variant, reason, workgroup size, modules, bindings, grid and text.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when no variant fits the device; `internal` for a form that the kernel does not have.
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel>;
+
+    /// Arithmetic of attention over a cache, per row and key: two products, or one of a single head.
+    fn flops_per_cached_key(&self) -> f64 {
+        0.0
+    }
+}
+
 /// Collects what a kernel is made of.
 #[derive(Debug)]
 pub(super) struct Composer {
@@ -187,11 +208,11 @@ pub(super) struct Composer {
 pub(super) const MATRIX_USERS: [&str; 3] = ["OF_FORWARD", "OF_BACKWARD", "OF_PRODUCTS"];
 
 impl Composer {
-    pub fn new(spec: KernelSpec, workgroup_size: u32) -> Self {
+    pub fn new(spec: impl Into<KernelSpec>, workgroup_size: u32) -> Self {
         let mut header = String::new();
         let _ = writeln!(header, "const WORKGROUP: u32 = {workgroup_size}u;");
         Self {
-            spec,
+            spec: spec.into(),
             workgroup_size,
             header,
             parts: Vec::new(),

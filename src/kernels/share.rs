@@ -139,6 +139,7 @@ fn moved(text: &str, from: &str, (to, of_vectors): (&str, bool), by: u64) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::compose::Spec;
     use crate::kernels::compose::{read, read_write, uniform};
 
     #[test]
@@ -176,7 +177,7 @@ mod tests {
     /// A kernel over `a`, `c` and `step` of which bindings are shared.
     fn shared(a: &str, views: [(usize, u64); 3]) -> Option<String> {
         let caps = crate::caps::Capabilities::floor(crate::caps::Target::Native);
-        let mut kernel = crate::kernels::zero(&caps, 8).unwrap();
+        let mut kernel = crate::kernels::Zero { count: 8 }.kernel(&caps).unwrap();
         kernel.wgsl.composed = format!(
             "const N:u32=1u;\n\n@group(0) @binding(0) var<storage, read> a: {a};\n\
              @group(0) @binding(1) var<storage, read_write> c: array<f32>;\n\

@@ -267,6 +267,13 @@ impl RawLoader {
         loader.set_piece(name, begin as u64, bytes).map_err(to_js)
     }
 
+    #[wasm_bindgen(js_name = setGroups)]
+    pub fn set_groups(&self, name: &str, begin: f64, codes: &[i8], scales: &[f32]) -> JsResult<()> {
+        let mut loader = self.loader.borrow_mut();
+        let loader = loader.as_mut().ok_or_else(finished)?;
+        loader.set_groups(name, begin as u64, codes, scales).map_err(to_js)
+    }
+
     pub async fn finish(&self) -> JsResult<RawModel> {
         let loader = self.loader.replace(None).ok_or_else(finished)?;
         let adapter = self.adapter.clone();

@@ -4,13 +4,14 @@
 use super::matrix_backward::{self, matrix_kernel};
 use super::matrix_forward;
 use super::operands::{Operands, common};
+use super::specs::{AttentionDelta, AttentionGroupSum};
 use super::tile::{FULL_TILE, TALL_TILE, attention_tiles, pick, tiled};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
-use crate::kernels::elementwise::{composer, rotated_heads};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
+use crate::kernels::rope::rotated_heads;
 use crate::kernels::shape::{
     AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner, Parts,
 };
@@ -94,7 +95,7 @@ pub fn attention_forward_with_tile(
     forward(caps, shape, cached, Some(tile))
 }
 
-/// The kernel of [`KernelSpec::AttentionForward`].
+/// The kernel of [`AttentionForward`](super::specs::AttentionForward).
 pub(in crate::kernels) fn forward(
     caps: &Capabilities,
     shape: AttentionShape,
@@ -139,7 +140,7 @@ pub fn attention_delta(caps: &Capabilities, shape: AttentionShape, parts: Parts)
     if parts != Parts::WHOLE {
         bindings.push(read_write("whole"));
     }
-    let spec = KernelSpec::AttentionDelta { shape, parts };
+    let spec = KernelSpec::from(AttentionDelta { shape, parts });
     Ok(delta_kernel(caps, spec, shape, shape.heads, &bindings, place)?.of_parts(parts))
 }
 
@@ -194,7 +195,7 @@ pub fn attention_backward_query_with_tile(
     backward_query(caps, shape, Some(tile))
 }
 
-/// The kernel of [`KernelSpec::AttentionBackwardQuery`].
+/// The kernel of [`AttentionBackwardQuery`](super::specs::AttentionBackwardQuery).
 pub(in crate::kernels) fn backward_query(
     caps: &Capabilities,
     shape: AttentionShape,
@@ -246,7 +247,7 @@ pub fn attention_backward_key_value_with_tile(
     backward_key_value(caps, shape, (owner, ends), Some(tile))
 }
 
-/// The kernel of [`KernelSpec::AttentionBackwardKeyValue`].
+/// The kernel of [`AttentionBackwardKeyValue`](super::specs::AttentionBackwardKeyValue).
 pub(in crate::kernels) fn backward_key_value(
     caps: &Capabilities,
     shape: AttentionShape,
@@ -288,13 +289,12 @@ fn backward(
 /// step. Where `shape.turned` says so it turns queries and keys back too, in f32: only of a shape that
 /// [turns sums](super::super::shape::RopeShape::turns_sums). Bindings: parts, table, documents, rows, step.
 pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let composer = composer(caps, KernelSpec::AttentionGroupSum { shape })?
+    let composer = Composer::flat(caps, AttentionGroupSum { shape })?
         .size("HEADS", shape.heads)
         .size("MEMBERS", shape.heads / shape.kv_heads)
-        .when("ROTATED", shape.turned)
-        .module("10_attention_group_sum");
+        .when("ROTATED", shape.turned);
     if shape.turned {
-        let mut kernel = rotated_heads(composer, caps, shape.turning())?;
+        let mut kernel = rotated_heads(composer, caps, "10_attention_group_sum", shape.turning())?;
         kernel.variant += ", turned back";
         return Ok(kernel);
     }
@@ -305,6 +305,7 @@ pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result
         .size("KV_VECTORS", shape.cache_stride() / 4)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
+        .module("10_attention_group_sum")
         .finish(
             caps,
             &[read("parts"), read_write("d_qkv"), uniform("step")],

@@ -3,9 +3,10 @@
 use super::batch::BUSY_GROUPS;
 use super::matrix_backward::attention_backward_halves;
 use super::operands::{BACKWARD_ROWS, backward_rows, common, fused_rows, pass_flags};
+use super::specs::AttentionBackwardProducts;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::shape::{AttentionProducts as Products, AttentionShape};
 use crate::kernels::spec::KernelSpec;
@@ -93,7 +94,7 @@ pub fn attention_backward_products(
     (tiles, ends): (usize, usize),
     products: Products,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::AttentionBackwardProducts { shape, tiles, ends, products };
+    let spec = KernelSpec::from(AttentionBackwardProducts { shape, tiles, ends, products });
     check_storage(caps, [BYTES as u32], spec.name())?;
     let (first, kinds, reason) = match products {
         Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),

@@ -2,10 +2,14 @@
 //! tensors: in one range of keys or in several that a second kernel merges.
 
 use super::decode_place::{DecodePlace, DecodeStage};
+use super::specs::{
+    AttentionDecode, AttentionDecodeMerge, AttentionDecodeMergeSeveral,
+    AttentionDecodeMergeTensors, AttentionDecodeSeveral, AttentionDecodeTensors,
+};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, KvCache};
-use crate::kernels::compose::{Composer, Grid, Kernel};
+use crate::kernels::compose::{Composer, Grid, Kernel, Spec};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::linear::team::matvec_merges;
 use crate::kernels::modules::scores;
@@ -339,13 +343,13 @@ fn decode(
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
     let stage = if splits.count == 1 { DecodeStage::Whole } else { DecodeStage::Split };
-    let spec = match place {
-        DecodePlace::Cache(cache) => KernelSpec::AttentionDecode { shape, cache, splits: *splits },
+    let spec: KernelSpec = match place {
+        DecodePlace::Cache(cache) => AttentionDecode { shape, cache, splits: *splits }.into(),
         DecodePlace::Several(cache, rows) => {
-            KernelSpec::AttentionDecodeSeveral { shape, cache, splits: *splits, rows }
+            AttentionDecodeSeveral { shape, cache, splits: *splits, rows }.into()
         }
         DecodePlace::Tensors(element, batch) => {
-            KernelSpec::AttentionDecodeTensors { shape, element, splits: *splits, batch }
+            AttentionDecodeTensors { shape, element, splits: *splits, batch }.into()
         }
     };
     if caps.software {
@@ -462,13 +466,13 @@ fn merge(
     place: DecodePlace,
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
-    let spec = match place {
-        DecodePlace::Cache(_) => KernelSpec::AttentionDecodeMerge { shape, splits: *splits },
+    let spec: KernelSpec = match place {
+        DecodePlace::Cache(_) => AttentionDecodeMerge { shape, splits: *splits }.into(),
         DecodePlace::Several(_, rows) => {
-            KernelSpec::AttentionDecodeMergeSeveral { shape, splits: *splits, rows }
+            AttentionDecodeMergeSeveral { shape, splits: *splits, rows }.into()
         }
         DecodePlace::Tensors(element, batch) => {
-            KernelSpec::AttentionDecodeMergeTensors { shape, element, splits: *splits, batch }
+            AttentionDecodeMergeTensors { shape, element, splits: *splits, batch }.into()
         }
     };
     let name = spec.name();

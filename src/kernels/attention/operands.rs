@@ -1,9 +1,12 @@
 //! What attention's kernels over many rows work on: bindings, constants and modules of the fused rows of a batch, or of
 //! tensors.
 
+use super::specs::{
+    AttentionBackwardKeyValue, AttentionBackwardQuery, AttentionForward, AttentionTensors,
+};
 use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
-use crate::kernels::elementwise::dropout_threshold;
+use crate::kernels::dropout::dropout_threshold;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::{
     AttentionPass, AttentionShape, AttentionTile, Constant, DenseMask, KeyValueOwner, MASKED,
@@ -106,16 +109,16 @@ impl Operands {
     ) -> KernelSpec {
         match (self, pass) {
             (Self::Rows { cached, .. }, AttentionPass::Forward) => {
-                KernelSpec::AttentionForward { shape, cached, tile }
+                AttentionForward { shape, cached, tile }.into()
             }
             (Self::Rows { .. }, AttentionPass::Query) => {
-                KernelSpec::AttentionBackwardQuery { shape, tile }
+                AttentionBackwardQuery { shape, tile }.into()
             }
             (Self::Rows { owner, ends, .. }, AttentionPass::KeyValue) => {
-                KernelSpec::AttentionBackwardKeyValue { shape, owner, ends, tile }
+                AttentionBackwardKeyValue { shape, owner, ends, tile }.into()
             }
             (Self::Tensors { element, dense, batch }, _) => {
-                KernelSpec::AttentionTensors { shape, pass, element, dense, batch }
+                AttentionTensors { shape, pass, element, dense, batch }.into()
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::batch::{attention_kernel, delta_kernel};
 use super::operands::Operands;
+use super::specs::AttentionDeltaTensors;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
@@ -72,6 +73,6 @@ pub fn attention_delta_tensors(
         read_write("statistics"),
         uniform("geometry"),
     ];
-    let spec = KernelSpec::AttentionDeltaTensors { shape, element, batch };
+    let spec = KernelSpec::from(AttentionDeltaTensors { shape, element, batch });
     delta_kernel(caps, spec, shape, shape.heads * batch, &bindings, place)
 }
