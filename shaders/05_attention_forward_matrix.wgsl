@@ -84,7 +84,7 @@ const ROW_PANELS: u32 = BQ / ROWS;
 // Elements of a panel: its last line needs no pad.
 const QUERY_CELLS: u32 = (ROWS - 1u) * HEAD_PITCH + HEAD_DIM;
 const COLUMN_CELLS: u32 = (BK - 1u) * HEAD_PITCH + HEAD_DIM;
-const WEIGHT_CELLS: u32 = (ROWS - 1u) * WEIGHT_PITCH + BK;
+const WEIGHT_CELLS: u32 = (ROWS - 1u) * WEIGHTS_PITCH + BK;
 
 alias Products = array<array<Sums, BK / MATRIX_N>, ROWS / MATRIX_M>;
 alias Results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>;

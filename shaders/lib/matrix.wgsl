@@ -64,7 +64,7 @@ fn put_values(line: u32, four: u32, cells: Cells) {
 
 fn put_weights(line: u32, four: u32, cells: Cells) {
   let panel = line % BQ / ROWS;
-  let at = line % ROWS * WEIGHT_PITCH + four % (BK / 4u) * 4u;
+  let at = line % ROWS * WEIGHTS_PITCH + four % (BK / 4u) * 4u;
   weight_tile[panel][at] = cells.x;
   weight_tile[panel][at + 1u] = cells.y;
   weight_tile[panel][at + 2u] = cells.z;
@@ -92,7 +92,7 @@ fn add_values(rows: u32, results: ptr<function, Results>) {
   let panel = rows % ROW_PANELS;
   #unroll for (var s = 0u; s < STEPS; s++) {
     #unroll for (var i = 0u; i < ROW_MATRICES; i++) {
-      let left_#i = subgroupMatrixLoad<Left, row_major>(&weight_tile[panel], i * MATRIX_M * WEIGHT_PITCH + s * MATRIX_K, WEIGHT_PITCH);
+      let left_#i = subgroupMatrixLoad<Left, row_major>(&weight_tile[panel], i * MATRIX_M * WEIGHTS_PITCH + s * MATRIX_K, WEIGHTS_PITCH);
     }
     #unroll for (var j = 0u; j < HEAD_MATRICES; j++) {
       let right_#j = subgroupMatrixLoad<Right, row_major>(&value_tile, s * MATRIX_K * HEAD_PITCH + j * MATRIX_N, HEAD_PITCH);

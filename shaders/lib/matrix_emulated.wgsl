@@ -50,7 +50,7 @@ fn put_values(line: u32, four: u32, cells: Cells) {
 
 fn put_weights(line: u32, four: u32, cells: Cells) {
   let panel = line % BQ / ROWS;
-  let at = line % ROWS * WEIGHT_PITCH + four % (BK / 4u) * 4u;
+  let at = line % ROWS * WEIGHTS_PITCH + four % (BK / 4u) * 4u;
   weight_tile[panel][at / 4u] = cells;
 }
 
@@ -84,7 +84,7 @@ fn add_values(rows: u32, results: ptr<function, Results>) {
         let column = j * MATRIX_N + result % MATRIX_N;
         var sum = 0.0;
         for (var k = 0u; k < BK; k++) {
-          let x = row * WEIGHT_PITCH + k;
+          let x = row * WEIGHTS_PITCH + k;
           let y = k * HEAD_PITCH + column;
           sum += element_of(weight_tile[panel][x / 4u], x) * element_of(value_tile[y / 4u], y);
         }

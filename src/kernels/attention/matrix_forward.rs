@@ -141,7 +141,7 @@ fn composed(
         .size("BQ", tile.rows)
         .size("ROWS", rows)
         .size("HEAD_PITCH", head_dim + PAD)
-        .size("WEIGHT_PITCH", columns + PAD)
+        .size("WEIGHTS_PITCH", columns + PAD)
         .size("SCORES_PITCH", columns + SCORES_PAD)
         .size("STRIP4", strip / 4)
         .size("BK", columns)

@@ -69,7 +69,7 @@ impl Spec for RopeRows {
             .unrolled("PARTS", parts.count)
             .size("PART_ROW", parts.apart / 4)
             .when("ROTATED", true);
-        let mut kernel = rotated_heads(composer, caps, "04_rope_summed", shape)?;
+        let mut kernel = rotated_heads(composer, caps, "04_rope_forward_summed", shape)?;
         kernel.variant += &format!(", {} parts", parts.count);
         Ok(kernel)
     }
