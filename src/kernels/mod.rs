@@ -27,7 +27,6 @@ mod share;
 pub(crate) mod softmax;
 mod spec;
 mod unroll;
-mod unrolled;
 pub(crate) mod weights;
 
 pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};

@@ -139,7 +139,8 @@ fn only_modules_of_tests_are_cut() {
     assert_eq!(code(text).last(), Some((7, "fn e() {}")));
     let tests = test_files(&root().join("session/mod.rs"));
     assert!(tests.contains(&root().join("session/fake.rs")), "{tests:?}");
-    let of_config = ["family_tests.rs", "tests.rs", "typescript_tests.rs", "worst_tests.rs"];
+    let of_config =
+        ["family_tests.rs", "form_tests.rs", "tests.rs", "typescript_tests.rs", "worst_tests.rs"];
     let of_config = of_config.map(|file| root().join("config").join(file));
     assert_eq!(test_files(&root().join("config.rs")), of_config);
 }
