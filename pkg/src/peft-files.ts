@@ -87,6 +87,7 @@ async function madePlain(place: string, config: Fields, file: FilePart) {
   const ranks = new Map<string, number>();
   for (const { kind, module, shape } of matrices) if (kind === "A") ranks.set(module, shape[0]);
   const rank = Math.max(...ranks.values());
+  expectRanks(place, config, ranks);
   const alphaOf = patternOf(`${place}: alpha_pattern`, config["alpha_pattern"]);
   const own = Number(config["lora_alpha"] ?? 8);
   const scaled = (alpha: number, of: number) =>
@@ -102,6 +103,19 @@ async function madePlain(place: string, config: Fields, file: FilePart) {
   const same = even && [...factors.values()].every((factor) => factor === 1);
   const text = JSON.stringify(plain);
   return { config: text, file: same ? file : await widened(file, matrices, rank, factors) };
+}
+
+/** Refuses ranks that the config gives and the file's matrices do not have. */
+function expectRanks(place: string, config: Fields, ranks: ReadonlyMap<string, number>): void {
+  const rankOf = patternOf(`${place}: rank_pattern`, config["rank_pattern"]);
+  for (const [module, own] of ranks) {
+    const said = rankOf(module) ?? Number(config["r"] ?? 8);
+    if (said === own) continue;
+    throw new TinyloomError(
+      "invalid-config",
+      `${place}: r and rank_pattern give ${module} the rank ${said}, and its matrix has ${own}; the files are of two adapters`,
+    );
+  }
 }
 
 /** The matrices of an adapter's file. What is no such matrix is refused with the reason. */

@@ -108,7 +108,7 @@ fn a_config_from_code_has_known_fields_alone() {
     let saved = ModelConfig::from_json(r#"{"model_type":"gemma2"}"#).unwrap().to_json();
     read(&saved).unwrap();
     for (text, name) in [
-        (r#"{"temprature_of_softmax":2}"#, "temprature_of_softmax"),
+        (r#"{"heat_of_softmax":2}"#, "heat_of_softmax"),
         (r#"{"moe_layers":null}"#, "moe_layers"),
         (r#"{"model_type":"llama","sliding_window":8}"#, "sliding_window"),
     ] {

@@ -204,6 +204,9 @@ pub(super) struct Composer {
     unrolled: Vec<(&'static str, usize)>,
 }
 
+/// The sections of `lib/matrix.wgsl`.
+pub(super) const MATRIX_USERS: [&str; 3] = ["OF_FORWARD", "OF_BACKWARD", "OF_PRODUCTS"];
+
 impl Composer {
     pub fn new(spec: impl Into<KernelSpec>, workgroup_size: u32) -> Self {
         let mut header = String::new();
@@ -241,9 +244,14 @@ impl Composer {
 
     /// Adds `const name: u32`, up to which loops marked with `#unroll` are written out. Up to a [`size`](Self::size) they
     /// stay loops.
-    pub fn unrolled(mut self, name: &'static str, value: usize) -> Self {
+    pub fn unrolled(self, name: &'static str, value: usize) -> Self {
+        self.unroll(name, value).size(name, value)
+    }
+
+    /// Writes out marked loops up to a constant of this value that the text has.
+    pub fn unroll(mut self, name: &'static str, value: usize) -> Self {
         self.unrolled.push((name, value));
-        self.size(name, value)
+        self
     }
 
     /// Leaves sizes to [`Kernel::sizes`], for which the last binding is.
@@ -302,29 +310,6 @@ impl Composer {
         self
     }
 
-    /// Adds the function `name`, by which a kernel reads a vector of `lanes` elements of an operand: as it lies, or added
-    /// up from its parts, in their order. Such a sum is left in the operand `whole` too, where that is bound.
-    pub fn summed(
-        self,
-        [name, operand, vector]: [&str; 3],
-        (parts, lanes): (Parts, usize),
-        whole: Option<usize>,
-    ) -> Self {
-        let mut sum = format!("{operand}[i]");
-        for part in 1..parts.count {
-            let _ = write!(sum, "+{operand}[i+{}u]", part * parts.apart / lanes);
-        }
-        let (mut text, mut left) = (String::new(), "");
-        if let (Some(binding), 2..) = (whole, parts.count) {
-            text = format!(
-                "@group(0) @binding({binding}) var<storage, read_write> whole: array<{vector}>;\n"
-            );
-            left = "whole[i]=sum;";
-        }
-        let _ = writeln!(text, "fn {name}(i:u32)->{vector}{{let sum={sum};{left}return sum;}}");
-        self.written("summed", &text)
-    }
-
     /// Adds the workgroup reductions in the form given by [`super::reduction`].
     pub fn reduction(mut self, subgroups: bool) -> Self {
         self.subgroups = subgroups;
@@ -343,18 +328,14 @@ impl Composer {
         self.module(module)
     }
 
-    /// Adds a module with types of matrices that a subgroup holds, for one product, with its constants.
-    pub fn matrix(
-        mut self,
-        caps: &Capabilities,
-        config: MatrixConfig,
-        module: &'static str,
-    ) -> Self {
+    /// Adds the constants of `lib/matrix.wgsl` for one product of matrices, and says whether plain WGSL stands in for it.
+    pub fn matrix(mut self, caps: &Capabilities, config: MatrixConfig) -> Self {
         self.matrix = Some(config);
+        self.subgroups = !caps.emulated;
         let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-        let sized = self.size("MATRIX_M", m).size("MATRIX_N", n).size("MATRIX_K", k);
-        let composer = sized.size("LANES", caps.matrix_lanes() as usize);
-        if caps.emulated { composer.module(module) } else { composer.subgroup_module(module) }
+        (self.size("MATRIX_M", m).size("MATRIX_N", n).size("MATRIX_K", k))
+            .size("LANES", caps.matrix_lanes() as usize)
+            .when("EMULATED", caps.emulated)
     }
 
     /// Adds bounds of loops over what a subgroup's matrices hold, and unrolls them. Loops that stand in for matrices

@@ -132,6 +132,20 @@ test("embeddings and heads are refused with the reason and the cure", async () =
   assert.match(new TextDecoder().decode(await bytesOf(dora, "adapter_config.json")), /use_dora/);
 });
 
+test("a rank that the matrices do not have is refused", async () => {
+  for (const [name, changes, expected] of [
+    ["rank-pattern", { rank_pattern: { v_proj: 3 } }, /v_proj the rank 3, and its matrix has 2/],
+    ["regex", { r: 5 }, /the rank 5, and its matrix has 4/],
+  ]) {
+    const given = files(name);
+    const config = JSON.parse(new TextDecoder().decode(given["adapter_config.json"]));
+    const text = JSON.stringify({ ...config, ...changes });
+    const changed = { ...given, "adapter_config.json": new TextEncoder().encode(text) };
+    const work = plainAdapter(openSource("Adapter.load", changed, {}));
+    await assert.rejects(work, { code: "invalid-config", message: expected });
+  }
+});
+
 test("a pattern that says nothing, or that JavaScript does not read, is refused by name", async () => {
   const given = files("alpha-pattern");
   const text = new TextDecoder().decode(given["adapter_config.json"]);

@@ -2,7 +2,7 @@
 
 use super::batch::BUSY_GROUPS;
 use super::matrix_backward::attention_backward_halves;
-use super::operands::{BACKWARD_ROWS, backward_rows, common};
+use super::operands::{BACKWARD_ROWS, backward_rows, common, fused_rows, pass_flags};
 use super::specs::AttentionBackwardProducts;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -103,7 +103,7 @@ pub fn attention_backward_products(
         Products::KeyValueSums => (1, 2, "of keys and values alone: many workgroups"),
     };
     let loads = |side: usize| side * STEPS / 4 / INVOCATIONS;
-    let composer = common(Composer::new(spec, INVOCATIONS as u32), shape)
+    let composer = fused_rows(common(Composer::new(spec, INVOCATIONS as u32), shape), Some(ends))
         .size("STRIP", STRIP)
         .size("BM", STRIP)
         .size("BN", COLUMNS)
@@ -115,22 +115,27 @@ pub fn attention_backward_products(
         .unrolled("LOADS_A", loads(STRIP))
         .unrolled("LOADS_B", loads(COLUMNS))
         .size("TILES", tiles)
-        .size("DOCUMENT_ENDS", ends)
         .size("FIRST_TILE", 2 * ends)
         .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
         .size("FIRST_KIND", first)
-        .unrolled("KINDS", kinds)
-        .module("lib/step")
-        .module("lib/attention/mask_rows")
-        .module("lib/attention/products");
+        .unrolled("KINDS", kinds);
     let sums = products != Products::Scores;
     let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
     let x = (columns / COLUMNS) as u32;
     let (composer, grid) = if sums {
-        (sum_modules(composer, shape), Grid::RowsByY { rows: STRIP, x })
+        let composer = composer
+            .size("STRIDE", shape.stride())
+            .size("TABLE", sums_bindings(shape).len() - 1)
+            .when("ROTATED", shape.turned)
+            .when("SHARED", shape.heads > shape.kv_heads)
+            .module("10_attention_backward_sums");
+        (composer, Grid::RowsByY { rows: STRIP, x })
     } else {
-        let composer = backward_rows(composer, shape);
-        (composer.module("10_attention_backward_scores"), Grid::Fixed { x, y: tiles as u32 })
+        let composer = pass_flags(backward_rows(composer, shape), None)
+            .flag("DROPPED", false)
+            .when("IN_REGISTERS", false)
+            .module("10_attention_backward_scores");
+        (composer, Grid::Fixed { x, y: tiles as u32 })
     };
     let bindings = if sums {
         sums_bindings(shape)
@@ -140,24 +145,6 @@ pub fn attention_backward_products(
     let turned = if sums && shape.turned { ", turned back" } else { "" };
     let variant = format!("products of 128x64x16, 8x8 each{turned}");
     composer.finish(caps, &bindings, grid, variant, reason)
-}
-
-fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
-    let composer = if shape.turned {
-        let table = sums_bindings(shape).len() - 1;
-        composer.size("TABLE", table).module("lib/attention/turned_back")
-    } else {
-        composer.module("lib/attention/turned_none")
-    };
-    composer
-        .size("STRIDE", shape.stride())
-        .module("lib/attention/mask_rows_back")
-        .module(if shape.heads > shape.kv_heads {
-            "lib/attention/sums_parts"
-        } else {
-            "lib/attention/sums_whole"
-        })
-        .module("10_attention_backward_sums")
 }
 
 fn sums_bindings(shape: AttentionShape) -> Vec<Binding> {

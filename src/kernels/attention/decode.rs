@@ -17,7 +17,6 @@ use crate::kernels::shape::{
     AttentionShape, DecodeSplits, MASKED, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
 use crate::kernels::spec::KernelSpec;
-use crate::kernels::unrolled::head_module;
 
 /// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
 const SHORT: usize = 256;
@@ -407,34 +406,16 @@ fn row(
     stage: DecodeStage,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 8, 1, spec.name())?;
-    let vectors = shape.head_dim / 4;
-    let each = |item: &dyn Fn(usize) -> String, separator: &str| {
-        (0..vectors).map(item).collect::<Vec<_>>().join(separator)
-    };
-    let heads = format!(
-        "fn load_query(head: u32) -> Head {{\n  return Head({});\n}}\n\
-         fn load_key(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
-         fn load_value(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
-         fn store_head(head: u32, split: u32, x: Head, largest: f32, total: f32) {{\n  {}\n}}\n",
-        each(&|i| format!("query_vector(head, {i}u)"), ", "),
-        each(&|i| format!("key_vector(row, head, {i}u)"), ", "),
-        each(&|i| format!("value_vector(row, head, {i}u)"), ", "),
-        each(&|i| format!("store_result(head, split, {i}u, x.v{i}, largest, total);"), "\n  "),
-    );
-    let composer = composer(spec, size as usize, shape, splits).module("lib/flat");
+    let composer =
+        composer(spec, size as usize, shape, splits).unroll("VECTORS", shape.head_dim / 4);
     let invocations = place.batch() * shape.heads * splits.count;
-    place
-        .modules(composer, shape, stage)
-        .written("head_module", &head_module(vectors))
-        .written("row", &heads)
-        .module("05_attention_decode_row")
-        .finish(
-            caps,
-            &place.bindings(stage),
-            Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
-            format!("invocation per head and range of {}", place.name()),
-            format!("{}; the adapter runs on a CPU, where barriers are slow", splits.reason()),
-        )
+    place.modules(composer, shape, stage).module("05_attention_decode_row").finish(
+        caps,
+        &place.bindings(stage),
+        Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
+        format!("invocation per head and range of {}", place.name()),
+        format!("{}; the adapter runs on a CPU, where barriers are slow", splits.reason()),
+    )
 }
 
 /// `attention_decode_merge`: the partial results of several ranges as one. Bindings: partials,

@@ -9,10 +9,7 @@ mod decode_place;
 mod kernels;
 pub(super) mod matrix;
 pub(super) mod matrix_backward;
-#[cfg(any(test, feature = "testing"))]
-mod matrix_emulated;
 pub(super) mod matrix_forward;
-mod matrix_parts;
 pub(super) mod newest;
 mod operands;
 pub(super) mod probabilities;

@@ -1,6 +1,6 @@
 //! The probabilities of attention, for who looks into a model: attention itself never stores them.
 
-use super::operands::common;
+use super::operands::{common, fused_rows};
 use super::specs::AttentionProbabilities;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -18,11 +18,10 @@ use crate::kernels::spec::KernelSpec;
 pub fn attention_probabilities(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
     let spec = KernelSpec::from(AttentionProbabilities { shape });
     let size = workgroup_size(caps, 64, 1, spec.name())?;
-    let composer = key_rows(common(Composer::new(spec, size), shape), shape.ring)
+    let composer = fused_rows(common(Composer::new(spec, size), shape), None);
+    let composer = key_rows(composer, shape.ring)
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", shape.cache_stride())
-        .module("lib/step")
-        .module("lib/attention/mask_rows")
         .module("05_attention_probabilities");
     let bindings = [
         read("query"),

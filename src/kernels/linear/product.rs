@@ -12,7 +12,6 @@ use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::activation_module;
 use crate::kernels::shape::{Output, Parts};
 use crate::kernels::spec::GIVEN_TILE;
-use crate::kernels::unrolled::direct_block;
 use crate::products::{Form, LinearShape, LinearTile};
 
 impl Output {
@@ -417,10 +416,12 @@ fn modules(
         LinearTile::Tiled { .. } => composer.module("03_matmul_tiled"),
         LinearTile::Matrix { .. } => composer.module("03_matmul_matrix"),
         LinearTile::Direct { tm, tn } => {
-            let binding = 5 + target.output().added().len();
-            composer
+            let over_k = shape.form == Form::Matmul && !shape.k.is_multiple_of(4);
+            (composer.unrolled("TM4", tm / 4).unrolled("TN4", tn / 4))
+                .size("SIZES", 5 + target.output().added().len())
+                .when("CHECK_K", over_k)
+                .when("CHECK_N", !shape.n.is_multiple_of(tn))
                 .module("03_matmul_direct")
-                .written("direct_block", &direct_block(shape, [tm, tn], binding))
         }
     }
 }

@@ -68,36 +68,33 @@ impl Spec for RopeRows {
         let composer = Composer::flat(caps, *self)?
             .unrolled("PARTS", parts.count)
             .size("PART_ROW", parts.apart / 4)
-            .module("04_rope_forward_parts");
-        let mut kernel = turned_heads(composer, caps, shape, true)?;
+            .when("ROTATED", true);
+        let mut kernel = rotated_heads(composer, caps, "04_rope_forward_summed", shape)?;
         kernel.variant += &format!(", {} parts", parts.count);
         Ok(kernel)
     }
 }
 
-/// Rows of heads that a module gathers from parts, with those of queries and keys turned. Grid: `tokens · stride / 8`
+/// Rows of heads that a kernel gathers from parts, with those of queries and keys rotated. Grid: `tokens · stride / 8`
 /// invocations.
-pub(super) fn turned_heads(
+pub(super) fn rotated_heads(
     composer: Composer,
     caps: &Capabilities,
+    module: &'static str,
     shape: RopeShape,
-    forward: bool,
 ) -> Result<Kernel> {
     debug_assert!(shape.turns_sums(), "{shape:?}");
     let RopeShape { heads, head_dim, stride, .. } = shape;
-    let half = head_dim / 8;
     let bindings =
         [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];
     composer
         .size("HEAD_DIM", head_dim)
         .size("VECTORS", head_dim / 4)
-        .size("HALF", half)
+        .size("HALF", head_dim / 8)
         .size("ROW_HEADS", stride / head_dim)
-        .size("TURNED", heads)
-        .size("FIRST", if forward { half } else { 0 })
+        .size("ROTATED_HEADS", heads)
         .size("TABLE", 1)
-        .module("lib/attention/turned_back")
-        .by_row(caps, "lib/attention/turned_heads", &bindings, stride / 8)
+        .by_row(caps, module, &bindings, stride / 8)
 }
 
 /// Whether rows in f16 can have heads of this shape turned.

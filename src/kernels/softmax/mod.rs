@@ -11,7 +11,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
 
-/// The uniform of `lib/softmax/row_place.wgsl`, in units of [`softmax_unit`] elements.
+/// The uniform of `05_softmax_forward.wgsl`, in units of [`softmax_unit`] elements.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct RowPlace {
@@ -50,23 +50,15 @@ impl Spec for Softmax {
         let vectors = columns.is_multiple_of(4);
         let rows = if element == Element::F16 && columns % 2 == 1 { 2 } else { 1 };
         let composer = Composer::new(*self, size)
-            .module("lib/softmax/row_place")
-            .module("lib/softmax/online")
-            .module("lib/flat")
+            .when("WORDS", !vectors)
+            .when("F16", element == Element::F16)
             .reduction(subgroups);
-        let composer = element.module(composer);
         let composer = if vectors {
-            composer.size("QUADS", columns / 4).module("05_softmax_forward")
+            composer.size("QUADS", columns / 4)
         } else {
-            composer
-                .size("COLUMNS", columns)
-                .size("ROWS", rows)
-                .module(match element {
-                    Element::F32 => "lib/element/word_f32",
-                    Element::F16 => "lib/element/word_f16",
-                })
-                .module("05_softmax_forward_words")
+            composer.size("COLUMNS", columns).size("ROWS", rows)
         };
+        let composer = composer.module("05_softmax_forward");
         let form = if vectors { "vectors" } else { "words" };
         let variant = format!("{} {} of {form}", variant(subgroups), element.name());
         let reason = if vectors {

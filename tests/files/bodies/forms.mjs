@@ -153,7 +153,7 @@ export const cases = {
   async "a config from code has known fields alone"({ tinyloom, runtime }) {
     const { Model } = tinyloom;
     for (const [more, name] of [
-      [{ tempreature: 2 }, "tempreature"],
+      [{ heat_of_softmax: 2 }, "heat_of_softmax"],
       [{ sliding_window: 8 }, "sliding_window"],
     ]) {
       await refuses("invalid-config", name, () => Model.create(runtime, { ...config, ...more }));

@@ -1,4 +1,15 @@
-#import lib/sample/options
+// How a text's tokens are drawn: the uniform of one text, and a part of each row's `Choice`.
+struct Sampling {
+  temperature: f32,
+  top_p: f32,
+  min_p: f32,
+  repetition_penalty: f32,
+  top_k: u32,       // 0: off
+  seed_low: u32,
+  seed_high: u32,
+  turn0: u32,       // draws made before this submit: slot of `drawn` = draws − turn0
+}
+
 #if BATCHED
 // What sample_forward binds and shares where each of several rows draws a token of its own text.
 //
@@ -62,7 +73,7 @@ fn end(rows: u32, chosen: u32, logprob: f32) {
 }
 #else
 #import lib/step
-// What sample_forward binds and shares; lib/sample/score.wgsl binds the bias besides.
+// What sample_forward binds and shares.
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> seen: array<u32>;
 @group(0) @binding(2) var<storage, read_write> token: array<u32>;
@@ -93,3 +104,37 @@ fn end(rows: u32, chosen: u32, logprob: f32) {
   step.draws += 1u;
 }
 #endif
+
+// What is drawn from: the logit after the repetition penalty (Keskar et al., arXiv:1909.05858). BIASED: plus the token's
+// bias. A masked token has a bias of -1e30, far below any logit: the host sets top_k to the number of the others, whose
+// threshold leaves it out.
+//
+//   6 bias     read        f32 [VOCABULARY]
+#if BIASED
+@group(0) @binding(6) var<storage, read> bias: array<f32>;
+#endif
+
+fn scores_are_logits(options: Sampling) -> bool {
+#if BIASED
+  return false;
+#else
+  return options.repetition_penalty == 1.0;
+#endif
+}
+
+fn score(i: u32) -> f32 {
+  let x = logits[first_logit + i];
+  if options.repetition_penalty == 1.0 || ((seen[first_seen + i / 32u] >> (i % 32u)) & 1u) == 0u {
+#if BIASED
+    return x + bias[i];
+#else
+    return x;
+#endif
+  }
+  let penalised = select(x * options.repetition_penalty, x / options.repetition_penalty, x > 0.0);
+#if BIASED
+  return penalised + bias[i];
+#else
+  return penalised;
+#endif
+}

@@ -1,3 +1,13 @@
+// Logits i, i + WORKGROUP, … of a row, LOADS of them. All loads are issued before the first is used. Places past
+// the vocabulary give its last logit; the caller leaves them out.
+fn load_logits(base: u32, i: u32) -> array<f32, LOADS> {
+  var values = array<f32, LOADS>();
+  #unroll for (var j = 0u; j < LOADS; j++) {
+    values[j] = logits[base + min(i + j * WORKGROUP, VOCABULARY - 1u)];
+  }
+  return values;
+}
+
 // The maximum of a row of logits and the sum of exp(logit − maximum), by a workgroup, in one pass (online softmax:
 // Milakov and Gimelshein, arXiv:1805.02867).
 fn softmax_terms(lane: u32, base: u32) -> vec2<f32> {
