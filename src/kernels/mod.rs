@@ -12,12 +12,12 @@ mod linear;
 mod loss;
 mod modules;
 mod norm;
+mod operand;
 mod optimizer;
 mod preprocess;
 mod sample;
 mod select;
 mod shape;
-mod share;
 mod spec;
 mod unroll;
 mod unrolled;
@@ -47,8 +47,7 @@ pub use attention::probabilities::attention_probabilities;
 pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
 pub use attention::tile::attention_tiles;
-pub use compose::{Access, Binding, Grid, Kernel, View, Wgsl};
-pub(crate) use compose::{read, read_write, uniform};
+pub use compose::{Grid, Kernel, Wgsl};
 pub use elementwise::{
     CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
     embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
@@ -69,6 +68,8 @@ pub use norm::{
     column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
     norm_rows, rms_norm_backward, rms_norm_forward,
 };
+pub use operand::{Access, Binding, Placement};
+pub(crate) use operand::{read, read_write, uniform};
 pub use optimizer::{GRAD_NORM_GROUPS, average, grad_norm, step_decision};
 pub use sample::{sample, sample_several, top_logits};
 pub use shape::{
