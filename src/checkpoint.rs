@@ -228,6 +228,23 @@ impl CheckpointReader {
         bytes: &[u8],
         values: &mut Vec<f32>,
     ) -> Result<u64> {
+        let (element, dtype) = match self.expected.get(name) {
+            Some(Expected { codes: true, .. }) => (4, Dtype::U8), // four to a word
+            Some(Expected { found: Some(found), .. }) => (found.dtype.bitsize() / 8, found.dtype),
+            _ => (1, Dtype::F32),
+        };
+        let start = self.advance(name, begin, bytes.len() as u64, element)?;
+        values.clear();
+        if values.capacity() < bytes.len() / element {
+            *values = room(&format!("a piece of tensor {name}"), (bytes.len() / element) as u64)?;
+        }
+        decode(dtype, bytes, values)?;
+        Ok(start)
+    }
+
+    /// Notes that the next bytes of a tensor have come, of elements of a size, and returns the first one's place in the
+    /// tensor.
+    pub fn advance(&mut self, name: &str, begin: u64, length: u64, element: usize) -> Result<u64> {
         let wrong = |message: String| Err(Error::checkpoint(message));
         let expected = self.expected.get_mut(name);
         let Some(expected @ Expected { found: Some(_), .. }) = expected else {
@@ -235,24 +252,16 @@ impl CheckpointReader {
         };
         let found = expected.found.as_ref().expect("matched above");
         let (file, need) = (&found.file, expected.bytes(found));
-        let end = begin + bytes.len() as u64;
+        let end = begin + length;
         if begin != found.decoded {
             let next = found.decoded;
             return wrong(format!("tensor {name} of {file}: byte {begin} came after byte {next}"));
         }
-        // Codes come four to a word.
-        let element = if expected.codes { 4 } else { found.dtype.bitsize() / 8 };
-        if end > need || !bytes.len().is_multiple_of(element) {
+        if end > need || !length.is_multiple_of(element as u64) {
             return wrong(format!(
                 "tensor {name} of {file} came with bytes up to {end}; it has {need}"
             ));
         }
-        values.clear();
-        if values.capacity() < bytes.len() / element {
-            let what = format!("a piece of tensor {name} of {file}");
-            *values = room(&what, (bytes.len() / element) as u64)?;
-        }
-        decode(found.dtype, bytes, values)?;
         if let Some(found) = &mut expected.found {
             found.decoded = end;
         }

@@ -2,7 +2,7 @@
 
 mod pack;
 
-pub(crate) use pack::pack;
+pub(crate) use pack::{holds_codes, pack, pack_codes};
 
 use serde::{Deserialize, Serialize};
 

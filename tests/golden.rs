@@ -11,8 +11,8 @@ use tinyloom::caps::{Capabilities, Target};
 use tinyloom::error::Result;
 use tinyloom::kernels::{Constant, DenseMask, Element, KvCache, Objective, WeightFormat};
 use tinyloom::lower::{
-    InferenceOptions, InferencePlans, Probe, SampleChoices, TrainChoices, inference_plans,
-    initialize_plan, probe_plan, sample_plan, train_plans,
+    CacheShape, InferenceOptions, InferencePlans, Probe, SampleChoices, SeveralRows, TrainChoices,
+    inference_plans, initialize_plan, probe_plan, sample_plan, several_plans, train_plans,
 };
 use tinyloom::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
 use tinyloom::optim::{Numbers, Optimizer, Rule};
@@ -212,6 +212,31 @@ impl Notes {
         }
     }
 
+    /// Rows that are decoded together, and whole texts that are read together.
+    fn batched(&mut self, case: &Case, targets: &[&str]) {
+        let caps = &self.caps.clone();
+        let Ok(layout) = case.layout(caps, targets) else { return };
+        let default = InferenceOptions::default();
+        let packed = InferenceOptions { weights: WeightFormat::Int4, ..default };
+        let caches = KvCache::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..default });
+        let texts = caches.map(|options| (options, SeveralRows::OfTexts(3)));
+        let of_one = [(default, SeveralRows::OfOne(4)), (packed, SeveralRows::OfOne(4))];
+        for (options, rows) in texts.into_iter().chain(of_one) {
+            let sequences = if let SeveralRows::OfTexts(rows) = rows { rows } else { 1 };
+            let shape = CacheShape { sequences, capacity: case.capacity };
+            let what = format!("{options:?}, {rows:?}");
+            match several_plans(caps, &layout, shape, options, &[], rows) {
+                Ok(plans) => {
+                    let names = ["batched rows", "whole texts"];
+                    for (name, plan) in names.into_iter().zip(plans.all()) {
+                        self.add(name, &what, Ok(plan));
+                    }
+                }
+                Err(error) => self.add("batched rows", &what, Err(error)),
+            }
+        }
+    }
+
     /// The optimizers' own dispatches, AdamW's being among those of [`Self::case`].
     fn optimizers(&mut self, case: &Case, _: &[&str]) {
         let caps = &self.caps.clone();
@@ -281,7 +306,7 @@ fn listings() -> Vec<Listing> {
             |name, case: &'static Case, targets: &'static [&'static str], part: Part| {
                 running.push(scope.spawn(move || listed(name, case, targets, part)));
             };
-        for part in [Notes::case as Part, Notes::sampling, Notes::probing] {
+        for part in [Notes::case as Part, Notes::sampling, Notes::probing, Notes::batched] {
             cases.iter().for_each(|&(case, targets)| start(case.name, case, targets, part));
         }
         for case in [&CASES[1], &CASES[3]] {

@@ -8,7 +8,7 @@ import type {
   ResolvedAdapterOptions,
 } from "./adapter-types.js";
 import { disposable } from "./dispose.js";
-import type { CheckpointFiles } from "./file-part.js";
+import type { CheckpointSource } from "./file-part.js";
 import { type InnerAdapter, models } from "./internal.js";
 import { deferredPart } from "./lazy.js";
 import type { Model } from "./model.js";
@@ -87,7 +87,7 @@ export class Adapter implements AdapterOption {
    */
   static async load(
     model: Model,
-    source: string | URL | CheckpointFiles | RunHandle,
+    source: CheckpointSource | RunHandle,
     options: LoadAdapterOptions = {},
   ): Promise<Adapter> {
     return (await deferredPart()).loadAdapter(makeAdapter, model, source, options);
@@ -145,11 +145,11 @@ export class Adapter implements AdapterOption {
    * a checkpoint of another shape.
    */
   saveMerged(
-    source: string | URL | CheckpointFiles | RunHandle,
+    source: CheckpointSource | RunHandle,
     options: MergeOptions & { to: SaveTarget },
   ): Promise<undefined>;
   saveMerged(
-    source: string | URL | CheckpointFiles | RunHandle,
+    source: CheckpointSource | RunHandle,
     options?: LoadOptions & DtypeOptions,
   ): Promise<ModelFiles>;
   async saveMerged(source: unknown, options: MergeOptions = {}): Promise<ModelFiles | undefined> {

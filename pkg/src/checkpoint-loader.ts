@@ -21,6 +21,8 @@ export interface Loading {
   readonly source: Source;
   /** Names of config and weights. */
   readonly names: readonly string[];
+  /** Whether the model holds its matrices in codes. */
+  readonly coded?: boolean;
   /** Makes what takes the tensors, from the config's text. */
   loader(config: string): RawLoader | Promise<RawLoader>;
 }
@@ -35,7 +37,7 @@ export interface LoadedRun extends DrawnData {
 
 /** Loads weights and config. Headers are judged before memory is asked for, and memory before a tensor is read. */
 export async function loadWeights(
-  { module, source, names, ...by }: Loading,
+  { module, source, names, coded, ...by }: Loading,
   long: LongOptions,
   seen: Seen,
 ): Promise<RawModel> {
@@ -49,7 +51,7 @@ export async function loadWeights(
     seen.notes = notesOf(config, generation, dtypeOf(open));
     throwIfAborted(long.signal, "loading");
     await loader.allocate();
-    await pullTensors(open, loading(long));
+    await pullTensors(open, loading(long), coded);
     await reported(long);
     return await loader.finish();
   } finally {

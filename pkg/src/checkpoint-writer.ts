@@ -2,7 +2,8 @@
 
 import { crc32 } from "./crc32.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
-import { type GgufFile, ggufOf } from "./gguf/index.js";
+import type { GgufFile } from "./gguf/index.js";
+import { ggufPart } from "./lazy.js";
 import { configIn, narrowed } from "./narrow.js";
 import { type Dtype, GENERATION_FILE, generationOf, type ModelNotes } from "./notes.js";
 import { type LongOptions, report, reported } from "./progress.js";
@@ -80,6 +81,7 @@ async function saveGguf<T>(
   { config, weights }: SavedWeights & { readonly weights: RawModel },
   adapted: boolean,
 ): Promise<T> {
+  const { ggufOf } = await ggufPart();
   const file = await ggufOf(options, config, weights, adapted);
   const write = (files: Files) => files.gguf(GGUF_FILES[0] as string, file, weights);
   return saving<T>(options, GGUF_FILES, write, { expected: file.size });

@@ -16,6 +16,17 @@ export interface FilePart {
   read(begin: number, end: number): Promise<Uint8Array>;
   /** Gives back what reading holds, such as a connection; a later read opens it again. */
   rest?(): void;
+  /**
+   * The numbers of such bytes of one tensor, in f32, as codes and factors; undefined where its file has it in another
+   * way. Absent where no tensor is in codes.
+   */
+  groups?(begin: number, end: number): Promise<Groups | undefined>;
+}
+
+/** Numbers in groups of 32: each is its code times its group's factor. */
+export interface Groups {
+  readonly codes: Int8Array;
+  readonly scales: Float32Array;
 }
 
 /** A failure of a checkpoint's content. */
@@ -35,12 +46,20 @@ export type FileContent = Blob | ArrayBuffer | Uint8Array | FileSystemFileHandle
 /** Checkpoint files by name, as `save()` returns them and as a file input can be turned into. */
 export type CheckpointFiles = { readonly [name: string]: FileContent };
 
+/**
+ * Where a checkpoint is: a base URL, under which its files lie; an object of files by name; or one GGUF file, by its URL
+ * or as it is.
+ */
+export type CheckpointSource = string | URL | CheckpointFiles | FileContent;
+
 /** Gives files by name; undefined when there is none of that name. */
 export interface Source {
   /** @param most - bytes beyond which the file will be refused anyway. */
   find(name: string, most?: number): Promise<FilePart | undefined>;
   /** A file's name as messages have it. */
   place(name: string): string;
+  /** Names of all files, where they are known. */
+  names?(): readonly string[];
 }
 
 /** Whether the value is a handle of a file, as pickers and the origin's private file system give. */

@@ -2,7 +2,7 @@
 
 import type { CheckpointFiles, FileContent, Source } from "./file-part.js";
 import { blobPart, bytesPart, corrupt, type FilePart, isFile, readable } from "./file-part.js";
-import { deferredPart } from "./lazy.js";
+import { deferredPart, ggufPart } from "./lazy.js";
 import { inspect, invalid, isA, show } from "./options.js";
 import { wholeUrl } from "./page-address.js";
 import type { LoadOptions } from "./progress.js";
@@ -16,23 +16,42 @@ export function openSource(where: string, source: unknown, options: LoadOptions)
 function opened(where: string, source: unknown, options: LoadOptions): Source {
   const run = stored.find(source);
   if (run) return run.source();
-  if (typeof source === "string" || source instanceof URL) {
-    return new UrlFiles(baseUrl(where, source), options);
+  if (typeof source === "string" || source instanceof URL) return ofUrl(where, source, options);
+  if (isContent(source)) {
+    const name = source instanceof Blob ? (source as Partial<File>).name : undefined;
+    return ofGguf(where, { [name || GGUF]: source }, name || GGUF);
   }
-  if (typeof source === "object" && source !== null && !isContent(source)) {
-    return new ObjectSource(where, source as CheckpointFiles);
+  if (typeof source === "object" && source !== null) {
+    const names = Object.keys(source);
+    const [gguf, another] = names.filter((name) => name.endsWith(".gguf"));
+    const files = source as CheckpointFiles;
+    if (gguf === undefined || another !== undefined || names.includes("config.json")) {
+      return new ObjectSource(where, files);
+    }
+    return ofGguf(where, files, gguf);
   }
   throw invalid(
-    `${where} takes a base URL (in Node also of a folder, file:…), or an object of files such as { "config.json": …, ` +
-      `"model.safetensors": … }, not ${show(source)}`,
+    `${where} takes a base URL (in Node also of a folder, file:…), an object of files such as { "config.json": …, ` +
+      `"model.safetensors": … }, or a GGUF file, not ${show(source)}`,
   );
 }
 
-/** The folder that a URL names. */
-function baseUrl(where: string, source: string | URL): URL {
+/** The name of a GGUF file that has none. */
+const GGUF = "model.gguf";
+
+const ofGguf = (where: string, files: CheckpointFiles, name: string): Source =>
+  new GgufSource(new ObjectSource(where, files), name);
+
+/** The folder that a URL names, or the GGUF file. */
+function ofUrl(where: string, source: string | URL, options: LoadOptions): Source {
   const base = wholeUrl(where, source, "; or give an object of files");
+  const file = /[^/]*\.gguf$/.exec(base.pathname)?.[0];
+  if (file) {
+    base.pathname = base.pathname.slice(0, -file.length);
+    return new GgufSource(new UrlFiles(base, options), file);
+  }
   if (!base.pathname.endsWith("/")) base.pathname += "/";
-  return base;
+  return new UrlFiles(base, options);
 }
 
 function isContent(value: unknown): value is FileContent {
@@ -57,6 +76,10 @@ class ObjectSource implements Source {
     return name;
   }
 
+  names(): readonly string[] {
+    return Object.keys(this.#files);
+  }
+
   async find(name: string): Promise<FilePart | undefined> {
     const content = inspect(`${this.#where}: "${name}"`, () => this.#content(name));
     if (content === undefined) return undefined;
@@ -75,6 +98,33 @@ class ObjectSource implements Source {
     throw invalid(
       `${this.#where}: "${name}" is ${show(content)}; give a Blob, File, file handle, ArrayBuffer or Uint8Array`,
     );
+  }
+}
+
+/** A GGUF file, which gives the files of a folder. What reads it is loaded with the first of them. */
+class GgufSource implements Source {
+  readonly #folder: Source;
+  readonly #name: string;
+  #opened: Promise<Source> | undefined;
+
+  constructor(folder: Source, name: string) {
+    [this.#folder, this.#name] = [folder, name];
+  }
+
+  place(name: string): string {
+    return `${this.#folder.place(this.#name)} (${name})`;
+  }
+
+  async find(name: string): Promise<FilePart | undefined> {
+    this.#opened ??= this.#open();
+    return (await this.#opened).find(name);
+  }
+
+  async #open(): Promise<Source> {
+    const { openGguf } = await ggufPart();
+    const file = await this.#folder.find(this.#name);
+    if (file) return openGguf(file);
+    throw corrupt(`${this.#folder.place(this.#name)} is not there; look at its name`);
   }
 }
 

@@ -18,7 +18,7 @@ export { Dataset } from "./dataset.js";
 export type { DatasetOptions, TextOptions } from "./dataset-types.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
 export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
-export type { CheckpointFiles, FileContent } from "./file-part.js";
+export type { CheckpointFiles, CheckpointSource, FileContent } from "./file-part.js";
 export type { ElementType, KvCache, WeightFormat } from "./formats.js";
 export type {
   BatchGeneration,

@@ -6,12 +6,13 @@
  */
 
 import * as deferred from "./deferred.js";
+import * as gguf from "./gguf/index.js";
 import { carryParts } from "./lazy.js";
 import packed from "./packed.js";
 import * as text from "./text/index.js";
 import { carry } from "./wasm-compile.js";
 
 carry(packed);
-carryParts({ text, deferred });
+carryParts({ text, deferred, gguf });
 
 export * from "./index.js";

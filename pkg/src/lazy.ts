@@ -1,6 +1,7 @@
 /**
- * The two parts of `tinyloom` that load when they are first used. `text` has datasets and tokenizers, and is larger than all
- * others together. `deferred` has what a page needs once it has a GPU device, and loads beside the wasm module.
+ * The three parts of `tinyloom` that load when they are first used. `text` has datasets and tokenizers, and is larger than
+ * all others together. `deferred` has what a page needs once it has a GPU device, and loads beside the wasm module. `gguf`
+ * reads and writes GGUF files.
  */
 
 import { TinyloomError } from "./error.js";
@@ -9,14 +10,16 @@ import { show } from "./value-text.js";
 const parts = {
   text: () => import("./text/index.js"),
   deferred: () => import("./deferred.js"),
+  gguf: () => import("./gguf/index.js"),
 };
 
 type Parts = { readonly [K in keyof typeof parts]: Awaited<ReturnType<(typeof parts)[K]>> };
 
 /** Gives the parts that `tinyloom/inline` brings, for hosts where nothing can be loaded later. */
-export function carryParts({ text, deferred }: Parts): void {
+export function carryParts({ text, deferred, gguf }: Parts): void {
   parts.text = () => Promise.resolve(text);
   parts.deferred = () => Promise.resolve(deferred);
+  parts.gguf = () => Promise.resolve(gguf);
 }
 
 async function loaded<T>(part: () => Promise<T>): Promise<T> {
@@ -33,3 +36,4 @@ async function loaded<T>(part: () => Promise<T>): Promise<T> {
 
 export const textPart = () => loaded(parts.text);
 export const deferredPart = () => loaded(parts.deferred);
+export const ggufPart = () => loaded(parts.gguf);

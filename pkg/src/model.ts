@@ -1,7 +1,7 @@
 import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
-import type { CheckpointFiles } from "./file-part.js";
+import type { CheckpointSource } from "./file-part.js";
 import { openSource } from "./file-source.js";
 import type { WeightFormat } from "./formats.js";
 import { batchGeneration, generation, over } from "./generate-tokens.js";
@@ -133,19 +133,20 @@ export class Model {
   }
 
   /**
-   * Loads a checkpoint of F32, F16 or BF16 safetensors, in one file or sharded. The config is judged
+   * Loads a checkpoint of F32, F16 or BF16 safetensors, in one file or sharded, or a GGUF file. The config is judged
    * first, then the files' headers, then the GPU's memory: no tensor is read before that. Tensors pass
    * in pieces of a few megabytes; a server that answers to `Range` is asked only for what is needed.
    *
    * @param source - a base URL, under which `config.json` and `model.safetensors` lie (in Node also
-   * a folder's `file:` URL), an object of files by name, or a run of `tinyloom/storage`. Bytes are not
-   * copied: they must not change until the promise settles.
+   * a folder's `file:` URL), an object of files by name, a run of `tinyloom/storage`, or a GGUF file: its URL, or a Blob,
+   * file handle or bytes. Bytes are not copied: they must not change until the promise settles.
+   * `docs/guides/gguf.md` says what is read of a GGUF file.
    * @throws {@link TinyloomError} `invalid-checkpoint`, `invalid-config`, `limit-exceeded`,
    * `out-of-memory`, `aborted`.
    */
   static async fromPretrained(
     runtime: Runtime,
-    source: string | URL | CheckpointFiles | RunHandle,
+    source: CheckpointSource | RunHandle,
     options: PretrainedOptions = {},
   ): Promise<Model> {
     expectRuntime("Model.fromPretrained", runtime);
@@ -154,7 +155,8 @@ export class Model {
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
       const { loadWeights } = await deferredPart();
       const loader = (config: string) => new module.RawLoader(raw, config, weights);
-      return loadWeights({ module, source: files, names: MODEL_FILES, loader }, long, seen);
+      const coded = weights === "int8" || weights === "int4";
+      return loadWeights({ module, source: files, names: MODEL_FILES, coded, loader }, long, seen);
     };
     return runtimes.of(runtime).call(async (raw, module) => {
       const seen: Seen = { sum: 0 };

@@ -1,7 +1,7 @@
 /** The outer frame of a safetensors file: 8 bytes of header length, a JSON header, then the data. */
 
 import { crc32, hex } from "./crc32.js";
-import { corrupt, type FilePart } from "./file-part.js";
+import { corrupt, type FilePart, type Groups } from "./file-part.js";
 import { show } from "./options.js";
 import type { RawModule, Seen, TensorSink } from "./raw-types.js";
 import { expectRoom } from "./wasm-memory.js";
@@ -64,6 +64,12 @@ export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): Tenso
       expectRoom(module, `a piece of tensor ${name}`, bytes.length);
       sink.setPiece(name, begin, bytes);
     },
+    ...(sink.setGroups && {
+      setGroups: (name: string, begin: number, codes: Int8Array, scales: Float32Array) => {
+        expectRoom(module, `a piece of tensor ${name}`, 5 * codes.length + 4 * scales.length);
+        sink.setGroups?.(name, begin, codes, scales);
+      },
+    }),
     summed: (sum) => {
       seen.sum = crc32(new Uint8Array(Uint32Array.of(sum).buffer), seen.sum);
     },
@@ -118,10 +124,12 @@ export async function readHeaders(
  * ever whole in the module's memory. Gives the page a turn now and then.
  *
  * @param step - called before each piece with its file, the bytes done and in all; may throw to stop.
+ * @param coded - whether the sink holds matrices in codes: those that a file has are then taken as they are.
  */
 export async function pullTensors(
   files: readonly OpenFile[],
   step: (file: FilePart, loaded: number, total: number) => void,
+  coded = false,
 ): Promise<void> {
   let total = 0;
   for (const { ranges } of files) for (const { begin, end } of ranges) total += end - begin;
@@ -134,10 +142,13 @@ export async function pullTensors(
         let sum = 0;
         for (let at = begin; at < end; at += PIECE) {
           step(file, loaded, total);
-          const bytes = await file.read(at, Math.min(end, at + PIECE));
+          const to = Math.min(end, at + PIECE);
+          const groups = coded && sink.setGroups ? await file.groups?.(at, to) : undefined;
+          const bytes = groups ? bytesOf(groups) : await file.read(at, to);
           if (stated || sink.summed) sum = crc32(bytes, sum);
-          sink.setPiece(name, at - begin, bytes);
-          loaded += bytes.length;
+          if (groups) sink.setGroups?.(name, at - begin, groups.codes, groups.scales);
+          else sink.setPiece(name, at - begin, bytes);
+          loaded += to - at;
           await turn();
         }
         if (stated && stated !== hex(sum))
@@ -149,6 +160,14 @@ export async function pullTensors(
       file.rest?.();
     }
   }
+}
+
+/** Codes and factors as they are summed. */
+function bytesOf({ codes, scales }: Groups): Uint8Array {
+  const bytes = new Uint8Array(codes.length + scales.byteLength);
+  bytes.set(new Uint8Array(codes.buffer, codes.byteOffset, codes.length));
+  bytes.set(new Uint8Array(scales.buffer, scales.byteOffset, scales.byteLength), codes.length);
+  return bytes;
 }
 
 /** Gives the page a turn where the work has held it for long. */

@@ -1,6 +1,6 @@
 /** Where files are written, and how: the options of `save`, and what a target has to do. */
 
-import type { CheckpointFiles } from "./file-part.js";
+import type { CheckpointSource } from "./file-part.js";
 import type { Dtype } from "./notes.js";
 import { GENERATION_FILE } from "./notes.js";
 import type { LongOptions } from "./progress.js";
@@ -69,7 +69,7 @@ export interface GgufOptions {
    * with byte fallback, as Llama 2's and Gemma's, takes the files with `tokenizer.model`, which has the scores that
    * llama.cpp merges by.
    */
-  tokenizer?: TextEncoding | string | URL | CheckpointFiles | TokenizerFiles | null;
+  tokenizer?: TextEncoding | CheckpointSource | TokenizerFiles | null;
   /**
    * The model's name in the file, `general.name`, which programs show. Default: `_name_or_path` of its config, and
    * otherwise its family.

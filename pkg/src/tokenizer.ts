@@ -1,5 +1,5 @@
 import { TinyloomError } from "./error.js";
-import type { CheckpointFiles } from "./file-part.js";
+import type { CheckpointSource } from "./file-part.js";
 import { textPart } from "./lazy.js";
 import { invalid, isA, show } from "./options.js";
 import type { TextSource } from "./text/read.js";
@@ -45,7 +45,7 @@ export abstract class Tokenizer implements TextEncoding, TextDecoding {
   abstract decoder(options?: DecodeOptions): TokenDecoder;
 
   /**
-   * The tokenizer of a checkpoint: its `tokenizer.json`, or `vocab.json` and `merges.txt`. Special tokens and
+   * The tokenizer of a checkpoint: its `tokenizer.json`, `vocab.json` and `merges.txt`, or its GGUF file. Special tokens and
    * templates come from `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja` and
    * `chat_template.json`, where they are there. What tinyloom's own {@link BpeTokenizer} cannot read is
    * read by the package `@huggingface/tokenizers`, which then has to be installed.
@@ -54,7 +54,7 @@ export abstract class Tokenizer implements TextEncoding, TextDecoding {
    * @throws {@link TinyloomError} `invalid-checkpoint`, `module-unavailable` without that package, `aborted`.
    */
   static async fromPretrained(
-    source: string | URL | CheckpointFiles,
+    source: CheckpointSource,
     options: TokenizerOptions = {},
   ): Promise<PretrainedTokenizer> {
     return (await textPart()).loadTokenizer(source, options);

@@ -44,6 +44,26 @@ pub(crate) fn pack(format: WeightFormat, values: &[f32]) -> (Vec<u32>, Vec<f32>)
     (words, scales)
 }
 
+/// Whether a format holds codes, of which each group has a factor of its own, as they are.
+pub(crate) fn holds_codes(format: WeightFormat, codes: &[i8]) -> bool {
+    match format {
+        WeightFormat::F32 | WeightFormat::F16 => false,
+        WeightFormat::Int8 => true,
+        WeightFormat::Int4 => codes.iter().all(|code| (-8..8).contains(code)),
+    }
+}
+
+/// The words of codes that the format holds.
+pub(crate) fn pack_codes(format: WeightFormat, codes: &[i8]) -> Vec<u32> {
+    if format == WeightFormat::Int8 {
+        let word = |four: &[i8; 4]| u32::from_le_bytes(four.map(i8::cast_unsigned));
+        return codes.as_chunks().0.iter().map(word).collect();
+    }
+    let nibble = |code: i8| u32::from((code + 8).cast_unsigned());
+    let word = |eight: &[i8; 8]| eight.iter().rev().fold(0, |word, &x| word << 4 | nibble(x));
+    codes.as_chunks().0.iter().map(word).collect()
+}
+
 /// What f16 cannot hold is bounded to what it can.
 fn halves(pair: [f32; 2]) -> u32 {
     let bits = |x: f32| u32::from(f16::from_f32(x.clamp(-HALF_MOST, HALF_MOST)).to_bits());
@@ -68,6 +88,30 @@ mod tests {
             let (mut words, scales) = pack(format, &values);
             words.extend(scales.iter().map(|scale| scale.to_bits()));
             assert_eq!(words, pack_weights_forward(format, &values), "{format:?}");
+        }
+    }
+
+    /// Values of codes and factors pack to these codes, where each group has the extreme one.
+    #[test]
+    fn codes_are_packed_as_their_values_are() {
+        let mut codes: Vec<i8> = (0..3 * GROUP).map(|i| ((i * 37) % 15) as i8 - 7).collect();
+        codes.iter_mut().step_by(GROUP).for_each(|code| *code = -8);
+        let scales = [0.5, -0.037, 3e-6];
+        let values: Vec<f32> =
+            codes.iter().enumerate().map(|(i, &c)| f32::from(c) * scales[i / GROUP]).collect();
+        let (words, found) = pack(WeightFormat::Int4, &values);
+        assert_eq!((pack_codes(WeightFormat::Int4, &codes), &scales[..]), (words, &found[..]));
+        let byte = pack_codes(WeightFormat::Int8, &[-1, 2, -128, 127]);
+        assert_eq!(byte, [0x7f80_02ff]);
+        let nibbles = pack_codes(WeightFormat::Int4, &[-8, 7, 0, 1, -1, 2, 3, 4]);
+        assert_eq!(nibbles, [0xcba7_98f0]);
+        for (format, code, held) in [
+            (WeightFormat::Int4, 7, true),
+            (WeightFormat::Int4, 8, false),
+            (WeightFormat::Int8, 8, true),
+            (WeightFormat::F16, 1, false),
+        ] {
+            assert_eq!(holds_codes(format, &[0, code]), held, "{format:?} {code}");
         }
     }
 

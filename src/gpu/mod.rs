@@ -39,33 +39,36 @@ pub struct Replay {
     pub rows: usize,
     /// Positions of a cache that the last row sees, to share out the cost; 0 without one.
     pub keys: usize,
-    /// Dispatches at the plan's beginning that go to the GPU before the rest is encoded, so that it begins early:
-    /// they write nothing that outlives the step. A quarter of them go before the others. 0: none, and none where work
-    /// is cut into several submits anyway.
-    pub early: usize,
-    /// Dispatches at the beginning of the early ones that go to the GPU before all others. 0: none.
-    pub first: usize,
-    /// Dispatches at the plan's end that go to the GPU behind the copy of what is read, which can so be used while they
-    /// run: they write nothing of it. 0: none, and none where work is cut into several submits anyway.
-    pub late: usize,
+    /// A submit ends before each of these dispatches, so that the GPU begins while the rest is encoded. What is before
+    /// them writes nothing that outlives the step. 0: none. Not where work is cut into several submits anyway.
+    pub cuts: [usize; 3],
+    /// What is read is copied before this dispatch, and can be used while the GPU runs it and those behind it: they
+    /// write nothing of that. None, or where work is cut into several submits anyway: the copy comes last.
+    pub copy_before: Option<usize>,
 }
 
 impl Replay {
     /// Of a plan that reads no cache, or whose cost does not depend on how much of it.
     pub const fn new(plan: PlanId, rows: usize) -> Self {
-        Self { plan, rows, keys: 0, early: 0, first: 0, late: 0 }
+        Self { plan, rows, keys: 0, cuts: [0; 3], copy_before: None }
     }
 
-    /// Whether a submit ends before this dispatch so that the GPU begins: a few dispatches keep it busy while the
-    /// others of the early ones are encoded, and these while all the rest is.
+    /// Sends the first `early` dispatches ahead in submits of their own: `first` dispatches keep the GPU busy while
+    /// the others of a quarter are encoded, that quarter while the others of `early` are, and these while the rest is.
+    pub fn sent_early(self, early: usize, first: usize) -> Self {
+        let first = if first <= early { first } else { 0 };
+        Self { cuts: [first, early / 4, early], ..self }
+    }
+
+    /// Whether a submit ends before this dispatch.
     pub fn cuts_before(&self, dispatch: usize) -> bool {
-        let Self { early, first, .. } = *self;
-        (1..=early).contains(&dispatch) && [first, early / 4, early].contains(&dispatch)
+        dispatch > 0 && self.cuts.contains(&dispatch)
     }
 
     /// Submits that end so.
     pub fn early_submits(&self) -> usize {
-        (1..=self.early).filter(|&dispatch| self.cuts_before(dispatch)).count()
+        let [a, b, c] = self.cuts;
+        usize::from(a > 0) + usize::from(b > 0 && b != a) + usize::from(c > 0 && c != a && c != b)
     }
 }
 
@@ -279,7 +282,7 @@ mod tests {
             (0, 0, &[]),
             (0, 4, &[]),
         ] {
-            let replay = Replay { early, first, ..Replay::new(PlanId(0), 1) };
+            let replay = Replay::new(PlanId(0), 1).sent_early(early, first);
             let cuts: Vec<_> = (0..60).filter(|&dispatch| replay.cuts_before(dispatch)).collect();
             assert_eq!(cuts, places, "the first {first} of {early} early ones");
             assert_eq!(replay.early_submits(), places.len());

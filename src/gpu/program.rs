@@ -10,7 +10,7 @@ use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 /// A dispatch, whose pipeline and bindings its program has.
-struct Installed {
+struct InstalledDispatch {
     /// Index into [`Program::pipelines`].
     pipeline: usize,
     /// Index into [`Program::bindings`].
@@ -21,7 +21,7 @@ struct Installed {
     cost: Cost,
 }
 
-impl Installed {
+impl InstalledDispatch {
     fn new(plan: &Plan, dispatch: &Dispatch, group: usize) -> Self {
         Self {
             pipeline: dispatch.kernel,
@@ -37,17 +37,17 @@ impl Installed {
 pub(crate) struct Program<P, B> {
     /// Of each kernel.
     pipelines: Vec<P>,
-    dispatches: Vec<Installed>,
+    dispatches: Vec<InstalledDispatch>,
     /// Of each bind group.
     pub bindings: RefCell<Vec<B>>,
     /// The batch that costs refer to.
     tokens: usize,
-    schedule: RefCell<Schedule>,
+    schedule: RefCell<ReplaySchedule>,
 }
 
 /// The dispatches that have work to do for some number of rows.
 #[derive(Default)]
-pub(crate) struct Schedule {
+pub(crate) struct ReplaySchedule {
     rows: Option<usize>,
     pub dispatches: Vec<Scheduled>,
 }
@@ -73,7 +73,8 @@ pub(crate) trait Encoder<P, B> {
 impl<P, B> Program<P, B> {
     pub fn new(plan: &Plan, pipelines: Vec<P>, bindings: Vec<B>) -> Self {
         let grouped = plan.dispatches.iter().zip(plan.groups());
-        let dispatches = grouped.map(|(dispatch, group)| Installed::new(plan, dispatch, group));
+        let dispatches =
+            grouped.map(|(dispatch, group)| InstalledDispatch::new(plan, dispatch, group));
         Self {
             pipelines,
             dispatches: dispatches.collect(),
@@ -110,11 +111,11 @@ impl<P, B> Program<P, B> {
         rows: usize,
         most: u32,
         builds: impl FnOnce(),
-    ) -> Result<Ref<'_, Schedule>> {
+    ) -> Result<Ref<'_, ReplaySchedule>> {
         if self.schedule.borrow().rows != Some(rows) {
             builds();
             let mut schedule = self.schedule.borrow_mut();
-            let Schedule { rows: built, dispatches } = &mut *schedule;
+            let ReplaySchedule { rows: built, dispatches } = &mut *schedule;
             *built = None;
             dispatches.clear();
             for (index, dispatch) in self.dispatches.iter().enumerate() {
@@ -130,14 +131,14 @@ impl<P, B> Program<P, B> {
 }
 
 /// Finds the program of an installed plan.
-pub(crate) type Find<'a, P, B> = &'a dyn Fn(PlanId) -> Result<Rc<Program<P, B>>>;
+pub(crate) type FindProgram<'a, P, B> = &'a dyn Fn(PlanId) -> Result<Rc<Program<P, B>>>;
 
 /// Encodes replays one after the other, in `submits` submits of about equal cost. Nothing is allocated here that
 /// grows with dispatches.
 pub(crate) fn encode<P, B>(
     replays: &[Replay],
     submits: usize,
-    find: Find<'_, P, B>,
+    find: FindProgram<'_, P, B>,
     encoder: &mut impl Encoder<P, B>,
 ) -> Result<()> {
     let total = if submits > 1 { cost(replays, find, encoder)? } else { 0.0 };
@@ -148,11 +149,11 @@ pub(crate) fn encode<P, B>(
         let (mut set, mut bound) = (None, None);
         let most = encoder.most_groups();
         let schedule = program.scheduled(replay.rows, most, || encoder.schedules())?;
-        let late = program.len() - replay.late;
-        let mut copied = replay.late == 0 || submits > 1;
+        let mut copy_before = replay.copy_before.filter(|_| submits == 1);
         for &(index, groups) in &schedule.dispatches {
             let early = submits == 1 && replay.cuts_before(index);
-            if index >= late && !std::mem::replace(&mut copied, true) {
+            if copy_before.is_some_and(|first| index >= first) {
+                copy_before = None;
                 encoder.cut_behind_copy()?;
                 (set, bound) = (None, None);
             } else if early || (submits > 1 && cuts.before(program.cost(index, replay))) {
@@ -176,7 +177,7 @@ pub(crate) fn encode<P, B>(
 /// Cost of the replays' dispatches that have work to do.
 fn cost<P, B>(
     replays: &[Replay],
-    find: Find<'_, P, B>,
+    find: FindProgram<'_, P, B>,
     encoder: &mut impl Encoder<P, B>,
 ) -> Result<f64> {
     let mut sum = 0.0;

@@ -115,7 +115,7 @@ pub fn estimate(
 }
 
 /// What one kind of work takes: the bytes of all of it, the rest of a call.
-struct Part {
+struct CallEstimate {
     bytes: MemoryBytes,
     operations: f64,
     milliseconds: f64,
@@ -127,7 +127,7 @@ fn training(
     layout: &Params,
     options: &TrainerOptions,
     dropout: DropoutRates,
-) -> Result<(u64, Part)> {
+) -> Result<(u64, CallEstimate)> {
     options.validate()?;
     let speed = Speed::of(caps);
     let plans = train_plans(caps, layout, options.choices(dropout))?;
@@ -137,7 +137,7 @@ fn training(
     let operations = micro_steps * micro_step.flops() + optimizer.flops();
     let waits = micro_steps * speed.readback;
     let work = micro_steps * speed.milliseconds(micro_step) + speed.milliseconds(optimizer);
-    let part = Part { bytes, operations, milliseconds: waits + work };
+    let part = CallEstimate { bytes, operations, milliseconds: waits + work };
     Ok((plans.state.parameter_count(), part))
 }
 
@@ -147,7 +147,7 @@ fn generation(
     layout: &Params,
     options: &TextOptions,
     config: &ModelConfig,
-) -> Result<Part> {
+) -> Result<CallEstimate> {
     let &TextOptions { tokens, sequences, kv_cache, weights } = options;
     let (speed, most) = (Speed::of(caps), config.max_position_embeddings);
     if !(1..=most).contains(&tokens) {
@@ -176,7 +176,7 @@ fn generation(
         let pass = &several.pass;
         [pass.flops(), speed.milliseconds(pass)].map(|of| of / sequences as f64)
     };
-    Ok(Part { bytes, operations, milliseconds })
+    Ok(CallEstimate { bytes, operations, milliseconds })
 }
 
 /// What several texts bring: what the plans of one text have not, or too small.

@@ -24,7 +24,7 @@ mod weights;
 
 pub use crate::lower::InferenceOptions;
 pub use crate::optim::{Numbers, Rule};
-pub use decode::batch::Batch;
+pub use decode::batch::BatchGeneration;
 pub use decode::generate::{Drawn, GenerateOptions, Generation};
 pub use decode::inspect::Inspection;
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};

@@ -27,7 +27,7 @@ pub(crate) struct Sampling {
 /// How one of several rows draws: the `Choice` of `lib/sample/tensors.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Choice {
+pub(crate) struct RowChoice {
     pub sampling: Sampling,
     /// Draws made less position, which wraps.
     pub offset: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Choice {
     pub reserved: [u32; 2],
 }
 
-const _: () = assert!(size_of::<Choice>() as u64 == CHOICE_BYTES);
+const _: () = assert!(size_of::<RowChoice>() as u64 == CHOICE_BYTES);
 
 /// The options of `00_initialize.wgsl`.
 #[repr(C)]

@@ -9,7 +9,7 @@ use super::several::documents;
 use super::{Case, Outcome};
 use crate::kernels as k;
 use crate::random::{philox, split, uniform};
-use crate::session::step::{Choice, Sampling};
+use crate::session::step::{RowChoice, Sampling};
 use crate::twins::sampling::{SamplingOptions, sample_forward};
 use std::rc::Rc;
 
@@ -27,8 +27,8 @@ const fn earlier(row: usize) -> u32 {
     3 * row as u32
 }
 
-fn choice(lane: &Lane, row: usize, options: &SamplingOptions, position: usize) -> Choice {
-    Choice {
+fn choice(lane: &Lane, row: usize, options: &SamplingOptions, position: usize) -> RowChoice {
+    RowChoice {
         sampling: Sampling {
             temperature: options.temperature as f32,
             top_p: options.top_p as f32,
@@ -40,7 +40,7 @@ fn choice(lane: &Lane, row: usize, options: &SamplingOptions, position: usize) -
         },
         offset: earlier(row).wrapping_sub(position as u32),
         last: if row == ENDING { position as u32 + 2 } else { 1000 },
-        ..Choice::default()
+        ..RowChoice::default()
     }
 }
 
@@ -59,7 +59,7 @@ async fn draws(lane: Rc<Lane>) -> Outcome {
         let logits: Vec<f32> =
             lane.normal(TEXTS * vocabulary).into_iter().map(|x| 2.0 * x).collect();
         let positions: Vec<usize> = (0..TEXTS).map(|row| 11 * row).collect();
-        let choices: Vec<Choice> =
+        let choices: Vec<RowChoice> =
             (0..TEXTS).map(|row| choice(&lane, row, &options[row], positions[row])).collect();
         let words = vocabulary.div_ceil(32);
         let operands = [

@@ -230,7 +230,7 @@ impl Double {
         } else {
             let mut first = 0;
             if self.faults.strikes(Fault::RefusedPart) {
-                assert!(submits > 1 || replays[0].early > 0, "a submit of one part");
+                assert!(submits > 1 || replays[0].early_submits() > 0, "a submit of one part");
                 self.refused(Error::internal("the GPU refused a command: a part of the submit"));
                 first = self.installed(replays[0].plan)?.plan.dispatches.len() / 2;
             }
@@ -238,7 +238,7 @@ impl Double {
             let mut copied = None;
             for replay in replays {
                 let all = self.installed(replay.plan)?.plan.dispatches.len();
-                let late = all - replay.late;
+                let late = replay.copy_before.unwrap_or(all);
                 self.execute(replay, std::mem::take(&mut first)..late)?;
                 if late < all && submits == 1 {
                     copied = copy()?;

@@ -8,8 +8,8 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, Batch, GenerateOptions, Generation, InferenceOptions, Inspection, Model, ModelLoader,
-    Progress, estimate,
+    Adapter, BatchGeneration, GenerateOptions, Generation, InferenceOptions, Inspection, Model,
+    ModelLoader, Progress, estimate,
 };
 use js_sys::Function;
 use serde::Deserialize;
@@ -188,7 +188,7 @@ impl RawModel {
             prompts.push((prompt.to_vec(), options));
             rest = behind;
         }
-        let batch = Batch::start(&self.model, prompts).map_err(to_js)?;
+        let batch = BatchGeneration::start(&self.model, prompts).map_err(to_js)?;
         Ok(RawBatch { batch: Rc::new(RefCell::new(Some(batch))) })
     }
 
@@ -267,6 +267,13 @@ impl RawLoader {
         loader.set_piece(name, begin as u64, bytes).map_err(to_js)
     }
 
+    #[wasm_bindgen(js_name = setGroups)]
+    pub fn set_groups(&self, name: &str, begin: f64, codes: &[i8], scales: &[f32]) -> JsResult<()> {
+        let mut loader = self.loader.borrow_mut();
+        let loader = loader.as_mut().ok_or_else(finished)?;
+        loader.set_groups(name, begin as u64, codes, scales).map_err(to_js)
+    }
+
     pub async fn finish(&self) -> JsResult<RawModel> {
         let loader = self.loader.replace(None).ok_or_else(finished)?;
         let adapter = self.adapter.clone();
@@ -318,7 +325,7 @@ impl RawGeneration {
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct RawBatch {
-    batch: Rc<RefCell<Option<Batch>>>,
+    batch: Rc<RefCell<Option<BatchGeneration>>>,
 }
 
 #[wasm_bindgen]

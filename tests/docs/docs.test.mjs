@@ -13,6 +13,7 @@ import { root, target } from "../../scripts/lib.mjs";
 import { dawnEnv } from "../../scripts/machine.mjs";
 import { writeCheckpoint } from "../../scripts/random-checkpoint.mjs";
 import { serve } from "../../scripts/server.mjs";
+import { writeChatGguf } from "./chat-gguf.mjs";
 import { documents, openDocuments } from "./documents.mjs";
 
 /** What answers instead of a hub: the folders of each address that a document loads from. */
@@ -23,6 +24,9 @@ const HUB = {
   ],
   "https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct/resolve/main/": [
     join(target, "documents", "chat-model"),
+  ],
+  "https://huggingface.co/bartowski/SmolLM2-135M-Instruct-GGUF/resolve/main/": [
+    join(target, "documents", "chat-gguf"),
   ],
   "https://huggingface.co/nobody/nothing/resolve/main/": [],
 };
@@ -69,6 +73,9 @@ async function makeChatModel(folder) {
   for (const [name, bytes] of Object.entries(tokenizer.save())) {
     writeFileSync(join(folder, name), bytes);
   }
+  const other = join(target, "documents", "chat-gguf");
+  mkdirSync(other, { recursive: true });
+  await writeChatGguf(folder, join(other, "SmolLM2-135M-Instruct-Q8_0.gguf"));
 }
 
 before(async () => {

@@ -21,6 +21,8 @@ const folder = join(target, "gguf");
 /** The core has the first. */
 const models = Object.keys(MODELS);
 const names = coreOf(models, models.length);
+/** What was read of each model's files. */
+const readBack = {};
 /** Tokens that are compared. */
 const TOKENS = 64;
 /**
@@ -40,8 +42,28 @@ test("the models are trained and saved", { timeout: 600_000 }, async (t) => {
     seconds: 590,
     signal: t.signal,
   });
-  for (const { name, loss } of messages) t.diagnostic(`${name}: loss ${loss.toFixed(3)}`);
+  for (const { name, loss, read } of messages) {
+    t.diagnostic(`${name}: loss ${loss.toFixed(3)}`);
+    readBack[name] = read;
+  }
   assert.equal(code, 0, printed);
+});
+
+test("files are read back as they were written", (t) => {
+  assert.deepEqual(Object.keys(readBack), names);
+  for (const [name, { ids, ...types }] of Object.entries(readBack)) {
+    assert.deepEqual(ids, [], `${name}: texts with other ids`);
+    for (const [type, { same, apart, ends, packed }] of Object.entries(types)) {
+      const file = `${name}-${type}.gguf`;
+      assert.ok(same, `${file}: the weights`);
+      assert.deepEqual(apart, MODELS[name].readAs ?? [], `${file}: fields of the config`);
+      assert.ok(Number.isInteger(ends), `${file}: what ends a text`);
+      if (!packed) continue;
+      // The reference quantisers give each group its extreme code, so both are the same numbers.
+      assert.ok(Math.abs(packed[0] - packed[1]) < 1e-5, `${file}: losses ${packed}`);
+      t.diagnostic(`${file}: packed loss ${packed[0].toFixed(5)}`);
+    }
+  }
 });
 
 test("Python's gguf makes the same of the weights", { timeout: 120_000 }, async (t) => {

@@ -29,6 +29,9 @@ export function idsRow(check, got, wanted) {
   return row(check, `${wanted.length} ids`, different, 0);
 }
 
+/** Texts of which ids or decoded text are others. */
+export const textsRow = (check, texts, different) => row(check, `${texts} texts`, different, 0);
+
 function likeliest(logits, from, vocabulary) {
   let best = 0;
   for (let k = 1; k < vocabulary; k++) if (logits[from + k] > logits[from + best]) best = k;

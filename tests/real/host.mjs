@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Adapter, Model, Runtime, Tokenizer, Trainer } from "tinyloom";
 import { create } from "webgpu";
-import { greedyRow, idsRow, logitsRow, lorasRow, lossRow } from "./compare.mjs";
+import { strings } from "../text/strings.mjs";
+import { greedyRow, idsRow, logitsRow, lorasRow, lossRow, textsRow } from "./compare.mjs";
 
 const { folder, formats, checks, quick } = JSON.parse(process.argv[2]);
 
@@ -98,6 +99,39 @@ async function ids() {
     await timed("", () => idsRow("ids of a text", tokenizer.encode(text), ids));
 }
 
+/** The GGUF file itself: its tokenizer beside the folder's, and the loss of its own numbers. */
+async function gguf() {
+  const file = pathToFileURL(join(folder, "model.gguf"));
+  const [own, other] = [
+    await Tokenizer.fromPretrained(file),
+    await Tokenizer.fromPretrained(url("hf")),
+  ];
+  // A token that the model has no row for is in no such file.
+  const texts = strings(5, []).filter((text) => !text.includes("<image_soft_token>"));
+  await timed("", () => {
+    const wrong = texts.filter((text) => {
+      const [a, b] = [own, other].map((one) => [...one.encode(text)]);
+      return a.join() !== b.join() || own.decode(a) !== other.decode(b);
+    });
+    return textsRow("ids and texts of the GGUF file's tokenizer", texts.length, wrong.length);
+  });
+  if (quick) return;
+  const { ids, value } = reference("logits").loss;
+  for (const weights of formats) {
+    const model = await Model.fromPretrained(runtime, file, { weights });
+    await timed(weights, async () =>
+      lossRow(
+        "loss of the GGUF file",
+        weights === "f32" ? "f16" : weights,
+        await model.loss(ids),
+        value,
+        ids.length,
+      ),
+    );
+    model.free();
+  }
+}
+
 /** What needs the model in f32 alone. */
 async function inF32() {
   const wanted = [logits, greedy].filter(({ name }) => checks.includes(name));
@@ -108,6 +142,7 @@ async function inF32() {
 }
 
 if (checks.includes("ids")) await ids();
+if (checks.includes("gguf")) await gguf();
 const f32 = formats.includes("f32");
 if (f32) await inF32();
 if (checks.includes("loss")) {

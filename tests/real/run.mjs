@@ -3,7 +3,7 @@
 //   --quick          SmolLM2 in f32: its ids, and the logits of one text
 //   --models a,b     of smollm2, gemma3
 //   --formats a,b    of f32, f16, int8, int4
-//   --checks a,b     of ids, logits, greedy, loss, lora
+//   --checks a,b     of ids, gguf, logits, greedy, loss, lora
 //   --built          nothing is installed or built: pkg/dist is there
 //   --prepared       nor is anything downloaded or asked of Python: target/real is there
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ function listed(text, known, what) {
   return words;
 }
 
-const CHECKS = ["ids", "logits", "greedy", "loss", "lora"];
+const CHECKS = ["ids", "gguf", "logits", "greedy", "loss", "lora"];
 
 /** The rows of a model, and the adapter that computed. */
 async function compared(key, plan) {
@@ -63,7 +63,11 @@ await main(async () => {
   const models = listed(values.models ?? (quick ? "smollm2" : all.join()), all, "model");
   const known = Object.keys(COST);
   const formats = listed(values.formats ?? (quick ? "f32" : known.join()), known, "format");
-  const checks = listed(values.checks ?? (quick ? "ids,logits" : CHECKS.join()), CHECKS, "check");
+  const checks = listed(
+    values.checks ?? (quick ? "ids,gguf,logits" : CHECKS.join()),
+    CHECKS,
+    "check",
+  );
   if (!prepared && !values.built) {
     const { setup } = await import("../../scripts/setup.mjs");
     await setup({ browsers: ["node"], reference: true });

@@ -4,6 +4,9 @@ import type { ModelConfig } from "../model-config.js";
 import { invalid, show } from "../options.js";
 import type { Metadata } from "./format.js";
 
+/** Elements of rows: values, what safetensors has of 16 bits, or codes. */
+export type Elements = Float32Array | Uint16Array | Int8Array;
+
 /** Another order of a tensor's elements, or other elements. */
 export interface Change {
   /** How many rows it needs at a time. A tensor's rows are a multiple of that. Default: all rows. */
@@ -12,6 +15,10 @@ export interface Change {
   shape?(stored: readonly number[]): readonly number[];
   /** Changes so many rows at a time: `columns` elements each. */
   change(values: Float32Array, columns: number, config: ModelConfig): Float32Array;
+  /** Changes so many rows of a file back. */
+  undo(values: Float32Array, columns: number, config: ModelConfig): Float32Array;
+  /** The same of elements of any kind, where rows only change places. */
+  moveBack?<E extends Elements>(values: E, columns: number, config: ModelConfig): E;
 }
 
 /** What the core knows of how llama.cpp has a family: `names.ts`. */

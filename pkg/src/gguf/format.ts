@@ -8,6 +8,9 @@ const ALIGNMENT = 32;
 
 export const aligned = (bytes: number) => Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
 
+/** The first four bytes, "GGUF", as a number. */
+export const MAGIC = 0x46_55_47_47;
+
 /** Numbers of the types of metadata. */
 const UINT32 = 4;
 const INT32 = 5;
@@ -153,7 +156,7 @@ export function header(
   tensors: readonly TensorInfo[],
 ): Uint8Array<ArrayBuffer> {
   const bytes = new Bytes();
-  bytes.bytes(utf8.encode("GGUF")).u32(3).u64(tensors.length).u64(metadata.count);
+  bytes.u32(MAGIC).u32(3).u64(tensors.length).u64(metadata.count);
   bytes.bytes(metadata.written);
   let offset = 0;
   for (const { name, shape, element, size } of tensors) {

@@ -1,4 +1,4 @@
-/** What is loaded when a model is first saved as a GGUF file. */
+/** What is loaded when a GGUF file is first read, or a model saved as one. */
 
 import type { ModelConfig } from "../model-config.js";
 import { floats } from "../numbers.js";
@@ -12,6 +12,8 @@ import { familyOf, placed, writeFamily } from "./families.js";
 import type { Change, Family } from "./family.js";
 import { aligned, header, Metadata, type TensorInfo } from "./format.js";
 import { vocabularyOf } from "./vocabulary.js";
+
+export { openGguf } from "./source.js";
 
 /** Bytes of a tensor that are changed and written at a time. */
 const PIECE = 1 << 20;

@@ -47,13 +47,17 @@ export function writeRope(metadata: Metadata, architecture: string, config: Mode
 export function ropeFactors(config: ModelConfig): Float32Array | undefined {
   const rope = ropeOf(config);
   if (rope.rope_type !== "llama3") return undefined;
+  return llama3Factors(rope, config.rope_theta as number, config.head_dim as number);
+}
+
+/** The same of the numbers of the scaling. */
+export function llama3Factors(rope: RopeParameters, theta: number, dim: number): Float32Array {
   const [factor, low, high, original] = [
     rope.factor,
     rope.low_freq_factor,
     rope.high_freq_factor,
     rope.original_max_position_embeddings,
   ] as [number, number, number, number];
-  const [dim, theta] = [config.head_dim as number, config.rope_theta as number];
   return Float32Array.from({ length: dim / 2 }, (_, pair) => {
     // Turns within the first training's positions, between the two bounds.
     const turns = (original * theta ** ((-2 * pair) / dim)) / (2 * Math.PI);

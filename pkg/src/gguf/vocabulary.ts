@@ -5,6 +5,7 @@ import type { ModelConfig } from "../model-config.js";
 import { invalid, isA, show } from "../options.js";
 import type { LoadedFiles } from "../text/pretrained.js";
 import type { AddedToken, TokenizerJson, TokenizerPart } from "../text/tokenizer-json.js";
+import { LLAMA_3_WORDS, QWEN_2_WORDS } from "../text/word-patterns.js";
 import { ByteTokenizer } from "../tokenizer.js";
 import type { Metadata } from "./format.js";
 import { type Pieces, piecesOfMerges } from "./merge-scores.js";
@@ -26,17 +27,9 @@ export type WriteVocabulary = (metadata: Metadata) => void;
 const SPLITS: { readonly [parts: string]: string } = {
   "ByteLevel true": "gpt-2",
   "Digits,ByteLevel true": "smollm",
-  [`Split ${words("{1,3}")},ByteLevel false`]: "llama-bpe",
-  [`Split ${words("")},ByteLevel false`]: "qwen2",
+  [`Split ${LLAMA_3_WORDS},ByteLevel false`]: "llama-bpe",
+  [`Split ${QWEN_2_WORDS},ByteLevel false`]: "qwen2",
 };
-
-/** The expression of Llama 3 and of Qwen2, which differ in the digits of a word. */
-function words(digits: string): string {
-  return (
-    String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}${digits}|` +
-    String.raw` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-  );
-}
 
 /** What a tokenizer is to be in the file; refuses one whose ids llama.cpp would not give. */
 export async function vocabularyOf(

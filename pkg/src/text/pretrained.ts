@@ -39,7 +39,7 @@ export async function loadTokenizer(
   const where = "Tokenizer.fromPretrained";
   const { library, ...options } = check(where, given, RULES);
   throwIfAborted(options.signal, where);
-  const files = await readFiles(openSource(where, source, options), source);
+  const files = await readFiles(openSource(where, source, options));
   const bpe = ownBpe(files.json);
   return bpe ? byteLevelBpe(bpe, files.info) : ofHuggingFace(files, library);
 }
@@ -110,7 +110,7 @@ export interface LoadedFiles {
 /** Reads a tokenizer's files without making a tokenizer of them. */
 export async function readTokenizer(where: string, source: unknown): Promise<LoadedFiles> {
   const from = openSource(where, source, {});
-  const { json, info } = await readFiles(from, source);
+  const { json, info } = await readFiles(from);
   return {
     json,
     scores: await optionalBytes(from, "tokenizer.model"),

@@ -28,8 +28,7 @@ export interface ReadFiles {
   readonly place: string;
 }
 
-/** @param source - what `from` was opened of: the names of files are only known of an object. */
-export async function readFiles(from: Source, source: unknown): Promise<ReadFiles> {
+export async function readFiles(from: Source): Promise<ReadFiles> {
   const own = await optional(from, "tokenizer.json");
   const configText = await optional(from, "tokenizer_config.json");
   const tokenizerConfig =
@@ -45,7 +44,7 @@ export async function readFiles(from: Source, source: unknown): Promise<ReadFile
   const end = tokenizerConfig["eos_token"] ?? specialTokensMap["eos_token"];
   const modelText = await silent(from, "config.json", end);
   const modelConfig = modelText === undefined ? {} : parsed(from, "config.json", modelText);
-  const { templates, processor } = await readTemplates(from, source, tokenizerConfig);
+  const { templates, processor } = await readTemplates(from, tokenizerConfig);
   const processorTemplates =
     processor === undefined ? {} : parsed(from, "chat_template.json", processor);
   const info = { tokenizerConfig, specialTokensMap, modelConfig, templates, processorTemplates };
@@ -64,12 +63,11 @@ async function silent(from: Source, name: string, said: unknown): Promise<string
   return said === undefined ? optional(from, name) : undefined;
 }
 
-async function readTemplates(from: Source, source: unknown, config: Fields) {
+async function readTemplates(from: Source, config: Fields) {
   const templates: { [name: string]: string } = {};
   const main = await optional(from, "chat_template.jinja");
   if (main !== undefined) templates["default"] = main;
-  const names = typeof source === "object" && source !== null ? Object.keys(source) : [];
-  for (const file of names) {
+  for (const file of from.names?.() ?? []) {
     const name = FURTHER.exec(file)?.[1];
     const text = name === undefined ? undefined : await optional(from, file);
     if (text !== undefined) templates[name as string] = text;

@@ -4,18 +4,14 @@ import type { Source } from "../file-part.js";
 import { corrupt } from "../file-part.js";
 import { show } from "../options.js";
 import { classOf, type Fields, SPECIAL_NAMES, tokenText } from "./tokenizer-info.js";
+import { QWEN_2_WORDS } from "./word-patterns.js";
 
 type ReadFile = (from: Source, name: string) => Promise<string | undefined>;
-
-/** The words of Qwen2, which transformers has in its code. */
-const QWEN2 =
-  String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|` +
-  String.raw` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
 
 /** Classes of transformers that have these files, and what they split texts with beside the bytes. */
 const CLASSES: { readonly [name: string]: { readonly split?: string; readonly end: string } } = {
   GPT2Tokenizer: { end: "<|endoftext|>" },
-  Qwen2Tokenizer: { split: QWEN2, end: "<|endoftext|>" },
+  Qwen2Tokenizer: { split: QWEN_2_WORDS, end: "<|endoftext|>" },
 };
 
 /** How a tokenizer.json is had. */

@@ -19,14 +19,14 @@ const PROVED: u64 = 0;
 pub(super) struct Pipelines {
     device: wgpu::Device,
     layouts: RefCell<BTreeMap<Vec<Access>, wgpu::BindGroupLayout>>,
-    made: RefCell<BTreeMap<Wgsl, Kept>>,
+    made: RefCell<BTreeMap<Wgsl, CachedPipeline>>,
     /// Counts uses, so that the pipelines used longest ago go first.
     uses: Cell<u64>,
     most_unused: Cell<usize>,
     counters: Rc<Cell<Counters>>,
 }
 
-struct Kept {
+struct CachedPipeline {
     /// Installed plans hold it too.
     pipeline: Rc<wgpu::ComputePipeline>,
     /// The call that compiled it, until the device has accepted that; then [`PROVED`].
@@ -35,14 +35,14 @@ struct Kept {
 }
 
 /// What a pipeline is made of.
-struct Parts {
+struct PipelineParts {
     device: wgpu::Device,
     module: wgpu::ShaderModule,
     layout: wgpu::PipelineLayout,
     name: &'static str,
 }
 
-impl Parts {
+impl PipelineParts {
     fn compile(&self) -> wgpu::ComputePipeline {
         self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(self.name),
@@ -132,7 +132,8 @@ impl Pipelines {
         if made.len() <= most {
             return;
         }
-        let unused = |kept: &Kept| kept.call == PROVED && Rc::strong_count(&kept.pipeline) == 1;
+        let unused =
+            |kept: &CachedPipeline| kept.call == PROVED && Rc::strong_count(&kept.pipeline) == 1;
         let mut uses: Vec<u64> =
             made.values().filter(|kept| unused(kept)).map(|kept| kept.used).collect();
         if let Some(excess) = uses.len().checked_sub(most + 1) {
@@ -155,14 +156,14 @@ impl Pipelines {
         })
     }
 
-    fn parts(&self, kernel: &Kernel) -> Parts {
+    fn parts(&self, kernel: &Kernel) -> PipelineParts {
         let module = self.module(kernel.name, kernel.wgsl.text());
         let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(kernel.name),
             bind_group_layouts: &[Some(&self.layout(&kernel.bindings))],
             immediate_size: 0,
         });
-        Parts { device: self.device.clone(), module, layout, name: kernel.name }
+        PipelineParts { device: self.device.clone(), module, layout, name: kernel.name }
     }
 
     fn keep(
@@ -175,7 +176,7 @@ impl Pipelines {
         counters.pipelines += 1;
         self.counters.set(counters);
         let pipeline = Rc::new(pipeline);
-        let kept = Kept { pipeline: Rc::clone(&pipeline), call, used: self.next_use() };
+        let kept = CachedPipeline { pipeline: Rc::clone(&pipeline), call, used: self.next_use() };
         self.made.borrow_mut().insert(wgsl.clone(), kept);
         pipeline
     }
@@ -201,7 +202,7 @@ impl Pipelines {
 
         // Errors of a kernel are reported by the call that asks for it.
         let scopes = Filter::ALL.map(|filter| Scope::push(&self.device, filter));
-        let mut begun: Vec<(Wgsl, Parts, _)> = Vec::new();
+        let mut begun: Vec<(Wgsl, PipelineParts, _)> = Vec::new();
         for kernel in kernels {
             let known = self.made.borrow().contains_key(&kernel.wgsl);
             if known || begun.iter().any(|(wgsl, ..)| *wgsl == kernel.wgsl) {

@@ -10,7 +10,7 @@ use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::progress::Progress;
-use crate::session::step::{Choice, Sampling};
+use crate::session::step::{RowChoice, Sampling};
 use crate::session::throughput::Throughput;
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ fn named(index: usize, error: Error) -> Error {
 
 /// One text.
 #[derive(Debug)]
-struct Text {
+struct BatchText {
     options: GenerateOptions,
     /// Prompt and drawn tokens.
     tokens: Vec<u32>,
@@ -52,7 +52,7 @@ struct Text {
     reported: bool,
 }
 
-impl Text {
+impl BatchText {
     /// Tokens still wanted and still within the model's positions.
     fn left(&self) -> usize {
         if self.finished {
@@ -69,16 +69,16 @@ impl Text {
     }
 
     /// How it draws behind `queued` draws which were not read yet.
-    fn choice(&self, queued: usize, capacity: usize) -> Choice {
+    fn choice(&self, queued: usize, capacity: usize) -> RowChoice {
         let position = self.tokens.len() as u32 - 1;
-        Choice {
+        RowChoice {
             sampling: Sampling {
                 turn0: (self.draws + queued) as u32,
                 ..self.options.sampling(self.options.top_k)
             },
             offset: (self.draws as u32).wrapping_sub(position),
             last: capacity as u32 - 1,
-            ..Choice::default()
+            ..RowChoice::default()
         }
     }
 }
@@ -100,10 +100,10 @@ impl Ready {
 /// A running generation of several texts. It has a key-value cache of its own; prompts are read through the
 /// model's, one after the other. Where the weights have changed, all texts are read again before the next token.
 #[derive(Debug)]
-pub struct Batch {
+pub struct BatchGeneration {
     model: Rc<Model>,
     inference: InferenceOptions,
-    texts: Vec<Text>,
+    texts: Vec<BatchText>,
     capacity: usize,
     ready: Option<Ready>,
     throughput: Throughput,
@@ -112,8 +112,8 @@ pub struct Batch {
     in_flight: DrawsInFlight,
 }
 
-impl Batch {
-    /// Checks prompts and options. The first [`Batch::next`] makes room for the texts in their whole length.
+impl BatchGeneration {
+    /// Checks prompts and options. The first [`BatchGeneration::next`] makes room for the texts in their whole length.
     /// `kv_cache` and `weights` are the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Batch {
             let max_len = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
             let draws = options.drawn;
             let finished = options.max_tokens <= draws || tokens.len() == most;
-            texts.push(Text { options, tokens, draws, max_len, finished, reported: false });
+            texts.push(BatchText { options, tokens, draws, max_len, finished, reported: false });
         }
         let longest = texts.iter().map(|text| text.max_len).max().unwrap_or(1);
         Ok(Self {
@@ -156,7 +156,7 @@ impl Batch {
     pub fn ended(&mut self) -> Vec<usize> {
         let texts = self.texts.iter_mut().enumerate();
         let ends =
-            |text: &mut Text| text.left() == 0 && !std::mem::replace(&mut text.reported, true);
+            |text: &mut BatchText| text.left() == 0 && !std::mem::replace(&mut text.reported, true);
         texts.filter_map(|(index, text)| ends(text).then_some(index)).collect()
     }
 
@@ -225,7 +225,7 @@ impl Batch {
                 break version;
             }
         };
-        let states: Vec<_> = self.texts.iter().map(Text::state).collect();
+        let states: Vec<_> = self.texts.iter().map(BatchText::state).collect();
         create_checked(&**model.gpu(), || pass.reset(&states, &self.seen())).await?;
         Ok(Ready { pass, version })
     }
@@ -284,7 +284,7 @@ impl Batch {
     fn fill_in_flight(&mut self, pass: &BatchedPass, first: usize) -> Result<()> {
         while self.in_flight.len() < self.in_flight.most(MOST_IN_FLIGHT) {
             let queued = self.in_flight.passes();
-            let longest = self.texts.iter().map(Text::left).max().unwrap_or(0);
+            let longest = self.texts.iter().map(BatchText::left).max().unwrap_or(0);
             let left = longest.saturating_sub(queued);
             if left == 0 {
                 break;
@@ -302,7 +302,7 @@ impl Batch {
             let passes = Submit::passes(throughput, pass.work, most);
             let work = pass.work.times(passes);
             let submits = throughput.submits(work, pass.largest);
-            let choice = |text: &Text| text.choice(queued, self.capacity);
+            let choice = |text: &BatchText| text.choice(queued, self.capacity);
             pass.choose(&self.texts.iter().map(choice).collect::<Vec<_>>())?;
             let all = [Replay::new(pass.plan(), self.texts.len()); MOST_PASSES];
             let sent = throughput.sent(gpu, work);

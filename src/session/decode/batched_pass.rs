@@ -10,7 +10,7 @@ use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::step::{Choice, Step};
+use crate::session::step::{RowChoice, Step};
 use crate::session::throughput::{SUBMIT_MILLISECONDS, Throughput, Work};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -184,7 +184,7 @@ impl BatchedPass {
     }
 
     /// How the rows draw in what is submitted from now on.
-    pub fn choose(&self, choices: &[Choice]) -> Result<()> {
+    pub fn choose(&self, choices: &[RowChoice]) -> Result<()> {
         let buffer = self.buffer(Buffer::Choices)?;
         self.model.gpu().write(buffer, 0, bytemuck::cast_slice(choices))
     }

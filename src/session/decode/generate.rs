@@ -3,7 +3,7 @@
 mod options;
 
 use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, Submit};
-use super::lookup::{Lookup, Rows};
+use super::lookup::{CheckRows, Lookup};
 use super::sampler::{Bias, Sampler, check_alternatives};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{PlanId, Region, Replay, create_checked};
@@ -237,7 +237,7 @@ impl Generation {
 
     /// The rows of a check with a pass made for it, where a check is worth while and nothing is in flight:
     /// before the cache is known to hold the text.
-    async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<Rows>> {
+    async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<CheckRows>> {
         let (left, idle) = (self.left(), self.in_flight.is_empty());
         let Some(lookup) = self.lookup.as_mut().filter(|_| idle) else { return Ok(None) };
         let rows = lookup.prepare(&self.model, cache, &self.text, left).await;

@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Replay, submit_checked};
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
-use crate::session::step::{Choice, Sampling};
+use crate::session::step::{RowChoice, Sampling};
 use crate::session::throughput::Throughput;
 use std::rc::Rc;
 
 /// Tokens that have to occur again.
 const NGRAM: usize = 3;
-/// Rows of a check: the last token, and as many behind it as are looked up.
+/// CheckRows of a check: the last token, and as many behind it as are looked up.
 const ROWS: usize = 16;
 /// Places in the table of what has occurred.
 const PLACES: usize = 4096;
@@ -24,7 +24,7 @@ const MOST_STREAK: usize = 192;
 const WORTH: usize = 4;
 
 /// The tokens of a check: the text's last one, and those that are foreseen behind it.
-pub(in crate::session) type Rows = [u32; ROWS];
+pub(in crate::session) type CheckRows = [u32; ROWS];
 
 /// What foresees a text, and whether that is checked now. Before it is, plain decoding tells at no cost how
 /// often it would have been right.
@@ -98,7 +98,7 @@ impl Lookup {
         cache: &KeyValueCache,
         text: &[u32],
         left: usize,
-    ) -> Result<Option<Rows>> {
+    ) -> Result<Option<CheckRows>> {
         let Some(rows) = self.worthwhile(cache, text, left) else { return Ok(None) };
         if !self.pass.as_ref().is_some_and(|pass| pass.bound.belongs_to(cache)) {
             // That of a cache as it was goes first: there may be no memory for both.
@@ -110,7 +110,12 @@ impl Lookup {
     }
 
     /// What is foreseen, where there is room for a whole check of it.
-    fn worthwhile(&mut self, cache: &KeyValueCache, text: &[u32], left: usize) -> Option<Rows> {
+    fn worthwhile(
+        &mut self,
+        cache: &KeyValueCache,
+        text: &[u32],
+        left: usize,
+    ) -> Option<CheckRows> {
         if !self.checking {
             return None;
         }
@@ -137,16 +142,16 @@ impl Lookup {
         &mut self,
         gpu: &dyn Gpu,
         cache: &KeyValueCache,
-        (rows, first): (Rows, usize),
+        (rows, first): (CheckRows, usize),
         sampling: Sampling,
     ) -> Result<Vec<u8>> {
         let pass = self.pass.as_ref().ok_or_else(|| Error::internal("no check is prepared"))?;
         let draws = sampling.turn0;
-        let choice = |row: usize| Choice {
+        let choice = |row: usize| RowChoice {
             sampling: Sampling { turn0: draws + row as u32, ..sampling },
             offset: draws.wrapping_sub(first as u32),
             last: u32::MAX,
-            ..Choice::default()
+            ..RowChoice::default()
         };
         let choices: [_; ROWS] = std::array::from_fn(choice);
         let states: [_; ROWS] =
@@ -171,7 +176,7 @@ impl Lookup {
     }
 
     /// The tokens of a check, the text's last one first; none where nothing is foreseen.
-    fn draft(&self, text: &[u32]) -> Option<Rows> {
+    fn draft(&self, text: &[u32]) -> Option<CheckRows> {
         let next = self.next?;
         let mut rows = [text[text.len() - 1]; ROWS];
         // Where the run reaches the text's end it goes on with what is foreseen.

@@ -20,14 +20,14 @@ const MOST_PLANS: usize = 64;
 pub struct Operations {
     gpu: GpuRef,
     /// The one used last is first.
-    kept: RefCell<Vec<Kept>>,
+    kept: RefCell<Vec<CachedPlan>>,
     /// Never measured: an operation reads nothing back.
     throughput: Throughput,
 }
 
 /// A plan, over the buffers of the call that used it last.
 #[derive(Debug)]
-struct Kept {
+struct CachedPlan {
     key: OperationKey,
     plan: Plan,
     installed: Option<PlanId>,
@@ -62,7 +62,7 @@ impl Operations {
         let gpu = &*self.gpu.0;
         let mut kept = self.kept.borrow_mut();
         self.find(&mut kept, operation.key)?;
-        let Kept { plan, installed, .. } = &mut kept[0];
+        let CachedPlan { plan, installed, .. } = &mut kept[0];
         // Given back at the end of this function: the GPU keeps what submitted work uses.
         let scratch = self.scratch(operation, plan, installed.is_some())?;
         let resolve = |name| match given(operation, made, name) {
@@ -79,7 +79,7 @@ impl Operations {
 
     /// Brings the plan of a key to the front; it is made where there is none, and the plan used longest ago
     /// makes room for it.
-    fn find(&self, kept: &mut Vec<Kept>, key: OperationKey) -> Result<()> {
+    fn find(&self, kept: &mut Vec<CachedPlan>, key: OperationKey) -> Result<()> {
         if let Some(at) = kept.iter().position(|kept| kept.key == key) {
             kept[..=at].rotate_right(1);
             return Ok(());
@@ -88,7 +88,7 @@ impl Operations {
         while kept.len() >= MOST_PLANS {
             self.drop_plan(kept.pop());
         }
-        kept.insert(0, Kept { key, plan, installed: None });
+        kept.insert(0, CachedPlan { key, plan, installed: None });
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Operations {
         self.drop_plan(at.map(|at| kept.remove(at)));
     }
 
-    fn drop_plan(&self, gone: Option<Kept>) {
+    fn drop_plan(&self, gone: Option<CachedPlan>) {
         if let Some(id) = gone.and_then(|kept| kept.installed) {
             self.gpu.0.uninstall(id);
         }

@@ -49,7 +49,7 @@ const FIRST_SUBMIT_MILLISECONDS: f64 = 15.0;
 
 /// Submits that a step's replays are sent in. The GPU may refuse one and run the others.
 fn pieces(replays: &[Replay], submits: usize) -> usize {
-    let own = |replay: &Replay| replay.early_submits() + usize::from(replay.late > 0);
+    let own = |replay: &Replay| replay.early_submits() + usize::from(replay.copy_before.is_some());
     if submits > 1 { submits } else { 1 + replays.iter().map(own).sum::<usize>() }
 }
 
@@ -397,10 +397,11 @@ impl Trainer {
         let early = micro_step.dispatches.iter().take_while(forward).count();
         let reports =
             |dispatch: &Dispatch| dispatch.slices.iter().any(|s| s.buffer == Buffer::Metrics);
-        let late = optimizer.dispatches.iter().rev().take_while(|&d| !reports(d)).count();
+        let reported = optimizer.dispatches.iter().rposition(reports).map_or(0, |last| last + 1);
         let gains = self.expected.get() * share > FIRST_SUBMIT_MILLISECONDS;
         let first = if gains { FIRST_DISPATCHES } else { 0 };
-        [Replay { early, first, ..step }, Replay { late, ..update }]
+        let copy_before = (reported < optimizer.dispatches.len()).then_some(reported);
+        [step.sent_early(early, first), Replay { copy_before, ..update }]
     }
 
     fn micro_step_of(&self, long: bool) -> PlanId {

@@ -6,8 +6,10 @@ use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
+use crate::format::GROUP;
 use crate::gpu::{Gpu, LocalFuture, Pending};
 use crate::kernels::WeightFormat;
+use crate::params::Tensor;
 use crate::plan::Buffer;
 use crate::session::memory::MemoryBytes;
 use crate::session::model::Model;
@@ -177,22 +179,61 @@ impl ModelLoader {
     /// `invalid-checkpoint` if the bytes are not those that the header announced, or a number among
     /// them is not finite; `device-lost`.
     pub fn set_piece(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<()> {
-        let model = Rc::clone(self.model()?);
+        self.model()?;
         let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
-        if let Some(i) = self.values.iter().position(|x| !x.is_finite()) {
-            let why = "a weight has to be finite";
-            return Err(self.reader.refuse_value(name, start + i as u64, self.values[i], why));
+        self.set_values(name, start)
+    }
+
+    /// The same of numbers that are codes times the factor of their group of 32, where f32 would begin at byte `begin`.
+    /// A matrix that is held in such codes takes them as they are, and others their values.
+    ///
+    /// # Errors
+    /// As [`ModelLoader::set_piece`].
+    pub fn set_groups(
+        &mut self,
+        name: &str,
+        begin: u64,
+        codes: &[i8],
+        scales: &[f32],
+    ) -> Result<()> {
+        if codes.len() != scales.len() * GROUP {
+            return Err(Error::internal("codes of no whole groups"));
         }
-        let tensor = model.layout().tensors.iter().find(|t| t.name == name);
-        let tensor = tensor
-            .ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))?;
-        let weights = model.weights.buffers()?;
+        let model = Rc::clone(self.model()?);
+        let start = self.reader.advance(name, begin, codes.len() as u64 * 4, 4)?;
+        self.expect_finite(name, start, GROUP, scales)?;
+        let (tensor, weights) = (tensor_of(&model, name)?, model.weights.buffers()?);
+        let find = |name| weights.get(name);
+        let storage =
+            TensorStorage { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
+        if storage.holds_codes(codes) {
+            let upload = || storage.write_codes(&self.gpu, start as usize, codes, scales);
+            return self.pending.queue(&*self.gpu, upload);
+        }
+        let groups = codes.as_chunks::<GROUP>().0.iter().zip(scales);
+        self.values.clear();
+        self.values.extend(groups.flat_map(|(codes, by)| codes.map(|code| f32::from(code) * by)));
+        self.set_values(name, start)
+    }
+
+    /// Uploads `values`, which are a tensor's from its element `start` on.
+    fn set_values(&mut self, name: &str, start: u64) -> Result<()> {
+        let model = Rc::clone(self.model()?);
+        self.expect_finite(name, start, 1, &self.values)?;
+        let (tensor, weights) = (tensor_of(&model, name)?, model.weights.buffers()?);
         let find = |name| weights.get(name);
         let storage =
             TensorStorage { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
         let held = &mut self.held;
         let upload = || storage.write_stored(&self.gpu, start as usize, &self.values, held);
         self.pending.queue(&*self.gpu, upload)
+    }
+
+    /// Refuses numbers, each of so many elements of a tensor from `start` on.
+    fn expect_finite(&self, name: &str, start: u64, each: usize, numbers: &[f32]) -> Result<()> {
+        let Some(i) = numbers.iter().position(|x| !x.is_finite()) else { return Ok(()) };
+        let (at, why) = (start + (i * each) as u64, "a weight has to be finite");
+        Err(self.reader.refuse_value(name, at, numbers[i], why))
     }
 
     /// The model, once every tensor has arrived.
@@ -206,4 +247,9 @@ impl ModelLoader {
         model.changed();
         Ok(Rc::clone(model))
     }
+}
+
+fn tensor_of<'a>(model: &'a Model, name: &str) -> Result<&'a Tensor> {
+    let tensor = model.layout().tensors.iter().find(|t| t.name == name);
+    tensor.ok_or_else(|| Error::checkpoint(format!("{name} is not a tensor of this model")))
 }

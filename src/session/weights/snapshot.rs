@@ -1,7 +1,7 @@
 //! A copy on the GPU of a model's weights, or of a trainer's state, as they are between two steps: it is
 //! read back beside the steps that follow.
 
-use super::tensor_storage::{header_of, read_stored};
+use super::tensor_storage::{FindBuffer, header_of, read_stored};
 use crate::error::{Error, Result, room};
 use crate::gpu::{BufferCopy, BufferId, LocalFuture, Region, queue_checked};
 use crate::optim::{Content, StateSet, Stored, stored_sets};
@@ -18,9 +18,6 @@ pub type Taken = LocalFuture<Result<Snapshot>>;
 
 /// Bytes between two tensors that are read with them rather than cut out.
 const GAP: u64 = 1 << 12;
-
-/// Where the buffers are that are copied.
-type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
 
 /// Tensors of one moment, written as those of a save are.
 #[derive(Debug)]
@@ -60,7 +57,7 @@ impl Snapshot {
         model: &Rc<Model>,
         stored: Vec<Stored>,
         state: Option<TrainerState>,
-        find: Find<'_>,
+        find: FindBuffer<'_>,
     ) -> Result<Taken> {
         let (model, gpu) = (Rc::clone(model), Rc::clone(model.gpu()));
         let mut sizes = BufferSizes::new();

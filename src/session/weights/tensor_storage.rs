@@ -4,7 +4,7 @@
 use crate::arch::Swap;
 use crate::checkpoint::write_header_of;
 use crate::error::{Error, Result, room};
-use crate::format::{GROUP, WeightFormat, pack};
+use crate::format::{GROUP, WeightFormat, holds_codes, pack, pack_codes};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
 use crate::optim::{Content, Stored};
 use crate::params::{Matrix, Params, Tensor};
@@ -19,14 +19,14 @@ const READ_BYTES: usize = 64 << 20;
 const PART: usize = 1 << 20;
 
 /// Where a tensor's shards are found: a session's own look-up of buffers.
-type Find<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
+pub(in crate::session) type FindBuffer<'a> = &'a dyn Fn(Buffer) -> Result<BufferId>;
 
 /// A tensor in a set of shards.
 pub(in crate::session) struct TensorStorage<'a> {
     pub layout: &'a Params,
     pub tensor: &'a Tensor,
     pub set: fn(usize) -> Buffer,
-    pub find: Find<'a>,
+    pub find: FindBuffer<'a>,
 }
 
 impl TensorStorage<'_> {
@@ -45,6 +45,29 @@ impl TensorStorage<'_> {
         Ok(())
     }
 
+    /// Whether the tensor is held in codes, and these are such.
+    pub fn holds_codes(&self, codes: &[i8]) -> bool {
+        let format = self.layout.matrices[self.tensor.matrix].format;
+        self.tensor.swap().is_none() && holds_codes(format, codes)
+    }
+
+    /// Writes codes that the tensor holds, and a factor for each group of them, from its element `start` on.
+    pub fn write_codes(
+        &self,
+        gpu: &Rc<dyn Gpu>,
+        start: usize,
+        codes: &[i8],
+        scales: &[f32],
+    ) -> Result<()> {
+        let format = self.layout.matrices[self.tensor.matrix].format;
+        for (first, part, offset, len) in pieces(self.layout, self.tensor, start, codes.len()) {
+            let own = first - start..first - start + len;
+            let scales = &scales[own.start / GROUP..own.end / GROUP];
+            self.write_words(gpu, part, offset, (len, &pack_codes(format, &codes[own]), scales))?;
+        }
+        Ok(())
+    }
+
     /// Packs elements into a packed part, from its element `offset` on.
     fn write_packed(
         &self,
@@ -53,21 +76,32 @@ impl TensorStorage<'_> {
         offset: usize,
         values: &[f32],
     ) -> Result<()> {
+        let (words, scales) = pack(self.layout.matrices[self.tensor.matrix].format, values);
+        self.write_words(gpu, part, offset, (values.len(), &words, &scales))
+    }
+
+    /// Writes the words of so many packed elements, and their factors.
+    fn write_words(
+        &self,
+        gpu: &Rc<dyn Gpu>,
+        part: usize,
+        offset: usize,
+        (len, words, scales): (usize, &[u32], &[f32]),
+    ) -> Result<()> {
         let Matrix { format, cols, parts, first_part, .. } =
             &self.layout.matrices[self.tensor.matrix];
-        if !(offset.is_multiple_of(GROUP) && values.len().is_multiple_of(GROUP)) {
-            let piece = format!("{} elements from {offset} on", values.len());
+        if !(offset.is_multiple_of(GROUP) && len.is_multiple_of(GROUP)) {
+            let piece = format!("{len} elements from {offset} on");
             return Err(Error::internal(format!("a piece of no whole groups: {piece}")));
         }
         let buffer = (self.find)(Buffer::Packed(part))?;
-        let (words, scales) = pack(*format, values);
-        gpu.write(buffer, 16 * format.vectors(offset) as u64, bytemuck::cast_slice(&words))?;
+        gpu.write(buffer, 16 * format.vectors(offset) as u64, bytemuck::cast_slice(words))?;
         if scales.is_empty() {
             return Ok(());
         }
         let rows = parts[part - first_part].rows;
         let behind = 16 * format.vectors(rows * cols) as u64;
-        gpu.write(buffer, behind + 4 * (offset / GROUP) as u64, bytemuck::cast_slice(&scales))
+        gpu.write(buffer, behind + 4 * (offset / GROUP) as u64, bytemuck::cast_slice(scales))
     }
 
     /// Reads a range of the tensor's elements. All buffers are looked up before the first await.
@@ -197,7 +231,7 @@ pub(in crate::session) fn read_stored(
     gpu: &Rc<dyn Gpu>,
     stored: &Stored,
     bytes: &Range<u64>,
-    find: Find<'_>,
+    find: FindBuffer<'_>,
 ) -> Result<LocalFuture<Result<Vec<u8>>>> {
     let (Range { start, end }, total) = (bytes, stored.bytes());
     if start > end || *end > total || start % 4 != 0 || end % 4 != 0 {
@@ -226,7 +260,7 @@ pub(in crate::session) fn write_stored(
     stored: &Stored,
     (start, values): (usize, &[f32]),
     held: &mut Vec<f32>,
-    find: Find<'_>,
+    find: FindBuffer<'_>,
 ) -> Result<()> {
     let write = |start: usize, values: &[f32]| -> Result<()> {
         let mut rest = values;

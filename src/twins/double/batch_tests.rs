@@ -11,7 +11,7 @@ use crate::gpu::Gpu;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::TrainerOptions;
 use crate::session::{
-    Batch, Drawn, GenerateOptions, Generation, Model, NO_PROGRESS, Progress, Trainer,
+    BatchGeneration, Drawn, GenerateOptions, Generation, Model, NO_PROGRESS, Progress, Trainer,
 };
 use crate::twins::check::assert_close;
 use crate::twins::model::random_tensors;
@@ -36,12 +36,12 @@ fn alone(model: &Rc<Model>, (prompt, options): &Prompt) -> Vec<Drawn> {
     }
 }
 
-fn begun(model: &Rc<Model>, prompts: &[Prompt]) -> Batch {
-    Batch::start(model, prompts.to_vec()).unwrap()
+fn begun(model: &Rc<Model>, prompts: &[Prompt]) -> BatchGeneration {
+    BatchGeneration::start(model, prompts.to_vec()).unwrap()
 }
 
 /// All that is left of a batch, by text.
-fn rest(batch: &mut Batch, texts: usize) -> Vec<Vec<Drawn>> {
+fn rest(batch: &mut BatchGeneration, texts: usize) -> Vec<Vec<Drawn>> {
     let mut all = vec![vec![]; texts];
     loop {
         let some = block_on(batch.next(NO_PROGRESS)).unwrap();
@@ -335,7 +335,7 @@ fn texts_go_on_beside_one_whose_logits_are_not_finite() {
 #[test]
 fn what_cannot_be_is_refused() {
     let model = Pair::new(&Double::floor(), TIED).model;
-    let refused = |prompts: Vec<Prompt>| Batch::start(&model, prompts).unwrap_err();
+    let refused = |prompts: Vec<Prompt>| BatchGeneration::start(&model, prompts).unwrap_err();
     assert!(refused(vec![]).message.contains("is 0; it must be from 1 to 256"));
     let error = refused(vec![(vec![1], greedy(4)), (vec![], greedy(4))]);
     assert!(error.message.starts_with("prompts[1]: tokens is empty"), "{error}");
@@ -385,6 +385,6 @@ fn a_failed_call_can_be_repeated_and_a_lost_or_freed_one_cannot() {
     assert_eq!(block_on(batches[1].next(NO_PROGRESS)).unwrap_err().code, ErrorCode::Freed);
     drop(batches);
     let model = Pair::new(&Double::floor(), TIED).model;
-    let refused = Batch::start(&model, vec![(vec![1], greedy(4)); 257]).unwrap_err();
+    let refused = BatchGeneration::start(&model, vec![(vec![1], greedy(4)); 257]).unwrap_err();
     assert_eq!(refused.code, ErrorCode::InvalidOptions);
 }

@@ -4,13 +4,13 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as tinyloom from "tinyloom";
 import { create } from "webgpu";
-import { makeFile } from "../../api/bodies/kit.mjs";
+import { makeFile, openFile } from "../../api/bodies/kit.mjs";
 import { MODELS, PROMPT, TEXT, TEXTS, TYPES } from "./models.mjs";
 import { checkpointOf, readGguf } from "./read.mjs";
 import { makeTokenizer } from "./tokenizers.mjs";
 
 const [folder, ...names] = process.argv.slice(2);
-const { Dataset, Model, Runtime, Trainer } = tinyloom;
+const { Dataset, Model, Runtime, Tokenizer, Trainer } = tinyloom;
 /** Tokens that are compared, and steps of training. */
 const TOKENS = 64;
 const STEPS = 60;
@@ -74,12 +74,22 @@ async function make(name) {
   writeFileSync(join(folder, `${name}.json`), files["config.json"]);
   const prompt = [...tokenizer.encode(PROMPT)];
   const expected = { prompt, types: {}, texts: [] };
+  const read = {};
   for (const type of TYPES) {
     const saved = await model.save({ format: "gguf", type, tokenizer: own });
     writeFileSync(join(folder, `${name}-${type}.gguf`), saved["model.gguf"]);
     const other = await dequantised(files["config.json"], saved["model.gguf"]);
     expected.types[type] = await continued(other, prompt, TOKENS);
-    other.free();
+    const back = await Model.fromPretrained(runtime, saved);
+    read[type] = {
+      same: same(await back.save({ dtype: "f32" }), await other.save()),
+      apart: differences(back.config, other.config),
+      ends: await endsOf(back),
+    };
+    for (const one of [other, back]) one.free();
+    const packed = { q8_0: "int8", q4_0: "int4" }[type];
+    if (packed) read[type].packed = await packedLoss(saved, files["config.json"], packed, prompt);
+    if (own && type === "f32") read.ids = await sameIds(saved, tokenizer);
   }
   for (const text of TEXTS) {
     const ids = [...tokenizer.encode(text)];
@@ -87,7 +97,55 @@ async function make(name) {
   }
   writeFileSync(join(folder, `${name}.expected.json`), JSON.stringify(expected));
   model.free();
-  return { name, loss };
+  return { name, loss, read };
+}
+
+/** Whether two checkpoints have the same weights, to the bit. */
+function same(a, b) {
+  const [one, other] = [a, b].map((files) => openFile(files["model.safetensors"]));
+  const names = Object.keys(one.header).filter((name) => name !== "__metadata__");
+  return names.every((name) => {
+    const [x, y] = [one, other].map(({ header, data }) =>
+      Buffer.from(data.subarray(...header[name].data_offsets)),
+    );
+    return x.equals(y);
+  });
+}
+
+/** Fields of two configs that say something else, besides ids of tokens, names and what a GGUF file does not say. */
+function differences(a, b) {
+  const free = /_token_id$|^_name_or_path$|dropout|_pdrop$|^initializer_range$|^model_type$/;
+  const text = (value) =>
+    JSON.stringify(value, (_, one) => (typeof one === "number" ? Math.fround(one) : one));
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].filter((name) => !free.test(name) && text(a[name]) !== text(b[name]));
+}
+
+/** What ends a text by default. */
+async function endsOf(model) {
+  const files = await model.save();
+  return JSON.parse(Buffer.from(files["generation_config.json"] ?? "{}").toString()).eos_token_id;
+}
+
+/** The loss of a text with the file's own codes, and with those of its weights that are packed here. */
+async function packedLoss(saved, config, weights, tokens) {
+  const losses = [];
+  const checkpoint = safetensors(checkpointOf(readGguf(saved["model.gguf"])));
+  for (const files of [saved, { "config.json": config, "model.safetensors": checkpoint }]) {
+    const model = await Model.fromPretrained(runtime, files, { weights });
+    losses.push(await model.loss(tokens));
+    model.free();
+  }
+  return losses;
+}
+
+/** Whether the tokenizer in the file gives the same ids and texts. */
+async function sameIds(saved, tokenizer) {
+  const back = await Tokenizer.fromPretrained(saved);
+  return TEXTS.filter((text) => {
+    const [a, b] = [back, tokenizer].map((one) => [...one.encode(text)]);
+    return a.join() !== b.join() || back.decode(a) !== tokenizer.decode(b);
+  });
 }
 
 mkdirSync(folder, { recursive: true });

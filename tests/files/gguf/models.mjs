@@ -17,7 +17,8 @@ const BASE = {
 
 /**
  * Models by name: `config` without its vocabulary, the `tokenizer`, what it `learns`, if not all of the text, and
- * with a GELU how far log-probabilities may be `apart` in f32 too: llama.cpp looks it up in a table of halves.
+ * with a GELU how far log-probabilities may be `apart` in f32 too: llama.cpp looks it up in a table of halves. `readAs`
+ * names fields that a file does not keep.
  */
 export const MODELS = {
   llama: {
@@ -38,6 +39,7 @@ export const MODELS = {
   mistral: {
     tokenizer: "bytes",
     learns: TEXT.slice(0, 37), // a text of bytes is long
+    readAs: ["architectures", "max_position_embeddings", "sliding_window"],
     config: { ...BASE, model_type: "mistral", sliding_window: 128 },
   },
   qwen2: {
@@ -108,6 +110,7 @@ export const MODELS = {
   },
   "gpt_neox-sequential": {
     tokenizer: "trained",
+    readAs: ["hidden_act"],
     apart: 2e-3,
     config: {
       model_type: "gpt_neox",
