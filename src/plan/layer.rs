@@ -20,6 +20,8 @@ const WEIGHTS: [&str; 4] =
 
 /// What the dispatches of a layer bind, each of them all of it.
 type Region = (Binding, Slice);
+/// The kernel of such a dispatch, and what it binds.
+type Bound = (Kernel, Vec<Slice>);
 
 /// The tensor that what a layer alone uses lies in, behind the angles that the embedding leaves for all layers.
 #[derive(Debug, Default)]
@@ -53,8 +55,8 @@ impl Own {
 #[derive(Debug, Default)]
 pub struct SharedLayers {
     own: Own,
-    /// Of such a dispatch, by its number, the kernel and what is bound.
-    bound: BTreeMap<usize, (Kernel, Vec<Slice>)>,
+    /// By the number of the dispatch.
+    bound: BTreeMap<usize, Bound>,
 }
 
 impl Builder<'_> {
@@ -75,15 +77,14 @@ impl Builder<'_> {
     }
 
     /// The same dispatches, bound as the layers share.
-    pub fn bound_by(self, layers: &SharedLayers) -> Self {
+    pub fn bound_by(mut self, layers: &SharedLayers) -> Self {
         let SharedLayers { own, bound } = layers;
         if bound.is_empty() {
             return self;
         }
-        let Self { mut virtuals, kernels, dispatches, .. } = self;
-        virtuals.push(own.bytes);
-        let mut all = Self { virtuals, kernels: vec![], dispatches: vec![], ..self };
-        for (index, mut dispatch) in dispatches.into_iter().enumerate() {
+        self.virtuals.push(own.bytes);
+        let kernels = std::mem::take(&mut self.kernels);
+        for (index, mut dispatch) in std::mem::take(&mut self.dispatches).into_iter().enumerate() {
             let mut kernel = &kernels[dispatch.kernel];
             dispatch.slices.iter_mut().for_each(|slice| *slice = own.moved(*slice));
             if let Some((shared, slices)) = bound.get(&index) {
@@ -93,18 +94,14 @@ impl Builder<'_> {
                 dispatch.operands = kernel.bindings.iter().copied().zip(operands).collect();
                 kernel = shared;
             }
-            let kernel = all.kernel(kernel.clone());
-            all.dispatches.push(Dispatch { kernel, ..dispatch });
+            let kernel = self.kernel(kernel.clone());
+            self.dispatches.push(Dispatch { kernel, ..dispatch });
         }
-        all
+        self
     }
 
     /// What a layer's dispatches bind, and where what it alone uses lies. Its last ones may have bindings of their own.
-    fn shared_layer(
-        &self,
-        all: &Range<usize>,
-        angles: Option<Slice>,
-    ) -> Option<(Vec<(Kernel, Vec<Slice>)>, Own)> {
+    fn shared_layer(&self, all: &Range<usize>, angles: Option<Slice>) -> Option<(Vec<Bound>, Own)> {
         let last = all.clone().rfind(|&index| fits(&self.dispatches[index]))?;
         let dispatches = all.start..last + 1;
         let some = &self.dispatches[dispatches.clone()];
