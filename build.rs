@@ -1,5 +1,5 @@
-//! Embeds the shaders without comments, as a list of paths and texts that the crate's preprocessor reads. Also tells
-//! the crate whether the folders of its tests are there.
+//! Embeds the shaders without comments, as a list of paths and texts that the crate's preprocessor reads. Sets
+//! `testing` where the feature is on and the folders of the tests are there: the published crate has none.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -7,11 +7,13 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo::rerun-if-changed=shaders");
-    println!("cargo::rustc-check-cfg=cfg(unpublished)");
+    println!("cargo::rustc-check-cfg=cfg(testing)");
     let of_tests = ["src/testing/mod.rs", "src/twins/mod.rs"];
     if of_tests.iter().all(|file| Path::new(file).exists()) {
         of_tests.iter().for_each(|file| println!("cargo::rerun-if-changed={file}"));
-        println!("cargo::rustc-cfg=unpublished");
+        if env::var_os("CARGO_FEATURE_TESTING").is_some() {
+            println!("cargo::rustc-cfg=testing");
+        }
     }
     let mut files = vec![];
     collect(Path::new("shaders"), "", &mut files)?;

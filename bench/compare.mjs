@@ -11,18 +11,24 @@ import { median } from "./workloads.mjs";
 
 /** What can be measured, by the names that `--rows` takes. */
 const ROWS = {
-  tiny: { model: "tiny" },
-  mid: { model: "mid" },
-  seed: { model: "seed" },
-  "seed-documents": { model: "seed", documents: 8 },
-  "seed-mixed": { model: "seed", precision: "mixed" },
-  "seed-documents-mixed": { model: "seed", documents: 8, precision: "mixed" },
-  "decode-tiny": { model: "tiny", decodes: true },
-  "decode-seed": { model: "seed", decodes: true },
-  "decode-seed-f16": { model: "seed", decodes: true, weights: "f16" },
-  "decode-seed-int8": { model: "seed", decodes: true, weights: "int8" },
-  "decode-seed-int4": { model: "seed", decodes: true, weights: "int4" },
-  "decode-smollm2": { model: "SmolLM2-135M", decodes: true, weights: "f16" },
+  tiny: { kind: "train", model: "tiny" },
+  mid: { kind: "train", model: "mid" },
+  seed: { kind: "train", model: "seed" },
+  "seed-documents": { kind: "train", model: "seed", documents: 8 },
+  "seed-mixed": { kind: "train", model: "seed", precision: "mixed" },
+  "seed-documents-mixed": { kind: "train", model: "seed", documents: 8, precision: "mixed" },
+  "adapter-int4": { kind: "adapter", model: "seed", weights: "int4" },
+  "decode-tiny": { kind: "decode", model: "tiny" },
+  "decode-seed": { kind: "decode", model: "seed" },
+  "decode-seed-f16": { kind: "decode", model: "seed", weights: "f16" },
+  "decode-seed-int8": { kind: "decode", model: "seed", weights: "int8" },
+  "decode-seed-int4": { kind: "decode", model: "seed", weights: "int4" },
+  "decode-smollm2": { kind: "decode", model: "SmolLM2-135M", weights: "f32" },
+  "decode-smollm2-f16": { kind: "decode", model: "SmolLM2-135M", weights: "f16" },
+  "decode-smollm2-int4": { kind: "decode", model: "SmolLM2-135M", weights: "int4" },
+  "batch-16": { kind: "batch", model: "seed", texts: 16, weights: "f32" },
+  "prompt-512": { kind: "prompt", model: "seed", tokens: 512, weights: "f32" },
+  cold: { kind: "cold", model: "seed" },
 };
 
 const { values, positionals } = commandLine({
@@ -44,7 +50,7 @@ if (unknown.length > 0) {
   );
   process.exit(2);
 }
-/** In the order of ROWS: training before decoding. */
+/** In the order of ROWS. */
 const wanted = Object.entries(ROWS).flatMap(([name, row]) => (rows.includes(name) ? [row] : []));
 const builds = await openBuilds(positionals);
 const options = {

@@ -9,7 +9,7 @@ import { Failure, main, root } from "./lib.mjs";
 const KINDS = [
   ["tests: Rust", /^tests\/.*\.rs$|^fuzz\/.*\.rs$/],
   ["scripts", /^scripts\/.*\.(m?js|rs)$|(^|\/)build\.rs$/],
-  ["twins and tests in src", /^(src|crates)\/.*(\btwins\/|\btesting\b|tests\b).*\.rs$/],
+  ["twins and tests in src", /^(src|crates)\/.*(\b(twins?|cases)(\/|\.rs$)|\btesting\b|tests\b)/],
   ["product Rust", /^(src|crates)\/.*\.rs$/],
   ["shaders", /^(shaders|crates)\/.*\.wgsl$/],
   ["product TypeScript", /^pkg\/src\/.*\.ts$/],
@@ -64,7 +64,7 @@ function divided(text) {
   const lines = text.split("\n");
   const [product, tests] = [[], []];
   while (lines.length > 0) {
-    const inline = /^ *#\[cfg\((all\()?(test|feature = "testing")\b/.test(lines[0]);
+    const inline = /^ *#\[cfg\((all\()?(test(ing)?|feature = "testing")\b/.test(lines[0]);
     const own = lines.findIndex((line, index) => index > 0 && !/^ *(#\[|\/\/)/.test(line));
     if (inline && own > 0) tests.push(...lines.splice(0, own + block(lines, own).length));
     else product.push(lines.shift());
@@ -79,7 +79,7 @@ const PANIC = /\b(panic|unreachable|todo|unimplemented)!|\.expect\(\s*"|\.unwrap
 function testModules(path, text) {
   const folder = path.replace(/((^|\/)(mod|lib))?\.rs$/, "");
   const declared = text.matchAll(
-    /#\[cfg\((?:all\()?test\b.*\n *(?:pub(?:\([^)]*\))? )?mod (\w+);/g,
+    /#\[cfg\((?:all\()?test(?:ing)?\b.*\n *(?:pub(?:\([^)]*\))? )?mod (\w+);/g,
   );
   return [...declared].map(([, name]) => `${folder}/${name}`);
 }
@@ -103,8 +103,9 @@ function count(revision) {
   const all = files(revision);
   const text = (path) => all.get(path).toString("utf8");
   const rust = [...all.keys()].filter((path) => path.endsWith(".rs"));
-  const specs = rust.map((path) => /pub enum KernelSpec \{\n([\s\S]*?)\n\}/.exec(text(path))?.[1]);
-  const variants = new Set(specs.join("\n").match(/(?<=^ {4})\w+/gm));
+  const list = /(?:pub enum KernelSpec|macro_rules! families) \{\n([\s\S]*?)\n\}/;
+  const specs = rust.map((path) => list.exec(text(path))?.[1]);
+  const variants = new Set(specs.join("\n").match(/(?<=^ {4}|[:,] |^ +)[A-Z]\w+/gm));
   const modules = new Set(rust.flatMap((path) => testModules(path, text(path))));
   for (const path of all.keys()) {
     const ofTests = modules.has(path.slice(0, -3)) || modules.has(dirname(path));

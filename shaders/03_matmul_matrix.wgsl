@@ -28,8 +28,9 @@
 #import lib/write_mode
 #import lib/linear/rows
 #import lib/linear/b
-#import lib/matrix/operands
-#import lib/matrix/tiles
+#import lib/linear/matrix_operands
+#import lib/linear/matrix_tiles
+#import lib/matrix
 
 const CHECK_N: bool = N % BN != 0u;
 const TILES_N: u32 = (N + BN - 1u) / BN;

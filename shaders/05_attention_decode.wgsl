@@ -13,7 +13,7 @@
 // Over a cache that holds the texts of several rows (lib/attention/decode_seen_several.wgsl and so on), documents
 // comes behind it, read, u32 [rows], and query and output have a row for each; step.position is not looked at.
 //
-// Over tensors, elements f32 or f16 (lib/attention/decode_tensors.wgsl and so on; lib/element/quad_*.wgsl):
+// Over tensors, elements f32 or f16 (lib/attention/decode_tensors.wgsl and so on):
 //
 //   0 query   read   [batch, HEADS, 1, HEAD_DIM]        strides of all tensors in the geometry
 //   1 keys    read   [batch, KV_HEADS, rows, HEAD_DIM]

@@ -4,6 +4,32 @@
 // Bindings and results are those of 05_attention_decode.wgsl.
 //
 // Grid: an invocation for each batch item, range and query head, the heads of a range side by side.
+#import lib/flat
+#import lib/attention/head
+
+fn load_query(head: u32) -> Head {
+  var x: Head;
+  #unroll for (var i = 0u; i < VECTORS; i++) {
+    x.v#i = query_vector(head, i);
+  }
+  return x;
+}
+
+fn load_key(row: u32, head: u32) -> Head {
+  var x: Head;
+  #unroll for (var i = 0u; i < VECTORS; i++) {
+    x.v#i = key_vector(row, head, i);
+  }
+  return x;
+}
+
+fn load_value(row: u32, head: u32) -> Head {
+  var x: Head;
+  #unroll for (var i = 0u; i < VECTORS; i++) {
+    x.v#i = value_vector(row, head, i);
+  }
+  return x;
+}
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
@@ -35,5 +61,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     total += weight;
     sum = head_axpy(sum, weight * value_scale(row, kv_head), load_value(row, kv_head));
   }
-  store_head(head, split, sum, largest, total);
+  #unroll for (var i = 0u; i < VECTORS; i++) {
+    store_result(head, split, i, sum.v#i, largest, total);
+  }
 }

@@ -1,11 +1,15 @@
 // attention_forward: grouped-query attention with online softmax (Dao, "FlashAttention-2",
 // arXiv:2307.08691; Milakov and Gimelshein, arXiv:1805.02867). Leaves the output and the natural
-// logarithm of Σ exp(score). Bindings: lib/attention/forward_*.wgsl.
+// logarithm of Σ exp(score). Bindings: lib/attention/operands.wgsl.
 //
-// What a query sees: lib/attention/mask_*.wgsl and dense_*.wgsl. Scores are kept in base 2.
+// What a query sees: lib/attention/mask.wgsl. Scores are kept in base 2.
 // Key tiles that no query of the tile sees are skipped, and those that every query sees wholly are
 // not masked. A query that sees no key gives zeros and the logsumexp of MASKED.
 // Grid: x over query tiles of BQ, y over heads and batch items, dealt out by `assigned`.
+#import lib/attention/operands
+#import lib/attention/score
+#import lib/attention/tile
+#import lib/attention/assigned
 
 // What each invocation knows of a row, by column and then by row; the largest score of each row so
 // far, and the factor that corrects what was summed before.
@@ -61,11 +65,11 @@ fn finish_scores(scores: ptr<function, Scores>, rows: ptr<function, array<u32, R
         let key = key0 + j * COLUMN_GROUPS;
         // Not `&&`: its branches, one per score, keep SwiftShader's compiler busy for minutes.
         var shown = (key >= first) & (key < end);
-        if DENSE {
-          let added = bias(item, head, (*rows)[r], key);
-          (*scores)[r][j] += added * LOG2_E;
-          shown = shown & (added > UNMASKED);
-        }
+#if DENSE
+        let added = bias(item, head, (*rows)[r], key);
+        (*scores)[r][j] += added * LOG2_E;
+        shown = shown & (added > UNMASKED);
+#endif
         (*scores)[r][j] = select(MASKED, (*scores)[r][j], shown);
       }
     }

@@ -1,5 +1,13 @@
-// attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Bindings:
-// lib/attention/forward_rows_matrix.wgsl; results are those of 05_attention_forward.wgsl.
+// attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Results are
+// those of 05_attention_forward.wgsl.
+//
+//   0 query      read   f32 or f16 [tokens, Q_STRIDE]          head h at column h · HEAD_DIM
+//   1 keys       read   f32 or f16 [tokens, KV_STRIDE]         heads from KEY_OFFSET, values from VALUE_OFFSET
+//   2 documents  read   u32 [tokens]                           first key that each query may see
+//   3 output     write  f32 or f16 [tokens, HEADS · HEAD_DIM]  overwritten
+//   4 lse        write  f32 [tokens, HEADS]                    overwritten
+//   5 step       uniform
+//   6 range      uniform                                       lib/attention/dropout.wgsl
 //
 // A subgroup has ROWS rows. Matrices leave their scores in workgroup memory, where a pair of neighbours has a row, each a
 // SHARE of its keys, and take its weights, rounded to f16, from there. Results stay in matrices, which no invocation can scale
@@ -11,8 +19,78 @@
 // While a tile's scores are multiplied, its values and the next keys are on their way to registers.
 // Grid: x over query tiles of BQ, y over heads, dealt out by `assigned`.
 // Workgroup memory: two bytes for each element of the tiles, four for each score. Behind a line of scores is room for
-// the sums of its row's weights.
+// the sums of its row's weights. Any other line ends with a pad, which keeps the loads of a matrix in different banks.
+#import lib/step
+#import lib/attention/mask
+#import lib/attention/dropout
+#import lib/attention/score
+#import lib/attention/assigned
+#import lib/matrix
+
+#if F16
+#import lib/quad
+#endif
+#if QKV_F16
+alias QkvQuad = vec2<u32>;
+#else
+alias QkvQuad = vec4<f32>;
+#endif
+#if OUTPUT_F16
+alias OutputQuad = vec2<u32>;
+#else
+alias OutputQuad = vec4<f32>;
+#endif
+
+@group(0) @binding(0) var<storage, read> query: array<QkvQuad>;
+@group(0) @binding(1) var<storage, read> keys: array<QkvQuad>;
+@group(0) @binding(2) var<storage, read> documents: array<u32>;
+@group(0) @binding(3) var<storage, read_write> output: array<OutputQuad>;
+@group(0) @binding(4) var<storage, read_write> lse: array<f32>;
+@group(0) @binding(5) var<uniform> step: Step;
+
+fn load_query(row: u32, head: u32, v: u32) -> QkvQuad {
+  return query[(row * Q_STRIDE + head * HEAD_DIM) / 4u + v];
+}
+
+fn load_key(row: u32, kv_head: u32, v: u32) -> QkvQuad {
+  return keys[(row * KV_STRIDE + KEY_OFFSET + kv_head * HEAD_DIM) / 4u + v];
+}
+
+fn load_value(row: u32, kv_head: u32, v: u32) -> QkvQuad {
+  return keys[(row * KV_STRIDE + VALUE_OFFSET + kv_head * HEAD_DIM) / 4u + v];
+}
+
+fn qkv_cells(x: QkvQuad) -> Cells {
+#if QKV_F16
+  return cells_of_f16(x);
+#else
+  return cells_of(x);
+#endif
+}
+
+fn store_output(row: u32, head: u32, v: u32, x: vec4<f32>) {
+#if OUTPUT_F16
+  output[(row * HEADS + head) * VECTORS + v] = pack_quad(x);
+#else
+  output[(row * HEADS + head) * VECTORS + v] = x;
+#endif
+}
+
+fn store_lse(row: u32, head: u32, x: f32) {
+  lse[row * HEADS + head] = x;
+}
+
 const ROW_PANELS: u32 = BQ / ROWS;
+// Elements of a panel: its last line needs no pad.
+const QUERY_CELLS: u32 = (ROWS - 1u) * HEAD_PITCH + HEAD_DIM;
+const COLUMN_CELLS: u32 = (BK - 1u) * HEAD_PITCH + HEAD_DIM;
+const WEIGHT_CELLS: u32 = (ROWS - 1u) * WEIGHTS_PITCH + BK;
+
+alias Products = array<array<Sums, BK / MATRIX_N>, ROWS / MATRIX_M>;
+alias Results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>;
+
+var<workgroup> scores: array<array<f32, ROWS * SCORES_PITCH>, ROW_PANELS>;
+
 const SHARERS: u32 = 2u;
 // A score that is not seen, in SCORE_UNIT.
 const LEAST_SCORE: f32 = MASKED / max(SCORE_UNIT_LOG2, 1e-6);
@@ -24,11 +102,31 @@ const SLACK: f32 = 8.0;
 // 16 bytes: drivers put one array behind the other, and load matrices from multiples of 16 bytes alone.
 var<workgroup> rescaled: array<atomic<u32>, 4>;
 
-alias Column = array<qkvQuad, COLUMN_LOADS>;
+alias Column = array<QkvQuad, COLUMN_LOADS>;
+
+// Which of 32 keys a query keeps under dropout, a bit for each: `key0` is a multiple of 32.
+fn kept_bits(head: u32, row: u32, key0: u32) -> u32 {
+  if !DROPPED {
+    return 0xffffffffu;
+  }
+  var bits = 0u;
+  for (var i = 0u; i < 8u; i++) {
+    let words = words_of(head, row, key0 + i);
+    for (var j = 0u; j < 32u; j += 8u) {
+      bits |= select(0u, 1u << (i + j), kept_of(words, key0 + i + j) > 0.0);
+    }
+  }
+  return bits;
+}
+
+// What is kept is multiplied by this; without dropout by 1.
+fn kept_scale() -> f32 {
+  return kept_of(vec4(0xffffffffu), 0u);
+}
 
 // Loads come before stores, so that an invocation has all of them in flight at once.
 fn stage_queries(lane: u32, first_row: u32, last_row: u32, head: u32) {
-  var loaded = array<qkvQuad, QUERY_LOADS>();
+  var loaded = array<QkvQuad, QUERY_LOADS>();
   #unroll for (var n = 0u; n < QUERY_LOADS; n++) {
     let i = lane + n * WORKGROUP;
     loaded[n] = load_query(min(first_row + i / VECTORS, last_row), head, i % VECTORS);
@@ -90,7 +188,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let line = pair % ROWS * SCORES_PITCH;
   let first = side * SHARE;
 
-  var results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>();
+  var results = Results();
   var reference = LEAST_SCORE;
   var total = 0.0;
   let first_tile = first_key(0u, first_row) / BK * BK;
@@ -108,10 +206,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if !last {
       next_keys = fetch_keys(lane, k0 + BK, key_end, kv_head);
     }
-    var products = array<array<Sums, BK / MATRIX_N>, ROWS / MATRIX_M>();
-    multiply_keys(group, 0u, &products);
+    var products = Products();
+    multiply_keys(group, &products);
     if own < ROW_PANELS {
-      store_products(group, 0u, &products);
+      store_products(group, &products);
     }
     workgroupBarrier();
 
@@ -178,7 +276,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         workgroupBarrier();
       }
     }
-    add_values(group, 0u, &results);
+    add_values(group, &results);
   }
 
   scores[panel][line + BK + side] = total;

@@ -2,6 +2,10 @@
 // for adapters that run on a CPU. Bindings and results are those of 05_attention_forward.wgsl.
 //
 // Grid: one invocation per row, head and batch item.
+#import lib/flat
+#import lib/attention/operands
+#import lib/attention/score
+
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let place = flat_place(flat_id(lane, workgroup, workgroups), HEADS);
   let item = place.x;
@@ -17,10 +21,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var sum = Head();
   let end = end_key(item, row);
   for (var k = first_key(item, row); k < end; k++) {
-    let added = bias(item, head, row, k);
-    if DENSE && added <= UNMASKED {
+    var added = 0.0;
+#if DENSE
+    added = bias(item, head, row, k);
+    if added <= UNMASKED {
       continue;
     }
+#endif
     let score = score_of(head_dot(q, key_of(item, k, kv_head))) * SCORE_UNIT + added;
     let value = value_of(item, k, kv_head);
     if score > largest {
@@ -34,6 +41,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     sum = head_axpy(sum, weight * kept_of(words_of(head, row, k), k), value);
   }
   total = max(total, LEAST_TOTAL);
-  put_output(item, row, head, head_scale(1.0 / total, sum));
+  let result = head_scale(1.0 / total, sum);
+  #unroll for (var i = 0u; i < VECTORS; i++) {
+    store_output(item, row, head, i, result.v#i);
+  }
   store_lse(item, row, head, select(MASKED, largest + log(total), largest > UNMASKED));
 }

@@ -13,6 +13,11 @@
 //
 // The head is a run-time value, so that another one compiles nothing.
 // Grid: one workgroup per row; its invocations stride over the keys.
+#import lib/step
+#import lib/cache/key_row
+#import lib/attention/mask
+#import lib/attention/score
+
 @group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;

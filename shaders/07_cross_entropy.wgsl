@@ -14,8 +14,7 @@
 #import lib/range
 #import lib/flat
 #import lib/reduce
-#import lib/logit/row
-#import lib/logit/online
+#import lib/logits
 
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> targets: array<u32>;

@@ -6,7 +6,7 @@
 // Grid: one invocation per element.
 #import lib/step
 #import lib/flat
-#import lib/logit/cap
+#import lib/logit_cap
 
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<uniform> step: Step;

@@ -1,14 +1,20 @@
 // attention_backward_key_value: d_key and d_value of grouped-query attention; P is recomputed from
 // the logsumexp (Dao, arXiv:2307.08691, algorithm 2, the key side). Bindings:
-// lib/attention/backward_*.wgsl.
+// lib/attention/operands.wgsl.
 //
 // A workgroup owns BQ keys (the rows of the shared tiling) and loops over MEMBERS query heads and
 // tiles of BK queries (the columns), from the first query that sees its first key to the last that
 // sees its last key: no atomics. MEMBERS is a whole group of query heads, whose sums are the gradient,
 // or 1: then each query head leaves its part for attention_group_sum, and more workgroups share the
 // work. Grid: x over key tiles, y over owners (HEADS / MEMBERS) and batch items, dealt out by `assigned`.
+#import lib/attention/operands
+#import lib/attention/score
+#import lib/attention/tile
+#import lib/attention/assigned
 
-// Kinds of rows.
+// Kinds of weights.
+const PROBABILITIES: u32 = 0u;
+const D_SCORES: u32 = 1u;
 
 fn stage_rows(lane: u32, item: u32, key0: u32, last: u32, kv_head: u32, first: u32) {
   var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();
@@ -23,6 +29,23 @@ fn stage_rows(lane: u32, item: u32, key0: u32, last: u32, kv_head: u32, first: u
     if i < BQ * CHUNK {
       put_row(KEYS, i / CHUNK, i % CHUNK, loaded[n][0]);
       put_row(VALUES, i / CHUNK, i % CHUNK, loaded[n][1]);
+    }
+  }
+}
+
+fn stage_queries(lane: u32, item: u32, first: u32, end: u32, head: u32) {
+  var loaded = array<array<vec4<f32>, 2>, COLUMN_LOADS>();
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    let row = min(first + i / VECTORS, end - 1u);
+    let v = i % VECTORS;
+    loaded[n] = array(load_query(item, row, head, v), load_d_output(item, row, head, v));
+  }
+  #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {
+    let i = lane + n * WORKGROUP;
+    if i < BK * VECTORS {
+      put_column(QUERIES, i / VECTORS, i % VECTORS, loaded[n][0]);
+      put_column(D_OUTPUTS, i / VECTORS, i % VECTORS, loaded[n][1]);
     }
   }
 }
@@ -85,10 +108,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
           let key = first_row + group + r * ROW_GROUPS;
           var shown = whole | (key - seen[j].x < seen[j].y);
           var added = 0.0;
-          if DENSE {
-            added = bias(item, head, min(q0 + column + j * COLUMN_GROUPS, end - 1u), key);
-            shown = shown & (added > UNMASKED);
-          }
+#if DENSE
+          added = bias(item, head, min(q0 + column + j * COLUMN_GROUPS, end - 1u), key);
+          shown = shown & (added > UNMASKED);
+#endif
           let score = score_of(weights[r][j]);
           let weight = select(0.0, probability(score, added, column_lse[j]), shown);
           if r % KEYS_PER_BLOCK == 0u {
@@ -109,4 +132,29 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
 
   store_sums(item, owner, first_row, last_row, group, column, &key_sums, &value_sums);
+}
+
+fn store_sums(
+  item: u32, owner: u32, first_row: u32, last_row: u32, group: u32, column: u32,
+  key_sums: ptr<function, Results>, value_sums: ptr<function, Results>,
+) {
+  put_shares(key_sums, 0u, group, column);
+  put_shares(value_sums, 1u, group, column);
+  if SHARES > 1u {
+    workgroupBarrier();
+  }
+  take_shares(key_sums, 0u, group, column);
+  take_shares(value_sums, 1u, group, column);
+  #unroll for (var r = 0u; r < RQ; r++) {
+    let row = first_row + group + r * ROW_GROUPS;
+    if row <= last_row {
+      #unroll for (var i = 0u; i < RV; i++) {
+        let v = column + i * COLUMN_GROUPS;
+        if v < VECTORS {
+          store_d_key(item, row, owner, v, (*key_sums)[r][i] * SCALE);
+          store_d_value(item, row, owner, v, (*value_sums)[r][i]);
+        }
+      }
+    }
+  }
 }

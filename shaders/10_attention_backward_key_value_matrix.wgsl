@@ -1,9 +1,11 @@
 // attention_backward_key_value: d_key and d_value of grouped-query attention, on matrices that a subgroup holds
-// (lib/attention/backward_matrix.wgsl). Bindings: lib/attention/backward_matrix_rows.wgsl.
+// (lib/attention/backward_matrix.wgsl, with the bindings).
 //
 // Rows are keys and values, columns queries and the gradients of their outputs. Of a pair of subgroups one holds keys
 // and sums d_key, the other values and d_value. Grid: x over key tiles of BQ, y over owners (HEADS / MEMBERS), dealt out
 // by `assigned`.
+#import lib/attention/backward_matrix
+
 alias Known = array<Row, 1>;
 
 fn row_cells(kind: u32, row: u32, head: u32, v: u32) -> Cells {
@@ -61,7 +63,7 @@ fn weigh(invocation: u32, first_row: u32, c0: u32, head: u32, whole: bool, known
 fn store(row: u32, owner: u32, kind: u32, column: u32, left: vec4<f32>, right: vec4<f32>) {
   let at = row * D_STRIDE + owner * HEAD_DIM + column;
   if kind == 0u {
-    put_halves((at + D_KEY_OFFSET) / 4u, turned_back(row, column, left * D_SCORE_UNIT, right * D_SCORE_UNIT));
+    put_halves((at + D_KEY_OFFSET) / 4u, rotated_back(row, column, left * D_SCORE_UNIT, right * D_SCORE_UNIT));
   } else {
     put_halves((at + D_VALUE_OFFSET) / 4u, array(left / WEIGHT_UNIT, right / WEIGHT_UNIT));
   }

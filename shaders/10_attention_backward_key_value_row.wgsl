@@ -3,6 +3,10 @@
 // 10_attention_backward_key_value.wgsl.
 //
 // Grid: one invocation per key row, owner (a group of MEMBERS query heads) and batch item.
+#import lib/flat
+#import lib/attention/operands
+#import lib/attention/score
+
 const OWNERS: u32 = HEADS / MEMBERS;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
@@ -21,10 +25,13 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let end = end_query(item, row);
   for (var head = owner * MEMBERS; head < (owner + 1u) * MEMBERS; head++) {
     for (var q = first_query(item, row); q < end; q++) {
-      let added = bias(item, head, q, row);
-      if DENSE && added <= UNMASKED {
+      var added = 0.0;
+#if DENSE
+      added = bias(item, head, q, row);
+      if added <= UNMASKED {
         continue;
       }
+#endif
       let query = query_of(item, q, head);
       let slope = d_output_of(item, q, head);
       let score = score_of(head_dot(query, key));
@@ -35,6 +42,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       d_key = head_axpy(d_key, d_score, query);
     }
   }
-  put_d_key(item, row, owner, d_key);
-  put_d_value(item, row, owner, d_value);
+  #unroll for (var i = 0u; i < VECTORS; i++) {
+    store_d_key(item, row, owner, i, d_key.v#i);
+  }
+  #unroll for (var i = 0u; i < VECTORS; i++) {
+    store_d_value(item, row, owner, i, d_value.v#i);
+  }
 }

@@ -1,10 +1,12 @@
 // attention_backward_query: d_query of grouped-query attention; P is recomputed from the logsumexp
-// (Dao, arXiv:2307.08691, algorithm 2, the query side). Bindings: lib/attention/backward_*.wgsl.
+// (Dao, arXiv:2307.08691, algorithm 2, the query side). Bindings: lib/attention/operands.wgsl.
 //
 // Every element of d_query has one owner: no atomics. Grid: x over query tiles of BQ,
 // y over heads and batch items, dealt out by `assigned`.
-
-// Kinds of rows and of columns.
+#import lib/attention/operands
+#import lib/attention/score
+#import lib/attention/tile
+#import lib/attention/assigned
 
 fn stage_rows(lane: u32, item: u32, first_row: u32, last_row: u32, head: u32, first: u32) {
   var loaded = array<array<vec4<f32>, 2>, ROW_LOADS>();
@@ -97,10 +99,10 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         let key = k0 + column + j * COLUMN_GROUPS;
         var shown = whole | (key - seen[r].x < seen[r].y);
         var added = 0.0;
-        if DENSE {
-          added = bias(item, head, min(first_row + group + r * ROW_GROUPS, last_row), key);
-          shown = shown & (added > UNMASKED);
-        }
+#if DENSE
+        added = bias(item, head, min(first_row + group + r * ROW_GROUPS, last_row), key);
+        shown = shown & (added > UNMASKED);
+#endif
         let score = score_of(scores[r][j]);
         let weight = select(0.0, probability(score, added, row_lse[r]), shown);
         if j % KEYS_PER_BLOCK == 0u {

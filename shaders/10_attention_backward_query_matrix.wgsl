@@ -1,8 +1,10 @@
 // attention_backward_query: d_query of grouped-query attention, on matrices that a subgroup holds
-// (lib/attention/backward_matrix.wgsl). Bindings: lib/attention/backward_matrix_rows.wgsl.
+// (lib/attention/backward_matrix.wgsl, with the bindings).
 //
 // Rows are queries and the gradients of their outputs, columns keys and values. Of d_query each subgroup of a pair sums
 // one half of the head. Grid: x over query tiles of BQ, y over heads, dealt out by `assigned`.
+#import lib/attention/backward_matrix
+
 alias Known = array<Row, BQ * BK / 4u / WORKGROUP>;
 
 fn row_cells(kind: u32, row: u32, head: u32, v: u32) -> Cells {
@@ -58,5 +60,5 @@ fn weigh(invocation: u32, first_row: u32, c0: u32, head: u32, whole: bool, known
 }
 
 fn store(row: u32, owner: u32, kind: u32, column: u32, left: vec4<f32>, right: vec4<f32>) {
-  put_halves((row * STRIDE + owner * HEAD_DIM + column) / 4u, turned_back(row, column, left * D_SCORE_UNIT, right * D_SCORE_UNIT));
+  put_halves((row * STRIDE + owner * HEAD_DIM + column) / 4u, rotated_back(row, column, left * D_SCORE_UNIT, right * D_SCORE_UNIT));
 }

@@ -1,13 +1,17 @@
 // attention_backward_scores: P = exp(score − lse) and dS = P∘(dP − delta), left for
 // 10_attention_backward_sums.wgsl (Dao, arXiv:2307.08691, algorithm 2, with P and dS in memory).
 //
-//   0 … 6     the bindings of lib/attention/backward_rows.wgsl. Binding 5 holds P.
+//   0 … 6     those of backward rows in lib/attention/operands.wgsl. Binding 5 holds P.
 //   7 d_scores  write  as P, in units of SCALE
 //
 // P is 0 where the mask excludes a key. lib/attention/products.wgsl has the layout of P.
 //
 // The second product takes the registers of the first. So an invocation reads its own P back. Grid: x over heads and
 // halves of a tile of 128 keys, y over tiles, whose strips `documents` has from STRIP_OF_TILE on.
+#import lib/attention/operands
+#import lib/attention/score
+#import lib/attention/products
+
 @group(0) @binding(7) var<storage, read_write> d_scores: array<vec4<f32>>;
 
 fn fetch_a(kind: u32, row: u32, head: u32, v: u32) -> vec4<f32> {

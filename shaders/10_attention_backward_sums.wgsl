@@ -9,11 +9,16 @@
 //   5 gradient       write  f32 [tokens, STRIDE]
 //   6 step           uniform
 //   7 parts          write  f32 [tokens, 2 · HEADS · HEAD_DIM]  keys by query head | values by query head
-//                           (where heads share keys; else these go to `gradient`)
-//   then for rows that were turned the table of angles
+//                           (SHARED: query heads share keys; else these go to `gradient`)
+//   then where rows are ROTATED the table of lib/rotate.wgsl
 //
 // Grid: x over KINDS, columns of BN and heads, y over strips of BM rows. Half of a workgroup's columns lie in each half
 // of a head, so that an invocation has both elements of the pairs that the rotation turns.
+#import lib/step
+#import lib/rotate
+#import lib/attention/mask
+#import lib/attention/products
+
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> documents: array<u32>;
@@ -21,10 +26,30 @@
 @group(0) @binding(4) var<storage, read> d_scores: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> gradient: array<vec4<f32>>;
 @group(0) @binding(6) var<uniform> step: Step;
+#if SHARED
+@group(0) @binding(7) var<storage, read_write> parts: array<vec4<f32>>;
+#endif
 
 const OF_QUERY: u32 = 0u;
 const OF_KEY: u32 = 1u;
 const OF_VALUE: u32 = 2u;
+
+// Gradients of keys and values go to `parts` by query head, or where each query head has its own to `gradient`.
+fn store_d_key(row: u32, v: u32, x: vec4<f32>) {
+#if SHARED
+  parts[2u * row * HEADS * VECTORS + v] = x;
+#else
+  gradient[row * (STRIDE / 4u) + HEADS * VECTORS + v] = x;
+#endif
+}
+
+fn store_d_value(row: u32, v: u32, x: vec4<f32>) {
+#if SHARED
+  parts[(2u * row + 1u) * HEADS * VECTORS + v] = x;
+#else
+  gradient[row * (STRIDE / 4u) + 2u * HEADS * VECTORS + v] = x;
+#endif
+}
 
 fn fetch_a(kind: u32, at: u32) -> vec4<f32> {
   if kind == OF_VALUE {
@@ -123,7 +148,7 @@ fn sum(kind: u32, lane: u32, head: u32, m0: u32, v0: u32) {
     if row <= last_row {
       var halves = array(sums[i][0], sums[i][1]);
       if kind != OF_VALUE {
-        halves = turned_back(row, (v0 + mine.y) * 4u, sums[i][0] * SCALE, sums[i][1] * SCALE);
+        halves = rotated_back(row, (v0 + mine.y) * 4u, sums[i][0] * SCALE, sums[i][1] * SCALE);
       }
       #unroll for (var j = 0u; j < SIDE; j++) {
         let v = head * VECTORS + v0 + mine.y + j * (VECTORS / 2u);

@@ -6,10 +6,65 @@
 //   2 step   uniform
 //
 // Grid: one invocation per vector of a row's key and value columns.
+//
+// Where the gradients are ROTATED, rope_backward behind it, as 04_rope.wgsl, of keys, and of queries where they lie:
+//
+//   0 parts      read        as above
+//   1 table      read        lib/rotate.wgsl
+//   2 documents  read        u32 [tokens]                          start of each row's document
+//   3 rows       read_write  f32 [tokens, ROW_HEADS · HEAD_DIM]    queries are rotated, keys and values overwritten
+//   4 step       uniform
+//
+// Grid: one invocation per two vectors of a row, half a head apart.
 #import lib/step
 #import lib/flat
 
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
+
+// A vector of a row's key or value head; key heads come before value heads.
+fn of_group(row: u32, kv_head: u32, vector: u32) -> vec4<f32> {
+  let part = (row * 2u * HEADS + kv_head * MEMBERS) * VECTORS + vector;
+  var sum = parts[part];
+  for (var member = 1u; member < MEMBERS; member++) {
+    sum += parts[part + member * VECTORS];
+  }
+  return sum;
+}
+
+#if ROTATED
+#import lib/rotate
+
+@group(0) @binding(2) var<storage, read> documents: array<u32>;
+@group(0) @binding(3) var<storage, read_write> rows: array<vec4<f32>>;
+@group(0) @binding(4) var<uniform> step: Step;
+
+// A vector of a head of all rows.
+fn gathered(head: u32, vector: u32) -> vec4<f32> {
+  let of_row = head % ROW_HEADS;
+  if of_row < HEADS {
+    return rows[head * VECTORS + vector];
+  }
+  return of_group(head / ROW_HEADS, of_row - HEADS, vector);
+}
+
+fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+  let id = flat_id(lane, workgroup, workgroups);
+  let vector = id % HALF;
+  let head = id / HALF; // of all rows
+  let row = head / ROW_HEADS;
+  if row >= step.tokens {
+    return;
+  }
+  var halves = array(gathered(head, vector), gathered(head, HALF + vector));
+  if head % ROW_HEADS < ROTATED_HEADS {
+    halves = rotated_back(row, 4u * vector, halves[0], halves[1]);
+  }
+  rows[head * VECTORS + vector] = halves[0];
+  rows[head * VECTORS + HALF + vector] = halves[1];
+}
+#else
+#import lib/quad
+
 @group(0) @binding(1) var<storage, read_write> d_qkv: array<Quad>;
 @group(0) @binding(2) var<uniform> step: Step;
 
@@ -22,3 +77,4 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let sum = of_group(row, id % KV_VECTORS / VECTORS, id % VECTORS);
   d_qkv[(row * STRIDE + KEY_OFFSET) / 4u + id % KV_VECTORS] = pack_quad(sum);
 }
+#endif

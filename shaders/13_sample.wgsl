@@ -12,14 +12,98 @@
 // The log-probability is that of the model: before temperature and filters. Thresholds come from
 // bisecting the 32 bits of an order-preserving integer image of the logits, so ties are kept
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.
-// Grid: one workgroup; of several rows (lib/sample/tensors.wgsl) one for each.
+// Grid: one workgroup; of several rows (lib/sample.wgsl) one for each.
 #import lib/philox
 #import lib/reduce
-#import lib/sample/scan
-#import lib/sample/tensors
-#import lib/sample/score
-#import lib/sample/thresholds
-#import lib/sample/terms
+#import lib/scan
+#import lib/sample
+
+// Thresholds on an order-preserving integer image of the scores, by bisection of its 32 bits.
+// Larger floats have larger images; −0 and +0 differ, which is harmless here.
+fn image(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
+}
+
+// The largest threshold whose tokens (image ≥ threshold and ≥ floor) number at least `count`.
+fn threshold_by_count(lane: u32, count: f32, floor_image: u32) -> u32 {
+  var threshold = 0u;
+  for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
+    let candidate = threshold | bit;
+    var inside = 0.0;
+    for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+      inside += select(0.0, 1.0, image(score(i)) >= max(candidate, floor_image));
+    }
+    if reduce_sum(lane, inside) >= count {
+      threshold = candidate;
+    }
+  }
+  return max(threshold, floor_image);
+}
+
+fn mass_above(lane: u32, threshold: u32, largest: f32, inverse_temperature: f32) -> f32 {
+  var mass = 0.0;
+  for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+    let x = score(i);
+    if image(x) >= threshold {
+      mass += exp((x - largest) * inverse_temperature);
+    }
+  }
+  return reduce_sum(lane, mass);
+}
+
+// The largest threshold whose tokens hold at least the share `share` of the mass above the floor.
+fn threshold_by_mass(lane: u32, share: f32, floor_image: u32, largest: f32, inverse_temperature: f32) -> u32 {
+  let goal = share * mass_above(lane, floor_image, largest, inverse_temperature);
+  var threshold = 0u;
+  for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
+    let candidate = threshold | bit;
+    if mass_above(lane, max(candidate, floor_image), largest, inverse_temperature) >= goal {
+      threshold = candidate;
+    }
+  }
+  return max(threshold, floor_image);
+}
+
+// Tokens first, first + step, … before `end`.
+struct Span {
+  first: u32,
+  end: u32,
+  step: u32,
+}
+
+// The largest logit of a span. `total` is Σ exp(logit − largest), `mass` the same with the differences divided by the
+// temperature.
+struct Terms {
+  largest: f32,
+  total: f32,
+  mass: f32,
+}
+
+// In one pass (online softmax: Milakov and Gimelshein, arXiv:1805.02867), as softmax_terms of lib/logits.wgsl for
+// a whole row. All LOADS are issued before the first is used.
+fn terms_of(span: Span, inverse_temperature: f32) -> Terms {
+  var terms = Terms(-1e30, 0.0, 0.0);
+  for (var i = span.first; i < span.end; i += LOADS * span.step) {
+    var values = array<f32, LOADS>();
+    #unroll for (var j = 0u; j < LOADS; j++) {
+      values[j] = logits[first_logit + min(i + j * span.step, span.end - 1u)];
+    }
+    var next = terms.largest;
+    #unroll for (var j = 0u; j < LOADS; j++) {
+      next = max(next, values[j]);
+    }
+    terms.total *= exp(terms.largest - next);
+    terms.mass *= exp((terms.largest - next) * inverse_temperature);
+    #unroll for (var j = 0u; j < LOADS; j++) {
+      let inside = i + j * span.step < span.end;
+      terms.total += select(0.0, exp(values[j] - next), inside);
+      terms.mass += select(0.0, exp((values[j] - next) * inverse_temperature), inside);
+    }
+    terms.largest = next;
+  }
+  return terms;
+}
 
 // Places of a workgroup in blocks of CROWD neighbours, which share as many neighbouring logits: each reads every
 // CROWDth of them, so that loads of neighbours lie together.

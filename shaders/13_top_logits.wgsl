@@ -4,15 +4,14 @@
 //   0 logits   read        f32 [VOCABULARY]
 //   1 top      read_write  vec2<u32> [turns, COUNT]    (token, bits of its log-probability), overwritten
 //   2 step     uniform
-//   3 options  uniform     the Sampling of lib/sample/options.wgsl; only turn0 is read
+//   3 options  uniform     the Sampling of lib/sample.wgsl; only turn0 is read
 //
 // The likeliest comes first, and of equal logits the lowest token. COUNT passes over the logits, each for
 // the best token behind the one before. COUNT is at most VOCABULARY.
 // Grid: one workgroup.
 #import lib/step
 #import lib/reduce
-#import lib/logit/row
-#import lib/logit/online
+#import lib/logits
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> top: array<vec2<u32>>;

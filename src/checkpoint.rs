@@ -5,26 +5,24 @@
 //! offsets in `usize`, which in WebAssembly ends at tensors of 512 MB. The crate's `Dtype` is
 //! used, and the tests hold both directions against the crate.
 
+mod header;
+mod names;
+
+pub use header::{write_header, write_header_of};
+
 use crate::decimal::Decimal;
 use crate::error::{Error, Result, room};
+use header::{Entry, check_layout, in_order, parse_header};
+use names::{HEAD, Names, bases, refuse_unexpected};
 use safetensors::Dtype;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
-use serde::ser::{SerializeMap, Serializer};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
-use std::{fmt, mem};
 
 /// Length prefix of a safetensors file.
 const PREFIX: u64 = 8;
 /// Bytes of a header beside its tensors, such as metadata, and of each tensor: far more than any
 /// needs. The format's own cap, 100 MB, would let a hostile file keep the page busy.
 const HEADER_BYTES: [usize; 2] = [1 << 20, 4 << 10];
-/// The entry of a header that is no tensor.
-const METADATA: &str = "__metadata__";
-/// What the names of a model's tensors may begin with, but for files of the model without its head.
-const NAME_PREFIX: &str = "transformer.";
-/// The weight that gives logits, in the checkpoints of some models, and as transformers 5 names it there too.
-const HEAD: [&str; 2] = ["embed_out.weight", "lm_head.weight"];
 /// How many names an error lists before it only counts.
 const LISTED: usize = 8;
 
@@ -38,23 +36,6 @@ pub struct Wanted {
     pub dtype: Dtype,
 }
 
-/// One tensor of a header; offsets count from the end of the header.
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    dtype: Dtype,
-    shape: Vec<u64>,
-    data_offsets: (u64, u64),
-}
-
-impl Entry {
-    /// Bytes that shape and dtype take, unless they overflow or end inside a byte.
-    fn size(&self) -> Option<u64> {
-        let elements = self.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n))?;
-        let bits = elements.checked_mul(self.dtype.bitsize() as u64)?;
-        bits.is_multiple_of(8).then_some(bits / 8)
-    }
-}
-
 /// State of an expected tensor.
 #[derive(Debug)]
 struct Expected {
@@ -63,6 +44,8 @@ struct Expected {
     codes: bool,
     /// The file that has it, once there is one.
     found: Option<Found>,
+    /// The embedding that it has to be the same as; it need not be there.
+    copy_of: Option<String>,
 }
 
 #[derive(Debug)]
@@ -71,6 +54,8 @@ struct Found {
     dtype: Dtype,
     /// Bytes that have been decoded, from the first on.
     decoded: u64,
+    /// A sum of its values.
+    sum: u64,
 }
 
 impl Expected {
@@ -105,15 +90,38 @@ impl Expected {
 #[derive(Debug)]
 pub struct CheckpointReader {
     expected: BTreeMap<String, Expected>,
+    /// The embedding that gives the logits too, where only names are looked at.
+    tied: Option<String>,
 }
 
 impl CheckpointReader {
     pub fn new(expected: &[(String, Vec<usize>)]) -> Self {
         let entry = |(name, shape): &(String, Vec<usize>)| {
             let shape = shape.iter().map(|&n| n as u64).collect();
-            (name.clone(), Expected { shape, codes: false, found: None })
+            (name.clone(), Expected { shape, codes: false, found: None, copy_of: None })
         };
-        Self { expected: expected.iter().map(entry).collect() }
+        Self { expected: expected.iter().map(entry).collect(), tied: None }
+    }
+
+    /// Allows a copy of the embedding under the name of a head of its own. Where only the copy is there, it is the
+    /// embedding; where both are, they have to be the same, if their values are looked at.
+    pub fn tie(&mut self, embedding: &str, compared: bool) {
+        let Some(Expected { shape, .. }) = self.expected.get(embedding) else { return };
+        if !compared {
+            self.tied = Some(embedding.to_owned());
+            return;
+        }
+        let copy_of = Some(embedding.to_owned());
+        let copy = Expected { shape: shape.clone(), codes: false, found: None, copy_of };
+        self.expected.insert(HEAD[1].to_owned(), copy);
+    }
+
+    /// The tensor that a found one is; none for a copy of one that is there.
+    pub fn target(&self, name: &str) -> Option<String> {
+        let copied = self.expected.get(name).and_then(|expected| expected.copy_of.as_ref());
+        let Some(embedding) = copied else { return Some(name.to_owned()) };
+        let there = self.expected.get(embedding).is_some_and(|one| one.found.is_some());
+        (!there).then(|| embedding.clone())
     }
 
     /// Expects bytes of a tensor that is among the expected.
@@ -148,10 +156,13 @@ impl CheckpointReader {
         }
         let entries = in_order(parse_header(file, header)?);
         check_layout(file, &entries, data_length)?;
-        self.refuse_unexpected(file, &entries)?;
+        let bases = bases(self.expected.keys());
+        let expected = |name: &str| self.expected.contains_key(name);
+        let known = Names { expected: &expected, bases: &bases };
+        refuse_unexpected(file, &entries, &known)?;
+        let names = self.names_of(&entries, &known);
         let mut wanted = vec![];
-        for (name, entry) in entries {
-            let name = self.whole(&name);
+        for (name, (_, entry)) in names.into_iter().zip(entries) {
             let Some(expected) = self.expected.get(&name) else { continue };
             if wanted.iter().any(|wanted: &Wanted| wanted.name == name) {
                 return Err(Error::checkpoint(format!("tensor {name} is in {file} twice")));
@@ -183,39 +194,25 @@ impl CheckpointReader {
         }
         for Wanted { name, dtype, .. } in &wanted {
             let expected = self.expected.get_mut(name).expect("taken from this map above");
-            expected.found = Some(Found { file: file.to_owned(), dtype: *dtype, decoded: 0 });
+            expected.found =
+                Some(Found { file: file.to_owned(), dtype: *dtype, decoded: 0, sum: 0 });
         }
         Ok(wanted)
     }
 
-    /// The name under which a file's tensor is expected, which [`NAME_PREFIX`] may have to complete, or which is
-    /// [`HEAD`]'s other one.
-    fn whole(&self, name: &str) -> String {
-        let whole =
-            if name == HEAD[1] { HEAD[0].to_owned() } else { format!("{NAME_PREFIX}{name}") };
-        let lacks = !self.expected.contains_key(name) && self.expected.contains_key(&whole);
-        if lacks { whole } else { name.to_owned() }
-    }
-
-    /// A tensor that nothing will read means that file and config disagree about the model.
-    fn refuse_unexpected(&self, file: &str, entries: &[(String, Entry)]) -> Result<()> {
-        let unexpected: Vec<&str> = entries
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .filter(|name| !self.expected.contains_key(&self.whole(name)) && !is_harmless(name))
-            .collect();
-        if unexpected.is_empty() {
-            return Ok(());
+    /// The names under which tensors are expected. A head alone is the embedding, where the two are tied.
+    fn names_of(&self, entries: &[(String, Entry)], known: &Names<'_>) -> Vec<String> {
+        let mut names: Vec<_> = entries.iter().map(|(name, _)| known.whole(name)).collect();
+        let missing =
+            |name: &&String| self.expected.get(*name).is_some_and(|one| one.found.is_none());
+        let alone =
+            self.tied.as_ref().filter(|embedding| !names.contains(embedding)).filter(missing);
+        if let Some(embedding) = alone
+            && let Some(head) = names.iter_mut().find(|name| HEAD.contains(&name.as_str()))
+        {
+            head.clone_from(embedding);
         }
-        let why = if unexpected.iter().any(|name| name.ends_with(".bias")) {
-            "models of the config's model_type have no such biases"
-        } else {
-            "the config has no such tensors"
-        };
-        Err(Error::checkpoint(format!(
-            "{file} has unexpected tensors, and {why}: {}",
-            list(&unexpected)
-        )))
+        names
     }
 
     /// Converts the next bytes of a tensor that `add_file` asked for into `values`, replacing what
@@ -239,7 +236,26 @@ impl CheckpointReader {
             *values = room(&format!("a piece of tensor {name}"), (bytes.len() / element) as u64)?;
         }
         decode(dtype, bytes, values)?;
+        if self.compares(name)
+            && let Some(Found { sum, .. }) = self.found_mut(name)
+        {
+            *sum = values.iter().fold(*sum, |sum, value| {
+                let mixed = sum.rotate_left(5) ^ u64::from(value.to_bits());
+                mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            });
+        }
         Ok(start)
+    }
+
+    /// Whether a tensor is the embedding or its copy, and both may be there.
+    fn compares(&self, name: &str) -> bool {
+        let copy = self.expected.get(HEAD[1]).filter(|copy| copy.found.is_some());
+        let embedding = copy.and_then(|copy| copy.copy_of.as_deref());
+        embedding.is_some_and(|embedding| [embedding, HEAD[1]].contains(&name))
+    }
+
+    fn found_mut(&mut self, name: &str) -> Option<&mut Found> {
+        self.expected.get_mut(name)?.found.as_mut()
     }
 
     /// Notes that the next bytes of a tensor have come, of elements of a size, and returns the first one's place in the
@@ -282,12 +298,41 @@ impl CheckpointReader {
 
     /// Expected tensors that no file has had so far.
     pub fn missing(&self) -> Vec<String> {
-        self.names(|expected| expected.found.is_none())
+        let copy = self.expected.values().find(|one| one.copy_of.is_some() && one.found.is_some());
+        let copied = copy.and_then(|copy| copy.copy_of.as_ref());
+        let mut names = self.names(|one| one.found.is_none() && one.copy_of.is_none());
+        names.retain(|name| Some(name) != copied);
+        names
     }
 
     /// Fails unless every expected tensor was found.
     pub fn expect_all(&self) -> Result<()> {
-        none_of(&self.missing(), "these tensors are missing from the checkpoint")
+        let missing = self.missing();
+        let head = missing.len() == 1 && HEAD.contains(&missing[0].as_str());
+        let cure = if head {
+            "; if the embedding gives the logits too, set tie_word_embeddings to true in config.json"
+        } else {
+            ""
+        };
+        none_of(&missing, "these tensors are missing from the checkpoint", cure)
+    }
+
+    /// Fails where a copy of the embedding has other values.
+    fn expect_same(&self) -> Result<()> {
+        for (name, copy) in &self.expected {
+            let Some(embedding) = &copy.copy_of else { continue };
+            let own = self.expected.get(embedding).and_then(|one| one.found.as_ref());
+            if let (Some(own), Some(copy)) = (own, &copy.found)
+                && own.sum != copy.sum
+            {
+                return Err(Error::checkpoint(format!(
+                    "{name} of {} has other numbers than {embedding}, and tie_word_embeddings is true: set it to false in \
+                     config.json to load both, as transformers does, or take {name} out",
+                    copy.file
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Fails unless every expected tensor was found and decoded.
@@ -296,7 +341,8 @@ impl CheckpointReader {
         let short = |expected: &Expected| {
             expected.found.as_ref().is_some_and(|found| found.decoded != expected.bytes(found))
         };
-        none_of(&self.names(short), "these tensors were not read to their end")
+        none_of(&self.names(short), "these tensors were not read to their end", "")?;
+        self.expect_same()
     }
 
     fn names(&self, keep: impl Fn(&Expected) -> bool) -> Vec<String> {
@@ -308,24 +354,11 @@ impl CheckpointReader {
     }
 }
 
-/// Tensors that old checkpoints carry and that hold no weights of their own: the rotary table, masks, and
-/// the copy of a tied embedding (an untied head's weight is always expected).
-fn is_harmless(name: &str) -> bool {
-    const BUFFERS: [&str; 5] = [
-        "rotary_emb.inv_freq",
-        ".attn.bias",
-        ".attn.masked_bias",
-        ".attention.bias",
-        ".attention.masked_bias",
-    ];
-    BUFFERS.iter().any(|buffer| name.ends_with(buffer)) || HEAD.contains(&name)
-}
-
-fn none_of(names: &[String], problem: &str) -> Result<()> {
+fn none_of(names: &[String], problem: &str, cure: &str) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    Err(Error::checkpoint(format!("{problem}: {}", list(names))))
+    Err(Error::checkpoint(format!("{problem}: {}{cure}", list(names))))
 }
 
 fn list(names: &[impl AsRef<str>]) -> String {
@@ -334,116 +367,6 @@ fn list(names: &[impl AsRef<str>]) -> String {
         text += &format!(" and {} more", names.len() - LISTED);
     }
     text
-}
-
-fn parse_header(file: &str, header: &[u8]) -> Result<Vec<(String, Entry)>> {
-    let Header(entries) = serde_json::from_slice(header).map_err(|e| {
-        Error::checkpoint(format!("the header of {file} is not a JSON object of tensors: {e}"))
-    })?;
-    Ok(entries)
-}
-
-/// The tensors of a header, read without building what is not one: a hostile header ends at its
-/// first wrong entry.
-struct Header(Vec<(String, Entry)>);
-
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_map(HeaderVisitor)
-    }
-}
-
-struct HeaderVisitor;
-
-impl<'de> Visitor<'de> for HeaderVisitor {
-    type Value = Header;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object of tensors by name")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Header, A::Error> {
-        let (mut entries, mut metadata) = (vec![], false);
-        while let Some(name) = map.next_key::<String>()? {
-            let wrong = |e: A::Error| A::Error::custom(format!("entry {name}: {e}"));
-            if name == METADATA {
-                if mem::replace(&mut metadata, true) {
-                    return Err(twice(&name));
-                }
-                map.next_value::<Texts>().map_err(wrong)?;
-            } else {
-                let entry = map.next_value().map_err(wrong)?;
-                entries.push((name, entry));
-            }
-        }
-        let mut names: Vec<&String> = entries.iter().map(|(name, _)| name).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(twice(pair[0])),
-            None => Ok(Header(entries)),
-        }
-    }
-}
-
-fn twice<E: serde::de::Error>(name: &str) -> E {
-    E::custom(format!("entry {name} appears twice"))
-}
-
-/// An object of strings, which are checked and not kept.
-struct Texts;
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_map(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for Texts {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of strings")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self, A::Error> {
-        while map.next_entry::<String, String>()?.is_some() {}
-        Ok(self)
-    }
-}
-
-/// The tensors by their offsets.
-fn in_order(mut entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
-    entries.sort_by(|(a, x), (b, y)| (x.data_offsets, a).cmp(&(y.data_offsets, b)));
-    entries
-}
-
-/// Checks that tensors in their order are, end to end, exactly the data of the file.
-fn check_layout(file: &str, entries: &[(String, Entry)], data_length: u64) -> Result<()> {
-    let mut covered = 0;
-    for (name, entry) in entries {
-        let (begin, end) = entry.data_offsets;
-        let problem = if end > data_length {
-            format!("run past the end of the file, which has {data_length} bytes of data")
-        } else if begin < covered {
-            format!("overlap another tensor, which ends at {covered}")
-        } else if begin > covered {
-            format!("leave a hole from {covered}")
-        } else if end < begin || entry.size() != Some(end - begin) {
-            format!("do not fit its shape {:?} of {}", entry.shape, entry.dtype)
-        } else {
-            covered = end;
-            continue;
-        };
-        return Err(Error::checkpoint(format!(
-            "the offsets [{begin}, {end}] of tensor {name} in {file} {problem}"
-        )));
-    }
-    if covered != data_length {
-        return Err(Error::checkpoint(format!(
-            "{file} has {data_length} bytes of data and its tensors end at {covered}"
-        )));
-    }
-    Ok(())
 }
 
 /// Little-endian F32, F16 or BF16 to f32, appended to `values`; four U8 as the bits of one.
@@ -465,50 +388,7 @@ pub fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
     Ok(())
 }
 
-/// The first bytes of a file of F32 tensors that follow in the order given: the length prefix and
-/// the header, padded so that the data is aligned to 8 bytes. `metadata` holds strings by name;
-/// transformers wants `("format", "pt")`.
-pub fn write_header(tensors: &[(String, Vec<usize>)], metadata: &[(&str, &str)]) -> Vec<u8> {
-    write_header_of(tensors, &|_| false, metadata)
-}
-
-/// The same where tensors, by their place, may be of U8.
-pub fn write_header_of(
-    tensors: &[(String, Vec<usize>)],
-    codes: &dyn Fn(usize) -> bool,
-    metadata: &[(&str, &str)],
-) -> Vec<u8> {
-    let mut json = vec![];
-    write_json(&mut json, tensors, codes, metadata)
-        .expect("strings and integers written to memory serialise");
-    json.resize(json.len().next_multiple_of(PREFIX as usize), b' ');
-    let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
-    bytes.append(&mut json);
-    bytes
-}
-
-fn write_json(
-    json: &mut Vec<u8>,
-    tensors: &[(String, Vec<usize>)],
-    codes: &dyn Fn(usize) -> bool,
-    metadata: &[(&str, &str)],
-) -> serde_json::Result<()> {
-    let mut serializer = serde_json::Serializer::new(json);
-    let mut map = serializer.serialize_map(None)?;
-    if !metadata.is_empty() {
-        let texts: BTreeMap<_, _> = metadata.iter().copied().collect();
-        map.serialize_entry(METADATA, &texts)?;
-    }
-    let mut begin = 0;
-    for (place, (name, shape)) in tensors.iter().enumerate() {
-        let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
-        let (dtype, each) = if codes(place) { (Dtype::U8, 1) } else { (Dtype::F32, 4) };
-        let end = begin + each * shape.iter().product::<u64>();
-        map.serialize_entry(name, &Entry { dtype, shape, data_offsets: (begin, end) })?;
-        begin = end;
-    }
-    map.end()
-}
-
+#[cfg(test)]
+mod name_tests;
 #[cfg(test)]
 mod tests;

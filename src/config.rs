@@ -13,7 +13,7 @@ pub mod slots;
 
 pub use dropout::DropoutRates;
 pub use field::{Field, Kind, Missing, Slot, Written};
-pub use fields::{Fields, refuse};
+pub use fields::{Fields, refuse, size};
 pub use layer_type::LayerType;
 pub use lora::{ALL_LINEAR, LoraConfig};
 pub use refused::{NOTHING, OFF, Refusal};
@@ -118,9 +118,23 @@ impl ModelConfig {
         Self::read(text, FAMILIES)
     }
 
+    /// The same of a config that a program has written by hand: a field that nothing is known of is refused too, and one
+    /// that transformers' model of this family ignores.
+    pub fn from_code(text: &str) -> Result<Self> {
+        let config = Self::read(text, FAMILIES)?;
+        let fields = Fields::read(text)?;
+        keys::refuse_unknown(&config.extra)?;
+        refused::refuse_ignored(&fields, config.family)?;
+        Ok(config)
+    }
+
     /// The same of one of these families, of which the first stands for a missing `model_type`.
     pub fn read(text: &str, families: &[&'static Family]) -> Result<Self> {
         let mut fields = Fields::read(text)?;
+        // A model that reads images too has its text model's config in it.
+        if let Some(inner) = fields.nested(TEXT_CONFIG, families)? {
+            fields = inner;
+        }
         // First: another family has other names for its fields, which are no misspellings.
         let family = family(&mut fields, families)?;
         // A save writes its own.
@@ -319,6 +333,9 @@ const POSITIVE: &str = "a number from 1.2e-38 to 3.4e38";
 /// A smaller cap would hide all differences. A larger one changes nothing in f32.
 const CAPS: &str = "null or a number from 0.001 to 1000000";
 
+/// Where a config of a model that reads images too has that of its text model.
+const TEXT_CONFIG: &str = "text_config";
+
 /// A field for people who read a saved config.
 const NOTE: &str = "tinyloom_note";
 const SOFT_CAP_NOTE: &str =
@@ -339,16 +356,27 @@ fn family(fields: &mut Fields<'_>, families: &[&'static Family]) -> Result<&'sta
         return Err(refuse("model_type", &value.unwrap_or_default(), &allowed()));
     };
     let architecture = found.names[1];
-    match fields.take_set("architectures")? {
-        Some(value) if value != json!([architecture]) => {
-            Err(refuse("architectures", &value, &format!("[\"{architecture}\"]")))
+    let Some(given) = fields.take_set("architectures")? else { return Ok(*found) };
+    let classes: Option<Vec<&str>> =
+        given.as_array().and_then(|all| all.iter().map(Value::as_str).collect());
+    // The type says what the model is, and a class how a program used it: `LlamaModel`, `MyForCausalLM`.
+    let stem = architecture.trim_end_matches("ForCausalLM").trim_end_matches("LMHeadModel");
+    match classes {
+        Some(classes) if value.is_some() || classes.iter().all(|class| class.starts_with(stem)) => {
+            Ok(*found)
         }
-        _ => Ok(*found),
+        _ => Err(refuse(
+            "architectures",
+            &given,
+            &format!("[\"{architecture}\"], or model_type given"),
+        )),
     }
 }
 
 #[cfg(test)]
 mod family_tests;
+#[cfg(test)]
+mod form_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

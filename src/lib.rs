@@ -100,10 +100,10 @@ pub mod random;
 mod random;
 pub mod schedule;
 pub mod session;
-// build.rs sets `unpublished` where these two folders are: the published crate has neither.
-#[cfg(all(unpublished, feature = "testing"))]
+// build.rs sets `testing` where the feature is on and these two folders are: the published crate has neither.
+#[cfg(testing)]
 pub mod testing;
-#[cfg(all(unpublished, any(test, feature = "testing")))]
+#[cfg(testing)]
 pub mod twins;
 #[cfg(target_arch = "wasm32")]
 pub mod web;

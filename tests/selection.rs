@@ -9,7 +9,7 @@ use tinyloom::caps::{Capabilities, Features, Limits, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{
-    Access, AttentionShape, Kernel, KvCache, WeightFormat, attention_decode, decode_splits,
+    Access, AttentionShape, Kernel, KvCache, Spec, WeightFormat, attention_decode, decode_splits,
 };
 use tinyloom::lower::{InferenceOptions, inference_plans};
 use tinyloom::params::Params;

@@ -8,8 +8,7 @@ use tinyloom::caps::{Capabilities, Target};
 use tinyloom::testing::{adapters, catalogue};
 
 /// Words behind a kernel's name in the name of a file that has one form of it.
-const FORMS: [&str; 10] =
-    ["row", "team", "words", "tiled", "direct", "matrix", "f16", "int8", "turned", "parts"];
+const FORMS: [&str; 8] = ["row", "team", "tiled", "direct", "matrix", "f16", "int8", "summed"];
 /// What entry points of one file add to its name: a direction, a form of product, a stage.
 const ENDINGS: [&str; 6] = ["", "_forward", "_backward", "_t", "_at", "_split"];
 
@@ -106,12 +105,7 @@ fn every_file_is_part_of_a_kernel() {
 }
 
 /// Names that each of several files defines, of which a kernel is joined with one.
-const ALTERNATIVES: [(&str, &str); 4] = [
-    ("CHECK_N", "03_matmul_"),
-    ("TILES_N", "03_matmul_"),
-    ("DENSE", "lib/attention/dense_"),
-    ("PER_WORD", "lib/element/word_"),
-];
+const ALTERNATIVES: [(&str, &str); 2] = [("CHECK_N", "03_matmul_"), ("TILES_N", "03_matmul_")];
 
 /// Names of the constants that a text defines for the whole module.
 fn constants(text: &str) -> impl Iterator<Item = &str> {

@@ -158,7 +158,7 @@ async function over<T extends { readonly model: RawModel }>(
 ): Promise<{ adapter: Adapter; made: T }> {
   return base.handle.run(async (raw) => {
     const on = base.runtime.now((own) => own);
-    const seen = { sum: 0 };
+    const seen: Seen = { sum: 0 };
     const made = await build(raw, long, seen);
     if (base.handle.freed) end(made.model);
     void base.handle.raw; // code "freed"
@@ -167,7 +167,15 @@ async function over<T extends { readonly model: RawModel }>(
       return build(base.handle.raw, {}, then);
     };
     const { targets, ...options } = JSON.parse(made.model.adapterOptions());
-    const inner = innerOf(base, made.model, on, seeded ? { again, seeded } : { again, seen });
+    const { _name_or_path: path } = JSON.parse(raw.config());
+    const notes = {
+      ...NO_NOTES,
+      base: seen.notes?.base ?? (typeof path === "string" ? path : undefined),
+    };
+    const inner = innerOf(base, made.model, on, {
+      ...(seeded ? { again, seeded } : { again, seen }),
+      notes,
+    });
     const fixed: ResolvedAdapterOptions = { ...options, targets: Object.freeze(targets) };
     return { adapter: make(model, inner, Object.freeze(fixed)), made };
   }, long.signal);
@@ -206,7 +214,7 @@ function innerOf(base: InnerModel, raw: RawModel, on: RawRuntime, began: Origin)
     base,
     names: ADAPTER_FILES,
     handle,
-    notes: NO_NOTES,
+    notes: began.notes ?? NO_NOTES,
     recovery,
     own: (trainer) => owned.add(trainer),
     disown: (trainer) => owned.delete(trainer),

@@ -78,8 +78,8 @@ export class Adapter implements AdapterOption {
 
   /**
    * Loads an adapter as PEFT saves it: `adapter_config.json` and `adapter_model.safetensors` in F32, F16 or
-   * BF16. What tinyloom's adapters have not, such as DoRA, `modules_to_save`, trained biases and other ranks for
-   * some modules, is refused by name, and so are tensors that the config does not ask for.
+   * BF16. Modules may be chosen by patterns and have several ranks and scales. What tinyloom's adapters
+   * have not, such as DoRA, `modules_to_save` and trained biases, is refused by name, and so are tensors that the config does not ask for.
    *
    * @param source - as in {@link Model.fromPretrained}.
    * @throws {@link TinyloomError} `invalid-config`, `invalid-checkpoint`, `invalid-options`, `limit-exceeded`,

@@ -13,7 +13,9 @@ const INDEX_BYTES = 16 << 20;
 /** The file, or an error that names it. */
 export async function required(source: Source, name: string, most?: number): Promise<FilePart> {
   const file = await source.find(name, most);
-  if (!file) throw corrupt(`${source.place(name)} is missing; a checkpoint needs it`);
+  if (!file) {
+    throw corrupt(`${source.place(name)} is missing; a checkpoint needs it${source.hint ?? ""}`);
+  }
   return file;
 }
 

@@ -7,6 +7,7 @@ import type { FilePart } from "./file-part.js";
 import { CONFIG_BYTES, type Source } from "./file-part.js";
 import { type Dtype, GENERATION_FILE, notesOf } from "./notes.js";
 import { invalid, show } from "./options.js";
+import { baseNameIn, plainAdapter } from "./peft-files.js";
 import { type LongOptions, report, reported } from "./progress.js";
 import { end } from "./raw-handle.js";
 import type { RawLoader, RawModel, RawModule, RawResume, RawTrainer, Seen } from "./raw-types.js";
@@ -37,10 +38,11 @@ export interface LoadedRun extends DrawnData {
 
 /** Loads weights and config. Headers are judged before memory is asked for, and memory before a tensor is read. */
 export async function loadWeights(
-  { module, source, names, coded, ...by }: Loading,
+  { module, source: given, names, coded, ...by }: Loading,
   long: LongOptions,
   seen: Seen,
 ): Promise<RawModel> {
+  const source = names === ADAPTER_FILES ? await plainAdapter(given) : given;
   const config = await readConfig(source, names);
   const loader = await by.loader(config);
   try {
@@ -48,7 +50,7 @@ export async function loadWeights(
     const generation = names === ADAPTER_FILES ? undefined : await readGeneration(source);
     const files = await filesOf(source, names);
     const open = await readHeaders(files, withRoom(module, loader, seen));
-    seen.notes = notesOf(config, generation, dtypeOf(open));
+    seen.notes = { ...notesOf(config, generation, dtypeOf(open)), base: baseNameIn(config) };
     throwIfAborted(long.signal, "loading");
     await loader.allocate();
     await pullTensors(open, loading(long), coded);
@@ -79,7 +81,7 @@ export async function loadRun(
       names[0] as string,
     );
     const weights = await readHeaders(await filesOf(source, names), withRoom(module, loader, seen));
-    seen.notes = notesOf(config, generation, dtypeOf(weights));
+    seen.notes = { ...notesOf(config, generation, dtypeOf(weights)), base: baseNameIn(config) };
     const open = [
       ...weights,
       ...(await readHeaders(

@@ -6,6 +6,7 @@ import type { GgufFile } from "./gguf/index.js";
 import { ggufPart } from "./lazy.js";
 import { configIn, narrowed } from "./narrow.js";
 import { type Dtype, GENERATION_FILE, generationOf, type ModelNotes } from "./notes.js";
+import { BASE_NAME } from "./peft-files.js";
 import { type LongOptions, report, reported } from "./progress.js";
 import { unrepeatable } from "./raw-handle.js";
 import type { RawModel, RawWriter } from "./raw-types.js";
@@ -62,10 +63,17 @@ export function saveWeights<T>(
   weights: RawModel,
   adapted = false,
 ): Promise<T> {
-  const saved = { names, config: weights.config(), weights, generation: notes.generation };
+  const config = configWithBase(weights.config(), notes);
+  const saved = { names, config, weights, generation: notes.generation };
   return options.format === "gguf"
     ? saveGguf(options, saved, adapted)
     : save(options, inDtype(saved, options.dtype ?? notes.dtype));
+}
+
+/** The config of an adapter with what names the model under it. */
+export function configWithBase(config: string, { base }: ModelNotes): string {
+  if (base === undefined) return config;
+  return `${JSON.stringify({ ...JSON.parse(config), [BASE_NAME]: base }, undefined, 2)}\n`;
 }
 
 /** The same, with weights of that type. */

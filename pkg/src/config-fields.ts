@@ -43,6 +43,8 @@ export interface ConfigFields {
   attention_dropout?: number;
   /** A position sees at most this many of the latest positions, itself included. If all layers have a window (Mistral), the cache of `generate` keeps only these and one chunk of the prompt, for a text of any length. */
   sliding_window?: number | null;
+  /** Whether layers of Qwen2 and Qwen3 from `max_window_layers` on have the window `sliding_window`. Default false. */
+  use_sliding_window?: boolean;
   /** `hidden_size` of gpt2. */
   n_embd?: number;
   /** `num_attention_heads` of gpt2. */

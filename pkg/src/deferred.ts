@@ -9,7 +9,7 @@ export {
 } from "./adapter-lifecycle.js";
 export { exchanged, saveAveraged } from "./averages.js";
 export { loadRun, loadWeights } from "./checkpoint-loader.js";
-export { save, saveWeights } from "./checkpoint-writer.js";
+export { configWithBase, save, saveWeights } from "./checkpoint-writer.js";
 export { generatedBatch } from "./generate-batch.js";
 export { begun } from "./generate-prompt.js";
 export { gradients } from "./gradients.js";

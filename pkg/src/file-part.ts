@@ -58,6 +58,8 @@ export interface Source {
   find(name: string, most?: number): Promise<FilePart | undefined>;
   /** A file's name as messages have it. */
   place(name: string): string;
+  /** What to say where a needed file is not there. */
+  readonly hint?: string;
   /** Names of all files, where they are known. */
   names?(): readonly string[];
 }

@@ -1,10 +1,10 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
+import { addressOf, hubHint } from "./addresses.js";
 import type { CheckpointFiles, FileContent, Source } from "./file-part.js";
 import { blobPart, bytesPart, corrupt, type FilePart, isFile, readable } from "./file-part.js";
 import { deferredPart, ggufPart } from "./lazy.js";
 import { inspect, invalid, isA, show } from "./options.js";
-import { wholeUrl } from "./page-address.js";
 import type { LoadOptions } from "./progress.js";
 import { stored } from "./stored-runs.js";
 
@@ -31,7 +31,7 @@ function opened(where: string, source: unknown, options: LoadOptions): Source {
     return ofGguf(where, files, gguf);
   }
   throw invalid(
-    `${where} takes a base URL (in Node also of a folder, file:…), an object of files such as { "config.json": …, ` +
+    `${where} takes a base URL, hf:OWNER/NAME, in Node also the path of a folder, an object of files such as { "config.json": …, ` +
       `"model.safetensors": … }, or a GGUF file, not ${show(source)}`,
   );
 }
@@ -44,14 +44,14 @@ const ofGguf = (where: string, files: CheckpointFiles, name: string): Source =>
 
 /** The folder that a URL names, or the GGUF file. */
 function ofUrl(where: string, source: string | URL, options: LoadOptions): Source {
-  const base = wholeUrl(where, source, "; or give an object of files");
+  const base = addressOf(where, source);
   const file = /[^/]*\.gguf$/.exec(base.pathname)?.[0];
   if (file) {
     base.pathname = base.pathname.slice(0, -file.length);
-    return new GgufSource(new UrlFiles(base, options), file);
+    return new GgufSource(new UrlFiles(base, options, ""), file);
   }
   if (!base.pathname.endsWith("/")) base.pathname += "/";
-  return new UrlFiles(base, options);
+  return new UrlFiles(base, options, hubHint(source));
 }
 
 function isContent(value: unknown): value is FileContent {
@@ -133,9 +133,11 @@ class UrlFiles implements Source {
   readonly #base: URL;
   readonly #options: LoadOptions;
 
-  constructor(base: URL, options: LoadOptions) {
-    this.#base = base;
-    this.#options = options;
+  /** What may have been meant, where a file is not there. */
+  readonly hint: string;
+
+  constructor(base: URL, options: LoadOptions, hint: string) {
+    [this.#base, this.#options, this.hint] = [base, options, hint];
   }
 
   place(name: string): string {

@@ -11,6 +11,8 @@ export interface ModelNotes {
   readonly generation: string | undefined;
   /** What the weights were stored in, where that was one type. */
   readonly dtype: Dtype;
+  /** Of an adapter what names the model under it. */
+  readonly base?: string | undefined;
 }
 
 /** Those of an adapter: its model's count. */

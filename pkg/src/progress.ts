@@ -28,16 +28,26 @@ export interface LongOptions {
 export interface LoadOptions extends LongOptions {
   /**
    * Keeps files of a URL in the browser's cache storage, under the name `tinyloom`, and takes them from
-   * there the next time. Default false. Without such a storage, as in Node, files are loaded each time.
+   * there the next time. In Node they are kept in the folder `tinyloom` of the user's caches. Default false.
    */
   cache?: boolean;
+  /**
+   * Asks for files of a URL, instead of the global `fetch`: with headers of your own, such as a token. It gets the
+   * address and what `fetch` takes, and gives the answer. A worker takes no such function.
+   *
+   * @example
+   * ```ts
+   * const fetch = (url, init) => globalThis.fetch(url, { ...init, headers: { ...init.headers, authorization } });
+   * ```
+   */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
 }
 
 /** Rules of {@link LongOptions}. */
 export const LONG: Rules<LongOptions> = { onProgress: callback, signal: abortSignal };
 
 /** Rules of {@link LoadOptions}. */
-export const LOAD: Rules<LoadOptions> = { ...LONG, cache: flag };
+export const LOAD: Rules<LoadOptions> = { ...LONG, cache: flag, fetch: callback };
 
 /** What a promise of `onProgress` has failed with, by the call's options. */
 export const failures = new WeakMap<LongOptions, () => never>();

@@ -201,9 +201,10 @@ export class TrainerSteps implements Runnable {
     const added = () => ({ totalStepsGiven: this.fixedTotal, ...this.identity.state });
     const save = (kept?: (number: number) => void) =>
       this.#handle.run(async (moments) => {
-        const { save: saveFiles } = await deferredPart();
+        const { configWithBase, save: saveFiles } = await deferredPart();
         const { raw: weights } = handle;
-        const saved = { names, config: weights.config(), weights, generation: notes.generation };
+        const config = configWithBase(weights.config(), notes);
+        const saved = { names, config, weights, generation: notes.generation };
         const trainer = { moments, state: () => moments.state(), added: added(), keep, kept };
         return saveFiles<TrainerFiles | undefined>(options, saved, trainer);
       }, options.signal);

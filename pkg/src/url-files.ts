@@ -1,9 +1,10 @@
 /** Checkpoint files by their URLs. Over HTTP: headers by `Range`, tensors as they arrive. */
 
+import { fileUrl } from "./addresses.js";
 import { findOnDisk } from "./disk-files.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import { blobPart, corrupt, type FilePart } from "./file-part.js";
-import { inNode } from "./node.js";
+import { cacheFolder, fileSystem, inNode, processId } from "./node.js";
 import { show } from "./options.js";
 import { type LoadOptions, type LongOptions, report } from "./progress.js";
 
@@ -22,10 +23,10 @@ export async function findFile(
   most = Number.POSITIVE_INFINITY,
 ): Promise<FilePart | undefined> {
   if (url.protocol === "file:" && inNode()) return findOnDisk(name, url);
-  const { signal } = options;
-  return fetched(url, signal, async () => {
+  return fetched(url, options.signal, async () => {
     if (options.cache && typeof caches === "object") return kept(name, url, options);
-    let response = await ask(url, signal, 0, FIRST);
+    if (options.cache && inNode()) return keptOnDisk(name, url, options);
+    let response = await ask(url, options, 0, FIRST);
     if (response.status === 416 && rangeOf(response)?.total === 0) {
       void response.body?.cancel();
       return blobPart(name, url.href, new Blob());
@@ -34,7 +35,7 @@ export async function findFile(
     if (response.status === 206 && range?.begin !== 0) {
       // A server of another origin that does not expose Content-Range: the size is unknown.
       void response.body?.cancel();
-      response = await ask(url, signal);
+      response = await ask(url, options);
       range = undefined;
     }
     if (response.status === 404 || response.status === 410) {
@@ -48,14 +49,14 @@ export async function findFile(
     if (range) {
       // Read at once: a body left open would hold one of the few connections to the server.
       const first = new Uint8Array(await response.arrayBuffer());
-      return new UrlFile(name, url, range.total, signal, first);
+      return new UrlFile(name, url, range.total, options, first);
     }
     // With a content encoding, the stated length is not that of the bytes that arrive.
     const length = response.headers.get("content-length");
     if (length === null || response.headers.has("content-encoding")) {
       return blobPart(name, url.href, await download(name, response, options, most));
     }
-    return new UrlFile(name, url, Number(length), signal, opened(url, response, 0));
+    return new UrlFile(name, url, Number(length), options, opened(url, response, 0));
   });
 }
 
@@ -64,7 +65,7 @@ async function kept(name: string, url: URL, options: LoadOptions): Promise<FileP
   const storage = await caches.open("tinyloom");
   let answer = await storage.match(url);
   if (!answer) {
-    const response = await ask(url, options.signal);
+    const response = await ask(url, options);
     if (!response.ok || !response.body) {
       void response.body?.cancel();
       if (response.status === 404 || response.status === 410) return undefined;
@@ -88,6 +89,57 @@ async function kept(name: string, url: URL, options: LoadOptions): Promise<FileP
     answer = await storage.match(url);
   }
   return answer && blobPart(name, url.href, await answer.blob());
+}
+
+/** The same in the user's folder of caches: the file is there when it is whole. */
+async function keptOnDisk(
+  name: string,
+  url: URL,
+  options: LoadOptions,
+): Promise<FilePart | undefined> {
+  const fs = await fileSystem();
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(url.href));
+  const hex = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0"));
+  const folder = `${cacheFolder()}/files`;
+  const path = `${folder}/${hex.join("").slice(0, 32)}-${name.replace(/[^\w.-]/g, "_")}`;
+  const there = await findOnDisk(name, fileUrl(path));
+  if (there) return there;
+  const response = await ask(url, options);
+  if (!response.ok || !response.body) {
+    void response.body?.cancel();
+    if (response.status === 404 || response.status === 410) return undefined;
+    throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
+  }
+  const encoded = response.headers.has("content-encoding");
+  const total = encoded ? 0 : Number(response.headers.get("content-length") ?? 0);
+  await fs.mkdir(folder, { recursive: true });
+  // Two processes may load one file: each has a file of its own, and the last one stays.
+  const own = `${path}.${processId()}-${Math.random().toString(36).slice(2)}`;
+  try {
+    const file = await fs.open(own, "w");
+    try {
+      let loaded = 0;
+      for (const reader = response.body.getReader(); ; ) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        await file.writeFile(value);
+        loaded += value.length;
+        report(options, { loaded, total, stage: `download ${name}` });
+      }
+      if (total > 0 && loaded !== total) {
+        throw corrupt(
+          `${url.href} ended at byte ${loaded} of ${total}: the connection broke; try again`,
+        );
+      }
+    } finally {
+      await file.close();
+    }
+    await fs.rename(own, path);
+  } catch (cause) {
+    await fs.rm(own, { force: true });
+    throw cause;
+  }
+  return findOnDisk(name, fileUrl(path));
 }
 
 /** Tells how many bytes have passed. */
@@ -131,7 +183,7 @@ class UrlFile implements FilePart {
   /** Whether the server answers to Range. */
   readonly #ranges: boolean;
   readonly #first: Uint8Array;
-  readonly #signal: AbortSignal | undefined;
+  readonly #options: LoadOptions;
   #stream: Stream | undefined;
 
   /** @param begun - the file's first bytes from a server that answers to Range, or its whole stream. */
@@ -139,18 +191,18 @@ class UrlFile implements FilePart {
     name: string,
     url: URL,
     size: number,
-    signal: AbortSignal | undefined,
+    options: LoadOptions,
     begun: Uint8Array | Stream,
   ) {
     [this.name, this.place, this.size] = [name, url.href, size];
-    [this.#url, this.#signal] = [url, signal];
+    [this.#url, this.#options] = [url, options];
     this.#ranges = begun instanceof Uint8Array;
     this.#first = begun instanceof Uint8Array ? begun : new Uint8Array();
     this.#stream = begun instanceof Uint8Array ? undefined : begun;
   }
 
   read(begin: number, end: number): Promise<Uint8Array> {
-    return fetched(this.#url, this.#signal, async () => {
+    return fetched(this.#url, this.#options.signal, async () => {
       const bytes = new Uint8Array(end - begin);
       const here = this.#first.subarray(begin, end);
       bytes.set(here);
@@ -191,8 +243,8 @@ class UrlFile implements FilePart {
 
   async #open(begin: number): Promise<Stream> {
     const response = this.#ranges
-      ? await ask(this.#url, this.#signal, begin)
-      : await ask(this.#url, this.#signal);
+      ? await ask(this.#url, this.#options, begin)
+      : await ask(this.#url, this.#options);
     const range = rangeOf(response);
     const size = range ? range.total : Number(response.headers.get("content-length") ?? Number.NaN);
     const wrong = range ? range.begin !== begin : this.#ranges && response.status === 206;
@@ -262,13 +314,14 @@ function opened(url: URL, response: Response, from: number): Stream {
 /** Asks for a file, or for its bytes from `begin` to before `end` or its own end. */
 function ask(
   url: URL,
-  signal: AbortSignal | undefined,
+  { signal, fetch: own }: LoadOptions,
   begin?: number,
   end?: number,
 ): Promise<Response> {
   const headers: HeadersInit =
     begin === undefined ? {} : { range: `bytes=${begin}-${end === undefined ? "" : end - 1}` };
-  return fetch(url, { headers, ...(signal ? { signal } : {}) });
+  const init = { headers, ...(signal ? { signal } : {}) };
+  return own ? own(url.href, init) : fetch(url, init);
 }
 
 /** What part of a file an answer holds, if it is one: `bytes 0-99/1234`, or of no part `bytes *\/1234`. */

@@ -5,7 +5,7 @@
 //! angles in layers with a window.
 
 use super::gguf::{Change, DECODER, GELU, Gguf, HEAD_NORMS, UNCAPPED};
-use super::llama::{Differences, LLAMA, NO_WINDOW, decoder};
+use super::llama::{Differences, LLAMA, decoder};
 use super::{Attention, Family, NormKind};
 use crate::config::slots::*;
 use crate::config::{Field, Fields, Kind, Missing, ModelConfig, Slot, refuse};
@@ -27,7 +27,7 @@ pub(super) static GEMMA: Family = Family {
         HIDDEN_ACT.or(Missing::Activation("gelu_pytorch_tanh")),
         OTHER_ACT.or_nothing(),
     ],
-    refused: &[NO_WINDOW],
+    refused: &[],
     gguf: Some(Gguf {
         architecture: "gemma",
         modules: &[DECODER],

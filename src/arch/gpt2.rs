@@ -2,7 +2,6 @@
 
 use super::describe::{Describe, Modules};
 use super::gguf::{Change, GELU, Gguf, UNCAPPED};
-use super::llama::NO_WINDOW;
 use super::{Architecture, Family, Init, Layer, Stored};
 use crate::config::slots::*;
 use crate::config::{Field, Fields, Kind, Missing, ModelConfig, Slot};
@@ -28,7 +27,7 @@ pub(super) static GPT2: Family = Family {
         ATTENTION_DROPOUT.or(Missing::Real(0.1)).named("attn_pdrop"),
         RESIDUAL_DROPOUT.or(Missing::Real(0.1)),
     ],
-    refused: &[NO_WINDOW],
+    refused: &[],
     gguf: Some(Gguf {
         architecture: "gpt2",
         modules: &[&[

@@ -3,7 +3,6 @@
 
 use super::describe::{Describe, Modules};
 use super::gguf::{Change, GELU, Gguf, UNCAPPED};
-use super::llama::NO_WINDOW;
 use super::{Architecture, Attention, Family, Layer, Stored};
 use crate::config::slots::*;
 use crate::config::{Field, Fields, Kind, Missing, ModelConfig, Slot};
@@ -34,7 +33,7 @@ pub(super) static GPT_NEOX: Family = Family {
         DROPOUT.or(Missing::Real(0.0)),
         ATTENTION_DROPOUT.or(Missing::Real(0.0)),
     ],
-    refused: &[NO_WINDOW],
+    refused: &[],
     gguf: Some(Gguf {
         architecture: "gptneox",
         modules: &[&[

@@ -4,7 +4,7 @@ use super::describe::Describe;
 use super::gguf::{Change, DECODER, Gguf, SILU, UNCAPPED};
 use super::{Architecture, Attention, Family, Layer, NormKind, Rope, RopeId};
 use crate::config::slots::*;
-use crate::config::{Missing, ModelConfig, NOTHING, Refusal};
+use crate::config::{Missing, ModelConfig};
 
 pub(super) static LLAMA: Family = Family {
     names: ["llama", "LlamaForCausalLM"],
@@ -28,7 +28,7 @@ pub(super) static LLAMA: Family = Family {
         SOFT_CAP.or_nothing(),
         ATTENTION_DROPOUT.or(Missing::Real(0.0)),
     ],
-    refused: &[NO_WINDOW],
+    refused: &[],
     gguf: Some(GGUF),
     describe,
 };
@@ -42,10 +42,6 @@ const GGUF: Gguf = Gguf {
 /// What llama.cpp's Llama rotates.
 pub(super) const PAIRS: &[(&str, Change)] =
     &[("self_attn.q_proj", Change::Pairs), ("self_attn.k_proj", Change::Pairs)];
-
-/// Of families without windows.
-pub(super) const NO_WINDOW: Refusal =
-    ("sliding_window", NOTHING, "absent, or model_type \"mistral\", \"gemma2\" or \"gemma3_text\"");
 
 pub(super) static MISTRAL: Family = Family {
     names: ["mistral", "MistralForCausalLM"],

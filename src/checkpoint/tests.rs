@@ -13,7 +13,7 @@ fn header(file: &[u8]) -> (&[u8], u64) {
     (&file[8..8 + length], file.len() as u64)
 }
 
-fn message(result: Result<Vec<Wanted>>) -> String {
+pub(super) fn message(result: Result<Vec<Wanted>>) -> String {
     let error = result.unwrap_err();
     assert_eq!(error.code, ErrorCode::InvalidCheckpoint);
     error.message

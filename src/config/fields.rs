@@ -1,6 +1,7 @@
 //! The object of `config.json` while it is read. Only the fields that tinyloom reads become values;
 //! the others stay the text that they are.
 
+use crate::arch::Family;
 use crate::error::{Error, Result};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::Value;
@@ -36,6 +37,22 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// The config in a field, where the config itself is of none of these families and that one is.
+    pub fn nested(&self, name: &str, families: &[&'static Family]) -> Result<Option<Self>> {
+        let known = |fields: &Self| -> Result<bool> {
+            let given = fields.peek("model_type")?;
+            Ok(families.iter().any(|family| given == family.names[0]))
+        };
+        if !self.0.contains_key("model_type") || known(self)? {
+            return Ok(None);
+        }
+        let Some(raw) = self.0.get(name).filter(|raw| raw.get().starts_with('{')) else {
+            return Ok(None);
+        };
+        let inner = Self::read(raw.get())?;
+        Ok(known(&inner)?.then_some(inner))
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -56,6 +73,11 @@ impl<'a> Fields<'a> {
 
     pub fn take(&mut self, name: &str) -> Result<Option<Value>> {
         self.0.remove(name).map(|raw| value(name, raw)).transpose()
+    }
+
+    /// A field that stays.
+    pub fn peek(&self, name: &str) -> Result<Value> {
+        self.0.get(name).map_or(Ok(Value::Null), |raw| value(name, raw))
     }
 
     /// Leaves a field out of the rest, whatever it holds.
@@ -162,8 +184,8 @@ fn refuse_text(name: &str, text: &str, allowed: &str) -> Error {
     Error::config(format!("config field {name} is {shown}{more}; it must be {allowed}"))
 }
 
-pub(super) fn size(name: &str, value: &Value, max: usize) -> Result<usize> {
-    value
+pub fn size(name: &str, value: &Value, max: usize) -> Result<usize> {
+    number(value)
         .as_u64()
         .filter(|&n| 1 <= n && n <= max as u64)
         .map(|n| n as usize)
@@ -171,5 +193,12 @@ pub(super) fn size(name: &str, value: &Value, max: usize) -> Result<usize> {
 }
 
 pub(super) fn real(name: &str, value: &Value) -> Result<f64> {
-    value.as_f64().filter(|x| x.is_finite()).ok_or_else(|| refuse(name, value, "a finite number"))
+    let finite = number(value).as_f64().filter(|x| x.is_finite());
+    finite.ok_or_else(|| refuse(name, value, "a finite number"))
+}
+
+/// The number that a text has, as some programs write numbers; other values stay.
+fn number(value: &Value) -> Value {
+    let read = |text: &str| serde_json::from_str::<Value>(text).ok().filter(Value::is_number);
+    value.as_str().and_then(read).unwrap_or_else(|| value.clone())
 }

@@ -7,8 +7,9 @@
 use super::field::Slot;
 use super::fields::Fields;
 use super::slots::SHARED;
-use crate::arch::Family;
+use crate::arch::{FAMILIES, Family};
 use crate::error::{Error, Result};
+use std::collections::BTreeMap;
 
 /// Refuses a field that stands for a missing one under another name, and says which.
 pub(super) fn refuse_near_misses(fields: &Fields<'_>, family: &Family) -> Result<()> {
@@ -23,6 +24,39 @@ pub(super) fn refuse_near_misses(fields: &Fields<'_>, family: &Family) -> Result
     }
     Ok(())
 }
+
+/// Refuses fields that neither this package nor transformers knows, of a config that was written by hand.
+pub(super) fn refuse_unknown(unread: &BTreeMap<String, String>) -> Result<()> {
+    let of_a_family = |name: &str| {
+        FAMILIES.iter().any(|family| family.fields().iter().any(|field| field.name == name))
+    };
+    let unknown = |name: &&String| {
+        !WITHOUT_EFFECT.split_whitespace().any(|known| known == *name) && !of_a_family(name)
+    };
+    match unread.keys().find(unknown) {
+        None => Ok(()),
+        Some(name) => Err(Error::config(format!(
+            "config field {name:.200} is unknown, and would change nothing: rename it, or remove it"
+        ))),
+    }
+}
+
+/// Fields of published configs that say nothing of what is computed here.
+const WITHOUT_EFFECT: &str = "_attn_implementation _commit_hash _name_or_path _sliding_window_pattern \
+    add_cross_attention architectures attention_bias auto_map bad_words_ids begin_suppress_tokens bos_token_id \
+    cache_implementation chat_template chunk_size_feed_forward classifier_dropout cross_attention_hidden_size \
+    decoder_start_token_id diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size eos_token_id \
+    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing \
+    id2label is_decoder is_encoder_decoder is_llama_config label2id length_penalty max_length max_sequence_length \
+    max_window_layers min_length mlp_bias no_repeat_ngram_size no_rope_layers num_beam_groups num_beams num_labels \
+    num_return_sequences original_max_position_embeddings output_attentions output_hidden_states output_scores \
+    pad_token_id prefix pretraining_tp problem_type pruned_heads quantization_config remove_invalid_values \
+    reorder_and_upcast_attn repetition_penalty return_dict return_dict_in_generate rope_interleaved \
+    scale_attn_by_inverse_layer_idx scale_attn_weights sep_token_id sliding_window summary_activation \
+    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens task_specific_params \
+    temperature tf_legacy_loss tie_encoder_decoder tinyloom_note tokenizer_class top_k top_p torch_dtype torchscript \
+    transformers.js_config transformers_version typical_p unsloth_fixed unsloth_version use_bfloat16 \
+    use_bidirectional_attention use_cache use_mrope use_qk_norm use_sliding_window";
 
 /// Where transformers notes the period of Gemma 3's layers for itself, beside `layer_types`.
 const NOTED_PATTERN: &str = "_sliding_window_pattern";
@@ -100,7 +134,6 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::FAMILIES;
     use crate::config::ModelConfig;
 
     fn meant_by(name: &str, family: &str) -> Option<&'static str> {

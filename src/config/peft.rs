@@ -30,13 +30,17 @@ const FIELDS: [(&str, Neutral, &str); 12] = [
     ("layer_replication", NOTHING, "null: tinyloom does not repeat layers"),
     (
         "init_lora_weights",
-        |value| value.is_boolean() || *value == "gaussian",
-        "true, false or \"gaussian\": others change the base",
+        |value| {
+            value.is_boolean() || ["gaussian", "eva", "orthogonal"].iter().any(|one| value == one)
+        },
+        "true, false, \"gaussian\", \"eva\" or \"orthogonal\": others change the base",
     ),
 ];
 
 /// Fields that change nothing here, whatever they hold.
-const NOTES: [&str; 11] = [
+const NOTES: [&str; 12] = [
+    // How A began.
+    "eva_config",
     "auto_mapping",
     "base_model_name_or_path",
     // How the base stores its matrices, which its family says.
@@ -157,7 +161,7 @@ mod tests {
             ("corda_config", r#"{"a":1}"#),
             ("of_another_year", "3"),
             ("r", "0"),
-            ("lora_alpha", r#""8""#),
+            ("lora_alpha", r#""eight""#),
             ("lora_alpha", "0"),
             ("lora_dropout", "1.5"),
         ] {
@@ -170,6 +174,16 @@ mod tests {
         assert!(read(r#"{"target_modules":".*q_proj"}"#).contains("target_modules"));
         assert!(read(r#"{"target_modules":[1]}"#).contains("target_modules"));
         assert!(read(r#"{"target_modules":[]}"#).contains("target_modules"));
+    }
+
+    #[test]
+    fn how_a_began_does_not_matter() {
+        for init in ["true", "false", r#""gaussian""#, r#""eva""#, r#""orthogonal""#] {
+            let text = format!(
+                r#"{{"peft_type":"LORA","target_modules":["q_proj"],"init_lora_weights":{init},"eva_config":{{"rho":2}}}}"#
+            );
+            LoraConfig::from_peft(&text).unwrap();
+        }
     }
 
     #[test]

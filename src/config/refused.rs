@@ -1,6 +1,7 @@
 //! Fields that would change the model and that tinyloom has no kernel for.
 
 use super::fields::{Fields, Neutral};
+use super::slots::WINDOW;
 use crate::arch::Family;
 use crate::error::Result;
 use serde_json::Value;
@@ -62,3 +63,18 @@ pub(super) fn refuse_unsupported(fields: &Fields<'_>, family: &Family) -> Result
         .chain(family.refused)
         .try_for_each(|&(name, neutral, allowed)| fields.require_neutral(name, neutral, allowed))
 }
+
+/// Refuses what transformers' model of the family ignores: a program that gives it means something by it.
+pub(super) fn refuse_ignored(fields: &Fields<'_>, family: &Family) -> Result<()> {
+    let (name, neutral, allowed) = NO_WINDOW;
+    let switch = "use_sliding_window";
+    let has = family.has(&WINDOW) || family.fields().iter().any(|field| field.name == switch);
+    if has || fields.peek(switch)? == false {
+        return Ok(());
+    }
+    fields.require_neutral(name, neutral, allowed)
+}
+
+/// Of families without windows.
+const NO_WINDOW: Refusal =
+    ("sliding_window", NOTHING, "absent, or model_type \"mistral\", \"gemma2\" or \"gemma3_text\"");

@@ -304,16 +304,7 @@ fn read_layer_types(
         config.layer_types = (1..=layers).map(kind).collect();
         return Ok(());
     };
-    let mut kinds = vec![];
-    let names = value.as_array().map_or(&[][..], Vec::as_slice);
-    for name in names {
-        kinds.extend(LayerType::ALL.into_iter().find(|kind| name == kind.name()));
-    }
-    if names.len() != layers || kinds.len() != layers {
-        let allowed = "\"sliding_attention\" or \"full_attention\" for each layer";
-        return Err(refuse(field.name, &value, allowed));
-    }
-    config.layer_types = kinds;
+    config.layer_types = LayerType::read(field.name, &value, layers)?;
     Ok(())
 }
 

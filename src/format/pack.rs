@@ -70,11 +70,11 @@ fn halves(pair: [f32; 2]) -> u32 {
     bits(pair[0]) | bits(pair[1]) << 16
 }
 
-#[cfg(all(test, unpublished))]
+#[cfg(all(test, testing))]
 mod tests {
     use super::*;
+    use crate::kernels::weights::twin::pack_weights_forward;
     use crate::twins::check::noise;
-    use crate::twins::weights::pack_weights_forward;
 
     /// The twin is what kernels are held to.
     #[test]

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 #[cfg(target_arch = "wasm32")]
 mod browser;
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 mod installed;
 mod loss;
 mod pipelines;
@@ -23,7 +23,7 @@ mod readback_poller;
 mod replay;
 mod scopes;
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) use installed::Installed;
 use loss::Loss;
 use pipelines::Pipelines;
@@ -152,19 +152,19 @@ impl WgpuDevice {
     }
 
     /// Has a text checked; errors arrive as those of an installation do.
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     pub(crate) fn check_text(&self, name: &str, text: String) {
         drop(self.pipelines.module(name, text));
     }
 
     /// The kernels installed on any device of this thread since the last call.
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     pub(crate) fn take_installed() -> Installed {
         installed::take()
     }
 
     /// Sets how many pipelines are kept that no plan uses.
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     pub(crate) fn keep_unused(&self, most: usize) {
         self.pipelines.set_most_unused(most);
     }

@@ -11,7 +11,7 @@ pub(crate) mod program;
 
 pub use adapter::{AdapterFacts, DeviceRequest, LimitsRequest, PowerPreference, RequestedFeatures};
 pub use counters::Counters;
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) use device::Installed;
 pub use device::WgpuDevice;
 

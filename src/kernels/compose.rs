@@ -97,7 +97,7 @@ impl Wgsl {
 pub struct Kernel {
     /// What it computes.
     pub spec: KernelSpec,
-    /// Entry point, `operation_direction`: [`KernelSpec::name`].
+    /// Entry point, `operation_direction`: [`Spec::name`].
     pub name: &'static str,
     pub variant: String,
     /// Why this variant, workgroup size and tile.
@@ -144,6 +144,27 @@ enum Part {
     Written(&'static str, String),
 }
 
+/// What a kernel computes: an operation with its shape and options, as plain data. How many rows it covers, and which part
+/// of a matrix, is said by the dispatch. The shader's header gives each binding's shape.
+///
+/// `tokens` in a shape helps to choose a tile: no result depends on it, except where a field says so. A `tile` is given
+/// for measurements and tests; none leaves it to selection.
+pub trait Spec: Copy + Into<KernelSpec> {
+    /// The kernel's entry point, `operation_direction`.
+    fn name(&self) -> &'static str;
+
+    /// The kernel on a device: variant, reason, workgroup size, modules, bindings, grid and text.
+    ///
+    /// # Errors
+    /// `limit-exceeded` when no variant fits the device; `internal` for a form that the kernel does not have.
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel>;
+
+    /// Arithmetic of attention over a cache, per row and key: two products, or one of a single head.
+    fn flops_per_cached_key(&self) -> f64 {
+        0.0
+    }
+}
+
 /// Collects what a kernel is made of.
 #[derive(Debug)]
 pub(super) struct Composer {
@@ -160,12 +181,15 @@ pub(super) struct Composer {
     unrolled: Vec<(&'static str, usize)>,
 }
 
+/// The sections of `lib/matrix.wgsl`.
+pub(super) const MATRIX_USERS: [&str; 3] = ["OF_FORWARD", "OF_BACKWARD", "OF_PRODUCTS"];
+
 impl Composer {
-    pub fn new(spec: KernelSpec, workgroup_size: u32) -> Self {
+    pub fn new(spec: impl Into<KernelSpec>, workgroup_size: u32) -> Self {
         let mut header = String::new();
         let _ = writeln!(header, "const WORKGROUP: u32 = {workgroup_size}u;");
         Self {
-            spec,
+            spec: spec.into(),
             workgroup_size,
             header,
             parts: Vec::new(),
@@ -197,9 +221,14 @@ impl Composer {
 
     /// Adds `const name: u32`, up to which loops marked with `#unroll` are written out. Up to a [`size`](Self::size) they
     /// stay loops.
-    pub fn unrolled(mut self, name: &'static str, value: usize) -> Self {
+    pub fn unrolled(self, name: &'static str, value: usize) -> Self {
+        self.unroll(name, value).size(name, value)
+    }
+
+    /// Writes out marked loops up to a constant of this value that the text has.
+    pub fn unroll(mut self, name: &'static str, value: usize) -> Self {
         self.unrolled.push((name, value));
-        self.size(name, value)
+        self
     }
 
     /// Leaves sizes to [`Kernel::sizes`], for which the last binding is.
@@ -258,29 +287,6 @@ impl Composer {
         self
     }
 
-    /// Adds the function `name`, by which a kernel reads a vector of `lanes` elements of an operand: as it lies, or added
-    /// up from its parts, in their order. Such a sum is left in the operand `whole` too, where that is bound.
-    pub fn summed(
-        self,
-        [name, operand, vector]: [&str; 3],
-        (parts, lanes): (Parts, usize),
-        whole: Option<usize>,
-    ) -> Self {
-        let mut sum = format!("{operand}[i]");
-        for part in 1..parts.count {
-            let _ = write!(sum, "+{operand}[i+{}u]", part * parts.apart / lanes);
-        }
-        let (mut text, mut left) = (String::new(), "");
-        if let (Some(binding), 2..) = (whole, parts.count) {
-            text = format!(
-                "@group(0) @binding({binding}) var<storage, read_write> whole: array<{vector}>;\n"
-            );
-            left = "whole[i]=sum;";
-        }
-        let _ = writeln!(text, "fn {name}(i:u32)->{vector}{{let sum={sum};{left}return sum;}}");
-        self.written("summed", &text)
-    }
-
     /// Adds the workgroup reductions in the form given by [`super::reduction`].
     pub fn reduction(mut self, subgroups: bool) -> Self {
         self.subgroups = subgroups;
@@ -299,18 +305,14 @@ impl Composer {
         self.module(module)
     }
 
-    /// Adds a module with types of matrices that a subgroup holds, for one product, with its constants.
-    pub fn matrix(
-        mut self,
-        caps: &Capabilities,
-        config: MatrixConfig,
-        module: &'static str,
-    ) -> Self {
+    /// Adds the constants of `lib/matrix.wgsl` for one product of matrices, and says whether plain WGSL stands in for it.
+    pub fn matrix(mut self, caps: &Capabilities, config: MatrixConfig) -> Self {
         self.matrix = Some(config);
+        self.subgroups = !caps.emulated;
         let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-        let sized = self.size("MATRIX_M", m).size("MATRIX_N", n).size("MATRIX_K", k);
-        let composer = sized.size("LANES", caps.matrix_lanes() as usize);
-        if caps.emulated { composer.module(module) } else { composer.subgroup_module(module) }
+        (self.size("MATRIX_M", m).size("MATRIX_N", n).size("MATRIX_K", k))
+            .size("LANES", caps.matrix_lanes() as usize)
+            .when("EMULATED", caps.emulated)
     }
 
     /// Adds bounds of loops over what a subgroup's matrices hold, and unrolls them. Loops that stand in for matrices

@@ -1,5 +1,6 @@
 //! Workgroups within a device's limits.
 
+use super::compose::{Binding, Composer, Grid, Kernel, Spec};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 
@@ -36,7 +37,7 @@ pub(crate) fn row_workgroup(caps: &Capabilities, columns: usize, what: &str) -> 
     Ok(size)
 }
 
-/// How many elements of a row or a run of that length a load has ([`Composer::vectors`](super::compose::Composer)).
+/// How many elements of a row or a run of that length a load has ([`Composer::vectors`]).
 pub(super) const fn elements(length: usize) -> usize {
     if length.is_multiple_of(4) { 4 } else { 1 }
 }
@@ -69,4 +70,51 @@ pub(super) fn reduction(caps: &Capabilities) -> (bool, &'static str) {
 /// The name of the form that [`reduction`] says.
 pub(super) fn variant(subgroups: bool) -> String {
     if subgroups { "subgroup".into() } else { "tree".into() }
+}
+
+/// Why kernels have the workgroup of [`Composer::flat`].
+const FLAT: &str = "one invocation per element, workgroup as large as the device allows up to 256";
+
+impl Composer {
+    /// A kernel in which each output element has one invocation.
+    pub(super) fn flat(caps: &Capabilities, spec: impl Spec) -> Result<Self> {
+        Ok(Self::new(spec, workgroup_size(caps, 256, 1, spec.name())?))
+    }
+
+    /// Finishes it with its file: one invocation for each of `width` elements of a row.
+    pub(super) fn by_row(
+        self,
+        caps: &Capabilities,
+        file: &'static str,
+        bindings: &[Binding],
+        width: usize,
+    ) -> Result<Kernel> {
+        let grid = Grid::Flat { rows: 1, per_block: width, per_group: self.workgroup_size() };
+        self.module(file).finish(caps, bindings, grid, "flat", FLAT)
+    }
+
+    /// The same for each of `count` elements, however many rows the batch has.
+    pub(super) fn fixed(
+        self,
+        caps: &Capabilities,
+        file: &'static str,
+        bindings: &[Binding],
+        count: usize,
+    ) -> Result<Kernel> {
+        let flat = Grid::Flat { rows: 1, per_block: count, per_group: self.workgroup_size() };
+        self.module(file).finish(caps, bindings, flat.fixed(caps, 1)?, "flat", FLAT)
+    }
+
+    /// Finishes a kernel whose workgroups reduce, with its file.
+    pub(super) fn reduced(
+        self,
+        caps: &Capabilities,
+        file: &'static str,
+        bindings: &[Binding],
+        grid: Grid,
+    ) -> Result<Kernel> {
+        let (subgroups, why) = reduction(caps);
+        let composer = self.reduction(subgroups).module(file);
+        composer.finish(caps, bindings, grid, variant(subgroups), why)
+    }
 }

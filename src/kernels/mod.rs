@@ -4,24 +4,30 @@
 //!
 //! Files import each other by their own paths, never from here, and without cycles (`tests/rooms`).
 
-mod attention;
+pub(crate) mod activation;
+pub(crate) mod attention;
+pub(crate) mod cache;
 mod compose;
-mod elementwise;
+pub(crate) mod dropout;
+pub(crate) mod elementwise;
+pub(crate) mod embedding;
+mod families;
 mod limits;
-mod linear;
-mod loss;
+pub(crate) mod linear;
+pub(crate) mod loss;
 mod modules;
-mod norm;
+pub(crate) mod norm;
 mod operand;
-mod optimizer;
+pub(crate) mod optimizer;
 mod preprocess;
-mod sample;
+pub(crate) mod rope;
+pub(crate) mod sample;
 mod select;
 mod shape;
+pub(crate) mod softmax;
 mod spec;
 mod unroll;
-mod unrolled;
-mod update;
+pub(crate) mod weights;
 
 pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
@@ -34,7 +40,6 @@ pub use attention::by_products::{
     STRIP, all_tiles, attention_backward_products, attention_product_tiles, attention_products,
     attention_products_turn,
 };
-pub use attention::cache::{cache_append, cache_append_several, cache_expand, ring_rows};
 pub use attention::decode::{
     attention_decode, attention_decode_merge, attention_decode_merge_several,
     attention_decode_merge_tensors, attention_decode_several, attention_decode_tensors,
@@ -44,41 +49,35 @@ pub use attention::matrix_backward::{attention_backward_halves, attention_matrix
 pub use attention::matrix_forward::{attention_forward_halves, matrix_forward_tiles};
 pub use attention::newest::{attention_decode_newest, newest_fuses};
 pub use attention::probabilities::attention_probabilities;
-pub use attention::softmax::{RowPlace, softmax, softmax_unit};
 pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
 pub use attention::tile::attention_tiles;
-pub use compose::{Grid, Kernel, Wgsl};
-pub use elementwise::{
-    CHECKSUM_LANES, activation, activation_backward, checksum, copy_row, dropout,
-    embedding_backward, embedding_forward, embedding_packed, initialize, position_backward,
-    position_forward, rope, rope_halves, rope_has_halves, rope_of_parts, scale, zero,
-};
+pub use cache::ring_rows;
+pub use compose::{Grid, Kernel, Spec, Wgsl};
+pub use elementwise::CHECKSUM_LANES;
+pub(crate) use families::families;
 pub(crate) use limits::{check_storage, row_workgroup};
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
-pub use linear::gradient::gradient_sum;
 pub use linear::matrix::reads_halves;
-pub use linear::matvec::{matvec, matvec_fuses};
-pub use linear::product::{Linear, LinearSum, linear, linear_parts, linear_with_tile};
-pub use linear::several::matvec_rows;
+pub use linear::matvec::matvec_fuses;
+pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
-pub use linear::weights::{pack_weights, unpack_weights};
-pub use loss::{cross_entropy, loss_sum, objective_cross_entropy, soft_cap};
-pub use norm::{
-    column_sum, head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward,
-    norm_rows, rms_norm_backward, rms_norm_forward,
-};
+pub use norm::norm_rows;
 pub use operand::{Access, Binding, Placement};
 pub(crate) use operand::{read, read_write, uniform};
-pub use optimizer::{GRAD_NORM_GROUPS, average, grad_norm, step_decision};
-pub use sample::{sample, sample_several, top_logits};
+pub(crate) use optimizer::UpdateText;
+pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
+pub use rope::rope_has_halves;
 pub use shape::{
     ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
-    AttentionTile, Constant, DecodeSplits, DenseMask, GradientParts, GradientSums, KeyValueOwner,
-    LogitRow, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, NewestKey, NewestShape,
-    NormForm, NormTerms, Objective, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
-    SplitReason, SummedWeights,
+    AttentionTile, Constant, DecodeSplits, DenseMask, GradientParts, KeyValueOwner, LogitRow,
+    MatvecInput, MatvecOutput, NewestKey, NewestShape, NormForm, NormTerms, Objective, Output,
+    PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
 };
+pub use softmax::{RowPlace, softmax_unit};
 pub use spec::KernelSpec;
-pub(crate) use update::UpdateText;
-pub use update::{UpdateKernel, UpdateSpec};
+
+macro_rules! publish {
+    ($($family:ident: $($kernel:ident),+;)+) => { $(pub use $family::{$($kernel),+};)+ };
+}
+families!(publish);

@@ -1,7 +1,7 @@
 //! Shared modules that read and write what a format or an option says.
 
 use super::compose::Composer;
-use super::shape::{AttentionShape, DenseMask};
+use super::shape::AttentionShape;
 use crate::config::Activation;
 use crate::format::{Element, KvCache, WeightFormat};
 
@@ -9,16 +9,6 @@ impl Element {
     /// The module that defines `Quad`, `pack_quad` and `unpack_quad`.
     pub(super) fn module(self, composer: Composer) -> Composer {
         composer.when("F16", self == Self::F16).module("lib/quad")
-    }
-}
-
-impl DenseMask {
-    pub(super) fn module(self, composer: Composer) -> Composer {
-        composer.module(match self {
-            Self::None => "lib/attention/dense_none",
-            Self::Bits => "lib/attention/dense_bits",
-            Self::Additive => "lib/attention/dense_additive",
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::arch::Attention;
 use crate::error::{Error, Result};
 use crate::graph::{Dropout, Node, Site};
 use crate::kernels::{
-    self as k, AttentionProducts, AttentionShape, Constant, KeyValueOwner, KvCache, Parts,
+    self as k, AttentionProducts, AttentionShape, Constant, KeyValueOwner, KvCache, Parts, Spec,
 };
 use crate::layout::{Cache, Fusion, RotatedBy, attention_shape};
 use crate::plan::{Buffer, Launch, Slice};
@@ -142,7 +142,7 @@ impl Lowering<'_> {
     ) -> Result<Slice> {
         let slice = self.cache(site, attention, cache)?;
         let shape = self.shape(attention);
-        let kernel = k::cache_append(self.builder.caps, shape, cache.format)?;
+        let kernel = k::CacheAppend { shape, cache: cache.format }.kernel(self.builder.caps)?;
         let launch = Launch::new(Site { what: "cache append", ..site }.to_string(), kernel);
         self.builder.dispatch(launch.bind("qkv", qkv).bind("cache", slice))?;
         Ok(slice)
@@ -163,7 +163,7 @@ impl Lowering<'_> {
         let shape = self.shape(attention);
         let elements = cache.rows as u64 * shape.cache_stride() as u64;
         let rows = self.builder.tensor("expanded cache", elements)?;
-        let kernel = k::cache_expand(self.builder.caps, shape, cache.format)?;
+        let kernel = k::CacheExpand { shape, cache: cache.format }.kernel(self.builder.caps)?;
         let launch = Launch::new(Site { what: "cache expand", ..site }.to_string(), kernel);
         self.builder.dispatch(launch.bind("rows", rows).bind("cache", keys))?;
         Ok(rows)

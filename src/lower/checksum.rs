@@ -2,7 +2,7 @@
 
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels as k;
+use crate::kernels::{self as k, Spec};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Slice};
 
@@ -21,7 +21,7 @@ pub fn checksum_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
     let packed = params.own_packed().map(|(number, bytes)| (Buffer::Packed(number), bytes));
     for (index, (buffer, bytes)) in shards.chain(packed).enumerate() {
         let sums = Slice::new(Buffer::Checksums, index as u64 * CHECKSUM_BYTES, CHECKSUM_BYTES);
-        let kernel = k::checksum(caps, bytes as usize / 4)?;
+        let kernel = k::Checksum { count: bytes as usize / 4 }.kernel(caps)?;
         let launch = Launch::new("checksum", kernel).bind("words", Slice::new(buffer, 0, bytes));
         builder.dispatch(launch.bind("sums", sums).flops(2.5 * bytes as f64))?;
     }

@@ -4,7 +4,7 @@ use super::infer::{Context, DRAW_SLOTS, LIKELIEST_OFFSET, SampleChoices, Several
 use super::{Inputs, Lowering, Rows, several};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
-use crate::kernels as k;
+use crate::kernels::{self as k, Spec};
 use crate::layout::{
     Cache, DecodeLayouts, DecodeRequest, DecodeRows, attention_shape, decode_layouts,
 };
@@ -116,7 +116,7 @@ impl<'a> Context<'a> {
         let options = Slice::new(Buffer::Sampling, 0, 32);
         if choices.likeliest > 0 {
             let count = choices.likeliest as u64;
-            let kernel = k::top_logits(self.caps, vocabulary, choices.likeliest)?;
+            let kernel = k::TopLogits { vocabulary, count: choices.likeliest }.kernel(self.caps)?;
             let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, DRAW_SLOTS as u64 * count * 8);
             let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
             let launch = Launch::new("likeliest", kernel)
@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
                 .bind("options", options);
             builder.dispatch(launch.flops(flops))?;
         }
-        let kernel = k::sample(self.caps, vocabulary, choices.biased)?;
+        let kernel = k::Sample { vocabulary, biased: choices.biased }.kernel(self.caps)?;
         let bias = Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4);
         let launch = Launch::new("sample", kernel)
             .bind("logits", logits)

@@ -4,7 +4,7 @@ use super::Lowering;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::Node;
-use crate::kernels::{self as k, WeightFormat};
+use crate::kernels::{self as k, Spec, WeightFormat};
 use crate::params::Matrix;
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
 
@@ -24,13 +24,15 @@ impl Lowering<'_> {
             let (range, table) = (self.vocabulary_range(weight, part), self.table(weight));
             let (kernel, rows) = match table.format {
                 WeightFormat::F32 => {
-                    let kernel = k::embedding_forward(self.builder.caps, self.hidden(), rotated)?;
+                    let kernel = k::EmbeddingForward { hidden: self.hidden(), rotated }
+                        .kernel(self.builder.caps)?;
                     (kernel, ("weight", self.part(weight, part, Buffer::Weights)))
                 }
                 format => {
                     let (hidden, rows) = (self.hidden(), table.parts[part].rows);
                     let caps = self.builder.caps;
-                    let kernel = k::embedding_packed(caps, (hidden, rows), format, rotated)?;
+                    let kernel =
+                        k::EmbeddingPacked { hidden, rows, format, rotated }.kernel(caps)?;
                     (kernel, self.row_operand(weight, part))
                 }
             };
@@ -70,7 +72,7 @@ impl Lowering<'_> {
             if clear {
                 self.clear(node, gradient)?;
             }
-            let kernel = k::embedding_backward(self.builder.caps, hidden)?;
+            let kernel = k::EmbeddingBackward { hidden }.kernel(self.builder.caps)?;
             let launch = Launch::new(node.site.to_string(), kernel)
                 .rows(self.vocabulary_range(weight, part))
                 .bind("order", order)
@@ -84,7 +86,7 @@ impl Lowering<'_> {
 
     /// On the first micro-step.
     fn clear(&mut self, node: &Node, gradient: Slice) -> Result<()> {
-        let kernel = k::zero(self.builder.caps, gradient.bytes as usize / 4)?;
+        let kernel = k::Zero { count: gradient.bytes as usize / 4 }.kernel(self.builder.caps)?;
         let launch = Launch::new(super::label(node.site, "zero"), kernel);
         self.builder.dispatch(launch.bind("data", gradient))
     }
@@ -92,7 +94,7 @@ impl Lowering<'_> {
     pub(super) fn positions(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let rows = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
-            let kernel = k::position_forward(self.builder.caps, self.hidden())?;
+            let kernel = k::PositionForward { hidden: self.hidden() }.kernel(self.builder.caps)?;
             let table = self.part(weight, part, Buffer::Weights);
             self.positions_part(node, (weight, part), kernel, [("x", rows), ("weight", table)])?;
         }
@@ -104,7 +106,8 @@ impl Lowering<'_> {
         for part in 0..self.params.matrices[weight].parts.len() {
             let gradient = self.gradient(weight, part);
             self.clear(node, gradient)?;
-            let kernel = k::position_backward(self.builder.caps, self.hidden(), ends)?;
+            let kernel =
+                k::PositionBackward { hidden: self.hidden(), ends }.kernel(self.builder.caps)?;
             let operands = [("d_output", d_rows), ("d_weight", gradient)];
             self.positions_part(node, (weight, part), kernel, operands)?;
         }

@@ -7,7 +7,7 @@ use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, LogitRow, Objective, WriteMode};
+use crate::kernels::{self as k, Constant, LogitRow, Objective, Spec, WriteMode};
 use crate::layout::{Fusion, GradientProduct, logit_chunks, padded_logits};
 use crate::params::{ALIGN, Params};
 use crate::plan::{BatchLayout, Buffer, Launch, METRICS_BYTES, Phase, Range, Slice};
@@ -139,9 +139,10 @@ impl Lowering<'_> {
         let (caps, objective) = (self.builder.caps, self.objective());
         let objective = if gradient { objective } else { Objective::default() };
         let kernel = if soft_cap.is_none() && objective.is_plain() {
-            k::cross_entropy(caps, row, gradient)
+            k::CrossEntropy { row, gradient }.kernel(caps)
         } else {
-            k::objective_cross_entropy(caps, row, gradient, objective, soft_cap)
+            k::ObjectiveCrossEntropy { row, gradient, objective, cap: soft_cap.map(Constant) }
+                .kernel(caps)
         }?;
         let launch = Launch::new("cross-entropy", kernel)
             .rows(rows)
@@ -156,7 +157,7 @@ impl Lowering<'_> {
     }
 
     fn loss_sum(&mut self, targets: Slice) -> Result<()> {
-        let kernel = k::loss_sum(self.builder.caps)?;
+        let kernel = k::LossSumForward.kernel(self.builder.caps)?;
         let metrics = Slice::new(Buffer::Metrics, 0, METRICS_BYTES);
         let launch = Launch::new("loss sum", kernel)
             .bind("losses", self.losses())
@@ -169,7 +170,8 @@ impl Lowering<'_> {
     pub(super) fn cap_logits(&mut self) -> Result<()> {
         let Some(cap) = self.params.architecture.logit_soft_cap else { return Ok(()) };
         let vocabulary = self.params.architecture.vocab_size;
-        let kernel = k::soft_cap(self.builder.caps, vocabulary, cap)?;
+        let kernel =
+            k::SoftCap { columns: vocabulary, cap: Constant(cap) }.kernel(self.builder.caps)?;
         let launch = Launch::new("logits soft cap", kernel).bind("logits", self.logits());
         self.builder.dispatch(launch.flops(8.0 * (self.builder.tokens * vocabulary) as f64))
     }

@@ -6,7 +6,7 @@ use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
-use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
+use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, Spec, WeightFormat};
 use crate::layout::{Cache, Kind, Matrices, Request, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
@@ -144,7 +144,7 @@ pub fn inference_plans(
     let last_row = context.last_row()?.finish(&loss.slots);
     let decode = context.decode(context.cache.keys)?.finish(&last_row.slots);
     let near_keys = context.near_keys();
-    let merges = |kernel: &Kernel| matches!(kernel.spec, KernelSpec::AttentionDecodeMerge { .. });
+    let merges = |kernel: &Kernel| matches!(kernel.spec, KernelSpec::AttentionDecodeMerge(_));
     let near = if near_keys > 0 && decode.kernels.iter().any(merges) {
         Some(context.decode(near_keys)?.finish(&decode.slots))
     } else {
@@ -376,7 +376,9 @@ impl<'a> Context<'a> {
                     Some((_, bytes)) => *bytes = end.max(*bytes),
                     None => packed.push((slice.buffer, end)),
                 }
-                let kernel = k::pack_weights(self.caps, self.weights, part.rows, matrix.cols)?;
+                let kernel =
+                    k::PackWeights { format: self.weights, rows: part.rows, columns: matrix.cols }
+                        .kernel(self.caps)?;
                 let matrix = weight_part(self.params, weight, index, Buffer::Weights);
                 let launch = Launch::new("pack", kernel);
                 builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
@@ -439,7 +441,7 @@ impl<'a> Context<'a> {
 
     fn last_row(&self) -> Result<Builder<'_>> {
         let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
-        let kernel = k::copy_row(self.caps, self.params.architecture.hidden)?;
+        let kernel = k::CopyRow { hidden: self.params.architecture.hidden }.kernel(self.caps)?;
         let from = self.hidden(Buffer::Hidden, self.chunk);
         let launch = Launch::new("last row", kernel).bind("input", from);
         builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;

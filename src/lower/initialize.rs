@@ -3,7 +3,7 @@
 use crate::arch::Init;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels as k;
+use crate::kernels::{self as k, Spec};
 use crate::params::{ALIGN, Params};
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, STEP_BYTES, Slice};
 
@@ -32,10 +32,13 @@ pub fn initialize_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
                     cols: stream,
                 };
                 let options = Slice::new(Buffer::Step, place as u64 * OPTIONS_STRIDE, STEP_BYTES);
-                let launch = Launch::new(&tensor.name, k::initialize(caps, run.len)?)
-                    .bind("weights", weights)
-                    .bind("options", options)
-                    .bind("elements", builder.range(of_run));
+                let launch = Launch::new(
+                    &tensor.name,
+                    k::InitializeForward { count: run.len }.kernel(caps)?,
+                )
+                .bind("weights", weights)
+                .bind("options", options)
+                .bind("elements", builder.range(of_run));
                 builder.dispatch(launch.flops(400.0 * run.len as f64))?;
             }
             index += run.len as u32;

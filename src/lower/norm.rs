@@ -4,7 +4,7 @@ use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, WriteMode};
+use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, Spec, WriteMode};
 use crate::layout::{ColumnSums, Fusion, SplitK};
 use crate::plan::{Launch, Operand, Slice};
 
@@ -39,7 +39,8 @@ impl Lowering<'_> {
         added: &[Operand],
     ) -> Result<()> {
         let hidden = self.params.matrices[norm.weight].cols;
-        let kernel = k::rms_norm_forward(self.builder.caps, hidden, terms(norm), form)?;
+        let kernel =
+            k::RmsNormForward { hidden, terms: terms(norm), form }.kernel(self.builder.caps)?;
         let launch = self.norm_launch(label, kernel, norm.weight, io);
         let launch = launch.bind_all(added.iter().copied());
         self.builder.dispatch(launch.flops(4.0 * (self.builder.tokens * hidden) as f64))
@@ -74,7 +75,8 @@ impl Lowering<'_> {
             )));
         }
         let hidden = self.params.matrices[norm.weight].cols;
-        let kernel = k::layer_norm_forward(self.builder.caps, hidden, norm.epsilon)?;
+        let kernel = k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) }
+            .kernel(self.builder.caps)?;
         let launch = self.norm_launch(label, kernel, norm.weight, [input, output]);
         self.builder.dispatch(launch.flops(4.0 * (self.builder.tokens * hidden) as f64))
     }
@@ -93,9 +95,10 @@ impl Lowering<'_> {
         let rows = k::norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
         let kernel = if norm.kind == NormKind::Layer {
-            k::layer_norm_backward(caps, hidden, norm.epsilon, write, rows)
+            k::LayerNormBackward { hidden, epsilon: Constant(norm.epsilon), mode: write, rows }
+                .kernel(caps)
         } else {
-            k::rms_norm_backward(caps, hidden, terms(norm), write, (rows, parts))
+            k::RmsNormBackward { hidden, terms: terms(norm), mode: write, rows, parts }.kernel(caps)
         }?;
         let launch = Launch::new(node.site.to_string(), kernel)
             .bind("x", input)
@@ -117,7 +120,7 @@ impl Lowering<'_> {
     /// Adds up the partial sums of several weights' gradients.
     pub(super) fn column_sum(&mut self, sums: &ColumnSums) -> Result<()> {
         let ColumnSums { site, shape: [columns, rows], weights, partials, gradients } = *sums;
-        let kernel = k::column_sum(self.builder.caps, columns, rows, weights)?;
+        let kernel = k::ColumnSum { hidden: columns, rows, weights }.kernel(self.builder.caps)?;
         let launch = Launch::new(label(site, "weight"), kernel)
             .bind("partial_sums", partials)
             .bind("output", gradients);
@@ -131,7 +134,8 @@ impl Lowering<'_> {
         attention: Attention,
     ) -> Result<()> {
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
-        let kernel = k::head_norm_forward(self.builder.caps, self.shape(attention), terms(norms))?;
+        let kernel = k::HeadNormForward { shape: self.shape(attention), terms: terms(norms) }
+            .kernel(self.builder.caps)?;
         let io = [input, output];
         let launch = self.norm_launch(node.site.to_string(), kernel, norms.weight, io);
         let flops = 4.0 * (self.builder.tokens * attention.stride()) as f64;
@@ -150,7 +154,9 @@ impl Lowering<'_> {
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
-        let kernel = k::head_norm_backward(caps, self.shape(attention), terms(norms), rows)?;
+        let kernel =
+            k::HeadNormBackward { shape: self.shape(attention), terms: terms(norms), rows }
+                .kernel(caps)?;
         let launch = Launch::new(node.site.to_string(), kernel)
             .bind("x", input)
             .bind("weight", self.whole(norms.weight))

@@ -4,7 +4,7 @@ use super::Lowering;
 use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, Kernel, RopeShape};
+use crate::kernels::{self as k, Kernel, RopeShape, Spec};
 use crate::layout::{Fusion, SplitK, rope_shape};
 use crate::plan::{Buffer, Launch, Slice};
 
@@ -24,7 +24,8 @@ impl Lowering<'_> {
             return self.rotate(node.site.to_string(), attention, rows, forward);
         };
         let shape = rope_shape(&self.params.architecture, attention);
-        let kernel = k::rope_of_parts(self.builder.caps, shape, parts)?;
+        let kernel =
+            k::RopeRows { parts, ..k::RopeRows::new(shape, true) }.kernel(self.builder.caps)?;
         let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
         let launch = self.rotation(node.site.to_string(), kernel, attention)?;
         let launch = launch.bind("parts", slice).bind("rows", rows);
@@ -40,7 +41,8 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let to = self.written(node, 0)?;
         let shape = rope_shape(&self.params.architecture, attention);
-        let kernel = k::rope_halves(self.builder.caps, shape, forward)?;
+        let kernel = k::RopeRows { half: true, ..k::RopeRows::new(shape, forward) }
+            .kernel(self.builder.caps)?;
         let launch = self.rotation(node.site.to_string(), kernel, attention)?;
         let launch = launch.bind("qkv", rows).bind("rotated", to);
         self.builder.dispatch(launch.flops(self.rotation_flops(shape)))
@@ -71,7 +73,7 @@ impl Lowering<'_> {
         forward: bool,
     ) -> Result<()> {
         let shape = rope_shape(&self.params.architecture, attention);
-        let kernel = k::rope(self.builder.caps, shape, forward)?;
+        let kernel = k::RopeRows::new(shape, forward).kernel(self.builder.caps)?;
         let launch = self.rotation(label, kernel, attention)?.bind("qkv", rows);
         self.builder.dispatch(launch.flops(self.rotation_flops(shape)))
     }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, ValueId};
 use crate::kernels::{
     self as k, Constant, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NewestKey, NewestShape,
+    MatvecShape, NewestKey, NewestShape, Spec,
 };
 use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::plan::{Launch, Operand, Range, Slice};
@@ -306,12 +306,12 @@ impl Lowering<'_> {
     /// The kernel for one row, or for batched rows `stride` elements apart.
     fn row_kernel(&self, shape: MatvecShape, stride: usize) -> Result<Kernel> {
         if !self.is_batched() {
-            return k::matvec(self.builder.caps, shape);
+            return shape.kernel(self.builder.caps);
         }
         let MatvecShape { n, k, input, output, weights, .. } = shape;
         let rows = self.builder.tokens;
         let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights };
-        k::matvec_rows(self.builder.caps, shape)
+        shape.kernel(self.builder.caps)
     }
 
     const fn is_batched(&self) -> bool {

@@ -4,7 +4,7 @@ use super::{Lowering, label};
 use crate::arch::Attention;
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels as k;
+use crate::kernels::{self as k, Spec};
 use crate::layout::Cache;
 use crate::plan::{Buffer, Builder, Launch, Slice};
 
@@ -32,7 +32,7 @@ impl Lowering<'_> {
         [qkv, documents]: [Slice; 2],
     ) -> Result<()> {
         let (caps, shape) = (self.builder.caps, self.shape(attention));
-        let kernel = k::cache_append_several(caps, shape, cache.format)?;
+        let kernel = k::CacheAppendSeveral { shape, cache: cache.format }.kernel(caps)?;
         let launch = Launch::new(label, kernel)
             .bind("qkv", qkv)
             .bind("cache", self.cache(site, attention, cache)?)
@@ -52,7 +52,7 @@ pub(super) fn sample(
     turns: usize,
 ) -> Result<()> {
     let rows = builder.tokens as u64;
-    let kernel = k::sample_several(builder.caps, vocabulary, builder.tokens)?;
+    let kernel = k::SampleSeveral { vocabulary, rows: builder.tokens }.kernel(builder.caps)?;
     let words = |buffer, each: u64| Slice::new(buffer, 0, rows * each * 4);
     let launch = Launch::new("sample", kernel)
         .bind("logits", logits)

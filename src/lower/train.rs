@@ -167,7 +167,7 @@ pub fn train_plans_of(
 /// may have more.
 fn room(plan: &Plan) -> (Option<usize>, bool) {
     let tiles = plan.kernels.iter().find_map(|kernel| match kernel.spec {
-        KernelSpec::AttentionBackwardProducts { tiles, .. } => Some(tiles),
+        KernelSpec::AttentionBackwardProducts(spec) => Some(spec.tiles),
         _ => None,
     });
     let all = k::all_tiles(plan.tokens.div_ceil(k::STRIP) as u64);

@@ -4,7 +4,7 @@ use super::refuse::Sizes;
 use super::{Operation, OperationKey, Places, Role, TENSORS, TensorView};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{Element, RowPlace, softmax, softmax_unit};
+use crate::kernels::{Element, RowPlace, Softmax, Spec, softmax_unit};
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, Slice};
 
 /// Softmax over the last axis, into a tensor that is made for it.
@@ -59,7 +59,7 @@ impl SoftmaxKey {
     /// `limit-exceeded`.
     pub fn plan(&self, caps: &Capabilities) -> Result<Plan> {
         let Self { rows, columns, element } = *self;
-        let kernel = softmax(caps, columns, element)?;
+        let kernel = Softmax { columns, element }.kernel(caps)?;
         let bytes = rows as u64 * columns as u64 * element.bytes() as u64;
         let slice = |role: Role, bytes| Slice::new(role.buffer(), 0, bytes);
         let launch = Launch::new(kernel.name, kernel)

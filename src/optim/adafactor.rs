@@ -8,8 +8,8 @@ use super::{Content, StateSet, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    Constant, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, UpdateKernel, UpdateSpec,
-    UpdateText, read, read_write, uniform,
+    Constant, GRAD_NORM_GROUPS, Grid, Kernel, Spec, UpdateKernel, UpdateSpec, UpdateText, read,
+    read_write, uniform,
 };
 use crate::params::Tensor;
 use crate::plan::{Buffer, Builder, Launch, Range, Slice};
@@ -94,7 +94,8 @@ fn update(
     let mut part = 0;
     let mut places = vec![];
     for piece in own {
-        let place = Range { row0: piece.at[0] as u32, rows: part, col0: own[0].at[1] as u32, cols: 0 };
+        let place =
+            Range { row0: piece.at[0] as u32, rows: part, col0: own[0].at[1] as u32, cols: 0 };
         places.push(builder.range(place));
         part += parts_of(piece.weights.len) as u32;
     }
@@ -190,7 +191,7 @@ fn parts_of(count: usize) -> usize {
 static ROWS: UpdateKernel = UpdateKernel {
     name: "adafactor_rows_forward",
     make: rows,
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::ROWS,
 };
 
@@ -210,12 +211,7 @@ fn rows(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
         ],
         ..UpdateText::default()
     }
-    .reduced(
-        caps,
-        KernelSpec::Update(spec),
-        columns,
-        Grid::Flat { rows: 1, per_block: rows, per_group: 1 },
-    )
+    .reduced(caps, spec, columns, Grid::Flat { rows: 1, per_block: rows, per_group: 1 })
 }
 
 /// Of so many rows of so many elements. Grid: one invocation per stretch and column.
@@ -235,9 +231,9 @@ static COLUMNS: UpdateKernel = UpdateKernel {
             ],
             ..UpdateText::default()
         }
-        .flat(caps, KernelSpec::Update(spec), rows.div_ceil(STRETCH) * columns)
+        .flat(caps, spec, rows.div_ceil(STRETCH) * columns)
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::COLUMNS,
 };
 
@@ -259,9 +255,9 @@ static COLUMN_MEANS: UpdateKernel = UpdateKernel {
             ],
             ..UpdateText::default()
         }
-        .flat(caps, KernelSpec::Update(spec), columns)
+        .flat(caps, spec, columns)
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::COLUMN_MEANS,
 };
 
@@ -269,7 +265,7 @@ static COLUMN_MEANS: UpdateKernel = UpdateKernel {
 static NORMS: UpdateKernel = UpdateKernel {
     name: "adafactor_norms_forward",
     make: |spec, caps| strided(spec, caps, false),
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::NORMS,
 };
 
@@ -277,7 +273,7 @@ static NORMS: UpdateKernel = UpdateKernel {
 static UPDATE: UpdateKernel = UpdateKernel {
     name: "adafactor_update_forward",
     make: |spec, caps| strided(spec, caps, true),
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::UPDATE,
 };
 
@@ -308,13 +304,8 @@ fn strided(spec: UpdateSpec, caps: &Capabilities, update: bool) -> Result<Kernel
         bindings: &bindings[..8 + usize::from(columns > 0)],
         ..UpdateText::default()
     }
-    .reduced(
-        caps,
-        KernelSpec::Update(spec),
-        1024,
-        Grid::Fixed { x: parts_of(count) as u32, y: 1 },
-    )
+    .reduced(caps, spec, 1024, Grid::Fixed { x: parts_of(count) as u32, y: 1 })
 }
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) mod twin;

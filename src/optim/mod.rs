@@ -1,31 +1,31 @@
 //! Optimizers: plans that turn gradients into updates of the weights.
 //!
-//! A [`Rule`] is one file: its numbers, its state and where that lies, its dispatches, and the CPU twins of its kernels.
-//! No other code knows a rule by name. All rules stand behind clipping by the global norm and the decision whether a
-//! step updates.
+//! A [`Rule`] is one file: its numbers, its state and where that lies, its dispatches. The CPU twins of its kernels are
+//! in `twin.rs` below it. No other code knows a rule by name. All rules stand behind clipping by the global norm and the
+//! decision whether a step updates.
 
+pub(crate) mod adafactor;
+pub(crate) mod adamw;
+pub(crate) mod adamw8bit;
+pub(crate) mod lion;
+pub(crate) mod muon;
 mod pieces;
 mod rule;
+pub(crate) mod sgd;
 mod stored;
-#[cfg(all(test, unpublished, feature = "testing"))]
+#[cfg(all(test, testing))]
 mod typescript;
 
-/// The rules: a module each, whose `RULE` is its row.
-macro_rules! rules {
-    ($($module:ident),*) => {
-        $(pub(crate) mod $module;)*
-        /// All rules. The first is the default.
-        pub static RULES: [&Rule; [$(stringify!($module)),*].len()] = [$(&$module::RULE),*];
-    };
-}
-rules![adamw, adafactor, adamw8bit, lion, muon, sgd];
+/// All rules. The first is the default.
+pub static RULES: [&Rule; 6] =
+    [&adamw::RULE, &adafactor::RULE, &adamw8bit::RULE, &lion::RULE, &muon::RULE, &sgd::RULE];
 
 pub use rule::{Bounds, Number, Numbers, Optimizer, Rule, State};
 pub use stored::{Content, StateSet, Stored, Trained, stored_sets};
 
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{self as k, Binding, read, read_write, uniform};
+use crate::kernels::{self as k, Binding, Spec, read, read_write, uniform};
 use crate::params::{Params, Run, Update};
 use crate::plan::{
     Buffer, Builder, Launch, METRICS_BYTES, OPTIMIZER_BYTES, Phase, Plan, Range, Slice,
@@ -97,7 +97,8 @@ pub const AVERAGES: StateSet = StateSet::new("ema", Buffer::Average, Content::Nu
 /// `limit-exceeded` when the device has no room for a workgroup.
 fn average(builder: &mut Builder<'_>, params: &Params, state: &Params, share: f64) -> Result<()> {
     for Update { weights, state, .. } in params.updates(state) {
-        let kernel = k::average(builder.caps, weights.len, k::Constant(share))?;
+        let kernel =
+            k::Average { count: weights.len, share: k::Constant(share) }.kernel(builder.caps)?;
         let launch = Launch::new("average", kernel)
             .bind("weights", of(Buffer::Weights, weights))
             .bind("averages", of(Buffer::Average, state))
@@ -161,13 +162,13 @@ fn decide(builder: &mut Builder, state: &Params) -> Result<()> {
     for (index, shard) in state.shards.iter().enumerate() {
         let gradients = Slice::new(Buffer::Gradients(index), 0, shard.len as u64 * 4);
         let (offset, bytes) = ((index * partials) as u64 * 4, partials as u64 * 4);
-        let launch = Launch::new("gradient norm", k::grad_norm(caps)?)
+        let launch = Launch::new("gradient norm", k::GradNorm.kernel(caps)?)
             .bind("gradients", gradients)
             .bind("squares", Slice::new(Buffer::Squares, offset, bytes));
         builder.dispatch(launch.flops(2.0 * shard.len as f64))?;
     }
     let squares = (partials * state.shards.len()) as u64 * 4;
-    let kernel = k::step_decision(caps, partials * state.shards.len())?;
+    let kernel = k::StepDecision { partials: partials * state.shards.len() }.kernel(caps)?;
     let launch = Launch::new("step decision", kernel)
         .bind("squares", Slice::new(Buffer::Squares, 0, squares))
         .bind("metrics", Slice::new(Buffer::Metrics, 0, METRICS_BYTES))

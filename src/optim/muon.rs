@@ -8,8 +8,8 @@ use super::{Content, StateSet, Trained, names, optimizer_state};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    Constant, Form, GRAD_NORM_GROUPS, Grid, Kernel, KernelSpec, LinearShape, Output,
-    UpdateKernel, UpdateSpec, UpdateText, WriteMode, read, read_write, uniform,
+    Constant, Form, GRAD_NORM_GROUPS, Grid, Kernel, LinearShape, Output, Spec, UpdateKernel,
+    UpdateSpec, UpdateText, WriteMode, read, read_write, uniform,
 };
 use crate::params::{Params, Tensor};
 use crate::plan::{Buffer, Builder, Launch, Range, Slice};
@@ -40,8 +40,7 @@ const NUMBERS: &[Number] = &{
 /// Newton-Schulz steps.
 const STEPS: usize = 5;
 
-const MOMENTUM: &[StateSet] =
-    &[StateSet::new("momentum_buffer", Buffer::Moment1, Content::Means)];
+const MOMENTUM: &[StateSet] = &[StateSet::new("momentum_buffer", Buffer::Moment1, Content::Means)];
 
 fn updates(builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result<()> {
     let pieces = Pieces::new(params, state, &RULE.state);
@@ -187,7 +186,7 @@ fn groups(count: usize) -> Grid {
 static MUON: UpdateKernel = UpdateKernel {
     name: "muon_forward",
     make: muon,
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::MUON,
 };
 
@@ -208,7 +207,7 @@ fn muon(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
         ],
         ..UpdateText::default()
     }
-    .reduced(caps, KernelSpec::Update(spec), 1024, groups(spec.sizes[0]))
+    .reduced(caps, spec, 1024, groups(spec.sizes[0]))
 }
 
 /// Of a matrix of so many elements whose squares are in so many parts. Grid: as [`MUON`]'s.
@@ -221,9 +220,9 @@ static SCALE: UpdateKernel = UpdateKernel {
             bindings: &[read("squares"), read_write("direction")],
             ..UpdateText::default()
         }
-        .reduced(caps, KernelSpec::Update(spec), 1024, groups(spec.sizes[0]))
+        .reduced(caps, spec, 1024, groups(spec.sizes[0]))
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::SCALE,
 };
 
@@ -237,9 +236,9 @@ static POLYNOMIAL: UpdateKernel = UpdateKernel {
             bindings: &[read("gram"), read_write("square")],
             ..UpdateText::default()
         }
-        .flat(caps, KernelSpec::Update(spec), spec.sizes[0] * spec.sizes[0])
+        .flat(caps, spec, spec.sizes[0] * spec.sizes[0])
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::POLYNOMIAL,
 };
 
@@ -260,11 +259,11 @@ static UPDATE: UpdateKernel = UpdateKernel {
             ],
             ..UpdateText::default()
         }
-        .flat(caps, KernelSpec::Update(spec), spec.sizes[0])
+        .flat(caps, spec, spec.sizes[0])
     },
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     tests: twin::UPDATE,
 };
 
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 pub(crate) mod twin;

@@ -5,7 +5,7 @@ use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, STEP_BYTES, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{Access, Kernel, LinearShape};
+use crate::kernels::{Access, Kernel, LinearShape, Spec};
 use std::collections::BTreeMap;
 
 /// Bytes between entries of [`Buffer::Ranges`].

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::gpu::cuts::Cuts;
 use crate::gpu::program::{Encoder, Program, encode};
 use crate::gpu::{BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
-use crate::kernels::{KernelSpec, TunedProduct};
+use crate::kernels::{self as k, KernelSpec, TunedProduct};
 use crate::plan::{Buffer, Plan, allocated_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -189,8 +189,8 @@ impl Fake {
 
 /// Positions that attention over a cache reads: it has them from the step, whatever a replay says.
 fn keys_seen(spec: &KernelSpec, rows: usize, position: u32) -> usize {
-    let (KernelSpec::AttentionForward { shape, cached: true, .. }
-    | KernelSpec::AttentionProbabilities { shape }) = *spec
+    let (KernelSpec::AttentionForward(k::AttentionForward { shape, cached: true, .. })
+    | KernelSpec::AttentionProbabilities(k::AttentionProbabilities { shape })) = *spec
     else {
         return 0;
     };

@@ -1,4 +1,4 @@
-//! The `Sampling` of `lib/sample/options.wgsl`, and what the
+//! The `Sampling` of `lib/sample.wgsl`, and what the
 //! kernels of loss and optimizer leave for the host.
 
 use super::resources::Resources;
@@ -24,7 +24,7 @@ pub(crate) struct Sampling {
     pub turn0: u32,
 }
 
-/// How one of several rows draws: the `Choice` of `lib/sample/tensors.wgsl`.
+/// How one of several rows draws: the `Choice` of `lib/sample.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub(crate) struct RowChoice {

@@ -8,10 +8,10 @@ use super::{Case, Outcome};
 use crate::arch::Architecture;
 use crate::config::LoraConfig;
 use crate::gpu::Gpu;
+use crate::kernels::loss::twin::log_sum_exp;
 use crate::session::{
     Adapter, GenerateOptions, Generation, ModelLoader, NO_PROGRESS, Trainer, TrainerOptions,
 };
-use crate::twins::loss::log_sum_exp;
 use crate::twins::model::{Network, Tensors, random_adapter};
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use std::rc::Rc;
 const SOME: [&str; 3] = ["v_proj", "gate_proj", "down_proj"];
 const ALL: [&str; 1] = ["all-linear"];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let name = |base: &str| format!("adapter {base}: loss, gradients and text");
     vec![
         Case::new(name("normed"), |lane| async move {

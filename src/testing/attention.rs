@@ -6,17 +6,17 @@ use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
 use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::kernels::dropout::twin::{KeyDropout, Masks};
 use crate::kernels::{self as k, Kernel};
 use crate::random::split;
 use crate::twins::attention::{AttentionShape, attention_forward, attention_prefill};
-use crate::twins::dropout::{KeyDropout, Masks};
 use std::rc::Rc;
 
 /// Every head dimension with a number of heads that exercises grouping.
-pub(super) const HEADS: [(usize, usize, usize); 7] =
+pub(crate) const HEADS: [(usize, usize, usize); 7] =
     [(3, 1, 4), (4, 2, 32), (2, 2, 64), (3, 1, 80), (2, 1, 96), (4, 2, 128), (2, 1, 256)];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for setting in Setting::dropped() {
         let name = format!("attention forward {}", setting.name());
@@ -35,7 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Heads and what else of attention is constant in a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     pub heads: (usize, usize, usize),
     pub window: Option<usize>,
     pub soft_cap: Option<f32>,
@@ -130,7 +130,7 @@ impl Setting {
 
 /// What selection picks, for one head dimension every tile that it may ever pick, and for small heads
 /// those that these alone have.
-pub(super) fn with_tiles(
+pub(crate) fn with_tiles(
     caps: &Capabilities,
     setting: Setting,
     pass: k::AttentionPass,
@@ -152,12 +152,12 @@ pub(super) fn with_tiles(
 
 /// One token; one past the largest tile as one document; several documents with borders inside
 /// tiles.
-pub(super) fn batches(lane: &Lane) -> [Vec<u32>; 3] {
+pub(crate) fn batches(lane: &Lane) -> [Vec<u32>; 3] {
     [vec![0], vec![0; 65], lane.documents(70)]
 }
 
 /// The kernels divide by sums of up to 70 exponentials of products: a few roundings more.
-pub(super) const SOFTMAX: f64 = 2.0 * ROUNDING;
+pub(crate) const SOFTMAX: f64 = 2.0 * ROUNDING;
 
 async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let make = |caps: &Capabilities| {
@@ -243,7 +243,7 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
 
 /// Runs prefill kernels on the rows of `qkv` behind `position` cached ones, and holds each against
 /// `expected`.
-pub(super) async fn prefill_close(
+pub(crate) async fn prefill_close(
     lane: &Lane,
     what: &str,
     made: &[Kernel],

@@ -12,16 +12,16 @@ use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
+use crate::kernels::rope::twin::{rope_backward, rope_forward, rope_table};
 use crate::kernels::{self as k, Kernel, KeyValueOwner};
 use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
-use crate::twins::rope::{rope_backward, rope_forward, rope_table};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// Where the ends begin behind the starts: beyond any batch here, as plans have it.
-pub(super) const ENDS: usize = 192;
+pub(crate) const ENDS: usize = 192;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for heads in HEADS {
         let setting = Setting::plain(heads);
@@ -41,7 +41,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// A batch with what the forward pass leaves.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     setting: Setting,
     pub shape: AttentionShape,
     pub documents: Vec<u32>,
@@ -241,7 +241,7 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
 }
 
 /// Sums the parts that a kernel left of each query head by every kernel of sums, and holds what they give.
-pub(super) async fn summed(
+pub(crate) async fn summed(
     lane: &Lane,
     batch: &Batch,
     shape: k::AttentionShape,

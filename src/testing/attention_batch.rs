@@ -16,13 +16,13 @@ const SAMPLES: usize = 64;
 
 /// The two gradients, each by its own kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Query,
     KeyValue,
 }
 
 /// A batch and what the twins make of it.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     pub shape: AttentionShape,
     documents: Vec<u32>,
     qkv: Vec<f32>,

@@ -11,10 +11,10 @@ use crate::kernels::{self as k, Kernel};
 use std::rc::Rc;
 
 /// Errors relative in L2: of the output, and of the gradients.
-pub(super) const FORWARD: f64 = 2e-6;
-pub(super) const GRADIENTS: f64 = 1e-5;
+pub(crate) const FORWARD: f64 = 2e-6;
+pub(crate) const GRADIENTS: f64 = 1e-5;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("attention bounds at 1024 tokens", |lane| bounds(lane, (1, 1, 64), 1024)),
         Case::full("attention bounds at 8192 tokens", |lane| bounds(lane, (1, 1, 32), 8192)),

@@ -5,25 +5,25 @@ use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
 use super::measure::{close, forbid, narrow, of, text, wide};
 use super::{Case, Outcome};
+use crate::kernels::cache::twin::{
+    cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
+};
 use crate::kernels::{
     self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
 use crate::twins::attention::{
     AttentionShape, Part, attention_decode, attention_decode_merge, attention_decode_split,
 };
-use crate::twins::cache::{
-    cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
-};
 use std::rc::Rc;
 
-pub(super) type Heads = (usize, usize, usize);
+pub(crate) type Heads = (usize, usize, usize);
 
-pub(super) fn shapes(heads: Heads, tokens: usize) -> (AttentionShape, k::AttentionShape) {
+pub(crate) fn shapes(heads: Heads, tokens: usize) -> (AttentionShape, k::AttentionShape) {
     let setting = Setting::plain(heads);
     (setting.twin(tokens), setting.kernel())
 }
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for cache in KvCache::ALL {
         let name = cache.name();
@@ -46,12 +46,12 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-pub(super) fn ranges(count: usize) -> DecodeSplits {
+pub(crate) fn ranges(count: usize) -> DecodeSplits {
     DecodeSplits::given(count)
 }
 
 /// Rows of a cache as the words of its form.
-pub(super) fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
+pub(crate) fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
     match cache {
         KvCache::F32 => rows.iter().map(|x| x.to_bits()).collect(),
         KvCache::F16 => cache_append_f16(rows),
@@ -60,7 +60,7 @@ pub(super) fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec
 }
 
 /// What the words of a cache stand for.
-pub(super) fn expanded(cache: KvCache, shape: AttentionShape, words: &[u32]) -> Vec<f64> {
+pub(crate) fn expanded(cache: KvCache, shape: AttentionShape, words: &[u32]) -> Vec<f64> {
     match cache {
         KvCache::F32 => words.iter().map(|&bits| f64::from(f32::from_bits(bits))).collect(),
         KvCache::F16 => cache_expand_f16(words),
@@ -78,7 +78,7 @@ fn loss(cache: KvCache) -> f64 {
 }
 
 /// One query over a random cache with NaN behind its last row, and what comes out.
-pub(super) struct Query {
+pub(crate) struct Query {
     shape: AttentionShape,
     keys: usize,
     row: Vec<f32>,
@@ -188,7 +188,7 @@ impl Query {
     }
 }
 
-pub(super) fn decoders(
+pub(crate) fn decoders(
     lane: &Lane,
     heads: Heads,
     cache: KvCache,
@@ -207,7 +207,7 @@ pub(super) fn decoders(
     Ok(made)
 }
 
-pub(super) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
+pub(crate) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
     let shape = shapes(heads, 1).1;
     lane.variants(|caps| k::attention_decode_merge(caps, shape, &ranges(count))).map_err(text)
 }
@@ -237,7 +237,7 @@ async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
 }
 
 /// One kernel of each variant.
-pub(super) fn forms(kernels: Vec<Kernel>) -> Vec<Kernel> {
+pub(crate) fn forms(kernels: Vec<Kernel>) -> Vec<Kernel> {
     let mut forms: Vec<Kernel> = vec![];
     for kernel in kernels {
         if !forms.iter().any(|form| form.variant == kernel.variant) {

@@ -12,12 +12,12 @@ use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
+use crate::kernels::rope::twin::{rope_backward, rope_table};
 use crate::kernels::{
     self as k, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Kernel, KeyValueOwner,
 };
 use crate::twins::attention::{AttentionShape as TwinShape, attention_backward, attention_forward};
 use crate::twins::attention_rows::Pass;
-use crate::twins::rope::{rope_backward, rope_table};
 use half::f16;
 use std::rc::Rc;
 
@@ -33,7 +33,7 @@ const SINGLE: f64 = 4e-6;
 const ALL: AttentionHalves =
     AttentionHalves { qkv: true, output: true, d_output: true, d_qkv: true };
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![Case::new("attention backward delta of rows in f16", delta)];
     for setting in settings() {
         for halves in [AttentionHalves::default(), ALL] {
@@ -243,12 +243,12 @@ fn shape_of(setting: Setting, halves: AttentionHalves) -> AttentionShape {
     AttentionShape { half: true, halves, turned: halves.d_qkv, ..setting.kernel() }
 }
 
-pub(super) fn turns(setting: Setting) -> Rope {
+pub(crate) fn turns(setting: Setting) -> Rope {
     Rope::plain(setting.heads.2, 100.0)
 }
 
 /// Bounds of pairs that are turned: by at most the length of both, and what f32 rounds sines and products by.
-pub(super) fn turn_bounds(twin: TwinShape, bounds: &mut [f64], expected: &[f64]) {
+pub(crate) fn turn_bounds(twin: TwinShape, bounds: &mut [f64], expected: &[f64]) {
     let rounding = 4.0 * f64::from(f32::EPSILON);
     let (width, half) = (twin.qkv_width(), twin.head_dim / 2);
     let rows = bounds.chunks_exact_mut(width).zip(expected.chunks_exact(width));

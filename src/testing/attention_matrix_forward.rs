@@ -14,9 +14,9 @@ use std::rc::Rc;
 
 /// What rounding a weight to f16 changes it by, at most: half a unit in the last of 11 digits. Every weight of a row
 /// is at least 1 once, and at most 2^8, so none that matters is below the normal numbers.
-pub(super) const HALF: f64 = 1.0 / 2048.0;
+pub(crate) const HALF: f64 = 1.0 / 2048.0;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let all = settings().into_iter().flat_map(|setting| [false, true].map(|half| (setting, half)));
     all.map(|(setting, half)| {
         let rows = if half { ", rows in f16" } else { "" };
@@ -27,7 +27,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Heads that matrices can have, and windows, caps, scales and dropout.
-pub(super) fn settings() -> Vec<Setting> {
+pub(crate) fn settings() -> Vec<Setting> {
     let heads = [(2, 1, 16), (4, 2, 32), (3, 1, 64), (3, 1, 80), (2, 1, 96), (2, 2, 128)];
     let dropped = Setting { dropout: Some(0.2), ..Setting::plain(heads[2]) };
     let window = Setting { window: Some(40), scale: Some(0.4), ..Setting::plain(heads[1]) };

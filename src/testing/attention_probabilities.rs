@@ -1,16 +1,16 @@
 //! Family 05: how much the queries of a chunk attend to each key of the cache.
 
 use super::attention::{SOFTMAX, Setting};
-use super::cache::ring_of;
 use super::harness::{Job, Operand, POISON, Step};
 use super::lane::Lane;
 use super::measure::{close, hold, narrow, of, same, text, wide};
 use super::{Case, Outcome};
+use crate::kernels::cache::cases::ring_of;
 use crate::kernels::{self as k, Kernel, ring_rows};
 use crate::twins::attention::{AttentionShape, Head, attend, attention_probabilities_forward};
 use std::rc::Rc;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let of_setting = |setting: Setting| {
         let name = format!("attention probabilities {}", setting.name());
         Case::new(name, move |lane| probabilities(lane, setting))

@@ -37,7 +37,7 @@ const CHEAP: usize = 1 << 24;
 /// Rows from which each job has a submit of its own: buffers stay small, submits short.
 const MANY: usize = 128;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let everyday = Setting::plain((4, 2, 32));
     let mut cases = vec![Case::new("attention of lengths around a tile", move |lane| {
         lengths(lane, everyday, &SHORT, ENDS)
@@ -152,7 +152,7 @@ enum Part {
 }
 
 /// The kernels of a setting; of each part the first is what selection picks on this device.
-pub(super) struct Kernels {
+pub(crate) struct Kernels {
     pub forward: Vec<Kernel>,
     pub query: Vec<Kernel>,
     pub key_value: Vec<Kernel>,
@@ -276,7 +276,7 @@ fn affordable<'a>(lane: &Lane, batch: &Batch, kernels: &'a [Kernel]) -> &'a [Ker
 }
 
 /// Runs jobs on a batch, those of a long one each in a submit of its own.
-pub(super) async fn run(
+pub(crate) async fn run(
     lane: &Lane,
     batch: &Batch,
     jobs: &[Job],

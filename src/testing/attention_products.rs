@@ -12,7 +12,7 @@ use crate::kernels::{self as k, AttentionProducts, Kernel};
 use crate::plan::count_tiles;
 use std::rc::Rc;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for setting in Setting::all().into_iter().filter(|setting| setting.heads.2.is_multiple_of(64)) {
         let name = |what: &str| format!("attention {what} {}", setting.name());

@@ -67,7 +67,7 @@ fn settings() -> Vec<Setting> {
     masks.into_iter().chain(sizes).collect()
 }
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let case = |setting: Setting| {
         let (heads, kv_heads, head_dim) = setting.heads;
         let name =

@@ -44,7 +44,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn new(
+    pub(crate) fn new(
         caps: &Capabilities,
         kernel: Kernel,
         tokens: usize,

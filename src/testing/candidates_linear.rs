@@ -5,7 +5,8 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::Element;
 use crate::kernels::{
-    self as k, Form, Linear, LinearPick, LinearShape, LinearTile, Output, WeightFormat, WriteMode,
+    self as k, Form, LinearKernels, LinearPick, LinearShape, LinearTile, Output, WeightFormat,
+    WriteMode,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +80,7 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
 
 fn candidate(
     caps: &Capabilities,
-    linear: Linear,
+    linear: LinearKernels,
     rows: usize,
     picked: bool,
 ) -> Result<LinearCandidate> {

@@ -12,7 +12,7 @@ use half::f16;
 use std::ops::Range;
 use std::rc::Rc;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     let capped = Setting { soft_cap: Some(0.7), ..Setting::plain(HEADS[1]) };
     for setting in HEADS.map(Setting::plain).into_iter().chain([capped]) {

@@ -7,11 +7,11 @@ use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId, Region, create_checked};
-use crate::kernels::{self as k, Form, LinearShape, linear_candidates};
+use crate::kernels::{self as k, Constant, Form, LinearShape, Spec, linear_candidates};
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, product_plan};
 use std::rc::Rc;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("device: a number is given once", numbers),
         Case::new("device: a failed installation keeps nothing", failed_installation),
@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Cases of native devices alone. They come last of all: lanes share the cases by their places in the list.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn native_cases() -> Vec<Case> {
+pub(crate) fn native_cases() -> Vec<Case> {
     vec![Case::new("device: an error of others is no call's own", errors_of_others)]
 }
 
@@ -42,7 +42,7 @@ fn plan(lane: &Lane, columns: usize) -> Result<Plan> {
 fn capped(caps: &Capabilities, columns: usize) -> Result<Plan> {
     let mut builder = Builder::new(caps, Phase::Forward, 1, Buffer::Step);
     let logits = builder.tensor("logits", columns as u64)?;
-    let launch = Launch::new("capped", k::soft_cap(caps, columns, 30.0)?);
+    let launch = Launch::new("capped", k::SoftCap { columns, cap: Constant(30.0) }.kernel(caps)?);
     builder.dispatch(launch.bind("logits", logits))?;
     Ok(builder.finish(&[]))
 }

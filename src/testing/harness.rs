@@ -8,10 +8,10 @@ use crate::kernels::{Access, Kernel};
 use crate::plan::{Buffer, Cost, Dispatch, Phase, Plan, Range, Slice};
 use half::f16;
 
-pub(super) use crate::session::step::Step;
+pub(crate) use crate::session::step::Step;
 
 /// A quiet NaN that no kernel computes: what outputs hold before a kernel, and guards around them.
-pub(super) const POISON: u32 = 0x7fc0_dead;
+pub(crate) const POISON: u32 = 0x7fc0_dead;
 
 /// What is bound, in 32-bit words.
 #[derive(Clone, Debug)]
@@ -46,14 +46,14 @@ impl Operand {
 }
 
 /// Numbers in f16, two to a word; the last word may end with nothing.
-pub(super) fn in_halves(values: &[f32]) -> Vec<u32> {
+pub(crate) fn in_halves(values: &[f32]) -> Vec<u32> {
     let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
     values.chunks(2).map(|two| bits(two[0]) | two.get(1).map_or(0, |x| bits(*x)) << 16).collect()
 }
 
 /// One kernel with its operands.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(crate) struct Job {
     pub kernel: Kernel,
     /// Token rows that the grid is for.
     pub rows: usize,
@@ -70,9 +70,14 @@ impl Job {
     }
 }
 
+/// A job for each of some kernels, over the same operands.
+pub(crate) fn jobs(kernels: &[Kernel], rows: usize, operands: &[Operand]) -> Vec<Job> {
+    kernels.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect()
+}
+
 /// What a job left in its writable operands, in the order of their bindings.
 #[derive(Clone, Debug)]
-pub(super) struct Outputs(Vec<Vec<u32>>);
+pub(crate) struct Outputs(Vec<Vec<u32>>);
 
 impl Outputs {
     /// One output.
@@ -206,7 +211,7 @@ fn check_guards(layout: &Layout, words: &[u32], jobs: &[&Job]) -> Result<()> {
 }
 
 /// Has the texts of kernels checked, each with its name, without the adapter's part of compiling them.
-pub(super) async fn check(
+pub(crate) async fn check(
     lane: &Lane,
     texts: impl IntoIterator<Item = (&'static str, String)>,
 ) -> Result<()> {
@@ -226,7 +231,7 @@ pub(super) async fn check(
 }
 
 /// Runs the jobs in order in one submit.
-pub(super) async fn run(lane: &Lane, jobs: &[&Job]) -> Result<Vec<Outputs>> {
+pub(crate) async fn run(lane: &Lane, jobs: &[&Job]) -> Result<Vec<Outputs>> {
     let layout = lay_out(jobs)?;
     let gpu = &lane.gpu;
     let mut buffers = Vec::new();

@@ -7,7 +7,7 @@ use super::results::Results;
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, WgpuDevice};
-use crate::kernels::{Kernel, Parts};
+use crate::kernels::{Kernel, Parts, Spec};
 use crate::random::{below, philox, split};
 use crate::twins::add_assign;
 use crate::twins::normal::fill_normal;
@@ -22,18 +22,18 @@ const JOBS: usize = 24;
 /// A device under test with one case's random stream.
 #[derive(Debug)]
 pub struct Lane {
-    pub(super) gpu: Rc<WgpuDevice>,
-    pub(super) seed: u64,
+    pub(crate) gpu: Rc<WgpuDevice>,
+    pub(crate) seed: u64,
     stream: Cell<u64>,
     /// Distinct kernels that ran, and that the whole table asks for.
     tally: Cell<[usize; 2]>,
     /// Milliseconds in which kernels were compiled and bound, and in which they ran.
-    pub(super) times: Cell<[f64; 2]>,
+    pub(crate) times: Cell<[f64; 2]>,
     /// Jobs, and those among them that another device of the adapter had run.
-    pub(super) jobs: Cell<[usize; 2]>,
-    pub(super) mode: Mode,
+    pub(crate) jobs: Cell<[usize; 2]>,
+    pub(crate) mode: Mode,
     /// Names and variants of the kernels that the lane's core runs.
-    pub(super) own: RefCell<BTreeSet<String>>,
+    pub(crate) own: RefCell<BTreeSet<String>>,
     /// Kernels that the lane's core does not run.
     unrun: RefCell<Vec<Kernel>>,
 }
@@ -71,7 +71,7 @@ impl FromStr for Others {
 }
 
 impl Lane {
-    pub(super) fn new(device: &Rc<WgpuDevice>, seed: u64, mode: Mode) -> Self {
+    pub(crate) fn new(device: &Rc<WgpuDevice>, seed: u64, mode: Mode) -> Self {
         Self {
             gpu: Rc::clone(device),
             seed,
@@ -85,7 +85,7 @@ impl Lane {
         }
     }
 
-    pub(super) fn caps(&self) -> &Capabilities {
+    pub(crate) fn caps(&self) -> &Capabilities {
         self.gpu.capabilities()
     }
 
@@ -102,7 +102,7 @@ impl Lane {
     }
 
     /// `count` parts of a sum, the first of them given, with numbers between them that are not to be read; and the sum.
-    pub(super) fn parts(&self, first: Vec<f32>, count: usize) -> (Vec<f32>, Parts, Vec<f32>) {
+    pub(crate) fn parts(&self, first: Vec<f32>, count: usize) -> (Vec<f32>, Parts, Vec<f32>) {
         let (len, mut all, mut sum) = (first.len(), first.clone(), first);
         if count == 1 {
             return (all, Parts::WHOLE, sum);
@@ -124,7 +124,7 @@ impl Lane {
     }
 
     /// Starts of packed documents of random lengths, the first of a single position.
-    pub(super) fn documents(&self, tokens: usize) -> Vec<u32> {
+    pub(crate) fn documents(&self, tokens: usize) -> Vec<u32> {
         let cuts = self.integers(tokens, 12);
         let mut start = 0;
         let begins = |t: u32| t == 1 || (t > 1 && cuts[t as usize] == 0);
@@ -143,7 +143,7 @@ impl Lane {
     ///
     /// The kernels of a list are alternatives, of which the first is the device's own choice. Kernels with
     /// different tasks are asked for by a call each, or the core runs some of the tasks alone.
-    pub(super) fn kernels(
+    pub(crate) fn kernels(
         &self,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
     ) -> Result<Vec<Kernel>> {
@@ -151,7 +151,7 @@ impl Lane {
     }
 
     /// [`Lane::kernels`] for products by matrices: by plain WGSL too, which all devices can run.
-    pub(super) fn kernels_by_matrices(
+    pub(crate) fn kernels_by_matrices(
         &self,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
     ) -> Result<Vec<Kernel>> {
@@ -161,7 +161,7 @@ impl Lane {
     }
 
     /// [`Lane::kernels`] where each kernel of the device's list is its own choice: all of them run.
-    pub(super) fn chosen(
+    pub(crate) fn chosen(
         &self,
         make: impl Fn(&Capabilities) -> Result<Vec<Kernel>>,
     ) -> Result<Vec<Kernel>> {
@@ -205,7 +205,7 @@ impl Lane {
     }
 
     /// Checks the texts of the kernels that did not run, and gives their number.
-    pub(super) async fn prove_unrun(&self) -> Result<usize> {
+    pub(crate) async fn prove_unrun(&self) -> Result<usize> {
         let unrun = self.unrun.take();
         for some in unrun.chunks(JOBS) {
             let texts = some.iter().map(|kernel| (kernel.name, kernel.wgsl.text()));
@@ -215,16 +215,21 @@ impl Lane {
     }
 
     /// [`Lane::chosen`] of a selection that gives one.
-    pub(super) fn variants(
+    pub(crate) fn variants(
         &self,
         make: impl Fn(&Capabilities) -> Result<Kernel>,
     ) -> Result<Vec<Kernel>> {
         self.chosen(|caps| make(caps).map(|kernel| vec![kernel]))
     }
 
+    /// The distinct kernels of a spec over the table, lowered to this device.
+    pub(crate) fn variants_of(&self, spec: impl Spec) -> Result<Vec<Kernel>> {
+        self.variants(|caps| spec.kernel(caps))
+    }
+
     /// Runs jobs, several per submit, and gives what each wrote. What another device of the adapter
     /// has left of an equal job is not computed again.
-    pub(super) async fn run(&self, jobs: &[Job]) -> Result<Vec<Outputs>> {
+    pub(crate) async fn run(&self, jobs: &[Job]) -> Result<Vec<Outputs>> {
         if ledger::listing() {
             return Ok(jobs.iter().map(|job| self.list(job)).collect());
         }
@@ -252,7 +257,7 @@ impl Lane {
     }
 
     /// What a case that passed reports.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let [ran, asked] = self.tally.get();
         format!("{ran} distinct kernels; the table asks for {asked}")
     }

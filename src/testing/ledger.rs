@@ -16,27 +16,27 @@ thread_local! {
 }
 
 /// Lists from now on, until [`end`].
-pub(super) fn begin() {
+pub(crate) fn begin() {
     LISTED.set(Some(DefaultHasher::new()));
 }
 
 /// Ends a listing, and gives its hash.
-pub(super) fn end() -> u64 {
+pub(crate) fn end() -> u64 {
     LISTED.take().map_or(0, |hasher| hasher.finish())
 }
 
 /// Whether a case is being listed.
-pub(super) fn listing() -> bool {
+pub(crate) fn listing() -> bool {
     LISTED.with_borrow(Option::is_some)
 }
 
 /// Where a case is being listed, hashes what it expects; gives whether it is.
-pub(super) fn listed(what: impl Hash) -> bool {
+pub(crate) fn listed(what: impl Hash) -> bool {
     LISTED.with_borrow_mut(|listed| listed.as_mut().map(|hasher| what.hash(hasher)).is_some())
 }
 
 /// The bits of numbers, to hash them.
-pub(super) struct Bits<'a>(pub &'a [f64]);
+pub(crate) struct Bits<'a>(pub &'a [f64]);
 
 impl Hash for Bits<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -46,7 +46,7 @@ impl Hash for Bits<'_> {
 }
 
 /// What an oracle gives, computed where a case is listed alone.
-pub(super) struct Given<F>(pub F);
+pub(crate) struct Given<F>(pub F);
 
 impl<T: Hash, F: Fn() -> T> Hash for Given<F> {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -56,7 +56,7 @@ impl<T: Hash, F: Fn() -> T> Hash for Given<F> {
 
 /// What stands for the outputs of a listed job: numbers that depend on its key. An oracle may go on from them, so they
 /// are finite whatever they are read as: of f32 below 0.01, of f16 from 0.5 to 1, of bytes any.
-pub(super) fn stand_in(job: &Job, key: u64) -> Outputs {
+pub(crate) fn stand_in(job: &Job, key: u64) -> Outputs {
     let numbers = |index: usize, len: usize| -> Vec<u32> {
         let word = |i: usize| {
             let words = philox([(i / 4) as u32, index as u32, 0, 0], split(key));
@@ -72,7 +72,7 @@ pub(super) fn stand_in(job: &Job, key: u64) -> Outputs {
 }
 
 /// Everything that decides what a job leaves: the text, the grid, each operand's words.
-pub(super) fn key(job: &Job) -> u64 {
+pub(crate) fn key(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Job { kernel, rows, operands, repeat } = job;
     (&kernel.wgsl, kernel.name, &kernel.bindings, kernel.grid, kernel.sizes, rows, repeat)

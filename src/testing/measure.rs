@@ -4,11 +4,11 @@ use super::ledger::{self, Bits, listed};
 use std::hash::Hash;
 
 /// Relative error in L2 that rounding to f32 explains for sums of up to a few thousand terms.
-pub(super) const ROUNDING: f64 = 2e-6;
+pub(crate) const ROUNDING: f64 = 2e-6;
 
 /// Holds `got` against `expected`: the relative error in L2 at most `tolerance`, no element farther
 /// than eight times that of the largest. NaN fails.
-pub(super) fn close(
+pub(crate) fn close(
     what: &str,
     got: &[f32],
     expected: &[f64],
@@ -19,7 +19,7 @@ pub(super) fn close(
 
 /// [`close`] for sums whose terms cancel: errors are relative to the terms where those are larger
 /// than what is left of them.
-pub(super) fn close_to_terms(
+pub(crate) fn close_to_terms(
     what: &str,
     got: &[f32],
     expected: &[f64],
@@ -54,7 +54,7 @@ fn error_at(got: &[f32], expected: &[f64], i: usize) -> f64 {
 
 /// The error in L2, relative to what is expected or to its terms, whichever is larger: what
 /// [`close_to_terms`] holds to its tolerance.
-pub(super) fn relative_error(got: &[f32], expected: &[f64], terms: &[f64]) -> f64 {
+pub(crate) fn relative_error(got: &[f32], expected: &[f64], terms: &[f64]) -> f64 {
     if ledger::listing() {
         return 0.0;
     }
@@ -66,7 +66,7 @@ pub(super) fn relative_error(got: &[f32], expected: &[f64], terms: &[f64]) -> f6
 
 /// Holds every element by itself: its error at most `tolerance` of it or, where its terms cancel, of
 /// the term. [`close`] would let an element of hundreds hide what is wrong with one near zero.
-pub(super) fn each_close(
+pub(crate) fn each_close(
     what: &str,
     got: &[f32],
     expected: &[f64],
@@ -100,7 +100,7 @@ pub(super) fn each_close(
 }
 
 /// Fails unless every word is exactly as expected.
-pub(super) fn same(what: &str, got: &[u32], expected: &[u32]) -> Result<(), String> {
+pub(crate) fn same(what: &str, got: &[u32], expected: &[u32]) -> Result<(), String> {
     if listed((what, expected)) {
         return Ok(());
     }
@@ -114,7 +114,7 @@ pub(super) fn same(what: &str, got: &[u32], expected: &[u32]) -> Result<(), Stri
 
 /// Holds a gradient that the GPU computed against a central difference (of fourth order) of the
 /// twin's forward in f64, along one direction: Σ gradient · direction.
-pub(super) fn directional(
+pub(crate) fn directional(
     what: &str,
     gradient: &[f32],
     x: &[f64],
@@ -125,7 +125,7 @@ pub(super) fn directional(
 }
 
 /// [`directional`] for gradients whose terms cancel, as in [`close_to_terms`].
-pub(super) fn directional_to_terms(
+pub(crate) fn directional_to_terms(
     what: &str,
     gradient: &[f32],
     terms: &[f64],
@@ -164,7 +164,7 @@ pub(super) fn directional_to_terms(
 
 /// Holds outputs by a check of their own, which no other function here makes. A listing has no outputs: it takes what
 /// is expected of them, by value, and leaves the check out.
-pub(super) fn hold(
+pub(crate) fn hold(
     expected: impl Hash,
     check: impl FnOnce() -> Result<(), String>,
 ) -> Result<(), String> {
@@ -172,7 +172,7 @@ pub(super) fn hold(
 }
 
 /// [`hold`] of one condition, which must not be so.
-pub(super) fn forbid(
+pub(crate) fn forbid(
     expected: impl Hash,
     wrong: impl FnOnce() -> bool,
     message: impl FnOnce() -> String,
@@ -181,33 +181,33 @@ pub(super) fn forbid(
 }
 
 /// A kernel's name and variant before a message.
-pub(super) fn of(kernel: &crate::kernels::Kernel) -> impl Fn(String) -> String {
+pub(crate) fn of(kernel: &crate::kernels::Kernel) -> impl Fn(String) -> String {
     let name = format!("{} ({}, workgroup {})", kernel.name, kernel.variant, kernel.workgroup_size);
     move |message| format!("{name}: {message}")
 }
 
 /// An error of the library as a case's message.
-pub(super) fn text(error: crate::error::Error) -> String {
+pub(crate) fn text(error: crate::error::Error) -> String {
     format!("{}: {}", error.code, error.message)
 }
 
 /// Everything in f64, for the twins.
-pub(super) fn wide(values: &[f32]) -> Vec<f64> {
+pub(crate) fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&x| f64::from(x)).collect()
 }
 
 /// Everything in f32, for the kernels.
-pub(super) fn narrow(values: &[f64]) -> Vec<f32> {
+pub(crate) fn narrow(values: &[f64]) -> Vec<f32> {
     values.iter().map(|&x| x as f32).collect()
 }
 
 /// a + b.
-pub(super) fn sum(mut a: Vec<f64>, b: Vec<f64>) -> Vec<f64> {
+pub(crate) fn sum(mut a: Vec<f64>, b: Vec<f64>) -> Vec<f64> {
     crate::twins::add_assign(&mut a, &b);
     a
 }
 
 /// Σ a · b.
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     crate::twins::dot(a, b)
 }

@@ -6,58 +6,36 @@
 
 mod adapter;
 pub mod adapters;
-mod attention;
-mod attention_backward;
-mod attention_batch;
-mod attention_bounds;
-mod attention_decode;
-mod attention_matrix;
-mod attention_matrix_forward;
-mod attention_probabilities;
-mod attention_product;
-mod attention_products;
-mod attention_tensors;
-mod cache;
+pub(crate) mod attention;
+pub(crate) mod attention_backward;
+pub(crate) mod attention_batch;
+pub(crate) mod attention_bounds;
+pub(crate) mod attention_decode;
+pub(crate) mod attention_matrix;
+pub(crate) mod attention_matrix_forward;
+pub(crate) mod attention_probabilities;
+pub(crate) mod attention_product;
+pub(crate) mod attention_products;
+pub(crate) mod attention_tensors;
 pub mod candidates;
 pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
-mod catalogue_linear;
-mod decode_tensors;
+pub(crate) mod decode_tensors;
 mod device;
-mod elementwise;
-mod embedding;
-mod harness;
-mod head_norm;
-mod lane;
-mod layer_norm;
-mod ledger;
-mod linear;
-mod linear_gate_gradient;
-mod linear_gradient;
-mod linear_run;
-mod loss;
-mod matvec;
-mod measure;
+pub(crate) mod harness;
+pub(crate) mod lane;
+pub(crate) mod ledger;
+pub(crate) mod measure;
 pub(crate) mod model;
 mod model_text;
-mod newest;
-mod norm;
-mod optimizer;
+pub(crate) mod newest;
 mod pretend;
 mod probe;
-mod results;
-mod sample;
-mod several;
-mod several_cache;
-mod several_draws;
-mod softmax;
-mod tensor_problem;
+pub(crate) mod results;
+pub(crate) mod tensor_problem;
 mod texts;
 mod training;
-mod turned;
-pub(crate) mod update;
-mod weights;
 
 pub(crate) use harness::Operand;
 pub use lane::{Lane, Mode, Others};
@@ -65,6 +43,7 @@ pub use results::Results;
 pub use texts::matrix_texts;
 
 use crate::gpu::{Gpu, Installed, LocalFuture, WgpuDevice};
+use crate::kernels::families;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -73,7 +52,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// What a case says when it passes, or what went wrong.
-type Outcome = Result<String, String>;
+pub(crate) type Outcome = Result<String, String>;
 
 /// How much a run covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +83,7 @@ impl Debug for Case {
 impl Case {
     /// A case that runs kernels by themselves, through [`Lane::run`].
     #[track_caller]
-    fn new<F: Future<Output = Outcome> + 'static>(
+    pub(crate) fn new<F: Future<Output = Outcome> + 'static>(
         name: impl Into<String>,
         body: impl Fn(Rc<Lane>) -> F + 'static,
     ) -> Self {
@@ -115,7 +94,7 @@ impl Case {
 
     /// A case of [`Level::Full`] alone.
     #[track_caller]
-    fn full<F: Future<Output = Outcome> + 'static>(
+    pub(crate) fn full<F: Future<Output = Outcome> + 'static>(
         name: impl Into<String>,
         body: impl Fn(Rc<Lane>) -> F + 'static,
     ) -> Self {
@@ -176,44 +155,17 @@ pub fn cases(level: Level) -> Vec<Case> {
     cases
 }
 
+macro_rules! cases {
+    ($($family:ident: $($kernel:ident),+;)+) => {
+        /// Those of all families.
+        fn kernel_cases() -> Vec<Case> {
+            [$(crate::kernels::$family::cases::cases()),+].into_iter().flatten().collect()
+        }
+    };
+}
+families!(cases);
+
 fn every_case() -> Vec<Case> {
-    let kernels = [
-        elementwise::cases(),
-        turned::cases(),
-        embedding::cases(),
-        norm::cases(),
-        layer_norm::cases(),
-        head_norm::cases(),
-        linear::cases(),
-        linear_gate_gradient::cases(),
-        linear_gradient::cases(),
-        matvec::cases(),
-        attention::cases(),
-        attention_backward::cases(),
-        attention_products::cases(),
-        attention_matrix_forward::cases(),
-        attention_decode::cases(),
-        attention_matrix::cases(),
-        attention_tensors::cases(),
-        newest::cases(),
-        cache::cases(),
-        decode_tensors::cases(),
-        several::cases(),
-        several_cache::cases(),
-        several_draws::cases(),
-        softmax::cases(),
-        attention_bounds::cases(),
-        attention_product::cases(),
-        attention_probabilities::cases(),
-        loss::cases(),
-        optimizer::cases(),
-        update::cases(),
-        sample::cases(),
-        texts::cases(),
-        weights::cases(),
-    ]
-    .into_iter()
-    .flatten();
     let sessions = [
         device::cases(),
         model::cases(),
@@ -224,7 +176,11 @@ fn every_case() -> Vec<Case> {
         #[cfg(not(target_arch = "wasm32"))]
         device::native_cases(),
     ];
-    kernels.chain(sessions.into_iter().flatten().map(Case::with_sessions)).collect()
+    kernel_cases()
+        .into_iter()
+        .chain(texts::cases())
+        .chain(sessions.into_iter().flatten().map(Case::with_sessions))
+        .collect()
 }
 
 /// Lists the case called `name`: see [`ledger`].

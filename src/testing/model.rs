@@ -19,7 +19,7 @@ pub(crate) const TIED: &str = r#"{"vocab_size":61,"hidden_size":42,"intermediate
     "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":12,
     "tie_word_embeddings":true,"initializer_range":0.2,"max_position_embeddings":512}"#;
 /// Untied, all sizes multiples of four, another activation.
-pub(super) const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermediate_size":48,
+pub(crate) const UNTIED: &str = r#"{"vocab_size":64,"hidden_size":32,"intermediate_size":48,
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,
     "hidden_act":"gelu_pytorch_tanh","initializer_range":0.2,"max_position_embeddings":512}"#;
 
@@ -38,14 +38,14 @@ pub(crate) const ALTERNATING: &str = r#"{"model_type":"gemma2","vocab_size":64,"
 
 /// With norms of each head's queries and keys, heads wider together than the hidden rows, and angles
 /// of which some are scaled, some not and some between.
-pub(super) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
+pub(crate) const NORMED: &str = r#"{"model_type":"qwen3","vocab_size":61,"hidden_size":40,
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512,
     "rope_parameters":{"rope_theta":100.0,"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,
     "high_freq_factor":4.0,"original_max_position_embeddings":64}}"#;
 
 /// With biases of queries, keys and values; otherwise as the normed one, so that most kernels are its.
-pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden_size":40,
+pub(crate) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden_size":40,
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512,
     "rope_parameters":{"rope_theta":100.0,"rope_type":"llama3","factor":4.0,"low_freq_factor":1.0,
@@ -71,7 +71,7 @@ const WIDE: &str = r#"{"vocab_size":64,"hidden_size":128,"intermediate_size":192
 /// Tokens of two micro-steps.
 const SHORT_STEPS: [usize; 2] = [40, 23];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for (name, config) in
         [("tied", TIED), ("untied", UNTIED), ("windowed", WINDOWED), ("normed", NORMED)]
@@ -165,19 +165,19 @@ async fn initial(lane: &Lane, config: &str) -> Result<(), String> {
 }
 
 /// The lane's device under the name of a large GPU, so that its kernels run.
-pub(super) fn hardware(lane: &Lane) -> Result<Rc<dyn Gpu>, String> {
+pub(crate) fn hardware(lane: &Lane) -> Result<Rc<dyn Gpu>, String> {
     let table = table(lane.caps().target);
     let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA");
     let caps = restrict(nvidia.ok_or("no such adapter")?, lane.caps());
     Ok(Pretend::gpu(&lane.gpu, caps))
 }
 
-pub(super) fn device(lane: &Lane) -> Rc<dyn Gpu> {
+pub(crate) fn device(lane: &Lane) -> Rc<dyn Gpu> {
     Rc::clone(&lane.gpu) as Rc<dyn Gpu>
 }
 
 /// The header of a file as a loader takes it, and the file's length.
-pub(super) fn header_of(file: &[u8], tensors: &[(String, Vec<usize>)]) -> (Vec<u8>, u64) {
+pub(crate) fn header_of(file: &[u8], tensors: &[(String, Vec<usize>)]) -> (Vec<u8>, u64) {
     let elements: usize = tensors.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
     (file[8..].to_vec(), (file.len() + 4 * elements) as u64)
 }
@@ -201,7 +201,7 @@ async fn load(
 }
 
 /// A model, and what it is held against.
-pub(super) struct Pair {
+pub(crate) struct Pair {
     pub config: ModelConfig,
     pub weights: Tensors<f64>,
     pub model: Rc<Model>,

@@ -11,10 +11,10 @@ use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
+use crate::kernels::loss::twin::log_sum_exp;
 use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::attention_shape;
 use crate::session::{GenerateOptions, Generation, InferenceOptions, Model, NO_PROGRESS};
-use crate::twins::loss::log_sum_exp;
 use std::rc::Rc;
 
 /// How far a packed cache may take a log-probability from the reference, in nats. Over 24 seeds of the
@@ -30,7 +30,7 @@ const SHORT: [(usize, usize); 2] = [(1, 20), (270, 20)];
 /// Several times the rows of the windowed model's cache.
 const AROUND_THE_RING: [(usize, usize); 1] = [(700, 100)];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for (name, config) in
         [("tied", TIED), ("untied", UNTIED), ("windowed", WINDOWED), ("normed", NORMED)]
@@ -338,7 +338,7 @@ async fn every_row(lane: &Lane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<(), S
 }
 
 /// The windowed model with room for a text longer than its cache.
-pub(super) fn long_windowed() -> String {
+pub(crate) fn long_windowed() -> String {
     WINDOWED.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":2048"#)
 }
 

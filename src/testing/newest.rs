@@ -3,11 +3,16 @@
 use super::attention::{SOFTMAX, Setting};
 use super::harness::{Job, Operand, Outputs, POISON, Step};
 use super::lane::Lane;
-use super::matvec::{matvec_matrix, matvec_variants};
 use super::measure::{ROUNDING, close, of, same, text, wide};
-use super::{Case, Outcome, weights};
+use super::{Case, Outcome};
 use crate::arch::Rope;
 use crate::caps::{Capabilities, Decoding};
+use crate::kernels::linear::cases::matvec::{matvec_matrix, matvec_variants};
+use crate::kernels::linear::twin::matvec_forward;
+use crate::kernels::norm::twin::rms_norm_forward;
+use crate::kernels::rope::twin::{rope_forward, rope_table};
+use crate::kernels::weights::cases as weights;
+use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
     self as k, AttentionShape, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape,
     NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS, SplitReason, WeightFormat,
@@ -17,16 +22,12 @@ use crate::twins::attention::{
     AttentionShape as TwinShape, Part, attention_decode, attention_decode_merge,
     attention_decode_split,
 };
-use crate::twins::linear::matvec_forward;
-use crate::twins::norm::rms_norm_forward;
-use crate::twins::rope::{rope_forward, rope_table};
-use crate::twins::weights::unpack_weights_forward;
 use std::rc::Rc;
 
 const EPSILON: f64 = 1e-5;
 const COUNT: usize = 3;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![Case::new("product of ranges and the newest key", product)];
     for weights in WeightFormat::ALL {
         let named = format!("attention decode of the newest row, matrix in {}", weights.name());

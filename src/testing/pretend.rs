@@ -11,7 +11,7 @@ use crate::plan::{Buffer, Plan};
 use std::rc::Rc;
 
 #[derive(Debug)]
-pub(super) struct Pretend {
+pub(crate) struct Pretend {
     device: Rc<WgpuDevice>,
     caps: Capabilities,
     clock_runs: bool,

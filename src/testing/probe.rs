@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// How far a cache of bytes may move a probability.
 const INT8_SHARE: f64 = 0.05;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
     let windowed = long_windowed();
     // Within one chunk and across two; with a window three chunks, over a cache that begins again.

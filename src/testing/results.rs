@@ -29,13 +29,13 @@ impl Results {
 
     /// What an earlier device computed of an equal job. A device repeats its own work: a case may run
     /// a job twice to compare.
-    pub(super) fn of(&self, job: &Job) -> Option<Outputs> {
+    pub(crate) fn of(&self, job: &Job) -> Option<Outputs> {
         let recorded = self.0.borrow();
         let (device, outputs) = recorded.outputs.get(&key(job))?;
         (*device < recorded.device).then(|| outputs.clone())
     }
 
-    pub(super) fn record(&self, job: &Job, outputs: &Outputs) {
+    pub(crate) fn record(&self, job: &Job, outputs: &Outputs) {
         let mut recorded = self.0.borrow_mut();
         let device = recorded.device;
         recorded.outputs.entry(key(job)).or_insert_with(|| (device, outputs.clone()));

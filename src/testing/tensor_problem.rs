@@ -16,7 +16,7 @@ use half::f16;
 
 /// The order and spacing of a tensor's axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     /// `[batch, heads, rows, head_dim]`
     Heads,
     /// `[batch, rows, heads, head_dim]`
@@ -27,7 +27,7 @@ pub(super) enum Layout {
 
 /// One problem: sizes, mask and storage.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     pub name: &'static str,
     pub heads: (usize, usize, usize),
     pub batch: usize,
@@ -42,7 +42,7 @@ pub(super) struct Setting {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Mask {
+pub(crate) enum Mask {
     Whole,
     Causal,
     /// Causal with queries at a position of their own, some before the first key.
@@ -60,7 +60,7 @@ pub(super) enum Mask {
 }
 
 /// A mask as the call has it, its dense words, and the same by its definition.
-pub(super) struct MaskData {
+pub(crate) struct MaskData {
     pub mask: AttentionMask,
     pub words: Vec<u32>,
     pub bias: Box<dyn Fn(usize, usize, usize, usize) -> Option<f64>>,
@@ -151,7 +151,7 @@ impl MaskData {
 }
 
 /// A call ready to run: the plan, and what the host writes before it.
-pub(super) struct Compiled {
+pub(crate) struct Compiled {
     pub plan: Plan,
     pub geometry: Geometry,
     pub mask: Vec<u32>,
@@ -183,7 +183,7 @@ impl Compiled {
 }
 
 /// A tensor's place in a buffer of some elements.
-pub(super) fn view(layout: Layout, counts: [usize; 3], head_dim: usize) -> (View, usize) {
+pub(crate) fn view(layout: Layout, counts: [usize; 3], head_dim: usize) -> (View, usize) {
     let [batch, heads, rows] = counts;
     let row = head_dim;
     let (offset, strides, len) = match layout {
@@ -198,7 +198,7 @@ pub(super) fn view(layout: Layout, counts: [usize; 3], head_dim: usize) -> (View
 }
 
 /// Index of each element of a contiguous tensor in the buffer of its view.
-pub(super) fn places(view: View, counts: [usize; 3], head_dim: usize) -> Vec<usize> {
+pub(crate) fn places(view: View, counts: [usize; 3], head_dim: usize) -> Vec<usize> {
     let [batch, heads, rows] = counts;
     (0..batch * heads * rows * head_dim)
         .map(|i| {
@@ -211,7 +211,7 @@ pub(super) fn places(view: View, counts: [usize; 3], head_dim: usize) -> Vec<usi
 }
 
 /// A tensor under test: its view, and what of its buffer it has.
-pub(super) struct Placed {
+pub(crate) struct Placed {
     pub view: View,
     pub len: usize,
     pub places: Vec<usize>,
@@ -270,7 +270,7 @@ impl Placed {
 }
 
 /// A problem with its data and right answers.
-pub(super) struct Problem {
+pub(crate) struct Problem {
     pub setting: Setting,
     pub mask: MaskData,
     pub twin: MaskedAttention,

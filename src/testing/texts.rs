@@ -15,7 +15,7 @@ const AT_ONCE: usize = 64;
 /// The table gives some 900 of them, and about half on a device without features.
 const LEAST: usize = 300;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![Case::new("texts: every kernel over the table compiles", every_text)]
 }
 

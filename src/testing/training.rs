@@ -15,7 +15,7 @@ const CONFIG: &str = r#"{"vocab_size":32,"hidden_size":32,"intermediate_size":44
     "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":16,
     "tie_word_embeddings":true,"max_position_embeddings":64}"#;
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("training twice gives the same bytes", |lane| async move {
             let first = run(&lane, 4).await?;

@@ -4,9 +4,9 @@
 //! h / (n_heads / n_kv_heads). Position s sees positions from the start of its document, or of its
 //! window, to itself.
 
-use super::dropout::KeyDropout;
-use super::softmax::softmax_forward;
 use super::{NEGATIVE_HUGE, Real, add_assign, dot};
+use crate::kernels::dropout::twin::KeyDropout;
+use crate::kernels::softmax::twin::softmax_forward;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,61 +6,57 @@
 //! alignment, one bound twice and written, bindings beyond the device's limits) it refuses too, as an error
 //! of the call's scopes.
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod adapter_tests;
-mod attention;
-#[cfg(all(test, feature = "testing"))]
+pub(crate) mod attention;
+#[cfg(test)]
 mod batch_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod dropout_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod fault_tests;
 mod faults;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod gate_gradient_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod generate_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod last_layers_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod layer_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod lookup_tests;
 mod memory;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod mixed_tests;
 mod operands;
-mod optimizer;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod optimizer_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod packed_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod parts_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod peft_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod plan_tests;
-mod products;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod recovery_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod reference_tests;
-mod rows;
 mod run;
-mod sampling;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod session_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod stored_tests;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod tests;
-mod tiles;
-#[cfg(all(test, feature = "testing"))]
+pub(crate) mod tiles;
+#[cfg(test)]
 mod underflow_tests;
-mod uniforms;
 
 pub use faults::Fault;
+pub(crate) use operands::Operands;
 
 use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};

@@ -3,31 +3,44 @@
 //!
 //! Twins return what a kernel overwrites; where a kernel accumulates, the caller adds.
 
-pub mod activation;
 pub mod attention;
 pub mod attention_masked;
 pub mod attention_rows;
-pub mod cache;
 pub mod check;
-pub mod checksum;
 pub mod double;
-pub mod dropout;
-pub mod embedding;
-pub mod linear;
-pub mod loss;
 pub mod model;
-pub mod norm;
 pub mod normal;
-pub mod optimizer;
-pub mod rope;
-pub mod sampling;
-pub mod softmax;
-pub mod update;
-pub mod weights;
 
+pub(crate) use double::Operands;
+
+use crate::error::{Error, Result};
+use crate::kernels::KernelSpec;
+use crate::kernels::families;
 use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
+
+/// What a kernel does, on the CPU.
+pub(crate) trait Twin: Debug {
+    /// Does it over the operands of one dispatch.
+    ///
+    /// # Errors
+    /// `internal` where there is no twin, and where what is bound is not what the kernel binds.
+    fn run(&self, _on: &mut Operands<'_>) -> Result<()> {
+        Err(Error::internal(format!("the CPU double has no twin of {self:?}")))
+    }
+}
+
+macro_rules! twins {
+    ($($family:ident: $($kernel:ident),+;)+) => {
+        impl Twin for KernelSpec {
+            fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+                match self { $($(Self::$kernel(spec) => spec.run(on),)+)+ }
+            }
+        }
+    };
+}
+families!(twins);
 
 /// The floating-point types that twins compute in.
 pub trait Real:

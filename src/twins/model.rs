@@ -1,28 +1,10 @@
 //! A whole model from the twins: the graph's nodes in f32 or f64, as the oracle of the plans that are
 //! lowered from the same graph. What the graph computes is held to PyTorch and to differences.
 
-use super::activation::{
-    activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
-};
 use super::attention::{
     AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
 };
-use super::dropout::{KeyDropout, Masks, dropout_forward};
-use super::embedding::{
-    embedding_backward, embedding_forward, position_backward, position_forward,
-};
-use super::linear::{
-    Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t, scale_forward,
-};
-use super::loss::{
-    cross_entropy_forward, loss_sum_forward, objective_cross_entropy_backward, soft_cap_forward,
-};
-use super::norm::{
-    head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward, norm_factors,
-    rms_norm_backward, rms_norm_forward,
-};
 use super::normal::fill_normal;
-use super::rope::{rope_backward, rope_forward};
 use super::{Real, add_assign, cast};
 use crate::arch::{
     Architecture, Attention, Init, LowRank, Norm, NormKind, Param, Swap, Weight, WeightId,
@@ -31,6 +13,25 @@ use crate::config::{DropoutRates, ModelConfig};
 use crate::data::Batch;
 use crate::format::WriteMode;
 use crate::graph::{Dropout, Gate, Graph, Node, Op, ValueId, build, build_training, differentiate};
+use crate::kernels::activation::twin::{
+    activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
+};
+use crate::kernels::dropout::twin::{KeyDropout, Masks, dropout_forward};
+use crate::kernels::elementwise::twin::scale_forward;
+use crate::kernels::embedding::twin::{
+    embedding_backward, embedding_forward, position_backward, position_forward,
+};
+use crate::kernels::linear::twin::{
+    Product, bias_backward, bias_forward, matmul, matmul_at, matmul_t,
+};
+use crate::kernels::loss::twin::{
+    cross_entropy_forward, loss_sum_forward, objective_cross_entropy_backward, soft_cap_forward,
+};
+use crate::kernels::norm::twin::{
+    head_norm_backward, head_norm_forward, layer_norm_backward, layer_norm_forward, norm_factors,
+    rms_norm_backward, rms_norm_forward,
+};
+use crate::kernels::rope::twin::{rope_backward, rope_forward};
 use std::collections::BTreeMap;
 
 /// Weights or gradients by safetensors name.

@@ -11,7 +11,7 @@ mod model;
 mod ops;
 mod runtime;
 mod snapshot;
-#[cfg(all(unpublished, feature = "testing"))]
+#[cfg(testing)]
 mod testing;
 mod trainer;
 mod webgpu;

@@ -84,7 +84,7 @@ impl RawModel {
     ) -> JsResult<RawModel> {
         let gpu = runtime.gpu()?;
         let seed = seed(seed_value)?;
-        let config = ModelConfig::from_json(&config).map_err(to_js)?;
+        let config = ModelConfig::from_code(&config).map_err(to_js)?;
         let ask = asking(ask);
         let model = Model::create(&gpu, config, seed, Progress(&ask)).await.map_err(to_js)?;
         Ok(Self { model, adapter: None })

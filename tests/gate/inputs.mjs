@@ -11,7 +11,7 @@ import { keyOf } from "./key.mjs";
 const LOCKS = ["Cargo.lock", "package-lock.json"];
 
 /** The test code of the crate: no build that users make has it. */
-const RUST_TESTS = /^src\/(testing|twins)\/|^src\/web\/testing\.rs$/;
+const RUST_TESTS = /^src\/(testing|twins)\/|^src\/web\/testing\.rs$|\/(twin|cases)(\.rs$|\/)/;
 
 let ignored;
 
@@ -173,14 +173,18 @@ export function caseKey(host, listings) {
   return keyOf(name, ...keys, hashOf(caseFiles(file)), ...common);
 }
 
-const USES = /\bsuper::(?:\{|(\w+))/g;
+const USES = /\b(super|crate::testing|crate::kernels::\w+::cases)::(?:\{|(\w+))/g;
 
-/** A case's file, and those beside it that it uses, followed to the end: checks of outputs are in no listing. */
+/** A case's file, and those of tests that it uses, followed to the end: checks of outputs are in no listing. */
 function caseFiles(file, found = new Set()) {
   if (found.has(file) || !existsSync(join(root, file))) return [...found];
   found.add(file);
-  for (const [, name] of readFileSync(join(root, file), "utf8").matchAll(USES))
-    if (name) caseFiles(`${dirname(file)}/${name}.rs`, found);
+  for (const [, path, name] of readFileSync(join(root, file), "utf8").matchAll(USES)) {
+    const below =
+      path === "super" ? dirname(file) : path.replace("crate", "src").replaceAll("::", "/");
+    caseFiles(`${below}.rs`, found);
+    if (name) caseFiles(`${below}/${name}.rs`, found);
+  }
   return [...found];
 }
 

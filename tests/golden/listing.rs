@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 
 use tinyloom::caps::Capabilities;
 use tinyloom::error::Result;
-use tinyloom::kernels::Kernel;
+use tinyloom::kernels::{Kernel, Spec};
 use tinyloom::plan::{Buffer, Dispatch, Plan};
 
 /// One plan on one adapter. Its lines are numbers in the table of its listing.

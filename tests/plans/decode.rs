@@ -70,10 +70,10 @@ fn short_texts_are_decoded_without_a_merge() {
         let count = |plan: &Plan, wanted: fn(&KernelSpec) -> bool| {
             plan.dispatches.iter().filter(|d| wanted(&plan.kernels[d.kernel].spec)).count()
         };
-        let merges = |spec: &KernelSpec| matches!(spec, KernelSpec::AttentionDecodeMerge { .. });
+        let merges = |spec: &KernelSpec| matches!(spec, KernelSpec::AttentionDecodeMerge(_));
         let products = |spec: &KernelSpec| {
             let ranges = |shape: &MatvecShape| matches!(shape.input, MatvecInput::Ranges(..));
-            matches!(spec, KernelSpec::Matvec(shape) if ranges(shape))
+            matches!(spec, KernelSpec::MatvecShape(shape) if ranges(shape))
         };
         let near = plans.near.as_ref().unwrap();
         assert_eq!([&plans.decode, near].map(|plan| count(plan, merges).min(1)), [1, 0]);

@@ -3,7 +3,7 @@
 use super::config;
 use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Target};
-use tinyloom::kernels::{KernelSpec, Output};
+use tinyloom::kernels::{KernelSpec, LinearProduct, Output};
 use tinyloom::lower::{TrainChoices, train_plans};
 use tinyloom::params::Params;
 use tinyloom::testing::adapters;
@@ -36,7 +36,12 @@ fn counts(caps: &Capabilities, params: &Params, choices: TrainChoices) -> [usize
         plan.dispatches.iter().filter(|dispatch| of(&plan.kernels[dispatch.kernel].spec)).count()
     };
     [
-        count(|spec| matches!(spec, KernelSpec::Linear { output: Output::GateGradient(_), .. })),
+        count(|spec| {
+            matches!(
+                spec,
+                KernelSpec::LinearProduct(LinearProduct { output: Output::GateGradient(_), .. })
+            )
+        }),
         count(|spec| matches!(spec, KernelSpec::ActivationBackward(_))),
     ]
 }

@@ -1,7 +1,7 @@
 //! Which crates of others each room names: what separate crates would say in their manifests.
 
 use crate::paths::used;
-use crate::sources::{all_files, bare, root};
+use crate::sources::{all_files, bare, of_family_tests, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -110,7 +110,8 @@ fn is_word(c: char) -> bool {
 
 /// What the table says of a file: the row of the file, or else of its room.
 fn allowed(place: &str) -> Option<(&'static str, &'static [&'static str])> {
-    let room = place.split('/').next().unwrap().trim_end_matches(".rs");
+    let own = place.split('/').next().unwrap().trim_end_matches(".rs");
+    let room = if of_family_tests(place) { "twins" } else { own };
     let row = |wanted: &str| MAY_NAME.iter().find(|(name, _)| *name == wanted).copied();
     row(place).or_else(|| row(room))
 }

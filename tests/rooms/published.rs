@@ -1,5 +1,6 @@
 //! What the published crate carries.
 
+use crate::sources::of_family_tests;
 use std::process::Command;
 
 /// What tests alone need.
@@ -16,7 +17,8 @@ fn the_published_crate_has_no_tests_of_kernels() {
     for needed in ["build.rs", "src/lib.rs", "src/web/mod.rs", "shaders/lib/", "README.md"] {
         assert!(files.iter().any(|file| file.starts_with(needed)), "no {needed} in {files:?}");
     }
-    let of_tests = |file: &&&str| OF_TESTS.iter().any(|wanted| file.starts_with(wanted));
+    let of_tests =
+        |file: &&&str| OF_TESTS.iter().any(|name| file.starts_with(name)) || of_family_tests(file);
     let found: Vec<_> = files.iter().filter(of_tests).collect();
     println!("{} files", files.len());
     assert!(found.is_empty(), "the published crate has what tests alone need: {found:?}");

@@ -181,3 +181,27 @@ for (const name of ["llama2", "gemma3"]) {
     t.diagnostic(`${texts.length} texts, 0 different`);
   });
 }
+
+test("what tokenizer_config.json says of tokens around a text counts, as for the converter", async () => {
+  const single = [
+    { SpecialToken: { id: "<s>", type_id: 0 } },
+    { Sequence: { id: "A", type_id: 0 } },
+  ];
+  const json = tokenizerJson(bpe(["<s>", "</s>", "a"], [], { byte_fallback: true }), {
+    normalizer: SPACES,
+    added_tokens: [addedToken(0, "<s>", true), addedToken(1, "</s>", true)],
+    post_processor: { type: "TemplateProcessing", single, pair: [], special_tokens: {} },
+  });
+  for (const [flags, bos, eos] of [
+    [{}, true, false],
+    [{ add_bos_token: false }, false, false],
+    [{ add_bos_token: true, add_eos_token: true }, true, true],
+    [{ add_bos_token: null }, true, false],
+  ]) {
+    const config = { bos_token: "<s>", eos_token: "</s>", ...flags };
+    const files = asBytes({ "tokenizer.json": json, "tokenizer_config.json": config });
+    const found = await written(files, { vocab_size: 3 });
+    assert.deepEqual([found.add_bos_token, found.add_eos_token], [bos, eos], JSON.stringify(flags));
+    assert.deepEqual([found.bos_token_id, found.eos_token_id], [0, 1]);
+  }
+});

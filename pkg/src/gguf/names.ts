@@ -74,6 +74,7 @@ export const GGUF_NAMES: { readonly [type: string]: GgufNames } = {
     expected: {
       hidden_act: ["silu"],
       attn_logit_softcapping: [null],
+      use_sliding_window: [false, null],
     },
   },
   qwen3: {
@@ -98,6 +99,7 @@ export const GGUF_NAMES: { readonly [type: string]: GgufNames } = {
     expected: {
       hidden_act: ["silu"],
       attn_logit_softcapping: [null],
+      use_sliding_window: [false, null],
     },
   },
   gpt2: {

@@ -293,8 +293,10 @@ function specialTokens(files: LoadedFiles, config: ModelConfig): WriteVocabulary
       const id = ids.get(name);
       if (id !== undefined) metadata.u32(`tokenizer.ggml.${key}_token_id`, id);
     }
-    metadata.flag("tokenizer.ggml.add_bos_token", before !== undefined);
-    metadata.flag("tokenizer.ggml.add_eos_token", after !== undefined);
+    // As llama.cpp's converter: tokenizer_config.json may say it otherwise.
+    const { bos = before !== undefined, eos = after !== undefined } = files.adds;
+    metadata.flag("tokenizer.ggml.add_bos_token", bos);
+    metadata.flag("tokenizer.ggml.add_eos_token", eos);
     if (files.chatTemplate !== undefined) {
       metadata.string("tokenizer.chat_template", files.chatTemplate);
     }

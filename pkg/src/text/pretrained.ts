@@ -104,6 +104,8 @@ export interface LoadedFiles {
   readonly scores: Uint8Array | undefined;
   readonly chatTemplate: string | undefined;
   readonly specialTokens: SpecialTokens;
+  /** What `tokenizer_config.json` says of the tokens around a text, `add_bos_token` and `add_eos_token`. */
+  readonly adds: { readonly bos?: boolean; readonly eos?: boolean };
   idOf(text: string): number | undefined;
 }
 
@@ -116,8 +118,15 @@ export async function readTokenizer(where: string, source: unknown): Promise<Loa
     scores: await optionalBytes(from, "tokenizer.model"),
     chatTemplate: info.chatTemplate,
     specialTokens: info.specialTokens,
+    adds: addsIn(info.files["tokenizer_config.json"]),
     idOf: (text) => idOf(json, text),
   };
+}
+
+function addsIn(file: Uint8Array | undefined): LoadedFiles["adds"] {
+  const config = file ? JSON.parse(new TextDecoder().decode(file)) : {};
+  const said = ["bos", "eos"].map((name) => [name, config[`add_${name}_token`]] as const);
+  return Object.fromEntries(said.filter(([, value]) => typeof value === "boolean"));
 }
 
 /** The tokenizer as this package's own, if it is byte-level BPE as GPT-2 has it and nothing else. */

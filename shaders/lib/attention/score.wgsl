@@ -1,3 +1,5 @@
+#import lib/math
+
 // From the product of a query and a key to a score in units of SCORE_UNIT, which what the score is for
 // multiplies anyway: with SOFT_CAPPED squashed into ±SOFT_CAP by SOFT_CAP · tanh(x / SOFT_CAP) (Gemma
 // Team, arXiv:2408.00118), in units of 1.
@@ -23,13 +25,6 @@ fn score_slope(score: f32) -> f32 {
 // exp(score + added − lse).
 fn probability(score: f32, added: f32, lse: f32) -> f32 {
   return exp2(fma(score, SCORE_UNIT_LOG2, (added - lse) * LOG2_E));
-}
-
-// The first of the keys that a query sees and their number: one comparison, key − first < number, says
-// whether it sees a key.
-fn seen_keys(item: u32, row: u32) -> vec2<u32> {
-  let first = first_key(item, row);
-  return vec2(first, max(end_key(item, row), first) - first);
 }
 
 // A bias below this hides its key.

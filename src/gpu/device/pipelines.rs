@@ -86,7 +86,7 @@ impl Pipelines {
     /// The pipeline of a kernel, and whether this call compiled it. It compiles a kernel that was never
     /// compiled, and one that only another call compiled whose success is not known yet.
     pub fn get(&self, kernel: &Kernel, call: u64) -> (Rc<wgpu::ComputePipeline>, bool) {
-        #[cfg(all(unpublished, feature = "testing"))]
+        #[cfg(testing)]
         super::installed::note(kernel);
         if let Some(kept) = self.made.borrow_mut().get_mut(&kernel.wgsl)
             && (kept.call == PROVED || kept.call == call)
@@ -143,7 +143,7 @@ impl Pipelines {
         }
     }
 
-    #[cfg(all(unpublished, feature = "testing"))]
+    #[cfg(testing)]
     pub fn set_most_unused(&self, most: usize) {
         self.most_unused.set(most);
     }

@@ -4,18 +4,18 @@
 use super::matrix_backward::{self, matrix_kernel};
 use super::matrix_forward;
 use super::operands::{Operands, common};
+use super::specs::{AttentionDelta, AttentionGroupSum};
 use super::tile::{FULL_TILE, TALL_TILE, attention_tiles, pick, tiled};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
-use crate::kernels::elementwise::{composer, turned_heads};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
+use crate::kernels::rope::rotated_heads;
 use crate::kernels::shape::{
     AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner, Parts,
 };
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
-use crate::kernels::unrolled::{head_access, head_module};
 
 const ROW_VARIANT: &str = "invocation per row and head";
 const ROW_REASON: &str =
@@ -38,15 +38,12 @@ pub(in crate::kernels) fn attention_kernel(
     let spec = operands.spec(shape, pass, given);
     let composer = common(tiled(caps, spec, shape, pass, tile)?, shape);
     let composer = operands.place(composer, shape, pass);
-    let composer = operands.dropout(composer, shape, pass);
-    let composer = composer.module("lib/attention/tile").module("lib/attention/assigned");
-    let composer = match pass {
-        AttentionPass::Forward => composer.module("05_attention_forward"),
-        AttentionPass::Query => composer.module("10_attention_backward_query"),
-        AttentionPass::KeyValue => {
-            composer.module("lib/attention/key_value").module("10_attention_backward_key_value")
-        }
-    };
+    let composer = operands.dropout(composer, shape, pass).when("IN_REGISTERS", false);
+    let composer = composer.module(match pass {
+        AttentionPass::Forward => "05_attention_forward",
+        AttentionPass::Query => "10_attention_backward_query",
+        AttentionPass::KeyValue => "10_attention_backward_key_value",
+    });
     let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
     composer.finish(caps, &operands.bindings(shape, pass), grid, tile.label(), reason)
 }
@@ -60,30 +57,15 @@ fn row_kernel(
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 8, 1, pass.kernel_name())?;
     let spec = operands.spec(shape, pass, None);
-    let composer = common(Composer::new(spec, size), shape).module("lib/flat");
+    let composer = common(Composer::new(spec, size), shape);
     let composer = operands.place(composer, shape, pass);
     let composer = operands.dropout(composer, shape, pass);
-    let mut loads = vec![("query_of", "load_query"), ("key_of", "load_key")];
-    loads.push(("value_of", "load_value"));
-    let stores: &[_] = match pass {
-        AttentionPass::Forward => &[("put_output", "store_output")],
-        AttentionPass::Query => &[("put_d_query", "store_d_query")],
-        AttentionPass::KeyValue => {
-            &[("put_d_key", "store_d_key"), ("put_d_value", "store_d_value")]
-        }
-    };
-    if pass != AttentionPass::Forward {
-        loads.push(("d_output_of", "load_d_output"));
-    }
-    let vectors = shape.head_dim / 4;
-    let composer = composer
-        .written("head_module", &head_module(vectors))
-        .written("head_access", &head_access(vectors, &loads, stores))
-        .module(match pass {
-            AttentionPass::Forward => "05_attention_forward_row",
-            AttentionPass::Query => "10_attention_backward_query_row",
-            AttentionPass::KeyValue => "10_attention_backward_key_value_row",
-        });
+    let composer = composer.when("IN_REGISTERS", true).unroll("VECTORS", shape.head_dim / 4);
+    let composer = composer.module(match pass {
+        AttentionPass::Forward => "05_attention_forward_row",
+        AttentionPass::Query => "10_attention_backward_query_row",
+        AttentionPass::KeyValue => "10_attention_backward_key_value_row",
+    });
     let per_group = composer.workgroup_size();
     let grid = Grid::Flat { rows: 1, per_block: operands.owners(shape, pass), per_group };
     composer.finish(caps, &operands.bindings(shape, pass), grid, ROW_VARIANT, ROW_REASON)
@@ -113,7 +95,7 @@ pub fn attention_forward_with_tile(
     forward(caps, shape, cached, Some(tile))
 }
 
-/// The kernel of [`KernelSpec::AttentionForward`].
+/// The kernel of [`AttentionForward`](super::specs::AttentionForward).
 pub(in crate::kernels) fn forward(
     caps: &Capabilities,
     shape: AttentionShape,
@@ -140,21 +122,6 @@ pub(in crate::kernels) fn forward(
     Ok(kernel)
 }
 
-/// How the rows of the pre-pass lie.
-fn delta_quads(composer: Composer, halves: AttentionHalves) -> Composer {
-    let AttentionHalves { output, d_output, .. } = halves;
-    let composer = if output || d_output { Element::F16.module(composer) } else { composer };
-    let mut text = String::new();
-    for (alias, name, half) in [("Output", "output", output), ("DOutput", "d_output", d_output)] {
-        let (quad, floats) =
-            if half { ("vec2<u32>", "unpack_quad(x)") } else { ("vec4<f32>", "x") };
-        text += &format!(
-            "alias {alias}Quad={quad};\nfn {name}_floats(x:{quad})->vec4<f32>{{return {floats};}}\n"
-        );
-    }
-    composer.written("delta_quads", &text)
-}
-
 /// `attention_delta_backward`. Bindings: output, d_output, delta, step; and where `d_output` lies in `parts`, which is in
 /// f32 alone, what it is as a whole, which the kernel writes.
 ///
@@ -163,22 +130,22 @@ fn delta_quads(composer: Composer, halves: AttentionHalves) -> Composer {
 pub fn attention_delta(caps: &Capabilities, shape: AttentionShape, parts: Parts) -> Result<Kernel> {
     debug_assert!(!shape.halves.d_output || parts == Parts::WHOLE, "{shape:?}");
     let mut bindings = vec![read("output"), read("d_output"), read_write("delta"), uniform("step")];
-    let whole = Some(bindings.len());
+    let AttentionHalves { output, d_output, .. } = shape.halves;
     let place = |composer: Composer| {
-        delta_quads(composer, shape.halves)
-            .summed(["d_output_at", "d_output", "DOutputQuad"], (parts, 4), whole)
-            .module("lib/step")
-            .module("lib/attention/delta_rows")
+        (composer.when("TENSORS", false).when("F16", output || d_output))
+            .when("OUTPUT_F16", output)
+            .when("D_OUTPUT_F16", d_output)
+            .summed_parts(parts, 4)
     };
     if parts != Parts::WHOLE {
         bindings.push(read_write("whole"));
     }
-    let spec = KernelSpec::AttentionDelta { shape, parts };
+    let spec = KernelSpec::from(AttentionDelta { shape, parts });
     Ok(delta_kernel(caps, spec, shape, shape.heads, &bindings, place)?.of_parts(parts))
 }
 
 /// Invocations per row and head of [`attention_delta`]: with heads of 64 each reads two vectors of four.
-const DELTA_PARTS: u32 = 8;
+const DELTA_TEAM: u32 = 8;
 
 /// `attention_delta_backward` for `owners` heads (of all batch items).
 pub(in crate::kernels) fn delta_kernel(
@@ -192,18 +159,18 @@ pub(in crate::kernels) fn delta_kernel(
     let size = workgroup_size(caps, 256, 1, spec.name())?;
     check_storage(caps, [4 * size], spec.name())?;
     // Barriers cost a CPU more than neighbours that read side by side save it.
-    let whole = caps.software || !size.is_multiple_of(DELTA_PARTS);
-    let parts = if whole { 1 } else { DELTA_PARTS as usize };
+    let alone = caps.software || !size.is_multiple_of(DELTA_TEAM);
+    let team = if alone { 1 } else { DELTA_TEAM as usize };
     let composer = Composer::new(spec, size)
         .size("HEADS", shape.heads)
         .size("HEAD_DIM", shape.head_dim)
-        .size("PARTS", parts);
-    place(composer).module("lib/flat").module("10_attention_delta").finish(
+        .size("TEAM", team);
+    place(composer).module("10_attention_delta").finish(
         caps,
         bindings,
-        Grid::Flat { rows: 1, per_block: owners * parts, per_group: size as usize },
+        Grid::Flat { rows: 1, per_block: owners * team, per_group: size as usize },
         "flat",
-        if whole {
+        if alone {
             "one invocation per row and head"
         } else {
             "neighbours read a head side by side"
@@ -228,14 +195,13 @@ pub fn attention_backward_query_with_tile(
     backward_query(caps, shape, Some(tile))
 }
 
-/// The kernel of [`KernelSpec::AttentionBackwardQuery`].
+/// The kernel of [`AttentionBackwardQuery`](super::specs::AttentionBackwardQuery).
 pub(in crate::kernels) fn backward_query(
     caps: &Capabilities,
     shape: AttentionShape,
     tile: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner: KeyValueOwner::Group, ends: 0 };
-    backward(caps, shape, AttentionPass::Query, operands, tile)
+    backward(caps, shape, AttentionPass::Query, (KeyValueOwner::Group, 0), tile)
 }
 
 /// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head
@@ -281,15 +247,14 @@ pub fn attention_backward_key_value_with_tile(
     backward_key_value(caps, shape, (owner, ends), Some(tile))
 }
 
-/// The kernel of [`KernelSpec::AttentionBackwardKeyValue`].
+/// The kernel of [`AttentionBackwardKeyValue`](super::specs::AttentionBackwardKeyValue).
 pub(in crate::kernels) fn backward_key_value(
     caps: &Capabilities,
     shape: AttentionShape,
     (owner, ends): (KeyValueOwner, usize),
     tile: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends };
-    backward(caps, shape, AttentionPass::KeyValue, operands, tile)
+    backward(caps, shape, AttentionPass::KeyValue, (owner, ends), tile)
 }
 
 /// A backward kernel: on matrices where the device has them and operands may be in f16.
@@ -297,21 +262,22 @@ fn backward(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
-    operands: Operands,
+    owner: (KeyValueOwner, usize),
     given: Option<AttentionTile>,
 ) -> Result<Kernel> {
     let refused = match given {
         Some(tile) if tile.matrix => {
-            return matrix_kernel(caps, shape, pass, operands, (tile, GIVEN_TILE.into(), true));
+            return matrix_kernel(caps, shape, pass, owner, (tile, GIVEN_TILE.into(), true));
         }
         Some(_) => String::new(),
         None => match matrix_backward::pick(caps, shape, pass) {
             Ok((tile, why)) => {
-                return matrix_kernel(caps, shape, pass, operands, (tile, why, false));
+                return matrix_kernel(caps, shape, pass, owner, (tile, why, false));
             }
             Err(why) => why,
         },
     };
+    let operands = Operands::Rows { cached: false, owner: owner.0, ends: owner.1 };
     let mut kernel = attention_kernel(caps, shape, pass, operands, given)?;
     if !refused.is_empty() {
         kernel.reason += &format!("; not on matrices: {refused}");
@@ -323,13 +289,12 @@ fn backward(
 /// step. Where `shape.turned` says so it turns queries and keys back too, in f32: only of a shape that
 /// [turns sums](super::super::shape::RopeShape::turns_sums). Bindings: parts, table, documents, rows, step.
 pub fn attention_group_sum(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let composer = composer(caps, KernelSpec::AttentionGroupSum { shape })?
+    let composer = Composer::flat(caps, AttentionGroupSum { shape })?
         .size("HEADS", shape.heads)
         .size("MEMBERS", shape.heads / shape.kv_heads)
-        .module("lib/attention/group");
+        .when("ROTATED", shape.turned);
     if shape.turned {
-        let composer = composer.module("10_attention_group_sum_turned");
-        let mut kernel = turned_heads(composer, caps, shape.turning(), false)?;
+        let mut kernel = rotated_heads(composer, caps, "10_attention_group_sum", shape.turning())?;
         kernel.variant += ", turned back";
         return Ok(kernel);
     }

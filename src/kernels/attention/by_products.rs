@@ -2,10 +2,11 @@
 
 use super::batch::BUSY_GROUPS;
 use super::matrix_backward::attention_backward_halves;
-use super::operands::{BACKWARD_ROWS, backward_rows, common};
+use super::operands::{BACKWARD_ROWS, backward_rows, common, fused_rows, pass_flags};
+use super::specs::AttentionBackwardProducts;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::shape::{AttentionProducts as Products, AttentionShape};
 use crate::kernels::spec::KernelSpec;
@@ -93,7 +94,7 @@ pub fn attention_backward_products(
     (tiles, ends): (usize, usize),
     products: Products,
 ) -> Result<Kernel> {
-    let spec = KernelSpec::AttentionBackwardProducts { shape, tiles, ends, products };
+    let spec = KernelSpec::from(AttentionBackwardProducts { shape, tiles, ends, products });
     check_storage(caps, [BYTES as u32], spec.name())?;
     let (first, kinds, reason) = match products {
         Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),
@@ -102,7 +103,7 @@ pub fn attention_backward_products(
         Products::KeyValueSums => (1, 2, "of keys and values alone: many workgroups"),
     };
     let loads = |side: usize| side * STEPS / 4 / INVOCATIONS;
-    let composer = common(Composer::new(spec, INVOCATIONS as u32), shape)
+    let composer = fused_rows(common(Composer::new(spec, INVOCATIONS as u32), shape), Some(ends))
         .size("STRIP", STRIP)
         .size("BM", STRIP)
         .size("BN", COLUMNS)
@@ -114,22 +115,27 @@ pub fn attention_backward_products(
         .unrolled("LOADS_A", loads(STRIP))
         .unrolled("LOADS_B", loads(COLUMNS))
         .size("TILES", tiles)
-        .size("DOCUMENT_ENDS", ends)
         .size("FIRST_TILE", 2 * ends)
         .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
         .size("FIRST_KIND", first)
-        .unrolled("KINDS", kinds)
-        .module("lib/step")
-        .module("lib/attention/mask_rows")
-        .module("lib/attention/products");
+        .unrolled("KINDS", kinds);
     let sums = products != Products::Scores;
     let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
     let x = (columns / COLUMNS) as u32;
     let (composer, grid) = if sums {
-        (sum_modules(composer, shape), Grid::RowsByY { rows: STRIP, x })
+        let composer = composer
+            .size("STRIDE", shape.stride())
+            .size("TABLE", sums_bindings(shape).len() - 1)
+            .when("ROTATED", shape.turned)
+            .when("SHARED", shape.heads > shape.kv_heads)
+            .module("10_attention_backward_sums");
+        (composer, Grid::RowsByY { rows: STRIP, x })
     } else {
-        let composer = backward_rows(composer, shape);
-        (composer.module("10_attention_backward_scores"), Grid::Fixed { x, y: tiles as u32 })
+        let composer = pass_flags(backward_rows(composer, shape), None)
+            .flag("DROPPED", false)
+            .when("IN_REGISTERS", false)
+            .module("10_attention_backward_scores");
+        (composer, Grid::Fixed { x, y: tiles as u32 })
     };
     let bindings = if sums {
         sums_bindings(shape)
@@ -139,24 +145,6 @@ pub fn attention_backward_products(
     let turned = if sums && shape.turned { ", turned back" } else { "" };
     let variant = format!("products of 128x64x16, 8x8 each{turned}");
     composer.finish(caps, &bindings, grid, variant, reason)
-}
-
-fn sum_modules(composer: Composer, shape: AttentionShape) -> Composer {
-    let composer = if shape.turned {
-        let table = sums_bindings(shape).len() - 1;
-        composer.size("TABLE", table).module("lib/attention/turned_back")
-    } else {
-        composer.module("lib/attention/turned_none")
-    };
-    composer
-        .size("STRIDE", shape.stride())
-        .module("lib/attention/mask_rows_back")
-        .module(if shape.heads > shape.kv_heads {
-            "lib/attention/sums_parts"
-        } else {
-            "lib/attention/sums_whole"
-        })
-        .module("10_attention_backward_sums")
 }
 
 fn sums_bindings(shape: AttentionShape) -> Vec<Binding> {

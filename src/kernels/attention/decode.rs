@@ -2,10 +2,14 @@
 //! tensors: in one range of keys or in several that a second kernel merges.
 
 use super::decode_place::{DecodePlace, DecodeStage};
+use super::specs::{
+    AttentionDecode, AttentionDecodeMerge, AttentionDecodeMergeSeveral,
+    AttentionDecodeMergeTensors, AttentionDecodeSeveral, AttentionDecodeTensors,
+};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, KvCache};
-use crate::kernels::compose::{Composer, Grid, Kernel};
+use crate::kernels::compose::{Composer, Grid, Kernel, Spec};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::linear::team::matvec_merges;
 use crate::kernels::modules::scores;
@@ -13,7 +17,6 @@ use crate::kernels::shape::{
     AttentionShape, DecodeSplits, MASKED, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
 use crate::kernels::spec::KernelSpec;
-use crate::kernels::unrolled::head_module;
 
 /// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
 const SHORT: usize = 256;
@@ -340,13 +343,13 @@ fn decode(
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
     let stage = if splits.count == 1 { DecodeStage::Whole } else { DecodeStage::Split };
-    let spec = match place {
-        DecodePlace::Cache(cache) => KernelSpec::AttentionDecode { shape, cache, splits: *splits },
+    let spec: KernelSpec = match place {
+        DecodePlace::Cache(cache) => AttentionDecode { shape, cache, splits: *splits }.into(),
         DecodePlace::Several(cache, rows) => {
-            KernelSpec::AttentionDecodeSeveral { shape, cache, splits: *splits, rows }
+            AttentionDecodeSeveral { shape, cache, splits: *splits, rows }.into()
         }
         DecodePlace::Tensors(element, batch) => {
-            KernelSpec::AttentionDecodeTensors { shape, element, splits: *splits, batch }
+            AttentionDecodeTensors { shape, element, splits: *splits, batch }.into()
         }
     };
     if caps.software {
@@ -403,34 +406,16 @@ fn row(
     stage: DecodeStage,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 8, 1, spec.name())?;
-    let vectors = shape.head_dim / 4;
-    let each = |item: &dyn Fn(usize) -> String, separator: &str| {
-        (0..vectors).map(item).collect::<Vec<_>>().join(separator)
-    };
-    let heads = format!(
-        "fn load_query(head: u32) -> Head {{\n  return Head({});\n}}\n\
-         fn load_key(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
-         fn load_value(row: u32, head: u32) -> Head {{\n  return Head({});\n}}\n\
-         fn store_head(head: u32, split: u32, x: Head, largest: f32, total: f32) {{\n  {}\n}}\n",
-        each(&|i| format!("query_vector(head, {i}u)"), ", "),
-        each(&|i| format!("key_vector(row, head, {i}u)"), ", "),
-        each(&|i| format!("value_vector(row, head, {i}u)"), ", "),
-        each(&|i| format!("store_result(head, split, {i}u, x.v{i}, largest, total);"), "\n  "),
-    );
-    let composer = composer(spec, size as usize, shape, splits).module("lib/flat");
+    let composer =
+        composer(spec, size as usize, shape, splits).unroll("VECTORS", shape.head_dim / 4);
     let invocations = place.batch() * shape.heads * splits.count;
-    place
-        .modules(composer, shape, stage)
-        .written("head_module", &head_module(vectors))
-        .written("row", &heads)
-        .module("05_attention_decode_row")
-        .finish(
-            caps,
-            &place.bindings(stage),
-            Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
-            format!("invocation per head and range of {}", place.name()),
-            format!("{}; the adapter runs on a CPU, where barriers are slow", splits.reason()),
-        )
+    place.modules(composer, shape, stage).module("05_attention_decode_row").finish(
+        caps,
+        &place.bindings(stage),
+        Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
+        format!("invocation per head and range of {}", place.name()),
+        format!("{}; the adapter runs on a CPU, where barriers are slow", splits.reason()),
+    )
 }
 
 /// `attention_decode_merge`: the partial results of several ranges as one. Bindings: partials,
@@ -481,13 +466,13 @@ fn merge(
     place: DecodePlace,
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
-    let spec = match place {
-        DecodePlace::Cache(_) => KernelSpec::AttentionDecodeMerge { shape, splits: *splits },
+    let spec: KernelSpec = match place {
+        DecodePlace::Cache(_) => AttentionDecodeMerge { shape, splits: *splits }.into(),
         DecodePlace::Several(_, rows) => {
-            KernelSpec::AttentionDecodeMergeSeveral { shape, splits: *splits, rows }
+            AttentionDecodeMergeSeveral { shape, splits: *splits, rows }.into()
         }
         DecodePlace::Tensors(element, batch) => {
-            KernelSpec::AttentionDecodeMergeTensors { shape, element, splits: *splits, batch }
+            AttentionDecodeMergeTensors { shape, element, splits: *splits, batch }.into()
         }
     };
     let name = spec.name();

@@ -1,13 +1,14 @@
 //! The backward kernels of attention on matrices that a subgroup holds: their tiles, which one a shape gets, their
 //! constants and modules. What lies where is said in `shaders/lib/attention/backward_matrix.wgsl`.
 
-use super::matrix::{matrix_types, quads, usable};
-use super::operands::{Operands, common, key_value_constants};
+use super::matrix::usable;
+use super::operands::{Operands, common, fused_rows, key_value_constants};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
-use crate::format::Element;
-use crate::kernels::compose::{Composer, Grid, Kernel};
-use crate::kernels::shape::{AttentionHalves, AttentionPass, AttentionShape, AttentionTile};
+use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS};
+use crate::kernels::shape::{
+    AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
+};
 use crate::kernels::spec::GIVEN_TILE;
 
 /// Cells behind each line of columns and of weights: without them the loads of a matrix meet in the same banks.
@@ -133,9 +134,10 @@ pub(super) fn matrix_kernel(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
-    operands: Operands,
+    (owner, ends): (KeyValueOwner, usize),
     (tile, reason, given): (AttentionTile, String, bool),
 ) -> Result<Kernel> {
+    let operands = Operands::Rows { cached: false, owner, ends };
     let config = usable(caps, shape).ok().filter(|config| fits(caps, *config, shape, pass, tile));
     let name = pass.kernel_name();
     let config = config.ok_or_else(|| {
@@ -145,7 +147,13 @@ pub(super) fn matrix_kernel(
     let spec = operands.spec(shape, pass, given.then_some(tile));
     let composer =
         constants(caps, Composer::new(spec, tile.size as u32), shape, pass, tile, config);
-    let composer = modules(caps, common(composer, shape), shape, pass, operands);
+    let composer = rows(common(composer, shape), shape, pass, operands);
+    let composer = if pass == AttentionPass::KeyValue {
+        key_value_constants(composer, shape, owner, ends)
+            .module("10_attention_backward_key_value_matrix")
+    } else {
+        fused_rows(composer.size("MEMBERS", 1), None).module("10_attention_backward_query_matrix")
+    };
     let grid = Grid::RowsByX { rows: tile.rows, y: operands.owners(shape, pass) as u32 };
     let reason = if given { GIVEN_TILE.into() } else { reason };
     composer.finish(caps, &operands.bindings(shape, pass), grid, label(shape, tile), reason)
@@ -192,51 +200,28 @@ fn constants(
         ("TURNS", rows * columns / 4 / size),
         ("FOUR", 4),
     ];
-    matrix_types(caps, composer.matrix_loops(caps, &counts), config)
+    (composer.matrix_loops(caps, &counts).matrix(caps, config)).one_of(&MATRIX_USERS, "OF_BACKWARD")
 }
 
-fn modules(
-    caps: &Capabilities,
+/// What the text asks of rows.
+fn rows(
     composer: Composer,
     shape: AttentionShape,
     pass: AttentionPass,
     operands: Operands,
 ) -> Composer {
     let AttentionHalves { qkv, d_output, d_qkv, .. } = shape.halves;
-    let rows = [("qkv", qkv), ("d_output", d_output), ("d_qkv", d_qkv && !operands.by_head())];
-    let composer = quads(composer, &rows.map(|(name, half)| (name, Element::halved(half))))
-        .module("lib/step")
-        .module("lib/attention/mask_rows")
+    let d_qkv = d_qkv && !operands.by_head();
+    (operands.dropout(composer, shape, pass))
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
-        .size("VALUE_OFFSET", shape.value_offset());
-    let composer = operands.dropout(composer, shape, pass);
-    let composer = if shape.turned {
-        composer
-            .size("TABLE", operands.bindings(shape, pass).len() - 1)
-            .module("lib/attention/turned_back")
-    } else {
-        composer.module("lib/attention/turned_none")
-    };
-    let composer = composer
-        .module("lib/attention/assigned")
-        .module(if caps.emulated {
-            "lib/attention/backward_matrix_emulated"
-        } else {
-            "lib/attention/backward_matrix_subgroup"
-        })
-        .module("lib/attention/backward_matrix_rows");
-    let composer = composer.module("lib/attention/backward_matrix");
-    let Operands::Rows { owner, ends, .. } = operands else {
-        unreachable!("tensors have no kernels of matrices")
-    };
-    if pass != AttentionPass::KeyValue {
-        let composer = composer.size("MEMBERS", 1);
-        return composer.module("10_attention_backward_query_matrix");
-    }
-    key_value_constants(composer, shape, owner, ends)
-        .module("lib/attention/mask_rows_back")
-        .module("10_attention_backward_key_value_matrix")
+        .size("VALUE_OFFSET", shape.value_offset())
+        .size("TABLE", operands.bindings(shape, pass).len() - 1)
+        .when("ROTATED", shape.turned)
+        .when("F16", qkv || d_output || d_qkv)
+        .when("QKV_F16", qkv)
+        .when("D_OUTPUT_F16", d_output)
+        .when("D_QKV_F16", d_qkv)
 }
 
 #[cfg(test)]

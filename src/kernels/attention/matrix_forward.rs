@@ -1,13 +1,11 @@
 //! Attention's forward pass by matrices: its tiles, which one a shape gets, and the kernel.
 
-use super::matrix::{SHARERS, quads, usable, with_matrices};
-use super::matrix_parts::{Part, Product, Sheet, Tile, Transfer};
-use super::operands::{Operands, common};
+use super::matrix::{SHARERS, usable};
+use super::operands::{Operands, common, fused_rows};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
-use crate::format::Element;
-use crate::kernels::compose::{Composer, Grid, Kernel};
-use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
+use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS};
+use crate::kernels::shape::{AttentionHalves, AttentionPass, AttentionShape, AttentionTile};
 use crate::kernels::spec::KernelSpec;
 
 /// In order of preference (`docs/decisions/050-matrix-attention-forward.md`): the second is for little workgroup
@@ -17,73 +15,43 @@ const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile:
 /// Of the atomic that says whether results are multiplied, as it is counted.
 const FLAG_BYTES: usize = 16;
 
-/// What lies in workgroup memory: rows of queries, of keys and of values, weights, and sums.
+/// Cells behind each line of a tile: without them the loads of a matrix meet in the same banks.
+const PAD: usize = 8;
+/// Floats behind each line of scores: neighbours' vectors of four begin in different banks.
+const SCORES_PAD: usize = 4;
+
+/// What lies in workgroup memory: panels of the rows that a subgroup has and of their weights and scores, and the tile's
+/// keys and values.
+#[derive(Clone, Copy)]
 struct Layout {
-    queries: Tile,
-    keys: Tile,
-    values: Tile,
-    weights: Tile,
-    scores: Sheet,
+    panels: usize,
+    /// Rows of a panel.
+    rows: usize,
+    columns: usize,
+    head_dim: usize,
 }
 
 impl Layout {
     fn new(caps: &Capabilities, shape: AttentionShape, tile: AttentionTile) -> Self {
-        let lines = caps.matrix_lanes() as usize / SHARERS;
-        let (panels, len) = (tile.rows / lines, shape.head_dim);
-        let columns = Tile { name: "keys", panels: 1, lines: tile.columns, len };
-        Self {
-            queries: Tile { name: "queries", panels, lines, len },
-            keys: columns,
-            values: Tile { name: "values", ..columns },
-            weights: Tile { name: "weights", panels, lines, len: tile.columns },
-            scores: Sheet { name: "scores", panels, lines, len: tile.columns },
-        }
+        let rows = caps.matrix_lanes() as usize / SHARERS;
+        let (columns, head_dim) = (tile.columns, shape.head_dim);
+        Self { panels: tile.rows / rows, rows, columns, head_dim }
     }
 
-    fn bytes(&self) -> usize {
-        let tiles = [self.queries, self.keys, self.values, self.weights];
-        tiles.iter().map(Tile::bytes).sum::<usize>() + self.scores.bytes() + FLAG_BYTES
+    const fn bytes(&self) -> usize {
+        let Self { panels, rows, columns, head_dim } = *self;
+        // The last line needs no pad.
+        let queries = rows * (head_dim + PAD) - PAD;
+        let column_tile = columns * (head_dim + PAD) - PAD;
+        let weights = rows * (columns + PAD) - PAD;
+        let scores = rows * (columns + SCORES_PAD);
+        2 * (panels * (queries + weights) + 2 * column_tile) + 4 * panels * scores + FLAG_BYTES
     }
 
-    fn results(&self) -> Transfer {
-        let (sheet, m, n) = (self.scores, self.queries.lines, self.queries.len);
-        Transfer { name: "results", sheet, m, n, back: true }
-    }
-
-    fn parts(&self) -> [Part; 9] {
-        let (m, columns, head) = (self.queries.lines, self.weights.len, self.queries.len);
-        let multiply_keys = Product {
-            name: "multiply_keys",
-            left: self.queries,
-            left_rows: true,
-            right: self.keys,
-            right_rows: false,
-            m,
-            n: columns,
-            k: head,
-        };
-        let add_values = Product {
-            name: "add_values",
-            left: self.weights,
-            left_rows: true,
-            right: self.values,
-            right_rows: true,
-            m,
-            n: head,
-            k: columns,
-        };
-        let products = Transfer { name: "products", n: columns, back: false, ..self.results() };
-        [
-            Part::Tile(self.queries),
-            Part::Tile(self.keys),
-            Part::Tile(self.values),
-            Part::Tile(self.weights),
-            Part::Sheet(self.scores),
-            Part::Product(multiply_keys),
-            Part::Product(add_values),
-            Part::Transfer(products),
-            Part::Transfer(self.results()),
-        ]
+    /// Matrices across that fit the place of a panel's scores at a time, in equal strips.
+    fn strip_matrices(&self, n: usize) -> usize {
+        let (all, most) = (self.head_dim / n, self.columns / n);
+        (1..=most.min(all)).rev().find(|count| all.is_multiple_of(*count)).unwrap_or(1)
     }
 }
 
@@ -148,16 +116,12 @@ pub(super) fn kernel(
     let pass = AttentionPass::Forward;
     let spec = operands.spec(shape, pass, given);
     let composer = composed(caps, spec, shape, tile)?;
-    let composer = operands
-        .dropout(composer, shape, pass)
-        .module("lib/attention/kept_bits")
-        .module("lib/attention/assigned")
-        .module("05_attention_forward_matrix");
+    let composer = operands.dropout(composer, shape, pass).module("05_attention_forward_matrix");
     let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
     composer.finish(caps, &operands.bindings(shape, pass), grid, tile.matrix_label(), reason)
 }
 
-/// The constants and modules of a tile, without those of dropout.
+/// The constants of a tile, without those of dropout.
 fn composed(
     caps: &Capabilities,
     spec: KernelSpec,
@@ -168,42 +132,45 @@ fn composed(
     let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
     let config = config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, name))?;
     let layout = Layout::new(caps, shape, tile);
-    let [columns, loads] = [tile.columns, tile.columns * shape.head_dim / 4 / tile.size];
-    let size = [config.m, config.n, config.k].map(|size| size as usize);
-    let [_, strip] = layout.results().counts(size).map(|count| count * size[1]);
-    let composer = common(Composer::new(spec, tile.size as u32), shape)
+    let Layout { rows, columns, head_dim, .. } = layout;
+    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+    let strip_matrices = layout.strip_matrices(n);
+    let strip = strip_matrices * n;
+    let AttentionHalves { qkv, output, .. } = shape.halves;
+    let composer = fused_rows(common(Composer::new(spec, tile.size as u32), shape), None)
         .size("BQ", tile.rows)
-        .size("ROWS", layout.queries.lines)
+        .size("ROWS", rows)
+        .size("HEAD_PITCH", head_dim + PAD)
+        .size("WEIGHTS_PITCH", columns + PAD)
+        .size("SCORES_PITCH", columns + SCORES_PAD)
         .size("STRIP4", strip / 4)
         .size("BK", columns)
         .size("INTERLEAVED", AttentionPass::Forward.interleaved())
         .flag("LAST_IS_LONGEST", true)
-        .flag("DROPPED", shape.dropout.is_some())
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
-        .size("VALUE_OFFSET", shape.value_offset());
+        .size("VALUE_OFFSET", shape.value_offset())
+        .when("F16", qkv || output)
+        .when("QKV_F16", qkv)
+        .when("OUTPUT_F16", output)
+        .one_of(&MATRIX_USERS, "OF_FORWARD");
     let counts = [
+        ("ROW_MATRICES", rows / m),
+        ("TILE_MATRICES", columns / n),
+        ("HEAD_MATRICES", head_dim / n),
+        ("STRIP_MATRICES", strip_matrices),
+        ("DEPTH", head_dim / k),
+        ("STEPS", columns / k),
         ("SHARE", columns / SHARERS),
         ("SHARE4", columns / SHARERS / 4),
         ("STRIP", strip / SHARERS),
         ("STRIP_LOADS", strip / 4 / SHARERS),
-        ("COLUMN_LOADS", loads),
-        ("QUERY_LOADS", shape.head_dim / 4 / SHARERS),
-        ("STRIPS", shape.head_dim / strip),
+        ("COLUMN_LOADS", columns * head_dim / 4 / tile.size),
+        ("QUERY_LOADS", head_dim / 4 / SHARERS),
+        ("STRIPS", head_dim / strip),
     ];
-    let composer = composer.matrix_loops(caps, &counts);
-    let element = |half| if half { Element::F16 } else { Element::F32 };
-    let halves = shape.halves;
-    let composer = with_matrices(caps, composer, config, &layout.parts());
-    let rows = [("qkv", element(halves.qkv)), ("output", element(halves.output))];
-    // What pairs of neighbours share.
-    let pairs =
-        if caps.emulated { "lib/attention/pair_emulated" } else { "lib/attention/pair_subgroup" };
-    Ok(quads(composer.module(pairs), &rows)
-        .module("lib/step")
-        .module("lib/attention/forward_rows_matrix")
-        .module("lib/attention/mask_rows"))
+    Ok(composer.matrix_loops(caps, &counts).matrix(caps, config))
 }
 
 #[cfg(test)]

@@ -1,19 +1,28 @@
-//! Attention over batches, caches and tensors, and softmax by itself.
+//! Attention over batches, caches and tensors.
 
 pub(super) mod batch;
 pub(super) mod by_products;
-pub(super) mod cache;
+#[cfg(testing)]
+pub(crate) mod cases;
 pub(super) mod decode;
 mod decode_place;
+mod kernels;
 pub(super) mod matrix;
 pub(super) mod matrix_backward;
-#[cfg(any(test, feature = "testing"))]
-mod matrix_emulated;
 pub(super) mod matrix_forward;
-mod matrix_parts;
 pub(super) mod newest;
 mod operands;
 pub(super) mod probabilities;
-pub(super) mod softmax;
+pub(super) mod specs;
 pub(super) mod tensors;
 pub(super) mod tile;
+#[cfg(testing)]
+mod twin;
+
+pub use specs::{
+    AttentionBackwardKeyValue, AttentionBackwardProducts, AttentionBackwardQuery, AttentionDecode,
+    AttentionDecodeMerge, AttentionDecodeMergeSeveral, AttentionDecodeMergeTensors,
+    AttentionDecodeNewest, AttentionDecodeSeveral, AttentionDecodeTensors, AttentionDelta,
+    AttentionDeltaTensors, AttentionForward, AttentionGroupSum, AttentionProbabilities,
+    AttentionTensors,
+};

@@ -1,10 +1,11 @@
 //! The newest row of a decoded text, from the residual stream to what ranges of keys leave, in one dispatch.
 
 use super::decode::{Heads, composer, pick, turns};
+use super::specs::AttentionDecodeNewest;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::KvCache;
-use crate::kernels::compose::{Binding, Grid, Kernel, read, read_write, uniform};
+use crate::kernels::compose::{Binding, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::linear::parts::norm_operand;
 use crate::kernels::linear::team::units;
@@ -73,7 +74,7 @@ pub fn attention_decode_newest(
     splits: &DecodeSplits,
 ) -> Result<Kernel> {
     let NewestShape { heads, k, epsilon, biased, weights } = shape;
-    let spec = KernelSpec::AttentionDecodeNewest { shape, splits: *splits };
+    let spec = KernelSpec::from(AttentionDecodeNewest { shape, splits: *splits });
     let Some(Workgroup { size, lanes, pairs }) = Workgroup::of(caps, &shape) else {
         return Err(Error::internal("this adapter does not join the newest row's kernels"));
     };

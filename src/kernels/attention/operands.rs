@@ -1,9 +1,12 @@
 //! What attention's kernels over many rows work on: bindings, constants and modules of the fused rows of a batch, or of
 //! tensors.
 
+use super::specs::{
+    AttentionBackwardKeyValue, AttentionBackwardQuery, AttentionForward, AttentionTensors,
+};
 use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
-use crate::kernels::elementwise::dropout_threshold;
+use crate::kernels::dropout::dropout_threshold;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::{
     AttentionPass, AttentionShape, AttentionTile, Constant, DenseMask, KeyValueOwner, MASKED,
@@ -81,25 +84,21 @@ impl Operands {
         [first, more, place, table].concat()
     }
 
-    /// Adds what is multiplied with probabilities.
+    /// Says what is multiplied with probabilities: `lib/attention/dropout.wgsl`.
     pub(super) fn dropout(
         self,
         composer: Composer,
         shape: AttentionShape,
         pass: AttentionPass,
     ) -> Composer {
-        let Some(Constant(rate)) = shape.dropout else {
-            return composer.module("lib/attention/dropout_none");
-        };
+        let composer = composer.flag("DROPPED", shape.dropout.is_some());
+        let Some(Constant(rate)) = shape.dropout else { return composer };
         // Tiles of keys then begin where blocks of random words do.
         debug_assert!(shape.ring.is_none(), "no plan trains with a ring");
         composer
             .size("PLACE", self.bindings(shape, pass).len() - 1 - usize::from(shape.turned))
             .size("THRESHOLD", dropout_threshold(rate))
             .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
-            .module("lib/philox")
-            .module("lib/range")
-            .module("lib/attention/dropout")
     }
 
     pub(super) fn spec(
@@ -110,16 +109,16 @@ impl Operands {
     ) -> KernelSpec {
         match (self, pass) {
             (Self::Rows { cached, .. }, AttentionPass::Forward) => {
-                KernelSpec::AttentionForward { shape, cached, tile }
+                AttentionForward { shape, cached, tile }.into()
             }
             (Self::Rows { .. }, AttentionPass::Query) => {
-                KernelSpec::AttentionBackwardQuery { shape, tile }
+                AttentionBackwardQuery { shape, tile }.into()
             }
             (Self::Rows { owner, ends, .. }, AttentionPass::KeyValue) => {
-                KernelSpec::AttentionBackwardKeyValue { shape, owner, ends, tile }
+                AttentionBackwardKeyValue { shape, owner, ends, tile }.into()
             }
             (Self::Tensors { element, dense, batch }, _) => {
-                KernelSpec::AttentionTensors { shape, pass, element, dense, batch }
+                AttentionTensors { shape, pass, element, dense, batch }.into()
             }
         }
     }
@@ -139,55 +138,54 @@ impl Operands {
         }
     }
 
-    /// The constants and modules through which a kernel reads, masks and writes.
+    /// The constants and flags by which a kernel reads, masks and writes: `lib/attention/operands.wgsl`.
     pub(super) fn place(
         self,
         composer: Composer,
         shape: AttentionShape,
         pass: AttentionPass,
     ) -> Composer {
+        let composer = pass_flags(composer, Some(pass));
         match self {
             Self::Rows { cached, owner, ends } => {
-                let composer = match pass {
+                let composer = dense(composer, DenseMask::None);
+                match pass {
                     AttentionPass::Forward => forward_rows(composer, shape, cached),
-                    AttentionPass::Query => query_rows(composer, shape),
+                    AttentionPass::Query => backward_rows(fused_rows(composer, None), shape),
                     AttentionPass::KeyValue => {
                         key_value_constants(backward_rows(composer, shape), shape, owner, ends)
-                            .module("lib/attention/backward_rows_key_value")
                     }
-                };
-                let composer = composer
-                    .module("lib/step")
-                    .module("lib/attention/mask_rows")
-                    .module("lib/attention/dense_none");
-                if pass == AttentionPass::KeyValue {
-                    return composer.module("lib/attention/mask_rows_back");
-                }
-                composer
-            }
-            Self::Tensors { element, dense, .. } => {
-                let composer = composer
-                    .size("MEMBERS", shape.heads / shape.kv_heads)
-                    .flag("RINGED", false)
-                    .module("lib/attention/geometry")
-                    .module("lib/attention/mask_tensors");
-                let composer =
-                    dense.module(element.module(composer)).module("lib/attention/inputs_tensors");
-                match pass {
-                    AttentionPass::Forward => composer.module("lib/attention/forward_tensors"),
-                    AttentionPass::Query => composer
-                        .module("lib/attention/backward_tensors")
-                        .module("lib/attention/backward_tensors_query"),
-                    AttentionPass::KeyValue => composer
-                        .module("lib/attention/backward_tensors")
-                        .module("lib/attention/backward_tensors_key_value"),
                 }
             }
+            Self::Tensors { element, dense: mask, .. } => dense(composer, mask)
+                .when("TENSORS", true)
+                .when("F16", element == Element::F16)
+                .size("MEMBERS", shape.heads / shape.kv_heads)
+                .flag("RINGED", false),
         }
     }
 }
 
-/// Constants and modules that every attention kernel has.
+/// Says which pass a kernel is of, or none.
+pub(super) fn pass_flags(composer: Composer, pass: Option<AttentionPass>) -> Composer {
+    composer
+        .when("FORWARD", pass == Some(AttentionPass::Forward))
+        .when("QUERY", pass == Some(AttentionPass::Query))
+        .when("KEY_VALUE", pass == Some(AttentionPass::KeyValue))
+}
+
+fn dense(composer: Composer, mask: DenseMask) -> Composer {
+    composer.flag("DENSE", mask != DenseMask::None).when("DENSE_BITS", mask == DenseMask::Bits)
+}
+
+/// Says that a kernel's rows are the fused rows of a batch, whose documents' ends lie so many elements behind the starts,
+/// if it reads them.
+pub(super) fn fused_rows(composer: Composer, ends: Option<usize>) -> Composer {
+    let composer = composer.when("TENSORS", false).when("ENDS", ends.is_some());
+    ends.into_iter().fold(composer, |composer, ends| composer.size("DOCUMENT_ENDS", ends))
+}
+
+/// Constants that every attention kernel over many rows has.
 pub(super) fn common(composer: Composer, shape: AttentionShape) -> Composer {
     composer
         .size("HEADS", shape.heads)
@@ -200,8 +198,6 @@ pub(super) fn common(composer: Composer, shape: AttentionShape) -> Composer {
         .flag("SOFT_CAPPED", shape.soft_cap.is_some())
         .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
         .float("SCALE", shape.score_scale() as f32)
-        .module("lib/math")
-        .module("lib/attention/score")
 }
 
 fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Composer {
@@ -210,24 +206,19 @@ fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Comp
     } else {
         (shape.stride(), shape.key_offset(), shape.value_offset())
     };
-    key_rows(composer, shape.ring.filter(|_| cached))
+    key_rows(fused_rows(composer, None), shape.ring.filter(|_| cached))
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", stride)
         .size("KEY_OFFSET", key)
         .size("VALUE_OFFSET", value)
-        .module("lib/attention/forward_rows")
 }
 
+/// Constants of fused rows that are read backward.
 pub(super) fn backward_rows(composer: Composer, shape: AttentionShape) -> Composer {
     composer
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset())
-        .module("lib/attention/backward_rows")
-}
-
-fn query_rows(composer: Composer, shape: AttentionShape) -> Composer {
-    backward_rows(composer, shape).module("lib/attention/backward_rows_query")
 }
 
 /// Constants of the rows that keys' and values' gradients go to.
@@ -243,8 +234,7 @@ pub(super) fn key_value_constants(
         }
         KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
     };
-    composer
-        .size("DOCUMENT_ENDS", ends)
+    fused_rows(composer, Some(ends))
         .size("MEMBERS", members)
         .size("D_STRIDE", stride)
         .size("D_KEY_OFFSET", key)

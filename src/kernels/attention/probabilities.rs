@@ -1,9 +1,10 @@
 //! The probabilities of attention, for who looks into a model: attention itself never stores them.
 
-use super::operands::common;
+use super::operands::{common, fused_rows};
+use super::specs::AttentionProbabilities;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Composer, Grid, Kernel, read, read_write, uniform};
+use crate::kernels::compose::{Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::AttentionShape;
@@ -15,13 +16,12 @@ use crate::kernels::spec::KernelSpec;
 /// # Errors
 /// `limit-exceeded` when not even one invocation fits.
 pub fn attention_probabilities(caps: &Capabilities, shape: AttentionShape) -> Result<Kernel> {
-    let spec = KernelSpec::AttentionProbabilities { shape };
+    let spec = KernelSpec::from(AttentionProbabilities { shape });
     let size = workgroup_size(caps, 64, 1, spec.name())?;
-    let composer = key_rows(common(Composer::new(spec, size), shape), shape.ring)
+    let composer = fused_rows(common(Composer::new(spec, size), shape), None);
+    let composer = key_rows(composer, shape.ring)
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", shape.cache_stride())
-        .module("lib/step")
-        .module("lib/attention/mask_rows")
         .module("05_attention_probabilities");
     let bindings = [
         read("query"),

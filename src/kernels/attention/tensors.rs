@@ -2,6 +2,7 @@
 
 use super::batch::{attention_kernel, delta_kernel};
 use super::operands::Operands;
+use super::specs::AttentionDeltaTensors;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
@@ -36,7 +37,7 @@ pub struct Geometry {
 }
 
 /// A pass of attention over tensors of `batch` items. Bindings: those that
-/// `lib/attention/forward_tensors.wgsl` and `lib/attention/backward_tensors*.wgsl` list. Lengths and
+/// `lib/attention/operands.wgsl` lists. Lengths and
 /// strides are run-time values; of `shape`, `window` plays no part (the mask's intervals hold it) and
 /// `tokens` are the rows of the longer side.
 ///
@@ -63,11 +64,8 @@ pub fn attention_delta_tensors(
     element: Element,
     batch: usize,
 ) -> Result<Kernel> {
-    let place = |composer: Composer| {
-        element
-            .module(composer.module("lib/attention/geometry"))
-            .module("lib/attention/delta_tensors")
-    };
+    let place =
+        |composer: Composer| composer.when("TENSORS", true).when("F16", element == Element::F16);
     let bindings = [
         read("output"),
         read("d_output"),
@@ -75,6 +73,6 @@ pub fn attention_delta_tensors(
         read_write("statistics"),
         uniform("geometry"),
     ];
-    let spec = KernelSpec::AttentionDeltaTensors { shape, element, batch };
+    let spec = KernelSpec::from(AttentionDeltaTensors { shape, element, batch });
     delta_kernel(caps, spec, shape, shape.heads * batch, &bindings, place)
 }

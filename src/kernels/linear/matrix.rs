@@ -4,10 +4,9 @@ use super::choice::{Choice, PART};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
-use crate::kernels::compose::Composer;
+use crate::kernels::compose::{Composer, MATRIX_USERS};
 use crate::kernels::shape::Output;
 use crate::products::{Form, LinearShape, LinearTile};
-use std::fmt::Write;
 
 /// Cells behind each row of a tile: without them the loads of a matrix meet in the same banks.
 const PAD: usize = 8;
@@ -192,97 +191,26 @@ pub(super) fn matrix_constants(
         ("MATRICES_M", wm / m),
         ("MATRICES_N", wn / n),
         ("RESULTS", m * n / 4 / lanes),
+        ("STEPS", bk / config.k as usize),
         ("LOADS_A", bm * bk / 4 / size),
         ("LOADS_B", bn * bk / 4 / size),
     ];
-    let composer = composer.matrix_loops(caps, &counts);
-    #[cfg(any(test, feature = "testing"))]
-    if caps.emulated {
-        let composer = composer.matrix(caps, config, "lib/matrix/emulated");
-        return Ok(match c {
-            Element::F32 => composer.module("lib/matrix/whole_emulated"),
-            Element::F16 => composer,
-        });
-    }
-    let composer = composer.matrix(caps, config, "lib/matrix/subgroup");
-    let whole = match c {
-        Element::F32 if direct => whole(output),
-        Element::F32 => NONE_WHOLE.into(),
-        Element::F16 => String::new(),
-    };
-    Ok(composer.written("matrix_step", &(matrix_step(shape, config, tile) + &whole)))
+    let added = if direct { starts(output) } else { None };
+    Ok((composer.matrix_loops(caps, &counts).matrix(caps, config))
+        .one_of(&MATRIX_USERS, "OF_PRODUCTS")
+        .when("B_F16", shape.b == WeightFormat::F16)
+        .when("DIRECT_ADDS", added == Some("c"))
+        .when("DIRECT_RESIDUAL", added == Some("residual")))
 }
 
-/// The buffer whose elements are added to those of a product, and when.
-fn starts(output: Output) -> Option<(&'static str, &'static str)> {
+/// The buffer whose elements are added to those of a product.
+fn starts(output: Output) -> Option<&'static str> {
     match output {
         Output::Mode(WriteMode::Overwrite)
         | Output::Bias
         | Output::BiasedResidual
         | Output::GateGradient(_) => None,
-        Output::Mode(_) => Some(("c", "adds(step.accumulate)")),
-        Output::Residual => Some(("residual", "true")),
+        Output::Mode(_) => Some("c"),
+        Output::Residual => Some("residual"),
     }
-}
-
-/// How a matrix of f32 results starts and is stored. A browser refuses a kernel with these calls if a buffer is smaller
-/// than one matrix, even if they are never reached.
-fn whole(output: Output) -> String {
-    let load = starts(output).map_or_else(String::new, |(buffer, condition)| {
-        format!(
-            "if {condition}{{return subgroupMatrixLoad<Sums,row_major>(&{buffer},at,C_STRIDE);}}\n"
-        )
-    });
-    format!(
-        "fn start(at:u32)->Sums{{\n{load}return Sums();\n}}\n\
-         fn store_sums(at:u32,sums:Sums){{subgroupMatrixStore<row_major>(&c,at,sums,C_STRIDE);}}\n"
-    )
-}
-
-/// Stand-ins for kernels that store no whole matrix.
-const NONE_WHOLE: &str =
-    "fn start(at:u32)->Sums{return Sums();}\nfn store_sums(at:u32,sums:Sums){}\n";
-
-/// `multiply_tiles` written out, since places in a panel must be constants, and `cells_b`.
-fn matrix_step(shape: &LinearShape, config: MatrixConfig, tile: LinearTile) -> String {
-    let LinearTile::Matrix { bk, wm, wn, .. } = tile else { return String::new() };
-    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-    let cells = |name: char, halves: bool| {
-        let of = if halves { "bitcast<vec4<f16>>(fetched)" } else { "vec4<f16>(elements_" };
-        let end = if halves { String::new() } else { format!("{name}(fetched))") };
-        let operand = name.to_ascii_uppercase();
-        format!("fn cells_{name}(fetched:Fetched{operand})->vec4<f16>{{return {of}{end};}}\n")
-    };
-    let mut text = cells('a', shape.a == Element::F16) + &cells('b', shape.b == WeightFormat::F16);
-    text += "fn multiply_tiles(group:u32,sums:ptr<function,array<array<Sums,MATRICES_N>,MATRICES_M>>){\n\
-             let a=group/GROUPS_N%PANELS_A;\nlet b=group%GROUPS_N;\n";
-    // Offset of the matrix `across` M or N and `along` K.
-    let load = |kind, name, rows: bool, row, across, along| {
-        let (x, y) = if rows { (across, along) } else { (along, across) };
-        // The left one has a row for each of M, the right one a column for each of N.
-        let major = if rows == (kind == "Left") { "row_major" } else { "col_major" };
-        let other = if kind == "Left" { 'a' } else { 'b' };
-        format!(
-            "let {name}=subgroupMatrixLoad<{kind},{major}>(&tile_{other}[{other}],{x}u*{row}+{y}u,{row});\n"
-        )
-    };
-    for s in (0..bk).step_by(k) {
-        text += "{\n";
-        for i in 0..wm / m {
-            let rows = shape.form != Form::MatmulAt;
-            text += &load("Left", format!("l{i}"), rows, "ROW_A", i * m, s);
-        }
-        for j in 0..wn / n {
-            let rows = shape.form == Form::MatmulT;
-            text += &load("Right", format!("r{j}"), rows, "ROW_B", j * n, s);
-            for i in 0..wm / m {
-                let _ = writeln!(
-                    text,
-                    "(*sums)[{i}][{j}]=subgroupMatrixMultiplyAccumulate(l{i},r{j},(*sums)[{i}][{j}]);"
-                );
-            }
-        }
-        text += "}\n";
-    }
-    text + "}\n"
 }

@@ -5,11 +5,10 @@ use super::parts::{bindings, norm_operand, results};
 use super::team::{by_teams, team};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::compose::{Composer, Grid, Kernel};
+use crate::kernels::compose::{Composer, Grid, Kernel, Spec};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::UNIT;
 use crate::kernels::shape::{MatvecInput, MatvecShape};
-use crate::kernels::spec::KernelSpec;
 
 /// Most invocations that share a row, and as many where each would else load more than four vectors of a matrix.
 const LANES: usize = 64;
@@ -19,68 +18,70 @@ const IN_FLIGHT: usize = 32;
 /// Fewest invocations of a row whose sums meet by subgroups: fewer would leave most of a subgroup idle.
 const SUBGROUP_LANES: usize = 32;
 
-/// Whether [`matvec`] should also compute the norm before it, once per row of the matrix. A CPU, where a row
+/// Whether a matrix-vector product should also compute the norm before it, once per row of the matrix. A CPU, where a row
 /// has one invocation, pays more for that than for a pass.
 pub fn matvec_fuses(caps: &Capabilities) -> bool {
     !caps.software
 }
 
-/// `matvec_forward`. Bindings: a, b, c, and the norm's weight, or the residual and the bias; see
+/// Bindings: a, b, c, and the norm's weight, or the residual and the bias; see
 /// [`MatvecOutput::Heads`](crate::kernels::MatvecOutput) for that one's.
-///
-/// # Errors
-/// `limit-exceeded` when a workgroup does not fit.
-pub fn matvec(caps: &Capabilities, shape: MatvecShape) -> Result<Kernel> {
-    if let Some(team) = team(caps, &shape) {
-        return by_teams(caps, shape, &team);
+impl Spec for MatvecShape {
+    fn name(&self) -> &'static str {
+        "matvec_forward"
     }
-    if matches!(shape.input, MatvecInput::Ranges(..)) {
-        return Err(Error::internal("teams alone put ranges together"));
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        if let Some(team) = team(caps, self) {
+            return by_teams(caps, *self, &team);
+        }
+        if matches!(self.input, MatvecInput::Ranges(..)) {
+            return Err(Error::internal("teams alone put ranges together"));
+        }
+        let name = self.name();
+        let MatvecShape { n, k, first, input, output, weights } = *self;
+        let packed = weights.packs(k);
+        let elements = if packed { UNIT } else { 4 };
+        let vectors = k.div_ceil(elements);
+        let Row { lanes, size, meeting } = row(caps, vectors, n, name)?;
+        let turns = vectors / lanes;
+        let unrolled = turns.clamp(1, IN_FLIGHT / elements);
+        let normed = matches!(input, MatvecInput::Norm { .. });
+        let products = output.products();
+        let sums = products + usize::from(normed);
+        check_storage(caps, [4 * size * sums as u32], name)?;
+        let mut composer = Composer::new(*self, size)
+            .size("N", n)
+            .size("K", k)
+            .size("LANES", lanes)
+            .size("WHOLE", turns / unrolled * unrolled)
+            .unrolled("UNROLLED", unrolled)
+            .unrolled("LAST", turns % unrolled)
+            .size("REST", vectors % lanes)
+            .unrolled("PRODUCTS", products)
+            .unrolled("SUMS", sums);
+        let by_vectors = k.is_multiple_of(4);
+        composer = norm_operand(composer, input, by_vectors).when("PACKED", packed);
+        if packed {
+            composer = self.weights.module(composer, products * n * k);
+        }
+        composer = results(composer, first, output);
+        let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
+        let fused = output.fused(normed);
+        let width = match (packed, by_vectors) {
+            (true, _) => weights.name(),
+            (false, true) => "vec4",
+            (false, false) => "scalar",
+        };
+        let (composer, meeting) = meeting.joined(composer, lanes);
+        composer.module("03_matvec").finish(
+            caps,
+            &bindings(*self)?,
+            flat.fixed(caps, 1)?,
+            format!("{lanes} lanes per row, {width}{fused}{meeting}"),
+            "one row: each weight is read once, by neighbours",
+        )
     }
-    let spec = KernelSpec::Matvec(shape);
-    let name = spec.name();
-    let MatvecShape { n, k, first, input, output, weights } = shape;
-    let packed = weights.packs(k);
-    let elements = if packed { UNIT } else { 4 };
-    let vectors = k.div_ceil(elements);
-    let Row { lanes, size, meeting } = row(caps, vectors, n, name)?;
-    let turns = vectors / lanes;
-    let unrolled = turns.clamp(1, IN_FLIGHT / elements);
-    let normed = matches!(input, MatvecInput::Norm { .. });
-    let products = output.products();
-    let sums = products + usize::from(normed);
-    check_storage(caps, [4 * size * sums as u32], name)?;
-    let mut composer = Composer::new(spec, size)
-        .size("N", n)
-        .size("K", k)
-        .size("LANES", lanes)
-        .size("WHOLE", turns / unrolled * unrolled)
-        .unrolled("UNROLLED", unrolled)
-        .unrolled("LAST", turns % unrolled)
-        .size("REST", vectors % lanes)
-        .unrolled("PRODUCTS", products)
-        .unrolled("SUMS", sums);
-    let by_vectors = k.is_multiple_of(4);
-    composer = norm_operand(composer, input, by_vectors).when("PACKED", packed);
-    if packed {
-        composer = shape.weights.module(composer, products * n * k);
-    }
-    composer = results(composer, first, output);
-    let flat = Grid::Flat { rows: 1, per_block: n, per_group: size as usize / lanes };
-    let fused = output.fused(normed);
-    let width = match (packed, by_vectors) {
-        (true, _) => weights.name(),
-        (false, true) => "vec4",
-        (false, false) => "scalar",
-    };
-    let (composer, meeting) = meeting.joined(composer, lanes);
-    composer.module("03_matvec").finish(
-        caps,
-        &bindings(shape)?,
-        flat.fixed(caps, 1)?,
-        format!("{lanes} lanes per row, {width}{fused}{meeting}"),
-        "one row: each weight is read once, by neighbours",
-    )
 }
 
 /// Who reads a row of the matrix.

@@ -1,5 +1,7 @@
 //! Products with matrices: of many rows, of one row and of a few, with packed weights.
 
+#[cfg(testing)]
+pub(crate) mod cases;
 mod choice;
 pub(super) mod gate_gradient;
 pub(super) mod gradient;
@@ -10,4 +12,8 @@ pub(super) mod product;
 pub(super) mod several;
 pub(super) mod team;
 pub(super) mod tile;
-pub(super) mod weights;
+#[cfg(testing)]
+pub(crate) mod twin;
+
+pub use super::shape::{GradientSums, MatvecRowsShape, MatvecShape};
+pub use product::{LinearProduct, LinearSum};

@@ -7,12 +7,11 @@ use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::activation_module;
 use crate::kernels::shape::{Output, Parts};
-use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
-use crate::kernels::unrolled::direct_block;
+use crate::kernels::spec::GIVEN_TILE;
 use crate::products::{Form, LinearShape, LinearTile};
 
 impl Output {
@@ -36,17 +35,17 @@ impl Output {
 
 /// A product as it is dispatched: one kernel, or two where K is split.
 #[derive(Clone, Debug)]
-pub struct Linear {
-    /// Bindings: a, b, c, step, range, and, where K is not split, the residual, the bias or both, or those of a gate's
+pub struct LinearKernels {
+    /// Binds a, b, c, step, range, and, where K is not split, the residual, the bias or both, or those of a gate's
     /// gradient.
     pub product: Kernel,
-    pub sum: Option<LinearSum>,
+    pub sum: Option<SumKernel>,
 }
 
 /// The second stage of a split product.
 #[derive(Clone, Debug)]
-pub struct LinearSum {
-    /// Bindings: parts, c, step, range, and the residual, the bias or both.
+pub struct SumKernel {
+    /// Binds parts, c, step, range, and the residual, the bias or both.
     pub kernel: Kernel,
     /// Elements of the parts, which the product writes instead of c.
     pub elements: u64,
@@ -56,7 +55,7 @@ pub struct LinearSum {
 ///
 /// # Errors
 /// `limit-exceeded` when no form fits.
-pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<Linear> {
+pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<LinearKernels> {
     whole(caps, shape, output, pick(caps, shape), None)
 }
 
@@ -75,7 +74,7 @@ pub fn linear_with_tile(
     shape: &LinearShape,
     output: Output,
     pick: LinearPick,
-) -> Result<Linear> {
+) -> Result<LinearKernels> {
     let given = Some(pick.tile);
     whole(caps, shape, output, LinearPick { reason: GIVEN_TILE.into(), ..pick }, given)
 }
@@ -87,31 +86,43 @@ fn whole(
     output: Output,
     pick: LinearPick,
     given: Option<LinearTile>,
-) -> Result<Linear> {
+) -> Result<LinearKernels> {
     let splits = pick.splits;
     let product = product(caps, shape, output, pick, given)?;
     let sum = if splits > 1 {
         let elements = splits as u64 * shape.part_elements();
-        Some(LinearSum { kernel: linear_sum(caps, shape, output, splits)?, elements })
+        let kernel = LinearSum { shape: *shape, output, splits }.kernel(caps)?;
+        Some(SumKernel { kernel, elements })
     } else {
         None
     };
-    Ok(Linear { product, sum })
+    Ok(LinearKernels { product, sum })
 }
 
-/// The kernel of [`KernelSpec::Linear`]: with the given tile, or with the best one for this number of parts of K.
-pub(in crate::kernels) fn linear_product(
-    caps: &Capabilities,
-    shape: &LinearShape,
-    output: Output,
-    splits: usize,
-    given: Option<LinearTile>,
-) -> Result<Kernel> {
-    let pick = match given {
-        Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
-        None => pick_parts(caps, shape, splits)?,
-    };
-    product(caps, shape, output, pick, given)
+/// A product. Where K is cut into `splits` > 1 parts it overwrites parts of `tokens` × N each (K × N for
+/// [`Form::MatmulAt`]), one after the other, whatever `output` is: [`LinearSum`] adds them up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinearProduct {
+    pub shape: LinearShape,
+    pub output: Output,
+    pub splits: usize,
+    pub tile: Option<LinearTile>,
+}
+
+impl Spec for LinearProduct {
+    fn name(&self) -> &'static str {
+        self.shape.form.name()
+    }
+
+    /// With the given tile, or with the best one for this number of parts of K.
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, output, splits, tile } = *self;
+        let pick = match tile {
+            Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
+            None => pick_parts(caps, &shape, splits)?,
+        };
+        product(caps, &shape, output, pick, tile)
+    }
 }
 
 fn product(
@@ -156,7 +167,7 @@ fn product(
         LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
     };
     let target = Destination { output, splits };
-    let spec = KernelSpec::Linear { shape: *shape, output, splits, tile: given };
+    let spec = LinearProduct { shape: *shape, output, splits, tile: given };
     let composer = constants(caps, Composer::new(spec, size), shape, target, tile)?;
     let composer = modules(composer, shape, target, tile);
     let mut bindings =
@@ -214,38 +225,47 @@ impl Destination {
     }
 }
 
-/// The kernel of [`KernelSpec::LinearSum`].
-pub(in crate::kernels) fn linear_sum(
-    caps: &Capabilities,
-    shape: &LinearShape,
-    output: Output,
-    splits: usize,
-) -> Result<Kernel> {
-    let spec = KernelSpec::LinearSum { shape: *shape, output, splits };
-    let size = workgroup_size(caps, 256, 1, spec.name())?;
-    let fixed_rows = shape.form == Form::MatmulAt;
-    let mut bindings = vec![read("parts"), read_write("c"), uniform("step"), uniform("range")];
-    bindings.extend(output.added());
-    let composer = Composer::new(spec, size)
-        .size("N", shape.part_stride())
-        .size("SPLITS", splits)
-        .size("PART_ROWS", shape.m())
-        .size("FIXED_ROWS", if fixed_rows { shape.k } else { 0 })
-        .size("C_STRIDE", shape.c_stride)
-        .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
-        .size("WRITE_MODE", output.write_mode())
-        .vectors(4)
-        .when("F16", shape.c == Element::F16);
-    let composer = added(composer, output, 4).module("03_linear_sum");
-    let flat = Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
-    let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
-    composer.finish(
-        caps,
-        &bindings,
-        grid,
-        format!("{splits} parts, vec4"),
-        "the product before it was split along K",
-    )
+/// Adds up what [`LinearProduct`] has left in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinearSum {
+    pub shape: LinearShape,
+    pub output: Output,
+    pub splits: usize,
+}
+
+impl Spec for LinearSum {
+    fn name(&self) -> &'static str {
+        "linear_sum"
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, output, splits } = *self;
+        let size = workgroup_size(caps, 256, 1, self.name())?;
+        let fixed_rows = shape.form == Form::MatmulAt;
+        let mut bindings = vec![read("parts"), read_write("c"), uniform("step"), uniform("range")];
+        bindings.extend(output.added());
+        let composer = Composer::new(*self, size)
+            .size("N", shape.part_stride())
+            .size("SPLITS", splits)
+            .size("PART_ROWS", shape.m())
+            .size("FIXED_ROWS", if fixed_rows { shape.k } else { 0 })
+            .size("C_STRIDE", shape.c_stride)
+            .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
+            .size("WRITE_MODE", output.write_mode())
+            .vectors(4)
+            .when("F16", shape.c == Element::F16);
+        let composer = added(composer, output, 4).module("03_linear_sum");
+        let flat =
+            Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
+        let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
+        composer.finish(
+            caps,
+            &bindings,
+            grid,
+            format!("{splits} parts, vec4"),
+            "the product before it was split along K",
+        )
+    }
 }
 
 fn grid(
@@ -396,10 +416,12 @@ fn modules(
         LinearTile::Tiled { .. } => composer.module("03_matmul_tiled"),
         LinearTile::Matrix { .. } => composer.module("03_matmul_matrix"),
         LinearTile::Direct { tm, tn } => {
-            let binding = 5 + target.output().added().len();
-            composer
+            let over_k = shape.form == Form::Matmul && !shape.k.is_multiple_of(4);
+            (composer.unrolled("TM4", tm / 4).unrolled("TN4", tn / 4))
+                .size("SIZES", 5 + target.output().added().len())
+                .when("CHECK_K", over_k)
+                .when("CHECK_N", !shape.n.is_multiple_of(tn))
                 .module("03_matmul_direct")
-                .written("direct_block", &direct_block(shape, [tm, tn], binding))
         }
     }
 }

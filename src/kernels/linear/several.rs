@@ -4,11 +4,10 @@
 use super::parts::{heads, norm_operand};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::compose::{Binding, Composer, Grid, Kernel, read, read_write, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, activation_module};
 use crate::kernels::shape::{MatvecInput, MatvecOutput, MatvecRowsShape};
-use crate::kernels::spec::KernelSpec;
 use std::fmt::Write;
 
 /// Most rows for which a number of the matrix is read once: as many sums as this times the matrix's rows stay
@@ -97,53 +96,59 @@ fn pick(caps: &Capabilities, shape: &MatvecRowsShape) -> Form {
     Form { size: lanes.max(LANES), lanes, products, turns: IN_FLIGHT / products }
 }
 
-/// `matvec_rows_forward`. Bindings: a, b, c, range, and the norm's weight, the residual, the bias, where there are any.
+/// Bindings: a, b, c, range, and the norm's weight, the residual, the bias, where there are any.
 /// For [`MatvecOutput::Heads`] step instead of range, and behind the norm's weight table, cache, documents and the bias.
-///
-/// # Errors
-/// `limit-exceeded` when a workgroup does not fit.
-pub fn matvec_rows(caps: &Capabilities, shape: MatvecRowsShape) -> Result<Kernel> {
-    let spec = KernelSpec::MatvecRows(shape);
-    let name = spec.name();
-    let MatvecRowsShape { n, rows, weights, output, .. } = shape;
-    let form = pick(caps, &shape);
-    let size = workgroup_size(caps, form.size as u32, 1, name)?;
-    // Where lanes are the workgroup they are as few as that may have.
-    let lanes = form.lanes.min(size as usize);
-    let columns = rows.next_power_of_two().min(MOST_COLUMNS);
-    let (sums, vectors) = (shape.sums(form.products, columns), shape.vectors());
-    let turns = vectors.div_ceil(lanes);
-    let unrolled = (1..=form.turns.min(turns)).rev().find(|by| turns.is_multiple_of(*by));
-    let (each, units) = (output.products(), size as usize / lanes);
-    let composer = Composer::new(spec, size)
-        .size("N", n)
-        .size("K", shape.k)
-        .size("STRIDE", shape.stride)
-        .size("LANES", lanes)
-        .size("EACH", each)
-        .size("VECTORS", vectors)
-        .size("TURNS", turns)
-        .flag("RAGGED", !vectors.is_multiple_of(lanes))
-        .unrolled("UNROLLED", unrolled.unwrap_or(1))
-        .unrolled("COLUMNS", columns)
-        .unrolled("PRODUCTS", form.products)
-        .unrolled("SUMS", sums);
-    let composer = results(operands(composer, &shape), output, if shape.normed() { 5 } else { 4 });
-    let (composer, meeting) = meeting(caps, composer, [columns, sums], lanes)?;
-    let width = match (shape.packed(), shape.k.is_multiple_of(4)) {
-        (true, _) => weights.name(),
-        (false, true) => "vec4",
-        (false, false) => "scalar",
-    };
-    let normed = if shape.normed() { ", norm fused" } else { "" };
-    let products = form.products;
-    composer.module("03_matvec_rows").finish(
-        caps,
-        &bindings(&shape),
-        Grid::Flat { rows: columns, per_block: n.div_ceil(products / each * units), per_group: 1 },
-        format!("{lanes} lanes for {products} rows by {columns}, {width}{normed}{meeting}"),
-        "a few rows: each weight is read once for all of them",
-    )
+impl Spec for MatvecRowsShape {
+    fn name(&self) -> &'static str {
+        "matvec_rows_forward"
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let name = self.name();
+        let MatvecRowsShape { n, rows, weights, output, .. } = *self;
+        let form = pick(caps, self);
+        let size = workgroup_size(caps, form.size as u32, 1, name)?;
+        // Where lanes are the workgroup they are as few as that may have.
+        let lanes = form.lanes.min(size as usize);
+        let columns = rows.next_power_of_two().min(MOST_COLUMNS);
+        let (sums, vectors) = (self.sums(form.products, columns), self.vectors());
+        let turns = vectors.div_ceil(lanes);
+        let unrolled = (1..=form.turns.min(turns)).rev().find(|by| turns.is_multiple_of(*by));
+        let (each, units) = (output.products(), size as usize / lanes);
+        let composer = Composer::new(*self, size)
+            .size("N", n)
+            .size("K", self.k)
+            .size("STRIDE", self.stride)
+            .size("LANES", lanes)
+            .size("EACH", each)
+            .size("VECTORS", vectors)
+            .size("TURNS", turns)
+            .flag("RAGGED", !vectors.is_multiple_of(lanes))
+            .unrolled("UNROLLED", unrolled.unwrap_or(1))
+            .unrolled("COLUMNS", columns)
+            .unrolled("PRODUCTS", form.products)
+            .unrolled("SUMS", sums);
+        let composer = results(operands(composer, self), output, if self.normed() { 5 } else { 4 });
+        let (composer, meeting) = meeting(caps, composer, [columns, sums], lanes)?;
+        let width = match (self.packed(), self.k.is_multiple_of(4)) {
+            (true, _) => weights.name(),
+            (false, true) => "vec4",
+            (false, false) => "scalar",
+        };
+        let normed = if self.normed() { ", norm fused" } else { "" };
+        let products = form.products;
+        composer.module("03_matvec_rows").finish(
+            caps,
+            &bindings(self),
+            Grid::Flat {
+                rows: columns,
+                per_block: n.div_ceil(products / each * units),
+                per_group: 1,
+            },
+            format!("{lanes} lanes for {products} rows by {columns}, {width}{normed}{meeting}"),
+            "a few rows: each weight is read once for all of them",
+        )
+    }
 }
 
 /// How the lanes' sums meet, and what that is called.

@@ -11,7 +11,6 @@ use crate::kernels::shape::{
     AttentionShape, MASKED, MatvecInput, MatvecOutput, MatvecShape, NewestKey, PARTIAL_STATE,
     RANGE_KEYS,
 };
-use crate::kernels::spec::KernelSpec;
 
 /// Words of a matrix that an invocation has in flight: they stay in registers, as do as many of what is multiplied.
 const WORDS_IN_FLIGHT: usize = 64;
@@ -70,7 +69,6 @@ pub(super) fn team(caps: &Capabilities, shape: &MatvecShape) -> Option<Team> {
 
 /// `matvec_forward` by teams, with the bindings of the other form.
 pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> Result<Kernel> {
-    let spec = KernelSpec::Matvec(shape);
     let MatvecShape { n, k, first, input, output, weights } = shape;
     let &Team { lanes, size, rows } = team;
     let packed = weights.packs(k);
@@ -80,7 +78,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
     let unrolled = turns.div_ceil(turns.div_ceil(most));
     let normed = matches!(input, MatvecInput::Norm { .. });
     let bindings = bindings(shape)?;
-    let composer = Composer::new(spec, size)
+    let composer = Composer::new(shape, size)
         .size("N", n)
         .size("K", k)
         .size("LANES", lanes as usize)

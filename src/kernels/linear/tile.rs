@@ -295,7 +295,7 @@ fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
     order.map(pick).into()
 }
 
-#[cfg(all(test, unpublished, feature = "testing"))]
+#[cfg(all(test, testing))]
 mod tests {
     use super::*;
     use crate::caps::Target;

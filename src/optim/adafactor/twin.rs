@@ -3,11 +3,11 @@
 use super::{RULE, STRETCH, parts_of};
 use crate::error::Result;
 use crate::kernels::Constant;
-use crate::testing::update::{BEHIND, Problem, UpdateTests, decided_at, step_of};
+use crate::kernels::optimizer::cases::update::{BEHIND, Problem, UpdateTests, decided_at, step_of};
+use crate::kernels::optimizer::twin::update::{Cpu, twin};
+use crate::kernels::optimizer::twin::{Decision, StepOptions};
 use crate::testing::{Lane, Operand};
 use crate::twins::Real;
-use crate::twins::optimizer::{Decision, StepOptions};
-use crate::twins::update::{Cpu, twin};
 
 pub(in crate::optim) const ROWS: UpdateTests = UpdateTests {
     twin: twin!(rows),
@@ -36,11 +36,7 @@ pub(in crate::optim) const UPDATE: UpdateTests = UpdateTests {
     problems: |lane| strided_runs(lane, true),
 };
 
-fn squares_of<R: Real>(
-    on: &Cpu<R>,
-    count: usize,
-    decision: &Decision<R>,
-) -> Result<Vec<R>> {
+fn squares_of<R: Real>(on: &Cpu<R>, count: usize, decision: &Decision<R>) -> Result<Vec<R>> {
     let [_, gradient0] = on.places("range")?;
     let gradients = on.read("gradients", gradient0, count)?;
     let square = |g| {
@@ -51,12 +47,7 @@ fn squares_of<R: Real>(
 }
 
 /// A mean after a square: its share falls with the updates made.
-fn averaged<R: Real>(
-    old: R,
-    mean: R,
-    options: &StepOptions<R>,
-    decision: &Decision<R>,
-) -> R {
+fn averaged<R: Real>(old: R, mean: R, options: &StepOptions<R>, decision: &Decision<R>) -> R {
     let share = (options.numbers[0][0] * decision.carried[0].ln()).exp();
     old + share * (mean - old)
 }
@@ -147,9 +138,7 @@ fn update<R: Real>(on: &mut Cpu<R>) -> Result<()> {
     let [weight0, gradient0] = on.places("range")?;
     let squares = on.read("squares", 0, 2 * parts)?;
     let tensor = R::from_f64(on.spec.constant.0);
-    let size = |of: usize| {
-        (squares.iter().skip(of).step_by(2).copied().sum::<R>() / tensor).sqrt()
-    };
+    let size = |of: usize| (squares.iter().skip(of).step_by(2).copied().sum::<R>() / tensor).sqrt();
     let [_, _, [least_scale, _], [threshold, _], ..] = options.numbers;
     let rate = options.learning_rate.min(R::ONE / decision.carried[0].sqrt());
     let rate = rate * least_scale.max(size(1)) / R::ONE.max(size(0) / threshold);
@@ -208,10 +197,8 @@ fn column_runs(lane: &Lane) -> Vec<Problem> {
 fn mean_runs(lane: &Lane) -> Vec<Problem> {
     let problem = |(columns, stretches, update): (usize, usize, bool)| {
         let first = 37;
-        let mut operands = vec![
-            positive(lane, columns * stretches),
-            positive(lane, first + columns + BEHIND),
-        ];
+        let mut operands =
+            vec![positive(lane, columns * stretches), positive(lane, first + columns + BEHIND)];
         operands.extend(decided_at([UPDATES, 0.0], update, &step_of(&RULE)));
         operands.push(Operand::range(0, 0, first, 0));
         Problem::new([stretches * STRETCH, columns, stretches], operands)
@@ -225,8 +212,7 @@ fn strided_runs(lane: &Lane, update: bool) -> Vec<Problem> {
         let [weight0, gradient0, row0, column0, part0] = [37, 11, 64, 21, 3];
         let count = rows * columns.max(1);
         let own = if update { parts } else { part0 + parts_of(count) + 2 };
-        let squares =
-            if update { positive(lane, 2 * own) } else { Operand::poison(2 * own) };
+        let squares = if update { positive(lane, 2 * own) } else { Operand::poison(2 * own) };
         let mut operands = vec![
             Operand::floats(&lane.normal(weight0 + count + BEHIND)),
             Operand::floats(&lane.normal(gradient0 + count + BEHIND)),

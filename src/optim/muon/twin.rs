@@ -3,12 +3,14 @@
 use super::{RULE, parts_of};
 use crate::error::Result;
 use crate::kernels::Constant;
-use crate::testing::update::{BEHIND, Problem, RUNS, UpdateTests, decided, step_of};
-use crate::testing::{Lane, Operand};
 #[cfg(test)]
-use crate::twins::linear::{Product, matmul, matmul_at, matmul_t};
-use crate::twins::optimizer::{Decision, StepOptions};
-use crate::twins::update::{Cpu, twin};
+use crate::kernels::linear::twin::{Product, matmul, matmul_at, matmul_t};
+use crate::kernels::optimizer::cases::update::{
+    BEHIND, Problem, RUNS, UpdateTests, decided, step_of,
+};
+use crate::kernels::optimizer::twin::update::{Cpu, twin};
+use crate::kernels::optimizer::twin::{Decision, StepOptions};
+use crate::testing::{Lane, Operand};
 use crate::twins::Real;
 #[cfg(test)]
 use crate::twins::dot;

@@ -58,7 +58,7 @@ impl ModelLoader {
     /// As [`ModelLoader::new`].
     pub fn packed(gpu: &Rc<dyn Gpu>, config: ModelConfig, weights: WeightFormat) -> Result<Self> {
         Weights::planned(gpu, &config, weights)?;
-        let reader = CheckpointReader::new(&Architecture::of(&config).tensors());
+        let reader = reader_of(&Architecture::of(&config), true);
         let (gpu, pending) = (Rc::clone(gpu), Pending::default());
         let (values, held) = (vec![], vec![]);
         Ok(Self { gpu, config, weights, reader, model: Rc::default(), pending, values, held })
@@ -86,7 +86,7 @@ impl ModelLoader {
                 "config.json is of another model than the one under this adapter; give the files that it was loaded from",
             ));
         }
-        let reader = CheckpointReader::new(&architecture.tensors());
+        let reader = reader_of(architecture, false);
         let (gpu, weights) = (Rc::clone(model.gpu()), model.weights());
         let model = Rc::new(OnceCell::from(Rc::clone(model)));
         Ok(Self {
@@ -220,6 +220,7 @@ impl ModelLoader {
     fn set_values(&mut self, name: &str, start: u64) -> Result<()> {
         let model = Rc::clone(self.model()?);
         self.expect_finite(name, start, 1, &self.values)?;
+        let Some(name) = &self.reader.target(name) else { return Ok(()) };
         let (tensor, weights) = (tensor_of(&model, name)?, model.weights.buffers()?);
         let find = |name| weights.get(name);
         let storage =
@@ -247,6 +248,15 @@ impl ModelLoader {
         model.changed();
         Ok(Rc::clone(model))
     }
+}
+
+/// Reads the tensors of a model. One whose head is its embedding may have both stored.
+fn reader_of(model: &Architecture, compared: bool) -> CheckpointReader {
+    let mut reader = CheckpointReader::new(&model.tensors());
+    if model.head == model.embedding {
+        reader.tie(&model.weights[model.embedding].params[0].name, compared);
+    }
+    reader
 }
 
 fn tensor_of<'a>(model: &'a Model, name: &str) -> Result<&'a Tensor> {

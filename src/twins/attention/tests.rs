@@ -1,6 +1,6 @@
 use super::*;
+use crate::kernels::rope::twin::cache_append_forward;
 use crate::twins::check::{assert_close, assert_gradient, noise};
-use crate::twins::rope::cache_append_forward;
 
 fn head(data: &[f64], head_dim: usize) -> Head<'_, f64> {
     Head { data, stride: head_dim, offset: 0, head_dim }

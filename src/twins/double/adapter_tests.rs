@@ -11,6 +11,8 @@ use crate::config::{DropoutRates, LoraConfig};
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::error::{ErrorCode, Result};
 use crate::gpu::Gpu;
+use crate::kernels::dropout::twin::Masks;
+use crate::kernels::weights::twin::{pack_weights_forward, unpack_weights_forward};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::random::split;
 use crate::session::{
@@ -18,9 +20,7 @@ use crate::session::{
     NO_PROGRESS, Resume, Snapshot, TextOptions, Trainer, TrainerOptions, estimate,
 };
 use crate::twins::check::assert_close;
-use crate::twins::dropout::Masks;
 use crate::twins::model::{Network, Tensors, random_adapter};
-use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
 use std::rc::Rc;
 
@@ -268,7 +268,7 @@ pub(super) fn continued(
         let row = &all[(prompt.len() + i - 1) * words..][..words];
         let best = row.iter().copied().fold(f64::MIN, f64::max);
         let own = row[d.token as usize];
-        let logprob = own - crate::twins::loss::log_sum_exp(row);
+        let logprob = own - crate::kernels::loss::twin::log_sum_exp(row);
         (best - own).max((f64::from(d.logprob) - logprob).abs())
     });
     off.fold(0.0, f64::max)

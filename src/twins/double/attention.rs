@@ -1,24 +1,26 @@
 //! Attention on the fused rows of a batch or of a text, and the key-value cache.
 
 use super::operands::Operands;
-use super::rows::sum_of;
 use crate::error::Result;
 use crate::format::Element;
+use crate::kernels::cache::twin::{cached, several};
+use crate::kernels::dropout::twin::{KeyDropout, Masks};
+use crate::kernels::linear::twin::rows::{matrix_of_rows, to_heads};
+use crate::kernels::linear::twin::{bias_forward, matvec_forward};
+use crate::kernels::norm::twin::rms_norm_forward;
+use crate::kernels::rope::twin::rotated;
 use crate::kernels::{
-    AttentionShape, KeyValueOwner, KvCache, NewestKey, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
+    AttentionShape, KeyValueOwner, KvCache, NewestKey, NewestShape, PARTIAL_STATE, Parts,
+    RANGE_KEYS, RopeShape,
 };
 use crate::twins::attention::{self as twins, Head, Part, attend_kept, attention_decode_merge};
 use crate::twins::attention_rows::Pass;
-use crate::twins::cache::{
-    cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
-};
-use crate::twins::dropout::{KeyDropout, Masks};
-use crate::twins::{add_assign, cast, dot};
+use crate::twins::{add_assign, dot};
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 /// The shape as the twins know it, for so many rows.
-pub(super) fn twin(shape: &AttentionShape, tokens: usize) -> Result<twins::AttentionShape> {
+pub(crate) fn twin(shape: &AttentionShape, tokens: usize) -> Result<twins::AttentionShape> {
     Ok(twins::AttentionShape {
         n_heads: shape.heads,
         n_kv_heads: shape.kv_heads,
@@ -41,124 +43,6 @@ fn dropped(on: &Operands, shape: &AttentionShape, tokens: usize) -> Result<twins
         of.dropout = Some(KeyDropout { rate: rate.0, place, masks, tokens });
     }
     Ok(of)
-}
-
-/// The row of the cache in which a position lies.
-pub(super) fn cache_row(shape: &AttentionShape, position: usize) -> usize {
-    shape.ring.map_or(position, |ring| position % ring)
-}
-
-/// Rotates heads of rows; the table has (cos, sin) by position and pair.
-pub(super) fn rotated(
-    rows: &mut [f32],
-    RopeShape { heads, head_dim, dims, stride }: RopeShape,
-    table: &[f32],
-    position: impl Fn(usize) -> usize,
-    forward: bool,
-) {
-    for (t, row) in rows.chunks_exact_mut(stride).enumerate() {
-        let turns = &table[position(t) * dims..][..dims];
-        for head in row[..heads * head_dim].chunks_exact_mut(head_dim) {
-            let (first, second) = head[..dims].split_at_mut(dims / 2);
-            for ((a, b), turn) in first.iter_mut().zip(second).zip(turns.chunks_exact(2)) {
-                let (cos, sin) = (turn[0], if forward { turn[1] } else { -turn[1] });
-                (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-            }
-        }
-    }
-}
-
-pub(super) fn rope(
-    on: &mut Operands,
-    shape: RopeShape,
-    forward: bool,
-    half: bool,
-    parts: Parts,
-) -> Result<()> {
-    let step = on.step()?;
-    let (from, to) = match (half, parts) {
-        (true, _) => ("qkv", "rotated"),
-        (_, Parts::WHOLE) => ("qkv", "qkv"),
-        _ => ("parts", "rows"),
-    };
-    let mut rows = sum_of(on, from, step.tokens as usize * shape.stride, parts)?;
-    let (table, documents) = (on.f32("table")?, on.u32("documents")?);
-    // The start of a document is said by the row: of rows of texts of their own it wraps.
-    let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
-    rotated(&mut rows, shape, table, position, forward);
-    on.write_as(to, &rows, half)
-}
-
-/// Positions of a cache in f32: key heads | value heads.
-fn cached(
-    shape: &AttentionShape,
-    cache: KvCache,
-    words: &[u32],
-    rows: Range<usize>,
-) -> Result<Vec<f32>> {
-    let width = cache.row_words(shape);
-    let kept: Vec<u32> = rows
-        .flat_map(|position| words[cache_row(shape, position) * width..][..width].iter().copied())
-        .collect();
-    Ok(match cache {
-        KvCache::F32 => kept.into_iter().map(f32::from_bits).collect(),
-        KvCache::F16 => cast(&cache_expand_f16(&kept)),
-        KvCache::Int8 => cast(&cache_expand_int8(twin(shape, 1)?, &kept)),
-    })
-}
-
-pub(super) fn append(on: &mut Operands, shape: &AttentionShape, cache: KvCache) -> Result<()> {
-    let position = on.step()?.position as usize;
-    append_at(on, shape, cache, |t| cache_row(shape, position + t))
-}
-
-/// The position of the newest row of each of several texts, and its first row in the cache.
-fn several(on: &Operands, rows: usize) -> Result<Vec<(usize, usize)>> {
-    let (documents, each) = (on.u32("documents")?, on.step()?.reserved[0] as usize);
-    let position = |t: usize| (t as u32).wrapping_sub(documents[t]) as usize;
-    Ok((0..rows).map(|t| (position(t), t * each)).collect())
-}
-
-pub(super) fn append_several(
-    on: &mut Operands,
-    shape: &AttentionShape,
-    cache: KvCache,
-) -> Result<()> {
-    let places = several(on, on.tokens()?)?;
-    append_at(on, shape, cache, |t| places[t].1 + cache_row(shape, places[t].0))
-}
-
-fn append_at(
-    on: &mut Operands,
-    shape: &AttentionShape,
-    cache: KvCache,
-    row_of: impl Fn(usize) -> usize,
-) -> Result<()> {
-    let step = on.step()?;
-    let rows = on.first("qkv", step.tokens as usize * shape.stride())?;
-    let key_value: Vec<f32> =
-        rows.chunks(shape.stride()).flat_map(|row| row[shape.key_offset()..].to_vec()).collect();
-    let words = match cache {
-        KvCache::F32 => key_value.iter().map(|x| x.to_bits()).collect(),
-        KvCache::F16 => cache_append_f16(&key_value),
-        KvCache::Int8 => cache_append_int8(twin(shape, 1)?, &key_value),
-    };
-    let width = cache.row_words(shape);
-    let kept = on.u32_mut("cache")?;
-    for (t, row) in words.chunks(width).enumerate() {
-        let at = row_of(t) * width;
-        kept[at..at + width].copy_from_slice(row);
-    }
-    Ok(())
-}
-
-pub(super) fn expand(on: &mut Operands, shape: &AttentionShape, cache: KvCache) -> Result<()> {
-    let step = on.step()?;
-    let seen = (step.position + step.tokens) as usize;
-    let in_use = shape.ring.map_or(seen, |ring| seen.min(ring));
-    // Where the cache is a ring its rows stay where they are.
-    let rows = cached(shape, cache, on.u32("cache")?, 0..in_use)?;
-    on.write("rows", 0, &rows)
 }
 
 /// Keys and values that a query sees, one row after the other: key heads | value heads.
@@ -190,7 +74,7 @@ impl Seen {
     }
 }
 
-pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bool) -> Result<()> {
+pub(crate) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bool) -> Result<()> {
     let step = on.step()?;
     let (tokens, position) = (step.tokens as usize, step.position as usize);
     let of = dropped(on, shape, tokens)?;
@@ -224,7 +108,7 @@ pub(super) fn forward(on: &mut Operands, shape: &AttentionShape, cached_keys: bo
     on.write_as("output", &output, shape.halves.output)
 }
 
-pub(super) fn probabilities(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+pub(crate) fn probabilities(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
     let step = on.step()?;
     let (tokens, position) = (step.tokens as usize, step.position as usize);
     let head = on.u32("probe")?[0] as usize;
@@ -246,13 +130,13 @@ pub(super) fn probabilities(on: &mut Operands, shape: &AttentionShape) -> Result
     Ok(())
 }
 
-pub(super) fn delta(on: &mut Operands, shape: &AttentionShape, parts: Parts) -> Result<()> {
+pub(crate) fn delta(on: &mut Operands, shape: &AttentionShape, parts: Parts) -> Result<()> {
     let all = on.tokens()? * shape.width();
     let output = on.read_as("output", Element::halved(shape.halves.output))?;
     let d_output = if parts == Parts::WHOLE {
         on.read_as("d_output", Element::halved(shape.halves.d_output))?
     } else {
-        let sum = sum_of(on, "d_output", all, parts)?;
+        let sum = on.sum_of("d_output", all, parts)?;
         on.write("whole", 0, &sum)?;
         sum
     };
@@ -280,7 +164,7 @@ fn backward<T>(
     }))
 }
 
-pub(super) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+pub(crate) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
     let rows: Vec<Vec<f32>> = backward(on, shape, |pass| {
         let row = |s| (0..shape.heads).flat_map(|head| pass.d_query(head, s)).collect();
         (0..pass.shape.tokens).map(row).collect()
@@ -294,7 +178,7 @@ pub(super) fn backward_query(on: &mut Operands, shape: &AttentionShape) -> Resul
 }
 
 /// Turns the gradients of a row's heads back, where the kernel does.
-pub(super) fn turned_back(
+pub(crate) fn turned_back(
     on: &Operands,
     shape: &AttentionShape,
     heads: &mut [f32],
@@ -310,7 +194,7 @@ pub(super) fn turned_back(
     Ok(())
 }
 
-pub(super) fn backward_key_value(
+pub(crate) fn backward_key_value(
     on: &mut Operands,
     shape: &AttentionShape,
     owner: KeyValueOwner,
@@ -338,7 +222,7 @@ pub(super) fn backward_key_value(
     Ok(())
 }
 
-pub(super) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
+pub(crate) fn group_sum(on: &mut Operands, shape: &AttentionShape) -> Result<()> {
     let (tokens, group) = (on.tokens()?, shape.heads / shape.kv_heads);
     let parts = on.first("parts", tokens * 2 * shape.width())?.to_vec();
     let target = if shape.turned { "rows" } else { "d_qkv" };
@@ -385,7 +269,7 @@ fn ranges(seen: Range<usize>, splits: usize) -> Vec<Range<usize>> {
 
 /// Of one range the output; of several partial results, each the sum of values, the largest score in base
 /// 2 and the sum of weights.
-pub(super) fn decode(
+pub(crate) fn decode(
     on: &mut Operands,
     shape: &AttentionShape,
     cache: KvCache,
@@ -396,7 +280,7 @@ pub(super) fn decode(
 }
 
 /// [`decode`] over the keys before the row's own.
-pub(super) fn decode_before(
+pub(crate) fn decode_before(
     on: &mut Operands,
     shape: &AttentionShape,
     splits: usize,
@@ -406,7 +290,7 @@ pub(super) fn decode_before(
 }
 
 /// The same of each of several rows, over its own text.
-pub(super) fn decode_several(
+pub(crate) fn decode_several(
     on: &mut Operands,
     shape: &AttentionShape,
     cache: KvCache,
@@ -459,12 +343,12 @@ fn result(part: &Part<f32>) -> Vec<f32> {
     part.sum.iter().map(|x| x / total).collect()
 }
 
-pub(super) fn decode_merge(on: &mut Operands, shape: &AttentionShape, splits: usize) -> Result<()> {
+pub(crate) fn decode_merge(on: &mut Operands, shape: &AttentionShape, splits: usize) -> Result<()> {
     let position = on.step()?.position as usize;
     merge_row(on, shape, splits, (0, position))
 }
 
-pub(super) fn decode_merge_several(
+pub(crate) fn decode_merge_several(
     on: &mut Operands,
     shape: &AttentionShape,
     (splits, rows): (usize, usize),
@@ -487,7 +371,7 @@ fn merge_row(
 }
 
 /// The heads of the newest row that ranges have left, and perhaps a key apart.
-pub(super) fn merged(
+pub(crate) fn merged(
     on: &Operands,
     shape: &AttentionShape,
     splits: usize,
@@ -532,4 +416,19 @@ fn merged_row(
         output.push(whole);
     }
     Ok(output)
+}
+
+/// The newest row's heads, and its queries over the keys before it.
+pub(crate) fn newest(on: &mut Operands, shape: &NewestShape, splits: usize) -> Result<()> {
+    let NewestShape { heads, k, epsilon, biased, weights } = *shape;
+    let rows = heads.stride();
+    let matrix = matrix_of_rows(on, weights, (rows, k))?;
+    let a = rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0);
+    let mut row = matvec_forward(&a, &matrix, None);
+    if biased {
+        bias_forward(&mut row, on.first("bias", rows)?);
+    }
+    let position = on.step()?.position as usize;
+    to_heads(on, &heads, row, ["query", "angles"], (position, [0, 0]))?;
+    decode_before(on, &heads, splits)
 }

@@ -247,13 +247,13 @@ fn a_lost_device_settles_all_that_is_pending() {
 #[test]
 fn a_spec_without_a_twin_is_an_error() {
     use crate::gpu::Replay;
-    use crate::kernels::{Element, RowPlace, softmax};
+    use crate::kernels::{Element, RowPlace, Softmax, Spec};
     use crate::plan::{Buffer, Builder, Launch, Phase, Slice};
 
     let double = Double::floor();
     let caps = double.capabilities().clone();
     let mut builder = Builder::new(&caps, Phase::Forward, 1, Buffer::Step);
-    let kernel = softmax(&caps, 8, Element::F32).unwrap();
+    let kernel = Softmax { columns: 8, element: Element::F32 }.kernel(&caps).unwrap();
     let given = |index| Slice::new(Buffer::Given(index), 0, 32);
     let place = Slice::new(Buffer::Given(2), 0, size_of::<RowPlace>() as u64);
     let launch = Launch::new("rows", kernel).bind("input", given(0)).bind("output", given(1));

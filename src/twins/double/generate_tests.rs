@@ -7,10 +7,10 @@ use crate::caps::{Capabilities, Decoding, Target};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
+use crate::kernels::sample::twin::top_logits_forward;
 use crate::session::{Drawn, GenerateOptions, Generation, Model, NO_PROGRESS};
 use crate::testing::adapters::table;
 use crate::twins::check::assert_close;
-use crate::twins::sampling::top_logits_forward;
 use pollster::block_on;
 use std::rc::Rc;
 

@@ -6,9 +6,9 @@ use super::generate_tests::{logits, rest, texts};
 use super::plan_tests::trains;
 use super::tests::{Pair, named, software};
 use crate::arch::{FAMILIES, Family, Rope};
+use crate::kernels::sample::twin::top_logits_forward;
 use crate::session::{GenerateOptions, Generation};
 use crate::twins::check::assert_close;
-use crate::twins::sampling::top_logits_forward;
 use pollster::block_on;
 
 /// Llama with other layers.

@@ -5,7 +5,7 @@ use super::tests::{BIASED, LEARNED, NORMED, PARALLEL, Pair, TWO_TABLES, UNTIED, 
 use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::gpu::Gpu;
-use crate::kernels::{Element, Form, KernelSpec, NormForm};
+use crate::kernels::{self as k, Element, Form, KernelSpec};
 use crate::lower::{TrainChoices, train_plans};
 use crate::params::Params;
 use crate::session::{NO_PROGRESS, Precision, Trainer, TrainerOptions};
@@ -46,11 +46,14 @@ fn what_only_products_read_lies_in_f16() {
     for dispatch in &plans.micro_step.dispatches {
         let kernel = &plans.micro_step.kernels[dispatch.kernel];
         match kernel.spec {
-            KernelSpec::RmsNormForward { form: NormForm { half: true, .. }, .. } => norms += 1,
-            KernelSpec::Activation(of) | KernelSpec::ActivationBackward(of) if of.half => {
+            KernelSpec::RmsNormForward(norm) if norm.form.half => norms += 1,
+            KernelSpec::ActivationForward(k::ActivationForward(of))
+            | KernelSpec::ActivationBackward(k::ActivationBackward(of))
+                if of.half =>
+            {
                 gates += 1
             }
-            KernelSpec::Linear { shape, .. } => {
+            KernelSpec::LinearProduct(k::LinearProduct { shape, .. }) => {
                 assert!(kernel.variant.starts_with("matrix "), "{}", kernel.variant);
                 products += 1;
                 halves += usize::from(shape.a == Element::F16);
@@ -79,17 +82,21 @@ fn attention_is_by_matrices_too() {
     for dispatch in &plans.micro_step.dispatches {
         let kernel = &plans.micro_step.kernels[dispatch.kernel];
         match kernel.spec {
-            KernelSpec::AttentionForward { shape, .. }
-            | KernelSpec::AttentionBackwardQuery { shape, .. }
-            | KernelSpec::AttentionBackwardKeyValue { shape, .. } => {
+            KernelSpec::AttentionForward(k::AttentionForward { shape, .. })
+            | KernelSpec::AttentionBackwardQuery(k::AttentionBackwardQuery { shape, .. })
+            | KernelSpec::AttentionBackwardKeyValue(k::AttentionBackwardKeyValue {
+                shape, ..
+            }) => {
                 assert!(kernel.variant.starts_with("matrix "), "{}", kernel.reason);
                 assert!(shape.halves.qkv, "{shape:?}");
-                let backward = !matches!(kernel.spec, KernelSpec::AttentionForward { .. });
+                let backward = !matches!(kernel.spec, KernelSpec::AttentionForward(_));
                 assert_eq!(shape.turned, backward, "{shape:?}");
                 passes += 1;
             }
-            KernelSpec::Rope { half: true, .. } => turned += 1,
-            KernelSpec::Linear { shape, .. } if shape.form != Form::MatmulT => {
+            KernelSpec::RopeRows(rope) if rope.half => turned += 1,
+            KernelSpec::LinearProduct(k::LinearProduct { shape, .. })
+                if shape.form != Form::MatmulT =>
+            {
                 gradients += usize::from(shape.a == Element::F16);
             }
             _ => {}

@@ -1,23 +1,22 @@
 //! What a dispatch binds, by name: taken out of memory before a twin runs, put back behind it.
 
 use super::memory::{Memory, Operand};
-use super::uniforms::Step;
 use crate::error::{Error, Result};
 use crate::format::{Element, WriteMode};
-#[cfg(feature = "testing")]
-use crate::kernels::Binding;
-use crate::kernels::{Access, Kernel};
-use crate::plan::{RANGE_STRIDE, Range};
+use crate::kernels::{Access, Binding, Kernel, Parts};
+use crate::plan::{RANGE_STRIDE, Range, Step};
+use crate::twins::add_assign;
 use half::f16;
 
-pub(super) struct Operands<'a> {
+/// The operands of one dispatch.
+pub(crate) struct Operands<'a> {
     kernel: &'a Kernel,
     bound: &'a [Operand],
     words: Vec<Vec<u32>>,
 }
 
 impl<'a> Operands<'a> {
-    pub fn take(
+    pub(super) fn take(
         kernel: &'a Kernel,
         bound: &'a [Operand],
         ranges: &[Range],
@@ -38,7 +37,7 @@ impl<'a> Operands<'a> {
     }
 
     /// Writes back what the kernel may write.
-    pub fn put(self, memory: &mut Memory) -> Result<()> {
+    pub(super) fn put(self, memory: &mut Memory) -> Result<()> {
         for ((binding, slice), words) in self.bound.iter().zip(self.words) {
             if let (Access::ReadWrite, Some(buffer)) = (binding.access, slice.buffer) {
                 memory.words_mut(buffer)?[slice.words()].copy_from_slice(&words);
@@ -48,12 +47,10 @@ impl<'a> Operands<'a> {
     }
 
     /// The words of each binding.
-    #[cfg(feature = "testing")]
     pub fn all_words(&self) -> Vec<(Binding, Vec<u32>)> {
         self.bound.iter().map(|(binding, _)| *binding).zip(self.words.iter().cloned()).collect()
     }
 
-    #[cfg(feature = "testing")]
     pub fn workgroup_size(&self) -> u32 {
         self.kernel.workgroup_size
     }
@@ -75,6 +72,16 @@ impl<'a> Operands<'a> {
     pub fn first(&self, name: &str, count: usize) -> Result<&[f32]> {
         let short = || Error::internal(format!("{name} is shorter than {count} elements"));
         self.f32(name)?.get(..count).ok_or_else(short)
+    }
+
+    /// The first elements of a value, which may lie in parts.
+    pub fn sum_of(&self, name: &str, elements: usize, parts: Parts) -> Result<Vec<f32>> {
+        let mut sum = self.first(name, elements)?.to_vec();
+        for part in 1..parts.count {
+            let at = part * parts.apart;
+            add_assign(&mut sum, &self.first(name, at + elements)?[at..]);
+        }
+        Ok(sum)
     }
 
     pub fn u32_mut(&mut self, name: &str) -> Result<&mut [u32]> {

@@ -7,6 +7,8 @@ use super::session_tests::{file_of, options, reloaded, steps};
 use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, integers, weights};
 use crate::data::Batch;
 use crate::gpu::Gpu;
+use crate::kernels::loss::twin::smoothed_cross_entropy_backward;
+use crate::kernels::optimizer::twin::{Decision, average_forward};
 use crate::optim::adamw::twin::adamw_forward;
 use crate::optim::adamw8bit::twin::adamw8bit_forward;
 use crate::optim::lion::twin::lion_forward;
@@ -16,8 +18,6 @@ use crate::optim::{Numbers, Optimizer, RULES, Rule, State};
 use crate::session::{
     Adapter, EstimateOptions, Model, NO_PROGRESS, Snapshot, Trainer, TrainerOptions, estimate,
 };
-use crate::twins::loss::smoothed_cross_entropy_backward;
-use crate::twins::optimizer::{Decision, average_forward};
 use pollster::block_on;
 use std::rc::Rc;
 

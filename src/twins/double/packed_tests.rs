@@ -10,13 +10,13 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode};
 use crate::gpu::Gpu;
 use crate::kernels::WeightFormat;
+use crate::kernels::weights::twin::{pack_weights_forward, unpack_weights_forward};
 use crate::session::{
     Adapter, EstimateOptions, GenerateOptions, InferenceOptions, Model, NO_PROGRESS, Snapshot,
     TextOptions, Trainer, TrainerOptions, estimate,
 };
 use crate::twins::check::assert_close;
 use crate::twins::model::{Network, Tensors, random_tensors};
-use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
 use std::rc::Rc;
 

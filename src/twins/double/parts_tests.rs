@@ -143,11 +143,11 @@ const CHUNKED: usize = 300;
 fn gradient_sums(plan: &Plan) -> (Vec<usize>, usize) {
     let specs = || plan.dispatches.iter().map(|dispatch| plan.kernels[dispatch.kernel].spec);
     let counts = specs().filter_map(|spec| match spec {
-        KernelSpec::GradientSum(sums) => Some(sums.count),
+        KernelSpec::GradientSums(sums) => Some(sums.count),
         _ => None,
     });
     let alone = specs().filter(
-        |spec| matches!(spec, KernelSpec::LinearSum { shape, .. } if shape.form == Form::MatmulAt),
+        |spec| matches!(spec, KernelSpec::LinearSum(sum) if sum.shape.form == Form::MatmulAt),
     );
     (counts.collect(), alone.count())
 }

@@ -9,6 +9,9 @@ use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::gpu::Gpu;
+use crate::kernels::loss::twin::log_sum_exp;
+use crate::kernels::optimizer::twin::{Decision, StepOptions};
+use crate::kernels::weights::twin::{pack_weights_forward, unpack_weights_forward};
 use crate::kernels::{KvCache, LinearShape, LinearTile, TunedProduct, WeightFormat};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::optim::Optimizer;
@@ -19,10 +22,7 @@ use crate::session::{
     GenerateOptions, Generation, InferenceOptions, Metrics, NO_PROGRESS, Trainer, TrainerOptions,
 };
 use crate::twins::check::assert_close;
-use crate::twins::loss::log_sum_exp;
 use crate::twins::model::Tensors;
-use crate::twins::optimizer::{Decision, StepOptions};
-use crate::twins::weights::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
 use std::rc::Rc;
 

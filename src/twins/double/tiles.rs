@@ -69,7 +69,7 @@ impl Batch {
     }
 }
 
-pub(super) fn products(
+pub(crate) fn products(
     on: &mut Operands,
     shape: &AttentionShape,
     (tiles, ends): (usize, usize),

@@ -5,7 +5,7 @@ use super::operands::Operands;
 use super::session_tests::{options, steps};
 use super::tests::{Pair, named};
 use crate::format::Element;
-use crate::kernels::{AttentionShape, Form, KernelSpec};
+use crate::kernels::{AttentionShape, Form, KernelSpec, LinearProduct};
 use crate::session::{NO_PROGRESS, Trainer, TrainerOptions};
 use crate::twins::attention_rows::Pass;
 use half::f16;
@@ -35,7 +35,9 @@ pub(super) fn watch(spec: KernelSpec, on: &Operands<'_>) {
     SEEN.with_borrow_mut(|seen| {
         let Some(seen) = seen else { return };
         match spec {
-            KernelSpec::Linear { shape, .. } if shape.form == Form::Matmul => {
+            KernelSpec::LinearProduct(LinearProduct { shape, .. })
+                if shape.form == Form::Matmul =>
+            {
                 let name = match (shape.n, shape.k) {
                     (96, 61 | 64) => "logits",
                     (256, 96) => "feed-forward output",
@@ -48,7 +50,7 @@ pub(super) fn watch(spec: KernelSpec, on: &Operands<'_>) {
                 let used = &values[..TOKENS * shape.a_stride];
                 seen.push((name, used.iter().map(|x| f64::from(*x)).collect()));
             }
-            KernelSpec::AttentionBackwardQuery { shape, .. } => weights(seen, &shape, on),
+            KernelSpec::AttentionBackwardQuery(query) => weights(seen, &query.shape, on),
             _ => {}
         }
     });

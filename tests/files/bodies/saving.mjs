@@ -401,7 +401,8 @@ export const cases = {
     await refuses("invalid-checkpoint", ["model.safetensors", "it was moved"], () =>
       Model.fromPretrained(runtime, source),
     );
-    await refuses("invalid-options", "base URL", () =>
+    // One file alone has to be a GGUF file.
+    await refuses("invalid-checkpoint", "GGUF", () =>
       Model.fromPretrained(runtime, handles["config.json"]),
     );
     await refuses("invalid-options", "cannot write to a directory or file handle", () =>

@@ -1,0 +1,30 @@
+//! The list of all kernels: whatever concerns every one of them is made from it (`docs/architecture.md` tells how one is
+//! added). It imports no file, and no family imports what is made from it but `KernelSpec`.
+
+/// Hands the families to a macro: of each the module below `kernels`, and the types of its kernels.
+macro_rules! families {
+    ($with:ident) => {
+        $with! {
+            elementwise: Zero, CopyRow, Scale, Checksum, InitializeForward;
+            dropout: DropoutForward;
+            embedding: EmbeddingForward, EmbeddingPacked, EmbeddingBackward, PositionForward,
+                PositionBackward;
+            norm: RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward, HeadNormForward,
+                HeadNormBackward, ColumnSum;
+            linear: LinearProduct, LinearSum, GradientSums, MatvecShape, MatvecRowsShape;
+            rope: RopeRows;
+            cache: CacheAppend, CacheAppendSeveral, CacheExpand;
+            attention: AttentionForward, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
+                AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionDecode,
+                AttentionDecodeMerge, AttentionDecodeNewest, AttentionDecodeSeveral, AttentionDecodeMergeSeveral,
+                AttentionTensors, AttentionDeltaTensors, AttentionDecodeTensors, AttentionDecodeMergeTensors;
+            softmax: Softmax;
+            activation: ActivationForward, ActivationBackward;
+            loss: CrossEntropy, ObjectiveCrossEntropy, SoftCap, LossSumForward;
+            weights: PackWeights, UnpackWeights;
+            optimizer: GradNorm, StepDecision, Average, UpdateSpec;
+            sample: Sample, SampleSeveral, TopLogits;
+        }
+    };
+}
+pub(crate) use families;

@@ -1,0 +1,270 @@
+//! The catalogue's products: of matrices, of a vector or several with a matrix, and the packing of matrices.
+
+use crate::caps::Capabilities;
+use crate::config::Activation;
+use crate::error::Result;
+use crate::kernels::{
+    self as k, AttentionShape, Constant, Element, Form, GradientParts, GradientSums, KvCache,
+    LinearKernels, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape,
+    MatvecShape, NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
+};
+use crate::testing::catalogue::{Entry, HEADS, MATRICES};
+
+const NORM: MatvecInput = MatvecInput::Norm { epsilon: Constant(1e-5) };
+
+pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for form in Form::ALL {
+        entries.extend(products(caps, &padded(form)));
+        if caps.half_matrix().is_some() {
+            entries.extend(products(caps, &LinearShape { half: true, ..padded(form) }));
+        }
+    }
+    entries.push(("gradients in parts".into(), sums().kernel(caps)));
+    for ((n, k), tokens) in MATRICES.into_iter().zip([1, 8, 512, 1024, 4096]) {
+        for form in Form::ALL {
+            let shape = LinearShape::new(form, n, k, tokens);
+            entries.extend(products(caps, &shape));
+            if caps.half_matrix().is_some() {
+                entries.extend(products_by_matrices(caps, &LinearShape { half: true, ..shape }));
+            }
+        }
+        entries.extend(gate_gradients(caps, n, k, tokens));
+        entries.extend(matvecs(caps, n, k));
+        if (n, k) == (768, 2304) {
+            entries.extend(teams(caps, n, k));
+            entries.extend(newest(caps, n));
+        }
+        entries.extend(matvecs_of_rows(caps, n, k));
+    }
+    HEADS.into_iter().for_each(|of| entries.extend(heads(caps, of)));
+    entries
+}
+
+fn sums() -> GradientSums {
+    let one = GradientParts { elements: 768, count: 3, places: [0, 0] };
+    GradientSums { mode: WriteMode::AddAfterFirst, count: GradientSums::MOST, each: [one; 4] }
+}
+
+/// Products that give the gradients of gate and up, by all tiles that can.
+fn gate_gradients(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec<Entry> {
+    let shape = LinearShape::new(Form::Matmul, n, k, tokens);
+    let mut entries = vec![];
+    for tile in k::linear_tiles(caps, &shape) {
+        if !k::tile_gives_gate_gradient(&shape, tile) {
+            continue;
+        }
+        for activation in Activation::ALL {
+            let pick = LinearPick { tile, splits: 1, reason: String::new() };
+            let made = k::linear_with_tile(caps, &shape, Output::GateGradient(activation), pick);
+            let what = format!("gradient of a gate of {n}x{k} by {tile:?}, {activation:?}");
+            entries.push((what, made.map(|linear| linear.product)));
+        }
+    }
+    entries
+}
+
+/// A product that may round its operands to f16, with operands and results in f32 and in f16.
+fn products_by_matrices(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
+    let mut entries = products(caps, shape);
+    if !k::reads_halves(caps, shape) {
+        return entries;
+    }
+    entries.extend(products(caps, &LinearShape { a: Element::F16, ..*shape }));
+    let overwrite = Output::Mode(WriteMode::Overwrite);
+    let shape = LinearShape { c: Element::F16, ..*shape };
+    for tile in k::linear_tiles(caps, &shape) {
+        let what = format!("{} into f16 by {tile:?}", shape.form.name());
+        let made = |splits| {
+            let pick = LinearPick { tile, splits, reason: String::new() };
+            k::linear_with_tile(caps, &shape, overwrite, pick)
+        };
+        entries.push((what.clone(), made(1).map(|linear| linear.product)));
+        let sum = made(2).map(|linear| linear.sum.expect("parts are summed").kernel);
+        entries.push((what, sum));
+    }
+    entries
+}
+
+/// Products of a vector with a matrix in each format.
+fn matvecs(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (input, output) in [
+        (MatvecInput::Plain, MatvecOutput::Plain),
+        (MatvecInput::Plain, MatvecOutput::Added),
+        (MatvecInput::Plain, MatvecOutput::Residual),
+        (MatvecInput::Plain, MatvecOutput::BiasedResidual),
+        (NORM, MatvecOutput::Plain),
+        (NORM, MatvecOutput::Gated(Activation::Silu)),
+    ] {
+        for weights in WeightFormat::ALL {
+            let shape = MatvecShape { n, k, first: 0, input, output, weights };
+            let what = format!("matvec of {n}x{k} in {}", weights.name());
+            entries.push((what, shape.kernel(caps)));
+        }
+    }
+    entries
+}
+
+/// Products that a class may have by teams, and what they put together.
+fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let heads =
+        AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
+    let mut entries = vec![];
+    let mut add = |n, input, output, weights: WeightFormat| {
+        let shape = MatvecShape { n, k, first: 0, input, output, weights };
+        entries.push((format!("matvec by teams in {}", weights.name()), shape.kernel(caps)));
+    };
+    for weights in WeightFormat::ALL {
+        add(8192, NORM, MatvecOutput::Plain, weights);
+        if let Some(splits) = k::near_splits(caps, heads, 1024) {
+            for output in [MatvecOutput::Added, MatvecOutput::Residual] {
+                add(n, MatvecInput::Ranges(heads, splits, NewestKey::Among), output, weights);
+            }
+        }
+    }
+    add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
+    if let Some(splits) = k::near_splits(caps, heads, 1024) {
+        let from = MatvecInput::Ranges(heads, splits, NewestKey::Among);
+        add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
+        let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
+        entries.push(("attention decode of a short text".into(), kernel));
+    }
+    entries
+}
+
+/// The newest row of `width` in one dispatch, where a class has it so, and the product that puts its key to those
+/// before it.
+fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
+    let (mut entries, epsilon) = (vec![], Constant(1e-5));
+    let heads = AttentionShape {
+        heads: width / 64,
+        kv_heads: width / 192,
+        head_dim: 64,
+        ..Default::default()
+    };
+    let Some(splits) = k::near_splits(caps, heads, 1024) else { return entries };
+    for weights in WeightFormat::ALL {
+        let shape =
+            NewestShape { heads, k: width, epsilon, biased: weights == WeightFormat::F16, weights };
+        if !k::newest_fuses(caps, &shape) {
+            continue;
+        }
+        let kernel = k::attention_decode_newest(caps, shape, &splits);
+        entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
+        let input = MatvecInput::Ranges(heads, splits, NewestKey::Apart);
+        let product = MatvecShape {
+            n: width,
+            k: width,
+            first: 0,
+            input,
+            output: MatvecOutput::Added,
+            weights,
+        };
+        let named = format!("ranges and the newest key by a matrix in {}", weights.name());
+        entries.push((named, product.kernel(caps)));
+    }
+    entries
+}
+
+/// Products whose results are heads.
+fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)) -> Vec<Entry> {
+    let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+    let mut entries = vec![];
+    let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
+    for (ring, weights) in
+        [None, Some(300)].into_iter().flat_map(|ring| WeightFormat::ALL.map(|w| (ring, w)))
+    {
+        let matvec = MatvecShape {
+            n: shape.stride() / 2,
+            k: heads * head_dim,
+            first: 0,
+            input: MatvecInput::Norm { epsilon: Constant(1e-5) },
+            output: MatvecOutput::Heads(AttentionShape { ring, ..shape }),
+            weights,
+        };
+        add(&format!("matvec of heads in {}", weights.name()), matvec.kernel(caps));
+        let MatvecShape { n, k, input, output, .. } = matvec;
+        let (rows, stride) = (5, shape.stride());
+        let several = MatvecRowsShape { n, k, rows, stride, input, output, weights };
+        add("rows to heads", several.kernel(caps));
+        if weights == WeightFormat::F32 {
+            let output = MatvecOutput::BiasedHeads(AttentionShape { ring, ..shape });
+            let kernel = MatvecShape { output, ..matvec }.kernel(caps);
+            add("matvec of heads with biases", kernel);
+            let biased = MatvecRowsShape { output, ..several };
+            add("rows to heads with biases", biased.kernel(caps));
+        }
+    }
+    entries
+}
+
+/// Products of several vectors with a matrix in each format.
+fn matvecs_of_rows(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (rows, input, output) in [
+        (1, MatvecInput::Plain, MatvecOutput::Plain),
+        (3, MatvecInput::Plain, MatvecOutput::Residual),
+        (16, NORM, MatvecOutput::Plain),
+        (16, NORM, MatvecOutput::Bias),
+        (16, NORM, MatvecOutput::Gated(Activation::Silu)),
+        (40, MatvecInput::Plain, MatvecOutput::BiasedResidual),
+    ] {
+        for weights in WeightFormat::ALL {
+            let shape = MatvecRowsShape { n, k, rows, stride: n, input, output, weights };
+            let what = format!("{rows} rows by {n}x{k} in {}", weights.name());
+            entries.push((what, shape.kernel(caps)));
+        }
+    }
+    entries
+}
+
+/// The shape of 61 by 37 with the matrix's rows padded. Its columns are a multiple of four, so that rows are read
+/// by vectors.
+fn padded(form: Form) -> LinearShape {
+    let (n, k) = if form == Form::MatmulT { (61, 40) } else { (64, 37) };
+    let [a_stride, c_stride] = [k, n].map(|size: usize| size.next_multiple_of(4));
+    LinearShape { a_stride, c_stride, padded: true, ..LinearShape::new(form, n, k, 8) }
+}
+
+/// A product with all that it is added to, in each tile, and with B in each format.
+fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
+    let LinearShape { form, n, k, tokens, padded, .. } = *shape;
+    let mut entries = vec![];
+    for output in [
+        Output::Mode(WriteMode::Overwrite),
+        Output::Mode(WriteMode::AddAfterFirst),
+        Output::Residual,
+        Output::Bias,
+        Output::BiasedResidual,
+    ] {
+        let biased = matches!(output, Output::Bias | Output::BiasedResidual);
+        if biased && form != Form::MatmulT {
+            continue;
+        }
+        let rows = if padded { ", padded" } else { "" };
+        let what = format!("{} of {n}x{k}{rows}, {tokens} tokens", form.name());
+        let mut add = |what: String, linear: Result<LinearKernels>| match linear {
+            Ok(linear) => {
+                entries.push((what.clone(), Ok(linear.product)));
+                entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
+            }
+            Err(error) => entries.push((what, Err(error))),
+        };
+        let row = if form == Form::MatmulT { k } else { n };
+        for b in WeightFormat::ALL {
+            let fits = b == WeightFormat::F16 && shape.by_vectors();
+            if form != Form::MatmulAt && (fits || b.packs(row)) {
+                let shape = LinearShape { b, ..*shape };
+                add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
+            }
+        }
+        add(what, k::linear(caps, shape, output));
+        for tile in k::linear_tiles(caps, shape) {
+            let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
+            let pick = LinearPick { tile, splits: 1, reason: String::new() };
+            add(what, k::linear_with_tile(caps, shape, output, pick));
+        }
+    }
+    entries
+}

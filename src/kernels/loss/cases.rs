@@ -1,0 +1,325 @@
+//! Family 07: cross-entropy with its gradient in place, and the sum of losses.
+
+use super::{CrossEntropy, LossSumForward, ObjectiveCrossEntropy, SoftCap};
+use crate::caps::Capabilities;
+use crate::data::IGNORE_INDEX;
+use crate::kernels::Objective;
+use crate::kernels::loss::twin::{
+    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    objective_cross_entropy_backward, soft_cap_forward,
+};
+use crate::kernels::{self as k, Constant, LogitRow, Spec};
+use crate::testing::catalogue::Entry;
+use crate::testing::harness::{Job, Operand, POISON, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{
+    ROUNDING, close, close_to_terms, directional, forbid, of, same, text, wide,
+};
+use crate::testing::{Case, Outcome};
+use std::rc::Rc;
+
+/// A vocabulary of one, one smaller than a workgroup, one past a workgroup, one past all of them, and one that
+/// ends three past two rounds of eight loads of 256 invocations.
+const VOCABULARIES: [usize; 5] = [1, 61, 257, 1031, 4099];
+
+const CAP: Constant = Constant(30.0);
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("cross_entropy_forward", |lane| cross_entropy(lane, false)),
+        Case::new("cross_entropy_backward", |lane| cross_entropy(lane, true)),
+        Case::new("cross_entropy of large and broken logits", extremes),
+        Case::new("objective_cross_entropy_backward smoothed", smoothed),
+        Case::new("objective_cross_entropy_forward capped", |lane| capped(lane, false)),
+        Case::new("objective_cross_entropy_backward capped", |lane| capped(lane, true)),
+        Case::new("soft_cap_forward", soft_cap),
+        Case::new("loss_sum", loss_sum),
+    ]
+}
+
+pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![("loss sum".to_owned(), LossSumForward.kernel(caps))];
+    for width in [1, 61, 768, 4096, 150_001] {
+        let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
+        let row = LogitRow { vocabulary: width, stride: width.next_multiple_of(4) };
+        let objective = Objective { label_smoothing: Constant(0.1), z_loss: Constant(1e-4) };
+        for gradient in [false, true] {
+            add("loss", CrossEntropy { row, gradient }.kernel(caps));
+            let capped = ObjectiveCrossEntropy { row, gradient, objective, cap: Some(CAP) };
+            add("capped loss", capped.kernel(caps));
+        }
+        let smoothed = ObjectiveCrossEntropy { row, gradient: true, objective, cap: None };
+        add("smoothed loss", smoothed.kernel(caps));
+        add("soft cap", SoftCap { columns: width, cap: CAP }.kernel(caps));
+    }
+    entries
+}
+
+fn targets(lane: &Lane, rows: usize, vocabulary: usize) -> Vec<u32> {
+    let mut targets = lane.integers(rows, vocabulary);
+    targets.iter_mut().skip(2).step_by(3).for_each(|target| *target = IGNORE_INDEX);
+    targets
+}
+
+/// Rows as long as the vocabulary, and rows padded to fours.
+fn rows_of(vocabulary: usize) -> Vec<LogitRow> {
+    let mut strides = vec![vocabulary, vocabulary.next_multiple_of(4)];
+    strides.dedup();
+    strides.into_iter().map(|stride| LogitRow { vocabulary, stride }).collect()
+}
+
+/// Random logits, and the same as they lie: what no kernel may read is NaN.
+fn logits(lane: &Lane, row: LogitRow, rows: usize, at: f32) -> (Vec<f32>, Vec<f32>) {
+    let logits: Vec<f32> =
+        lane.normal(rows * row.vocabulary).into_iter().map(|x| at + 3.0 * x).collect();
+    let mut lying = vec![f32::NAN; rows * row.stride];
+    for (to, from) in lying.chunks_mut(row.stride).zip(logits.chunks(row.vocabulary)) {
+        to[..row.vocabulary].copy_from_slice(from);
+    }
+    (logits, lying)
+}
+
+/// Gradients without their padding, which must be 0.
+fn unpadded(got: &[f32], row: LogitRow) -> std::result::Result<Vec<f32>, String> {
+    let (own, padding): (Vec<_>, Vec<_>) =
+        got.chunks(row.stride).map(|row_of| row_of.split_at(row.vocabulary)).unzip();
+    let message = || "the padding of a row of gradients is not 0".into();
+    let kept = || padding.concat().iter().any(|x| *x != 0.0);
+    forbid(("padding", row.vocabulary, row.stride), kept, message)?;
+    Ok(own.concat())
+}
+
+async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
+    const SCALE: f32 = 0.125;
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
+        let vocabulary = row.vocabulary;
+        let made = lane.variants_of(k::CrossEntropy { row, gradient }).map_err(text)?;
+        // Chunk of a longer batch: rows before it and behind it are not its own.
+        for (row0, rows) in [(0, 1), (3, 7)] {
+            let targets = targets(&lane, row0 + rows + 2, vocabulary);
+            let own = &targets[row0..row0 + rows];
+            let (logits, lying) = logits(&lane, row, rows, 0.0);
+            let mut expected = wide(&logits);
+            let losses = if gradient {
+                cross_entropy_backward(&mut expected, own, vocabulary, f64::from(SCALE))
+            } else {
+                cross_entropy_forward(&expected, own, vocabulary)
+            };
+            let step = Step { loss_scale: SCALE, ..Step::of(row0 + rows) };
+            let operands = [
+                Operand::floats(&lying),
+                Operand::words(&targets),
+                Operand::poison(row0 + rows + 2),
+                Operand::uniform(&step),
+                Operand::range(row0, rows + 1, 0, 0),
+            ];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                let named = of(&job.kernel);
+                let own_losses = &got.floats(1)[row0..row0 + rows];
+                // Where the target is likely, loss and dLogits are small differences of numbers
+                // near one: a logarithm's argument, a probability.
+                let (what, ones) = (format!("losses of {vocabulary}"), vec![1.0; rows]);
+                close_to_terms(&what, own_losses, &losses, &ones, ROUNDING).map_err(&named)?;
+                let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
+                same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
+                    .map_err(&named)?;
+                if !gradient {
+                    let before = Operand::floats(&lying);
+                    same("logits", got.words(0), before.contents()).map_err(&named)?;
+                    continue;
+                }
+                let terms = vec![f64::from(SCALE); rows];
+                let d_logits = unpadded(&got.floats(0), row).map_err(&named)?;
+                close_to_terms("d_logits", &d_logits, &expected, &terms, ROUNDING)
+                    .map_err(&named)?;
+                let loss = |x: &[f64]| {
+                    let losses = cross_entropy_forward(x, own, vocabulary);
+                    f64::from(SCALE) * losses.iter().sum::<f64>()
+                };
+                let direction = lane.normal(logits.len());
+                directional("d_logits", &d_logits, &wide(&logits), &direction, loss)
+                    .map_err(&named)?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+fn objective((smoothing, z_loss): (f64, f64)) -> Objective {
+    Objective { label_smoothing: Constant(smoothing), z_loss: Constant(z_loss) }
+}
+
+/// Label smoothing and z-loss, alone and together.
+async fn smoothed(lane: Rc<Lane>) -> Outcome {
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
+        for objective in [(0.1, 0.0), (0.0, 1e-2), (0.25, 1e-3)].map(objective) {
+            let spec = ObjectiveCrossEntropy { row, gradient: true, objective, cap: None };
+            other(&lane, spec).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// A soft cap of logits with neither and with both.
+async fn capped(lane: Rc<Lane>, gradient: bool) -> Outcome {
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
+        for (of, cap) in [((0.0, 0.0), 2.5), ((0.0, 0.0), 30.0), ((0.25, 1e-3), 4.0)] {
+            let (objective, cap) = (objective(of), Some(Constant(cap)));
+            other(&lane, ObjectiveCrossEntropy { row, gradient, objective, cap }).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// At logits around 0, and at some that are thousands.
+async fn other(lane: &Lane, spec: ObjectiveCrossEntropy) -> std::result::Result<(), String> {
+    const SCALE: f32 = 0.125;
+    let ObjectiveCrossEntropy { row, gradient, objective, cap } = spec;
+    let cap = cap.map(|cap| cap.0);
+    let vocabulary = row.vocabulary;
+    let made = lane.variants_of(spec).map_err(text)?;
+    let more = [objective.label_smoothing, objective.z_loss].map(|x| f64::from(x.0 as f32));
+    // Rows before the chunk and behind it are not its own.
+    for (row0, rows, at) in [(0, 1, 0.0), (3, 7, 0.0), (2, 5, 3000.0)] {
+        let targets = targets(lane, row0 + rows + 2, vocabulary);
+        let own = &targets[row0..row0 + rows];
+        let (logits, lying) = logits(lane, row, rows, at);
+        let (mut expected, scale) = (wide(&logits), f64::from(SCALE));
+        let losses =
+            objective_cross_entropy_backward(&mut expected, own, vocabulary, scale, more, cap);
+        let operands = [
+            Operand::floats(&lying),
+            Operand::words(&targets),
+            Operand::poison(row0 + rows + 2),
+            Operand::uniform(&Step { loss_scale: SCALE, ..Step::of(row0 + rows) }),
+            Operand::range(row0, rows + 1, 0, 0),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            // Losses and dLogits are differences of terms as large as these.
+            let z = f64::from(at) + 20.0;
+            let terms = vec![1.0 + more[1] * z * z; rows];
+            let what = format!("losses of {vocabulary}");
+            close_to_terms(&what, &got.floats(1)[row0..row0 + rows], &losses, &terms, ROUNDING)
+                .map_err(&named)?;
+            let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
+            same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
+                .map_err(&named)?;
+            if !gradient {
+                let before = Operand::floats(&lying);
+                same("logits", got.words(0), before.contents()).map_err(&named)?;
+                continue;
+            }
+            let terms = vec![scale * (1.0 + 2.0 * more[1] * z); rows];
+            let d_logits = unpadded(&got.floats(0), row).map_err(&named)?;
+            close_to_terms("d_logits", &d_logits, &expected, &terms, ROUNDING).map_err(&named)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows of the batch alone: what lies behind them stays. A logit beyond the range of drivers' own tanh is the
+/// cap.
+async fn soft_cap(lane: Rc<Lane>) -> Outcome {
+    for (columns, cap) in [(1, 30.0), (61, 1.5), (300, 30.0), (61, 1e6)] {
+        let made = lane.variants_of(k::SoftCap { columns, cap: Constant(cap) }).map_err(text)?;
+        for rows in [1, 9] {
+            let mut before: Vec<f32> =
+                lane.normal(9 * columns).into_iter().map(|x| 20.0 * x).collect();
+            before[0] = 1e6;
+            let mut expected = wide(&before);
+            soft_cap_forward(&mut expected[..rows * columns], Some(cap));
+            let operands = [Operand::floats(&before), Operand::uniform(&Step::of(rows))];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close("logits", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// One load of logits, and several of which the last ends within the vocabulary; rows of both are padded.
+async fn extremes(lane: Rc<Lane>) -> Outcome {
+    for vocabulary in [67usize, 4099] {
+        let stride = vocabulary.next_multiple_of(4);
+        extreme_rows(&lane, LogitRow { vocabulary, stride }).await?;
+    }
+    Ok(lane.summary())
+}
+
+/// Ignored rows give exactly 0 whatever their logits hold; large logits do not overflow; NaN in a
+/// counted row shows in its loss.
+async fn extreme_rows(lane: &Lane, row: LogitRow) -> std::result::Result<(), String> {
+    let LogitRow { vocabulary, stride } = row;
+    let made = lane.variants_of(k::CrossEntropy { row, gradient: true }).map_err(text)?;
+    let (_, mut lying) = logits(lane, row, 5, 0.0);
+    lying[3] = f32::NAN;
+    lying[vocabulary - 1] = f32::NAN;
+    lying[stride + 5] = f32::INFINITY;
+    lying[stride + 6] = f32::NEG_INFINITY;
+    lying[2 * stride + 1] = 1e4;
+    lying[2 * stride + 9] = 1e4;
+    lying[2 * stride + 2] = -1e4;
+    lying[4 * stride + vocabulary - 1] = f32::NAN;
+    let own = lying.chunks(stride).map(|row_of| &row_of[..vocabulary]).collect::<Vec<_>>().concat();
+    let targets = [IGNORE_INDEX, IGNORE_INDEX, 1, 7, 8];
+    let operands = [
+        Operand::floats(&lying),
+        Operand::words(&targets),
+        Operand::poison(5),
+        Operand::uniform(&Step { loss_scale: 1.0, ..Step::of(5) }),
+        Operand::range(0, 5, 0, 0),
+    ];
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 5, operands.to_vec())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let named = |what| of(&job.kernel)(format!("{vocabulary} logits: {what}"));
+        let zero = |words: &[u32]| words.iter().all(|bits| bits & 0x7fff_ffff == 0);
+        let reached = || !zero(&got.words(0)[..2 * stride]) || !zero(&got.words(1)[..2]);
+        let message = || "NaN or infinity in an ignored row reached its result".into();
+        forbid(("ignored rows", stride), reached, message).map_err(named)?;
+        let good = 2 * vocabulary..4 * vocabulary;
+        let mut expected = wide(&own[good.clone()]);
+        let losses = cross_entropy_backward(&mut expected, &targets[2..4], vocabulary, 1.0);
+        let ones = [1.0; 2];
+        close_to_terms("losses", &got.floats(1)[2..4], &losses, &ones, ROUNDING).map_err(named)?;
+        let d_logits = unpadded(&got.floats(0), row).map_err(named)?;
+        close_to_terms("d_logits", &d_logits[good], &expected, &ones, ROUNDING).map_err(named)?;
+        let message = || "NaN in a counted row left its loss finite".into();
+        forbid("a counted row", || got.floats(1)[4].is_finite(), message).map_err(named)?;
+    }
+    Ok(())
+}
+
+async fn loss_sum(lane: Rc<Lane>) -> Outcome {
+    let made = lane.variants_of(k::LossSumForward).map_err(text)?;
+    for (rows, accumulate) in [(1, 0), (1031, 0), (300, 1)] {
+        let targets = targets(&lane, rows, 7);
+        let losses: Vec<f32> = lane.normal(rows).into_iter().map(f32::abs).collect();
+        let before = lane.normal(8);
+        let (sum, count) = loss_sum_forward(&wide(&losses), &targets);
+        let (first, second) = match accumulate {
+            0 => (0.0, 0.0),
+            _ => (f64::from(before[2]), f64::from(before[3])),
+        };
+        let mut expected = wide(&before);
+        expected[..4].copy_from_slice(&[sum, count, sum + first, count + second]);
+        let operands = [
+            Operand::floats(&losses),
+            Operand::words(&targets),
+            Operand::floats(&before),
+            Operand::uniform(&Step { accumulate, ..Step::of(rows) }),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            close("metrics", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}

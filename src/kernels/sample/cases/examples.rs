@@ -1,0 +1,18 @@
+//! The examples of sampling.
+
+use crate::caps::Capabilities;
+use crate::kernels::{Sample, SampleSeveral, Spec, TopLogits};
+use crate::testing::catalogue::Entry;
+
+pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for vocabulary in [1, 61, 768, 4096, 150_001] {
+        let mut add =
+            |what: &str, kernel| entries.push((format!("{what} of {vocabulary}"), kernel));
+        add("sample", Sample { vocabulary, biased: false }.kernel(caps));
+        add("sample with a bias", Sample { vocabulary, biased: true }.kernel(caps));
+        add("sample for several", SampleSeveral { vocabulary, rows: 3 }.kernel(caps));
+        add("likeliest", TopLogits { vocabulary, count: vocabulary.min(3) }.kernel(caps));
+    }
+    entries
+}

@@ -1,0 +1,149 @@
+//! Family 08: packing a matrix, unpacking it, and the matrix-vector product that reads it packed.
+
+use super::{PackWeights, UnpackWeights};
+use crate::caps::Capabilities;
+use crate::config::Activation;
+use crate::kernels::linear::cases::matvec::{EPSILON, matvec_matrix, row_by};
+use crate::kernels::weights::twin::{packing_error, unpack_weights_forward};
+use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape, Spec, WeightFormat};
+use crate::testing::catalogue::Entry;
+use crate::testing::harness::{Job, Operand};
+use crate::testing::lane::Lane;
+use crate::testing::ledger::Bits;
+use crate::testing::measure::{ROUNDING, close, forbid, hold, of, text, wide};
+use crate::testing::{Case, Outcome};
+use std::rc::Rc;
+
+pub(crate) fn cases() -> Vec<Case> {
+    WeightFormat::ALL
+        .into_iter()
+        .filter(|format| *format != WeightFormat::F32)
+        .flat_map(|format| {
+            let name = format.name();
+            [
+                Case::new(format!("weights {name}: packed and unpacked"), move |lane| {
+                    round_trip(lane, format)
+                }),
+                Case::new(format!("weights {name}: matvec"), move |lane| products(lane, format)),
+            ]
+        })
+        .collect()
+}
+
+pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (rows, columns) in crate::testing::catalogue::MATRICES {
+        for format in WeightFormat::ALL.into_iter().filter(|format| format.packs(columns)) {
+            let what = format!("{rows}x{columns} in {}", format.name());
+            let pack = PackWeights { format, rows, columns }.kernel(caps);
+            entries.push((format!("pack {what}"), pack));
+            let unpack = UnpackWeights { format, rows, columns }.kernel(caps);
+            entries.push((format!("unpack {what}"), unpack));
+        }
+    }
+    entries
+}
+
+/// Rows of whole groups: one group; more groups than a vector of scales; several workgroups.
+const MATRICES: [(usize, usize); 3] = [(1, 32), (5, 96), (61, 768)];
+
+/// A matrix with a row of zeros and one of numbers whose squares would vanish.
+fn matrix(lane: &Lane, rows: usize, columns: usize) -> Vec<f32> {
+    let mut values = lane.normal(rows * columns);
+    if rows > 2 {
+        values[..columns].fill(0.0);
+        values[columns..2 * columns].iter_mut().for_each(|x| *x *= 1e-20);
+    }
+    values
+}
+
+/// The words of a matrix in a form, by each kernel that packs it.
+pub(crate) async fn packed(
+    lane: &Lane,
+    format: WeightFormat,
+    (rows, columns): (usize, usize),
+    values: &[f32],
+) -> Result<Vec<Vec<u32>>, String> {
+    let made = lane.variants_of(k::PackWeights { format, rows, columns }).map_err(text)?;
+    let words = (format.bytes(rows, columns) / 4) as usize;
+    let operands = vec![Operand::floats(values), Operand::poison(words)];
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
+    let results = lane.run(&jobs).await.map_err(text)?;
+    Ok(results.iter().map(|got| got.words(0).to_vec()).collect())
+}
+
+async fn round_trip(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
+    for (rows, columns) in MATRICES {
+        let values = matrix(&lane, rows, columns);
+        for words in packed(&lane, format, (rows, columns), &values).await? {
+            let kept = unpack_weights_forward(format, &words, values.len());
+            let most: Vec<f64> =
+                values.chunks(32).map(|group| packing_error(format, group)).collect();
+            hold(("kept", Bits(&wide(&values)), Bits(&most)), || {
+                for (i, (x, y)) in values.iter().zip(&kept).enumerate() {
+                    let (error, most) = ((f64::from(*x) - y).abs(), most[i / 32]);
+                    if error.is_nan() || error > most {
+                        return Err(format!("{x} as {y}, {error:.1e} off; {most:.1e} allowed"));
+                    }
+                }
+                Ok(())
+            })?;
+            let made =
+                lane.variants_of(k::UnpackWeights { format, rows, columns }).map_err(text)?;
+            let operands = vec![Operand::poison(values.len()), Operand::words(&words)];
+            let jobs: Vec<_> =
+                made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close("unpacked", &got.floats(0), &kept, ROUNDING).map_err(of(&job.kernel))?;
+            }
+        }
+    }
+    not_finite(&lane, format).await?;
+    Ok(lane.summary())
+}
+
+/// What is not finite does not become a number.
+async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut values = lane.normal(2 * 32);
+        values[40] = bad;
+        for words in packed(lane, format, (2, 32), &values).await? {
+            let kept = unpack_weights_forward(format, &words, values.len());
+            let wrong = || kept[40].is_finite() || kept[..32].iter().any(|x| !x.is_finite());
+            let message = || format!("{bad} among weights became {}", kept[40]);
+            forbid("a number that is not finite", wrong, message)?;
+        }
+    }
+    Ok(())
+}
+
+async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
+    let norm = MatvecInput::Norm { epsilon: k::Constant(EPSILON) };
+    let (first, gated) = (3, MatvecOutput::Gated(Activation::Silu));
+    for (n, k) in [(1, 32), (70, 256), (13, 2304)] {
+        for (input, output) in [
+            (MatvecInput::Plain, MatvecOutput::Plain),
+            (MatvecInput::Plain, MatvecOutput::Added),
+            (MatvecInput::Plain, MatvecOutput::Residual),
+            (MatvecInput::Plain, MatvecOutput::BiasedResidual),
+            (norm, MatvecOutput::Plain),
+            (norm, gated),
+        ] {
+            product(&lane, MatvecShape { n, k, first, input, output, weights: format }).await?;
+        }
+    }
+    // A subgroup has several results.
+    for input in [norm, MatvecInput::Plain] {
+        let (n, k, output) = (8203, 288, MatvecOutput::Plain);
+        product(&lane, MatvecShape { n, k, first, input, output, weights: format }).await?;
+    }
+    Ok(lane.summary())
+}
+
+async fn product(lane: &Lane, shape: MatvecShape) -> Result<(), String> {
+    let values = matvec_matrix(lane, shape);
+    let size = (values.len() / shape.k, shape.k);
+    let words = packed(lane, shape.weights, size, &values).await?.swap_remove(0);
+    let matrix = unpack_weights_forward(shape.weights, &words, values.len());
+    row_by(lane, shape, Operand::words(&words), &matrix).await
+}
