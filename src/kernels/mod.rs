@@ -31,6 +31,7 @@ pub(crate) mod weights;
 
 pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
+pub use activation::ActivationWidth;
 pub use attention::batch::{
     attention_backward_key_value, attention_backward_key_value_with_tile, attention_backward_query,
     attention_backward_query_with_tile, attention_delta, attention_forward,
@@ -56,23 +57,24 @@ pub use compose::{Grid, Kernel, Spec, Wgsl};
 pub use elementwise::CHECKSUM_LANES;
 pub(crate) use families::families;
 pub(crate) use limits::{check_storage, row_workgroup};
+pub use linear::GradientParts;
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::matrix::reads_halves;
 pub use linear::matvec::matvec_fuses;
 pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
-pub use norm::norm_rows;
+pub use loss::{LogitRow, Objective};
+pub use norm::{NormForm, NormTerms, SummedWeights, norm_rows};
 pub use operand::{Access, Binding, Placement};
 pub(crate) use operand::{read, read_write, uniform};
 pub(crate) use optimizer::UpdateText;
 pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
 pub use rope::rope_has_halves;
 pub use shape::{
-    ActivationWidth, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape,
-    AttentionTile, Constant, DecodeSplits, DenseMask, GradientParts, KeyValueOwner, LogitRow,
-    MatvecInput, MatvecOutput, NewestKey, NewestShape, NormForm, NormTerms, Objective, Output,
-    PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason, SummedWeights,
+    AttentionHalves, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
+    DecodeSplits, DenseMask, KeyValueOwner, MatvecInput, MatvecOutput, NewestKey, NewestShape,
+    Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason,
 };
 pub use softmax::{RowPlace, softmax_unit};
 pub use spec::KernelSpec;

@@ -9,22 +9,6 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Constant(pub f64);
 
-/// What training minimises besides the cross-entropy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Objective {
-    /// The share of the target's probability that is spread over the vocabulary.
-    pub label_smoothing: Constant,
-    /// Factor on the square of the logits' logsumexp.
-    pub z_loss: Constant,
-}
-
-impl Objective {
-    /// Whether it is the cross-entropy and nothing else.
-    pub fn is_plain(self) -> bool {
-        self == Self::default()
-    }
-}
-
 impl Eq for Constant {}
 
 impl Hash for Constant {
@@ -44,58 +28,6 @@ pub struct Parts {
 
 impl Parts {
     pub const WHOLE: Self = Self { count: 1, apart: 0 };
-}
-
-/// What is normalised, and what becomes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NormForm {
-    /// The result is added to a residual.
-    pub residual: bool,
-    /// The result lies in f16; rows are of fours.
-    pub half: bool,
-    /// Parts that the norm adds up and to the residual stream, which it leaves too; [`Parts::WHOLE`]: it reads rows.
-    pub summed: Parts,
-}
-
-impl NormForm {
-    pub const PLAIN: Self = Self { residual: false, half: false, summed: Parts::WHOLE };
-}
-
-/// A gradient, and the parts that a product has left of it, one after the other. All in elements, multiples of 4.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct GradientParts {
-    /// Elements of the gradient and of each part.
-    pub elements: usize,
-    pub count: usize,
-    /// Where the first part is among the bound ones, and the gradient among those.
-    pub places: [usize; 2],
-}
-
-/// Gradients that one dispatch adds up: the first `count` of `each`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GradientSums {
-    pub mode: WriteMode,
-    pub count: usize,
-    pub each: [GradientParts; Self::MOST],
-}
-
-impl GradientSums {
-    /// The matrices of a layer.
-    pub const MOST: usize = 4;
-}
-
-/// Weights whose gradients one dispatch adds up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SummedWeights {
-    pub count: usize,
-    /// Elements from one weight's partial sums to the next one's.
-    pub partials: usize,
-    /// The same of gradients, which lie in the opposite order.
-    pub outputs: usize,
-}
-
-impl SummedWeights {
-    pub const ONE: Self = Self { count: 1, partials: 0, outputs: 0 };
 }
 
 /// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
@@ -329,43 +261,6 @@ impl RopeShape {
     /// Whether whole heads turn, whose halves are of fours: kernels that add something up turn those.
     pub const fn turns_sums(&self) -> bool {
         self.dims == self.head_dim && self.dims.is_multiple_of(8)
-    }
-}
-
-/// A row of logits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LogitRow {
-    pub vocabulary: usize,
-    /// Elements from one row to the next; those past the vocabulary are padding.
-    pub stride: usize,
-}
-
-/// Width of the feed-forward block's hidden layer, and its activation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ActivationWidth {
-    pub width: usize,
-    pub activation: Activation,
-    /// Rows have another `width` elements, which the activation of the first ones multiplies.
-    pub gated: bool,
-    /// Results lie in f16, two to a word: only of gates whose width is a multiple of 4.
-    pub half: bool,
-    /// How what is read lies: `gate | up`, which the forward kernel then leaves whole too, and for the backward one the
-    /// gradient of the result. In parts only of gates whose width is a multiple of 4.
-    pub parts: Parts,
-}
-
-/// What RMSNorm adds to the mean square, and what its weights are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NormTerms {
-    pub epsilon: Constant,
-    /// Weights are stored as their distance from 1.
-    pub shifted: bool,
-}
-
-impl NormTerms {
-    /// Those of a weight that is multiplied as it is.
-    pub const fn plain(epsilon: f64) -> Self {
-        Self { epsilon: Constant(epsilon), shifted: false }
     }
 }
 

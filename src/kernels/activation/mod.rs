@@ -7,9 +7,24 @@ pub(crate) mod twin;
 
 use super::compose::{Composer, Kernel, Spec, read, read_write, uniform};
 use super::modules::activation_module;
-use super::shape::{ActivationWidth, Parts};
+use super::shape::Parts;
 use crate::caps::Capabilities;
+use crate::config::Activation;
 use crate::error::Result;
+
+/// Width of the feed-forward block's hidden layer, and its activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ActivationWidth {
+    pub width: usize,
+    pub activation: Activation,
+    /// Rows have another `width` elements, which the activation of the first ones multiplies.
+    pub gated: bool,
+    /// Results lie in f16, two to a word: only of gates whose width is a multiple of 4.
+    pub half: bool,
+    /// How what is read lies: `gate | up`, which the forward kernel then leaves whole too, and for the backward one the
+    /// gradient of the result. In parts only of gates whose width is a multiple of 4.
+    pub parts: Parts,
+}
 
 impl ActivationWidth {
     /// Whether an invocation has four elements. Then results may lie in f16, and what is read in parts.

@@ -40,10 +40,8 @@ async fn dropout(lane: Rc<Lane>, residual: bool) -> Outcome {
     for columns in [1, 16, 77] {
         let modes = [(0.2, WriteMode::Overwrite), (0.5, WriteMode::Add)];
         for &(rate, mode) in if residual { &modes[..1] } else { &modes } {
-            let make = |caps: &_| {
-                DropoutForward { columns, rate: Constant(rate), mode, residual }.kernel(caps)
-            };
-            let made = lane.variants(make).map_err(text)?;
+            let spec = DropoutForward { columns, rate: Constant(rate), mode, residual };
+            let made = lane.variants_of(spec).map_err(text)?;
             for rows in [1, 9] {
                 let x = lane.normal(9 * columns);
                 let (step, count) = (Step::of(rows), rows * columns);

@@ -100,9 +100,11 @@ async fn decoded(lane: Rc<Lane>) -> Outcome {
     let (position, positions) = (3, 5);
     for (hidden, rotated) in [(32, 20), (32, 64), (320, 128)] {
         let plain = lane.variants_of(k::EmbeddingForward { hidden, rotated }).map_err(text)?;
-        let packed = lane.variants(|caps| {
-            k::EmbeddingPacked { hidden, rows: PART.len(), format: WeightFormat::F16, rotated }
-                .kernel(caps)
+        let packed = lane.variants_of(EmbeddingPacked {
+            hidden,
+            rows: PART.len(),
+            format: WeightFormat::F16,
+            rotated,
         });
         let tokens = [PART.start as u32 + 1];
         let weight = lane.normal(PART.len() * hidden);

@@ -2,9 +2,32 @@
 
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::format::WriteMode;
 use crate::kernels::compose::{Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
-use crate::kernels::shape::GradientSums;
+
+/// A gradient, and the parts that a product has left of it, one after the other. All in elements, multiples of 4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GradientParts {
+    /// Elements of the gradient and of each part.
+    pub elements: usize,
+    pub count: usize,
+    /// Where the first part is among the bound ones, and the gradient among those.
+    pub places: [usize; 2],
+}
+
+/// Gradients that one dispatch adds up: the first `count` of `each`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GradientSums {
+    pub mode: WriteMode,
+    pub count: usize,
+    pub each: [GradientParts; Self::MOST],
+}
+
+impl GradientSums {
+    /// The matrices of a layer.
+    pub const MOST: usize = 4;
+}
 
 /// Grid: one invocation for each four elements of the gradients.
 impl Spec for GradientSums {

@@ -15,5 +15,6 @@ pub(super) mod tile;
 #[cfg(testing)]
 pub(crate) mod twin;
 
-pub use super::shape::{GradientSums, MatvecRowsShape, MatvecShape};
+pub use super::shape::{MatvecRowsShape, MatvecShape};
+pub use gradient::{GradientParts, GradientSums};
 pub use product::{LinearProduct, LinearSum};

@@ -3,12 +3,12 @@
 
 pub(crate) mod rows;
 
-use super::{GradientSums, LinearProduct, LinearSum};
+use super::{GradientParts, GradientSums, LinearProduct, LinearSum};
 use crate::config::Activation;
 use crate::error::Result;
 use crate::format::{Element, WeightFormat};
 use crate::kernels::activation::twin::gated_activation_backward;
-use crate::kernels::shape::{GradientParts, Output};
+use crate::kernels::shape::Output;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::products::{Form, LinearShape};
 use crate::twins::{Operands, Real, Twin, add_assign, cast, dot};

@@ -7,9 +7,42 @@ pub(crate) mod twin;
 
 use super::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use super::limits::row_workgroup;
-use super::shape::{Constant, LogitRow, Objective};
+use super::shape::Constant;
 use crate::caps::Capabilities;
 use crate::error::Result;
+
+/// A row of logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LogitRow {
+    pub vocabulary: usize,
+    /// Elements from one row to the next; those past the vocabulary are padding.
+    pub stride: usize,
+}
+
+/// What training minimises besides the cross-entropy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Objective {
+    /// The share of the target's probability that is spread over the vocabulary.
+    pub label_smoothing: Constant,
+    /// Factor on the square of the logits' logsumexp.
+    pub z_loss: Constant,
+}
+
+impl Objective {
+    /// Whether it is the cross-entropy and nothing else.
+    pub fn is_plain(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl LogitRow {
+    /// A kernel with a workgroup per row of logits.
+    fn composer(self, caps: &Capabilities, spec: impl Spec) -> Result<Composer> {
+        let size = row_workgroup(caps, self.vocabulary, spec.name())?;
+        let composer = vocabulary_of(caps, Composer::new(spec, size), self.vocabulary);
+        Ok(composer.size("STRIDE", self.stride))
+    }
+}
 
 /// Losses, and with `gradient` the gradient of the logits in their place. Grid: one workgroup per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,15 +125,6 @@ pub(super) fn vocabulary_of(
     let most = if caps.software { 1 } else { LOADS };
     let loads = (vocabulary / composer.workgroup_size()).clamp(1, most);
     composer.size("VOCABULARY", vocabulary).unrolled("LOADS", loads)
-}
-
-impl LogitRow {
-    /// A kernel with a workgroup per row of logits.
-    fn composer(self, caps: &Capabilities, spec: impl Spec) -> Result<Composer> {
-        let size = row_workgroup(caps, self.vocabulary, spec.name())?;
-        let composer = vocabulary_of(caps, Composer::new(spec, size), self.vocabulary);
-        Ok(composer.size("STRIDE", self.stride))
-    }
 }
 
 /// Rows of `columns` logits, squashed into ± `cap` in place. Grid: `tokens · columns` invocations.

@@ -1,10 +1,10 @@
 //! Twins of family 07: cross-entropy over the vocabulary, and the soft cap of its logits.
 
-use super::{CrossEntropy, LossSumForward, ObjectiveCrossEntropy, SoftCap};
+use super::{CrossEntropy, LogitRow, LossSumForward, ObjectiveCrossEntropy, SoftCap};
 use crate::data::IGNORE_INDEX;
 use crate::error::Result;
 use crate::format::WriteMode;
-use crate::kernels::shape::{Constant, LogitRow};
+use crate::kernels::shape::Constant;
 use crate::twins::{Operands, Real, Twin};
 
 /// (maximum, Σ exp(x − maximum))

@@ -7,10 +7,54 @@ pub(crate) mod twin;
 
 use super::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use super::limits::{check_storage, elements, row_workgroup, workgroup_size};
-use super::shape::{AttentionShape, Constant, NormForm, NormTerms, Parts, SummedWeights};
+use super::shape::{AttentionShape, Constant, Parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::WriteMode;
+
+/// What RMSNorm adds to the mean square, and what its weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NormTerms {
+    pub epsilon: Constant,
+    /// Weights are stored as their distance from 1.
+    pub shifted: bool,
+}
+
+impl NormTerms {
+    /// Those of a weight that is multiplied as it is.
+    pub const fn plain(epsilon: f64) -> Self {
+        Self { epsilon: Constant(epsilon), shifted: false }
+    }
+}
+
+/// What is normalised, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NormForm {
+    /// The result is added to a residual.
+    pub residual: bool,
+    /// The result lies in f16; rows are of fours.
+    pub half: bool,
+    /// Parts that the norm adds up and to the residual stream, which it leaves too; [`Parts::WHOLE`]: it reads rows.
+    pub summed: Parts,
+}
+
+impl NormForm {
+    pub const PLAIN: Self = Self { residual: false, half: false, summed: Parts::WHOLE };
+}
+
+/// Weights whose gradients one dispatch adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SummedWeights {
+    pub count: usize,
+    /// Elements from one weight's partial sums to the next one's.
+    pub partials: usize,
+    /// The same of gradients, which lie in the opposite order.
+    pub outputs: usize,
+}
+
+impl SummedWeights {
+    pub const ONE: Self = Self { count: 1, partials: 0, outputs: 0 };
+}
 
 /// Rows that one workgroup of `rms_norm_backward` or `layer_norm_backward` folds into one partial weight gradient: as many
 /// as leave about `BLOCKS` workgroups, since it works on one row after the other.

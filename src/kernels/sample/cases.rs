@@ -1,17 +1,17 @@
 //! Family 13: sampling against the twin, draw by draw, with the same random stream.
 
 mod examples;
+mod likeliest;
 mod several;
 
 pub(crate) use examples::examples;
 
-use crate::caps::Capabilities;
+use super::Sample;
+use super::twin::{SamplingOptions, sample_forward};
 use crate::kernels::loss::twin::log_sum_exp;
-use crate::kernels::sample::twin::{SamplingOptions, sample_forward, top_logits_forward};
-use crate::kernels::{self as k, Spec};
 use crate::random::{philox, split, uniform};
 use crate::session::step::Sampling;
-use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
+use crate::testing::harness::{Job, Operand, Outputs, Step};
 use crate::testing::lane::Lane;
 use crate::testing::ledger::{Bits, Given};
 use crate::testing::measure::{close_to_terms, forbid, hold, of, text, wide};
@@ -56,11 +56,9 @@ pub(crate) fn cases() -> Vec<Case> {
         .collect();
     cases.push(Case::new("sample with a bias", biased));
     cases.push(Case::new("sample with a mask", masked));
-    cases.push(Case::new("likeliest tokens", |lane| likeliest(lane, &[1, 2, 7])));
-    cases.push(Case::full("likeliest tokens, more of them", |lane| likeliest(lane, &[20, 32])));
     cases.push(Case::new("sample greedy with ties and penalty", greedy));
     cases.push(Case::new("sample distribution", distribution));
-    cases.extend(several::cases());
+    cases.extend(several::cases().into_iter().chain(likeliest::cases()));
     cases
 }
 
@@ -81,9 +79,8 @@ async fn sample(
     draws: usize,
 ) -> Result<Vec<(Job, Outputs)>, String> {
     let vocabulary = logits.len();
-    let chosen =
-        |caps: &Capabilities| k::Sample { vocabulary, biased: !bias.is_empty() }.kernel(caps);
-    let made = lane.variants(chosen).map_err(text)?;
+    let chosen = Sample { vocabulary, biased: !bias.is_empty() };
+    let made = lane.variants_of(chosen).map_err(text)?;
     let sampling = Sampling {
         temperature: options.temperature as f32,
         top_p: options.top_p as f32,
@@ -288,67 +285,6 @@ async fn masked(lane: Rc<Lane>) -> Outcome {
         }
     }
     Ok(lane.summary())
-}
-
-/// Distinct logits, logits with many ties, and logits that are all the same.
-async fn likeliest(lane: Rc<Lane>, counts: &'static [usize]) -> Outcome {
-    const TURNS: usize = 3;
-    for vocabulary in [1, 5, 61, 1031, 4099] {
-        let normal: Vec<f32> = lane.normal(vocabulary).into_iter().map(|x| 3.0 * x).collect();
-        let ties = lane.integers(vocabulary, 4).into_iter().map(|x| x as f32 - 2.0).collect();
-        for logits in [normal, ties, vec![-7.5; vocabulary]] {
-            for count in counts.iter().copied().filter(|&count| count <= vocabulary) {
-                likeliest_of(&lane, &logits, count, TURNS).await?;
-            }
-        }
-    }
-    Ok(lane.summary())
-}
-
-async fn likeliest_of(
-    lane: &Lane,
-    logits: &[f32],
-    count: usize,
-    turns: usize,
-) -> Result<(), String> {
-    let turn = lane.integers(1, turns)[0];
-    let sampling = Sampling { turn0: EARLIER, ..Sampling::default() };
-    let step = Step { draws: EARLIER + turn, ..Step::of(1) };
-    let made = lane.variants_of(k::TopLogits { vocabulary: logits.len(), count }).map_err(text)?;
-    let jobs: Vec<_> = made
-        .iter()
-        .map(|kernel| {
-            let operands = vec![
-                Operand::floats(logits),
-                Operand::poison(2 * count * turns),
-                Operand::uniform(&step),
-                Operand::uniform(&sampling),
-            ];
-            Job::new(kernel, 1, operands)
-        })
-        .collect();
-    let (tokens, expected): (Vec<u32>, Vec<f64>) =
-        top_logits_forward(&wide(logits), count).into_iter().unzip();
-    let terms: Vec<f64> = tokens.iter().map(|&token| f64::from(logits[token as usize])).collect();
-    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-        let wrong = of(&job.kernel);
-        for (index, slot) in got.words(0).chunks(2 * count).enumerate() {
-            if index != turn as usize {
-                let wrote = || slot.iter().any(|&word| word != POISON);
-                let message = || format!("wrote turn {index}, not only {turn}");
-                forbid(("other turn", index), wrote, message).map_err(&wrong)?;
-                continue;
-            }
-            let found: Vec<u32> = slot.iter().step_by(2).copied().collect();
-            let message = || format!("{found:?} of {}, not {tokens:?}", logits.len());
-            forbid(("likeliest", &tokens), || found != tokens, message).map_err(&wrong)?;
-            let logprobs: Vec<f32> =
-                slot.iter().skip(1).step_by(2).map(|&bits| f32::from_bits(bits)).collect();
-            close_to_terms("log-probabilities", &logprobs, &expected, &terms, 2e-6)
-                .map_err(&wrong)?;
-        }
-    }
-    Ok(())
 }
 
 async fn greedy(lane: Rc<Lane>) -> Outcome {

@@ -2,7 +2,7 @@
 
 use crate::kernels::norm::cases::{EPSILON, norm_terms};
 use crate::kernels::norm::twin::{head_norm_backward, head_norm_forward, norm_factors};
-use crate::kernels::{self as k, AttentionShape as Shape, Spec};
+use crate::kernels::{self as k, AttentionShape as Shape};
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close_to_terms, directional, dot, of, text, wide};
@@ -39,12 +39,8 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
             let (x, weight) = (lane.normal(elements), lane.normal(2 * head_dim));
             let factor = norm_factors(&wide(&weight), shifted);
             let expected = head_norm_forward(twin, &wide(&x), &factor, EPSILON);
-            let made = lane
-                .variants(|caps| {
-                    k::HeadNormForward { shape: kernel_shape(twin), terms: norm_terms(shifted) }
-                        .kernel(caps)
-                })
-                .map_err(text)?;
+            let (shape, terms) = (kernel_shape(twin), norm_terms(shifted));
+            let made = lane.variants_of(k::HeadNormForward { shape, terms }).map_err(text)?;
             let operands = || {
                 let (x, weight) = (Operand::floats(&x), Operand::floats(&weight));
                 vec![x, weight, Operand::poison(elements), Operand::uniform(&Step::of(rows))]
