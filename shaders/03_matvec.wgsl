@@ -19,7 +19,7 @@
 #import lib/matvec/result
 #import lib/matvec/meet
 
-@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+#operand c: array<f32>
 
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;
 

@@ -15,7 +15,7 @@
 #import lib/matvec/team_input
 #import lib/matvec/result
 
-@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+#operand c: array<f32>
 
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;

@@ -11,15 +11,15 @@
 #import lib/flat
 #import lib/cache/append
 
-@group(0) @binding(0) var<storage, read> qkv: array<f32>;
-@group(0) @binding(1) var<storage, read_write> cache: array<f32>;
-@group(0) @binding(2) var<uniform> step: Step;
+#operand qkv: array<f32>
+#operand cache: array<f32>
+#operand step: Step
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
   let t = id / CACHE_STRIDE;
   let column = id % CACHE_STRIDE;
   if t < step.tokens {
-    cache[appended_row(t) * CACHE_STRIDE + column] = qkv[t * STRIDE + KEY_OFFSET + column];
+    #cache[appended_row(t) * CACHE_STRIDE + column] = #qkv[t * STRIDE + KEY_OFFSET + column];
   }
 }

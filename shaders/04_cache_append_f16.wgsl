@@ -12,9 +12,9 @@
 #import lib/cache/append
 #import lib/finite
 
-@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> cache: array<vec2<u32>>;
-@group(0) @binding(2) var<uniform> step: Step;
+#operand qkv: array<vec4<f32>>
+#operand cache: array<vec2<u32>>
+#operand step: Step
 
 fn pack(x: vec2<f32>) -> u32 {
   let words = pack2x16float(clamp(x, vec2(-65504.0), vec2(65504.0)));
@@ -28,6 +28,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let vector = id % CACHE_VECTORS;
-  let x = qkv[(t * STRIDE + KEY_OFFSET) / 4u + vector];
-  cache[appended_row(t) * CACHE_VECTORS + vector] = vec2(pack(x.xy), pack(x.zw));
+  let x = #qkv[(t * STRIDE + KEY_OFFSET) / 4u + vector];
+  #cache[appended_row(t) * CACHE_VECTORS + vector] = vec2(pack(x.xy), pack(x.zw));
 }

@@ -13,9 +13,9 @@
 #import lib/cache/append
 #import lib/finite
 
-@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> cache: array<u32>;
-@group(0) @binding(2) var<uniform> step: Step;
+#operand qkv: array<vec4<f32>>
+#operand cache: array<u32>
+#operand step: Step
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);
@@ -29,7 +29,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var most = vec4(0.0);
   var finite = true;
   for (var v = 0u; v < VECTORS; v++) {
-    let x = qkv[first + head * VECTORS + v];
+    let x = #qkv[first + head * VECTORS + v];
     most = max(most, abs(x));
     finite = finite && is_finite(x.x) && is_finite(x.y) && is_finite(x.z) && is_finite(x.w);
   }
@@ -37,12 +37,12 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   // Below this the reciprocal would overflow: such a head is zero.
   let vanishes = largest < 1e-30;
   let inverse = select(127.0 / largest, 0.0, vanishes);
-  let scaled = clamp(round(qkv[first + vector] * inverse), vec4(-127.0), vec4(127.0));
+  let scaled = clamp(round(#qkv[first + vector] * inverse), vec4(-127.0), vec4(127.0));
   let bytes = bitcast<vec4<u32>>(vec4<i32>(scaled)) & vec4(0xffu);
   let row = appended_row(t) * CACHE_ROW;
-  cache[row + vector] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+  #cache[row + vector] = bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
   if vector % VECTORS == 0u {
     let scale = select(largest / 127.0, 0.0, vanishes);
-    cache[row + CACHE_VECTORS + head] = select(NOT_A_NUMBER, bitcast<u32>(scale), finite);
+    #cache[row + CACHE_VECTORS + head] = select(NOT_A_NUMBER, bitcast<u32>(scale), finite);
   }
 }

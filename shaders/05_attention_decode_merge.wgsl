@@ -17,7 +17,7 @@
 // COLUMNS neighbours take neighbouring vectors, SLICES invocations per vector's ranges; these meet in
 // a tree. Grid: x over the batch's heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an
 // invocation.
-@group(0) @binding(0) var<storage, read> partials: array<vec4<f32>>;
+#operand partials: array<vec4<f32>>
 
 const SLICES: u32 = WORKGROUP / COLUMNS;
 
@@ -45,8 +45,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var part = Part(vec4(0.0), MASKED, 0.0);
   for (var s = slice; s < ranges; s += SLICES) {
     let place = (head * SPLITS + s) * PARTIAL_VECTORS;
-    let state = partials[place + VECTORS];
-    part = merge(part, Part(partials[place + vector], state.x, state.y));
+    let state = #partials[place + VECTORS];
+    part = merge(part, Part(#partials[place + vector], state.x, state.y));
   }
   if SLICES > 1u {
     parts[lane] = part;

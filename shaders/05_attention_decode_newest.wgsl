@@ -18,10 +18,10 @@
 // together, and with them the first keys and values.
 // Grid: x over the row's query, key and value heads, y over ranges. Key and value heads have work in range 0 alone.
 // Workgroup memory: 4 · HEAD_DIM bytes, and what lib/attention/decode_turns.wgsl takes.
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> angles: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> cache: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> query: array<vec4<f32>>;
+#operand a: array<vec4<f32>>
+#operand angles: array<vec4<f32>>
+#operand cache: array<vec4<f32>>
+#operand query: array<vec4<f32>>
 
 const ROWS_APART: u32 = WORKGROUP / ROW_LANES;
 const UNITS_PER_ROW: u32 = K / (4u * QUADS);
@@ -39,11 +39,11 @@ fn scaled_query(v: u32) -> vec4<f32> {
 }
 
 fn key_vector(row: u32, kv_head: u32, v: u32) -> vec4<f32> {
-  return cache[row * CACHE_VECTORS + kv_head * VECTORS + v];
+  return #cache[row * CACHE_VECTORS + kv_head * VECTORS + v];
 }
 
 fn value_vector(row: u32, kv_head: u32, v: u32) -> vec4<f32> {
-  return cache[row * CACHE_VECTORS + (KV_HEADS + kv_head) * VECTORS + v];
+  return #cache[row * CACHE_VECTORS + (KV_HEADS + kv_head) * VECTORS + v];
 }
 
 fn key_scale(row: u32, kv_head: u32) -> f32 {
@@ -68,7 +68,7 @@ fn multiply(head: u32) {
   let part = subgroup_lane % ROW_LANES;
   let first = head * HEAD_DIM + team;
   let own = team + min(part, PAIRS - 1u) * ROWS_APART;
-  let angle = angles[own / 2u];
+  let angle = #angles[own / 2u];
   let rotation = select(angle.xy, angle.zw, own % 2u == 1u);
   let added = pair_bias(head * HEAD_DIM + own);
   var sums: array<f32, ROWS>;
@@ -90,7 +90,7 @@ fn multiply(head: u32) {
       var factors: array<vec4<f32>, QUADS>;
       #unroll for (var q = 0u; q < QUADS; q++) {
         let v = min(unit, UNITS_PER_ROW - 1u) * QUADS + q;
-        let x = select(vec4(0.0), a[v], inside);
+        let x = select(vec4(0.0), #a[v], inside);
         factors[q] = x * fetch_norm(v);
         squares += dot(x, x);
       }
@@ -139,9 +139,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if split == 0u {
     for (var v = lane; v < VECTORS; v += WORKGROUP) {
       if asks {
-        query[head * VECTORS + v] = head_vector(v);
+        #query[head * VECTORS + v] = head_vector(v);
       } else {
-        cache[key_row(step.position) * CACHE_VECTORS + (head - HEADS) * VECTORS + v] = head_vector(v);
+        #cache[key_row(step.position) * CACHE_VECTORS + (head - HEADS) * VECTORS + v] = head_vector(v);
       }
     }
   }

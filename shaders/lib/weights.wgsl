@@ -4,10 +4,10 @@
 // A matrix packed in f16: a unit is a vector, eight elements of a row.
 alias Words = vec4<u32>;
 
-@group(0) @binding(1) var<storage, read> packed: array<vec4<u32>>;
+#operand packed: array<vec4<u32>>
 
 fn fetch_packed(i: u32) -> Words {
-  return packed[i];
+  return #packed[i];
 }
 
 fn quad_of(words: Words, q: u32) -> vec4<f32> {
@@ -22,10 +22,10 @@ fn scale_of(i: u32) -> f32 {
 // follows all rows, from unit SCALES on.
 alias Words = vec2<u32>;
 
-@group(0) @binding(1) var<storage, read> packed: array<vec2<u32>>;
+#operand packed: array<vec2<u32>>
 
 fn fetch_packed(i: u32) -> Words {
-  return packed[i];
+  return #packed[i];
 }
 
 fn quad_of(words: Words, q: u32) -> vec4<f32> {
@@ -34,17 +34,17 @@ fn quad_of(words: Words, q: u32) -> vec4<f32> {
 
 fn scale_of(i: u32) -> f32 {
   let group = i / 4u;
-  return bitcast<f32>(packed[SCALES + group / 2u][group % 2u]);
+  return bitcast<f32>(#packed[SCALES + group / 2u][group % 2u]);
 }
 #elif PACKED_INT4
 // A matrix packed in four bits an element, less 8: a unit is a word of eight elements of a row, so that neighbours
 // have little each. A scale for each 32 elements follows all rows, from unit SCALES on.
 alias Words = u32;
 
-@group(0) @binding(1) var<storage, read> packed: array<u32>;
+#operand packed: array<u32>
 
 fn fetch_packed(i: u32) -> Words {
-  return packed[i];
+  return #packed[i];
 }
 
 // Below the bits of 2²³ an integer is its own float's mantissa: a subtraction does what a conversion would, which GPUs
@@ -55,16 +55,16 @@ fn quad_of(word: Words, q: u32) -> vec4<f32> {
 }
 
 fn scale_of(i: u32) -> f32 {
-  return bitcast<f32>(packed[SCALES + i / 4u]);
+  return bitcast<f32>(#packed[SCALES + i / 4u]);
 }
 #else
 // A matrix of f32 read as a packed one: a unit is a vector, four elements of a row.
 alias Words = vec4<f32>;
 
-@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
+#operand b: array<vec4<f32>>
 
 fn fetch_packed(i: u32) -> Words {
-  return b[i];
+  return #b[i];
 }
 
 fn quad_of(words: Words, q: u32) -> vec4<f32> {

@@ -1,5 +1,8 @@
 //! Builds WGSL: directives, constants, the kernel with what it imports, its entry point.
 
+pub use super::operand::{Access, Binding};
+use super::operand::{Accessor, Placement, written};
+pub(crate) use super::operand::{read, read_write, uniform};
 use super::preprocess::Preprocessor;
 use super::shape::Parts;
 use super::spec::KernelSpec;
@@ -7,47 +10,8 @@ use super::unroll::unroll;
 use crate::caps::{Capabilities, MATRIX_DIRECTIVES, MatrixConfig, Target};
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
-use serde::Serialize;
 use std::fmt::Write;
-
-/// How a kernel uses what is bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Access {
-    Read,
-    ReadWrite,
-    Uniform,
-}
-
-/// A row of a kernel's binding table. A test holds both columns against what naga reads from the WGSL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Binding {
-    /// The variable in WGSL.
-    pub name: &'static str,
-    pub access: Access,
-}
-
-/// An operand of a kernel, and where it lies in bindings that are [shared](Kernel::sharing).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
-    /// What the kernel calls it, and how it uses it.
-    pub operand: Binding,
-    /// The binding that it lies in, and bytes of that in front of it.
-    pub binding: usize,
-    pub offset: u64,
-}
-
-pub(crate) const fn read(name: &'static str) -> Binding {
-    Binding { name, access: Access::Read }
-}
-
-pub(crate) const fn read_write(name: &'static str) -> Binding {
-    Binding { name, access: Access::ReadWrite }
-}
-
-pub(crate) const fn uniform(name: &'static str) -> Binding {
-    Binding { name, access: Access::Uniform }
-}
+use std::sync::Arc;
 
 /// Workgroups of a dispatch as a function of the rows it covers, a run-time value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,18 +75,20 @@ impl Grid {
 }
 
 /// A kernel's text. Plans hold hundreds of dispatches of a few dozen kernels, so texts are compared with their marked
-/// loops, which are written out once for each pipeline.
+/// loops and operands, which are written out once for each pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Wgsl {
-    pub(super) composed: String,
+    composed: Arc<str>,
     /// Constants up to which marked loops are written out.
-    pub(super) unrolled: Vec<(&'static str, usize)>,
+    unrolled: Vec<(&'static str, usize)>,
+    /// What stands for operands.
+    accessors: Vec<Accessor>,
 }
 
 impl Wgsl {
     /// What is compiled.
     pub fn text(&self) -> String {
-        unroll(&self.composed, &self.unrolled)
+        unroll(&written(&self.composed, &self.accessors), &self.unrolled)
     }
 }
 
@@ -149,6 +115,17 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// The same kernel where its operands lie so in what others bind too. None where a binding would need two types, where
+    /// an operand begins inside an element, and where the text declares one in WGSL.
+    pub fn placed(&self, bindings: &[Binding], placements: &[Placement]) -> Option<Self> {
+        let (mut accessors, rest) = Accessor::all(&self.wgsl.composed, bindings, placements)?;
+        let all = accessors.len() == placements.len();
+        accessors.last_mut().filter(|_| all)?.declaration += &rest;
+        let wgsl = Wgsl { accessors, ..self.wgsl.clone() };
+        let variant = format!("{}, shared bindings", self.variant);
+        Some(Self { wgsl, variant, bindings: bindings.to_vec(), ..self.clone() })
+    }
+
     /// Says in the variant's name how many parts the kernel adds up.
     pub(super) fn of_parts(mut self, parts: Parts) -> Self {
         if parts != Parts::WHOLE {
@@ -347,9 +324,9 @@ impl Composer {
     }
 
     /// The files and texts behind the constants.
-    fn body(&self) -> Result<Preprocessor<'_>> {
+    fn body<'b>(&'b self, bindings: &'b [Binding]) -> Result<Preprocessor<'b>> {
         let flags = [self.flags.as_slice(), &[("SUBGROUPS", self.subgroups)]].concat();
-        let mut body = Preprocessor::new(flags, &self.header);
+        let mut body = Preprocessor::new(flags, &self.header, bindings);
         for part in &self.parts {
             match part {
                 Part::File(path) => body.import(path)?,
@@ -415,8 +392,10 @@ impl Composer {
              {store}  run(lane, workgroup, workgroups);\n}}\n",
             size = self.workgroup_size
         );
-        let body = self.body()?;
+        let body = self.body(bindings)?;
         let composed = format!("{enable}{}\n{}\n{entry}", self.header, body.text);
+        let two = || Error::internal(format!("{name} declares an operand of two types"));
+        let accessors = Accessor::alone(&composed, bindings).ok_or_else(two)?;
         Ok(Kernel {
             spec: self.spec,
             name,
@@ -427,7 +406,7 @@ impl Composer {
             bindings: bindings.to_vec(),
             sizes: self.sizes,
             modules: body.imported,
-            wgsl: Wgsl { composed, unrolled: self.unrolled },
+            wgsl: Wgsl { composed: composed.into(), unrolled: self.unrolled, accessors },
         })
     }
 }

@@ -1,9 +1,10 @@
 //! The preprocessor of WGSL: `docs/architecture.md`, "How a kernel's text is made", has its grammar.
 //!
-//! `#import` and the conditions are resolved when a kernel is composed. `#unroll` stays in the composed text, by which
-//! kernels are compared, until [`super::unroll`] writes its loops out for a pipeline.
+//! `#import` and the conditions are resolved when a kernel is composed. Operands and `#unroll` stay in the composed text,
+//! by which kernels are compared, until [`super::operand`] and [`super::unroll`] write them out for a pipeline.
 
-use super::unroll::Header;
+use super::operand::{Binding, OPERAND};
+use super::unroll::{Header, word};
 use crate::error::{Error, Result};
 
 /// Every file below `shaders`: its path without the ending, and its text without comments.
@@ -16,6 +17,8 @@ pub(super) struct Preprocessor<'a> {
     flags: Vec<(&'static str, bool)>,
     /// The kernel's constants, up to which loops may go.
     header: &'a str,
+    /// Its operands.
+    bindings: &'a [Binding],
     /// The files that are in the text, in order.
     pub imported: Vec<&'static str>,
     pub text: String,
@@ -30,8 +33,12 @@ struct Branch {
 }
 
 impl<'a> Preprocessor<'a> {
-    pub const fn new(flags: Vec<(&'static str, bool)>, header: &'a str) -> Self {
-        Self { flags, header, imported: Vec::new(), text: String::new() }
+    pub const fn new(
+        flags: Vec<(&'static str, bool)>,
+        header: &'a str,
+        bindings: &'a [Binding],
+    ) -> Self {
+        Self { flags, header, bindings, imported: Vec::new(), text: String::new() }
     }
 
     /// Adds text that no file has, under the name of what writes it.
@@ -63,21 +70,27 @@ impl<'a> Preprocessor<'a> {
                 Error::internal(format!("shaders/{name}.wgsl:{}: {what}", index + 1))
             };
             let included = branches.iter().all(|branch: &Branch| branch.taken);
-            let Some(directive) = line.trim_start().strip_prefix('#') else {
+            let element = |rest: &&str| rest.trim_start_matches(word).starts_with('[');
+            let marked = line.trim_start().strip_prefix('#').filter(|rest| !element(rest));
+            let Some(directive) = marked else {
                 if included && !line.is_empty() {
                     self.text.push_str(line);
                     self.text.push('\n');
                 }
                 continue;
             };
-            let (word, rest) = directive.split_once(' ').unwrap_or((directive, ""));
-            match (word, rest, branches.last_mut()) {
-                ("import" | "unroll", ..) if !included => {}
+            let (what, rest) = directive.split_once(' ').unwrap_or((directive, ""));
+            match (what, rest, branches.last_mut()) {
+                ("import" | "unroll" | "operand", ..) if !included => {}
                 ("import", path, _) => self.import(path)?,
                 ("unroll", header, _) => {
                     self.check_loop(header).map_err(at)?;
                     self.text.push_str(line);
                     self.text.push('\n');
+                }
+                ("operand", declared, _) => {
+                    self.check_operand(declared).map_err(at)?;
+                    self.text.extend([OPERAND, declared, "\n"]);
                 }
                 ("if", flag, _) => {
                     let taken = included && self.flag(flag).map_err(at)?;
@@ -111,6 +124,12 @@ impl<'a> Preprocessor<'a> {
         Ok(*is != condition.starts_with('!'))
     }
 
+    fn check_operand(&self, declared: &str) -> Result<(), String> {
+        let (name, _) = declared.split_once(": ").ok_or("not `NAME: TYPE`")?;
+        let bound = self.bindings.iter().any(|binding| binding.name == name);
+        if bound { Ok(()) } else { Err(format!("the kernel has no operand `{name}`")) }
+    }
+
     fn check_loop(&self, header: &str) -> Result<(), String> {
         let form = "`for (var NAME = FIRST; NAME < BOUND; NAME++)`";
         let Header { bound, .. } = Header::of(header).ok_or_else(|| format!("not {form}"))?;
@@ -128,7 +147,7 @@ mod tests {
 
     fn lines(text: &str) -> Result<String, String> {
         let mut made =
-            Preprocessor::new(vec![("YES", true), ("NO", false)], "const ROWS: u32 = 2u;");
+            Preprocessor::new(vec![("YES", true), ("NO", false)], "const ROWS: u32 = 2u;", &[]);
         made.lines("a", text).map_err(|error| error.message)?;
         Ok(made.text.replace('\n', " "))
     }
@@ -144,6 +163,7 @@ mod tests {
         assert_eq!(chain("YES", "YES").unwrap(), "a ");
         assert_eq!(chain("NO", "YES").unwrap(), "b ");
         assert_eq!(chain("NO", "NO").unwrap(), "c ");
+        assert_eq!(lines("  #a[i] = 1u;\n#if NO\n#a[j]\n#endif").unwrap(), "  #a[i] = 1u; ");
         // What is left out names no flag and no file that the kernel lacks.
         let out = "#if NO\n#if OTHER\na\n#elif YES\nb\n#else\nc\n#endif\n#import none\n#endif";
         assert_eq!(lines(out).unwrap(), "");
@@ -151,7 +171,7 @@ mod tests {
 
     #[test]
     fn files_are_imported_once() {
-        let mut made = Preprocessor::new(vec![], "");
+        let mut made = Preprocessor::new(vec![], "", &[]);
         made.lines("a", "#import lib/flat\n#import lib/flat\nend").unwrap();
         assert_eq!(made.imported, ["lib/flat"]);
         assert_eq!(made.text.matches("fn flat_id").count(), 1, "{}", made.text);
@@ -173,6 +193,8 @@ mod tests {
                 "#unroll for (var i = 0u; i < OTHER; i++) {",
                 "shaders/a.wgsl:1: the kernel has no size `OTHER`",
             ),
+            ("#operand a: f32", "shaders/a.wgsl:1: the kernel has no operand `a`"),
+            ("#operand a", "shaders/a.wgsl:1: not `NAME: TYPE`"),
             ("#unroll while true {", "shaders/a.wgsl:1: not `for (var NAME = FIRST;"),
         ] {
             let message = lines(text).unwrap_err();

@@ -71,9 +71,9 @@ impl<'a> Context<'a> {
             }
         }
         let angles = layouts.angles.map(|angles| lowering.placed(angles)).transpose()?;
-        let mut builder = lowering.builder;
-        builder.share(&layers, angles);
-        Ok(builder)
+        let builder = lowering.builder;
+        let shared = builder.shared_layers(&layers, angles);
+        Ok(builder.bound_by(&shared))
     }
 
     /// Batched rows.

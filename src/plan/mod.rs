@@ -7,8 +7,8 @@ mod batch;
 mod buffers;
 mod builder;
 mod launch;
+mod layer;
 mod product;
-mod share;
 pub mod slots;
 mod step;
 mod tune;
@@ -178,7 +178,7 @@ pub struct Dispatch {
     pub kernel: usize,
     /// Slice `i` is bound at binding `i`.
     pub slices: Vec<Slice>,
-    /// What the kernel reads and writes of the slices, where it [shares](Kernel::sharing) them. Empty: all of each.
+    /// What the kernel reads and writes of the slices, where operands [share](Kernel::placed) them. Empty: all of each.
     pub operands: Vec<(Binding, Slice)>,
     /// Token rows covered.
     pub range: Range,

@@ -1,9 +1,9 @@
 // What attention_decode reads, as a model keeps it: the query heads at the beginning of a fused row,
 // keys and values in the key-value cache (lib/cache/).
-@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
+#operand query: array<vec4<f32>>
 
 fn query_vector(head: u32, v: u32) -> vec4<f32> {
-  return query[head * VECTORS + v];
+  return #query[head * VECTORS + v];
 }
 
 // Keys and values come without their scales.

@@ -1,6 +1,6 @@
 // The result as a model's next layer reads it: a row of heads.
-@group(0) @binding(RESULT) var<storage, read_write> output: array<vec4<f32>>;
+#operand output: array<vec4<f32>>
 
 fn store_output(head: u32, vector: u32, sum: vec4<f32>, largest: f32, total: f32) {
-  output[head * VECTORS + vector] = sum / total;
+  #output[head * VECTORS + vector] = sum / total;
 }

@@ -1,5 +1,5 @@
 // The keys that the query sees, of a cache that holds step.position + 1 positions: the last WINDOW.
-@group(0) @binding(UNIFORM) var<uniform> step: Step;
+#operand step: Step
 
 fn item_count() -> u32 {
   return 1u;

@@ -1,7 +1,7 @@
 // Each row's query sees the keys of its own text (lib/cache/append.wgsl). It sees at most WINDOW keys. The
 // last of them is the row's own.
-@group(0) @binding(RESULT - 1u) var<storage, read> documents: array<u32>;
-@group(0) @binding(UNIFORM) var<uniform> step: Step;
+#operand documents: array<u32>
+#operand step: Step
 
 fn item_count() -> u32 {
   return step.tokens;
@@ -9,6 +9,6 @@ fn item_count() -> u32 {
 
 // Position of the first one and the one behind the last.
 fn seen_keys(item: u32) -> vec2<u32> {
-  let end = item - documents[item] + 1u;
+  let end = item - #documents[item] + 1u;
   return vec2(end - min(end, WINDOW), end);
 }

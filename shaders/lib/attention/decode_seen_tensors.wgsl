@@ -1,7 +1,7 @@
 // The keys that the query of a batch item sees: the item's interval in the mask, which has the
 // window and the number of its keys in it.
-@group(0) @binding(MASK) var<storage, read> mask: array<u32>;
-@group(0) @binding(UNIFORM) var<uniform> geometry: Geometry;
+#operand mask: array<u32>
+#operand geometry: Geometry
 
 fn item_count() -> u32 {
   return geometry.batch;
@@ -9,7 +9,7 @@ fn item_count() -> u32 {
 
 // Row of the first one and the one behind the last; the same twice where it sees none.
 fn seen_keys(item: u32) -> vec2<u32> {
-  let first = mask[item * geometry.intervals.x];
-  let end = min(mask[item * geometry.intervals.x + 1u], geometry.key_rows);
+  let first = #mask[item * geometry.intervals.x];
+  let end = min(#mask[item * geometry.intervals.x + 1u], geometry.key_rows);
   return vec2(first, max(first, end));
 }

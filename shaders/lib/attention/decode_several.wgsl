@@ -1,9 +1,9 @@
 // What attention_decode reads for several rows: the query heads at the beginning of each fused row, keys and
 // values in the part of the cache (lib/cache/) that is of the row's text. Heads are counted over the rows.
-@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
+#operand query: array<vec4<f32>>
 
 fn query_vector(head: u32, v: u32) -> vec4<f32> {
-  return query[head / HEADS * ROW_VECTORS + head % HEADS * VECTORS + v];
+  return #query[head / HEADS * ROW_VECTORS + head % HEADS * VECTORS + v];
 }
 
 fn text_row(row: u32, kv_head: u32) -> u32 {

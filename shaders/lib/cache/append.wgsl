@@ -4,12 +4,12 @@
 // before; where that is 0, all rows are of one text. Its position is t - documents[t], which wraps.
 //
 //   3 documents  read  u32 [tokens]
-@group(0) @binding(3) var<storage, read> documents: array<u32>;
+#operand documents: array<u32>
 #endif
 
 fn appended_row(t: u32) -> u32 {
 #if BATCHED
-  return t * step.reserved.x + key_row(t - documents[t]);
+  return t * step.reserved.x + key_row(t - #documents[t]);
 #else
   // Rows of a text go behind those that the cache holds.
   return key_row(step.position + t);

@@ -8,12 +8,12 @@
 // A packed matrix. Each number of the vector is read once: where bindings are shared, a may be written, and a compiler
 // joins no two reads.
 #import lib/weights
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+#operand a: array<vec4<f32>>
 
 fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
   var factors: array<vec4<f32>, QUADS>;
   #unroll for (var q = 0u; q < QUADS; q++) {
-    let x = a[v * QUADS + q];
+    let x = #a[v * QUADS + q];
 #if NORMED
     factors[q] = x * fetch_norm(v * QUADS + q);
     (*sums)[PRODUCTS] += dot(x, x);
@@ -33,25 +33,25 @@ fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
 }
 #else
 #if BY_FOUR
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
+#operand a: array<vec4<f32>>
+#operand b: array<vec4<f32>>
 
 fn fetch_a(v: u32) -> vec4<f32> {
-  return a[v];
+  return #a[v];
 }
 
 fn fetch_b(n: u32, v: u32) -> vec4<f32> {
-  return b[n * (K / 4u) + v];
+  return #b[n * (K / 4u) + v];
 }
 #else
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
+#operand a: array<f32>
+#operand b: array<f32>
 
 // Elements 4 · v to 4 · v + 3, zero past K.
 fn fetch_a(v: u32) -> vec4<f32> {
   var value = vec4<f32>();
   for (var i = 0u; i < min(4u, K - v * 4u); i++) {
-    value[i] = a[v * 4u + i];
+    value[i] = #a[v * 4u + i];
   }
   return value;
 }
@@ -59,7 +59,7 @@ fn fetch_a(v: u32) -> vec4<f32> {
 fn fetch_b(n: u32, v: u32) -> vec4<f32> {
   var value = vec4<f32>();
   for (var i = 0u; i < min(4u, K - v * 4u); i++) {
-    value[i] = b[n * K + v * 4u + i];
+    value[i] = #b[n * K + v * 4u + i];
   }
   return value;
 }

@@ -1,13 +1,13 @@
 // The bias on the products of a row's heads, before the rotation.
 //
-//   BIAS  bias  read  f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM]
+//   bias  read  f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM]
 #if BIASED
-@group(0) @binding(BIAS) var<storage, read> bias: array<f32>;
+#operand bias: array<f32>
 #endif
 
 fn pair_bias(i: u32) -> vec2<f32> {
 #if BIASED
-  return vec2(bias[i], bias[i + HALF]);
+  return vec2(#bias[i], #bias[i + HALF]);
 #else
   return vec2(0.0);
 #endif

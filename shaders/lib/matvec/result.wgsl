@@ -12,9 +12,9 @@
 //   5 angles read        f32 [HEAD_DIM]                    (cos, sin) by pair, at the row's position
 //   6 cache  write       f32 [rows, 2 · KV_HEADS · HEAD_DIM]  the row of step.position overwritten:
 //                                                          lib/cache/key_row.wgsl
-@group(0) @binding(4) var<uniform> step: Step;
-@group(0) @binding(5) var<storage, read> angles: array<f32>;
-@group(0) @binding(6) var<storage, read_write> cache: array<f32>;
+#operand step: Step
+#operand angles: array<f32>
+#operand cache: array<f32>
 
 fn matrix_row(p: u32, n: u32) -> u32 {
   return n / HALF * HEAD_DIM + n % HALF + p * HALF;
@@ -26,7 +26,7 @@ var<private> added: vec2<f32>;
 
 fn prepare(n: u32) {
   let pair = 2u * (n % HALF);
-  rotation = vec2(angles[pair], angles[pair + 1u]);
+  rotation = vec2(#angles[pair], #angles[pair + 1u]);
   added = pair_bias(matrix_row(0u, n));
 }
 
@@ -38,12 +38,12 @@ fn store(sums: ptr<function, array<f32, SUMS>>, n: u32) {
   }
   let i = matrix_row(0u, n);
   if head < HEADS {
-    c[i] = pair.x;
-    c[i + HALF] = pair.y;
+    #c[i] = pair.x;
+    #c[i + HALF] = pair.y;
   } else {
     let at = key_row(step.position) * (2u * KV_HEADS * HEAD_DIM) + i - HEADS * HEAD_DIM;
-    cache[at] = pair.x;
-    cache[at + HALF] = pair.y;
+    #cache[at] = pair.x;
+    #cache[at + HALF] = pair.y;
   }
 }
 #else
@@ -54,7 +54,7 @@ fn matrix_row(p: u32, n: u32) -> u32 {
 }
 
 fn store(sums: ptr<function, array<f32, SUMS>>, n: u32) {
-  c[FIRST + n] = finished(sums);
+  #c[FIRST + n] = finished(sums);
 }
 
 #if GATED
@@ -72,7 +72,7 @@ fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
 var<private> added: f32;
 
 fn prepare(n: u32) {
-  added = c[FIRST + n];
+  added = #c[FIRST + n];
 }
 
 fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
@@ -80,13 +80,13 @@ fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
 }
 #elif BIASED_RESIDUAL
 // The result of a matrix-vector product with a bias, added to the residual stream. PRODUCTS = 1.
-@group(0) @binding(3) var<storage, read> residual: array<f32>;
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
+#operand residual: array<f32>
+#operand bias: array<f32>
 
 var<private> added: vec2<f32>;
 
 fn prepare(n: u32) {
-  added = vec2(residual[FIRST + n], bias[FIRST + n]);
+  added = vec2(#residual[FIRST + n], #bias[FIRST + n]);
 }
 
 fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
@@ -94,12 +94,12 @@ fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {
 }
 #elif RESIDUAL
 // The result of a matrix-vector product added to a residual or a bias. PRODUCTS = 1.
-@group(0) @binding(3) var<storage, read> residual: array<f32>;
+#operand residual: array<f32>
 
 var<private> added: f32;
 
 fn prepare(n: u32) {
-  added = residual[FIRST + n];
+  added = #residual[FIRST + n];
 }
 
 fn finished(sums: ptr<function, array<f32, SUMS>>) -> f32 {

@@ -13,10 +13,10 @@
 // (05_attention_decode_newest.wgsl). VECTORS is 2 to the power of VECTOR_STEPS, and no more than the narrowest subgroup: as many
 // neighbours share the head's score.
 //
-//   QUERY  query  read  f32 [HEADS · HEAD_DIM]  the row's rotated query heads
-//   CACHE  cache  read  f32 [rows, 2 · KV_HEADS · HEAD_DIM]
-@group(0) @binding(QUERY) var<storage, read> query: array<vec4<f32>>;
-@group(0) @binding(CACHE) var<storage, read> cache: array<vec4<f32>>;
+//   query  read  f32 [HEADS · HEAD_DIM]  the row's rotated query heads
+//   cache  read  f32 [rows, 2 · KV_HEADS · HEAD_DIM]
+#operand query: array<vec4<f32>>
+#operand cache: array<vec4<f32>>
 
 fn keys_in_ranges() -> u32 {
   let keys = seen_keys(0u);
@@ -30,8 +30,8 @@ fn merging_place(lane: u32) -> u32 {
 
 fn newest(head: u32, vector: u32) -> RangePart {
   let key = key_row(step.position) * CACHE_VECTORS + head / MEMBERS * VECTORS + vector;
-  var score = dot(query[head * VECTORS + vector], cache[key]);
-  let value = cache[key + KV_HEADS * VECTORS];
+  var score = dot(#query[head * VECTORS + vector], #cache[key]);
+  let value = #cache[key + KV_HEADS * VECTORS];
   #unroll for (var s = 0u; s < VECTOR_STEPS; s++) {
     score += subgroupShuffleXor(score, 1u << s);
   }
@@ -58,7 +58,7 @@ fn newest(head: u32, vector: u32) -> RangePart {
 // itself. SUMS = 1. Ranges without keys hold anything, and are left out. Workgroup memory: 4 · K bytes.
 //
 //   0 partials  read  f32 [K / HEAD_DIM, SPLITS, HEAD_DIM + 4]
-@group(0) @binding(0) var<storage, read> partials: array<vec4<f32>>;
+#operand partials: array<vec4<f32>>
 
 var<workgroup> heads_row: array<vec4<f32>, K / 4u>;
 
@@ -74,8 +74,8 @@ fn merged(head: u32, vector: u32, ranges: u32) -> vec4<f32> {
   var states: array<vec2<f32>, SPLITS>;
   var sums: array<vec4<f32>, SPLITS>;
   #unroll for (var s = 0u; s < SPLITS; s++) {
-    states[s] = partials[first + s * PARTIAL_VECTORS + VECTORS].xy;
-    sums[s] = partials[first + s * PARTIAL_VECTORS + vector];
+    states[s] = #partials[first + s * PARTIAL_VECTORS + VECTORS].xy;
+    sums[s] = #partials[first + s * PARTIAL_VECTORS + vector];
   }
   let apart = newest(head, vector);
   var largest = apart.largest;
@@ -121,17 +121,17 @@ fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
 #elif NORMED
 // The vector that a product by teams multiplies, with the RMSNorm before it.
 // SUMS = 2.
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> norm_weight: array<vec4<f32>>;
+#operand a: array<vec4<f32>>
+#operand norm_weight: array<vec4<f32>>
 
 fn begin(lane: u32) {}
 
 fn factor(i: u32) -> vec4<f32> {
-  return a[i] * norm_weight[i];
+  return #a[i] * #norm_weight[i];
 }
 
 fn square(i: u32) -> f32 {
-  return dot(a[i], a[i]);
+  return dot(#a[i], #a[i]);
 }
 
 fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
@@ -139,12 +139,12 @@ fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
 }
 #else
 // The vector that a product by teams multiplies, as it is. SUMS = 1.
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
+#operand a: array<vec4<f32>>
 
 fn begin(lane: u32) {}
 
 fn factor(i: u32) -> vec4<f32> {
-  return a[i];
+  return #a[i];
 }
 
 fn square(i: u32) -> f32 {

@@ -82,8 +82,6 @@ impl DecodePlace {
         shape: AttentionShape,
         stage: DecodeStage,
     ) -> Composer {
-        let (reads, writes) = (self.reads(stage).len(), self.writes(stage).len());
-        let composer = composer.size("RESULT", reads).size("UNIFORM", reads + writes);
         let composer = match self {
             Self::Cache(_) => composer
                 .size("WINDOW", shape.window.unwrap_or(u32::MAX as usize))
@@ -95,7 +93,7 @@ impl DecodePlace {
                 .module("lib/step")
                 .module("lib/attention/decode_seen_several"),
             Self::Tensors(element, _) => element
-                .module(composer.size("MASK", reads - 1))
+                .module(composer)
                 .module("lib/attention/geometry")
                 .module("lib/attention/decode_seen_tensors"),
         };

@@ -19,10 +19,6 @@ const UNITS_IN_FLIGHT: usize = 24;
 const MOST_ELEMENTS: usize = 768 * 768;
 /// Most turns over a row that are not in a loop.
 const UNROLLED_PASSES: usize = 4;
-/// Bindings of partial results, of the uniform, and of the product's bias.
-const PARTIALS: usize = 6;
-const STEP: usize = 7;
-const BIAS: usize = 8;
 
 /// A workgroup whose teams have all pairs of a head between them.
 struct Workgroup {
@@ -98,10 +94,7 @@ pub fn attention_decode_newest(
         .unrolled("ROWS", rows)
         .unrolled("ROW_STEPS", lanes.ilog2() as usize)
         .unrolled("UNROLLED", unrolled)
-        .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize))
-        .size("RESULT", PARTIALS)
-        .size("UNIFORM", STEP)
-        .size("BIAS", BIAS);
+        .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize));
     let composer = if passes <= UNROLLED_PASSES {
         composer.unrolled("PASSES", passes)
     } else {
@@ -109,7 +102,6 @@ pub fn attention_decode_newest(
     };
     let composer = norm_operand(
         units(composer, weights, (heads.stride(), k)),
-        2,
         MatvecInput::Norm { epsilon },
         true,
     )

@@ -61,7 +61,7 @@ impl Spec for MatvecShape {
             .unrolled("PRODUCTS", products)
             .unrolled("SUMS", sums);
         let by_vectors = k.is_multiple_of(4);
-        composer = norm_operand(composer, 3, input, by_vectors).when("PACKED", packed);
+        composer = norm_operand(composer, input, by_vectors).when("PACKED", packed);
         if packed {
             composer = self.weights.module(composer, products * n * k);
         }

@@ -67,19 +67,17 @@ pub(super) fn bindings(shape: MatvecShape) -> Result<Vec<Binding>> {
     Ok(bindings)
 }
 
-/// Says whether a norm is in front of a product: its epsilon, and the binding of its weight.
+/// Says whether a norm is in front of a product, and its epsilon.
 pub(in crate::kernels) fn norm_operand(
     composer: Composer,
-    binding: usize,
     input: MatvecInput,
     by_vectors: bool,
 ) -> Composer {
     let composer = composer.vectors(if by_vectors { 4 } else { 1 });
     match input {
-        MatvecInput::Norm { epsilon } => composer
-            .when("NORMED", true)
-            .size("NORM_WEIGHT", binding)
-            .float("EPSILON", epsilon.0 as f32),
+        MatvecInput::Norm { epsilon } => {
+            composer.when("NORMED", true).float("EPSILON", epsilon.0 as f32)
+        }
         MatvecInput::Plain | MatvecInput::Ranges(..) => composer.when("NORMED", false),
     }
 }
@@ -100,20 +98,16 @@ pub(super) fn results(composer: Composer, first: usize, output: MatvecOutput) ->
         MatvecOutput::Gated(activation) => {
             activation_module(composer.size("FIRST", first), activation)
         }
-        MatvecOutput::Heads(shape) => heads(composer, &shape, None),
-        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, Some(7)),
+        MatvecOutput::Heads(shape) => heads(composer, &shape, false),
+        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, true),
         _ => composer.size("FIRST", first),
     }
 }
 
-/// The constants of what makes heads of the products, with the binding of a bias on them.
-pub(super) fn heads(composer: Composer, shape: &AttentionShape, bias: Option<usize>) -> Composer {
-    let composer = match bias {
-        Some(binding) => composer.size("BIAS", binding),
-        None => composer,
-    };
+/// The constants of what makes heads of the products.
+pub(super) fn heads(composer: Composer, shape: &AttentionShape, biased: bool) -> Composer {
     key_rows(composer, shape.ring)
-        .when("BIASED", bias.is_some())
+        .when("BIASED", biased)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)

@@ -238,7 +238,7 @@ fn bindings(shape: &MatvecRowsShape) -> Vec<Binding> {
 
 /// How rows and matrix are read, and the norm between them.
 fn operands(composer: Composer, shape: &MatvecRowsShape) -> Composer {
-    let composer = norm_operand(composer, 4, shape.input, shape.k.is_multiple_of(4))
+    let composer = norm_operand(composer, shape.input, shape.k.is_multiple_of(4))
         .when("PACKED", shape.packed());
     if !shape.packed() {
         return composer;
@@ -255,8 +255,8 @@ fn results(composer: Composer, output: MatvecOutput, first: usize) -> Composer {
         .when("GATED", matches!(output, MatvecOutput::Gated(_)));
     match output {
         MatvecOutput::Gated(activation) => activation_module(composer, activation),
-        MatvecOutput::Heads(shape) => heads(composer, &shape, None),
-        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, Some(8)),
+        MatvecOutput::Heads(shape) => heads(composer, &shape, false),
+        MatvecOutput::BiasedHeads(shape) => heads(composer, &shape, true),
         _ => composer
             .when("RESIDUAL", residual)
             .when("BIASED", matches!(output, MatvecOutput::Bias | MatvecOutput::BiasedResidual))

@@ -87,12 +87,12 @@ pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> 
         .unrolled("ROWS", rows)
         .size("SUMS", 1 + usize::from(normed));
     let composer = units(composer, weights, (n, k));
-    let composer = norm_operand(composer, 3, input, true);
+    let composer = norm_operand(composer, input, true);
     let composer = match input {
         MatvecInput::Plain | MatvecInput::Norm { .. } => composer.when("RANGES", false),
         MatvecInput::Ranges(heads, splits, newest) => {
             check_storage(caps, [4 * k as u32], "matvec")?;
-            ranges(composer, &heads, (splits.count, newest), bindings.len() - 1)
+            ranges(composer, &heads, (splits.count, newest))
         }
     };
     let composer = results(composer, first, output);
@@ -122,19 +122,17 @@ pub(in crate::kernels) fn units(
     }
 }
 
-/// What puts ranges of keys together; `step` is the binding of the uniform.
+/// What puts ranges of keys together.
 fn ranges(
     composer: Composer,
     heads: &AttentionShape,
     (splits, newest): (usize, NewestKey),
-    step: usize,
 ) -> Composer {
     let composer = composer
         .size("VECTORS", heads.head_dim / 4)
         .size("PARTIAL_VECTORS", (heads.head_dim + PARTIAL_STATE) / 4)
         .size("RANGE_KEYS", RANGE_KEYS)
         .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize))
-        .size("UNIFORM", step)
         .unrolled("SPLITS", splits)
         .float("MASKED", MASKED)
         .when("RANGES", true)
@@ -144,8 +142,6 @@ fn ranges(
         NewestKey::Apart => {
             let composer = scores(composer, heads)
                 .unrolled("VECTOR_STEPS", (heads.head_dim / 4).ilog2() as usize)
-                .size("QUERY", step - 2)
-                .size("CACHE", step - 1)
                 .size("KV_HEADS", heads.kv_heads)
                 .size("MEMBERS", heads.heads / heads.kv_heads);
             key_rows(KvCache::F32.sizes(composer, heads), heads.ring)

@@ -1,0 +1,221 @@
+//! One bind group for the dispatches of a layer of a decoded token. A browser's host pays for each bind group that it
+//! sets, and at each dispatch for each binding (`docs/decisions/059-one-bind-group-per-layer.md`).
+//!
+//! What a layer alone uses lies in one virtual tensor then, and weights that are neighbours are bound together. This is
+//! decided from the operands of all dispatches, before they are bound.
+
+use super::{Buffer, Builder, Dispatch, Slice};
+use crate::caps::ALIGN;
+use crate::kernels::{Access, Binding, Kernel, Placement, read_write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Bytes at a multiple of which a binding may begin.
+const BINDING_ALIGN: u64 = 4 * ALIGN as u64;
+/// Most bytes between weights that are bound together: no part is padded by more in its shard.
+const GAP: u64 = 2 * BINDING_ALIGN;
+/// What runs of weights are called. No shader has these words.
+const WEIGHTS: [&str; 4] =
+    ["shared_weights", "shared_weights1", "shared_weights2", "shared_weights3"];
+
+/// What the dispatches of a layer bind, each of them all of it.
+type Region = (Binding, Slice);
+/// The kernel of such a dispatch, and what it binds.
+type Bound = (Kernel, Vec<Slice>);
+
+/// The tensor that what a layer alone uses lies in, behind the angles that the embedding leaves for all layers.
+#[derive(Debug, Default)]
+struct Own {
+    /// Its number.
+    id: usize,
+    /// Where virtual tensors begin in it.
+    places: BTreeMap<usize, u64>,
+    bytes: u64,
+}
+
+impl Own {
+    fn add(&mut self, id: usize, bytes: u64) {
+        self.places.insert(id, self.bytes);
+        self.bytes = (self.bytes + bytes).next_multiple_of(BINDING_ALIGN);
+    }
+
+    /// A slice as it will be: in this tensor, or as it is.
+    fn moved(&self, slice: Slice) -> Slice {
+        let place = match slice.buffer {
+            Buffer::Virtual(id) => self.places.get(&id),
+            _ => None,
+        };
+        let moved =
+            |at| Slice { buffer: Buffer::Virtual(self.id), offset: at + slice.offset, ..slice };
+        place.map_or(slice, moved)
+    }
+}
+
+/// What dispatches of layers bind that share their bindings.
+#[derive(Debug, Default)]
+pub struct SharedLayers {
+    own: Own,
+    /// By the number of the dispatch.
+    bound: BTreeMap<usize, Bound>,
+}
+
+impl Builder<'_> {
+    /// Which of these layers have a bind group for all their dispatches: where their kernels can and it pays. The
+    /// embedding leaves `angles` for all of them.
+    pub fn shared_layers(&self, layers: &[Range<usize>], angles: Option<Slice>) -> SharedLayers {
+        let mut shared = SharedLayers::default();
+        for layer in layers {
+            let Some((bound, Own { id, places, bytes })) = self.shared_layer(layer, angles) else {
+                continue;
+            };
+            shared.bound.extend((layer.start..).zip(bound));
+            shared.own.places.extend(places);
+            shared.own.id = id;
+            shared.own.bytes = bytes.max(shared.own.bytes);
+        }
+        shared
+    }
+
+    /// The same dispatches, bound as the layers share.
+    pub fn bound_by(mut self, layers: &SharedLayers) -> Self {
+        let SharedLayers { own, bound } = layers;
+        if bound.is_empty() {
+            return self;
+        }
+        self.virtuals.push(own.bytes);
+        let kernels = std::mem::take(&mut self.kernels);
+        for (index, mut dispatch) in std::mem::take(&mut self.dispatches).into_iter().enumerate() {
+            let mut kernel = &kernels[dispatch.kernel];
+            dispatch.slices.iter_mut().for_each(|slice| *slice = own.moved(*slice));
+            if let Some((shared, slices)) = bound.get(&index) {
+                let operands = std::mem::replace(&mut dispatch.slices, slices.clone());
+                let whole = |slice: &&mut Slice| slice.buffer == Buffer::Virtual(own.id);
+                dispatch.slices.iter_mut().filter(whole).for_each(|slice| slice.bytes = own.bytes);
+                dispatch.operands = kernel.bindings.iter().copied().zip(operands).collect();
+                kernel = shared;
+            }
+            let kernel = self.kernel(kernel.clone());
+            self.dispatches.push(Dispatch { kernel, ..dispatch });
+        }
+        self
+    }
+
+    /// What a layer's dispatches bind, and where what it alone uses lies. Its last ones may have bindings of their own.
+    fn shared_layer(&self, all: &Range<usize>, angles: Option<Slice>) -> Option<(Vec<Bound>, Own)> {
+        let last = all.clone().rfind(|&index| fits(&self.dispatches[index]))?;
+        let dispatches = all.start..last + 1;
+        let some = &self.dispatches[dispatches.clone()];
+        let own = self.own(all, &dispatches, angles);
+        let mut regions: Vec<Region> = vec![];
+        let operands = || some.iter().flat_map(|dispatch| self.operands(dispatch));
+        operands().for_each(|operand| add(&mut regions, self.region(&own, operand)));
+        let mut names = WEIGHTS.into_iter();
+        for (binding, _) in regions.iter_mut().filter(|(_, slice)| of_weights(*slice)) {
+            binding.name = names.next()?;
+        }
+        let fit = some.iter().all(fits) && self.allows(&regions);
+        if !fit || !pays(some.len(), operands().count(), regions.len()) {
+            return None;
+        }
+        let (bindings, slices): (Vec<Binding>, Vec<Slice>) = regions.into_iter().unzip();
+        let placement = |(operand, slice): Region| {
+            let Slice { buffer, offset, .. } = own.moved(slice);
+            let behind = |all: &Slice| offset.checked_sub(all.offset).filter(|at| *at < all.bytes);
+            let inside = |all: &Slice| behind(all).filter(|_| all.buffer == buffer);
+            let place = slices.iter().enumerate().find_map(|(i, all)| Some((i, inside(all)?)));
+            place.map(|(binding, offset)| Placement { operand: operand.name, binding, offset })
+        };
+        let bound = |dispatch: &Dispatch| {
+            let placements = self.operands(dispatch).map(placement).collect::<Option<Vec<_>>>()?;
+            let kernel = self.kernels[dispatch.kernel].placed(&bindings, &placements)?;
+            Some((kernel, slices.clone()))
+        };
+        Some((some.iter().map(bound).collect::<Option<_>>()?, own))
+    }
+
+    fn operands<'b>(&'b self, dispatch: &'b Dispatch) -> impl Iterator<Item = Region> + 'b {
+        let bindings = self.kernels[dispatch.kernel].bindings.iter();
+        bindings.copied().zip(dispatch.slices.iter().copied())
+    }
+
+    /// The tensor of a layer: places for what only its dispatches use. Those that do not share may read it.
+    fn own(&self, all: &Range<usize>, sharing: &Range<usize>, angles: Option<Slice>) -> Own {
+        let mut own = Own { id: self.virtuals.len(), ..Own::default() };
+        let mut add = |id| own.add(id, self.virtuals[id]);
+        if let Some(Slice { buffer: Buffer::Virtual(id), .. }) = angles {
+            add(id);
+        }
+        // Whether a layer's dispatches alone use a tensor, by its number.
+        let mut alone = BTreeMap::new();
+        for (index, dispatch) in self.dispatches.iter().enumerate() {
+            for (binding, slice) in self.operands(dispatch) {
+                let Buffer::Virtual(id) = slice.buffer else { continue };
+                let shares = sharing.contains(&index);
+                let may = shares || all.contains(&index) && binding.access == Access::Read;
+                let (shared, only) = alone.entry(id).or_insert((false, true));
+                (*shared, *only) = (*shared || shares, *only && may);
+            }
+        }
+        alone.into_iter().filter(|(_, uses)| *uses == (true, true)).for_each(|(id, _)| add(id));
+        own
+    }
+
+    /// What is bound for an operand.
+    fn region(&self, own: &Own, (binding, slice): Region) -> Region {
+        match own.moved(slice) {
+            Slice { buffer: Buffer::Virtual(id), .. } if id == own.id => {
+                (read_write("shared_activations"), Slice::new(Buffer::Virtual(id), 0, own.bytes))
+            }
+            Slice { buffer: Buffer::Virtual(id), .. } => {
+                let stream = Binding { name: "shared_stream", ..binding };
+                (stream, Slice::new(slice.buffer, 0, self.virtuals[id]))
+            }
+            slice => (binding, slice),
+        }
+    }
+
+    /// Whether a device binds these, and a kernel can tell them apart.
+    fn allows(&self, regions: &[Region]) -> bool {
+        let limits = &self.caps.limits;
+        let storage = regions.iter().filter(|(binding, _)| binding.access != Access::Uniform);
+        let fits = storage.clone().all(|(_, slice)| slice.bytes <= limits.binding_bytes());
+        let names: BTreeSet<_> = regions.iter().map(|(binding, _)| binding.name).collect();
+        storage.count() <= limits.max_storage_buffers_per_shader_stage as usize
+            && fits
+            && names.len() == regions.len()
+    }
+}
+
+/// Adds what is bound for an operand to the regions, or to one of them.
+fn add(regions: &mut Vec<Region>, (binding, slice): Region) {
+    let end = |slice: Slice| slice.offset + slice.bytes;
+    let joins = |all: Slice| {
+        let near = slice.offset <= end(all) + GAP && all.offset <= end(slice) + GAP;
+        all.buffer == slice.buffer && (all == slice || of_weights(slice) && near)
+    };
+    let Some((known, all)) = regions.iter_mut().find(|(_, all)| joins(*all)) else {
+        return regions.push((binding, slice));
+    };
+    if binding.access == Access::ReadWrite {
+        known.access = Access::ReadWrite;
+    }
+    let (first, last) = (all.offset.min(slice.offset), end(*all).max(end(slice)));
+    *all = Slice::new(all.buffer, first, last - first);
+}
+
+const fn of_weights(slice: Slice) -> bool {
+    matches!(slice.buffer, Buffer::Weights(_) | Buffer::Packed(_))
+}
+
+/// Whether what a dispatch binds can be bound for a whole layer.
+fn fits(dispatch: &Dispatch) -> bool {
+    let alone = |slice: &Slice| matches!(slice.buffer, Buffer::Ranges | Buffer::LastHidden);
+    !dispatch.slices.iter().any(alone)
+}
+
+/// Whether so many dispatches with `bound` bindings in all had better have one bind group of `shared`. In halves of
+/// what a binding costs a host at a dispatch: where its bind group is set it costs one more, and that costs six
+/// besides.
+const fn pays(dispatches: usize, bound: usize, shared: usize) -> bool {
+    2 * dispatches * shared + shared + 6 < 3 * bound + 6 * dispatches
+}
