@@ -77,5 +77,8 @@ pub(super) fn refuse_ignored(fields: &Fields<'_>, family: &Family) -> Result<()>
 }
 
 /// Of families without windows.
-const NO_WINDOW: Refusal =
-    ("sliding_window", NOTHING, "absent, or model_type \"mistral\", \"phi3\", \"gemma2\" or \"gemma3_text\"");
+const NO_WINDOW: Refusal = (
+    "sliding_window",
+    NOTHING,
+    "absent, or model_type \"mistral\", \"phi3\", \"gemma2\" or \"gemma3_text\"",
+);
