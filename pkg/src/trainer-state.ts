@@ -35,10 +35,6 @@ export function stateText(raw: string, config: string, added: AddedState): strin
  */
 export function readState(text: string, config: string, configName: string): SavedState {
   const { crc32: sums, ...state } = JSON.parse(text) as SavedState;
-  // The module takes a list for its options too, and defaults for what an object lacks.
-  if (Array.isArray((state as { options?: unknown }).options)) {
-    throw corrupt("trainer_state.json: options is an array, and has to be an object");
-  }
   if (sums === undefined) return state;
   if (![sums?.config, sums?.state].every((one) => HEX.test(String(one)))) {
     throw corrupt(

@@ -82,7 +82,7 @@ mod tests {
             (r#","residual_multiplier":0"#, "residual_multiplier is 0.0"),
             (r#","logits_scaling":-1"#, "logits_scaling is -1.0"),
             (r#","attention_multiplier":"a""#, "attention_multiplier is \"a\""),
-            (r#","embeding_multiplier":2"#, "embeding_multiplier"),
+            (r#","embedding_multipliers":2"#, "embedding_multipliers"),
         ] {
             let text = format!(r#"{{"model_type":"granite"{more}}}"#);
             let error = ModelConfig::from_json(&text).unwrap_err();

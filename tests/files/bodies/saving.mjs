@@ -133,7 +133,7 @@ export const cases = {
         resume({ crc32 }),
       );
     }
-    const options = ["options is an array"];
+    const options = [name, "sequence, expected struct TrainerOptions"];
     await refuses("invalid-checkpoint", options, () => resume({ options: [], crc32: undefined }));
     const { header, data } = openFile(files["model.safetensors"]);
     const load = (metadata) =>
