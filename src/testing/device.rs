@@ -8,7 +8,7 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId, Region, create_checked};
 use crate::kernels::{self as k, Constant, Form, LinearShape, Spec, linear_candidates};
-use crate::plan::{Buffer, Builder, Launch, Phase, Plan, product_plan};
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, STEP_BYTES, product_plan};
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -50,7 +50,7 @@ fn capped(caps: &Capabilities, columns: usize) -> Result<Plan> {
 /// Buffers for a plan.
 async fn buffers(lane: &Lane, plan: &Plan) -> Result<Vec<(Buffer, BufferId)>> {
     let slots = plan.slots.iter().enumerate().map(|(i, bytes)| (Buffer::Slot(i), *bytes));
-    let wanted: Vec<_> = slots.chain([(Buffer::Step, 64)]).collect();
+    let wanted: Vec<_> = slots.chain([(Buffer::Step, STEP_BYTES)]).collect();
     create_checked(&*lane.gpu, || {
         let make = |(name, bytes)| Ok((name, lane.gpu.create_buffer("operand", bytes)?));
         wanted.into_iter().map(make).collect()

@@ -23,7 +23,7 @@ export const cases = {
     await wrong("model_type", { model_type: "gptj" });
     await wrong("hidden_act", { hidden_act: "mystery" });
     await wrong("rope_type", { rope_scaling: { rope_type: "longrope", factor: 4 } });
-    await wrong("attention_bias", { attention_bias: true });
+    await wrong("attention_bias", { model_type: "mistral", attention_bias: true });
     await refuses("invalid-config", "object", () => tinyloom.Model.create(runtime, "llama"));
     const huge = {
       hidden_size: 65_536,
