@@ -112,7 +112,7 @@ fn a_listing_runs_nothing() {
     assert!(listed.key.is_some(), "{listed:?}");
     assert_ne!(listed.key, list("loss_sum", 8).key, "other operands, another key");
     assert_ne!(listed.key, list("rms_norm_forward", 7).key, "another case, another key");
-    assert!(listed.file.ends_with("src/testing/loss.rs"), "{}", listed.file);
+    assert!(listed.file.ends_with("src/kernels/loss/cases.rs"), "{}", listed.file);
     assert_eq!(device.counters().pipelines, before);
     assert_eq!(list("the loss falls", 7).key, None, "a session has no list");
 }
