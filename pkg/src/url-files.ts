@@ -38,14 +38,7 @@ export async function findFile(
       response = await ask(url, options);
       range = undefined;
     }
-    if (response.status === 404 || response.status === 410) {
-      void response.body?.cancel();
-      return undefined;
-    }
-    if (!response.ok) {
-      void response.body?.cancel();
-      throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
-    }
+    if (!isThere(url, response)) return undefined;
     if (range) {
       // Read at once: a body left open would hold one of the few connections to the server.
       const first = new Uint8Array(await response.arrayBuffer());
@@ -54,7 +47,7 @@ export async function findFile(
     // With a content encoding, the stated length is not that of the bytes that arrive.
     const length = response.headers.get("content-length");
     if (length === null || response.headers.has("content-encoding")) {
-      return blobPart(name, url.href, await download(name, response, options, most));
+      return blobPart(name, url.href, await download(name, url, response, options, most));
     }
     return new UrlFile(name, url, Number(length), options, opened(url, response, 0));
   });
@@ -66,17 +59,8 @@ async function kept(name: string, url: URL, options: LoadOptions): Promise<FileP
   let answer = await storage.match(url);
   if (!answer) {
     const response = await ask(url, options);
-    if (!response.ok || !response.body) {
-      void response.body?.cancel();
-      if (response.status === 404 || response.status === 410) return undefined;
-      throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
-    }
-    const encoded = response.headers.has("content-encoding");
-    const total = encoded ? 0 : Number(response.headers.get("content-length") ?? 0);
-    const stage = `download ${name}`;
-    const body = response.body.pipeThrough(
-      counted((loaded) => report(options, { loaded, total, stage })),
-    );
+    if (!isThere(url, response)) return undefined;
+    const body = counted(name, url, response, lengthOf(response), options);
     // Of the headers only the type: a stated length or encoding is that of the transfer.
     const type = response.headers.get("content-type") ?? "application/octet-stream";
     try {
@@ -105,13 +89,8 @@ async function keptOnDisk(
   const there = await findOnDisk(name, fileUrl(path));
   if (there) return there;
   const response = await ask(url, options);
-  if (!response.ok || !response.body) {
-    void response.body?.cancel();
-    if (response.status === 404 || response.status === 410) return undefined;
-    throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
-  }
-  const encoded = response.headers.has("content-encoding");
-  const total = encoded ? 0 : Number(response.headers.get("content-length") ?? 0);
+  if (!isThere(url, response)) return undefined;
+  const total = lengthOf(response);
   await fs.mkdir(folder, { recursive: true });
   // Two processes may load one file: each has a file of its own, and the last one stays.
   const own = `${path}.${processId()}-${Math.random().toString(36).slice(2)}`;
@@ -119,12 +98,11 @@ async function keptOnDisk(
     const file = await fs.open(own, "w");
     try {
       let loaded = 0;
-      for (const reader = response.body.getReader(); ; ) {
+      for (const reader = counted(name, url, response, total, options).getReader(); ; ) {
         const { value, done } = await reader.read();
         if (done) break;
         await file.writeFile(value);
         loaded += value.length;
-        report(options, { loaded, total, stage: `download ${name}` });
       }
       if (total > 0 && loaded !== total) {
         throw corrupt(
@@ -142,35 +120,54 @@ async function keptOnDisk(
   return findOnDisk(name, fileUrl(path));
 }
 
-/** Tells how many bytes have passed. */
-function counted(told: (loaded: number) => void): TransformStream<Uint8Array, Uint8Array> {
+/** Whether the server has the file. An answer of another kind is refused, and none of them is left open. */
+function isThere(url: URL, response: Response): boolean {
+  if (response.ok) return true;
+  void response.body?.cancel();
+  if (response.status === 404 || response.status === 410) return false;
+  throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
+}
+
+/** Bytes that will arrive; 0 where the answer does not tell: with a content encoding the stated length is another. */
+const lengthOf = ({ headers }: Response): number =>
+  headers.has("content-encoding") ? 0 : Number(headers.get("content-length") ?? 0);
+
+/**
+ * The bytes of an answer, which are reported as they pass.
+ *
+ * @param most - bytes behind which the stream ends.
+ */
+function counted(
+  name: string,
+  url: URL,
+  response: Response,
+  total: number,
+  options: LongOptions,
+  most = Number.POSITIVE_INFINITY,
+): ReadableStream<Uint8Array> {
   let loaded = 0;
-  return new TransformStream({
+  const counter = new TransformStream<Uint8Array, Uint8Array>({
     transform(chunk, controller) {
       loaded += chunk.length;
-      told(loaded);
+      report(options, { loaded, total, stage: `download ${name}` });
       controller.enqueue(chunk);
+      if (loaded > most) controller.terminate();
     },
   });
+  return bodyOf(url, response).pipeThrough(counter);
 }
 
 /** The whole of a file whose size shows at its end, in a Blob, which a browser may keep on disk. */
 async function download(
   name: string,
+  url: URL,
   response: Response,
   options: LongOptions,
   most: number,
 ): Promise<Blob> {
-  let loaded = 0;
-  const counter = new TransformStream<Uint8Array, Uint8Array>({
-    transform(chunk, controller) {
-      loaded += chunk.length;
-      report(options, { loaded, total: 0, stage: `download ${name}` });
-      controller.enqueue(chunk);
-      if (loaded > most) controller.terminate();
-    },
-  });
-  return response.body ? new Response(response.body.pipeThrough(counter)).blob() : new Blob();
+  return response.body
+    ? new Response(counted(name, url, response, 0, options, most)).blob()
+    : new Blob();
 }
 
 /** A file whose size is known. */
@@ -306,9 +303,12 @@ class Stream {
   }
 }
 
-function opened(url: URL, response: Response, from: number): Stream {
-  if (!response.body) throw corrupt(`${url.href} answered without a body`);
-  return new Stream(response.body, from);
+const opened = (url: URL, response: Response, from: number) =>
+  new Stream(bodyOf(url, response), from);
+
+function bodyOf(url: URL, { body }: Response): ReadableStream<Uint8Array> {
+  if (!body) throw corrupt(`${url.href} answered without a body`);
+  return body;
 }
 
 /** Asks for a file, or for its bytes from `begin` to before `end` or its own end. */
