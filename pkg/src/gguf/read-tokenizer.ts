@@ -1,6 +1,7 @@
 /** What `tokenizer.json` and `tokenizer_config.json` would be, of the metadata of a GGUF file. */
 
 import { show } from "../options.js";
+import { AS_IT_STANDS, bpeModel, byteLevel, splitInto } from "../text/byte-level.js";
 import type { AddedToken, TokenizerPart } from "../text/tokenizer-json.js";
 import { LLAMA_3_WORDS, QWEN_2_WORDS } from "../text/word-patterns.js";
 import { type Keys, refused } from "./metadata.js";
@@ -69,9 +70,8 @@ function tokensOf(keys: Keys, spaced: boolean): Tokens {
   for (const [id, text] of texts.entries()) {
     const type = types[id] as number;
     if (type < UNKNOWN || type > USER_DEFINED || !text) continue;
-    const plain = { single_word: false, lstrip: false, rstrip: false, normalized: false };
     const content = spaced && type === USER_DEFINED ? spacePieces(text) : text;
-    added.push({ id, content, ...plain, special: type !== USER_DEFINED });
+    added.push({ id, content, ...AS_IT_STANDS, special: type !== USER_DEFINED });
   }
   return { texts, types, added };
 }
@@ -88,7 +88,7 @@ interface Described {
 }
 
 const MODELS: { readonly [name: string]: (keys: Keys, tokens: Tokens) => Described } = {
-  gpt2: byteLevel,
+  gpt2: byteLevelOf,
   llama: sentencePiece,
 };
 
@@ -101,35 +101,23 @@ interface Words {
   readonly startsByDefault?: boolean;
 }
 
-const bytesOf = (use_regex: boolean): TokenizerPart => ({
-  type: "ByteLevel",
-  add_prefix_space: false,
-  trim_offsets: true,
-  use_regex,
-});
-
-const several = (...pretokenizers: readonly TokenizerPart[]): TokenizerPart => ({
-  type: "Sequence",
-  pretokenizers,
-});
-
-const splitBy = (Regex: string): TokenizerPart =>
-  several(
-    { type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false },
-    bytesOf(false),
-  );
-
-const GPT_2: Words = { pre_tokenizer: bytesOf(true) };
+const GPT_2: Words = { pre_tokenizer: byteLevel(true) };
 const DIGITS: Words = {
-  pre_tokenizer: several({ type: "Digits", individual_digits: true }, bytesOf(true)),
+  pre_tokenizer: {
+    type: "Sequence",
+    pretokenizers: [{ type: "Digits", individual_digits: true }, byteLevel(true)],
+  },
 };
 const LLAMA_3: Words = {
-  pre_tokenizer: splitBy(LLAMA_3_WORDS),
+  pre_tokenizer: splitInto(LLAMA_3_WORDS, byteLevel(false)),
   ignoreMerges: true,
   startsByDefault: true,
 };
 /** llama.cpp composes no characters, and the tokenizers of these models do. */
-const QWEN_2: Words = { pre_tokenizer: splitBy(QWEN_2_WORDS), normalizer: { type: "NFC" } };
+const QWEN_2: Words = {
+  pre_tokenizer: splitInto(QWEN_2_WORDS, byteLevel(false)),
+  normalizer: { type: "NFC" },
+};
 
 const WORDS: { readonly [name: string]: Words } = {
   "gpt-2": GPT_2,
@@ -143,7 +131,7 @@ const WORDS: { readonly [name: string]: Words } = {
   "deepseek-r1-qwen": QWEN_2,
 };
 
-function byteLevel(keys: Keys, { texts, types, added }: Tokens): Described {
+function byteLevelOf(keys: Keys, { texts, types, added }: Tokens): Described {
   const name = keys.text("tokenizer.ggml.pre");
   const words = name !== undefined && Object.hasOwn(WORDS, name) ? WORDS[name] : undefined;
   if (!words) {
@@ -163,19 +151,8 @@ function byteLevel(keys: Keys, { texts, types, added }: Tokens): Described {
     parts: {
       normalizer: words.normalizer ?? null,
       pre_tokenizer: words.pre_tokenizer,
-      decoder: bytesOf(true),
-      model: {
-        type: "BPE",
-        dropout: null,
-        unk_token: null,
-        continuing_subword_prefix: null,
-        end_of_word_suffix: null,
-        fuse_unk: false,
-        byte_fallback: false,
-        ignore_merges: words.ignoreMerges ?? false,
-        vocab,
-        merges,
-      },
+      decoder: byteLevel(true),
+      model: { ...bpeModel(vocab, merges), ignore_merges: words.ignoreMerges ?? false },
     },
     startsByDefault: words.startsByDefault ?? false,
   };
@@ -224,16 +201,10 @@ function sentencePiece(keys: Keys, { texts, types }: Tokens): Described {
         ],
       },
       model: {
-        type: "BPE",
-        dropout: null,
+        ...bpeModel(vocab, mergesOfScores(parts)),
         unk_token: texts[unknown] ?? null,
-        continuing_subword_prefix: null,
-        end_of_word_suffix: null,
         fuse_unk: true,
         byte_fallback: true,
-        ignore_merges: false,
-        vocab,
-        merges: mergesOfScores(parts),
       },
     },
     startsByDefault: true,

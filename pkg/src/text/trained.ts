@@ -11,6 +11,7 @@ import type {
 } from "../tokenizer-types.js";
 import { asTokens, type TokenIds } from "../tokens.js";
 import { Bpe, BYTE_CHARACTERS, joined } from "./bpe.js";
+import { AS_IT_STANDS, bpeModel, byteLevel } from "./byte-level.js";
 import { decodesSpecial, parsesSpecial } from "./special.js";
 import { spells } from "./spelling.js";
 import type { TokenizerInfo } from "./tokenizer-info.js";
@@ -181,39 +182,16 @@ function tokenizerJson(bpe: Bpe, vocab: Vocabulary): object {
   for (let at = 0; at < merges.length; at += 3) {
     pairs.push([spelled(merges[at]), spelled(merges[at + 1])]);
   }
-  const byteLevel = {
-    type: "ByteLevel",
-    add_prefix_space: false,
-    trim_offsets: true,
-    use_regex: true,
-  };
-  const flags = {
-    single_word: false,
-    lstrip: false,
-    rstrip: false,
-    normalized: false,
-    special: true,
-  };
+  const flags = { ...AS_IT_STANDS, special: true };
   return {
     version: "1.0",
     truncation: null,
     padding: null,
     added_tokens: Array.from(special, ([content, id]) => ({ id, content, ...flags })),
     normalizer: null,
-    pre_tokenizer: byteLevel,
+    pre_tokenizer: byteLevel(true),
     post_processor: null,
-    decoder: byteLevel,
-    model: {
-      type: "BPE",
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: false,
-      vocab,
-      merges: pairs,
-    },
+    decoder: byteLevel(true),
+    model: bpeModel(vocab, pairs),
   };
 }

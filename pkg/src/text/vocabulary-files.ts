@@ -3,6 +3,7 @@
 import type { Source } from "../file-part.js";
 import { corrupt } from "../file-part.js";
 import { show } from "../options.js";
+import { AS_IT_STANDS, byteLevel, splitInto } from "./byte-level.js";
 import { classOf, type Fields, SPECIAL_NAMES, tokenText } from "./tokenizer-info.js";
 import { QWEN_2_WORDS } from "./word-patterns.js";
 
@@ -48,29 +49,20 @@ export async function fromVocabulary(
   const vocab = objectOf(from, "vocab.json", vocabText);
   const addedText = await read(from, "added_tokens.json");
   const added = addedText === undefined ? {} : objectOf(from, "added_tokens.json", addedText);
-  const byteLevel = {
-    type: "ByteLevel",
+  const bytes = {
+    ...byteLevel(known.split === undefined),
     add_prefix_space: config["add_prefix_space"] === true,
     trim_offsets: false,
-    use_regex: known.split === undefined,
   };
   return {
     added_tokens: addedTokens(vocab, added, config, known.end),
     normalizer: known.split === undefined ? null : { type: "NFC" },
-    pre_tokenizer: known.split === undefined ? byteLevel : splitting(known.split, byteLevel),
+    pre_tokenizer: known.split === undefined ? bytes : splitInto(known.split, bytes),
     post_processor: null,
-    decoder: { ...byteLevel, use_regex: true },
+    decoder: { ...bytes, use_regex: true },
     model: { type: "BPE", vocab, merges: mergesOf(mergesText), byte_fallback: false },
   };
 }
-
-const splitting = (Regex: string, byteLevel: object) => ({
-  type: "Sequence",
-  pretokenizers: [
-    { type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false },
-    byteLevel,
-  ],
-});
 
 function objectOf(from: Source, name: string, text: string): Fields {
   try {
@@ -92,7 +84,7 @@ function addedTokens(vocab: Fields, added: Fields, config: Fields, end: string):
   const tokens = new Map<string, object>();
   const put = (content: unknown, id: unknown, flags: object) => {
     if (typeof content !== "string" || tokens.has(content)) return;
-    tokens.set(content, { ...FLAGS, special: true, ...flags, id, content });
+    tokens.set(content, { ...AS_IT_STANDS, special: true, ...flags, id, content });
   };
   const listed: object = Object(config["added_tokens_decoder"]);
   for (const [id, one] of Object.entries(listed)) put(tokenText(one), Number(id), Object(one));
@@ -104,5 +96,3 @@ function addedTokens(vocab: Fields, added: Fields, config: Fields, end: string):
   for (const [content, id] of Object.entries(added)) put(content, id, { special: false });
   return [...tokens.values()];
 }
-
-const FLAGS = { single_word: false, lstrip: false, rstrip: false, normalized: false };
