@@ -25,15 +25,11 @@
 #import lib/attention/dropout
 #import lib/attention/score
 #import lib/attention/assigned
+#import lib/attention/qkv_cells
 #import lib/matrix
 
 #if F16
 #import lib/quad
-#endif
-#if QKV_F16
-alias QkvQuad = vec2<u32>;
-#else
-alias QkvQuad = vec4<f32>;
 #endif
 #if OUTPUT_F16
 alias OutputQuad = vec2<u32>;
@@ -58,14 +54,6 @@ fn load_key(row: u32, kv_head: u32, v: u32) -> QkvQuad {
 
 fn load_value(row: u32, kv_head: u32, v: u32) -> QkvQuad {
   return keys[(row * KV_STRIDE + VALUE_OFFSET + kv_head * HEAD_DIM) / 4u + v];
-}
-
-fn qkv_cells(x: QkvQuad) -> Cells {
-#if QKV_F16
-  return cells_of_f16(x);
-#else
-  return cells_of(x);
-#endif
 }
 
 fn store_output(row: u32, head: u32, v: u32, x: vec4<f32>) {

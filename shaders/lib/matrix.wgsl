@@ -142,7 +142,7 @@ fn load_results(rows: u32, strip: u32, results: ptr<function, Results>) {
   }
 }
 
-// The place of an invocation among all, of which neighbours are pairs.
+// The place of an invocation among all. Neighbours by place are a pair.
 fn pair_place(lane: u32) -> u32 {
   return (subgroup_index * (WORKGROUP / subgroup_count) + subgroup_lane) % WORKGROUP;
 }

@@ -25,14 +25,10 @@
 #import lib/attention/dropout
 #import lib/attention/score
 #import lib/attention/assigned
+#import lib/attention/qkv_cells
 
 #if F16
 #import lib/quad
-#endif
-#if QKV_F16
-alias QkvQuad = vec2<u32>;
-#else
-alias QkvQuad = vec4<f32>;
 #endif
 #if D_OUTPUT_F16
 alias DOutputQuad = vec2<u32>;
@@ -52,14 +48,6 @@ alias GradientQuad = vec4<f32>;
 @group(0) @binding(4) var<storage, read> documents: array<u32>;
 @group(0) @binding(5) var<storage, read_write> gradient: array<GradientQuad>;
 @group(0) @binding(6) var<uniform> step: Step;
-
-fn qkv_cells(x: QkvQuad) -> Cells {
-#if QKV_F16
-  return cells_of_f16(x);
-#else
-  return cells_of(x);
-#endif
-}
 
 fn load_query(row: u32, head: u32, v: u32) -> Cells {
   return qkv_cells(qkv[row * (STRIDE / 4u) + head * VECTORS + v]);
