@@ -73,7 +73,7 @@ impl<'a> Context<'a> {
         let angles = layouts.angles.map(|angles| lowering.placed(angles)).transpose()?;
         let builder = lowering.builder;
         let shared = builder.shared_layers(&layers, angles);
-        Ok(builder.bound_by(&shared))
+        Ok(builder.bound_by(shared))
     }
 
     /// Batched rows.

@@ -77,25 +77,29 @@ impl Builder<'_> {
     }
 
     /// The same dispatches, bound as the layers share.
-    pub fn bound_by(mut self, layers: &SharedLayers) -> Self {
-        let SharedLayers { own, bound } = layers;
+    pub fn bound_by(mut self, layers: SharedLayers) -> Self {
+        let SharedLayers { own, mut bound } = layers;
         if bound.is_empty() {
             return self;
         }
         self.virtuals.push(own.bytes);
         let kernels = std::mem::take(&mut self.kernels);
+        // The new number of a kernel that is bound as before.
+        let mut numbers = BTreeMap::new();
         for (index, mut dispatch) in std::mem::take(&mut self.dispatches).into_iter().enumerate() {
-            let mut kernel = &kernels[dispatch.kernel];
+            let kernel = &kernels[dispatch.kernel];
             dispatch.slices.iter_mut().for_each(|slice| *slice = own.moved(*slice));
-            if let Some((shared, slices)) = bound.get(&index) {
-                let operands = std::mem::replace(&mut dispatch.slices, slices.clone());
+            dispatch.kernel = if let Some((shared, slices)) = bound.remove(&index) {
+                let operands = std::mem::replace(&mut dispatch.slices, slices);
                 let whole = |slice: &&mut Slice| slice.buffer == Buffer::Virtual(own.id);
                 dispatch.slices.iter_mut().filter(whole).for_each(|slice| slice.bytes = own.bytes);
                 dispatch.operands = kernel.bindings.iter().copied().zip(operands).collect();
-                kernel = shared;
-            }
-            let kernel = self.kernel(kernel.clone());
-            self.dispatches.push(Dispatch { kernel, ..dispatch });
+                self.kernel(shared)
+            } else {
+                let number = numbers.entry(dispatch.kernel);
+                *number.or_insert_with(|| self.kernel(kernel.clone()))
+            };
+            self.dispatches.push(dispatch);
         }
         self
     }
