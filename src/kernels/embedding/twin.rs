@@ -65,21 +65,25 @@ fn leave_angles(on: &mut Operands, rotated: usize) -> Result<()> {
     on.write("angles", 0, &angles)
 }
 
+/// The rows of a table that the range holds. Others are left to other dispatches.
+fn look_up(on: &mut Operands<'_>, weight: &[f32], hidden: usize) -> Result<()> {
+    let (tokens, range) = (on.tokens()?, on.range()?);
+    let ids = on.u32("tokens")?[..tokens].to_vec();
+    for (t, id) in ids.into_iter().enumerate() {
+        let row = id.wrapping_sub(range.col0);
+        if row < range.cols {
+            on.write("output", t * hidden, &embedding_forward(&[row], weight, hidden))?;
+        }
+    }
+    Ok(())
+}
+
 impl Twin for EmbeddingForward {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let Self { hidden, rotated } = *self;
         leave_angles(on, rotated)?;
-        let (tokens, range) = (on.tokens()?, on.range()?);
-        let ids = on.u32("tokens")?[..tokens].to_vec();
         let weight = on.f32("weight")?.to_vec();
-        for (t, id) in ids.into_iter().enumerate() {
-            // Rows of the table that other dispatches hold are left to them.
-            let row = id.wrapping_sub(range.col0);
-            if row < range.cols {
-                on.write("output", t * hidden, &embedding_forward(&[row], &weight, hidden))?;
-            }
-        }
-        Ok(())
+        look_up(on, &weight, hidden)
     }
 }
 
@@ -87,17 +91,9 @@ impl Twin for EmbeddingPacked {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let Self { hidden, rows, format, rotated } = *self;
         leave_angles(on, rotated)?;
-        let (tokens, range) = (on.tokens()?, on.range()?);
-        let ids = on.u32("tokens")?[..tokens].to_vec();
         let weight: Vec<f32> =
             cast(&unpack_weights_forward(format, on.u32("packed")?, rows * hidden));
-        for (t, id) in ids.into_iter().enumerate() {
-            let row = id.wrapping_sub(range.col0);
-            if row < range.cols {
-                on.write("output", t * hidden, &embedding_forward(&[row], &weight, hidden))?;
-            }
-        }
-        Ok(())
+        look_up(on, &weight, hidden)
     }
 }
 

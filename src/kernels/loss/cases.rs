@@ -10,7 +10,7 @@ use crate::kernels::loss::twin::{
 };
 use crate::kernels::{self as k, Constant, LogitRow, Spec};
 use crate::testing::catalogue::Entry;
-use crate::testing::harness::{Job, Operand, POISON, Step};
+use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{
     ROUNDING, close, close_to_terms, directional, forbid, of, same, text, wide,
@@ -89,6 +89,20 @@ fn unpadded(got: &[f32], row: LogitRow) -> std::result::Result<Vec<f32>, String>
     Ok(own.concat())
 }
 
+/// Compares the losses of the rows from `row0` on, and finds that no others were written.
+fn check_losses(
+    what: &str,
+    got: &Outputs,
+    row0: usize,
+    losses: &[f64],
+    terms: &[f64],
+) -> std::result::Result<(), String> {
+    let rows = row0..row0 + losses.len();
+    close_to_terms(what, &got.floats(1)[rows.clone()], losses, terms, ROUNDING)?;
+    let around = got.words(1)[..rows.start].iter().chain(&got.words(1)[rows.end..]);
+    same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
+}
+
 async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
     const SCALE: f32 = 0.125;
     for row in VOCABULARIES.into_iter().flat_map(rows_of) {
@@ -117,14 +131,10 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
                 made.iter().map(|kernel| Job::new(kernel, rows, operands.to_vec())).collect();
             for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
                 let named = of(&job.kernel);
-                let own_losses = &got.floats(1)[row0..row0 + rows];
                 // Where the target is likely, loss and dLogits are small differences of numbers
                 // near one: a logarithm's argument, a probability.
-                let (what, ones) = (format!("losses of {vocabulary}"), vec![1.0; rows]);
-                close_to_terms(&what, own_losses, &losses, &ones, ROUNDING).map_err(&named)?;
-                let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
-                same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
-                    .map_err(&named)?;
+                let what = format!("losses of {vocabulary}");
+                check_losses(&what, &got, row0, &losses, &vec![1.0; rows]).map_err(&named)?;
                 if !gradient {
                     let before = Operand::floats(&lying);
                     same("logits", got.words(0), before.contents()).map_err(&named)?;
@@ -204,11 +214,7 @@ async fn other(lane: &Lane, spec: ObjectiveCrossEntropy) -> std::result::Result<
             let z = f64::from(at) + 20.0;
             let terms = vec![1.0 + more[1] * z * z; rows];
             let what = format!("losses of {vocabulary}");
-            close_to_terms(&what, &got.floats(1)[row0..row0 + rows], &losses, &terms, ROUNDING)
-                .map_err(&named)?;
-            let around = got.words(1)[..row0].iter().chain(&got.words(1)[row0 + rows..]);
-            same("rows around", &around.copied().collect::<Vec<_>>(), &vec![POISON; row0 + 2])
-                .map_err(&named)?;
+            check_losses(&what, &got, row0, &losses, &terms).map_err(&named)?;
             if !gradient {
                 let before = Operand::floats(&lying);
                 same("logits", got.words(0), before.contents()).map_err(&named)?;
