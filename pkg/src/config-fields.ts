@@ -123,7 +123,7 @@ export interface ConfigFields {
   logits_scaling?: number;
   /** Factor on what each block of Granite adds. Default 1. */
   residual_multiplier?: number;
-  /** Factor on the products of queries and keys of Granite, in place of 1/√`head_dim`. Default 1. */
+  /** Granite multiplies attention scores by it, in place of 1/√`head_dim`. Default 1. */
   attention_multiplier?: number;
   /** The share of each head that RoPE rotates. */
   partial_rotary_factor?: number;

@@ -29,7 +29,7 @@ interface Matrix {
   readonly end: number;
 }
 
-/** The files, of which the module reads a plain adapter. */
+/** The same files, with a plain adapter in them: the module reads no other. */
 export async function plainAdapter(source: Source): Promise<Source> {
   const [configFile, weightsFile] = ADAPTER_FILES as [string, string];
   const text = await readText(source, configFile, CONFIG_BYTES, "invalid-config");

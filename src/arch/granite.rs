@@ -34,7 +34,7 @@ static OF_BLOCKS: Slot =
     Slot::own_real("residual_multiplier", "Factor on what each block of Granite adds. Default 1.");
 static OF_SCORES: Slot = Slot::own_real(
     "attention_multiplier",
-    "Factor on the products of queries and keys of Granite, in place of 1/√`head_dim`. Default 1.",
+    "Granite multiplies attention scores by it, in place of 1/√`head_dim`. Default 1.",
 );
 
 /// No kernel scales what a block adds. With the residual stream divided by its factor r, blocks add to it what they

@@ -44,7 +44,7 @@ pub(crate) fn pack(format: WeightFormat, values: &[f32]) -> (Vec<u32>, Vec<f32>)
     (words, scales)
 }
 
-/// Whether a format holds codes, of which each group has a factor of its own, as they are.
+/// Whether a format holds codes as they are. Each group of codes has a factor of its own.
 pub(crate) fn holds_codes(format: WeightFormat, codes: &[i8]) -> bool {
     match format {
         WeightFormat::F32 | WeightFormat::F16 => false,

@@ -17,7 +17,7 @@ export interface ReadElement {
   readonly dtype?: "F32" | "F16" | "BF16";
   /** The values of whole blocks. */
   decode(blocks: Blocks, out: Float32Array): void;
-  /** The codes of groups of 32, of which each has one factor; absent where a group has more. */
+  /** The codes of groups of 32. Each group has one factor; absent where groups have more. */
   codes?(blocks: Blocks, out: Int8Array): void;
 }
 
