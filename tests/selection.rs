@@ -9,8 +9,8 @@ use tinyloom::caps::{Capabilities, Features, Limits, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{
-    Access, AttentionDecode, AttentionShape, DecodePlace, Kernel, KvCache, Spec, WeightFormat,
-    decode_splits,
+    Access, AttentionDecode, AttentionShape, CacheAttention, DecodeOver, Kernel, KvCache, Spec,
+    WeightFormat, decode_splits,
 };
 use tinyloom::lower::{InferenceOptions, inference_plans};
 use tinyloom::params::Params;
@@ -374,22 +374,19 @@ fn long_caches_are_cut_into_enough_ranges_to_fill_a_large_gpu() {
     let table = adapters::table(Target::Browser);
     let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA").expect("a row");
     for (heads, kv_heads) in [(12, 12), (12, 4), (32, 8), (14, 2), (32, 1)] {
-        let shape = AttentionShape { heads, kv_heads, head_dim: 64, ..AttentionShape::default() };
+        let shape = AttentionShape { heads, kv_heads, head_dim: 64 };
         let splits = decode_splits(nvidia, shape, 32_768, 1).unwrap();
-        let place = DecodePlace::Cache(KvCache::F32);
-        let kernel = AttentionDecode { shape, place, splits }.kernel(nvidia).unwrap();
+        let attention = CacheAttention { shape, ..CacheAttention::default() };
+        let over = DecodeOver::Cache(attention, KvCache::F32);
+        let kernel = AttentionDecode { over, splits }.kernel(nvidia).unwrap();
         let [x, y] = kernel.grid.resolve(1, 65_535).unwrap().unwrap();
         assert!(x * y >= 256 && y as usize == splits.count, "{heads}/{kv_heads}: {x} by {y}");
         // Up to sixteen query heads share a reading of the cache.
         assert_eq!(x as usize, kv_heads * (heads / kv_heads).div_ceil(16), "{heads}/{kv_heads}");
         // As many ranges as have 64 keys; a short window has one, and so has a short cache.
         assert_eq!(decode_splits(nvidia, shape, 257, 1).unwrap().count, 5);
-        assert_eq!(
-            decode_splits(nvidia, AttentionShape { window: Some(256), ..shape }, 32_768, 1)
-                .unwrap()
-                .count,
-            1
-        );
+        let windowed = CacheAttention { window: Some(256), ..attention };
+        assert_eq!(decode_splits(nvidia, shape, windowed.keys(32_768), 1).unwrap().count, 1);
         assert_eq!(decode_splits(nvidia, shape, 256, 1).unwrap().count, 1);
         // Batch items bring workgroups of their own.
         let many = decode_splits(nvidia, shape, 32_768, 8).unwrap().count;

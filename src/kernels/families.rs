@@ -14,7 +14,7 @@ macro_rules! families {
             linear: LinearProduct, LinearSum, GradientSums, MatvecShape, MatvecRowsShape;
             rope: RopeRows;
             cache: CacheAppend, CacheAppendSeveral, CacheExpand;
-            attention: AttentionForward, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
+            attention: AttentionForward, AttentionForwardCached, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
                 AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionDecode,
                 AttentionDecodeMerge, AttentionDecodeNewest, AttentionTensors, AttentionDeltaTensors;
             softmax: Softmax;

@@ -32,16 +32,16 @@ pub(crate) mod weights;
 pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 pub use activation::ActivationWidth;
-pub use attention::DecodePlace;
-pub use attention::backward::{attention_backward_halves, attention_matrix_tiles, key_value_owner};
+pub use attention::backward::{attention_backward_f16, attention_matrix_tiles, key_value_owner};
 pub use attention::by_products::{
-    STRIP, all_tiles, attention_product_tiles, attention_products, attention_products_turn,
+    STRIP, all_tiles, attention_product_tiles, attention_products, attention_products_rotate,
 };
 pub use attention::decode_ranges::{cache_splits, decode_splits, near_keys, near_splits};
-pub use attention::forward::{attention_forward_halves, matrix_forward_tiles};
+pub use attention::forward::{attention_forward_f16, matrix_forward_tiles};
 pub use attention::newest::newest_fuses;
 pub use attention::tensors::{Geometry, Strides};
 pub use attention::tile::attention_tiles;
+pub use attention::{DecodeOver, TensorAttention};
 pub use cache::ring_rows;
 pub use compose::{Grid, Kernel, Spec, Wgsl};
 pub use elementwise::CHECKSUM_LANES;
@@ -62,9 +62,10 @@ pub(crate) use optimizer::UpdateText;
 pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
 pub use rope::rope_has_halves;
 pub use shape::{
-    AttentionHalves, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
-    DecodeSplits, DenseMask, KeyValueOwner, MatvecInput, MatvecOutput, NewestKey, NewestShape,
-    Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason,
+    AttentionPass, AttentionProducts, AttentionShape, AttentionTile, BackwardRows, BatchAttention,
+    CacheAttention, CacheShape, Constant, DecodeSplits, DenseMask, KeyValueOwner, MatvecInput,
+    MatvecOutput, NewestKey, NewestShape, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape,
+    Scores, SplitReason,
 };
 pub use softmax::{RowPlace, softmax_unit};
 pub use spec::KernelSpec;

@@ -1,7 +1,7 @@
 //! Shared modules that read and write what a format or an option says.
 
 use super::compose::Composer;
-use super::shape::AttentionShape;
+use super::shape::{AttentionShape, Scores};
 use crate::config::Activation;
 use crate::format::{Element, KvCache, WeightFormat};
 
@@ -62,14 +62,18 @@ pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
         .module("lib/cache/key_row")
 }
 
-/// The module that makes decode attention's scores of products, with its constants.
-pub(super) fn scores(composer: Composer, shape: &AttentionShape) -> Composer {
-    let base = if shape.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
-    let scale = base * shape.score_scale();
+/// Whether scores are capped, and at what.
+pub(super) fn soft_cap(composer: Composer, Scores { soft_cap, .. }: Scores) -> Composer {
     composer
-        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
-        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
-        .float("SCORE_SCALE", scale as f32)
+        .flag("SOFT_CAPPED", soft_cap.is_some())
+        .float("SOFT_CAP", soft_cap.map_or(1.0, |cap| cap.0 as f32))
+}
+
+/// The module that makes decode attention's scores of products, with its constants.
+pub(super) fn scores(composer: Composer, shape: &AttentionShape, scores: Scores) -> Composer {
+    let base = if scores.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
+    soft_cap(composer, scores)
+        .float("SCORE_SCALE", (base * scores.factor(shape)) as f32)
         .module("lib/math")
         .module("lib/attention/decode_score")
 }

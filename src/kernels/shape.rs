@@ -31,52 +31,84 @@ impl Parts {
 }
 
 /// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AttentionShape {
     pub heads: usize,
     pub kv_heads: usize,
     /// A multiple of 4, at most 256.
     pub head_dim: usize,
+}
+
+/// How a product of a query and a key becomes a score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scores {
+    /// Scores are squashed into ± this by tanh.
+    pub soft_cap: Option<Constant>,
+    /// Factor on the products; 1 / √head_dim if none is given.
+    pub scale: Option<Constant>,
+}
+
+/// Attention of a batch's rows to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BatchAttention {
+    pub shape: AttentionShape,
+    pub scores: Scores,
     /// A query sees at most this many of the latest keys, itself among them.
     pub window: Option<usize>,
-    /// Scores are squashed into ± this by tanh.
-    pub soft_cap: Option<f32>,
-    /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
-    pub scale: Option<f32>,
     /// The share of a query's probabilities that is left out, in the forward pass and in both of the backward one.
     pub dropout: Option<Constant>,
     /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
     pub tokens: usize,
-    /// Rows after which the key-value cache overwrites its first row; none where it holds every position.
-    pub ring: Option<usize>,
-    /// Products of attention may round their operands to f16, where a device multiplies those faster.
-    pub half: bool,
-    pub halves: AttentionHalves,
-    /// The backward pass by matrices or by products, or the sum of groups, turns the gradients of queries and keys back by
-    /// their whole heads, so that no rotation's kernel has to.
-    pub turned: bool,
+    /// Products may round their operands to f16, where a device multiplies those faster.
+    pub rounds: bool,
 }
 
-/// Which rows of attention lie in f16, two elements to a word: only where its kernels multiply by matrices.
+/// How the rows lie that the backward kernels of a batch read and write. In f16 two elements lie in a word: only where the
+/// kernels multiply by matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct AttentionHalves {
-    pub qkv: bool,
-    pub output: bool,
-    pub d_output: bool,
-    pub d_qkv: bool,
+pub struct BackwardRows {
+    pub qkv_f16: bool,
+    pub d_output_f16: bool,
+    pub d_qkv_f16: bool,
+    /// The gradients of queries and keys are rotated back by their whole heads, so that no rotation's kernel has to: by
+    /// matrices alone.
+    pub rotated: bool,
 }
 
-// No kernel is asked for NaN: equality is total, and equal floats have equal bits or are both zero.
-impl Eq for AttentionShape {}
+/// The rows of a key-value cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CacheShape {
+    pub shape: AttentionShape,
+    /// Rows after which the cache overwrites its first row; none where it holds every position.
+    pub ring: Option<usize>,
+}
 
-impl Hash for AttentionShape {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, dropout, tokens, .. } =
-            *self;
-        let bits = |x: Option<f32>| x.map(|x| (x + 0.0).to_bits());
-        let floats = [bits(soft_cap), bits(scale)];
-        (heads, kv_heads, head_dim, window, floats, dropout, tokens).hash(state);
-        (self.ring, self.half, self.halves, self.turned).hash(state);
+/// Attention of new rows to a key-value cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CacheAttention {
+    pub shape: AttentionShape,
+    pub scores: Scores,
+    /// As of [`BatchAttention`].
+    pub window: Option<usize>,
+    /// As of [`CacheShape`].
+    pub ring: Option<usize>,
+}
+
+impl CacheAttention {
+    pub const fn cache(&self) -> CacheShape {
+        CacheShape { shape: self.shape, ring: self.ring }
+    }
+
+    /// Most keys that a query sees of a text of up to `capacity` tokens.
+    pub fn keys(&self, capacity: usize) -> usize {
+        self.window.map_or(capacity, |window| window.min(capacity))
+    }
+}
+
+impl Scores {
+    /// Factor on the products of heads of a shape.
+    pub(crate) fn factor(&self, shape: &AttentionShape) -> f64 {
+        self.scale.map_or_else(|| 1.0 / (shape.head_dim as f64).sqrt(), |scale| scale.0)
     }
 }
 
@@ -101,8 +133,8 @@ impl AttentionShape {
         2 * self.kv_heads * self.head_dim
     }
 
-    /// The heads that the rotary embedding turns, where it turns whole ones.
-    pub const fn turning(&self) -> RopeShape {
+    /// The heads that the rotary embedding rotates, where it rotates whole ones.
+    pub const fn rotation(&self) -> RopeShape {
         let (heads, head_dim) = (self.heads + self.kv_heads, self.head_dim);
         RopeShape { heads, head_dim, dims: head_dim, stride: self.stride() }
     }
@@ -112,8 +144,9 @@ impl AttentionShape {
         self.heads * self.head_dim
     }
 
-    pub(crate) fn score_scale(&self) -> f64 {
-        self.scale.map_or_else(|| 1.0 / (self.head_dim as f64).sqrt(), f64::from)
+    /// Query heads of a key-value head.
+    pub const fn members(&self) -> usize {
+        self.heads / self.kv_heads
     }
 }
 
@@ -259,7 +292,7 @@ pub struct RopeShape {
 
 impl RopeShape {
     /// Whether whole heads turn, whose halves are of fours: kernels that add something up turn those.
-    pub const fn turns_sums(&self) -> bool {
+    pub const fn rotates_sums(&self) -> bool {
         self.dims == self.head_dim && self.dims.is_multiple_of(8)
     }
 }
@@ -274,7 +307,7 @@ pub enum MatvecInput {
     },
     /// A row of heads that attention has left in ranges; `step` is bound last, and where the newest key is apart the
     /// row's queries and the cache in front of it. Only where [`matvec_merges`](super::matvec_merges).
-    Ranges(AttentionShape, DecodeSplits, NewestKey),
+    Ranges(CacheAttention, DecodeSplits, NewestKey),
 }
 
 /// Where the newest row's key and value are when ranges of keys are put together.
@@ -290,7 +323,7 @@ pub enum NewestKey {
 /// The newest row of a text from the residual stream to ranges of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NewestShape {
-    pub heads: AttentionShape,
+    pub heads: CacheAttention,
     /// Elements of the residual stream.
     pub k: usize,
     /// What RMSNorm adds to the mean square.
@@ -319,9 +352,9 @@ pub enum MatvecOutput {
     /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
     /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the table of
     /// rotations and the cache are bound last, and of several rows the documents.
-    Heads(AttentionShape),
+    Heads(CacheShape),
     /// The same with a bias on the products, bound behind the cache.
-    BiasedHeads(AttentionShape),
+    BiasedHeads(CacheShape),
 }
 
 /// A matrix-vector product of `n` results of `k` products each.

@@ -5,8 +5,8 @@ use crate::arch::{Attention, NormKind, WeightId};
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, Op, ValueId};
 use crate::kernels::{
-    AttentionShape, Form, LinearShape, WriteMode, attention_backward_halves,
-    attention_forward_halves, reads_halves, rope_has_halves,
+    Form, LinearShape, WriteMode, attention_backward_f16, attention_forward_f16, reads_halves,
+    rope_has_halves,
 };
 use crate::params::Params;
 
@@ -27,7 +27,7 @@ pub(super) fn f16_values(
             f16[value] &= fits(index);
         }
         for (index, &value) in node.writes.iter().enumerate() {
-            f16[value] &= has_form(caps, params, node, index, tokens);
+            f16[value] &= has_form(caps, params, node, index);
             written[value] = true;
         }
     }
@@ -48,32 +48,26 @@ pub(super) fn f16_values(
 
 /// Whether attention over a batch is by matrices, in the forward and in the backward pass: both read what lies in f16,
 /// and a pass that computes activations again writes them as the first one did.
-fn attends_in_f16(caps: &Capabilities, attention: Attention, tokens: usize) -> bool {
-    let shape = AttentionShape { half: true, ..attention_shape(attention, tokens, None) };
-    attention_forward_halves(caps, shape) && attention_backward_halves(caps, shape)
+fn attends_in_f16(caps: &Capabilities, attention: Attention) -> bool {
+    let shape = attention_shape(attention);
+    attention_forward_f16(caps, shape) && attention_backward_f16(caps, shape)
 }
 
 /// Whether the kernel of a node that writes a value has a form with that in f16.
-fn has_form(
-    caps: &Capabilities,
-    params: &Params,
-    node: &Node,
-    index: usize,
-    tokens: usize,
-) -> bool {
+fn has_form(caps: &Capabilities, params: &Params, node: &Node, index: usize) -> bool {
     match node.op {
         Op::Norm(norm) => norm.kind != NormKind::Layer && node.reads.len() == 1,
         Op::Gate(gate) | Op::GateBackward(gate) => gate.gated,
         Op::Rope { attention } | Op::RopeBackward { attention } => {
             rope_has_halves(rope_shape(&params.architecture, attention))
         }
-        Op::AttentionBackward { attention, .. } => attends_in_f16(caps, attention, tokens),
+        Op::AttentionBackward { attention, .. } => attends_in_f16(caps, attention),
         Op::LinearInput { weight, write: WriteMode::Overwrite } => {
             let matrix = &params.matrices[weight];
             matrix.parts.len() == 1 && matrix.cols.is_multiple_of(4)
         }
         // Not the logsumexp.
-        Op::Attention { attention, .. } => index == 0 && attends_in_f16(caps, attention, tokens),
+        Op::Attention { attention, .. } => index == 0 && attends_in_f16(caps, attention),
         _ => false,
     }
 }
@@ -100,10 +94,8 @@ fn read_by_matrices(
         Op::LinearInput { weight, .. } => index == 0 && all(weight, Form::Matmul),
         Op::LinearWeight { weight, .. } => all(weight, Form::MatmulAt),
         // Not the logsumexp.
-        Op::AttentionBackward { attention, .. } => {
-            index != 2 && attends_in_f16(caps, attention, tokens)
-        }
-        Op::Attention { attention, .. } => attends_in_f16(caps, attention, tokens),
+        Op::AttentionBackward { attention, .. } => index != 2 && attends_in_f16(caps, attention),
+        Op::Attention { attention, .. } => attends_in_f16(caps, attention),
         _ => false,
     }
 }

@@ -17,14 +17,14 @@ pub use decode::{
 };
 pub use pass::layouts;
 pub use shapes::{
-    Matrices, TokenRows, attention_shape, gate_width, logit_chunks, padded_logits, rope_shape,
-    weight_part,
+    Matrices, TokenRows, attention_shape, batch_attention, cache_attention, gate_width,
+    logit_chunks, padded_logits, rope_shape, weight_part,
 };
 pub use sums::{ColumnSums, GradientProduct, ProductSums};
 
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, ValueId};
-use crate::kernels::{AttentionHalves, Element, Parts};
+use crate::kernels::{BackwardRows, Element, Parts};
 use crate::params::Params;
 use crate::plan::{Buffer, Slice};
 use std::ops::Range;
@@ -196,16 +196,10 @@ impl Layouts<'_> {
         TokenRows { operands, result: self.element(node.writes.first()), ..rows }
     }
 
-    /// Which rows of attention lie in f16.
-    pub fn forward_f16(&self, node: &Node) -> AttentionHalves {
-        let [qkv, output] = [node.reads[0], node.writes[0]].map(|value| self.is_f16(value));
-        AttentionHalves { qkv, output, ..AttentionHalves::default() }
-    }
-
-    /// The same of its gradient, whose result lies where `target` does.
-    pub fn backward_f16(&self, node: &Node, target: ValueId) -> AttentionHalves {
-        let [qkv, output, d_output] = [0, 1, 3].map(|index| self.is_f16(node.reads[index]));
-        AttentionHalves { qkv, output, d_output, d_qkv: self.is_f16(target) }
+    /// How the rows of attention's gradient lie, whose result lies where `target` does.
+    pub fn backward_rows(&self, node: &Node, target: ValueId) -> BackwardRows {
+        let [qkv_f16, d_output_f16] = [0, 3].map(|index| self.is_f16(node.reads[index]));
+        BackwardRows { qkv_f16, d_output_f16, d_qkv_f16: self.is_f16(target), rotated: false }
     }
 
     /// Bytes of all tensors that values have, and of those that nodes share.

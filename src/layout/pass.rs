@@ -1,14 +1,14 @@
 //! The pass over a plan's nodes, in their order.
 
 use super::f16::f16_values;
-use super::shapes::{TokenRows, attention_shape, gate_sums, rope_shape};
+use super::shapes::{TokenRows, batch_attention, gate_sums, rope_shape};
 use super::{
     ColumnSums, Fusion, Kind, LaidNode, Layout, Layouts, ProductSums, Request, RotatedBy, SplitK,
 };
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::graph::{Dropout, Gate, Node, Op, ValueId};
 use crate::kernels::{
-    self as k, AttentionShape, Constant, Element, KeyValueOwner, LinearShape, Parts,
+    self as k, BatchAttention, Constant, Element, KeyValueOwner, LinearShape, Parts,
 };
 use crate::plan::Range;
 
@@ -160,7 +160,7 @@ impl<'a> Pass<'a> {
             Op::Norm(norm) => to_stream && norm.kind != NormKind::Layer && reader.reads.len() == 1,
             Op::Rope { attention } => {
                 let shape = rope_shape(&self.request.matrices.params.architecture, attention);
-                !to_stream && !self.layouts.is_f16(reader.writes[0]) && shape.turns_sums()
+                !to_stream && !self.layouts.is_f16(reader.writes[0]) && shape.rotates_sums()
             }
             Op::Gate(gate) => !to_stream && gate_sums(gate),
             _ => false,
@@ -240,15 +240,14 @@ impl<'a> Pass<'a> {
         attention: Attention,
         dropout: Option<Dropout>,
     ) -> Fusion {
-        let shape = AttentionShape {
-            half: self.request.matrices.mixed,
+        let batch = BatchAttention {
+            rounds: self.request.matrices.mixed,
             dropout: dropout.map(|dropout| Constant(dropout.rate)),
-            halves: self.layouts.backward_f16(node, node.writes[0]),
-            ..attention_shape(attention, self.request.tokens, None)
+            ..batch_attention(attention, self.request.tokens)
         };
         let by_products = matches!(self.request.kind, Kind::Batch { by_products: true, .. });
-        let tiles = k::attention_product_tiles(self.request.caps, shape).filter(|_| by_products);
-        let rotation = self.rotation(node, shape, tiles.is_some());
+        let tiles = k::attention_product_tiles(self.request.caps, batch).filter(|_| by_products);
+        let rotation = self.rotation(node, batch, tiles.is_some());
         if let Some((rope, _)) = rotation {
             self.joined[rope] = true;
         }
@@ -259,10 +258,10 @@ impl<'a> Pass<'a> {
     fn rotation(
         &self,
         node: &Node,
-        shape: AttentionShape,
+        batch: BatchAttention,
         products: bool,
     ) -> Option<(usize, RotatedBy)> {
-        let (caps, own) = (self.request.caps, node.writes[0]);
+        let (caps, shape, own) = (self.request.caps, batch.shape, node.writes[0]);
         let rotates = |next: &Node| match next.op {
             Op::RopeBackward { attention } => {
                 let shape = rope_shape(&self.request.matrices.params.architecture, attention);
@@ -271,16 +270,16 @@ impl<'a> Pass<'a> {
             _ => false,
         };
         let rope = self.request.graph.nodes.iter().position(rotates)?;
-        let by_gradients = k::attention_backward_halves(caps, shape)
-            || (products && k::attention_products_turn(caps, shape));
+        let by_gradients = (batch.rounds && k::attention_backward_f16(caps, shape))
+            || (products && k::attention_products_rotate(caps, batch));
         if by_gradients {
             return Some((rope, RotatedBy::Gradients));
         }
         let sums = shape.heads > shape.kv_heads
-            && (products || k::key_value_owner(caps, shape) == KeyValueOwner::Head);
+            && (products || k::key_value_owner(caps, batch) == KeyValueOwner::Head);
         let target = self.request.graph.nodes[rope].writes[0];
         let f16 = [own, target].iter().any(|&value| self.layouts.is_f16(value));
-        let by_sum = sums && !f16 && shape.turning().turns_sums();
+        let by_sum = sums && !f16 && shape.rotation().rotates_sums();
         by_sum.then_some((rope, RotatedBy::GroupSum))
     }
 }

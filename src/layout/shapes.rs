@@ -3,25 +3,34 @@
 use crate::arch::{Architecture, Attention, WeightId};
 use crate::graph::Gate;
 use crate::kernels::{
-    ActivationWidth, AttentionShape, Element, Form, LinearShape, LogitRow, Parts, RopeShape,
-    WeightFormat,
+    ActivationWidth, AttentionShape, BatchAttention, CacheAttention, Constant, Element, Form,
+    LinearShape, LogitRow, Parts, RopeShape, Scores, WeightFormat,
 };
 use crate::params::Params;
 use crate::plan::{Buffer, Range, Slice};
 
-/// The shape for batches of up to `tokens` rows.
-pub fn attention_shape(attention: Attention, tokens: usize, ring: Option<usize>) -> AttentionShape {
-    AttentionShape {
-        heads: attention.heads,
-        kv_heads: attention.kv_heads,
-        head_dim: attention.head_dim,
-        window: attention.window,
-        soft_cap: attention.soft_cap.map(|cap| cap as f32),
-        scale: attention.scale.map(|scale| scale as f32),
-        tokens,
-        ring,
-        ..AttentionShape::default()
-    }
+pub const fn attention_shape(attention: Attention) -> AttentionShape {
+    let Attention { heads, kv_heads, head_dim, .. } = attention;
+    AttentionShape { heads, kv_heads, head_dim }
+}
+
+fn scores(attention: Attention) -> Scores {
+    // As kernels have them, in f32.
+    let constant = |x: f64| Constant(f64::from(x as f32));
+    Scores { soft_cap: attention.soft_cap.map(constant), scale: attention.scale.map(constant) }
+}
+
+/// Attention of batches of up to `tokens` rows.
+pub fn batch_attention(attention: Attention, tokens: usize) -> BatchAttention {
+    let (shape, window) = (attention_shape(attention), attention.window);
+    let scores = scores(attention);
+    BatchAttention { shape, scores, window, tokens, ..BatchAttention::default() }
+}
+
+/// Attention to a cache, which may be a ring of so many rows.
+pub fn cache_attention(attention: Attention, ring: Option<usize>) -> CacheAttention {
+    let (shape, window) = (attention_shape(attention), attention.window);
+    CacheAttention { shape, scores: scores(attention), window, ring }
 }
 
 pub fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShape {

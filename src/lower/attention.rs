@@ -5,9 +5,10 @@ use crate::arch::Attention;
 use crate::error::{Error, Result};
 use crate::graph::{Dropout, Node, Site};
 use crate::kernels::{
-    self as k, AttentionProducts, AttentionShape, Constant, KeyValueOwner, KvCache, Parts, Spec,
+    self as k, AttentionProducts, AttentionShape, BackwardRows, BatchAttention, CacheAttention,
+    Constant, Kernel, KeyValueOwner, KvCache, Parts, Spec,
 };
-use crate::layout::{Cache, Fusion, RotatedBy, attention_shape};
+use crate::layout::{Cache, Fusion, RotatedBy, attention_shape, batch_attention, cache_attention};
 use crate::plan::{Buffer, Launch, Slice};
 
 /// Bytes of [`Buffer::Probe`].
@@ -19,20 +20,22 @@ pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, rows: usize) -> u64 {
 }
 
 impl Lowering<'_> {
-    pub(super) fn shape(&self, attention: Attention) -> AttentionShape {
+    /// Attention to the cache of the rows that are lowered.
+    pub(super) fn cached(&self, attention: Attention) -> CacheAttention {
         let ring = match self.rows {
             Rows::Batch { .. } | Rows::Texts { .. } => None,
             Rows::Chunk(cache) | Rows::One(cache) | Rows::Several { cache, .. } => cache.ring,
         };
-        // A chunk of a prompt reads its cache in f32.
-        let half = self.matrices.mixed && matches!(self.rows, Rows::Batch { .. });
-        AttentionShape { half, ..attention_shape(attention, self.builder.tokens, ring) }
+        cache_attention(attention, ring)
     }
 
-    /// The shape of a kernel that leaves out probabilities.
-    fn dropped(&self, attention: Attention, dropout: Option<Dropout>) -> AttentionShape {
-        let rate = dropout.map(|dropout| Constant(dropout.rate));
-        AttentionShape { dropout: rate, ..self.shape(attention) }
+    /// Attention of the rows of a batch.
+    fn batch_of(&self, attention: Attention, dropout: Option<Dropout>) -> BatchAttention {
+        BatchAttention {
+            dropout: dropout.map(|dropout| Constant(dropout.rate)),
+            rounds: self.matrices.mixed && matches!(self.rows, Rows::Batch { .. }),
+            ..batch_attention(attention, self.builder.tokens)
+        }
     }
 
     pub(super) fn attention(
@@ -45,7 +48,7 @@ impl Lowering<'_> {
             Rows::Batch { .. } => {
                 let qkv = self.read(node, 0)?;
                 let flops = self.attention_flops(attention, 2.0);
-                self.attend_rows(node, (attention, dropout), qkv, false, flops)
+                self.attend_rows(node, (attention, dropout), qkv, flops)
             }
             Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
             Rows::Texts { cache, places } => self.attend_texts(node, attention, cache, places),
@@ -61,7 +64,9 @@ impl Lowering<'_> {
         let keys = self.expand(node.site, attention, cache, keys)?;
         let rows = self.builder.tokens;
         let flops = 4.0 * (rows * rows * attention.width()) as f64;
-        self.attend_rows(node, (attention, None), keys, true, flops)?;
+        let (attention, tokens) = (self.cached(attention), rows);
+        let kernel = k::AttentionForwardCached { attention, tokens, tile: None };
+        self.attend_many(node, kernel.kernel(self.builder.caps)?, keys, None, flops)?;
         Ok(keys)
     }
 
@@ -78,8 +83,8 @@ impl Lowering<'_> {
         };
         let keys = self.attend_chunk(node, attention, cache)?;
         let (query, logsumexp) = (self.read(node, 0)?, self.written(node, 1)?);
-        let kernel =
-            k::AttentionProbabilities { shape: self.shape(attention) }.kernel(self.builder.caps)?;
+        let kernel = k::AttentionProbabilities { attention: self.cached(attention) }
+            .kernel(self.builder.caps)?;
         let to = Slice::new(Buffer::Probabilities, 0, elements * 4);
         let launch = Launch::new(label(node.site, "probabilities"), kernel)
             .bind("query", query)
@@ -92,20 +97,32 @@ impl Lowering<'_> {
         self.builder.dispatch(launch.flops(2.0 * (rows * rows * attention.head_dim) as f64))
     }
 
-    /// Attention of many rows to the keys and values of `keys`: those of the same rows, or a cache's.
+    /// Attention of the rows of a batch to each other.
     pub(super) fn attend_rows(
         &mut self,
         node: &Node,
         (attention, dropout): (Attention, Option<Dropout>),
+        qkv: Slice,
+        flops: f64,
+    ) -> Result<()> {
+        let batch = self.batch_of(attention, dropout);
+        let [qkv_f16, output_f16] =
+            [node.reads[0], node.writes[0]].map(|value| self.layouts.is_f16(value));
+        let kernel = k::AttentionForward { batch, qkv_f16, output_f16, tile: None };
+        self.attend_many(node, kernel.kernel(self.builder.caps)?, qkv, dropout, flops)
+    }
+
+    /// Attention of many rows to the keys and values of `keys`: those of the same rows, or a cache's.
+    fn attend_many(
+        &mut self,
+        node: &Node,
+        kernel: Kernel,
         keys: Slice,
-        cached: bool,
+        dropout: Option<Dropout>,
         flops: f64,
     ) -> Result<()> {
         let qkv = self.read(node, 0)?;
         let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
-        let halves = self.layouts.forward_f16(node);
-        let shape = AttentionShape { halves, ..self.dropped(attention, dropout) };
-        let kernel = k::AttentionForward { shape, cached, tile: None }.kernel(self.builder.caps)?;
         let launch = Launch::new(node.site.to_string(), kernel)
             .bind("query", qkv)
             .bind("keys", keys)
@@ -126,7 +143,8 @@ impl Lowering<'_> {
     pub(super) fn cache(&self, site: Site, attention: Attention, cache: Cache) -> Result<Slice> {
         let none = || Error::internal(format!("{site} is in no layer"));
         let layer = site.layer.ok_or_else(none)?;
-        let bytes = cache_bytes(cache.format, &self.shape(attention), cache.sequences * cache.rows);
+        let bytes =
+            cache_bytes(cache.format, &attention_shape(attention), cache.sequences * cache.rows);
         let of_batch =
             matches!(self.rows, Rows::Several { shared: false, .. } | Rows::Texts { .. });
         let buffer = if of_batch { Buffer::BatchCache(layer) } else { Buffer::Cache(layer) };
@@ -142,8 +160,8 @@ impl Lowering<'_> {
         qkv: Slice,
     ) -> Result<Slice> {
         let slice = self.cache(site, attention, cache)?;
-        let shape = self.shape(attention);
-        let kernel = k::CacheAppend { shape, cache: cache.format }.kernel(self.builder.caps)?;
+        let rows = self.cached(attention).cache();
+        let kernel = k::CacheAppend { rows, cache: cache.format }.kernel(self.builder.caps)?;
         let launch = Launch::new(Site { what: "cache append", ..site }.to_string(), kernel);
         self.builder.dispatch(launch.bind("qkv", qkv).bind("cache", slice))?;
         Ok(slice)
@@ -161,10 +179,10 @@ impl Lowering<'_> {
         if cache.format == KvCache::F32 {
             return Ok(keys);
         }
-        let shape = self.shape(attention);
-        let elements = cache.rows as u64 * shape.cache_stride() as u64;
+        let of = self.cached(attention).cache();
+        let elements = cache.rows as u64 * of.shape.cache_stride() as u64;
         let rows = self.builder.tensor("expanded cache", elements)?;
-        let kernel = k::CacheExpand { shape, cache: cache.format }.kernel(self.builder.caps)?;
+        let kernel = k::CacheExpand { rows: of, cache: cache.format }.kernel(self.builder.caps)?;
         let launch = Launch::new(Site { what: "cache expand", ..site }.to_string(), kernel);
         self.builder.dispatch(launch.bind("rows", rows).bind("cache", keys))?;
         Ok(rows)
@@ -186,10 +204,12 @@ impl Lowering<'_> {
         let (read, parts) = self.read_parts(node, 3, fusion)?;
         let d_output = self.value(node.reads[3])?;
         let summed = parts != Parts::WHOLE;
-        let halves = self.layouts.backward_f16(node, node.writes[0]);
-        let shape = AttentionShape { halves, ..self.shape(attention) };
+        let batch = self.batch_of(attention, dropout);
+        let shape = batch.shape;
+        let [output_f16, d_output_f16] = [1, 3].map(|index| self.layouts.is_f16(node.reads[index]));
         let delta = self.tensor("delta", shape.heads)?;
-        let kernel = k::AttentionDelta { shape, parts }.kernel(self.builder.caps)?;
+        let kernel = k::AttentionDelta { shape, output_f16, d_output_f16, parts }
+            .kernel(self.builder.caps)?;
         let launch = Launch::new(label(node.site, "delta"), kernel)
             .bind("output", output)
             .bind("d_output", read)
@@ -200,49 +220,60 @@ impl Lowering<'_> {
         let d_qkv = self.value(target)?;
         let reads = [qkv, d_output, logsumexp, delta, self.inputs.documents];
         let by = rotation.map(|(_, by)| by);
-        let shape = AttentionShape {
-            halves: self.layouts.backward_f16(node, target),
-            turned: by == Some(RotatedBy::Gradients),
-            ..self.dropped(attention, dropout)
+        let rows = BackwardRows {
+            rotated: by == Some(RotatedBy::Gradients),
+            ..self.layouts.backward_rows(node, target)
         };
-        let of = (attention, shape, dropout);
         let parts = match tiles {
             Some(tiles) => {
-                self.gradients_by_products(node.site, (attention, shape, tiles), reads, d_qkv)?
+                let of = (attention, batch, tiles, rows.rotated);
+                self.gradients_by_products(node.site, of, reads, d_qkv)?
             }
-            None => self.query_key_value_gradients(node.site, of, reads, d_qkv)?,
+            None => {
+                let of = (attention, batch, rows, dropout);
+                self.query_key_value_gradients(node.site, of, reads, d_qkv)?
+            }
         };
-        let turned = by == Some(RotatedBy::GroupSum);
-        let shape = AttentionShape { dropout: None, turned, ..shape };
-        let sum = |parts| self.group_sum(node.site, (attention, shape), parts, d_qkv);
-        parts.map_or(Ok(()), sum)
+        let Some(parts) = parts else { return Ok(()) };
+        let (d_qkv_f16, rotated) = (rows.d_qkv_f16, by == Some(RotatedBy::GroupSum));
+        let sum = k::AttentionGroupSum { shape, d_qkv_f16, rotated };
+        self.group_sum(node.site, (attention, sum), parts, d_qkv)
     }
 
     /// The gradients by products, with room for so many tiles of each head. Gives what is to be added up by groups.
     fn gradients_by_products(
         &mut self,
         site: Site,
-        (attention, shape, tiles): (Attention, AttentionShape, usize),
+        (attention, batch, tiles, rotated): (Attention, BatchAttention, usize, bool),
         [qkv, d_output, logsumexp, delta, _]: [Slice; 5],
         d_qkv: Slice,
     ) -> Result<Option<Slice>> {
         let (caps, layout) = (self.builder.caps, self.batch()?.0);
+        let BatchAttention { shape, scores, window, tokens, .. } = batch;
         let elements = (shape.heads * tiles) as u64 * (k::STRIP * k::STRIP) as u64;
         let p = self.builder.tensor("probabilities", elements)?;
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
         let parts = if shared { Some(self.gradients_by_head(shape)?) } else { None };
-        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
-        for &products in k::attention_products(caps, shape) {
+        let table = rotated.then(|| self.angles(attention)).transpose()?;
+        for &products in k::attention_products(caps, batch) {
             let (name, count) = match products {
                 AttentionProducts::Scores => ("scores", 2.0),
                 AttentionProducts::Sums => ("query, key, value", 3.0),
                 AttentionProducts::QuerySums => ("query", 1.0),
                 AttentionProducts::KeyValueSums => ("key, value", 2.0),
             };
-            let ends = layout.padded;
-            let kernel =
-                k::AttentionBackwardProducts { shape, tiles, ends, products }.kernel(caps)?;
+            let kernel = k::AttentionBackwardProducts {
+                shape,
+                scores,
+                window,
+                tokens,
+                rotated,
+                tiles,
+                ends: layout.padded,
+                products,
+            }
+            .kernel(caps)?;
             let launch = Launch::new(label(site, name), kernel)
                 .bind("qkv", qkv)
                 .bind("d_output", d_output)
@@ -270,15 +301,16 @@ impl Lowering<'_> {
     fn group_sum(
         &mut self,
         site: Site,
-        (attention, shape): (Attention, AttentionShape),
+        (attention, sum): (Attention, k::AttentionGroupSum),
         parts: Slice,
         d_qkv: Slice,
     ) -> Result<()> {
-        let kernel = k::AttentionGroupSum { shape }.kernel(self.builder.caps)?;
+        let kernel = sum.kernel(self.builder.caps)?;
+        let shape = sum.shape;
         let mut flops = (2 * self.builder.tokens * shape.width()) as f64;
         let mut launch = Launch::new(label(site, "group sum"), kernel).bind("parts", parts);
-        if shape.turned {
-            flops += self.rotation_flops(shape.turning());
+        if sum.rotated {
+            flops += self.rotation_flops(shape.rotation());
             launch = launch
                 .bind("table", self.angles(attention)?)
                 .bind("documents", self.inputs.documents)
@@ -293,18 +325,23 @@ impl Lowering<'_> {
     fn query_key_value_gradients(
         &mut self,
         site: Site,
-        (attention, shape, dropout): (Attention, AttentionShape, Option<Dropout>),
+        (attention, batch, rows, dropout): (
+            Attention,
+            BatchAttention,
+            BackwardRows,
+            Option<Dropout>,
+        ),
         reads: [Slice; 5],
         d_qkv: Slice,
     ) -> Result<Option<Slice>> {
         let caps = self.builder.caps;
         let place = dropout.map(|dropout| self.place(dropout.place));
-        let table = shape.turned.then(|| self.angles(attention)).transpose()?;
+        let table = rows.rotated.then(|| self.angles(attention)).transpose()?;
         let padded = self.batch()?.0.padded;
-        let owner = k::key_value_owner(caps, shape);
-        let of_query = k::AttentionBackwardQuery { shape, tile: None }.kernel(caps)?;
-        let of_key =
-            k::AttentionBackwardKeyValue { shape, owner, ends: padded, tile: None }.kernel(caps)?;
+        let owner = k::key_value_owner(caps, batch);
+        let of_query = k::AttentionBackwardQuery { batch, rows, tile: None }.kernel(caps)?;
+        let of_key = k::AttentionBackwardKeyValue { batch, rows, owner, ends: padded, tile: None }
+            .kernel(caps)?;
         let [qkv, d_output, logsumexp, delta, documents] = reads;
         let launch = |what: &str, kernel, gradient| {
             Launch::new(label(site, what), kernel)
@@ -321,7 +358,7 @@ impl Lowering<'_> {
         self.builder.dispatch(query)?;
         let parts = match owner {
             KeyValueOwner::Group => None,
-            KeyValueOwner::Head => Some(self.gradients_by_head(shape)?),
+            KeyValueOwner::Head => Some(self.gradients_by_head(batch.shape)?),
         };
         let key_value = launch("key, value", of_key, parts.unwrap_or(d_qkv));
         self.builder.dispatch(key_value.flops(self.attention_flops(attention, 4.0)))?;

@@ -19,7 +19,7 @@ impl<'a> Context<'a> {
     pub(super) fn near_keys(&self) -> usize {
         let keys = |node: &Node| match node.op {
             Op::Attention { attention, .. } => {
-                Some(k::near_keys(self.caps, attention_shape(attention, 1, None)))
+                Some(k::near_keys(self.caps, attention_shape(attention)))
             }
             _ => None,
         };

@@ -5,7 +5,7 @@ use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::Node;
 use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, Spec, WriteMode};
-use crate::layout::{ColumnSums, Fusion, SplitK};
+use crate::layout::{ColumnSums, Fusion, SplitK, attention_shape};
 use crate::plan::{Launch, Operand, Slice};
 
 /// The constants of a norm's kernels.
@@ -134,7 +134,7 @@ impl Lowering<'_> {
         attention: Attention,
     ) -> Result<()> {
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
-        let kernel = k::HeadNormForward { shape: self.shape(attention), terms: terms(norms) }
+        let kernel = k::HeadNormForward { shape: attention_shape(attention), terms: terms(norms) }
             .kernel(self.builder.caps)?;
         let io = [input, output];
         let launch = self.norm_launch(node.site.to_string(), kernel, norms.weight, io);
@@ -155,7 +155,7 @@ impl Lowering<'_> {
         let rows = k::norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
         let kernel =
-            k::HeadNormBackward { shape: self.shape(attention), terms: terms(norms), rows }
+            k::HeadNormBackward { shape: attention_shape(attention), terms: terms(norms), rows }
                 .kernel(caps)?;
         let launch = Launch::new(node.site.to_string(), kernel)
             .bind("x", input)

@@ -5,7 +5,7 @@ use crate::arch::{Attention, Norm, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, ValueId};
 use crate::kernels::{
-    self as k, Constant, DecodePlace, DecodeSplits, Kernel, MatvecInput, MatvecOutput,
+    self as k, Constant, DecodeOver, DecodeSplits, Kernel, MatvecInput, MatvecOutput,
     MatvecRowsShape, MatvecShape, NewestKey, NewestShape, Spec,
 };
 use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
@@ -59,7 +59,7 @@ impl Lowering<'_> {
                 self.merge_ranges(node, attention, splits)
             }
             DecodeOp::MergingLinear { weight, bias, attention, splits, newest } => {
-                let input = MatvecInput::Ranges(self.shape(attention), splits, newest);
+                let input = MatvecInput::Ranges(self.cached(attention), splits, newest);
                 let (residual, newest) = match newest {
                     NewestKey::Among => (1, vec![]),
                     NewestKey::Apart => {
@@ -156,7 +156,8 @@ impl Lowering<'_> {
         (weight, bias): (WeightId, Option<WeightId>),
         attention: Attention,
     ) -> Result<()> {
-        let shape = self.shape(attention);
+        let rows = self.cached(attention).cache();
+        let shape = rows.shape;
         let batched = self.is_batched();
         let (stride, rotation) = if batched {
             (shape.stride(), ("table", self.angles(attention)?))
@@ -169,8 +170,8 @@ impl Lowering<'_> {
             first: 0,
             input: norm_input(norm),
             output: match bias {
-                None => MatvecOutput::Heads(shape),
-                Some(_) => MatvecOutput::BiasedHeads(shape),
+                None => MatvecOutput::Heads(rows),
+                Some(_) => MatvecOutput::BiasedHeads(rows),
             },
             weights: self.matrices.format(weight),
         };
@@ -206,7 +207,7 @@ impl Lowering<'_> {
             .bind_some("bias", bias.map(|bias| self.whole(bias)))
             .bind("query", self.write_of(node, 0)?)
             .bind("partials", self.write_of(node, 1)?);
-        let heads = shape.heads;
+        let heads = shape.heads.shape;
         let rows = heads.width() * splits.count + heads.cache_stride();
         let flops = self.attend_flops(attention, cache) + 2.0 * (rows * shape.k) as f64;
         self.builder.dispatch(launch.flops(flops))
@@ -229,9 +230,8 @@ impl Lowering<'_> {
         splits: DecodeSplits,
     ) -> Result<()> {
         let (cache, batched) = (self.decode_cache()?, self.is_batched());
-        let (caps, shape) = (self.builder.caps, self.shape(attention));
-        let place = self.decode_place(cache);
-        let kernel = k::AttentionDecode { shape, place, splits }.kernel(caps)?;
+        let over = self.decode_over(attention, cache);
+        let kernel = k::AttentionDecode { over, splits }.kernel(self.builder.caps)?;
         let launch = Launch::new(node.label(), kernel)
             .bind("query", self.read_of(node, 0)?)
             .bind("cache", self.cache(node.site, attention, cache)?)
@@ -240,11 +240,12 @@ impl Lowering<'_> {
         self.builder.dispatch(launch.flops(self.attend_flops(attention, cache)))
     }
 
-    const fn decode_place(&self, cache: Cache) -> DecodePlace {
+    fn decode_over(&self, attention: Attention, cache: Cache) -> DecodeOver {
+        let attention = self.cached(attention);
         if self.is_batched() {
-            DecodePlace::Rows(cache.format, self.builder.tokens)
+            DecodeOver::Rows(attention, cache.format, self.builder.tokens)
         } else {
-            DecodePlace::Cache(cache.format)
+            DecodeOver::Cache(attention, cache.format)
         }
     }
 
@@ -258,14 +259,14 @@ impl Lowering<'_> {
         attention: Attention,
         splits: DecodeSplits,
     ) -> Result<()> {
-        let (caps, shape, batched) = (self.builder.caps, self.shape(attention), self.is_batched());
-        let place = self.decode_place(self.decode_cache()?);
-        let kernel = k::AttentionDecodeMerge { shape, place, splits }.kernel(caps)?;
+        let (batched, over) =
+            (self.is_batched(), self.decode_over(attention, self.decode_cache()?));
+        let kernel = k::AttentionDecodeMerge { over, splits }.kernel(self.builder.caps)?;
         let launch = Launch::new(node.label(), kernel)
             .bind("partials", self.read_of(node, 0)?)
             .bind_some("documents", batched.then_some(self.inputs.documents))
             .bind("output", self.write_of(node, 0)?);
-        let elements = self.builder.tokens * splits.partials(&shape);
+        let elements = self.builder.tokens * splits.partials(&over.shape());
         self.builder.dispatch(launch.flops(2.0 * elements as f64))
     }
 

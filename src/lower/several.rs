@@ -20,7 +20,7 @@ impl Lowering<'_> {
         let (qkv, label) = (self.read(node, 0)?, label(node.site, "cache append"));
         self.append_rows(label, (node.site, attention), cache, [qkv, places])?;
         let flops = self.attention_flops(attention, 2.0);
-        self.attend_rows(node, (attention, None), qkv, false, flops)
+        self.attend_rows(node, (attention, None), qkv, flops)
     }
 
     /// Keys and values of rows of several texts to the cache, to the places that `documents` tell.
@@ -31,8 +31,9 @@ impl Lowering<'_> {
         cache: Cache,
         [qkv, documents]: [Slice; 2],
     ) -> Result<()> {
-        let (caps, shape) = (self.builder.caps, self.shape(attention));
-        let kernel = k::CacheAppendSeveral { shape, cache: cache.format }.kernel(caps)?;
+        let rows = self.cached(attention).cache();
+        let kernel =
+            k::CacheAppendSeveral { rows, cache: cache.format }.kernel(self.builder.caps)?;
         let launch = Launch::new(label, kernel)
             .bind("qkv", qkv)
             .bind("cache", self.cache(site, attention, cache)?)

@@ -4,8 +4,8 @@ use super::{AttentionOperation, Role};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionPass, AttentionShape, DecodePlace, DenseMask, Element, Geometry, Spec,
-    Strides,
+    self as k, AttentionPass, AttentionShape, Constant, DecodeOver, DenseMask, Element, Geometry,
+    Scores, Spec, Strides, TensorAttention,
 };
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, Slice};
 
@@ -78,16 +78,14 @@ impl AttentionKey {
         geometry
     }
 
-    fn shape(&self) -> AttentionShape {
-        AttentionShape {
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
-            soft_cap: self.soft_cap,
-            scale: self.scale,
-            tokens: self.query_rows.max(self.key_rows),
-            ..AttentionShape::default()
-        }
+    const fn shape(&self) -> AttentionShape {
+        let Self { heads, kv_heads, head_dim, .. } = *self;
+        AttentionShape { heads, kv_heads, head_dim }
+    }
+
+    fn scores(&self) -> Scores {
+        let constant = |x: f32| Constant(f64::from(x));
+        Scores { soft_cap: self.soft_cap.map(constant), scale: self.scale.map(constant) }
     }
 
     /// Rows to replay the plan for.
@@ -149,8 +147,9 @@ impl Compiler<'_> {
 
     fn kernel(&self, pass: AttentionPass) -> Result<k::Kernel> {
         let AttentionKey { element, dense, batch, .. } = self.key;
-        let shape = self.key.shape();
-        k::AttentionTensors { shape, pass, element, dense, batch }.kernel(self.builder.caps)
+        let tokens = self.key.query_rows.max(self.key.key_rows);
+        let of = TensorAttention { shape: self.key.shape(), scores: self.key.scores(), tokens };
+        k::AttentionTensors { of, pass, element, dense, batch }.kernel(self.builder.caps)
     }
 
     fn dispatch(&mut self, launch: Launch, rows: usize, flops_per_score: f64) -> Result<()> {
@@ -195,8 +194,8 @@ impl Compiler<'_> {
         let AttentionKey { batch, key_rows, element, .. } = self.key;
         let (caps, shape) = (self.builder.caps, self.key.shape());
         let splits = k::decode_splits(caps, shape, key_rows, batch)?;
-        let place = DecodePlace::Tensors(element, batch);
-        let kernel = k::AttentionDecode { shape, place, splits }.kernel(caps)?;
+        let over = DecodeOver::Tensors(shape, self.key.scores(), element, batch);
+        let kernel = k::AttentionDecode { over, splits }.kernel(caps)?;
         let launch = self.launch(kernel, [Query, Key, Value, Mask, Geometry]);
         if splits.count == 1 {
             let written = [Output, Logsumexp].map(|role| (operand(role), self.slice(role)));
@@ -205,7 +204,7 @@ impl Compiler<'_> {
         let elements = batch * splits.partials(&shape);
         let partials = self.builder.tensor("partials", elements as u64)?;
         self.dispatch(launch.bind("partials", partials), 1, 4.0)?;
-        let kernel = k::AttentionDecodeMerge { shape, place, splits }.kernel(caps)?;
+        let kernel = k::AttentionDecodeMerge { over, splits }.kernel(caps)?;
         let launch = self.launch(kernel, [Mask, Output, Logsumexp, Geometry]);
         self.dispatch(launch.bind("partials", partials), 1, 0.0)
     }

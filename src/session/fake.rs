@@ -189,12 +189,12 @@ impl Fake {
 
 /// Positions that attention over a cache reads: it has them from the step, whatever a replay says.
 fn keys_seen(spec: &KernelSpec, rows: usize, position: u32) -> usize {
-    let (KernelSpec::AttentionForward(k::AttentionForward { shape, cached: true, .. })
-    | KernelSpec::AttentionProbabilities(k::AttentionProbabilities { shape })) = *spec
+    let (KernelSpec::AttentionForwardCached(k::AttentionForwardCached { attention, .. })
+    | KernelSpec::AttentionProbabilities(k::AttentionProbabilities { attention })) = *spec
     else {
         return 0;
     };
-    (position as usize + rows).min(shape.ring.unwrap_or(usize::MAX))
+    (position as usize + rows).min(attention.ring.unwrap_or(usize::MAX))
 }
 
 impl Gpu for Fake {

@@ -3,9 +3,12 @@
 
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::kernels::attention::cases::forward::{
+    delta_of, forward_of, group_sum_of, key_value_of, query_of,
+};
 use crate::kernels::{
-    self as k, Access, AttentionHalves, AttentionPass, AttentionShape, Binding, DecodeSplits,
-    Kernel, KvCache, Spec,
+    self as k, Access, AttentionPass, AttentionShape, BackwardRows, BatchAttention, Binding,
+    CacheAttention, DecodeSplits, Kernel, KvCache, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,42 +79,33 @@ impl Candidate {
 /// `limit-exceeded` when the device has no kernel for the shape.
 pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candidate>> {
     let AttentionWork { heads, kv_heads, head_dim, tokens, half, halves, gradients } = work;
-    let shape = AttentionShape { heads, kv_heads, head_dim, tokens, ..AttentionShape::default() };
+    let shape = AttentionShape { heads, kv_heads, head_dim };
+    let batch = BatchAttention { shape, tokens, rounds: half, ..BatchAttention::default() };
     if half {
-        let [qkv, output, d_output, d_qkv] = [halves, halves, gradients, gradients];
-        let halves = AttentionHalves { qkv, output, d_output, d_qkv };
-        return by_matrices(caps, AttentionShape { half, halves, ..shape });
+        let rows = BackwardRows {
+            qkv_f16: halves,
+            d_output_f16: gradients,
+            d_qkv_f16: gradients,
+            rotated: false,
+        };
+        return by_matrices(caps, batch, rows);
     }
-    let delta = k::AttentionDelta { shape, parts: k::Parts::WHOLE }.kernel(caps)?;
+    let delta = delta_of(shape, k::Parts::WHOLE).kernel(caps)?;
     let mut candidates = vec![Candidate::new(caps, delta, tokens, true)?];
-    let owner = k::key_value_owner(caps, shape);
+    let owner = k::key_value_owner(caps, batch);
     if owner == k::KeyValueOwner::Head {
-        let kernel = k::AttentionGroupSum { shape }.kernel(caps)?;
+        let kernel = group_sum_of(shape).kernel(caps)?;
         candidates.push(Candidate::new(caps, kernel, tokens, true)?);
     }
     for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
-        let picked = match pass {
-            AttentionPass::Forward => {
-                k::AttentionForward { shape, cached: false, tile: None }.kernel(caps)
-            }
-            AttentionPass::Query => k::AttentionBackwardQuery { shape, tile: None }.kernel(caps),
-            AttentionPass::KeyValue => {
-                k::AttentionBackwardKeyValue { shape, owner, ends: tokens, tile: None }.kernel(caps)
-            }
-        }?;
+        let of = |tile| match pass {
+            AttentionPass::Forward => forward_of(batch, tile).kernel(caps),
+            AttentionPass::Query => query_of(batch, tile).kernel(caps),
+            AttentionPass::KeyValue => key_value_of(batch, (owner, tokens), tile).kernel(caps),
+        };
+        let picked = of(None)?;
         for tile in k::attention_tiles(caps, shape, pass) {
-            let kernel = match pass {
-                AttentionPass::Forward => {
-                    k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps)
-                }
-                AttentionPass::Query => {
-                    k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps)
-                }
-                AttentionPass::KeyValue => {
-                    k::AttentionBackwardKeyValue { shape, owner, ends: tokens, tile: Some(tile) }
-                        .kernel(caps)
-                }
-            }?;
+            let kernel = of(Some(tile))?;
             if kernel.wgsl != picked.wgsl {
                 candidates.push(Candidate::new(caps, kernel, tokens, false)?);
             }
@@ -122,36 +116,44 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
 }
 
 /// The passes of a training step in each tile of matrices.
-fn by_matrices(caps: &Capabilities, shape: AttentionShape) -> Result<Vec<Candidate>> {
-    let tokens = shape.tokens;
-    let delta = k::AttentionDelta { shape, parts: k::Parts::WHOLE }.kernel(caps)?;
-    let mut candidates = vec![Candidate::new(caps, delta, tokens, true)?];
+fn by_matrices(
+    caps: &Capabilities,
+    batch: BatchAttention,
+    rows: BackwardRows,
+) -> Result<Vec<Candidate>> {
+    let BatchAttention { shape, tokens, .. } = batch;
+    let BackwardRows { qkv_f16, d_output_f16, d_qkv_f16, .. } = rows;
+    let delta =
+        k::AttentionDelta { output_f16: qkv_f16, d_output_f16, ..delta_of(shape, k::Parts::WHOLE) };
+    let mut candidates = vec![Candidate::new(caps, delta.kernel(caps)?, tokens, true)?];
     let mut add = |picked: &Kernel, kernel: Result<Kernel>| -> Result<()> {
         let kernel = kernel?;
         let is_picked = kernel.wgsl == picked.wgsl;
         candidates.push(Candidate::new(caps, kernel, tokens, is_picked)?);
         Ok(())
     };
-    let picked = k::AttentionForward { shape, cached: false, tile: None }.kernel(caps)?;
+    let forward =
+        |tile| k::AttentionForward { batch, qkv_f16, output_f16: qkv_f16, tile }.kernel(caps);
+    let picked = forward(None)?;
     for tile in k::matrix_forward_tiles(caps, shape) {
-        add(&picked, k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps))?;
+        add(&picked, forward(Some(tile)))?;
     }
-    let picked = k::AttentionBackwardQuery { shape, tile: None }.kernel(caps)?;
+    let query = |tile| k::AttentionBackwardQuery { batch, rows, tile }.kernel(caps);
+    let picked = query(None)?;
     for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::Query) {
-        add(&picked, k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps))?;
+        add(&picked, query(Some(tile)))?;
     }
-    let own = k::key_value_owner(caps, shape);
-    let picked = k::AttentionBackwardKeyValue { shape, owner: own, ends: tokens, tile: None }
-        .kernel(caps)?;
+    let key_value = |owner, tile| {
+        k::AttentionBackwardKeyValue { batch, rows, owner, ends: tokens, tile }.kernel(caps)
+    };
+    let own = k::key_value_owner(caps, batch);
+    let picked = key_value(own, None)?;
     for owner in [k::KeyValueOwner::Group, k::KeyValueOwner::Head] {
         for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::KeyValue) {
-            let made =
-                k::AttentionBackwardKeyValue { shape, owner, ends: tokens, tile: Some(tile) }
-                    .kernel(caps);
-            add(&picked, made)?;
+            add(&picked, key_value(owner, Some(tile)))?;
         }
     }
-    let sum = k::AttentionGroupSum { shape }.kernel(caps)?;
+    let sum = k::AttentionGroupSum { d_qkv_f16, ..group_sum_of(shape) }.kernel(caps)?;
     candidates.push(Candidate::new(caps, sum, tokens, own == k::KeyValueOwner::Head)?);
     Ok(candidates)
 }
@@ -163,7 +165,8 @@ fn by_matrices(caps: &Capabilities, shape: AttentionShape) -> Result<Vec<Candida
 /// `limit-exceeded` when the device has no kernel for the shape.
 pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCandidate>> {
     let AttentionWork { heads, kv_heads, head_dim, tokens, .. } = work;
-    let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+    let shape = AttentionShape { heads, kv_heads, head_dim };
+    let attention = CacheAttention { shape, ..CacheAttention::default() };
     let picked = k::decode_splits(caps, shape, tokens, 1)?;
     let mut counts = vec![picked.count, 1, picked.count / 2, picked.count * 2];
     counts.retain(|&count| count > 0);
@@ -177,16 +180,11 @@ pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCand
             seen.push((cache, count));
             let splits = DecodeSplits::given(count);
             let whole = count == picked.count;
-            let kernel = k::AttentionDecode { shape, place: k::DecodePlace::Cache(cache), splits }
-                .kernel(caps)?;
+            let over = k::DecodeOver::Cache(attention, cache);
+            let kernel = k::AttentionDecode { over, splits }.kernel(caps)?;
             let mut stages = vec![Candidate::new(caps, kernel, 1, whole)?];
             if count > 1 {
-                let kernel = k::AttentionDecodeMerge {
-                    shape,
-                    place: k::DecodePlace::Cache(KvCache::F32),
-                    splits,
-                }
-                .kernel(caps)?;
+                let kernel = k::AttentionDecodeMerge { over, splits }.kernel(caps)?;
                 stages.push(Candidate::new(caps, kernel, 1, whole)?);
             }
             candidates.push(DecodeCandidate {

@@ -354,7 +354,7 @@ async fn ring(lane: Rc<Lane>, cache: KvCache, tolerance: f64) -> Outcome {
     let config = ModelConfig::from_json(&config).map_err(text)?;
     let whole = ModelConfig { sliding_window: None, ..config.clone() };
     let rows = (config.num_hidden_layers * (2048 - 262)) as u64;
-    let shape = attention_shape(Architecture::of(&config).layers[0].attention, 1, None);
+    let shape = attention_shape(Architecture::of(&config).layers[0].attention);
     let saved = rows * cache.row_words(&shape) as u64 * 4;
     let small = inference_bytes(&gpu, &config, cache).await?;
     let large = inference_bytes(&gpu, &whole, cache).await?;

@@ -1,12 +1,14 @@
 //! Attention's backward pass by five plain products, with probabilities and score gradients in memory.
 
-use super::backward::{BUSY_GROUPS, attention_backward_halves};
+use super::backward::{BUSY_GROUPS, attention_backward_f16};
 use super::operands::{BACKWARD_ROWS, backward_rows, common, fused_rows, pass_flags};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
-use crate::kernels::shape::{AttentionProducts as Products, AttentionShape};
+use crate::kernels::shape::{
+    AttentionProducts as Products, AttentionShape, BatchAttention, Scores,
+};
 
 /// Rows of a strip and keys of one of its tiles.
 pub const STRIP: usize = 128;
@@ -29,32 +31,34 @@ const LEAST_GROUPS: usize = 32;
 const LEAST_WINDOW: usize = 256;
 
 /// Tiles of 128 queries × 128 keys for each head that the backward pass by products has room for, in batches of up to
-/// `shape.tokens`; `None` where other kernels take the pass.
-pub fn attention_product_tiles(caps: &Capabilities, shape: AttentionShape) -> Option<usize> {
+/// `batch.tokens`; `None` where other kernels take the pass.
+pub fn attention_product_tiles(caps: &Capabilities, batch: BatchAttention) -> Option<usize> {
+    let BatchAttention { shape, window, dropout, tokens, rounds, .. } = batch;
     let limits = &caps.limits;
     let fits = limits.workgroup_invocations() >= INVOCATIONS as u32
         && limits.max_compute_workgroup_storage_size >= BYTES as u32
         && limits.max_storage_buffers_per_shader_stage >= 8;
     let can = !caps.software && fits && shape.head_dim.is_multiple_of(COLUMNS);
-    let wide = shape.window.is_none_or(|window| window >= LEAST_WINDOW);
+    let wide = window.is_none_or(|window| window >= LEAST_WINDOW);
     // In 64 bits: a browser's 32 would overflow.
-    let strips = shape.tokens.div_ceil(STRIP) as u64;
+    let strips = tokens.div_ceil(STRIP) as u64;
     let bytes = 4 * (STRIP * STRIP * shape.heads) as u64;
     let room = limits.binding_bytes().min(SCRATCH_BYTES) / bytes;
     let tiles = room.min(all_tiles(strips));
     let least = all_tiles(strips).min(5 * strips / 2);
     // What is kept has no masks of dropout in it, and kernels of matrices multiply again.
-    let wanted = wide && shape.dropout.is_none() && !attention_backward_halves(caps, shape);
+    let matrices = rounds && attention_backward_f16(caps, shape);
+    let wanted = wide && dropout.is_none() && !matrices;
     let groups = (STRIP / COLUMNS * shape.heads) as u64 * tiles;
     let busy = groups >= caps.class().workgroups(LEAST_GROUPS) as u64;
     (can && wanted && busy && tiles >= least).then_some(tiles as usize)
 }
 
-/// Whether the sums of the pass by products turn the gradients of queries and keys back, where the rotation turns whole
+/// Whether the sums of the pass by products rotate the gradients of queries and keys back, where the rotation is of whole
 /// heads. Sums in one dispatch do not: of 512 tokens of seed on an H200 they take 11.5 µs longer per layer, and the
 /// rotation's own dispatch some 3.
-pub fn attention_products_turn(caps: &Capabilities, shape: AttentionShape) -> bool {
-    attention_product_tiles(caps, shape).is_some() && !sums_at_once(caps, shape)
+pub fn attention_products_rotate(caps: &Capabilities, batch: BatchAttention) -> bool {
+    attention_product_tiles(caps, batch).is_some() && !sums_at_once(caps, batch)
 }
 
 /// Tiles of a document of so many strips.
@@ -64,8 +68,8 @@ pub const fn all_tiles(strips: u64) -> u64 {
 
 /// The kernels of the pass, in the order of their dispatches. Sums in two make long batches faster, in one batches with
 /// few workgroups.
-pub fn attention_products(caps: &Capabilities, shape: AttentionShape) -> &'static [Products] {
-    if sums_at_once(caps, shape) {
+pub fn attention_products(caps: &Capabilities, batch: BatchAttention) -> &'static [Products] {
+    if sums_at_once(caps, batch) {
         &[Products::Scores, Products::Sums]
     } else {
         &[Products::Scores, Products::QuerySums, Products::KeyValueSums]
@@ -73,18 +77,24 @@ pub fn attention_products(caps: &Capabilities, shape: AttentionShape) -> &'stati
 }
 
 /// Whether all sums have one dispatch.
-fn sums_at_once(caps: &Capabilities, shape: AttentionShape) -> bool {
-    shape.heads * shape.tokens.div_ceil(STRIP) < caps.class().workgroups(BUSY_GROUPS)
+fn sums_at_once(caps: &Capabilities, batch: BatchAttention) -> bool {
+    batch.shape.heads * batch.tokens.div_ceil(STRIP) < caps.class().workgroups(BUSY_GROUPS)
 }
 
 /// A kernel of the backward pass by products. Each head has up to `tiles` tiles of probabilities, and as many of
 /// score gradients. Document ends lie `ends` elements behind the starts. Tables of the tiles lie `2 * ends` behind
 /// the starts. Bindings of scores: qkv, d_output, lse, delta, documents, probabilities (as `gradient`), step, d_scores.
 /// Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv, step, where heads share keys the parts for
-/// `attention_group_sum`, and for gradients that are turned back the table of angles.
+/// `attention_group_sum`, and for gradients that are rotated back the table of angles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionBackwardProducts {
     pub shape: AttentionShape,
+    pub scores: Scores,
+    pub window: Option<usize>,
+    /// Most rows of a batch.
+    pub tokens: usize,
+    /// The sums rotate the gradients of queries and keys back.
+    pub rotated: bool,
     pub tiles: usize,
     pub ends: usize,
     pub products: Products,
@@ -99,7 +109,7 @@ impl Spec for AttentionBackwardProducts {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, tiles, ends, products } = *self;
+        let Self { shape, scores, window, tokens, rotated, tiles, ends, products } = *self;
         check_storage(caps, [BYTES as u32], self.name())?;
         let (first, kinds, reason) = match products {
             Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),
@@ -108,31 +118,33 @@ impl Spec for AttentionBackwardProducts {
             Products::KeyValueSums => (1, 2, "of keys and values alone: many workgroups"),
         };
         let loads = |side: usize| side * STEPS / 4 / INVOCATIONS;
-        let composer =
-            fused_rows(common(Composer::new(*self, INVOCATIONS as u32), shape), Some(ends))
-                .size("STRIP", STRIP)
-                .size("BM", STRIP)
-                .size("BN", COLUMNS)
-                .unrolled("BK", STEPS)
-                .size("VECTORS_K", STEPS / 4)
-                .size("PAD", PAD)
-                .unrolled("TM", 8)
-                .unrolled("SIDE", 2)
-                .unrolled("LOADS_A", loads(STRIP))
-                .unrolled("LOADS_B", loads(COLUMNS))
-                .size("TILES", tiles)
-                .size("FIRST_TILE", 2 * ends)
-                .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
-                .size("FIRST_KIND", first)
-                .unrolled("KINDS", kinds);
+        let composer = fused_rows(
+            common(Composer::new(*self, INVOCATIONS as u32), shape, scores, window),
+            Some(ends),
+        )
+        .size("STRIP", STRIP)
+        .size("BM", STRIP)
+        .size("BN", COLUMNS)
+        .unrolled("BK", STEPS)
+        .size("VECTORS_K", STEPS / 4)
+        .size("PAD", PAD)
+        .unrolled("TM", 8)
+        .unrolled("SIDE", 2)
+        .unrolled("LOADS_A", loads(STRIP))
+        .unrolled("LOADS_B", loads(COLUMNS))
+        .size("TILES", tiles)
+        .size("FIRST_TILE", 2 * ends)
+        .size("STRIP_OF_TILE", 2 * ends + tokens.div_ceil(STRIP))
+        .size("FIRST_KIND", first)
+        .unrolled("KINDS", kinds);
         let sums = products != Products::Scores;
         let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
         let x = (columns / COLUMNS) as u32;
         let (composer, grid) = if sums {
             let composer = composer
                 .size("STRIDE", shape.stride())
-                .size("TABLE", sums_bindings(shape).len() - 1)
-                .when("ROTATED", shape.turned)
+                .size("TABLE", sums_bindings(shape, rotated).len() - 1)
+                .when("ROTATED", rotated)
                 .when("SHARED", shape.heads > shape.kv_heads)
                 .module("10_attention_backward_sums");
             (composer, Grid::RowsByY { rows: STRIP, x })
@@ -144,19 +156,19 @@ impl Spec for AttentionBackwardProducts {
             (composer, Grid::Fixed { x, y: tiles as u32 })
         };
         let bindings = if sums {
-            sums_bindings(shape)
+            sums_bindings(shape, rotated)
         } else {
             [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat()
         };
-        let turned = if sums && shape.turned { ", turned back" } else { "" };
-        let variant = format!("products of 128x64x16, 8x8 each{turned}");
+        let rotated = if sums && rotated { ", turned back" } else { "" };
+        let variant = format!("products of 128x64x16, 8x8 each{rotated}");
         composer.finish(caps, &bindings, grid, variant, reason)
     }
 }
 
-fn sums_bindings(shape: AttentionShape) -> Vec<Binding> {
+fn sums_bindings(shape: AttentionShape, rotated: bool) -> Vec<Binding> {
     let parts: &[Binding] = if shape.heads > shape.kv_heads { &[read_write("parts")] } else { &[] };
-    let table: &[Binding] = if shape.turned { &[read("table")] } else { &[] };
+    let table: &[Binding] = if rotated { &[read("table")] } else { &[] };
     [&SUMS[..], parts, table].concat()
 }
 
@@ -181,12 +193,10 @@ mod tests {
         let mut caps = Capabilities::floor(Target::Browser);
         caps.adapter.architecture = "hopper".into();
         caps.adapter.vendor = "nvidia".into();
-        let shape = |heads, tokens| AttentionShape {
-            heads,
-            kv_heads: heads,
-            head_dim: 64,
+        let shape = |heads, tokens| BatchAttention {
+            shape: AttentionShape { heads, kv_heads: heads, head_dim: 64 },
             tokens,
-            ..AttentionShape::default()
+            ..BatchAttention::default()
         };
         let tiles = |heads, tokens| attention_product_tiles(&caps, shape(heads, tokens));
         assert_eq!([tiles(12, 0), tiles(12, 128), tiles(6, 128)], [None; 3]);
@@ -199,9 +209,12 @@ mod tests {
         );
         assert_eq!([tiles(12, 4480), tiles(16, 65_536), tiles(16, 16 << 20)], [None; 3]);
         let refused = [
-            AttentionShape { head_dim: 80, ..shape(12, 512) },
-            AttentionShape { dropout: Some(Constant(0.1)), ..shape(12, 512) },
-            AttentionShape { window: Some(255), ..shape(12, 512) },
+            BatchAttention {
+                shape: AttentionShape { heads: 12, kv_heads: 12, head_dim: 80 },
+                ..shape(12, 512)
+            },
+            BatchAttention { dropout: Some(Constant(0.1)), ..shape(12, 512) },
+            BatchAttention { window: Some(255), ..shape(12, 512) },
         ];
         assert!(refused.iter().all(|shape| attention_product_tiles(&caps, *shape).is_none()));
         let software = Capabilities { software: true, ..caps.clone() };

@@ -17,11 +17,13 @@ mod tensors;
 
 use crate::caps::Capabilities;
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionPass, AttentionProducts, AttentionShape, Constant,
-    DenseMask, Element, KeyValueOwner, KvCache, Parts, Spec,
+    self as k, AttentionPass, AttentionProducts, AttentionShape, BackwardRows, BatchAttention,
+    CacheAttention, Constant, DecodeOver, DenseMask, Element, KeyValueOwner, KvCache, Parts,
+    Scores, Spec, TensorAttention,
 };
 use crate::testing::Case;
 use crate::testing::catalogue::{Entry, HEADS};
+use forward::{delta_of, forward_of, group_sum_of, key_value_of, prefill_of, query_of};
 
 pub(crate) fn cases() -> Vec<Case> {
     [
@@ -51,188 +53,137 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
 }
 
 const PARTS: Parts = Parts { count: 3, apart: 4096 };
+const ENDS: usize = 1024;
 
-#[expect(clippy::too_many_lines, reason = "a table of kernels")]
 fn attention(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for (heads, kv_heads, head_dim) in HEADS {
-        let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
-        let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
-        add("attention", k::AttentionForward { shape, cached: false, tile: None }.kernel(caps));
-        add(
-            "attention prefill",
-            k::AttentionForward { shape, cached: true, tile: None }.kernel(caps),
-        );
-        add("attention probabilities", k::AttentionProbabilities { shape }.kernel(caps));
-        add("attention delta", k::AttentionDelta { shape, parts: Parts::WHOLE }.kernel(caps));
-        add("attention delta of parts", k::AttentionDelta { shape, parts: PARTS }.kernel(caps));
-        add("attention query", k::AttentionBackwardQuery { shape, tile: None }.kernel(caps));
-        for owner in [KeyValueOwner::Group, KeyValueOwner::Head] {
-            let kernel =
-                k::AttentionBackwardKeyValue { shape, owner, ends: 1024, tile: None }.kernel(caps);
-            add("attention key, value", kernel);
-        }
-        let dropped = AttentionShape { dropout: Some(Constant(0.1)), ..shape };
-        add(
-            "attention with dropout",
-            k::AttentionForward { shape: dropped, cached: false, tile: None }.kernel(caps),
-        );
-        add(
-            "attention query with dropout",
-            k::AttentionBackwardQuery { shape: dropped, tile: None }.kernel(caps),
-        );
-        let kernel = k::AttentionBackwardKeyValue {
-            shape: dropped,
-            owner: KeyValueOwner::Group,
-            ends: 1024,
-            tile: None,
-        }
-        .kernel(caps);
-        add("attention key, value with dropout", kernel);
-        let short = AttentionShape { tokens: 500, ..shape };
-        if let Some(tiles) = k::attention_product_tiles(caps, short) {
-            use AttentionProducts::{KeyValueSums, QuerySums, Scores, Sums};
-            for products in [Scores, Sums, QuerySums, KeyValueSums] {
-                for turned in [false, true] {
-                    let shape = AttentionShape { turned: turned && products != Scores, ..short };
-                    let kernel =
-                        k::AttentionBackwardProducts { shape, tiles, ends: 1024, products }
-                            .kernel(caps);
-                    add("attention by products", kernel);
-                }
-            }
-        }
-        for shape in [shape, short, dropped].map(|shape| AttentionShape { half: true, ..shape }) {
-            for halves in [false, true] {
-                let halves = AttentionHalves { qkv: halves, output: halves, ..shape.halves };
-                let shape = AttentionShape { halves, ..shape };
-                for tile in k::matrix_forward_tiles(caps, shape) {
-                    let kernel =
-                        k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps);
-                    add("attention by matrices", kernel);
-                    add(
-                        "attention by picked matrices",
-                        k::AttentionForward { shape, cached: false, tile: None }.kernel(caps),
-                    );
-                }
-            }
-        }
-        add("attention group sum", k::AttentionGroupSum { shape }.kernel(caps));
-        if shape.turning().turns_sums() {
-            let turned = AttentionShape { turned: true, ..shape };
-            add(
-                "attention group sum, turned back",
-                k::AttentionGroupSum { shape: turned }.kernel(caps),
-            );
-        }
-        for cache in KvCache::ALL {
-            let name = cache.name();
-            for capacity in [64, 32_768] {
-                let made = k::decode_splits(caps, shape, capacity, 3).and_then(|splits| {
-                    k::AttentionDecode { shape, place: k::DecodePlace::Rows(cache, 3), splits }
-                        .kernel(caps)
-                });
-                add(&format!("attention decode of several, {capacity} in {name}"), made);
-            }
-            // Short caches and long ones: one range, several.
-            for capacity in [64, 2048, 32_768] {
-                let made = k::decode_splits(caps, shape, capacity, 1).and_then(|splits| {
-                    k::AttentionDecode { shape, place: k::DecodePlace::Cache(cache), splits }
-                        .kernel(caps)
-                });
-                add(&format!("attention decode of {capacity} in {name}"), made);
-            }
-        }
-        let windowed = AttentionShape { window: Some(1024), soft_cap: Some(30.0), ..shape };
-        let window = k::decode_splits(caps, windowed, 32_768, 1).and_then(|splits| {
-            k::AttentionDecode {
-                shape: windowed,
-                place: k::DecodePlace::Cache(KvCache::F32),
-                splits,
-            }
-            .kernel(caps)
-        });
-        add("attention decode with a window", window);
-        let merge = k::decode_splits(caps, shape, 32_768, 1).and_then(|splits| {
-            k::AttentionDecodeMerge { shape, place: k::DecodePlace::Cache(KvCache::F32), splits }
-                .kernel(caps)
-        });
-        add("attention decode merge", merge);
-        let merge = k::decode_splits(caps, shape, 32_768, 3).and_then(|splits| {
-            k::AttentionDecodeMerge { shape, place: k::DecodePlace::Rows(KvCache::F32, 3), splits }
-                .kernel(caps)
-        });
-        add("attention decode merge of several", merge);
-        for element in [Element::F32, Element::F16] {
-            for capacity in [64, 8192] {
-                let made = k::decode_splits(caps, shape, capacity, 2).and_then(|splits| {
-                    k::AttentionDecode { shape, place: k::DecodePlace::Tensors(element, 2), splits }
-                        .kernel(caps)
-                });
-                add(&format!("attention decode of {capacity} in {element:?} tensors"), made);
-            }
-            let merge = k::decode_splits(caps, shape, 8192, 2).and_then(|splits| {
-                k::AttentionDecodeMerge {
-                    shape,
-                    place: k::DecodePlace::Tensors(element, 2),
-                    splits,
-                }
-                .kernel(caps)
-            });
-            add(&format!("attention decode merge to {element:?} tensors"), merge);
-        }
-        let ringed = AttentionShape { window: Some(1024), ring: Some(1279), ..shape };
-        for cache in KvCache::ALL {
-            let name = cache.name();
-            let made = k::decode_splits(caps, ringed, 32_768, 1).and_then(|splits| {
-                k::AttentionDecode { shape: ringed, place: k::DecodePlace::Cache(cache), splits }
-                    .kernel(caps)
-            });
-            add(&format!("attention decode with a ring in {name}"), made);
-        }
-        add(
-            "attention prefill with a ring",
-            k::AttentionForward { shape: ringed, cached: true, tile: None }.kernel(caps),
-        );
+        let shape = AttentionShape { heads, kv_heads, head_dim };
+        batches(caps, shape, &mut entries);
+        decodes(caps, shape, &mut entries);
     }
     entries
+}
+
+/// Kernels over batches, and over a chunk of a prompt.
+fn batches(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>) {
+    let plain = BatchAttention { shape, ..BatchAttention::default() };
+    let mut add =
+        |what: &str, kernel| entries.push((format!("{what} of {}", shape.head_dim), kernel));
+    let cached = |ring| CacheAttention { shape, ring, ..CacheAttention::default() };
+    add("attention prefill", prefill_of(cached(None)).kernel(caps));
+    let ringed = CacheAttention { window: Some(1024), ..cached(Some(1279)) };
+    add("attention prefill with a ring", prefill_of(ringed).kernel(caps));
+    let attention = cached(None);
+    add("attention probabilities", k::AttentionProbabilities { attention }.kernel(caps));
+    add("attention delta", delta_of(shape, Parts::WHOLE).kernel(caps));
+    add("attention delta of parts", delta_of(shape, PARTS).kernel(caps));
+    let dropped = BatchAttention { dropout: Some(Constant(0.1)), ..plain };
+    for batch in [plain, dropped] {
+        add("attention", forward_of(batch, None).kernel(caps));
+        add("attention query", query_of(batch, None).kernel(caps));
+        for owner in [KeyValueOwner::Group, KeyValueOwner::Head] {
+            add("attention key, value", key_value_of(batch, (owner, ENDS), None).kernel(caps));
+        }
+    }
+    let short = BatchAttention { tokens: 500, ..plain };
+    if let Some(tiles) = k::attention_product_tiles(caps, short) {
+        use AttentionProducts::{KeyValueSums, QuerySums, Scores, Sums};
+        for products in [Scores, Sums, QuerySums, KeyValueSums] {
+            for rotated in [false, products != Scores] {
+                let BatchAttention { scores, window, tokens, .. } = short;
+                let spec = k::AttentionBackwardProducts {
+                    shape,
+                    scores,
+                    window,
+                    tokens,
+                    rotated,
+                    tiles,
+                    ends: ENDS,
+                    products,
+                };
+                add("attention by products", spec.kernel(caps));
+            }
+        }
+    }
+    for batch in [plain, short, dropped].map(|batch| BatchAttention { rounds: true, ..batch }) {
+        for f16 in [false, true] {
+            for tile in k::matrix_forward_tiles(caps, shape) {
+                for tile in [Some(tile), None] {
+                    let spec = k::AttentionForward { batch, qkv_f16: f16, output_f16: f16, tile };
+                    add("attention by matrices", spec.kernel(caps));
+                }
+            }
+        }
+    }
+    for rotated in [false, shape.rotation().rotates_sums()] {
+        let sum = k::AttentionGroupSum { rotated, ..group_sum_of(shape) };
+        add("attention group sum", sum.kernel(caps));
+    }
+}
+
+/// Kernels of decoded rows: short texts and long ones, in one range and in several.
+fn decodes(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>) {
+    let plain = CacheAttention { shape, ..CacheAttention::default() };
+    let scores = Scores { soft_cap: Some(Constant(30.0)), ..Scores::default() };
+    let windowed = CacheAttention { window: Some(1024), scores, ..plain };
+    let ringed = CacheAttention { window: Some(1024), ring: Some(1279), ..plain };
+    let mut over = vec![(DecodeOver::Cache(windowed, KvCache::F32), vec![1024])];
+    for cache in KvCache::ALL {
+        over.push((DecodeOver::Rows(plain, cache, 3), vec![64, 32_768]));
+        over.push((DecodeOver::Cache(plain, cache), vec![64, 2048, 32_768]));
+        over.push((DecodeOver::Cache(ringed, cache), vec![1024]));
+    }
+    for element in [Element::F32, Element::F16] {
+        let tensors = DecodeOver::Tensors(shape, Scores::default(), element, 2);
+        over.push((tensors, vec![64, 8192]));
+    }
+    for (over, keys) in over {
+        let rows = match over {
+            DecodeOver::Cache(..) => 1,
+            DecodeOver::Rows(.., rows) | DecodeOver::Tensors(.., rows) => rows,
+        };
+        for keys in keys {
+            let named = |what: &str| format!("{what} of {keys} keys: {over:?}");
+            let made = k::decode_splits(caps, shape, keys, rows);
+            let decode =
+                made.clone().and_then(|splits| k::AttentionDecode { over, splits }.kernel(caps));
+            entries.push((named("attention decode"), decode));
+            if keys > 64 {
+                let merge =
+                    made.and_then(|splits| k::AttentionDecodeMerge { over, splits }.kernel(caps));
+                entries.push((named("attention decode merge"), merge));
+            }
+        }
+    }
 }
 
 /// The backward kernels by matrices: every tile, and rows in f32 and in f16.
 fn attention_by_matrices(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
-    let dropped = |shape| AttentionShape { dropout: Some(Constant(0.1)), ..shape };
     for (heads, kv_heads, head_dim) in [(4, 2, 32), (12, 4, 64), (12, 4, 96), (8, 2, 128)] {
-        let plain = AttentionShape { heads, kv_heads, head_dim, half: true, ..Default::default() };
-        let all = AttentionHalves { qkv: true, output: true, d_output: true, d_qkv: true };
-        for shape in [plain, dropped(plain), AttentionShape { halves: all, turned: true, ..plain }]
-        {
-            if shape.halves.output {
-                let what = |name: &str| format!("{name} of {head_dim} in f16");
-                let shape = AttentionShape { turned: false, ..shape };
-                entries.push((
-                    what("attention delta"),
-                    k::AttentionDelta { shape, parts: Parts::WHOLE }.kernel(caps),
-                ));
-                entries.push((
-                    what("attention group sum"),
-                    k::AttentionGroupSum { shape }.kernel(caps),
-                ));
-            }
-            let mut add = |pass: AttentionPass, kernel| {
-                entries.push((format!("{} of {head_dim} by matrices", pass.kernel_name()), kernel));
-            };
+        let shape = AttentionShape { heads, kv_heads, head_dim };
+        let plain = BatchAttention { shape, rounds: true, ..BatchAttention::default() };
+        let dropped = BatchAttention { dropout: Some(Constant(0.1)), ..plain };
+        let all =
+            BackwardRows { qkv_f16: true, d_output_f16: true, d_qkv_f16: true, rotated: true };
+        let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
+        let delta = delta_of(shape, Parts::WHOLE);
+        let delta = k::AttentionDelta { output_f16: true, d_output_f16: true, ..delta };
+        add("attention delta in f16", delta.kernel(caps));
+        let sum = k::AttentionGroupSum { d_qkv_f16: true, ..group_sum_of(shape) };
+        add("attention group sum in f16", sum.kernel(caps));
+        let none = BackwardRows::default();
+        for (batch, rows) in [(plain, none), (dropped, none), (plain, all)] {
             for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::Query) {
-                let kernel = k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps);
-                add(AttentionPass::Query, kernel);
+                let spec = k::AttentionBackwardQuery { batch, rows, tile: Some(tile) };
+                add("attention query by matrices", spec.kernel(caps));
             }
-            let owners = [KeyValueOwner::Group, KeyValueOwner::Head];
             for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::KeyValue) {
-                for owner in owners {
-                    let kernel =
-                        k::AttentionBackwardKeyValue { shape, owner, ends: 1024, tile: Some(tile) }
-                            .kernel(caps);
-                    add(AttentionPass::KeyValue, kernel);
+                for owner in [KeyValueOwner::Group, KeyValueOwner::Head] {
+                    let spec = key_value_of(batch, (owner, ENDS), Some(tile));
+                    let spec = k::AttentionBackwardKeyValue { rows, ..spec };
+                    add("attention key, value by matrices", spec.kernel(caps));
                 }
             }
         }
@@ -243,19 +194,18 @@ fn attention_by_matrices(caps: &Capabilities) -> Vec<Entry> {
 fn attention_over_tensors(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for (heads, kv_heads, head_dim) in [(4, 2, 32), (3, 1, 80), (12, 4, 96)] {
-        let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+        let shape = AttentionShape { heads, kv_heads, head_dim };
+        let of = TensorAttention { shape, scores: Scores::default(), tokens: 0 };
         for element in [Element::F32, Element::F16] {
             let what = format!("of {head_dim} over {} tensors", element.name());
             let mut add = |name: &str, kernel| entries.push((format!("{name} {what}"), kernel));
-            add(
-                "attention delta",
-                k::AttentionDeltaTensors { shape, element, batch: 2 }.kernel(caps),
-            );
+            let batch = 2;
+            let delta = k::AttentionDeltaTensors { shape, element, batch };
+            add("attention delta", delta.kernel(caps));
             for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
                 for dense in [DenseMask::None, DenseMask::Bits, DenseMask::Additive] {
-                    let kernel =
-                        k::AttentionTensors { shape, pass, element, dense, batch: 2 }.kernel(caps);
-                    add(&format!("{} with {dense:?}", pass.kernel_name()), kernel);
+                    let spec = k::AttentionTensors { of, pass, element, dense, batch };
+                    add(&format!("{} with {dense:?}", pass.kernel_name()), spec.kernel(caps));
                 }
             }
         }

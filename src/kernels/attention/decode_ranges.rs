@@ -4,7 +4,9 @@ use super::decode_tile::{QueryHeads, pick};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::linear::team::matvec_merges;
-use crate::kernels::shape::{AttentionShape, DecodeSplits, PARTIAL_STATE, RANGE_KEYS, SplitReason};
+use crate::kernels::shape::{
+    AttentionShape, CacheAttention, DecodeSplits, PARTIAL_STATE, RANGE_KEYS, SplitReason,
+};
 
 /// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
 const SHORT: usize = 256;
@@ -56,20 +58,18 @@ impl DecodeSplits {
     }
 }
 
-/// The ranges for `batch` queries, each of a text of up to `capacity` tokens, of which it sees the
-/// last `shape.window`.
+/// The ranges for `batch` queries, each of which sees up to so many `keys`.
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup fits.
 pub fn decode_splits(
     caps: &Capabilities,
     shape: AttentionShape,
-    capacity: usize,
+    keys: usize,
     batch: usize,
 ) -> Result<DecodeSplits> {
-    let capacity = shape.window.map_or(capacity, |window| window.min(capacity));
-    if capacity <= SHORT {
-        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys: capacity } });
+    if keys <= SHORT {
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
     }
     let (wanted, each, unit) = if caps.software {
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
@@ -77,7 +77,7 @@ pub fn decode_splits(
         let tile = pick(caps, shape, QueryHeads::Shared)?;
         (groups(caps, shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
     };
-    let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
+    let most = keys.div_ceil(RANGE_KEYS).min(MOST_RANGES);
     let count = (wanted / each.max(1)).clamp(1, most);
     Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
 }
@@ -86,7 +86,7 @@ pub fn decode_splits(
 /// that is not expected to pay: on a CPU, whose dispatches cost little; without subgroups, where a wide workgroup
 /// waits at barriers; and where more query heads than were measured would read the same keys.
 pub fn near_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
-    let shared = shape.heads / shape.kv_heads;
+    let shared = shape.members();
     if caps.software || !caps.reduces_by_subgroup() || shared > MOST_NEAR {
         return 0;
     }
@@ -99,25 +99,25 @@ pub fn near_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
 /// As [`decode_splits`].
 pub fn cache_splits(
     caps: &Capabilities,
-    shape: AttentionShape,
+    attention: CacheAttention,
     capacity: usize,
     batch: usize,
 ) -> Result<DecodeSplits> {
-    let keys = shape.window.map_or(capacity, |window| window.min(capacity));
+    let (shape, keys) = (attention.shape, attention.keys(capacity));
     if keys <= near_keys(caps, shape) {
         return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
     }
-    decode_splits(caps, shape, capacity, batch)
+    decode_splits(caps, shape, keys, batch)
 }
 
-/// The ranges of a short text whose results a product of `shape.width()` numbers puts together; none where it cannot,
+/// The ranges of a short text whose results a product of as many numbers as queries have puts together; none where it cannot,
 /// or where [`Decoding::near_ranges`](crate::caps::Decoding) says that one is better.
 pub fn near_splits(
     caps: &Capabilities,
-    shape: AttentionShape,
+    attention: CacheAttention,
     capacity: usize,
 ) -> Option<DecodeSplits> {
-    let keys = shape.window.map_or(capacity, |window| window.min(capacity));
+    let (shape, keys) = (attention.shape, attention.keys(capacity));
     let count = keys.div_ceil(RANGE_KEYS).min(caps.decoding().near_ranges);
     let merges = count > 1 && matvec_merges(caps, shape.width());
     (merges && keys <= near_keys(caps, shape))

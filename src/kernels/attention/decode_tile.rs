@@ -21,7 +21,7 @@ pub(super) struct Tile {
 
 impl Tile {
     pub fn blocks(&self, shape: AttentionShape) -> usize {
-        (shape.heads / shape.kv_heads).div_ceil(self.group)
+        shape.members().div_ceil(self.group)
     }
 
     /// Workgroup memory.
@@ -90,7 +90,7 @@ pub(super) fn pick(caps: &Capabilities, shape: AttentionShape, heads: QueryHeads
     let invocations = workgroup_size(caps, most as u32, 1, name)? as usize;
     let storage = caps.limits.max_compute_workgroup_storage_size as usize;
     let subgroups = caps.reduces_by_subgroup();
-    let queries = shape.heads / shape.kv_heads;
+    let queries = shape.members();
     let narrowest = if subgroups { caps.subgroup_size[0] as usize } else { 1 };
     let mut smallest = usize::MAX;
     for registers in [REGISTERS, usize::MAX] {

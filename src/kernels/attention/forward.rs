@@ -7,16 +7,17 @@ use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS, Spec};
 use crate::kernels::shape::{
-    AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
+    AttentionPass, AttentionShape, AttentionTile, BackwardRows, BatchAttention, CacheAttention,
 };
 use crate::kernels::spec::GIVEN_TILE;
 
-/// Keys and values are the batch's own rows, or with `cached` rows of a cache in f32. Bindings: query, keys, documents,
-/// output, lse, step, and with dropout range.
+/// Attention of a batch's rows. In f16 rows have two elements to a word: only where the kernel multiplies by matrices.
+/// Bindings: query, keys (both qkv), documents, output, lse, step, and with dropout range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionForward {
-    pub shape: AttentionShape,
-    pub cached: bool,
+    pub batch: BatchAttention,
+    pub qkv_f16: bool,
+    pub output_f16: bool,
     pub tile: Option<AttentionTile>,
 }
 
@@ -26,30 +27,44 @@ impl Spec for AttentionForward {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, cached, tile } = *self;
-        let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0 };
-        let mut refused = String::new();
-        // A cache is in f32, and what reads it rounds nothing.
-        if !cached && tile.is_none_or(|tile| tile.matrix) {
-            let picked = match tile {
-                Some(tile) => Ok((tile, GIVEN_TILE.into())),
-                None => pick(caps, shape),
-            };
-            match picked {
-                Ok(picked) => return self.by_matrices(caps, operands, picked),
-                Err(why) => refused = why,
-            }
-        }
-        let mut kernel =
-            attention_kernel(caps, *self, shape, AttentionPass::Forward, operands, tile)?;
-        if !refused.is_empty() {
-            kernel.reason += &format!("; not on matrices: {refused}");
-        }
-        Ok(kernel)
+        let Self { batch, tile, .. } = *self;
+        let picked = match tile {
+            Some(tile) if tile.matrix => Ok((tile, GIVEN_TILE.into())),
+            Some(_) => Err(String::new()),
+            None if batch.rounds => pick(caps, batch.shape),
+            None => Err(String::new()),
+        };
+        let refused = match picked {
+            Ok((tile, reason)) => return self.by_matrices(caps, tile, reason),
+            Err(why) => why,
+        };
+        let operands = Operands::of_batch(batch, BackwardRows::default());
+        Ok(attention_kernel(caps, *self, AttentionPass::Forward, operands, tile)?
+            .not_on_matrices(&refused))
+    }
+}
+
+/// Attention of the rows of a chunk of a prompt to a cache in f32, which has their own keys and values too. `tokens` is
+/// the most rows of a chunk. Bindings: query, keys (the cache), documents, output, lse, step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionForwardCached {
+    pub attention: CacheAttention,
+    pub tokens: usize,
+    pub tile: Option<AttentionTile>,
+}
+
+impl Spec for AttentionForwardCached {
+    fn name(&self) -> &'static str {
+        AttentionPass::Forward.kernel_name()
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let operands = Operands::Cache(self.attention, self.tokens);
+        attention_kernel(caps, *self, AttentionPass::Forward, operands, self.tile)
     }
 
     fn flops_per_cached_key(&self) -> f64 {
-        if self.cached { 4.0 * self.shape.width() as f64 } else { 0.0 }
+        4.0 * self.attention.shape.width() as f64
     }
 }
 
@@ -124,15 +139,15 @@ pub fn matrix_forward_tiles(caps: &Capabilities, shape: AttentionShape) -> Vec<A
     TILES.into_iter().filter(|tile| fits(caps, shape, config, *tile)).collect()
 }
 
-/// Whether the forward pass is by matrices: what it reads and its output may then lie in f16.
-pub fn attention_forward_halves(caps: &Capabilities, shape: AttentionShape) -> bool {
+/// Whether a forward pass whose operands may be rounded is by matrices: what it reads and its output may lie in f16.
+pub fn attention_forward_f16(caps: &Capabilities, shape: AttentionShape) -> bool {
     pick(caps, shape).is_ok()
 }
 
 /// The tile for a shape, and why.
 ///
 /// # Errors
-/// Why there is none, in words: empty where nobody allows operands in f16.
+/// Why there is none, in words.
 fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
@@ -155,20 +170,20 @@ impl AttentionForward {
     fn by_matrices(
         &self,
         caps: &Capabilities,
-        operands: Operands,
-        (tile, reason): (AttentionTile, String),
+        tile: AttentionTile,
+        reason: String,
     ) -> Result<Kernel> {
-        let (pass, shape) = (AttentionPass::Forward, self.shape);
+        let (pass, shape) = (AttentionPass::Forward, self.batch.shape);
+        let operands = Operands::of_batch(self.batch, BackwardRows::default());
         let composer = self.composed(caps, tile)?;
-        let composer =
-            operands.dropout(composer, shape, pass).module("05_attention_forward_matrix");
+        let composer = operands.dropout(composer, pass).module("05_attention_forward_matrix");
         let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
-        composer.finish(caps, &operands.bindings(shape, pass), grid, tile.matrix_label(), reason)
+        composer.finish(caps, &operands.bindings(pass), grid, tile.matrix_label(), reason)
     }
 
     /// The constants of a tile, without those of dropout.
     fn composed(&self, caps: &Capabilities, tile: AttentionTile) -> Result<Composer> {
-        let shape = self.shape;
+        let Self { batch: BatchAttention { shape, scores, window, .. }, .. } = *self;
         let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
         let config =
             config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, self.name()))?;
@@ -177,25 +192,26 @@ impl AttentionForward {
         let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
         let strip_matrices = layout.strip_matrices(n);
         let strip = strip_matrices * n;
-        let AttentionHalves { qkv, output, .. } = shape.halves;
-        let composer = fused_rows(common(Composer::new(*self, tile.size as u32), shape), None)
-            .size("BQ", tile.rows)
-            .size("ROWS", rows)
-            .size("HEAD_PITCH", head_dim + PAD)
-            .size("WEIGHTS_PITCH", columns + PAD)
-            .size("SCORES_PITCH", columns + SCORES_PAD)
-            .size("STRIP4", strip / 4)
-            .size("BK", columns)
-            .size("INTERLEAVED", AttentionPass::Forward.interleaved())
-            .flag("LAST_IS_LONGEST", true)
-            .size("Q_STRIDE", shape.stride())
-            .size("KV_STRIDE", shape.stride())
-            .size("KEY_OFFSET", shape.key_offset())
-            .size("VALUE_OFFSET", shape.value_offset())
-            .when("F16", qkv || output)
-            .when("QKV_F16", qkv)
-            .when("OUTPUT_F16", output)
-            .one_of(&MATRIX_USERS, "OF_FORWARD");
+        let Self { qkv_f16: qkv, output_f16: output, .. } = *self;
+        let composer =
+            fused_rows(common(Composer::new(*self, tile.size as u32), shape, scores, window), None)
+                .size("BQ", tile.rows)
+                .size("ROWS", rows)
+                .size("HEAD_PITCH", head_dim + PAD)
+                .size("WEIGHTS_PITCH", columns + PAD)
+                .size("SCORES_PITCH", columns + SCORES_PAD)
+                .size("STRIP4", strip / 4)
+                .size("BK", columns)
+                .size("INTERLEAVED", AttentionPass::Forward.interleaved())
+                .flag("LAST_IS_LONGEST", true)
+                .size("Q_STRIDE", shape.stride())
+                .size("KV_STRIDE", shape.stride())
+                .size("KEY_OFFSET", shape.key_offset())
+                .size("VALUE_OFFSET", shape.value_offset())
+                .when("F16", qkv || output)
+                .when("QKV_F16", qkv)
+                .when("OUTPUT_F16", output)
+                .one_of(&MATRIX_USERS, "OF_FORWARD");
         let counts = [
             ("ROW_MATRICES", rows / m),
             ("TILE_MATRICES", columns / n),
@@ -222,17 +238,15 @@ mod tests {
 
     #[test]
     fn little_memory_gets_small_tiles() {
-        for (kibibytes, head_dim, tokens, rows, columns) in [
-            (48, 64, 4096, 64, 32),
-            (48, 64, 512, 64, 32),
-            (48, 64, 0, 64, 32),
-            (48, 128, 4096, 64, 32),
-            (40, 128, 4096, 32, 16),
-            (32, 64, 4096, 64, 32),
-            (24, 64, 4096, 32, 16),
-            (16, 64, 4096, 32, 16),
+        for (kibibytes, head_dim, rows, columns) in [
+            (48, 64, 64, 32),
+            (48, 128, 64, 32),
+            (40, 128, 32, 16),
+            (32, 64, 64, 32),
+            (24, 64, 32, 16),
+            (16, 64, 32, 16),
         ] {
-            let (tile, why) = pick(&device(kibibytes), shape(head_dim, tokens)).unwrap();
+            let (tile, why) = pick(&device(kibibytes), shape(head_dim)).unwrap();
             assert_eq!([tile.rows, tile.columns], [rows, columns], "{kibibytes} KiB, {why}");
         }
     }
@@ -243,14 +257,13 @@ mod tests {
         let mut without = whole.clone();
         without.features.subgroup_matrix = false;
         for (caps, shape, why) in [
-            (&whole, shape(72, 512), "heads of 72 are no multiple of 16 up to 128"),
-            (&whole, shape(256, 512), "heads of 256 are no multiple of 16 up to 128"),
-            (&without, shape(64, 512), "no subgroup matrices from f16 to f32"),
-            (&device(16), shape(128, 512), "no tile of matrices fits 16384 bytes"),
-            (&whole, AttentionShape { half: false, ..shape(64, 512) }, ""),
+            (&whole, shape(72), "heads of 72 are no multiple of 16 up to 128"),
+            (&whole, shape(256), "heads of 256 are no multiple of 16 up to 128"),
+            (&without, shape(64), "no subgroup matrices from f16 to f32"),
+            (&device(16), shape(128), "no tile of matrices fits 16384 bytes"),
         ] {
             let refused = pick(caps, shape).unwrap_err();
-            assert!(refused.starts_with(why) && refused.is_empty() == why.is_empty(), "{refused}");
+            assert!(refused.starts_with(why), "{refused}");
         }
     }
 }

@@ -10,17 +10,14 @@ pub(super) const SHARERS: usize = 2;
 /// The largest head whose results a subgroup can hold: 16 rows of them are 64 registers of each lane.
 pub(super) const LARGEST_HEAD: usize = 128;
 
-/// The product of matrices that attention of this shape may use.
+/// The product of matrices that attention of this shape may use, if its operands may be rounded to f16.
 ///
 /// # Errors
-/// Why it uses none, in words: empty where nobody allows operands in f16.
+/// Why it uses none, in words.
 pub(super) fn usable(
     caps: &Capabilities,
     shape: AttentionShape,
 ) -> std::result::Result<MatrixConfig, String> {
-    if !shape.half {
-        return Err(String::new());
-    }
     let without = "no subgroup matrices from f16 to f32";
     // Loops that stand in for matrices are for tests on a CPU, which has no use for tiles otherwise.
     let wanted = caps.emulated || !caps.software;
@@ -66,8 +63,7 @@ pub(super) mod samples {
         caps
     }
 
-    pub fn shape(head_dim: usize, tokens: usize) -> AttentionShape {
-        let (heads, kv_heads, half) = (12, 4, true);
-        AttentionShape { heads, kv_heads, head_dim, tokens, half, ..AttentionShape::default() }
+    pub const fn shape(head_dim: usize) -> AttentionShape {
+        AttentionShape { heads: 12, kv_heads: 4, head_dim }
     }
 }

@@ -20,9 +20,9 @@ pub(crate) mod twin;
 
 pub use backward::{AttentionBackwardKeyValue, AttentionBackwardQuery};
 pub use by_products::AttentionBackwardProducts;
-pub use decode::{AttentionDecode, AttentionDecodeMerge, DecodePlace};
-pub use forward::AttentionForward;
+pub use decode::{AttentionDecode, AttentionDecodeMerge, DecodeOver};
+pub use forward::{AttentionForward, AttentionForwardCached};
 pub use newest::AttentionDecodeNewest;
 pub use probabilities::AttentionProbabilities;
 pub use sums::{AttentionDelta, AttentionGroupSum};
-pub use tensors::{AttentionDeltaTensors, AttentionTensors};
+pub use tensors::{AttentionDeltaTensors, AttentionTensors, TensorAttention};

@@ -10,7 +10,7 @@ use crate::kernels::limits::check_storage;
 use crate::kernels::linear::parts::norm_operand;
 use crate::kernels::linear::team::units;
 use crate::kernels::modules::{UNIT, key_rows};
-use crate::kernels::shape::{DecodeSplits, MatvecInput, NewestShape};
+use crate::kernels::shape::{CacheAttention, DecodeSplits, MatvecInput, NewestShape};
 
 /// Units of a matrix that an invocation has in flight: they stay in registers.
 const UNITS_IN_FLIGHT: usize = 24;
@@ -31,7 +31,7 @@ struct Workgroup {
 impl Workgroup {
     /// None where two kernels are expected to be faster ([`Decoding`](crate::caps::Decoding)), or one cannot do it.
     fn of(caps: &Capabilities, shape: &NewestShape) -> Option<Self> {
-        let (lanes, head_dim) = (caps.subgroup_size[0] as usize, shape.heads.head_dim);
+        let (lanes, head_dim) = (caps.subgroup_size[0] as usize, shape.heads.shape.head_dim);
         let size = caps.decoding().newest.min(head_dim / 2 * lanes);
         let pairs = (head_dim / 2 * lanes).checked_div(size)?;
         let fits = caps.reduces_by_subgroup()
@@ -41,8 +41,8 @@ impl Workgroup {
             && (head_dim / 4..=size).contains(&lanes)
             && pairs <= lanes
             && shape.k.is_multiple_of(4)
-            && shape.heads.width() * shape.k <= MOST_ELEMENTS
-            && pick(caps, shape.heads, QueryHeads::Newest(size))
+            && shape.heads.shape.width() * shape.k <= MOST_ELEMENTS
+            && pick(caps, shape.heads.shape, QueryHeads::Newest(size))
                 .is_ok_and(|tile| tile.size == size);
         fits.then_some(Self { size, lanes, pairs })
     }
@@ -79,7 +79,9 @@ impl Spec for AttentionDecodeNewest {
 
     /// `internal` where not [`newest_fuses`].
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape: NewestShape { heads, k, epsilon, biased, weights }, splits } = *self;
+        let Self { shape: NewestShape { heads: attention, k, epsilon, biased, weights }, splits } =
+            *self;
+        let CacheAttention { shape: heads, scores, window, ring } = attention;
         let Some(Workgroup { size, lanes, pairs }) = Workgroup::of(caps, &self.shape) else {
             return Err(Error::internal("this adapter does not join the newest row's kernels"));
         };
@@ -91,7 +93,7 @@ impl Spec for AttentionDecodeNewest {
         let unrolled =
             turns_of_rows.div_ceil(turns_of_rows.div_ceil((UNITS_IN_FLIGHT / rows).max(1)));
         let passes = turns_of_rows.div_ceil(unrolled);
-        let composer = turns(composer(*self, tile.size, heads, &splits), &tile, heads)
+        let composer = turns(composer(*self, tile.size, (heads, scores), &splits), &tile, heads)
             .size("HEAD_DIM", heads.head_dim)
             .size("HALF", heads.head_dim / 2)
             .size("K", k)
@@ -100,7 +102,7 @@ impl Spec for AttentionDecodeNewest {
             .unrolled("ROWS", rows)
             .unrolled("ROW_STEPS", lanes.ilog2() as usize)
             .unrolled("UNROLLED", unrolled)
-            .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize));
+            .size("WINDOW", window.unwrap_or(u32::MAX as usize));
         let composer = if passes <= UNROLLED_PASSES {
             composer.unrolled("PASSES", passes)
         } else {
@@ -114,7 +116,7 @@ impl Spec for AttentionDecodeNewest {
         .module("lib/matvec/norm_weight")
         .module("lib/step")
         .module("lib/attention/decode_seen_cache");
-        let composer = key_rows(KvCache::F32.sizes(composer, &heads), heads.ring)
+        let composer = key_rows(KvCache::F32.sizes(composer, &heads), ring)
             .module("lib/attention/decode_ranges")
             .module("lib/attention/decode_partial")
             .when("BIASED", biased)

@@ -1,6 +1,7 @@
 //! What attention's kernels over many rows work on: bindings, constants and modules of the fused rows of a batch, or of
 //! tensors; and the kernels of its passes by tiles and by rows.
 
+use super::tensors::TensorAttention;
 use super::tile::{pick, tiled};
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -8,27 +9,22 @@ use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::dropout::dropout_threshold;
 use crate::kernels::limits::workgroup_size;
-use crate::kernels::modules::key_rows;
+use crate::kernels::modules::{key_rows, soft_cap};
 use crate::kernels::shape::{
-    AttentionPass, AttentionShape, AttentionTile, Constant, DenseMask, KeyValueOwner, MASKED,
+    AttentionPass, AttentionShape, AttentionTile, BackwardRows, BatchAttention, CacheAttention,
+    Constant, DenseMask, KeyValueOwner, MASKED, Scores,
 };
 use crate::kernels::spec::GIVEN_TILE;
 
-/// What the tiled and the row forms of the attention kernels work on: the fused rows of a batch, or
-/// tensors.
+/// What the tiled and the row forms of the attention kernels work on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operands {
-    /// Keys and values of the forward pass come from the key-value cache if `cached`.
-    Rows {
-        cached: bool,
-        owner: KeyValueOwner,
-        ends: usize,
-    },
-    Tensors {
-        element: Element,
-        dense: DenseMask,
-        batch: usize,
-    },
+    /// The fused rows of a batch. Document ends lie `ends` elements behind the starts.
+    Batch { batch: BatchAttention, rows: BackwardRows, owner: KeyValueOwner, ends: usize },
+    /// Up to so many rows of a text, and a cache in f32.
+    Cache(CacheAttention, usize),
+    /// Tensors of `batch` items.
+    Tensors { of: TensorAttention, element: Element, dense: DenseMask, batch: usize },
 }
 
 const FORWARD_ROWS: [Binding; 6] = [
@@ -70,76 +66,105 @@ const KEY_VALUE_TENSORS: [Binding; 3] =
     [read_write("d_key"), read_write("d_value"), uniform("geometry")];
 
 impl Operands {
-    pub(super) fn bindings(self, shape: AttentionShape, pass: AttentionPass) -> Vec<Binding> {
+    /// A batch whose gradients, if the pass is one of these, are those of groups.
+    pub(super) const fn of_batch(batch: BatchAttention, rows: BackwardRows) -> Self {
+        Self::Batch { batch, rows, owner: KeyValueOwner::Group, ends: 0 }
+    }
+
+    const fn shape(self) -> AttentionShape {
+        match self {
+            Self::Batch { batch, .. } => batch.shape,
+            Self::Cache(attention, _) => attention.shape,
+            Self::Tensors { of, .. } => of.shape,
+        }
+    }
+
+    /// Most rows, or 0 for many.
+    const fn tokens(self) -> usize {
+        match self {
+            Self::Batch { batch, .. } => batch.tokens,
+            Self::Cache(_, tokens) => tokens,
+            Self::Tensors { of, .. } => of.tokens,
+        }
+    }
+
+    const fn dropped(self) -> Option<Constant> {
+        match self {
+            Self::Batch { batch, .. } => batch.dropout,
+            Self::Cache(..) | Self::Tensors { .. } => None,
+        }
+    }
+
+    const fn rotated(self) -> bool {
+        matches!(self, Self::Batch { rows: BackwardRows { rotated: true, .. }, .. })
+    }
+
+    pub(super) fn bindings(self, pass: AttentionPass) -> Vec<Binding> {
         let (first, more): (&[Binding], &[Binding]) = match (self, pass) {
-            (Self::Rows { .. }, AttentionPass::Forward) => (&FORWARD_ROWS, &[]),
-            (Self::Rows { .. }, _) => (&BACKWARD_ROWS, &[]),
             (Self::Tensors { .. }, AttentionPass::Forward) => (&FORWARD_TENSORS, &[]),
             (Self::Tensors { .. }, AttentionPass::Query) => (&BACKWARD_TENSORS, &QUERY_TENSORS),
             (Self::Tensors { .. }, AttentionPass::KeyValue) => {
                 (&BACKWARD_TENSORS, &KEY_VALUE_TENSORS)
             }
+            (_, AttentionPass::Forward) => (&FORWARD_ROWS, &[]),
+            _ => (&BACKWARD_ROWS, &[]),
         };
-        let place: &[Binding] = if shape.dropout.is_some() { &[uniform("range")] } else { &[] };
-        let table: &[Binding] = if shape.turned { &[read("table")] } else { &[] };
+        let place: &[Binding] = if self.dropped().is_some() { &[uniform("range")] } else { &[] };
+        let table: &[Binding] = if self.rotated() { &[read("table")] } else { &[] };
         [first, more, place, table].concat()
     }
 
     /// Says what is multiplied with probabilities: `lib/attention/dropout.wgsl`.
-    pub(super) fn dropout(
-        self,
-        composer: Composer,
-        shape: AttentionShape,
-        pass: AttentionPass,
-    ) -> Composer {
-        let composer = composer.flag("DROPPED", shape.dropout.is_some());
-        let Some(Constant(rate)) = shape.dropout else { return composer };
-        // Tiles of keys then begin where blocks of random words do.
-        debug_assert!(shape.ring.is_none(), "no plan trains with a ring");
+    pub(super) fn dropout(self, composer: Composer, pass: AttentionPass) -> Composer {
+        let composer = composer.flag("DROPPED", self.dropped().is_some());
+        let Some(Constant(rate)) = self.dropped() else { return composer };
         composer
-            .size("PLACE", self.bindings(shape, pass).len() - 1 - usize::from(shape.turned))
+            .size("PLACE", self.bindings(pass).len() - 1 - usize::from(self.rotated()))
             .size("THRESHOLD", dropout_threshold(rate))
             .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
     }
 
-    /// Whether each query head leaves its part of the gradients of keys and values.
-    pub(super) const fn by_head(self) -> bool {
-        matches!(self, Self::Rows { owner: KeyValueOwner::Head, .. })
-    }
-
     /// Owners of rows, side by side in the grid: heads, of each batch item.
-    pub(super) fn owners(self, shape: AttentionShape, pass: AttentionPass) -> usize {
-        let of_groups = pass == AttentionPass::KeyValue && !self.by_head();
-        let heads = if of_groups { shape.kv_heads } else { shape.heads };
+    pub(super) fn owners(self, pass: AttentionPass) -> usize {
+        let by_head = matches!(self, Self::Batch { owner: KeyValueOwner::Head, .. });
+        let AttentionShape { heads, kv_heads, .. } = self.shape();
+        let owners = if pass == AttentionPass::KeyValue && !by_head { kv_heads } else { heads };
         match self {
-            Self::Rows { .. } => heads,
-            Self::Tensors { batch, .. } => heads * batch,
+            Self::Batch { .. } | Self::Cache(..) => owners,
+            Self::Tensors { batch, .. } => owners * batch,
         }
     }
 
     /// The constants and flags by which a kernel reads, masks and writes: `lib/attention/operands.wgsl`.
-    pub(super) fn place(
-        self,
-        composer: Composer,
-        shape: AttentionShape,
-        pass: AttentionPass,
-    ) -> Composer {
-        let composer = pass_flags(composer, Some(pass));
-        match self {
-            Self::Rows { cached, owner, ends } => {
-                let composer = dense(composer, DenseMask::None);
-                match pass {
-                    AttentionPass::Forward => forward_rows(composer, shape, cached),
-                    AttentionPass::Query => backward_rows(fused_rows(composer, None), shape),
-                    AttentionPass::KeyValue => {
-                        key_value_constants(backward_rows(composer, shape), shape, owner, ends)
-                    }
-                }
+    fn place(self, composer: Composer, pass: AttentionPass) -> Composer {
+        let shape = self.shape();
+        let (scores, window, mask) = match self {
+            Self::Batch { batch, .. } => (batch.scores, batch.window, DenseMask::None),
+            Self::Cache(attention, _) => (attention.scores, attention.window, DenseMask::None),
+            Self::Tensors { of, dense, .. } => (of.scores, None, dense),
+        };
+        let composer = pass_flags(common(composer, shape, scores, window), Some(pass))
+            .flag("DENSE", mask != DenseMask::None)
+            .when("DENSE_BITS", mask == DenseMask::Bits);
+        match (self, pass) {
+            (Self::Batch { .. }, AttentionPass::Forward) => {
+                let columns = [shape.stride(), shape.key_offset(), shape.value_offset()];
+                forward_rows(composer, shape, None, columns)
             }
-            Self::Tensors { element, dense: mask, .. } => dense(composer, mask)
+            (Self::Cache(CacheAttention { ring, .. }, _), _) => {
+                let columns = [shape.cache_stride(), 0, shape.kv_heads * shape.head_dim];
+                forward_rows(composer, shape, ring, columns)
+            }
+            (Self::Batch { owner, ends, .. }, AttentionPass::KeyValue) => {
+                key_value_constants(backward_rows(composer, shape), shape, owner, ends)
+            }
+            (Self::Batch { .. }, AttentionPass::Query) => {
+                backward_rows(fused_rows(composer, None), shape)
+            }
+            (Self::Tensors { element, .. }, _) => composer
                 .when("TENSORS", true)
                 .when("F16", element == Element::F16)
-                .size("MEMBERS", shape.heads / shape.kv_heads)
+                .size("MEMBERS", shape.members())
                 .flag("RINGED", false),
         }
     }
@@ -153,10 +178,6 @@ pub(super) fn pass_flags(composer: Composer, pass: Option<AttentionPass>) -> Com
         .when("KEY_VALUE", pass == Some(AttentionPass::KeyValue))
 }
 
-fn dense(composer: Composer, mask: DenseMask) -> Composer {
-    composer.flag("DENSE", mask != DenseMask::None).when("DENSE_BITS", mask == DenseMask::Bits)
-}
-
 /// Says that a kernel's rows are the fused rows of a batch, whose documents' ends lie so many elements behind the starts,
 /// if it reads them.
 pub(super) fn fused_rows(composer: Composer, ends: Option<usize>) -> Composer {
@@ -165,27 +186,31 @@ pub(super) fn fused_rows(composer: Composer, ends: Option<usize>) -> Composer {
 }
 
 /// Constants that every attention kernel over many rows has.
-pub(super) fn common(composer: Composer, shape: AttentionShape) -> Composer {
-    composer
+pub(super) fn common(
+    composer: Composer,
+    shape: AttentionShape,
+    scores: Scores,
+    window: Option<usize>,
+) -> Composer {
+    let composer = composer
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)
         .size("HEAD_DIM", shape.head_dim)
         .size("VECTORS", shape.head_dim / 4)
         .float("MASKED", MASKED)
-        .flag("WINDOWED", shape.window.is_some())
-        .size("WINDOW", shape.window.unwrap_or(1))
-        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
-        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
-        .float("SCALE", shape.score_scale() as f32)
+        .flag("WINDOWED", window.is_some())
+        .size("WINDOW", window.unwrap_or(1));
+    soft_cap(composer, scores).float("SCALE", scores.factor(&shape) as f32)
 }
 
-fn forward_rows(composer: Composer, shape: AttentionShape, cached: bool) -> Composer {
-    let (stride, key, value) = if cached {
-        (shape.cache_stride(), 0, shape.kv_heads * shape.head_dim)
-    } else {
-        (shape.stride(), shape.key_offset(), shape.value_offset())
-    };
-    key_rows(fused_rows(composer, None), shape.ring.filter(|_| cached))
+/// Constants of fused rows of queries, and of those of keys and values.
+fn forward_rows(
+    composer: Composer,
+    shape: AttentionShape,
+    ring: Option<usize>,
+    [stride, key, value]: [usize; 3],
+) -> Composer {
+    key_rows(fused_rows(composer, None), ring)
         .size("Q_STRIDE", shape.stride())
         .size("KV_STRIDE", stride)
         .size("KEY_OFFSET", key)
@@ -209,7 +234,7 @@ pub(super) fn key_value_constants(
 ) -> Composer {
     let (members, stride, key, value) = match owner {
         KeyValueOwner::Group => {
-            (shape.heads / shape.kv_heads, shape.stride(), shape.key_offset(), shape.value_offset())
+            (shape.members(), shape.stride(), shape.key_offset(), shape.value_offset())
         }
         KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
     };
@@ -228,48 +253,55 @@ const ROW_REASON: &str =
 pub(super) fn attention_kernel(
     caps: &Capabilities,
     spec: impl Spec,
-    shape: AttentionShape,
     pass: AttentionPass,
     operands: Operands,
     given: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let owners = operands.owners(shape, pass);
+    let (shape, owners) = (operands.shape(), operands.owners(pass));
     let (tile, reason) = match given {
         Some(given) => (given, GIVEN_TILE.into()),
-        None if caps.software => return row_kernel(caps, spec, shape, pass, operands),
-        None => pick(caps, shape, pass, owners)?,
+        None if caps.software => return row_kernel(caps, spec, pass, operands),
+        None => pick(caps, shape, pass, (operands.tokens(), owners))?,
     };
-    let composer = common(tiled(caps, spec, shape, pass, tile)?, shape);
-    let composer = operands.place(composer, shape, pass);
-    let composer = operands.dropout(composer, shape, pass).when("IN_REGISTERS", false);
+    let composer = operands.place(tiled(caps, spec, shape, pass, tile)?, pass);
+    let composer = operands.dropout(composer, pass).when("IN_REGISTERS", false);
     let composer = composer.module(match pass {
         AttentionPass::Forward => "05_attention_forward",
         AttentionPass::Query => "10_attention_backward_query",
         AttentionPass::KeyValue => "10_attention_backward_key_value",
     });
     let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
-    composer.finish(caps, &operands.bindings(shape, pass), grid, tile.label(), reason)
+    composer.finish(caps, &operands.bindings(pass), grid, tile.label(), reason)
 }
 
 /// The form with one invocation per row and head.
 fn row_kernel(
     caps: &Capabilities,
     spec: impl Spec,
-    shape: AttentionShape,
     pass: AttentionPass,
     operands: Operands,
 ) -> Result<Kernel> {
-    let size = workgroup_size(caps, 8, 1, pass.kernel_name())?;
-    let composer = common(Composer::new(spec, size), shape);
-    let composer = operands.place(composer, shape, pass);
-    let composer = operands.dropout(composer, shape, pass);
-    let composer = composer.when("IN_REGISTERS", true).unroll("VECTORS", shape.head_dim / 4);
-    let composer = composer.module(match pass {
-        AttentionPass::Forward => "05_attention_forward_row",
-        AttentionPass::Query => "10_attention_backward_query_row",
-        AttentionPass::KeyValue => "10_attention_backward_key_value_row",
-    });
-    let per_group = composer.workgroup_size();
-    let grid = Grid::Flat { rows: 1, per_block: operands.owners(shape, pass), per_group };
-    composer.finish(caps, &operands.bindings(shape, pass), grid, ROW_VARIANT, ROW_REASON)
+    let size = workgroup_size(caps, 8, 1, spec.name())?;
+    let composer = operands.place(Composer::new(spec, size), pass);
+    let composer = operands
+        .dropout(composer, pass)
+        .when("IN_REGISTERS", true)
+        .unroll("VECTORS", operands.shape().head_dim / 4)
+        .module(match pass {
+            AttentionPass::Forward => "05_attention_forward_row",
+            AttentionPass::Query => "10_attention_backward_query_row",
+            AttentionPass::KeyValue => "10_attention_backward_key_value_row",
+        });
+    let grid = Grid::Flat { rows: 1, per_block: operands.owners(pass), per_group: size as usize };
+    composer.finish(caps, &operands.bindings(pass), grid, ROW_VARIANT, ROW_REASON)
+}
+
+impl Kernel {
+    /// Says in the reason why the kernel is not by matrices, where there is something to say.
+    pub(super) fn not_on_matrices(mut self, why: &str) -> Self {
+        if !why.is_empty() {
+            self.reason += &format!("; not on matrices: {why}");
+        }
+        self
+    }
 }

@@ -6,13 +6,13 @@ use crate::error::Result;
 use crate::kernels::compose::{Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::key_rows;
-use crate::kernels::shape::AttentionShape;
+use crate::kernels::shape::CacheAttention;
 
 /// How much the queries of one head in fused rows attend to each key of a cache in f32; the head is a run-time value.
 /// Bindings: query, keys, documents, lse, probabilities, step, probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionProbabilities {
-    pub shape: AttentionShape,
+    pub attention: CacheAttention,
 }
 
 impl Spec for AttentionProbabilities {
@@ -21,10 +21,10 @@ impl Spec for AttentionProbabilities {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape } = *self;
+        let CacheAttention { shape, scores, window, ring } = self.attention;
         let size = workgroup_size(caps, 64, 1, self.name())?;
-        let composer = fused_rows(common(Composer::new(*self, size), shape), None);
-        let composer = key_rows(composer, shape.ring)
+        let composer = fused_rows(common(Composer::new(*self, size), shape, scores, window), None);
+        let composer = key_rows(composer, ring)
             .size("Q_STRIDE", shape.stride())
             .size("KV_STRIDE", shape.cache_stride())
             .module("05_attention_probabilities");
@@ -42,6 +42,6 @@ impl Spec for AttentionProbabilities {
     }
 
     fn flops_per_cached_key(&self) -> f64 {
-        2.0 * self.shape.head_dim as f64
+        2.0 * self.attention.shape.head_dim as f64
     }
 }

@@ -6,13 +6,15 @@ use crate::format::Element;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::rope::rotated_heads;
-use crate::kernels::shape::{AttentionHalves, AttentionShape, Parts};
+use crate::kernels::shape::{AttentionShape, Parts};
 
 /// The row sums that the other backward kernels need. Bindings: output, d_output, delta, step; and where `d_output` lies
 /// in `parts`, which is in f32 alone, what it is as a whole, which the kernel writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionDelta {
     pub shape: AttentionShape,
+    pub output_f16: bool,
+    pub d_output_f16: bool,
     pub parts: Parts,
 }
 
@@ -22,11 +24,10 @@ impl Spec for AttentionDelta {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, parts } = *self;
-        debug_assert!(!shape.halves.d_output || parts == Parts::WHOLE, "{shape:?}");
+        let Self { shape, output_f16: output, d_output_f16: d_output, parts } = *self;
+        debug_assert!(!d_output || parts == Parts::WHOLE, "{self:?}");
         let mut bindings =
             vec![read("output"), read("d_output"), read_write("delta"), uniform("step")];
-        let AttentionHalves { output, d_output, .. } = shape.halves;
         let place = |composer: Composer| {
             (composer.when("TENSORS", false).when("F16", output || d_output))
                 .when("OUTPUT_F16", output)
@@ -75,11 +76,13 @@ pub(super) fn delta_kernel(
 }
 
 /// Adds up the parts of [`KeyValueOwner::Head`](crate::kernels::KeyValueOwner::Head). Bindings: parts, d_qkv, step. Where
-/// `shape.turned` says so it turns queries and keys back too, in f32: only of a shape that
-/// [turns sums](crate::kernels::RopeShape::turns_sums). Bindings: parts, table, documents, rows, step.
+/// `rotated` says so it rotates queries and keys back too, in f32: only of a shape that
+/// [rotates sums](crate::kernels::RopeShape::rotates_sums). Bindings: parts, table, documents, rows, step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionGroupSum {
     pub shape: AttentionShape,
+    pub d_qkv_f16: bool,
+    pub rotated: bool,
 }
 
 impl Spec for AttentionGroupSum {
@@ -88,19 +91,19 @@ impl Spec for AttentionGroupSum {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape } = *self;
+        let Self { shape, d_qkv_f16, rotated } = *self;
         let composer = Composer::flat(caps, *self)?
             .size("HEADS", shape.heads)
-            .size("MEMBERS", shape.heads / shape.kv_heads)
-            .when("ROTATED", shape.turned);
-        if shape.turned {
+            .size("MEMBERS", shape.members())
+            .when("ROTATED", rotated);
+        if rotated {
             let mut kernel =
-                rotated_heads(composer, caps, "10_attention_group_sum", shape.turning())?;
+                rotated_heads(composer, caps, "10_attention_group_sum", shape.rotation())?;
             kernel.variant += ", turned back";
             return Ok(kernel);
         }
         let per_group = composer.workgroup_size();
-        Element::halved(shape.halves.d_qkv)
+        Element::halved(d_qkv_f16)
             .module(composer)
             .size("VECTORS", shape.head_dim / 4)
             .size("KV_VECTORS", shape.cache_stride() / 4)

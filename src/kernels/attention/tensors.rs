@@ -6,7 +6,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
 use crate::kernels::compose::{Composer, Kernel, Spec, read, read_write, uniform};
-use crate::kernels::shape::{AttentionPass, AttentionShape, DenseMask};
+use crate::kernels::shape::{AttentionPass, AttentionShape, DenseMask, Scores};
 
 /// Strides from one batch item, head and row to the next, and where the first begins; in vectors of
 /// four elements, or of a mask in words.
@@ -34,13 +34,19 @@ pub struct Geometry {
     pub dense_keys_from: u32,
 }
 
-/// A pass of attention over tensors of `batch` items. Bindings: those that
-/// `lib/attention/operands.wgsl` lists. Lengths and
-/// strides are run-time values; of `shape`, `window` plays no part (the mask's intervals hold it) and
-/// `tokens` are the rows of the longer side.
+/// Heads of tensors, and their scores. Lengths and strides are run-time values, and what a query sees says the mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorAttention {
+    pub shape: AttentionShape,
+    pub scores: Scores,
+    /// Rows of the longer side.
+    pub tokens: usize,
+}
+
+/// A pass of attention over tensors of `batch` items. Bindings: those that `lib/attention/operands.wgsl` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionTensors {
-    pub shape: AttentionShape,
+    pub of: TensorAttention,
     pub pass: AttentionPass,
     pub element: Element,
     pub dense: DenseMask,
@@ -53,9 +59,9 @@ impl Spec for AttentionTensors {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, pass, element, dense, batch } = *self;
-        let operands = Operands::Tensors { element, dense, batch };
-        attention_kernel(caps, *self, shape, pass, operands, None)
+        let Self { of, pass, element, dense, batch } = *self;
+        let operands = Operands::Tensors { of, element, dense, batch };
+        attention_kernel(caps, *self, pass, operands, None)
     }
 }
 

@@ -152,8 +152,8 @@ pub fn attention_tiles(
 }
 
 /// Workgroups of a batch with this tile. Without a known length (`tokens` is 0) they count as unlimited.
-const fn groups(tile: AttentionTile, shape: AttentionShape, owners: usize) -> usize {
-    match shape.tokens {
+const fn groups(tile: AttentionTile, tokens: usize, owners: usize) -> usize {
+    match tokens {
         0 => usize::MAX,
         tokens => tokens.div_ceil(tile.rows) * owners,
     }
@@ -189,9 +189,9 @@ fn for_small_heads(
     class: GpuClass,
     shape: AttentionShape,
     pass: AttentionPass,
-    owners: usize,
+    (tokens, owners): (usize, usize),
 ) -> Option<AttentionTile> {
-    let groups = |tile| groups(tile, shape, owners);
+    let groups = |tile| groups(tile, tokens, owners);
     match pass {
         _ if shape.head_dim > SMALL_HEADS => None,
         AttentionPass::Forward if groups(SQUARE_TILE) <= class.workgroups(SQUARE_GROUPS) => {
@@ -243,10 +243,10 @@ const fn few_groups(class: GpuClass, shape: AttentionShape, pass: AttentionPass)
 const STAGED_FROM: usize = 2048;
 
 /// Whether the forward pass prefers rows in parts to resident ones.
-fn prefers_parts(shape: AttentionShape, pass: AttentionPass) -> bool {
+fn prefers_parts(shape: AttentionShape, tokens: usize, pass: AttentionPass) -> bool {
     let (vectors, groups) = (shape.head_dim / 4, FULL_TILE.column_groups());
     let uneven = vectors > groups && !vectors.is_multiple_of(groups);
-    pass == AttentionPass::Forward && uneven && shape.tokens >= STAGED_FROM
+    pass == AttentionPass::Forward && uneven && tokens >= STAGED_FROM
 }
 
 /// Tiles in order of preference for a shape; those for special cases have a reason.
@@ -254,12 +254,12 @@ fn preferred(
     class: GpuClass,
     shape: AttentionShape,
     pass: AttentionPass,
-    owners: usize,
+    (tokens, owners): (usize, usize),
 ) -> Vec<(AttentionTile, Option<String>)> {
-    let full = groups(FULL_TILE, shape, owners);
+    let full = groups(FULL_TILE, tokens, owners);
     let mut wanted = vec![];
-    if let Some(tile) = for_small_heads(class, shape, pass, owners) {
-        let count = groups(tile, shape, owners);
+    if let Some(tile) = for_small_heads(class, shape, pass, (tokens, owners)) {
+        let count = groups(tile, tokens, owners);
         let many =
             if count == usize::MAX { String::new() } else { format!(", {count} workgroups") };
         wanted.push((tile, Some(format!("heads of {}{many}", shape.head_dim))));
@@ -268,7 +268,7 @@ fn preferred(
         let few = format!("{full} workgroups with the full tile are few for {}", class.called);
         wanted.push((HALF_TILE, Some(few)));
     }
-    if prefers_parts(shape, pass) {
+    if prefers_parts(shape, tokens, pass) {
         let uneven = shape.head_dim / 4;
         let why = format!("long, and {uneven} vectors do not divide among the columns");
         wanted.push((PARTS_TILE, Some(why)));
@@ -277,16 +277,16 @@ fn preferred(
     wanted
 }
 
-/// The preferred tile that fits.
+/// The preferred tile that fits, for batches of up to so many `tokens`, whose rows have so many `owners`.
 pub(super) fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
-    owners: usize,
+    (tokens, owners): (usize, usize),
 ) -> Result<(AttentionTile, String)> {
     let have = caps.limits.max_compute_workgroup_storage_size;
     let tiles = attention_tiles(caps, shape, pass);
-    if let Some((tile, reason)) = preferred(caps.class(), shape, pass, owners)
+    if let Some((tile, reason)) = preferred(caps.class(), shape, pass, (tokens, owners))
         .into_iter()
         .find(|(tile, _)| tiles.contains(tile))
     {
@@ -366,9 +366,8 @@ mod tests {
         (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
         caps.limits.max_compute_workgroup_storage_size = 48 << 10;
         let tile = |head_dim, tokens, pass| {
-            let shape =
-                AttentionShape { heads: 8, kv_heads: 8, head_dim, tokens, ..Default::default() };
-            pick(&caps, shape, pass, 8).unwrap().0
+            let shape = AttentionShape { heads: 8, kv_heads: 8, head_dim };
+            pick(&caps, shape, pass, (tokens, 8)).unwrap().0
         };
         use AttentionPass::{Forward, KeyValue, Query};
         for (tokens, expected) in [
@@ -387,15 +386,9 @@ mod tests {
         {
             let mut caps = caps.clone();
             caps.limits.max_compute_workgroup_storage_size = kibibytes << 10;
-            let shape = AttentionShape {
-                heads: 8,
-                kv_heads: 8,
-                head_dim: 32,
-                tokens: 2048,
-                ..Default::default()
-            };
-            let picked =
-                [Forward, Query, KeyValue].map(|pass| pick(&caps, shape, pass, 8).unwrap().0);
+            let shape = AttentionShape { heads: 8, kv_heads: 8, head_dim: 32 };
+            let picked = [Forward, Query, KeyValue]
+                .map(|pass| pick(&caps, shape, pass, (2048, 8)).unwrap().0);
             assert_eq!(picked, expected, "{kibibytes} KiB");
         }
     }

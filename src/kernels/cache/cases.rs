@@ -7,7 +7,7 @@ use super::{CacheAppend, CacheAppendSeveral, CacheExpand};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::kernels::attention::cases::decode::{Heads, expanded, packed, shapes};
-use crate::kernels::attention::cases::forward::{Setting, prefill_close};
+use crate::kernels::attention::cases::forward::{Setting, prefill_close, prefill_of};
 use crate::kernels::attention::twin::causal::{CausalAttention, attention_prefill};
 use crate::kernels::linear::cases::matvec::{EPSILON, matvec_matrix, matvec_variants};
 use crate::kernels::linear::twin::matvec_forward;
@@ -16,7 +16,8 @@ use crate::kernels::rope::twin::{cache_append_forward, rope_forward, rope_table}
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, Spec, WeightFormat, ring_rows,
+    self as k, CacheShape, KvCache, MatvecInput, MatvecOutput, MatvecShape, Spec, WeightFormat,
+    ring_rows,
 };
 use crate::testing::catalogue::Entry;
 use crate::testing::catalogue::HEADS;
@@ -50,17 +51,17 @@ pub(crate) fn cases() -> Vec<Case> {
 pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for (heads, kv_heads, head_dim) in HEADS {
-        let shape = k::AttentionShape { heads, kv_heads, head_dim, ..k::AttentionShape::default() };
-        let ringed = k::AttentionShape { window: Some(1024), ring: Some(1279), ..shape };
+        let shape = k::AttentionShape { heads, kv_heads, head_dim };
+        let rows = |ring| CacheShape { shape, ring };
         for cache in KvCache::ALL {
             let name = format!("of {head_dim} in {}", cache.name());
-            for (what, shape) in [("cache", shape), ("ring", ringed)] {
-                let append = CacheAppend { shape, cache }.kernel(caps);
+            for (what, rows) in [("cache", rows(None)), ("ring", rows(Some(1279)))] {
+                let append = CacheAppend { rows, cache }.kernel(caps);
                 entries.push((format!("{what} append {name}"), append));
-                let expand = CacheExpand { shape, cache }.kernel(caps);
+                let expand = CacheExpand { rows, cache }.kernel(caps);
                 entries.push((format!("{what} expand {name}"), expand));
             }
-            let several = CacheAppendSeveral { shape, cache }.kernel(caps);
+            let several = CacheAppendSeveral { rows: rows(None), cache }.kernel(caps);
             entries.push((format!("cache append of several {name}"), several));
         }
     }
@@ -78,10 +79,9 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
             [(1, 0, None), (1, 8, None), (5, 3, None), (5, 25, Some(ROWS))]
         {
             let (shape, kernel_shape) = shapes(heads, tokens);
-            let kernel_shape = k::AttentionShape { ring, ..kernel_shape };
-            let made =
-                lane.variants_of(k::CacheAppend { shape: kernel_shape, cache }).map_err(text)?;
-            let words = cache.row_words(&kernel_shape);
+            let rows_of = CacheShape { ring, ..kernel_shape.cache() };
+            let made = lane.variants_of(k::CacheAppend { rows: rows_of, cache }).map_err(text)?;
+            let words = cache.row_words(&kernel_shape.shape);
             let mut qkv = lane.normal(tokens * shape.qkv_width());
             // A head of zeros, and one of numbers whose squares would vanish.
             qkv[shape.key_offset()..][..shape.head_dim].fill(0.0);
@@ -140,7 +140,7 @@ async fn newest_row(
         first: 0,
         input: MatvecInput::Norm { epsilon: k::Constant(EPSILON) },
         output: (if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads })(
-            k::AttentionShape { ring, ..kernel_shape },
+            CacheShape { ring, ..kernel_shape.cache() },
         ),
         weights,
     };
@@ -228,9 +228,8 @@ async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
             [(1, 0, None), (5, 40, None), (300, 0, None), (5, 90, Some(20))]
         {
             let (shape, kernel_shape) = shapes(heads, 1);
-            let kernel_shape = k::AttentionShape { ring, ..kernel_shape };
-            let made =
-                lane.variants_of(k::CacheExpand { shape: kernel_shape, cache }).map_err(text)?;
+            let rows_of = CacheShape { ring, ..kernel_shape.cache() };
+            let made = lane.variants_of(k::CacheExpand { rows: rows_of, cache }).map_err(text)?;
             let used = ring.unwrap_or(usize::MAX).min(tokens + position);
             let words = packed(cache, shape, &lane.normal((used + 3) * shape.cache_width()));
             let exact = expanded(cache, shape, &words);
@@ -268,10 +267,7 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
     const CHUNK: usize = 70;
     let window = setting.window.ok_or("a ring needs a window")?;
     let ring = ring_rows(window, CHUNK);
-    let kernel_shape = k::AttentionShape { ring: Some(ring), ..setting.kernel() };
-    let made = lane
-        .variants_of(k::AttentionForward { shape: kernel_shape, cached: true, tile: None })
-        .map_err(text)?;
+    let made = lane.variants_of(prefill_of(setting.cached(Some(ring)))).map_err(text)?;
     for (position, tokens) in [(0, 5), (ring, 1), (ring - 10, 33), (1000, CHUNK)] {
         let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());

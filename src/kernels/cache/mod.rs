@@ -7,7 +7,7 @@ pub(crate) mod twin;
 
 use super::compose::{Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use super::modules::key_rows;
-use super::shape::AttentionShape;
+use super::shape::CacheShape;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::KvCache;
@@ -22,7 +22,7 @@ pub const fn ring_rows(window: usize, chunk: usize) -> usize {
 /// four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheAppend {
-    pub shape: AttentionShape,
+    pub rows: CacheShape,
     pub cache: KvCache,
 }
 
@@ -32,14 +32,14 @@ impl Spec for CacheAppend {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        append(caps, *self, (self.shape, self.cache), false)
+        append(caps, *self, (self.rows, self.cache), false)
     }
 }
 
 /// Rows of texts of their own, each behind its text's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheAppendSeveral {
-    pub shape: AttentionShape,
+    pub rows: CacheShape,
     pub cache: KvCache,
 }
 
@@ -49,17 +49,17 @@ impl Spec for CacheAppendSeveral {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        append(caps, *self, (self.shape, self.cache), true)
+        append(caps, *self, (self.rows, self.cache), true)
     }
 }
 
 fn append(
     caps: &Capabilities,
     spec: impl Spec,
-    (shape, cache): (AttentionShape, KvCache),
+    (CacheShape { shape, ring }, cache): (CacheShape, KvCache),
     several: bool,
 ) -> Result<Kernel> {
-    let composer = key_rows(Composer::flat(caps, spec)?, shape.ring)
+    let composer = key_rows(Composer::flat(caps, spec)?, ring)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset());
     let mut bindings = vec![read("qkv"), read_write("cache"), uniform("step")];
@@ -87,7 +87,7 @@ const EXPAND_GROUPS: u32 = 1024;
 /// The rows in use of a packed cache as f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheExpand {
-    pub shape: AttentionShape,
+    pub rows: CacheShape,
     pub cache: KvCache,
 }
 
@@ -97,8 +97,8 @@ impl Spec for CacheExpand {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, cache } = *self;
-        let composer = key_rows(Composer::flat(caps, *self)?, shape.ring);
+        let Self { rows: CacheShape { shape, ring }, cache } = *self;
+        let composer = key_rows(Composer::flat(caps, *self)?, ring);
         let composer = composer.size("VECTORS", shape.head_dim / 4);
         cache.module(composer, &shape).module("04_cache_expand").finish(
             caps,

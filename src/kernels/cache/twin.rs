@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::format::KvCache;
 use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::attention::twin::twin;
-use crate::kernels::shape::AttentionShape as Shape;
+use crate::kernels::shape::CacheShape;
 use crate::twins::{Operands, Twin, cast};
 use half::f16;
 use std::ops::Range;
@@ -57,25 +57,25 @@ pub fn cache_expand_int8(shape: CausalAttention, words: &[u32]) -> Vec<f64> {
 }
 
 /// The row of the cache in which a position lies.
-pub(crate) fn cache_row(shape: &Shape, position: usize) -> usize {
+pub(crate) fn cache_row(shape: &CacheShape, position: usize) -> usize {
     shape.ring.map_or(position, |ring| position % ring)
 }
 
 /// Positions of a cache in f32: key heads | value heads.
 pub(crate) fn cached(
-    shape: &Shape,
+    shape: &CacheShape,
     cache: KvCache,
     words: &[u32],
     rows: Range<usize>,
 ) -> Result<Vec<f32>> {
-    let width = cache.row_words(shape);
+    let width = cache.row_words(&shape.shape);
     let kept: Vec<u32> = rows
         .flat_map(|position| words[cache_row(shape, position) * width..][..width].iter().copied())
         .collect();
     Ok(match cache {
         KvCache::F32 => kept.into_iter().map(f32::from_bits).collect(),
         KvCache::F16 => cast(&cache_expand_f16(&kept)),
-        KvCache::Int8 => cast(&cache_expand_int8(twin(shape, 1)?, &kept)),
+        KvCache::Int8 => cast(&cache_expand_int8(twin(&shape.shape, 1), &kept)),
     })
 }
 
@@ -88,26 +88,27 @@ pub(crate) fn several(on: &Operands, rows: usize) -> Result<Vec<(usize, usize)>>
 
 impl Twin for CacheAppend {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, cache } = self;
+        let Self { rows, cache } = self;
         let position = on.step()?.position as usize;
-        append_at(on, shape, *cache, |t| cache_row(shape, position + t))
+        append_at(on, rows, *cache, |t| cache_row(rows, position + t))
     }
 }
 
 impl Twin for CacheAppendSeveral {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, cache } = self;
+        let Self { rows, cache } = self;
         let places = several(on, on.tokens()?)?;
-        append_at(on, shape, *cache, |t| places[t].1 + cache_row(shape, places[t].0))
+        append_at(on, rows, *cache, |t| places[t].1 + cache_row(rows, places[t].0))
     }
 }
 
 fn append_at(
     on: &mut Operands,
-    shape: &Shape,
+    shape: &CacheShape,
     cache: KvCache,
     row_of: impl Fn(usize) -> usize,
 ) -> Result<()> {
+    let shape = shape.shape;
     let step = on.step()?;
     let rows = on.first("qkv", step.tokens as usize * shape.stride())?;
     let key_value: Vec<f32> =
@@ -115,9 +116,9 @@ fn append_at(
     let words = match cache {
         KvCache::F32 => key_value.iter().map(|x| x.to_bits()).collect(),
         KvCache::F16 => cache_append_f16(&key_value),
-        KvCache::Int8 => cache_append_int8(twin(shape, 1)?, &key_value),
+        KvCache::Int8 => cache_append_int8(twin(&shape, 1), &key_value),
     };
-    let width = cache.row_words(shape);
+    let width = cache.row_words(&shape);
     let kept = on.u32_mut("cache")?;
     for (t, row) in words.chunks(width).enumerate() {
         let at = row_of(t) * width;
@@ -128,12 +129,12 @@ fn append_at(
 
 impl Twin for CacheExpand {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, cache } = self;
+        let Self { rows, cache } = self;
         let step = on.step()?;
         let seen = (step.position + step.tokens) as usize;
-        let in_use = shape.ring.map_or(seen, |ring| seen.min(ring));
+        let in_use = rows.ring.map_or(seen, |ring| seen.min(ring));
         // Where the cache is a ring its rows stay where they are.
-        let rows = cached(shape, *cache, on.u32("cache")?, 0..in_use)?;
+        let rows = cached(rows, *cache, on.u32("cache")?, 0..in_use)?;
         on.write("rows", 0, &rows)
     }
 }

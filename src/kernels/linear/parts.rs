@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::modules::{activation_module, key_rows};
-use crate::kernels::shape::{AttentionShape, MatvecInput, MatvecOutput, MatvecShape, NewestKey};
+use crate::kernels::shape::{CacheShape, MatvecInput, MatvecOutput, MatvecShape, NewestKey};
 
 impl MatvecOutput {
     /// Rows of the matrix in each of N results.
@@ -105,8 +105,9 @@ pub(super) fn results(composer: Composer, first: usize, output: MatvecOutput) ->
 }
 
 /// The constants of what makes heads of the products.
-pub(super) fn heads(composer: Composer, shape: &AttentionShape, biased: bool) -> Composer {
-    key_rows(composer, shape.ring)
+pub(super) fn heads(composer: Composer, rows: &CacheShape, biased: bool) -> Composer {
+    let CacheShape { shape, ring } = rows;
+    key_rows(composer, *ring)
         .when("BIASED", biased)
         .size("HEADS", shape.heads)
         .size("KV_HEADS", shape.kv_heads)

@@ -8,7 +8,7 @@ use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, key_rows, scores};
 use crate::kernels::shape::{
-    AttentionShape, MASKED, MatvecInput, MatvecOutput, MatvecShape, NewestKey, PARTIAL_STATE,
+    CacheAttention, MASKED, MatvecInput, MatvecOutput, MatvecShape, NewestKey, PARTIAL_STATE,
     RANGE_KEYS,
 };
 
@@ -125,14 +125,15 @@ pub(in crate::kernels) fn units(
 /// What puts ranges of keys together.
 fn ranges(
     composer: Composer,
-    heads: &AttentionShape,
+    attention: &CacheAttention,
     (splits, newest): (usize, NewestKey),
 ) -> Composer {
+    let heads = &attention.shape;
     let composer = composer
         .size("VECTORS", heads.head_dim / 4)
         .size("PARTIAL_VECTORS", (heads.head_dim + PARTIAL_STATE) / 4)
         .size("RANGE_KEYS", RANGE_KEYS)
-        .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize))
+        .size("WINDOW", attention.window.unwrap_or(u32::MAX as usize))
         .unrolled("SPLITS", splits)
         .float("MASKED", MASKED)
         .when("RANGES", true)
@@ -140,11 +141,11 @@ fn ranges(
     match newest {
         NewestKey::Among => composer,
         NewestKey::Apart => {
-            let composer = scores(composer, heads)
+            let composer = scores(composer, heads, attention.scores)
                 .unrolled("VECTOR_STEPS", (heads.head_dim / 4).ilog2() as usize)
                 .size("KV_HEADS", heads.kv_heads)
-                .size("MEMBERS", heads.heads / heads.kv_heads);
-            key_rows(KvCache::F32.sizes(composer, heads), heads.ring)
+                .size("MEMBERS", heads.members());
+            key_rows(KvCache::F32.sizes(composer, heads), attention.ring)
         }
     }
 }

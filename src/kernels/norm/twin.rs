@@ -234,7 +234,7 @@ impl Twin for HeadNormForward {
         let tokens = on.tokens()?;
         let x = on.first("x", tokens * shape.stride())?;
         let weight = norm_factors(on.first("weight", 2 * shape.head_dim)?, terms.shifted);
-        let of = attention::twin(&shape, tokens)?;
+        let of = attention::twin(&shape, tokens);
         let y = head_norm_forward(of, x, &weight, terms.epsilon.0);
         on.write("y", 0, &y)
     }
@@ -249,7 +249,7 @@ impl Twin for HeadNormBackward {
         let weight = norm_factors(on.first("weight", both)?, terms.shifted);
         let block = rows * shape.stride();
         for (index, (x, d)) in x.chunks(block).zip(d.chunks(block)).enumerate() {
-            let of = attention::twin(&shape, x.len() / shape.stride())?;
+            let of = attention::twin(&shape, x.len() / shape.stride());
             let (d_x, d_weight) = head_norm_backward(of, x, &weight, d, terms.epsilon.0);
             on.write("d", index * block, &d_x)?;
             on.write("partial_sums", index * both, &d_weight)?;

@@ -37,7 +37,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
                     add(&format!("{what} into f16"), RopeRows { half: true, ..rope }.kernel(caps));
                 }
             }
-            if shape.turns_sums() {
+            if shape.rotates_sums() {
                 let parts = Parts { count: 3, apart: 4096 };
                 add("rope of parts", RopeRows { parts, ..RopeRows::new(shape, true) }.kernel(caps));
             }

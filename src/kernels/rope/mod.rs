@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::format::Element;
 
 /// In place; backward rotates back. With `half` from rows in f32 to rows in f16, where [`rope_has_halves`]. Forward from
-/// `parts` to their sums, where the shape [turns sums](RopeShape::turns_sums).
+/// `parts` to their sums, where the shape [rotates sums](RopeShape::rotates_sums).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeRows {
     pub shape: RopeShape,
@@ -83,7 +83,7 @@ pub(super) fn rotated_heads(
     module: &'static str,
     shape: RopeShape,
 ) -> Result<Kernel> {
-    debug_assert!(shape.turns_sums(), "{shape:?}");
+    debug_assert!(shape.rotates_sums(), "{shape:?}");
     let RopeShape { heads, head_dim, stride, .. } = shape;
     let bindings =
         [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];

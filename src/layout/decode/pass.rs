@@ -5,9 +5,9 @@ use crate::arch::{Attention, Norm, NormKind, RopeId, WeightId};
 use crate::error::Result;
 use crate::graph::{Gate, Node, Op, Site, Value, ValueId};
 use crate::kernels::{
-    self as k, AttentionShape, Constant, DecodeSplits, KvCache, NewestKey, NewestShape,
+    self as k, CacheAttention, Constant, DecodeSplits, KvCache, NewestKey, NewestShape,
 };
-use crate::layout::{Layout, attention_shape, rope_shape};
+use crate::layout::{Layout, cache_attention, rope_shape};
 
 /// The nodes by which a device decodes rows.
 ///
@@ -178,7 +178,7 @@ impl Pass<'_> {
             let site = Site { what: "cache append", ..node.site };
             self.push(DecodeOp::CacheAppend { attention }, (site, ""), &[input], &[]);
         }
-        let columns = |splits: &DecodeSplits| splits.partials(&shape);
+        let columns = |splits: &DecodeSplits| splits.partials(&shape.shape);
         if let Some(splits) = self.short_context(output, shape) {
             let columns = columns(&splits);
             self.out.values[output] =
@@ -207,7 +207,7 @@ impl Pass<'_> {
     }
 
     /// Ranges of the keys of a short text, where a product alone reads what attention leaves, and merges them.
-    fn short_context(&self, output: ValueId, shape: AttentionShape) -> Option<DecodeSplits> {
+    fn short_context(&self, output: ValueId, shape: CacheAttention) -> Option<DecodeSplits> {
         let reader = self.request.graph.only_reader(output).filter(|_| self.is_one())?;
         let merges = matches!(reader.op, Op::Linear { .. });
         let splits = || k::near_splits(self.request.caps, shape, self.request.cache.keys);
@@ -243,9 +243,8 @@ impl Pass<'_> {
         self.request.rows == DecodeRows::One
     }
 
-    fn shape(&self, attention: Attention) -> AttentionShape {
-        let rows = if let DecodeRows::Batched(rows) = self.request.rows { rows } else { 1 };
-        attention_shape(attention, rows, self.request.cache.ring)
+    fn shape(&self, attention: Attention) -> CacheAttention {
+        cache_attention(attention, self.request.cache.ring)
     }
 
     /// Whether the kernel of a product also computes the norm before it.

@@ -82,15 +82,17 @@ fn attention_is_by_matrices_too() {
     for dispatch in &plans.micro_step.dispatches {
         let kernel = &plans.micro_step.kernels[dispatch.kernel];
         match kernel.spec {
-            KernelSpec::AttentionForward(k::AttentionForward { shape, .. })
-            | KernelSpec::AttentionBackwardQuery(k::AttentionBackwardQuery { shape, .. })
+            KernelSpec::AttentionForward(k::AttentionForward { qkv_f16, .. }) => {
+                assert!(kernel.variant.starts_with("matrix "), "{}", kernel.reason);
+                assert!(qkv_f16, "{kernel:?}");
+                passes += 1;
+            }
+            KernelSpec::AttentionBackwardQuery(k::AttentionBackwardQuery { rows, .. })
             | KernelSpec::AttentionBackwardKeyValue(k::AttentionBackwardKeyValue {
-                shape, ..
+                rows, ..
             }) => {
                 assert!(kernel.variant.starts_with("matrix "), "{}", kernel.reason);
-                assert!(shape.halves.qkv, "{shape:?}");
-                let backward = !matches!(kernel.spec, KernelSpec::AttentionForward(_));
-                assert_eq!(shape.turned, backward, "{shape:?}");
+                assert!(rows.qkv_f16 && rows.rotated, "{rows:?}");
                 passes += 1;
             }
             KernelSpec::RopeRows(rope) if rope.half => turned += 1,

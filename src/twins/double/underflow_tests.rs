@@ -6,7 +6,7 @@ use super::session_tests::{options, steps};
 use super::tests::{Pair, named};
 use crate::format::Element;
 use crate::kernels::attention::twin::gradient_rows::Pass;
-use crate::kernels::{AttentionShape, Form, KernelSpec, LinearProduct};
+use crate::kernels::{BatchAttention, Form, KernelSpec, LinearProduct};
 use crate::session::{NO_PROGRESS, Trainer, TrainerOptions};
 use half::f16;
 use pollster::block_on;
@@ -50,25 +50,25 @@ pub(super) fn watch(spec: KernelSpec, on: &Operands<'_>) {
                 let used = &values[..TOKENS * shape.a_stride];
                 seen.push((name, used.iter().map(|x| f64::from(*x)).collect()));
             }
-            KernelSpec::AttentionBackwardQuery(query) => weights(seen, &query.shape, on),
+            KernelSpec::AttentionBackwardQuery(query) => weights(seen, &query.batch, on),
             _ => {}
         }
     });
 }
 
 /// Probabilities and score gradients of all pairs.
-fn weights(seen: &mut Seen, shape: &AttentionShape, on: &Operands<'_>) {
+fn weights(seen: &mut Seen, batch: &BatchAttention, on: &Operands<'_>) {
     let [qkv, d_out, lse, delta] = ["qkv", "d_output", "lse", "delta"]
         .map(|name| on.f32(name).unwrap().iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
     let documents = on.u32("documents").unwrap();
-    let twin = crate::kernels::attention::twin::twin(shape, TOKENS).unwrap();
+    let (twin, shape) = (batch.causal(on).unwrap(), batch.shape);
     let pass = Pass { shape: twin, qkv: &qkv, documents, lse: &lse, delta: &delta, d_out: &d_out };
     let [mut p, mut d_s] = [vec![], vec![]];
     for (head, s) in (0..shape.heads).flat_map(|head| (0..TOKENS).map(move |s| (head, s))) {
         for j in twin.keys(documents[s] as usize, s) {
             let (kept, whole, shared) = pass.weight_terms(head, s, j);
             p.push(kept);
-            d_s.push((whole - shared) / shape.score_scale());
+            d_s.push((whole - shared) / batch.scores.factor(&shape));
         }
     }
     seen.push(("probabilities", p));

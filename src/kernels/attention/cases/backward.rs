@@ -1,6 +1,8 @@
 //! Family 10: the gradients of attention, each side by its own kernel.
 
-use super::forward::{HEADS, SOFTMAX, Setting, batches, with_tiles};
+use super::forward::{
+    HEADS, SOFTMAX, Setting, batches, group_sum_of, key_value_of, query_of, with_tiles,
+};
 use super::matrix::{turn_bounds, turns};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
@@ -174,8 +176,8 @@ async fn delta_of(lane: &Lane, batch: &Batch, count: usize) -> std::result::Resu
     let terms: Vec<f64> = heads()
         .map(|(o, d)| o.iter().zip(d).map(|(o, d)| (o * d) * (o * d)).sum::<f64>().sqrt())
         .collect();
-    let kernel = batch.setting.kernel();
-    let made = lane.variants_of(k::AttentionDelta { shape: kernel, parts }).map_err(text)?;
+    let made =
+        lane.variants_of(super::forward::delta_of(batch.setting.shape(), parts)).map_err(text)?;
     let mut operands = vec![
         Operand::floats(&out),
         Operand::floats(&slopes),
@@ -196,24 +198,22 @@ async fn delta_of(lane: &Lane, batch: &Batch, count: usize) -> std::result::Resu
 }
 
 async fn query(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let shape = setting.kernel();
-    side(lane, setting, 0..shape.key_offset(), |caps| {
-        let picked = k::AttentionBackwardQuery { shape, tile: None }.kernel(caps);
+    let batch = setting.batch();
+    side(lane, setting, 0..batch.shape.key_offset(), |caps| {
+        let picked = query_of(batch, None).kernel(caps);
         with_tiles(caps, setting, k::AttentionPass::Query, picked, |tile| {
-            k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps)
+            query_of(batch, Some(tile)).kernel(caps)
         })
     })
     .await
 }
 
 async fn key_value(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let shape = setting.kernel();
-    side(lane, setting, shape.key_offset()..shape.stride(), |caps| {
-        let owner = KeyValueOwner::Group;
-        let picked =
-            k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: None }.kernel(caps);
+    let (batch, owner) = (setting.batch(), (KeyValueOwner::Group, ENDS));
+    side(lane, setting, batch.shape.key_offset()..batch.shape.stride(), |caps| {
+        let picked = key_value_of(batch, owner, None).kernel(caps);
         with_tiles(caps, setting, k::AttentionPass::KeyValue, picked, |tile| {
-            k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: Some(tile) }.kernel(caps)
+            key_value_of(batch, owner, Some(tile)).kernel(caps)
         })
     })
     .await
@@ -221,12 +221,10 @@ async fn key_value(lane: Rc<Lane>, setting: Setting) -> Outcome {
 
 /// Each query head's part by one kernel, their sum by the next.
 async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let shape = setting.kernel();
-    let owner = KeyValueOwner::Head;
-    let made = lane
-        .variants_of(k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: None })
-        .map_err(text)?;
-    let sums = lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?;
+    let shape = setting.shape();
+    let by_head = key_value_of(setting.batch(), (KeyValueOwner::Head, ENDS), None);
+    let made = lane.variants_of(by_head).map_err(text)?;
+    let sums = lane.variants_of(group_sum_of(shape)).map_err(text)?;
     for documents in batches(&lane) {
         let batch = Batch::new(&lane, setting, documents);
         let tokens = batch.shape.tokens;

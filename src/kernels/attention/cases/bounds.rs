@@ -2,7 +2,7 @@
 
 use super::backward::ENDS;
 use super::batch::{Batch, Side};
-use super::forward::{HEADS, Setting};
+use super::forward::{HEADS, Setting, delta_of};
 use super::long::{Kernels, run};
 use crate::kernels::{self as k, Kernel, Spec};
 use crate::testing::lane::Lane;
@@ -46,9 +46,7 @@ async fn bounds(lane: Rc<Lane>, heads: (usize, usize, usize), tokens: usize) -> 
         forward.push((error, got));
     }
     let (_, own) = &forward[0];
-    let delta = k::AttentionDelta { shape: setting.kernel(), parts: k::Parts::WHOLE }
-        .kernel(lane.caps())
-        .map_err(text)?;
+    let delta = delta_of(setting.shape(), k::Parts::WHOLE).kernel(lane.caps()).map_err(text)?;
     let delta = run(&lane, &batch, &[batch.delta_job(&delta, &own.floats(0))]).await?.remove(0);
     (batch.lse, batch.delta) = (own.floats(1), delta.floats(0));
     let mut errors = [0.0f64; 2];

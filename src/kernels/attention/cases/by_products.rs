@@ -1,7 +1,7 @@
 //! Family 10 by products: batches of several strips of rows, with tables of their tiles.
 
 use super::backward::{Batch, summed};
-use super::forward::Setting;
+use super::forward::{Setting, group_sum_of};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::kernels::{self as k, AttentionProducts, Kernel, Spec};
@@ -44,15 +44,16 @@ async fn backward(lane: Rc<Lane>, setting: Setting, turned: bool) -> Outcome {
     for documents in batches {
         let batch = Batch::new(&lane, setting, documents);
         let batch = if turned { batch.turned() } else { batch };
-        let shape =
-            k::AttentionShape { tokens: strip_count * k::STRIP, turned, ..setting.kernel() };
+        let whole = k::BatchAttention { tokens: strip_count * k::STRIP, ..setting.batch() };
         let mut tables = batch.documents.clone();
         tables.resize(TABLES, u32::MAX);
         tables.extend(document_ends(&batch.documents));
         tables.resize(2 * TABLES + strip_count + tiles, u32::MAX);
         let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strip_count);
         count_tiles(&batch.documents, before, strip_of);
-        Products { lane: &lane, batch: &batch, shape, tiles, tables }.check().await?;
+        Products { lane: &lane, batch: &batch, whole, rotated: turned, tiles, tables }
+            .check()
+            .await?;
     }
     Ok(lane.summary())
 }
@@ -63,7 +64,8 @@ const TABLES: usize = 384;
 struct Products<'a> {
     lane: &'a Lane,
     batch: &'a Batch,
-    shape: k::AttentionShape,
+    whole: k::BatchAttention,
+    rotated: bool,
     tiles: usize,
     tables: Vec<u32>,
 }
@@ -71,11 +73,22 @@ struct Products<'a> {
 impl Products<'_> {
     /// The kernels of a role on devices that have a backward pass by products, whatever the window.
     fn role(&self, products: AttentionProducts) -> std::result::Result<Vec<Kernel>, String> {
-        let (shape, tiles, ends) = (self.shape, self.tiles, TABLES);
-        let spec = k::AttentionBackwardProducts { shape, tiles, ends, products };
+        let (k::BatchAttention { shape, scores, window, tokens, .. }, rotated) =
+            (self.whole, self.rotated);
+        let (tiles, ends) = (self.tiles, TABLES);
+        let spec = k::AttentionBackwardProducts {
+            shape,
+            scores,
+            window,
+            tokens,
+            rotated,
+            tiles,
+            ends,
+            products,
+        };
         // Heads and tokens of a batch that is large enough.
-        let whole =
-            k::AttentionShape { window: None, heads: 32, kv_heads: 32, tokens: 512, ..self.shape };
+        let shape = k::AttentionShape { heads: 32, kv_heads: 32, ..shape };
+        let whole = k::BatchAttention { shape, window: None, tokens: 512, ..self.whole };
         let made = |caps: &Capabilities| match k::attention_product_tiles(caps, whole) {
             Some(_) => Ok(vec![spec.kernel(caps)?]),
             None => Ok(vec![]),
@@ -84,7 +97,7 @@ impl Products<'_> {
     }
 
     async fn check(&self) -> std::result::Result<(), String> {
-        let (shape, batch) = (self.shape, self.batch);
+        let (shape, batch) = (self.whole.shape, self.batch);
         let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
         for of_scores in self.role(AttentionProducts::Scores)? {
             let mut job = batch.job(self.lane, &of_scores);
@@ -110,13 +123,12 @@ impl Products<'_> {
 
     /// Holds what the kernels of sums have left.
     async fn hold(&self, got: &Outputs) -> std::result::Result<(), String> {
-        let (lane, shape, batch) = (self.lane, self.shape, self.batch);
+        let (lane, shape, batch) = (self.lane, self.whole.shape, self.batch);
         if shape.heads == shape.kv_heads {
             return batch.check(lane, got, &(0..shape.stride()));
         }
         batch.check(lane, got, &(0..shape.key_offset()))?;
-        let shape = k::AttentionShape { turned: false, ..shape };
-        let sums = lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?;
+        let sums = lane.variants_of(group_sum_of(shape)).map_err(text)?;
         summed(lane, batch, shape, &Outputs::of(got.words(1).to_vec()), &sums).await
     }
 
@@ -141,8 +153,9 @@ impl Products<'_> {
             gradient,
             Operand::uniform(&Step::of(batch.shape.tokens)),
         ];
-        if self.shape.heads > self.shape.kv_heads {
-            operands.push(Operand::poison(batch.shape.tokens * 2 * self.shape.width()));
+        let shape = self.whole.shape;
+        if shape.heads > shape.kv_heads {
+            operands.push(Operand::poison(batch.shape.tokens * 2 * shape.width()));
         }
         operands.extend(batch.table());
         let job = Job::new(kernel, batch.shape.tokens, operands);

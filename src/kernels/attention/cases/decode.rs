@@ -8,7 +8,7 @@ use crate::kernels::cache::twin::{
     cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
 };
 use crate::kernels::{
-    self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS, SplitReason,
+    self as k, DecodeOver, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
 use crate::testing::harness::{Job, Operand, POISON, Step};
 use crate::testing::lane::Lane;
@@ -18,9 +18,9 @@ use std::rc::Rc;
 
 pub(crate) type Heads = (usize, usize, usize);
 
-pub(crate) fn shapes(heads: Heads, tokens: usize) -> (CausalAttention, k::AttentionShape) {
+pub(crate) fn shapes(heads: Heads, tokens: usize) -> (CausalAttention, k::CacheAttention) {
     let setting = Setting::plain(heads);
-    (setting.twin(tokens), setting.kernel())
+    (setting.twin(tokens), setting.cached(None))
 }
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -194,11 +194,9 @@ pub(crate) fn decoders(
     cache: KvCache,
     count: usize,
 ) -> Result<Vec<Kernel>, String> {
-    let shape = shapes(heads, 1).1;
-    let by = |splits: DecodeSplits| {
-        lane.variants_of(k::AttentionDecode { shape, place: k::DecodePlace::Cache(cache), splits })
-            .map_err(text)
-    };
+    let over = DecodeOver::Cache(shapes(heads, 1).1, cache);
+    let by =
+        |splits: DecodeSplits| lane.variants_of(k::AttentionDecode { over, splits }).map_err(text);
     let mut made = by(ranges(count))?;
     if count > 1 {
         // A query head's own, as of short texts.
@@ -209,13 +207,8 @@ pub(crate) fn decoders(
 }
 
 pub(crate) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
-    let shape = shapes(heads, 1).1;
-    lane.variants_of(k::AttentionDecodeMerge {
-        shape,
-        place: k::DecodePlace::Cache(KvCache::F32),
-        splits: ranges(count),
-    })
-    .map_err(text)
+    let over = DecodeOver::Cache(shapes(heads, 1).1, KvCache::F32);
+    lane.variants_of(k::AttentionDecodeMerge { over, splits: ranges(count) }).map_err(text)
 }
 
 async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
@@ -288,22 +281,9 @@ async fn window(lane: Rc<Lane>) -> Outcome {
     };
     for count in [1, 2] {
         let splits = ranges(count);
-        let shape = setting.kernel();
-        let made = forms(
-            lane.variants_of(k::AttentionDecode {
-                shape,
-                place: k::DecodePlace::Cache(KvCache::F32),
-                splits,
-            })
-            .map_err(text)?,
-        );
-        let merges = lane
-            .variants_of(k::AttentionDecodeMerge {
-                shape,
-                place: k::DecodePlace::Cache(KvCache::F32),
-                splits,
-            })
-            .map_err(text)?;
+        let over = DecodeOver::Cache(setting.cached(None), KvCache::F32);
+        let made = forms(lane.variants_of(k::AttentionDecode { over, splits }).map_err(text)?);
+        let merges = lane.variants_of(k::AttentionDecodeMerge { over, splits }).map_err(text)?;
         for keys in [1, WINDOW - 1, WINDOW, WINDOW + 1, 400] {
             let seen = keys.min(WINDOW);
             let mut query = Query::with(&lane, setting, KvCache::F32, seen, 1.0);
@@ -325,29 +305,16 @@ async fn ring(lane: Rc<Lane>, cache: KvCache) -> Outcome {
     const WINDOW: usize = 150;
     const RING: usize = 180;
     let setting = Setting { window: Some(WINDOW), scale: Some(0.3), ..Setting::plain((3, 1, 4)) };
-    let shape = k::AttentionShape { ring: Some(RING), ..setting.kernel() };
+    let over = DecodeOver::Cache(setting.cached(Some(RING)), cache);
     for count in [1, 2] {
         let splits = ranges(count);
-        let made = forms(
-            lane.variants_of(k::AttentionDecode {
-                shape,
-                place: k::DecodePlace::Cache(cache),
-                splits,
-            })
-            .map_err(text)?,
-        );
-        let merges = lane
-            .variants_of(k::AttentionDecodeMerge {
-                shape,
-                place: k::DecodePlace::Cache(KvCache::F32),
-                splits,
-            })
-            .map_err(text)?;
+        let made = forms(lane.variants_of(k::AttentionDecode { over, splits }).map_err(text)?);
+        let merges = lane.variants_of(k::AttentionDecodeMerge { over, splits }).map_err(text)?;
         // Shorter than the ring; one row past it; the window across its end; many times around.
         for keys in [100, RING + 1, 2 * RING + 40, 1000] {
             let seen = keys.min(WINDOW);
             let mut query = Query::with(&lane, setting, cache, seen, 1.0);
-            let row = cache.row_words(&shape);
+            let row = cache.row_words(&setting.shape());
             let mut words = vec![u32::MAX; RING * row];
             for (i, from) in query.words.chunks_exact(row).take(seen).enumerate() {
                 words[(keys - seen + i) % RING * row..][..row].copy_from_slice(from);

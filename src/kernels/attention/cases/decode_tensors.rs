@@ -300,26 +300,18 @@ fn twin(
 
 async fn decode(lane: Rc<Lane>, setting: Setting, element: Element) -> Outcome {
     const COUNT: usize = 3;
-    let shape = setting.kernel();
+    let shape = setting.shape();
     // One key; a window; then a batch with a query that sees nothing, and one, two and three ranges.
     let seen = [0..1, 9..200, 3..80, 40..40, 0..133];
     for seen in [&seen[..1], &seen[1..2], &seen[2..]] {
-        let batch = seen.len();
+        let over = setting.over_tensors(element, seen.len());
         let decoders = |count| {
-            lane.variants_of(k::AttentionDecode {
-                shape,
-                place: k::DecodePlace::Tensors(element, batch),
-                splits: ranges(count),
-            })
-            .map(forms)
-            .map_err(text)
+            lane.variants_of(k::AttentionDecode { over, splits: ranges(count) })
+                .map(forms)
+                .map_err(text)
         };
         let mergers = lane
-            .variants_of(k::AttentionDecodeMerge {
-                shape,
-                place: k::DecodePlace::Tensors(element, batch),
-                splits: ranges(COUNT),
-            })
+            .variants_of(k::AttentionDecodeMerge { over, splits: ranges(COUNT) })
             .map(forms)
             .map_err(text)?;
         let splits = decoders(COUNT)?;

@@ -6,7 +6,7 @@ use crate::kernels::attention::twin::causal::{
     CausalAttention, attention_forward, attention_prefill,
 };
 use crate::kernels::dropout::twin::{KeyDropout, Masks};
-use crate::kernels::{self as k, Kernel, Spec};
+use crate::kernels::{self as k, Element, Kernel, Spec};
 use crate::random::split;
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::Lane;
@@ -97,19 +97,36 @@ impl Setting {
         format!("{n}/{kv} heads of {dim}{window}{cap}{scale}{dropout}")
     }
 
-    pub fn kernel(&self) -> k::AttentionShape {
+    pub const fn shape(&self) -> k::AttentionShape {
         let (heads, kv_heads, head_dim) = self.heads;
-        let Self { window, soft_cap, scale, .. } = *self;
-        k::AttentionShape {
-            heads,
-            kv_heads,
-            head_dim,
-            window,
-            soft_cap,
-            scale,
+        k::AttentionShape { heads, kv_heads, head_dim }
+    }
+
+    fn scores(&self) -> k::Scores {
+        let constant = |x: f32| k::Constant(f64::from(x));
+        k::Scores { soft_cap: self.soft_cap.map(constant), scale: self.scale.map(constant) }
+    }
+
+    /// Of a batch.
+    pub fn batch(&self) -> k::BatchAttention {
+        k::BatchAttention {
+            shape: self.shape(),
+            scores: self.scores(),
+            window: self.window,
             dropout: self.dropout.map(k::Constant),
-            ..k::AttentionShape::default()
+            ..k::BatchAttention::default()
         }
+    }
+
+    /// Of a cache, which may be a ring of so many rows.
+    pub fn cached(&self, ring: Option<usize>) -> k::CacheAttention {
+        let Self { window, .. } = *self;
+        k::CacheAttention { shape: self.shape(), scores: self.scores(), window, ring }
+    }
+
+    /// Of queries over tensors.
+    pub fn over_tensors(&self, element: Element, batch: usize) -> k::DecodeOver {
+        k::DecodeOver::Tensors(self.shape(), self.scores(), element, batch)
     }
 
     /// With the masks of a lane's batch.
@@ -145,7 +162,7 @@ pub(crate) fn with_tiles(
         setting.heads == HEADS[2] || setting.heads == HEADS[1] && of_small(tile)
     };
     if !caps.software {
-        for tile in k::attention_tiles(caps, setting.kernel(), pass).into_iter().filter(wanted) {
+        for tile in k::attention_tiles(caps, setting.shape(), pass).into_iter().filter(wanted) {
             kernels.push(tiled(tile)?);
         }
     }
@@ -161,12 +178,51 @@ pub(crate) fn batches(lane: &Lane) -> [Vec<u32>; 3] {
 /// The kernels divide by sums of up to 70 exponentials of products: a few roundings more.
 pub(crate) const SOFTMAX: f64 = 2.0 * ROUNDING;
 
+/// The forward pass of rows in f32.
+pub(crate) const fn forward_of(
+    batch: k::BatchAttention,
+    tile: Option<k::AttentionTile>,
+) -> k::AttentionForward {
+    k::AttentionForward { batch, qkv_f16: false, output_f16: false, tile }
+}
+
+/// The forward pass over a cache.
+pub(crate) const fn prefill_of(attention: k::CacheAttention) -> k::AttentionForwardCached {
+    k::AttentionForwardCached { attention, tokens: 0, tile: None }
+}
+
+/// The delta of rows in f32.
+pub(crate) const fn delta_of(shape: k::AttentionShape, parts: k::Parts) -> k::AttentionDelta {
+    k::AttentionDelta { shape, output_f16: false, d_output_f16: false, parts }
+}
+
+/// The gradient of queries of rows in f32.
+pub(crate) fn query_of(
+    batch: k::BatchAttention,
+    tile: Option<k::AttentionTile>,
+) -> k::AttentionBackwardQuery {
+    k::AttentionBackwardQuery { batch, rows: k::BackwardRows::default(), tile }
+}
+
+/// The gradients of keys and values of rows in f32.
+pub(crate) fn key_value_of(
+    batch: k::BatchAttention,
+    (owner, ends): (k::KeyValueOwner, usize),
+    tile: Option<k::AttentionTile>,
+) -> k::AttentionBackwardKeyValue {
+    k::AttentionBackwardKeyValue { batch, rows: k::BackwardRows::default(), owner, ends, tile }
+}
+
+/// The sum of the parts of query heads, in f32.
+pub(crate) const fn group_sum_of(shape: k::AttentionShape) -> k::AttentionGroupSum {
+    k::AttentionGroupSum { shape, d_qkv_f16: false, rotated: false }
+}
+
 async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let make = |caps: &Capabilities| {
-        let shape = setting.kernel();
-        let picked = k::AttentionForward { shape, cached: false, tile: None }.kernel(caps);
+        let picked = forward_of(setting.batch(), None).kernel(caps);
         with_tiles(caps, setting, k::AttentionPass::Forward, picked, |tile| {
-            k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps)
+            forward_of(setting.batch(), Some(tile)).kernel(caps)
         })
     };
     let made = lane.kernels(make).map_err(text)?;
@@ -230,9 +286,7 @@ fn cache(lane: &Lane, shape: CausalAttention, rows: usize) -> Vec<f32> {
 }
 
 async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let made = lane
-        .variants_of(k::AttentionForward { shape: setting.kernel(), cached: true, tile: None })
-        .map_err(text)?;
+    let made = lane.variants_of(prefill_of(setting.cached(None))).map_err(text)?;
     for (position, tokens) in [(0, 5), (37, 1), (30, 70)] {
         let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());

@@ -5,7 +5,9 @@ use super::backward::ENDS;
 use super::batch::{Batch, Side};
 use super::bounds::{FORWARD, GRADIENTS};
 use super::decode::{Query, decoders, forms, mergers};
-use super::forward::{SOFTMAX, Setting};
+use super::forward::{
+    SOFTMAX, Setting, forward_of, group_sum_of, key_value_of, prefill_of, query_of,
+};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::attention::twin::causal::attention_prefill;
@@ -108,7 +110,8 @@ async fn lengths(
 /// More workgroups than begin with the longest tiles of all owners: an owner's tiles stay together.
 async fn many(lane: Rc<Lane>) -> Outcome {
     let setting = Setting { window: Some(5), ..Setting::plain((128, 32, 4)) };
-    let (shape, tile, caps) = (setting.kernel(), AttentionTile::new(8, 4, 2, 8), lane.caps());
+    let (tile, caps) = (AttentionTile::new(8, 4, 2, 8), lane.caps());
+    let (shape, of_batch) = (setting.shape(), setting.batch());
     let documents = lane.documents(33 * tile.rows - 1);
     let batch = Batch::new(&lane, setting, documents, 1.0);
     let tiles = batch.shape.tokens.div_ceil(tile.rows);
@@ -120,17 +123,11 @@ async fn many(lane: Rc<Lane>) -> Outcome {
         if tiles * owners <= pass.interleaved() {
             return Err(format!("{tiles} × {owners} workgroups of {} are few", pass.kernel_name()));
         }
-        let owner = KeyValueOwner::Group;
         let kernel = match pass {
-            AttentionPass::Forward => {
-                k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps)
-            }
-            AttentionPass::Query => {
-                k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps)
-            }
+            AttentionPass::Forward => forward_of(of_batch, Some(tile)).kernel(caps),
+            AttentionPass::Query => query_of(of_batch, Some(tile)).kernel(caps),
             AttentionPass::KeyValue => {
-                k::AttentionBackwardKeyValue { shape, owner, ends: LONG_ENDS, tile: Some(tile) }
-                    .kernel(caps)
+                key_value_of(of_batch, (KeyValueOwner::Group, LONG_ENDS), Some(tile)).kernel(caps)
             }
         }
         .map_err(text)?;
@@ -171,27 +168,24 @@ pub(crate) struct Kernels {
 impl Kernels {
     /// Of batches whose document ends lie `ends` behind the starts.
     pub fn new(lane: &Lane, setting: Setting, ends: usize) -> std::result::Result<Self, String> {
-        let shape = setting.kernel();
+        let (shape, batch) = (setting.shape(), setting.batch());
         let key_value = |owner| {
-            choices(lane, setting, AttentionPass::KeyValue, move |caps, tile| match tile {
-                None => {
-                    k::AttentionBackwardKeyValue { shape, owner, ends, tile: None }.kernel(caps)
-                }
-                Some(tile) => k::AttentionBackwardKeyValue { shape, owner, ends, tile: Some(tile) }
-                    .kernel(caps),
+            choices(lane, setting, AttentionPass::KeyValue, move |caps, tile| {
+                key_value_of(batch, (owner, ends), tile).kernel(caps)
             })
         };
         let (by_head, sums) = if shape.heads > shape.kv_heads {
-            let sum = k::AttentionGroupSum { shape }.kernel(lane.caps()).map_err(text)?;
+            let sum = group_sum_of(shape).kernel(lane.caps()).map_err(text)?;
             (key_value(KeyValueOwner::Head)?, vec![sum])
         } else {
             (vec![], vec![])
         };
-        let query = choices(lane, setting, AttentionPass::Query, |caps, tile| match tile {
-            None => k::AttentionBackwardQuery { shape, tile: None }.kernel(caps),
-            Some(tile) => k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps),
+        let query = choices(lane, setting, AttentionPass::Query, |caps, tile| {
+            query_of(batch, tile).kernel(caps)
         })?;
-        let forward = forward(lane, setting, false)?;
+        let forward = choices(lane, setting, AttentionPass::Forward, |caps, tile| {
+            forward_of(batch, tile).kernel(caps)
+        })?;
         let key_value = key_value(KeyValueOwner::Group)?;
         Ok(Self { forward, query, key_value, by_head, sums, ends })
     }
@@ -256,7 +250,7 @@ fn choices(
     let every = |caps: &Capabilities| {
         let mut kernels = vec![make(caps, None)?];
         if caps == lane.caps() && !caps.software {
-            for tile in k::attention_tiles(caps, setting.kernel(), pass) {
+            for tile in k::attention_tiles(caps, setting.shape(), pass) {
                 kernels.push(make(caps, Some(tile))?);
             }
         }
@@ -265,15 +259,9 @@ fn choices(
     lane.kernels(every).map_err(text)
 }
 
-fn forward(
-    lane: &Lane,
-    setting: Setting,
-    cached: bool,
-) -> std::result::Result<Vec<Kernel>, String> {
-    let shape = setting.kernel();
-    choices(lane, setting, AttentionPass::Forward, |caps, tile| match tile {
-        None => k::AttentionForward { shape, cached, tile: None }.kernel(caps),
-        Some(tile) => k::AttentionForward { shape, cached, tile: Some(tile) }.kernel(caps),
+fn prefills(lane: &Lane, setting: Setting) -> std::result::Result<Vec<Kernel>, String> {
+    choices(lane, setting, AttentionPass::Forward, |caps, tile| {
+        k::AttentionForwardCached { tile, ..prefill_of(setting.cached(None)) }.kernel(caps)
     })
 }
 
@@ -301,7 +289,7 @@ pub(crate) async fn run(
 async fn prefill(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
     const POSITION: usize = 37;
     let setting = Setting::plain(heads);
-    let made = forward(&lane, setting, true)?;
+    let made = prefills(&lane, setting)?;
     for tokens in LENGTHS {
         let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());

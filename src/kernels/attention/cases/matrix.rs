@@ -2,7 +2,7 @@
 //! operands.
 
 use super::backward::ENDS;
-use super::forward::{HEADS, Setting};
+use super::forward::{HEADS, Setting, delta_of, group_sum_of, key_value_of, query_of};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::data::document_ends;
@@ -13,8 +13,7 @@ use crate::kernels::attention::twin::causal::{
 use crate::kernels::attention::twin::gradient_rows::Pass;
 use crate::kernels::rope::twin::{rope_backward, rope_table};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Kernel,
-    KeyValueOwner, Spec,
+    self as k, AttentionPass, AttentionTile, BackwardRows, Kernel, KeyValueOwner, Spec,
 };
 use crate::testing::harness::{Job, Operand, Outputs, POISON, in_halves};
 use crate::testing::lane::Lane;
@@ -33,18 +32,19 @@ const WEIGHT_UNIT: f64 = 64.0;
 /// What f32 changes a sum of some hundred products by, relative to its terms.
 const SINGLE: f64 = 4e-6;
 
-const ALL: AttentionHalves =
-    AttentionHalves { qkv: true, output: true, d_output: true, d_qkv: true };
+/// Rows that lie in f16 are those of plans, whose gradients the kernels rotate back.
+const ALL: BackwardRows =
+    BackwardRows { qkv_f16: true, d_output_f16: true, d_qkv_f16: true, rotated: true };
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![Case::new("attention backward delta of rows in f16", delta)];
     for setting in settings() {
-        for halves in [AttentionHalves::default(), ALL] {
-            let rows = if halves == ALL { ", rows in f16" } else { "" };
+        for lie in [BackwardRows::default(), ALL] {
+            let rows = if lie == ALL { ", rows in f16" } else { "" };
             let name = |what: &str| {
                 format!("attention backward {what} by matrices {}{rows}", setting.name())
             };
-            let of = move |lane, pass, owner| sides(lane, setting, halves, pass, owner);
+            let of = move |lane, pass, owner| sides(lane, setting, lie, pass, owner);
             use AttentionPass::{KeyValue, Query};
             let group = KeyValueOwner::Group;
             cases.push(Case::new(name("query"), move |lane| of(lane, Query, group)));
@@ -62,10 +62,13 @@ pub(crate) fn cases() -> Vec<Case> {
 async fn delta(lane: Rc<Lane>) -> Outcome {
     for (output, d_output) in [(true, false), (false, true), (true, true)] {
         let setting = Setting::plain(HEADS[1]);
-        let halves = AttentionHalves { output, d_output, ..AttentionHalves::default() };
-        let shape = AttentionShape { half: true, halves, ..setting.kernel() };
-        let made =
-            lane.variants_of(k::AttentionDelta { shape, parts: k::Parts::WHOLE }).map_err(text)?;
+        let shape = setting.shape();
+        let spec = k::AttentionDelta {
+            output_f16: output,
+            d_output_f16: d_output,
+            ..delta_of(shape, k::Parts::WHOLE)
+        };
+        let made = lane.variants_of(spec).map_err(text)?;
         let tokens = 70;
         let rows = [(); 2].map(|()| as_halves(lane.normal(tokens * shape.width())));
         let [out, d_out] = rows.each_ref().map(|rows| wide(rows));
@@ -120,7 +123,7 @@ fn batches(lane: &Lane) -> [Vec<u32>; 5] {
 
 /// A batch of numbers that f16 has, and the gradients with how far they may be off.
 struct Batch {
-    shape: AttentionShape,
+    lie: BackwardRows,
     setting: Setting,
     documents: Vec<u32>,
     qkv: Vec<f32>,
@@ -137,7 +140,7 @@ fn as_halves(values: Vec<f32>) -> Vec<f32> {
 
 impl Batch {
     /// Gradients that lie in f16 are turned back.
-    fn new(lane: &Lane, setting: Setting, halves: AttentionHalves, documents: Vec<u32>) -> Self {
+    fn new(lane: &Lane, setting: Setting, lie: BackwardRows, documents: Vec<u32>) -> Self {
         let twin = setting.twin_on(lane, documents.len());
         let qkv = as_halves(lane.normal(twin.tokens * twin.qkv_width()));
         let d_out = as_halves(lane.normal(twin.tokens * twin.out_width()));
@@ -156,12 +159,11 @@ impl Batch {
             d_out: &slopes,
         };
         let mut bounds = bounds(&pass);
-        let shape = shape_of(setting, halves);
-        if shape.turned {
+        if lie.rotated {
             rope_backward(twin, &mut expected, &documents, 0, &turns(setting));
             turn_bounds(twin, &mut bounds, &expected);
         }
-        Self { shape, setting, documents, qkv, d_out, lse, delta, expected, bounds }
+        Self { lie, setting, documents, qkv, d_out, lse, delta, expected, bounds }
     }
 
     fn job(&self, lane: &Lane, kernel: &Kernel, output: usize) -> Job {
@@ -173,8 +175,8 @@ impl Batch {
         };
         let (step, place) = self.setting.step(lane, self.documents.len());
         let mut operands = vec![
-            rows(self.shape.halves.qkv, &self.qkv),
-            rows(self.shape.halves.d_output, &self.d_out),
+            rows(self.lie.qkv_f16, &self.qkv),
+            rows(self.lie.d_output_f16, &self.d_out),
             Operand::floats(&narrow(&self.lse)),
             Operand::floats(&narrow(&self.delta)),
             Operand::words(&documents),
@@ -182,7 +184,7 @@ impl Batch {
             step,
         ];
         operands.extend(place);
-        if self.shape.turned {
+        if self.lie.rotated {
             let table = rope_table(self.documents.len(), &turns(self.setting));
             let table: Vec<f32> = table.iter().flat_map(|pair| narrow(pair)).collect();
             operands.push(Operand::floats(&table));
@@ -192,13 +194,14 @@ impl Batch {
 
     /// Words of d_qkv.
     fn words(&self) -> usize {
-        self.qkv.len() / if self.shape.halves.d_qkv { 2 } else { 1 }
+        self.qkv.len() / if self.lie.d_qkv_f16 { 2 } else { 1 }
     }
 
     /// Holds each element of a side by itself; those of the other side must not have been written.
     fn check(&self, got: &Outputs, pass: AttentionPass) -> Result<(), String> {
-        let (width, keys) = (self.shape.stride(), self.shape.key_offset());
-        let half = self.shape.halves.d_qkv;
+        let shape = self.setting.shape();
+        let (width, keys) = (shape.stride(), shape.key_offset());
+        let half = self.lie.d_qkv_f16;
         let values = if half { got.halves(0) } else { got.floats(0) };
         let bounds = [&self.expected[..], &self.bounds, &[HALF, LEAST_HALF]].map(Bits);
         hold(("each", width, keys, pass.kernel_name(), half, bounds), || {
@@ -207,8 +210,9 @@ impl Batch {
     }
 
     fn each(&self, got: &Outputs, values: &[f32], pass: AttentionPass) -> Result<(), String> {
-        let (width, keys) = (self.shape.stride(), self.shape.key_offset());
-        let half = self.shape.halves.d_qkv;
+        let shape = self.setting.shape();
+        let (width, keys) = (shape.stride(), shape.key_offset());
+        let half = self.lie.d_qkv_f16;
         let mut worst = 0.0f64;
         for (i, &value) in values.iter().enumerate() {
             let written = got.words(0)[if half { i / 2 } else { i }] != POISON;
@@ -239,11 +243,6 @@ impl Batch {
             Ok(())
         }
     }
-}
-
-/// Rows that lie in f16 are those of plans, whose gradients the kernels turn back.
-fn shape_of(setting: Setting, halves: AttentionHalves) -> AttentionShape {
-    AttentionShape { half: true, halves, turned: halves.d_qkv, ..setting.kernel() }
 }
 
 pub(crate) fn turns(setting: Setting) -> Rope {
@@ -301,33 +300,35 @@ fn bounds(pass: &Pass<'_, f64>) -> Vec<f64> {
 
 fn kernels(
     caps: &Capabilities,
-    shape: AttentionShape,
+    (setting, rows): (Setting, BackwardRows),
     pass: AttentionPass,
     owner: KeyValueOwner,
 ) -> Result<Vec<Kernel>> {
+    let batch = k::BatchAttention { rounds: true, ..setting.batch() };
     let of = |tile: AttentionTile| match pass {
         AttentionPass::KeyValue => {
-            k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: Some(tile) }.kernel(caps)
+            k::AttentionBackwardKeyValue { rows, ..key_value_of(batch, (owner, ENDS), Some(tile)) }
+                .kernel(caps)
         }
-        _ => k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps),
+        _ => k::AttentionBackwardQuery { rows, ..query_of(batch, Some(tile)) }.kernel(caps),
     };
-    k::attention_matrix_tiles(caps, shape, pass).into_iter().map(of).collect()
+    k::attention_matrix_tiles(caps, setting.shape(), pass).into_iter().map(of).collect()
 }
 
 /// Gradients of scores that f16 does not hold leave numbers, not infinities or NaN.
 async fn steep(
     lane: &Lane,
     setting: Setting,
-    halves: AttentionHalves,
+    lie: BackwardRows,
     made: &[Kernel],
 ) -> std::result::Result<(), String> {
     const STEEP: f32 = 4096.0;
-    let mut batch = Batch::new(lane, setting, halves, vec![0; 40]);
+    let mut batch = Batch::new(lane, setting, lie, vec![0; 40]);
     batch.d_out.iter_mut().for_each(|x| *x *= STEEP);
     batch.delta.iter_mut().for_each(|x| *x *= f64::from(STEEP));
     let jobs: Vec<_> = made.iter().map(|kernel| batch.job(lane, kernel, batch.words())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-        let half = batch.shape.halves.d_qkv;
+        let half = batch.lie.d_qkv_f16;
         let values = if half { got.halves(0) } else { got.floats(0) };
         let written = |i: usize| got.words(0)[if half { i / 2 } else { i }] != POISON;
         let steep = |&i: &usize| written(i) && !values[i].is_finite();
@@ -343,24 +344,27 @@ async fn steep(
 async fn sides(
     lane: Rc<Lane>,
     setting: Setting,
-    halves: AttentionHalves,
+    lie: BackwardRows,
     pass: AttentionPass,
     owner: KeyValueOwner,
 ) -> Outcome {
-    let shape = shape_of(setting, halves);
-    let made = lane.kernels_by_matrices(|caps| kernels(caps, shape, pass, owner)).map_err(text)?;
+    let shape = setting.shape();
+    let made = lane
+        .kernels_by_matrices(|caps| kernels(caps, (setting, lie), pass, owner))
+        .map_err(text)?;
     let sums = match owner {
         KeyValueOwner::Group => vec![],
         KeyValueOwner::Head => {
-            let shape = AttentionShape { turned: false, ..shape };
-            lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?
+            let d_qkv_f16 = lie.d_qkv_f16;
+            lane.variants_of(k::AttentionGroupSum { d_qkv_f16, ..group_sum_of(shape) })
+                .map_err(text)?
         }
     };
     if sums.is_empty() {
-        steep(&lane, setting, halves, &made).await?;
+        steep(&lane, setting, lie, &made).await?;
     }
     for documents in batches(&lane) {
-        let batch = Batch::new(&lane, setting, halves, documents);
+        let batch = Batch::new(&lane, setting, lie, documents);
         let tokens = batch.documents.len();
         let parts = tokens * 2 * shape.width();
         let words = if sums.is_empty() { batch.words() } else { parts };

@@ -4,7 +4,7 @@ use super::forward::{SOFTMAX, Setting};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::attention::twin::causal::{CausalAttention, attention_forward};
-use crate::kernels::{self as k, AttentionHalves, Kernel, Spec};
+use crate::kernels::{self as k, Kernel, Spec};
 use crate::testing::harness::{Job, Operand, Outputs, in_halves};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{close, close_to_terms, of, text, wide};
@@ -41,24 +41,19 @@ pub(crate) fn settings() -> Vec<Setting> {
 }
 
 /// What selection picks, and every tile.
-fn kernels(caps: &Capabilities, shape: k::AttentionShape) -> Result<Vec<Kernel>> {
-    let tiles = k::matrix_forward_tiles(caps, shape);
+fn kernels(caps: &Capabilities, spec: k::AttentionForward) -> Result<Vec<Kernel>> {
+    let tiles = k::matrix_forward_tiles(caps, spec.batch.shape);
     if tiles.is_empty() {
         return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "attention by matrices"));
     }
-    let tiled = tiles
-        .iter()
-        .map(|&tile| k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps));
-    [k::AttentionForward { shape, cached: false, tile: None }.kernel(caps)]
-        .into_iter()
-        .chain(tiled)
-        .collect()
+    let tiles = [None].into_iter().chain(tiles.into_iter().map(Some));
+    tiles.map(|tile| k::AttentionForward { tile, ..spec }.kernel(caps)).collect()
 }
 
 async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
-    let halves = AttentionHalves { qkv: half, output: half, ..AttentionHalves::default() };
-    let shape = k::AttentionShape { half: true, halves, ..setting.kernel() };
-    let made = lane.kernels_by_matrices(|caps| kernels(caps, shape)).map_err(text)?;
+    let batch = k::BatchAttention { rounds: true, ..setting.batch() };
+    let spec = k::AttentionForward { batch, qkv_f16: half, output_f16: half, tile: None };
+    let made = lane.kernels_by_matrices(|caps| kernels(caps, spec)).map_err(text)?;
     // Queries of the last are so large that rows leave the range of their weights from tile to tile.
     let plain = [vec![0], lane.documents(70), vec![0; 133]].map(|documents| (documents, 1.0));
     for (documents, size) in plain.into_iter().chain([(lane.documents(150), 8.0)]) {

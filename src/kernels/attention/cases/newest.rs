@@ -13,8 +13,8 @@ use crate::kernels::rope::twin::{rope_forward, rope_table};
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, AttentionShape, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape,
-    NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
+    self as k, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape, NewestKey,
+    NewestShape, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
 };
 use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
 use crate::testing::lane::Lane;
@@ -67,7 +67,7 @@ impl Newest {
         (position, ring): (usize, Option<usize>),
     ) -> Result<Self, String> {
         let twin = setting.twin(1);
-        let heads = AttentionShape { ring, ..setting.kernel() };
+        let heads = setting.cached(ring);
         let epsilon = k::Constant(EPSILON);
         let shape = NewestShape { heads, k: columns, epsilon, biased, weights };
         let (width, cached) = (twin.qkv_width(), twin.cache_width());
@@ -113,8 +113,8 @@ impl Newest {
             Operand::floats(&norm),
             Operand::floats(&table[position * twin.head_dim..]),
             Operand::words(&kept),
-            Operand::poison(heads.width()),
-            Operand::poison(splits(COUNT).partials(&heads)),
+            Operand::poison(heads.shape.width()),
+            Operand::poison(splits(COUNT).partials(&heads.shape)),
             Operand::uniform(&step),
         ];
         operands.extend(bias.as_deref().map(Operand::floats));
@@ -260,7 +260,7 @@ async fn product(lane: Rc<Lane>) -> Outcome {
         let soft_cap = window.map(|_| 0.9);
         let setting = Setting { window, soft_cap, ..Setting::plain((heads, heads / shared, dim)) };
         let ring = window.map(|window| window + 10);
-        let (twin, shape) = (setting.twin(1), AttentionShape { ring, ..setting.kernel() });
+        let (twin, shape) = (setting.twin(1), setting.cached(ring));
         let input = MatvecInput::Ranges(shape, splits(COUNT), NewestKey::Apart);
         let weights = WeightFormat::F32;
         let product = MatvecShape { n: 37, k: heads * dim, first: 5, input, output, weights };

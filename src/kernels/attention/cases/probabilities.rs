@@ -46,8 +46,8 @@ async fn check(
     position: usize,
     tokens: usize,
 ) -> Result<(), String> {
-    let kernel_shape = k::AttentionShape { ring, ..setting.kernel() };
-    let made = lane.variants_of(k::AttentionProbabilities { shape: kernel_shape }).map_err(text)?;
+    let attention = setting.cached(ring);
+    let made = lane.variants_of(k::AttentionProbabilities { attention }).map_err(text)?;
     let (shape, columns) = (setting.twin(tokens), position + tokens);
     let qkv = lane.normal(tokens * shape.qkv_width());
     let rows = lane.normal(columns * shape.cache_width());

@@ -1,10 +1,10 @@
 //! Attention's backward pass by products, through probabilities and score gradients in tiles.
 
 use super::causal::CausalAttention;
-use super::{turned_back, twin};
+use super::rotate_back;
 use crate::error::Result;
 use crate::kernels::attention::AttentionBackwardProducts;
-use crate::kernels::{AttentionProducts, AttentionShape, STRIP};
+use crate::kernels::{AttentionProducts, STRIP};
 use crate::twins::{Operands, Twin, dot};
 use std::ops::Range;
 
@@ -21,11 +21,13 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(on: &Operands, shape: &AttentionShape, tiles: usize, ends: usize) -> Result<Self> {
+    fn new(on: &Operands, spec: &AttentionBackwardProducts) -> Result<Self> {
+        let AttentionBackwardProducts { shape, scores, window, tiles, ends, .. } = *spec;
         let documents = on.u32("documents")?.to_vec();
         let before = documents[2 * ends..].to_vec();
         let (qkv, d_output) = (on.f32("qkv")?.to_vec(), on.f32("d_output")?.to_vec());
-        Ok(Self { of: twin(shape, on.tokens()?)?, tiles, documents, before, qkv, d_output })
+        let of = super::causal(&shape, scores, window, on.tokens()?);
+        Ok(Self { of, tiles, documents, before, qkv, d_output })
     }
 
     /// Heads and rows.
@@ -71,15 +73,16 @@ impl Batch {
 
 impl Twin for AttentionBackwardProducts {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let batch = Batch::new(on, &self.shape, self.tiles, self.ends)?;
+        let batch = Batch::new(on, self)?;
         match self.products {
-            AttentionProducts::Scores => scores(on, &self.shape, &batch),
-            products => sums(on, &self.shape, &batch, products),
+            AttentionProducts::Scores => scores(on, self, &batch),
+            _ => sums(on, self, &batch),
         }
     }
 }
 
-fn scores(on: &mut Operands, shape: &AttentionShape, batch: &Batch) -> Result<()> {
+fn scores(on: &mut Operands, spec: &AttentionBackwardProducts, batch: &Batch) -> Result<()> {
+    let (shape, factor) = (&spec.shape, spec.scores.factor(&spec.shape) as f32);
     let (lse, delta) = (on.f32("lse")?.to_vec(), on.f32("delta")?.to_vec());
     for (head, row) in batch.all() {
         let (seen, statistic) = (batch.seen(row), row * shape.heads + head);
@@ -88,7 +91,7 @@ fn scores(on: &mut Operands, shape: &AttentionShape, batch: &Batch) -> Result<()
             let (score, slope) = batch.of.score(product);
             let p = if seen.contains(&key) { (score - lse[statistic]).exp() } else { 0.0 };
             let d_p = dot(batch.d_output(head, row), batch.value(head, key));
-            let d_score = slope / shape.score_scale() as f32 * p * (d_p - delta[statistic]);
+            let d_score = slope / factor * p * (d_p - delta[statistic]);
             let at = batch.at(head, row, key);
             on.write("gradient", at, &[p])?;
             on.write("d_scores", at, &[d_score])?;
@@ -97,19 +100,17 @@ fn scores(on: &mut Operands, shape: &AttentionShape, batch: &Batch) -> Result<()
     Ok(())
 }
 
-fn sums(
-    on: &mut Operands,
-    shape: &AttentionShape,
-    batch: &Batch,
-    products: AttentionProducts,
-) -> Result<()> {
+fn sums(on: &mut Operands, spec: &AttentionBackwardProducts, batch: &Batch) -> Result<()> {
+    let AttentionBackwardProducts { shape, products, rotated, .. } = *spec;
     let (p, d_scores) = (on.f32("probabilities")?.to_vec(), on.f32("d_scores")?.to_vec());
-    let (dim, scale) = (shape.head_dim, shape.score_scale() as f32);
+    let (dim, scale) = (shape.head_dim, spec.scores.factor(&shape) as f32);
     for (head, row) in batch.all() {
         if products != AttentionProducts::KeyValueSums {
             let weight = |key| scale * d_scores[batch.at(head, row, key)];
             let mut sum = sum(dim, batch.seen(row).map(|key| (weight(key), batch.key(head, key))));
-            turned_back(on, shape, &mut sum, row)?;
+            if rotated {
+                rotate_back(on, dim, &mut sum, row)?;
+            }
             on.write("gradient", row * shape.stride() + head * dim, &sum)?;
         }
         if products == AttentionProducts::QuerySums {
@@ -118,7 +119,9 @@ fn sums(
         let seers = || (row..batch.of.tokens).filter(|&s| batch.seen(s).contains(&row));
         let weight = |s| scale * d_scores[batch.at(head, s, row)];
         let mut d_key = sum(dim, seers().map(|s| (weight(s), batch.fused(s, head))));
-        turned_back(on, shape, &mut d_key, row)?;
+        if rotated {
+            rotate_back(on, dim, &mut d_key, row)?;
+        }
         let weight = |s| p[batch.at(head, s, row)];
         let d_value = sum(dim, seers().map(|s| (weight(s), batch.d_output(head, s))));
         let (name, at, value) = if shape.heads > shape.kv_heads {

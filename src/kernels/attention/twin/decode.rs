@@ -1,29 +1,31 @@
 //! Decode attention over the key-value cache, and the merge of its ranges.
 
+use super::Seen;
 use super::causal::{Part, attention_decode_merge};
-use super::{Seen, twin};
 use crate::error::{Error, Result};
 use crate::kernels::attention::{
-    AttentionDecode, AttentionDecodeMerge, AttentionDecodeNewest, DecodePlace,
+    AttentionDecode, AttentionDecodeMerge, AttentionDecodeNewest, DecodeOver,
 };
 use crate::kernels::cache::twin::{cached, several};
 use crate::kernels::linear::twin::rows::{matrix_of_rows, to_heads};
 use crate::kernels::linear::twin::{bias_forward, matvec_forward};
 use crate::kernels::norm::twin::rms_norm_forward;
-use crate::kernels::{AttentionShape, KvCache, NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS};
+use crate::kernels::{
+    AttentionShape, CacheAttention, KvCache, NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS,
+};
 use crate::twins::{Operands, Twin, dot};
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 /// The keys that the row at a position sees.
-fn seen(shape: &AttentionShape, position: usize) -> Result<Range<usize>> {
-    Ok(twin(shape, 1)?.keys(0, position))
+fn seen(attention: &CacheAttention, position: usize) -> Range<usize> {
+    attention.causal(1).keys(0, position)
 }
 
 /// The same without the row's own.
-fn seen_before(shape: &AttentionShape, position: usize) -> Result<Range<usize>> {
-    let Range { start, end } = seen(shape, position)?;
-    Ok(start..end - 1)
+fn seen_before(attention: &CacheAttention, position: usize) -> Range<usize> {
+    let Range { start, end } = seen(attention, position);
+    start..end - 1
 }
 
 /// Keys in at most `splits` ranges.
@@ -37,12 +39,20 @@ fn ranges(seen: Range<usize>, splits: usize) -> Vec<Range<usize>> {
     seen.clone().step_by(length).map(range).collect()
 }
 
-/// The newest rows: the position of each, and the row of the cache where its text begins. Of tensors there is no twin.
-fn newest_rows(on: &Operands, place: DecodePlace) -> Result<Vec<(usize, usize)>> {
-    match place {
-        DecodePlace::Cache(_) => Ok(vec![(on.step()?.position as usize, 0)]),
-        DecodePlace::Rows(_, rows) => several(on, rows),
-        DecodePlace::Tensors(..) => {
+/// The position of a newest row, and the row of the cache where its text begins.
+type NewestRow = (usize, usize);
+
+/// The attention of newest rows to a cache, with the place of each.
+fn newest_rows(
+    on: &Operands,
+    over: &DecodeOver,
+) -> Result<(CacheAttention, KvCache, Vec<NewestRow>)> {
+    match *over {
+        DecodeOver::Cache(attention, cache) => {
+            Ok((attention, cache, vec![(on.step()?.position as usize, 0)]))
+        }
+        DecodeOver::Rows(attention, cache, rows) => Ok((attention, cache, several(on, rows)?)),
+        DecodeOver::Tensors(..) => {
             Err(Error::internal("the CPU double has no twin of decoding over tensors"))
         }
     }
@@ -52,12 +62,10 @@ fn newest_rows(on: &Operands, place: DecodePlace) -> Result<Vec<(usize, usize)>>
 /// 2 and the sum of weights.
 impl Twin for AttentionDecode {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, place, splits } = self;
-        let (DecodePlace::Cache(cache) | DecodePlace::Rows(cache, _)) = *place else {
-            return newest_rows(on, *place).map(drop);
-        };
-        for (row, (position, first)) in newest_rows(on, *place)?.into_iter().enumerate() {
-            decode_row(on, shape, cache, (splits.count, row), (seen(shape, position)?, first))?;
+        let (attention, cache, rows) = newest_rows(on, &self.over)?;
+        for (row, (position, first)) in rows.into_iter().enumerate() {
+            let keys = (seen(&attention, position), first);
+            decode_row(on, &attention, cache, (self.splits.count, row), keys)?;
         }
         Ok(())
     }
@@ -66,15 +74,15 @@ impl Twin for AttentionDecode {
 /// One row's, whose text begins at a row of the cache.
 fn decode_row(
     on: &mut Operands,
-    shape: &AttentionShape,
+    attention: &CacheAttention,
     cache: KvCache,
     (splits, row): (usize, usize),
     (keys, first): (Range<usize>, usize),
 ) -> Result<()> {
-    let of = twin(shape, 1)?;
+    let (of, shape, kept) = (attention.causal(1), &attention.shape, attention.cache());
     let base = first * cache.row_words(shape);
     for (split, range) in ranges(keys, splits).into_iter().enumerate() {
-        let rows = cached(shape, cache, &on.u32("cache")?[base..], range)?;
+        let rows = cached(&kept, cache, &on.u32("cache")?[base..], range)?;
         let seen = Seen::of_cache(shape, rows);
         for head in 0..shape.heads {
             let at = row * shape.stride() + head * shape.head_dim;
@@ -106,11 +114,12 @@ fn result(part: &Part<f32>) -> Vec<f32> {
 
 impl Twin for AttentionDecodeMerge {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, place, splits } = self;
-        for (row, (position, _)) in newest_rows(on, *place)?.into_iter().enumerate() {
-            let parts = merged_row(on, shape, splits.count, (row, seen(shape, position)?))?;
+        let (attention, _, rows) = newest_rows(on, &self.over)?;
+        for (row, (position, _)) in rows.into_iter().enumerate() {
+            let keys = seen(&attention, position);
+            let parts = merged_row(on, &attention.shape, self.splits.count, (row, keys))?;
             let output: Vec<f32> = parts.iter().flat_map(result).collect();
-            on.write("output", row * shape.width(), &output)?;
+            on.write("output", row * attention.shape.width(), &output)?;
         }
         Ok(())
     }
@@ -119,18 +128,19 @@ impl Twin for AttentionDecodeMerge {
 /// The heads of the newest row that ranges have left, and perhaps a key apart.
 pub(crate) fn merged(
     on: &Operands,
-    shape: &AttentionShape,
+    attention: &CacheAttention,
     splits: usize,
     newest: NewestKey,
 ) -> Result<Vec<f32>> {
+    let shape = &attention.shape;
     let position = on.step()?.position as usize;
     if newest == NewestKey::Among {
-        let parts = merged_row(on, shape, splits, (0, seen(shape, position)?))?;
+        let parts = merged_row(on, shape, splits, (0, seen(attention, position)))?;
         return Ok(parts.iter().flat_map(result).collect());
     }
-    let of = twin(shape, 1)?;
-    let mut parts = merged_row(on, shape, splits, (0, seen_before(shape, position)?))?;
-    let own = cached(shape, KvCache::F32, on.u32("cache")?, position..position + 1)?;
+    let of = attention.causal(1);
+    let mut parts = merged_row(on, shape, splits, (0, seen_before(attention, position)))?;
+    let own = cached(&attention.cache(), KvCache::F32, on.u32("cache")?, position..position + 1)?;
     let own = Seen::of_cache(shape, own);
     for (head, part) in parts.iter_mut().enumerate() {
         let query = &on.f32("query")?[head * shape.head_dim..][..shape.head_dim];
@@ -167,7 +177,8 @@ fn merged_row(
 /// The newest row's heads, and its queries over the keys before it.
 impl Twin for AttentionDecodeNewest {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let NewestShape { heads, k, epsilon, biased, weights } = self.shape;
+        let NewestShape { heads: attention, k, epsilon, biased, weights } = self.shape;
+        let heads = attention.shape;
         let rows = heads.stride();
         let matrix = matrix_of_rows(on, weights, (rows, k))?;
         let a = rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0);
@@ -176,8 +187,8 @@ impl Twin for AttentionDecodeNewest {
             bias_forward(&mut row, on.first("bias", rows)?);
         }
         let position = on.step()?.position as usize;
-        to_heads(on, &heads, row, ["query", "angles"], (position, [0, 0]))?;
-        let before = (seen_before(&heads, position)?, 0);
-        decode_row(on, &heads, KvCache::F32, (self.splits.count, 0), before)
+        to_heads(on, &attention.cache(), row, ["query", "angles"], (position, [0, 0]))?;
+        let before = (seen_before(&attention, position), 0);
+        decode_row(on, &attention, KvCache::F32, (self.splits.count, 0), before)
     }
 }

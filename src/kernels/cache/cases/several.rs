@@ -32,12 +32,11 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
         {
             let rows = positions.len();
             let (shape, kernel_shape) = shapes(heads, 1);
-            let kernel_shape = k::AttentionShape { ring, ..kernel_shape };
-            let made = lane
-                .variants_of(k::CacheAppendSeveral { shape: kernel_shape, cache })
-                .map_err(text)?;
+            let of_cache = k::CacheShape { ring, ..kernel_shape.cache() };
+            let made =
+                lane.variants_of(k::CacheAppendSeveral { rows: of_cache, cache }).map_err(text)?;
             let qkv = lane.normal(rows * shape.qkv_width());
-            let words = cache.row_words(&kernel_shape);
+            let words = cache.row_words(&kernel_shape.shape);
             let mut expected = vec![POISON; rows * ROWS * words];
             for (t, (row, position)) in qkv.chunks(shape.qkv_width()).zip(positions).enumerate() {
                 let mut kept = vec![0.0f32; shape.cache_width()];
@@ -120,7 +119,7 @@ async fn attend(
     (stride, count): (usize, usize),
 ) -> Result<(), String> {
     let (shape, kernel_shape) = shapes(heads, 1);
-    let (rows, words) = (keys.len(), cache.row_words(&kernel_shape));
+    let (rows, words) = (keys.len(), cache.row_words(&kernel_shape.shape));
     let query = lane.normal(rows * shape.qkv_width());
     let longest = *keys.iter().max().unwrap_or(&1);
     let mut all = vec![u32::MAX; (rows * stride).max(longest + 5) * words];
@@ -140,8 +139,8 @@ async fn attend(
     let places = documents(&keys.map(|seen| seen - 1));
     let step = several(rows, stride);
     let splits = ranges(count);
-    let place = k::DecodePlace::Rows(cache, rows);
-    let decode = k::AttentionDecode { shape: kernel_shape, place, splits };
+    let over = k::DecodeOver::Rows(kernel_shape, cache, rows);
+    let decode = k::AttentionDecode { over, splits };
     let made = lane.variants_of(decode).map_err(text)?;
     let width = if count == 1 { shape.head_dim } else { count * (shape.head_dim + PARTIAL_STATE) };
     let operands = [
@@ -158,7 +157,7 @@ async fn attend(
             close("texts", &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
             continue;
         }
-        let merge = k::AttentionDecodeMerge { shape: kernel_shape, place, splits };
+        let merge = k::AttentionDecodeMerge { over, splits };
         let merges = lane.variants_of(merge).map_err(text)?;
         let operands = [
             Operand::words(got.words(0)),

@@ -4,9 +4,9 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionShape, Constant, Element, Form, GradientParts, GradientSums, KvCache,
-    LinearKernels, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
+    self as k, AttentionShape, CacheAttention, CacheShape, Constant, Element, Form, GradientParts,
+    GradientSums, KvCache, LinearKernels, LinearPick, LinearShape, MatvecInput, MatvecOutput,
+    MatvecRowsShape, MatvecShape, NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
 };
 use crate::testing::catalogue::{Entry, HEADS, MATRICES};
 
@@ -106,10 +106,15 @@ fn matvecs(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     entries
 }
 
+/// Attention whose outputs have so many elements.
+fn heads_of(width: usize) -> CacheAttention {
+    let shape = AttentionShape { heads: width / 64, kv_heads: width / 192, head_dim: 64 };
+    CacheAttention { shape, ..CacheAttention::default() }
+}
+
 /// Products that a class may have by teams, and what they put together.
 fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
-    let heads =
-        AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
+    let heads = heads_of(k);
     let mut entries = vec![];
     let mut add = |n, input, output, weights: WeightFormat| {
         let shape = MatvecShape { n, k, first: 0, input, output, weights };
@@ -127,9 +132,8 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     if let Some(splits) = k::near_splits(caps, heads, 1024) {
         let from = MatvecInput::Ranges(heads, splits, NewestKey::Among);
         add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
-        let kernel =
-            k::AttentionDecode { shape: heads, place: k::DecodePlace::Cache(KvCache::F32), splits }
-                .kernel(caps);
+        let kernel = k::AttentionDecode { over: k::DecodeOver::Cache(heads, KvCache::F32), splits }
+            .kernel(caps);
         entries.push(("attention decode of a short text".into(), kernel));
     }
     entries
@@ -139,12 +143,7 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
 /// before it.
 fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
     let (mut entries, epsilon) = (vec![], Constant(1e-5));
-    let heads = AttentionShape {
-        heads: width / 64,
-        kv_heads: width / 192,
-        head_dim: 64,
-        ..Default::default()
-    };
+    let heads = heads_of(width);
     let Some(splits) = k::near_splits(caps, heads, 1024) else { return entries };
     for weights in WeightFormat::ALL {
         let shape =
@@ -171,7 +170,7 @@ fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
 
 /// Products whose results are heads.
 fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)) -> Vec<Entry> {
-    let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+    let shape = AttentionShape { heads, kv_heads, head_dim };
     let mut entries = vec![];
     let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
     for (ring, weights) in
@@ -182,7 +181,7 @@ fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)
             k: heads * head_dim,
             first: 0,
             input: MatvecInput::Norm { epsilon: Constant(1e-5) },
-            output: MatvecOutput::Heads(AttentionShape { ring, ..shape }),
+            output: MatvecOutput::Heads(CacheShape { shape, ring }),
             weights,
         };
         add(&format!("matvec of heads in {}", weights.name()), matvec.kernel(caps));
@@ -191,7 +190,7 @@ fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)
         let several = MatvecRowsShape { n, k, rows, stride, input, output, weights };
         add("rows to heads", several.kernel(caps));
         if weights == WeightFormat::F32 {
-            let output = MatvecOutput::BiasedHeads(AttentionShape { ring, ..shape });
+            let output = MatvecOutput::BiasedHeads(CacheShape { shape, ring });
             let kernel = MatvecShape { output, ..matvec }.kernel(caps);
             add("matvec of heads with biases", kernel);
             let biased = MatvecRowsShape { output, ..several };

@@ -9,8 +9,8 @@ use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, AttentionShape, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape,
-    NewestKey, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
+    self as k, AttentionShape, CacheAttention, DecodeSplits, Kernel, MatvecInput, MatvecOutput,
+    MatvecShape, NewestKey, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
 };
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::{Lane, Others};
@@ -170,13 +170,8 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
         (2, 16, 16 * RANGE_KEYS + 1, plain, MatvecOutput::Added, WeightFormat::Int8),
         (4, 5, RANGE_KEYS + 1, plain, MatvecOutput::Residual, WeightFormat::Int4),
     ] {
-        let shape = AttentionShape {
-            heads,
-            kv_heads: 1,
-            head_dim: 160,
-            window,
-            ..AttentionShape::default()
-        };
+        let shape = AttentionShape { heads, kv_heads: 1, head_dim: 160 };
+        let shape = CacheAttention { shape, window, ..CacheAttention::default() };
         let splits = DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } };
         let input = MatvecInput::Ranges(shape, splits, NewestKey::Among);
         let shape = MatvecShape { n: 37, k: 160 * heads, first: 5, input, output, weights };
@@ -185,7 +180,7 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
-fn shape_of(input: MatvecInput) -> AttentionShape {
+fn shape_of(input: MatvecInput) -> CacheAttention {
     let MatvecInput::Ranges(shape, ..) = input else { panic!("a product of ranges") };
     shape
 }
@@ -217,12 +212,12 @@ fn left(lane: &Lane, shape: &AttentionShape, count: usize, active: usize) -> (Ve
 async fn ranges(
     lane: &Lane,
     shape: MatvecShape,
-    (heads, count, keys): (AttentionShape, usize, usize),
+    (heads, count, keys): (CacheAttention, usize, usize),
 ) -> Result<(), String> {
     let MatvecShape { n, k, first: column, output, weights, .. } = shape;
-    let seen = heads.window.map_or(keys, |window| window.min(keys));
+    let seen = heads.keys(keys);
     let active = seen.div_ceil(seen.div_ceil(count).next_multiple_of(RANGE_KEYS));
-    let (partials, row) = left(lane, &heads, count, active);
+    let (partials, row) = left(lane, &heads.shape, count, active);
     let values = matvec_matrix(lane, shape);
     let (words, matrix) = if weights == WeightFormat::F32 {
         (values.iter().map(|x| x.to_bits()).collect(), wide(&values))

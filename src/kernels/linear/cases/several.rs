@@ -209,8 +209,8 @@ async fn newest_rows(
     let rows = positions.len();
     let (shape, kernel_shape) = shapes(heads, rows);
     let width = shape.qkv_width();
-    let kernel_shape = k::AttentionShape { ring, ..kernel_shape };
-    let output = if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads }(kernel_shape);
+    let of_cache = k::CacheShape { ring, ..kernel_shape.cache() };
+    let output = if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads }(of_cache);
     let product = MatvecRowsShape {
         stride: width,
         ..shape_of((width / 2, columns, rows), true, output, weights)

@@ -9,7 +9,7 @@ use crate::kernels::cache::twin::cache_row;
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::rope::twin::rotated;
 use crate::kernels::shape::{
-    AttentionShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, RopeShape,
+    CacheShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, RopeShape,
 };
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::twins::{Operands, Twin, add_assign, cast};
@@ -59,7 +59,7 @@ impl Twin for MatvecShape {
             }
             MatvecOutput::BiasedHeads(heads) => {
                 let mut row = y;
-                bias_forward(&mut row, on.first("bias", heads.stride())?);
+                bias_forward(&mut row, on.first("bias", heads.shape.stride())?);
                 let position = on.step()?.position as usize;
                 to_heads(on, &heads, row, ["c", "angles"], (position, [0, 0]))
             }
@@ -97,7 +97,7 @@ impl Twin for MatvecRowsShape {
                 y = gated_activation_forward(activation, &y, n);
             }
             if let MatvecOutput::BiasedHeads(shape) = output {
-                bias_forward(&mut y, on.first("bias", shape.stride())?);
+                bias_forward(&mut y, on.first("bias", shape.shape.stride())?);
             }
             match heads {
                 None => on.write("c", at, &y)?,
@@ -117,11 +117,12 @@ impl Twin for MatvecRowsShape {
 /// alone.
 pub(crate) fn to_heads(
     on: &mut Operands,
-    shape: &AttentionShape,
+    rows: &CacheShape,
     mut fused: Vec<f32>,
     [query_to, turned_by]: [&str; 2],
     (position, [query, first]): (usize, [usize; 2]),
 ) -> Result<()> {
+    let shape = rows.shape;
     let heads = shape.heads + shape.kv_heads;
     let head_dim = shape.head_dim;
     let turned = RopeShape { heads, head_dim, dims: head_dim, stride: shape.stride() };
@@ -129,6 +130,6 @@ pub(crate) fn to_heads(
     rotated(&mut fused, turned, on.f32(turned_by)?, |_| row, true);
     let (queries, key_value) = fused.split_at(shape.width());
     on.write(query_to, query, queries)?;
-    let at = (first + cache_row(shape, position)) * shape.cache_stride();
+    let at = (first + cache_row(rows, position)) * shape.cache_stride();
     on.write("cache", at, key_value)
 }

@@ -50,7 +50,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
         }
     }
     for (heads, kv_heads, head_dim) in [(1, 1, 4), (16, 8, 128), (3, 1, 80), (4, 1, 256)] {
-        let shape = AttentionShape { heads, kv_heads, head_dim, ..AttentionShape::default() };
+        let shape = AttentionShape { heads, kv_heads, head_dim };
         for terms in [TERMS, SHIFTED] {
             let shifted = if terms.shifted { "shifted " } else { "" };
             let what = format!("of {heads}/{kv_heads} x {head_dim}");

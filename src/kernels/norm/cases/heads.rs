@@ -22,13 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn kernel_shape(twin: CausalAttention) -> Shape {
-    Shape {
-        heads: twin.n_heads,
-        kv_heads: twin.n_kv_heads,
-        head_dim: twin.head_dim,
-        tokens: twin.tokens,
-        ..Shape::default()
-    }
+    Shape { heads: twin.n_heads, kv_heads: twin.n_kv_heads, head_dim: twin.head_dim }
 }
 
 async fn forward(lane: Rc<Lane>) -> Outcome {

@@ -103,13 +103,7 @@ async fn group_sum(lane: Rc<Lane>) -> Outcome {
         for rows in ROWS {
             let of = Turning::new(&lane, heads, rows);
             let (heads, kv_heads, head_dim) = heads;
-            let shape = k::AttentionShape {
-                heads,
-                kv_heads,
-                head_dim,
-                turned: true,
-                ..k::AttentionShape::default()
-            };
+            let shape = k::AttentionShape { heads, kv_heads, head_dim };
             let parts = lane.normal(rows.0 * 2 * shape.width());
             let mut sums = lane.normal(rows.0 * shape.stride());
             let mut before = sums.clone();
@@ -127,7 +121,9 @@ async fn group_sum(lane: Rc<Lane>) -> Outcome {
                     group.chunks_exact(head_dim).for_each(|part| add_assign(sum, part));
                 }
             }
-            let made = lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?;
+            let made = lane
+                .variants_of(k::AttentionGroupSum { shape, d_qkv_f16: false, rotated: true })
+                .map_err(text)?;
             let operands = of.operands(&parts, Operand::floats(&before));
             of.holds(&made, operands, &sums, rope_backward).await?;
         }
