@@ -1,5 +1,6 @@
 /** The shapes of data that a trainer takes and gives. */
 
+import type { Dataset } from "./dataset.js";
 import type { ModelFiles } from "./model-types.js";
 import type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 import type { LongOptions } from "./progress.js";
@@ -178,6 +179,17 @@ export interface CheckpointOptions {
    * run was last asked to keep, at first 2. With 1 a damaged one leaves none.
    */
   keep?: number;
+  /**
+   * Keeps the checkpoint with the least `validationLoss` too: each evaluation that finds a smaller one saves.
+   * `run.best()` gives its files. A best checkpoint of before counts on where the same data are evaluated. It needs
+   * `evaluateEvery`. Default false.
+   */
+  keepBest?: boolean;
+  /**
+   * Saves also where the signal ends the run or its loop is left before its end, unless no step was done since the
+   * last save. The promise of the abort settles when the checkpoint is whole. Default false.
+   */
+  onAbort?: boolean;
 }
 
 /** Options of `Trainer.run`. */
@@ -193,6 +205,8 @@ export interface RunOptions {
   signal?: AbortSignal;
   /** Evaluates at each multiple of this number of the trainer's steps, and at the run's last step. */
   evaluateEvery?: number;
+  /** Evaluates on all of this dataset, and not on the validation split of the one that is trained on. */
+  evaluateOn?: Dataset;
   /** Skipped steps in a row after which the run ends with code "non-finite"; default 3. */
   maxSkipped?: number;
   /**
@@ -210,7 +224,8 @@ export interface RunOptions {
   dataChanged?: boolean;
   /**
    * Saves into storage. A step after which it saves is yielded when the checkpoint is whole. A run that is
-   * left or stopped does not save at its end. If a save fails, so does the run; earlier checkpoints stay.
+   * left or stopped does not save at its end, but with `onAbort`. If a save fails, so does the run; earlier
+   * checkpoints stay.
    */
   checkpoint?: CheckpointOptions;
 }
@@ -251,6 +266,8 @@ export interface RateSearch {
 export interface EvaluateOptions extends LongOptions {
   /** Evaluates the average of weights that `ema` keeps; default false. */
   averaged?: boolean;
+  /** Evaluates on all of the dataset, and not on its validation split alone; default false. */
+  all?: boolean;
 }
 
 /** A loss on the validation split. */

@@ -288,13 +288,17 @@ export class Trainer {
   }
 
   /**
-   * The mean loss over the dataset's validation split.
+   * The mean loss over the dataset's validation split, or with `all` over the whole dataset.
    *
    * @throws {@link TinyloomError} `invalid-options` when the dataset has no validation split,
    * `aborted`.
    */
   async evaluate(dataset: Dataset, options: EvaluateOptions = {}): Promise<Evaluation> {
-    const chosen = check<EvaluateOptions>("evaluate", options, { ...LONG, averaged: flag });
+    const chosen = check<EvaluateOptions>("evaluate", options, {
+      ...LONG,
+      averaged: flag,
+      all: flag,
+    });
     return this.#steps.evaluate(dataOf(dataset), chosen);
   }
 

@@ -8,6 +8,7 @@ import { show } from "../options.js";
 import type { RawHandle } from "../raw-handle.js";
 import type { RawMetrics, RawTrainer } from "../raw-types.js";
 import {
+  type Keeping,
   MODEL_FILES,
   type RunHandle,
   type SaveOptions,
@@ -132,7 +133,7 @@ export class TrainerRecovery implements RecoveredTrainer {
   ): Promise<TrainerFiles | undefined> {
     const { model } = this;
     const { device } = model;
-    const files = { added, keep };
+    const files = { added, keeping: { keep } };
     const { good, ...where } = options;
     if (good) {
       void this.handle.raw;
@@ -171,7 +172,7 @@ export class TrainerRecovery implements RecoveredTrainer {
   #saved(
     snapshot: Snapshot,
     options: SaveOptions,
-    files: { added: AddedState; keep: number | undefined },
+    files: { added: AddedState; keeping: Keeping },
   ): Promise<TrainerFiles | undefined> | undefined {
     const own = snapshot.trainers.get(this);
     if (!own) return undefined;
