@@ -394,7 +394,12 @@ impl<'a, R: Real> Run<'a, R> {
             }
             Op::EmbedBackward { weight, .. } => {
                 let (rows, hidden) = (self.architecture.vocab_size, self.columns(weight));
-                let d_table = embedding_backward(inputs.tokens, self.read(node, 0), hidden, rows);
+                let d_table = embedding_backward(
+                    inputs.tokens,
+                    self.read(node, 0),
+                    [hidden, rows],
+                    self.architecture.padding,
+                );
                 self.gradient(weight, d_table);
             }
             Op::PositionsBackward { weight } => {
