@@ -1,9 +1,10 @@
 /** Adds to a trainer that its steps are in the log of its model, and what to save where they cannot be done again. */
 
-import { noGood, save as saveFiles } from "../checkpoint-writer.js";
+import { configWithBase, noGood, save as saveFiles } from "../checkpoint-writer.js";
 import type { Data } from "../data.js";
 import { TinyloomError, throwIfAborted, toError } from "../error.js";
 import { metricsOf } from "../metrics.js";
+import { NO_NOTES } from "../notes.js";
 import { show } from "../options.js";
 import type { RawHandle } from "../raw-handle.js";
 import type { RawMetrics, RawTrainer } from "../raw-types.js";
@@ -180,7 +181,7 @@ export class TrainerRecovery implements RecoveredTrainer {
       options,
       {
         names: this.model.origin.adapted?.names ?? MODEL_FILES,
-        config: snapshot.config,
+        config: configWithBase(snapshot.config, this.model.origin.notes ?? NO_NOTES),
         weights: writerOf(snapshot.weights),
         generation: this.model.origin.notes?.generation,
       },

@@ -199,6 +199,12 @@ export const cases = {
     await refuses("invalid-options", ["cannot go to the worker", "tokenizer"], () =>
       model.generate([1], { tokenizer }),
     );
+    const asking = { fetch: (url, init) => globalThis.fetch(url, init) };
+    await refuses(
+      "invalid-options",
+      ["Model.fromPretrained", "cannot go to the worker", "asks for files"],
+      () => Model.fromPretrained(runtime, "https://example.invalid/model", asking),
+    );
     const files = { "tokenizer.json": "{}" };
     const saving = model.save({ format: "gguf", tokenizer: files });
     const unread = await saving.catch((caught) => caught);
