@@ -7,13 +7,13 @@ import { deferredPart } from "./lazy.js";
 import { nonFinite } from "./non-finite.js";
 import { abortSignal, check, flag, integer, invalid, object, type Rules } from "./options.js";
 import type { RunSaver } from "./run-saver.js";
+import type { RunOptions } from "./run-types.js";
 import type { Keeping, RunHandle } from "./save-types.js";
 import { stored } from "./stored-runs.js";
 import type {
   CheckpointOptions,
   EvaluateOptions,
   Evaluation,
-  RunOptions,
   StepMetrics,
 } from "./trainer-types.js";
 

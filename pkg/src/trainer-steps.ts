@@ -11,16 +11,11 @@ import type { RawHandle } from "./raw-handle.js";
 import type { RawMetrics, RawTrainer } from "./raw-types.js";
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import type { Evaluated, Runnable } from "./run.js";
+import type { RunOptions } from "./run-types.js";
 import type { Keeping, RunHandle, TrainerSaveOptions } from "./save-types.js";
 import { Cuts } from "./text/cuts.js";
 import type { RawOptions } from "./trainer-options.js";
-import type {
-  EvaluateOptions,
-  Evaluation,
-  RunOptions,
-  StepMetrics,
-  TrainerFiles,
-} from "./trainer-types.js";
+import type { EvaluateOptions, Evaluation, StepMetrics, TrainerFiles } from "./trainer-types.js";
 
 /** What the steps are of. */
 interface Parts {

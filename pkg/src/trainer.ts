@@ -15,6 +15,7 @@ import { RawHandle } from "./raw-handle.js";
 import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw-types.js";
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import { alreadyOn, Run, runOptions } from "./run.js";
+import type { RunOptions } from "./run-types.js";
 import type { Runtime } from "./runtime.js";
 import { saveOptions } from "./save-options.js";
 import {
@@ -38,7 +39,6 @@ import type {
   RateOptions,
   RateSearch,
   ResolvedTrainerOptions,
-  RunOptions,
   Schedule,
   StepMetrics,
   TrainerFiles,
