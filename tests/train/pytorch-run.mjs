@@ -11,7 +11,7 @@ const sizes = {
   hidden_size: 64,
   num_hidden_layers: 2,
   num_attention_heads: 4,
-  max_position_embeddings: 64,
+  max_position_embeddings: 128,
 };
 const llama = {
   ...sizes,
@@ -26,7 +26,7 @@ const gpt2 = {
   n_embd: 64,
   n_layer: 2,
   n_head: 4,
-  n_positions: 64,
+  n_positions: 128,
   ...{ embd_pdrop, attn_pdrop, resid_pdrop },
 };
 const neox = { ...sizes, model_type: "gpt_neox", intermediate_size: 96 };
