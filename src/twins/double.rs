@@ -8,7 +8,6 @@
 
 #[cfg(test)]
 mod adapter_tests;
-pub(crate) mod attention;
 #[cfg(test)]
 mod batch_tests;
 #[cfg(test)]
@@ -53,7 +52,6 @@ mod session_tests;
 mod stored_tests;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tiles;
 #[cfg(test)]
 mod underflow_tests;
 
