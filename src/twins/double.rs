@@ -30,6 +30,8 @@ mod lookup_tests;
 mod memory;
 #[cfg(test)]
 mod mixed_tests;
+#[cfg(test)]
+mod objective_tests;
 mod operands;
 #[cfg(test)]
 mod optimizer_tests;
