@@ -544,7 +544,7 @@ export const extra = (ops, BpeTokenizer) => ({
 });
 
 /** A worker of the user's own: functions and iterators of its own beside the API. */
-export async function useOwn({ connect, worker }) {
+export async function tryOwn({ connect, worker }) {
   const remote = await connect({ worker });
   const runtime = await remote.Runtime.create();
   const tensor = await runtime.tensor([1, 2, 3, 4], [1, 4]);
