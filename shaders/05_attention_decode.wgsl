@@ -2,7 +2,7 @@
 // of keys and up to GROUP query heads of one key-value head in a workgroup (Dao et al.,
 // "Flash-Decoding for long-context inference", 2023).
 //
-// Over a cache (lib/attention/decode_cache.wgsl, lib/attention/decode_seen_cache.wgsl, lib/attention/decode_output_row.wgsl):
+// Over a cache (lib/attention/decode_operands.wgsl):
 //
 //   0 query   read   f32 [HEADS · HEAD_DIM …]      the row's query heads come first
 //   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache/
@@ -10,10 +10,10 @@
 //   3 step    uniform                              the cache holds step.position + 1 positions, of
 //                                                  which the query sees the last WINDOW
 //
-// Over a cache that holds the texts of several rows (lib/attention/decode_seen_several.wgsl and so on), documents
+// Over a cache that holds the texts of several rows, documents
 // comes behind it, read, u32 [rows], and query and output have a row for each; step.position is not looked at.
 //
-// Over tensors, elements f32 or f16 (lib/attention/decode_tensors.wgsl and so on):
+// Over tensors, elements f32 or f16:
 //
 //   0 query   read   [batch, HEADS, 1, HEAD_DIM]        strides of all tensors in the geometry
 //   1 keys    read   [batch, KV_HEADS, rows, HEAD_DIM]
@@ -30,7 +30,10 @@
 // Each key and value is read once for all query heads of the workgroup (lib/attention/decode_turns.wgsl).
 // Grid: x over batch items, key-value heads and blocks of their query heads, y over ranges. Of several
 // ranges those without keys return at once; a single one without keys gives zeros. Workgroup memory:
-// 16 · VECTORS · (GROUP + TEAMS) + 8 · TEAMS · GROUP bytes, and what lib/attention/lanes_tree.wgsl takes.
+// 16 · VECTORS · (GROUP + TEAMS) + 8 · TEAMS · GROUP bytes, and without subgroups what sums over
+// lanes take.
+#import lib/attention/decode_operands
+#import lib/attention/decode_turns
 
 // The MEMBERS query heads of a key-value head come in blocks of GROUP.
 const BLOCKS: u32 = (MEMBERS + GROUP - 1u) / GROUP;

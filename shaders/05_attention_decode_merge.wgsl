@@ -17,6 +17,8 @@
 // COLUMNS neighbours take neighbouring vectors, SLICES invocations per vector's ranges; these meet in
 // a tree. Grid: x over the batch's heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an
 // invocation.
+#import lib/attention/decode_operands
+
 #operand partials: array<vec4<f32>>
 
 const SLICES: u32 = WORKGROUP / COLUMNS;

@@ -18,6 +18,11 @@
 // together, and with them the first keys and values.
 // Grid: x over the row's query, key and value heads, y over ranges. Key and value heads have work in range 0 alone.
 // Workgroup memory: 4 · HEAD_DIM bytes, and what lib/attention/decode_turns.wgsl takes.
+#import lib/attention/decode_seen
+#import lib/attention/decode_score
+#import lib/attention/decode_partial
+#import lib/attention/decode_turns
+
 #operand a: array<vec4<f32>>
 #operand angles: array<vec4<f32>>
 #operand cache: array<vec4<f32>>

@@ -5,6 +5,7 @@
 //
 // Grid: an invocation for each batch item, range and query head, the heads of a range side by side.
 #import lib/flat
+#import lib/attention/decode_operands
 #import lib/attention/head
 
 fn load_query(head: u32) -> Head {

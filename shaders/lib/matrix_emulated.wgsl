@@ -1,6 +1,7 @@
 // What lib/matrix.wgsl does, in plain WGSL: LANES neighbouring invocations stand in for a subgroup, and the sums of a matrix
 // are divided among them. For tests on devices without matrices.
-alias Sums = array<f32, MATRIX_M * MATRIX_N / LANES>;
+const SHARES: u32 = MATRIX_M * MATRIX_N / LANES;
+alias Sums = array<f32, SHARES>;
 // Four elements of a tile.
 alias Cells = vec2<u32>;
 
@@ -26,110 +27,102 @@ fn element_of(four: Cells, i: u32) -> f32 {
   return select(two.x, two.y, i % 2u == 1u);
 }
 
+// Row and column, in a matrix, of the invocation's sum number `share`.
+fn share_at(share: u32) -> vec2<u32> {
+  let result = matrix_lane + share * LANES;
+  return vec2(result / MATRIX_N, result % MATRIX_N);
+}
+
+// One of the sums that an invocation has of matrices side by side, ACROSS of them in a row: which matrix, which of its
+// sums, and where that lies in all of them.
+struct Share {
+  i: u32,
+  j: u32,
+  share: u32,
+  row: u32,
+  column: u32,
+}
+
+fn share_of(n: u32, across: u32) -> Share {
+  let matrix = n / SHARES;
+  let i = matrix / across;
+  let j = matrix % across;
+  let at = share_at(n % SHARES);
+  return Share(i, j, n % SHARES, i * MATRIX_M + at.x, j * MATRIX_N + at.y);
+}
+
 #if OF_FORWARD
+const KEY_SHARES: u32 = ROWS / MATRIX_M * (BK / MATRIX_N) * SHARES;
+const VALUE_SHARES: u32 = ROWS / MATRIX_M * (HEAD_DIM / MATRIX_N) * SHARES;
+const STRIP_SHARES: u32 = ROWS / MATRIX_M * STRIP_MATRICES * SHARES;
+
 var<workgroup> query_tile: array<array<Cells, QUERY_CELLS / 4u>, ROW_PANELS>;
 var<workgroup> key_tile: array<Cells, COLUMN_CELLS / 4u>;
 var<workgroup> value_tile: array<Cells, COLUMN_CELLS / 4u>;
 var<workgroup> weight_tile: array<array<Cells, WEIGHT_CELLS / 4u>, ROW_PANELS>;
 
 fn put_queries(line: u32, four: u32, cells: Cells) {
-  let panel = line % BQ / ROWS;
-  let at = line % ROWS * HEAD_PITCH + four % VECTORS * 4u;
-  query_tile[panel][at / 4u] = cells;
+  query_tile[line % BQ / ROWS][(line % ROWS * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
 }
 
 fn put_keys(line: u32, four: u32, cells: Cells) {
-  let at = line % BK * HEAD_PITCH + four % VECTORS * 4u;
-  key_tile[at / 4u] = cells;
+  key_tile[(line % BK * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
 }
 
 fn put_values(line: u32, four: u32, cells: Cells) {
-  let at = line % BK * HEAD_PITCH + four % VECTORS * 4u;
-  value_tile[at / 4u] = cells;
+  value_tile[(line % BK * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
 }
 
 fn put_weights(line: u32, four: u32, cells: Cells) {
-  let panel = line % BQ / ROWS;
-  let at = line % ROWS * WEIGHTS_PITCH + four % (BK / 4u) * 4u;
-  weight_tile[panel][at / 4u] = cells;
+  weight_tile[line % BQ / ROWS][(line % ROWS * WEIGHTS_PITCH + four % (BK / 4u) * 4u) / 4u] = cells;
 }
 
 fn multiply_keys(rows: u32, sums: ptr<function, Products>) {
   let panel = rows % ROW_PANELS;
-  for (var i = 0u; i < ROWS / MATRIX_M; i++) {
-    for (var j = 0u; j < BK / MATRIX_N; j++) {
-      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-        let result = matrix_lane + share * LANES;
-        let row = i * MATRIX_M + result / MATRIX_N;
-        let column = j * MATRIX_N + result % MATRIX_N;
-        var sum = 0.0;
-        for (var k = 0u; k < HEAD_DIM; k++) {
-          let x = row * HEAD_PITCH + k;
-          let y = column * HEAD_PITCH + k;
-          sum += element_of(query_tile[panel][x / 4u], x) * element_of(key_tile[y / 4u], y);
-        }
-        (*sums)[i][j][share] += sum;
-      }
+  for (var n = 0u; n < KEY_SHARES; n++) {
+    let at = share_of(n, BK / MATRIX_N);
+    var sum = 0.0;
+    for (var k = 0u; k < HEAD_DIM; k++) {
+      let x = at.row * HEAD_PITCH + k;
+      let y = at.column * HEAD_PITCH + k;
+      sum += element_of(query_tile[panel][x / 4u], x) * element_of(key_tile[y / 4u], y);
     }
+    (*sums)[at.i][at.j][at.share] += sum;
   }
 }
 
 fn add_values(rows: u32, results: ptr<function, Results>) {
   let panel = rows % ROW_PANELS;
-  for (var i = 0u; i < ROWS / MATRIX_M; i++) {
-    for (var j = 0u; j < HEAD_DIM / MATRIX_N; j++) {
-      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-        let result = matrix_lane + share * LANES;
-        let row = i * MATRIX_M + result / MATRIX_N;
-        let column = j * MATRIX_N + result % MATRIX_N;
-        var sum = 0.0;
-        for (var k = 0u; k < BK; k++) {
-          let x = row * WEIGHTS_PITCH + k;
-          let y = k * HEAD_PITCH + column;
-          sum += element_of(weight_tile[panel][x / 4u], x) * element_of(value_tile[y / 4u], y);
-        }
-        (*results)[i][j][share] += sum;
-      }
+  for (var n = 0u; n < VALUE_SHARES; n++) {
+    let at = share_of(n, HEAD_DIM / MATRIX_N);
+    var sum = 0.0;
+    for (var k = 0u; k < BK; k++) {
+      let x = at.row * WEIGHTS_PITCH + k;
+      let y = k * HEAD_PITCH + at.column;
+      sum += element_of(weight_tile[panel][x / 4u], x) * element_of(value_tile[y / 4u], y);
     }
+    (*results)[at.i][at.j][at.share] += sum;
   }
 }
 
 fn store_products(rows: u32, sums: ptr<function, Products>) {
-  let panel = rows % ROW_PANELS;
-  for (var i = 0u; i < ROWS / MATRIX_M; i++) {
-    for (var j = 0u; j < BK / MATRIX_N; j++) {
-      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-        let result = matrix_lane + share * LANES;
-        let row = i * MATRIX_M + result / MATRIX_N;
-        scores[panel][row * SCORES_PITCH + j * MATRIX_N + result % MATRIX_N] = (*sums)[i][j][share];
-      }
-    }
+  for (var n = 0u; n < KEY_SHARES; n++) {
+    let at = share_of(n, BK / MATRIX_N);
+    scores[rows % ROW_PANELS][at.row * SCORES_PITCH + at.column] = (*sums)[at.i][at.j][at.share];
   }
 }
 
 fn store_results(rows: u32, strip: u32, results: ptr<function, Results>) {
-  let panel = rows % ROW_PANELS;
-  for (var i = 0u; i < ROWS / MATRIX_M; i++) {
-    for (var j = 0u; j < STRIP_MATRICES; j++) {
-      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-        let result = matrix_lane + share * LANES;
-        let at = (i * MATRIX_M + result / MATRIX_N) * SCORES_PITCH + j * MATRIX_N + result % MATRIX_N;
-        scores[panel][at] = (*results)[i][strip * STRIP_MATRICES + j][share];
-      }
-    }
+  for (var n = 0u; n < STRIP_SHARES; n++) {
+    let at = share_of(n, STRIP_MATRICES);
+    scores[rows % ROW_PANELS][at.row * SCORES_PITCH + at.column] = (*results)[at.i][strip * STRIP_MATRICES + at.j][at.share];
   }
 }
 
 fn load_results(rows: u32, strip: u32, results: ptr<function, Results>) {
-  let panel = rows % ROW_PANELS;
-  for (var i = 0u; i < ROWS / MATRIX_M; i++) {
-    for (var j = 0u; j < STRIP_MATRICES; j++) {
-      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-        let result = matrix_lane + share * LANES;
-        let at = (i * MATRIX_M + result / MATRIX_N) * SCORES_PITCH + j * MATRIX_N + result % MATRIX_N;
-        (*results)[i][strip * STRIP_MATRICES + j][share] = scores[panel][at];
-      }
-    }
+  for (var n = 0u; n < STRIP_SHARES; n++) {
+    let at = share_of(n, STRIP_MATRICES);
+    (*results)[at.i][strip * STRIP_MATRICES + at.j][at.share] = scores[rows % ROW_PANELS][at.row * SCORES_PITCH + at.column];
   }
 }
 
@@ -187,29 +180,24 @@ fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
 }
 
 fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, panel: u32) {
-  #unroll for (var i = 0u; i < MATRICES; i++) {
-    #unroll for (var c = 0u; c < ACROSS; c++) {
-      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-        let result = matrix_lane + share * LANES;
-        let row = i * MATRIX_M + result / MATRIX_N;
-        let column = (own % PARTS * ACROSS + c) * MATRIX_N + result % MATRIX_N;
-        var sum = 0.0;
-        #unroll for (var k = 0u; k < BK; k++) {
-          let at = row * SCALED_PITCH + k;
-          let two = unpack2x16float(atomicLoad(&weights[weights_panel][at / 2u]));
-          sum += select(two.x, two.y, at % 2u == 1u) * element_of(columns[panel][k * (PITCH / 4u) + column / 4u], column);
-        }
-        (*results)[i][c][share] += sum;
-      }
+  for (var n = 0u; n < MATRICES * ACROSS * SHARES; n++) {
+    let at = share_of(n, ACROSS);
+    let column = own % PARTS * ACROSS * MATRIX_N + at.column;
+    var sum = 0.0;
+    for (var k = 0u; k < BK; k++) {
+      let x = at.row * SCALED_PITCH + k;
+      let two = unpack2x16float(atomicLoad(&weights[weights_panel][x / 2u]));
+      sum += select(two.x, two.y, x % 2u == 1u) * element_of(columns[panel][k * (PITCH / 4u) + column / 4u], column);
     }
+    (*results)[at.i][at.j][at.share] += sum;
   }
 }
 
 fn put_sums(sheet: u32, column: u32, given: Sums) {
   var sums = given;
-  for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-    let result = matrix_lane + share * LANES;
-    scores[sheet][result / MATRIX_N * SCORE_PITCH + column + result % MATRIX_N] = sums[share];
+  for (var share = 0u; share < SHARES; share++) {
+    let at = share_at(share);
+    scores[sheet][at.x * SCORE_PITCH + column + at.y] = sums[share];
   }
 }
 #elif OF_PRODUCTS
@@ -226,16 +214,14 @@ fn put_tiles(
     let four = lane % ACROSS_A;
     let value = elements_a((*next_a)[i]);
     let at = line % LINES_A * ROW_A / 4u + four % FOURS_A;
-    let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
-    tile_a[line / LINES_A + four / FOURS_A][at] = halves;
+    tile_a[line / LINES_A + four / FOURS_A][at] = cells_of(value);
   }
   #unroll for (var i = 0u; i < LOADS_B; i++) {
     let line = lane / ACROSS_B + i * APART_B;
     let four = lane % ACROSS_B;
     let value = elements_b((*next_b)[i]);
     let at = line % LINES_B * ROW_B / 4u + four % FOURS_B;
-    let halves = vec2(pack2x16float(value.xy), pack2x16float(value.zw));
-    tile_b[line / LINES_B + four / FOURS_B][at] = halves;
+    tile_b[line / LINES_B + four / FOURS_B][at] = cells_of(value);
   }
 }
 
@@ -243,48 +229,42 @@ fn put_tiles(
 fn multiply_tiles(group: u32, sums: ptr<function, array<array<Sums, MATRICES_N>, MATRICES_M>>) {
   let a = group / GROUPS_N;
   let b = group % GROUPS_N;
-  #unroll for (var i = 0u; i < MATRICES_M; i++) {
-    #unroll for (var j = 0u; j < MATRICES_N; j++) {
-      for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-        let result = matrix_lane + share * LANES;
-        let row = i * MATRIX_M + result / MATRIX_N;
-        let column = j * MATRIX_N + result % MATRIX_N;
-        var sum = 0.0;
-        #unroll for (var k = 0u; k < BK; k++) {
-          let x = select(row * ROW_A + k, k * ROW_A + row, COLUMNS_A);
-          let y = select(column * ROW_B + k, k * ROW_B + column, COLUMNS_B);
-          sum += element_of(tile_a[a][x / 4u], x) * element_of(tile_b[b][y / 4u], y);
-        }
-        (*sums)[i][j][share] += sum;
-      }
+  for (var n = 0u; n < MATRICES_M * MATRICES_N * SHARES; n++) {
+    let at = share_of(n, MATRICES_N);
+    var sum = 0.0;
+    for (var k = 0u; k < BK; k++) {
+      let x = select(at.row * ROW_A + k, k * ROW_A + at.row, COLUMNS_A);
+      let y = select(at.column * ROW_B + k, k * ROW_B + at.column, COLUMNS_B);
+      sum += element_of(tile_a[a][x / 4u], x) * element_of(tile_b[b][y / 4u], y);
     }
+    (*sums)[at.i][at.j][at.share] += sum;
   }
 }
 
 fn put_sums(group: u32, given: Sums) {
   var sums = given;
-  for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-    let result = matrix_lane + share * LANES;
-    results[group][result / MATRIX_N * RESULT_PITCH + result % MATRIX_N] = sums[share];
+  for (var share = 0u; share < SHARES; share++) {
+    let at = share_at(share);
+    results[group][at.x * RESULT_PITCH + at.y] = sums[share];
   }
 }
 
 #if !F16
-// What a matrix of results, its first one at `at` of `c`, is added to.
-fn start(at: u32) -> Sums {
+// What a matrix of results, its first one at `first` of `c`, is added to.
+fn start(first: u32) -> Sums {
   var sums = Sums();
-  for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-    let result = matrix_lane + share * LANES;
-    sums[share] = previous(at + result / MATRIX_N * C_STRIDE + result % MATRIX_N);
+  for (var share = 0u; share < SHARES; share++) {
+    let at = share_at(share);
+    sums[share] = previous(first + at.x * C_STRIDE + at.y);
   }
   return sums;
 }
 
-fn store_sums(at: u32, given: Sums) {
+fn store_sums(first: u32, given: Sums) {
   var sums = given;
-  for (var share = 0u; share < MATRIX_M * MATRIX_N / LANES; share++) {
-    let result = matrix_lane + share * LANES;
-    c[at + result / MATRIX_N * C_STRIDE + result % MATRIX_N] = sums[share];
+  for (var share = 0u; share < SHARES; share++) {
+    let at = share_at(share);
+    c[first + at.x * C_STRIDE + at.y] = sums[share];
   }
 }
 #endif

@@ -13,7 +13,7 @@ macro_rules! families {
                 HeadNormBackward, ColumnSum;
             linear: LinearProduct, LinearSum, GradientSums, MatvecShape, MatvecRowsShape;
             rope: RopeRows;
-            cache: CacheAppend, CacheAppendSeveral, CacheExpand;
+            cache: CacheAppend, CacheExpand;
             attention: AttentionForward, AttentionForwardCached, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
                 AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionDecode,
                 AttentionDecodeMerge, AttentionDecodeNewest, AttentionTensors, AttentionDeltaTensors;

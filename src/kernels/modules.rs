@@ -24,10 +24,12 @@ impl KvCache {
 
     /// The module through which kernels read it, with its constants.
     pub(super) fn module(self, composer: Composer, shape: &AttentionShape) -> Composer {
-        self.sizes(composer, shape)
-            .when("CACHE_F16", self == Self::F16)
-            .when("CACHE_INT8", self == Self::Int8)
-            .module("lib/cache/rows")
+        self.flags(self.sizes(composer, shape)).module("lib/cache/rows")
+    }
+
+    /// How its elements are stored.
+    pub(super) fn flags(self, composer: Composer) -> Composer {
+        composer.when("CACHE_F16", self == Self::F16).when("CACHE_INT8", self == Self::Int8)
     }
 }
 
@@ -69,13 +71,10 @@ pub(super) fn soft_cap(composer: Composer, Scores { soft_cap, .. }: Scores) -> C
         .float("SOFT_CAP", soft_cap.map_or(1.0, |cap| cap.0 as f32))
 }
 
-/// The module that makes decode attention's scores of products, with its constants.
+/// The constants by which decode attention makes scores of products.
 pub(super) fn scores(composer: Composer, shape: &AttentionShape, scores: Scores) -> Composer {
     let base = if scores.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
-    soft_cap(composer, scores)
-        .float("SCORE_SCALE", (base * scores.factor(shape)) as f32)
-        .module("lib/math")
-        .module("lib/attention/decode_score")
+    soft_cap(composer, scores).float("SCORE_SCALE", (base * scores.factor(shape)) as f32)
 }
 
 /// Adds `activate` and `activate_derivative`.

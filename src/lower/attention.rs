@@ -161,7 +161,8 @@ impl Lowering<'_> {
     ) -> Result<Slice> {
         let slice = self.cache(site, attention, cache)?;
         let rows = self.cached(attention).cache();
-        let kernel = k::CacheAppend { rows, cache: cache.format }.kernel(self.builder.caps)?;
+        let kernel = k::CacheAppend { rows, cache: cache.format, batched: false }
+            .kernel(self.builder.caps)?;
         let launch = Launch::new(Site { what: "cache append", ..site }.to_string(), kernel);
         self.builder.dispatch(launch.bind("qkv", qkv).bind("cache", slice))?;
         Ok(slice)

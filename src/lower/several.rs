@@ -32,8 +32,8 @@ impl Lowering<'_> {
         [qkv, documents]: [Slice; 2],
     ) -> Result<()> {
         let rows = self.cached(attention).cache();
-        let kernel =
-            k::CacheAppendSeveral { rows, cache: cache.format }.kernel(self.builder.caps)?;
+        let kernel = k::CacheAppend { rows, cache: cache.format, batched: true }
+            .kernel(self.builder.caps)?;
         let launch = Launch::new(label, kernel)
             .bind("qkv", qkv)
             .bind("cache", self.cache(site, attention, cache)?)

@@ -5,11 +5,91 @@
 // vectors of the queries in base 2: the scale and log2(e) are folded in. Workgroup memory:
 // 16 · VECTORS · TEAMS + 8 · TEAMS · GROUP bytes.
 const SLOTS: u32 = WORKGROUP / LANES;
+// LANES is 2 to the power of LANE_STEPS, TEAM that of LANE_STEPS + TEAM_STEPS.
 
 alias Scores = array<array<f32, GROUP>, TURN_KEYS>;
 
 var<workgroup> team_states: array<vec2<f32>, TEAMS * GROUP>;
 var<workgroup> team_sums: array<vec4<f32>, TEAMS * VECTORS>;
+
+#if SUBGROUPS
+// Sums by subgroup shuffles, with no barrier. TEAM is at most the narrowest subgroup, so that neither a slot nor a team
+// crosses a subgroup. Subgroup ids come from the builtin, never from dividing the invocation index.
+var<private> subgroup_index: u32;
+var<private> subgroup_count: u32;
+var<private> subgroup_lane: u32;
+#else
+// Sums through workgroup memory: any adapter. A slot is a team.
+var<workgroup> lane_parts: array<f32, WORKGROUP * TURN_KEYS * GROUP>;
+var<workgroup> lane_sums: array<f32, SLOTS * TURN_KEYS * GROUP>;
+#endif
+
+// Place of an invocation: the slot that takes a key a turn, its part of the slot's work.
+fn lane_place(lane: u32) -> vec2<u32> {
+#if SUBGROUPS
+  let slots = WORKGROUP / subgroup_count / LANES;
+  return vec2(subgroup_index * slots + subgroup_lane / LANES, subgroup_lane % LANES);
+#else
+  return vec2(lane / LANES, lane % LANES);
+#endif
+}
+
+// Over the LANES invocations that share a key, which get the same sums. Every invocation must call, in uniform control
+// flow.
+fn sum_lanes(lane: u32, parts: Scores) -> Scores {
+  var sums = parts;
+#if SUBGROUPS
+  #unroll for (var u = 0u; u < TURN_KEYS; u++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
+      #unroll for (var s = 0u; s < LANE_STEPS; s++) {
+        sums[u][g] += subgroupShuffleXor(sums[u][g], LANES >> (s + 1u));
+      }
+    }
+  }
+#else
+  #unroll for (var u = 0u; u < TURN_KEYS; u++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
+      lane_parts[(u * GROUP + g) * WORKGROUP + lane] = sums[u][g];
+    }
+  }
+  workgroupBarrier();
+  for (var i = lane; i < SLOTS * TURN_KEYS * GROUP; i += WORKGROUP) {
+    var sum = lane_parts[i * LANES];
+    for (var j = 1u; j < LANES; j++) {
+      sum += lane_parts[i * LANES + j];
+    }
+    lane_sums[i] = sum;
+  }
+  workgroupBarrier();
+  #unroll for (var u = 0u; u < TURN_KEYS; u++) {
+    #unroll for (var g = 0u; g < GROUP; g++) {
+      sums[u][g] = lane_sums[(u * GROUP + g) * SLOTS + lane / LANES];
+    }
+  }
+#endif
+  return sums;
+}
+
+// Over the slots of TEAM neighbours.
+fn team_max(x: f32) -> f32 {
+  var most = x;
+#if SUBGROUPS
+  #unroll for (var s = 0u; s < TEAM_STEPS; s++) {
+    most = max(most, subgroupShuffleXor(most, LANES << s));
+  }
+#endif
+  return most;
+}
+
+fn team_sum(x: vec4<f32>) -> vec4<f32> {
+  var sum = x;
+#if SUBGROUPS
+  #unroll for (var s = 0u; s < TEAM_STEPS; s++) {
+    sum += subgroupShuffleXor(sum, LANES << s);
+  }
+#endif
+  return sum;
+}
 
 // What a slot reads of a turn's keys.
 struct Turn {

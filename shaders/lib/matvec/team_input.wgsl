@@ -1,8 +1,6 @@
 // The vector that a product by teams multiplies.
 #if RANGES
-#import lib/step
-#import lib/attention/decode_seen_cache
-#import lib/attention/decode_ranges
+#import lib/attention/decode_seen
 #if NEWEST_APART
 #import lib/attention/decode_score
 #import lib/cache/key_row

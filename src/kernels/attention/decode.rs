@@ -47,14 +47,11 @@ impl Spec for AttentionDecode {
         let subgroups = caps.reduces_by_subgroup();
         let composer =
             turns(composer(*self, tile.size, (shape, over.scores()), &splits), &tile, shape);
-        let composer = over.modules(composer, stage);
-        let (composer, lanes) = if subgroups {
-            (composer.subgroup_module("lib/attention/lanes_subgroup"), "subgroup")
-        } else {
-            (composer.module("lib/attention/lanes_tree"), "tree")
-        };
+        let composer = over.place(composer, stage);
+        let composer = if subgroups { composer.with_subgroups() } else { composer };
+        let lanes = if subgroups { "subgroup" } else { "tree" };
         let x = (over.batch() * shape.kv_heads * tile.blocks(shape)) as u32;
-        composer.module("lib/attention/decode_turns").module("05_attention_decode").finish(
+        composer.module("05_attention_decode").finish(
             caps,
             &over.bindings(stage),
             Grid::Fixed { x, y: splits.count as u32 },
@@ -79,7 +76,7 @@ impl AttentionDecode {
         let composer = composer(*self, size as usize, (shape, over.scores()), &splits)
             .unroll("VECTORS", shape.head_dim / 4);
         let invocations = over.batch() * shape.heads * splits.count;
-        over.modules(composer, stage).module("05_attention_decode_row").finish(
+        over.place(composer, stage).module("05_attention_decode_row").finish(
             caps,
             &over.bindings(stage),
             Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
@@ -119,7 +116,7 @@ impl Spec for AttentionDecodeMerge {
         check_storage(caps, [32 * size as u32], self.name())?;
         let composer =
             composer(*self, size, (shape, over.scores()), &splits).size("COLUMNS", columns);
-        over.modules(composer, stage).module("05_attention_decode_merge").finish(
+        over.place(composer, stage).module("05_attention_decode_merge").finish(
             caps,
             &over.bindings(stage),
             Grid::Fixed { x: (over.batch() * shape.heads) as u32, y: (vectors / columns) as u32 },
@@ -216,50 +213,24 @@ impl DecodeOver {
         reads.chain(writes.iter().copied().map(read_write)).chain([uniform(last)]).collect()
     }
 
-    /// The constants and modules of a kernel that reads and writes here.
-    fn modules(&self, composer: Composer, stage: DecodeStage) -> Composer {
-        let windowed = |composer: Composer, attention: &CacheAttention| {
-            composer.size("WINDOW", attention.window.unwrap_or(u32::MAX as usize))
-        };
-        let composer = match self {
-            Self::Cache(attention, _) => windowed(composer, attention)
-                .module("lib/step")
-                .module("lib/attention/decode_seen_cache"),
-            Self::Rows(attention, ..) => windowed(composer, attention)
-                .size("ROW_VECTORS", attention.shape.stride() / 4)
-                .module("lib/step")
-                .module("lib/attention/decode_seen_several"),
-            Self::Tensors(_, _, element, _) => element
-                .module(composer)
-                .module("lib/attention/geometry")
-                .module("lib/attention/decode_seen_tensors"),
-        };
-        let composer = if stage == DecodeStage::Merge { composer } else { self.inputs(composer) };
-        let composer = match stage {
-            DecodeStage::Whole => composer.module("lib/attention/decode_whole"),
-            DecodeStage::Split => composer
-                .module("lib/attention/decode_ranges")
-                .module("lib/attention/decode_partial"),
-            DecodeStage::Merge => composer.module("lib/attention/decode_ranges"),
-        };
+    /// The constants and flags by which a kernel reads and writes: `lib/attention/decode_operands.wgsl`.
+    fn place(&self, composer: Composer, stage: DecodeStage) -> Composer {
+        let composer = composer
+            .when("TENSORS", matches!(self, Self::Tensors(..)))
+            .when("BATCHED", matches!(self, Self::Rows(..)))
+            .when("SPLIT", stage == DecodeStage::Split)
+            .when("MERGED", stage == DecodeStage::Merge);
         match self {
-            _ if stage == DecodeStage::Split => composer,
-            Self::Cache(..) | Self::Rows(..) => composer.module("lib/attention/decode_output_row"),
-            Self::Tensors(..) => composer.module("lib/attention/decode_output_tensors"),
-        }
-    }
-
-    fn inputs(&self, composer: Composer) -> Composer {
-        match self {
-            Self::Cache(attention, cache) => {
-                key_rows(cache.module(composer, &attention.shape), attention.ring)
-                    .module("lib/attention/decode_cache")
+            Self::Cache(attention, cache) | Self::Rows(attention, cache, _) => {
+                let CacheAttention { shape, window, ring, .. } = *attention;
+                let composer = key_rows(cache.flags(cache.sizes(composer, &shape)), ring);
+                composer
+                    .size("WINDOW", window.unwrap_or(u32::MAX as usize))
+                    .size("ROW_VECTORS", shape.stride() / 4)
             }
-            Self::Rows(attention, cache, _) => {
-                key_rows(cache.module(composer, &attention.shape), attention.ring)
-                    .module("lib/attention/decode_several")
+            Self::Tensors(_, _, element, _) => {
+                key_rows(composer.when("F16", *element == Element::F16), None)
             }
-            Self::Tensors(..) => key_rows(composer, None).module("lib/attention/decode_tensors"),
         }
     }
 }

@@ -114,17 +114,14 @@ impl Spec for AttentionDecodeNewest {
             true,
         )
         .module("lib/matvec/norm_weight")
-        .module("lib/step")
-        .module("lib/attention/decode_seen_cache");
+        .when("TENSORS", false)
+        .when("BATCHED", false);
         let composer = key_rows(KvCache::F32.sizes(composer, &heads), ring)
-            .module("lib/attention/decode_ranges")
-            .module("lib/attention/decode_partial")
             .when("BIASED", biased)
             .module("lib/matvec/pair_bias");
         let form = if packed { weights.name() } else { "vec4" };
         composer
-            .subgroup_module("lib/attention/lanes_subgroup")
-            .module("lib/attention/decode_turns")
+            .with_subgroups()
             .module("05_attention_decode_newest")
             .finish(
                 caps,

@@ -3,7 +3,7 @@
 
 mod several;
 
-use super::{CacheAppend, CacheAppendSeveral, CacheExpand};
+use super::{CacheAppend, CacheExpand};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::kernels::attention::cases::decode::{Heads, expanded, packed, shapes};
@@ -57,12 +57,12 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
         for cache in KvCache::ALL {
             let name = format!("of {head_dim} in {}", cache.name());
             for (what, rows) in [("cache", rows(None)), ("ring", rows(Some(1279)))] {
-                let append = CacheAppend { rows, cache }.kernel(caps);
+                let append = CacheAppend { rows, cache, batched: false }.kernel(caps);
                 entries.push((format!("{what} append {name}"), append));
                 let expand = CacheExpand { rows, cache }.kernel(caps);
                 entries.push((format!("{what} expand {name}"), expand));
             }
-            let several = CacheAppendSeveral { rows: rows(None), cache }.kernel(caps);
+            let several = CacheAppend { rows: rows(None), cache, batched: true }.kernel(caps);
             entries.push((format!("cache append of several {name}"), several));
         }
     }
@@ -81,7 +81,9 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
         {
             let (shape, kernel_shape) = shapes(heads, tokens);
             let rows_of = CacheShape { ring, ..kernel_shape.cache() };
-            let made = lane.variants_of(k::CacheAppend { rows: rows_of, cache }).map_err(text)?;
+            let made = lane
+                .variants_of(k::CacheAppend { rows: rows_of, cache, batched: false })
+                .map_err(text)?;
             let words = cache.row_words(&kernel_shape.shape);
             let mut qkv = lane.normal(tokens * shape.qkv_width());
             // A head of zeros, and one of numbers whose squares would vanish.
@@ -112,10 +114,12 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
 async fn beyond_half(lane: Rc<Lane>) -> Outcome {
     let (shape, kernel_shape) = shapes(CACHES[0], 1);
     let cache = KvCache::F16;
-    let made = lane.variants_of(k::CacheAppend { shape: kernel_shape, cache }).map_err(text)?;
+    let made = lane
+        .variants_of(k::CacheAppend { rows: kernel_shape.cache(), cache, batched: false })
+        .map_err(text)?;
     let mut qkv = lane.normal(shape.qkv_width());
     qkv[shape.key_offset()..][..4].copy_from_slice(&[65504.0, -65504.0, 1.0, 7e4]);
-    let words = cache.row_words(&kernel_shape);
+    let words = cache.row_words(&kernel_shape.shape);
     let operands = [Operand::floats(&qkv), Operand::poison(words), Operand::uniform(&Step::of(1))];
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {

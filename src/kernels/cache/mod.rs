@@ -18,12 +18,13 @@ pub const fn ring_rows(window: usize, chunk: usize) -> usize {
     window.saturating_add(chunk).saturating_sub(1)
 }
 
-/// Key and value heads of fused rows into the cache. Grid: an invocation an element, or for the packed forms a vector of
-/// four.
+/// Key and value heads of fused rows into the cache: rows of one text, or with `batched` of texts of their own, each behind
+/// its text's. Grid: an invocation for each vector of four elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheAppend {
     pub rows: CacheShape,
     pub cache: KvCache,
+    pub batched: bool,
 }
 
 impl Spec for CacheAppend {
@@ -32,53 +33,21 @@ impl Spec for CacheAppend {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        append(caps, *self, (self.rows, self.cache), false)
+        let Self { rows: CacheShape { shape, ring }, cache, batched } = *self;
+        let composer = key_rows(Composer::flat(caps, *self)?, ring)
+            .size("STRIDE", shape.stride())
+            .size("KEY_OFFSET", shape.key_offset())
+            .size("VECTORS", shape.head_dim / 4)
+            .when("BATCHED", batched);
+        let mut bindings = vec![read("qkv"), read_write("cache"), uniform("step")];
+        bindings.extend(batched.then_some(read("documents")));
+        let composer = cache.flags(cache.sizes(composer, &shape));
+        let width = shape.cache_stride() / 4;
+        let mut kernel = composer.by_row(caps, "04_cache_append", &bindings, width)?;
+        kernel.variant = format!("flat, {}", cache.name());
+        kernel.reason = "one invocation per vector of four elements".into();
+        Ok(kernel)
     }
-}
-
-/// Rows of texts of their own, each behind its text's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CacheAppendSeveral {
-    pub rows: CacheShape,
-    pub cache: KvCache,
-}
-
-impl Spec for CacheAppendSeveral {
-    fn name(&self) -> &'static str {
-        "cache_append_forward"
-    }
-
-    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        append(caps, *self, (self.rows, self.cache), true)
-    }
-}
-
-fn append(
-    caps: &Capabilities,
-    spec: impl Spec,
-    (CacheShape { shape, ring }, cache): (CacheShape, KvCache),
-    several: bool,
-) -> Result<Kernel> {
-    let composer = key_rows(Composer::flat(caps, spec)?, ring)
-        .size("STRIDE", shape.stride())
-        .size("KEY_OFFSET", shape.key_offset());
-    let mut bindings = vec![read("qkv"), read_write("cache"), uniform("step")];
-    bindings.extend(several.then_some(read("documents")));
-    let composer = composer.when("BATCHED", several);
-    let width = shape.cache_stride();
-    let file = match cache {
-        KvCache::F32 => {
-            let composer = composer.size("CACHE_STRIDE", width);
-            return composer.by_row(caps, "04_cache_append", &bindings, width);
-        }
-        KvCache::F16 => "04_cache_append_f16",
-        KvCache::Int8 => "04_cache_append_int8",
-    };
-    let composer = cache.sizes(composer, &shape).size("VECTORS", shape.head_dim / 4);
-    let mut kernel = composer.by_row(caps, file, &bindings, width / 4)?;
-    kernel.variant = format!("flat, {}", cache.name());
-    kernel.reason = "one invocation per vector of four elements".into();
-    Ok(kernel)
 }
 
 /// Workgroups of [`CacheExpand`]: enough for any GPU, each strides over the cache.

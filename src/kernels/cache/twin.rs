@@ -1,6 +1,6 @@
 //! Twins of the packed key-value caches: f16, and signed bytes with a scale per head.
 
-use super::{CacheAppend, CacheAppendSeveral, CacheExpand};
+use super::{CacheAppend, CacheExpand};
 use crate::error::Result;
 use crate::format::KvCache;
 use crate::kernels::attention::twin::causal::CausalAttention;
@@ -93,17 +93,13 @@ pub(crate) fn several(on: &Operands, rows: usize) -> Result<Vec<(usize, usize)>>
 
 impl Twin for CacheAppend {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { rows, cache } = self;
+        let Self { rows, cache, batched } = self;
+        if *batched {
+            let places = several(on, on.tokens()?)?;
+            return append_at(on, rows, *cache, |t| places[t].1 + cache_row(rows, places[t].0));
+        }
         let position = on.step()?.position as usize;
         append_at(on, rows, *cache, |t| cache_row(rows, position + t))
-    }
-}
-
-impl Twin for CacheAppendSeveral {
-    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { rows, cache } = self;
-        let places = several(on, on.tokens()?)?;
-        append_at(on, rows, *cache, |t| places[t].1 + cache_row(rows, places[t].0))
     }
 }
 

@@ -137,6 +137,8 @@ fn ranges(
         .unrolled("SPLITS", splits)
         .float("MASKED", MASKED)
         .when("RANGES", true)
+        .when("TENSORS", false)
+        .when("BATCHED", false)
         .when("NEWEST_APART", newest == NewestKey::Apart);
     match newest {
         NewestKey::Among => composer,

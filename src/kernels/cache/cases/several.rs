@@ -33,8 +33,9 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
             let rows = positions.len();
             let (shape, kernel_shape) = shapes(heads, 1);
             let of_cache = k::CacheShape { ring, ..kernel_shape.cache() };
-            let made =
-                lane.variants_of(k::CacheAppendSeveral { rows: of_cache, cache }).map_err(text)?;
+            let made = lane
+                .variants_of(k::CacheAppend { rows: of_cache, cache, batched: true })
+                .map_err(text)?;
             let qkv = lane.normal(rows * shape.qkv_width());
             let words = cache.row_words(&kernel_shape.shape);
             let mut expected = vec![POISON; rows * ROWS * words];
