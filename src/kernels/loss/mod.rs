@@ -161,7 +161,7 @@ impl Spec for ObjectiveCrossEntropy {
         let composer = match objective.steering {
             Steering::SoftTargets => {
                 // The reduction's scratch, and the logits that are kept.
-                let scratch = [4 * composer.workgroup_size(), 4 * SOFT_IDS as u32];
+                let scratch = [4 * composer.workgroup_size() as u32, 4 * SOFT_IDS as u32];
                 check_storage(caps, scratch, self.name())?;
                 composer.size("SOFT_IDS", SOFT_IDS)
             }
