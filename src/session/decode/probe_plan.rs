@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::gpu::{Gpu, PlanId, Region};
-use crate::lower::{InferenceOptions, Probe, probe_plan};
+use crate::lower::{Inference, InferenceOptions, Probe};
 use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
@@ -29,7 +29,8 @@ impl ProbePlan {
         let (caps, options) = (weights.gpu.0.capabilities(), cache.options);
         let (shape, plan) = cache.with(|cache| {
             let slots = &cache.slots;
-            let plan = probe_plan(caps, &weights.layout, cache.shape, options, slots, probe)?;
+            let plans = Inference::new(caps, &weights.layout, cache.shape, options);
+            let plan = plans.probe_plan(probe, slots)?;
             Ok((cache.shape, plan))
         })?;
         let bound = BoundPlans::new(weights, cache, shape, &plan, &|_| Ok(())).await?;
