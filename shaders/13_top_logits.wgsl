@@ -1,11 +1,6 @@
 // top_logits_forward: the COUNT likeliest tokens of a step with their log-probabilities under the model,
 // before penalty, bias, temperature and filters. It runs before sample_forward, which ends the step.
 //
-//   0 logits   read        f32 [VOCABULARY]
-//   1 top      read_write  vec2<u32> [turns, COUNT]    (token, bits of its log-probability), overwritten
-//   2 step     uniform
-//   3 options  uniform     the Sampling of lib/sample.wgsl; only turn0 is read
-//
 // The likeliest comes first, and of equal logits the lowest token. COUNT passes over the logits, each for
 // the best token behind the one before. COUNT is at most VOCABULARY.
 // Grid: one workgroup.
@@ -13,10 +8,11 @@
 #import lib/reduce
 #import lib/logits
 
-@group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> top: array<vec2<u32>>;
-@group(0) @binding(2) var<uniform> step: Step;
-@group(0) @binding(3) var<uniform> options: array<vec4<u32>, 2>;
+#binding logits: array<f32>            // read        f32 [VOCABULARY]
+// top: vec2<u32> [turns, COUNT] (token, bits of its log-probability), overwritten
+#binding top: array<vec2<u32>>         // read_write
+#binding step: Step                    // uniform
+#binding options: array<vec4<u32>, 2>  // uniform     the Sampling of lib/sample.wgsl; only turn0 is read
 
 // Less than any logit that is not minus infinity.
 const LEAST: f32 = -3.4e38;
