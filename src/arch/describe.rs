@@ -189,6 +189,7 @@ impl<'a> Describe<'a> {
             positions: config.max_position_embeddings,
             ropes: vec![],
             embedding,
+            padding: None,
             embedding_scale: None,
             stream_scale: None,
             position_embedding: None,

@@ -30,11 +30,15 @@ mod lookup_tests;
 mod memory;
 #[cfg(test)]
 mod mixed_tests;
+#[cfg(test)]
+mod objective_tests;
 mod operands;
 #[cfg(test)]
 mod optimizer_tests;
 #[cfg(test)]
 mod packed_tests;
+#[cfg(test)]
+mod padding_tests;
 #[cfg(test)]
 mod parts_tests;
 #[cfg(test)]
