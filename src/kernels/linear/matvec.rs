@@ -26,13 +26,13 @@ pub enum MatvecOutput {
     Plain,
     /// Added to what the results' place holds: of one row, not together with a norm.
     Added,
-    /// Added to a residual: not together with a norm.
+    /// Added to a residual: of one row not together with a norm.
     Residual,
-    /// Added to a bias, which all rows share.
+    /// Added to a bias, which all rows share; with a norm as a residual is.
     Bias,
     /// Both: the bias is bound behind the residual.
     BiasedResidual,
-    /// N results of 2 · N rows, `activate(gate) · up`: only behind a norm.
+    /// N results of 2 · N rows, `activate(gate) · up`: of one row only behind a norm.
     Gated(Activation),
     /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
     /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the rotation and the cache are
@@ -64,7 +64,6 @@ pub struct MatvecRows {
     /// Elements from one row of the result to the next.
     pub stride: usize,
     pub input: MatvecInput,
-    /// A residual or a bias without a norm before it too.
     pub output: MatvecOutput,
     pub weights: WeightFormat,
 }
@@ -127,9 +126,8 @@ impl Matvec {
         let fits = match output {
             MatvecOutput::Plain => true,
             MatvecOutput::Added => !normed && !batched,
-            MatvecOutput::Residual | MatvecOutput::Bias | MatvecOutput::BiasedResidual => {
-                !normed || batched
-            }
+            _ if batched => true,
+            MatvecOutput::Residual | MatvecOutput::Bias | MatvecOutput::BiasedResidual => !normed,
             MatvecOutput::Gated(_) | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
                 normed
             }
