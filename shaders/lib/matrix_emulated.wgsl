@@ -233,8 +233,8 @@ fn multiply_tiles(group: u32, sums: ptr<function, array<array<Sums, MATRICES_N>,
     let at = share_of(n, MATRICES_N);
     var sum = 0.0;
     for (var k = 0u; k < BK; k++) {
-      let x = select(at.row * ROW_A + k, k * ROW_A + at.row, COLUMNS_A);
-      let y = select(at.column * ROW_B + k, k * ROW_B + at.column, COLUMNS_B);
+      let x = select(at.row * ROW_A + k, k * ROW_A + at.row, OVER_TOKENS);
+      let y = select(k * ROW_B + at.column, at.column * ROW_B + k, DOTS);
       sum += element_of(tile_a[a][x / 4u], x) * element_of(tile_b[b][y / 4u], y);
     }
     (*sums)[at.i][at.j][at.share] += sum;
@@ -249,7 +249,14 @@ fn put_sums(group: u32, given: Sums) {
   }
 }
 
-#if !F16
+#if F16
+// No matrix of sums is stored as it is.
+fn start(first: u32) -> Sums {
+  return Sums();
+}
+
+fn store_sums(first: u32, sums: Sums) {}
+#else
 // What a matrix of results, its first one at `first` of `c`, is added to.
 fn start(first: u32) -> Sums {
   var sums = Sums();
