@@ -5,29 +5,15 @@
 //! the result against the CPU twin in f64. The device stands behind the trait [`Device`].
 
 pub mod adapters;
-pub(crate) mod attention;
-pub(crate) mod attention_backward;
-pub(crate) mod attention_batch;
-pub(crate) mod attention_bounds;
-pub(crate) mod attention_decode;
-pub(crate) mod attention_matrix;
-pub(crate) mod attention_matrix_forward;
-pub(crate) mod attention_probabilities;
-pub(crate) mod attention_product;
-pub(crate) mod attention_products;
-pub(crate) mod attention_tensors;
 pub mod candidates;
 pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
-pub(crate) mod decode_tensors;
 pub mod harness;
 pub(crate) mod lane;
 pub mod ledger;
 pub mod measure;
-pub(crate) mod newest;
 pub(crate) mod results;
-pub(crate) mod tensor_problem;
 mod texts;
 
 pub(crate) use harness::Operand;

@@ -3,11 +3,6 @@
 //!
 //! Twins return what a kernel overwrites; where a kernel accumulates, the caller adds.
 
-pub mod attention;
-pub mod attention_fused;
-pub mod attention_masked;
-pub mod attention_rows;
-pub(crate) mod attention_tiles;
 pub mod check;
 pub mod model;
 pub mod normal;
@@ -16,6 +11,8 @@ mod operands;
 pub use operands::Operands;
 
 // What tests of sessions compare with.
+pub use crate::kernels::attention::twin::gradient_rows::Pass;
+pub use crate::kernels::attention::twin::twin as causal_attention;
 pub use crate::kernels::dropout::twin::Masks;
 pub use crate::kernels::loss::twin::{log_sum_exp, smoothed_cross_entropy_backward};
 pub use crate::kernels::optimizer::twin::{Decision, StepOptions, average_forward};

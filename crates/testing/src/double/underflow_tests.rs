@@ -6,8 +6,7 @@ use super::tests::{Pair, named};
 use crate::format::Element;
 use crate::kernels::{AttentionShape, Form, KernelSpec, LinearProduct};
 use crate::session::{NO_PROGRESS, Trainer, TrainerOptions};
-use crate::twins::Operands;
-use crate::twins::attention_rows::Pass;
+use crate::twins::{Operands, Pass};
 use half::f16;
 use pollster::block_on;
 use std::cell::RefCell;
@@ -61,7 +60,7 @@ fn weights(seen: &mut Seen, shape: &AttentionShape, on: &Operands<'_>) {
     let [qkv, d_out, lse, delta] = ["qkv", "d_output", "lse", "delta"]
         .map(|name| on.f32(name).unwrap().iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
     let documents = on.u32("documents").unwrap();
-    let twin = crate::twins::attention_fused::twin(shape, TOKENS).unwrap();
+    let twin = crate::twins::causal_attention(shape, TOKENS).unwrap();
     let pass = Pass { shape: twin, qkv: &qkv, documents, lse: &lse, delta: &delta, d_out: &d_out };
     let [mut p, mut d_s] = [vec![], vec![]];
     for (head, s) in (0..shape.heads).flat_map(|head| (0..TOKENS).map(move |s| (head, s))) {

@@ -6,6 +6,9 @@ mod several;
 use super::{CacheAppend, CacheAppendSeveral, CacheExpand};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
+use crate::kernels::attention::cases::decode::{Heads, expanded, packed, shapes};
+use crate::kernels::attention::cases::forward::{Setting, prefill_close};
+use crate::kernels::attention::twin::causal::{CausalAttention, attention_prefill};
 use crate::kernels::linear::cases::matvec::{EPSILON, matvec_matrix, matvec_variants};
 use crate::kernels::linear::twin::matvec_forward;
 use crate::kernels::norm::twin::rms_norm_forward;
@@ -15,8 +18,6 @@ use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
     self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, Spec, WeightFormat, ring_rows,
 };
-use crate::testing::attention::{Setting, prefill_close};
-use crate::testing::attention_decode::{Heads, expanded, packed, shapes};
 use crate::testing::catalogue::Entry;
 use crate::testing::catalogue::HEADS;
 use crate::testing::harness::{Job, Operand, POISON, Step};
@@ -24,7 +25,6 @@ use crate::testing::lane::Lane;
 use crate::testing::ledger::Bits;
 use crate::testing::measure::{ROUNDING, close, hold, of, same, text, wide};
 use crate::testing::{Case, Outcome};
-use crate::twins::attention::{AttentionShape, attention_prefill};
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -191,7 +191,7 @@ async fn newest_row(
 /// their scale and to half a step.
 fn appended(
     cache: KvCache,
-    shape: AttentionShape,
+    shape: CausalAttention,
     words: &[u32],
     rows: &[f32],
 ) -> Result<(), String> {
@@ -254,7 +254,7 @@ async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
 }
 
 /// The cache of a text of `rows` as a ring keeps it: the positions from `first` on, all else NaN.
-pub(crate) fn ring_of(shape: AttentionShape, rows: &[f32], first: usize, ring: usize) -> Vec<f32> {
+pub(crate) fn ring_of(shape: CausalAttention, rows: &[f32], first: usize, ring: usize) -> Vec<f32> {
     let width = shape.cache_width();
     let mut cache = vec![f32::NAN; ring * width];
     for (position, row) in rows.chunks_exact(width).enumerate().skip(first) {
@@ -269,8 +269,9 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let window = setting.window.ok_or("a ring needs a window")?;
     let ring = ring_rows(window, CHUNK);
     let kernel_shape = k::AttentionShape { ring: Some(ring), ..setting.kernel() };
-    let made =
-        lane.variants(|caps| k::attention_forward(caps, kernel_shape, true)).map_err(text)?;
+    let made = lane
+        .variants_of(k::AttentionForward { shape: kernel_shape, cached: true, tile: None })
+        .map_err(text)?;
     for (position, tokens) in [(0, 5), (ring, 1), (ring - 10, 33), (1000, CHUNK)] {
         let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());

@@ -3,9 +3,9 @@
 use super::{CacheAppend, CacheAppendSeveral, CacheExpand};
 use crate::error::Result;
 use crate::format::KvCache;
+use crate::kernels::attention::twin::causal::CausalAttention;
+use crate::kernels::attention::twin::twin;
 use crate::kernels::shape::AttentionShape as Shape;
-use crate::twins::attention::AttentionShape;
-use crate::twins::attention_fused::twin;
 use crate::twins::{Operands, Twin, cast};
 use half::f16;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub fn cache_expand_f16(words: &[u32]) -> Vec<f64> {
 
 /// Rows `k heads | v heads` as words of four signed bytes each, behind those of a row the scale of
 /// each head as f32: the largest magnitude over 127.
-pub fn cache_append_int8(shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
+pub fn cache_append_int8(shape: CausalAttention, rows: &[f32]) -> Vec<u32> {
     let mut words = vec![];
     for row in rows.chunks_exact(shape.cache_width()) {
         let mut scales = vec![];
@@ -42,7 +42,7 @@ pub fn cache_append_int8(shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
 }
 
 /// What [`cache_append_int8`] kept.
-pub fn cache_expand_int8(shape: AttentionShape, words: &[u32]) -> Vec<f64> {
+pub fn cache_expand_int8(shape: CausalAttention, words: &[u32]) -> Vec<f64> {
     let bytes = shape.cache_width() / 4;
     let mut rows = vec![];
     for row in words.chunks_exact(bytes + 2 * shape.n_kv_heads) {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::twins::check::{assert_close, noise};
 
-    const SHAPE: AttentionShape = AttentionShape::new(4, 2, 8, 3);
+    const SHAPE: CausalAttention = CausalAttention::new(4, 2, 8, 3);
 
     #[test]
     fn halves_keep_eleven_bits() {

@@ -1,12 +1,57 @@
-//! Attention's forward pass by matrices: its tiles, which one a shape gets, and the kernel.
+//! Attention's forward pass with logsumexp, over the fused rows of a batch or over a cache: by matrices that a subgroup
+//! holds where a device has them and operands may be in f16, else by tiles or by rows.
 
 use super::matrix::{SHARERS, usable};
-use super::operands::{Operands, common, fused_rows};
+use super::operands::{Operands, attention_kernel, common, fused_rows};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
-use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS};
-use crate::kernels::shape::{AttentionHalves, AttentionPass, AttentionShape, AttentionTile};
-use crate::kernels::spec::KernelSpec;
+use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS, Spec};
+use crate::kernels::shape::{
+    AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
+};
+use crate::kernels::spec::GIVEN_TILE;
+
+/// Keys and values are the batch's own rows, or with `cached` rows of a cache in f32. Bindings: query, keys, documents,
+/// output, lse, step, and with dropout range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionForward {
+    pub shape: AttentionShape,
+    pub cached: bool,
+    pub tile: Option<AttentionTile>,
+}
+
+impl Spec for AttentionForward {
+    fn name(&self) -> &'static str {
+        AttentionPass::Forward.kernel_name()
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, cached, tile } = *self;
+        let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0 };
+        let mut refused = String::new();
+        // A cache is in f32, and what reads it rounds nothing.
+        if !cached && tile.is_none_or(|tile| tile.matrix) {
+            let picked = match tile {
+                Some(tile) => Ok((tile, GIVEN_TILE.into())),
+                None => pick(caps, shape),
+            };
+            match picked {
+                Ok(picked) => return self.by_matrices(caps, operands, picked),
+                Err(why) => refused = why,
+            }
+        }
+        let mut kernel =
+            attention_kernel(caps, *self, shape, AttentionPass::Forward, operands, tile)?;
+        if !refused.is_empty() {
+            kernel.reason += &format!("; not on matrices: {refused}");
+        }
+        Ok(kernel)
+    }
+
+    fn flops_per_cached_key(&self) -> f64 {
+        if self.cached { 4.0 * self.shape.width() as f64 } else { 0.0 }
+    }
+}
 
 /// In order of preference (`docs/decisions/050-matrix-attention-forward.md`): the second is for little workgroup
 /// memory.
@@ -88,7 +133,7 @@ pub fn attention_forward_halves(caps: &Capabilities, shape: AttentionShape) -> b
 ///
 /// # Errors
 /// Why there is none, in words: empty where nobody allows operands in f16.
-pub(super) fn pick(
+fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
 ) -> std::result::Result<(AttentionTile, String), String> {
@@ -102,75 +147,72 @@ pub(super) fn pick(
     Ok((*tile, format!("the preferred tile that fits: {bytes} bytes of workgroup memory")))
 }
 
-/// The kernel with a tile.
-///
-/// # Errors
-/// `limit-exceeded` where the device has no matrices, or the tile does not fit.
-pub(super) fn kernel(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    operands: Operands,
-    given: Option<AttentionTile>,
-    (tile, reason): (AttentionTile, String),
-) -> Result<Kernel> {
-    let pass = AttentionPass::Forward;
-    let spec = operands.spec(shape, pass, given);
-    let composer = composed(caps, spec, shape, tile)?;
-    let composer = operands.dropout(composer, shape, pass).module("05_attention_forward_matrix");
-    let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
-    composer.finish(caps, &operands.bindings(shape, pass), grid, tile.matrix_label(), reason)
-}
+impl AttentionForward {
+    /// The kernel with a tile of matrices.
+    ///
+    /// # Errors
+    /// `limit-exceeded` where the device has no matrices, or the tile does not fit.
+    fn by_matrices(
+        &self,
+        caps: &Capabilities,
+        operands: Operands,
+        (tile, reason): (AttentionTile, String),
+    ) -> Result<Kernel> {
+        let (pass, shape) = (AttentionPass::Forward, self.shape);
+        let composer = self.composed(caps, tile)?;
+        let composer =
+            operands.dropout(composer, shape, pass).module("05_attention_forward_matrix");
+        let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
+        composer.finish(caps, &operands.bindings(shape, pass), grid, tile.matrix_label(), reason)
+    }
 
-/// The constants of a tile, without those of dropout.
-fn composed(
-    caps: &Capabilities,
-    spec: KernelSpec,
-    shape: AttentionShape,
-    tile: AttentionTile,
-) -> Result<Composer> {
-    let name = AttentionPass::Forward.kernel_name();
-    let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
-    let config = config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, name))?;
-    let layout = Layout::new(caps, shape, tile);
-    let Layout { rows, columns, head_dim, .. } = layout;
-    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-    let strip_matrices = layout.strip_matrices(n);
-    let strip = strip_matrices * n;
-    let AttentionHalves { qkv, output, .. } = shape.halves;
-    let composer = fused_rows(common(Composer::new(spec, tile.size as u32), shape), None)
-        .size("BQ", tile.rows)
-        .size("ROWS", rows)
-        .size("HEAD_PITCH", head_dim + PAD)
-        .size("WEIGHTS_PITCH", columns + PAD)
-        .size("SCORES_PITCH", columns + SCORES_PAD)
-        .size("STRIP4", strip / 4)
-        .size("BK", columns)
-        .size("INTERLEAVED", AttentionPass::Forward.interleaved())
-        .flag("LAST_IS_LONGEST", true)
-        .size("Q_STRIDE", shape.stride())
-        .size("KV_STRIDE", shape.stride())
-        .size("KEY_OFFSET", shape.key_offset())
-        .size("VALUE_OFFSET", shape.value_offset())
-        .when("F16", qkv || output)
-        .when("QKV_F16", qkv)
-        .when("OUTPUT_F16", output)
-        .one_of(&MATRIX_USERS, "OF_FORWARD");
-    let counts = [
-        ("ROW_MATRICES", rows / m),
-        ("TILE_MATRICES", columns / n),
-        ("HEAD_MATRICES", head_dim / n),
-        ("STRIP_MATRICES", strip_matrices),
-        ("DEPTH", head_dim / k),
-        ("STEPS", columns / k),
-        ("SHARE", columns / SHARERS),
-        ("SHARE4", columns / SHARERS / 4),
-        ("STRIP", strip / SHARERS),
-        ("STRIP_LOADS", strip / 4 / SHARERS),
-        ("COLUMN_LOADS", columns * head_dim / 4 / tile.size),
-        ("QUERY_LOADS", head_dim / 4 / SHARERS),
-        ("STRIPS", head_dim / strip),
-    ];
-    Ok(composer.matrix_loops(caps, &counts).matrix(caps, config))
+    /// The constants of a tile, without those of dropout.
+    fn composed(&self, caps: &Capabilities, tile: AttentionTile) -> Result<Composer> {
+        let shape = self.shape;
+        let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
+        let config =
+            config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, self.name()))?;
+        let layout = Layout::new(caps, shape, tile);
+        let Layout { rows, columns, head_dim, .. } = layout;
+        let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+        let strip_matrices = layout.strip_matrices(n);
+        let strip = strip_matrices * n;
+        let AttentionHalves { qkv, output, .. } = shape.halves;
+        let composer = fused_rows(common(Composer::new(*self, tile.size as u32), shape), None)
+            .size("BQ", tile.rows)
+            .size("ROWS", rows)
+            .size("HEAD_PITCH", head_dim + PAD)
+            .size("WEIGHTS_PITCH", columns + PAD)
+            .size("SCORES_PITCH", columns + SCORES_PAD)
+            .size("STRIP4", strip / 4)
+            .size("BK", columns)
+            .size("INTERLEAVED", AttentionPass::Forward.interleaved())
+            .flag("LAST_IS_LONGEST", true)
+            .size("Q_STRIDE", shape.stride())
+            .size("KV_STRIDE", shape.stride())
+            .size("KEY_OFFSET", shape.key_offset())
+            .size("VALUE_OFFSET", shape.value_offset())
+            .when("F16", qkv || output)
+            .when("QKV_F16", qkv)
+            .when("OUTPUT_F16", output)
+            .one_of(&MATRIX_USERS, "OF_FORWARD");
+        let counts = [
+            ("ROW_MATRICES", rows / m),
+            ("TILE_MATRICES", columns / n),
+            ("HEAD_MATRICES", head_dim / n),
+            ("STRIP_MATRICES", strip_matrices),
+            ("DEPTH", head_dim / k),
+            ("STEPS", columns / k),
+            ("SHARE", columns / SHARERS),
+            ("SHARE4", columns / SHARERS / 4),
+            ("STRIP", strip / SHARERS),
+            ("STRIP_LOADS", strip / 4 / SHARERS),
+            ("COLUMN_LOADS", columns * head_dim / 4 / tile.size),
+            ("QUERY_LOADS", head_dim / 4 / SHARERS),
+            ("STRIPS", head_dim / strip),
+        ];
+        Ok(composer.matrix_loops(caps, &counts).matrix(caps, config))
+    }
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
 //! Decode attention over the key-value cache in each of its forms, and the merge of its ranges.
 
-use super::attention::{HEADS, SOFTMAX, Setting};
-use super::harness::{Job, Operand, POISON, Step};
-use super::lane::Lane;
-use super::measure::{close, forbid, narrow, of, text, wide};
-use super::{Case, Outcome};
+use super::forward::{HEADS, SOFTMAX, Setting};
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, Part, attention_decode, attention_decode_merge, attention_decode_split,
+};
 use crate::kernels::cache::twin::{
     cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
 };
 use crate::kernels::{
     self as k, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
-use crate::twins::attention::{
-    AttentionShape, Part, attention_decode, attention_decode_merge, attention_decode_split,
-};
+use crate::testing::harness::{Job, Operand, POISON, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{close, forbid, narrow, of, text, wide};
+use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
 pub(crate) type Heads = (usize, usize, usize);
 
-pub(crate) fn shapes(heads: Heads, tokens: usize) -> (AttentionShape, k::AttentionShape) {
+pub(crate) fn shapes(heads: Heads, tokens: usize) -> (CausalAttention, k::AttentionShape) {
     let setting = Setting::plain(heads);
     (setting.twin(tokens), setting.kernel())
 }
@@ -51,7 +51,7 @@ pub(crate) fn ranges(count: usize) -> DecodeSplits {
 }
 
 /// Rows of a cache as the words of its form.
-pub(crate) fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
+pub(crate) fn packed(cache: KvCache, shape: CausalAttention, rows: &[f32]) -> Vec<u32> {
     match cache {
         KvCache::F32 => rows.iter().map(|x| x.to_bits()).collect(),
         KvCache::F16 => cache_append_f16(rows),
@@ -60,7 +60,7 @@ pub(crate) fn packed(cache: KvCache, shape: AttentionShape, rows: &[f32]) -> Vec
 }
 
 /// What the words of a cache stand for.
-pub(crate) fn expanded(cache: KvCache, shape: AttentionShape, words: &[u32]) -> Vec<f64> {
+pub(crate) fn expanded(cache: KvCache, shape: CausalAttention, words: &[u32]) -> Vec<f64> {
     match cache {
         KvCache::F32 => words.iter().map(|&bits| f64::from(f32::from_bits(bits))).collect(),
         KvCache::F16 => cache_expand_f16(words),
@@ -79,7 +79,7 @@ fn loss(cache: KvCache) -> f64 {
 
 /// One query over a random cache with NaN behind its last row, and what comes out.
 pub(crate) struct Query {
-    shape: AttentionShape,
+    shape: CausalAttention,
     keys: usize,
     row: Vec<f32>,
     words: Vec<u32>,
@@ -196,7 +196,8 @@ pub(crate) fn decoders(
 ) -> Result<Vec<Kernel>, String> {
     let shape = shapes(heads, 1).1;
     let by = |splits: DecodeSplits| {
-        lane.variants(|caps| k::attention_decode(caps, shape, cache, &splits)).map_err(text)
+        lane.variants_of(k::AttentionDecode { shape, place: k::DecodePlace::Cache(cache), splits })
+            .map_err(text)
     };
     let mut made = by(ranges(count))?;
     if count > 1 {
@@ -209,7 +210,12 @@ pub(crate) fn decoders(
 
 pub(crate) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
     let shape = shapes(heads, 1).1;
-    lane.variants(|caps| k::attention_decode_merge(caps, shape, &ranges(count))).map_err(text)
+    lane.variants_of(k::AttentionDecodeMerge {
+        shape,
+        place: k::DecodePlace::Cache(KvCache::F32),
+        splits: ranges(count),
+    })
+    .map_err(text)
 }
 
 async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
@@ -284,11 +290,20 @@ async fn window(lane: Rc<Lane>) -> Outcome {
         let splits = ranges(count);
         let shape = setting.kernel();
         let made = forms(
-            lane.variants(|caps| k::attention_decode(caps, shape, KvCache::F32, &splits))
-                .map_err(text)?,
+            lane.variants_of(k::AttentionDecode {
+                shape,
+                place: k::DecodePlace::Cache(KvCache::F32),
+                splits,
+            })
+            .map_err(text)?,
         );
-        let merges =
-            lane.variants(|caps| k::attention_decode_merge(caps, shape, &splits)).map_err(text)?;
+        let merges = lane
+            .variants_of(k::AttentionDecodeMerge {
+                shape,
+                place: k::DecodePlace::Cache(KvCache::F32),
+                splits,
+            })
+            .map_err(text)?;
         for keys in [1, WINDOW - 1, WINDOW, WINDOW + 1, 400] {
             let seen = keys.min(WINDOW);
             let mut query = Query::with(&lane, setting, KvCache::F32, seen, 1.0);
@@ -314,10 +329,20 @@ async fn ring(lane: Rc<Lane>, cache: KvCache) -> Outcome {
     for count in [1, 2] {
         let splits = ranges(count);
         let made = forms(
-            lane.variants(|caps| k::attention_decode(caps, shape, cache, &splits)).map_err(text)?,
+            lane.variants_of(k::AttentionDecode {
+                shape,
+                place: k::DecodePlace::Cache(cache),
+                splits,
+            })
+            .map_err(text)?,
         );
-        let merges =
-            lane.variants(|caps| k::attention_decode_merge(caps, shape, &splits)).map_err(text)?;
+        let merges = lane
+            .variants_of(k::AttentionDecodeMerge {
+                shape,
+                place: k::DecodePlace::Cache(KvCache::F32),
+                splits,
+            })
+            .map_err(text)?;
         // Shorter than the ring; one row past it; the window across its end; many times around.
         for keys in [100, RING + 1, 2 * RING + 40, 1000] {
             let seen = keys.min(WINDOW);

@@ -1,16 +1,16 @@
 //! Attention's backward pass by products, through probabilities and score gradients in tiles.
 
-use super::attention_fused::{turned_back, twin};
-use super::operands::Operands;
+use super::causal::CausalAttention;
+use super::{turned_back, twin};
 use crate::error::Result;
+use crate::kernels::attention::AttentionBackwardProducts;
 use crate::kernels::{AttentionProducts, AttentionShape, STRIP};
-use crate::twins::attention as twins;
-use crate::twins::dot;
+use crate::twins::{Operands, Twin, dot};
 use std::ops::Range;
 
 /// A batch, and where it has its tiles.
 struct Batch {
-    of: twins::AttentionShape,
+    of: CausalAttention,
     /// Of each head.
     tiles: usize,
     documents: Vec<u32>,
@@ -69,16 +69,13 @@ impl Batch {
     }
 }
 
-pub(crate) fn products(
-    on: &mut Operands,
-    shape: &AttentionShape,
-    (tiles, ends): (usize, usize),
-    products: AttentionProducts,
-) -> Result<()> {
-    let batch = Batch::new(on, shape, tiles, ends)?;
-    match products {
-        AttentionProducts::Scores => scores(on, shape, &batch),
-        _ => sums(on, shape, &batch, products),
+impl Twin for AttentionBackwardProducts {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let batch = Batch::new(on, &self.shape, self.tiles, self.ends)?;
+        match self.products {
+            AttentionProducts::Scores => scores(on, &self.shape, &batch),
+            products => sums(on, &self.shape, &batch, products),
+        }
     }
 }
 

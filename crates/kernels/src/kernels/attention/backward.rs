@@ -1,15 +1,101 @@
-//! The backward kernels of attention on matrices that a subgroup holds: their tiles, which one a shape gets, their
-//! constants and modules. What lies where is said in `shaders/lib/attention/backward_matrix.wgsl`.
+//! The gradients of attention over the fused rows of a batch, each side by its own kernel: by matrices that a subgroup
+//! holds where a device has them and operands may be in f16, else by tiles or by rows. What lies where by matrices is
+//! said in `shaders/lib/attention/backward_matrix.wgsl`.
 
 use super::matrix::usable;
-use super::operands::{Operands, common, fused_rows, key_value_constants};
+use super::operands::{Operands, attention_kernel, common, fused_rows, key_value_constants};
+use super::tile::{FULL_TILE, TALL_TILE, attention_tiles};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
-use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS};
+use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS, Spec};
 use crate::kernels::shape::{
     AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
 };
-use crate::kernels::spec::GIVEN_TILE;
+use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
+
+/// The gradient of queries. Bindings: qkv, d_output, lse, delta, documents, gradient (d_qkv), step, and with dropout
+/// range, of gradients that are turned back table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionBackwardQuery {
+    pub shape: AttentionShape,
+    pub tile: Option<AttentionTile>,
+}
+
+impl Spec for AttentionBackwardQuery {
+    fn name(&self) -> &'static str {
+        AttentionPass::Query.kernel_name()
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, tile } = *self;
+        let operands = Operands::Rows { cached: false, owner: KeyValueOwner::Group, ends: 0 };
+        backward(caps, (*self).into(), (shape, AttentionPass::Query), operands, tile)
+    }
+}
+
+/// The gradients of keys and values. Document ends lie `ends` elements behind the starts. Bindings as of
+/// [`AttentionBackwardQuery`]; by `owner` the gradient is that of a group, or parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionBackwardKeyValue {
+    pub shape: AttentionShape,
+    pub owner: KeyValueOwner,
+    pub ends: usize,
+    pub tile: Option<AttentionTile>,
+}
+
+impl Spec for AttentionBackwardKeyValue {
+    fn name(&self) -> &'static str {
+        AttentionPass::KeyValue.kernel_name()
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, owner, ends, tile } = *self;
+        let operands = Operands::Rows { cached: false, owner, ends };
+        backward(caps, (*self).into(), (shape, AttentionPass::KeyValue), operands, tile)
+    }
+}
+
+/// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head
+/// gets its own.
+pub(super) const BUSY_GROUPS: usize = 256;
+
+/// Who owns gradients of keys and values. Where long batches of small heads have tiles of 64 keys, more
+/// of these are few.
+pub fn key_value_owner(caps: &Capabilities, shape: AttentionShape) -> KeyValueOwner {
+    let pass = AttentionPass::KeyValue;
+    let rows = match pick(caps, shape, pass) {
+        Ok((tile, _)) => tile.rows,
+        Err(_) if attention_tiles(caps, shape, pass).contains(&TALL_TILE) => TALL_TILE.rows,
+        Err(_) => FULL_TILE.rows,
+    };
+    let busy = caps.class().workgroups(BUSY_GROUPS);
+    let few = shape.kv_heads * shape.tokens.div_ceil(rows) < busy;
+    if shape.heads > shape.kv_heads && few { KeyValueOwner::Head } else { KeyValueOwner::Group }
+}
+
+/// A backward kernel: on matrices where the device has them and operands may be in f16.
+fn backward(
+    caps: &Capabilities,
+    spec: KernelSpec,
+    (shape, pass): (AttentionShape, AttentionPass),
+    operands: Operands,
+    given: Option<AttentionTile>,
+) -> Result<Kernel> {
+    let picked = match given {
+        Some(tile) if tile.matrix => Ok((tile, GIVEN_TILE.into())),
+        Some(_) => Err(String::new()),
+        None => pick(caps, shape, pass),
+    };
+    let refused = match picked {
+        Ok(picked) => return matrix_kernel(caps, spec, (shape, pass), operands, picked),
+        Err(why) => why,
+    };
+    let mut kernel = attention_kernel(caps, spec, shape, pass, operands, given)?;
+    if !refused.is_empty() {
+        kernel.reason += &format!("; not on matrices: {refused}");
+    }
+    Ok(kernel)
+}
 
 /// Cells behind each line of columns and of weights: without them the loads of a matrix meet in the same banks.
 const PAD: usize = 8;
@@ -98,7 +184,7 @@ pub fn attention_matrix_tiles(
 ///
 /// # Errors
 /// Why it is not on matrices, in words: empty where nobody allows operands in f16. Both passes are, or none.
-pub(super) fn pick(
+fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
@@ -126,36 +212,35 @@ pub fn attention_backward_halves(caps: &Capabilities, shape: AttentionShape) -> 
     pick(caps, shape, AttentionPass::Query).is_ok()
 }
 
-/// The kernel of a backward pass on matrices: with the tile that is given, or what selection picks.
+/// The kernel of a backward pass on matrices, with a tile and the reason for it.
 ///
 /// # Errors
 /// `limit-exceeded` when the tile does not fit.
-pub(super) fn matrix_kernel(
+fn matrix_kernel(
     caps: &Capabilities,
-    shape: AttentionShape,
-    pass: AttentionPass,
-    (owner, ends): (KeyValueOwner, usize),
-    (tile, reason, given): (AttentionTile, String, bool),
+    spec: KernelSpec,
+    (shape, pass): (AttentionShape, AttentionPass),
+    operands: Operands,
+    (tile, reason): (AttentionTile, String),
 ) -> Result<Kernel> {
-    let operands = Operands::Rows { cached: false, owner, ends };
     let config = usable(caps, shape).ok().filter(|config| fits(caps, *config, shape, pass, tile));
-    let name = pass.kernel_name();
     let config = config.ok_or_else(|| {
         let have = u64::from(caps.limits.max_compute_workgroup_storage_size);
-        Error::limit("maxComputeWorkgroupStorageSize", have, bytes(shape, pass, tile) as u64, name)
+        let need = bytes(shape, pass, tile) as u64;
+        Error::limit("maxComputeWorkgroupStorageSize", have, need, spec.name())
     })?;
-    let spec = operands.spec(shape, pass, given.then_some(tile));
     let composer =
         constants(caps, Composer::new(spec, tile.size as u32), shape, pass, tile, config);
     let composer = rows(common(composer, shape), shape, pass, operands);
-    let composer = if pass == AttentionPass::KeyValue {
-        key_value_constants(composer, shape, owner, ends)
-            .module("10_attention_backward_key_value_matrix")
-    } else {
-        fused_rows(composer.size("MEMBERS", 1), None).module("10_attention_backward_query_matrix")
+    let composer = match operands {
+        Operands::Rows { owner, ends, .. } if pass == AttentionPass::KeyValue => {
+            key_value_constants(composer, shape, owner, ends)
+                .module("10_attention_backward_key_value_matrix")
+        }
+        _ => fused_rows(composer.size("MEMBERS", 1), None)
+            .module("10_attention_backward_query_matrix"),
     };
     let grid = Grid::RowsByX { rows: tile.rows, y: operands.owners(shape, pass) as u32 };
-    let reason = if given { GIVEN_TILE.into() } else { reason };
     composer.finish(caps, &operands.bindings(shape, pass), grid, label(shape, tile), reason)
 }
 

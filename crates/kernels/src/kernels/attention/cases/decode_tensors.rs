@@ -1,13 +1,13 @@
 //! Decode attention over tensors of any strides, with a batch axis.
 
-use super::attention::{HEADS, SOFTMAX, Setting};
-use super::attention_decode::{forms, ranges};
-use super::harness::{Job, Operand, POISON};
-use super::lane::Lane;
-use super::measure::{close, close_to_terms, forbid, of, text};
-use super::{Case, Outcome};
+use super::decode::{forms, ranges};
+use super::forward::{HEADS, SOFTMAX, Setting};
+use crate::kernels::attention::twin::causal::{CausalAttention, Head, attend};
 use crate::kernels::{self as k, Element, Geometry, Kernel, PARTIAL_STATE, RANGE_KEYS, Strides};
-use crate::twins::attention::{AttentionShape, Head, attend};
+use crate::testing::harness::{Job, Operand, POISON};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{close, close_to_terms, forbid, of, text};
+use crate::testing::{Case, Outcome};
 use half::f16;
 use std::ops::Range;
 use std::rc::Rc;
@@ -109,7 +109,7 @@ fn unpacked(element: Element, words: &[u32]) -> Vec<f32> {
 
 /// Queries of several batch items, the keys that each sees, all others NaN, and what comes out.
 struct Batch {
-    shape: AttentionShape,
+    shape: CausalAttention,
     element: Element,
     seen: Vec<Range<usize>>,
     /// Query, keys, values.
@@ -278,7 +278,7 @@ impl Batch {
 
 /// Output and logsumexp in f64, by batch item and head.
 fn twin(
-    shape: AttentionShape,
+    shape: CausalAttention,
     [query, keys, values]: &[Tensor; 3],
     seen: &[Range<usize>],
 ) -> (Vec<f64>, Vec<f64>) {
@@ -306,15 +306,19 @@ async fn decode(lane: Rc<Lane>, setting: Setting, element: Element) -> Outcome {
     for seen in [&seen[..1], &seen[1..2], &seen[2..]] {
         let batch = seen.len();
         let decoders = |count| {
-            lane.variants(|caps| {
-                k::attention_decode_tensors(caps, shape, element, &ranges(count), batch)
+            lane.variants_of(k::AttentionDecode {
+                shape,
+                place: k::DecodePlace::Tensors(element, batch),
+                splits: ranges(count),
             })
             .map(forms)
             .map_err(text)
         };
         let mergers = lane
-            .variants(|caps| {
-                k::attention_decode_merge_tensors(caps, shape, element, &ranges(COUNT), batch)
+            .variants_of(k::AttentionDecodeMerge {
+                shape,
+                place: k::DecodePlace::Tensors(element, batch),
+                splits: ranges(COUNT),
             })
             .map(forms)
             .map_err(text)?;

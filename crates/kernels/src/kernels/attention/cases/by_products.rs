@@ -1,15 +1,15 @@
 //! Family 10 by products: batches of several strips of rows, with tables of their tiles.
 
-use super::attention::Setting;
-use super::attention_backward::{Batch, summed};
-use super::harness::{Job, Operand, Outputs, Step};
-use super::lane::Lane;
-use super::measure::{of, text};
-use super::{Case, Outcome};
+use super::backward::{Batch, summed};
+use super::forward::Setting;
 use crate::caps::Capabilities;
 use crate::data::document_ends;
-use crate::kernels::{self as k, AttentionProducts, Kernel};
+use crate::kernels::{self as k, AttentionProducts, Kernel, Spec};
 use crate::plan::count_tiles;
+use crate::testing::harness::{Job, Operand, Outputs, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{of, text};
+use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -71,14 +71,13 @@ struct Products<'a> {
 impl Products<'_> {
     /// The kernels of a role on devices that have a backward pass by products, whatever the window.
     fn role(&self, products: AttentionProducts) -> std::result::Result<Vec<Kernel>, String> {
-        let places = (self.tiles, TABLES);
+        let (shape, tiles, ends) = (self.shape, self.tiles, TABLES);
+        let spec = k::AttentionBackwardProducts { shape, tiles, ends, products };
         // Heads and tokens of a batch that is large enough.
         let whole =
             k::AttentionShape { window: None, heads: 32, kv_heads: 32, tokens: 512, ..self.shape };
         let made = |caps: &Capabilities| match k::attention_product_tiles(caps, whole) {
-            Some(_) => {
-                Ok(vec![k::attention_backward_products(caps, self.shape, places, products)?])
-            }
+            Some(_) => Ok(vec![spec.kernel(caps)?]),
             None => Ok(vec![]),
         };
         self.lane.chosen(made).map_err(text)
@@ -117,7 +116,7 @@ impl Products<'_> {
         }
         batch.check(lane, got, &(0..shape.key_offset()))?;
         let shape = k::AttentionShape { turned: false, ..shape };
-        let sums = lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
+        let sums = lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?;
         summed(lane, batch, shape, &Outputs::of(got.words(1).to_vec()), &sums).await
     }
 

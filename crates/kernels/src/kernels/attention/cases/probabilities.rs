@@ -1,13 +1,15 @@
 //! Family 05: how much the queries of a chunk attend to each key of the cache.
 
-use super::attention::{SOFTMAX, Setting};
-use super::harness::{Job, Operand, POISON, Step};
-use super::lane::Lane;
-use super::measure::{close, hold, narrow, of, same, text, wide};
-use super::{Case, Outcome};
+use super::forward::{SOFTMAX, Setting};
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, Head, attend, attention_probabilities_forward,
+};
 use crate::kernels::cache::cases::ring_of;
 use crate::kernels::{self as k, Kernel, ring_rows};
-use crate::twins::attention::{AttentionShape, Head, attend, attention_probabilities_forward};
+use crate::testing::harness::{Job, Operand, POISON, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{close, hold, narrow, of, same, text, wide};
+use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -45,8 +47,7 @@ async fn check(
     tokens: usize,
 ) -> Result<(), String> {
     let kernel_shape = k::AttentionShape { ring, ..setting.kernel() };
-    let made =
-        lane.variants(|caps| k::attention_probabilities(caps, kernel_shape)).map_err(text)?;
+    let made = lane.variants_of(k::AttentionProbabilities { shape: kernel_shape }).map_err(text)?;
     let (shape, columns) = (setting.twin(tokens), position + tokens);
     let qkv = lane.normal(tokens * shape.qkv_width());
     let rows = lane.normal(columns * shape.cache_width());
@@ -91,7 +92,7 @@ async fn check(
 }
 
 /// What the forward kernel leaves for this one: `[tokens, heads]`.
-fn log_sums(shape: AttentionShape, qkv: &[f64], cache: &[f64], position: usize) -> Vec<f64> {
+fn log_sums(shape: CausalAttention, qkv: &[f64], cache: &[f64], position: usize) -> Vec<f64> {
     let head_dim = shape.head_dim;
     let of = |offset| Head { data: cache, stride: shape.cache_width(), offset, head_dim };
     let rows = qkv.chunks_exact(shape.qkv_width()).enumerate();

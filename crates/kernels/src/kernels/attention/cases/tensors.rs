@@ -1,15 +1,17 @@
 //! Families 05 and 10 over tensors: every mask, batches, strides, f16 storage.
 
-use super::attention::{HEADS, SOFTMAX};
-use super::harness::{Job, Operand, Outputs};
-use super::lane::Lane;
-use super::ledger::Bits;
-use super::measure::{close_to_terms, directional_to_terms, dot, forbid, narrow, of, text};
+use super::forward::{HEADS, SOFTMAX};
 use super::tensor_problem::{Layout, Mask, Problem, Setting};
-use super::{Case, Outcome};
 use crate::error::Result;
+use crate::kernels::attention::twin::masked::Inputs;
 use crate::kernels::{AttentionPass, Element, Kernel};
-use crate::twins::attention_masked::Inputs;
+use crate::testing::harness::{Job, Operand, Outputs};
+use crate::testing::lane::Lane;
+use crate::testing::ledger::Bits;
+use crate::testing::measure::{
+    close_to_terms, directional_to_terms, dot, forbid, narrow, of, text,
+};
+use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
 const PLAIN: Setting = Setting {
@@ -172,8 +174,7 @@ async fn gradients(
     let [of_query, of_key] = &problem.placed;
     let [query, key, value, d_out] = &problem.data;
     let (twin, bias) = (&problem.twin, &problem.mask.bias);
-    let backward =
-        |out: &[f64]| twin.backward_of(problem.inputs(), bias, out, lse, &problem.exact[3]);
+    let backward = |out: &[f64]| twin.backward(problem.inputs(), bias, out, lse, &problem.exact[3]);
     // Without delta: a term that cancels wholly where a query sees one key.
     let (exact, terms) = (backward(out), backward(&vec![0.0; out.len()]));
     let shared = [

@@ -1,20 +1,22 @@
 //! Family 10: the gradients of attention, each side by its own kernel.
 
-use super::attention::{HEADS, SOFTMAX, Setting, batches, with_tiles};
-use super::attention_matrix::{turn_bounds, turns};
-use super::harness::{Job, Operand, Outputs, POISON, Step};
-use super::lane::Lane;
-use super::measure::{
-    ROUNDING, close, close_to_terms, directional_to_terms, dot, hold, narrow, of, text, wide,
-};
-use super::{Case, Outcome};
+use super::forward::{HEADS, SOFTMAX, Setting, batches, with_tiles};
+use super::matrix::{turn_bounds, turns};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, attention_backward, attention_forward,
+};
 use crate::kernels::rope::twin::{rope_backward, rope_forward, rope_table};
-use crate::kernels::{self as k, Kernel, KeyValueOwner};
-use crate::twins::attention::{AttentionShape, attention_backward, attention_forward};
+use crate::kernels::{self as k, Kernel, KeyValueOwner, Spec};
+use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{
+    ROUNDING, close, close_to_terms, directional_to_terms, dot, hold, narrow, of, text, wide,
+};
+use crate::testing::{Case, Outcome};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -43,7 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// A batch with what the forward pass leaves.
 pub(crate) struct Batch {
     setting: Setting,
-    pub shape: AttentionShape,
+    pub shape: CausalAttention,
     pub documents: Vec<u32>,
     pub qkv: Vec<f32>,
     out: Vec<f64>,
@@ -173,7 +175,7 @@ async fn delta_of(lane: &Lane, batch: &Batch, count: usize) -> std::result::Resu
         .map(|(o, d)| o.iter().zip(d).map(|(o, d)| (o * d) * (o * d)).sum::<f64>().sqrt())
         .collect();
     let kernel = batch.setting.kernel();
-    let made = lane.variants(|caps| k::attention_delta(caps, kernel, parts)).map_err(text)?;
+    let made = lane.variants_of(k::AttentionDelta { shape: kernel, parts }).map_err(text)?;
     let mut operands = vec![
         Operand::floats(&out),
         Operand::floats(&slopes),
@@ -196,9 +198,9 @@ async fn delta_of(lane: &Lane, batch: &Batch, count: usize) -> std::result::Resu
 async fn query(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let shape = setting.kernel();
     side(lane, setting, 0..shape.key_offset(), |caps| {
-        let picked = k::attention_backward_query(caps, shape);
+        let picked = k::AttentionBackwardQuery { shape, tile: None }.kernel(caps);
         with_tiles(caps, setting, k::AttentionPass::Query, picked, |tile| {
-            k::attention_backward_query_with_tile(caps, shape, tile)
+            k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps)
         })
     })
     .await
@@ -208,9 +210,10 @@ async fn key_value(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let shape = setting.kernel();
     side(lane, setting, shape.key_offset()..shape.stride(), |caps| {
         let owner = KeyValueOwner::Group;
-        let picked = k::attention_backward_key_value(caps, shape, owner, ENDS);
+        let picked =
+            k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: None }.kernel(caps);
         with_tiles(caps, setting, k::AttentionPass::KeyValue, picked, |tile| {
-            k::attention_backward_key_value_with_tile(caps, shape, owner, ENDS, tile)
+            k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: Some(tile) }.kernel(caps)
         })
     })
     .await
@@ -221,9 +224,9 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let shape = setting.kernel();
     let owner = KeyValueOwner::Head;
     let made = lane
-        .variants(|caps| k::attention_backward_key_value(caps, shape, owner, ENDS))
+        .variants_of(k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: None })
         .map_err(text)?;
-    let sums = lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
+    let sums = lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?;
     for documents in batches(&lane) {
         let batch = Batch::new(&lane, setting, documents);
         let tokens = batch.shape.tokens;

@@ -1,13 +1,13 @@
 //! The errors that the documentation promises of attention, and scores as large as ±10,000.
 
-use super::attention::{HEADS, Setting};
-use super::attention_backward::ENDS;
-use super::attention_batch::{Batch, Side};
-use super::attention_product::{Kernels, run};
-use super::lane::Lane;
-use super::measure::{forbid, of, text};
-use super::{Case, Outcome};
-use crate::kernels::{self as k, Kernel};
+use super::backward::ENDS;
+use super::batch::{Batch, Side};
+use super::forward::{HEADS, Setting};
+use super::long::{Kernels, run};
+use crate::kernels::{self as k, Kernel, Spec};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{forbid, of, text};
+use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
 /// Errors relative in L2: of the output, and of the gradients.
@@ -46,7 +46,9 @@ async fn bounds(lane: Rc<Lane>, heads: (usize, usize, usize), tokens: usize) -> 
         forward.push((error, got));
     }
     let (_, own) = &forward[0];
-    let delta = k::attention_delta(lane.caps(), setting.kernel(), k::Parts::WHOLE).map_err(text)?;
+    let delta = k::AttentionDelta { shape: setting.kernel(), parts: k::Parts::WHOLE }
+        .kernel(lane.caps())
+        .map_err(text)?;
     let delta = run(&lane, &batch, &[batch.delta_job(&delta, &own.floats(0))]).await?.remove(0);
     (batch.lse, batch.delta) = (own.floats(1), delta.floats(0));
     let mut errors = [0.0f64; 2];

@@ -1,12 +1,11 @@
 //! The newest row of a decoded text in one dispatch, and the product that adds its key to the ranges of those before.
 
-use super::attention::{SOFTMAX, Setting};
-use super::harness::{Job, Operand, Outputs, POISON, Step};
-use super::lane::Lane;
-use super::measure::{ROUNDING, close, of, same, text, wide};
-use super::{Case, Outcome};
+use super::forward::{SOFTMAX, Setting};
 use crate::arch::Rope;
 use crate::caps::{Capabilities, Decoding};
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, Part, attention_decode, attention_decode_merge, attention_decode_split,
+};
 use crate::kernels::linear::cases::matvec::{matvec_matrix, matvec_variants};
 use crate::kernels::linear::twin::matvec_forward;
 use crate::kernels::norm::twin::rms_norm_forward;
@@ -15,13 +14,13 @@ use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
     self as k, AttentionShape, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape,
-    NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS, SplitReason, WeightFormat,
+    NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
 };
+use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{ROUNDING, close, of, same, text, wide};
+use crate::testing::{Case, Outcome};
 use crate::twins::add_assign;
-use crate::twins::attention::{
-    AttentionShape as TwinShape, Part, attention_decode, attention_decode_merge,
-    attention_decode_split,
-};
 use std::rc::Rc;
 
 const EPSILON: f64 = 1e-5;
@@ -167,7 +166,9 @@ fn made(lane: &Lane, shape: NewestShape) -> Result<Vec<Kernel>, String> {
             if !k::newest_fuses(&caps, &shape) {
                 return Ok(vec![]);
             }
-            k::attention_decode_newest(&caps, shape, &splits(COUNT)).map(|kernel| vec![kernel])
+            k::AttentionDecodeNewest { shape, splits: splits(COUNT) }
+                .kernel(&caps)
+                .map(|kernel| vec![kernel])
         };
         for kernel in lane.chosen(formed).map_err(text)? {
             if !made.contains(&kernel) {
@@ -214,7 +215,7 @@ async fn rows(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
 
 /// What ranges of the keys from `first` on leave; those without keys hold NaN.
 fn left(
-    twin: TwinShape,
+    twin: CausalAttention,
     row: &[f32],
     cache: &[f32],
     (first, position): (usize, usize),

@@ -1,15 +1,17 @@
 //! Family 05: attention forward over packed documents and over the key-value cache.
 
-use super::harness::{Job, Operand, Step};
-use super::lane::Lane;
-use super::measure::{ROUNDING, close, close_to_terms, of, text, wide};
-use super::{Case, Outcome};
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, attention_forward, attention_prefill,
+};
 use crate::kernels::dropout::twin::{KeyDropout, Masks};
-use crate::kernels::{self as k, Kernel};
+use crate::kernels::{self as k, Kernel, Spec};
 use crate::random::split;
-use crate::twins::attention::{AttentionShape, attention_forward, attention_prefill};
+use crate::testing::harness::{Job, Operand, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{ROUNDING, close, close_to_terms, of, text, wide};
+use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
 /// Every head dimension with a number of heads that exercises grouping.
@@ -111,19 +113,19 @@ impl Setting {
     }
 
     /// With the masks of a lane's batch.
-    pub fn twin_on(&self, lane: &Lane, tokens: usize) -> AttentionShape {
+    pub fn twin_on(&self, lane: &Lane, tokens: usize) -> CausalAttention {
         let (masks, place) = self.masks(lane);
         let dropout = self.dropout.map(|rate| KeyDropout { rate, place, masks, tokens });
-        AttentionShape { dropout, ..self.twin(tokens) }
+        CausalAttention { dropout, ..self.twin(tokens) }
     }
 
-    pub fn twin(&self, tokens: usize) -> AttentionShape {
+    pub fn twin(&self, tokens: usize) -> CausalAttention {
         let (n_heads, n_kv_heads, head_dim) = self.heads;
-        AttentionShape {
+        CausalAttention {
             window: self.window,
             soft_cap: self.soft_cap.map(f64::from),
             scale: self.scale.map(f64::from),
-            ..AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens)
+            ..CausalAttention::new(n_heads, n_kv_heads, head_dim, tokens)
         }
     }
 }
@@ -162,9 +164,9 @@ pub(crate) const SOFTMAX: f64 = 2.0 * ROUNDING;
 async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let make = |caps: &Capabilities| {
         let shape = setting.kernel();
-        let picked = k::attention_forward(caps, shape, false);
+        let picked = k::AttentionForward { shape, cached: false, tile: None }.kernel(caps);
         with_tiles(caps, setting, k::AttentionPass::Forward, picked, |tile| {
-            k::attention_forward_with_tile(caps, shape, false, tile)
+            k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps)
         })
     };
     let made = lane.kernels(make).map_err(text)?;
@@ -200,7 +202,7 @@ async fn forward(lane: Rc<Lane>, setting: Setting) -> Outcome {
 /// The first position of a document sees itself alone: its output is its value, to the rounding of
 /// one division.
 fn alone(
-    shape: AttentionShape,
+    shape: CausalAttention,
     documents: &[u32],
     qkv: &[f32],
     out: &[f32],
@@ -221,15 +223,16 @@ fn alone(
 }
 
 /// A cache of `rows` random rows and NaN behind them.
-fn cache(lane: &Lane, shape: AttentionShape, rows: usize) -> Vec<f32> {
+fn cache(lane: &Lane, shape: CausalAttention, rows: usize) -> Vec<f32> {
     let mut cache = lane.normal(rows * shape.cache_width());
     cache.resize((rows + 40) * shape.cache_width(), f32::NAN);
     cache
 }
 
 async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let made =
-        lane.variants(|caps| k::attention_forward(caps, setting.kernel(), true)).map_err(text)?;
+    let made = lane
+        .variants_of(k::AttentionForward { shape: setting.kernel(), cached: true, tile: None })
+        .map_err(text)?;
     for (position, tokens) in [(0, 5), (37, 1), (30, 70)] {
         let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());
@@ -247,7 +250,7 @@ pub(crate) async fn prefill_close(
     lane: &Lane,
     what: &str,
     made: &[Kernel],
-    shape: AttentionShape,
+    shape: CausalAttention,
     position: usize,
     [qkv, cache]: [&[f32]; 2],
     expected: &[f64],

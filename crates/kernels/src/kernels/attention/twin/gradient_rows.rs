@@ -1,15 +1,15 @@
 //! The gradients of attention for single rows and keys: what
-//! [`attention_backward`](super::attention::attention_backward) computes, where all rows of a long
+//! [`attention_backward`](super::causal::attention_backward) computes, where all rows of a long
 //! batch would take minutes.
 
-use super::attention::{AttentionShape, Head};
-use super::{Real, dot};
+use super::causal::{CausalAttention, Head};
+use crate::twins::{Real, dot};
 use std::ops::Range;
 
 /// A batch and what its forward pass left.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass<'a, R> {
-    pub shape: AttentionShape,
+    pub shape: CausalAttention,
     /// Fused rows.
     pub qkv: &'a [R],
     /// First position of each position's document.
@@ -98,10 +98,10 @@ fn add_multiple<R: Real>(sum: &mut [R], factor: R, x: &[R]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::twins::attention::{attention_backward, attention_forward};
+    use crate::kernels::attention::twin::causal::{attention_backward, attention_forward};
     use crate::twins::check::{assert_close, noise};
 
-    fn every_row_is_that_of_the_whole(shape: AttentionShape, documents: &[u32]) {
+    fn every_row_is_that_of_the_whole(shape: CausalAttention, documents: &[u32]) {
         let qkv = noise::<f64>(1, shape.tokens * shape.qkv_width());
         let d_out = noise::<f64>(2, shape.tokens * shape.out_width());
         let (out, lse) = attention_forward(shape, &qkv, documents);
@@ -122,11 +122,11 @@ mod tests {
 
     #[test]
     fn rows_and_keys_are_those_of_the_whole_gradient() {
-        let plain = AttentionShape::new(4, 2, 8, 9);
+        let plain = CausalAttention::new(4, 2, 8, 9);
         every_row_is_that_of_the_whole(plain, &[0; 9]);
         let documents = [0, 1, 1, 1, 1, 1, 6, 6, 6];
         every_row_is_that_of_the_whole(plain, &documents);
-        let special = AttentionShape { window: Some(3), soft_cap: Some(1.5), ..plain };
+        let special = CausalAttention { window: Some(3), soft_cap: Some(1.5), ..plain };
         every_row_is_that_of_the_whole(special, &documents);
     }
 }

@@ -1,14 +1,14 @@
 //! Batches of attention of any length: the forward pass and the gradients of some rows in f64, and
 //! the kernels' results held against them.
 
-use super::attention::Setting;
-use super::harness::{Job, Operand, Outputs, POISON, Step};
-use super::lane::Lane;
-use super::measure::{close_to_terms, dot, hold, narrow, relative_error, wide};
+use super::forward::Setting;
 use crate::data::document_ends;
 use crate::kernels::Kernel;
-use crate::twins::attention::{AttentionShape, attention_forward};
-use crate::twins::attention_rows::Pass;
+use crate::kernels::attention::twin::causal::{CausalAttention, attention_forward};
+use crate::kernels::attention::twin::gradient_rows::Pass;
+use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{close_to_terms, dot, hold, narrow, relative_error, wide};
 use std::collections::BTreeSet;
 
 /// Rows whose gradients are compared; of shorter batches all.
@@ -23,7 +23,7 @@ pub(crate) enum Side {
 
 /// A batch and what the twins make of it.
 pub(crate) struct Batch {
-    pub shape: AttentionShape,
+    pub shape: CausalAttention,
     documents: Vec<u32>,
     qkv: Vec<f32>,
     d_out: Vec<f32>,

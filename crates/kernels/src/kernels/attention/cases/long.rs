@@ -1,19 +1,21 @@
 //! The product that the everyday cases sample: what attention can do × head dimension × heads that
 //! share keys × lengths, the forward pass and both gradients.
 
-use super::attention::{SOFTMAX, Setting};
-use super::attention_backward::ENDS;
-use super::attention_batch::{Batch, Side};
-use super::attention_bounds::{FORWARD, GRADIENTS};
-use super::attention_decode::{Query, decoders, forms, mergers};
-use super::harness::{Job, Operand, Outputs, Step};
-use super::lane::Lane;
-use super::measure::{close, of, text, wide};
-use super::{Case, Outcome};
+use super::backward::ENDS;
+use super::batch::{Batch, Side};
+use super::bounds::{FORWARD, GRADIENTS};
+use super::decode::{Query, decoders, forms, mergers};
+use super::forward::{SOFTMAX, Setting};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{self as k, AttentionPass, AttentionTile, Kernel, KeyValueOwner, KvCache};
-use crate::twins::attention::attention_prefill;
+use crate::kernels::attention::twin::causal::attention_prefill;
+use crate::kernels::{
+    self as k, AttentionPass, AttentionTile, Kernel, KeyValueOwner, KvCache, Spec,
+};
+use crate::testing::harness::{Job, Operand, Outputs, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{close, of, text, wide};
+use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
 const HEAD_DIMS: [usize; 6] = [32, 64, 80, 96, 128, 256];
@@ -120,10 +122,15 @@ async fn many(lane: Rc<Lane>) -> Outcome {
         }
         let owner = KeyValueOwner::Group;
         let kernel = match pass {
-            AttentionPass::Forward => k::attention_forward_with_tile(caps, shape, false, tile),
-            AttentionPass::Query => k::attention_backward_query_with_tile(caps, shape, tile),
+            AttentionPass::Forward => {
+                k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps)
+            }
+            AttentionPass::Query => {
+                k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps)
+            }
             AttentionPass::KeyValue => {
-                k::attention_backward_key_value_with_tile(caps, shape, owner, LONG_ENDS, tile)
+                k::AttentionBackwardKeyValue { shape, owner, ends: LONG_ENDS, tile: Some(tile) }
+                    .kernel(caps)
             }
         }
         .map_err(text)?;
@@ -167,21 +174,22 @@ impl Kernels {
         let shape = setting.kernel();
         let key_value = |owner| {
             choices(lane, setting, AttentionPass::KeyValue, move |caps, tile| match tile {
-                None => k::attention_backward_key_value(caps, shape, owner, ends),
-                Some(tile) => {
-                    k::attention_backward_key_value_with_tile(caps, shape, owner, ends, tile)
+                None => {
+                    k::AttentionBackwardKeyValue { shape, owner, ends, tile: None }.kernel(caps)
                 }
+                Some(tile) => k::AttentionBackwardKeyValue { shape, owner, ends, tile: Some(tile) }
+                    .kernel(caps),
             })
         };
         let (by_head, sums) = if shape.heads > shape.kv_heads {
-            let sum = k::attention_group_sum(lane.caps(), shape).map_err(text)?;
+            let sum = k::AttentionGroupSum { shape }.kernel(lane.caps()).map_err(text)?;
             (key_value(KeyValueOwner::Head)?, vec![sum])
         } else {
             (vec![], vec![])
         };
         let query = choices(lane, setting, AttentionPass::Query, |caps, tile| match tile {
-            None => k::attention_backward_query(caps, shape),
-            Some(tile) => k::attention_backward_query_with_tile(caps, shape, tile),
+            None => k::AttentionBackwardQuery { shape, tile: None }.kernel(caps),
+            Some(tile) => k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps),
         })?;
         let forward = forward(lane, setting, false)?;
         let key_value = key_value(KeyValueOwner::Group)?;
@@ -264,8 +272,8 @@ fn forward(
 ) -> std::result::Result<Vec<Kernel>, String> {
     let shape = setting.kernel();
     choices(lane, setting, AttentionPass::Forward, |caps, tile| match tile {
-        None => k::attention_forward(caps, shape, cached),
-        Some(tile) => k::attention_forward_with_tile(caps, shape, cached, tile),
+        None => k::AttentionForward { shape, cached, tile: None }.kernel(caps),
+        Some(tile) => k::AttentionForward { shape, cached, tile: Some(tile) }.kernel(caps),
     })
 }
 

@@ -1,17 +1,17 @@
 //! A problem of attention over tensors, with its data, its mask by definition and its right answers.
 
-use super::attention::SOFTMAX;
-use super::harness::{Operand, POISON};
-use super::lane::Lane;
-use super::measure::{hold, wide};
+use super::forward::SOFTMAX;
 use crate::caps::Capabilities;
 use crate::error::Result;
+use crate::kernels::attention::twin::masked::{Inputs, MaskedAttention};
 use crate::kernels::{AttentionPass, DenseMask, Element, Geometry, Kernel};
 use crate::ops::{
     AttentionKey, AttentionMask, AttentionOperation, DensePart, MaskShape, PerItem, Role, View,
 };
 use crate::plan::Plan;
-use crate::twins::attention_masked::{Inputs, MaskedAttention};
+use crate::testing::harness::{Operand, POISON};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{hold, wide};
 use half::f16;
 
 /// The order and spacing of a tensor's axes.

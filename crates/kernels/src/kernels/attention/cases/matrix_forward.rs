@@ -1,14 +1,14 @@
 //! Family 05 by matrices: attention forward of operands rounded to f16, from f32 and from f16.
 
-use super::attention::{SOFTMAX, Setting};
-use super::harness::{Job, Operand, Outputs, in_halves};
-use super::lane::Lane;
-use super::measure::{close, close_to_terms, of, text, wide};
-use super::{Case, Outcome};
+use super::forward::{SOFTMAX, Setting};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{self as k, AttentionHalves, Kernel};
-use crate::twins::attention::{AttentionShape, attention_forward};
+use crate::kernels::attention::twin::causal::{CausalAttention, attention_forward};
+use crate::kernels::{self as k, AttentionHalves, Kernel, Spec};
+use crate::testing::harness::{Job, Operand, Outputs, in_halves};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{close, close_to_terms, of, text, wide};
+use crate::testing::{Case, Outcome};
 use half::f16;
 use std::rc::Rc;
 
@@ -46,8 +46,13 @@ fn kernels(caps: &Capabilities, shape: k::AttentionShape) -> Result<Vec<Kernel>>
     if tiles.is_empty() {
         return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "attention by matrices"));
     }
-    let tiled = tiles.iter().map(|&tile| k::attention_forward_with_tile(caps, shape, false, tile));
-    [k::attention_forward(caps, shape, false)].into_iter().chain(tiled).collect()
+    let tiled = tiles
+        .iter()
+        .map(|&tile| k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps));
+    [k::AttentionForward { shape, cached: false, tile: None }.kernel(caps)]
+        .into_iter()
+        .chain(tiled)
+        .collect()
 }
 
 async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
@@ -70,7 +75,7 @@ async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
 /// Rows of numbers that f16 holds, and what the twin makes of them.
 struct Batch {
     setting: Setting,
-    shape: AttentionShape,
+    shape: CausalAttention,
     documents: Vec<u32>,
     qkv: Vec<f32>,
     out: Vec<f64>,

@@ -4,13 +4,13 @@
 //! h / (n_heads / n_kv_heads). Position s sees positions from the start of its document, or of its
 //! window, to itself.
 
-use super::{NEGATIVE_HUGE, Real, add_assign, dot};
 use crate::kernels::dropout::twin::KeyDropout;
 use crate::kernels::softmax::twin::softmax_forward;
+use crate::twins::{NEGATIVE_HUGE, Real, add_assign, dot};
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AttentionShape {
+pub struct CausalAttention {
     pub n_heads: usize,
     pub n_kv_heads: usize,
     pub head_dim: usize,
@@ -25,7 +25,7 @@ pub struct AttentionShape {
     pub dropout: Option<KeyDropout>,
 }
 
-impl AttentionShape {
+impl CausalAttention {
     /// Causal attention, neither windowed nor capped.
     pub const fn new(n_heads: usize, n_kv_heads: usize, head_dim: usize, tokens: usize) -> Self {
         let (window, soft_cap, scale, dropout) = (None, None, None, None);
@@ -175,7 +175,7 @@ pub fn attend_kept<R: Real>(
 }
 
 /// The queries, keys and values of one query head inside fused rows.
-fn heads<R>(shape: AttentionShape, qkv: &[R], head: usize) -> [Head<'_, R>; 3] {
+fn heads<R>(shape: CausalAttention, qkv: &[R], head: usize) -> [Head<'_, R>; 3] {
     let kv = shape.kv_head(head) * shape.head_dim;
     [head * shape.head_dim, shape.key_offset() + kv, shape.value_offset() + kv].map(|offset| Head {
         data: qkv,
@@ -187,7 +187,7 @@ fn heads<R>(shape: AttentionShape, qkv: &[R], head: usize) -> [Head<'_, R>; 3] {
 
 /// (out `[tokens, n_heads · head_dim]`, natural-log LSE `[tokens, n_heads]`)
 pub fn attention_forward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &[R],
     documents: &[u32],
 ) -> (Vec<R>, Vec<R>) {
@@ -206,7 +206,7 @@ pub fn attention_forward<R: Real>(
 /// How much new rows behind `position` cached ones attend to each row of the cache with one head:
 /// softmax of the scores, 0 for keys that a row does not see. `[tokens, position + tokens]`
 pub fn attention_probabilities_forward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &[R],
     cache: &[R],
     position: usize,
@@ -230,7 +230,7 @@ pub fn attention_probabilities_forward<R: Real>(
 /// Attention of new rows behind `position` cached ones; the cache already holds the keys and values
 /// of the new rows too. Row t sees cache rows 0 to `position` + t.
 pub fn attention_prefill<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &[R],
     cache: &[R],
     position: usize,
@@ -251,12 +251,12 @@ pub fn attention_prefill<R: Real>(
 /// [`attention_prefill`] of a single row: `qkv_row` is the row of the newest of `cache_len` cached
 /// tokens.
 pub fn attention_decode<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv_row: &[R],
     cache: &[R],
     cache_len: usize,
 ) -> Vec<R> {
-    attention_prefill(AttentionShape { tokens: 1, ..shape }, qkv_row, cache, cache_len - 1)
+    attention_prefill(CausalAttention { tokens: 1, ..shape }, qkv_row, cache, cache_len - 1)
 }
 
 /// What a range of keys leaves for the merge: the weighted sum of values, the largest score in base 2
@@ -282,7 +282,7 @@ fn exp2<R: Real>(x: R) -> R {
 
 /// One query head of a fused row over a range of the cache (Dao et al., Flash-Decoding, 2023).
 pub fn attention_decode_split<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv_row: &[R],
     cache: &[R],
     head: usize,
@@ -314,7 +314,7 @@ pub fn attention_decode_merge<R: Real>(a: &Part<R>, b: &Part<R>) -> Part<R> {
 /// dQ = Σ dS k, dK = Σ dS q, dV = Σ P dO, the last two also over the query heads of a group. With dropout
 /// P in dV and dO·v in dS are multiplied by what is kept.
 pub fn attention_backward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &[R],
     documents: &[u32],
     out: &[R],

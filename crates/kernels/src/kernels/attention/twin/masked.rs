@@ -1,7 +1,7 @@
 //! Attention of `[batch, heads, rows, head_dim]` tensors under any mask, from the definition: the
 //! twin of the kernels over tensors. Shares nothing with the twins over fused rows.
 
-use super::{NEGATIVE_HUGE, dot};
+use crate::twins::{NEGATIVE_HUGE, dot};
 
 /// Sizes of a call.
 #[derive(Clone, Copy, Debug)]
@@ -105,14 +105,8 @@ impl MaskedAttention {
         (output, lse)
     }
 
-    /// The gradients of Σ output · d_output.
-    pub fn backward(&self, inputs: Inputs, bias: Bias, d_output: &[f64]) -> Gradients {
-        let (output, lse) = self.forward(inputs, bias);
-        self.backward_of(inputs, bias, &output, &lse, d_output)
-    }
-
-    /// [`MaskedAttention::backward`] with the forward's results given.
-    pub fn backward_of(
+    /// The gradients of Σ output · d_output, with the forward's results given.
+    pub fn backward(
         &self,
         inputs: Inputs,
         bias: Bias,

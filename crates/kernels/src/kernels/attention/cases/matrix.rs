@@ -1,23 +1,26 @@
 //! Family 10 on matrices that a subgroup holds: the gradients of attention of operands in f16, against f64 of the same
 //! operands.
 
-use super::attention::{HEADS, Setting};
-use super::attention_backward::ENDS;
-use super::harness::{Job, Operand, Outputs, POISON, in_halves};
-use super::lane::Lane;
-use super::ledger::Bits;
-use super::measure::{ROUNDING, close_to_terms, dot, hold, narrow, of, text, wide};
-use super::{Case, Outcome};
+use super::backward::ENDS;
+use super::forward::{HEADS, Setting};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::data::document_ends;
 use crate::error::Result;
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, attention_backward, attention_forward,
+};
+use crate::kernels::attention::twin::gradient_rows::Pass;
 use crate::kernels::rope::twin::{rope_backward, rope_table};
 use crate::kernels::{
-    self as k, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Kernel, KeyValueOwner,
+    self as k, AttentionHalves, AttentionPass, AttentionShape, AttentionTile, Kernel,
+    KeyValueOwner, Spec,
 };
-use crate::twins::attention::{AttentionShape as TwinShape, attention_backward, attention_forward};
-use crate::twins::attention_rows::Pass;
+use crate::testing::harness::{Job, Operand, Outputs, POISON, in_halves};
+use crate::testing::lane::Lane;
+use crate::testing::ledger::Bits;
+use crate::testing::measure::{ROUNDING, close_to_terms, dot, hold, narrow, of, text, wide};
+use crate::testing::{Case, Outcome};
 use half::f16;
 use std::rc::Rc;
 
@@ -62,7 +65,7 @@ async fn delta(lane: Rc<Lane>) -> Outcome {
         let halves = AttentionHalves { output, d_output, ..AttentionHalves::default() };
         let shape = AttentionShape { half: true, halves, ..setting.kernel() };
         let made =
-            lane.variants(|caps| k::attention_delta(caps, shape, k::Parts::WHOLE)).map_err(text)?;
+            lane.variants_of(k::AttentionDelta { shape, parts: k::Parts::WHOLE }).map_err(text)?;
         let tokens = 70;
         let rows = [(); 2].map(|()| as_halves(lane.normal(tokens * shape.width())));
         let [out, d_out] = rows.each_ref().map(|rows| wide(rows));
@@ -248,7 +251,7 @@ pub(crate) fn turns(setting: Setting) -> Rope {
 }
 
 /// Bounds of pairs that are turned: by at most the length of both, and what f32 rounds sines and products by.
-pub(crate) fn turn_bounds(twin: TwinShape, bounds: &mut [f64], expected: &[f64]) {
+pub(crate) fn turn_bounds(twin: CausalAttention, bounds: &mut [f64], expected: &[f64]) {
     let rounding = 4.0 * f64::from(f32::EPSILON);
     let (width, half) = (twin.qkv_width(), twin.head_dim / 2);
     let rows = bounds.chunks_exact_mut(width).zip(expected.chunks_exact(width));
@@ -304,9 +307,9 @@ fn kernels(
 ) -> Result<Vec<Kernel>> {
     let of = |tile: AttentionTile| match pass {
         AttentionPass::KeyValue => {
-            k::attention_backward_key_value_with_tile(caps, shape, owner, ENDS, tile)
+            k::AttentionBackwardKeyValue { shape, owner, ends: ENDS, tile: Some(tile) }.kernel(caps)
         }
-        _ => k::attention_backward_query_with_tile(caps, shape, tile),
+        _ => k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps),
     };
     k::attention_matrix_tiles(caps, shape, pass).into_iter().map(of).collect()
 }
@@ -350,7 +353,7 @@ async fn sides(
         KeyValueOwner::Group => vec![],
         KeyValueOwner::Head => {
             let shape = AttentionShape { turned: false, ..shape };
-            lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?
+            lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?
         }
     };
     if sums.is_empty() {

@@ -7,7 +7,7 @@ fn head(data: &[f64], head_dim: usize) -> Head<'_, f64> {
 }
 
 /// Attention by the textbook: all scores, their maximum, their exponentials, their sum.
-fn standard(shape: AttentionShape, qkv: &[f64], documents: &[u32]) -> (Vec<f64>, Vec<f64>) {
+fn standard(shape: CausalAttention, qkv: &[f64], documents: &[u32]) -> (Vec<f64>, Vec<f64>) {
     let (d, group) = (shape.head_dim, shape.n_heads / shape.n_kv_heads);
     let (mut out, mut lse) = (vec![], vec![]);
     for (s, &start) in documents.iter().enumerate() {
@@ -42,16 +42,16 @@ fn standard(shape: AttentionShape, qkv: &[f64], documents: &[u32]) -> (Vec<f64>,
     (out, lse)
 }
 
-const SHAPES: [(AttentionShape, &[u32]); 6] = [
-    (AttentionShape::new(1, 1, 2, 1), &[0]),
-    (AttentionShape::new(6, 2, 4, 7), &[0; 7]),
-    (AttentionShape::new(4, 4, 6, 5), &[0, 1, 2, 3, 4]),
-    (AttentionShape::new(2, 1, 8, 6), &[0, 0, 2, 2, 2, 5]),
-    (AttentionShape::new(3, 1, 256, 3), &[0, 0, 2]),
-    (AttentionShape::new(2, 2, 32, 1), &[0]),
+const SHAPES: [(CausalAttention, &[u32]); 6] = [
+    (CausalAttention::new(1, 1, 2, 1), &[0]),
+    (CausalAttention::new(6, 2, 4, 7), &[0; 7]),
+    (CausalAttention::new(4, 4, 6, 5), &[0, 1, 2, 3, 4]),
+    (CausalAttention::new(2, 1, 8, 6), &[0, 0, 2, 2, 2, 5]),
+    (CausalAttention::new(3, 1, 256, 3), &[0, 0, 2]),
+    (CausalAttention::new(2, 2, 32, 1), &[0]),
 ];
 
-fn input(shape: AttentionShape) -> Vec<f64> {
+fn input(shape: CausalAttention) -> Vec<f64> {
     noise(1, shape.tokens * shape.qkv_width())
 }
 
@@ -86,7 +86,7 @@ fn tiled_attention_follows_the_worked_example() {
     let q = [[1.0, 0.5], [0.8, -0.1], [0.2, 0.9], [-0.3, 0.4], [0.7, 0.6], [0.1, -0.5]];
     let k = [[0.3, 0.7], [0.6, 0.2], [-0.1, 0.8], [0.4, -0.3], [0.9, 0.1], [0.2, 0.5]];
     let v = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]];
-    let shape = AttentionShape::new(1, 1, 2, 6);
+    let shape = CausalAttention::new(1, 1, 2, 6);
     let qkv: Vec<f64> = (0..6).flat_map(|i| [q[i], k[i], v[i]].concat()).collect();
     let (out, lse) = attention_forward(shape, &qkv, &[0; 6]);
     assert_close("out", &out[..4], &[1.0, 0.0, 0.449, 0.551], 6e-4, 0.0);
@@ -107,7 +107,7 @@ fn one_pass_equals_the_standard_softmax() {
 
 #[test]
 fn scores_of_any_size_are_safe_in_f32() {
-    let shape = AttentionShape::new(1, 1, 2, 3);
+    let shape = CausalAttention::new(1, 1, 2, 3);
     let qkv = [
         [100.0f32, 0.0, -100.0, 0.0, 1.0, 2.0],
         [100.0, 0.0, 100.0, 0.0, 3.0, 4.0],
@@ -137,13 +137,13 @@ fn the_first_position_of_a_document_sees_itself_alone() {
 
 #[test]
 fn packed_documents_do_not_see_each_other() {
-    let shape = AttentionShape::new(2, 1, 4, 7);
+    let shape = CausalAttention::new(2, 1, 4, 7);
     let qkv = input(shape);
     let (out, lse) = attention_forward(shape, &qkv, &[0, 0, 0, 3, 3, 3, 3]);
     let split = 3 * shape.qkv_width();
     for (part, range) in [(&qkv[..split], 0..3), (&qkv[split..], 3..7)] {
         let alone = attention_forward(
-            AttentionShape { tokens: range.len(), ..shape },
+            CausalAttention { tokens: range.len(), ..shape },
             part,
             &vec![0; range.len()],
         );
@@ -154,7 +154,7 @@ fn packed_documents_do_not_see_each_other() {
 
 #[test]
 fn query_heads_share_key_heads_in_consecutive_groups() {
-    let shape = AttentionShape::new(12, 4, 2, 1);
+    let shape = CausalAttention::new(12, 4, 2, 1);
     assert_eq!(
         (0..12).map(|h| shape.kv_head(h)).collect::<Vec<_>>(),
         [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
@@ -174,19 +174,19 @@ fn a_row_with_every_key_masked_is_zero() {
 
 #[test]
 fn a_cached_sequence_gives_the_rows_of_the_whole_one() {
-    let shape = AttentionShape::new(6, 2, 4, 7);
+    let shape = CausalAttention::new(6, 2, 4, 7);
     let qkv = input(shape);
     let (whole, _) = attention_forward(shape, &qkv, &[0; 7]);
     let mut cache = vec![f64::NAN; 9 * shape.cache_width()];
     let mut got = vec![];
     for range in [0..3, 3..5] {
-        let shape = AttentionShape { tokens: range.len(), ..shape };
+        let shape = CausalAttention { tokens: range.len(), ..shape };
         let rows = &qkv[range.start * shape.qkv_width()..range.end * shape.qkv_width()];
         cache_append_forward(shape, rows, &mut cache, range.start);
         got.extend(attention_prefill(shape, rows, &cache, range.start));
     }
     for (t, row) in qkv.chunks_exact(shape.qkv_width()).enumerate().skip(5) {
-        cache_append_forward(AttentionShape { tokens: 1, ..shape }, row, &mut cache, t);
+        cache_append_forward(CausalAttention { tokens: 1, ..shape }, row, &mut cache, t);
         got.extend(attention_decode(shape, row, &cache, t + 1));
     }
     assert_eq!(got, whole);
@@ -233,7 +233,7 @@ fn the_lse_gives_back_the_probabilities_and_both_forms_of_d() {
 
 #[test]
 fn probabilities_of_a_cached_sequence_are_those_of_the_lse_and_give_the_output() {
-    let shape = AttentionShape { window: Some(4), ..AttentionShape::new(6, 2, 4, 7) };
+    let shape = CausalAttention { window: Some(4), ..CausalAttention::new(6, 2, 4, 7) };
     let qkv = input(shape);
     let (out, lse) = attention_forward(shape, &qkv, &[0; 7]);
     let mut cache = vec![f64::NAN; 9 * shape.cache_width()];
@@ -256,7 +256,7 @@ fn probabilities_of_a_cached_sequence_are_those_of_the_lse_and_give_the_output()
             assert_close("output", &sum, &out[at..][..shape.head_dim], 1e-14, 0.0);
         }
         // The rows from the third on, behind those before.
-        let rest = AttentionShape { tokens: 4, ..shape };
+        let rest = CausalAttention { tokens: 4, ..shape };
         let rows = &qkv[3 * shape.qkv_width()..];
         let got = attention_probabilities_forward(rest, rows, &cache, 3, head);
         assert_eq!(got, all[3 * 7..]);
