@@ -42,6 +42,8 @@ export type {
   ModelFiles,
   ModelOptions,
   PretrainedOptions,
+  ScoreOptions,
+  Scores,
 } from "./model-types.js";
 export type { Dtype } from "./notes.js";
 export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
@@ -100,6 +102,8 @@ export type {
   DropoutRates,
   EvaluateOptions,
   Evaluation,
+  GradientBatch,
+  GradientRows,
   Phase,
   PlanBinding,
   PlanRow,
@@ -111,6 +115,8 @@ export type {
   ResolvedTrainerOptions,
   RunOptions,
   Schedule,
+  SoftTargets,
+  StepGradient,
   StepMetrics,
   TrainerFiles,
   TrainerOptions,

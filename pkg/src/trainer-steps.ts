@@ -72,17 +72,19 @@ export class TrainerSteps implements Runnable {
    *
    * @param stop - asked between its parts.
    * @param data - what it draws from.
+   * @param own - whether its loss is of an objective of its own, of any size.
    */
   train(
     begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>,
     signal?: AbortSignal,
     stop = () => false,
     data?: Data,
+    own?: boolean,
   ): Promise<StepMetrics> {
     return this.#handle.run(
       async (raw) =>
         this.#note(
-          (await this.#recovery?.step(begin, stop, signal, data)) ??
+          (await this.#recovery?.step(begin, stop, signal, data, own)) ??
             metricsOf(await begin(raw, stop)),
         ),
       signal,

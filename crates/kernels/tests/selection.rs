@@ -4,18 +4,18 @@
 
 use naga::{AddressSpace, StorageAccess};
 use std::collections::{HashMap, HashSet};
-use tinyloom_model::arch::Architecture;
 use tinyloom_kernels::caps::{Capabilities, Features, Limits, Target};
-use tinyloom_model::config::ModelConfig;
-use tinyloom_model::error::ErrorCode;
 use tinyloom_kernels::kernels::{
     Access, AttentionDecode, AttentionShape, DecodePlace, Kernel, KvCache, Spec, WeightFormat,
     decode_splits,
 };
 use tinyloom_kernels::lower::{InferenceOptions, inference_plans};
+use tinyloom_kernels::testing::{adapters, catalogue};
+use tinyloom_model::arch::Architecture;
+use tinyloom_model::config::ModelConfig;
+use tinyloom_model::error::ErrorCode;
 use tinyloom_model::params::Params;
 use tinyloom_model::random::{below, philox};
-use tinyloom_kernels::testing::{adapters, catalogue};
 
 /// What naga reads from a kernel's text.
 struct Reflection {

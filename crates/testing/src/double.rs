@@ -31,6 +31,8 @@ mod memory;
 #[cfg(test)]
 mod mixed_tests;
 #[cfg(test)]
+mod objective_tests;
+#[cfg(test)]
 mod optimizer_tests;
 #[cfg(test)]
 mod packed_tests;

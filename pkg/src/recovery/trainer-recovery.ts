@@ -79,12 +79,13 @@ export class TrainerRecovery implements RecoveredTrainer {
     stop: () => boolean,
     signal: AbortSignal | undefined,
     data: Data | undefined,
+    own = false,
   ): Promise<StepMetrics> {
     throwIfAborted(signal, "run"); // while it waited for its turn
     const step = this.#begun(begin, stop, data);
     const { raw } = this.handle;
     try {
-      return this.#arrived(step, await begin(raw, step.asked));
+      return this.#arrived(step, await begin(raw, step.asked), own);
     } catch (error) {
       return await this.#failed(step, raw, error, (done) => this.model.restored(done, signal));
     }
@@ -215,10 +216,11 @@ export class TrainerRecovery implements RecoveredTrainer {
     return step;
   }
 
-  #arrived(step: Step, numbers: RawMetrics): StepMetrics {
+  /** @param own - whether its loss is of an objective of its own: of its size nothing is known. */
+  #arrived(step: Step, numbers: RawMetrics, own = false): StepMetrics {
     const metrics = metricsOf(numbers);
     step.metrics = numbers;
-    step.sound = this.#sound(metrics);
+    step.sound = own ? !metrics.skipped && Number.isFinite(metrics.loss) : this.#sound(metrics);
     this.model.snapshots.stepped();
     return metrics;
   }

@@ -22,7 +22,7 @@ macro_rules! families {
             loss: CrossEntropy, ObjectiveCrossEntropy, SoftCap, LossSumForward;
             weights: PackWeights, UnpackWeights;
             optimizer: GradNorm, StepDecision, Average, UpdateSpec;
-            sample: Sample, SampleSeveral, TopLogits;
+            sample: Sample, SampleSeveral, TopLogits, TopRows;
         }
     };
 }

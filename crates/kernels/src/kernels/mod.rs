@@ -54,7 +54,7 @@ pub use linear::matvec::matvec_fuses;
 pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
-pub use loss::{LogitRow, Objective};
+pub use loss::{LogitRow, Objective, RowScore, SOFT_IDS, Steering, SteeringNumbers};
 pub use norm::{NormForm, NormTerms, SummedWeights, norm_rows};
 pub use operand::{Access, Binding, Placement};
 pub(crate) use operand::{read, read_write, uniform};

@@ -14,7 +14,10 @@ pub use operands::Operands;
 pub use crate::kernels::attention::twin::gradient_rows::Pass;
 pub use crate::kernels::attention::twin::twin as causal_attention;
 pub use crate::kernels::dropout::twin::Masks;
-pub use crate::kernels::loss::twin::{log_sum_exp, smoothed_cross_entropy_backward};
+pub use crate::kernels::loss::twin::{
+    Softened, Steered, cross_entropy_backward, log_sum_exp, smoothed_cross_entropy_backward,
+    steered_cross_entropy_backward,
+};
 pub use crate::kernels::optimizer::twin::{Decision, StepOptions, average_forward};
 pub use crate::kernels::sample::twin::top_logits_forward;
 pub use crate::kernels::weights::twin::{pack_weights_forward, unpack_weights_forward};
