@@ -50,6 +50,7 @@ export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 export type { LoadOptions, LongOptions, Progress } from "./progress.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
 export type { RopeParameters } from "./rope-parameters.js";
+export type { RunOptions } from "./run-types.js";
 export { Runtime } from "./runtime.js";
 export type { Capabilities, FeatureOptions, LostInfo, RuntimeOptions } from "./runtime-types.js";
 export type {
@@ -113,7 +114,6 @@ export type {
   RateSearch,
   Recovered,
   ResolvedTrainerOptions,
-  RunOptions,
   Schedule,
   SoftTargets,
   StepGradient,

@@ -246,41 +246,17 @@ export interface CheckpointOptions {
    * run was last asked to keep, at first 2. With 1 a damaged one leaves none.
    */
   keep?: number;
-}
-
-/** Options of `Trainer.run`. */
-export interface RunOptions {
   /**
-   * How many steps this run does. A `step()` between them does not count. By default the run ends at
-   * `until`, or else at the `totalSteps` that `Trainer.create` was given, or else never.
+   * Keeps the checkpoint with the least `validationLoss` too: each evaluation that finds a smaller one saves.
+   * `run.best()` gives its files. A best checkpoint of before counts on where the same data are evaluated. It needs
+   * `evaluateEvery`. Default false.
    */
-  steps?: number;
-  /** Ends when `trainer.steps` reaches this number. It cannot be combined with `steps`. */
-  until?: number;
-  /** Stops with code "aborted" between two steps or micro-steps. */
-  signal?: AbortSignal;
-  /** Evaluates at each multiple of this number of the trainer's steps, and at the run's last step. */
-  evaluateEvery?: number;
-  /** Skipped steps in a row after which the run ends with code "non-finite"; default 3. */
-  maxSkipped?: number;
+  keepBest?: boolean;
   /**
-   * How many further steps are submitted before the metrics of a step arrive; default 0, at most 16.
-   * A short step then need not wait until its loss is read. No step is submitted past an evaluation.
-   * The model is this many steps ahead of the metrics. Leaving the loop waits for the submitted steps.
-   * It cannot be combined with `gradientAccumulation`.
+   * Saves also where the signal ends the run or its loop is left before its end, unless no step was done since the
+   * last save. The promise of the abort settles when the checkpoint is whole. Default false.
    */
-  stepsAhead?: number;
-  /**
-   * Lets the first run after a resume draw from other data than the run that was saved, or draw from the same
-   * data in another way: with another `sequenceLength`, `validationFraction` or `seed` of the dataset. It also
-   * allows any data where the state does not say from which it drew. Default false: such a run is refused.
-   */
-  dataChanged?: boolean;
-  /**
-   * Saves into storage. A step after which it saves is yielded when the checkpoint is whole. A run that is
-   * left or stopped does not save at its end. If a save fails, so does the run; earlier checkpoints stay.
-   */
-  checkpoint?: CheckpointOptions;
+  onAbort?: boolean;
 }
 
 /** Options of `Trainer.findLearningRate`. */
@@ -319,6 +295,8 @@ export interface RateSearch {
 export interface EvaluateOptions extends LongOptions {
   /** Evaluates the average of weights that `ema` keeps; default false. */
   averaged?: boolean;
+  /** Evaluates on all of the dataset, and not on its validation split alone; default false. */
+  all?: boolean;
 }
 
 /** A loss on the validation split. */

@@ -33,6 +33,7 @@ import type {
 } from "./raw-types.js";
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import { alreadyOn, Run, runOptions } from "./run.js";
+import type { RunOptions } from "./run-types.js";
 import type { Runtime } from "./runtime.js";
 import { saveOptions } from "./save-options.js";
 import {
@@ -57,7 +58,6 @@ import type {
   RateOptions,
   RateSearch,
   ResolvedTrainerOptions,
-  RunOptions,
   Schedule,
   StepMetrics,
   TrainerFiles,
@@ -330,13 +330,17 @@ export class Trainer {
   }
 
   /**
-   * The mean loss over the dataset's validation split.
+   * The mean loss over the dataset's validation split, or with `all` over the whole dataset.
    *
    * @throws {@link TinyloomError} `invalid-options` when the dataset has no validation split,
    * `aborted`.
    */
   async evaluate(dataset: Dataset, options: EvaluateOptions = {}): Promise<Evaluation> {
-    const chosen = check<EvaluateOptions>("evaluate", options, { ...LONG, averaged: flag });
+    const chosen = check<EvaluateOptions>("evaluate", options, {
+      ...LONG,
+      averaged: flag,
+      all: flag,
+    });
     return this.#steps.evaluate(dataOf(dataset), chosen);
   }
 

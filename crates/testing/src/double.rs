@@ -37,6 +37,8 @@ mod optimizer_tests;
 #[cfg(test)]
 mod packed_tests;
 #[cfg(test)]
+mod padding_tests;
+#[cfg(test)]
 mod parts_tests;
 #[cfg(test)]
 mod peft_tests;

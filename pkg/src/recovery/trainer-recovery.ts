@@ -1,13 +1,15 @@
 /** Adds to a trainer that its steps are in the log of its model, and what to save where they cannot be done again. */
 
-import { noGood, save as saveFiles } from "../checkpoint-writer.js";
+import { configWithBase, noGood, save as saveFiles } from "../checkpoint-writer.js";
 import type { Data } from "../data.js";
 import { TinyloomError, throwIfAborted, toError } from "../error.js";
 import { metricsOf } from "../metrics.js";
+import { NO_NOTES } from "../notes.js";
 import { show } from "../options.js";
 import type { RawHandle } from "../raw-handle.js";
 import type { RawMetrics, RawTrainer } from "../raw-types.js";
 import {
+  type Keeping,
   MODEL_FILES,
   type RunHandle,
   type SaveOptions,
@@ -133,7 +135,7 @@ export class TrainerRecovery implements RecoveredTrainer {
   ): Promise<TrainerFiles | undefined> {
     const { model } = this;
     const { device } = model;
-    const files = { added, keep };
+    const files = { added, keeping: { keep } };
     const { good, ...where } = options;
     if (good) {
       void this.handle.raw;
@@ -172,7 +174,7 @@ export class TrainerRecovery implements RecoveredTrainer {
   #saved(
     snapshot: Snapshot,
     options: SaveOptions,
-    files: { added: AddedState; keep: number | undefined },
+    files: { added: AddedState; keeping: Keeping },
   ): Promise<TrainerFiles | undefined> | undefined {
     const own = snapshot.trainers.get(this);
     if (!own) return undefined;
@@ -180,7 +182,7 @@ export class TrainerRecovery implements RecoveredTrainer {
       options,
       {
         names: this.model.origin.adapted?.names ?? MODEL_FILES,
-        config: snapshot.config,
+        config: configWithBase(snapshot.config, this.model.origin.notes ?? NO_NOTES),
         weights: writerOf(snapshot.weights),
         generation: this.model.origin.notes?.generation,
       },

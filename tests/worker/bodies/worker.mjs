@@ -236,6 +236,12 @@ export const cases = {
     await refuses("invalid-options", ["cannot go to the worker", "tokenizer"], () =>
       model.generate([1], { tokenizer }),
     );
+    const asking = { fetch: (url, init) => globalThis.fetch(url, init) };
+    await refuses(
+      "invalid-options",
+      ["Model.fromPretrained", "cannot go to the worker", "asks for files"],
+      () => Model.fromPretrained(runtime, "https://example.invalid/model", asking),
+    );
     const files = { "tokenizer.json": "{}" };
     const saving = model.save({ format: "gguf", tokenizer: files });
     const unread = await saving.catch((caught) => caught);
@@ -538,7 +544,7 @@ export const extra = (ops, BpeTokenizer) => ({
 });
 
 /** A worker of the user's own: functions and iterators of its own beside the API. */
-export async function useOwn({ connect, worker }) {
+export async function tryOwn({ connect, worker }) {
   const remote = await connect({ worker });
   const runtime = await remote.Runtime.create();
   const tensor = await runtime.tensor([1, 2, 3, 4], [1, 4]);

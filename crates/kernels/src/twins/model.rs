@@ -392,11 +392,7 @@ impl<'a, R: Real> Run<'a, R> {
                 self.put(node, d_x);
                 self.write(node.writes[1], y, WriteMode::Overwrite);
             }
-            Op::EmbedBackward { weight, .. } => {
-                let (rows, hidden) = (self.architecture.vocab_size, self.columns(weight));
-                let d_table = embedding_backward(inputs.tokens, self.read(node, 0), hidden, rows);
-                self.gradient(weight, d_table);
-            }
+            Op::EmbedBackward { weight, .. } => self.embed_backward(node, weight, inputs.tokens),
             Op::PositionsBackward { weight } => {
                 self.positions_backward(node, weight, inputs.documents);
             }
@@ -426,6 +422,13 @@ impl<'a, R: Real> Run<'a, R> {
     fn positions(&mut self, node: &Node, weight: WeightId, documents: &[u32]) {
         let (table, hidden) = (self.weight(weight), self.columns(weight));
         position_forward(&mut self.values[node.writes[0]], &table, documents, 0, hidden);
+    }
+
+    fn embed_backward(&mut self, node: &Node, weight: WeightId, tokens: &[u32]) {
+        let shape = [self.columns(weight), self.architecture.vocab_size];
+        let padding = self.architecture.padding;
+        let d_table = embedding_backward(tokens, self.read(node, 0), shape, padding);
+        self.gradient(weight, d_table);
     }
 
     fn positions_backward(&mut self, node: &Node, weight: WeightId, documents: &[u32]) {

@@ -37,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(Case::new(format!("cache_expand {name}"), move |lane| expand(lane, cache)));
         }
     }
+    cases.push(Case::new("cache_append f16 beyond its range", beyond_half));
     cases.push(Case::new("matvec of heads into a cache", heads_of_rows));
     for (heads, window, soft_cap) in [((4, 2, 32), 5, Some(1.5)), ((3, 1, 96), 40, None)] {
         let setting = Setting { window: Some(window), soft_cap, ..Setting::plain(heads) };
@@ -103,6 +104,23 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
                 appended(cache, shape, written, &rows).map_err(&named)?;
             }
         }
+    }
+    Ok(lane.summary())
+}
+
+/// What f16 cannot hold makes its word NaN, and no other.
+async fn beyond_half(lane: Rc<Lane>) -> Outcome {
+    let (shape, kernel_shape) = shapes(CACHES[0], 1);
+    let cache = KvCache::F16;
+    let made = lane.variants_of(k::CacheAppend { shape: kernel_shape, cache }).map_err(text)?;
+    let mut qkv = lane.normal(shape.qkv_width());
+    qkv[shape.key_offset()..][..4].copy_from_slice(&[65504.0, -65504.0, 1.0, 7e4]);
+    let words = cache.row_words(&kernel_shape);
+    let operands = [Operand::floats(&qkv), Operand::poison(words), Operand::uniform(&Step::of(1))];
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let expected = [0xfbff_7bff, 0x7e00_7e00];
+        same("keys", &got.words(0)[..2], &expected).map_err(of(&job.kernel))?;
     }
     Ok(lane.summary())
 }

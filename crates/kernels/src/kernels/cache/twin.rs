@@ -10,10 +10,15 @@ use crate::twins::{Operands, Twin, cast};
 use half::f16;
 use std::ops::Range;
 
-/// Rows `k heads | v heads` as words of two f16 each.
+/// Rows `k heads | v heads` as words of two f16 each: NaN where one of the two is beyond f16.
 pub fn cache_append_f16(rows: &[f32]) -> Vec<u32> {
+    let held = |pair: &[f32]| pair.iter().all(|x| x.abs() <= 65504.0);
     let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
-    rows.chunks_exact(2).map(|pair| bits(pair[0]) | bits(pair[1]) << 16).collect()
+    let word = |pair: &[f32]| match held(pair) {
+        true => bits(pair[0]) | bits(pair[1]) << 16,
+        false => 0x7e00_7e00,
+    };
+    rows.chunks_exact(2).map(word).collect()
 }
 
 /// What [`cache_append_f16`] kept.
@@ -152,6 +157,8 @@ mod tests {
         for (x, y) in rows.iter().zip(kept) {
             assert!((f64::from(*x) - y).abs() <= f64::from(x.abs()) / 2048.0 + 1e-7, "{x} as {y}");
         }
+        let kept = cache_expand_f16(&cache_append_f16(&[65504.0, -65504.0, 1.0, -65505.0]));
+        assert!(kept[..2] == [65504.0, -65504.0] && kept[2..].iter().all(|x| x.is_nan()));
     }
 
     #[test]
