@@ -24,7 +24,7 @@ impl Twin for AttentionTensors {}
 impl Twin for AttentionDeltaTensors {}
 
 /// The shape as the twins know it, for so many rows.
-pub(crate) fn twin(shape: &AttentionShape, tokens: usize) -> Result<CausalAttention> {
+pub fn twin(shape: &AttentionShape, tokens: usize) -> Result<CausalAttention> {
     Ok(CausalAttention {
         n_heads: shape.heads,
         n_kv_heads: shape.kv_heads,

@@ -115,7 +115,7 @@ async fn beyond_half(lane: Rc<Lane>) -> Outcome {
     let made = lane.variants_of(k::CacheAppend { shape: kernel_shape, cache }).map_err(text)?;
     let mut qkv = lane.normal(shape.qkv_width());
     qkv[shape.key_offset()..][..4].copy_from_slice(&[65504.0, -65504.0, 1.0, 7e4]);
-    let words = cache.row_words(&kernel_shape);
+    let words = kernel_shape.row_words(cache);
     let operands = [Operand::floats(&qkv), Operand::poison(words), Operand::uniform(&Step::of(1))];
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
