@@ -40,8 +40,20 @@ pub(super) fn packed_matrix(composer: Composer, format: WeightFormat, elements: 
     packed_flags(composer, format).module("lib/weights")
 }
 
+/// The same of a matrix of rows of `k` columns, which is read so in f32 too: by vectors of four elements.
+pub(super) fn matrix_units(
+    composer: Composer,
+    format: WeightFormat,
+    (rows, k): (usize, usize),
+) -> Composer {
+    if format.packs(k) {
+        return packed_matrix(composer, format, rows * k);
+    }
+    packed_flags(composer.unrolled("QUADS", 1), WeightFormat::F32).module("lib/weights")
+}
+
 /// What `lib/weights.wgsl` asks.
-pub(super) fn packed_flags(composer: Composer, format: WeightFormat) -> Composer {
+fn packed_flags(composer: Composer, format: WeightFormat) -> Composer {
     composer
         .when("PACKED_F16", format == WeightFormat::F16)
         .when("PACKED_INT8", format == WeightFormat::Int8)
