@@ -34,6 +34,7 @@ export type {
 export { Model } from "./model.js";
 export type { ModelConfig } from "./model-config.js";
 export type {
+  EmbedOptions,
   GgufFiles,
   HiddenStatesOptions,
   InferenceOptions,

@@ -1,5 +1,6 @@
 import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
+import { embed, embedCall } from "./embed.js";
 import { toError } from "./error.js";
 import type { CheckpointSource } from "./file-part.js";
 import { openSource } from "./file-source.js";
@@ -25,6 +26,7 @@ import {
   STATES,
 } from "./model-options.js";
 import type {
+  EmbedOptions,
   GgufFiles,
   HiddenStatesOptions,
   InferenceOptions,
@@ -36,6 +38,7 @@ import type {
 } from "./model-types.js";
 import { NO_NOTES, notesOf } from "./notes.js";
 import { check, invalid, isA, type Rules, show } from "./options.js";
+import { nameOf, setParameter, valuesOf } from "./parameters.js";
 import type { LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw-types.js";
@@ -245,6 +248,64 @@ export class Model {
    */
   async attention(tokens: TokenIds, options: ModelAttentionOptions): Promise<Float32Array> {
     return this.#look("attention", tokens, options, ATTENTION);
+  }
+
+  /**
+   * A vector for each text, of which similar texts have similar ones: the hidden state behind the last layer and the
+   * final norm, of one token or the mean of all. With the defaults this is how Qwen3-Embedding is used.
+   *
+   * @param texts - texts, with the option `tokenizer`, or token ids of each.
+   * @returns as many vectors of `hidden_size` numbers.
+   * @throws {@link TinyloomError} as {@link Model.hiddenStates}.
+   *
+   * @example
+   * ```ts
+   * const [query] = await model.embed(["What is rain?"], { tokenizer, instruction: "Answer the question" });
+   * const documents = await model.embed(["Water from clouds", "A small dog"], { tokenizer });
+   * ```
+   */
+  async embed(
+    texts: readonly (string | TokenIds)[],
+    options: EmbedOptions = {},
+  ): Promise<Float32Array[]> {
+    const call = embedCall(this.config, texts, options);
+    const states = (ids: Uint32Array, own: HiddenStatesOptions) => this.hiddenStates(ids, own);
+    return embed({ config: this.config, handle: this.#handle, states }, call);
+  }
+
+  /** The shape of each parameter, by its name in the checkpoint. A tied head is its embedding. */
+  get parameters(): { readonly [name: string]: readonly number[] } {
+    return Object.fromEntries(this.#handle.now((raw) => JSON.parse(raw.tensors())));
+  }
+
+  /**
+   * The numbers of a parameter, in the checkpoint's order, row by row. Of a model that holds its matrices packed they
+   * are what its codes stand for.
+   *
+   * @param name - one of {@link Model.parameters}, such as `"model.norm.weight"`.
+   * @throws {@link TinyloomError} `invalid-options`, `out-of-memory`.
+   */
+  async parameter(name: string): Promise<Float32Array> {
+    const own = nameOf("parameter", name);
+    return this.#handle.run((raw) => raw.readNamed(own));
+  }
+
+  /**
+   * Replaces the numbers of a parameter. A matrix of a packed model is packed again. A lost device brings them back. An
+   * optimizer's moments stay as they are.
+   *
+   * @param values - as many as the shape says, finite, in the checkpoint's order. They are copied.
+   * @throws {@link TinyloomError} `invalid-options`.
+   *
+   * @example
+   * ```ts
+   * const bias = await model.parameter("model.layers.0.self_attn.q_proj.bias");
+   * await model.setParameter("model.layers.0.self_attn.q_proj.bias", bias.map((x) => x / 2));
+   * ```
+   */
+  async setParameter(name: string, values: Float32Array | readonly number[]): Promise<void> {
+    const own = valuesOf("setParameter", values);
+    return setParameter(this.#inner, nameOf("setParameter", name), own);
   }
 
   #look<O extends InferenceOptions>(

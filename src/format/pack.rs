@@ -64,6 +64,21 @@ pub(crate) fn pack_codes(format: WeightFormat, codes: &[i8]) -> Vec<u32> {
     codes.as_chunks().0.iter().map(word).collect()
 }
 
+/// The values of whole groups that are packed.
+pub(crate) fn unpack(format: WeightFormat, words: &[u32], scales: &[f32]) -> Vec<f32> {
+    let each = format.elements() / 4;
+    let value = |i: usize| {
+        let bits = words[i / each] >> (i % each * (32 / each));
+        match format {
+            WeightFormat::F32 => f32::from_bits(bits),
+            WeightFormat::F16 => f16::from_bits(bits as u16).to_f32(),
+            WeightFormat::Int8 => f32::from(bits as i8) * scales[i / GROUP],
+            WeightFormat::Int4 => ((bits & 15) as f32 - 8.0) * scales[i / GROUP],
+        }
+    };
+    (0..words.len() * each).map(value).collect()
+}
+
 /// What f16 cannot hold is bounded to what it can.
 fn halves(pair: [f32; 2]) -> u32 {
     let bits = |x: f32| u32::from(f16::from_f32(x.clamp(-HALF_MOST, HALF_MOST)).to_bits());
@@ -73,7 +88,7 @@ fn halves(pair: [f32; 2]) -> u32 {
 #[cfg(all(test, testing))]
 mod tests {
     use super::*;
-    use crate::kernels::weights::twin::pack_weights_forward;
+    use crate::kernels::weights::twin::{pack_weights_forward, unpack_weights_forward};
     use crate::twins::check::noise;
 
     /// The twin is what kernels are held to.
@@ -88,6 +103,9 @@ mod tests {
             let (mut words, scales) = pack(format, &values);
             words.extend(scales.iter().map(|scale| scale.to_bits()));
             assert_eq!(words, pack_weights_forward(format, &values), "{format:?}");
+            let packed = &words[..words.len() - scales.len()];
+            let kept: Vec<f32> = unpack_weights_forward(format, &words, values.len());
+            assert_eq!(unpack(format, packed, &scales), kept, "{format:?}");
         }
     }
 
