@@ -6,6 +6,7 @@ export {
   loadAdapter,
   mergeAdapter,
   resumeAdapter,
+  sumOfAdapters,
 } from "./adapter-lifecycle.js";
 export { exchanged, saveAveraged } from "./averages.js";
 export { loadRun, loadWeights } from "./checkpoint-loader.js";

@@ -12,6 +12,7 @@ export type {
   LoadAdapterOptions,
   MergeOptions,
   ResolvedAdapterOptions,
+  WeightedAdapter,
 } from "./adapter-types.js";
 export { type ChatOptions, chat } from "./chat.js";
 export { Dataset } from "./dataset.js";

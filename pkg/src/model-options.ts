@@ -1,5 +1,6 @@
 /** What is checked of the options of a model's calls, and how the module takes them. */
 
+import { adapters } from "./adapter-parts.js";
 import { kvCache, type WeightFormat, weights } from "./formats.js";
 import { adapter } from "./generate-options.js";
 import type {
@@ -16,7 +17,7 @@ import { LOAD, LONG } from "./progress.js";
 export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
 
-export const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
+export const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, adapters, ...LONG };
 export const LOGITS: Rules<LogitsOptions> = { ...INFERENCE, from: index };
 export const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
 export const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
@@ -35,6 +36,13 @@ export function inference<O extends InferenceOptions>(
   look?: string,
 ): [O, string] {
   const chosen = check(where, options, rules);
-  const own = { weights: held, ...chosen, signal: undefined, adapter: undefined, look };
+  const own = {
+    weights: held,
+    ...chosen,
+    signal: undefined,
+    adapter: undefined,
+    adapters: undefined,
+    look,
+  };
   return [chosen, JSON.stringify(own)];
 }

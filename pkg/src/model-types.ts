@@ -1,6 +1,6 @@
 /** The options that a model's calls take, and the files that they give. */
 
-import type { AdapterOption } from "./adapter-types.js";
+import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { KvCache, WeightFormat } from "./formats.js";
 import type { LoadOptions, LongOptions } from "./progress.js";
 import type { TextEncoding } from "./tokenizer-types.js";
@@ -22,6 +22,8 @@ export interface InferenceOptions extends LongOptions {
   weights?: WeightFormat;
   /** An {@link Adapter} of the model; without it the model alone is asked. */
   adapter?: AdapterOption;
+  /** Several adapters of the model, summed up: each adds what it adds alone, times its `scale`. */
+  adapters?: readonly WeightedAdapter[];
 }
 
 /** Options of {@link Model.logits}. */

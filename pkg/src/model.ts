@@ -1,3 +1,4 @@
+import { overOf, withOver } from "./adapter-parts.js";
 import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
 import { embed, embedCall } from "./embed.js";
@@ -5,7 +6,7 @@ import { toError } from "./error.js";
 import type { CheckpointSource } from "./file-part.js";
 import { openSource } from "./file-source.js";
 import type { WeightFormat } from "./formats.js";
-import { batchGeneration, generation, over } from "./generate-tokens.js";
+import { batchGeneration, generation } from "./generate-tokens.js";
 import type {
   BatchGeneration,
   BatchOptions,
@@ -74,6 +75,8 @@ export class Model {
   readonly config: Readonly<ModelConfig>;
   /** The format in which it holds its matrices, as {@link Model.fromPretrained} was asked. */
   readonly weights: WeightFormat;
+  /** The shape of each parameter, by its name in the checkpoint. A tied head is its embedding. */
+  readonly parameters: { readonly [name: string]: readonly number[] };
 
   private constructor(runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) {
     const queue = new CallQueue();
@@ -92,6 +95,7 @@ export class Model {
     });
     this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
     this.weights = raw.weights() as WeightFormat;
+    this.parameters = Object.freeze(Object.fromEntries(JSON.parse(raw.tensors())));
     inner.own(this);
   }
 
@@ -206,9 +210,11 @@ export class Model {
     const ids = toSomeTokens("tokens", tokens, this.config);
     const wanted =
       targets === undefined ? undefined : toSomeTokens("targets", targets, this.config);
-    return over(this, long.adapter).run(
-      (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
-      long.signal,
+    return withOver(overOf(this.#inner, long), (handle) =>
+      handle.run(
+        (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
+        long.signal,
+      ),
     );
   }
 
@@ -273,11 +279,6 @@ export class Model {
     return embed({ config: this.config, handle: this.#handle, states }, call);
   }
 
-  /** The shape of each parameter, by its name in the checkpoint. A tied head is its embedding. */
-  get parameters(): { readonly [name: string]: readonly number[] } {
-    return Object.fromEntries(this.#handle.now((raw) => JSON.parse(raw.tensors())));
-  }
-
   /**
    * The numbers of a parameter, in the checkpoint's order, row by row. Of a model that holds its matrices packed they
    * are what its codes stand for.
@@ -308,7 +309,7 @@ export class Model {
     return setParameter(this.#inner, nameOf("setParameter", name), own);
   }
 
-  #look<O extends InferenceOptions>(
+  async #look<O extends InferenceOptions>(
     look: string,
     tokens: TokenIds,
     options: O,
@@ -317,9 +318,8 @@ export class Model {
     const [long, json] = inference(look, options, rules, this.weights, look);
     const ids = toSomeTokens("tokens", tokens, this.config);
     const { signal } = long;
-    return over(this, long.adapter).run(
-      (raw) => watched(look, long, (ask) => raw.inspect(ids, json, ask)),
-      signal,
+    return withOver(overOf(this.#inner, long), (handle) =>
+      handle.run((raw) => watched(look, long, (ask) => raw.inspect(ids, json, ask)), signal),
     );
   }
 

@@ -115,7 +115,7 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
    * @returns to be called when it was.
    */
   async setting(parameter: string, values: Float32Array): Promise<() => void> {
-    await this.#othersKept();
+    if (!this.origin.adapted) await this.#othersKept();
     const apply = (model: RawModel) => model.writeNamed(parameter, values);
     return () => logged(this.log, { apply, parameter });
   }
