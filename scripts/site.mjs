@@ -58,16 +58,31 @@ function showExamples(out, name) {
   }
 }
 
+/** What each document is for; those that are not named are explanations, below docs, or else of the project. */
+const KINDS = {
+  Tutorials: [
+    "guides/quick-start",
+    "guides/own-text",
+    "guides/fine-tune-on-chats",
+    "guides/worker",
+  ],
+  Reference: ["ops", "tested-hosts", "guides/errors", "guides/browsers", "guides/optimizers"],
+  Project: ["testing", "dependencies", "publishing"],
+};
+
+function kindOf(path) {
+  const [, name] = /^docs\/(.+)\.md$/.exec(path) ?? [];
+  if (name === undefined) return "Project";
+  const [named] = Object.entries(KINDS).find(([, names]) => names.includes(name)) ?? [];
+  return named ?? (name.startsWith("guides/") ? "How-to guides" : "Explanations");
+}
+
 /** Names a document by its heading and puts it into a group of the navigation. */
 function entitle(document, path) {
   const heading = /^# (.+)\n/.exec(document.content[0].text);
   if (!heading) throw new Failure(`${path} does not begin with a heading`);
   document.name = heading[1];
-  document.frontmatter.group = path.startsWith("docs/guides/")
-    ? "Guides"
-    : path.startsWith("docs/")
-      ? "Explanations"
-      : "Project";
+  document.frontmatter.group = kindOf(path);
 }
 
 /** Renders the site into `out`. */

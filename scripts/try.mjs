@@ -1,20 +1,30 @@
 // `npm run try`: the README's programs word for word, in an empty folder, with the packed tarball
-// installed as `tinyloom`. The page runs in headless Chromium, the script in Node.
-import { spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+// installed as `tinyloom`, in headless Chromium.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { launch, openPage } from "./browser.mjs";
 import { codeBlocks } from "./documents.mjs";
-import { Failure, isMain, main, root, run, step } from "./lib.mjs";
-import { dawnEnv } from "./machine.mjs";
+import { Failure, isMain, main, run, step } from "./lib.mjs";
 import { pack } from "./pack.mjs";
 import { serve } from "./server.mjs";
 
 /** How long the page may take on two cores with a software adapter. */
 const MOST_SECONDS = 300;
 
-/** The README's page and its program for Node. */
+/** A page that runs the README's lines, and shows what they write to the console. */
+const pageOf = (lines) => `<!doctype html>
+<meta charset="utf-8">
+<script type="importmap">{ "imports": { "tinyloom": "./node_modules/tinyloom/dist/index.js" } }</script>
+<pre id="output"></pre>
+<script>console.log = (line) => document.querySelector("#output").append(line, "\\n");</script>
+<script type="module">
+${lines}
+document.querySelector("#output").append("Done.");
+</script>
+`;
+
+/** The README's lines and its page. */
 function programs() {
   const of = (language) => {
     const found = codeBlocks("README.md").filter((block) => block.language === language);
@@ -23,19 +33,16 @@ function programs() {
     }
     return found[0].code;
   };
-  return { page: of("html"), node: of("js") };
+  return { page: of("html"), lines: of("js") };
 }
 
-/** An empty folder in which the packed tarball is installed, and `webgpu` as this project has it. */
+/** An empty folder in which the packed tarball is installed. */
 async function installed() {
   const { tarball } = await pack();
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-try-"));
   writeFileSync(join(folder, "package.json"), '{ "type": "module", "private": true }\n');
   const quiet = ["--offline", "--no-audit", "--no-fund", "--loglevel=error", "--legacy-peer-deps"];
   await run("npm", ["install", ...quiet, tarball], { cwd: folder });
-  // The tarball of webgpu has 100 MB: a link to the installed package serves as well.
-  const webgpu = join(root, "node_modules", "webgpu");
-  symlinkSync(webgpu, join(folder, "node_modules", "webgpu"), "junction");
   return folder;
 }
 
@@ -53,8 +60,12 @@ function expectFallingLoss(what, text, count) {
   return all;
 }
 
-/** Runs the page and gives what it printed, `seconds` and `losses`. */
-async function runPage(folder, source, kind) {
+/**
+ * Runs a page until its output ends with "Done.", and gives the output and the seconds it took.
+ *
+ * @param what - the page, for messages.
+ */
+async function runPage(folder, source, { kind, what }) {
   writeFileSync(join(folder, "index.html"), source);
   const server = await serve({ "/": folder, "/favicon.ico": Buffer.alloc(0) });
   const browser = await launch(kind);
@@ -67,50 +78,27 @@ async function runPage(folder, source, kind) {
     const output = () => page.$eval("#output", (element) => element.textContent);
     while (!(await output()).endsWith("Done.")) {
       if (Date.now() - began > MOST_SECONDS * 1000) {
-        throw new Failure(
-          `the README's page took over ${MOST_SECONDS} s; it shows ${await output()}`,
-        );
+        throw new Failure(`${what} took over ${MOST_SECONDS} s; it shows ${await output()}`);
       }
-      if (errors.length > 0) throw new Failure(`the README's page failed: ${errors.join("\n")}`);
+      if (errors.length > 0) throw new Failure(`${what} failed: ${errors.join("\n")}`);
       await new Promise((done) => setTimeout(done, 250));
     }
-    const text = await output();
-    const seconds = (Date.now() - began) / 1000;
-    const sample = text.slice(text.indexOf("\n\n")).replace("Done.", "").trim();
-    if (sample.length < 100) throw new Failure(`the README's page wrote only "${sample}"`);
-    return { seconds, sample, losses: expectFallingLoss("the README's page", text, 15) };
+    return { text: await output(), seconds: (Date.now() - began) / 1000 };
   } finally {
     await browser.close();
     await server.close();
   }
 }
 
-/** Runs the program for Node and gives `seconds` and `losses`. */
-async function runNode(folder, source) {
-  writeFileSync(join(folder, "train.mjs"), source);
-  const began = Date.now();
-  const { code, text } = await output(process.execPath, ["train.mjs"], folder);
-  if (code !== 0) throw new Failure(`the README's program for Node ended with ${code}:\n${text}`);
-  const saved = readdirSync(join(folder, "run")).sort().join();
-  const wanted = "config.json,model.safetensors,optimizer.safetensors,trainer_state.json";
-  if (saved !== wanted) throw new Failure(`the README's program for Node saved ${saved}`);
-  const seconds = (Date.now() - began) / 1000;
-  return { seconds, losses: expectFallingLoss("the README's program for Node", text, 5) };
-}
-
-/** A program's exit code and all that it printed. */
-function output(command, args, cwd) {
-  return new Promise((done, fail) => {
-    const child = spawn(command, args, { cwd, env: { ...process.env, ...dawnEnv() } });
-    let text = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on("data", (chunk) => {
-        text += chunk;
-      });
-    }
-    child.on("error", fail);
-    child.on("exit", (code, signal) => done({ code: signal ?? code, text }));
-  });
+/** Holds what a program wrote behind its last loss to a length, and its losses to their number and their fall. */
+function judged(what, { text, seconds }, { count, characters }) {
+  const all = expectFallingLoss(what, text, count);
+  const sample = text
+    .slice(text.indexOf("\n", text.lastIndexOf("loss ")))
+    .replace(/Done\.$/, "")
+    .trim();
+  if (sample.length < characters) throw new Failure(`${what} wrote only "${sample}"`);
+  return { seconds, sample, losses: all };
 }
 
 /** Gives `work` a folder in which the package is installed, and the programs; the package has to be built. */
@@ -128,10 +116,20 @@ async function tried(work) {
  *
  * @param kind - of the browser that it runs in.
  */
-export const tryPage = (kind) => tried((folder, { page }) => runPage(folder, page, kind));
+export const tryPage = (kind) =>
+  tried(async (folder, { page }) => {
+    const what = "the README's page";
+    const ran = await runPage(folder, page, { kind, what });
+    return judged(what, ran, { count: 15, characters: 100 });
+  });
 
-/** Runs the README's program for Node. */
-export const tryNode = () => tried((folder, { node }) => runNode(folder, node));
+/** Runs the README's lines, as a module of a page. */
+export const tryLines = (kind) =>
+  tried(async (folder, { lines }) => {
+    const what = "the README's first program";
+    const ran = await runPage(folder, pageOf(lines), { kind, what });
+    return judged(what, ran, { count: 40, characters: 50 });
+  });
 
 const fall = ({ seconds, losses: all }) =>
   `${seconds.toFixed(0)} s, loss ${all[0].toFixed(3)} → ${all.at(-1).toFixed(3)}`;
@@ -139,16 +137,15 @@ const fall = ({ seconds, losses: all }) =>
 if (isMain(import.meta.url)) {
   await main(async () => {
     const { setup } = await import("./setup.mjs");
-    await setup({ browsers: ["chromium", "node"] });
+    await setup({ browsers: ["chromium"] });
     const { build } = await import("./build.mjs");
     await build();
     step("running the README's programs with the packed tarball");
-    const { page, node } = await tried(async (folder, { page, node }) => ({
-      page: await runPage(folder, page, "chromium"),
-      node: await runNode(folder, node),
-    }));
+    const lines = await tryLines("chromium");
+    console.log(`${lines.sample.replaceAll("\n", "")}\n`);
+    console.log(`the first program: ${fall(lines)}`);
+    const page = await tryPage("chromium");
     console.log(`${page.sample}\n`);
-    console.log(`the page in Chromium: ${fall(page)}`);
-    console.log(`the program in Node: ${fall(node)}`);
+    console.log(`the page: ${fall(page)}`);
   });
 }

@@ -9,6 +9,7 @@
 //
 // Grid: one invocation per element of [tokens, HIDDEN]. The invocation at the first position of a
 // run of equal tokens sums the whole run, so each element has one owner and one order of addition.
+// With PADDED the row of the token PADDING is left alone, as torch.nn.Embedding does with padding_idx.
 #import lib/step
 #import lib/flat
 #import lib/range
@@ -28,6 +29,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     return;
   }
   let token = tokens[order[first]];
+#if PADDED
+  if token == PADDING {
+    return;
+  }
+#endif
   let row = token - range.col0;
   if row >= range.cols {
     return;

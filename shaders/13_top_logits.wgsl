@@ -1,37 +1,62 @@
 // top_logits_forward: the COUNT likeliest tokens of a step with their log-probabilities under the model,
 // before penalty, bias, temperature and filters. It runs before sample_forward, which ends the step.
 //
-//   0 logits   read        f32 [VOCABULARY]
+// ROWS: of each row of a chunk, with their logits and no logarithm.
+//
+//   0 logits   read        f32 [VOCABULARY]            ROWS: [range rows, VOCABULARY]
 //   1 top      read_write  vec2<u32> [turns, COUNT]    (token, bits of its log-probability), overwritten
+//                                                      ROWS: [range rows, COUNT]  (token, bits of its logit)
 //   2 step     uniform
 //   3 options  uniform     the Sampling of lib/sample.wgsl; only turn0 is read
+//     range    uniform     ROWS, instead
 //
 // The likeliest comes first, and of equal logits the lowest token. COUNT passes over the logits, each for
 // the best token behind the one before. COUNT is at most VOCABULARY.
-// Grid: one workgroup.
+// Grid: one workgroup; ROWS: one per row.
 #import lib/step
+#if ROWS
+#import lib/range
+#import lib/flat
+#endif
 #import lib/reduce
 #import lib/logits
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> top: array<vec2<u32>>;
 @group(0) @binding(2) var<uniform> step: Step;
+#if ROWS
+@group(0) @binding(3) var<uniform> range: Range;
+#else
 @group(0) @binding(3) var<uniform> options: array<vec4<u32>, 2>;
+#endif
 
 // Less than any logit that is not minus infinity.
 const LEAST: f32 = -3.4e38;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
+#if ROWS
+  let row = flat_workgroup(workgroup, workgroups);
+  if row >= range_rows(step.tokens, range) {
+    return;
+  }
+  let base = row * VOCABULARY;
+  let first = (range.row0 + row) * COUNT;
+#else
   let terms = softmax_terms(lane, 0u);
   let log_sum = terms.x + log(terms.y);
   let turn = step.draws - options[1].w;
+#endif
   var before = 0.0;
   var before_token = VOCABULARY;
   for (var n = 0u; n < COUNT; n++) {
     var best = LEAST;
     var token = VOCABULARY;
     for (var i = lane; i < VOCABULARY; i += WORKGROUP) {
+#if ROWS
+      let x = logits[base + i];
+#else
       let x = logits[i];
+#endif
       let behind = n == 0u || x < before || (x == before && i > before_token);
       if behind && (token == VOCABULARY || x > best) {
         best = x;
@@ -45,7 +70,11 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     before = largest;
     before_token = u32(lowest);
     if lane == 0u {
+#if ROWS
+      top[first + n] = vec2(min(before_token, VOCABULARY - 1u), bitcast<u32>(largest));
+#else
       top[turn * COUNT + n] = vec2(min(before_token, VOCABULARY - 1u), bitcast<u32>(largest - log_sum));
+#endif
     }
   }
 }

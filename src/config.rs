@@ -200,6 +200,17 @@ impl ModelConfig {
         self.own.get(slot.name) == Some(&Value::Bool(true))
     }
 
+    /// The token whose look-ups are not trained: `pad_token_id`, which counts from the vocabulary's end below 0, or
+    /// `missing` where the config has no such field. None where the vocabulary has no such row.
+    pub fn padding(&self, missing: Option<usize>) -> Option<usize> {
+        let id = match self.extra.get("pad_token_id") {
+            Some(text) => text.parse::<i64>().ok()?,
+            None => missing? as i64,
+        };
+        let row = if id < 0 { id + self.vocab_size as i64 } else { id };
+        usize::try_from(row).ok().filter(|&row| row < self.vocab_size)
+    }
+
     /// A number of the family's own.
     pub fn own_real(&self, slot: &Slot) -> f64 {
         self.own.get(slot.name).and_then(Value::as_f64).unwrap_or(1.0)

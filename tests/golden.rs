@@ -252,7 +252,7 @@ impl Notes {
             self.add(name, &format!("momentum {given}"), plan.map_err(Clone::clone));
         }
         let (label_smoothing, z_loss) = (Constant(0.1), Constant(1e-4));
-        let objective = Objective { label_smoothing, z_loss };
+        let objective = Objective { label_smoothing, z_loss, ..Objective::default() };
         let choices = TrainChoices { tokens: case.tokens, objective, ..Default::default() };
         let plans = train_plans(caps, &layout, choices);
         let plan = plans.as_ref().map(|plans| &plans.micro_step);

@@ -9,7 +9,8 @@ use tinyloom::caps::{Capabilities, Features, Limits, Target};
 use tinyloom::config::ModelConfig;
 use tinyloom::error::ErrorCode;
 use tinyloom::kernels::{
-    Access, AttentionShape, Kernel, KvCache, Spec, WeightFormat, attention_decode, decode_splits,
+    Access, AttentionDecode, AttentionShape, DecodePlace, Kernel, KvCache, Spec, WeightFormat,
+    decode_splits,
 };
 use tinyloom::lower::{InferenceOptions, inference_plans};
 use tinyloom::params::Params;
@@ -375,7 +376,8 @@ fn long_caches_are_cut_into_enough_ranges_to_fill_a_large_gpu() {
     for (heads, kv_heads) in [(12, 12), (12, 4), (32, 8), (14, 2), (32, 1)] {
         let shape = AttentionShape { heads, kv_heads, head_dim: 64, ..AttentionShape::default() };
         let splits = decode_splits(nvidia, shape, 32_768, 1).unwrap();
-        let kernel = attention_decode(nvidia, shape, KvCache::F32, &splits).unwrap();
+        let place = DecodePlace::Cache(KvCache::F32);
+        let kernel = AttentionDecode { shape, place, splits }.kernel(nvidia).unwrap();
         let [x, y] = kernel.grid.resolve(1, 65_535).unwrap().unwrap();
         assert!(x * y >= 256 && y as usize == splits.count, "{heads}/{kv_heads}: {x} by {y}");
         // Up to sixteen query heads share a reading of the cache.

@@ -13,7 +13,7 @@ import type { RawModel, RawWriter } from "./raw-types.js";
 import { readAhead, tensorSizes, withChecksums } from "./readback.js";
 import { SHORT, turns } from "./safetensors.js";
 import { isDirectory } from "./save-options.js";
-import type { Piece, TakePiece } from "./save-types.js";
+import type { Keeping, Piece, TakePiece } from "./save-types.js";
 import {
   GGUF_FILES,
   type ModelSaveOptions,
@@ -36,10 +36,8 @@ export interface SavedTrainer {
   /** The module's part of the state. */
   state(): Promise<string>;
   readonly added: AddedState;
-  /** Checkpoints that a run keeps. */
-  readonly keep: number | undefined;
-  /** Told of the checkpoint's number when it is whole in a run. */
-  readonly kept?: ((number: number) => void) | undefined;
+  /** Of a checkpoint in a run. */
+  readonly keeping?: Keeping | undefined;
 }
 
 /** A model, or an adapter. */
@@ -253,18 +251,17 @@ export function bytesOf(...writers: RawWriter[]): number {
 /**
  * Runs a save; gives the files where they are wanted as bytes.
  *
- * @param saved - `expected`: bytes of all tensors. `keep`: the number of checkpoints that a run keeps. `kept`:
- *   called with the number of this checkpoint, once it is whole.
+ * @param saved - `expected`: bytes of all tensors. `keeping`: of a checkpoint in a run.
  */
 async function saving<T>(
   options: SaveOptions,
   names: readonly string[],
   write: (files: Files) => Promise<void>,
-  { expected, keep, kept }: Partial<SavedTrainer> & { expected: number },
+  { expected, keeping }: Partial<SavedTrainer> & { expected: number },
 ): Promise<T> {
   const { to, signal } = options;
   const memory = new Memory();
-  const run = stored.find(to)?.target(keep, kept);
+  const run = stored.find(to)?.target(keeping);
   const target: Target =
     to === undefined ? memory : (run ?? (await openStreams(to, names, signal)));
   try {

@@ -19,6 +19,9 @@ interface Parts {
   readonly before: readonly string[];
 }
 
+/** Names the raw dataset that is all for validation. */
+const ALL = Symbol();
+
 /** A raw dataset, and the instance of the module that it is in. */
 interface Made {
   readonly raw: RawDataset;
@@ -36,8 +39,8 @@ export class Data {
   readonly #json: string;
   readonly #whole: boolean;
   #store: TokenStore | undefined;
-  /** By who counts what is cut of it; undefined is for all others. */
-  readonly #made = new Map<Cuts | undefined, Made>();
+  /** By who counts what is cut of it; undefined is for all others, and `ALL` for evaluations of the whole. */
+  readonly #made = new Map<Cuts | typeof ALL | undefined, Made>();
   /** What keeps something that reads the tokens. */
   readonly #keepers = new Set<() => void>();
   #freed = false;
@@ -66,13 +69,26 @@ export class Data {
 
   /** The raw dataset, made at its first use in an instance of the module. */
   raw(module: RawModule, cuts?: Cuts): RawDataset {
-    const store = this.store(true);
-    const before = this.#made.get(cuts);
+    return this.#raw(module, cuts, this.#json, cuts?.reader);
+  }
+
+  /** The same with all of the tokens for validation. */
+  whole(module: RawModule): RawDataset {
+    const options = { ...JSON.parse(this.#json), validationFraction: 1 };
+    return this.#raw(module, ALL, JSON.stringify(options));
+  }
+
+  #raw(
+    module: RawModule,
+    of: Cuts | typeof ALL | undefined,
+    json: string,
+    reader = this.store(true).reader,
+  ): RawDataset {
+    const before = this.#made.get(of);
     if (before?.module === module) return before.raw;
     try {
-      const reader = cuts?.reader ?? store.reader;
-      const raw = new module.RawDataset(reader, store.packed?.starts, this.#json);
-      this.#made.set(cuts, { raw, module });
+      const raw = new module.RawDataset(reader, this.store(true).packed?.starts, json);
+      this.#made.set(of, { raw, module });
       return raw;
     } catch (error) {
       throw toError(error);

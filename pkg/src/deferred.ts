@@ -18,5 +18,8 @@ export { prepareHost } from "./host.js";
 export { findLearningRate } from "./learning-rate.js";
 export { saveMerged } from "./merged-checkpoint.js";
 export { recovering } from "./recovery/index.js";
+export { RunSaver } from "./run-saver.js";
+export { scores } from "./score.js";
+export { stepBy } from "./step-objective.js";
 export { Tuning } from "./tuned-products.js";
 export { findFile } from "./url-files.js";

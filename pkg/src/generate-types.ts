@@ -51,7 +51,8 @@ export interface GenerateOptions {
    * half the memory. "int8", with a scale per head and token, takes a little over a quarter. A longer
    * text spends more time on reading them. Neither needs a feature of the adapter. "f16" changes the
    * output of attention by less than 0.2 %, "int8" by less than 2 %, so tokens of nearly equal
-   * probability may change places. Reading a prompt also takes one layer's keys and values in f32.
+   * probability may change places. A key or value beyond 65504, which f16 cannot hold, ends a text with code
+   * "non-finite"; the other two hold it. Reading a prompt also takes one layer's keys and values in f32.
    * The cache grows with the text. Each pair of `kvCache` and `weights`, also of `logits` and `loss`,
    * has a cache of its own. A cache stays until the model is freed or another pair needs its memory.
    */

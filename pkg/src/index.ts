@@ -44,12 +44,15 @@ export type {
   ModelFiles,
   ModelOptions,
   PretrainedOptions,
+  ScoreOptions,
+  Scores,
 } from "./model-types.js";
 export type { Dtype } from "./notes.js";
 export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 export type { LoadOptions, LongOptions, Progress } from "./progress.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
 export type { RopeParameters } from "./rope-parameters.js";
+export type { RunOptions } from "./run-types.js";
 export { Runtime } from "./runtime.js";
 export type { Capabilities, FeatureOptions, LostInfo, RuntimeOptions } from "./runtime-types.js";
 export type {
@@ -102,6 +105,8 @@ export type {
   DropoutRates,
   EvaluateOptions,
   Evaluation,
+  GradientBatch,
+  GradientRows,
   Phase,
   PlanBinding,
   PlanRow,
@@ -111,8 +116,9 @@ export type {
   RateSearch,
   Recovered,
   ResolvedTrainerOptions,
-  RunOptions,
   Schedule,
+  SoftTargets,
+  StepGradient,
   StepMetrics,
   TrainerFiles,
   TrainerOptions,

@@ -10,8 +10,9 @@ import type {
   ModelAttentionOptions,
   ModelOptions,
   PretrainedOptions,
+  ScoreOptions,
 } from "./model-types.js";
-import { check, index, type Rules, seed } from "./options.js";
+import { anything, check, flag, index, numeric, type Rules, seed } from "./options.js";
 import { LOAD, LONG } from "./progress.js";
 
 export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
@@ -20,6 +21,14 @@ export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
 export const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, adapters, ...LONG };
 export const LOGITS: Rules<LogitsOptions> = { ...INFERENCE, from: index };
 export const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
+export const SCORE: Rules<ScoreOptions> = {
+  ...INFERENCE,
+  targets: anything,
+  documents: anything,
+  temperature: numeric,
+  entropy: flag,
+  top: index,
+};
 export const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
 
 /**
@@ -36,13 +45,13 @@ export function inference<O extends InferenceOptions>(
   look?: string,
 ): [O, string] {
   const chosen = check(where, options, rules);
-  const own = {
-    weights: held,
-    ...chosen,
+  const others = {
     signal: undefined,
     adapter: undefined,
     adapters: undefined,
-    look,
+    targets: undefined,
+    documents: undefined,
   };
+  const own = { weights: held, ...chosen, ...others, look };
   return [chosen, JSON.stringify(own)];
 }

@@ -4,6 +4,7 @@ import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { KvCache, WeightFormat } from "./formats.js";
 import type { LoadOptions, LongOptions } from "./progress.js";
 import type { TextEncoding } from "./tokenizer-types.js";
+import type { TokenIds } from "./tokens.js";
 
 /** Options of {@link Model.create}. */
 export interface ModelOptions extends LongOptions {
@@ -24,6 +25,33 @@ export interface InferenceOptions extends LongOptions {
   adapter?: AdapterOption;
   /** Several adapters of the model, summed up: each adds what it adds alone, times its `scale`. */
   adapters?: readonly WeightedAdapter[];
+}
+
+/** Options of {@link Model.score}. `onProgress` counts tokens. */
+export interface ScoreOptions extends InferenceOptions {
+  /**
+   * The ids that log-probabilities are asked of, one for each token; 0xffffffff for none. Default: the next tokens of
+   * each document.
+   */
+  targets?: TokenIds;
+  /** The index at which each position's document starts; by default the tokens are one document. */
+  documents?: TokenIds;
+  /** Divides the logits, from 1e-6 to 1e6; default 1. */
+  temperature?: number;
+  /** Asks for the entropy of each position. */
+  entropy?: boolean;
+  /** Asks for so many of the likeliest ids of each position, at most 64. */
+  top?: number;
+}
+
+/** What {@link Model.score} gives. */
+export interface Scores {
+  /** The log-probability of each target in nats; 0 where there is none. */
+  readonly logprobs: Float32Array;
+  /** The entropy of each position in nats, where `entropy` asked for it. */
+  readonly entropy?: Float32Array;
+  /** `top` ids of each position, the likeliest first, with their probabilities. */
+  readonly top?: { readonly ids: Uint32Array; readonly probabilities: Float32Array };
 }
 
 /** Options of {@link Model.logits}. */

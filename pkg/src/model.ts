@@ -24,6 +24,7 @@ import {
   LOGITS,
   MODEL,
   PRETRAINED,
+  SCORE,
   STATES,
 } from "./model-options.js";
 import type {
@@ -36,6 +37,8 @@ import type {
   ModelFiles,
   ModelOptions,
   PretrainedOptions,
+  ScoreOptions,
+  Scores,
 } from "./model-types.js";
 import { NO_NOTES, notesOf } from "./notes.js";
 import { check, invalid, isA, type Rules, show } from "./options.js";
@@ -54,7 +57,7 @@ import {
   type RunHandle,
   type SaveTarget,
 } from "./save-types.js";
-import { type TokenIds, toSomeTokens } from "./tokens.js";
+import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 import { watched } from "./watch.js";
 
 type Files = ModelFiles | GgufFiles | undefined;
@@ -214,6 +217,31 @@ export class Model {
       handle.run(
         (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
         long.signal,
+      ),
+    );
+  }
+
+  /**
+   * The log-probability of each target, without its position's logits; on request the entropy and the likeliest ids.
+   *
+   * @param tokens - of one text, or of packed documents of up to `max_position_embeddings` each.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`, `limit-exceeded`, `out-of-memory`, `aborted`.
+   *
+   * @example
+   * ```ts
+   * const { logprobs } = await model.score(tokens, { temperature: 0.7 });
+   * ```
+   */
+  async score(tokens: TokenIds, options: ScoreOptions = {}): Promise<Scores> {
+    const [long, json] = inference("score", options, SCORE, this.weights);
+    const { targets, documents, signal } = long;
+    const ids = toSomeTokens("tokens", tokens);
+    const wanted = targets === undefined ? targets : toTokens("targets", targets);
+    const starts = documents === undefined ? documents : toTokens("documents", documents);
+    return withOver(overOf(this.#inner, long), (handle) =>
+      handle.run(
+        async (raw) => (await deferredPart()).scores(raw, [ids, wanted, starts, json], long),
+        signal,
       ),
     );
   }

@@ -124,6 +124,14 @@ export interface RawModel extends Releasable, RawWriter {
     optionsJson: string,
     ask: Ask,
   ): Promise<number>;
+  /** Log-probabilities of targets; as the options say entropies, likeliest tokens and their probabilities. */
+  score(
+    tokens: Uint32Array,
+    targets: Uint32Array | undefined,
+    documents: Uint32Array | undefined,
+    optionsJson: string,
+    ask: Ask,
+  ): Promise<[Float32Array, Float32Array, Uint32Array, Float32Array]>;
   /** Begins a generation. `bias` has a number for each token. */
   generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
   /** Begins a generation of several prompts, one behind the other. */
@@ -168,10 +176,24 @@ export interface RawTrainer extends Releasable, RawWriter {
   /** Optimizer steps done, those on their way among them. */
   steps(): number;
   setLearningRate(learningRate: number): void;
+  /**
+   * A step. With an objective of its own: its numbers as JSON, its weights, and of soft targets all ids, then the bits of
+   * their probabilities.
+   */
   step(
     tokens: Uint32Array,
     targets: Uint32Array,
     documents: Uint32Array | undefined,
+    objectiveJson?: string,
+    weights?: Float32Array,
+    soft?: Uint32Array,
+  ): Promise<RawMetrics>;
+  /** A step whose gradient by the logits, and loss, `ask` gives of some rows at a time. */
+  stepGiven(
+    tokens: Uint32Array,
+    documents: Uint32Array | undefined,
+    divisor: number,
+    ask: (first: number, logits: Float32Array, rows: number) => Promise<[Float32Array, number]>,
   ): Promise<RawMetrics>;
   stepDataset(dataset: RawDataset, stop: () => boolean): Promise<RawMetrics>;
   queueDataset(dataset: RawDataset): Promise<RawMetrics>;

@@ -1,13 +1,21 @@
 /** A run of a trainer over a dataset. */
 
 import type { Data } from "./data.js";
-import { type TinyloomError, throwIfAborted } from "./error.js";
+import { type TinyloomError, throwIfAborted, toError } from "./error.js";
+import { datasets } from "./internal.js";
+import { deferredPart } from "./lazy.js";
 import { nonFinite } from "./non-finite.js";
 import { abortSignal, check, flag, integer, invalid, object, type Rules } from "./options.js";
-import type { LongOptions } from "./progress.js";
-import type { RunHandle } from "./save-types.js";
+import type { RunSaver } from "./run-saver.js";
+import type { RunOptions } from "./run-types.js";
+import type { Keeping, RunHandle } from "./save-types.js";
 import { stored } from "./stored-runs.js";
-import type { CheckpointOptions, Evaluation, RunOptions, StepMetrics } from "./trainer-types.js";
+import type {
+  CheckpointOptions,
+  EvaluateOptions,
+  Evaluation,
+  StepMetrics,
+} from "./trainer-types.js";
 
 const MAX_U32 = 0xffff_ffff;
 
@@ -16,6 +24,7 @@ const RULES: Rules<RunOptions> = {
   until: integer(1, MAX_U32),
   signal: abortSignal,
   evaluateEvery: integer(1, MAX_U32),
+  evaluateOn: (value) => (datasets.find(value) ? undefined : "a Dataset"),
   maxSkipped: integer(1, MAX_U32),
   stepsAhead: integer(0, 16),
   dataChanged: flag,
@@ -26,6 +35,8 @@ const CHECKPOINT: Rules<CheckpointOptions> = {
   run: (value) => (stored.find(value) ? undefined : "what runs.create or runs.open gave"),
   every: integer(1, MAX_U32),
   keep: integer(1, 1000),
+  keepBest: flag,
+  onAbort: flag,
 };
 
 /** The options of `Trainer.run`, checked. */
@@ -41,6 +52,12 @@ export function runOptions(options: unknown): RunOptions {
         "run's own, until the trainer's",
     );
   }
+  const asks = chosen.evaluateOn ? "evaluateOn" : chosen.checkpoint?.keepBest && "keepBest";
+  if (asks && !chosen.evaluateEvery) {
+    throw invalid(
+      `run: ${asks} needs evaluateEvery, the number of steps from one evaluation to the next`,
+    );
+  }
   // A run that is closed is refused before the first step, not at the first save.
   stored.find(chosen.checkpoint?.run)?.target(undefined);
   return chosen;
@@ -49,7 +66,7 @@ export function runOptions(options: unknown): RunOptions {
 /** What a run needs of its trainer. */
 export interface Runnable {
   /** Refuses what the run would stumble over, before anything is changed for it. */
-  prepare(data: Data, options: RunOptions): void;
+  prepare(data: Data, evaluated: Evaluated, options: RunOptions): void;
   /** Steps done, with those on their way. */
   begun(): number;
   /** Makes the schedule reach that step, unless the caller has given its length; gives the undoing. */
@@ -59,23 +76,27 @@ export interface Runnable {
   step(data: Data, signal: AbortSignal | undefined): Promise<StepMetrics>;
   /** Queues a step in its turn; `done` is of its metrics. */
   queue(data: Data): Promise<{ readonly done: Promise<StepMetrics> }>;
-  evaluate(data: Data, options: LongOptions): Promise<Evaluation>;
+  evaluate(data: Data, options: EvaluateOptions): Promise<Evaluation>;
   /** The metrics of a step that is given out, with what there is to tell of a lost device. */
   told(metrics: StepMetrics): StepMetrics;
   /** Where good weights are to be had, as advice. */
   good(): string | undefined;
   /** Saves into a stored run. */
-  checkpoint(
-    run: RunHandle,
-    keep: number | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<void>;
+  checkpoint(run: RunHandle, keeping: Keeping, signal?: AbortSignal): Promise<void>;
+}
+
+/** What evaluations are of. */
+export interface Evaluated {
+  readonly data: Data;
+  /** Whether all of it is for that, and not its validation split alone. */
+  readonly all: boolean;
 }
 
 /** One run, on from its first step to its end. */
 export class Run {
   readonly #trainer: Runnable;
   readonly #data: Data;
+  readonly #evaluated: Evaluated;
   /** Lets go of the data. */
   readonly release: () => void;
   readonly #options: RunOptions;
@@ -88,8 +109,15 @@ export class Run {
 
   constructor(trainer: Runnable, data: Data, options: RunOptions) {
     this.#trainer = trainer;
+    const { evaluateOn } = options;
+    const evaluated = evaluateOn ? datasets.of(evaluateOn) : data;
+    void evaluated.store(); // code "freed"
     this.#data = data;
-    this.release = data.hold();
+    this.#evaluated = { data: evaluated, all: evaluateOn !== undefined };
+    const held = [data.hold(), evaluated.hold()];
+    this.release = () => {
+      for (const release of held) release();
+    };
     this.#options = options;
   }
 
@@ -98,21 +126,25 @@ export class Run {
     return !this.#ended && this.#options.signal?.aborted !== true;
   }
 
-  /** Waits for the steps that are queued, then lets go of the data. */
-  async settle(): Promise<void> {
-    await Promise.allSettled(this.#queued);
+  /** Waits for the steps that are queued, then lets go of the data; gives the metrics of those that were done. */
+  async settle(): Promise<StepMetrics[]> {
+    const queued = await Promise.allSettled(this.#queued);
     this.release();
+    return queued.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
   }
 
   /** The steps, one after the other. */
   async *steps(): AsyncGenerator<StepMetrics, void, undefined> {
     const { signal, evaluateEvery, maxSkipped = 3, checkpoint } = this.#options;
-    const { every = 100, keep } = checkpoint ?? {};
+    const { every = 100 } = checkpoint ?? {};
     let undo = () => {};
     let good: number | undefined;
+    let saver: RunSaver | undefined;
+    let stopped = true; // by its signal, or since its loop was left
     try {
       throwIfAborted(signal, "run");
-      this.#trainer.prepare(this.#data, this.#options);
+      this.#trainer.prepare(this.#data, this.#evaluated, this.#options);
+      if (checkpoint) saver = await this.#saver(checkpoint);
       const last = this.#last();
       if (Number.isFinite(last)) undo = this.#trainer.reach(last);
       let [seen, skipped] = [this.#trainer.begun(), 0];
@@ -124,14 +156,12 @@ export class Run {
         seen = metrics.step;
         const ended = !this.#more() && this.#queued.length === 0;
         if (seen >= due || (evaluateEvery && ended)) {
-          const { loss } = await this.#trainer.evaluate(this.#data, signal ? { signal } : {});
+          const { data, all } = this.#evaluated;
+          const { loss } = await this.#trainer.evaluate(data, { all, ...(signal && { signal }) });
           metrics = { ...metrics, validationLoss: loss };
         }
         metrics = this.#trainer.told(metrics);
-        if (checkpoint) {
-          stored.of(checkpoint.run).note(metrics);
-          if (seen >= saved || ended) await this.#trainer.checkpoint(checkpoint.run, keep, signal);
-        }
+        await saver?.stepped(metrics, seen >= saved || ended);
         yield metrics;
         if (!metrics.skipped) good = metrics.step;
         skipped = metrics.skipped ? skipped + 1 : 0;
@@ -139,12 +169,31 @@ export class Run {
           throw nonFinite(metrics, skipped, good, this.#trainer.good());
         }
       }
+      stopped = false;
+    } catch (error) {
+      stopped = toError(error).code === "aborted";
+      throw error;
     } finally {
       // What was queued is done all the same, and counts; its first error was thrown.
-      await this.settle();
+      const queued = await this.settle();
       this.#ended = true;
       if (this.#done === 0) undo();
+      if (stopped) await saver?.stopped(queued);
     }
+  }
+
+  async #saver(options: CheckpointOptions): Promise<RunSaver> {
+    const { data, all } = this.#evaluated;
+    const { signal, dataChanged: fresh = false } = this.#options;
+    const { RunSaver } = await deferredPart();
+    const { validationFraction, sequenceLength } = data.draws;
+    const parts = {
+      save: this.#trainer.checkpoint.bind(this.#trainer),
+      signal,
+      data: [data.hash, all ? 1 : validationFraction, sequenceLength].join(),
+      fresh,
+    };
+    return RunSaver.of(options, parts, this.#trainer.begun());
   }
 
   /** The trainer's count at which the run ends if no other step comes between. */

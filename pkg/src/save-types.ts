@@ -40,6 +40,22 @@ export type OwnStreams = {
   readonly [name: string]: WritableStream<Uint8Array> | FileSystemFileHandle;
 };
 
+/** The least loss on validation data that a run of `tinyloom/storage` has seen, and what tells those data. */
+export interface Best {
+  readonly loss: number;
+  readonly data: string;
+}
+
+/** What becomes of a checkpoint in a run of `tinyloom/storage`. */
+export interface Keeping {
+  /** How many of its kind are kept; default: as many as the run was last asked to keep. */
+  readonly keep?: number | undefined;
+  /** For what it is kept as the best so far. */
+  readonly best?: Best | undefined;
+  /** Called with its number once it is whole, before older ones are removed. */
+  readonly kept?: ((number: number) => void) | undefined;
+}
+
 /** Options of `save`. */
 export interface SaveOptions extends LongOptions {
   /** Where to write; without it the files are returned as bytes. */

@@ -2,24 +2,23 @@
 
 import type { Source } from "./file-part.js";
 import { Inner } from "./inner.js";
-import type { Target } from "./save-types.js";
+import type { Best, Keeping, Target } from "./save-types.js";
 import type { StepMetrics } from "./trainer-types.js";
 
 export interface InnerStored {
-  /**
-   * A new checkpoint of the run. Once it is whole, older ones of its kind are removed until `keep` are left;
-   * default: as many as the run was last asked to keep. Before that, `kept` is called with its number.
-   */
-  target(keep: number | undefined, kept?: (number: number) => void): Target;
+  /** A new checkpoint of the run. */
+  target(keeping?: Keeping): Target;
   /**
    * The files of a checkpoint, which are verified; default: of the newest whole one that has the file which is
    * asked for first.
    */
   source(number?: number): Source;
+  /** What its best checkpoint is kept for. */
+  best(): Promise<Best | undefined>;
   /** Keeps the metrics of a step. */
   note(metrics: StepMetrics): void;
-  /** Takes over a changed description. */
-  renamed(record: object): void;
+  /** Writes its description with another name. */
+  rename(to: string): Promise<void>;
 }
 
 /** Runs of `tinyloom/storage`. */

@@ -10,17 +10,12 @@ import { report, reported } from "./progress.js";
 import type { RawHandle } from "./raw-handle.js";
 import type { RawMetrics, RawTrainer } from "./raw-types.js";
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
-import type { Runnable } from "./run.js";
-import type { RunHandle, TrainerSaveOptions } from "./save-types.js";
+import type { Evaluated, Runnable } from "./run.js";
+import type { RunOptions } from "./run-types.js";
+import type { Keeping, RunHandle, TrainerSaveOptions } from "./save-types.js";
 import { Cuts } from "./text/cuts.js";
 import type { RawOptions } from "./trainer-options.js";
-import type {
-  EvaluateOptions,
-  Evaluation,
-  RunOptions,
-  StepMetrics,
-  TrainerFiles,
-} from "./trainer-types.js";
+import type { EvaluateOptions, Evaluation, StepMetrics, TrainerFiles } from "./trainer-types.js";
 
 /** What the steps are of. */
 interface Parts {
@@ -72,17 +67,19 @@ export class TrainerSteps implements Runnable {
    *
    * @param stop - asked between its parts.
    * @param data - what it draws from.
+   * @param own - whether its loss is of an objective of its own, of any size.
    */
   train(
     begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>,
     signal?: AbortSignal,
     stop = () => false,
     data?: Data,
+    own?: boolean,
   ): Promise<StepMetrics> {
     return this.#handle.run(
       async (raw) =>
         this.#note(
-          (await this.#recovery?.step(begin, stop, signal, data)) ??
+          (await this.#recovery?.step(begin, stop, signal, data, own)) ??
             metricsOf(await begin(raw, stop)),
         ),
       signal,
@@ -132,11 +129,11 @@ export class TrainerSteps implements Runnable {
     );
   }
 
-  /** The mean loss over the data's validation split. */
-  evaluate(data: Data, { averaged, ...options }: EvaluateOptions): Promise<Evaluation> {
+  /** The mean loss over the data's validation split, or over all of it. */
+  evaluate(data: Data, { averaged, all, ...options }: EvaluateOptions): Promise<Evaluation> {
     const { signal } = options;
     const evaluate = async (raw: RawTrainer) => {
-      const by = this.raw(data);
+      const by = this.raw(data, all);
       const total = raw.evaluationBatches(by);
       let sum = 0;
       let tokens = 0;
@@ -161,17 +158,19 @@ export class TrainerSteps implements Runnable {
   }
 
   /** The module's side of the data, whose conversations have to fit into a step. */
-  raw(data: Data) {
+  raw(data: Data, all?: boolean) {
     data.expectFits(this.#tokensPerStep);
-    return data.raw(this.#of.runtime.module, this.#cutsOf(data));
+    const { module } = this.#of.runtime;
+    return all ? data.whole(module) : data.raw(module, this.#cutsOf(data));
   }
 
-  prepare(data: Data, { stepsAhead = 0, evaluateEvery, dataChanged }: RunOptions): void {
-    const by = this.raw(data);
+  prepare(data: Data, evaluated: Evaluated, options: RunOptions): void {
+    const { stepsAhead = 0, evaluateEvery, dataChanged } = options;
+    this.raw(data);
     if (!dataChanged) this.identity.expectSame(data, this.#tokensPerStep);
     this.#handle.now((raw) => {
       if (stepsAhead > 0) raw.expectWholeSteps();
-      if (evaluateEvery) raw.evaluationBatches(by);
+      if (evaluateEvery) raw.evaluationBatches(this.raw(evaluated.data, evaluated.all));
     });
   }
 
@@ -187,16 +186,12 @@ export class TrainerSteps implements Runnable {
     return this.#recovery?.good();
   }
 
-  async checkpoint(
-    to: RunHandle,
-    keep: number | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
-    await this.save(signal ? { to, signal } : { to }, keep);
+  async checkpoint(to: RunHandle, keeping: Keeping, signal?: AbortSignal): Promise<void> {
+    await this.save(signal ? { to, signal } : { to }, keeping);
   }
 
   /** Saves it all, or where no device comes any more the last snapshot. The options are checked. */
-  save(options: TrainerSaveOptions, keep?: number): Promise<TrainerFiles | undefined> {
+  save(options: TrainerSaveOptions, keeping: Keeping = {}): Promise<TrainerFiles | undefined> {
     const { handle, names, notes } = this.#of;
     const added = () => ({ totalStepsGiven: this.fixedTotal, ...this.identity.state });
     const save = (kept?: (number: number) => void) =>
@@ -205,10 +200,15 @@ export class TrainerSteps implements Runnable {
         const { raw: weights } = handle;
         const config = configWithBase(weights.config(), notes);
         const saved = { names, config, weights, generation: notes.generation };
-        const trainer = { moments, state: () => moments.state(), added: added(), keep, kept };
+        const trainer = {
+          moments,
+          state: () => moments.state(),
+          added: added(),
+          keeping: { ...keeping, kept },
+        };
         return saveFiles<TrainerFiles | undefined>(options, saved, trainer);
       }, options.signal);
-    return this.#recovery?.saveOrSnapshot(save, options, added(), keep) ?? save();
+    return this.#recovery?.saveOrSnapshot(save, options, added(), keeping.keep) ?? save();
   }
 
   /** Lets go of what it has of datasets. */

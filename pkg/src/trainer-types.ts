@@ -123,6 +123,74 @@ export interface Batch {
   targets: TokenIds;
   /** The index at which each position's document starts; by default the batch is one document. */
   documents?: TokenIds;
+  /**
+   * A signed weight of each position's loss; by default all 1. The step minimises Σ weight · loss / N. A weight of 0 leaves
+   * its position out, as an ignored target does, but counts in N. Weights of 1 are none, to the bit.
+   */
+  targetWeights?: Float32Array | readonly number[];
+  /**
+   * N: `"targets"`, the default, is how many targets are not ignored; `"weights"` the sum of their weights' absolute values;
+   * a number holds for the whole step. With accumulation N is that of all micro-steps, which must ask for the same.
+   */
+  normalize?: "targets" | "weights" | number;
+  /** Divides the logits of the loss, from 1e-6 to 1e6; default 1. */
+  temperature?: number;
+  /** Probabilities of a teacher, beside the targets. */
+  soft?: SoftTargets;
+}
+
+/**
+ * What a teacher says of each position. Its divergence from the student, times the square of the temperature, stands
+ * beside the loss of the target, with the position's weight.
+ */
+export interface SoftTargets {
+  /** 1 to 64 ids for each position, as many for each; 0xffffffff where there is none. */
+  ids: TokenIds;
+  /** The teacher's probability of each, at the temperature. */
+  probabilities: Float32Array | readonly number[];
+  /** `"forward"`, the default, is KL(teacher ‖ student), `"reverse"` KL(student ‖ teacher). */
+  direction?: "forward" | "reverse";
+  /**
+   * With `"class"`, the default, what the ids leave over is one further class of both; with `"renormalize"` both are
+   * renormalised over the ids.
+   */
+  rest?: "class" | "renormalize";
+  /** The share of the divergence; the loss of the target has the rest. Default 1: the divergence alone. */
+  share?: number;
+  /** Divides the student's logits here; default the batch's `temperature`. */
+  temperature?: number;
+}
+
+/** A batch whose loss a function of the caller's computes. */
+export interface GradientBatch {
+  /** Token ids, 1 to `tokensPerStep`. */
+  tokens: TokenIds;
+  documents?: TokenIds;
+  /**
+   * Is given the logits of some rows at a time, in order, and gives their gradient, in the same order, and their loss. After
+   * a lost device it is called again. Through a worker it runs in the page.
+   */
+  gradient: (rows: GradientRows) => StepGradient | Promise<StepGradient>;
+  /** What the sums of gradients and losses are divided by; default 1. */
+  normalize?: number;
+}
+
+/** Logits of some rows of a batch. */
+export interface GradientRows {
+  /** `rows × vocabulary` numbers. */
+  readonly logits: Float32Array;
+  /** The position of the first row. */
+  readonly first: number;
+  readonly rows: number;
+  readonly vocabulary: number;
+}
+
+/** What a gradient function gives of its rows. */
+export interface StepGradient {
+  /** The derivative of the loss by each logit. */
+  gradient: Float32Array | readonly number[];
+  /** The sum over the rows. */
+  loss: number;
 }
 
 /** How a trainer came back from a lost device. */
@@ -141,7 +209,7 @@ export interface StepMetrics {
   readonly step: number;
   /**
    * The mean in nats per token of what is minimised: cross-entropy, with `labelSmoothing` and `zLoss` in it. Of the
-   * whole step, or of a micro-step that is not the last.
+   * whole step, or of a micro-step that is not the last. With `targetWeights` it is the weighted sum over N.
    */
   readonly loss: number;
   /** Global norm of the averaged gradient, before clipping; NaN before the last micro-step. */
@@ -178,41 +246,17 @@ export interface CheckpointOptions {
    * run was last asked to keep, at first 2. With 1 a damaged one leaves none.
    */
   keep?: number;
-}
-
-/** Options of `Trainer.run`. */
-export interface RunOptions {
   /**
-   * How many steps this run does. A `step()` between them does not count. By default the run ends at
-   * `until`, or else at the `totalSteps` that `Trainer.create` was given, or else never.
+   * Keeps the checkpoint with the least `validationLoss` too: each evaluation that finds a smaller one saves.
+   * `run.best()` gives its files. A best checkpoint of before counts on where the same data are evaluated. It needs
+   * `evaluateEvery`. Default false.
    */
-  steps?: number;
-  /** Ends when `trainer.steps` reaches this number. It cannot be combined with `steps`. */
-  until?: number;
-  /** Stops with code "aborted" between two steps or micro-steps. */
-  signal?: AbortSignal;
-  /** Evaluates at each multiple of this number of the trainer's steps, and at the run's last step. */
-  evaluateEvery?: number;
-  /** Skipped steps in a row after which the run ends with code "non-finite"; default 3. */
-  maxSkipped?: number;
+  keepBest?: boolean;
   /**
-   * How many further steps are submitted before the metrics of a step arrive; default 0, at most 16.
-   * A short step then need not wait until its loss is read. No step is submitted past an evaluation.
-   * The model is this many steps ahead of the metrics. Leaving the loop waits for the submitted steps.
-   * It cannot be combined with `gradientAccumulation`.
+   * Saves also where the signal ends the run or its loop is left before its end, unless no step was done since the
+   * last save. The promise of the abort settles when the checkpoint is whole. Default false.
    */
-  stepsAhead?: number;
-  /**
-   * Lets the first run after a resume draw from other data than the run that was saved, or draw from the same
-   * data in another way: with another `sequenceLength`, `validationFraction` or `seed` of the dataset. It also
-   * allows any data where the state does not say from which it drew. Default false: such a run is refused.
-   */
-  dataChanged?: boolean;
-  /**
-   * Saves into storage. A step after which it saves is yielded when the checkpoint is whole. A run that is
-   * left or stopped does not save at its end. If a save fails, so does the run; earlier checkpoints stay.
-   */
-  checkpoint?: CheckpointOptions;
+  onAbort?: boolean;
 }
 
 /** Options of `Trainer.findLearningRate`. */
@@ -251,6 +295,8 @@ export interface RateSearch {
 export interface EvaluateOptions extends LongOptions {
   /** Evaluates the average of weights that `ema` keeps; default false. */
   averaged?: boolean;
+  /** Evaluates on all of the dataset, and not on its validation split alone; default false. */
+  all?: boolean;
 }
 
 /** A loss on the validation split. */

@@ -9,12 +9,31 @@ import { deferredPart } from "./lazy.js";
 import { adoptModel, expectRuntime, Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
 import { DEFAULTS } from "./optimizers.js";
-import { anything, check, flag, inspect, invalid, isA, type Rules, show } from "./options.js";
+import {
+  anything,
+  check,
+  copied,
+  flag,
+  inspect,
+  invalid,
+  isA,
+  type Rules,
+  show,
+} from "./options.js";
 import { LONG, type LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
-import type { Ask, RawModel, RawModule, RawRuntime, RawTrainer, Seen } from "./raw-types.js";
+import type {
+  Ask,
+  RawMetrics,
+  RawModel,
+  RawModule,
+  RawRuntime,
+  RawTrainer,
+  Seen,
+} from "./raw-types.js";
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import { alreadyOn, Run, runOptions } from "./run.js";
+import type { RunOptions } from "./run-types.js";
 import type { Runtime } from "./runtime.js";
 import { saveOptions } from "./save-options.js";
 import {
@@ -33,12 +52,12 @@ import type {
   Batch,
   EvaluateOptions,
   Evaluation,
+  GradientBatch,
   PlanRow,
   ProfileRow,
   RateOptions,
   RateSearch,
   ResolvedTrainerOptions,
-  RunOptions,
   Schedule,
   StepMetrics,
   TrainerFiles,
@@ -46,7 +65,16 @@ import type {
 } from "./trainer-types.js";
 import { evaluated, watched } from "./watch.js";
 
-const BATCH: Rules<Batch> = { tokens: anything, targets: anything, documents: anything };
+const BATCH: Rules<Batch & GradientBatch> = {
+  tokens: anything,
+  targets: anything,
+  documents: anything,
+  targetWeights: anything,
+  normalize: anything,
+  temperature: anything,
+  soft: anything,
+  gradient: anything,
+};
 
 /**
  * Trains a model, by default with AdamW. Training is deterministic: the same seed, data and adapter give the
@@ -242,15 +270,29 @@ export class Trainer {
    * norm leaves the weights as they were and gives `skipped: true`. It may be called while a run is on:
    * it comes between two of the run's steps.
    *
-   * @throws {@link TinyloomError} `invalid-tokens`.
+   * @param batch - also weights of targets, a temperature and soft targets, or a function that computes loss and gradient:
+   * `docs/guides/objectives.md`.
+   * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`.
    */
-  async step(batch: Batch): Promise<StepMetrics> {
-    const { tokens, targets, documents } = check("step", batch, BATCH);
+  async step(batch: Batch | GradientBatch): Promise<StepMetrics> {
+    const { tokens, targets, documents, ...more } = check<Partial<Batch & GradientBatch>>(
+      "step",
+      batch,
+      BATCH,
+    );
     const ids = toSomeTokens("tokens", tokens);
-    const wanted = toTokens("targets", targets);
     const starts = documents === undefined ? undefined : toTokens("documents", documents);
-    const metrics = await this.#steps.train((raw) => raw.step(ids, wanted, starts));
-    return this.#steps.told(metrics);
+    let begin: (raw: RawTrainer) => Promise<RawMetrics>;
+    const own = Object.keys(more).length > 0;
+    if (own) {
+      const given = inspect("step", () => copied({ targets, ...more }));
+      begin = async (raw) => (await deferredPart()).stepBy(raw, ids, starts, given);
+    } else {
+      const wanted = toTokens("targets", targets);
+      begin = (raw) => raw.step(ids, wanted, starts);
+    }
+    const none = undefined;
+    return this.#steps.told(await this.#steps.train(begin, none, none, none, own));
   }
 
   /**
@@ -288,13 +330,17 @@ export class Trainer {
   }
 
   /**
-   * The mean loss over the dataset's validation split.
+   * The mean loss over the dataset's validation split, or with `all` over the whole dataset.
    *
    * @throws {@link TinyloomError} `invalid-options` when the dataset has no validation split,
    * `aborted`.
    */
   async evaluate(dataset: Dataset, options: EvaluateOptions = {}): Promise<Evaluation> {
-    const chosen = check<EvaluateOptions>("evaluate", options, { ...LONG, averaged: flag });
+    const chosen = check<EvaluateOptions>("evaluate", options, {
+      ...LONG,
+      averaged: flag,
+      all: flag,
+    });
     return this.#steps.evaluate(dataOf(dataset), chosen);
   }
 

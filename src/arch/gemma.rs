@@ -103,8 +103,12 @@ pub(super) static GEMMA3: Family = Family {
     },
 };
 
-const OF_GEMMA: Differences =
-    Differences { norms: NormKind::RmsPlusOne, scaled_embedding: true, ..Differences::NONE };
+const OF_GEMMA: Differences = Differences {
+    norms: NormKind::RmsPlusOne,
+    scaled_embedding: true,
+    padding: Some(0),
+    ..Differences::NONE
+};
 
 /// llama.cpp takes the logits of the embedding.
 const TIED_HEAD: (&str, &[&str]) = ("tie_word_embeddings", &["true"]);

@@ -103,6 +103,7 @@ pub(super) fn decoder(
         positions,
         ropes: vec![],
         embedding,
+        padding: None,
         embedding_scale: None,
         stream_scale: None,
         position_embedding,

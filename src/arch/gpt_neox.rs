@@ -95,6 +95,7 @@ fn describe(mut model: Describe) -> Architecture {
         positions: config.max_position_embeddings,
         ropes: vec![model.rope()],
         embedding,
+        padding: None,
         embedding_scale: None,
         stream_scale: None,
         position_embedding: None,

@@ -91,6 +91,8 @@ pub(super) struct Differences {
     pub norms_at: Place,
     /// Embeddings are multiplied by √hidden.
     pub scaled_embedding: bool,
+    /// What stands for a missing `pad_token_id`.
+    pub padding: Option<usize>,
     /// The rotary embedding of a layer with this attention: the model's own, or that of layers with a window.
     pub rope: fn(&ModelConfig, usize, Attention) -> Option<RopeId>,
 }
@@ -103,6 +105,7 @@ impl Differences {
         head_norms: HeadsNormed::No,
         norms_at: Place::Before,
         scaled_embedding: false,
+        padding: None,
         rope: |_, _, _| Some(0),
     };
 }
@@ -129,6 +132,7 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
         positions: config.max_position_embeddings,
         ropes,
         embedding,
+        padding: config.padding(differences.padding),
         embedding_scale: differences.scaled_embedding.then(|| libm::sqrt(hidden as f64)),
         stream_scale: None,
         position_embedding: None,

@@ -194,6 +194,8 @@ pub struct Architecture {
     /// The rotary embeddings of its layers: each has a table of angles.
     pub ropes: Vec<Rope>,
     pub embedding: WeightId,
+    /// The token whose look-ups have no gradient, as `padding_idx` of PyTorch's embedding.
+    pub padding: Option<usize>,
     /// Factor on the embeddings.
     pub embedding_scale: Option<f64>,
     /// The residual stream times this is what hidden states are; none: they are the same.

@@ -33,7 +33,7 @@ pub(super) static OLMO2: Family = Family {
     }),
     describe: |model| {
         let (norms_at, head_norms) = (Place::Behind, HeadsNormed::Together);
-        decoder(model, Differences { norms_at, head_norms, ..Differences::NONE })
+        decoder(model, Differences { norms_at, head_norms, padding: Some(1), ..Differences::NONE })
     },
 };
 

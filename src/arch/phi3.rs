@@ -42,7 +42,9 @@ pub(super) static PHI3: Family = Family {
         changes: &[],
         expected: &[SILU, UNCAPPED],
     }),
-    describe: |model| decoder(model, Differences { joined: true, ..Differences::NONE }),
+    describe: |model| {
+        decoder(model, Differences { joined: true, padding: Some(32_000), ..Differences::NONE })
+    },
 };
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) static SMOLLM3: Family = Family {
             let layers = config.own.get(ROPE_LAYERS.name)?.as_array()?;
             (layers.get(layer)?.as_u64() == Some(1)).then_some(0)
         };
-        decoder(model, Differences { rope, ..Differences::NONE })
+        decoder(model, Differences { rope, padding: Some(128_004), ..Differences::NONE })
     },
 };
 

@@ -22,7 +22,7 @@ const STREAM: u32 = 0x6461_7461;
 pub struct DatasetOptions {
     /// Tokens of a document; `None` takes 128, or what a shorter text or a smaller step allows.
     pub sequence_length: Option<usize>,
-    /// Part of the text, at its end, that is never trained on.
+    /// Part of the text, at its end, that is never trained on. With 1 there is nothing to train on.
     pub validation_fraction: f64,
     pub seed: u64,
 }
@@ -41,9 +41,9 @@ impl DatasetOptions {
 
     fn check(&self) -> Result<()> {
         let fraction = self.validation_fraction;
-        if !(0.0..1.0).contains(&fraction) {
+        if !(0.0..=1.0).contains(&fraction) {
             return Err(Error::options(format!(
-                "validationFraction is {fraction}; it must be at least 0 and below 1"
+                "validationFraction is {fraction}; it must be at least 0 and at most 1"
             )));
         }
         if self.sequence_length == Some(0) {
@@ -86,10 +86,11 @@ impl Dataset {
         let total = tokens.len();
         let validation = (total as f64 * fraction) as usize;
         let train = total - validation;
+        let longest = if fraction < 1.0 { train } else { total };
         let sequence_length = options
             .sequence_length
-            .unwrap_or_else(|| DEFAULT_SEQUENCE_LENGTH.min(train.max(2) - 1));
-        if train <= sequence_length {
+            .unwrap_or_else(|| DEFAULT_SEQUENCE_LENGTH.min(longest.max(2) - 1));
+        if fraction < 1.0 && train <= sequence_length {
             let smaller = if sequence_length > 1 { " or a smaller sequenceLength" } else { "" };
             return Err(Error::tokens(format!(
                 "the text has {total} tokens, {train} of them for training; sequenceLength \
@@ -133,7 +134,9 @@ impl Dataset {
             )));
         }
         let documents = Documents::new(starts, total, options.validation_fraction);
-        if !documents.learns(&*tokens, documents.train) {
+        let first =
+            if options.validation_fraction < 1.0 { documents.train } else { documents.count() };
+        if !documents.learns(&*tokens, first) {
             let held_out = documents.learns(&*tokens, documents.count());
             let whole = if held_out { ", or validationFraction: 0" } else { "" };
             return Err(Error::tokens(format!(
@@ -194,7 +197,7 @@ impl Dataset {
     /// The same into a batch of before, whose memory it keeps.
     ///
     /// # Errors
-    /// As [`Dataset::batch`].
+    /// As [`Dataset::batch`]; `invalid-options` when `validationFraction` is 1.
     pub fn draw(
         &self,
         seed: u64,
@@ -203,6 +206,9 @@ impl Dataset {
         batch: &mut Batch,
     ) -> Result<()> {
         let length = self.document_length(tokens_per_step)?;
+        if self.boundary == 0 {
+            return Err(Error::options("validationFraction is 1: there is nothing to train on"));
+        }
         // Turned by half a word, so that equal seeds do not cancel.
         let seed = self.options.seed ^ seed.rotate_left(32);
         if let Some(documents) = &self.documents {
@@ -448,6 +454,27 @@ mod tests {
     }
 
     #[test]
+    fn all_of_a_text_or_of_documents_may_be_for_validation() {
+        let options = DatasetOptions { validation_fraction: 1.0, ..DatasetOptions::default() };
+        let text = Dataset::from_tokens((0..50).collect(), options).unwrap();
+        let starts = vec![0, 20, 21];
+        let documents =
+            Dataset::from_documents(Rc::new((0..50).collect::<Vec<u32>>()), starts, options)
+                .unwrap();
+        let all: Vec<u32> = (1..50).collect();
+        let apart: Vec<u32> = (1..20).chain(22..50).collect();
+        for (data, wanted) in [(text, all), (documents, apart)] {
+            let batches = data.validation_batches(30).unwrap();
+            let targets: Vec<u32> =
+                (0..batches).flat_map(|i| data.validation_batch(i, 30).unwrap().targets).collect();
+            assert_eq!(targets, wanted);
+            let error = data.batch(0, 0, 30).unwrap_err();
+            assert_eq!(error.code, ErrorCode::InvalidOptions);
+            assert!(error.message.contains("nothing to train on"), "{}", error.message);
+        }
+    }
+
+    #[test]
     fn unusable_texts_and_options_are_refused() {
         let make = |n: u32, sequence_length, validation_fraction| {
             let options = DatasetOptions { sequence_length, validation_fraction, seed: 0 };
@@ -455,7 +482,7 @@ mod tests {
         };
         for (result, code, needle) in [
             (make(100, Some(0), 0.1), ErrorCode::InvalidOptions, "sequenceLength is 0"),
-            (make(100, None, 1.0), ErrorCode::InvalidOptions, "validationFraction is 1"),
+            (make(100, None, 1.1), ErrorCode::InvalidOptions, "validationFraction is 1.1"),
             (make(100, None, f64::NAN), ErrorCode::InvalidOptions, "validationFraction is NaN"),
             (make(0, None, 0.0), ErrorCode::InvalidTokens, "needs at least 2"),
             (make(1, None, 0.0), ErrorCode::InvalidTokens, "needs at least 2"),

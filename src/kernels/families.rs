@@ -16,14 +16,13 @@ macro_rules! families {
             cache: CacheAppend, CacheAppendSeveral, CacheExpand;
             attention: AttentionForward, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
                 AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionDecode,
-                AttentionDecodeMerge, AttentionDecodeNewest, AttentionDecodeSeveral, AttentionDecodeMergeSeveral,
-                AttentionTensors, AttentionDeltaTensors, AttentionDecodeTensors, AttentionDecodeMergeTensors;
+                AttentionDecodeMerge, AttentionDecodeNewest, AttentionTensors, AttentionDeltaTensors;
             softmax: Softmax;
             activation: ActivationForward, ActivationBackward;
             loss: CrossEntropy, ObjectiveCrossEntropy, SoftCap, LossSumForward;
             weights: PackWeights, UnpackWeights;
             optimizer: GradNorm, StepDecision, Average, UpdateSpec;
-            sample: Sample, SampleSeveral, TopLogits;
+            sample: Sample, SampleSeveral, TopLogits, TopRows;
         }
     };
 }

@@ -32,25 +32,15 @@ pub(crate) mod weights;
 pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
 pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 pub use activation::ActivationWidth;
-pub use attention::batch::{
-    attention_backward_key_value, attention_backward_key_value_with_tile, attention_backward_query,
-    attention_backward_query_with_tile, attention_delta, attention_forward,
-    attention_forward_with_tile, attention_group_sum, key_value_owner,
-};
+pub use attention::DecodePlace;
+pub use attention::backward::{attention_backward_halves, attention_matrix_tiles, key_value_owner};
 pub use attention::by_products::{
-    STRIP, all_tiles, attention_backward_products, attention_product_tiles, attention_products,
-    attention_products_turn,
+    STRIP, all_tiles, attention_product_tiles, attention_products, attention_products_turn,
 };
-pub use attention::decode::{
-    attention_decode, attention_decode_merge, attention_decode_merge_several,
-    attention_decode_merge_tensors, attention_decode_several, attention_decode_tensors,
-    cache_splits, decode_splits, near_keys, near_splits,
-};
-pub use attention::matrix_backward::{attention_backward_halves, attention_matrix_tiles};
-pub use attention::matrix_forward::{attention_forward_halves, matrix_forward_tiles};
-pub use attention::newest::{attention_decode_newest, newest_fuses};
-pub use attention::probabilities::attention_probabilities;
-pub use attention::tensors::{Geometry, Strides, attention_delta_tensors, attention_tensors};
+pub use attention::decode_ranges::{cache_splits, decode_splits, near_keys, near_splits};
+pub use attention::forward::{attention_forward_halves, matrix_forward_tiles};
+pub use attention::newest::newest_fuses;
+pub use attention::tensors::{Geometry, Strides};
 pub use attention::tile::attention_tiles;
 pub use cache::ring_rows;
 pub use compose::{Grid, Kernel, Spec, Wgsl};
@@ -64,7 +54,7 @@ pub use linear::matvec::matvec_fuses;
 pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
-pub use loss::{LogitRow, Objective};
+pub use loss::{LogitRow, Objective, RowScore, SOFT_IDS, Steering, SteeringNumbers};
 pub use norm::{NormForm, NormTerms, SummedWeights, norm_rows};
 pub use operand::{Access, Binding, Placement};
 pub(crate) use operand::{read, read_write, uniform};

@@ -192,7 +192,7 @@ pub enum AttentionProducts {
 pub enum KeyValueOwner {
     /// A key-value head: all query heads of its group, straight into d_qkv.
     Group,
-    /// A query head: into parts that [`attention_group_sum`](super::attention_group_sum) adds up.
+    /// A query head: into parts that [`AttentionGroupSum`](super::AttentionGroupSum) adds up.
     Head,
 }
 
@@ -282,7 +282,7 @@ pub enum MatvecInput {
 pub enum NewestKey {
     /// In the last range.
     Among,
-    /// In the cache alone, of f32: [`attention_decode_newest`](super::attention_decode_newest) has left ranges of the
+    /// In the cache alone, of f32: [`AttentionDecodeNewest`](super::AttentionDecodeNewest) has left ranges of the
     /// keys before it.
     Apart,
 }

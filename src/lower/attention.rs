@@ -78,7 +78,8 @@ impl Lowering<'_> {
         };
         let keys = self.attend_chunk(node, attention, cache)?;
         let (query, logsumexp) = (self.read(node, 0)?, self.written(node, 1)?);
-        let kernel = k::attention_probabilities(self.builder.caps, self.shape(attention))?;
+        let kernel =
+            k::AttentionProbabilities { shape: self.shape(attention) }.kernel(self.builder.caps)?;
         let to = Slice::new(Buffer::Probabilities, 0, elements * 4);
         let launch = Launch::new(label(node.site, "probabilities"), kernel)
             .bind("query", query)
@@ -104,7 +105,7 @@ impl Lowering<'_> {
         let (output, logsumexp) = (self.written(node, 0)?, self.written(node, 1)?);
         let halves = self.layouts.forward_f16(node);
         let shape = AttentionShape { halves, ..self.dropped(attention, dropout) };
-        let kernel = k::attention_forward(self.builder.caps, shape, cached)?;
+        let kernel = k::AttentionForward { shape, cached, tile: None }.kernel(self.builder.caps)?;
         let launch = Launch::new(node.site.to_string(), kernel)
             .bind("query", qkv)
             .bind("keys", keys)
@@ -188,7 +189,7 @@ impl Lowering<'_> {
         let halves = self.layouts.backward_f16(node, node.writes[0]);
         let shape = AttentionShape { halves, ..self.shape(attention) };
         let delta = self.tensor("delta", shape.heads)?;
-        let kernel = k::attention_delta(self.builder.caps, shape, parts)?;
+        let kernel = k::AttentionDelta { shape, parts }.kernel(self.builder.caps)?;
         let launch = Launch::new(label(node.site, "delta"), kernel)
             .bind("output", output)
             .bind("d_output", read)
@@ -239,8 +240,9 @@ impl Lowering<'_> {
                 AttentionProducts::QuerySums => ("query", 1.0),
                 AttentionProducts::KeyValueSums => ("key, value", 2.0),
             };
-            let places = (tiles, layout.padded);
-            let kernel = k::attention_backward_products(caps, shape, places, products)?;
+            let ends = layout.padded;
+            let kernel =
+                k::AttentionBackwardProducts { shape, tiles, ends, products }.kernel(caps)?;
             let launch = Launch::new(label(site, name), kernel)
                 .bind("qkv", qkv)
                 .bind("d_output", d_output)
@@ -272,7 +274,7 @@ impl Lowering<'_> {
         parts: Slice,
         d_qkv: Slice,
     ) -> Result<()> {
-        let kernel = k::attention_group_sum(self.builder.caps, shape)?;
+        let kernel = k::AttentionGroupSum { shape }.kernel(self.builder.caps)?;
         let mut flops = (2 * self.builder.tokens * shape.width()) as f64;
         let mut launch = Launch::new(label(site, "group sum"), kernel).bind("parts", parts);
         if shape.turned {
@@ -300,8 +302,9 @@ impl Lowering<'_> {
         let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         let padded = self.batch()?.0.padded;
         let owner = k::key_value_owner(caps, shape);
-        let of_query = k::attention_backward_query(caps, shape)?;
-        let of_key = k::attention_backward_key_value(caps, shape, owner, padded)?;
+        let of_query = k::AttentionBackwardQuery { shape, tile: None }.kernel(caps)?;
+        let of_key =
+            k::AttentionBackwardKeyValue { shape, owner, ends: padded, tile: None }.kernel(caps)?;
         let [qkv, d_output, logsumexp, delta, documents] = reads;
         let launch = |what: &str, kernel, gradient| {
             Launch::new(label(site, what), kernel)

@@ -65,14 +65,14 @@ impl Lowering<'_> {
         clear: bool,
     ) -> Result<()> {
         let d_rows = self.read(node, 0)?;
-        let hidden = self.hidden();
+        let (hidden, padding) = (self.hidden(), self.params.architecture.padding);
         let (tokens, order) = self.sorted_tokens()?;
         for part in 0..self.params.matrices[weight].parts.len() {
             let gradient = self.gradient(weight, part);
             if clear {
                 self.clear(node, gradient)?;
             }
-            let kernel = k::EmbeddingBackward { hidden }.kernel(self.builder.caps)?;
+            let kernel = k::EmbeddingBackward { hidden, padding }.kernel(self.builder.caps)?;
             let launch = Launch::new(node.site.to_string(), kernel)
                 .rows(self.vocabulary_range(weight, part))
                 .bind("order", order)

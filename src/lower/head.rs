@@ -7,7 +7,9 @@ use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::kernels::{self as k, Constant, LogitRow, Objective, Spec, WriteMode};
+use crate::kernels::{
+    self as k, Constant, LogitRow, Objective, RowScore, Spec, Steering, SteeringNumbers, WriteMode,
+};
 use crate::layout::{Fusion, GradientProduct, logit_chunks, padded_logits};
 use crate::params::{ALIGN, Params};
 use crate::plan::{BatchLayout, Buffer, Launch, METRICS_BYTES, Phase, Range, Slice};
@@ -16,6 +18,20 @@ use crate::plan::{BatchLayout, Buffer, Launch, METRICS_BYTES, Phase, Range, Slic
 /// of the weights' bytes that they may take where that is more. More rows are computed in several chunks.
 const LOGITS_BYTES: u64 = 104 << 20;
 const LOGITS_SHARE: u64 = 8;
+
+/// The numbers that steer a loss.
+const STEERING: Slice = Slice::new(Buffer::Steering, 0, size_of::<SteeringNumbers>() as u64);
+
+/// Where [`Buffer::Scores`] has a [`RowScore`] for each row of a chunk of so many.
+pub fn scores(rows: usize) -> Slice {
+    Slice::new(Buffer::Scores, 0, (rows * size_of::<RowScore>()) as u64)
+}
+
+/// Where it has the likeliest tokens of each.
+pub fn top_rows(rows: usize, top: usize) -> Slice {
+    let offset = scores(rows).bytes.next_multiple_of(4 * ALIGN as u64);
+    Slice::new(Buffer::Scores, offset, (rows * top * 8) as u64)
+}
 
 /// Rows of the largest tile of a product.
 const TILE_ROWS: usize = 128;
@@ -144,16 +160,28 @@ impl Lowering<'_> {
             k::ObjectiveCrossEntropy { row, gradient, objective, cap: soft_cap.map(Constant) }
                 .kernel(caps)
         }?;
+        let weighted = objective.steering.is_weighted();
+        let soft = objective.steering == Steering::SoftTargets;
+        let soft_bytes = (self.builder.tokens * (k::SOFT_IDS + 1)) as u64 * 8;
+        let soft = soft.then_some(Slice::new(Buffer::SoftTargets, 0, soft_bytes));
         let launch = Launch::new("cross-entropy", kernel)
             .rows(rows)
             .bind("logits", logits)
             .bind("targets", targets)
-            .bind("losses", self.losses());
+            .bind("losses", self.losses())
+            .bind_some("steering", weighted.then_some(STEERING))
+            .bind_some("weights", weighted.then(|| self.row_numbers(Buffer::TargetWeights)))
+            .bind_some("soft", soft);
         self.builder.dispatch(launch.flops(6.0 * f64::from(rows.rows) * row.vocabulary as f64))
     }
 
     fn losses(&self) -> Slice {
-        Slice::new(Buffer::Losses, 0, self.builder.tokens as u64 * 4)
+        self.row_numbers(Buffer::Losses)
+    }
+
+    /// A number for each row.
+    fn row_numbers(&self, buffer: Buffer) -> Slice {
+        Slice::new(buffer, 0, self.builder.tokens as u64 * 4)
     }
 
     fn loss_sum(&mut self, targets: Slice) -> Result<()> {
@@ -181,5 +209,31 @@ impl Lowering<'_> {
         let (logits, vocabulary) = (self.logits(), self.params.architecture.vocab_size);
         let row = LogitRow { vocabulary, stride: vocabulary };
         self.cross_entropy([logits, targets], row, self.builder.all_rows(), (false, None))
+    }
+
+    /// What every row of a chunk of a prompt says of its tokens, from [`Buffer::Logits`], and the `top` likeliest of them.
+    pub(super) fn chunk_scores(&mut self, targets: Slice, top: usize) -> Result<()> {
+        let (logits, vocabulary) = (self.logits(), self.params.architecture.vocab_size);
+        let row = LogitRow { vocabulary, stride: vocabulary };
+        let objective = Objective { steering: Steering::Scores, ..Objective::default() };
+        let spec = k::ObjectiveCrossEntropy { row, gradient: false, objective, cap: None };
+        let rows = self.builder.all_rows();
+        let launch = Launch::new("scores", spec.kernel(self.builder.caps)?)
+            .rows(rows)
+            .bind("logits", logits)
+            .bind("targets", targets)
+            .bind("scores", scores(self.builder.tokens))
+            .bind("steering", STEERING);
+        self.builder.dispatch(launch.flops(8.0 * f64::from(rows.rows) * vocabulary as f64))?;
+        if top == 0 {
+            return Ok(());
+        }
+        let kernel = k::TopRows { vocabulary, count: top }.kernel(self.builder.caps)?;
+        let launch = Launch::new("likeliest", kernel)
+            .rows(rows)
+            .bind("logits", logits)
+            .bind("top", top_rows(self.builder.tokens, top));
+        self.builder
+            .dispatch(launch.flops(3.0 * top as f64 * f64::from(rows.rows) * vocabulary as f64))
     }
 }

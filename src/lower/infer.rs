@@ -104,6 +104,8 @@ pub enum Probe {
     HiddenState(usize),
     /// How much the queries of a head attend to each key in this layer, in [`Buffer::Probabilities`].
     Attention(usize),
+    /// What rows of [`Buffer::Logits`] say of their tokens, and so many of the likeliest, in [`Buffer::Scores`].
+    Scores(usize),
 }
 
 /// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
@@ -411,6 +413,11 @@ impl<'a> Context<'a> {
                 let mut lowering = self.chunk(0..at, Phase::Prefill);
                 lowering.nodes(0..at)?;
                 lowering.probabilities(&nodes[at], attention, self.probabilities())?;
+                lowering
+            }
+            Probe::Scores(top) => {
+                let mut lowering = self.chunk(0..0, Phase::Forward);
+                lowering.chunk_scores(PromptLayout::new(self.chunk).targets(), top)?;
                 lowering
             }
         };

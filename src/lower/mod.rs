@@ -25,6 +25,7 @@ pub use crate::layout::attention_shape;
 #[cfg(feature = "testing")]
 pub use attention::cache_bytes;
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
+pub use head::{scores, top_rows};
 pub use infer::{
     CacheShape, DRAW_SLOTS, InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe,
     SampleChoices, SeveralPlans, SeveralRows, inference_plans, probe_plan, sample_plan,

@@ -5,8 +5,8 @@ use crate::arch::{Attention, Norm, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, ValueId};
 use crate::kernels::{
-    self as k, Constant, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NewestKey, NewestShape, Spec,
+    self as k, Constant, DecodePlace, DecodeSplits, Kernel, MatvecInput, MatvecOutput,
+    MatvecRowsShape, MatvecShape, NewestKey, NewestShape, Spec,
 };
 use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::plan::{Launch, Operand, Range, Slice};
@@ -196,7 +196,7 @@ impl Lowering<'_> {
         splits: DecodeSplits,
     ) -> Result<()> {
         let cache = self.decode_cache()?;
-        let kernel = k::attention_decode_newest(self.builder.caps, shape, &splits)?;
+        let kernel = k::AttentionDecodeNewest { shape, splits }.kernel(self.builder.caps)?;
         let launch = Launch::new(node.label(), kernel)
             .bind("a", self.read_of(node, 0)?)
             .bind_all([self.row_operand(weight, 0)])
@@ -229,18 +229,23 @@ impl Lowering<'_> {
         splits: DecodeSplits,
     ) -> Result<()> {
         let (cache, batched) = (self.decode_cache()?, self.is_batched());
-        let (caps, shape, rows) = (self.builder.caps, self.shape(attention), self.builder.tokens);
-        let kernel = if batched {
-            k::attention_decode_several(caps, shape, cache.format, &splits, rows)
-        } else {
-            k::attention_decode(caps, shape, cache.format, &splits)
-        }?;
+        let (caps, shape) = (self.builder.caps, self.shape(attention));
+        let place = self.decode_place(cache);
+        let kernel = k::AttentionDecode { shape, place, splits }.kernel(caps)?;
         let launch = Launch::new(node.label(), kernel)
             .bind("query", self.read_of(node, 0)?)
             .bind("cache", self.cache(node.site, attention, cache)?)
             .bind_some("documents", batched.then_some(self.inputs.documents))
             .bind(if splits.count == 1 { "output" } else { "partials" }, self.write_of(node, 0)?);
         self.builder.dispatch(launch.flops(self.attend_flops(attention, cache)))
+    }
+
+    const fn decode_place(&self, cache: Cache) -> DecodePlace {
+        if self.is_batched() {
+            DecodePlace::Rows(cache.format, self.builder.tokens)
+        } else {
+            DecodePlace::Cache(cache.format)
+        }
     }
 
     fn attend_flops(&self, attention: Attention, cache: Cache) -> f64 {
@@ -253,18 +258,14 @@ impl Lowering<'_> {
         attention: Attention,
         splits: DecodeSplits,
     ) -> Result<()> {
-        let (caps, shape, rows) = (self.builder.caps, self.shape(attention), self.builder.tokens);
-        let batched = self.is_batched();
-        let kernel = if batched {
-            k::attention_decode_merge_several(caps, shape, &splits, rows)
-        } else {
-            k::attention_decode_merge(caps, shape, &splits)
-        }?;
+        let (caps, shape, batched) = (self.builder.caps, self.shape(attention), self.is_batched());
+        let place = self.decode_place(self.decode_cache()?);
+        let kernel = k::AttentionDecodeMerge { shape, place, splits }.kernel(caps)?;
         let launch = Launch::new(node.label(), kernel)
             .bind("partials", self.read_of(node, 0)?)
             .bind_some("documents", batched.then_some(self.inputs.documents))
             .bind("output", self.write_of(node, 0)?);
-        let elements = rows * splits.partials(&shape);
+        let elements = self.builder.tokens * splits.partials(&shape);
         self.builder.dispatch(launch.flops(2.0 * elements as f64))
     }
 

@@ -4,7 +4,8 @@ use super::{AttentionOperation, Role};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionPass, AttentionShape, DenseMask, Element, Geometry, Strides,
+    self as k, AttentionPass, AttentionShape, DecodePlace, DenseMask, Element, Geometry, Spec,
+    Strides,
 };
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, Slice};
 
@@ -147,15 +148,9 @@ impl Compiler<'_> {
     }
 
     fn kernel(&self, pass: AttentionPass) -> Result<k::Kernel> {
-        let key = &self.key;
-        k::attention_tensors(
-            self.builder.caps,
-            key.shape(),
-            pass,
-            key.element,
-            key.dense,
-            key.batch,
-        )
+        let AttentionKey { element, dense, batch, .. } = self.key;
+        let shape = self.key.shape();
+        k::AttentionTensors { shape, pass, element, dense, batch }.kernel(self.builder.caps)
     }
 
     fn dispatch(&mut self, launch: Launch, rows: usize, flops_per_score: f64) -> Result<()> {
@@ -181,7 +176,8 @@ impl Compiler<'_> {
         let pairs = batch as u64 * heads as u64 * query_rows as u64;
         let statistics = self.builder.tensor("statistics", 2 * pairs)?;
         let shape = self.key.shape();
-        let kernel = k::attention_delta_tensors(self.builder.caps, shape, element, batch)?;
+        let kernel =
+            k::AttentionDeltaTensors { shape, element, batch }.kernel(self.builder.caps)?;
         let launch = self.launch(kernel, [Output, DOutput, Logsumexp, Geometry]);
         self.dispatch(launch.bind("statistics", statistics), query_rows, 0.0)?;
         let kernel = self.kernel(AttentionPass::Query)?;
@@ -199,7 +195,8 @@ impl Compiler<'_> {
         let AttentionKey { batch, key_rows, element, .. } = self.key;
         let (caps, shape) = (self.builder.caps, self.key.shape());
         let splits = k::decode_splits(caps, shape, key_rows, batch)?;
-        let kernel = k::attention_decode_tensors(caps, shape, element, &splits, batch)?;
+        let place = DecodePlace::Tensors(element, batch);
+        let kernel = k::AttentionDecode { shape, place, splits }.kernel(caps)?;
         let launch = self.launch(kernel, [Query, Key, Value, Mask, Geometry]);
         if splits.count == 1 {
             let written = [Output, Logsumexp].map(|role| (operand(role), self.slice(role)));
@@ -208,7 +205,7 @@ impl Compiler<'_> {
         let elements = batch * splits.partials(&shape);
         let partials = self.builder.tensor("partials", elements as u64)?;
         self.dispatch(launch.bind("partials", partials), 1, 4.0)?;
-        let kernel = k::attention_decode_merge_tensors(caps, shape, element, &splits, batch)?;
+        let kernel = k::AttentionDecodeMerge { shape, place, splits }.kernel(caps)?;
         let launch = self.launch(kernel, [Mask, Output, Logsumexp, Geometry]);
         self.dispatch(launch.bind("partials", partials), 1, 0.0)
     }

@@ -57,6 +57,13 @@ pub enum Buffer {
     RopeTable(usize),
     /// A loss for each token.
     Losses,
+    /// What a step says of its loss besides targets: numbers, and a weight of each target.
+    Steering,
+    TargetWeights,
+    /// (token, bits of its probability) of each row.
+    SoftTargets,
+    /// What rows of logits say of their tokens.
+    Scores,
     Metrics,
     /// What a rule carries over updates, and what was decided of the last step.
     Optimizer,

@@ -9,7 +9,7 @@ use crate::arch::Architecture;
 use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{DropoutRates, LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCache, Steering, WeightFormat};
 use crate::lower::{
     InferenceOptions, InferencePlans, SeveralPlans, SeveralRows, inference_plans, several_plans,
     train_plans,
@@ -130,7 +130,7 @@ fn training(
 ) -> Result<(u64, CallEstimate)> {
     options.validate()?;
     let speed = Speed::of(caps);
-    let plans = train_plans(caps, layout, options.choices(dropout))?;
+    let plans = train_plans(caps, layout, options.choices(dropout, Steering::Nothing))?;
     let bytes = MemoryBytes::of_plans(layout, plans.all());
     let micro_steps = options.gradient_accumulation as f64;
     let (micro_step, optimizer) = (&plans.micro_step, &plans.optimizer);

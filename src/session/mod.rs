@@ -27,6 +27,7 @@ pub use crate::optim::{Numbers, Rule};
 pub use decode::batch::BatchGeneration;
 pub use decode::generate::{Drawn, GenerateOptions, Generation};
 pub use decode::inspect::Inspection;
+pub use decode::score::{ScoreOptions, Scores};
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use memory::MemoryBytes;
 pub use model::Model;
@@ -34,7 +35,10 @@ pub use progress::{NO_PROGRESS, Progress, ProgressCallback};
 pub use tensors::ops::Operations;
 pub use tensors::tensor::Tensor;
 pub use train::resume::Resume;
-pub use train::{DropoutOptions, Metrics, Precision, Trainer, TrainerOptions};
+pub use train::{
+    DropoutOptions, Metrics, Normalize, Precision, RowGradient, SoftTargets, StepObjective,
+    Trainer, TrainerOptions,
+};
 pub use weights::adapter::Adapter;
 pub use weights::loader::ModelLoader;
 pub use weights::snapshot::{Snapshot, Taken};

@@ -5,7 +5,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
     self as k, Access, AttentionHalves, AttentionPass, AttentionShape, Binding, DecodeSplits,
-    Kernel, KvCache,
+    Kernel, KvCache, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,25 +82,34 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         let halves = AttentionHalves { qkv, output, d_output, d_qkv };
         return by_matrices(caps, AttentionShape { half, halves, ..shape });
     }
-    let delta = k::attention_delta(caps, shape, k::Parts::WHOLE)?;
+    let delta = k::AttentionDelta { shape, parts: k::Parts::WHOLE }.kernel(caps)?;
     let mut candidates = vec![Candidate::new(caps, delta, tokens, true)?];
     let owner = k::key_value_owner(caps, shape);
     if owner == k::KeyValueOwner::Head {
-        let kernel = k::attention_group_sum(caps, shape)?;
+        let kernel = k::AttentionGroupSum { shape }.kernel(caps)?;
         candidates.push(Candidate::new(caps, kernel, tokens, true)?);
     }
     for pass in [AttentionPass::Forward, AttentionPass::Query, AttentionPass::KeyValue] {
         let picked = match pass {
-            AttentionPass::Forward => k::attention_forward(caps, shape, false),
-            AttentionPass::Query => k::attention_backward_query(caps, shape),
-            AttentionPass::KeyValue => k::attention_backward_key_value(caps, shape, owner, tokens),
+            AttentionPass::Forward => {
+                k::AttentionForward { shape, cached: false, tile: None }.kernel(caps)
+            }
+            AttentionPass::Query => k::AttentionBackwardQuery { shape, tile: None }.kernel(caps),
+            AttentionPass::KeyValue => {
+                k::AttentionBackwardKeyValue { shape, owner, ends: tokens, tile: None }.kernel(caps)
+            }
         }?;
         for tile in k::attention_tiles(caps, shape, pass) {
             let kernel = match pass {
-                AttentionPass::Forward => k::attention_forward_with_tile(caps, shape, false, tile),
-                AttentionPass::Query => k::attention_backward_query_with_tile(caps, shape, tile),
+                AttentionPass::Forward => {
+                    k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps)
+                }
+                AttentionPass::Query => {
+                    k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps)
+                }
                 AttentionPass::KeyValue => {
-                    k::attention_backward_key_value_with_tile(caps, shape, owner, tokens, tile)
+                    k::AttentionBackwardKeyValue { shape, owner, ends: tokens, tile: Some(tile) }
+                        .kernel(caps)
                 }
             }?;
             if kernel.wgsl != picked.wgsl {
@@ -115,7 +124,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
 /// The passes of a training step in each tile of matrices.
 fn by_matrices(caps: &Capabilities, shape: AttentionShape) -> Result<Vec<Candidate>> {
     let tokens = shape.tokens;
-    let delta = k::attention_delta(caps, shape, k::Parts::WHOLE)?;
+    let delta = k::AttentionDelta { shape, parts: k::Parts::WHOLE }.kernel(caps)?;
     let mut candidates = vec![Candidate::new(caps, delta, tokens, true)?];
     let mut add = |picked: &Kernel, kernel: Result<Kernel>| -> Result<()> {
         let kernel = kernel?;
@@ -123,23 +132,26 @@ fn by_matrices(caps: &Capabilities, shape: AttentionShape) -> Result<Vec<Candida
         candidates.push(Candidate::new(caps, kernel, tokens, is_picked)?);
         Ok(())
     };
-    let picked = k::attention_forward(caps, shape, false)?;
+    let picked = k::AttentionForward { shape, cached: false, tile: None }.kernel(caps)?;
     for tile in k::matrix_forward_tiles(caps, shape) {
-        add(&picked, k::attention_forward_with_tile(caps, shape, false, tile))?;
+        add(&picked, k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps))?;
     }
-    let picked = k::attention_backward_query(caps, shape)?;
+    let picked = k::AttentionBackwardQuery { shape, tile: None }.kernel(caps)?;
     for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::Query) {
-        add(&picked, k::attention_backward_query_with_tile(caps, shape, tile))?;
+        add(&picked, k::AttentionBackwardQuery { shape, tile: Some(tile) }.kernel(caps))?;
     }
     let own = k::key_value_owner(caps, shape);
-    let picked = k::attention_backward_key_value(caps, shape, own, tokens)?;
+    let picked = k::AttentionBackwardKeyValue { shape, owner: own, ends: tokens, tile: None }
+        .kernel(caps)?;
     for owner in [k::KeyValueOwner::Group, k::KeyValueOwner::Head] {
         for tile in k::attention_matrix_tiles(caps, shape, AttentionPass::KeyValue) {
-            let made = k::attention_backward_key_value_with_tile(caps, shape, owner, tokens, tile);
+            let made =
+                k::AttentionBackwardKeyValue { shape, owner, ends: tokens, tile: Some(tile) }
+                    .kernel(caps);
             add(&picked, made)?;
         }
     }
-    let sum = k::attention_group_sum(caps, shape)?;
+    let sum = k::AttentionGroupSum { shape }.kernel(caps)?;
     candidates.push(Candidate::new(caps, sum, tokens, own == k::KeyValueOwner::Head)?);
     Ok(candidates)
 }
@@ -165,10 +177,16 @@ pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCand
             seen.push((cache, count));
             let splits = DecodeSplits::given(count);
             let whole = count == picked.count;
-            let kernel = k::attention_decode(caps, shape, cache, &splits)?;
+            let kernel = k::AttentionDecode { shape, place: k::DecodePlace::Cache(cache), splits }
+                .kernel(caps)?;
             let mut stages = vec![Candidate::new(caps, kernel, 1, whole)?];
             if count > 1 {
-                let kernel = k::attention_decode_merge(caps, shape, &splits)?;
+                let kernel = k::AttentionDecodeMerge {
+                    shape,
+                    place: k::DecodePlace::Cache(KvCache::F32),
+                    splits,
+                }
+                .kernel(caps)?;
                 stages.push(Candidate::new(caps, kernel, 1, whole)?);
             }
             candidates.push(DecodeCandidate {

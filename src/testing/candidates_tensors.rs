@@ -1,9 +1,9 @@
 //! Attention over tensors for the benchmark: what each storage and kind of mask costs.
 
 use super::candidates::{AttentionWork, Candidate};
-use super::tensor_problem::Compiled;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
+use crate::kernels::attention::cases::tensor_problem::Compiled;
 use crate::kernels::{DenseMask, Element, RowPlace};
 use crate::ops::{
     AttentionKey, AttentionMask, AttentionOperation, DensePart, Role, SoftmaxKey, View,

@@ -6,22 +6,10 @@
 
 mod adapter;
 pub mod adapters;
-pub(crate) mod attention;
-pub(crate) mod attention_backward;
-pub(crate) mod attention_batch;
-pub(crate) mod attention_bounds;
-pub(crate) mod attention_decode;
-pub(crate) mod attention_matrix;
-pub(crate) mod attention_matrix_forward;
-pub(crate) mod attention_probabilities;
-pub(crate) mod attention_product;
-pub(crate) mod attention_products;
-pub(crate) mod attention_tensors;
 pub mod candidates;
 pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
-pub(crate) mod decode_tensors;
 mod device;
 pub(crate) mod harness;
 pub(crate) mod lane;
@@ -29,11 +17,9 @@ pub(crate) mod ledger;
 pub(crate) mod measure;
 pub(crate) mod model;
 mod model_text;
-pub(crate) mod newest;
 mod pretend;
 mod probe;
 pub(crate) mod results;
-pub(crate) mod tensor_problem;
 mod texts;
 mod training;
 

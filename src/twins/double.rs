@@ -8,7 +8,6 @@
 
 #[cfg(test)]
 mod adapter_tests;
-pub(crate) mod attention;
 #[cfg(test)]
 mod batch_tests;
 #[cfg(test)]
@@ -31,11 +30,15 @@ mod lookup_tests;
 mod memory;
 #[cfg(test)]
 mod mixed_tests;
+#[cfg(test)]
+mod objective_tests;
 mod operands;
 #[cfg(test)]
 mod optimizer_tests;
 #[cfg(test)]
 mod packed_tests;
+#[cfg(test)]
+mod padding_tests;
 #[cfg(test)]
 mod parts_tests;
 #[cfg(test)]
@@ -53,7 +56,6 @@ mod session_tests;
 mod stored_tests;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tiles;
 #[cfg(test)]
 mod underflow_tests;
 

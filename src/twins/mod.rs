@@ -3,9 +3,6 @@
 //!
 //! Twins return what a kernel overwrites; where a kernel accumulates, the caller adds.
 
-pub mod attention;
-pub mod attention_masked;
-pub mod attention_rows;
 pub mod check;
 pub mod double;
 pub mod model;

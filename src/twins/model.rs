@@ -1,9 +1,6 @@
 //! A whole model from the twins: the graph's nodes in f32 or f64, as the oracle of the plans that are
 //! lowered from the same graph. What the graph computes is held to PyTorch and to differences.
 
-use super::attention::{
-    AttentionShape, attention_backward, attention_forward, attention_probabilities_forward,
-};
 use super::normal::fill_normal;
 use super::{Real, add_assign, cast};
 use crate::arch::{
@@ -15,6 +12,9 @@ use crate::format::WriteMode;
 use crate::graph::{Dropout, Gate, Graph, Node, Op, ValueId, build, build_training, differentiate};
 use crate::kernels::activation::twin::{
     activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
+};
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, attention_backward, attention_forward, attention_probabilities_forward,
 };
 use crate::kernels::dropout::twin::{KeyDropout, Masks, dropout_forward};
 use crate::kernels::elementwise::twin::scale_forward;
@@ -262,9 +262,9 @@ impl<'a, R: Real> Run<'a, R> {
         attention: Attention,
         dropout: Option<Dropout>,
         tokens: usize,
-    ) -> AttentionShape {
+    ) -> CausalAttention {
         let of = |Dropout { rate, place }| KeyDropout { rate, place, masks: self.drawn(), tokens };
-        AttentionShape { dropout: dropout.map(of), ..shape(attention, tokens) }
+        CausalAttention { dropout: dropout.map(of), ..shape(attention, tokens) }
     }
 
     fn write(&mut self, value: ValueId, data: Vec<R>, mode: WriteMode) {
@@ -392,11 +392,7 @@ impl<'a, R: Real> Run<'a, R> {
                 self.put(node, d_x);
                 self.write(node.writes[1], y, WriteMode::Overwrite);
             }
-            Op::EmbedBackward { weight, .. } => {
-                let (rows, hidden) = (self.architecture.vocab_size, self.columns(weight));
-                let d_table = embedding_backward(inputs.tokens, self.read(node, 0), hidden, rows);
-                self.gradient(weight, d_table);
-            }
+            Op::EmbedBackward { weight, .. } => self.embed_backward(node, weight, inputs.tokens),
             Op::PositionsBackward { weight } => {
                 self.positions_backward(node, weight, inputs.documents);
             }
@@ -426,6 +422,13 @@ impl<'a, R: Real> Run<'a, R> {
     fn positions(&mut self, node: &Node, weight: WeightId, documents: &[u32]) {
         let (table, hidden) = (self.weight(weight), self.columns(weight));
         position_forward(&mut self.values[node.writes[0]], &table, documents, 0, hidden);
+    }
+
+    fn embed_backward(&mut self, node: &Node, weight: WeightId, tokens: &[u32]) {
+        let shape = [self.columns(weight), self.architecture.vocab_size];
+        let padding = self.architecture.padding;
+        let d_table = embedding_backward(tokens, self.read(node, 0), shape, padding);
+        self.gradient(weight, d_table);
     }
 
     fn positions_backward(&mut self, node: &Node, weight: WeightId, documents: &[u32]) {
@@ -539,8 +542,8 @@ fn reordered<R: Real>(values: &[R], swap: Option<Swap>) -> Vec<R> {
     moved
 }
 
-fn shape(attention: Attention, tokens: usize) -> AttentionShape {
-    AttentionShape {
+fn shape(attention: Attention, tokens: usize) -> CausalAttention {
+    CausalAttention {
         n_heads: attention.heads,
         n_kv_heads: attention.kv_heads,
         head_dim: attention.head_dim,

@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
     Adapter, BatchGeneration, GenerateOptions, Generation, InferenceOptions, Inspection, Model,
-    ModelLoader, Progress, estimate,
+    ModelLoader, Progress, ScoreOptions, Scores, estimate,
 };
-use js_sys::Function;
+use js_sys::{Array, Float32Array, Function, Uint32Array};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
@@ -28,6 +28,21 @@ struct InspectOptions {
     from: usize,
     layer: Option<usize>,
     head: Option<usize>,
+    #[serde(default)]
+    kv_cache: KvCache,
+    #[serde(default)]
+    weights: WeightFormat,
+}
+
+/// The options of a score.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ScoreText {
+    temperature: Option<f64>,
+    #[serde(default)]
+    top: usize,
+    #[serde(default)]
+    entropy: bool,
     #[serde(default)]
     kv_cache: KvCache,
     #[serde(default)]
@@ -150,6 +165,28 @@ impl RawModel {
         let options: InspectOptions = read("inference", &options)?;
         let (inspection, inference) = options.parts().map_err(to_js)?;
         model.inspect(&tokens, inspection, inference, Progress(&ask)).await.map_err(to_js)
+    }
+
+    /// The log-probability of each target; then as the options say entropies, and the likeliest tokens with their
+    /// probabilities.
+    pub async fn score(
+        &self,
+        tokens: Vec<u32>,
+        targets: Option<Vec<u32>>,
+        documents: Option<Vec<u32>>,
+        options: String,
+        ask: Function,
+    ) -> JsResult<Array> {
+        let (model, ask) = (Rc::clone(&self.model), asking(ask));
+        let ScoreText { temperature, top, entropy, kv_cache, weights } = read("score", &options)?;
+        let inference = InferenceOptions { kv_cache, weights };
+        let temperature = temperature.unwrap_or(1.0);
+        let options = ScoreOptions { temperature, top, entropy, inference };
+        let scores = model.score(tokens, targets, documents, options, Progress(&ask)).await;
+        let Scores { logprobs, entropy, ids, probabilities } = scores.map_err(to_js)?;
+        let floats = |values: &[f32]| JsValue::from(Float32Array::from(values));
+        let ids = JsValue::from(Uint32Array::from(&ids[..]));
+        Ok([floats(&logprobs), floats(&entropy), ids, floats(&probabilities)].iter().collect())
     }
 
     pub async fn loss(

@@ -1,16 +1,17 @@
 //! `RawTrainer` and `RawResume`.
 
 use super::dataset::RawDataset;
-use super::model::{RawLoader, RawModel, finished as no_loader};
+use super::model::{RawLoader, RawModel, finished as no_loader, read};
 use super::{JsResult, asking, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
-use crate::session::{Metrics, Progress, Resume, Trainer, TrainerOptions};
-use js_sys::{Float64Array, Function, Promise};
+use crate::gpu::LocalFuture;
+use crate::session::{Metrics, Progress, Resume, StepObjective, Trainer, TrainerOptions};
+use js_sys::{Array, Float32Array, Float64Array, Function, Promise};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::future_to_promise;
+use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 /// A trainer.
 #[wasm_bindgen]
@@ -42,15 +43,60 @@ impl RawTrainer {
         self.trainer.steps() as f64
     }
 
+    /// A step. With an objective of its own: its numbers as JSON, its weights, and of soft targets all ids, then the bits of
+    /// their probabilities.
     pub async fn step(
         &self,
         tokens: Vec<u32>,
         targets: Vec<u32>,
         documents: Option<Vec<u32>>,
+        objective: Option<String>,
+        weights: Option<Vec<f32>>,
+        soft: Option<Vec<u32>>,
     ) -> JsResult<Float64Array> {
         let trainer = Rc::clone(&self.trainer);
         let batch = Batch::new(tokens, targets, documents);
-        Ok(numbers(&trainer.step(&batch).await.map_err(to_js)?))
+        let objective = objective.map(|text| read::<StepObjective>("step", &text)).transpose()?;
+        let mut objective = objective.unwrap_or_default();
+        objective.weights = weights;
+        if let (Some(own), Some(mut words)) = (&mut objective.soft, soft) {
+            own.probabilities =
+                words.split_off(words.len() / 2).into_iter().map(f32::from_bits).collect();
+            own.ids = words;
+        }
+        Ok(numbers(&trainer.step_by(&batch, &objective).await.map_err(to_js)?))
+    }
+
+    /// A step whose gradient `ask` gives: of the first row, logits and rows it makes a promise of the gradient and the loss.
+    #[wasm_bindgen(js_name = stepGiven)]
+    pub async fn step_given(
+        &self,
+        tokens: Vec<u32>,
+        documents: Option<Vec<u32>>,
+        divisor: f64,
+        ask: Function,
+    ) -> JsResult<Float64Array> {
+        let trainer = Rc::clone(&self.trainer);
+        let vocabulary = trainer.model().config().vocab_size;
+        let gradient = |first: usize, logits: Vec<f32>| -> LocalFuture<_> {
+            let rows = (logits.len() / vocabulary) as f64;
+            let logits = Float32Array::from(&logits[..]);
+            let asked =
+                ask.call3(&JsValue::UNDEFINED, &(first as f64).into(), &logits, &rows.into());
+            Box::pin(async move {
+                let given = match asked {
+                    Ok(asked) => JsFuture::from(Promise::resolve(&asked)).await,
+                    Err(error) => Err(error),
+                };
+                // The caller has what was thrown.
+                let given = given.map_err(|_| Error::options("the gradient function failed"))?;
+                let given = Array::from(&given);
+                let loss = given.get(1).as_f64().unwrap_or(f64::NAN);
+                Ok((Float32Array::new(&given.get(0)).to_vec(), loss))
+            })
+        };
+        let metrics = trainer.step_given(tokens, documents, divisor, &gradient).await;
+        Ok(numbers(&metrics.map_err(to_js)?))
     }
 
     /// A promise of a step's metrics, which borrows neither object: both may be freed meanwhile. `stop`

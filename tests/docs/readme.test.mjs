@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
-import { tryNode, tryPage } from "../../scripts/try.mjs";
+import { tryLines, tryPage } from "../../scripts/try.mjs";
 import { longTest } from "../gate/core.mjs";
 
 test("the README has fewer than 150 lines", () => {
@@ -19,8 +19,8 @@ const PLACE = "with the packed tarball";
 const tell = (t, { seconds, losses }) =>
   t.diagnostic(`${seconds.toFixed(0)} s, loss ${losses[0]} to ${losses.at(-1)}`);
 
-// On a CPU Firefox compiles in a third of the time that Chromium takes, whose engine and adapter Node has.
+// On a CPU Firefox compiles in a third of the time that Chromium takes.
 longTest(`the README's page trains ${PLACE}`, LONG, async (t) => tell(t, await tryPage("firefox")));
-longTest(`the README's program for Node trains ${PLACE}`, LONG, async (t) =>
-  tell(t, await tryNode()),
+longTest(`the README's first program trains ${PLACE}`, LONG, async (t) =>
+  tell(t, await tryLines("firefox")),
 );

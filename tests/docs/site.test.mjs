@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { before, test } from "node:test";
+import { inflateSync } from "node:zlib";
 import { filesBelow, root, target } from "../../scripts/lib.mjs";
 import { site } from "../../scripts/site.mjs";
 
@@ -46,6 +47,16 @@ test("an example is code to be read, and its download is the file", () => {
     assert.doesNotMatch(text, /<script/, `${page} runs, without the package beside it`);
     assert.ok(files.includes(readFileSync(`${page}.txt`, "utf8")), `${page}.txt is no example`);
     assert.ok(text.includes(`href="${basename(page)}.txt" download="index.html"`), page);
+  }
+});
+
+test("the search knows what texts say, not titles alone", () => {
+  const text = readFileSync(join(out, "assets", "search.js"), "utf8");
+  const packed = Buffer.from(/"([^"]+)"/.exec(text)[1], "base64");
+  const index = inflateSync(packed).toString();
+  // No title has these words.
+  for (const word of ["reload", "perplexity", "strictmode", "schedule"]) {
+    assert.ok(index.includes(`["${word}",`), `${word} is not found`);
   }
 });
 

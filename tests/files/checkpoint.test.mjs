@@ -6,8 +6,8 @@ const { Memory } = await import("../../pkg/dist/storage/memory.js");
 const { CheckpointTarget, checkpointsOf } = await import("../../pkg/dist/storage/checkpoint.js");
 
 /** Writes one as a save does. */
-async function save(disk, turns, keep = 1) {
-  const target = new CheckpointTarget(disk, "run", keep, turns);
+async function save(disk, { kept, ...turns }, keep = 1) {
+  const target = new CheckpointTarget(disk, "run", { keep, kept }, turns);
   try {
     await target.expect(3);
     const out = await target.open("config.json", 2);

@@ -1,5 +1,5 @@
 // `npm run hosts`: the packed package in every host, as a table; fails if a row fails. Words select rows:
-// `npm run hosts -- vite`. `--write` puts the rows that ran into the table of docs/hosts.md,
+// `npm run hosts -- vite`. `--write` puts the rows that ran into the table of docs/tested-hosts.md,
 // with the date and versions, and the sizes of files into its sentences.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -88,7 +88,7 @@ const HEAD = `| host | way | version | outcome | loss of step 25 | module from |
 |---|---|---|---|---|---|---|---|---|`;
 
 function write(outcomes) {
-  const path = join(root, "docs", "hosts.md");
+  const path = join(root, "docs", "tested-hosts.md");
   const text = readFileSync(path, "utf8");
   const [before, old, after] = text.split(/<!-- table -->\n|<!-- end of table -->/);
   // Rows that did not run stay as they were.

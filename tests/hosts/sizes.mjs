@@ -1,4 +1,4 @@
-// What an app pays for the package, measured with the esbuild of this project: docs/hosts.md is held to it.
+// What an app pays for the package, measured with the esbuild of this project: docs/tested-hosts.md is held to it.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";

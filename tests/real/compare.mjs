@@ -84,6 +84,8 @@ export function lorasRow(check, got, wanted) {
 
 const number = (value) =>
   value === 0 || !Number.isFinite(value) ? String(value) : value.toExponential(1);
+/** In a cell of Markdown. */
+const cell = (value) => String(value).replaceAll("|", "\\|").replaceAll("\n", " ");
 
 /** The rows as a table of Markdown. */
 export function table(rows) {
@@ -98,6 +100,6 @@ export function table(rows) {
     ok ? "ok" : "FAILED",
     note,
   ]);
-  const line = (cells) => `| ${cells.join(" | ")} |`;
+  const line = (cells) => `| ${cells.map(cell).join(" | ")} |`;
   return [line(head), line(head.map(() => "---")), ...lines.map(line)].join("\n");
 }

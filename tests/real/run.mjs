@@ -1,9 +1,11 @@
-// `npm run test:real`: two real models in tinyloom, in Node with Dawn, beside what transformers and PEFT compute of the
-// same weights. Prints a table, writes target/real/results.json, and fails if a row fails or a model cannot be had.
+// `npm run test:real`: real tokenizers, templates, adapters and files beside Python, and two real models in Node with Dawn
+// beside what transformers and PEFT compute of the same weights. Prints a table, writes target/real/results.json, and fails
+// if a row fails or a model cannot be had.
 //   --quick          SmolLM2 in f32: its ids, and the logits of one text
 //   --models a,b     of smollm2, gemma3
 //   --formats a,b    of f32, f16, int8, int4
-//   --checks a,b     of ids, gguf, logits, greedy, loss, lora
+//   --checks a,b     of forms (tokenizers, templates, adapters, files), ids, gguf, logits, greedy, loss, lora
+//   --write          docs/real-models.md gets the rows; those of other checks stay as they were
 //   --built          nothing is installed or built: pkg/dist is there
 //   --prepared       nor is anything downloaded or asked of Python: target/real is there
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -11,6 +13,8 @@ import { join } from "node:path";
 import { commandLine, Failure, main, step } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
 import { COST, table } from "./compare.mjs";
+import { formsRows } from "./forms.mjs";
+import { writePage } from "./page.mjs";
 import { cache, MODELS, prepare } from "./prepare.mjs";
 
 /** Seconds that one model may take: hours on a software adapter. */
@@ -26,7 +30,8 @@ function listed(text, known, what) {
   return words;
 }
 
-const CHECKS = ["ids", "gguf", "logits", "greedy", "loss", "lora"];
+const OF_MODELS = ["ids", "gguf", "logits", "greedy", "loss", "lora"];
+const CHECKS = ["forms", ...OF_MODELS];
 
 /** The rows of a model, and the adapter that computed. */
 async function compared(key, plan) {
@@ -53,6 +58,7 @@ await main(async () => {
       quick: { type: "boolean", default: false },
       built: { type: "boolean", default: false },
       prepared: { type: "boolean", default: false },
+      write: { type: "boolean", default: false },
       models: { type: "string" },
       formats: { type: "string" },
       checks: { type: "string" },
@@ -75,7 +81,8 @@ await main(async () => {
     await build({});
   }
   const results = { quick, rows: [], missing: [] };
-  for (const key of models) {
+  if (checks.includes("forms")) results.rows.push(...(await formsRows()));
+  for (const key of checks.some((check) => OF_MODELS.includes(check)) ? models : []) {
     try {
       const folder = prepared ? join(cache, key) : await prepare(key, quick);
       const ofModel = checks.filter((check) => check !== "lora" || MODELS[key].lora);
@@ -92,6 +99,7 @@ await main(async () => {
   mkdirSync(cache, { recursive: true });
   writeFileSync(join(cache, "results.json"), `${JSON.stringify(results, null, 1)}\n`);
   console.log(table(results.rows));
+  if (values.write) writePage(results);
   for (const line of results.missing) console.log(`missing: ${line}`);
   const failed = results.rows.filter(({ ok }) => !ok).length;
   console.log(`${results.rows.length - failed} passed, ${failed + results.missing.length} failed`);

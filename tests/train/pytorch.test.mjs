@@ -1,5 +1,5 @@
-// examples/pytorch/continue.py goes on with a run of tinyloom: in two processes that share the model with
-// FSDP, its losses are those that tinyloom has on the same batches.
+// examples/pytorch/continue.py goes on with each kind of run: its losses are those that tinyloom has when it goes on
+// itself, in one process and in two that share the model with FSDP.
 // reads: examples/pytorch tests/train/pytorch-run.mjs
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -14,8 +14,10 @@ import { referencePython } from "../../scripts/reference.mjs";
 
 const run = promisify(execFile);
 const TOLERANCE = 1e-4;
-/** Positions of a window, windows of a process, processes, steps. */
-const [LENGTH, WINDOWS, PROCESSES, STEPS] = [32, 2, 2, 6];
+/** Processes that share a step, steps. */
+const [PROCESSES, STEPS] = [2, 6];
+const folder = join(target, "pytorch");
+const program = join(root, "examples/pytorch/continue.py");
 
 /** A port that nobody listens on. */
 async function freePort() {
@@ -26,38 +28,23 @@ async function freePort() {
   return port;
 }
 
-test("PyTorch goes on under torchrun with FSDP", { timeout: 600_000 }, async (t) => {
-  const python = await referencePython();
-  const folder = join(target, "pytorch");
-  rmSync(folder, { recursive: true, force: true });
-  const numbers = [LENGTH, WINDOWS * PROCESSES, STEPS].map(String);
-  const made = await run(
-    process.execPath,
-    [join(import.meta.dirname, "pytorch-run.mjs"), folder, ...numbers],
-    { env: { ...process.env, ...dawnEnv() } },
-  );
-  const expected = JSON.parse(made.stdout);
-  const { stdout } = await run(
-    python,
-    [
-      ...["-m", "torch.distributed.run", "--nproc-per-node", String(PROCESSES)],
-      ...["--master-port", String(await freePort())],
-      join(root, "examples/pytorch/continue.py"),
-      ...[join(folder, "run"), join(folder, "dataset"), "--save", join(folder, "out")],
-      ...[
-        "--steps",
-        String(STEPS),
-        "--sequence-length",
-        String(LENGTH),
-        "--batch",
-        String(WINDOWS),
-      ],
-    ],
-    // Two processes of a small model: on the CPU also where there is a GPU.
-    { env: { ...process.env, CUDA_VISIBLE_DEVICES: "", OMP_NUM_THREADS: "1" } },
-  );
+/** The program on a run; gives what it printed, or as `refused` why it ended. */
+async function goOn(kind, how, more = []) {
+  const given = [program, join(folder, kind, "run"), join(folder, kind, "dataset"), ...more];
+  // Small models: on the CPU also where there is a GPU.
+  const env = { ...process.env, CUDA_VISIBLE_DEVICES: "", OMP_NUM_THREADS: "1" };
+  const args = [...how, ...given, "--steps", String(STEPS)];
+  try {
+    return await run(await referencePython(), args, { env });
+  } catch ({ stderr }) {
+    return { stdout: "", refused: stderr.trim() };
+  }
+}
+
+/** The largest difference of losses and norms to tinyloom's own. */
+function compared({ stdout, refused = "" }, expected) {
   const lines = [...stdout.matchAll(/^step (\d+): loss ([\d.]+), norm ([\d.]+)$/gm)];
-  assert.equal(lines.length, STEPS, stdout);
+  assert.equal(lines.length, STEPS, stdout + refused);
   let most = 0;
   for (const [index, [line, step, loss, norm]] of lines.entries()) {
     assert.equal(Number(step), 11 + index, "the run had made 10 steps");
@@ -70,6 +57,51 @@ test("PyTorch goes on under torchrun with FSDP", { timeout: 600_000 }, async (t)
       assert.ok(Math.abs(got / is - 1) <= TOLERANCE, `${line}; tinyloom has ${is}`);
     }
   }
-  assert.ok(existsSync(join(folder, "out", "model.safetensors")), "the model is saved");
-  t.diagnostic(`losses and norms of ${STEPS} steps differ by at most ${most.toExponential(1)}`);
+  return most.toExponential(1);
+}
+
+test("PyTorch goes on with every kind of run, or says why not", {
+  timeout: 1_800_000,
+}, async (t) => {
+  rmSync(folder, { recursive: true, force: true });
+  const made = await run(
+    process.execPath,
+    [join(import.meta.dirname, "pytorch-run.mjs"), folder, String(STEPS)],
+    { env: { ...process.env, ...dawnEnv() }, maxBuffer: 1 << 24 },
+  );
+  const expected = JSON.parse(made.stdout);
+  const torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", String(PROCESSES)];
+  const port = async () => ["--master-port", String(await freePort())];
+  const base = ["--base", join(folder, "adapter", "base")];
+  for (const [kind, how, more = []] of [
+    ["text", [...torchrun, ...(await port())]],
+    ["text", []],
+    ["documents", []],
+    ["chats", [...torchrun, ...(await port())]],
+    ["gpt2", []],
+    ["neox", []],
+    ["adapter", [], base],
+    ["layers", []],
+  ]) {
+    const name = `${kind}${how.length > 0 ? `, ${PROCESSES} processes with FSDP` : ""}`;
+    await t.test(name, async (sub) => {
+      const out = join(folder, kind, "out");
+      rmSync(out, { recursive: true, force: true });
+      const most = compared(await goOn(kind, how, [...more, "--save", out]), expected[kind]);
+      sub.diagnostic(`losses and norms of ${STEPS} steps differ by at most ${most}`);
+      const file = kind === "adapter" ? "adapter_model.safetensors" : "model.safetensors";
+      assert.ok(existsSync(join(out, file)), "what it trained is saved");
+    });
+  }
+  for (const [kind, words] of [
+    ["lion", /optimizer is lion; this script goes on with adamw alone$/],
+    ["ema", /keeps an average of its weights \(ema\), and this script keeps none$/],
+    ["adapter", /trained an adapter: name the folder of the model under it with --base$/],
+  ]) {
+    await t.test(`${kind} is refused in a sentence`, async () => {
+      const { refused } = await goOn(kind, []);
+      assert.match(refused, words);
+      assert.equal(refused.split("\n").length, 1, refused);
+    });
+  }
 });

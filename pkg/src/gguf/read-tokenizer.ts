@@ -108,8 +108,9 @@ const DIGITS: Words = {
     pretokenizers: [{ type: "Digits", individual_digits: true }, byteLevel(true)],
   },
 };
+const SMAUG: Words = { pre_tokenizer: splitInto(LLAMA_3_WORDS, byteLevel(false)) };
 const LLAMA_3: Words = {
-  pre_tokenizer: splitInto(LLAMA_3_WORDS, byteLevel(false)),
+  ...SMAUG,
   ignoreMerges: true,
   startsByDefault: true,
 };
@@ -127,6 +128,7 @@ const WORDS: { readonly [name: string]: Words } = {
   "llama-bpe": LLAMA_3,
   llama3: LLAMA_3,
   "llama-v3": LLAMA_3,
+  "smaug-bpe": SMAUG,
   qwen2: QWEN_2,
   "deepseek-r1-qwen": QWEN_2,
 };

@@ -117,8 +117,11 @@ function byteLevel(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
   for (const name of ["dropout", "continuing_subword_prefix", "end_of_word_suffix"]) {
     if (model[name]) throw refused(`model.${name} is ${show(model[name])}`);
   }
-  const split = splitOf(json.pre_tokenizer);
-  if (Boolean(model["ignore_merges"]) !== (split === "llama-bpe")) {
+  const words = splitOf(json.pre_tokenizer);
+  const ignores = Boolean(model["ignore_merges"]);
+  // The converter has another name for Llama 3's words where merges decide alone, as in SmolLM3.
+  const split = words === "llama-bpe" && !ignores ? "smaug-bpe" : words;
+  if (ignores !== (split === "llama-bpe")) {
     throw refused(
       `model.ignore_merges is ${show(model["ignore_merges"])} with the words of ${split}`,
     );

@@ -1,13 +1,15 @@
 /** Adds to a trainer that its steps are in the log of its model, and what to save where they cannot be done again. */
 
-import { noGood, save as saveFiles } from "../checkpoint-writer.js";
+import { configWithBase, noGood, save as saveFiles } from "../checkpoint-writer.js";
 import type { Data } from "../data.js";
 import { TinyloomError, throwIfAborted, toError } from "../error.js";
 import { metricsOf } from "../metrics.js";
+import { NO_NOTES } from "../notes.js";
 import { show } from "../options.js";
 import type { RawHandle } from "../raw-handle.js";
 import type { RawMetrics, RawTrainer } from "../raw-types.js";
 import {
+  type Keeping,
   MODEL_FILES,
   type RunHandle,
   type SaveOptions,
@@ -79,12 +81,13 @@ export class TrainerRecovery implements RecoveredTrainer {
     stop: () => boolean,
     signal: AbortSignal | undefined,
     data: Data | undefined,
+    own = false,
   ): Promise<StepMetrics> {
     throwIfAborted(signal, "run"); // while it waited for its turn
     const step = this.#begun(begin, stop, data);
     const { raw } = this.handle;
     try {
-      return this.#arrived(step, await begin(raw, step.asked));
+      return this.#arrived(step, await begin(raw, step.asked), own);
     } catch (error) {
       return await this.#failed(step, raw, error, (done) => this.model.restored(done, signal));
     }
@@ -132,7 +135,7 @@ export class TrainerRecovery implements RecoveredTrainer {
   ): Promise<TrainerFiles | undefined> {
     const { model } = this;
     const { device } = model;
-    const files = { added, keep };
+    const files = { added, keeping: { keep } };
     const { good, ...where } = options;
     if (good) {
       void this.handle.raw;
@@ -171,7 +174,7 @@ export class TrainerRecovery implements RecoveredTrainer {
   #saved(
     snapshot: Snapshot,
     options: SaveOptions,
-    files: { added: AddedState; keep: number | undefined },
+    files: { added: AddedState; keeping: Keeping },
   ): Promise<TrainerFiles | undefined> | undefined {
     const own = snapshot.trainers.get(this);
     if (!own) return undefined;
@@ -179,7 +182,7 @@ export class TrainerRecovery implements RecoveredTrainer {
       options,
       {
         names: this.model.origin.adapted?.names ?? MODEL_FILES,
-        config: snapshot.config,
+        config: configWithBase(snapshot.config, this.model.origin.notes ?? NO_NOTES),
         weights: writerOf(snapshot.weights),
         generation: this.model.origin.notes?.generation,
       },
@@ -215,10 +218,11 @@ export class TrainerRecovery implements RecoveredTrainer {
     return step;
   }
 
-  #arrived(step: Step, numbers: RawMetrics): StepMetrics {
+  /** @param own - whether its loss is of an objective of its own: of its size nothing is known. */
+  #arrived(step: Step, numbers: RawMetrics, own = false): StepMetrics {
     const metrics = metricsOf(numbers);
     step.metrics = numbers;
-    step.sound = this.#sound(metrics);
+    step.sound = own ? !metrics.skipped && Number.isFinite(metrics.loss) : this.#sound(metrics);
     this.model.snapshots.stepped();
     return metrics;
   }

@@ -2,7 +2,7 @@
 
 import { TinyloomError } from "../error.js";
 import { show } from "../options.js";
-import type { Out, Target } from "../save-types.js";
+import type { Best, Keeping, Out, Target } from "../save-types.js";
 import {
   type Disk,
   full,
@@ -26,6 +26,8 @@ interface Manifest {
   readonly files: { readonly [name: string]: Sums };
   /** How many checkpoints of a kind the run keeps, as it was last asked. */
   readonly keep?: number;
+  /** The loss for which it is kept, where it was the best so far. */
+  readonly best?: Best;
   /** How many lines each log of the run had; absent in what earlier builds saved. */
   readonly logs?: Lines;
 }
@@ -48,6 +50,8 @@ export interface StoredCheckpoint {
   readonly created: number;
   /** Bytes of its files. */
   readonly bytes: number;
+  /** The loss on validation data, where `keepBest` kept it as the best so far: the newest of these stays. */
+  readonly validationLoss?: number;
 }
 
 const MANIFEST = "manifest.json";
@@ -83,10 +87,15 @@ async function manifestsOf(disk: Disk, id: string) {
 
 /** The checkpoints of a run that have a manifest, the newest first. */
 export async function checkpointsOf(disk: Disk, id: string): Promise<StoredCheckpoint[]> {
-  return (await manifestsOf(disk, id)).map(({ number, step, created, files }) => {
+  return (await manifestsOf(disk, id)).map(({ number, step, created, files, best }) => {
     const bytes = Object.values(files).reduce((sum, { size }) => sum + size, 0);
-    return { number, step, created, bytes };
+    return { number, step, created, bytes, ...(best && { validationLoss: best.loss }) };
   });
+}
+
+/** The best checkpoint: each that was better than the one before is marked, so it is the newest of these. */
+export async function bestOf(disk: Disk, id: string) {
+  return (await manifestsOf(disk, id)).find(({ best }) => best);
 }
 
 /** Numbers of the checkpoints that have this file, the newest first. */
@@ -147,8 +156,6 @@ export interface Turns {
   take(): Promise<() => void>;
   /** Writes the logs, which have to be there before the manifest. */
   flush(): Promise<Lines>;
-  /** Told of the checkpoint's number, once it is whole. */
-  kept(number: number): void;
 }
 
 /**
@@ -159,7 +166,7 @@ export interface Turns {
 export class CheckpointTarget implements Target {
   readonly #disk: Disk;
   readonly #id: string;
-  readonly #asked: number | undefined;
+  readonly #keeping: Keeping;
   readonly #turns: Turns;
   readonly #files: { [name: string]: Sums } = {};
   #number: number | undefined;
@@ -168,11 +175,11 @@ export class CheckpointTarget implements Target {
   #writing: Writing | undefined;
   #end: (() => void) | undefined;
 
-  /** @param asked - default: as many as the checkpoint before says. */
-  constructor(disk: Disk, id: string, asked: number | undefined, turns: Turns) {
+  /** @param keeping - by default as many are kept as the checkpoint before says. */
+  constructor(disk: Disk, id: string, keeping: Keeping, turns: Turns) {
     this.#disk = disk;
     this.#id = id;
-    this.#asked = asked;
+    this.#keeping = keeping;
     this.#turns = turns;
   }
 
@@ -223,7 +230,8 @@ export class CheckpointTarget implements Target {
     await this.#finish?.();
     const logs = await this.#turns.flush();
     const before = await manifestsOf(this.#disk, this.#id);
-    const keep = this.#asked ?? before.find((one) => one.keep !== undefined)?.keep ?? KEEP;
+    const { best, kept } = this.#keeping;
+    const keep = this.#keeping.keep ?? before.find((one) => one.keep !== undefined)?.keep ?? KEEP;
     const path = [this.#id, folderOf(this.#number as number), MANIFEST];
     const manifest: Manifest = {
       format: 1,
@@ -231,6 +239,7 @@ export class CheckpointTarget implements Target {
       created: Date.now(),
       files: this.#files,
       keep,
+      ...(best && { best }),
       logs,
     };
     await storing("the checkpoint's manifest", () => writeRecord(this.#disk, path, manifest));
@@ -238,7 +247,7 @@ export class CheckpointTarget implements Target {
     const number = this.#number as number;
     this.#number = undefined;
     // This comes before the removal: a trainer may use an older checkpoint as its snapshot.
-    this.#turns.kept(number);
+    kept?.(number);
     await storing("older checkpoints", () => this.#prune(keep));
     this.#end?.();
   }
@@ -253,12 +262,13 @@ export class CheckpointTarget implements Target {
     this.#end?.();
   }
 
-  /** Removes what is older than the last `keep` whole checkpoints of a kind, and what was never finished. */
+  /** Removes what is older than the last `keep` whole checkpoints of a kind, but for the best, and what was never finished. */
   async #prune(keep: number): Promise<void> {
     const whole = await manifestsOf(this.#disk, this.#id);
     const trained = whole.filter(({ step }) => step !== null).slice(0, keep);
     const models = whole.filter(({ step }) => step === null).slice(0, keep);
-    const kept = new Set([...trained, ...models].map(({ number }) => number));
+    const best = whole.filter((one) => one.best).slice(0, 1);
+    const kept = new Set([...trained, ...models, ...best].map(({ number }) => number));
     for (const number of await numbers(this.#disk, this.#id)) {
       if (kept.has(number)) continue;
       // The manifest first: what is half removed is no checkpoint.

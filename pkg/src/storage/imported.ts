@@ -1,28 +1,18 @@
 /** What `runs.import` is given, as the files of a run. */
 
 import { TinyloomError } from "../error.js";
-import { arrived } from "../firefox.js";
 import { inspect, invalid, show } from "../options.js";
 import { ADAPTER_FILES, BESIDE as BESIDE_MODEL, MODEL_FILES, STATE_FILES } from "../save-types.js";
 import { stored } from "../stored-runs.js";
-import type { RunRecord, StoredRun } from "./stored-run.js";
+import { eachPiece } from "./pieces.js";
+import type { RunRecord } from "./record.js";
+import type { StoredRun } from "./stored-run.js";
 
 /** Names of the files that a run may have. */
-export const LOGS = ["metrics.jsonl", "samples.jsonl"];
+export const LOGS = ["metrics.jsonl", "samples.jsonl"] as const;
 const BESIDE = ["data", "tokenizer"];
 const CHECKPOINT = [...MODEL_FILES, ...BESIDE_MODEL, ...ADAPTER_FILES, ...STATE_FILES];
 const FILES = ["run.json", ...BESIDE, ...LOGS, ...CHECKPOINT];
-
-/** Bytes of a Blob that are copied at a time. */
-const PIECE = 8 << 20;
-
-/** Gives a Blob's bytes, one piece after the other. */
-export async function eachPiece(blob: Blob, take: (bytes: Uint8Array) => unknown): Promise<void> {
-  const whole = await arrived(blob);
-  for (let at = 0; at < whole.size; at += PIECE) {
-    await take(new Uint8Array(await whole.slice(at, at + PIECE).arrayBuffer()));
-  }
-}
 
 /** The files of a run that was exported, as Blobs. No other name is ever a place in the storage. */
 export function blobsOf(given: unknown): { readonly [name: string]: Blob } {
@@ -75,7 +65,7 @@ export async function writeCheckpoint(
   const names = CHECKPOINT.filter((name) => files[name]);
   if (names.length === 0) return;
   const blobs = names.map((name) => files[name] as Blob);
-  const target = stored.of(run).target(undefined);
+  const target = stored.of(run).target();
   try {
     await target.expect?.(blobs.reduce((sum, { size }) => sum + size, 0));
     for (const [at, blob] of blobs.entries()) {

@@ -1,4 +1,4 @@
-/** A file to which lines are added: JSON, each with its checksum. */
+/** A file to which lines are added: JSON Lines, in each of which the last field is the checksum of the rest. */
 
 import { crc32, hex } from "../crc32.js";
 import { TinyloomError } from "../error.js";
@@ -6,6 +6,9 @@ import { show } from "../options.js";
 import { type Disk, type Path, writeAll } from "./disk.js";
 
 const encoder = new TextEncoder();
+
+/** A line with its checksum. */
+const SUMMED = /^(\{.*),"crc32":"([0-9a-f]{8})"\}$/s;
 
 /** What a log keeps. */
 export interface Entry {
@@ -30,9 +33,25 @@ export class Log {
     this.#arrange = arrange;
   }
 
-  /** Takes an entry, to be written with the next `flush`. */
+  /** Takes an entry as JSON has it, to be written with the next `flush`. */
   add(entry: Entry): void {
-    this.#waiting.push(entry);
+    this.#waiting.push(JSON.parse(JSON.stringify(entry)));
+  }
+
+  /** Writes lines of an exported run; damaged ones stay, and are told when they are read. */
+  async take(text: string | undefined): Promise<void> {
+    if (!text) return;
+    const lines = text.split("\n").filter((line) => line !== "");
+    const written = lines.map((line) => (parse(line) ? line : (plainLine(line) ?? line)));
+    await writeAll(this.#disk, this.#path, encoder.encode(`${written.join("\n")}\n`));
+  }
+
+  /** The entries as JSON Lines without checksums; damaged lines are left out. */
+  async plain(): Promise<string> {
+    const entries = (await this.#lines()).lines.flatMap((line) => parse(line) ?? []);
+    return this.#arrange(entries)
+      .map((entry) => `${JSON.stringify(entry)}\n`)
+      .join("");
   }
 
   /** Writes what was added. */
@@ -115,12 +134,29 @@ export class Log {
 
 function lineOf(entry: Entry): string {
   const text = JSON.stringify(entry);
-  return `${hex(crc32(encoder.encode(text)))} ${text}\n`;
+  return `${text.slice(0, -1)},"crc32":"${sumOf(text)}"}\n`;
 }
 
+const sumOf = (text: string) => hex(crc32(encoder.encode(text)));
+
+/** An entry whose checksum is right. */
 function parse(line: string): Entry | undefined {
-  const text = line.slice(9);
-  return line.startsWith(`${hex(crc32(encoder.encode(text)))} `) ? JSON.parse(text) : undefined;
+  const [, body, sum] = SUMMED.exec(line) ?? [];
+  // Earlier versions wrote the checksum before the entry.
+  const [text, stated] = body === undefined ? [line.slice(9), line.slice(0, 8)] : [`${body}}`, sum];
+  const old = body === undefined && line[8] !== " ";
+  return !old && stated === sumOf(text) ? JSON.parse(text) : undefined;
+}
+
+/** The line of an entry that came without a checksum; undefined where it is none. */
+function plainLine(line: string): string | undefined {
+  try {
+    const entry = JSON.parse(line) as Partial<Entry> | null;
+    const sound = Number.isInteger(entry?.step) && !SUMMED.test(line);
+    return sound ? lineOf(entry as Entry).trimEnd() : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Entries in order; one of an earlier step than those before it begins the log again from there. */

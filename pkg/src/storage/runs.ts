@@ -4,30 +4,23 @@ import { check, flag, invalid, isA, show } from "../options.js";
 import { persist } from "../page-services.js";
 import { stored } from "../stored-runs.js";
 import { checkpointsOf, verifyCheckpoint } from "./checkpoint.js";
-import {
-  type Disk,
-  type Path,
-  readRecord,
-  Summing,
-  storing,
-  verify,
-  type Where,
-  writeRecord,
-} from "./disk.js";
+import { type Disk, storing, verify, type Where } from "./disk.js";
 import { openFolder } from "./folder.js";
-import { blobsOf, describedBy, eachPiece, LOGS, writeCheckpoint } from "./imported.js";
-import { jsonCopy } from "./json.js";
+import { blobsOf, describedBy, LOGS, writeCheckpoint } from "./imported.js";
 import { Memory } from "./memory.js";
 import { OriginPrivate } from "./opfs.js";
 import {
-  makeRun,
-  metricsLog,
+  type Contents,
+  copy,
+  describe,
+  descriptionOf,
+  descriptionsOf,
   type RunRecord,
   type StoredFile,
-  type StoredRun,
-} from "./stored-run.js";
+} from "./record.js";
+import { logsOf, METRICS, makeRun, type NotedMetrics, type StoredRun } from "./stored-run.js";
 import {
-  CONTENT,
+  contentOf,
   OPTIONS,
   type RunContent,
   type RunFiles,
@@ -36,7 +29,6 @@ import {
 } from "./types.js";
 import { readZip, writeZip } from "./zip.js";
 
-const RECORD = /^run-(\d+)\.json$/;
 /** The lock of all that makes, renames or deletes a run. */
 const NAMES = "names";
 /** Milliseconds between two looks at it, at first and at most, and how long they go on. */
@@ -106,11 +98,8 @@ export class Runs {
    * what JSON cannot hold; `storage-full`.
    */
   async create(name: string, content: RunContent = {}): Promise<StoredRun> {
-    const { data, tokenizer, options = null } = check("runs.create", content, CONTENT);
-    return this.#make(name, jsonCopy("runs.create", "options", options) ?? null, {
-      ...(data !== undefined && { data: data instanceof Blob ? data : new Blob([data]) }),
-      ...(tokenizer !== undefined && { tokenizer: new Blob([tokenizer]) }),
-    });
+    const { content: files, options = null } = contentOf("runs.create", content);
+    return this.#make(name, options, files);
   }
 
   /**
@@ -131,7 +120,7 @@ export class Runs {
     return storing("the runs", async () => {
       const runs: RunSummary[] = [];
       for (const id of await this.#ids()) {
-        const record = await this.#record(id);
+        const record = await descriptionOf(this.#disk, id);
         const { name = id, created = 0, options = null } = record ?? {};
         runs.push({ id, name, created, options, checkpoints: await checkpointsOf(this.#disk, id) });
       }
@@ -145,9 +134,10 @@ export class Runs {
    *
    * @throws {@link TinyloomError} `invalid-options` where there is none of that name, `invalid-checkpoint`.
    */
-  async metrics(name: string): Promise<unknown[]> {
+  async metrics(name: string): Promise<NotedMetrics[]> {
     const { id } = await this.#find(name);
-    return storing(`the run ${show(name)}`, () => metricsLog(this.#disk, id).read());
+    const { [METRICS]: log } = logsOf(this.#disk, id);
+    return (await storing(`the run ${show(name)}`, () => log.read())) as NotedMetrics[];
   }
 
   /** Gives a run another name; throws as {@link Runs.open} does. */
@@ -155,10 +145,10 @@ export class Runs {
     await this.#alone(async () => {
       const { id, record } = await this.#find(name);
       await this.#expectFree("runs.rename", to);
-      const changed = { ...record, name: to };
-      await this.#locked(id, name, () => this.#write(id, changed));
       const open = this.#open.get(id);
-      if (open) stored.of(open).renamed(changed);
+      await this.#locked(id, name, () =>
+        open ? stored.of(open).rename(to) : describe(this.#disk, id, { ...record, name: to }),
+      );
     });
   }
 
@@ -169,8 +159,8 @@ export class Runs {
       if (this.#open.has(id)) throw inUse(name, "here; close it first");
       await this.#locked(id, name, async () => {
         // The descriptions first: what is half deleted is no run.
-        for (const one of await this.#disk.names([id])) {
-          if (RECORD.test(one)) await this.#disk.remove([id, one]);
+        for (const one of descriptionsOf(await this.#disk.names([id]))) {
+          await this.#disk.remove([id, one.name]);
         }
         await this.#disk.remove([id]);
       });
@@ -180,7 +170,8 @@ export class Runs {
   /**
    * A run's files: those of its newest checkpoint, which load by themselves, and what it keeps beside it. A
    * trainer's checkpoint comes before a model's. Their checksums are verified. The bytes stay in storage until
-   * they are read: the run must not be trained or deleted meanwhile.
+   * they are read: the run must not be trained, updated or deleted meanwhile. `metrics.jsonl` and `samples.jsonl`
+   * are JSON Lines: one object a line, in which a number that is not finite is null; a damaged line is left out.
    *
    * @throws {@link TinyloomError} `invalid-checkpoint`.
    */
@@ -202,8 +193,9 @@ export class Runs {
       const newest = whole.find(({ step }) => step !== null) ?? whole[0];
       const paths = newest ? await verifyCheckpoint(this.#disk, id, newest.number) : {};
       for (const [one, path] of Object.entries(paths)) files[one] = await this.#disk.blob(path);
-      for (const log of LOGS) {
-        if (await this.#disk.find([id, log])) files[log] = await this.#disk.blob([id, log]);
+      for (const [log, lines] of Object.entries(logsOf(this.#disk, id))) {
+        const text = await lines.plain();
+        if (text !== "") files[log] = new Blob([text]);
       }
       return zip ? writeZip(files) : files;
     });
@@ -227,7 +219,8 @@ export class Runs {
       const beside = { ...(data && { data }), ...(tokenizer && { tokenizer }) };
       const run = await this.#make(name ?? own, options, beside);
       try {
-        for (const log of LOGS) if (files[log]) await this.#copy(files[log], [run.id, log]);
+        const logs = logsOf(this.#disk, run.id);
+        for (const log of LOGS) await logs[log].take(await files[log]?.text());
         await writeCheckpoint(run, files);
         return run;
       } catch (error) {
@@ -238,11 +231,7 @@ export class Runs {
     });
   }
 
-  async #make(
-    name: string,
-    options: unknown,
-    content: { readonly [K in keyof RunRecord["files"]]?: Blob },
-  ): Promise<StoredRun> {
+  async #make(name: string, options: unknown, content: Contents): Promise<StoredRun> {
     await this.#expectFree("runs.create", name);
     const id = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
     const record = { format: 1, name, created: Date.now(), options } as const;
@@ -251,12 +240,12 @@ export class Runs {
       try {
         const files: { [kind: string]: StoredFile } = {};
         for (const [kind, blob] of Object.entries(content)) {
-          files[kind] = { file: kind, ...(await this.#copy(blob, [id, kind])) };
+          files[kind] = { file: kind, ...(await copy(this.#disk, blob, [id, kind])) };
         }
         return await this.#alone(async () => {
           await this.#expectFree("runs.create", name); // another may have come while the files were copied
           run = await this.#opened(id, { ...record, files });
-          await this.#write(id, { ...record, files });
+          await describe(this.#disk, id, { ...record, files });
           return run;
         });
       } catch (error) {
@@ -265,23 +254,6 @@ export class Runs {
         throw error;
       }
     });
-  }
-
-  async #copy(blob: Blob, path: Path) {
-    const summing = new Summing();
-    const file = await this.#disk.create(path);
-    let at = 0;
-    try {
-      await eachPiece(blob, async (bytes) => {
-        summing.add(bytes);
-        await file.write(bytes, at);
-        at += bytes.length;
-      });
-      await file.flush();
-    } finally {
-      await file.close();
-    }
-    return summing.sums;
   }
 
   async #opened(id: string, record: RunRecord): Promise<StoredRun> {
@@ -334,36 +306,15 @@ export class Runs {
     const ids: string[] = [];
     for (const id of await this.#disk.names([])) {
       if (id.endsWith(".lock")) continue;
-      if ((await this.#disk.names([id])).some((one) => RECORD.test(one))) ids.push(id);
+      if (descriptionsOf(await this.#disk.names([id])).length > 0) ids.push(id);
     }
     return ids;
-  }
-
-  /** The newest description of a run that is whole. */
-  async #record(id: string): Promise<RunRecord | undefined> {
-    const numbers = (await this.#disk.names([id])).flatMap((one) => RECORD.exec(one)?.[1] ?? []);
-    for (const number of numbers.map(Number).sort((a, b) => b - a)) {
-      const record = await readRecord<RunRecord>(this.#disk, [id, `run-${number}.json`]);
-      if (record) return record;
-    }
-    return undefined;
-  }
-
-  /** Writes a description beside the old ones, of which the last stays. */
-  async #write(id: string, record: RunRecord): Promise<void> {
-    const numbers = (await this.#disk.names([id])).flatMap((one) => RECORD.exec(one)?.[1] ?? []);
-    const last = Math.max(0, ...numbers.map(Number));
-    // Two copies, so that a damaged one is no loss.
-    for (const number of [last + 1, last + 2]) {
-      await writeRecord(this.#disk, [id, `run-${number}.json`], record);
-    }
-    for (const number of numbers) await this.#disk.remove([id, `run-${number}.json`]);
   }
 
   async #find(name: string, damaged = false): Promise<{ id: string; record: RunRecord }> {
     return storing("the runs", async () => {
       for (const id of await this.#ids()) {
-        const record = await this.#record(id);
+        const record = await descriptionOf(this.#disk, id);
         if (record?.name === name) return { id, record };
         if (record || id !== name) continue;
         if (damaged) return { id, record: {} as RunRecord };

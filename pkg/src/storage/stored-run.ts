@@ -5,6 +5,7 @@ import { invalid, show } from "../options.js";
 import { stored } from "../stored-runs.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
+  bestOf,
   CheckpointTarget,
   checkpointsOf,
   checkpointsWith,
@@ -15,24 +16,11 @@ import {
   type StoredCheckpoint,
   verifyCheckpoint,
 } from "./checkpoint.js";
-import { type Disk, type Sums, storing, verify } from "./disk.js";
+import { type Disk, storing, verify } from "./disk.js";
 import { entryOf } from "./json.js";
 import { byStep, type Entry, Log, withoutRepeated } from "./log.js";
-
-/** A stored file of the caller's: where it lies, and its checksums. */
-export interface StoredFile extends Sums {
-  readonly file: string;
-}
-
-/** What is written of a run beside its checkpoints. */
-export interface RunRecord {
-  readonly format: 1;
-  readonly name: string;
-  /** Milliseconds since 1970. */
-  readonly created: number;
-  readonly options: unknown;
-  readonly files: { readonly data?: StoredFile; readonly tokenizer?: StoredFile };
-}
+import { describe, type RunRecord, updated } from "./record.js";
+import { contentOf, type RunContent, type RunFiles } from "./types.js";
 
 /** The metrics of a step, as far as they were given. */
 export type NotedMetrics = Partial<StepMetrics> & { readonly step: number };
@@ -44,11 +32,14 @@ export interface Sample {
   readonly [field: string]: unknown;
 }
 
-const METRICS = "metrics.jsonl";
+export const METRICS = "metrics.jsonl";
 const SAMPLES = "samples.jsonl";
 
-/** What a run notes of its steps. */
-export const metricsLog = (disk: Disk, id: string) => new Log(disk, [id, METRICS], withoutRepeated);
+/** What a run notes of its steps, and of what its model writes. */
+export const logsOf = (disk: Disk, id: string) => ({
+  [METRICS]: new Log(disk, [id, METRICS], withoutRepeated),
+  [SAMPLES]: new Log(disk, [id, SAMPLES], byStep),
+});
 
 /** Makes an object of an open run. @internal */
 export let makeRun: (...parts: Parts) => StoredRun;
@@ -71,8 +62,7 @@ export class StoredRun {
   readonly id: string;
   readonly #disk: Disk;
   readonly #release: () => Promise<void>;
-  readonly #metrics: Log;
-  readonly #samples: Log;
+  readonly #logs: ReturnType<typeof logsOf>;
   #record: RunRecord;
   #problems: string[] = [];
   /** Whether a checkpoint is being written. */
@@ -91,20 +81,22 @@ export class StoredRun {
     this.#disk = disk;
     this.#record = record;
     this.#release = release;
-    this.#metrics = metricsLog(disk, id);
-    this.#samples = new Log(disk, [id, SAMPLES], byStep);
+    this.#logs = logsOf(disk, id);
     stored.set(this, {
-      target: (keep, kept = () => {}) =>
-        new CheckpointTarget(this.#opened(), id, keep, {
+      target: (keeping = {}) =>
+        new CheckpointTarget(this.#opened(), id, keeping, {
           take: () => this.#turn(),
           flush: () => this.#logged(),
-          kept,
         }),
       source: (number) => this.#source(number),
-      note: (metrics) => this.#metrics.add(metrics),
-      renamed: (changed) => {
-        this.#record = changed as RunRecord;
-      },
+      best: async () => (await bestOf(this.#opened(), id))?.best,
+      note: (metrics) => this.#logs[METRICS].add(metrics),
+      rename: (to) =>
+        this.#writes.run(async () => {
+          const changed = { ...this.#record, name: to };
+          await describe(this.#opened(), id, changed);
+          this.#record = changed;
+        }),
     });
   }
 
@@ -113,7 +105,7 @@ export class StoredRun {
     return this.#record.name;
   }
 
-  /** What `runs.create` was given as options. */
+  /** What `runs.create`, or {@link StoredRun.update}, was given as options. */
   get options(): unknown {
     return this.#record.options;
   }
@@ -132,7 +124,8 @@ export class StoredRun {
   }
 
   /**
-   * The data that `runs.create` was given, with its checksums verified.
+   * The data that `runs.create`, or {@link StoredRun.update}, was given, with its checksums verified. The bytes stay in
+   * storage until they are read: read them before an update.
    *
    * @throws {@link TinyloomError} `invalid-checkpoint` where it is damaged, `invalid-options` where there is none.
    */
@@ -140,14 +133,59 @@ export class StoredRun {
     return this.#file("data");
   }
 
-  /** The tokenizer's text that `runs.create` was given; throws as {@link StoredRun.data} does. */
+  /** The tokenizer's text that the run was given; throws as {@link StoredRun.data} does. */
   async tokenizer(): Promise<string> {
     return (await this.#file("tokenizer")).text();
   }
 
+  /**
+   * Gives the run other data, options or another tokenizer: for a text that grows. What is left out stays. It is all
+   * there when the promise settles, and where it fails, or the page ends meanwhile, nothing of it is. Checkpoints,
+   * metrics and samples stay. A trainer that goes on with the new data takes `run(dataset, { dataChanged: true })`.
+   *
+   * @throws {@link TinyloomError} `invalid-options`, which names the field, `storage-full`, `freed`.
+   *
+   * @example
+   * ```ts
+   * await run.update({ data: new Blob([await run.data(), "what was written since"]) });
+   * ```
+   */
+  async update(content: RunContent): Promise<void> {
+    const change = contentOf("run.update", content);
+    await this.#writes.run(async () => {
+      const disk = this.#opened();
+      const make = () => updated(disk, this.id, this.#record, change);
+      this.#record = await storing(`the run ${show(this.name)}`, make);
+    });
+  }
+
+  /**
+   * The files of the checkpoint with the least loss on validation data, which `keepBest` of `trainer.run` keeps. Its
+   * checksums are verified. `Trainer.resume` and `Model.fromPretrained` take them. The bytes stay in storage until
+   * they are read: a better checkpoint removes them.
+   *
+   * @throws {@link TinyloomError} `invalid-options` where there is none, `invalid-checkpoint`.
+   */
+  async best(): Promise<RunFiles> {
+    const disk = this.#opened();
+    return storing(`the run ${show(this.name)}`, async () => {
+      const best = await bestOf(disk, this.id);
+      if (!best) {
+        throw invalid(
+          `the run ${show(this.name)} has no best checkpoint; trainer.run(data, { evaluateEvery, checkpoint: { run, ` +
+            "keepBest: true } }) keeps one",
+        );
+      }
+      const files: { [name: string]: Blob } = {};
+      const paths = await verifyCheckpoint(disk, this.id, best.number);
+      for (const [name, path] of Object.entries(paths)) files[name] = await disk.blob(path);
+      return files;
+    });
+  }
+
   /** The metrics of every step, which `trainer.run` notes. A step that was repeated is there once. */
   async metrics(): Promise<NotedMetrics[]> {
-    return (await this.#read(this.#metrics)) as NotedMetrics[];
+    return (await this.#read(this.#logs[METRICS])) as NotedMetrics[];
   }
 
   /**
@@ -158,7 +196,7 @@ export class StoredRun {
    */
   async addMetrics(metrics: NotedMetrics): Promise<void> {
     this.#opened();
-    this.#metrics.add(entryOf("addMetrics", metrics, true));
+    this.#logs[METRICS].add(entryOf("addMetrics", metrics, true));
   }
 
   /**
@@ -168,12 +206,12 @@ export class StoredRun {
    */
   async addSample(sample: Sample): Promise<void> {
     this.#opened();
-    this.#samples.add(entryOf("addSample", sample));
+    this.#logs[SAMPLES].add(entryOf("addSample", sample));
   }
 
   /** The samples kept, by their step; those of one step in the order in which they were added. */
   async samples(): Promise<unknown[]> {
-    return this.#read(this.#samples);
+    return this.#read(this.#logs[SAMPLES]);
   }
 
   #read(log: Log): Promise<Entry[]> {
@@ -220,8 +258,8 @@ export class StoredRun {
 
   async #flush(): Promise<void> {
     await storing(`the run ${show(this.name)}`, async () => {
-      await this.#metrics.flush();
-      await this.#samples.flush();
+      await this.#logs[METRICS].flush();
+      await this.#logs[SAMPLES].flush();
     });
   }
 
@@ -230,13 +268,9 @@ export class StoredRun {
     await this.#flush();
     return storing(`the run ${show(this.name)}`, async () => {
       const lines: { [log: string]: number } = {};
-      for (const [name, log] of Object.entries(this.#logs())) lines[name] = await log.count();
+      for (const [name, log] of Object.entries(this.#logs)) lines[name] = await log.count();
       return lines;
     });
-  }
-
-  #logs() {
-    return { [METRICS]: this.#metrics, [SAMPLES]: this.#samples };
   }
 
   async #file(kind: "data" | "tokenizer"): Promise<Blob> {
@@ -289,7 +323,7 @@ export class StoredRun {
     problems.push(...(await lostManifests(this.#disk, this.id, behind)));
     const checkpoints = problems.length;
     const lines = await linesOf(this.#disk, this.id);
-    for (const [log, of] of Object.entries(this.#logs())) {
+    for (const [log, of] of Object.entries(this.#logs)) {
       const problem = await of.problem(lines[log] ?? 0);
       if (problem) problems.push(problem);
     }

@@ -1,7 +1,9 @@
 /** The shapes of data that stored runs take and give. */
 
-import { flag, isA, type Rules } from "../options.js";
+import { check, flag, isA, type Rules } from "../options.js";
 import type { StoredCheckpoint } from "./checkpoint.js";
+import { jsonCopy } from "./json.js";
+import type { Contents } from "./record.js";
 
 /** Options of `Runs.open`. */
 export interface RunsOptions {
@@ -45,7 +47,7 @@ export const OPTIONS: Rules<RunsOptions> = {
   memory: flag,
 };
 /** Rules of {@link RunContent}. */
-export const CONTENT: Rules<RunContent> = {
+const CONTENT: Rules<RunContent> = {
   data: (value) =>
     typeof value === "string" || isA(value, Blob) || value instanceof Uint8Array
       ? undefined
@@ -53,3 +55,17 @@ export const CONTENT: Rules<RunContent> = {
   tokenizer: text,
   options: () => undefined,
 };
+
+/** What a call was given for a run, checked. */
+export function contentOf(
+  where: string,
+  given: RunContent,
+): { readonly content: Contents; readonly options?: unknown } {
+  const { data, tokenizer, options } = check(where, given, CONTENT);
+  const kept = jsonCopy(where, "options", options);
+  const content = {
+    ...(data !== undefined && { data: data instanceof Blob ? data : new Blob([data]) }),
+    ...(tokenizer !== undefined && { tokenizer: new Blob([tokenizer]) }),
+  };
+  return { content, ...(kept !== undefined && { options: kept }) };
+}

@@ -115,6 +115,13 @@ export class PackedCall {
     }
     if (isEmptied(value)) throw this.#emptied(name);
     if (given.delete(value)) for (const buffer of wholeBuffers(value)) this.#transfers.add(buffer);
+    if (typeof value === "function" && name === "fetch") {
+      throw this.#refuse(
+        value,
+        "its answers cannot follow it, so the worker asks for files itself; load the files here and give them by " +
+          `their names, or ${OWN}`,
+      );
+    }
     if (typeof value === "function") return this.#function(value as Callable, name);
     const state = mirrorState(value);
     if (state) {

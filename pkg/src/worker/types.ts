@@ -18,8 +18,12 @@ type Raw = GPUDevice | GPUBuffer;
 type Callable = (...values: never[]) => unknown;
 
 /**
- * An object that lives in a worker: what {@link connect} makes of a class. Properties are the same, methods
- * give promises, and raw GPU objects are left out.
+ * An object that lives in a worker, as the page has it: what {@link connect} makes of a class.
+ *
+ * - A method gives a promise of what it gives in the class. One that gives an async iterable, such as `trainer.run` or
+ *   `model.generate`, gives one here too.
+ * - Properties are the same, and are read without waiting.
+ * - Raw GPU objects, such as `runtime.device`, are left out: they cannot leave the worker.
  */
 export type Remote<T> = {
   [K in keyof T as T[K] extends Raw ? never : K]: T[K] extends Callable
@@ -93,23 +97,53 @@ type HasMirrored<T> = T extends object
 
 type CrossedAll<A extends readonly unknown[]> = { [I in keyof A]: Crossed<A[I]> };
 
-/** A {@link direct.Runtime} in a worker. */
+/**
+ * A {@link direct.Runtime | Runtime} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Runtime = Remote<direct.Runtime>;
-/** A {@link direct.Model} in a worker. */
+/**
+ * A {@link direct.Model | Model} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Model = Remote<direct.Model>;
-/** A {@link direct.Adapter} in a worker. */
+/**
+ * An {@link direct.Adapter | Adapter} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Adapter = Remote<direct.Adapter>;
-/** A {@link direct.Trainer} in a worker. */
+/**
+ * A {@link direct.Trainer | Trainer} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Trainer = Remote<direct.Trainer>;
-/** A {@link direct.Dataset} in a worker. */
+/**
+ * A {@link direct.Dataset | Dataset} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Dataset = Remote<direct.Dataset>;
-/** A {@link storage.Runs} in a worker. */
+/**
+ * A {@link storage.Runs | Runs} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Runs = Remote<storage.Runs>;
-/** A {@link storage.StoredRun} in a worker. */
+/**
+ * A {@link storage.StoredRun | StoredRun} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type StoredRun = Remote<storage.StoredRun>;
-/** A {@link direct.Tensor} in a worker. */
+/**
+ * A {@link direct.Tensor | Tensor} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Tensor = Remote<direct.Tensor>;
-/** A {@link direct.Tokenizer} in a worker. */
+/**
+ * A {@link direct.Tokenizer | Tokenizer} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type Tokenizer = Remote<direct.Tokenizer>;
-/** A {@link direct.BpeTokenizer} in a worker. */
+/**
+ * A {@link direct.BpeTokenizer | BpeTokenizer} that lives in the worker, used in the page as there: each method gives a promise, and
+ * properties are read at once. {@link Remote} says what differs.
+ */
 export type BpeTokenizer = Remote<direct.BpeTokenizer>;

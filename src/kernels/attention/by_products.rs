@@ -1,15 +1,12 @@
 //! Attention's backward pass by five plain products, with probabilities and score gradients in memory.
 
-use super::batch::BUSY_GROUPS;
-use super::matrix_backward::attention_backward_halves;
+use super::backward::{BUSY_GROUPS, attention_backward_halves};
 use super::operands::{BACKWARD_ROWS, backward_rows, common, fused_rows, pass_flags};
-use super::specs::AttentionBackwardProducts;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::shape::{AttentionProducts as Products, AttentionShape};
-use crate::kernels::spec::KernelSpec;
 
 /// Rows of a strip and keys of one of its tiles.
 pub const STRIP: usize = 128;
@@ -80,71 +77,81 @@ fn sums_at_once(caps: &Capabilities, shape: AttentionShape) -> bool {
     shape.heads * shape.tokens.div_ceil(STRIP) < caps.class().workgroups(BUSY_GROUPS)
 }
 
-/// `attention_backward_scores` or `attention_backward_sums` for batches whose documents' ends and tables of tiles lie
-/// `ends` and twice as many elements behind the starts. Bindings of scores: qkv, d_output, lse, delta, documents,
-/// probabilities (as `gradient`), step, d_scores. Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv,
-/// step, where heads share keys the parts for `attention_group_sum`, and for gradients that are turned back the table of
-/// angles.
-///
-/// # Errors
-/// `limit-exceeded` where [`attention_product_tiles`] gives none.
-pub fn attention_backward_products(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    (tiles, ends): (usize, usize),
-    products: Products,
-) -> Result<Kernel> {
-    let spec = KernelSpec::from(AttentionBackwardProducts { shape, tiles, ends, products });
-    check_storage(caps, [BYTES as u32], spec.name())?;
-    let (first, kinds, reason) = match products {
-        Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),
-        Products::Sums => (0, 3, "in one dispatch: few workgroups"),
-        Products::QuerySums => (0, 1, "of queries alone: many workgroups"),
-        Products::KeyValueSums => (1, 2, "of keys and values alone: many workgroups"),
-    };
-    let loads = |side: usize| side * STEPS / 4 / INVOCATIONS;
-    let composer = fused_rows(common(Composer::new(spec, INVOCATIONS as u32), shape), Some(ends))
-        .size("STRIP", STRIP)
-        .size("BM", STRIP)
-        .size("BN", COLUMNS)
-        .unrolled("BK", STEPS)
-        .size("VECTORS_K", STEPS / 4)
-        .size("PAD", PAD)
-        .unrolled("TM", 8)
-        .unrolled("SIDE", 2)
-        .unrolled("LOADS_A", loads(STRIP))
-        .unrolled("LOADS_B", loads(COLUMNS))
-        .size("TILES", tiles)
-        .size("FIRST_TILE", 2 * ends)
-        .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
-        .size("FIRST_KIND", first)
-        .unrolled("KINDS", kinds);
-    let sums = products != Products::Scores;
-    let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
-    let x = (columns / COLUMNS) as u32;
-    let (composer, grid) = if sums {
-        let composer = composer
-            .size("STRIDE", shape.stride())
-            .size("TABLE", sums_bindings(shape).len() - 1)
-            .when("ROTATED", shape.turned)
-            .when("SHARED", shape.heads > shape.kv_heads)
-            .module("10_attention_backward_sums");
-        (composer, Grid::RowsByY { rows: STRIP, x })
-    } else {
-        let composer = pass_flags(backward_rows(composer, shape), None)
-            .flag("DROPPED", false)
-            .when("IN_REGISTERS", false)
-            .module("10_attention_backward_scores");
-        (composer, Grid::Fixed { x, y: tiles as u32 })
-    };
-    let bindings = if sums {
-        sums_bindings(shape)
-    } else {
-        [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat()
-    };
-    let turned = if sums && shape.turned { ", turned back" } else { "" };
-    let variant = format!("products of 128x64x16, 8x8 each{turned}");
-    composer.finish(caps, &bindings, grid, variant, reason)
+/// A kernel of the backward pass by products. Each head has up to `tiles` tiles of probabilities, and as many of
+/// score gradients. Document ends lie `ends` elements behind the starts. Tables of the tiles lie `2 * ends` behind
+/// the starts. Bindings of scores: qkv, d_output, lse, delta, documents, probabilities (as `gradient`), step, d_scores.
+/// Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv, step, where heads share keys the parts for
+/// `attention_group_sum`, and for gradients that are turned back the table of angles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionBackwardProducts {
+    pub shape: AttentionShape,
+    pub tiles: usize,
+    pub ends: usize,
+    pub products: Products,
+}
+
+impl Spec for AttentionBackwardProducts {
+    fn name(&self) -> &'static str {
+        match self.products {
+            Products::Scores => "attention_backward_scores",
+            _ => "attention_backward_sums",
+        }
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, tiles, ends, products } = *self;
+        check_storage(caps, [BYTES as u32], self.name())?;
+        let (first, kinds, reason) = match products {
+            Products::Scores => (0, 2, "in memory for the sums: five products instead of seven"),
+            Products::Sums => (0, 3, "in one dispatch: few workgroups"),
+            Products::QuerySums => (0, 1, "of queries alone: many workgroups"),
+            Products::KeyValueSums => (1, 2, "of keys and values alone: many workgroups"),
+        };
+        let loads = |side: usize| side * STEPS / 4 / INVOCATIONS;
+        let composer =
+            fused_rows(common(Composer::new(*self, INVOCATIONS as u32), shape), Some(ends))
+                .size("STRIP", STRIP)
+                .size("BM", STRIP)
+                .size("BN", COLUMNS)
+                .unrolled("BK", STEPS)
+                .size("VECTORS_K", STEPS / 4)
+                .size("PAD", PAD)
+                .unrolled("TM", 8)
+                .unrolled("SIDE", 2)
+                .unrolled("LOADS_A", loads(STRIP))
+                .unrolled("LOADS_B", loads(COLUMNS))
+                .size("TILES", tiles)
+                .size("FIRST_TILE", 2 * ends)
+                .size("STRIP_OF_TILE", 2 * ends + shape.tokens.div_ceil(STRIP))
+                .size("FIRST_KIND", first)
+                .unrolled("KINDS", kinds);
+        let sums = products != Products::Scores;
+        let columns = kinds * shape.heads * if sums { shape.head_dim } else { COLUMNS };
+        let x = (columns / COLUMNS) as u32;
+        let (composer, grid) = if sums {
+            let composer = composer
+                .size("STRIDE", shape.stride())
+                .size("TABLE", sums_bindings(shape).len() - 1)
+                .when("ROTATED", shape.turned)
+                .when("SHARED", shape.heads > shape.kv_heads)
+                .module("10_attention_backward_sums");
+            (composer, Grid::RowsByY { rows: STRIP, x })
+        } else {
+            let composer = pass_flags(backward_rows(composer, shape), None)
+                .flag("DROPPED", false)
+                .when("IN_REGISTERS", false)
+                .module("10_attention_backward_scores");
+            (composer, Grid::Fixed { x, y: tiles as u32 })
+        };
+        let bindings = if sums {
+            sums_bindings(shape)
+        } else {
+            [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat()
+        };
+        let turned = if sums && shape.turned { ", turned back" } else { "" };
+        let variant = format!("products of 128x64x16, 8x8 each{turned}");
+        composer.finish(caps, &bindings, grid, variant, reason)
+    }
 }
 
 fn sums_bindings(shape: AttentionShape) -> Vec<Binding> {

@@ -1,28 +1,28 @@
 //! Attention over batches, caches and tensors.
 
-pub(super) mod batch;
+pub(super) mod backward;
 pub(super) mod by_products;
 #[cfg(testing)]
 pub(crate) mod cases;
-pub(super) mod decode;
-mod decode_place;
-mod kernels;
-pub(super) mod matrix;
-pub(super) mod matrix_backward;
-pub(super) mod matrix_forward;
+mod decode;
+pub(super) mod decode_ranges;
+mod decode_tile;
+pub(super) mod forward;
+mod matrix;
 pub(super) mod newest;
 mod operands;
-pub(super) mod probabilities;
-pub(super) mod specs;
+mod probabilities;
+mod sums;
 pub(super) mod tensors;
 pub(super) mod tile;
 #[cfg(testing)]
-mod twin;
+pub(crate) mod twin;
 
-pub use specs::{
-    AttentionBackwardKeyValue, AttentionBackwardProducts, AttentionBackwardQuery, AttentionDecode,
-    AttentionDecodeMerge, AttentionDecodeMergeSeveral, AttentionDecodeMergeTensors,
-    AttentionDecodeNewest, AttentionDecodeSeveral, AttentionDecodeTensors, AttentionDelta,
-    AttentionDeltaTensors, AttentionForward, AttentionGroupSum, AttentionProbabilities,
-    AttentionTensors,
-};
+pub use backward::{AttentionBackwardKeyValue, AttentionBackwardQuery};
+pub use by_products::AttentionBackwardProducts;
+pub use decode::{AttentionDecode, AttentionDecodeMerge, DecodePlace};
+pub use forward::AttentionForward;
+pub use newest::AttentionDecodeNewest;
+pub use probabilities::AttentionProbabilities;
+pub use sums::{AttentionDelta, AttentionGroupSum};
+pub use tensors::{AttentionDeltaTensors, AttentionTensors};

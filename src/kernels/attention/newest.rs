@@ -1,7 +1,7 @@
 //! The newest row of a decoded text, from the residual stream to what ranges of keys leave, in one dispatch.
 
-use super::decode::{Heads, composer, pick, turns};
-use super::specs::AttentionDecodeNewest;
+use super::decode::composer;
+use super::decode_tile::{QueryHeads, pick, turns};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::KvCache;
@@ -11,7 +11,6 @@ use crate::kernels::linear::parts::norm_operand;
 use crate::kernels::linear::team::units;
 use crate::kernels::modules::{UNIT, key_rows};
 use crate::kernels::shape::{DecodeSplits, MatvecInput, NewestShape};
-use crate::kernels::spec::KernelSpec;
 
 /// Units of a matrix that an invocation has in flight: they stay in registers.
 const UNITS_IN_FLIGHT: usize = 24;
@@ -43,12 +42,13 @@ impl Workgroup {
             && pairs <= lanes
             && shape.k.is_multiple_of(4)
             && shape.heads.width() * shape.k <= MOST_ELEMENTS
-            && pick(caps, shape.heads, Heads::Newest(size)).is_ok_and(|tile| tile.size == size);
+            && pick(caps, shape.heads, QueryHeads::Newest(size))
+                .is_ok_and(|tile| tile.size == size);
         fits.then_some(Self { size, lanes, pairs })
     }
 }
 
-/// Whether [`attention_decode_newest`] is expected to be faster than a product and attention behind it. The product
+/// Whether [`AttentionDecodeNewest`] is expected to be faster than a product and attention behind it. The product
 /// behind it can put the newest key to the others then.
 pub fn newest_fuses(caps: &Capabilities, shape: &NewestShape) -> bool {
     Workgroup::of(caps, shape).is_some()
@@ -63,66 +63,73 @@ fn bindings(packed: bool, biased: bool) -> Vec<Binding> {
     bindings
 }
 
-/// `attention_decode_newest` over a cache of f32. Bindings: the residual stream, the matrix, the norm's weight, the
-/// angles of the row's position, the cache, queries, partials, step, and the bias if there is one.
-///
-/// # Errors
-/// `internal` where not [`newest_fuses`], and `limit-exceeded` when no workgroup fits.
-pub fn attention_decode_newest(
-    caps: &Capabilities,
-    shape: NewestShape,
-    splits: &DecodeSplits,
-) -> Result<Kernel> {
-    let NewestShape { heads, k, epsilon, biased, weights } = shape;
-    let spec = KernelSpec::from(AttentionDecodeNewest { shape, splits: *splits });
-    let Some(Workgroup { size, lanes, pairs }) = Workgroup::of(caps, &shape) else {
-        return Err(Error::internal("this adapter does not join the newest row's kernels"));
-    };
-    let tile = pick(caps, heads, Heads::Newest(size))?;
-    check_storage(caps, [tile.bytes(heads, true) as u32], spec.name())?;
-    let packed = weights.packs(k);
-    let (rows, unit) = (2 * pairs, if packed { UNIT } else { 4 });
-    let turns_of_rows = (k / unit).div_ceil(lanes);
-    let unrolled = turns_of_rows.div_ceil(turns_of_rows.div_ceil((UNITS_IN_FLIGHT / rows).max(1)));
-    let passes = turns_of_rows.div_ceil(unrolled);
-    let composer = turns(composer(spec, tile.size, heads, splits), &tile, heads)
-        .size("HEAD_DIM", heads.head_dim)
-        .size("HALF", heads.head_dim / 2)
-        .size("K", k)
-        .size("ROW_LANES", lanes)
-        .unrolled("PAIRS", pairs)
-        .unrolled("ROWS", rows)
-        .unrolled("ROW_STEPS", lanes.ilog2() as usize)
-        .unrolled("UNROLLED", unrolled)
-        .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize));
-    let composer = if passes <= UNROLLED_PASSES {
-        composer.unrolled("PASSES", passes)
-    } else {
-        composer.size("PASSES", passes)
-    };
-    let composer = norm_operand(
-        units(composer, weights, (heads.stride(), k)),
-        MatvecInput::Norm { epsilon },
-        true,
-    )
-    .module("lib/matvec/norm_weight")
-    .module("lib/step")
-    .module("lib/attention/decode_seen_cache");
-    let composer = key_rows(KvCache::F32.sizes(composer, &heads), heads.ring)
-        .module("lib/attention/decode_ranges")
-        .module("lib/attention/decode_partial")
-        .when("BIASED", biased)
-        .module("lib/matvec/pair_bias");
-    let form = if packed { weights.name() } else { "vec4" };
-    composer
-        .subgroup_module("lib/attention/lanes_subgroup")
-        .module("lib/attention/decode_turns")
-        .module("05_attention_decode_newest")
-        .finish(
-            caps,
-            &bindings(packed, biased),
-            Grid::Fixed { x: (heads.heads + 2 * heads.kv_heads) as u32, y: splits.count as u32 },
-            format!("{lanes} lanes for {rows} rows, {form}; {} lanes per key", tile.lanes),
-            format!("a query head's workgroups each multiply for themselves, {unrolled} loads of each row in flight"),
+/// The newest row's norm, product and rotation, and its queries over the keys before it, in a cache of f32. Bindings: the
+/// residual stream, the matrix, the norm's weight, the angles of the row's position, the cache, queries, partials, step,
+/// and the bias if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionDecodeNewest {
+    pub shape: NewestShape,
+    pub splits: DecodeSplits,
+}
+
+impl Spec for AttentionDecodeNewest {
+    fn name(&self) -> &'static str {
+        "attention_decode_newest"
+    }
+
+    /// `internal` where not [`newest_fuses`].
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape: NewestShape { heads, k, epsilon, biased, weights }, splits } = *self;
+        let Some(Workgroup { size, lanes, pairs }) = Workgroup::of(caps, &self.shape) else {
+            return Err(Error::internal("this adapter does not join the newest row's kernels"));
+        };
+        let tile = pick(caps, heads, QueryHeads::Newest(size))?;
+        check_storage(caps, [tile.bytes(heads, true) as u32], self.name())?;
+        let packed = weights.packs(k);
+        let (rows, unit) = (2 * pairs, if packed { UNIT } else { 4 });
+        let turns_of_rows = (k / unit).div_ceil(lanes);
+        let unrolled =
+            turns_of_rows.div_ceil(turns_of_rows.div_ceil((UNITS_IN_FLIGHT / rows).max(1)));
+        let passes = turns_of_rows.div_ceil(unrolled);
+        let composer = turns(composer(*self, tile.size, heads, &splits), &tile, heads)
+            .size("HEAD_DIM", heads.head_dim)
+            .size("HALF", heads.head_dim / 2)
+            .size("K", k)
+            .size("ROW_LANES", lanes)
+            .unrolled("PAIRS", pairs)
+            .unrolled("ROWS", rows)
+            .unrolled("ROW_STEPS", lanes.ilog2() as usize)
+            .unrolled("UNROLLED", unrolled)
+            .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize));
+        let composer = if passes <= UNROLLED_PASSES {
+            composer.unrolled("PASSES", passes)
+        } else {
+            composer.size("PASSES", passes)
+        };
+        let composer = norm_operand(
+            units(composer, weights, (heads.stride(), k)),
+            MatvecInput::Norm { epsilon },
+            true,
         )
+        .module("lib/matvec/norm_weight")
+        .module("lib/step")
+        .module("lib/attention/decode_seen_cache");
+        let composer = key_rows(KvCache::F32.sizes(composer, &heads), heads.ring)
+            .module("lib/attention/decode_ranges")
+            .module("lib/attention/decode_partial")
+            .when("BIASED", biased)
+            .module("lib/matvec/pair_bias");
+        let form = if packed { weights.name() } else { "vec4" };
+        composer
+            .subgroup_module("lib/attention/lanes_subgroup")
+            .module("lib/attention/decode_turns")
+            .module("05_attention_decode_newest")
+            .finish(
+                caps,
+                &bindings(packed, biased),
+                Grid::Fixed { x: (heads.heads + 2 * heads.kv_heads) as u32, y: splits.count as u32 },
+                format!("{lanes} lanes for {rows} rows, {form}; {} lanes per key", tile.lanes),
+                format!("a query head's workgroups each multiply for themselves, {unrolled} loads of each row in flight"),
+            )
+    }
 }

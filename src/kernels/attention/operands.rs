@@ -1,22 +1,23 @@
 //! What attention's kernels over many rows work on: bindings, constants and modules of the fused rows of a batch, or of
-//! tensors.
+//! tensors; and the kernels of its passes by tiles and by rows.
 
-use super::specs::{
-    AttentionBackwardKeyValue, AttentionBackwardQuery, AttentionForward, AttentionTensors,
-};
+use super::tile::{pick, tiled};
+use crate::caps::Capabilities;
+use crate::error::Result;
 use crate::format::Element;
-use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
+use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::dropout::dropout_threshold;
+use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::key_rows;
 use crate::kernels::shape::{
     AttentionPass, AttentionShape, AttentionTile, Constant, DenseMask, KeyValueOwner, MASKED,
 };
-use crate::kernels::spec::KernelSpec;
+use crate::kernels::spec::GIVEN_TILE;
 
 /// What the tiled and the row forms of the attention kernels work on: the fused rows of a batch, or
 /// tensors.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::kernels) enum Operands {
+pub(super) enum Operands {
     /// Keys and values of the forward pass come from the key-value cache if `cached`.
     Rows {
         cached: bool,
@@ -99,28 +100,6 @@ impl Operands {
             .size("PLACE", self.bindings(shape, pass).len() - 1 - usize::from(shape.turned))
             .size("THRESHOLD", dropout_threshold(rate))
             .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
-    }
-
-    pub(super) fn spec(
-        self,
-        shape: AttentionShape,
-        pass: AttentionPass,
-        tile: Option<AttentionTile>,
-    ) -> KernelSpec {
-        match (self, pass) {
-            (Self::Rows { cached, .. }, AttentionPass::Forward) => {
-                AttentionForward { shape, cached, tile }.into()
-            }
-            (Self::Rows { .. }, AttentionPass::Query) => {
-                AttentionBackwardQuery { shape, tile }.into()
-            }
-            (Self::Rows { owner, ends, .. }, AttentionPass::KeyValue) => {
-                AttentionBackwardKeyValue { shape, owner, ends, tile }.into()
-            }
-            (Self::Tensors { element, dense, batch }, _) => {
-                AttentionTensors { shape, pass, element, dense, batch }.into()
-            }
-        }
     }
 
     /// Whether each query head leaves its part of the gradients of keys and values.
@@ -239,4 +218,58 @@ pub(super) fn key_value_constants(
         .size("D_STRIDE", stride)
         .size("D_KEY_OFFSET", key)
         .size("D_VALUE_OFFSET", value)
+}
+
+const ROW_VARIANT: &str = "invocation per row and head";
+const ROW_REASON: &str =
+    "the adapter runs on a CPU, where barriers cost more than workgroup memory saves";
+
+/// The kernel of a pass: the tile that is given, or what selection picks.
+pub(super) fn attention_kernel(
+    caps: &Capabilities,
+    spec: impl Spec,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    operands: Operands,
+    given: Option<AttentionTile>,
+) -> Result<Kernel> {
+    let owners = operands.owners(shape, pass);
+    let (tile, reason) = match given {
+        Some(given) => (given, GIVEN_TILE.into()),
+        None if caps.software => return row_kernel(caps, spec, shape, pass, operands),
+        None => pick(caps, shape, pass, owners)?,
+    };
+    let composer = common(tiled(caps, spec, shape, pass, tile)?, shape);
+    let composer = operands.place(composer, shape, pass);
+    let composer = operands.dropout(composer, shape, pass).when("IN_REGISTERS", false);
+    let composer = composer.module(match pass {
+        AttentionPass::Forward => "05_attention_forward",
+        AttentionPass::Query => "10_attention_backward_query",
+        AttentionPass::KeyValue => "10_attention_backward_key_value",
+    });
+    let grid = Grid::RowsByX { rows: tile.rows, y: owners as u32 };
+    composer.finish(caps, &operands.bindings(shape, pass), grid, tile.label(), reason)
+}
+
+/// The form with one invocation per row and head.
+fn row_kernel(
+    caps: &Capabilities,
+    spec: impl Spec,
+    shape: AttentionShape,
+    pass: AttentionPass,
+    operands: Operands,
+) -> Result<Kernel> {
+    let size = workgroup_size(caps, 8, 1, pass.kernel_name())?;
+    let composer = common(Composer::new(spec, size), shape);
+    let composer = operands.place(composer, shape, pass);
+    let composer = operands.dropout(composer, shape, pass);
+    let composer = composer.when("IN_REGISTERS", true).unroll("VECTORS", shape.head_dim / 4);
+    let composer = composer.module(match pass {
+        AttentionPass::Forward => "05_attention_forward_row",
+        AttentionPass::Query => "10_attention_backward_query_row",
+        AttentionPass::KeyValue => "10_attention_backward_key_value_row",
+    });
+    let per_group = composer.workgroup_size();
+    let grid = Grid::Flat { rows: 1, per_block: operands.owners(shape, pass), per_group };
+    composer.finish(caps, &operands.bindings(shape, pass), grid, ROW_VARIANT, ROW_REASON)
 }

@@ -1,14 +1,12 @@
 //! Attention over tensors of any strides: how their elements are stored, and where they lie.
 
-use super::batch::{attention_kernel, delta_kernel};
-use super::operands::Operands;
-use super::specs::AttentionDeltaTensors;
+use super::operands::{Operands, attention_kernel};
+use super::sums::delta_kernel;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
-use crate::kernels::compose::{Composer, Kernel, read, read_write, uniform};
+use crate::kernels::compose::{Composer, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::shape::{AttentionPass, AttentionShape, DenseMask};
-use crate::kernels::spec::KernelSpec;
 
 /// Strides from one batch item, head and row to the next, and where the first begins; in vectors of
 /// four elements, or of a mask in words.
@@ -40,39 +38,53 @@ pub struct Geometry {
 /// `lib/attention/operands.wgsl` lists. Lengths and
 /// strides are run-time values; of `shape`, `window` plays no part (the mask's intervals hold it) and
 /// `tokens` are the rows of the longer side.
-///
-/// # Errors
-/// `limit-exceeded` when no tile or too few storage buffers fit.
-pub fn attention_tensors(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    pass: AttentionPass,
-    element: Element,
-    dense: DenseMask,
-    batch: usize,
-) -> Result<Kernel> {
-    attention_kernel(caps, shape, pass, Operands::Tensors { element, dense, batch }, None)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionTensors {
+    pub shape: AttentionShape,
+    pub pass: AttentionPass,
+    pub element: Element,
+    pub dense: DenseMask,
+    pub batch: usize,
 }
 
-/// `attention_delta_backward` over tensors. Bindings: output, d_output, lse, statistics, geometry.
-///
-/// # Errors
-/// `limit-exceeded` when not even one invocation fits.
-pub fn attention_delta_tensors(
-    caps: &Capabilities,
-    shape: AttentionShape,
-    element: Element,
-    batch: usize,
-) -> Result<Kernel> {
-    let place =
-        |composer: Composer| composer.when("TENSORS", true).when("F16", element == Element::F16);
-    let bindings = [
-        read("output"),
-        read("d_output"),
-        read("lse"),
-        read_write("statistics"),
-        uniform("geometry"),
-    ];
-    let spec = KernelSpec::from(AttentionDeltaTensors { shape, element, batch });
-    delta_kernel(caps, spec, shape, shape.heads * batch, &bindings, place)
+impl Spec for AttentionTensors {
+    fn name(&self) -> &'static str {
+        self.pass.kernel_name()
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, pass, element, dense, batch } = *self;
+        let operands = Operands::Tensors { element, dense, batch };
+        attention_kernel(caps, *self, shape, pass, operands, None)
+    }
+}
+
+/// The row sums that both backward kernels need, and what they read of the logsumexp. Bindings: output, d_output, lse,
+/// statistics, geometry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionDeltaTensors {
+    pub shape: AttentionShape,
+    pub element: Element,
+    pub batch: usize,
+}
+
+impl Spec for AttentionDeltaTensors {
+    fn name(&self) -> &'static str {
+        "attention_delta_backward"
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, element, batch } = *self;
+        let place = |composer: Composer| {
+            composer.when("TENSORS", true).when("F16", element == Element::F16)
+        };
+        let bindings = [
+            read("output"),
+            read("d_output"),
+            read("lse"),
+            read_write("statistics"),
+            uniform("geometry"),
+        ];
+        delta_kernel(caps, *self, shape, shape.heads * batch, &bindings, place)
+    }
 }

@@ -2,18 +2,17 @@
 
 use crate::caps::{Capabilities, GpuClass};
 use crate::error::{Error, Result};
-use crate::kernels::compose::Composer;
+use crate::kernels::compose::{Composer, Spec};
 use crate::kernels::shape::{AttentionPass, AttentionShape, AttentionTile};
-use crate::kernels::spec::KernelSpec;
 
-pub(in crate::kernels) const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
+pub(super) const FULL_TILE: AttentionTile = AttentionTile::resident(32, 32, 8, 128);
 const HALF_TILE: AttentionTile = AttentionTile::resident(16, 32, 4, 64);
 const PARTS_TILE: AttentionTile = AttentionTile::new(32, 32, 8, 128);
 /// Tiles for small heads. Their rows are short, so that more of them fit workgroup memory. An invocation
 /// then computes more scores, with fewer loads from workgroup memory for each.
 const WIDE_TILE: AttentionTile = AttentionTile::resident(32, 64, 8, 128);
 const SQUARE_TILE: AttentionTile = AttentionTile::resident(64, 64, 16, 128);
-pub(in crate::kernels) const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
+pub(super) const TALL_TILE: AttentionTile = AttentionTile::resident(64, 32, 16, 128);
 /// Tiles for every head dimension, in order of preference as measured on an NVIDIA H200
 /// (`docs/decisions/006-attention-tiles.md`). With heads of 64 and more, tiles of more rows or of more results per
 /// invocation were slower at every length. Tiles of fewer were slower too, except for short batches: the half tile
@@ -115,7 +114,7 @@ impl AttentionTile {
             .find(|&chunk| self.bytes(shape, pass, chunk) <= storage)
     }
 
-    pub(in crate::kernels) fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let resident = if self.resident { ", rows resident" } else { "" };
         let Self { rows, columns, row_groups, size, .. } = self;
         format!("tiled {rows}x{columns} by {row_groups}x{}{resident}", size / row_groups)
@@ -126,7 +125,7 @@ impl AttentionTile {
 const MOST_CHUNK: usize = 8;
 
 /// Largest head dimension of small heads.
-pub(in crate::kernels) const SMALL_HEADS: usize = 32;
+pub(super) const SMALL_HEADS: usize = 32;
 
 /// The tiles that only small heads have.
 const fn small_tiles(pass: AttentionPass) -> &'static [AttentionTile] {
@@ -279,7 +278,7 @@ fn preferred(
 }
 
 /// The preferred tile that fits.
-pub(in crate::kernels) fn pick(
+pub(super) fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
     pass: AttentionPass,
@@ -313,9 +312,9 @@ pub(in crate::kernels) fn pick(
 ///
 /// # Errors
 /// `limit-exceeded` when it does not fit.
-pub(in crate::kernels) fn tiled(
+pub(super) fn tiled(
     caps: &Capabilities,
-    spec: KernelSpec,
+    spec: impl Spec,
     shape: AttentionShape,
     pass: AttentionPass,
     tile: AttentionTile,

@@ -6,6 +6,9 @@ mod several;
 use super::{CacheAppend, CacheAppendSeveral, CacheExpand};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
+use crate::kernels::attention::cases::decode::{Heads, expanded, packed, shapes};
+use crate::kernels::attention::cases::forward::{Setting, prefill_close};
+use crate::kernels::attention::twin::causal::{CausalAttention, attention_prefill};
 use crate::kernels::linear::cases::matvec::{EPSILON, matvec_matrix, matvec_variants};
 use crate::kernels::linear::twin::matvec_forward;
 use crate::kernels::norm::twin::rms_norm_forward;
@@ -15,8 +18,6 @@ use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
     self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, Spec, WeightFormat, ring_rows,
 };
-use crate::testing::attention::{Setting, prefill_close};
-use crate::testing::attention_decode::{Heads, expanded, packed, shapes};
 use crate::testing::catalogue::Entry;
 use crate::testing::catalogue::HEADS;
 use crate::testing::harness::{Job, Operand, POISON, Step};
@@ -24,7 +25,6 @@ use crate::testing::lane::Lane;
 use crate::testing::ledger::Bits;
 use crate::testing::measure::{ROUNDING, close, hold, of, same, text, wide};
 use crate::testing::{Case, Outcome};
-use crate::twins::attention::{AttentionShape, attention_prefill};
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -37,6 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(Case::new(format!("cache_expand {name}"), move |lane| expand(lane, cache)));
         }
     }
+    cases.push(Case::new("cache_append f16 beyond its range", beyond_half));
     cases.push(Case::new("matvec of heads into a cache", heads_of_rows));
     for (heads, window, soft_cap) in [((4, 2, 32), 5, Some(1.5)), ((3, 1, 96), 40, None)] {
         let setting = Setting { window: Some(window), soft_cap, ..Setting::plain(heads) };
@@ -103,6 +104,23 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
                 appended(cache, shape, written, &rows).map_err(&named)?;
             }
         }
+    }
+    Ok(lane.summary())
+}
+
+/// What f16 cannot hold makes its word NaN, and no other.
+async fn beyond_half(lane: Rc<Lane>) -> Outcome {
+    let (shape, kernel_shape) = shapes(CACHES[0], 1);
+    let cache = KvCache::F16;
+    let made = lane.variants_of(k::CacheAppend { shape: kernel_shape, cache }).map_err(text)?;
+    let mut qkv = lane.normal(shape.qkv_width());
+    qkv[shape.key_offset()..][..4].copy_from_slice(&[65504.0, -65504.0, 1.0, 7e4]);
+    let words = cache.row_words(&kernel_shape);
+    let operands = [Operand::floats(&qkv), Operand::poison(words), Operand::uniform(&Step::of(1))];
+    let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.to_vec())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let expected = [0xfbff_7bff, 0x7e00_7e00];
+        same("keys", &got.words(0)[..2], &expected).map_err(of(&job.kernel))?;
     }
     Ok(lane.summary())
 }
@@ -191,7 +209,7 @@ async fn newest_row(
 /// their scale and to half a step.
 fn appended(
     cache: KvCache,
-    shape: AttentionShape,
+    shape: CausalAttention,
     words: &[u32],
     rows: &[f32],
 ) -> Result<(), String> {
@@ -254,7 +272,7 @@ async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
 }
 
 /// The cache of a text of `rows` as a ring keeps it: the positions from `first` on, all else NaN.
-pub(crate) fn ring_of(shape: AttentionShape, rows: &[f32], first: usize, ring: usize) -> Vec<f32> {
+pub(crate) fn ring_of(shape: CausalAttention, rows: &[f32], first: usize, ring: usize) -> Vec<f32> {
     let width = shape.cache_width();
     let mut cache = vec![f32::NAN; ring * width];
     for (position, row) in rows.chunks_exact(width).enumerate().skip(first) {
@@ -269,8 +287,9 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let window = setting.window.ok_or("a ring needs a window")?;
     let ring = ring_rows(window, CHUNK);
     let kernel_shape = k::AttentionShape { ring: Some(ring), ..setting.kernel() };
-    let made =
-        lane.variants(|caps| k::attention_forward(caps, kernel_shape, true)).map_err(text)?;
+    let made = lane
+        .variants_of(k::AttentionForward { shape: kernel_shape, cached: true, tile: None })
+        .map_err(text)?;
     for (position, tokens) in [(0, 5), (ring, 1), (ring - 10, 33), (1000, CHUNK)] {
         let shape = setting.twin(tokens);
         let qkv = lane.normal(tokens * shape.qkv_width());

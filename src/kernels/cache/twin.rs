@@ -3,17 +3,22 @@
 use super::{CacheAppend, CacheAppendSeveral, CacheExpand};
 use crate::error::Result;
 use crate::format::KvCache;
+use crate::kernels::attention::twin::causal::CausalAttention;
+use crate::kernels::attention::twin::twin;
 use crate::kernels::shape::AttentionShape as Shape;
-use crate::twins::attention::AttentionShape;
-use crate::twins::double::attention::twin;
 use crate::twins::{Operands, Twin, cast};
 use half::f16;
 use std::ops::Range;
 
-/// Rows `k heads | v heads` as words of two f16 each.
+/// Rows `k heads | v heads` as words of two f16 each: NaN where one of the two is beyond f16.
 pub fn cache_append_f16(rows: &[f32]) -> Vec<u32> {
+    let held = |pair: &[f32]| pair.iter().all(|x| x.abs() <= 65504.0);
     let bits = |x: f32| u32::from(f16::from_f32(x).to_bits());
-    rows.chunks_exact(2).map(|pair| bits(pair[0]) | bits(pair[1]) << 16).collect()
+    let word = |pair: &[f32]| match held(pair) {
+        true => bits(pair[0]) | bits(pair[1]) << 16,
+        false => 0x7e00_7e00,
+    };
+    rows.chunks_exact(2).map(word).collect()
 }
 
 /// What [`cache_append_f16`] kept.
@@ -24,7 +29,7 @@ pub fn cache_expand_f16(words: &[u32]) -> Vec<f64> {
 
 /// Rows `k heads | v heads` as words of four signed bytes each, behind those of a row the scale of
 /// each head as f32: the largest magnitude over 127.
-pub fn cache_append_int8(shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
+pub fn cache_append_int8(shape: CausalAttention, rows: &[f32]) -> Vec<u32> {
     let mut words = vec![];
     for row in rows.chunks_exact(shape.cache_width()) {
         let mut scales = vec![];
@@ -42,7 +47,7 @@ pub fn cache_append_int8(shape: AttentionShape, rows: &[f32]) -> Vec<u32> {
 }
 
 /// What [`cache_append_int8`] kept.
-pub fn cache_expand_int8(shape: AttentionShape, words: &[u32]) -> Vec<f64> {
+pub fn cache_expand_int8(shape: CausalAttention, words: &[u32]) -> Vec<f64> {
     let bytes = shape.cache_width() / 4;
     let mut rows = vec![];
     for row in words.chunks_exact(bytes + 2 * shape.n_kv_heads) {
@@ -143,7 +148,7 @@ mod tests {
     use super::*;
     use crate::twins::check::{assert_close, noise};
 
-    const SHAPE: AttentionShape = AttentionShape::new(4, 2, 8, 3);
+    const SHAPE: CausalAttention = CausalAttention::new(4, 2, 8, 3);
 
     #[test]
     fn halves_keep_eleven_bits() {
@@ -152,6 +157,8 @@ mod tests {
         for (x, y) in rows.iter().zip(kept) {
             assert!((f64::from(*x) - y).abs() <= f64::from(x.abs()) / 2048.0 + 1e-7, "{x} as {y}");
         }
+        let kept = cache_expand_f16(&cache_append_f16(&[65504.0, -65504.0, 1.0, -65505.0]));
+        assert!(kept[..2] == [65504.0, -65504.0] && kept[2..].iter().all(|x| x.is_nan()));
     }
 
     #[test]

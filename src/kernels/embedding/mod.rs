@@ -68,10 +68,11 @@ fn gathers(composer: Composer, rotated: usize, invocations: usize) -> Composer {
     composer.when("ANGLES", rotated > 0).size("INVOCATIONS", invocations).size("ROTATED", rotated)
 }
 
-/// Grid: `tokens · hidden` invocations.
+/// Leaves out the rows of `padding`. Grid: `tokens · hidden` invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EmbeddingBackward {
     pub hidden: usize,
+    pub padding: Option<usize>,
 }
 
 impl Spec for EmbeddingBackward {
@@ -89,6 +90,10 @@ impl Spec for EmbeddingBackward {
             uniform("range"),
         ];
         let composer = Composer::flat(caps, *self)?.size("HIDDEN", self.hidden);
+        let composer = match self.padding {
+            Some(padding) => composer.when("PADDED", true).size("PADDING", padding),
+            None => composer.when("PADDED", false),
+        };
         composer.by_row(caps, "01_embedding_backward", &bindings, self.hidden)
     }
 }

@@ -13,15 +13,18 @@ pub fn embedding_forward<R: Real>(tokens: &[u32], weight: &[R], hidden: usize) -
     tokens.iter().flat_map(|&token| &weight[token as usize * hidden..][..hidden]).copied().collect()
 }
 
-/// d_weight[v, :] = Σ over positions t with tokens[t] = v of d_output[t, :], positions ascending.
+/// d_weight[v, :] = Σ over positions t with tokens[t] = v of d_output[t, :], positions ascending; 0 of `padding`.
 pub fn embedding_backward<R: Real>(
     tokens: &[u32],
     d_output: &[R],
-    hidden: usize,
-    vocab_size: usize,
+    [hidden, vocab_size]: [usize; 2],
+    padding: Option<usize>,
 ) -> Vec<R> {
     let mut d_weight = vec![R::ZERO; vocab_size * hidden];
     for t in sorted_by_token(tokens) {
+        if Some(tokens[t as usize] as usize) == padding {
+            continue;
+        }
         let row = tokens[t as usize] as usize * hidden;
         add_assign(&mut d_weight[row..row + hidden], &d_output[t as usize * hidden..][..hidden]);
     }
@@ -99,18 +102,18 @@ impl Twin for EmbeddingPacked {
 
 impl Twin for EmbeddingBackward {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { hidden } = *self;
+        let Self { hidden, padding } = *self;
         let (tokens, range) = (on.tokens()?, on.range()?);
         let (ids, d_output) = (on.u32("tokens")?, on.first("d_output", tokens * hidden)?);
         let (mut rows, mut d_rows) = (vec![], vec![]);
         for &t in &on.u32("order")?[..tokens] {
             let row = ids[t as usize].wrapping_sub(range.col0);
-            if row < range.cols {
+            if row < range.cols && Some(ids[t as usize] as usize) != padding {
                 rows.push(row);
                 d_rows.extend_from_slice(&d_output[t as usize * hidden..][..hidden]);
             }
         }
-        let d_weight = embedding_backward(&rows, &d_rows, hidden, range.cols as usize);
+        let d_weight = embedding_backward(&rows, &d_rows, [hidden, range.cols as usize], None);
         on.write_by("d_weight", 0, &d_weight, true)
     }
 }
@@ -183,7 +186,7 @@ mod tests {
     fn gradient_matches_finite_differences() {
         let tokens = [3, 1, 3, 0, 3];
         let (weight, d_output) = (noise(1, 5 * 3), noise(2, 5 * 3));
-        let gradient = embedding_backward(&tokens, &d_output, 3, 5);
+        let gradient = embedding_backward(&tokens, &d_output, [3, 5], None);
         assert_gradient("d_weight", &gradient, &weight, &d_output, |w| {
             embedding_forward(&tokens, w, 3)
         });

@@ -11,12 +11,12 @@ pub(crate) use examples::examples;
 
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
+use crate::kernels::attention::cases::matrix_forward::HALF;
 use crate::kernels::linear::cases::run::{Run, SPLITS};
 use crate::kernels::{
     self as k, Element, Form, Kernel, LinearKernels, LinearPick, LinearShape, LinearTile, Output,
     WeightFormat, WriteMode,
 };
-use crate::testing::attention_matrix_forward::HALF;
 use crate::testing::harness::{Job, Outputs, POISON};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, forbid, of, text};

@@ -5,10 +5,11 @@ use crate::caps::Capabilities;
 use crate::data::IGNORE_INDEX;
 use crate::kernels::Objective;
 use crate::kernels::loss::twin::{
-    cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
-    objective_cross_entropy_backward, soft_cap_forward,
+    Steered, cross_entropy_backward, cross_entropy_forward, loss_sum_forward,
+    objective_cross_entropy_backward, row_score, soft_cap_forward, softened,
+    steered_cross_entropy_backward,
 };
-use crate::kernels::{self as k, Constant, LogitRow, Spec};
+use crate::kernels::{self as k, Constant, LogitRow, SOFT_IDS, Spec, Steering, SteeringNumbers};
 use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
 use crate::testing::lane::Lane;
@@ -32,6 +33,9 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("objective_cross_entropy_backward smoothed", smoothed),
         Case::new("objective_cross_entropy_forward capped", |lane| capped(lane, false)),
         Case::new("objective_cross_entropy_backward capped", |lane| capped(lane, true)),
+        Case::new("objective_cross_entropy weighted", weighted),
+        Case::new("objective_cross_entropy of soft targets", soft_targets),
+        Case::new("objective_cross_entropy scored", scored),
         Case::new("soft_cap_forward", soft_cap),
         Case::new("loss_sum", loss_sum),
     ]
@@ -42,7 +46,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     for width in [1, 61, 768, 4096, 150_001] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {width}"), kernel));
         let row = LogitRow { vocabulary: width, stride: width.next_multiple_of(4) };
-        let objective = Objective { label_smoothing: Constant(0.1), z_loss: Constant(1e-4) };
+        let objective = objective((0.1, 1e-4));
         for gradient in [false, true] {
             add("loss", CrossEntropy { row, gradient }.kernel(caps));
             let capped = ObjectiveCrossEntropy { row, gradient, objective, cap: Some(CAP) };
@@ -50,6 +54,14 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
         }
         let smoothed = ObjectiveCrossEntropy { row, gradient: true, objective, cap: None };
         add("smoothed loss", smoothed.kernel(caps));
+        for (what, steering, gradient, cap) in [
+            ("weighted loss", Steering::Weights, true, None),
+            ("loss of soft targets", Steering::SoftTargets, true, Some(CAP)),
+            ("scores", Steering::Scores, false, None),
+        ] {
+            let objective = Objective { steering, ..objective };
+            add(what, ObjectiveCrossEntropy { row, gradient, objective, cap }.kernel(caps));
+        }
         add("soft cap", SoftCap { columns: width, cap: CAP }.kernel(caps));
     }
     entries
@@ -158,7 +170,11 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
 }
 
 fn objective((smoothing, z_loss): (f64, f64)) -> Objective {
-    Objective { label_smoothing: Constant(smoothing), z_loss: Constant(z_loss) }
+    Objective {
+        label_smoothing: Constant(smoothing),
+        z_loss: Constant(z_loss),
+        ..Objective::default()
+    }
 }
 
 /// Label smoothing and z-loss, alone and together.
@@ -178,6 +194,161 @@ async fn capped(lane: Rc<Lane>, gradient: bool) -> Outcome {
         for (of, cap) in [((0.0, 0.0), 2.5), ((0.0, 0.0), 30.0), ((0.25, 1e-3), 4.0)] {
             let (objective, cap) = (objective(of), Some(Constant(cap)));
             other(&lane, ObjectiveCrossEntropy { row, gradient, objective, cap }).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+const TEMPERATURE: f64 = 1.75;
+
+/// Signed weights, some of them 0, at a temperature, with and without a cap, smoothing and z-loss.
+async fn weighted(lane: Rc<Lane>) -> Outcome {
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
+        for (of, cap) in [((0.0, 0.0), None), ((0.25, 1e-3), Some(Constant(4.0)))] {
+            let objective = Objective { steering: Steering::Weights, ..objective(of) };
+            let spec = ObjectiveCrossEntropy { row, gradient: true, objective, cap };
+            let numbers = SteeringNumbers::of(TEMPERATURE);
+            steered(&lane, spec, numbers, &|_| None).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Both divergences, with the rest as a class and without, beside hard targets.
+async fn soft_targets(lane: Rc<Lane>) -> Outcome {
+    for row in [61, 1031, 4099].into_iter().flat_map(rows_of) {
+        for (reverse, rest, cap) in
+            [(0, 1, None), (1, 1, None), (0, 0, Some(Constant(4.0))), (1, 0, None)]
+        {
+            for count in [1, 5, SOFT_IDS.min(row.vocabulary - 1)] {
+                let objective =
+                    Objective { steering: Steering::SoftTargets, ..objective((0.1, 0.0)) };
+                let spec = ObjectiveCrossEntropy { row, gradient: true, objective, cap };
+                let numbers = SteeringNumbers {
+                    soft_ratio: (TEMPERATURE / 2.0) as f32,
+                    soft_factor: 0.75 * 4.0,
+                    hard_share: 0.25,
+                    soft_count: count as u32,
+                    reverse,
+                    rest,
+                    ..SteeringNumbers::of(TEMPERATURE)
+                };
+                let soft = |rows| Some(teacher(&lane, row.vocabulary, rows, count, rest == 1));
+                steered(&lane, spec, numbers, &soft).await?;
+            }
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Distinct ids of each row with probabilities, the last place of every second row empty.
+fn teacher(lane: &Lane, vocabulary: usize, rows: usize, count: usize, rest: bool) -> Vec<u32> {
+    let mut words = vec![];
+    for row in 0..rows {
+        let at = lane.integers(1, vocabulary)[0] as usize;
+        let own = if row % 2 == 1 && count > 1 { count - 1 } else { count };
+        let shares: Vec<f32> = lane.normal(own + 1).iter().map(|x| x.exp()).collect();
+        let left = if rest { shares[own] } else { 0.0 };
+        let sum = shares[..own].iter().sum::<f32>() + left;
+        let apart = (vocabulary / count).max(1);
+        let of = |place: usize| ((at + place * apart) % vocabulary) as u32;
+        let given = shares[..own].iter().enumerate().map(|(place, x)| (of(place), x / sum));
+        let none = std::iter::repeat_n((u32::MAX, 0.0f32), count - own);
+        words.extend(given.chain(none).flat_map(|(id, p)| [id, p.to_bits()]));
+        words.extend([u32::MAX, (left / sum).to_bits()]);
+    }
+    words
+}
+
+async fn steered(
+    lane: &Lane,
+    spec: ObjectiveCrossEntropy,
+    numbers: SteeringNumbers,
+    soft: &dyn Fn(usize) -> Option<Vec<u32>>,
+) -> std::result::Result<(), String> {
+    const SCALE: f32 = 0.125;
+    let ObjectiveCrossEntropy { row, objective, cap, .. } = spec;
+    let (vocabulary, cap) = (row.vocabulary, cap.map(|cap| cap.0));
+    let made = lane.variants_of(spec).map_err(text)?;
+    let more = [objective.label_smoothing, objective.z_loss].map(|x| f64::from(x.0 as f32));
+    for (row0, rows) in [(0, 1), (3, 7)] {
+        let targets = targets(lane, row0 + rows + 2, vocabulary);
+        let (logits, lying) = logits(lane, row, rows, 0.0);
+        let mut weights = lane.normal(row0 + rows + 2);
+        weights[row0 + rows / 2] = 0.0;
+        let soft = soft(row0 + rows + 2);
+        let own = &targets[row0..row0 + rows];
+        let mut expected = wide(&logits);
+        let steered = Steered {
+            temperature: f64::from(numbers.temperature),
+            weights: wide(&weights[row0..row0 + rows]),
+            soft: soft.as_ref().map(|words| softened(words, row0, rows, &numbers)),
+        };
+        let (scale, of_all) = (f64::from(SCALE), (more, cap));
+        let losses =
+            steered_cross_entropy_backward(&mut expected, own, vocabulary, scale, of_all, &steered);
+        let mut operands = vec![
+            Operand::floats(&lying),
+            Operand::words(&targets),
+            Operand::poison(row0 + rows + 2),
+            Operand::uniform(&Step { loss_scale: SCALE, ..Step::of(row0 + rows) }),
+            Operand::range(row0, rows + 1, 0, 0),
+            Operand::uniform(&numbers),
+            Operand::floats(&weights),
+        ];
+        operands.extend(soft.as_ref().map(|words| Operand::words(words)));
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.clone())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            // Losses and slopes are differences of terms as large as these.
+            let size = |weight: &f32| f64::from(weight.abs()) * 4.0 + 1e-6;
+            let terms: Vec<f64> = weights[row0..row0 + rows].iter().map(size).collect();
+            let what = format!("losses of {vocabulary}");
+            check_losses(&what, &got, row0, &losses, &terms).map_err(&named)?;
+            let d_logits = unpadded(&got.floats(0), row).map_err(&named)?;
+            let terms: Vec<f64> = terms.iter().map(|term| scale * term).collect();
+            close_to_terms("d_logits", &d_logits, &expected, &terms, ROUNDING).map_err(&named)?;
+        }
+    }
+    Ok(())
+}
+
+/// Log-probabilities and entropies at a temperature.
+async fn scored(lane: Rc<Lane>) -> Outcome {
+    for row in VOCABULARIES.into_iter().flat_map(rows_of) {
+        let vocabulary = row.vocabulary;
+        let objective = Objective { steering: Steering::Scores, ..Objective::default() };
+        let spec = ObjectiveCrossEntropy { row, gradient: false, objective, cap: None };
+        let made = lane.variants_of(spec).map_err(text)?;
+        let numbers = SteeringNumbers::of(TEMPERATURE);
+        let (row0, rows) = (3, 7);
+        let targets = targets(&lane, row0 + rows + 2, vocabulary);
+        let (logits, lying) = logits(&lane, row, rows, 0.0);
+        let rows_of = wide(&logits);
+        let own = rows_of.chunks(vocabulary).zip(&targets[row0..]);
+        let expected: Vec<f64> = own
+            .flat_map(|(row, &target)| row_score(row, target, f64::from(numbers.temperature)))
+            .collect();
+        let operands = vec![
+            Operand::floats(&lying),
+            Operand::words(&targets),
+            Operand::poison(4 * (row0 + rows + 2)),
+            Operand::uniform(&Step::of(row0 + rows)),
+            Operand::range(row0, rows + 1, 0, 0),
+            Operand::uniform(&numbers),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, rows, operands.clone())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let named = of(&job.kernel);
+            let own = 4 * row0..4 * (row0 + rows);
+            let terms = vec![4.0; expected.len()];
+            let scores = &got.floats(1)[own.clone()];
+            close_to_terms("scores", scores, &expected, &terms, ROUNDING).map_err(&named)?;
+            let around = got.words(1)[..own.start].iter().chain(&got.words(1)[own.end..]);
+            let around: Vec<u32> = around.copied().collect();
+            same("rows around", &around, &vec![POISON; 4 * (row0 + 2)]).map_err(&named)?;
         }
     }
     Ok(lane.summary())

@@ -26,6 +26,67 @@ pub struct Objective {
     pub label_smoothing: Constant,
     /// Factor on the square of the logits' logsumexp.
     pub z_loss: Constant,
+    pub steering: Steering,
+}
+
+/// What is said of a loss while it is computed, not when its kernel is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Steering {
+    #[default]
+    Nothing,
+    /// A weight for each target, and a temperature of the logits.
+    Weights,
+    /// Those, and probabilities of up to [`SOFT_IDS`] tokens for each row.
+    SoftTargets,
+    /// A temperature; instead of its loss a row gives what [`RowScore`] says.
+    Scores,
+}
+
+impl Steering {
+    pub fn is_weighted(self) -> bool {
+        matches!(self, Self::Weights | Self::SoftTargets)
+    }
+}
+
+/// Most tokens of a row that have probabilities of their own.
+pub const SOFT_IDS: usize = 64;
+
+/// What [`Steering::Scores`] gives of a row.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct RowScore {
+    /// Minus the log-probability of the target, in nats; 0 for an ignored one.
+    pub loss: f32,
+    pub entropy: f32,
+    /// The largest logit over the temperature, and the logarithm of the sum of exp(logit over the temperature − it).
+    pub largest: f32,
+    pub log_sum: f32,
+}
+
+/// The `Steering` of `lib/steering.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct SteeringNumbers {
+    pub temperature: f32,
+    pub by_temperature: f32,
+    pub soft_ratio: f32,
+    pub soft_factor: f32,
+    pub hard_share: f32,
+    pub soft_count: u32,
+    pub reverse: u32,
+    pub rest: u32,
+}
+
+impl SteeringNumbers {
+    /// Those of hard targets alone.
+    pub fn of(temperature: f64) -> Self {
+        Self {
+            temperature: temperature as f32,
+            by_temperature: (1.0 / temperature) as f32,
+            hard_share: 1.0,
+            ..Self::default()
+        }
+    }
 }
 
 impl Objective {
@@ -92,12 +153,32 @@ impl Spec for ObjectiveCrossEntropy {
             .flag("GRADIENT", gradient)
             .float("SMOOTHING", objective.label_smoothing.0 as f32)
             .float("Z_LOSS", objective.z_loss.0 as f32)
-            .when("CAPPED", cap.is_some());
+            .when("CAPPED", cap.is_some())
+            .when("TEMPERED", objective.steering != Steering::Nothing)
+            .when("WEIGHTED", objective.steering.is_weighted())
+            .when("SCORED", objective.steering == Steering::Scores)
+            .when("SOFT", objective.steering == Steering::SoftTargets);
+        let composer = match objective.steering {
+            Steering::SoftTargets => composer.size("SOFT_IDS", SOFT_IDS),
+            _ => composer,
+        };
         let composer = match cap {
             Some(cap) => composer.float("SOFT_CAP", cap.0 as f32),
             None => composer,
         };
-        composer.reduced(caps, "07_objective_cross_entropy", &BINDINGS, BY_ROWS)
+        let mut bindings = BINDINGS.to_vec();
+        match objective.steering {
+            Steering::Nothing => {}
+            Steering::Weights => bindings.extend([uniform("steering"), read("weights")]),
+            Steering::SoftTargets => {
+                bindings.extend([uniform("steering"), read("weights"), read("soft")]);
+            }
+            Steering::Scores => {
+                bindings[2] = read_write("scores");
+                bindings.push(uniform("steering"));
+            }
+        }
+        composer.reduced(caps, "07_objective_cross_entropy", &bindings, BY_ROWS)
     }
 }
 
@@ -144,6 +225,7 @@ impl Spec for SoftCap {
             .size("COLUMNS", self.columns)
             .float("SOFT_CAP", self.cap.0 as f32)
             .when("CAPPED", true)
+            .when("TEMPERED", false)
             .by_row(caps, "07_soft_cap", &[read_write("logits"), uniform("step")], self.columns)
     }
 }

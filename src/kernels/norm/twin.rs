@@ -7,9 +7,9 @@ use super::{
 };
 use crate::error::Result;
 use crate::format::WriteMode;
+use crate::kernels::attention::twin as attention;
+use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::shape::{Constant, Parts};
-use crate::twins::attention::AttentionShape;
-use crate::twins::double::attention;
 use crate::twins::{Operands, Real, Twin, add_assign, dot};
 
 /// 1 / sqrt(mean(x²) + epsilon)
@@ -109,7 +109,7 @@ pub fn layer_norm_backward<R: Real>(
 /// Rows of `qkv` with each query and key head normed by its row of `weight`, `[2, head_dim]`: queries'
 /// first. Values stay.
 pub fn head_norm_forward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &[R],
     weight: &[R],
     epsilon: f64,
@@ -125,7 +125,7 @@ pub fn head_norm_forward<R: Real>(
 
 /// (d_qkv, d_weight) of [`head_norm_forward`].
 pub fn head_norm_backward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &[R],
     weight: &[R],
     d_output: &[R],
@@ -153,7 +153,7 @@ pub fn head_norm_backward<R: Real>(
 
 /// The query and key heads of a row, each with its norm's weight.
 fn normed_heads<'a, R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     weight: &'a [R],
     row: &'a mut [R],
 ) -> impl Iterator<Item = (&'a [R], &'a mut [R])> {
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn heads_are_normed_by_themselves() {
-        let shape = AttentionShape::new(2, 1, 3, 4);
+        let shape = CausalAttention::new(2, 1, 3, 4);
         let width = shape.qkv_width();
         let (x, d_y, weight) = (noise(1, 4 * width), noise(2, 4 * width), noise(3, 6));
         let y = head_norm_forward(shape, &x, &weight, 1e-2);

@@ -6,13 +6,13 @@ use super::twin::{rope_backward, rope_forward, rope_table};
 use super::{RopeRows, rope_has_halves};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
+use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::{Parts, RopeShape, Spec};
 use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Operand, Step, jobs};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, each_close, narrow, of, text, wide};
 use crate::testing::{Case, Outcome};
-use crate::twins::attention::AttentionShape;
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -52,7 +52,7 @@ async fn rope(lane: Rc<Lane>) -> Outcome {
         [(1, 1, 4, 4), (6, 2, 12, 6), (6, 2, 12, 4), (3, 1, 80, 80)]
     {
         for (tokens, position) in [(1, 0), (19, 0), (19, 23)] {
-            let shape = AttentionShape::new(n_heads, n_kv_heads, head_dim, tokens);
+            let shape = CausalAttention::new(n_heads, n_kv_heads, head_dim, tokens);
             let (heads, stride) = (n_heads + n_kv_heads, shape.qkv_width());
             let turned = RopeShape { heads, head_dim, dims, stride };
             let documents = if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };

@@ -4,8 +4,8 @@
 use super::RopeRows;
 use crate::arch::Rope;
 use crate::error::Result;
+use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::shape::{Parts, RopeShape};
-use crate::twins::attention::AttentionShape;
 use crate::twins::{Operands, Real, Twin};
 
 /// (cos, sin) of each position and pair, `[positions, pairs]`, in f64.
@@ -24,7 +24,7 @@ pub fn rope_table(positions: usize, rope: &Rope) -> Vec<[f64; 2]> {
 /// Pairs are half of these apart, as Hugging Face's `rotate_half` has them; a row's position is `offset` + its index − the start
 /// of its document.
 pub fn rope_forward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &mut [R],
     documents: &[u32],
     offset: usize,
@@ -35,7 +35,7 @@ pub fn rope_forward<R: Real>(
 
 /// The transposed, that is inverse, rotation of [`rope_forward`], for gradients.
 pub fn rope_backward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     d_qkv: &mut [R],
     documents: &[u32],
     offset: usize,
@@ -45,7 +45,7 @@ pub fn rope_backward<R: Real>(
 }
 
 fn rotate<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &mut [R],
     documents: &[u32],
     offset: usize,
@@ -71,7 +71,7 @@ fn rotate<R: Real>(
 /// Writes the key and value heads of each row of `qkv` to the cache rows from `position` on; a
 /// cache row is `k heads | v heads`.
 pub fn cache_append_forward<R: Real>(
-    shape: AttentionShape,
+    shape: CausalAttention,
     qkv: &[R],
     cache: &mut [R],
     position: usize,
@@ -130,7 +130,7 @@ mod tests {
         Rope::plain(head_dim, 100.0)
     }
 
-    const SHAPE: AttentionShape = AttentionShape::new(4, 2, 6, 5);
+    const SHAPE: CausalAttention = CausalAttention::new(4, 2, 6, 5);
     const DOCUMENTS: [u32; 5] = [0, 0, 0, 3, 3];
 
     fn rotated(x: &[f64], offset: usize) -> Vec<f64> {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn pairs_are_half_a_head_apart() {
-        let shape = AttentionShape::new(1, 1, 4, 2);
+        let shape = CausalAttention::new(1, 1, 4, 2);
         let mut qkv = [[1.0, 0.0, 0.0, 2.0].repeat(3), [1.0, 0.0, 0.0, 2.0].repeat(3)].concat();
         rope_forward(shape, &mut qkv, &[0, 0], 0, &rope(shape.head_dim));
         let [(sin0, cos0), (sin1, cos1)] = [1.0f64.sin_cos(), 0.1f64.sin_cos()];
@@ -158,7 +158,7 @@ mod tests {
         let mut turned = whole.clone();
         rope_forward(SHAPE, &mut turned, &DOCUMENTS, 3, &rope(4));
         // The first four elements turn as heads of four do.
-        let narrow = AttentionShape { head_dim: 4, ..SHAPE };
+        let narrow = CausalAttention { head_dim: 4, ..SHAPE };
         let first = |rows: &[f64]| -> Vec<f64> {
             rows.chunks_exact(SHAPE.head_dim).flat_map(|head| head[..4].to_vec()).collect()
         };
@@ -188,7 +188,7 @@ mod tests {
         let split = 2 * SHAPE.qkv_width();
         let mut tail = x[split..].to_vec();
         rope_forward(
-            AttentionShape { tokens: 3, ..SHAPE },
+            CausalAttention { tokens: 3, ..SHAPE },
             &mut tail,
             &[0; 3],
             2,

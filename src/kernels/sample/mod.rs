@@ -117,10 +117,38 @@ impl Spec for TopLogits {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { vocabulary, count } = *self;
-        let bindings = [read("logits"), read_write("top"), uniform("step"), uniform("options")];
-        let composer = Composer::new(*self, row_workgroup(caps, vocabulary, self.name())?);
-        let composer = vocabulary_of(caps, composer, vocabulary).size("COUNT", count);
-        composer.reduced(caps, "13_top_logits", &bindings, ONE_WORKGROUP)
+        top_logits(caps, *self, (self.vocabulary, self.count), None)
     }
+}
+
+/// The `count` likeliest tokens of each row of a chunk, with their logits. Grid: one workgroup per row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TopRows {
+    pub vocabulary: usize,
+    pub count: usize,
+}
+
+impl Spec for TopRows {
+    fn name(&self) -> &'static str {
+        "top_rows_forward"
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let by_rows = Grid::Flat { rows: 1, per_block: 1, per_group: 1 };
+        top_logits(caps, *self, (self.vocabulary, self.count), Some(by_rows))
+    }
+}
+
+fn top_logits(
+    caps: &Capabilities,
+    spec: impl Spec,
+    (vocabulary, count): (usize, usize),
+    by_rows: Option<Grid>,
+) -> Result<Kernel> {
+    let last = if by_rows.is_some() { "range" } else { "options" };
+    let bindings = [read("logits"), read_write("top"), uniform("step"), uniform(last)];
+    let composer = Composer::new(spec, row_workgroup(caps, vocabulary, spec.name())?);
+    let composer = vocabulary_of(caps, composer, vocabulary).size("COUNT", count);
+    let composer = composer.when("ROWS", by_rows.is_some());
+    composer.reduced(caps, "13_top_logits", &bindings, by_rows.unwrap_or(ONE_WORKGROUP))
 }

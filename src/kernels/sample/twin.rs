@@ -1,6 +1,6 @@
 //! Twin of family 13: one token from one row of logits.
 
-use super::{Sample, SampleSeveral, TopLogits};
+use super::{Sample, SampleSeveral, TopLogits, TopRows};
 use crate::error::Result;
 use crate::kernels::loss::twin::log_sum_exp;
 use crate::random::{philox, uniform};
@@ -225,6 +225,26 @@ impl Twin for TopLogits {
         on.u32_mut("top")?[turn * words.len()..][..words.len()].copy_from_slice(&words);
         Ok(())
     }
+}
+
+impl Twin for TopRows {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let Self { vocabulary, count } = *self;
+        let range = on.range()?;
+        let rows = range.rows_of(on.tokens()?);
+        let logits = on.first("logits", rows * vocabulary)?;
+        let words: Vec<u32> =
+            logits.chunks(vocabulary).flat_map(|row| top_row(row, count)).collect();
+        let first = 2 * count * range.row0 as usize;
+        on.u32_mut("top")?[first..][..words.len()].copy_from_slice(&words);
+        Ok(())
+    }
+}
+
+/// The likeliest tokens of a row, each with the bits of its logit.
+pub fn top_row(row: &[f32], count: usize) -> Vec<u32> {
+    let likeliest = top_logits_forward(row, count).into_iter();
+    likeliest.flat_map(|(token, _)| [token, row[token as usize].to_bits()]).collect()
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ pub struct Generation {
 
 pub(in crate::session) fn not_finite() -> Error {
     let message = "the model's logits are not finite: its weights hold NaN or infinity, or numbers \
-                   so large that products overflow";
+                   so large that products overflow; kvCache \"f16\" cannot hold keys and values beyond \
+                   65504 either: \"int8\" and \"f32\" do";
     Error::new(ErrorCode::NonFinite, message)
 }
 

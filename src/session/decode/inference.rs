@@ -157,43 +157,66 @@ impl Model {
             }
         };
         self.check_targets(tokens, targets)?;
-        let total = tokens.len();
-        progress.report(0, total, "loss")?;
-        let cache = self.prepare_inference(total, options).await?;
+        progress.report(0, tokens.len(), "loss")?;
+        let report = |done| progress.report(done, tokens.len(), "loss");
+        let losses = self.row_losses((tokens, targets), options, &report).await?;
+        report(tokens.len())?;
+        // Chunks follow the GPU's speed: one sum in f64, in order, does not depend on them.
+        let counted = losses.iter().zip(targets).filter(|(_, t)| **t != IGNORE_INDEX);
+        let sum: f64 = counted.clone().map(|(loss, _)| f64::from(*loss)).sum();
+        Ok(sum / counted.count() as f64)
+    }
+
+    /// The loss of each position of a text; 0 of an ignored target.
+    pub(super) async fn row_losses(
+        &self,
+        text: (&[u32], &[u32]),
+        options: InferenceOptions,
+        report: &dyn Fn(usize) -> Result<()>,
+    ) -> Result<Vec<f32>> {
+        let cache = self.prepare_inference(text.0.len(), options).await?;
+        let chunk = |allocation: &CacheAllocation, part: &Range<usize>| {
+            let buffer = allocation.resources.get(Buffer::Losses)?;
+            let read = Region { buffer, offset: 0, bytes: part.len() as u64 * 4 };
+            let plans = [allocation.plans.logits, allocation.plans.loss];
+            Ok(Chunk::prefill(allocation, &plans, Some(read)))
+        };
+        let mut losses = vec![];
+        let mut take = |part: Range<usize>, read: &[u8]| {
+            losses.truncate(part.start);
+            losses.extend(bytemuck::pod_collect_to_vec::<u8, f32>(read));
+        };
         let _lock = cache.lock().await;
-        let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
-        let (mut sum, mut count) = (0.0, 0.0);
-        while done < total {
-            progress.report(done, total, "loss")?;
-            let part = self.next_chunk(&cache, done, total)?;
-            let bytes = part.len() as u64 * 4;
-            let chunk = |allocation: &CacheAllocation| {
-                let buffer = allocation.resources.get(Buffer::Losses)?;
-                let read = Region { buffer, offset: 0, bytes };
-                Ok(Chunk::prefill(
-                    allocation,
-                    &[allocation.plans.logits, allocation.plans.loss],
-                    Some(read),
-                ))
-            };
+        self.read_rows(&cache, text, &chunk, report, &mut take).await?;
+        Ok(losses)
+    }
+
+    /// Computes a text from its first position on, and takes what `chunk` leaves of its parts. A text that has to begin
+    /// again gives its first part again. The caller holds the cache's lock.
+    pub(super) async fn read_rows(
+        &self,
+        cache: &KeyValueCache,
+        (tokens, targets): (&[u32], &[u32]),
+        chunk: &dyn Fn(&CacheAllocation, &Range<usize>) -> Result<Chunk>,
+        report: &dyn Fn(usize) -> Result<()>,
+        take: &mut dyn FnMut(Range<usize>, &[u8]),
+    ) -> Result<()> {
+        let (mut held, mut done) = self.begin_text(cache, tokens, 0).await?;
+        while done < tokens.len() {
+            report(done)?;
+            let part = self.next_chunk(cache, done, tokens.len())?;
+            let chunk = |allocation: &CacheAllocation| chunk(allocation, &part);
             let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
-            let read = self.run_chunk((&cache, held), done, inputs, Some(targets), &chunk).await?;
+            let read = self.run_chunk((cache, held), done, inputs, Some(targets), &chunk).await?;
             let Some(read) = read else {
-                (held, done) = self.begin_text(&cache, tokens, 0).await?;
-                (sum, count) = (0.0, 0.0);
+                (held, done) = self.begin_text(cache, tokens, 0).await?;
                 continue;
             };
-            // Chunks follow the GPU's speed: one sum in f64, in order, does not depend on them.
-            let losses = bytemuck::pod_collect_to_vec::<u8, f32>(&read);
-            for (loss, _) in losses.iter().zip(targets).filter(|(_, t)| **t != IGNORE_INDEX) {
-                sum += f64::from(*loss);
-                count += 1.0;
-            }
             done = part.end;
+            take(part, &read);
         }
         cache.holds(held, tokens);
-        progress.report(total, total, "loss")?;
-        Ok(sum / count)
+        Ok(())
     }
 
     fn check_targets(&self, tokens: &[u32], targets: &[u32]) -> Result<()> {

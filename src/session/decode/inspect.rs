@@ -188,7 +188,11 @@ impl Model {
     }
 
     /// What answers a probe: the one of the call before, if that asked for the same.
-    async fn probe_plan(&self, cache: &KeyValueCache, probe: Probe) -> Result<Rc<ProbePlan>> {
+    pub(super) async fn probe_plan(
+        &self,
+        cache: &KeyValueCache,
+        probe: Probe,
+    ) -> Result<Rc<ProbePlan>> {
         let before = self.probe_plan.take().filter(|plan| plan.answers(cache, probe));
         let probe_plan = match before {
             Some(probe_plan) => probe_plan,

@@ -12,3 +12,4 @@ pub(super) mod inspect;
 mod lookup;
 pub(super) mod probe_plan;
 mod sampler;
+pub(in crate::session) mod score;

@@ -1,9 +1,10 @@
 //! The plan that reads back a layer of a model, bound to a cache.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::{Gpu, PlanId, Region};
-use crate::lower::{InferenceOptions, Probe, probe_plan};
-use crate::plan::Buffer;
+use crate::kernels::{RowScore, SteeringNumbers};
+use crate::lower::{InferenceOptions, Probe, probe_plan, scores, top_rows};
+use crate::plan::{Buffer, Slice};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
 use crate::session::cache::chunk::Chunk;
@@ -57,6 +58,7 @@ impl ProbePlan {
         match self.probe {
             Probe::HiddenState(_) => self.hidden,
             Probe::Attention(_) => part.end,
+            Probe::Scores(_) => size_of::<RowScore>() / 4,
         }
     }
 
@@ -77,9 +79,34 @@ impl ProbePlan {
                 gpu.write(own(Buffer::Probe)?, 0, bytemuck::cast_slice(&head))?;
                 own(Buffer::Probabilities)?
             }
+            Probe::Scores(_) => return Err(Error::internal("scores have a chunk of their own")),
         };
         let bytes = (part.len() * self.columns(part)) as u64 * 4;
         let read = Region { buffer, offset: 0, bytes };
         Ok(Chunk { plans: vec![self.bound.ids], costs: self.costs, read: Some(read) })
+    }
+
+    /// The logits of a chunk of these tokens over a temperature, and what they say of tokens.
+    pub fn scores(
+        &self,
+        gpu: &dyn Gpu,
+        allocation: &CacheAllocation,
+        part: &Range<usize>,
+        temperature: f64,
+    ) -> Result<Chunk> {
+        let Probe::Scores(top) = self.probe else {
+            return Err(Error::internal("only scores have a temperature"));
+        };
+        let steering = SteeringNumbers::of(temperature);
+        let own = |name| self.bound.resources.get(name);
+        gpu.write(own(Buffer::Steering)?, 0, bytemuck::bytes_of(&steering))?;
+        let last = match top {
+            0 => scores(part.len()),
+            _ => Slice { bytes: (part.len() * top * 8) as u64, ..top_rows(allocation.chunk, top) },
+        };
+        let buffer = own(Buffer::Scores)?;
+        let read = Region { buffer, offset: 0, bytes: last.offset + last.bytes };
+        let plans = [allocation.plans.logits, self.bound.ids];
+        Ok(Chunk::prefill(allocation, &plans, Some(read)))
     }
 }

@@ -14,13 +14,19 @@ impl Trainer {
     }
 
     pub(super) fn check(&self, batch: &Batch) -> Result<()> {
-        let config = self.model.config();
-        batch.validate(config.vocab_size, self.plans.micro_step.tokens)?;
+        self.check_rows(batch)?;
         if batch.counted() == 0 {
             return Err(Error::tokens(
                 "every target is 0xffffffff (ignored); a step needs at least one that counts",
             ));
         }
+        Ok(())
+    }
+
+    /// The same whatever the targets are.
+    pub(super) fn check_rows(&self, batch: &Batch) -> Result<()> {
+        let config = self.model.config();
+        batch.validate(config.vocab_size, self.plans.micro_step.tokens)?;
         let most = config.max_position_embeddings;
         let longest = (0u32..)
             .zip(&batch.documents)

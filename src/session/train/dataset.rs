@@ -1,7 +1,7 @@
 //! Steps and evaluations over the batches of a dataset.
 
 use super::run_progress::RunProgress;
-use super::{Metrics, Trainer};
+use super::{Metrics, StepObjective, Trainer};
 use crate::data::Dataset;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{LocalFuture, Replay, create_checked, submit_checked};
@@ -29,7 +29,7 @@ impl Trainer {
         let cursor = self.progress().cursor;
         let mut batch = self.drawn.borrow_mut();
         dataset.draw(seed, cursor, self.plans.micro_step.tokens, &mut batch)?;
-        self.queue_step(&batch, 1)
+        self.queue_step((&batch, &StepObjective::default()), self.installed, 1)
     }
 
     /// Refuses to queue steps that have several parts.
@@ -126,7 +126,7 @@ impl Trainer {
         let gpu = self.model.gpu();
         let read = submit_checked(&**gpu, || {
             self.write_batch(&batch)?;
-            self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1))?;
+            self.write_step(&self.step_uniform(batch.len(), false, 0.0, 1.0))?;
             gpu.submit(&replays, submits, Some(self.metrics()?))
         })?;
         let read = read.await;

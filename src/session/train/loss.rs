@@ -11,9 +11,9 @@ pub(in crate::session) struct LossSum {
 }
 
 impl LossSum {
-    /// Nats per target.
-    pub fn mean(self) -> f64 {
-        self.nats / self.counted as f64
+    /// Nats over what a step divides them by; nothing over nothing is 0.
+    pub fn over(self, divisor: f64) -> f64 {
+        if divisor == 0.0 { 0.0 } else { self.nats / divisor }
     }
 
     /// The sum through a micro-step, of which `own` and the GPU's sum `on_gpu` are known. The latter, in
@@ -46,7 +46,8 @@ mod tests {
         let one = LossSum { nats: 257.0 * f64::from(2.3f32), counted: 257 };
         let whole = (0..1 << 20).fold(LossSum::default(), |sum, _| sum + one);
         assert_eq!(whole.counted, 257 << 20);
-        assert!((whole.mean() - f64::from(2.3f32)).abs() < 1e-9, "{}", whole.mean());
+        let mean = whole.over(whole.counted as f64);
+        assert!((mean - f64::from(2.3f32)).abs() < 1e-9, "{mean}");
         // As it was: f32 counts otherwise from 2^24 on.
         let counted = (0..1 << 20).fold(0f32, |sum, _| sum + 257.0);
         assert_ne!(f64::from(counted), f64::from(257 << 20));

@@ -3,8 +3,10 @@
 mod average;
 mod batch;
 mod dataset;
+mod given;
 mod in_flight;
 mod loss;
+pub(super) mod objective;
 mod options;
 mod profile;
 pub(super) mod resume;
@@ -13,8 +15,11 @@ mod save;
 mod state;
 mod tune;
 
+use given::Piece;
+pub use given::RowGradient;
 use in_flight::StepsInFlight;
 use loss::LossSum;
+pub use objective::{Normalize, SoftTargets, StepObjective};
 pub use options::{DropoutOptions, Precision, TrainerOptions};
 use run_progress::RunProgress;
 pub(super) use state::{TrainerState, saved_sets};
@@ -32,7 +37,7 @@ use crate::caps::Capabilities;
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Gpu, LocalFuture, PlanId, Region, Replay, create_checked, queue_checked};
-use crate::kernels::{TunedProduct, Wgsl};
+use crate::kernels::{Steering, TunedProduct, Wgsl};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::params::Params;
 use crate::plan::{Buffer, Dispatch, METRICS_BYTES, Phase, Plan, PlanRow, buffers};
@@ -58,9 +63,9 @@ fn pieces(replays: &[Replay], submits: usize) -> usize {
 pub struct Metrics {
     /// Optimizer steps so far, this one included once its last micro-step is done.
     pub step: u64,
-    /// Mean in nats, over the counted targets, of the objective, which is cross-entropy with label smoothing
-    /// and z-loss in it: of the whole step on its last
-    /// micro-step, of this micro-step on the others.
+    /// The sum in nats of the objective, which is cross-entropy with label smoothing and z-loss in it, over the counted
+    /// targets, or what the step's own objective says: of the whole step on its last micro-step, of this micro-step on
+    /// the others.
     pub loss: f64,
     /// Global norm of the averaged gradients before clipping; none before the last micro-step.
     pub grad_norm: Option<f64>,
@@ -85,6 +90,12 @@ struct TrainerPlans {
     long: Option<PlanId>,
 }
 
+impl TrainerPlans {
+    fn micro_step_of(&self, long: bool) -> PlanId {
+        self.long.filter(|_| long).unwrap_or(self.micro_step)
+    }
+}
+
 /// Trains a model. Holds gradients, moments and activations on the GPU.
 #[derive(Debug)]
 pub struct Trainer {
@@ -92,6 +103,10 @@ pub struct Trainer {
     pub(super) resources: RefCell<Option<Resources>>,
     plans: TrainPlans,
     installed: TrainerPlans,
+    /// Those of other losses, once a step has asked for them.
+    steered_plans: RefCell<Vec<(Steering, TrainerPlans)>>,
+    /// The micro-step cut at its logits, of short documents and of long ones, once a step has asked for it.
+    pieces: [RefCell<Option<Rc<Vec<Piece>>>>; 2],
     /// Whether averages and weights have changed places.
     exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
@@ -129,12 +144,13 @@ impl Trainer {
         let options = options.filled(model.config().dropout);
         progress.report(0, 5, "measure products")?;
         let gpu = Rc::clone(model.gpu());
-        let plans = Self::tuned(model, &options).await?;
+        let plans = Self::tuned(model, &options, Steering::Nothing).await?;
+        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
+        memory::check_memory(&*gpu, Purpose::Trainer, &asked)?;
         progress.report(1, 5, "compile kernels")?;
         gpu.prepare(&plans.all()).await;
         let weights = model.weights.buffers()?;
         progress.report(2, 5, "allocate")?;
-        let asked = MemoryBytes::of_plans(model.layout(), plans.all());
         // Again: others may have allocated while kernels were compiled.
         memory::check_memory(&*gpu, Purpose::Trainer, &asked)?;
         let allocated = create_checked(&*gpu, || Self::allocate(model, &weights, &plans)).await;
@@ -168,6 +184,8 @@ impl Trainer {
             resources: RefCell::new(Some(resources)),
             plans,
             installed,
+            steered_plans: RefCell::default(),
+            pieces: Default::default(),
             exchanged: Cell::new(false),
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
@@ -186,19 +204,24 @@ impl Trainer {
     }
 
     /// The plans, with the tiles that are fastest on this GPU.
-    async fn tuned(model: &Model, options: &TrainerOptions) -> Result<TrainPlans> {
-        let plans = Self::planned(model, options, None)?;
+    async fn tuned(
+        model: &Model,
+        options: &TrainerOptions,
+        steering: Steering,
+    ) -> Result<TrainPlans> {
+        let choices = options.choices(model.config().dropout, steering);
+        let plans = Self::planned(model, choices, None)?;
         let tuned = tune(model.gpu(), &plans.micro_step.products).await?;
-        if tuned.is_empty() { Ok(plans) } else { Self::planned(model, options, Some(tuned)) }
+        if tuned.is_empty() { Ok(plans) } else { Self::planned(model, choices, Some(tuned)) }
     }
 
     /// The plans, with tiles of products that were measured. What cannot have room is refused.
     fn planned(
         model: &Model,
-        options: &TrainerOptions,
+        choices: TrainChoices,
         tuned: Option<Vec<TunedProduct>>,
     ) -> Result<TrainPlans> {
-        let (gpu, choices) = (&**model.gpu(), options.choices(model.config().dropout));
+        let gpu = &**model.gpu();
         let plans = match tuned {
             Some(tuned) => {
                 let caps = Capabilities { tuned, ..gpu.capabilities().clone() };
@@ -307,7 +330,23 @@ impl Trainer {
     /// `invalid-tokens`, `freed`, `device-lost`, and [`ErrorCode::Unread`] where the step is done but its result did not
     /// arrive.
     pub async fn step(self: &Rc<Self>, batch: &Batch) -> Result<Metrics> {
-        self.queue_step(batch, 0)?.await
+        self.queue_step((batch, &StepObjective::default()), self.installed, 0)?.await
+    }
+
+    /// The same with an objective of the step's own.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`]; `invalid-options` for an objective that cannot be, and where micro-steps of one step differ
+    /// in what they are divided by; `out-of-memory`, `limit-exceeded` where it needs buffers of its own.
+    pub async fn step_by(
+        self: &Rc<Self>,
+        batch: &Batch,
+        objective: &StepObjective,
+    ) -> Result<Metrics> {
+        self.check(batch)?;
+        objective.check(batch, self.model.config().vocab_size)?;
+        let plans = self.steered(objective.steering()).await?;
+        self.queue_step((batch, objective), plans, 0)?.await
     }
 
     /// Queues a micro-step behind those that are in flight, which moves the cursor by `drawn`
@@ -315,7 +354,8 @@ impl Trainer {
     /// had not been.
     fn queue_step(
         self: &Rc<Self>,
-        batch: &Batch,
+        (batch, objective): (&Batch, &StepObjective),
+        plans: TrainerPlans,
         drawn: u64,
     ) -> Result<LocalFuture<Result<Metrics>>> {
         self.buffer(Buffer::Step)?;
@@ -326,11 +366,13 @@ impl Trainer {
         let first = progress.micro_step == 0;
         let last = progress.micro_step + 1 >= accumulation;
         progress.counted = own + if first { 0 } else { progress.counted };
+        let mut progress = objective.normalized(progress, batch, last)?;
+        let (divisor, own_divisor) = (progress.divisor(), objective.own_divisor(batch));
         let learning_rate = self.schedule.get().learning_rate(progress.step);
         let tokens = batch.len();
-        let step = self.step_uniform(tokens, !first, learning_rate, progress.counted);
+        let step = self.step_uniform(tokens, !first, learning_rate, divisor);
         let share = tokens as f64 / self.plans.micro_step.tokens as f64;
-        let replays = self.replays(batch, share);
+        let replays = self.replays(batch, plans, share);
         let replays = &replays[..1 + usize::from(last)];
         if last {
             self.model.changed();
@@ -338,6 +380,7 @@ impl Trainer {
         let submits = self.submits(share);
         let (read, accepted) = queue_checked(&**self.model.gpu(), || {
             self.write_batch(batch)?;
+            self.write_objective(objective, tokens)?;
             self.write_step(&step)?;
             self.model.gpu().submit(replays, submits, Some(self.metrics()?))
         })?;
@@ -362,7 +405,7 @@ impl Trainer {
             let milliseconds = trainer.took(started, share);
             Ok(Metrics {
                 step: progress.step,
-                loss: if last { whole } else { own }.mean(),
+                loss: if last { whole.over(divisor) } else { own.over(own_divisor) },
                 grad_norm: last.then_some(f64::from(result.grad_norm)),
                 learning_rate,
                 tokens,
@@ -386,9 +429,9 @@ impl Trainer {
     /// encoding: on an H100 an awaited step of 458 dispatches took 2.3 ms longer than its kernels. If the step is long,
     /// it gets a few dispatches before that. It gets the update
     /// last, behind the copy of what the step reports: whoever awaits that can prepare the next step meanwhile.
-    fn replays(&self, batch: &Batch, share: f64) -> [Replay; 2] {
+    fn replays(&self, batch: &Batch, plans: TrainerPlans, share: f64) -> [Replay; 2] {
         let TrainPlans { micro_step, optimizer, .. } = &self.plans;
-        let plan = self.micro_step_of(self.is_long(batch));
+        let plan = plans.micro_step_of(self.is_long(batch));
         let step = Replay::new(plan, batch.len());
         let update = Replay::new(self.installed.optimizer, optimizer.tokens);
         if self.model.gpu().capabilities().software || self.in_flight.busy() {
@@ -403,10 +446,6 @@ impl Trainer {
         let first = if gains { FIRST_DISPATCHES } else { 0 };
         let copy_before = (reported < optimizer.dispatches.len()).then_some(reported);
         [step.sent_early(early, first), Replay { copy_before, ..update }]
-    }
-
-    fn micro_step_of(&self, long: bool) -> PlanId {
-        self.installed.long.filter(|_| long).unwrap_or(self.installed.micro_step)
     }
 
     /// The micro-step's plan for the batch in the buffer.
@@ -436,7 +475,7 @@ impl Trainer {
         tokens: usize,
         accumulate: bool,
         learning_rate: f64,
-        counted: u64,
+        divisor: f64,
     ) -> Step {
         let (options, progress) = (self.options.borrow(), self.in_flight.progress());
         let optimizer = options.optimizer();
@@ -448,7 +487,7 @@ impl Trainer {
             reserved: split(options.seed),
             learning_rate: learning_rate as f32,
             loss_scale: (1.0 / nominal) as f32,
-            gradient_scale: (nominal / counted.max(1) as f64) as f32,
+            gradient_scale: if divisor > 0.0 { (nominal / divisor) as f32 } else { 0.0 },
             max_grad_norm: options.max_grad_norm.map_or(f32::MAX, |norm| norm as f32),
             weight_decay: options.weight_decay as f32,
             carried: optimizer.carried_terms(),
@@ -477,7 +516,7 @@ impl Trainer {
         }
         let tensor = tensor_at(self.layout(), index)?;
         let bytes = self.read_set(tensor, Buffer::Gradients, None).await?;
-        let scale = (self.nominal_tokens() / progress.counted as f64) as f32;
+        let scale = (self.nominal_tokens() / progress.divisor()) as f32;
         Ok(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).into_iter().map(|g| g * scale).collect())
     }
 

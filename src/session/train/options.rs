@@ -2,7 +2,7 @@
 
 use crate::config::DropoutRates;
 use crate::error::{Error, Result};
-use crate::kernels::{Constant, Objective};
+use crate::kernels::{Constant, Objective, Steering};
 use crate::lower::TrainChoices;
 use crate::optim::{Bounds, Numbers, Optimizer, Rule};
 use crate::schedule::{Schedule, ScheduleKind};
@@ -115,8 +115,12 @@ impl TrainerOptions {
         serde_json::from_str(text).map_err(|e| Error::options(format!("trainer options: {e}")))
     }
 
-    /// What plans depend on, for a model whose config has these rates of dropout.
-    pub(in crate::session) fn choices(&self, dropout: DropoutRates) -> TrainChoices {
+    /// What plans depend on, for a model whose config has these rates of dropout, and for a loss that is steered so.
+    pub(in crate::session) fn choices(
+        &self,
+        dropout: DropoutRates,
+        steering: Steering,
+    ) -> TrainChoices {
         TrainChoices {
             tokens: self.tokens_per_step,
             recompute: self.recompute,
@@ -125,6 +129,7 @@ impl TrainerOptions {
             objective: Objective {
                 label_smoothing: Constant(self.label_smoothing),
                 z_loss: Constant(self.z_loss),
+                steering,
             },
             dropout: self.dropout.over(dropout),
             optimizer: self.optimizer(),
@@ -221,12 +226,12 @@ impl TrainerOptions {
 
 const BELOW_ONE: &str = "at least 0 and below 1";
 
-fn normal(value: f64) -> bool {
+pub(super) fn normal(value: f64) -> bool {
     Bounds::Positive.allow(value)
 }
 
 /// Refuses a value that is not good. `Debug` writes 1e300 in five characters, and `Display` in 301.
-fn check(good: bool, name: &str, value: &dyn Debug, allowed: &str) -> Result<()> {
+pub(super) fn check(good: bool, name: &str, value: &dyn Debug, allowed: &str) -> Result<()> {
     if good {
         Ok(())
     } else {

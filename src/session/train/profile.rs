@@ -36,12 +36,12 @@ impl Trainer {
             gradient_scale: 0.0,
             weight_decay: 0.0,
             still: 1,
-            ..self.step_uniform(tokens, false, 0.0, 1)
+            ..self.step_uniform(tokens, false, 0.0, 1.0)
         };
         let gpu = self.model.gpu();
         let timed = submit_checked(&**gpu, || {
             self.write_step(&step)?;
-            gpu.profile(Replay::new(self.micro_step_of(self.batch_long.get()), tokens))
+            gpu.profile(Replay::new(self.installed.micro_step_of(self.batch_long.get()), tokens))
         })?;
         let mut times = timed.await?;
         // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.

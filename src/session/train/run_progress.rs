@@ -1,9 +1,10 @@
 //! Where a training run is.
 
+use super::objective::Normalized;
 use serde::{Deserialize, Serialize};
 
 /// Everything that must survive a save besides tensors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::session) struct RunProgress {
     /// Optimizer steps done.
@@ -15,12 +16,23 @@ pub(in crate::session) struct RunProgress {
     pub counted: u64,
     /// Batches drawn from the dataset.
     pub cursor: u64,
+    /// What the losses of these targets are divided by, where that is not their count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalized: Option<Normalized>,
 }
 
 impl RunProgress {
     /// What a save keeps: the gradients of a finished step are not saved, so it counts none.
     pub fn kept(self) -> Self {
-        Self { counted: if self.micro_step == 0 { 0 } else { self.counted }, ..self }
+        match self.micro_step {
+            0 => Self { counted: 0, normalized: None, ..self },
+            _ => self,
+        }
+    }
+
+    /// N: what the losses of the step so far are divided by.
+    pub fn divisor(self) -> f64 {
+        self.normalized.map_or(self.counted as f64, Normalized::number)
     }
 
     /// Number of the micro-step, which with the seed decides the masks of dropout. A state may name a step

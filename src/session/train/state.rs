@@ -2,6 +2,7 @@
 //! `trainer_state.json`.
 
 use super::loss::LossSum;
+use super::objective::Normalized;
 use super::options::TrainerOptions;
 use super::run_progress::RunProgress;
 use crate::decimal::Decimal;
@@ -91,7 +92,11 @@ impl TrainerState {
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(Self::wrong(Error::checkpoint(what)));
         self.options.validate().map_err(Self::wrong)?;
-        let RunProgress { step, micro_step, counted, cursor } = self.progress;
+        let RunProgress { step, micro_step, counted, cursor, normalized } = self.progress;
+        let number = normalized.map_or(0.0, Normalized::number);
+        if !(number.is_finite() && number >= 0.0) {
+            return wrong(format!("progress.normalized is {number}; it must be at least 0"));
+        }
         for (name, value) in [("step", step), ("counted", counted), ("cursor", cursor)] {
             if value > MOST {
                 return wrong(format!("progress.{name} is {value}; it may be at most {MOST}"));
@@ -161,7 +166,13 @@ mod tests {
         let good = TrainerState {
             format: FORMAT.into(),
             options: TrainerOptions { gradient_accumulation: 4, ..TrainerOptions::default() },
-            progress: RunProgress { step: 9, micro_step: 3, counted: 5, cursor: 39 },
+            progress: RunProgress {
+                step: 9,
+                micro_step: 3,
+                counted: 5,
+                cursor: 39,
+                normalized: None,
+            },
             optimizer: [0.5f32, 0.1, 64.0, 1.0].map(f32::to_bits).to_vec(),
             metrics: vec![0, 0, 2.5f32.to_bits(), 0, 0, 0, 0, 0],
             nats: Some([0, 0x4004_0000]),

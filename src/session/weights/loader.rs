@@ -8,7 +8,7 @@ use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::format::GROUP;
 use crate::gpu::{Gpu, LocalFuture, Pending};
-use crate::kernels::WeightFormat;
+use crate::kernels::{Steering, WeightFormat};
 use crate::params::Tensor;
 use crate::plan::Buffer;
 use crate::session::memory::MemoryBytes;
@@ -116,7 +116,7 @@ impl ModelLoader {
         if gpu.capabilities().memory_bytes().is_none() {
             return Ok(());
         }
-        let choices = options.choices(self.config.dropout);
+        let choices = options.choices(self.config.dropout, Steering::Nothing);
         if let Some(adapter) = self.model.get() {
             return check_trainer_memory(gpu, adapter.layout(), choices, MemoryBytes::default());
         }

@@ -2,13 +2,15 @@
 //! submits.
 
 use super::Double;
-use super::tests::{Pair, TIED, UNTIED};
+use super::peft_tests::{feed, file, text};
+use super::tests::{Pair, TIED, UNTIED, gpu};
 use crate::caps::{Capabilities, Decoding, Target};
+use crate::config::ModelConfig;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
-use crate::kernels::WeightFormat;
 use crate::kernels::sample::twin::top_logits_forward;
-use crate::session::{Drawn, GenerateOptions, Generation, Model, NO_PROGRESS};
+use crate::kernels::{KvCache, WeightFormat};
+use crate::session::{Drawn, GenerateOptions, Generation, Model, ModelLoader, NO_PROGRESS};
 use crate::testing::adapters::table;
 use crate::twins::check::assert_close;
 use pollster::block_on;
@@ -245,6 +247,45 @@ fn forms_of_decoding_write_the_same_text() {
         ] {
             let formed = text(formed);
             assert_eq!(tokens(&formed), tokens(&shared), "{positions}, {weights:?}");
+        }
+    }
+}
+
+/// The model of a fixture, with its keys times `factor` and its queries divided by it: the logits stay.
+fn with_keys_times(factor: f32) -> Rc<Model> {
+    let config = ModelConfig::from_json(&text("llama", "config.json")).unwrap();
+    let mut bytes = file("llama", "model.safetensors");
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    for (name, about) in header.as_object().unwrap() {
+        let by = match name {
+            name if name.ends_with("k_proj.weight") => factor,
+            name if name.ends_with("q_proj.weight") => factor.recip(),
+            _ => continue,
+        };
+        let [begin, end] = [0, 1].map(|i| about["data_offsets"][i].as_u64().unwrap() as usize);
+        for number in bytes[8 + length + begin..8 + length + end].chunks_exact_mut(4) {
+            let scaled = f32::from_le_bytes(number.try_into().unwrap()) * by;
+            number.copy_from_slice(&scaled.to_le_bytes());
+        }
+    }
+    let mut loader = ModelLoader::new(&gpu(&Double::floor()), config).unwrap();
+    feed(&mut loader, "model.safetensors", &bytes);
+    block_on(loader.finish()).unwrap()
+}
+
+#[test]
+fn keys_beyond_the_range_of_f16_are_told_and_not_bounded() {
+    let (plain, model) = (with_keys_times(1.0), with_keys_times(1_048_576.0));
+    for kv_cache in KvCache::ALL {
+        let options = GenerateOptions { kv_cache, ..greedy() };
+        let mut generation = begun(&model, options.clone());
+        if kv_cache == KvCache::F16 {
+            let error = block_on(generation.next()).unwrap_err();
+            assert_eq!(error.code, ErrorCode::NonFinite);
+            assert!(error.message.contains("kvCache \"f16\""), "{}", error.message);
+        } else {
+            assert_eq!(tokens(&rest(generation)), tokens(&rest(begun(&plain, options))));
         }
     }
 }

@@ -5,9 +5,9 @@ use super::operands::Operands;
 use super::session_tests::{options, steps};
 use super::tests::{Pair, named};
 use crate::format::Element;
+use crate::kernels::attention::twin::gradient_rows::Pass;
 use crate::kernels::{AttentionShape, Form, KernelSpec, LinearProduct};
 use crate::session::{NO_PROGRESS, Trainer, TrainerOptions};
-use crate::twins::attention_rows::Pass;
 use half::f16;
 use pollster::block_on;
 use std::cell::RefCell;
@@ -61,7 +61,7 @@ fn weights(seen: &mut Seen, shape: &AttentionShape, on: &Operands<'_>) {
     let [qkv, d_out, lse, delta] = ["qkv", "d_output", "lse", "delta"]
         .map(|name| on.f32(name).unwrap().iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
     let documents = on.u32("documents").unwrap();
-    let twin = super::attention::twin(shape, TOKENS).unwrap();
+    let twin = crate::kernels::attention::twin::twin(shape, TOKENS).unwrap();
     let pass = Pass { shape: twin, qkv: &qkv, documents, lse: &lse, delta: &delta, d_out: &d_out };
     let [mut p, mut d_s] = [vec![], vec![]];
     for (head, s) in (0..shape.heads).flat_map(|head| (0..TOKENS).map(move |s| (head, s))) {

@@ -77,6 +77,9 @@ export const place = {
   smoke: ["a stream gets the bytes of a save into memory"],
 };
 
+/** The words of Llama 3. */
+const LLAMA_3 = String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+
 export const cases = {
   async "a file in f32 has the weights of the checkpoint"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 4 });
@@ -258,6 +261,30 @@ export const cases = {
     const { metadata } = readGguf((await save(files))[FILE]);
     equal(metadata["tokenizer.ggml.pre"], "gpt-2");
     equal(metadata["tokenizer.ggml.tokens"].length, vocab_size);
+    // Llama 3's words, where merges decide alone: SmolLM3.
+    const split = {
+      type: "Split",
+      pattern: { Regex: LLAMA_3 },
+      behavior: "Isolated",
+      invert: false,
+    };
+    const bytewise = {
+      type: "ByteLevel",
+      add_prefix_space: false,
+      trim_offsets: true,
+      use_regex: false,
+    };
+    const merged = changed({
+      pre_tokenizer: { type: "Sequence", pretokenizers: [split, bytewise] },
+    });
+    const { [FILE]: smaug } = await save(merged);
+    equal(readGguf(smaug).metadata["tokenizer.ggml.pre"], "smaug-bpe");
+    const [here, there] = await Promise.all(
+      [merged, { [FILE]: smaug }].map((from) => tinyloom.Tokenizer.fromPretrained(from)),
+    );
+    for (const string of ["the cat's 12345 hats\n\n  sat", "THE'LL  don't"]) {
+      equal([...there.encode(string)], [...here.encode(string)], string);
+    }
     const { model: own, pre_tokenizer: words } = json;
     for (const [change, word] of [
       [{ model: { ...own, type: "Unigram", vocab: [["a", 0]] } }, "Unigram"],

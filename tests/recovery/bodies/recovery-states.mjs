@@ -297,6 +297,24 @@ export const toldOfLosses = {
     return `ruined after step ${wild}, ended at ${Math.max(...losses.keys())}, good weights of step ${steps}`;
   },
 
+  async "a snapshot of an adapter names the model under it"(context) {
+    const { Adapter, Model, Trainer } = context.tinyloom;
+    const { runtime } = await sharedRuntime(context);
+    const model = await Model.create(runtime, { ...config, _name_or_path: "org/tiny" });
+    const adapter = await Adapter.create(model, { rank: 2 });
+    const trainer = await Trainer.create(adapter, trainerOptions);
+    const { recovery } = context.tinyloom.internal.models.of(adapter);
+    for (let more = 0; more < 500 && !recovery.snapshots.good; more++) {
+      await trainer.step(batch(20));
+      await pause(10);
+    }
+    const files = await trainer.save({ good: true });
+    const saved = JSON.parse(new TextDecoder().decode(files["adapter_config.json"]));
+    equal(saved.base_model_name_or_path, "org/tiny");
+    equal((await Trainer.resume(model, files)).steps > 0, true, "it resumes");
+    model.free();
+  },
+
   async "snapshots beyond the bound are off and say so"(context) {
     const options = { snapshotBytes: 1000, snapshotMilliseconds: 7000 };
     const { runtime, of } = await recovering(context, options);

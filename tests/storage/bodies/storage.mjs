@@ -2,6 +2,7 @@
 import { equal, ok, refuses, sameFiles } from "../../api/bodies/assert.mjs";
 import { collect, datasetOptions, text } from "../../api/bodies/kit.mjs";
 import { files } from "./storage-files.mjs";
+import { follow } from "./storage-follow.mjs";
 import { freed } from "./storage-freed.mjs";
 import { fresh, lossesOf, stepOf, twoCheckpoints } from "./storage-kit.mjs";
 import { notes } from "./storage-notes.mjs";
@@ -13,6 +14,7 @@ export const cases = {
   ...notes,
   ...freed,
   ...files,
+  ...follow,
 
   async "a run goes on from its checkpoint to the same bits, and keeps what it was given"(context) {
     const { tinyloom, runtime, open, where } = context;

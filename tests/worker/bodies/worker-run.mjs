@@ -1,5 +1,5 @@
 // Runs the bodies of tinyloom/worker in whichever host.
-import { cases, useOwn } from "./worker.mjs";
+import { cases, tryOwn } from "./worker.mjs";
 
 /**
  * Runs every case on one connection, and the user's own worker on another.
@@ -16,7 +16,7 @@ export async function runWorkerBody({ direct, connect, transfer, gpu, own }) {
     ...cases,
     async "a worker of the user's own adds what it has"() {
       const worker = own();
-      await useOwn({ connect, worker });
+      await tryOwn({ connect, worker });
       await worker.terminate();
     },
   };

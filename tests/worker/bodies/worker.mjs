@@ -157,6 +157,43 @@ export const cases = {
     return `${compared} properties`;
   },
 
+  async "a step's own objective, scores and a gradient function are as they are here"({
+    tinyloom,
+    direct,
+    runtime,
+    gpu,
+  }) {
+    const here = await direct.Runtime.create({ gpu });
+    const { tokens, targets } = batch(16);
+    let calls = 0;
+    const gradient = async ({ logits, rows }) => {
+      calls += 1;
+      return { gradient: logits.map((x) => x / 256), loss: rows };
+    };
+    const program = async (api, on) => {
+      const trainer = await make(api, on);
+      const asked = { temperature: 2, entropy: true, top: 3 };
+      const scores = await trainer.model.score(tokens, asked);
+      const { ids, probabilities } = scores.top;
+      const soft = { ids, probabilities, temperature: 2, share: 0.5 };
+      const targetWeights = Float32Array.from(tokens, (_, i) => (i % 3) - 1);
+      const steps = [
+        await trainer.step({ tokens, targets, targetWeights, normalize: "weights", soft }),
+        await trainer.step({ tokens, gradient, normalize: 16 }),
+      ];
+      const failing = () => {
+        throw new RangeError("in the page");
+      };
+      const failed = () => trainer.step({ tokens, gradient: failing });
+      await refuses("invalid-options", "in the page", failed);
+      await trainer.model.free();
+      return [scores, ...steps.map(withoutTime)];
+    };
+    equal(await program(tinyloom, runtime), await program(direct, here));
+    equal(calls, 2);
+    here.destroy();
+  },
+
   async "a run is cancelled, left and continued, and a resume goes on to the bit"({
     tinyloom,
     runtime,
@@ -198,6 +235,12 @@ export const cases = {
     const tokenizer = { decoder: () => ({ push: () => "", end: () => "" }) };
     await refuses("invalid-options", ["cannot go to the worker", "tokenizer"], () =>
       model.generate([1], { tokenizer }),
+    );
+    const asking = { fetch: (url, init) => globalThis.fetch(url, init) };
+    await refuses(
+      "invalid-options",
+      ["Model.fromPretrained", "cannot go to the worker", "asks for files"],
+      () => Model.fromPretrained(runtime, "https://example.invalid/model", asking),
     );
     const files = { "tokenizer.json": "{}" };
     const saving = model.save({ format: "gguf", tokenizer: files });
@@ -501,7 +544,7 @@ export const extra = (ops, BpeTokenizer) => ({
 });
 
 /** A worker of the user's own: functions and iterators of its own beside the API. */
-export async function useOwn({ connect, worker }) {
+export async function tryOwn({ connect, worker }) {
   const remote = await connect({ worker });
   const runtime = await remote.Runtime.create();
   const tensor = await runtime.tensor([1, 2, 3, 4], [1, 4]);

@@ -1,15 +1,15 @@
 //! Caches of rows that are of texts of their own: what is appended, and attention over it.
 
+use crate::kernels::attention::cases::decode::{Heads, expanded, forms, packed, ranges, shapes};
+use crate::kernels::attention::cases::forward::SOFTMAX;
+use crate::kernels::attention::twin::causal::attention_decode;
 use crate::kernels::linear::cases::several::{ROWS, documents, several};
 use crate::kernels::rope::twin::cache_append_forward;
 use crate::kernels::{self as k, KvCache, PARTIAL_STATE};
-use crate::testing::attention::SOFTMAX;
-use crate::testing::attention_decode::{Heads, expanded, forms, packed, ranges, shapes};
 use crate::testing::harness::{Job, Operand, POISON};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{close, hold, of, same, text, wide};
 use crate::testing::{Case, Outcome};
-use crate::twins::attention::attention_decode;
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -140,9 +140,9 @@ async fn attend(
     let places = documents(&keys.map(|seen| seen - 1));
     let step = several(rows, stride);
     let splits = ranges(count);
-    let made = lane
-        .variants(|caps| k::attention_decode_several(caps, kernel_shape, cache, &splits, rows))
-        .map_err(text)?;
+    let place = k::DecodePlace::Rows(cache, rows);
+    let decode = k::AttentionDecode { shape: kernel_shape, place, splits };
+    let made = lane.variants_of(decode).map_err(text)?;
     let width = if count == 1 { shape.head_dim } else { count * (shape.head_dim + PARTIAL_STATE) };
     let operands = [
         Operand::floats(&query),
@@ -158,9 +158,8 @@ async fn attend(
             close("texts", &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
             continue;
         }
-        let merges = lane
-            .variants(|caps| k::attention_decode_merge_several(caps, kernel_shape, &splits, rows))
-            .map_err(text)?;
+        let merge = k::AttentionDecodeMerge { shape: kernel_shape, place, splits };
+        let merges = lane.variants_of(merge).map_err(text)?;
         let operands = [
             Operand::words(got.words(0)),
             Operand::words(&places),

@@ -127,7 +127,9 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     if let Some(splits) = k::near_splits(caps, heads, 1024) {
         let from = MatvecInput::Ranges(heads, splits, NewestKey::Among);
         add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
-        let kernel = k::attention_decode(caps, heads, KvCache::F32, &splits);
+        let kernel =
+            k::AttentionDecode { shape: heads, place: k::DecodePlace::Cache(KvCache::F32), splits }
+                .kernel(caps);
         entries.push(("attention decode of a short text".into(), kernel));
     }
     entries
@@ -150,7 +152,7 @@ fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
         if !k::newest_fuses(caps, &shape) {
             continue;
         }
-        let kernel = k::attention_decode_newest(caps, shape, &splits);
+        let kernel = k::AttentionDecodeNewest { shape, splits }.kernel(caps);
         entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
         let input = MatvecInput::Ranges(heads, splits, NewestKey::Apart);
         let product = MatvecShape {

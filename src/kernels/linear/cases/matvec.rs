@@ -3,6 +3,7 @@
 use crate::caps::{Capabilities, Decoding};
 use crate::config::Activation;
 use crate::kernels::activation::twin::{gated_activation_backward, gated_activation_forward};
+use crate::kernels::attention::twin::causal::{Part, attention_decode_merge};
 use crate::kernels::linear::twin::matvec_forward;
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::weights::cases as weights;
@@ -16,7 +17,6 @@ use crate::testing::lane::{Lane, Others};
 use crate::testing::measure::{ROUNDING, close, close_to_terms, of, sum, text, wide};
 use crate::testing::{Case, Outcome};
 use crate::twins::add_assign;
-use crate::twins::attention::{Part, attention_decode_merge};
 use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -3,6 +3,7 @@
 use crate::arch::Rope;
 use crate::config::Activation;
 use crate::kernels::activation::twin::gated_activation_forward;
+use crate::kernels::attention::cases::decode::{Heads, shapes};
 use crate::kernels::linear::cases::matvec::{EPSILON, of_both};
 use crate::kernels::linear::twin::matvec_forward;
 use crate::kernels::norm::twin::rms_norm_forward;
@@ -10,7 +11,6 @@ use crate::kernels::rope::twin::{rope_forward, rope_table};
 use crate::kernels::weights::cases::packed;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{self as k, Kernel, MatvecInput, MatvecOutput, MatvecRowsShape, WeightFormat};
-use crate::testing::attention_decode::{Heads, shapes};
 use crate::testing::harness::{Job, Operand, POISON, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, close_to_terms, forbid, of, text, wide};

@@ -4,6 +4,7 @@ use super::{bias_forward, matvec_forward};
 use crate::error::Result;
 use crate::format::WeightFormat;
 use crate::kernels::activation::twin::gated_activation_forward;
+use crate::kernels::attention::twin::decode::merged;
 use crate::kernels::cache::twin::cache_row;
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::rope::twin::rotated;
@@ -11,7 +12,6 @@ use crate::kernels::shape::{
     AttentionShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, RopeShape,
 };
 use crate::kernels::weights::twin::unpack_weights_forward;
-use crate::twins::double::attention::merged;
 use crate::twins::{Operands, Twin, add_assign, cast};
 
 /// A matrix that rows are multiplied by, packed or not.

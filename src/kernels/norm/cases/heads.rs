@@ -1,5 +1,6 @@
 //! Family 02: norms of each head's queries and keys, forward and backward.
 
+use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::norm::cases::{EPSILON, norm_terms};
 use crate::kernels::norm::twin::{head_norm_backward, head_norm_forward, norm_factors};
 use crate::kernels::{self as k, AttentionShape as Shape};
@@ -7,7 +8,6 @@ use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close_to_terms, directional, dot, of, text, wide};
 use crate::testing::{Case, Outcome};
-use crate::twins::attention::AttentionShape;
 use std::rc::Rc;
 
 /// Heads of queries, of keys, and their width: smaller than a workgroup, odd groups, one past it. And whether
@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![Case::new("head_norm_forward", forward), Case::new("head_norm_backward", backward)]
 }
 
-fn kernel_shape(twin: AttentionShape) -> Shape {
+fn kernel_shape(twin: CausalAttention) -> Shape {
     Shape {
         heads: twin.n_heads,
         kv_heads: twin.n_kv_heads,
@@ -34,7 +34,7 @@ fn kernel_shape(twin: AttentionShape) -> Shape {
 async fn forward(lane: Rc<Lane>) -> Outcome {
     for (heads, kv_heads, head_dim, shifted) in SHAPES {
         for rows in ROWS {
-            let twin = AttentionShape::new(heads, kv_heads, head_dim, rows);
+            let twin = CausalAttention::new(heads, kv_heads, head_dim, rows);
             let elements = rows * twin.qkv_width();
             let (x, weight) = (lane.normal(elements), lane.normal(2 * head_dim));
             let factor = norm_factors(&wide(&weight), shifted);
@@ -59,7 +59,7 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
 async fn backward(lane: Rc<Lane>) -> Outcome {
     for ((heads, kv_heads, head_dim, shifted), each) in SHAPES.into_iter().zip([8, 1, 2, 16]) {
         for rows in ROWS {
-            let twin = AttentionShape::new(heads, kv_heads, head_dim, rows);
+            let twin = CausalAttention::new(heads, kv_heads, head_dim, rows);
             one_backward(&lane, twin, shifted, each).await?;
         }
     }
@@ -67,7 +67,7 @@ async fn backward(lane: Rc<Lane>) -> Outcome {
 }
 
 /// The size of each weight's gradient, a sum over rows and heads, unless its terms cancel.
-fn weight_slopes(twin: AttentionShape, x: &[f64], d_y: &[f64]) -> Vec<f64> {
+fn weight_slopes(twin: CausalAttention, x: &[f64], d_y: &[f64]) -> Vec<f64> {
     let (head_dim, queries) = (twin.head_dim, twin.n_heads);
     let normed = head_norm_forward(twin, x, &vec![1.0; 2 * head_dim], EPSILON);
     let slope = |column: usize| {
@@ -82,7 +82,7 @@ fn weight_slopes(twin: AttentionShape, x: &[f64], d_y: &[f64]) -> Vec<f64> {
 /// `each` rows per workgroup.
 async fn one_backward(
     lane: &Lane,
-    twin: AttentionShape,
+    twin: CausalAttention,
     shifted: bool,
     each: usize,
 ) -> Result<(), String> {

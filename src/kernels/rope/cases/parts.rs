@@ -1,14 +1,14 @@
 //! Families 04 and 10: rotary position embedding of what is added up on the way.
 
 use crate::arch::Rope;
-use crate::kernels as k;
+use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::rope::twin::{rope_backward, rope_forward, rope_table};
+use crate::kernels::{self as k};
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, narrow, of, text, wide};
 use crate::testing::{Case, Outcome};
 use crate::twins::add_assign;
-use crate::twins::attention::AttentionShape;
 use std::rc::Rc;
 
 /// Query heads, key heads, elements of a head.
@@ -26,7 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Rows of heads, and what turns them.
 struct Turning<'a> {
     lane: &'a Lane,
-    shape: AttentionShape,
+    shape: CausalAttention,
     position: usize,
     angles: Rope,
     documents: Vec<u32>,
@@ -39,7 +39,7 @@ impl<'a> Turning<'a> {
         (tokens, position): (usize, usize),
     ) -> Self {
         let documents = if position > 0 { vec![0; tokens] } else { lane.documents(tokens) };
-        let shape = AttentionShape::new(heads, kv_heads, head_dim, tokens);
+        let shape = CausalAttention::new(heads, kv_heads, head_dim, tokens);
         Self { lane, shape, position, angles: Rope::plain(head_dim, 10_000.0), documents }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Turning<'a> {
         made: &[k::Kernel],
         operands: Vec<Operand>,
         sums: &[f32],
-        rotate: fn(AttentionShape, &mut [f64], &[u32], usize, &Rope),
+        rotate: fn(CausalAttention, &mut [f64], &[u32], usize, &Rope),
     ) -> Result<(), String> {
         let (tokens, mut expected) = (self.shape.tokens, wide(sums));
         rotate(self.shape, &mut expected, &self.documents, self.position, &self.angles);
@@ -127,7 +127,7 @@ async fn group_sum(lane: Rc<Lane>) -> Outcome {
                     group.chunks_exact(head_dim).for_each(|part| add_assign(sum, part));
                 }
             }
-            let made = lane.variants(|caps| k::attention_group_sum(caps, shape)).map_err(text)?;
+            let made = lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?;
             let operands = of.operands(&parts, Operand::floats(&before));
             of.holds(&made, operands, &sums, rope_backward).await?;
         }

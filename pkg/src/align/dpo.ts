@@ -1,0 +1,246 @@
+/** Training on pairs of texts of which one is preferred. */
+
+import type { Adapter } from "../adapter.js";
+import { throwIfAborted } from "../error.js";
+import type { Model } from "../model.js";
+import {
+  abortSignal,
+  anything,
+  check,
+  flag,
+  fraction,
+  integer,
+  invalid,
+  number,
+  oneOf,
+  type Rules,
+} from "../options.js";
+import { IGNORE_INDEX, type TokenIds } from "../tokens.js";
+import type { Trainer } from "../trainer.js";
+import type { StepMetrics } from "../trainer-types.js";
+
+/** Two continuations of a prompt. */
+export interface PreferencePair {
+  prompt: TokenIds;
+  chosen: TokenIds;
+  rejected: TokenIds;
+}
+
+/** Log-probabilities of both continuations under the reference, in nats, summed over their tokens. */
+export type ReferencePair = readonly [chosen: number, rejected: number];
+
+/** Options of {@link dpo}. */
+export interface DpoOptions {
+  /**
+   * `"sigmoid"`, the default, is DPO (Rafailov et al., arXiv:2305.18290), `"ipo"` IPO (Azar et al., arXiv:2310.12036),
+   * `"simpo"` SimPO, which has no reference (Meng et al., arXiv:2405.14734).
+   */
+  loss?: "sigmoid" | "ipo" | "simpo";
+  /** How strongly the reference holds; with SimPO the scale of the margin. Default 0.1, with SimPO 2. */
+  beta?: number;
+  /** SimPO's margin in the scaled log-probabilities; default 1. */
+  gamma?: number;
+  /** The share of pairs whose preference is taken to be the other way round; not of IPO. Default 0. */
+  labelSmoothing?: number;
+  /** Whether log-probabilities are means over the tokens of a continuation; default true for IPO and SimPO. */
+  lengthNormalized?: boolean;
+  /** Pairs in a micro-step; default 4. */
+  pairsPerStep?: number;
+  /** Optimizer steps; default as many as go over all pairs once. */
+  steps?: number;
+  /**
+   * Another model, or what it gave for each pair. Default: of an adapter's trainer the model without the adapter, else the
+   * model as it is when the call begins.
+   */
+  reference?: Model | readonly ReferencePair[];
+  signal?: AbortSignal;
+}
+
+/** What a step of {@link dpo} reports. */
+export interface DpoMetrics extends StepMetrics {
+  /** The mean of the pairs' losses: `loss` is a sum of weighted log-probabilities. */
+  readonly objective: number;
+  /** The mean of how much more the chosen text has gained over the reference than the rejected one, times beta. */
+  readonly margin: number;
+  /** The share of pairs whose margin is positive. */
+  readonly accuracy: number;
+  /** Means of the log-probabilities of both texts. */
+  readonly chosen: number;
+  readonly rejected: number;
+}
+
+const DPO: Rules<DpoOptions> = {
+  loss: oneOf("sigmoid", "ipo", "simpo"),
+  beta: number(0, undefined, true),
+  gamma: number(0),
+  labelSmoothing: fraction(0, 0.5),
+  lengthNormalized: flag,
+  pairsPerStep: integer(1),
+  steps: integer(1),
+  reference: anything,
+  signal: abortSignal,
+};
+
+/** Pairs packed into one batch: documents of prompt and continuation, whose continuations alone have targets. */
+interface Packed {
+  readonly tokens: Uint32Array;
+  readonly targets: Uint32Array;
+  readonly documents: Uint32Array;
+  /** Tokens of each continuation: chosen and rejected of the first pair, and so on. */
+  readonly lengths: readonly number[];
+}
+
+function pack(pairs: readonly PreferencePair[]): Packed {
+  const [tokens, targets, documents, lengths]: number[][] = [[], [], [], []];
+  for (const { prompt, chosen, rejected } of pairs) {
+    for (const own of [chosen, rejected]) {
+      if (prompt.length === 0 || own.length === 0) {
+        throw invalid(
+          "dpo: a pair needs a prompt and two continuations of at least one token each",
+        );
+      }
+      const start = tokens?.length as number;
+      const text = [...prompt, ...own];
+      tokens?.push(...text);
+      documents?.push(...text.map(() => start));
+      targets?.push(
+        ...text.map((_, i) =>
+          i + 1 < prompt.length ? IGNORE_INDEX : (text[i + 1] ?? IGNORE_INDEX),
+        ),
+      );
+      lengths?.push(own.length);
+    }
+  }
+  const ids = (list: number[] | undefined) => Uint32Array.from(list ?? []);
+  return {
+    tokens: ids(tokens),
+    targets: ids(targets),
+    documents: ids(documents),
+    lengths: lengths ?? [],
+  };
+}
+
+/** The log-probability of each continuation. */
+async function sums(model: Model, packed: Packed, adapter?: Adapter): Promise<number[]> {
+  const { tokens, targets, documents } = packed;
+  const { logprobs } = await model.score(tokens, {
+    targets,
+    documents,
+    ...(adapter && { adapter }),
+  });
+  const starts = [...new Set(documents)];
+  return starts.map((start, i) =>
+    logprobs.subarray(start, starts[i + 1] ?? tokens.length).reduce((sum, x) => sum + x, 0),
+  );
+}
+
+const logistic = (x: number) => 1 / (1 + Math.exp(-x));
+const softplus = (x: number) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+
+/** The loss of a pair whose chosen text is so much likelier, and its derivative by that. */
+function judged(
+  apart: number,
+  { loss, beta, gamma, labelSmoothing: flipped }: Chosen,
+): [number, number] {
+  if (loss === "ipo") {
+    const off = apart - 1 / (2 * beta);
+    return [off * off, 2 * off];
+  }
+  const x = beta * apart - (loss === "simpo" ? gamma : 0);
+  const slope = flipped * logistic(x) - (1 - flipped) * logistic(-x);
+  return [(1 - flipped) * softplus(-x) + flipped * softplus(x), beta * slope];
+}
+
+type Chosen = Required<Pick<DpoOptions, "loss" | "beta" | "gamma" | "labelSmoothing">>;
+
+/** What the reference says of each pair. */
+async function referenceOf(
+  trainer: Trainer,
+  pairs: readonly PreferencePair[],
+  reference: DpoOptions["reference"],
+): Promise<readonly ReferencePair[]> {
+  if (Array.isArray(reference)) {
+    if (reference.length === pairs.length) return reference;
+    throw invalid(`dpo: reference has ${reference.length} pairs, and there are ${pairs.length}`);
+  }
+  const model = (reference as Model | undefined) ?? trainer.model;
+  const all: ReferencePair[] = [];
+  for (const pair of pairs) {
+    const [chosen = 0, rejected = 0] = await sums(model, pack([pair]));
+    all.push([chosen, rejected]);
+  }
+  return all;
+}
+
+/**
+ * Trains on preferences and yields each step's metrics. The pairs come in their order, from the one that the trainer's steps
+ * have come to, so that a resumed trainer goes on; a resumed run without adapter has to be given its `reference`.
+ *
+ * @param trainer - of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `pairsPerStep` pairs
+ * make a step.
+ * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `trainer.step` throws.
+ */
+export async function* dpo(
+  trainer: Trainer,
+  pairs: readonly PreferencePair[],
+  options: DpoOptions = {},
+): AsyncGenerator<DpoMetrics, void, undefined> {
+  const given = check<DpoOptions>("dpo", options, DPO);
+  const { loss = "sigmoid", gamma = 1, labelSmoothing = 0, pairsPerStep = 4, signal } = given;
+  const { beta = loss === "simpo" ? 2 : 0.1, lengthNormalized = loss !== "sigmoid" } = given;
+  const { dropout, gradientAccumulation } = trainer.options;
+  if (pairs.length === 0) throw invalid("dpo: there are no pairs; give at least one");
+  if (Object.values(dropout).some((rate) => rate > 0) || trainer.adapter?.options.dropout) {
+    throw invalid(
+      "dpo: log-probabilities are of the network without dropout; train with dropout 0",
+    );
+  }
+  const perStep = pairsPerStep * gradientAccumulation;
+  const { steps = Math.ceil(pairs.length / perStep) } = given;
+  const none = loss === "simpo" ? pairs.map((): ReferencePair => [0, 0]) : undefined;
+  const reference = none ?? (await referenceOf(trainer, pairs, given.reference));
+  const chosen = { loss, beta, gamma, labelSmoothing };
+  for (let made = 0; made < steps; made++) {
+    const seen = { objective: 0, margin: 0, accuracy: 0, chosen: 0, rejected: 0 };
+    const first = trainer.steps * perStep;
+    let metrics: StepMetrics | undefined;
+    for (let part = 0; part < gradientAccumulation; part++) {
+      throwIfAborted(signal, "dpo");
+      const places = Array.from(
+        { length: pairsPerStep },
+        (_, i) => (first + part * pairsPerStep + i) % pairs.length,
+      );
+      const packed = pack(places.map((place) => pairs[place] as PreferencePair));
+      const own = await sums(trainer.model, packed, trainer.adapter);
+      const slopes = places.map((place, i) => {
+        const [a, b] = [own[2 * i] as number, own[2 * i + 1] as number];
+        const lengths = lengthNormalized ? packed.lengths.slice(2 * i, 2 * i + 2) : [1, 1];
+        const [inChosen = 1, inRejected = 1] = lengths;
+        const [c, r] = reference[place] as ReferencePair;
+        const apart = (a - c) / inChosen - (b - r) / inRejected;
+        const [value, slope] = judged(apart, chosen);
+        seen.objective += value / perStep;
+        seen.margin += (beta * apart) / perStep;
+        seen.accuracy += Number(apart > 0) / perStep;
+        seen.chosen += a / perStep;
+        seen.rejected += b / perStep;
+        return [-slope / inChosen, slope / inRejected];
+      });
+      const weights = slopes.flat();
+      const starts = [...new Set(packed.documents)];
+      const targetWeights = Float32Array.from(
+        packed.documents,
+        (start) => weights[starts.indexOf(start)] as number,
+      );
+      const { tokens, targets, documents } = packed;
+      metrics = await trainer.step({
+        tokens,
+        targets,
+        documents,
+        targetWeights,
+        normalize: perStep,
+      });
+    }
+    yield { ...(metrics as StepMetrics), ...seen };
+  }
+}

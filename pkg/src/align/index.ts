@@ -1,0 +1,13 @@
+/**
+ * Trainers of preference, on `model.score` and `trainer.step` alone.
+ *
+ * @module tinyloom/align
+ */
+
+export {
+  type DpoMetrics,
+  type DpoOptions,
+  dpo,
+  type PreferencePair,
+  type ReferencePair,
+} from "./dpo.js";

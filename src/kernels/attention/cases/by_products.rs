@@ -1,0 +1,151 @@
+//! Family 10 by products: batches of several strips of rows, with tables of their tiles.
+
+use super::backward::{Batch, summed};
+use super::forward::Setting;
+use crate::caps::Capabilities;
+use crate::data::document_ends;
+use crate::kernels::{self as k, AttentionProducts, Kernel, Spec};
+use crate::plan::count_tiles;
+use crate::testing::harness::{Job, Operand, Outputs, Step};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{of, text};
+use crate::testing::{Case, Outcome};
+use std::rc::Rc;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for setting in Setting::all().into_iter().filter(|setting| setting.heads.2.is_multiple_of(64)) {
+        let name = |what: &str| format!("attention {what} {}", setting.name());
+        let of = |turned| move |lane| backward(lane, setting, turned);
+        cases.push(Case::new(name("backward by products"), of(false)));
+        cases.push(Case::new(name("backward by products, turned back,"), of(true)));
+    }
+    cases
+}
+
+/// Batches of several strips of rows: documents that end in and between them, and one of all.
+fn strips(lane: &Lane) -> Vec<Vec<u32>> {
+    let start = |first: u32, len: u32| vec![first; len as usize];
+    let middle = 1 + lane.normal(1)[0].to_bits() % 140;
+    let later = middle + 1 + lane.normal(1)[0].to_bits() % 30;
+    let last = 256 + lane.normal(1)[0].to_bits() % 60;
+    let parts = [(0, middle), (middle, later), (later, last), (last, last + 40)];
+    let several = parts.iter().flat_map(|&(from, to)| start(from, to - from)).collect();
+    vec![vec![0], start(0, 131), several]
+}
+
+/// Scores by one kernel and their sums by one or two, with room for more tiles than there are: as much for each
+/// batch, so that one text serves all.
+async fn backward(lane: Rc<Lane>, setting: Setting, turned: bool) -> Outcome {
+    let batches = strips(&lane);
+    let most = |count: fn(&[u32]) -> usize| 1 + batches.iter().map(|b| count(b)).max().unwrap_or(0);
+    let strip_count = most(|documents| documents.len().div_ceil(k::STRIP));
+    let tiles = most(|documents| count_tiles(documents, &mut [], &mut []));
+    for documents in batches {
+        let batch = Batch::new(&lane, setting, documents);
+        let batch = if turned { batch.turned() } else { batch };
+        let shape =
+            k::AttentionShape { tokens: strip_count * k::STRIP, turned, ..setting.kernel() };
+        let mut tables = batch.documents.clone();
+        tables.resize(TABLES, u32::MAX);
+        tables.extend(document_ends(&batch.documents));
+        tables.resize(2 * TABLES + strip_count + tiles, u32::MAX);
+        let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strip_count);
+        count_tiles(&batch.documents, before, strip_of);
+        Products { lane: &lane, batch: &batch, shape, tiles, tables }.check().await?;
+    }
+    Ok(lane.summary())
+}
+
+/// Where ends begin behind starts, and tables behind ends.
+const TABLES: usize = 384;
+
+struct Products<'a> {
+    lane: &'a Lane,
+    batch: &'a Batch,
+    shape: k::AttentionShape,
+    tiles: usize,
+    tables: Vec<u32>,
+}
+
+impl Products<'_> {
+    /// The kernels of a role on devices that have a backward pass by products, whatever the window.
+    fn role(&self, products: AttentionProducts) -> std::result::Result<Vec<Kernel>, String> {
+        let (shape, tiles, ends) = (self.shape, self.tiles, TABLES);
+        let spec = k::AttentionBackwardProducts { shape, tiles, ends, products };
+        // Heads and tokens of a batch that is large enough.
+        let whole =
+            k::AttentionShape { window: None, heads: 32, kv_heads: 32, tokens: 512, ..self.shape };
+        let made = |caps: &Capabilities| match k::attention_product_tiles(caps, whole) {
+            Some(_) => Ok(vec![spec.kernel(caps)?]),
+            None => Ok(vec![]),
+        };
+        self.lane.chosen(made).map_err(text)
+    }
+
+    async fn check(&self) -> std::result::Result<(), String> {
+        let (shape, batch) = (self.shape, self.batch);
+        let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
+        for of_scores in self.role(AttentionProducts::Scores)? {
+            let mut job = batch.job(self.lane, &of_scores);
+            job.operands[4] = Operand::words(&self.tables);
+            job.operands[5] = Operand::poison(elements);
+            job.operands.push(Operand::poison(elements));
+            let left = self.lane.run(&[job]).await.map_err(text)?.remove(0);
+            for of_all in self.role(AttentionProducts::Sums)? {
+                let got = self.run(&of_all, &left, None).await?;
+                self.hold(&got).await.map_err(of(&of_all))?;
+            }
+            for of_query in self.role(AttentionProducts::QuerySums)? {
+                let got = self.run(&of_query, &left, None).await?;
+                batch.check(self.lane, &got, &(0..shape.key_offset())).map_err(of(&of_query))?;
+                for of_key in self.role(AttentionProducts::KeyValueSums)? {
+                    let got = self.run(&of_key, &left, Some(&got)).await?;
+                    self.hold(&got).await.map_err(of(&of_key))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds what the kernels of sums have left.
+    async fn hold(&self, got: &Outputs) -> std::result::Result<(), String> {
+        let (lane, shape, batch) = (self.lane, self.shape, self.batch);
+        if shape.heads == shape.kv_heads {
+            return batch.check(lane, got, &(0..shape.stride()));
+        }
+        batch.check(lane, got, &(0..shape.key_offset()))?;
+        let shape = k::AttentionShape { turned: false, ..shape };
+        let sums = lane.variants_of(k::AttentionGroupSum { shape }).map_err(text)?;
+        summed(lane, batch, shape, &Outputs::of(got.words(1).to_vec()), &sums).await
+    }
+
+    /// What a kernel of sums leaves where `before` lies.
+    async fn run(
+        &self,
+        kernel: &Kernel,
+        left: &Outputs,
+        before: Option<&Outputs>,
+    ) -> std::result::Result<Outputs, String> {
+        let batch = self.batch;
+        let gradient = match before {
+            Some(before) => Operand::words(before.words(0)),
+            None => Operand::poison(batch.qkv.len()),
+        };
+        let mut operands = vec![
+            Operand::floats(&batch.qkv),
+            Operand::floats(&batch.d_out),
+            Operand::words(&self.tables),
+            Operand::words(left.words(0)),
+            Operand::words(left.words(1)),
+            gradient,
+            Operand::uniform(&Step::of(batch.shape.tokens)),
+        ];
+        if self.shape.heads > self.shape.kv_heads {
+            operands.push(Operand::poison(batch.shape.tokens * 2 * self.shape.width()));
+        }
+        operands.extend(batch.table());
+        let job = Job::new(kernel, batch.shape.tokens, operands);
+        Ok(self.lane.run(&[job]).await.map_err(text)?.remove(0))
+    }
+}

@@ -1,0 +1,147 @@
+//! Family 05 by matrices: attention forward of operands rounded to f16, from f32 and from f16.
+
+use super::forward::{SOFTMAX, Setting};
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::kernels::attention::twin::causal::{CausalAttention, attention_forward};
+use crate::kernels::{self as k, AttentionHalves, Kernel, Spec};
+use crate::testing::harness::{Job, Operand, Outputs, in_halves};
+use crate::testing::lane::Lane;
+use crate::testing::measure::{close, close_to_terms, of, text, wide};
+use crate::testing::{Case, Outcome};
+use half::f16;
+use std::rc::Rc;
+
+/// What rounding a weight to f16 changes it by, at most: half a unit in the last of 11 digits. Every weight of a row
+/// is at least 1 once, and at most 2^8, so none that matters is below the normal numbers.
+pub(crate) const HALF: f64 = 1.0 / 2048.0;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let all = settings().into_iter().flat_map(|setting| [false, true].map(|half| (setting, half)));
+    all.map(|(setting, half)| {
+        let rows = if half { ", rows in f16" } else { "" };
+        let name = format!("attention forward {} by matrices{rows}", setting.name());
+        Case::new(name, move |lane| forward(lane, setting, half))
+    })
+    .collect()
+}
+
+/// Heads that matrices can have, and windows, caps, scales and dropout.
+pub(crate) fn settings() -> Vec<Setting> {
+    let heads = [(2, 1, 16), (4, 2, 32), (3, 1, 64), (3, 1, 80), (2, 1, 96), (2, 2, 128)];
+    let dropped = Setting { dropout: Some(0.2), ..Setting::plain(heads[2]) };
+    let window = Setting { window: Some(40), scale: Some(0.4), ..Setting::plain(heads[1]) };
+    let most = Setting {
+        window: Some(33),
+        soft_cap: Some(30.0),
+        dropout: Some(0.5),
+        ..Setting::plain(heads[2])
+    };
+    heads.map(Setting::plain).into_iter().chain([dropped, window, most]).collect()
+}
+
+/// What selection picks, and every tile.
+fn kernels(caps: &Capabilities, shape: k::AttentionShape) -> Result<Vec<Kernel>> {
+    let tiles = k::matrix_forward_tiles(caps, shape);
+    if tiles.is_empty() {
+        return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "attention by matrices"));
+    }
+    let tiled = tiles
+        .iter()
+        .map(|&tile| k::AttentionForward { shape, cached: false, tile: Some(tile) }.kernel(caps));
+    [k::AttentionForward { shape, cached: false, tile: None }.kernel(caps)]
+        .into_iter()
+        .chain(tiled)
+        .collect()
+}
+
+async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
+    let halves = AttentionHalves { qkv: half, output: half, ..AttentionHalves::default() };
+    let shape = k::AttentionShape { half: true, halves, ..setting.kernel() };
+    let made = lane.kernels_by_matrices(|caps| kernels(caps, shape)).map_err(text)?;
+    // Queries of the last are so large that rows leave the range of their weights from tile to tile.
+    let plain = [vec![0], lane.documents(70), vec![0; 133]].map(|documents| (documents, 1.0));
+    for (documents, size) in plain.into_iter().chain([(lane.documents(150), 8.0)]) {
+        let batch = Batch::new(&lane, setting, documents, size);
+        let job = |kernel: &Kernel| batch.job(&lane, kernel, half);
+        let jobs: Vec<_> = made.iter().map(job).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            batch.check(&got, half).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Rows of numbers that f16 holds, and what the twin makes of them.
+struct Batch {
+    setting: Setting,
+    shape: CausalAttention,
+    documents: Vec<u32>,
+    qkv: Vec<f32>,
+    out: Vec<f64>,
+    lse: Vec<f64>,
+    /// The sizes of what the output sums.
+    terms: Vec<f64>,
+}
+
+impl Batch {
+    /// Queries are `size` times as large as standard normal ones.
+    fn new(lane: &Lane, setting: Setting, documents: Vec<u32>, size: f32) -> Self {
+        let shape = setting.twin_on(lane, documents.len());
+        let mut qkv = lane.normal(shape.tokens * shape.qkv_width());
+        for row in qkv.chunks_exact_mut(shape.qkv_width()) {
+            row[..shape.key_offset()].iter_mut().for_each(|x| *x *= size);
+        }
+        // What kernels read of f32 they round so.
+        let mut exact: Vec<f64> = qkv.iter().map(|x| f16::from_f32(*x).to_f64()).collect();
+        let (out, lse) = attention_forward(shape, &exact, &documents);
+        for row in exact.chunks_exact_mut(shape.qkv_width()) {
+            row[shape.value_offset()..].iter_mut().for_each(|x| *x = x.abs());
+        }
+        let (terms, _) = attention_forward(shape, &exact, &documents);
+        Self { setting, shape, documents, qkv, out, lse, terms }
+    }
+
+    fn job(&self, lane: &Lane, kernel: &Kernel, half: bool) -> Job {
+        let (step, place) = self.setting.step(lane, self.shape.tokens);
+        let qkv =
+            if half { Operand::words(&in_halves(&self.qkv)) } else { Operand::floats(&self.qkv) };
+        let mut operands = vec![
+            qkv.clone(),
+            qkv,
+            Operand::words(&self.documents),
+            Operand::poison(self.out.len() / if half { 2 } else { 1 }),
+            Operand::poison(self.lse.len()),
+            step,
+        ];
+        operands.extend(place);
+        Job::new(kernel, self.shape.tokens, operands)
+    }
+
+    fn check(&self, got: &Outputs, half: bool) -> std::result::Result<(), String> {
+        let what = |name: &str| format!("{name} of {} tokens", self.shape.tokens);
+        let (out, own) = if half { (got.halves(0), HALF) } else { (got.floats(0), 0.0) };
+        close_to_terms(&what("output"), &out, &self.out, &self.terms, HALF + own + SOFTMAX)?;
+        // A logarithm near zero is as exact as its argument, which is near one.
+        let ones = vec![1.0; self.lse.len()];
+        close_to_terms(&what("lse"), &got.floats(1), &self.lse, &ones, SOFTMAX)?;
+        self.alone(&out, own + 2e-7)
+    }
+
+    /// The first position of a document sees itself alone, by a weight of 1: its output is its value.
+    fn alone(&self, out: &[f32], tolerance: f64) -> std::result::Result<(), String> {
+        let shape = self.shape;
+        for s in (0..shape.tokens).filter(|&s| self.documents[s] as usize == s) {
+            for h in 0..shape.n_heads {
+                let kept: f64 = shape.kept(h, s, s);
+                let offset = shape.value_offset() + shape.kv_head(h) * shape.head_dim;
+                let value = &self.qkv[s * shape.qkv_width() + offset..][..shape.head_dim];
+                let rounded: Vec<f32> = value.iter().map(|x| f16::from_f32(*x).to_f32()).collect();
+                let expected: Vec<f64> = wide(&rounded).iter().map(|x| kept * x).collect();
+                let row = &out[(s * shape.n_heads + h) * shape.head_dim..][..shape.head_dim];
+                close("first row", row, &expected, tolerance)?;
+            }
+        }
+        Ok(())
+    }
+}

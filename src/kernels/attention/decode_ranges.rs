@@ -1,0 +1,125 @@
+//! Into how many ranges of keys decode attention is cut.
+
+use super::decode_tile::{QueryHeads, pick};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::kernels::linear::team::matvec_merges;
+use crate::kernels::shape::{AttentionShape, DecodeSplits, PARTIAL_STATE, RANGE_KEYS, SplitReason};
+
+/// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
+const SHORT: usize = 256;
+/// Elements of keys that a workgroup per query head reads as fast as ranges and the dispatch that merges them.
+pub(super) const NEAR: usize = 1024 * 64;
+/// Most query heads per key-value head with which that was measured, and one more.
+const MOST_NEAR: usize = 4;
+/// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
+/// half as many read a packed cache of 32,768 tokens 14 % slower.
+const GROUPS: usize = 1056;
+/// Most ranges of one merge: with 264 the kernels took 12 % longer.
+const MOST_RANGES: usize = 128;
+/// Invocations that keep a CPU busy: a subgroup of 8 for each of four cores.
+const SOFTWARE_INVOCATIONS: usize = 32;
+
+/// Workgroups wanted: fewer for wide heads, since a workgroup then has more bytes in flight.
+fn groups(caps: &Capabilities, shape: AttentionShape) -> usize {
+    caps.class().workgroups(GROUPS) * 64 / shape.head_dim.max(64)
+}
+
+impl DecodeSplits {
+    /// So many ranges: for measurements and tests.
+    pub const fn given(count: usize) -> Self {
+        Self { count, reason: SplitReason::Given }
+    }
+
+    pub(super) fn reason(&self) -> String {
+        let count = self.count;
+        match self.reason {
+            SplitReason::Short { keys } => format!("one range: {keys} keys are not worth a merge"),
+            SplitReason::Busy { each, wanted, unit } => format!(
+                "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
+                count * each
+            ),
+            SplitReason::Near { keys } => {
+                format!("{count} ranges of up to {keys} keys, merged by the product behind them")
+            }
+            SplitReason::Given => format!("{count} ranges were asked for"),
+        }
+    }
+
+    /// Elements of the partial results of a batch item: none for one range.
+    pub const fn partials(&self, shape: &AttentionShape) -> usize {
+        if self.count == 1 {
+            0
+        } else {
+            shape.heads * self.count * (shape.head_dim + PARTIAL_STATE)
+        }
+    }
+}
+
+/// The ranges for `batch` queries, each of a text of up to `capacity` tokens, of which it sees the
+/// last `shape.window`.
+///
+/// # Errors
+/// `limit-exceeded` when no workgroup fits.
+pub fn decode_splits(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    capacity: usize,
+    batch: usize,
+) -> Result<DecodeSplits> {
+    let capacity = shape.window.map_or(capacity, |window| window.min(capacity));
+    if capacity <= SHORT {
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys: capacity } });
+    }
+    let (wanted, each, unit) = if caps.software {
+        (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
+    } else {
+        let tile = pick(caps, shape, QueryHeads::Shared)?;
+        (groups(caps, shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
+    };
+    let most = capacity.div_ceil(RANGE_KEYS).min(MOST_RANGES);
+    let count = (wanted / each.max(1)).clamp(1, most);
+    Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
+}
+
+/// Most keys that a query reads in one range while a text is short: a merge would cost another dispatch. 0 where
+/// that is not expected to pay: on a CPU, whose dispatches cost little; without subgroups, where a wide workgroup
+/// waits at barriers; and where more query heads than were measured would read the same keys.
+pub fn near_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
+    let shared = shape.heads / shape.kv_heads;
+    if caps.software || !caps.reduces_by_subgroup() || shared > MOST_NEAR {
+        return 0;
+    }
+    NEAR / shape.head_dim.max(64)
+}
+
+/// The ranges of `batch` queries over the cache, each of a text of up to `capacity` tokens.
+///
+/// # Errors
+/// As [`decode_splits`].
+pub fn cache_splits(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    capacity: usize,
+    batch: usize,
+) -> Result<DecodeSplits> {
+    let keys = shape.window.map_or(capacity, |window| window.min(capacity));
+    if keys <= near_keys(caps, shape) {
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
+    }
+    decode_splits(caps, shape, capacity, batch)
+}
+
+/// The ranges of a short text whose results a product of `shape.width()` numbers puts together; none where it cannot,
+/// or where [`Decoding::near_ranges`](crate::caps::Decoding) says that one is better.
+pub fn near_splits(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    capacity: usize,
+) -> Option<DecodeSplits> {
+    let keys = shape.window.map_or(capacity, |window| window.min(capacity));
+    let count = keys.div_ceil(RANGE_KEYS).min(caps.decoding().near_ranges);
+    let merges = count > 1 && matvec_merges(caps, shape.width());
+    (merges && keys <= near_keys(caps, shape))
+        .then_some(DecodeSplits { count, reason: SplitReason::Near { keys } })
+}

@@ -1,0 +1,256 @@
+//! Attention's forward pass with logsumexp, over the fused rows of a batch or over a cache: by matrices that a subgroup
+//! holds where a device has them and operands may be in f16, else by tiles or by rows.
+
+use super::matrix::{SHARERS, usable};
+use super::operands::{Operands, attention_kernel, common, fused_rows};
+use crate::caps::{Capabilities, MatrixConfig};
+use crate::error::{Error, Result};
+use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS, Spec};
+use crate::kernels::shape::{
+    AttentionHalves, AttentionPass, AttentionShape, AttentionTile, KeyValueOwner,
+};
+use crate::kernels::spec::GIVEN_TILE;
+
+/// Keys and values are the batch's own rows, or with `cached` rows of a cache in f32. Bindings: query, keys, documents,
+/// output, lse, step, and with dropout range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionForward {
+    pub shape: AttentionShape,
+    pub cached: bool,
+    pub tile: Option<AttentionTile>,
+}
+
+impl Spec for AttentionForward {
+    fn name(&self) -> &'static str {
+        AttentionPass::Forward.kernel_name()
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, cached, tile } = *self;
+        let operands = Operands::Rows { cached, owner: KeyValueOwner::Group, ends: 0 };
+        let mut refused = String::new();
+        // A cache is in f32, and what reads it rounds nothing.
+        if !cached && tile.is_none_or(|tile| tile.matrix) {
+            let picked = match tile {
+                Some(tile) => Ok((tile, GIVEN_TILE.into())),
+                None => pick(caps, shape),
+            };
+            match picked {
+                Ok(picked) => return self.by_matrices(caps, operands, picked),
+                Err(why) => refused = why,
+            }
+        }
+        let mut kernel =
+            attention_kernel(caps, *self, shape, AttentionPass::Forward, operands, tile)?;
+        if !refused.is_empty() {
+            kernel.reason += &format!("; not on matrices: {refused}");
+        }
+        Ok(kernel)
+    }
+
+    fn flops_per_cached_key(&self) -> f64 {
+        if self.cached { 4.0 * self.shape.width() as f64 } else { 0.0 }
+    }
+}
+
+/// In order of preference (`docs/decisions/050-matrix-attention-forward.md`): the second is for little workgroup
+/// memory.
+const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
+
+/// Of the atomic that says whether results are multiplied, as it is counted.
+const FLAG_BYTES: usize = 16;
+
+/// Cells behind each line of a tile: without them the loads of a matrix meet in the same banks.
+const PAD: usize = 8;
+/// Floats behind each line of scores: neighbours' vectors of four begin in different banks.
+const SCORES_PAD: usize = 4;
+
+/// What lies in workgroup memory: panels of the rows that a subgroup has and of their weights and scores, and the tile's
+/// keys and values.
+#[derive(Clone, Copy)]
+struct Layout {
+    panels: usize,
+    /// Rows of a panel.
+    rows: usize,
+    columns: usize,
+    head_dim: usize,
+}
+
+impl Layout {
+    fn new(caps: &Capabilities, shape: AttentionShape, tile: AttentionTile) -> Self {
+        let rows = caps.matrix_lanes() as usize / SHARERS;
+        let (columns, head_dim) = (tile.columns, shape.head_dim);
+        Self { panels: tile.rows / rows, rows, columns, head_dim }
+    }
+
+    const fn bytes(&self) -> usize {
+        let Self { panels, rows, columns, head_dim } = *self;
+        // The last line needs no pad.
+        let queries = rows * (head_dim + PAD) - PAD;
+        let column_tile = columns * (head_dim + PAD) - PAD;
+        let weights = rows * (columns + PAD) - PAD;
+        let scores = rows * (columns + SCORES_PAD);
+        2 * (panels * (queries + weights) + 2 * column_tile) + 4 * panels * scores + FLAG_BYTES
+    }
+
+    /// Matrices across that fit the place of a panel's scores at a time, in equal strips.
+    fn strip_matrices(&self, n: usize) -> usize {
+        let (all, most) = (self.head_dim / n, self.columns / n);
+        (1..=most.min(all)).rev().find(|count| all.is_multiple_of(*count)).unwrap_or(1)
+    }
+}
+
+/// Whether a tile can be made of matrices of this size, and fits the device.
+fn fits(
+    caps: &Capabilities,
+    shape: AttentionShape,
+    config: MatrixConfig,
+    tile: AttentionTile,
+) -> bool {
+    let strip = caps.matrix_lanes() as usize / SHARERS;
+    let loads = tile.columns * shape.head_dim / 4;
+    tile.rows.is_multiple_of(strip)
+        && strip.is_multiple_of(config.m as usize)
+        && [config.n, config.k].iter().all(|side| tile.columns.is_multiple_of(*side as usize))
+        && loads.is_multiple_of(tile.size)
+        && tile.size <= caps.limits.workgroup_invocations() as usize
+        && Layout::new(caps, shape, tile).bytes()
+            <= caps.limits.max_compute_workgroup_storage_size as usize
+}
+
+/// The tiles that the forward pass may choose among on this device, by matrices.
+pub fn matrix_forward_tiles(caps: &Capabilities, shape: AttentionShape) -> Vec<AttentionTile> {
+    let Ok(config) = usable(caps, shape) else { return vec![] };
+    TILES.into_iter().filter(|tile| fits(caps, shape, config, *tile)).collect()
+}
+
+/// Whether the forward pass is by matrices: what it reads and its output may then lie in f16.
+pub fn attention_forward_halves(caps: &Capabilities, shape: AttentionShape) -> bool {
+    pick(caps, shape).is_ok()
+}
+
+/// The tile for a shape, and why.
+///
+/// # Errors
+/// Why there is none, in words: empty where nobody allows operands in f16.
+fn pick(
+    caps: &Capabilities,
+    shape: AttentionShape,
+) -> std::result::Result<(AttentionTile, String), String> {
+    usable(caps, shape)?;
+    let tiles = matrix_forward_tiles(caps, shape);
+    let Some(tile) = tiles.first() else {
+        let have = caps.limits.max_compute_workgroup_storage_size;
+        return Err(format!("no tile of matrices fits {have} bytes of workgroup memory"));
+    };
+    let bytes = Layout::new(caps, shape, *tile).bytes();
+    Ok((*tile, format!("the preferred tile that fits: {bytes} bytes of workgroup memory")))
+}
+
+impl AttentionForward {
+    /// The kernel with a tile of matrices.
+    ///
+    /// # Errors
+    /// `limit-exceeded` where the device has no matrices, or the tile does not fit.
+    fn by_matrices(
+        &self,
+        caps: &Capabilities,
+        operands: Operands,
+        (tile, reason): (AttentionTile, String),
+    ) -> Result<Kernel> {
+        let (pass, shape) = (AttentionPass::Forward, self.shape);
+        let composer = self.composed(caps, tile)?;
+        let composer =
+            operands.dropout(composer, shape, pass).module("05_attention_forward_matrix");
+        let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
+        composer.finish(caps, &operands.bindings(shape, pass), grid, tile.matrix_label(), reason)
+    }
+
+    /// The constants of a tile, without those of dropout.
+    fn composed(&self, caps: &Capabilities, tile: AttentionTile) -> Result<Composer> {
+        let shape = self.shape;
+        let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
+        let config =
+            config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, self.name()))?;
+        let layout = Layout::new(caps, shape, tile);
+        let Layout { rows, columns, head_dim, .. } = layout;
+        let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+        let strip_matrices = layout.strip_matrices(n);
+        let strip = strip_matrices * n;
+        let AttentionHalves { qkv, output, .. } = shape.halves;
+        let composer = fused_rows(common(Composer::new(*self, tile.size as u32), shape), None)
+            .size("BQ", tile.rows)
+            .size("ROWS", rows)
+            .size("HEAD_PITCH", head_dim + PAD)
+            .size("WEIGHTS_PITCH", columns + PAD)
+            .size("SCORES_PITCH", columns + SCORES_PAD)
+            .size("STRIP4", strip / 4)
+            .size("BK", columns)
+            .size("INTERLEAVED", AttentionPass::Forward.interleaved())
+            .flag("LAST_IS_LONGEST", true)
+            .size("Q_STRIDE", shape.stride())
+            .size("KV_STRIDE", shape.stride())
+            .size("KEY_OFFSET", shape.key_offset())
+            .size("VALUE_OFFSET", shape.value_offset())
+            .when("F16", qkv || output)
+            .when("QKV_F16", qkv)
+            .when("OUTPUT_F16", output)
+            .one_of(&MATRIX_USERS, "OF_FORWARD");
+        let counts = [
+            ("ROW_MATRICES", rows / m),
+            ("TILE_MATRICES", columns / n),
+            ("HEAD_MATRICES", head_dim / n),
+            ("STRIP_MATRICES", strip_matrices),
+            ("DEPTH", head_dim / k),
+            ("STEPS", columns / k),
+            ("SHARE", columns / SHARERS),
+            ("SHARE4", columns / SHARERS / 4),
+            ("STRIP", strip / SHARERS),
+            ("STRIP_LOADS", strip / 4 / SHARERS),
+            ("COLUMN_LOADS", columns * head_dim / 4 / tile.size),
+            ("QUERY_LOADS", head_dim / 4 / SHARERS),
+            ("STRIPS", head_dim / strip),
+        ];
+        Ok(composer.matrix_loops(caps, &counts).matrix(caps, config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::matrix::samples::{device, shape};
+    use super::*;
+
+    #[test]
+    fn little_memory_gets_small_tiles() {
+        for (kibibytes, head_dim, tokens, rows, columns) in [
+            (48, 64, 4096, 64, 32),
+            (48, 64, 512, 64, 32),
+            (48, 64, 0, 64, 32),
+            (48, 128, 4096, 64, 32),
+            (40, 128, 4096, 32, 16),
+            (32, 64, 4096, 64, 32),
+            (24, 64, 4096, 32, 16),
+            (16, 64, 4096, 32, 16),
+        ] {
+            let (tile, why) = pick(&device(kibibytes), shape(head_dim, tokens)).unwrap();
+            assert_eq!([tile.rows, tile.columns], [rows, columns], "{kibibytes} KiB, {why}");
+        }
+    }
+
+    #[test]
+    fn what_matrices_cannot_do_has_a_reason() {
+        let whole = device(48);
+        let mut without = whole.clone();
+        without.features.subgroup_matrix = false;
+        for (caps, shape, why) in [
+            (&whole, shape(72, 512), "heads of 72 are no multiple of 16 up to 128"),
+            (&whole, shape(256, 512), "heads of 256 are no multiple of 16 up to 128"),
+            (&without, shape(64, 512), "no subgroup matrices from f16 to f32"),
+            (&device(16), shape(128, 512), "no tile of matrices fits 16384 bytes"),
+            (&whole, AttentionShape { half: false, ..shape(64, 512) }, ""),
+        ] {
+            let refused = pick(caps, shape).unwrap_err();
+            assert!(refused.starts_with(why) && refused.is_empty() == why.is_empty(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a model says of the tokens of texts: their log-probabilities, without their logits.
+
+use crate::data::{Batch, IGNORE_INDEX};
+use crate::error::{Error, Result};
+use crate::kernels::RowScore;
+use crate::lower::{InferenceOptions, Probe, top_rows};
+use crate::session::cache::allocation::CacheAllocation;
+use crate::session::model::Model;
+use crate::session::progress::Progress;
+use crate::session::train::objective::{TEMPERATURES, reasonable};
+use std::ops::Range;
+
+/// Most of the likeliest tokens of a position.
+const MOST_TOP: usize = 64;
+
+/// What to tell besides log-probabilities, and at which temperature.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScoreOptions {
+    pub temperature: f64,
+    /// How many of the likeliest tokens.
+    pub top: usize,
+    /// Whether the entropy is wanted.
+    pub entropy: bool,
+    pub inference: InferenceOptions,
+}
+
+impl Default for ScoreOptions {
+    fn default() -> Self {
+        let inference = InferenceOptions::default();
+        Self { temperature: 1.0, top: 0, entropy: false, inference }
+    }
+}
+
+/// What each position says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// The log-probability of its target in nats; 0 where that is ignored.
+    pub logprobs: Vec<f32>,
+    /// Its entropy in nats, if it is wanted.
+    pub entropy: Vec<f32>,
+    /// Its likeliest tokens, the likeliest first, and of equal ones the lowest.
+    pub ids: Vec<u32>,
+    pub probabilities: Vec<f32>,
+}
+
+impl ScoreOptions {
+    /// Whether the losses of positions say it all.
+    fn is_plain(&self) -> bool {
+        self.temperature == 1.0 && self.top == 0 && !self.entropy
+    }
+
+    fn check(&self, vocabulary: usize) -> Result<()> {
+        let Self { temperature, top, .. } = *self;
+        if !reasonable(temperature) {
+            return Err(Error::options(format!(
+                "temperature is {temperature:?}; it must be {TEMPERATURES}"
+            )));
+        }
+        let most = MOST_TOP.min(vocabulary);
+        if top > most {
+            return Err(Error::options(format!("top is {top}; it must be from 0 to {most}")));
+        }
+        Ok(())
+    }
+}
+
+impl Scores {
+    /// Adds rows of a text, of which a chunk has read so much.
+    fn add(&mut self, part: &Range<usize>, read: &[u8], chunk: usize, options: &ScoreOptions) {
+        let rows = &read[..part.len() * size_of::<RowScore>()];
+        let rows: Vec<RowScore> = bytemuck::pod_collect_to_vec(rows);
+        self.logprobs.extend(rows.iter().map(|row| 0.0 - row.loss));
+        if options.entropy {
+            self.entropy.extend(rows.iter().map(|row| row.entropy));
+        }
+        if options.top == 0 {
+            return;
+        }
+        let first = top_rows(chunk, options.top).offset as usize;
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(&read[first..]);
+        for (row, top) in rows.iter().zip(words.chunks(2 * options.top)) {
+            for pair in top.chunks(2) {
+                let logit = f64::from(f32::from_bits(pair[1])) / options.temperature;
+                let log = logit - f64::from(row.largest) - f64::from(row.log_sum);
+                self.ids.push(pair[0]);
+                self.probabilities.push(libm::exp(log) as f32);
+            }
+        }
+    }
+
+    /// Keeps so many rows.
+    fn truncate(&mut self, rows: usize, options: &ScoreOptions) {
+        self.logprobs.truncate(rows);
+        self.entropy.truncate(rows);
+        self.ids.truncate(rows * options.top);
+        self.probabilities.truncate(rows * options.top);
+    }
+}
+
+impl Model {
+    /// What each position of a batch says of its target: of one text, or of the documents that are packed into it.
+    /// Targets are by default the next tokens of each document.
+    ///
+    /// # Errors
+    /// As [`Model::loss`], where targets may all be ignored; `invalid-options` for options that cannot be.
+    pub async fn score(
+        &self,
+        tokens: Vec<u32>,
+        targets: Option<Vec<u32>>,
+        documents: Option<Vec<u32>>,
+        options: ScoreOptions,
+        progress: Progress<'_>,
+    ) -> Result<Scores> {
+        let (total, vocabulary) = (tokens.len(), self.config().vocab_size);
+        let given = targets.is_some();
+        let mut batch = Batch::new(tokens, targets.unwrap_or(vec![IGNORE_INDEX; total]), documents);
+        batch.validate(vocabulary, total.max(1))?;
+        options.check(vocabulary)?;
+        if !given {
+            for i in 1..total {
+                if batch.documents[i] as usize != i {
+                    batch.targets[i - 1] = batch.tokens[i];
+                }
+            }
+        }
+        let mut scores = Scores::default();
+        while scores.logprobs.len() < total {
+            let start = scores.logprobs.len();
+            let same = |document: &&u32| **document as usize == start;
+            let own = start..start + batch.documents[start..].iter().take_while(same).count();
+            let text = (&batch.tokens[own.clone()], &batch.targets[own.clone()]);
+            self.check_tokens(text.0)?;
+            let report = |done| progress.report(start + done, total, "score");
+            if options.is_plain() {
+                let losses = self.row_losses(text, options.inference, &report).await?;
+                scores.logprobs.extend(losses.into_iter().map(|loss| 0.0 - loss));
+            } else {
+                self.score_text(text, options, &report, &mut scores).await?;
+            }
+        }
+        progress.report(total, total, "score")?;
+        Ok(scores)
+    }
+
+    async fn score_text(
+        &self,
+        text: (&[u32], &[u32]),
+        options: ScoreOptions,
+        report: &dyn Fn(usize) -> Result<()>,
+        scores: &mut Scores,
+    ) -> Result<()> {
+        let cache = self.prepare_inference(text.0.len(), options.inference).await?;
+        let _lock = cache.lock().await;
+        let plan = self.probe_plan(&cache, Probe::Scores(options.top)).await?;
+        let chunk = |allocation: &CacheAllocation, part: &Range<usize>| {
+            plan.scores(&**self.gpu(), allocation, part, options.temperature)
+        };
+        let before = scores.logprobs.len();
+        let rows = cache.with(|allocation| Ok(allocation.chunk))?;
+        let mut take = |part: Range<usize>, read: &[u8]| {
+            scores.truncate(before + part.start, &options);
+            scores.add(&part, read, rows, &options);
+        };
+        self.read_rows(&cache, text, &chunk, report, &mut take).await
+    }
+}

@@ -1,0 +1,168 @@
+// Trainers of preference: their gradients by their definitions, in f64, and that they work.
+import * as align from "../../../pkg/dist/align/index.js";
+import { close, equal, ok, refuses } from "../../api/bodies/assert.mjs";
+import { collect, config, trainerOptions } from "../../api/bodies/kit.mjs";
+
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["node"],
+  why: "all of it is scores and steps, which train/objectives has",
+  smoke: ["preferences are learned, and a resumed trainer goes on to the bit"],
+};
+
+const bytes = (text) => [...new TextEncoder().encode(text)];
+const PAIRS = [
+  ["the cat sat on ", "the mat.", "a log of wood."],
+  ["the dog sat on ", "a log.", "the mat, as ever."],
+  ["the owl sat ", "by day.", "on."],
+].map(([prompt, chosen, rejected]) => ({
+  prompt: bytes(prompt),
+  chosen: bytes(chosen),
+  rejected: bytes(rejected),
+}));
+const REFERENCE = [
+  [-40, -75.5],
+  [-36.25, -90],
+  [-37, -15],
+];
+
+const open = async ({ tinyloom, runtime }, more = {}) => {
+  const model = await tinyloom.Model.create(runtime, config, { seed: 5 });
+  const options = { ...trainerOptions, tokensPerStep: 256, ...more };
+  return tinyloom.Trainer.create(model, options);
+};
+
+const logistic = (x) => 1 / (1 + Math.exp(-x));
+
+/** Each objective of the pair's log-probabilities less the reference's, as its paper has it, and as TRL does. */
+const OBJECTIVES = {
+  sigmoid: (apart, { beta, labelSmoothing: s }) =>
+    -(1 - s) * Math.log(logistic(beta * apart)) - s * Math.log(logistic(-beta * apart)),
+  ipo: (apart, { beta }) => (apart - 1 / (2 * beta)) ** 2,
+  simpo: (apart, { beta, gamma, labelSmoothing: s }) => {
+    const x = beta * (apart - gamma / beta);
+    return -(1 - s) * Math.log(logistic(x)) - s * Math.log(logistic(-x));
+  },
+};
+
+/** The objective as a function of the logits of all pairs, with its gradient: the chain rule by finite differences. */
+function byLogits(loss, options, texts, reference) {
+  return ({ logits, vocabulary }) => {
+    const gradient = new Float64Array(logits.length);
+    const sums = texts.map(({ start, prompt, text }) => {
+      let sum = 0;
+      for (let i = prompt - 1; i + 1 < text.length; i++) {
+        const row = logits.subarray((start + i) * vocabulary, (start + i + 1) * vocabulary);
+        const most = Math.max(...row);
+        const log = Math.log(row.reduce((all, x) => all + Math.exp(x - most), 0)) + most;
+        sum += row[text[i + 1]] - log;
+      }
+      return sum;
+    });
+    const average = loss !== "sigmoid";
+    const lengths = texts.map(({ prompt, text }) => (average ? text.length - prompt : 1));
+    const total = (sums) => {
+      let all = 0;
+      for (let k = 0; k < sums.length; k += 2) {
+        const [c, r] = loss === "simpo" ? [0, 0] : reference[k / 2];
+        const apart = (sums[k] - c) / lengths[k] - (sums[k + 1] - r) / lengths[k + 1];
+        all += OBJECTIVES[loss](apart, options) / (sums.length / 2);
+      }
+      return all;
+    };
+    for (const [k, { start, prompt, text }] of texts.entries()) {
+      const moved = (by) => total(sums.map((sum, i) => (i === k ? sum + by : sum)));
+      const slope = (moved(1e-4) - moved(-1e-4)) / 2e-4;
+      for (let i = prompt - 1; i + 1 < text.length; i++) {
+        const at = (start + i) * vocabulary;
+        const row = logits.subarray(at, at + vocabulary);
+        const most = Math.max(...row);
+        const sum = row.reduce((all, x) => all + Math.exp(x - most), 0);
+        for (let id = 0; id < vocabulary; id++) {
+          const own = (id === text[i + 1] ? 1 : 0) - Math.exp(row[id] - most) / sum;
+          gradient[at + id] = slope * own;
+        }
+      }
+    }
+    return { gradient, loss: total(sums) };
+  };
+}
+
+const norm = (a) => Math.sqrt(a.reduce((sum, x) => sum + x * x, 0));
+
+export const cases = {
+  async "a step has the objective's own gradient"(host) {
+    const texts = [];
+    let start = 0;
+    for (const { prompt, chosen, rejected } of PAIRS) {
+      for (const own of [chosen, rejected]) {
+        const text = [...prompt, ...own];
+        texts.push({ start, prompt: prompt.length, text });
+        start += text.length;
+      }
+    }
+    const tokens = texts.flatMap(({ text }) => text);
+    const documents = texts.flatMap(({ start, text }) => text.map(() => start));
+    for (const [loss, options] of [
+      ["sigmoid", { beta: 0.1, labelSmoothing: 0 }],
+      ["sigmoid", { beta: 0.5, labelSmoothing: 0.1 }],
+      ["ipo", { beta: 0.4 }],
+      ["simpo", { beta: 2, gamma: 0.7, labelSmoothing: 0 }],
+    ]) {
+      const [own, by] = [await open(host), await open(host)];
+      const reference = loss === "simpo" ? undefined : REFERENCE;
+      const asked = { ...options, loss, reference, pairsPerStep: 3 };
+      const [metrics] = await collect(align.dpo(own, PAIRS, asked));
+      const gradient = byLogits(loss, options, texts, REFERENCE);
+      const expected = await by.step({ tokens, documents, gradient });
+      close(metrics.objective, expected.loss, 1e-4 * Math.abs(expected.loss), loss);
+      const [a, b] = [await own.gradients(), await by.gradients()];
+      for (const [name, values] of Object.entries(b)) {
+        const apart = norm(a[name].map((x, i) => x - values[i])) / norm(values);
+        ok(apart < 1e-3, `${loss}, ${name}: ${apart}`);
+      }
+      for (const { model } of [own, by]) model.free();
+    }
+  },
+
+  async "preferences are learned, and a resumed trainer goes on to the bit"(host) {
+    const { Trainer } = host.tinyloom;
+    const options = { gradientAccumulation: 2, totalSteps: 12 };
+    const asked = { pairsPerStep: 2, beta: 0.5, reference: REFERENCE };
+    const [whole, parted] = [await open(host, options), await open(host, options)];
+    const learned = (trainer, steps) => collect(align.dpo(trainer, PAIRS, { ...asked, steps }));
+    const metrics = await learned(whole, 6);
+    const objectives = metrics.map(({ objective }) => objective);
+    ok(objectives[5] < objectives[0] - 0.1, `from ${objectives}`);
+    ok(metrics[5].margin > metrics[0].margin && metrics[5].accuracy >= metrics[0].accuracy);
+    const begun = await learned(parted, 3);
+    const resumed = await Trainer.resume(host.runtime, await parted.save());
+    const rest = await learned(resumed, 3);
+    equal(
+      [...begun, ...rest].map(({ objective }) => objective),
+      objectives,
+    );
+    for (const { model } of [whole, parted, resumed]) model.free();
+  },
+
+  async "an adapter's reference is the model without it, and what cannot be is refused"(host) {
+    const { Adapter, Model, Trainer } = host.tinyloom;
+    const model = await Model.create(host.runtime, config, { seed: 5 });
+    const adapter = await Adapter.create(model, { rank: 4, seed: 3 });
+    const trainer = await Trainer.create(adapter, { ...trainerOptions, tokensPerStep: 256 });
+    const first = await collect(align.dpo(trainer, PAIRS, { pairsPerStep: 3 }));
+    close(first[0].objective, Math.log(2), 1e-5, "the adapter adds nothing yet");
+    for (const [pairs, options, word] of [
+      [[], {}, "no pairs"],
+      [PAIRS, { beta: 0 }, "beta is 0"],
+      [PAIRS, { loss: "kto" }, "loss is"],
+      [PAIRS, { reference: [[1, 2]] }, "reference has 1"],
+      [[{ ...PAIRS[0], chosen: [] }], {}, "two continuations"],
+    ]) {
+      await refuses("invalid-options", word, () => collect(align.dpo(trainer, pairs, options)));
+    }
+    const dropped = await Trainer.create(model, { ...trainerOptions, dropout: 0.1 });
+    await refuses("invalid-options", "dropout 0", () => collect(align.dpo(dropped, PAIRS)));
+    model.free();
+  },
+};

@@ -1,0 +1,249 @@
+// A step's own objectives and scores of texts: weights, temperatures, soft targets, gradient functions.
+import { close, equal, ok, refuses, sameFiles } from "../../api/bodies/assert.mjs";
+import { batch, config, trainerOptions } from "../../api/bodies/kit.mjs";
+
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox", "node"],
+  why: "the kernels are those of tests/lanes; what is Node's own is the wait for a function",
+  core: 4,
+  smoke: ["a gradient function makes the step of the cross-entropy"],
+};
+
+const open = async ({ tinyloom, runtime }, more = {}) => {
+  const model = await tinyloom.Model.create(runtime, config, { seed: 5 });
+  return tinyloom.Trainer.create(model, { ...trainerOptions, ...more });
+};
+
+const signed = (length) => Float32Array.from({ length }, (_, i) => [1.5, -0.5, 0, 2][i % 4]);
+
+/** Log-softmax of a row, in f64. */
+function logSoftmax(row, temperature = 1) {
+  const scaled = Array.from(row, (x) => x / temperature);
+  const most = Math.max(...scaled);
+  const sum = Math.log(scaled.reduce((all, x) => all + Math.exp(x - most), 0)) + most;
+  return scaled.map((x) => x - sum);
+}
+
+const rowsOf = (logits, width) =>
+  Array.from({ length: logits.length / width }, (_, i) =>
+    logits.subarray(i * width, (i + 1) * width),
+  );
+
+const norm = (a) => Math.sqrt(a.reduce((sum, x) => sum + x * x, 0));
+
+function sameGradients(got, expected, tolerance, what) {
+  equal(Object.keys(got), Object.keys(expected), what);
+  for (const [name, own] of Object.entries(expected)) {
+    const apart = norm(got[name].map((x, i) => x - own[i])) / norm(own);
+    ok(apart < tolerance, `${what}: ${name} is ${apart} apart`);
+  }
+}
+
+/** Cross-entropy by hand, as a gradient function. */
+const crossEntropy =
+  (targets, calls = []) =>
+  async ({ logits, first, rows, vocabulary }) => {
+    calls.push([first, rows]);
+    await undefined;
+    const gradient = new Float32Array(logits.length);
+    let loss = 0;
+    for (const [i, row] of rowsOf(logits, vocabulary).entries()) {
+      const target = targets[first + i];
+      const logs = logSoftmax(row);
+      loss -= logs[target];
+      gradient.set(
+        logs.map((log, id) => Math.exp(log) - (id === target ? 1 : 0)),
+        i * vocabulary,
+      );
+    }
+    return { gradient, loss };
+  };
+
+export const cases = {
+  async "weights are in loss and gradient, and their sum is divided as asked"(host) {
+    const trainer = await open(host);
+    const data = batch(20);
+    const targetWeights = signed(20);
+    const magnitude = targetWeights.reduce((sum, x) => sum + Math.abs(x), 0);
+    const { logprobs } = await trainer.model.score(data.tokens, { targets: data.targets });
+    const sum = logprobs.reduce((all, x, i) => all - x * targetWeights[i], 0);
+    for (const [normalize, divisor] of [
+      [undefined, 20],
+      ["weights", magnitude],
+      [3.5, 3.5],
+    ]) {
+      const other = await open(host, { learningRate: 1e-20 });
+      const { loss } = await other.step({ ...data, targetWeights, normalize });
+      close(loss, sum / divisor, 1e-5 * (1 + Math.abs(sum)), `normalize: ${normalize}`);
+      other.model.free();
+    }
+    await trainer.step({ ...data, targetWeights: [...targetWeights] });
+    trainer.model.free();
+  },
+
+  async "weights of one are none, to the bit"(host) {
+    const files = [];
+    for (const more of [{}, { targetWeights: new Float32Array(20).fill(1) }, { temperature: 1 }]) {
+      const trainer = await open(host);
+      await trainer.step({ ...batch(20), ...more });
+      files.push(await trainer.save());
+      trainer.model.free();
+    }
+    sameFiles(files[1], files[0]);
+    sameFiles(files[2], files[0]);
+  },
+
+  async "scores are the log-softmax of logits"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 5 });
+    const { tokens } = batch(24);
+    const documents = Uint32Array.from(tokens, (_, i) => (i < 10 ? 0 : 10));
+    const parts = [tokens.slice(0, 10), tokens.slice(10)];
+    const logits = [];
+    for (const part of parts) logits.push(...rowsOf(await model.logits(part), 256));
+    for (const temperature of [undefined, 0.7]) {
+      const asked = { documents, temperature, entropy: true, top: 4 };
+      const { logprobs, entropy, top } = await model.score(tokens, asked);
+      const plain = await model.score(tokens, { documents, temperature });
+      equal(Object.keys(plain), ["logprobs"]);
+      for (const [i, row] of logits.entries()) {
+        const logs = logSoftmax(row, temperature);
+        const wanted = i === 9 || i === 23 ? 0 : logs[tokens[i + 1]];
+        close(logprobs[i], wanted, 1e-5, `row ${i}`);
+        close(plain.logprobs[i], wanted, 1e-5, `row ${i}`);
+        const own = -logs.reduce((sum, log) => sum + Math.exp(log) * log, 0);
+        close(entropy[i], own, 1e-5, `entropy of row ${i}`);
+        const order = logs.map((_, id) => id).sort((a, b) => row[b] - row[a]);
+        equal([...top.ids.subarray(4 * i, 4 * i + 4)], order.slice(0, 4), `row ${i}`);
+        for (const [k, id] of order.slice(0, 4).entries()) {
+          close(top.probabilities[4 * i + k], Math.exp(logs[id]), 1e-5);
+        }
+      }
+    }
+    for (const [options, word] of [
+      [{ top: 65 }, "top is 65"],
+      [{ temperature: 0 }, "temperature is 0"],
+      [{ heat: 1 }, "heat"],
+    ]) {
+      await refuses("invalid-options", word, () => model.score(tokens, options));
+    }
+    await refuses("invalid-tokens", "targets has 2", () =>
+      model.score(tokens, { targets: [1, 2] }),
+    );
+    model.free();
+  },
+
+  async "a student follows soft targets"(host) {
+    const { tinyloom, runtime } = host;
+    const teacher = await tinyloom.Model.create(runtime, config, { seed: 11 });
+    const data = batch(32);
+    const { top } = await teacher.score(data.tokens, { top: 16, temperature: 2 });
+    for (const [direction, rest] of [
+      ["forward", "class"],
+      ["reverse", "renormalize"],
+    ]) {
+      const student = await open(host);
+      const soft = { ...top, direction, rest, temperature: 2, share: 0.9 };
+      const losses = [];
+      for (let i = 0; i < 12; i++) losses.push((await student.step({ ...data, soft })).loss);
+      ok(losses[11] < losses[0] - 0.05, `${direction}: ${losses}`);
+      student.model.free();
+    }
+    teacher.free();
+  },
+
+  async "a gradient function makes the step of the cross-entropy"(host) {
+    const [plain, given] = [await open(host), await open(host)];
+    const { tokens, targets } = batch(20);
+    const documents = Uint32Array.from(tokens, (_, i) => (i < 7 ? 0 : 7));
+    const calls = [];
+    const gradient = crossEntropy(targets, calls);
+    const expected = await plain.step({ tokens, targets, documents });
+    const got = await given.step({ tokens, documents, gradient, normalize: 20 });
+    close(got.loss, expected.loss, 1e-5);
+    close(got.gradNorm, expected.gradNorm, 1e-5 * expected.gradNorm);
+    equal(got.step, 1);
+    equal(calls, [[0, 20]]);
+    sameGradients(await given.gradients(), await plain.gradients(), 1e-5, "gradients");
+    const failing = () => {
+      throw new RangeError("my own");
+    };
+    await refuses("invalid-options", "my own", () => given.step({ tokens, gradient: failing }));
+    const short = () => ({ gradient: [1, 2], loss: 0 });
+    await refuses("invalid-options", "gave 2 numbers", () =>
+      given.step({ tokens, gradient: short }),
+    );
+    equal((await given.step({ tokens, targets })).step, 2, "it goes on");
+    for (const { model } of [plain, given]) model.free();
+  },
+
+  async "objectives go on after a resume and a lost device, to the bit"({ tinyloom, gpu }) {
+    const { Runtime, Trainer } = tinyloom;
+    const runtime = await Runtime.create({ gpu });
+    tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 0, share: 100 };
+    const host = { tinyloom, runtime };
+    const { tokens, targets } = batch(20);
+    const soft = {
+      ids: Uint32Array.from({ length: 40 }, (_, i) => (7 * i) % 256),
+      probabilities: new Float32Array(40).fill(0.25),
+      share: 0.5,
+    };
+    const calls = [];
+    const steps = [
+      { tokens, targets, targetWeights: signed(20), normalize: "weights" },
+      { tokens, targets, targetWeights: signed(20).reverse(), normalize: "weights" },
+      { tokens, targets, temperature: 0.8, soft },
+      { tokens, targets, soft },
+      { tokens, gradient: crossEntropy(targets, calls), normalize: 2 },
+      { tokens, gradient: crossEntropy(targets, calls), normalize: 2 },
+    ];
+    const run = async (trainer, from, to) => {
+      const losses = [];
+      for (const step of steps.slice(from, to)) losses.push((await trainer.step(step)).loss);
+      return losses;
+    };
+    const whole = await open(host, { gradientAccumulation: 2 });
+    const expected = await run(whole, 0, 6);
+    const parted = await open(host, { gradientAccumulation: 2 });
+    const begun = await run(parted, 0, 1);
+    const resumed = await Trainer.resume(runtime, await parted.save());
+    const middle = await run(resumed, 1, 5);
+    const before = calls.length;
+    runtime.simulateLoss();
+    const end = await run(resumed, 5, 6);
+    equal([...begun, ...middle, ...end], expected);
+    ok(calls.length >= before + 1, "the function was called again");
+    sameFiles(await resumed.save(), await whole.save());
+    runtime.destroy();
+  },
+
+  async "what cannot be is refused by name"(host) {
+    const trainer = await open(host, { gradientAccumulation: 2 });
+    const { tokens, targets } = batch(8);
+    const good = { tokens, targets };
+    const teacher = {
+      ids: new Uint32Array(8).fill(3),
+      probabilities: new Float32Array(8).fill(0.5),
+    };
+    for (const [more, word] of [
+      [{ targetWeights: new Float32Array(7) }, "targetWeights has 7"],
+      [{ targetWeights: [1, 2, 3, 4, 5, 6, 7, Number.NaN] }, "targetWeights[7] is NaN"],
+      [{ targetWeights: "ones" }, "targetWeights is"],
+      [{ normalize: "mean" }, "normalize is"],
+      [{ normalize: 0 }, "normalize is 0"],
+      [{ temperature: -1 }, "temperature is -1"],
+      [{ soft: { ...teacher, share: 2 } }, "share is 2"],
+      [{ soft: { ...teacher, direction: "both" } }, "direction is"],
+      [{ soft: { ...teacher, ids: [1, 2] } }, "soft.probabilities has 8"],
+      [{ gradient: () => {} }, "no targets beside it"],
+      [{ target_weights: [] }, "target_weights"],
+    ]) {
+      await refuses("invalid-options", word, () => trainer.step({ ...good, ...more }));
+    }
+    const weights = { targetWeights: new Float32Array(8).fill(2) };
+    await trainer.step({ ...good, ...weights, normalize: "weights" });
+    await refuses("invalid-options", "must have the same", () => trainer.step(good));
+    equal((await trainer.step({ ...good, ...weights, normalize: "weights" })).step, 1);
+    trainer.model.free();
+  },
+};
