@@ -28,14 +28,13 @@ interface Embedding {
 
 type Checked = Omit<EmbedOptions, keyof InferenceOptions>;
 
-/** What a call of {@link Model.embed} was given, as it was then. */
-export interface EmbedCall {
+interface EmbedCall {
   readonly texts: readonly (string | Uint32Array)[];
   readonly options: Checked;
   readonly rest: InferenceOptions;
 }
 
-export function embedCall(config: ModelConfig, given: unknown, all: EmbedOptions): EmbedCall {
+function embedCall(config: ModelConfig, given: unknown, all: EmbedOptions): EmbedCall {
   const { tokenizer, pooling, normalize, instruction, ...rest } = check("embed", all, EMBED);
   const texts = inspect("embed", () => {
     if (!Array.isArray(given)) {
@@ -54,8 +53,12 @@ export function embedCall(config: ModelConfig, given: unknown, all: EmbedOptions
 }
 
 /** {@link Model.embed}. */
-export async function embed(model: Embedding, call: EmbedCall): Promise<Float32Array[]> {
-  const { texts, options, rest } = call;
+export async function embed(
+  model: Embedding,
+  given: unknown,
+  all: EmbedOptions,
+): Promise<Float32Array[]> {
+  const { texts, options, rest } = embedCall(model.config, given, all);
   const { onProgress, ...each } = rest;
   const { num_hidden_layers, n_layer, num_layers } = model.config;
   const layer = (num_hidden_layers ?? n_layer ?? num_layers) as number;

@@ -1,7 +1,6 @@
 import { overOf, withOver } from "./adapter-parts.js";
 import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
-import { embed, embedCall } from "./embed.js";
 import { toError } from "./error.js";
 import type { CheckpointSource } from "./file-part.js";
 import { openSource } from "./file-source.js";
@@ -41,8 +40,7 @@ import type {
   Scores,
 } from "./model-types.js";
 import { NO_NOTES, notesOf } from "./notes.js";
-import { check, invalid, isA, type Rules, show } from "./options.js";
-import { nameOf, setParameter, valuesOf } from "./parameters.js";
+import { check, copied, inspect, invalid, isA, type Rules, show } from "./options.js";
 import type { LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw-types.js";
@@ -302,9 +300,10 @@ export class Model {
     texts: readonly (string | TokenIds)[],
     options: EmbedOptions = {},
   ): Promise<Float32Array[]> {
-    const call = embedCall(this.config, texts, options);
+    const given = inspect("embed", () => [copied(texts), { ...options }] as const);
     const states = (ids: Uint32Array, own: HiddenStatesOptions) => this.hiddenStates(ids, own);
-    return embed({ config: this.config, handle: this.#handle, states }, call);
+    const { embed } = await deferredPart();
+    return embed({ config: this.config, handle: this.#handle, states }, ...given);
   }
 
   /**
@@ -315,8 +314,7 @@ export class Model {
    * @throws {@link TinyloomError} `invalid-options`, `out-of-memory`.
    */
   async parameter(name: string): Promise<Float32Array> {
-    const own = nameOf("parameter", name);
-    return this.#handle.run((raw) => raw.readNamed(own));
+    return (await deferredPart()).parameter(this.#inner, name);
   }
 
   /**
@@ -333,8 +331,8 @@ export class Model {
    * ```
    */
   async setParameter(name: string, values: Float32Array | readonly number[]): Promise<void> {
-    const own = valuesOf("setParameter", values);
-    return setParameter(this.#inner, nameOf("setParameter", name), own);
+    const own = inspect("setParameter", () => copied(values));
+    return (await deferredPart()).setParameter(this.#inner, name, own);
   }
 
   async #look<O extends InferenceOptions>(
