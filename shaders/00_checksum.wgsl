@@ -2,14 +2,11 @@
 // with its index, and what that gives is added modulo 2³², so that neither the order of the additions nor
 // the adapter changes a sum. (The mixing is the end of MurmurHash3, by Appleby.)
 //
-//   0 words  read        u32 [COUNT]
-//   1 sums   read_write  u32 [LANES]  overwritten: lane i has words i, i + LANES, …
-//
 // Grid: one invocation a sum.
 #import lib/flat
 
-@group(0) @binding(0) var<storage, read> words: array<u32>;
-@group(0) @binding(1) var<storage, read_write> sums: array<u32>;
+#binding words: array<u32>  // read        u32 [COUNT]
+#binding sums: array<u32>   // read_write  u32 [LANES]  overwritten: lane i has words i, i + LANES, …
 
 fn mixed(word: u32, index: u32) -> u32 {
   var x = word + index * 0x9e3779b9u;

@@ -2,14 +2,7 @@
 // for it; the same masks on gradients. Integers alone decide, so that every adapter leaves out the same
 // elements, and a mask need not be kept. (Srivastava et al., "Dropout", JMLR 2014)
 //
-//   0 input   read        f32 [tokens, COLUMNS]
-//   1 output  read_write  f32 [tokens, COLUMNS]  by WRITE_MODE
-//   2 step    uniform     draws: micro-steps before this one; reserved: the seed
-//   3 range   uniform     col0: the number of the place, which has masks of its own
-//
 // RESIDUAL: what is kept is added to a residual stream.
-//
-//   4 residual  read  f32 [tokens, COLUMNS]
 //
 // An element is left out where its word is below THRESHOLD. Grid: one invocation per four elements of a row,
 // which share a block of random words.
@@ -19,12 +12,12 @@
 #import lib/range
 #import lib/write_mode
 
-@group(0) @binding(0) var<storage, read> input: array<f32>;
-@group(0) @binding(1) var<storage, read_write> output: array<f32>;
-@group(0) @binding(2) var<uniform> step: Step;
-@group(0) @binding(3) var<uniform> range: Range;
+#binding input: array<f32>   // read        f32 [tokens, COLUMNS]
+#binding output: array<f32>  // read_write  f32 [tokens, COLUMNS]  by WRITE_MODE
+#binding step: Step          // uniform     draws: micro-steps before this one; reserved: the seed
+#binding range: Range        // uniform     col0: the number of the place, which has masks of its own
 #if RESIDUAL
-@group(0) @binding(4) var<storage, read> residual: array<f32>;
+#binding residual: array<f32>  // read  f32 [tokens, COLUMNS]
 #endif
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {

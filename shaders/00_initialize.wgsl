@@ -2,10 +2,6 @@
 // their deviation by one product. Integer arithmetic up to there: the host's `fill_weights` and every
 // adapter that rounds to nearest give the same bits.
 //
-//   0 weights  write    f32   `count` elements from `first` on, overwritten
-//   1 options  uniform
-//   2 run      uniform
-//
 // Grid: one invocation per element.
 #import lib/flat
 #import lib/philox
@@ -23,9 +19,9 @@ struct Run {
   stream: u32,   // of the tensor
 }
 
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<uniform> options: Initialize;
-@group(0) @binding(2) var<uniform> elements: Run;
+#binding weights: array<f32>  // write    f32   `count` elements from `first` on, overwritten
+#binding options: Initialize  // uniform
+#binding elements: Run        // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);

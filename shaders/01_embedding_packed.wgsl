@@ -1,10 +1,6 @@
 // embedding_packed_forward: x[t, :] = weight[tokens[t], :] of a packed table
 //
-//   0 tokens   read   u32 [tokens]
 //   1 packed   read   lib/weights/  [range.cols, UNITS]   rows range.col0 … of the vocabulary
-//   2 output   write  f32 [tokens, UNITS · QUADS · 4]     overwritten where the token is in this part
-//   3 step     uniform
-//   4 range    uniform
 //
 // ANGLES: a decoded row leaves its angles, by lib/embedding_angles.wgsl and what that binds.
 //
@@ -17,10 +13,11 @@
 #endif
 #import lib/weights
 
-@group(0) @binding(0) var<storage, read> tokens: array<u32>;
-@group(0) @binding(2) var<storage, read_write> output: array<vec4<f32>>;
-@group(0) @binding(3) var<uniform> step: Step;
-@group(0) @binding(4) var<uniform> range: Range;
+#binding tokens: array<u32>        // read     u32 [tokens]
+// output: f32 [tokens, UNITS · QUADS · 4] overwritten where the token is in this part
+#binding output: array<vec4<f32>>  // write
+#binding step: Step                // uniform
+#binding range: Range              // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);

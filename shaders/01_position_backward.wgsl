@@ -1,22 +1,17 @@
 // position_backward: d_weight[p, :] += Σ over documents that reach position p of d_output there
 //
-//   0 documents  read        u32 [ENDS + tokens]         start of each row's document; ENDS further its end
-//   1 d_output   read        f32 [tokens, HIDDEN]
-//   2 d_weight   read_write  f32 [range.cols, HIDDEN]    accumulates; rows that no document reaches stay
-//   3 step       uniform
-//   4 range      uniform
-//
 // Grid: one invocation per element of [tokens, HIDDEN], the positions that a batch can reach. It walks
 // over the documents, so that each element has one owner and one order of addition.
 #import lib/step
 #import lib/flat
 #import lib/range
 
-@group(0) @binding(0) var<storage, read> documents: array<u32>;
-@group(0) @binding(1) var<storage, read> d_output: array<f32>;
-@group(0) @binding(2) var<storage, read_write> d_weight: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
-@group(0) @binding(4) var<uniform> range: Range;
+// documents: u32 [ENDS + tokens] start of each row's document; ENDS further its end
+#binding documents: array<u32>  // read
+#binding d_output: array<f32>   // read        f32 [tokens, HIDDEN]
+#binding d_weight: array<f32>   // read_write  f32 [range.cols, HIDDEN]    accumulates; rows that no document reaches stay
+#binding step: Step             // uniform
+#binding range: Range           // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);

@@ -1,19 +1,15 @@
 // column_sum: output[i] (+)= Σ over b of partial[b, i], for b in ceil(tokens / ROWS) blocks, for each of WEIGHTS
 // weights. Partial sums of weight w begin at w * PARTIAL_STRIDE, its output at (WEIGHTS - 1 - w) * OUTPUT_STRIDE.
 //
-//   0 partial  read        f32 [blocks, HIDDEN] for each weight
-//   1 output   read_write  f32 [HIDDEN] for each weight          by WRITE_MODE
-//   2 step     uniform
-//
 // LANES invocations share a column, each every LANES-th block, LOADS at a time; their sums meet in workgroup memory.
 // Grid: WORKGROUP / LANES neighbouring columns per workgroup.
 #import lib/step
 #import lib/flat
 #import lib/write_mode
 
-@group(0) @binding(0) var<storage, read> partial_sums: array<f32>;
-@group(0) @binding(1) var<storage, read_write> output: array<f32>;
-@group(0) @binding(2) var<uniform> step: Step;
+#binding partial_sums: array<f32>  // read  f32 [blocks, HIDDEN] for each weight
+#binding output: array<f32>        // read_write  f32 [HIDDEN] for each weight          by WRITE_MODE
+#binding step: Step                // uniform
 
 const COLUMNS_PER_GROUP: u32 = WORKGROUP / LANES;
 

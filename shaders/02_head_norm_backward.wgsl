@@ -4,12 +4,6 @@
 //   partial  = Σ over ROWS rows and their heads of d_y · x · r   (summed into d_weight by column_sum)
 // Gradients of value heads stay.
 //
-//   0 x        read        f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
-//   1 weight   read        f32 [2, HEAD_DIM]       of queries, of keys
-//   2 d        read_write  f32 [tokens, STRIDE]    d_y, overwritten by d_x
-//   3 partial  write       f32 [ceil(tokens / ROWS), 2, HEAD_DIM]  overwritten
-//   4 step     uniform
-//
 // Grid: one workgroup per ROWS rows. Each invocation owns COLUMNS columns of both weights' gradients
 // and keeps their sums in registers.
 #import lib/step
@@ -18,11 +12,11 @@
 #import lib/reduce
 #import lib/norm_weight
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read_write> d: array<f32>;
-@group(0) @binding(3) var<storage, read_write> partial_sums: array<f32>;
-@group(0) @binding(4) var<uniform> step: Step;
+#binding x: array<f32>             // read        f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
+#binding weight: array<f32>        // read        f32 [2, HEAD_DIM]       of queries, of keys
+#binding d: array<f32>             // read_write  f32 [tokens, STRIDE]    d_y, overwritten by d_x
+#binding partial_sums: array<f32>  // read_write  f32 [ceil(tokens / ROWS), 2, HEAD_DIM]  overwritten
+#binding step: Step                // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let block = flat_workgroup(workgroup, workgroups);

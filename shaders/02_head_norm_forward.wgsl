@@ -2,11 +2,6 @@
 //   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight_of(weight of queries or keys)
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)
 //
-//   0 x       read   f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
-//   1 weight  read   f32 [2, HEAD_DIM]       of queries, of keys
-//   2 y       write  f32 [tokens, STRIDE]    overwritten
-//   3 step    uniform
-//
 // Grid: one workgroup per head of a row.
 #import lib/step
 #import lib/flat
@@ -14,10 +9,10 @@
 #import lib/reduce
 #import lib/norm_weight
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
+#binding x: array<f32>       // read     f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
+#binding weight: array<f32>  // read     f32 [2, HEAD_DIM]       of queries, of keys
+#binding y: array<f32>       // write    f32 [tokens, STRIDE]    overwritten
+#binding step: Step          // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_workgroup(workgroup, workgroups);

@@ -3,13 +3,6 @@
 //   d_x      = r · (g − mean(g) − n · mean(g · n))
 //   partial  = Σ over ROWS rows of d_y · n, and of d_y   (summed into d_weight by column_sum)
 //
-//   0 x        read        f32 [tokens, HIDDEN]
-//   1 weight   read        f32 [2, HIDDEN]                 factors, then what is added
-//   2 d_y      read        f32 [tokens, HIDDEN]
-//   3 d_x      read_write  f32 [tokens, HIDDEN]            by WRITE_MODE
-//   4 partial  write       f32 [ceil(tokens / ROWS), 2, HIDDEN]  overwritten
-//   5 step     uniform
-//
 // A row is ROW vectors (lib/vector.wgsl).
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
 // and keeps their sums in registers.
@@ -19,12 +12,12 @@
 #import lib/vector
 #import lib/reduce
 
-@group(0) @binding(0) var<storage, read> x: array<Vector>;
-@group(0) @binding(1) var<storage, read> weight: array<Vector>;
-@group(0) @binding(2) var<storage, read> d_y: array<Vector>;
-@group(0) @binding(3) var<storage, read_write> d_x: array<Vector>;
-@group(0) @binding(4) var<storage, read_write> partial_sums: array<Vector>;
-@group(0) @binding(5) var<uniform> step: Step;
+#binding x: array<Vector>             // read        f32 [tokens, HIDDEN]
+#binding weight: array<Vector>        // read        f32 [2, HIDDEN]                 factors, then what is added
+#binding d_y: array<Vector>           // read        f32 [tokens, HIDDEN]
+#binding d_x: array<Vector>           // read_write  f32 [tokens, HIDDEN]            by WRITE_MODE
+#binding partial_sums: array<Vector>  // read_write  f32 [ceil(tokens / ROWS), 2, HIDDEN]  overwritten
+#binding step: Step                   // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let block = flat_workgroup(workgroup, workgroups);

@@ -3,11 +3,6 @@
 // The mean is taken off before squares are summed: their difference would cancel.
 // (Ba, Kiros and Hinton, "Layer normalization", arXiv:1607.06450)
 //
-//   0 x       read   f32 [tokens, HIDDEN]
-//   1 weight  read   f32 [2, HIDDEN]        factors, then what is added
-//   2 y       write  f32 [tokens, HIDDEN]   overwritten
-//   3 step    uniform
-//
 // A row is ROW vectors (lib/vector.wgsl).
 // Grid: one workgroup per row.
 #import lib/step
@@ -15,10 +10,10 @@
 #import lib/vector
 #import lib/reduce
 
-@group(0) @binding(0) var<storage, read> x: array<Vector>;
-@group(0) @binding(1) var<storage, read> weight: array<Vector>;
-@group(0) @binding(2) var<storage, read_write> y: array<Vector>;
-@group(0) @binding(3) var<uniform> step: Step;
+#binding x: array<Vector>       // read     f32 [tokens, HIDDEN]
+#binding weight: array<Vector>  // read     f32 [2, HIDDEN]        factors, then what is added
+#binding y: array<Vector>       // write    f32 [tokens, HIDDEN]   overwritten
+#binding step: Step             // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let t = flat_workgroup(workgroup, workgroups);

@@ -2,13 +2,6 @@
 //   d_x      = r · (w · d_y) − x · r³ / HIDDEN · Σ (w · d_y · x)
 //   partial  = Σ over ROWS rows of d_y · x · r       (summed into d_weight by column_sum)
 //
-//   0 x        read        f32 [tokens, HIDDEN]
-//   1 weight   read        f32 [HIDDEN]
-//   2 d_y      read        f32 [tokens, HIDDEN], or SUMMED: PARTS of it, from a product split along K
-//   3 d_x      read_write  f32 [tokens, HIDDEN]            by WRITE_MODE
-//   4 partial  write       f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
-//   5 step     uniform
-//
 // A row is ROW vectors (lib/vector.wgsl).
 // KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
 // Grid: one workgroup for ROWS rows. Each invocation owns COLUMNS columns of the weight gradient
@@ -20,12 +13,13 @@
 #import lib/reduce
 #import lib/norm_weight
 
-@group(0) @binding(0) var<storage, read> x: array<Vector>;
-@group(0) @binding(1) var<storage, read> weight: array<Vector>;
-@group(0) @binding(2) var<storage, read> d_y: array<Vector>;
-@group(0) @binding(3) var<storage, read_write> d_x: array<Vector>;
-@group(0) @binding(4) var<storage, read_write> partial_sums: array<Vector>;
-@group(0) @binding(5) var<uniform> step: Step;
+#binding x: array<Vector>             // read        f32 [tokens, HIDDEN]
+#binding weight: array<Vector>        // read        f32 [HIDDEN]
+// d_y: f32 [tokens, HIDDEN], or SUMMED: PARTS of it, from a product split along K
+#binding d_y: array<Vector>           // read
+#binding d_x: array<Vector>           // read_write  f32 [tokens, HIDDEN]            by WRITE_MODE
+#binding partial_sums: array<Vector>  // read_write  f32 [ceil(tokens / ROWS), HIDDEN]  overwritten
+#binding step: Step                   // uniform
 
 // The gradient of the norm's result.
 fn slope(i: u32) -> Vector {

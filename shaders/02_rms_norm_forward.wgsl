@@ -1,20 +1,10 @@
 // rms_norm_forward: y[t, :] = x[t, :] / sqrt(mean(x[t, :]²) + EPSILON) · weight_of(weight)
 // (Zhang and Sennrich, "Root mean square layer normalization", arXiv:1910.07467)
 //
-//   0 x       read   f32 [tokens, HIDDEN], or SUMMED: PARTS of it
-//   1 weight  read   f32 [HIDDEN]
-//   2 y       write  f32 [tokens, HIDDEN]   overwritten; F16: two to a word, for products that round it
-//   3 step    uniform
-//
 // RESIDUAL: the result is added to the residual stream (Gemma Team, arXiv:2408.00118).
-//
-//   4 residual  read  f32 [tokens, HIDDEN]
 //
 // SUMMED: what is normalised is the residual stream with what a product split along K adds to it: the PARTS parts, in
 // their order, and the stream from before. The sum is kept for what reads the stream later.
-//
-//   4 before  read   f32 [tokens, HIDDEN]
-//   5 stream  write  f32 [tokens, HIDDEN]   overwritten
 //
 // A row is ROW vectors (lib/vector.wgsl).
 // KEPT = COLUMNS: an invocation keeps its part of a row in registers. KEPT = 1: it reads it again.
@@ -25,19 +15,19 @@
 #import lib/reduce
 #import lib/norm_weight
 
-@group(0) @binding(0) var<storage, read> x: array<Vector>;
-@group(0) @binding(1) var<storage, read> weight: array<Vector>;
+#binding x: array<Vector>       // read  f32 [tokens, HIDDEN], or SUMMED: PARTS of it
+#binding weight: array<Vector>  // read  f32 [HIDDEN]
 #if F16
-@group(0) @binding(2) var<storage, read_write> y: array<vec2<u32>>;
+#binding y: array<vec2<u32>>  // write  f32 [tokens, HIDDEN]   overwritten; F16: two to a word, for products that round it
 #else
-@group(0) @binding(2) var<storage, read_write> y: array<Vector>;
+#binding y: array<Vector>  // write  f32 [tokens, HIDDEN]   overwritten; F16: two to a word, for products that round it
 #endif
-@group(0) @binding(3) var<uniform> step: Step;
+#binding step: Step  // uniform
 #if RESIDUAL
-@group(0) @binding(4) var<storage, read> residual: array<Vector>;
+#binding residual: array<Vector>  // read  f32 [tokens, HIDDEN]
 #elif SUMMED
-@group(0) @binding(4) var<storage, read> before: array<Vector>;
-@group(0) @binding(5) var<storage, read_write> stream: array<Vector>;
+#binding before: array<Vector>  // read   f32 [tokens, HIDDEN]
+#binding stream: array<Vector>  // write  f32 [tokens, HIDDEN]   overwritten
 #endif
 
 // What is normalised.

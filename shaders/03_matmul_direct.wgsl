@@ -2,8 +2,6 @@
 // in registers: the form for adapters that run on a CPU, where a barrier costs more than it saves.
 // Bindings and modes are those of 03_matmul_tiled.wgsl, and one more:
 //
-//   last  sizes  uniform  N; K, or M for matmul_at; A_STRIDE; C_STRIDE
-//
 // So products of all shapes share a text: such an adapter takes longer to compile it than to run it.
 //
 // Results are named vectors: some compilers keep an array that a loop indexes in memory, even when every index is known.
@@ -18,7 +16,7 @@
 #import lib/linear/operands
 #import lib/linear/b
 
-@group(0) @binding(SIZES) var<uniform> sizes: vec4<u32>;
+#operand sizes: vec4<u32>  // uniform  N; K, or M for matmul_at; A_STRIDE; C_STRIDE
 
 var<private> N: u32;
 var<private> A_STRIDE: u32;

@@ -1,16 +1,8 @@
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B on matrices that a subgroup holds, of operands rounded to
 // f16, with sums in f32.
 //
-//   0 a         read        f32 or f16 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
-//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row; or packed (linear/b.wgsl)
-//   2 c         read_write  f32 or f16 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
-//   3 step      uniform
-//   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
-//   5 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
-//   6 bias      read        f32 [C_STRIDE] (only behind a residual)
-//
-// The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. Parts of K are those of
-// 03_matmul_tiled.wgsl.
+// The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. Bindings and parts of K
+// are those of 03_matmul_tiled.wgsl; `a` and `c` may lie in f16.
 //
 // Tiles of both operands lie in workgroup memory as they are stored, in panels of the WM rows or WN columns that a
 // subgroup multiplies. A line of a panel ends with a pad of 8 cells, which keeps the loads of a matrix in different
@@ -28,7 +20,7 @@
 #import lib/write_mode
 #import lib/linear/rows
 #import lib/linear/b
-#import lib/linear/matrix_operands
+#import lib/linear/operands
 #import lib/linear/matrix_tiles
 #import lib/matrix
 

@@ -2,7 +2,6 @@
 //
 //   0 a      read   f32 [K]
 //   1 b      read   f32 [PRODUCTS · N, K]; or packed (lib/weights.wgsl)
-//   2 c      write  f32, as lib/matvec/result.wgsl says; read too where sums are added to it
 //
 // and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual,
 // f32 as c; a bias, f32 as c; what lib/matvec/result.wgsl binds. What it imports says what x is (a, or its
@@ -15,11 +14,11 @@
 // where it lies.
 // Grid: WORKGROUP / LANES rows per workgroup.
 #import lib/flat
-#import lib/matvec/input
+#import lib/matvec/products
 #import lib/matvec/result
 #import lib/matvec/meet
 
-#operand c: array<f32>
+#operand c: array<f32>  // write  f32, as lib/matvec/result.wgsl says; read too where sums are added to it
 
 const ROWS_PER_GROUP: u32 = WORKGROUP / LANES;
 
@@ -29,7 +28,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let n = flat_workgroup(workgroup, workgroups) * ROWS_PER_GROUP + place / LANES;
   // Rows past the end repeat the last one, and are not stored.
   let row = min(n, N - 1u);
-  prepare(row);
+  let loaded = before(0u, row);
   var sums = array<f32, SUMS>();
   for (var turn = 0u; turn < WHOLE; turn += UNROLLED) {
     #unroll for (var u = 0u; u < UNROLLED; u++) {
@@ -44,6 +43,6 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   meet(lane, &sums);
   if part == 0u && n < N {
-    store(&sums, n);
+    store(0u, n, norm_scale(sums[SUMS - 1u]) * vec2(sums[0], sums[PRODUCTS - 1u]), loaded);
   }
 }

@@ -3,11 +3,8 @@
 //
 //   0 a      read   f32 [rows, K]
 //   1 b      read   f32 [N · EACH, K]; or packed (lib/weights.wgsl)
-//   2 c      write  f32, as lib/matvec_rows/result.wgsl says
-//   3 range or step, uniform
 //
-// and then, in this order, where the kernel has them: the weight of a norm, f32 [K]; a residual, f32 as c; a bias,
-// f32 [STRIDE]; what lib/matvec_rows/result.wgsl binds. What it imports says what A is (a, or its RMSNorm), which EACH rows
+// and then what 03_matvec.wgsl binds. What it imports says what A is (a, or its RMSNorm), which EACH rows
 // of B belong to a result, and what becomes of the sums.
 //
 // LANES invocations, a unit, share PRODUCTS rows of B and COLUMNS rows of A, neighbours reading neighbouring
@@ -15,20 +12,15 @@
 // stored. How a sum is put together depends neither on COLUMNS nor on the rows.
 // Grid: UNIT_GROUPS workgroups for the rows of B, then the same for the next COLUMNS rows of A.
 #import lib/flat
-#import lib/matvec_rows/input
-#import lib/matvec_rows/result
+#import lib/matvec_rows/products
+#import lib/matvec/result
 #import lib/matvec_rows/meet
 
-@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+#operand c: array<f32>  // write  f32, as lib/matvec/result.wgsl says
 
 const UNIT_RESULTS: u32 = PRODUCTS / EACH;
 const ROW_UNITS: u32 = WORKGROUP / LANES;
 const UNIT_GROUPS: u32 = (N + UNIT_RESULTS * ROW_UNITS - 1u) / (UNIT_RESULTS * ROW_UNITS);
-
-// One rounding for each product, in one order.
-fn add_dot(sum: f32, x: vec4<f32>, y: vec4<f32>) -> f32 {
-  return fma(x.w, y.w, fma(x.z, y.z, fma(x.y, y.y, fma(x.x, y.x, sum))));
-}
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let group = flat_workgroup(workgroup, workgroups);
@@ -47,7 +39,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if row < row_count() && n < N {
       let at = i % UNIT_RESULTS * EACH * COLUMNS + column;
       let pair = vec2(total(place.x, at), total(place.x, at + (EACH - 1u) * COLUMNS));
-      store(row, n, pair * row_scale(place.x, column));
+      let squares = total(place.x, (SUM_ROWS - 1u) * COLUMNS + column);
+      store(row, n, pair * norm_scale(squares), before(row, n));
     }
   }
 }

@@ -4,7 +4,6 @@
 //
 //   0 a or partials  read   lib/matvec/team_input.wgsl says what is multiplied
 //   1 b      read   f32 [N, K]; or packed (lib/weights.wgsl)
-//   2 c      write  f32, as lib/matvec/result.wgsl says
 //
 // A row of the matrix has TEAM_UNITS units of QUADS vectors, each in Words. The invocations of a team read them in
 // turns of UNROLLED. The first turn's are on their way before anything else is waited for: `begin` may end with a
@@ -15,7 +14,7 @@
 #import lib/matvec/team_input
 #import lib/matvec/result
 
-#operand c: array<f32>
+#operand c: array<f32>  // write  f32, as lib/matvec/result.wgsl says
 
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
@@ -60,7 +59,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let part = subgroup_lane % LANES;
   let first = (flat_workgroup(workgroup, workgroups) * (WORKGROUP / LANES) + team) * ROWS;
   // Each of the first lanes stores one result.
-  prepare(min(first + min(part, ROWS - 1u), N - 1u));
+  let loaded = before(0u, min(first + min(part, ROWS - 1u), N - 1u));
   var held = hold(first, 0u, part);
   begin(lane);
   var sums: array<f32, ROWS>;
@@ -86,18 +85,15 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       held = hold(first, turn + UNROLLED, part);
     }
   }
-  if SUMS > 1u {
-    squares = team_sum(squares);
-  }
+#if NORMED
+  squares = team_sum(squares);
+#endif
   #unroll for (var r = 0u; r < ROWS; r++) {
     sums[r] = team_sum(sums[r]);
   }
   #unroll for (var r = 0u; r < ROWS; r++) {
     if part == r && first + r < N {
-      var own = array<f32, SUMS>();
-      own[SUMS - 1u] = squares;
-      own[0] = sums[r];
-      store(&own, first + r);
+      store(0u, first + r, vec2(norm_scale(squares) * sums[r], 0.0), loaded);
     }
   }
 }

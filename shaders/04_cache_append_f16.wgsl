@@ -1,10 +1,5 @@
 // cache_append_forward into a cache of f16, two elements per word.
 //
-//   0 qkv    read   f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
-//   1 cache  write  f16 [capacity, 2 · KV_HEADS · HEAD_DIM]  rows of step.position …
-//                                                    overwritten: lib/cache/append.wgsl
-//   2 step   uniform
-//
 // Two neighbours of which f16 cannot hold one, beyond ±65504, become NaN: the logits tell it, and none is wrong unseen.
 // Grid: one invocation per vector of four elements.
 #import lib/step
@@ -12,9 +7,10 @@
 #import lib/cache/append
 #import lib/finite
 
-#operand qkv: array<vec4<f32>>
-#operand cache: array<vec2<u32>>
-#operand step: Step
+#operand qkv: array<vec4<f32>>    // read     f32 [tokens, STRIDE]             key and value heads from column KEY_OFFSET on
+// cache: f16 [capacity, 2 · KV_HEADS · HEAD_DIM] rows of step.position … overwritten: lib/cache/append.wgsl
+#operand cache: array<vec2<u32>>  // write
+#operand step: Step               // uniform
 
 fn pack(x: vec2<f32>) -> u32 {
   let most = max(abs(x.x), abs(x.y));

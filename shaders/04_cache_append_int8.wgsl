@@ -1,11 +1,6 @@
 // cache_append_forward into a cache of signed bytes with a scale per row and head: the largest
 // magnitude over 127.
 //
-//   0 qkv    read   f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
-//   1 cache  write  [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows of step.position …
-//                   overwritten (lib/cache/append.wgsl): the bytes of key heads, value heads, then the heads' scales as f32
-//   2 step   uniform
-//
 // A head with a number that is not finite gets NaN as its scale.
 // Grid: one invocation per vector of four elements; each finds its head's largest magnitude itself.
 #import lib/step
@@ -13,9 +8,11 @@
 #import lib/cache/append
 #import lib/finite
 
-#operand qkv: array<vec4<f32>>
-#operand cache: array<u32>
-#operand step: Step
+#operand qkv: array<vec4<f32>>  // read     f32 [tokens, STRIDE]     key and value heads from column KEY_OFFSET on
+// cache: [capacity, 2 · KV_HEADS · (VECTORS + 1)] words, rows of step.position … overwritten (lib/cache/append.wgsl): the
+// bytes of key heads, value heads, then the heads' scales as f32
+#operand cache: array<u32>      // write
+#operand step: Step             // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);

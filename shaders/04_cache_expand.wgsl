@@ -1,10 +1,5 @@
 // cache_expand_forward: the rows of a packed key-value cache in f32, for kernels that read f32.
 //
-//   0 rows   write  f32 [capacity, 2 · KV_HEADS · HEAD_DIM]  those in use overwritten:
-//                                                            lib/cache/key_row.wgsl
-//   1 cache  read   [capacity, row]                          lib/cache/
-//   2 step   uniform
-//
 // Grid: fixed; invocations stride over the vectors of the rows that the cache holds, a run-time
 // number.
 #import lib/step
@@ -12,8 +7,9 @@
 #import lib/cache/key_row
 #import lib/cache/rows
 
-@group(0) @binding(0) var<storage, read_write> rows: array<vec4<f32>>;
-@group(0) @binding(2) var<uniform> step: Step;
+// rows: f32 [capacity, 2 · KV_HEADS · HEAD_DIM] those in use overwritten: lib/cache/key_row.wgsl
+#binding rows: array<vec4<f32>>  // write
+#binding step: Step              // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let count = rows_in_use(step.position + step.tokens) * CACHE_VECTORS;

@@ -4,19 +4,14 @@
 // HALF is HEAD_DIM / 2, else of its first 2 · HALF elements.
 // (Su et al., "RoFormer", arXiv:2104.09864)
 //
-//   0 qkv        read_write  f32 [tokens, STRIDE]           heads of HEAD_DIM; the first HEADS rotate
-//   1 table      read        vec2 [positions, HALF]         (cos, sin)
-//   2 documents  read        u32 [tokens]                   start of each row's document
-//   3 step       uniform
-//
 // DIRECTION is 1 forward and -1 backward. Grid: one invocation a pair.
 #import lib/step
 #import lib/flat
 
-@group(0) @binding(0) var<storage, read_write> qkv: array<f32>;
-@group(0) @binding(1) var<storage, read> table: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read> documents: array<u32>;
-@group(0) @binding(3) var<uniform> step: Step;
+#binding qkv: array<f32>          // read_write  f32 [tokens, STRIDE]           heads of HEAD_DIM; the first HEADS rotate
+#binding table: array<vec2<f32>>  // read        vec2 [positions, HALF]         (cos, sin)
+#binding documents: array<u32>    // read        u32 [tokens]                   start of each row's document
+#binding step: Step               // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);

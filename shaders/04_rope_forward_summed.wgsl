@@ -1,21 +1,16 @@
 // rope_forward, as 04_rope.wgsl, of rows of which a product split along K has left PARTS parts: adds them up in their
 // order, rotates queries and keys, and writes whole rows.
 //
-//   0 parts      read    f32 [PARTS, tokens, ROW_HEADS · HEAD_DIM]  PART_ROW vectors from one to the next
-//   1 table      read    lib/rotate.wgsl
-//   2 documents  read    u32 [tokens]                               start of each row's document
-//   3 rows       write   f32 [tokens, ROW_HEADS · HEAD_DIM]         overwritten
-//   4 step       uniform
-//
 // The first ROTATED_HEADS of each row rotate. Grid: one invocation per two vectors of a row, half a head apart.
 #import lib/step
 #import lib/flat
 #import lib/rotate
 
-@group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> documents: array<u32>;
-@group(0) @binding(3) var<storage, read_write> rows: array<vec4<f32>>;
-@group(0) @binding(4) var<uniform> step: Step;
+// parts: f32 [PARTS, tokens, ROW_HEADS · HEAD_DIM] PART_ROW vectors from one to the next
+#binding parts: array<vec4<f32>>  // read
+#binding documents: array<u32>    // read     u32 [tokens]                               start of each row's document
+#binding rows: array<vec4<f32>>   // write    f32 [tokens, ROW_HEADS · HEAD_DIM]         overwritten
+#binding step: Step               // uniform
 
 fn summed(i: u32) -> vec4<f32> {
   var sum = parts[i];

@@ -1,9 +1,6 @@
 // attention_decode_merge: the results of the ranges of attention_decode_split, put together. Merging
 // is associative, and a range without weight changes nothing.
 //
-//   0 partials  read   f32 [batch · HEADS, SPLITS, HEAD_DIM + 4]  sum of values, largest score, sum of
-//                                                                 weights
-//
 // Then for a cache
 //   1 output    write  f32 [HEADS · HEAD_DIM]             overwritten
 //   2 step      uniform                                   the cache holds step.position + 1 positions
@@ -17,7 +14,8 @@
 // COLUMNS neighbours take neighbouring vectors, SLICES invocations per vector's ranges; these meet in
 // a tree. Grid: x over the batch's heads, y over blocks of COLUMNS vectors. Workgroup memory: 32 bytes an
 // invocation.
-#operand partials: array<vec4<f32>>
+// partials: f32 [batch · HEADS, SPLITS, HEAD_DIM + 4] sum of values, largest score, sum of weights
+#operand partials: array<vec4<f32>>  // read
 
 const SLICES: u32 = WORKGROUP / COLUMNS;
 

@@ -3,12 +3,8 @@
 // behind this one merges the ranges and the newest key (lib/matvec/team_input.wgsl). Each workgroup of a query head
 // multiplies that head's part of the matrix for itself, so that none waits for another.
 //
-//   0 a            read        f32 [K]
 //   1 b or packed  read        f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM, K]; or packed (lib/weights/)
 //   2 norm_weight  read        f32 [K]
-//   3 angles       read        f32 [HEAD_DIM]          (cos, sin) by pair, at the row's position
-//   4 cache        read_write  f32 [rows, 2 · KV_HEADS · HEAD_DIM]   the row of step.position overwritten
-//   5 query        write       f32 [HEADS · HEAD_DIM]  the rotated query heads
 //   6 partials     write       lib/attention/decode_partial.wgsl
 //   7 step         uniform     the cache holds step.position positions
 //   8 bias, where the products have one: lib/matvec/pair_bias.wgsl
@@ -18,10 +14,10 @@
 // together, and with them the first keys and values.
 // Grid: x over the row's query, key and value heads, y over ranges. Key and value heads have work in range 0 alone.
 // Workgroup memory: 4 · HEAD_DIM bytes, and what lib/attention/decode_turns.wgsl takes.
-#operand a: array<vec4<f32>>
-#operand angles: array<vec4<f32>>
-#operand cache: array<vec4<f32>>
-#operand query: array<vec4<f32>>
+#operand a: array<vec4<f32>>       // read        f32 [K]
+#operand angles: array<vec4<f32>>  // read        f32 [HEAD_DIM]          (cos, sin) by pair, at the row's position
+#operand cache: array<vec4<f32>>   // read_write  f32 [rows, 2 · KV_HEADS · HEAD_DIM]   the row of step.position overwritten
+#operand query: array<vec4<f32>>   // write       f32 [HEADS · HEAD_DIM]  the rotated query heads
 
 const ROWS_APART: u32 = WORKGROUP / ROW_LANES;
 const UNITS_PER_ROW: u32 = K / (4u * QUADS);

@@ -1,12 +1,6 @@
 // attention_forward by matrices that a subgroup holds: operands rounded to f16, sums and softmax in f32. Results are
 // those of 05_attention_forward.wgsl.
 //
-//   0 query      read   f32 or f16 [tokens, Q_STRIDE]          head h at column h · HEAD_DIM
-//   1 keys       read   f32 or f16 [tokens, KV_STRIDE]         heads from KEY_OFFSET, values from VALUE_OFFSET
-//   2 documents  read   u32 [tokens]                           first key that each query may see
-//   3 output     write  f32 or f16 [tokens, HEADS · HEAD_DIM]  overwritten
-//   4 lse        write  f32 [tokens, HEADS]                    overwritten
-//   5 step       uniform
 //   6 range      uniform                                       lib/attention/dropout.wgsl
 //
 // A subgroup has ROWS rows. Matrices leave their scores in workgroup memory, where a pair of neighbours has a row, each a
@@ -37,12 +31,13 @@ alias OutputQuad = vec2<u32>;
 alias OutputQuad = vec4<f32>;
 #endif
 
-@group(0) @binding(0) var<storage, read> query: array<QkvQuad>;
-@group(0) @binding(1) var<storage, read> keys: array<QkvQuad>;
-@group(0) @binding(2) var<storage, read> documents: array<u32>;
-@group(0) @binding(3) var<storage, read_write> output: array<OutputQuad>;
-@group(0) @binding(4) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(5) var<uniform> step: Step;
+#binding query: array<QkvQuad>      // read     f32 or f16 [tokens, Q_STRIDE]          head h at column h · HEAD_DIM
+// keys: f32 or f16 [tokens, KV_STRIDE] heads from KEY_OFFSET, values from VALUE_OFFSET
+#binding keys: array<QkvQuad>       // read
+#binding documents: array<u32>      // read     u32 [tokens]                           first key that each query may see
+#binding output: array<OutputQuad>  // write    f32 or f16 [tokens, HEADS · HEAD_DIM]  overwritten
+#binding lse: array<f32>            // write    f32 [tokens, HEADS]                    overwritten
+#binding step: Step                 // uniform
 
 fn load_query(row: u32, head: u32, v: u32) -> QkvQuad {
   return query[(row * Q_STRIDE + head * HEAD_DIM) / 4u + v];

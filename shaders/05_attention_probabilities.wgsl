@@ -2,15 +2,6 @@
 // that attention_forward has left, as its backward pass has them (Dao, arXiv:2307.08691):
 // exp(score(q · k) − lse), and 0 for keys that the mask hides.
 //
-//   0 query          read     f32 [tokens, Q_STRIDE]           head h at column h · HEAD_DIM
-//   1 keys           read     f32 [keys, KV_STRIDE]            heads of keys first, rows where
-//                                                              lib/cache/key_row.wgsl says
-//   2 documents      read     u32 [tokens]                     first key that each query may see
-//   3 lse            read     f32 [tokens, HEADS]
-//   4 probabilities  write    f32 [tokens, position + tokens]  overwritten
-//   5 step           uniform
-//   6 probe          uniform  vec4<u32>                        the head first, the rest unused
-//
 // The head is a run-time value, so that another one compiles nothing.
 // Grid: one workgroup per row; its invocations stride over the keys.
 #import lib/step
@@ -18,13 +9,14 @@
 #import lib/attention/mask
 #import lib/attention/score
 
-@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> documents: array<u32>;
-@group(0) @binding(3) var<storage, read> lse: array<f32>;
-@group(0) @binding(4) var<storage, read_write> probabilities: array<f32>;
-@group(0) @binding(5) var<uniform> step: Step;
-@group(0) @binding(6) var<uniform> probe: vec4<u32>;
+#binding query: array<vec4<f32>>    // read     f32 [tokens, Q_STRIDE]           head h at column h · HEAD_DIM
+// keys: f32 [keys, KV_STRIDE] heads of keys first, rows where lib/cache/key_row.wgsl says
+#binding keys: array<vec4<f32>>     // read
+#binding documents: array<u32>      // read     u32 [tokens]                     first key that each query may see
+#binding lse: array<f32>            // read     f32 [tokens, HEADS]
+#binding probabilities: array<f32>  // write    f32 [tokens, position + tokens]  overwritten
+#binding step: Step                 // uniform
+#binding probe: vec4<u32>           // uniform  vec4<u32>                        the head first, the rest unused
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row = workgroup.x;

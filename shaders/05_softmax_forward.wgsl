@@ -2,18 +2,10 @@
 // that are whole vectors. Three passes over a row: its largest element, the sum, the result. A row of
 // −1e30 alone is uniform, a row of −∞ alone zeros.
 //
-//   0 input   read   Quad [rows, QUADS] from place.input on
-//   1 output  write  Quad [rows, QUADS] from place.output on, overwritten
-//   2 place   uniform
-//
 // Grid: one workgroup per row.
 //
 // WORDS: rows of any length, element by element. Of f16 rows of an odd length two make a block, since no two workgroups may
 // write to one word; an odd last row fills its word up with a zero.
-//
-//   0 input   read   Word [rows · COLUMNS / PER_WORD] from place.input on
-//   1 output  write  Word [rows · COLUMNS / PER_WORD] from place.output on, overwritten
-//   2 place   uniform
 //
 // Grid: one workgroup for ROWS rows.
 #import lib/flat
@@ -29,7 +21,7 @@ struct RowPlace {
   reserved: u32,
 }
 
-@group(0) @binding(2) var<uniform> place: RowPlace;
+#binding place: RowPlace  // uniform
 
 // Below every finite number but the very lowest; the literal of that, and of −∞, is refused by some compilers.
 const LOWEST: f32 = -3.4e38;
@@ -65,8 +57,8 @@ fn pack_word(x: vec2<f32>) -> Word {
 #endif
 }
 
-@group(0) @binding(0) var<storage, read> input: array<Word>;
-@group(0) @binding(1) var<storage, read_write> output: array<Word>;
+#binding input: array<Word>   // read   Word [rows · COLUMNS / PER_WORD] from place.input on
+#binding output: array<Word>  // write  Word [rows · COLUMNS / PER_WORD] from place.output on, overwritten
 
 fn load(index: u32) -> f32 {
   return element(input[place.input + index / PER_WORD], index % PER_WORD);
@@ -107,8 +99,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
 }
 #else
-@group(0) @binding(0) var<storage, read> input: array<Quad>;
-@group(0) @binding(1) var<storage, read_write> output: array<Quad>;
+#binding input: array<Quad>   // read   Quad [rows, QUADS] from place.input on
+#binding output: array<Quad>  // write  Quad [rows, QUADS] from place.output on, overwritten
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row = flat_workgroup(workgroup, workgroups);

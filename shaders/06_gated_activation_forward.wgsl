@@ -1,13 +1,7 @@
 // gated_activation_forward: output[t, i] = activate(gate[t, i]) · up[t, i]
 // (SwiGLU, GeGLU: Shazeer, "GLU variants improve transformer", arXiv:2002.05202)
 //
-//   0 gate_up  read   f32 [tokens, 2 · WIDTH]     gate | up; SUMMED: PARTS of it, from a product split along K
-//   1 output   write  f32 or F16 [tokens, WIDTH]  overwritten
-//   2 step     uniform
-//
 // SUMMED: the sum is kept for what reads it later.
-//
-//   3 whole    write  f32 [tokens, 2 · WIDTH]     overwritten: gate | up
 //
 // Grid: one invocation for each of the ROW vectors of a row of output.
 #import lib/step
@@ -16,11 +10,12 @@
 #import lib/stored
 #import lib/activation
 
-@group(0) @binding(0) var<storage, read> gate_up: array<Vector>;
-@group(0) @binding(1) var<storage, read_write> output: array<Stored>;
-@group(0) @binding(2) var<uniform> step: Step;
+// gate_up: f32 [tokens, 2 · WIDTH] gate | up; SUMMED: PARTS of it, from a product split along K
+#binding gate_up: array<Vector>  // read
+#binding output: array<Stored>   // write    f32 or F16 [tokens, WIDTH]  overwritten
+#binding step: Step              // uniform
 #if SUMMED
-@group(0) @binding(3) var<storage, read_write> whole: array<Vector>;
+#binding whole: array<Vector>  // write  f32 [tokens, 2 · WIDTH]     overwritten: gate | up
 #endif
 
 fn gate_up_at(i: u32) -> Vector {

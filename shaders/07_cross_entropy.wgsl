@@ -3,12 +3,6 @@
 // dLogits = (softmax(logits) − onehot(target)) · step.loss_scale, and the padding of a row by 0.
 // A target of 0xffffffff gives loss 0 and dLogits 0.
 //
-//   0 logits   read_write  f32 [range rows, STRIDE]   rows of this chunk; dLogits in place
-//   1 targets  read        u32 [tokens]
-//   2 losses   write       f32 [tokens]               rows of this chunk overwritten
-//   3 step     uniform
-//   4 range    uniform
-//
 // Grid: one workgroup per row of the chunk.
 #import lib/step
 #import lib/range
@@ -16,11 +10,11 @@
 #import lib/reduce
 #import lib/logits
 
-@group(0) @binding(0) var<storage, read_write> logits: array<f32>;
-@group(0) @binding(1) var<storage, read> targets: array<u32>;
-@group(0) @binding(2) var<storage, read_write> losses: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
-@group(0) @binding(4) var<uniform> range: Range;
+#binding logits: array<f32>   // read_write  f32 [range rows, STRIDE]   rows of this chunk; dLogits in place
+#binding targets: array<u32>  // read        u32 [tokens]
+#binding losses: array<f32>   // write       f32 [tokens]               rows of this chunk overwritten
+#binding step: Step           // uniform
+#binding range: Range         // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row = flat_workgroup(workgroup, workgroups);

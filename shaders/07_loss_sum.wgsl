@@ -1,20 +1,15 @@
 // loss_sum_forward: sums the losses of a batch and counts its targets; adds both to those of the
 // earlier micro-steps.
 //
-//   0 losses   read        f32 [tokens]
-//   1 targets  read        u32 [tokens]
-//   2 metrics  read_write  f32 [8]   0: this batch's loss sum, 1: its targets (both overwritten);
-//                                    2, 3: the same over the accumulation
-//   3 step     uniform
-//
 // Grid: one workgroup.
 #import lib/step
 #import lib/reduce
 
-@group(0) @binding(0) var<storage, read> losses: array<f32>;
-@group(0) @binding(1) var<storage, read> targets: array<u32>;
-@group(0) @binding(2) var<storage, read_write> metrics: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
+#binding losses: array<f32>   // read        f32 [tokens]
+#binding targets: array<u32>  // read        u32 [tokens]
+// metrics: f32 [8] 0: this batch's loss sum, 1: its targets (both overwritten); 2, 3: the same over the accumulation
+#binding metrics: array<f32>  // read_write
+#binding step: Step           // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var total = 0.0;

@@ -10,17 +10,6 @@
 // WEIGHTED multiplies loss and gradient by the row's weight; a weight of 0 is like an ignored target. TEMPERED divides the
 // logits by a temperature. SCORED gives what a row says of its tokens in place of its loss.
 //
-//   0 logits   read_write  f32 [range rows, STRIDE]   rows of this chunk; the gradient in place
-//   1 targets  read        u32 [tokens]
-//   2 losses   write       f32 [tokens]               rows of this chunk overwritten
-//     scores   write       vec4<f32> [tokens]         SCORED, instead: (loss, entropy, largest logit, log Σ exp(l − it))
-//   3 step     uniform
-//   4 range    uniform
-//   5 steering uniform                                TEMPERED
-//   6 weights  read        f32 [tokens]               WEIGHTED
-//   7 soft     read        vec2<u32> [tokens, steering.soft_count + 1]   SOFT: (id, bits of its probability), 0xffffffff
-//                                                     for none; then the probability of the rest
-//
 // SOFT adds a divergence from the probabilities of soft targets, which are classes of one token each and perhaps one of
 // the rest (Hinton et al., arXiv:1503.02531): with e = exp(soft_ratio · (l − max)), Q the sum of e over a class and over
 // all classes, q their ratio, p the teacher's,
@@ -39,23 +28,25 @@
 #endif
 #import lib/logit_cap
 
-@group(0) @binding(0) var<storage, read_write> logits: array<f32>;
-@group(0) @binding(1) var<storage, read> targets: array<u32>;
+#binding logits: array<f32>        // read_write  f32 [range rows, STRIDE]   rows of this chunk; the gradient in place
+#binding targets: array<u32>       // read        u32 [tokens]
 #if SCORED
-@group(0) @binding(2) var<storage, read_write> scores: array<vec4<f32>>;
+#binding scores: array<vec4<f32>>  // write       (loss, entropy, largest logit, log Σ exp(l − it)) of each token
 #else
-@group(0) @binding(2) var<storage, read_write> losses: array<f32>;
+#binding losses: array<f32>        // write       f32 [tokens]               rows of this chunk overwritten
 #endif
-@group(0) @binding(3) var<uniform> step: Step;
-@group(0) @binding(4) var<uniform> range: Range;
+#binding step: Step                // uniform
+#binding range: Range              // uniform
 #if TEMPERED
-@group(0) @binding(5) var<uniform> steering: Steering;
+#binding steering: Steering        // uniform
 #endif
 #if WEIGHTED
-@group(0) @binding(6) var<storage, read> weights: array<f32>;
+#binding weights: array<f32>       // read        f32 [tokens]
 #endif
 #if SOFT
-@group(0) @binding(7) var<storage, read> soft: array<vec2<u32>>;
+// soft: [tokens, steering.soft_count + 1] of (id, bits of its probability), 0xffffffff for none; then the probability of
+// the rest
+#binding soft: array<vec2<u32>>    // read
 
 // A logit that has left the buffer, and the least sum of a class: its logarithm is finite.
 const AWAY: f32 = -1e30;

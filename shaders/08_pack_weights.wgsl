@@ -1,15 +1,12 @@
 // pack_weights_forward: a matrix of f32 into a packed one, as lib/weights.wgsl reads it.
 //
-//   0 matrix  read   f32 [GROUPS · 32]           rows one after the other, each of whole groups
-//   1 packed  write  words [GROUPS · WORDS], then the groups' scales as f32
-//
 // A group with a number that is not finite gets NaN as its scale.
 // Grid: one invocation per group.
 #import lib/flat
 #import lib/finite
 
-@group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> packed: array<u32>;
+#binding matrix: array<vec4<f32>>  // read   f32 [GROUPS · 32]           rows one after the other, each of whole groups
+#binding packed: array<u32>        // write  words [GROUPS · WORDS], then the groups' scales as f32
 
 #if INT8
 // Packs 32 neighbours in signed bytes: the largest magnitude is ±127 scales.

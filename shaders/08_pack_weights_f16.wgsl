@@ -1,15 +1,12 @@
 // pack_weights_forward: a matrix of f32 into one in f16, two elements to a word.
 //
-//   0 matrix  read   f32 [4 · VECTORS]
-//   1 packed  write  words [2 · VECTORS]
-//
 // What f16 cannot hold is bounded to ±65504. Four neighbours with a number that is not finite become NaN.
 // Grid: one invocation per vector of four.
 #import lib/flat
 #import lib/finite
 
-@group(0) @binding(0) var<storage, read> matrix: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> packed: array<vec2<u32>>;
+#binding matrix: array<vec4<f32>>  // read   f32 [4 · VECTORS]
+#binding packed: array<vec2<u32>>  // write  words [2 · VECTORS]
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);

@@ -1,13 +1,10 @@
 // unpack_weights_forward: a packed matrix in f32, for kernels that read f32.
 //
-//   0 matrix  write  f32 [UNITS · QUADS · 4]  overwritten
-//   1 packed  read   lib/weights.wgsl
-//
 // Grid: one invocation per unit of the packed matrix.
 #import lib/flat
 #import lib/weights
 
-@group(0) @binding(0) var<storage, read_write> matrix: array<vec4<f32>>;
+#binding matrix: array<vec4<f32>>  // write  f32 [UNITS · QUADS · 4]  overwritten
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);

@@ -1,12 +1,6 @@
 // gated_activation_backward: gradients of gate and up, and the forward's output once more (it is
 // cheaper to recompute than to keep).
 //
-//   0 gate_up    read   f32 [tokens, 2 · WIDTH]         gate | up
-//   1 d_output   read   f32 [tokens, WIDTH]             SUMMED: PARTS of it, from a product split along K
-//   2 d_gate_up  write  f32 or F16 [tokens, 2 · WIDTH]  overwritten
-//   3 output     write  f32 or F16 [tokens, WIDTH]      overwritten: activate(gate) · up
-//   4 step       uniform
-//
 // Grid: one invocation for each of the ROW vectors of a row of output.
 #import lib/step
 #import lib/flat
@@ -14,11 +8,12 @@
 #import lib/stored
 #import lib/activation
 
-@group(0) @binding(0) var<storage, read> gate_up: array<Vector>;
-@group(0) @binding(1) var<storage, read> d_output: array<Vector>;
-@group(0) @binding(2) var<storage, read_write> d_gate_up: array<Stored>;
-@group(0) @binding(3) var<storage, read_write> output: array<Stored>;
-@group(0) @binding(4) var<uniform> step: Step;
+#binding gate_up: array<Vector>    // read     f32 [tokens, 2 · WIDTH]         gate | up
+// d_output: f32 [tokens, WIDTH] SUMMED: PARTS of it, from a product split along K
+#binding d_output: array<Vector>   // read
+#binding d_gate_up: array<Stored>  // write    f32 or F16 [tokens, 2 · WIDTH]  overwritten
+#binding output: array<Stored>     // write    f32 or F16 [tokens, WIDTH]      overwritten: activate(gate) · up
+#binding step: Step                // uniform
 
 fn slope_at(i: u32) -> Vector {
   var sum = d_output[i];

@@ -2,7 +2,6 @@
 // 10_attention_backward_sums.wgsl (Dao, arXiv:2307.08691, algorithm 2, with P and dS in memory).
 //
 //   0 … 6     those of backward rows in lib/attention/operands.wgsl. Binding 5 holds P.
-//   7 d_scores  write  as P, in units of SCALE
 //
 // P is 0 where the mask excludes a key. lib/attention/products.wgsl has the layout of P.
 //
@@ -12,7 +11,7 @@
 #import lib/attention/score
 #import lib/attention/products
 
-@group(0) @binding(7) var<storage, read_write> d_scores: array<vec4<f32>>;
+#binding d_scores: array<vec4<f32>>  // write  as P, in units of SCALE
 
 fn fetch_a(kind: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
   if kind == 0u {

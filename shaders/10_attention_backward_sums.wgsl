@@ -1,16 +1,6 @@
 // attention_backward_sums: d_query = dS·K, d_key = dSᵀ·Q and d_value = Pᵀ·dO from what
 // 10_attention_backward_scores.wgsl has left: KINDS of them, from FIRST_KIND on.
-//
-//   0 qkv            read   f32 [tokens, STRIDE]           query heads | key heads | value heads
-//   1 d_output       read   f32 [tokens, HEADS · HEAD_DIM]
-//   2 documents      read   u32 starts, ends, tables of tiles
-//   3 probabilities  read   lib/attention/products.wgsl
-//   4 d_scores       read   as probabilities, in units of SCALE
-//   5 gradient       write  f32 [tokens, STRIDE]
-//   6 step           uniform
-//   7 parts          write  f32 [tokens, 2 · HEADS · HEAD_DIM]  keys by query head | values by query head
-//                           (SHARED: query heads share keys; else these go to `gradient`)
-//   then where rows are ROTATED the table of lib/rotate.wgsl
+// Where rows are ROTATED the table of lib/rotate.wgsl is bound last.
 //
 // Grid: x over KINDS, columns of BN and heads, y over strips of BM rows. Half of a workgroup's columns lie in each half
 // of a head, so that an invocation has both elements of the pairs that the rotation turns.
@@ -19,15 +9,17 @@
 #import lib/attention/mask
 #import lib/attention/products
 
-@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> documents: array<u32>;
-@group(0) @binding(3) var<storage, read> probabilities: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read> d_scores: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> gradient: array<vec4<f32>>;
-@group(0) @binding(6) var<uniform> step: Step;
+#binding qkv: array<vec4<f32>>            // read     f32 [tokens, STRIDE]           query heads | key heads | value heads
+#binding d_output: array<vec4<f32>>       // read     f32 [tokens, HEADS · HEAD_DIM]
+#binding documents: array<u32>            // read     u32 starts, ends, tables of tiles
+#binding probabilities: array<vec4<f32>>  // read     lib/attention/products.wgsl
+#binding d_scores: array<vec4<f32>>       // read     as probabilities, in units of SCALE
+#binding gradient: array<vec4<f32>>       // write    f32 [tokens, STRIDE]
+#binding step: Step                       // uniform
 #if SHARED
-@group(0) @binding(7) var<storage, read_write> parts: array<vec4<f32>>;
+// parts: f32 [tokens, 2 · HEADS · HEAD_DIM] keys by query head | values by query head (SHARED: query heads share keys; else
+// these go to `gradient`)
+#binding parts: array<vec4<f32>>  // write
 #endif
 
 const OF_QUERY: u32 = 0u;

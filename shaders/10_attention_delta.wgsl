@@ -1,22 +1,7 @@
 // attention_delta_backward: delta = Σ over a head's elements of output · d_output, which equals
 // Σ over keys of P · dP (FlashAttention-2's pre-pass).
 //
-// Of the fused rows of a batch, f32 or f16:
-//
-//   0 output    read   [tokens, HEADS · HEAD_DIM]
-//   1 d_output  read   [tokens, HEADS · HEAD_DIM], or PARTS of it in f32, which a product split along K has left
-//   2 delta     write  f32 [tokens, HEADS]                  overwritten
-//   3 step      uniform
-//   4 whole     write  f32 [tokens, HEADS · HEAD_DIM]       overwritten: the sum of the parts, for who reads it later
-//
-// Of TENSORS of any strides (lib/attention/geometry.wgsl), f32 or F16:
-//
-//   0 output      read   [batch, HEADS, query rows, HEAD_DIM]
-//   1 d_output    read   as output, strides of its own
-//   2 lse         read   f32 [batch, HEADS, query rows]
-//   3 statistics  write  vec2<f32> [batch, HEADS, query rows]  overwritten: logsumexp, delta
-//   4 geometry    uniform
-//
+// Of the fused rows of a batch in f32 or f16, or of TENSORS of any strides (lib/attention/geometry.wgsl) in f32 or F16.
 // Grid: TEAM invocations per row and head, neighbours of one workgroup, which read its vectors in turn.
 #import lib/flat
 
@@ -24,11 +9,11 @@
 #import lib/attention/geometry
 #import lib/quad
 
-@group(0) @binding(0) var<storage, read> output: array<Quad>;
-@group(0) @binding(1) var<storage, read> d_output: array<Quad>;
-@group(0) @binding(2) var<storage, read> lse: array<f32>;
-@group(0) @binding(3) var<storage, read_write> statistics: array<vec2<f32>>;
-@group(0) @binding(4) var<uniform> geometry: Geometry;
+#binding output: array<Quad>           // read     [batch, HEADS, query rows, HEAD_DIM]
+#binding d_output: array<Quad>         // read     as output, strides of its own
+#binding lse: array<f32>               // read     f32 [batch, HEADS, query rows]
+#binding statistics: array<vec2<f32>>  // write    vec2<f32> [batch, HEADS, query rows]  overwritten: logsumexp, delta
+#binding geometry: Geometry            // uniform
 
 fn invocation_count() -> u32 {
   return geometry.batch * HEADS * geometry.query_rows;
@@ -51,21 +36,22 @@ fn store_delta(id: u32, x: f32) {
 #if OUTPUT_F16
 #import lib/quad
 
-@group(0) @binding(0) var<storage, read> output: array<vec2<u32>>;
+#binding output: array<vec2<u32>>  // read  [tokens, HEADS · HEAD_DIM]
 #else
-@group(0) @binding(0) var<storage, read> output: array<vec4<f32>>;
+#binding output: array<vec4<f32>>  // read  [tokens, HEADS · HEAD_DIM]
 #endif
 #if D_OUTPUT_F16
 #import lib/quad
 
-@group(0) @binding(1) var<storage, read> d_output: array<vec2<u32>>;
+#binding d_output: array<vec2<u32>>  // read  [tokens, HEADS · HEAD_DIM], or PARTS of it, which a product split along K has left
 #else
-@group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
+#binding d_output: array<vec4<f32>>  // read  [tokens, HEADS · HEAD_DIM], or PARTS of it, which a product split along K has left
 #endif
-@group(0) @binding(2) var<storage, read_write> delta: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
+#binding delta: array<f32>  // write    f32 [tokens, HEADS]                  overwritten
+#binding step: Step         // uniform
 #if SUMMED
-@group(0) @binding(4) var<storage, read_write> whole: array<vec4<f32>>;
+// whole: f32 [tokens, HEADS · HEAD_DIM] overwritten: the sum of the parts, for who reads it later
+#binding whole: array<vec4<f32>>  // write
 #endif
 
 fn invocation_count() -> u32 {

@@ -1,25 +1,14 @@
 // attention_group_sum: adds up the gradients of keys and values that each query head of a group has
 // left on its own, in the order of the heads.
 //
-//   0 parts  read   f32 [tokens, 2 · HEADS · HEAD_DIM]  keys by query head | values by query head
-//   1 d_qkv  write  f32 or f16 [tokens, STRIDE]         the key and value columns are overwritten
-//   2 step   uniform
-//
 // Grid: one invocation per vector of a row's key and value columns.
 //
 // Where the gradients are ROTATED, rope_backward behind it, as 04_rope.wgsl, of keys, and of queries where they lie:
-//
-//   0 parts      read        as above
-//   1 table      read        lib/rotate.wgsl
-//   2 documents  read        u32 [tokens]                          start of each row's document
-//   3 rows       read_write  f32 [tokens, ROW_HEADS · HEAD_DIM]    queries are rotated, keys and values overwritten
-//   4 step       uniform
-//
 // Grid: one invocation per two vectors of a row, half a head apart.
 #import lib/step
 #import lib/flat
 
-@group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
+#binding parts: array<vec4<f32>>  // read  f32 [tokens, 2 · HEADS · HEAD_DIM]  keys by query head | values by query head
 
 // A vector of a row's key or value head; key heads come before value heads.
 fn of_group(row: u32, kv_head: u32, vector: u32) -> vec4<f32> {
@@ -34,9 +23,10 @@ fn of_group(row: u32, kv_head: u32, vector: u32) -> vec4<f32> {
 #if ROTATED
 #import lib/rotate
 
-@group(0) @binding(2) var<storage, read> documents: array<u32>;
-@group(0) @binding(3) var<storage, read_write> rows: array<vec4<f32>>;
-@group(0) @binding(4) var<uniform> step: Step;
+#binding documents: array<u32>   // read        u32 [tokens]                          start of each row's document
+// rows: f32 [tokens, ROW_HEADS · HEAD_DIM] queries are rotated, keys and values overwritten
+#binding rows: array<vec4<f32>>  // read_write
+#binding step: Step              // uniform
 
 // A vector of a head of all rows.
 fn gathered(head: u32, vector: u32) -> vec4<f32> {
@@ -65,8 +55,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 #else
 #import lib/quad
 
-@group(0) @binding(1) var<storage, read_write> d_qkv: array<Quad>;
-@group(0) @binding(2) var<uniform> step: Step;
+#binding d_qkv: array<Quad>  // write    f32 or f16 [tokens, STRIDE]         the key and value columns are overwritten
+#binding step: Step          // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_id(lane, workgroup, workgroups);

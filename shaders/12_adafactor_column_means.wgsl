@@ -1,20 +1,15 @@
 // adafactor_column_means_forward: the mean of each column's squared gradients, averaged over updates.
 //
-//   0 sums       read        f32 [STRETCHES, COLUMNS]  of adafactor_columns_forward
-//   1 moment2    read_write  f32 [shard]
-//   2 optimizer  read        f32 [4]   of step_decision, 0: updates made; a zero in slot 3 leaves everything as it is
-//   3 step       uniform
-//   4 place      uniform   col0: first mean in moment2
-//
 // Grid: one invocation per column.
 #import lib/step
 #import lib/range
 #import lib/flat
-@group(0) @binding(0) var<storage, read> sums: array<f32>;
-@group(0) @binding(1) var<storage, read_write> moment2: array<f32>;
-@group(0) @binding(2) var<storage, read> optimizer: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
-@group(0) @binding(4) var<uniform> place: Range;
+#binding sums: array<f32>       // read        f32 [STRETCHES, COLUMNS]  of adafactor_columns_forward
+#binding moment2: array<f32>    // read_write  f32 [shard]
+// optimizer: f32 [4] of step_decision, 0: updates made; a zero in slot 3 leaves everything as it is
+#binding optimizer: array<f32>  // read
+#binding step: Step             // uniform
+#binding place: Range           // uniform     col0: first mean in moment2
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);

@@ -2,24 +2,18 @@
 // "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", arXiv:1804.04235, as torch.optim.Adafactor). A
 // vector is rows of one element. Clipping is fused.
 //
-//   0 gradients  read        f32 [shard]
-//   1 moment1    read_write  f32 [shard]
-//   2 optimizer  read        f32 [4]   of step_decision, 0: updates made; a zero in slot 3 leaves everything as it is
-//   3 step       uniform
-//   4 range      uniform   col0: first gradient
-//   5 place      uniform   row0: first mean in moment1
-//
 // Grid: one workgroup per row.
 #import lib/step
 #import lib/range
 #import lib/flat
 #import lib/reduce
-@group(0) @binding(0) var<storage, read> gradients: array<f32>;
-@group(0) @binding(1) var<storage, read_write> moment1: array<f32>;
-@group(0) @binding(2) var<storage, read> optimizer: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
-@group(0) @binding(4) var<uniform> range: Range;
-@group(0) @binding(5) var<uniform> place: Range;
+#binding gradients: array<f32>  // read        f32 [shard]
+#binding moment1: array<f32>    // read_write  f32 [shard]
+// optimizer: f32 [4] of step_decision, 0: updates made; a zero in slot 3 leaves everything as it is
+#binding optimizer: array<f32>  // read
+#binding step: Step             // uniform
+#binding range: Range           // uniform     col0: first gradient
+#binding place: Range           // uniform     row0: first mean in moment1
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let row = flat_workgroup(workgroup, workgroups);

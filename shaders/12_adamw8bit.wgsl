@@ -2,16 +2,6 @@
 // al., "8-bit Optimizers via Block-wise Quantization", arXiv:2110.02861), as torchao's AdamW8bit: the step is by
 // the moments before they are rounded to codes. Clipping is fused.
 //
-//   0 weights    read_write  f32 [shard]
-//   1 gradients  read        f32 [shard]
-//   2 moment1    read_write  u32 [shard]    four codes of the signed map per word, the first lowest
-//   3 moment2    read_write  u32 [shard]    four codes of the unsigned map per word
-//   4 scales     read_write  f32 [shard, 2] of both moments for each block
-//   5 optimizer  read        f32 [4]        of step_decision; a zero in slot 3 leaves everything as it is
-//   6 step       uniform
-//   7 range      uniform   row0: first weight, col0: first gradient, cols: elements that are decayed
-//   8 place      uniform   row0: first word of moment1, col0: of moment2, rows: first block
-//
 // Grid: one workgroup per block of 256 elements. Each invocation has one word of codes, or several.
 #import lib/step
 #import lib/range
@@ -19,15 +9,15 @@
 #import lib/reduce
 #import lib/optimizer/dynamic
 
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<storage, read> gradients: array<f32>;
-@group(0) @binding(2) var<storage, read_write> moment1: array<u32>;
-@group(0) @binding(3) var<storage, read_write> moment2: array<u32>;
-@group(0) @binding(4) var<storage, read_write> scales: array<f32>;
-@group(0) @binding(5) var<storage, read> optimizer: array<f32>;
-@group(0) @binding(6) var<uniform> step: Step;
-@group(0) @binding(7) var<uniform> range: Range;
-@group(0) @binding(8) var<uniform> place: Range;
+#binding weights: array<f32>    // read_write  f32 [shard]
+#binding gradients: array<f32>  // read        f32 [shard]
+#binding moment1: array<u32>    // read_write  u32 [shard]    four codes of the signed map per word, the first lowest
+#binding moment2: array<u32>    // read_write  u32 [shard]    four codes of the unsigned map per word
+#binding scales: array<f32>     // read_write  f32 [shard, 2] of both moments for each block
+#binding optimizer: array<f32>  // read        f32 [4]        of step_decision; a zero in slot 3 leaves everything as it is
+#binding step: Step             // uniform
+#binding range: Range           // uniform     row0: first weight, col0: first gradient, cols: elements that are decayed
+#binding place: Range           // uniform     row0: first word of moment1, col0: of moment2, rows: first block
 
 const BLOCK_WORDS: u32 = 64u;
 

@@ -1,28 +1,19 @@
 // adamw_placed_forward: 12_adamw.wgsl for a tensor beside others whose moments are codes: its moments lie
 // elsewhere than its gradients.
 //
-//   0 weights    read_write  f32 [shard]
-//   1 gradients  read        f32 [shard]
-//   2 moment1    read_write  f32 [shard]
-//   3 moment2    read_write  f32 [shard]
-//   4 optimizer  read        f32 [4]      of step_decision; a zero in slot 3 leaves everything as it is
-//   5 step       uniform
-//   6 range      uniform   row0: first weight, col0: first gradient, cols: elements that are decayed
-//   7 place      uniform   row0: first element of moment1, col0: of moment2
-//
 // Grid: one invocation per element.
 #import lib/step
 #import lib/range
 #import lib/flat
 
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<storage, read> gradients: array<f32>;
-@group(0) @binding(2) var<storage, read_write> moment1: array<f32>;
-@group(0) @binding(3) var<storage, read_write> moment2: array<f32>;
-@group(0) @binding(4) var<storage, read> optimizer: array<f32>;
-@group(0) @binding(5) var<uniform> step: Step;
-@group(0) @binding(6) var<uniform> range: Range;
-@group(0) @binding(7) var<uniform> place: Range;
+#binding weights: array<f32>    // read_write  f32 [shard]
+#binding gradients: array<f32>  // read        f32 [shard]
+#binding moment1: array<f32>    // read_write  f32 [shard]
+#binding moment2: array<f32>    // read_write  f32 [shard]
+#binding optimizer: array<f32>  // read        f32 [4]      of step_decision; a zero in slot 3 leaves everything as it is
+#binding step: Step             // uniform
+#binding range: Range           // uniform     row0: first weight, col0: first gradient, cols: elements that are decayed
+#binding place: Range           // uniform     row0: first element of moment1, col0: of moment2
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);

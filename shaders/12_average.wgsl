@@ -1,20 +1,15 @@
 // average_forward: an exponential moving average of a run of weights, as torch.optim.swa_utils' get_ema_avg_fn; or
 // begins it, or exchanges it with the weights.
 //
-//   0 weights    read_write  f32 [run]
-//   1 averages   read_write  f32 [run]
-//   2 optimizer  read        f32 [4]   of step_decision; a zero in slot 3 leaves everything as it is
-//   3 step       uniform               position: 0 after an optimizer step, 1 to begin, 2 to exchange
-//
 // Grid: one invocation per element.
 #import lib/step
 #import lib/range
 #import lib/flat
 
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<storage, read_write> averages: array<f32>;
-@group(0) @binding(2) var<storage, read> optimizer: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
+#binding weights: array<f32>    // read_write  f32 [run]
+#binding averages: array<f32>   // read_write  f32 [run]
+#binding optimizer: array<f32>  // read        f32 [4]   of step_decision; a zero in slot 3 leaves everything as it is
+#binding step: Step             // uniform     position: 0 after an optimizer step, 1 to begin, 2 to exchange
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);

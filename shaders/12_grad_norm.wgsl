@@ -1,18 +1,14 @@
 // grad_norm_forward: first stage of the global gradient norm of a shard, one partial sum of squares
 // per workgroup, over elements a fixed distance apart.
 //
-//   0 gradients  read   f32 [shard]        a multiple of 4
-//   1 squares    write  f32 [workgroups]   overwritten
-//   2 step       uniform
-//
 // Grid: a fixed number of workgroups, each striding over the whole shard, so that the order of
 // additions never depends on anything but the shard's length.
 #import lib/step
 #import lib/reduce
 
-@group(0) @binding(0) var<storage, read> gradients: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> squares: array<f32>;
-@group(0) @binding(2) var<uniform> step: Step;
+#binding gradients: array<vec4<f32>>  // read     f32 [shard]        a multiple of 4
+#binding squares: array<f32>          // write    f32 [workgroups]   overwritten
+#binding step: Step                   // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var total = 0.0;

@@ -1,16 +1,13 @@
 // muon_polynomial_forward: a + b·G + c·G² of a symmetric matrix, by which a Newton-Schulz step multiplies (Jordan
 // et al., "Muon: An optimizer for hidden layers in neural networks", 2024, with their coefficients).
 //
-//   0 gram    read        f32 [SIDE, SIDE]  G
-//   1 square  read_write  f32 [SIDE, SIDE]  G², then the polynomial
-//
 // Grid: one invocation per element.
 #import lib/step
 #import lib/range
 #import lib/flat
 
-@group(0) @binding(0) var<storage, read> gram: array<f32>;
-@group(0) @binding(1) var<storage, read_write> square: array<f32>;
+#binding gram: array<f32>    // read        f32 [SIDE, SIDE]  G
+#binding square: array<f32>  // read_write  f32 [SIDE, SIDE]  G², then the polynomial
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);

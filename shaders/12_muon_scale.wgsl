@@ -1,13 +1,10 @@
 // muon_scale_forward: divides a matrix by its Frobenius norm, so that no singular value is above 1.
 //
-//   0 squares    read        f32 [PARTS]  of muon_forward
-//   1 direction  read_write  f32 [rows, columns]
-//
 // Grid: a fixed number of workgroups, each striding over all elements; each adds the parts up itself.
 #import lib/reduce
 
-@group(0) @binding(0) var<storage, read> squares: array<f32>;
-@group(0) @binding(1) var<storage, read_write> direction: array<f32>;
+#binding squares: array<f32>    // read        f32 [PARTS]  of muon_forward
+#binding direction: array<f32>  // read_write  f32 [rows, columns]
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var total = 0.0;

@@ -1,22 +1,16 @@
 // muon_update_forward: a step along an orthogonalised direction, with decoupled weight decay (torch.optim.Muon,
 // its rate adjusted to AdamW's as Liu et al., "Muon is Scalable for LLM Training", arXiv:2502.16982).
 //
-//   0 weights    read_write  f32 [shard]
-//   1 direction  read        f32 [rows, columns]
-//   2 optimizer  read        f32 [4]   of step_decision; a zero in slot 3 leaves everything as it is
-//   3 step       uniform
-//   4 range      uniform   row0: first weight, col0: first element of direction, cols: 0 for no decay
-//
 // Grid: one invocation per element of COUNT.
 #import lib/step
 #import lib/range
 #import lib/flat
 
-@group(0) @binding(0) var<storage, read_write> weights: array<f32>;
-@group(0) @binding(1) var<storage, read> direction: array<f32>;
-@group(0) @binding(2) var<storage, read> optimizer: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
-@group(0) @binding(4) var<uniform> range: Range;
+#binding weights: array<f32>    // read_write  f32 [shard]
+#binding direction: array<f32>  // read        f32 [rows, columns]
+#binding optimizer: array<f32>  // read        f32 [4]   of step_decision; a zero in slot 3 leaves everything as it is
+#binding step: Step             // uniform
+#binding range: Range           // uniform     row0: first weight, col0: first element of direction, cols: 0 for no decay
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = flat_id(lane, workgroup, workgroups);

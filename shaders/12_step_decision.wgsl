@@ -1,12 +1,6 @@
 // step_decision_forward: second stage of the global norm, and what the optimizer does with this
 // step: the clipping factor, what is carried over updates, and whether the update happens at all.
 //
-//   0 squares    read        f32 [COUNT]
-//   1 metrics    read_write  f32 [8]  4: global norm, 5: 1 if the update is skipped (written)
-//   2 optimizer  read_write  f32 [4]  0, 1: carried over the updates made so far, as 1 − betaⁿ over n of them;
-//                                     2: factor on gradients, 3: 1, or 0 to skip (written)
-//   3 step       uniform
-//
 // A loss or norm that is not finite skips the update and leaves what is carried as it was.
 // 1 − betaⁿ is carried as such (c ← c·beta + (1 − beta)): 1 − pow(beta, n) would cancel.
 // Grid: one workgroup.
@@ -14,10 +8,12 @@
 #import lib/finite
 #import lib/reduce
 
-@group(0) @binding(0) var<storage, read> squares: array<f32>;
-@group(0) @binding(1) var<storage, read_write> metrics: array<f32>;
-@group(0) @binding(2) var<storage, read_write> optimizer: array<f32>;
-@group(0) @binding(3) var<uniform> step: Step;
+#binding squares: array<f32>    // read        f32 [COUNT]
+#binding metrics: array<f32>    // read_write  f32 [8]  4: global norm, 5: 1 if the update is skipped (written)
+// optimizer: f32 [4] 0, 1: carried over the updates made so far, as 1 − betaⁿ over n of them; 2: factor on gradients, 3: 1,
+// or 0 to skip (written)
+#binding optimizer: array<f32>  // read_write
+#binding step: Step             // uniform
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var total = 0.0;

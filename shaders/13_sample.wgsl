@@ -2,13 +2,6 @@
 // → bias → temperature → top-k → top-p → min-p → one draw, all on the GPU, so that several tokens go in
 // one submit.
 //
-//   0 logits   read        f32 [VOCABULARY]
-//   1 seen     read_write  u32 [ceil(VOCABULARY / 32)] bit set of tokens already in the text
-//   2 token    read_write  u32 [1]                     the drawn token (the next step's input)
-//   3 drawn    read_write  vec2<u32> [turns]           (token, bits of its log-probability) a draw
-//   4 step     read_write  Step                        position and draws advance by one
-//   5 options  uniform
-//
 // The log-probability is that of the model: before temperature and filters. Thresholds come from
 // bisecting the 32 bits of an order-preserving integer image of the logits, so ties are kept
 // together and nothing is sorted. Temperature 0 takes the largest logit, the lowest index on ties.

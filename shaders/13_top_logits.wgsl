@@ -3,13 +3,6 @@
 //
 // ROWS: of each row of a chunk, with their logits and no logarithm.
 //
-//   0 logits   read        f32 [VOCABULARY]            ROWS: [range rows, VOCABULARY]
-//   1 top      read_write  vec2<u32> [turns, COUNT]    (token, bits of its log-probability), overwritten
-//                                                      ROWS: [range rows, COUNT]  (token, bits of its logit)
-//   2 step     uniform
-//   3 options  uniform     the Sampling of lib/sample.wgsl; only turn0 is read
-//     range    uniform     ROWS, instead
-//
 // The likeliest comes first, and of equal logits the lowest token. COUNT passes over the logits, each for
 // the best token behind the one before. COUNT is at most VOCABULARY.
 // Grid: one workgroup; ROWS: one per row.
@@ -21,13 +14,15 @@
 #import lib/reduce
 #import lib/logits
 
-@group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> top: array<vec2<u32>>;
-@group(0) @binding(2) var<uniform> step: Step;
+#binding logits: array<f32>            // read        f32 [VOCABULARY]; ROWS: [range rows, VOCABULARY]
+// top: [turns, COUNT] of (token, bits of its log-probability), overwritten; ROWS: [range rows, COUNT] of (token, bits of its
+// logit)
+#binding top: array<vec2<u32>>         // read_write
+#binding step: Step                    // uniform
 #if ROWS
-@group(0) @binding(3) var<uniform> range: Range;
+#binding range: Range                  // uniform
 #else
-@group(0) @binding(3) var<uniform> options: array<vec4<u32>, 2>;
+#binding options: array<vec4<u32>, 2>  // uniform     the Sampling of lib/sample.wgsl; only turn0 is read
 #endif
 
 // Less than any logit that is not minus infinity.

@@ -28,8 +28,9 @@ use slots::{HEAD_DIM, KEY_VALUE_HEADS, ROPE, ROTARY_SHARE, SOFT_CAP};
 use std::collections::BTreeMap;
 
 /// Activation of the feed-forward block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activation {
+    #[default]
     #[serde(rename = "silu")]
     Silu,
     /// The exact GELU, through erf.
@@ -64,7 +65,7 @@ impl Activation {
 }
 
 /// A validated configuration: every field is resolved, every division checked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelConfig {
     pub family: &'static Family,
     pub vocab_size: usize,
@@ -161,32 +162,7 @@ impl ModelConfig {
 
     /// A config whose fields are yet to be read.
     fn of(family: &'static Family) -> Self {
-        Self {
-            family,
-            vocab_size: 0,
-            hidden_size: 0,
-            intermediate_size: 0,
-            num_hidden_layers: 0,
-            num_attention_heads: 0,
-            num_key_value_heads: 0,
-            head_dim: 0,
-            max_position_embeddings: 0,
-            rms_norm_eps: 0.0,
-            rope: RopeConfig::default(),
-            partial_rotary_factor: 1.0,
-            rope_local: None,
-            tie_word_embeddings: false,
-            hidden_act: Activation::Silu,
-            initializer_range: 0.0,
-            sliding_window: None,
-            layer_types: vec![],
-            attn_logit_softcapping: None,
-            final_logit_softcapping: None,
-            query_pre_attn_scalar: None,
-            own: BTreeMap::new(),
-            dropout: DropoutRates::default(),
-            extra: BTreeMap::new(),
-        }
+        Self { family, partial_rotary_factor: 1.0, ..Self::default() }
     }
 
     /// A field's name as the config's family spells it.

@@ -11,8 +11,8 @@ use tinyloom::caps::{Capabilities, Target};
 use tinyloom::error::Result;
 use tinyloom::kernels::{Constant, DenseMask, Element, KvCache, Objective, WeightFormat};
 use tinyloom::lower::{
-    CacheShape, InferenceOptions, InferencePlans, Probe, SampleChoices, SeveralRows, TrainChoices,
-    inference_plans, initialize_plan, probe_plan, sample_plan, several_plans, train_plans,
+    CacheShape, Inference, InferenceOptions, InferencePlans, Probe, SampleChoices, SeveralRows,
+    TrainChoices, inference_plans, initialize_plan, train_plans,
 };
 use tinyloom::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
 use tinyloom::optim::{Numbers, Optimizer, Rule};
@@ -188,7 +188,7 @@ impl Notes {
             SampleChoices { biased: true, likeliest: 32 },
         ] {
             let (shape, slots) = (plans.shape, &plans.sample.slots);
-            let plan = sample_plan(caps, &layout, shape, options, slots, choices);
+            let plan = Inference::new(caps, &layout, shape, options).sample_plan(choices, slots);
             self.add_made("sample with choices", &format!("{choices:?}"), &plan);
         }
     }
@@ -207,7 +207,7 @@ impl Notes {
             let options = InferenceOptions { kv_cache, ..Default::default() };
             let Ok(plans) = inference_plans(caps, &layout, case.capacity, options) else { return };
             let (shape, slots) = (plans.shape, &plans.sample.slots);
-            let plan = probe_plan(caps, &layout, shape, options, slots, probe);
+            let plan = Inference::new(caps, &layout, shape, options).probe_plan(probe, slots);
             self.add_made("probe", &format!("{kv_cache:?} cache, {probe:?}"), &plan);
         }
     }
@@ -225,7 +225,7 @@ impl Notes {
             let sequences = if let SeveralRows::OfTexts(rows) = rows { rows } else { 1 };
             let shape = CacheShape { sequences, capacity: case.capacity };
             let what = format!("{options:?}, {rows:?}");
-            match several_plans(caps, &layout, shape, options, &[], rows) {
+            match Inference::new(caps, &layout, shape, options).several_plans(rows, &[]) {
                 Ok(plans) => {
                     let names = ["batched rows", "whole texts"];
                     for (name, plan) in names.into_iter().zip(plans.all()) {

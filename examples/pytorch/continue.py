@@ -226,13 +226,20 @@ def load(args, options):
             from peft import PeftModel
         except ImportError:
             raise SystemExit("this run trained an adapter, which takes PEFT: pip install peft") from None
-        model = PeftModel.from_pretrained(model, run, is_trainable=True)
+        model = PeftModel.from_pretrained(model, str(run), is_trainable=True)
     return model
 
 
-def saved_name(name):
-    """The name of a parameter in tinyloom's files: PEFT names its adapter besides."""
-    return name.replace(".default.", ".")
+def saved_name(name, names):
+    """The name of a parameter in tinyloom's files, if it is trained.
+
+    PEFT names its adapter besides, and transformers 5 has another name for GPT-NeoX's head.
+    """
+    plain = name.replace(".default.", ".")
+    for own in (plain, plain.replace("lm_head.", "embed_out.")):
+        if f"{own}.{MOMENTS[0]}" in names:
+            return own
+    return None
 
 
 def trained(model, folder):
@@ -241,10 +248,10 @@ def trained(model, folder):
         names = set(file.keys())
     found = {}
     for name, parameter in model.named_parameters():
-        has = f"{saved_name(name)}.{MOMENTS[0]}" in names
-        parameter.requires_grad_(has)
-        if has:
-            found[saved_name(name)] = parameter
+        own = saved_name(name, names)
+        parameter.requires_grad_(own is not None)
+        if own:
+            found[own] = parameter
     if 2 * len(found) != sum(name.endswith(MOMENTS) for name in names):
         raise SystemExit("optimizer.safetensors has moments of tensors that this model does not have")
     return found
@@ -372,7 +379,7 @@ def main():
             optimizer.step()
         optimizer.zero_grad()
         if rank == 0:
-            print(f"step {step + 1}: loss {loss:.7f}, norm {norm:.5f}", flush=True)
+            print(f"step {step + 1}: loss {loss:.7f}, norm {norm:.7f}", flush=True)
 
     if args.save:
         save(model, args.save, shared, rank)

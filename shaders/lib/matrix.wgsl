@@ -318,7 +318,6 @@ fn put_sums(group: u32, sums: Sums) {
   subgroupMatrixStore<row_major>(&results[group % SUBGROUPS], 0u, sums, RESULT_PITCH);
 }
 
-#if !F16
 // What a matrix of results, its first one at `at` of `c`, is added to; and how it is stored. A browser refuses a kernel
 // with these calls if a buffer is smaller than one matrix, even if they are never reached: DIRECT says that none is.
 fn start(at: u32) -> Sums {
@@ -339,6 +338,5 @@ fn store_sums(at: u32, sums: Sums) {
   subgroupMatrixStore<row_major>(&c, at, sums, C_STRIDE);
 #endif
 }
-#endif
 #endif
 #endif

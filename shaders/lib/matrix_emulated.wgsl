@@ -251,8 +251,8 @@ fn multiply_tiles(group: u32, sums: ptr<function, array<array<Sums, MATRICES_N>,
         let column = j * MATRIX_N + result % MATRIX_N;
         var sum = 0.0;
         #unroll for (var k = 0u; k < BK; k++) {
-          let x = select(row * ROW_A + k, k * ROW_A + row, COLUMNS_A);
-          let y = select(column * ROW_B + k, k * ROW_B + column, COLUMNS_B);
+          let x = select(row * ROW_A + k, k * ROW_A + row, OVER_TOKENS);
+          let y = select(k * ROW_B + column, column * ROW_B + k, DOTS);
           sum += element_of(tile_a[a][x / 4u], x) * element_of(tile_b[b][y / 4u], y);
         }
         (*sums)[i][j][share] += sum;
@@ -269,7 +269,14 @@ fn put_sums(group: u32, given: Sums) {
   }
 }
 
-#if !F16
+#if F16
+// No matrix of sums is stored as it is.
+fn start(at: u32) -> Sums {
+  return Sums();
+}
+
+fn store_sums(at: u32, sums: Sums) {}
+#else
 // What a matrix of results, its first one at `at` of `c`, is added to.
 fn start(at: u32) -> Sums {
   var sums = Sums();

@@ -1,9 +1,8 @@
 // Pairs turned by the negative angle of their row's position, as 04_rope.wgsl backward; with their halves swapped,
 // forward. Of four pairs (column, column + HEAD_DIM / 2) the first and the second elements.
-//
-//   TABLE  table  read  vec2 [positions, HEAD_DIM / 2]  (cos, sin), two to a vector; where rows are ROTATED
 #if ROTATED
-@group(0) @binding(TABLE) var<storage, read> table: array<vec4<f32>>;
+// table: vec2 [positions, HEAD_DIM / 2] (cos, sin), two to a vector; where rows are ROTATED
+#binding table: array<vec4<f32>>  // read
 #endif
 
 fn rotated_back(row: u32, column: u32, left: vec4<f32>, right: vec4<f32>) -> array<vec4<f32>, 2> {

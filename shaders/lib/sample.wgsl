@@ -12,13 +12,6 @@ struct Sampling {
 
 #if BATCHED
 // What sample_forward binds and shares where each of several rows draws a token of its own text.
-//
-//   0 logits     read        f32 [rows, VOCABULARY]
-//   1 seen       read_write  u32 [rows, ceil(VOCABULARY / 32)]
-//   2 token      read_write  u32 [rows]
-//   3 drawn      read_write  vec2<u32> [turns, rows]
-//   4 documents  read_write  u32 [rows]        row less position, which wraps; positions advance by one
-//   5 choices    read        Choice [rows]
 struct Choice {
   options: Sampling,
   offset: u32,      // draws made less position, which wraps
@@ -26,12 +19,12 @@ struct Choice {
   reserved: vec2<u32>,
 }
 
-@group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> seen: array<u32>;
-@group(0) @binding(2) var<storage, read_write> token: array<u32>;
-@group(0) @binding(3) var<storage, read_write> drawn: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> documents: array<u32>;
-@group(0) @binding(5) var<storage, read> choices: array<Choice>;
+#binding logits: array<f32>       // read        f32 [rows, VOCABULARY]
+#binding seen: array<u32>         // read_write  u32 [rows, ceil(VOCABULARY / 32)]
+#binding token: array<u32>        // read_write  u32 [rows]
+#binding drawn: array<vec2<u32>>  // read_write  vec2<u32> [turns, rows]
+#binding documents: array<u32>    // read_write  u32 [rows]        row less position, which wraps; positions advance by one
+#binding choices: array<Choice>   // read        Choice [rows]
 
 var<workgroup> winner: u32;
 
@@ -74,12 +67,12 @@ fn end(rows: u32, chosen: u32, logprob: f32) {
 #else
 #import lib/step
 // What sample_forward binds and shares.
-@group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> seen: array<u32>;
-@group(0) @binding(2) var<storage, read_write> token: array<u32>;
-@group(0) @binding(3) var<storage, read_write> drawn: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> step: Step;
-@group(0) @binding(5) var<uniform> options: Sampling;
+#binding logits: array<f32>       // read        f32 [VOCABULARY]
+#binding seen: array<u32>         // read_write  u32 [ceil(VOCABULARY / 32)]  bit set of tokens already in the text
+#binding token: array<u32>        // read_write  u32 [1]                      the drawn token (the next step's input)
+#binding drawn: array<vec2<u32>>  // read_write  vec2<u32> [turns]            (token, bits of its log-probability) a draw
+#binding step: Step               // read_write  position and draws advance by one
+#binding options: Sampling        // uniform
 
 var<workgroup> winner: u32;
 
@@ -108,10 +101,8 @@ fn end(rows: u32, chosen: u32, logprob: f32) {
 // What is drawn from: the logit after the repetition penalty (Keskar et al., arXiv:1909.05858). BIASED: plus the token's
 // bias. A masked token has a bias of -1e30, far below any logit: the host sets top_k to the number of the others, whose
 // threshold leaves it out.
-//
-//   6 bias     read        f32 [VOCABULARY]
 #if BIASED
-@group(0) @binding(6) var<storage, read> bias: array<f32>;
+#binding bias: array<f32>  // read  f32 [VOCABULARY]
 #endif
 
 fn scores_are_logits(options: Sampling) -> bool {

@@ -1,8 +1,8 @@
 //! Collects the weights of an architecture in the order of the forward pass.
 
 use super::{
-    Attention, HeadNorms, Init, Layer, Linear, Norm, NormKind, Param, Rope, Stored, Weight,
-    WeightId,
+    Architecture, Attention, HeadNorms, Init, Layer, Linear, Norm, NormKind, Param, Rope, Stored,
+    Weight, WeightId,
 };
 use crate::config::ModelConfig;
 
@@ -164,6 +164,42 @@ impl<'a> Describe<'a> {
             activation: self.config.hidden_act,
             down,
             mlp_post_norm: None,
+        }
+    }
+
+    /// The model of these parts, without what only some families have. A head that is not the embedding is the module
+    /// `head`.
+    pub fn architecture(
+        mut self,
+        embedding: WeightId,
+        layers: Vec<Layer>,
+        final_norm: Norm,
+        head: &str,
+    ) -> Architecture {
+        let config = self.config;
+        let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
+        let head = if config.tie_word_embeddings {
+            embedding
+        } else {
+            self.matrix(hidden, &[(head.into(), vocab_size)])
+        };
+        Architecture {
+            vocab_size,
+            hidden,
+            positions: config.max_position_embeddings,
+            ropes: vec![],
+            embedding,
+            padding: None,
+            embedding_scale: None,
+            stream_scale: None,
+            position_embedding: None,
+            layers,
+            final_norm,
+            head,
+            head_scale: None,
+            logit_soft_cap: None,
+            low_rank: vec![],
+            weights: self.weights,
         }
     }
 

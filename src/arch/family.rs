@@ -1,8 +1,8 @@
 //! What a family of models is.
 
-use super::Architecture;
 use super::describe::Describe;
 use super::gguf::Gguf;
+use super::{Architecture, FAMILIES};
 use crate::config::{Field, Refusal, Slot};
 use std::fmt;
 
@@ -43,6 +43,12 @@ impl Family {
 
     pub fn has(&self, slot: &Slot) -> bool {
         self.find(slot).is_some()
+    }
+}
+
+impl Default for &'static Family {
+    fn default() -> Self {
+        FAMILIES[0]
     }
 }
 

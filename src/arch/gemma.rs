@@ -130,13 +130,12 @@ const PLUS_ONE: &[(&str, Change)] = &[
 
 /// A second field that names the activation. Another one there would be for a version of transformers that computes
 /// something else.
-static OTHER_ACT: Slot = Slot {
-    name: "hidden_activation",
-    aliases: &[],
-    kind: Kind::Custom { read: read_other_act, write: |_, _| vec![] },
-    typescript: ACTIVATIONS,
-    about: "The same as `hidden_act`, as Gemma 2 and 3 spell it. Default `\"gelu_pytorch_tanh\"`.",
-};
+static OTHER_ACT: Slot = Slot::number(
+    "hidden_activation",
+    Kind::Custom { read: read_other_act, write: |_, _| vec![] },
+    "The same as `hidden_act`, as Gemma 2 and 3 spell it. Default `\"gelu_pytorch_tanh\"`.",
+)
+.typed(ACTIVATIONS);
 
 fn read_other_act(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig) -> Result<()> {
     let Some(value) = fields.take_set(field.name)? else { return Ok(()) };

@@ -83,37 +83,17 @@ pub(super) fn decoder(
     layer: fn(&mut Describe, String, usize) -> Layer,
 ) -> Architecture {
     let config = model.config;
-    let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
-    let positions = config.max_position_embeddings;
+    let (hidden, positions) = (config.hidden_size, config.max_position_embeddings);
     let name = |module: &str| format!("{PREFIX}.{module}");
-    let embedding = model.matrix(hidden, &[(name("wte"), vocab_size)]);
+    let embedding = model.matrix(hidden, &[(name("wte"), config.vocab_size)]);
     let position_embedding = Some(model.matrix(hidden, &[(name("wpe"), positions)]));
     let layers = (0..config.num_hidden_layers)
         .map(|index| layer(&mut model, name(&format!("h.{index}")), index))
         .collect();
     let final_norm = model.layer_norm(&name("ln_f"), hidden);
-    let head = if config.tie_word_embeddings {
-        embedding
-    } else {
-        model.matrix(hidden, &[("lm_head".into(), vocab_size)])
-    };
     Architecture {
-        vocab_size,
-        hidden,
-        positions,
-        ropes: vec![],
-        embedding,
-        padding: None,
-        embedding_scale: None,
-        stream_scale: None,
         position_embedding,
-        layers,
-        final_norm,
-        head,
-        head_scale: None,
-        logit_soft_cap: None,
-        low_rank: vec![],
-        weights: model.weights,
+        ..model.architecture(embedding, layers, final_norm, "lm_head")
     }
 }
 

@@ -37,20 +37,13 @@ pub(super) static GPT_NEO: Family = Family {
 };
 
 /// What the queries of each layer see: names with how often they follow. Read and written with the list.
-static ATTENTION_TYPES: Slot = Slot {
-    name: "attention_types",
-    aliases: &[],
-    kind: Kind::With,
-    typescript: r#"[("global" | "local")[], number][] | null"#,
-    about: "What the layers of GPT-Neo see: kinds, and how often they follow. Default: global and local in turns.",
-};
-static ATTENTION_LAYERS: Slot = Slot {
-    name: "attention_layers",
-    aliases: &[],
-    kind: Kind::Custom { read: read_layers, write: write_layers },
-    typescript: r#"("global" | "local")[] | null"#,
-    about: "The same, one kind for each layer.",
-};
+static ATTENTION_TYPES: Slot = Slot::number("attention_types", Kind::With, "What the layers of GPT-Neo see: kinds, and how often they follow. Default: global and local in turns.").typed(r#"[("global" | "local")[], number][] | null"#);
+static ATTENTION_LAYERS: Slot = Slot::number(
+    "attention_layers",
+    Kind::Custom { read: read_layers, write: write_layers },
+    "The same, one kind for each layer.",
+)
+.typed(r#"("global" | "local")[] | null"#);
 /// What they call layers without a window and those with it.
 const NAMES: [&str; 2] = ["global", "local"];
 

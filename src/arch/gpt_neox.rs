@@ -80,32 +80,13 @@ fn read_dropout(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig
 
 fn describe(mut model: Describe) -> Architecture {
     let config = model.config;
-    let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
-    let embedding = model.matrix(hidden, &[("gpt_neox.embed_in".into(), vocab_size)]);
+    let hidden = config.hidden_size;
+    let embedding = model.matrix(hidden, &[("gpt_neox.embed_in".into(), config.vocab_size)]);
     let layers = (0..config.num_hidden_layers).map(|index| layer(&mut model, index)).collect();
     let final_norm = model.layer_norm("gpt_neox.final_layer_norm", hidden);
-    let head = if config.tie_word_embeddings {
-        embedding
-    } else {
-        model.matrix(hidden, &[("embed_out".into(), vocab_size)])
-    };
     Architecture {
-        vocab_size,
-        hidden,
-        positions: config.max_position_embeddings,
         ropes: vec![model.rope()],
-        embedding,
-        padding: None,
-        embedding_scale: None,
-        stream_scale: None,
-        position_embedding: None,
-        layers,
-        final_norm,
-        head,
-        head_scale: None,
-        logit_soft_cap: None,
-        low_rank: vec![],
-        weights: model.weights,
+        ..model.architecture(embedding, layers, final_norm, "embed_out")
     }
 }
 

@@ -116,33 +116,17 @@ pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architec
     let of_windows = config.rope_local.clone();
     let of_windows = of_windows.map(|config| Rope { head_dim: model.config.head_dim, config });
     let ropes = [model.rope()].into_iter().chain(of_windows).collect();
-    let (vocab_size, hidden) = (config.vocab_size, config.hidden_size);
-    let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), vocab_size)]);
+    let hidden = config.hidden_size;
+    let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), config.vocab_size)]);
     let layers =
         (0..config.num_hidden_layers).map(|index| layer(&mut model, index, differences)).collect();
     let final_norm = model.norm("model.norm", hidden);
-    let head = if config.tie_word_embeddings {
-        embedding
-    } else {
-        model.matrix(hidden, &[("lm_head".into(), vocab_size)])
-    };
     Architecture {
-        vocab_size,
-        hidden,
-        positions: config.max_position_embeddings,
         ropes,
-        embedding,
         padding: config.padding(differences.padding),
         embedding_scale: differences.scaled_embedding.then(|| libm::sqrt(hidden as f64)),
-        stream_scale: None,
-        position_embedding: None,
-        layers,
-        final_norm,
-        head,
-        head_scale: None,
         logit_soft_cap: config.final_logit_softcapping,
-        low_rank: vec![],
-        weights: model.weights,
+        ..model.architecture(embedding, layers, final_norm, "lm_head")
     }
 }
 

@@ -53,13 +53,7 @@ const UNWINDOWED: (&str, &[&str]) = (USES_WINDOW.name, &["false", "null"]);
 
 /// `sliding_window` counts only beside this field, and then for layers from `max_window_layers` on, or for those that
 /// `layer_types` names. All four stay in the config as they are.
-static USES_WINDOW: Slot = Slot {
-    name: "use_sliding_window",
-    aliases: &[],
-    kind: Kind::Custom { read: read_windows, write: |_, _| vec![] },
-    typescript: "boolean",
-    about: "Whether layers of Qwen2 and Qwen3 from `max_window_layers` on have the window `sliding_window`. Default false.",
-};
+static USES_WINDOW: Slot = Slot::number("use_sliding_window", Kind::Custom { read: read_windows, write: |_, _| vec![] }, "Whether layers of Qwen2 and Qwen3 from `max_window_layers` on have the window `sliding_window`. Default false.").typed("boolean");
 
 fn read_windows(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig) -> Result<()> {
     let layers = config.num_hidden_layers;

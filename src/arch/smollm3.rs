@@ -49,13 +49,12 @@ static INTERVAL: Slot = Slot::number(
     }),
     "Every so many layers of SmolLM3 have no RoPE, where `no_rope_layers` is left out. Default 4.",
 );
-static ROPE_LAYERS: Slot = Slot {
-    name: "no_rope_layers",
-    aliases: &[],
-    kind: Kind::Own(read_layers),
-    typescript: "(0 | 1)[] | null",
-    about: "For each layer of SmolLM3 1 if it has RoPE, and 0 if it has none.",
-};
+static ROPE_LAYERS: Slot = Slot::number(
+    "no_rope_layers",
+    Kind::Own(read_layers),
+    "For each layer of SmolLM3 1 if it has RoPE, and 0 if it has none.",
+)
+.typed("(0 | 1)[] | null");
 /// The released model's config has 2 there, which transformers does not read.
 static SLICES: Slot = Slot::number("pretraining_tp", Kind::With, "Has no effect.");
 

@@ -86,17 +86,22 @@ impl Slot {
 
     /// The same, or null.
     pub const fn nullable(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, aliases: &[], kind, typescript: "number | null", about }
+        Self::number(name, kind, about).typed("number | null")
     }
 
     /// A field of a family's own that is true or false. Where nothing stands for it, it stays as it is unless it is true.
     pub const fn own_flag(name: &'static str, about: &'static str) -> Self {
-        Self { name, aliases: &[], kind: Kind::Own(flag), typescript: "boolean", about }
+        Self::number(name, Kind::Own(flag), about).typed("boolean")
     }
 
     /// A number above 0 of a family's own.
     pub const fn own_real(name: &'static str, about: &'static str) -> Self {
         Self::number(name, Kind::Own(real), about)
+    }
+
+    /// The same of another type in TypeScript.
+    pub const fn typed(self, typescript: &'static str) -> Self {
+        Self { typescript, ..self }
     }
 
     pub const fn also(self, aliases: &'static [&'static str]) -> Self {

@@ -89,21 +89,17 @@ pub static POSITIONS: Slot = Slot::number(
 .also(&["n_positions", "n_ctx", "max_seq_len", "block_size", "context_length"]);
 pub static NORM_EPS: Slot = Slot::number("rms_norm_eps", Kind::Real(|c| &mut c.rms_norm_eps), "")
     .also(&["norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_epsilon"]);
-pub static TIED: Slot = Slot {
-    name: "tie_word_embeddings",
-    aliases: &[],
-    kind: Kind::Flag(|c| &mut c.tie_word_embeddings),
-    typescript: "boolean",
-    about: "",
-};
+pub static TIED: Slot =
+    Slot::number("tie_word_embeddings", Kind::Flag(|c| &mut c.tie_word_embeddings), "")
+        .typed("boolean");
 /// Missing by the name that the family writes.
-pub static HIDDEN_ACT: Slot = Slot {
-    name: "hidden_act",
-    aliases: &["activation_function"],
-    kind: Kind::Custom { read: read_hidden_act, write: write_hidden_act },
-    typescript: ACTIVATIONS,
-    about: "`\"swish\"` is `\"silu\"`, and `\"gelu_new\"` is `\"gelu_pytorch_tanh\"`.",
-};
+pub static HIDDEN_ACT: Slot = Slot::number(
+    "hidden_act",
+    Kind::Custom { read: read_hidden_act, write: write_hidden_act },
+    "`\"swish\"` is `\"silu\"`, and `\"gelu_new\"` is `\"gelu_pytorch_tanh\"`.",
+)
+.typed(ACTIVATIONS)
+.also(&["activation_function"]);
 pub const ACTIVATIONS: &str = r#""silu" | "swish" | "gelu" | "gelu_pytorch_tanh" | "gelu_new""#;
 pub static INITIALIZER_RANGE: Slot =
     Slot::number("initializer_range", Kind::Real(|c| &mut c.initializer_range), "");
@@ -126,20 +122,10 @@ pub static ORIGINAL_POSITIONS: Slot = Slot::number(
 /// Of each head, where a part of it rotates.
 pub static ROTARY_SHARE: Slot =
     Slot::number("partial_rotary_factor", Kind::With, "The share of each head that RoPE rotates.");
-pub static ROPE_PARAMETERS: Slot = Slot {
-    name: "rope_parameters",
-    aliases: &[],
-    kind: Kind::With,
-    typescript: "RopeParameters | null",
-    about: "How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`.",
-};
-pub static ROPE_SCALING: Slot = Slot {
-    name: "rope_scaling",
-    aliases: &[],
-    kind: Kind::With,
-    typescript: "RopeParameters | null",
-    about: "The same, as transformers 4 has it.",
-};
+pub static ROPE_PARAMETERS: Slot = Slot::number("rope_parameters", Kind::With, "How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`.").typed("RopeParameters | null");
+pub static ROPE_SCALING: Slot =
+    Slot::number("rope_scaling", Kind::With, "The same, as transformers 4 has it.")
+        .typed("RopeParameters | null");
 
 pub static WINDOW: Slot = Slot::nullable(
     "sliding_window",
@@ -154,14 +140,8 @@ pub static LAYER_WINDOW: Slot = Slot::number(
     WINDOW.about,
 );
 /// Missing by the period of the layers without a window.
-pub static LAYER_TYPES: Slot = Slot {
-    name: "layer_types",
-    aliases: &[],
-    kind: Kind::Custom { read: read_layer_types, write: write_layer_types },
-    typescript: r#"("sliding_attention" | "full_attention")[] | null"#,
-    about: "Which layers of Gemma 2 and 3 have a window, one name for each layer. Default: all but every second layer, in \
-            Gemma 3 all but every sixth.",
-};
+pub static LAYER_TYPES: Slot = Slot::number("layer_types", Kind::Custom { read: read_layer_types, write: write_layer_types }, "Which layers of Gemma 2 and 3 have a window, one name for each layer. Default: all but every second layer, in \
+            Gemma 3 all but every sixth.").typed(r#"("sliding_attention" | "full_attention")[] | null"#);
 pub static WINDOW_PATTERN: Slot = Slot::number(
     "sliding_window_pattern",
     Kind::With,

@@ -75,7 +75,7 @@ impl Build<'_> {
     }
 
     fn node(&mut self, op: Op, what: &'static str, reads: &[ValueId], writes: &[ValueId]) {
-        let site = Site { layer: self.layer, what };
+        let site = Site::new(self.layer, what);
         let (reads, writes) = (reads.to_vec(), writes.to_vec());
         self.graph.nodes.push(Node { op, reads, writes, site });
     }

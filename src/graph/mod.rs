@@ -1,15 +1,13 @@
 //! What a model computes, as a list of nodes over named values: [`build`] writes the forward pass,
-//! [`differentiate`] adds the backward pass, [`remat`] computes activations again, [`fuse`] joins
-//! nodes that one row is decoded by. Everything that runs a model is lowered from these lists.
+//! [`differentiate`] adds the backward pass, [`remat`] computes activations again. Everything that runs a
+//! model is lowered from these lists.
 
 mod build;
 mod differentiate;
-mod fuse;
 mod remat;
 
 pub use build::{build, build_training};
 pub use differentiate::differentiate;
-pub use fuse::fuse;
 pub use remat::remat;
 
 use crate::arch::{Attention, HeadNorms, LowRank, Norm, WeightId};
@@ -40,13 +38,32 @@ impl fmt::Display for Value {
 pub struct Site {
     pub layer: Option<usize>,
     pub what: &'static str,
+    /// A part of it, if it is one.
+    pub part: &'static str,
+}
+
+impl Site {
+    pub const fn new(layer: Option<usize>, what: &'static str) -> Self {
+        Self { layer, what, part: "" }
+    }
+
+    /// A part of what the node does.
+    pub const fn part(self, part: &'static str) -> Self {
+        Self { part, ..self }
+    }
+}
+
+impl From<Site> for String {
+    fn from(site: Site) -> Self {
+        site.to_string()
+    }
 }
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.layer {
-            Some(layer) => write!(f, "layer {layer} {}", self.what),
-            None => f.write_str(self.what),
+            Some(layer) => write!(f, "layer {layer} {}{}", self.what, self.part),
+            None => write!(f, "{}{}", self.what, self.part),
         }
     }
 }
@@ -114,18 +131,6 @@ pub enum Op {
     Gate(Gate),
     /// x → logits, or their loss.
     Head { weight: WeightId },
-    /// [`Op::Norm`], then [`Op::Linear`]: x → y.
-    NormLinear { norm: Norm, weight: WeightId, bias: Option<WeightId> },
-    /// The same without a bias, then [`Op::Gate`].
-    NormLinearGate { norm: Norm, weight: WeightId, gate: Gate },
-    /// The same, then [`Op::Rope`].
-    NormLinearRope {
-        norm: Norm,
-        weight: WeightId,
-        bias: Option<WeightId>,
-        attention: Attention,
-        rope: Site,
-    },
     /// x → d_x, if it is needed: logits, loss and the gradients of the head, a chunk of rows at a time.
     HeadBackward { weight: WeightId, trained: bool },
     /// d_y → d_x.
@@ -156,8 +161,8 @@ pub enum Op {
 
 /// An operation on values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    pub op: Op,
+pub struct Node<O = Op> {
+    pub op: O,
     pub reads: Vec<ValueId>,
     pub writes: Vec<ValueId>,
     pub site: Site,

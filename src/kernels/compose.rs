@@ -135,15 +135,6 @@ impl Kernel {
     }
 }
 
-/// What a kernel's text has behind its constants.
-#[derive(Debug)]
-enum Part {
-    /// A file below `shaders`, without the ending.
-    File(&'static str),
-    /// Text that no file has, under the name of what writes it.
-    Written(&'static str, String),
-}
-
 /// What a kernel computes: an operation with its shape and options, as plain data. How many rows it covers, and which part
 /// of a matrix, is said by the dispatch. The shader's header gives each binding's shape.
 ///
@@ -171,7 +162,8 @@ pub(super) struct Composer {
     spec: KernelSpec,
     workgroup_size: u32,
     header: String,
-    parts: Vec<Part>,
+    /// Files below `shaders` that it has behind its constants, without the ending.
+    modules: Vec<&'static str>,
     /// What `#if` may ask.
     flags: Vec<(&'static str, bool)>,
     subgroups: bool,
@@ -192,7 +184,7 @@ impl Composer {
             spec: spec.into(),
             workgroup_size,
             header,
-            parts: Vec::new(),
+            modules: Vec::new(),
             flags: Vec::new(),
             subgroups: false,
             matrix: None,
@@ -277,13 +269,7 @@ impl Composer {
 
     /// Adds a file below `shaders`, unless it is in the text already.
     pub fn module(mut self, path: &'static str) -> Self {
-        self.parts.push(Part::File(path));
-        self
-    }
-
-    /// Adds text that no file has, loops written out for one shape, under the name of what writes it.
-    pub fn written(mut self, name: &'static str, text: &str) -> Self {
-        self.parts.push(Part::Written(name, text.to_owned()));
+        self.modules.push(path);
         self
     }
 
@@ -323,16 +309,11 @@ impl Composer {
         })
     }
 
-    /// The files and texts behind the constants.
+    /// The files behind the constants.
     fn body<'b>(&'b self, bindings: &'b [Binding]) -> Result<Preprocessor<'b>> {
         let flags = [self.flags.as_slice(), &[("SUBGROUPS", self.subgroups)]].concat();
         let mut body = Preprocessor::new(flags, &self.header, bindings);
-        for part in &self.parts {
-            match part {
-                Part::File(path) => body.import(path)?,
-                Part::Written(name, text) => body.add(name, text),
-            }
-        }
+        self.modules.iter().try_for_each(|path| body.import(path))?;
         Ok(body)
     }
 

@@ -11,7 +11,7 @@ macro_rules! families {
                 PositionBackward;
             norm: RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward, HeadNormForward,
                 HeadNormBackward, ColumnSum;
-            linear: LinearProduct, LinearSum, GradientSums, MatvecShape, MatvecRowsShape;
+            linear: LinearProduct, LinearSum, GradientSums, Matvec, MatvecRows;
             rope: RopeRows;
             cache: CacheAppend, CacheAppendSeveral, CacheExpand;
             attention: AttentionForward, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,

@@ -47,13 +47,13 @@ pub use compose::{Grid, Kernel, Spec, Wgsl};
 pub use elementwise::CHECKSUM_LANES;
 pub(crate) use families::families;
 pub(crate) use limits::{check_storage, row_workgroup};
-pub use linear::GradientParts;
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::matrix::reads_halves;
-pub use linear::matvec::matvec_fuses;
 pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
+pub use linear::row::matvec_fuses;
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
+pub use linear::{GradientParts, MatvecInput, MatvecOutput};
 pub use loss::{LogitRow, Objective, RowScore, SOFT_IDS, Steering, SteeringNumbers};
 pub use norm::{NormForm, NormTerms, SummedWeights, norm_rows};
 pub use operand::{Access, Binding, Placement};
@@ -63,8 +63,8 @@ pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
 pub use rope::rope_has_halves;
 pub use shape::{
     AttentionHalves, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
-    DecodeSplits, DenseMask, KeyValueOwner, MatvecInput, MatvecOutput, NewestKey, NewestShape,
-    Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, SplitReason,
+    DecodeSplits, DenseMask, KeyValueOwner, NewestKey, NewestShape, Output, PARTIAL_STATE, Parts,
+    RANGE_KEYS, RopeShape, SplitReason,
 };
 pub use softmax::{RowPlace, softmax_unit};
 pub use spec::KernelSpec;

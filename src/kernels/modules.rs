@@ -45,8 +45,16 @@ impl WeightFormat {
             .module("lib/weights")
     }
 
+    /// The same of a matrix of rows of `k` columns, which is read so in f32 too: by vectors of four elements.
+    pub(super) fn units(self, composer: Composer, (rows, k): (usize, usize)) -> Composer {
+        if self.packs(k) {
+            return self.module(composer, rows * k);
+        }
+        Self::F32.flags(composer.unrolled("QUADS", 1)).module("lib/weights")
+    }
+
     /// What `lib/weights.wgsl` asks.
-    pub(super) fn flags(self, composer: Composer) -> Composer {
+    fn flags(self, composer: Composer) -> Composer {
         composer
             .when("PACKED_F16", self == Self::F16)
             .when("PACKED_INT8", self == Self::Int8)

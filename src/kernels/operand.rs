@@ -87,6 +87,16 @@ fn shared<'a>(access: Access, of: impl Iterator<Item = &'a str>) -> Option<&'a s
     }
 }
 
+/// The line that declares what is bound at an index.
+pub(super) fn declaration(index: usize, Binding { name, access }: Binding, of: &str) -> String {
+    let space = match access {
+        Access::Uniform => "uniform",
+        Access::Read => "storage, read",
+        Access::ReadWrite => "storage, read_write",
+    };
+    format!("@group(0) @binding({index}) var<{space}> {name}: {of};\n")
+}
+
 impl Accessor {
     /// Those of the operands that a text declares, and the declarations of bindings that none of these is in. None where
     /// a binding would need two types, and where an operand begins inside an element.
@@ -103,12 +113,7 @@ impl Accessor {
         for (index, &Binding { name, access }) in bindings.iter().enumerate() {
             let inside = operands.iter().filter(|(it, _)| it.binding == index);
             let of = shared(access, inside.map(|(_, of)| *of))?;
-            let space = match access {
-                Access::Uniform => "uniform",
-                Access::Read => "storage, read",
-                Access::ReadWrite => "storage, read_write",
-            };
-            declarations.push(format!("@group(0) @binding({index}) var<{space}> {name}: {of};\n"));
+            declarations.push(declaration(index, Binding { name, access }, of));
             types.push(of);
         }
         let accessor = |(Placement { operand, binding, offset }, of)| {

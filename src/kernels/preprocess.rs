@@ -3,7 +3,7 @@
 //! `#import` and the conditions are resolved when a kernel is composed. Operands and `#unroll` stay in the composed text,
 //! by which kernels are compared, until [`super::operand`] and [`super::unroll`] write them out for a pipeline.
 
-use super::operand::{Binding, OPERAND};
+use super::operand::{Binding, OPERAND, declaration};
 use super::unroll::{Header, word};
 use crate::error::{Error, Result};
 
@@ -41,12 +41,6 @@ impl<'a> Preprocessor<'a> {
         Self { flags, header, bindings, imported: Vec::new(), text: String::new() }
     }
 
-    /// Adds text that no file has, under the name of what writes it.
-    pub fn add(&mut self, name: &'static str, text: &str) {
-        self.imported.push(name);
-        self.text.push_str(text);
-    }
-
     /// Adds a file, unless it is in the text already.
     ///
     /// # Errors
@@ -81,7 +75,7 @@ impl<'a> Preprocessor<'a> {
             };
             let (what, rest) = directive.split_once(' ').unwrap_or((directive, ""));
             match (what, rest, branches.last_mut()) {
-                ("import" | "unroll" | "operand", ..) if !included => {}
+                ("import" | "unroll" | "operand" | "binding", ..) if !included => {}
                 ("import", path, _) => self.import(path)?,
                 ("unroll", header, _) => {
                     self.check_loop(header).map_err(at)?;
@@ -89,8 +83,12 @@ impl<'a> Preprocessor<'a> {
                     self.text.push('\n');
                 }
                 ("operand", declared, _) => {
-                    self.check_operand(declared).map_err(at)?;
+                    self.operand(declared).map_err(at)?;
                     self.text.extend([OPERAND, declared, "\n"]);
+                }
+                ("binding", declared, _) => {
+                    let (index, of) = self.operand(declared).map_err(at)?;
+                    self.text.push_str(&declaration(index, self.bindings[index], of));
                 }
                 ("if", flag, _) => {
                     let taken = included && self.flag(flag).map_err(at)?;
@@ -124,10 +122,11 @@ impl<'a> Preprocessor<'a> {
         Ok(*is != condition.starts_with('!'))
     }
 
-    fn check_operand(&self, declared: &str) -> Result<(), String> {
-        let (name, _) = declared.split_once(": ").ok_or("not `NAME: TYPE`")?;
-        let bound = self.bindings.iter().any(|binding| binding.name == name);
-        if bound { Ok(()) } else { Err(format!("the kernel has no operand `{name}`")) }
+    /// Where the table of bindings has what is declared so, and its type.
+    fn operand<'d>(&self, declared: &'d str) -> Result<(usize, &'d str), String> {
+        let (name, of) = declared.split_once(": ").ok_or("not `NAME: TYPE`")?;
+        let bound = self.bindings.iter().position(|binding| binding.name == name);
+        bound.map(|at| (at, of)).ok_or_else(|| format!("the kernel has no operand `{name}`"))
     }
 
     fn check_loop(&self, header: &str) -> Result<(), String> {
@@ -195,6 +194,7 @@ mod tests {
             ),
             ("#operand a: f32", "shaders/a.wgsl:1: the kernel has no operand `a`"),
             ("#operand a", "shaders/a.wgsl:1: not `NAME: TYPE`"),
+            ("#binding a: f32", "shaders/a.wgsl:1: the kernel has no operand `a`"),
             ("#unroll while true {", "shaders/a.wgsl:1: not `for (var NAME = FIRST;"),
         ] {
             let message = lines(text).unwrap_err();

@@ -264,19 +264,6 @@ impl RopeShape {
     }
 }
 
-/// What a matrix multiplies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MatvecInput {
-    Plain,
-    /// The RMSNorm of the row; the norm's weight is bound behind `range`.
-    Norm {
-        epsilon: Constant,
-    },
-    /// A row of heads that attention has left in ranges; `step` is bound last, and where the newest key is apart the
-    /// row's queries and the cache in front of it. Only where [`matvec_merges`](super::matvec_merges).
-    Ranges(AttentionShape, DecodeSplits, NewestKey),
-}
-
 /// Where the newest row's key and value are when ranges of keys are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NewestKey {
@@ -298,56 +285,5 @@ pub struct NewestShape {
     /// Whether queries, keys and values have a bias.
     pub biased: bool,
     /// How their matrix is packed, where [`WeightFormat::packs`] rows of `k`.
-    pub weights: WeightFormat,
-}
-
-/// What becomes of the products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MatvecOutput {
-    Plain,
-    /// Added to what the results' place holds: of one row, not together with a norm.
-    Added,
-    /// Added to a residual, which is bound behind the results, or of several rows behind `range`: not together with
-    /// a norm.
-    Residual,
-    /// Added to a bias, which all rows share. For several rows only: a residual has a row for each.
-    Bias,
-    /// Both: the bias is bound behind the residual.
-    BiasedResidual,
-    /// N results of 2 · N rows, `activate(gate) · up`: only behind a norm.
-    Gated(Activation),
-    /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
-    /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the table of
-    /// rotations and the cache are bound last, and of several rows the documents.
-    Heads(AttentionShape),
-    /// The same with a bias on the products, bound behind the cache.
-    BiasedHeads(AttentionShape),
-}
-
-/// A matrix-vector product of `n` results of `k` products each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MatvecShape {
-    pub n: usize,
-    pub k: usize,
-    /// Where the first result lies among those of all parts of a matrix.
-    pub first: usize,
-    pub input: MatvecInput,
-    pub output: MatvecOutput,
-    /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
-    pub weights: WeightFormat,
-}
-
-/// The product of up to `rows` rows of `k` elements with a matrix of `n` rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MatvecRowsShape {
-    pub n: usize,
-    pub k: usize,
-    pub rows: usize,
-    /// Elements from one row of the result to the next.
-    pub stride: usize,
-    pub input: MatvecInput,
-    /// A residual or a bias without a norm before it too.
-    pub output: MatvecOutput,
-    /// How the matrix is packed, where [`WeightFormat::packs`] rows of `k`.
     pub weights: WeightFormat,
 }

@@ -13,7 +13,7 @@ pub use pass::decode_layouts;
 use super::{Layout, Matrices};
 use crate::arch::{Attention, Norm, RopeId, WeightId};
 use crate::caps::Capabilities;
-use crate::graph::{Gate, Graph, Op, Site, Value, ValueId};
+use crate::graph::{Gate, Graph, Node, Op, Value, ValueId};
 use crate::kernels::{DecodeSplits, KvCache, NewestKey, NewestShape};
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ pub enum DecodeRows {
 #[derive(Clone, Debug)]
 pub struct DecodeRequest<'a> {
     pub caps: &'a Capabilities,
-    /// A forward pass whose nodes are [joined](crate::graph::fuse).
+    /// A forward pass.
     pub graph: &'a Graph,
     /// The nodes that the plan has.
     pub nodes: Range<usize>,
@@ -96,21 +96,7 @@ pub enum DecodeOp {
 }
 
 /// An operation on values, as it is lowered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DecodeNode {
-    pub op: DecodeOp,
-    pub reads: Vec<ValueId>,
-    pub writes: Vec<ValueId>,
-    pub site: Site,
-    /// What follows the site in the name of its dispatches.
-    suffix: &'static str,
-}
-
-impl DecodeNode {
-    pub fn label(&self) -> String {
-        format!("{}{}", self.site, self.suffix)
-    }
-}
+pub type DecodeNode = Node<DecodeOp>;
 
 /// The nodes of decoded rows in their order, and how their values lie.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,10 +113,7 @@ pub struct DecodeLayouts {
 
 impl DecodeLayouts {
     /// The value whose place a value has.
-    pub fn home(&self, mut value: ValueId) -> ValueId {
-        while let Layout::InPlaceOf(other) = self.layouts[value] {
-            value = other;
-        }
-        value
+    pub fn home(&self, value: ValueId) -> ValueId {
+        super::home(&self.layouts, value)
     }
 }

@@ -90,6 +90,14 @@ pub enum Layout {
     },
 }
 
+/// The value whose place a value has.
+fn home(layouts: &[Layout], mut value: ValueId) -> ValueId {
+    while let Layout::InPlaceOf(other) = layouts[value] {
+        value = other;
+    }
+    value
+}
+
 /// Which dispatch rotates the gradients of attention back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotatedBy {
@@ -177,6 +185,11 @@ impl Layouts<'_> {
     pub fn columns(&self, value: ValueId) -> usize {
         let columns = self.graph.values[value].columns;
         if self.is_f16(value) { columns / 2 } else { columns }
+    }
+
+    /// The value whose place a value has.
+    pub fn home(&self, value: ValueId) -> ValueId {
+        home(&self.values, value)
     }
 
     pub fn split_k(&self, value: ValueId) -> Option<SplitK> {

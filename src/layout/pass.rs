@@ -1,6 +1,5 @@
 //! The pass over a plan's nodes, in their order.
 
-use super::f16::f16_values;
 use super::shapes::{TokenRows, attention_shape, gate_sums, rope_shape};
 use super::{
     ColumnSums, Fusion, Kind, LaidNode, Layout, Layouts, ProductSums, Request, RotatedBy, SplitK,
@@ -8,7 +7,7 @@ use super::{
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::graph::{Dropout, Gate, Node, Op, ValueId};
 use crate::kernels::{
-    self as k, AttentionShape, Constant, Element, KeyValueOwner, LinearShape, Parts,
+    self as k, AttentionShape, Constant, Element, Form, KeyValueOwner, LinearShape, Parts,
 };
 use crate::plan::Range;
 
@@ -42,12 +41,11 @@ pub fn layouts(request: Request<'_>) -> Layouts<'_> {
 
 /// Layouts that depend on all nodes: f16, if products round to it.
 fn values(request: &Request<'_>) -> Vec<Layout> {
-    let Request { caps, graph, matrices, tokens, .. } = request;
-    if !matrices.mixed {
-        return vec![Layout::F32; graph.values.len()];
+    if !request.matrices.mixed {
+        return vec![Layout::F32; request.graph.values.len()];
     }
-    let f16 = f16_values(caps, matrices.params, graph, *tokens);
-    f16.into_iter().map(|is| if is { Layout::F16 } else { Layout::F32 }).collect()
+    let f16 = request.f16_values().into_iter();
+    f16.map(|is| if is { Layout::F16 } else { Layout::F32 }).collect()
 }
 
 impl<'a> Pass<'a> {
@@ -137,6 +135,11 @@ impl<'a> Pass<'a> {
         self.layouts.product_rows(node, rows)
     }
 
+    /// The product of a node with a weight, or with the first part of one.
+    fn product(&self, node: &Node, form: Form, weight: WeightId) -> LinearShape {
+        self.request.matrices.product(form, weight, 0, self.rows(node, weight))
+    }
+
     fn columns_of(&self, weight: WeightId) -> usize {
         let matrix = &self.request.matrices.params.matrices[weight];
         matrix.rows * matrix.cols
@@ -148,7 +151,7 @@ impl<'a> Pass<'a> {
         let Some(reader) = reader.filter(|&reader| self.adds_up(reader, stream.is_some())) else {
             return Fusion::None;
         };
-        let shape = self.request.matrices.forward(weight, 0, self.rows(node, weight));
+        let shape = self.product(node, Form::MatmulT, weight);
         self.split_product((value, stream), weight, &shape, reader)
     }
 
@@ -200,7 +203,7 @@ impl<'a> Pass<'a> {
 
     fn linear_input(&mut self, index: usize, node: &Node, weight: WeightId) -> Fusion {
         let Some(reader) = self.only_reader(index, node) else { return Fusion::None };
-        let shape = self.request.matrices.input_gradient(weight, 0, self.rows(node, weight));
+        let shape = self.product(node, Form::Matmul, weight);
         let op = self.request.graph.nodes[reader].op;
         if matches!(op, Op::GateBackward(Gate { gated: true, .. }))
             && self.request.matrices.is_plain(weight)

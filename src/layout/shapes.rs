@@ -137,48 +137,32 @@ impl Matrices<'_> {
         LinearShape { b, ..shape }
     }
 
-    /// The product of rows with a part of a weight, which is read in f32.
-    pub fn forward(&self, weight: WeightId, part: usize, rows: TokenRows) -> LinearShape {
-        let matrix = &self.params.matrices[weight];
-        let (n, k) = (matrix.parts[part].rows, matrix.cols);
-        let shape = self.shape(Form::MatmulT, (n, k), weight, rows);
-        LinearShape { a_stride: k, c_stride: rows.stride, ..shape }
-    }
-
-    /// The product of the gradients of rows with a part of a weight, which is read in f32.
-    pub fn input_gradient(&self, weight: WeightId, part: usize, rows: TokenRows) -> LinearShape {
-        let matrix = &self.params.matrices[weight];
-        self.shape(Form::Matmul, (matrix.cols, matrix.parts[part].rows), weight, rows)
-    }
-
-    /// The product of the gradients of rows, transposed, with the rows that a part of a weight was multiplied with.
-    pub fn weight_gradient(&self, weight: WeightId, part: usize, rows: TokenRows) -> LinearShape {
-        let matrix = &self.params.matrices[weight];
-        let f16 = rows.operands[1] == Element::F16;
-        let b = if f16 { WeightFormat::F16 } else { WeightFormat::F32 };
-        let shape = (matrix.cols, matrix.parts[part].rows);
-        LinearShape { b, ..self.shape(Form::MatmulAt, shape, weight, rows) }
-    }
-
-    /// A product whose first operand has the rows' stride.
-    fn shape(
+    /// A product with a part of a weight, which is read in f32: of rows with it, of their gradients with it, or of their
+    /// gradients, transposed, with the rows that it was multiplied with.
+    pub fn product(
         &self,
         form: Form,
-        (n, k): (usize, usize),
         weight: WeightId,
+        part: usize,
         TokenRows { rows, stride, operands, result }: TokenRows,
     ) -> LinearShape {
+        let matrix = &self.params.matrices[weight];
+        let (part, cols) = (matrix.parts[part].rows, matrix.cols);
+        let forward = form == Form::MatmulT;
+        let (n, k) = if forward { (part, cols) } else { (cols, part) };
+        let (a_stride, c_stride) = if forward { (k, stride) } else { (stride, n) };
+        let f16 = form == Form::MatmulAt && operands[1] == Element::F16;
         LinearShape {
             form,
             n,
             k,
-            a_stride: stride,
-            c_stride: n,
+            a_stride,
+            c_stride,
             tokens: rows.rows as usize,
-            padded: stride > self.params.matrices[weight].rows,
+            padded: stride > matrix.rows,
             a: operands[0],
             c: result,
-            b: WeightFormat::F32,
+            b: if f16 { WeightFormat::F16 } else { WeightFormat::F32 },
             half: self.mixed,
         }
     }

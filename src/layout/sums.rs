@@ -7,7 +7,7 @@ use crate::arch::WeightId;
 use crate::caps::ALIGN;
 use crate::graph::{Node, Site, label};
 use crate::kernels::{
-    self as k, GradientParts, GradientSums, LinearShape, Parts, SummedWeights, WriteMode,
+    self as k, Form, GradientParts, GradientSums, LinearShape, Parts, SummedWeights, WriteMode,
 };
 use crate::plan::{Buffer, Slice};
 
@@ -175,7 +175,7 @@ impl Pass<'_> {
     ) -> Vec<GradientProduct> {
         let parts = 0..self.request.matrices.params.matrices[weight].parts.len();
         let of_part = |part| {
-            let shape = self.request.matrices.weight_gradient(weight, part, rows);
+            let shape = self.request.matrices.product(Form::MatmulAt, weight, part, rows);
             let gradient = self.gradient(weight, part);
             self.gradient_product(name, &shape, gradient, write)
         };

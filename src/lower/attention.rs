@@ -48,7 +48,12 @@ impl Lowering<'_> {
                 self.attend_rows(node, (attention, dropout), qkv, false, flops)
             }
             Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
-            Rows::Texts { cache, places } => self.attend_texts(node, attention, cache, places),
+            Rows::Texts { cache, places } => {
+                let qkv = self.read(node, 0)?;
+                self.append(node.site, attention, cache, (qkv, Some(places)))?;
+                let flops = self.attention_flops(attention, 2.0);
+                self.attend_rows(node, (attention, None), qkv, false, flops)
+            }
             Rows::One(_) | Rows::Several { .. } => {
                 Err(Error::internal("decoded rows have nodes of their own"))
             }
@@ -57,7 +62,7 @@ impl Lowering<'_> {
 
     /// Attention of a chunk of a prompt to the cache, its own keys and values appended; gives what it read.
     fn attend_chunk(&mut self, node: &Node, attention: Attention, cache: Cache) -> Result<Slice> {
-        let keys = self.append(node.site, attention, cache, self.read(node, 0)?)?;
+        let keys = self.append(node.site, attention, cache, (self.read(node, 0)?, None))?;
         let keys = self.expand(node.site, attention, cache, keys)?;
         let rows = self.builder.tokens;
         let flops = 4.0 * (rows * rows * attention.width()) as f64;
@@ -106,13 +111,13 @@ impl Lowering<'_> {
         let halves = self.layouts.forward_f16(node);
         let shape = AttentionShape { halves, ..self.dropped(attention, dropout) };
         let kernel = k::AttentionForward { shape, cached, tile: None }.kernel(self.builder.caps)?;
-        let launch = Launch::new(node.site.to_string(), kernel)
+        let launch = Launch::new(node.site, kernel)
             .bind("query", qkv)
             .bind("keys", keys)
             .bind("documents", self.inputs.documents)
             .bind("output", output)
             .bind("lse", logsumexp)
-            .bind_some("range", dropout.map(|dropout| self.place(dropout.place)));
+            .bind_some("range", dropout.map(|dropout| self.mask_range(dropout.place)));
         self.builder.dispatch(launch.flops(flops))
     }
 
@@ -133,19 +138,26 @@ impl Lowering<'_> {
         Ok(Slice::new(buffer, 0, bytes))
     }
 
-    /// Keys and values of `qkv` into the layer's cache.
+    /// Keys and values of `qkv` into the layer's cache: of rows of several texts to the places that `documents` tell.
     pub(super) fn append(
         &mut self,
         site: Site,
         attention: Attention,
         cache: Cache,
-        qkv: Slice,
+        (qkv, documents): (Slice, Option<Slice>),
     ) -> Result<Slice> {
         let slice = self.cache(site, attention, cache)?;
-        let shape = self.shape(attention);
-        let kernel = k::CacheAppend { shape, cache: cache.format }.kernel(self.builder.caps)?;
-        let launch = Launch::new(Site { what: "cache append", ..site }.to_string(), kernel);
-        self.builder.dispatch(launch.bind("qkv", qkv).bind("cache", slice))?;
+        let (caps, shape) = (self.builder.caps, self.shape(attention));
+        let kernel = if documents.is_some() {
+            k::CacheAppendSeveral { shape, cache: cache.format }.kernel(caps)
+        } else {
+            k::CacheAppend { shape, cache: cache.format }.kernel(caps)
+        }?;
+        let launch = Launch::new(Site { what: "cache append", ..site }, kernel)
+            .bind("qkv", qkv)
+            .bind("cache", slice)
+            .bind_some("documents", documents);
+        self.builder.dispatch(launch)?;
         Ok(slice)
     }
 
@@ -165,7 +177,7 @@ impl Lowering<'_> {
         let elements = cache.rows as u64 * shape.cache_stride() as u64;
         let rows = self.builder.tensor("expanded cache", elements)?;
         let kernel = k::CacheExpand { shape, cache: cache.format }.kernel(self.builder.caps)?;
-        let launch = Launch::new(Site { what: "cache expand", ..site }.to_string(), kernel);
+        let launch = Launch::new(Site { what: "cache expand", ..site }, kernel);
         self.builder.dispatch(launch.bind("rows", rows).bind("cache", keys))?;
         Ok(rows)
     }
@@ -298,7 +310,7 @@ impl Lowering<'_> {
         d_qkv: Slice,
     ) -> Result<Option<Slice>> {
         let caps = self.builder.caps;
-        let place = dropout.map(|dropout| self.place(dropout.place));
+        let place = dropout.map(|dropout| self.mask_range(dropout.place));
         let table = shape.turned.then(|| self.angles(attention)).transpose()?;
         let padded = self.batch()?.0.padded;
         let owner = k::key_value_owner(caps, shape);

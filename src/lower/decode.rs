@@ -1,7 +1,7 @@
 //! The plans of decoded rows: one token, the drawing of the next one, and batched rows.
 
-use super::infer::{Context, DRAW_SLOTS, LIKELIEST_OFFSET, SampleChoices, SeveralRows};
-use super::{Inputs, Lowering, Rows, several};
+use super::infer::{DRAW_SLOTS, Inference, LIKELIEST_OFFSET, SampleChoices, SeveralRows};
+use super::{Inputs, Lowering, Rows};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{self as k, Spec};
@@ -14,7 +14,10 @@ use std::ops::Range;
 #[cfg(test)]
 mod tests;
 
-impl<'a> Context<'a> {
+/// Bytes of a row of [`Buffer::Choices`].
+pub const CHOICE_BYTES: u64 = 48;
+
+impl<'a> Inference<'a> {
     /// The longest text for which [`InferencePlans::near`] is.
     pub(super) fn near_keys(&self) -> usize {
         let keys = |node: &Node| match node.op {
@@ -23,7 +26,7 @@ impl<'a> Context<'a> {
             }
             _ => None,
         };
-        self.one.nodes.iter().filter_map(keys).min().unwrap_or(0)
+        self.graph.nodes.iter().filter_map(keys).min().unwrap_or(0)
     }
 
     /// What decodes rows by some of the nodes, over texts of up to `keys` tokens.
@@ -36,7 +39,7 @@ impl<'a> Context<'a> {
     ) -> Result<DecodeLayouts> {
         decode_layouts(&DecodeRequest {
             caps: self.caps,
-            graph: &self.one,
+            graph: &self.graph,
             nodes,
             outside,
             matrices: self.matrices(),
@@ -47,21 +50,21 @@ impl<'a> Context<'a> {
 
     /// Some nodes of one decoded row, of a text of up to `keys` tokens.
     fn one(&'a self, nodes: Range<usize>, keys: usize) -> Result<(Lowering<'a>, DecodeLayouts)> {
-        let hidden = self.one.last_hidden();
+        let hidden = self.graph.last_hidden();
         let layouts = self.layouts(nodes, DecodeRows::One, Some(hidden), keys)?;
         let rows = Rows::One(Cache { keys, ..self.cache });
         let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
         let token = Slice::new(Buffer::Token, 0, 4);
         let last = Some((hidden, self.hidden(Buffer::LastHidden, 1)));
         let mut lowering =
-            self.lowering((&self.one, 0..0, last), builder, rows, self.inputs(token));
+            self.lowering((&self.graph, 0..0, last), builder, rows, self.inputs(token));
         lowering.place_decoded(&layouts)?;
         Ok((lowering, layouts))
     }
 
     /// [`Buffer::Token`] through all layers to [`Buffer::LastHidden`], of a text of up to `keys` tokens.
     pub(super) fn decode(&self, keys: usize) -> Result<Builder<'_>> {
-        let (mut lowering, layouts) = self.one(0..self.one.layers_end, keys)?;
+        let (mut lowering, layouts) = self.one(0..self.graph.layers_end, keys)?;
         let mut layers: Vec<Range<usize>> = vec![];
         for nodes in layouts.nodes.chunk_by(|a, b| a.site.layer == b.site.layer) {
             let start = lowering.builder.dispatched();
@@ -70,10 +73,10 @@ impl<'a> Context<'a> {
                 layers.push(start..lowering.builder.dispatched());
             }
         }
-        let angles = layouts.angles.map(|angles| lowering.placed(angles)).transpose()?;
-        let builder = lowering.builder;
-        let shared = builder.shared_layers(&layers, angles);
-        Ok(builder.bound_by(shared))
+        let angles = layouts.angles.map(|angles| lowering.place(angles)).transpose()?;
+        let mut builder = lowering.builder;
+        builder.share_layers(&layers, angles);
+        Ok(builder)
     }
 
     /// Batched rows.
@@ -83,13 +86,13 @@ impl<'a> Context<'a> {
         let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
         let shared = matches!(of, SeveralRows::OfOne(_));
         let near = self.near_keys();
-        let keys = if self.capacity <= near { near } else { self.cache.keys };
-        let nodes = 0..self.one.nodes.len();
+        let keys = if self.shape.capacity <= near { near } else { self.cache.keys };
+        let nodes = 0..self.graph.nodes.len();
         let layouts = self.layouts(nodes, DecodeRows::Batched(rows), None, keys)?;
         let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
         let documents = words(Buffer::BatchDocuments);
         let inputs = Inputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
-        let mut lowering = self.lowering((&self.one, 0..0, None), builder, over, inputs);
+        let mut lowering = self.lowering((&self.graph, 0..0, None), builder, over, inputs);
         lowering.place_decoded(&layouts)?;
         Ok((lowering, layouts))
     }
@@ -100,14 +103,24 @@ impl<'a> Context<'a> {
         layouts.nodes.iter().try_for_each(|node| lowering.decoded(node))?;
         lowering.cap_logits()?;
         let (logits, mut builder) = (lowering.logits(), lowering.builder);
-        several::sample(&mut builder, logits, self.params.architecture.vocab_size, DRAW_SLOTS)?;
+        let (vocabulary, rows) = (self.params.architecture.vocab_size, builder.tokens);
+        let kernel = k::SampleSeveral { vocabulary, rows }.kernel(self.caps)?;
+        let words = |buffer, each: usize| Slice::new(buffer, 0, (rows * each * 4) as u64);
+        let launch = Launch::new("sample", kernel)
+            .bind("logits", logits)
+            .bind("seen", words(Buffer::BatchSeen, vocabulary.div_ceil(32)))
+            .bind("token", words(Buffer::BatchTokens, 1))
+            .bind("drawn", words(Buffer::BatchDrawn, 2 * DRAW_SLOTS))
+            .bind("documents", words(Buffer::BatchDocuments, 1))
+            .bind("choices", Slice::new(Buffer::Choices, 0, rows as u64 * CHOICE_BYTES));
+        builder.dispatch(launch.flops(10.0 * (rows * vocabulary) as f64))?;
         Ok(builder)
     }
 
     /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
     pub(super) fn sample(&self, choices: SampleChoices) -> Result<Builder<'_>> {
         let (mut lowering, layouts) =
-            self.one(self.one.layers_end..self.one.nodes.len(), self.cache.keys)?;
+            self.one(self.graph.layers_end..self.graph.nodes.len(), self.cache.keys)?;
         layouts.nodes.iter().try_for_each(|node| lowering.decoded(node))?;
         lowering.cap_logits()?;
         let vocabulary = self.params.architecture.vocab_size;

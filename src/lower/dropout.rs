@@ -16,7 +16,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (x, y) = (self.read(node, 0)?, self.written(node, 0)?);
         let columns = self.columns(node.reads[0]);
-        let residual = node.reads.get(1).map(|_| self.read(node, 1)).transpose()?;
+        let residual = self.second(node)?;
         let kernel = k::DropoutForward {
             columns,
             rate: Constant(rate),
@@ -27,13 +27,13 @@ impl Lowering<'_> {
         let launch = Launch::new(label(node.site, "dropout"), kernel)
             .bind("input", x)
             .bind("output", y)
-            .bind("range", self.place(place))
+            .bind("range", self.mask_range(place))
             .bind_some("residual", residual);
         self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
     }
 
     /// The uniform that tells a kernel whose masks to draw: those of this place.
-    pub(super) fn place(&mut self, place: usize) -> Slice {
+    pub(super) fn mask_range(&mut self, place: usize) -> Slice {
         self.builder.range(Range { col0: place as u32, ..self.builder.all_rows() })
     }
 }

@@ -3,16 +3,15 @@
 use super::Lowering;
 use crate::arch::WeightId;
 use crate::error::Result;
-use crate::graph::Node;
+use crate::graph::{Node, Site};
 use crate::kernels::{self as k, Spec, WeightFormat};
-use crate::params::Matrix;
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
 
 impl Lowering<'_> {
     /// Rows of the tokens and, into the first of `[angles, table]`, the angles of the newest row's position.
     pub(super) fn embed(
         &mut self,
-        label: &str,
+        site: Site,
         weight: WeightId,
         output: Slice,
         angles: Option<[Slice; 2]>,
@@ -21,7 +20,8 @@ impl Lowering<'_> {
             // The first part copies them, whichever has the token.
             let angles = angles.filter(|_| part == 0);
             let rotated = angles.map_or(0, |[angles, _]| angles.bytes as usize / 4);
-            let (range, table) = (self.vocabulary_range(weight, part), self.table(weight));
+            let (range, table) =
+                (self.vocabulary_range(weight, part), &self.params.matrices[weight]);
             let (kernel, rows) = match table.format {
                 WeightFormat::F32 => {
                     let kernel = k::EmbeddingForward { hidden: self.hidden(), rotated }
@@ -36,7 +36,7 @@ impl Lowering<'_> {
                     (kernel, self.row_operand(weight, part))
                 }
             };
-            let launch = Launch::new(label, kernel)
+            let launch = Launch::new(site, kernel)
                 .rows(range)
                 .bind("tokens", self.inputs.tokens)
                 .bind_all([rows])
@@ -46,10 +46,6 @@ impl Lowering<'_> {
             self.builder.dispatch(launch)?;
         }
         Ok(())
-    }
-
-    fn table(&self, weight: WeightId) -> &Matrix {
-        &self.params.matrices[weight]
     }
 
     /// The rows of a part of a table, for all tokens.
@@ -66,17 +62,17 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let d_rows = self.read(node, 0)?;
         let (hidden, padding) = (self.hidden(), self.params.architecture.padding);
-        let (tokens, order) = self.sorted_tokens()?;
+        let (batch, _) = self.batch()?;
         for part in 0..self.params.matrices[weight].parts.len() {
             let gradient = self.gradient(weight, part);
             if clear {
                 self.clear(node, gradient)?;
             }
             let kernel = k::EmbeddingBackward { hidden, padding }.kernel(self.builder.caps)?;
-            let launch = Launch::new(node.site.to_string(), kernel)
+            let launch = Launch::new(node.site, kernel)
                 .rows(self.vocabulary_range(weight, part))
-                .bind("order", order)
-                .bind("tokens", tokens)
+                .bind("order", batch.order())
+                .bind("tokens", batch.tokens())
                 .bind("d_output", d_rows)
                 .bind("d_weight", gradient);
             self.builder.dispatch(launch.flops((self.builder.tokens * hidden) as f64))?;
@@ -121,15 +117,10 @@ impl Lowering<'_> {
         kernel: k::Kernel,
         operands: [Operand; 2],
     ) -> Result<()> {
-        let launch = Launch::new(node.site.to_string(), kernel)
+        let launch = Launch::new(node.site, kernel)
             .rows(self.vocabulary_range(weight, part))
             .bind("documents", self.inputs.documents)
             .bind_all(operands);
         self.builder.dispatch(launch.flops((self.builder.tokens * self.hidden()) as f64))
-    }
-
-    fn sorted_tokens(&self) -> Result<(Slice, Slice)> {
-        let (batch, _) = self.batch()?;
-        Ok((batch.tokens(), batch.order()))
     }
 }

@@ -3,8 +3,8 @@
 use super::{Lowering, label};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
-use crate::graph::{Gate, Node, Op};
-use crate::kernels::{self as k, Output, Parts, Spec};
+use crate::graph::{Gate, Node, Op, Site};
+use crate::kernels::{self as k, Form, Output, Parts, Spec};
 use crate::layout::{Fusion, SplitK, gate_width};
 use crate::plan::{Launch, Range, Slice};
 
@@ -13,14 +13,14 @@ impl Lowering<'_> {
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
         let f16 = self.layouts.is_f16(node.writes[0]);
         let summed = self.summed(fusion);
-        self.activate(node.site.to_string(), (gate, f16), [input, output], summed)
+        self.activate(node.site, (gate, f16), [input, output], summed)
     }
 
     /// `activate(gate) · up` of rows `gate | up`, or `activate(up)`; in f16 or not. Of partial sums of these rows it also writes
     /// what they add up to.
     pub(super) fn activate(
         &mut self,
-        label: String,
+        site: Site,
         (gate, half): (Gate, bool),
         [rows, output]: [Slice; 2],
         summed: Option<SplitK>,
@@ -28,7 +28,7 @@ impl Lowering<'_> {
         let (input, parts) = summed.map_or((rows, Parts::WHOLE), |it| (it.slice, it.parts));
         let kernel =
             k::ActivationForward(gate_width(gate, half, parts)).kernel(self.builder.caps)?;
-        let launch = Launch::new(label, kernel)
+        let launch = Launch::new(site, kernel)
             .bind(if gate.gated { "gate_up" } else { "input" }, input)
             .bind("output", output)
             .bind_some("whole", summed.map(|_| rows));
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         let kernel = k::ActivationBackward(shape).kernel(self.builder.caps)?;
         let [of_input, of_d_input] =
             if gate.gated { ["gate_up", "d_gate_up"] } else { ["input", "d_input"] };
-        let launch = Launch::new(node.site.to_string(), kernel)
+        let launch = Launch::new(node.site, kernel)
             .bind(of_input, input)
             .bind("d_output", d_output)
             .bind(of_d_input, d_input)
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         };
         let label = label(node.site, "input");
         let rows = self.node_rows(node, weight);
-        let shape = self.matrices.input_gradient(weight, 0, rows);
+        let shape = self.matrices.product(Form::Matmul, weight, 0, rows);
         let (d_output, gate_up) = (self.read(node, 0)?, self.read(gate_node, 0)?);
         let (gradient, activated) = (self.written(gate_node, 0)?, self.written(gate_node, 1)?);
         let (matrix, shape) = self.operand(&label, weight, 0, shape)?;

@@ -1,14 +1,15 @@
 //! The head: logits, their loss, and the gradients of both, for a chunk of rows at a time. A chunk fits a
 //! binding and `LOGITS_BYTES`, or a share of the weights' bytes.
 
-use super::linear::{Added, weight_products};
+use super::linear::{OVERWRITE, weight_products};
 use super::{Lowering, Rows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::Node;
 use crate::kernels::{
-    self as k, Constant, LogitRow, Objective, RowScore, Spec, Steering, SteeringNumbers, WriteMode,
+    self as k, Constant, Form, LogitRow, Objective, RowScore, Spec, Steering, SteeringNumbers,
+    WriteMode,
 };
 use crate::layout::{Fusion, GradientProduct, logit_chunks, padded_logits};
 use crate::params::{ALIGN, Params};
@@ -78,7 +79,8 @@ impl Lowering<'_> {
         }
         let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));
         let logits = self.logits();
-        self.product_rows(&label, weight, [input, logits], Added::default(), token_rows)
+        let of = (Form::MatmulT, weight);
+        self.products(&label, of, [input, logits], (OVERWRITE, &[]), token_rows)
     }
 
     /// [`Buffer::Logits`] of a chunk of a prompt, or of one row.
@@ -122,7 +124,8 @@ impl Lowering<'_> {
             };
             self.builder.phase = Phase::Forward;
             let operands = [cut(input), logits];
-            self.product_rows("logits", weight, operands, Added::default(), token_rows)?;
+            let of = (Form::MatmulT, weight);
+            self.products("logits", of, operands, (OVERWRITE, &[]), token_rows)?;
             let soft_cap = self.params.architecture.logit_soft_cap;
             self.cross_entropy([logits, batch.targets()], row, rows, (backward, soft_cap))?;
             if !backward {
@@ -130,8 +133,8 @@ impl Lowering<'_> {
             }
             self.builder.phase = Phase::Backward;
             if let Some(d_input) = d_input {
-                let (write, operands) = (WriteMode::Overwrite, [logits, cut(d_input)]);
-                self.input_gradient("head input", weight, operands, token_rows, write)?;
+                let (of, operands) = ((Form::Matmul, weight), [logits, cut(d_input)]);
+                self.products("head input", of, operands, (OVERWRITE, &[]), token_rows)?;
             }
             if let Some(products) = &mut products {
                 let first = rows.row0 == 0;

@@ -138,71 +138,7 @@ pub fn inference_plans(
     shape: impl Into<CacheShape>,
     options: InferenceOptions,
 ) -> Result<InferencePlans> {
-    let shape = shape.into();
-    let context = Context::new(caps, params, shape, options);
-    let prefill = context.prefill()?.finish(&[]);
-    let logits = context.logits()?.finish(&prefill.slots);
-    let loss = context.loss()?.finish(&logits.slots);
-    let last_row = context.last_row()?.finish(&loss.slots);
-    let decode = context.decode(context.cache.keys)?.finish(&last_row.slots);
-    let near_keys = context.near_keys();
-    let merges = |kernel: &Kernel| matches!(kernel.spec, KernelSpec::AttentionDecodeMerge(_));
-    let near = if near_keys > 0 && decode.kernels.iter().any(merges) {
-        Some(context.decode(near_keys)?.finish(&decode.slots))
-    } else {
-        None
-    };
-    let slots = &near.as_ref().unwrap_or(&decode).slots;
-    let sample = context.sample(SampleChoices::default())?.finish(slots);
-    let (pack, packed) = context.pack()?;
-    Ok(InferencePlans {
-        prefill,
-        logits,
-        loss,
-        last_row,
-        decode,
-        near,
-        near_keys,
-        sample,
-        pack,
-        packed,
-        chunk: context.chunk,
-        cache_rows: context.cache.rows,
-        shape,
-    })
-}
-
-/// The plan of [`InferencePlans::sample`] with further choices, for a room whose plans share `slots`.
-///
-/// # Errors
-/// As [`inference_plans`].
-pub fn sample_plan(
-    caps: &Capabilities,
-    params: &Params,
-    shape: CacheShape,
-    options: InferenceOptions,
-    slots: &[u64],
-    choices: SampleChoices,
-) -> Result<Plan> {
-    let context = Context::new(caps, params, shape, options);
-    Ok(context.sample(choices)?.finish(slots))
-}
-
-/// The plan of a chunk of a prompt up to what `probe` asks for, for a room whose plans share `slots`. It
-/// overwrites the cache of the layers before.
-///
-/// # Errors
-/// As [`inference_plans`].
-pub fn probe_plan(
-    caps: &Capabilities,
-    params: &Params,
-    shape: CacheShape,
-    options: InferenceOptions,
-    slots: &[u64],
-    probe: Probe,
-) -> Result<Plan> {
-    let context = Context::new(caps, params, shape, options);
-    Ok(context.probe(probe)?.finish(slots))
+    Inference::new(caps, params, shape.into(), options).plans()
 }
 
 /// Rows that are decoded together.
@@ -230,43 +166,20 @@ impl SeveralPlans {
     }
 }
 
-/// The plans of several rows. `shape` is that of the cache that they read, `slots` are a room's.
-///
-/// # Errors
-/// As [`inference_plans`].
-pub fn several_plans(
-    caps: &Capabilities,
-    params: &Params,
-    shape: CacheShape,
-    options: InferenceOptions,
-    slots: &[u64],
-    rows: SeveralRows,
-) -> Result<SeveralPlans> {
-    let context = Context::new(caps, params, shape, options);
-    let pass = context.several(rows)?.finish(slots);
-    let texts = match context.texts(rows) {
-        Ok(texts) => texts.map(|builder| builder.finish(&pass.slots)),
-        // They are read one after the other.
-        Err(error) if error.code == ErrorCode::LimitExceeded => None,
-        Err(error) => return Err(error),
-    };
-    Ok(SeveralPlans { pass, texts, cache_rows: context.cache.rows })
-}
-
-/// What the plans of a model's inference share.
-pub(super) struct Context<'a> {
-    pub caps: &'a Capabilities,
-    pub params: &'a Params,
-    pub capacity: usize,
+/// A model's inference over a cache: what its plans share.
+#[derive(Debug)]
+pub struct Inference<'a> {
+    pub(super) caps: &'a Capabilities,
+    pub(super) params: &'a Params,
+    pub(super) shape: CacheShape,
     chunk: usize,
-    pub cache: Cache,
+    pub(super) cache: Cache,
     weights: WeightFormat,
-    /// The forward pass, and the same with joined nodes for decoded rows.
-    many: Graph,
-    pub one: Graph,
+    /// The forward pass.
+    pub(super) graph: Graph,
 }
 
-impl<'a> Context<'a> {
+impl<'a> Inference<'a> {
     pub fn new(
         caps: &'a Capabilities,
         params: &'a Params,
@@ -280,16 +193,83 @@ impl<'a> Context<'a> {
         let chunk = most.clamp(1, CHUNK);
         let ring = ring(architecture, chunk);
         let rows = ring.map_or(capacity, |ring| ring.min(capacity));
-        let many = graph::build(architecture);
-        let one = graph::fuse(&many);
+        let graph = graph::build(architecture);
         let keys = architecture.positions;
         let cache = Cache { format: options.kv_cache, sequences, rows, ring, keys };
-        Self { caps, params, capacity, chunk, cache, weights: options.weights, many, one }
+        Self { caps, params, shape, chunk, cache, weights: options.weights, graph }
+    }
+
+    /// Everything that inference of one text replays.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn plans(&self) -> Result<InferencePlans> {
+        let prefill = self.prefill()?.finish(&[]);
+        let logits = self.logits()?.finish(&prefill.slots);
+        let loss = self.loss()?.finish(&logits.slots);
+        let last_row = self.last_row()?.finish(&loss.slots);
+        let decode = self.decode(self.cache.keys)?.finish(&last_row.slots);
+        let near_keys = self.near_keys();
+        let merges = |kernel: &Kernel| matches!(kernel.spec, KernelSpec::AttentionDecodeMerge(_));
+        let near = if near_keys > 0 && decode.kernels.iter().any(merges) {
+            Some(self.decode(near_keys)?.finish(&decode.slots))
+        } else {
+            None
+        };
+        let slots = &near.as_ref().unwrap_or(&decode).slots;
+        let sample = self.sample_plan(SampleChoices::default(), slots)?;
+        let (pack, packed) = self.pack()?;
+        Ok(InferencePlans {
+            prefill,
+            logits,
+            loss,
+            last_row,
+            decode,
+            near,
+            near_keys,
+            sample,
+            pack,
+            packed,
+            chunk: self.chunk,
+            cache_rows: self.cache.rows,
+            shape: self.shape,
+        })
+    }
+
+    /// The plan of [`InferencePlans::sample`] with further choices, beside plans that share `slots`.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn sample_plan(&self, choices: SampleChoices, slots: &[u64]) -> Result<Plan> {
+        Ok(self.sample(choices)?.finish(slots))
+    }
+
+    /// The plan of a chunk of a prompt up to what `probe` asks for. It overwrites the cache of the layers before.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn probe_plan(&self, probe: Probe, slots: &[u64]) -> Result<Plan> {
+        Ok(self.probe(probe)?.finish(slots))
+    }
+
+    /// The plans of several rows.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn several_plans(&self, rows: SeveralRows, slots: &[u64]) -> Result<SeveralPlans> {
+        let pass = self.several(rows)?.finish(slots);
+        let texts = match self.texts(rows) {
+            Ok(texts) => texts.map(|builder| builder.finish(&pass.slots)),
+            // They are read one after the other.
+            Err(error) if error.code == ErrorCode::LimitExceeded => None,
+            Err(error) => return Err(error),
+        };
+        Ok(SeveralPlans { pass, texts, cache_rows: self.cache.rows })
     }
 
     /// These nodes for a chunk of a prompt.
     fn chunk(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
-        self.chunk_to(self.many.last_hidden(), nodes, phase)
+        self.chunk_to(self.graph.last_hidden(), nodes, phase)
     }
 
     /// The same where [`Buffer::Hidden`] is for another value than what the last layer leaves.
@@ -297,7 +277,7 @@ impl<'a> Context<'a> {
         let builder = Builder::new(self.caps, phase, self.chunk, Buffer::Step);
         let tokens = PromptLayout::new(self.chunk).tokens();
         let outside = Some((hidden, self.hidden(Buffer::Hidden, self.chunk)));
-        let of = (&self.many, nodes, outside);
+        let of = (&self.graph, nodes, outside);
         self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
     }
 
@@ -308,31 +288,31 @@ impl<'a> Context<'a> {
             return Ok(None);
         }
         let most = if self.caps.software { self.chunk } else { TEXT_ROWS };
-        let rows = most.min(self.cache.sequences * self.capacity.next_multiple_of(ALIGN));
+        let rows = most.min(self.cache.sequences * self.shape.capacity.next_multiple_of(ALIGN));
         let builder = Builder::new(self.caps, Phase::Prefill, rows, Buffer::BatchStep);
         let bytes = rows.next_multiple_of(ALIGN) as u64 * 4;
         let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
         let over = Rows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
         let tokens = Slice::new(Buffer::BatchTokens, 0, bytes);
         let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
-        let end = self.many.nodes.iter().rposition(attends).map_or(0, |last| last + 1);
+        let end = self.graph.nodes.iter().rposition(attends).map_or(0, |last| last + 1);
         let inputs = Inputs { documents, ..self.inputs(tokens) };
-        let mut lowering = self.lowering((&self.many, 0..end, None), builder, over, inputs);
+        let mut lowering = self.lowering((&self.graph, 0..end, None), builder, over, inputs);
         lowering.nodes(0..end)?;
         Ok(Some(lowering.builder))
     }
 
-    pub fn inputs(&self, tokens: Slice) -> Inputs {
+    pub(super) fn inputs(&self, tokens: Slice) -> Inputs {
         let documents = PromptLayout::new(self.chunk).documents();
-        Inputs { tokens, documents, positions: self.capacity }
+        Inputs { tokens, documents, positions: self.shape.capacity }
     }
 
-    pub fn matrices(&self) -> Matrices<'a> {
+    pub(super) fn matrices(&self) -> Matrices<'a> {
         Matrices { params: self.params, weights: self.weights, mixed: false }
     }
 
     /// Some nodes of a graph; a value of theirs may lie in a buffer of other plans.
-    pub fn lowering(
+    pub(super) fn lowering(
         &'a self,
         (graph, nodes, outside): (&'a Graph, Range<usize>, Option<(ValueId, Slice)>),
         builder: Builder<'a>,
@@ -356,7 +336,7 @@ impl<'a> Context<'a> {
         lowering
     }
 
-    pub fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
+    pub(super) fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
         Slice::new(buffer, 0, rows as u64 * self.params.architecture.hidden as u64 * 4)
     }
 
@@ -365,7 +345,7 @@ impl<'a> Context<'a> {
         let matrices = self.matrices();
         let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
         let mut packed = vec![];
-        for node in &self.many.nodes {
+        for node in &self.graph.nodes {
             let (Op::Linear { weight, .. } | Op::Head { weight }) = node.op else { continue };
             let matrix = &self.params.matrices[weight];
             if matrix.format != WeightFormat::F32 {
@@ -390,18 +370,18 @@ impl<'a> Context<'a> {
     }
 
     fn prefill(&self) -> Result<Builder<'_>> {
-        let nodes = 0..self.many.layers_end;
+        let nodes = 0..self.graph.layers_end;
         let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
         lowering.nodes(nodes)?;
         Ok(lowering.builder)
     }
 
     fn probe(&self, probe: Probe) -> Result<Builder<'_>> {
-        let nodes = &self.many.nodes;
+        let nodes = &self.graph.nodes;
         let lowering = match probe {
             Probe::HiddenState(index) => {
                 let none = || Error::internal(format!("no node leaves hidden state {index}"));
-                let end = self.many.hidden_state(index).ok_or_else(none)? + 1;
+                let end = self.graph.hidden_state(index).ok_or_else(none)? + 1;
                 let hidden = nodes[end - 1].writes[0];
                 let mut lowering = self.chunk_to(hidden, 0..end, Phase::Prefill);
                 lowering.nodes(0..end)?;
@@ -409,7 +389,7 @@ impl<'a> Context<'a> {
             }
             Probe::Attention(layer) => {
                 let none = || Error::internal(format!("layer {layer} has no attention"));
-                let (at, attention) = self.many.attention(layer).ok_or_else(none)?;
+                let (at, attention) = self.graph.attention(layer).ok_or_else(none)?;
                 let mut lowering = self.chunk(0..at, Phase::Prefill);
                 lowering.nodes(0..at)?;
                 lowering.probabilities(&nodes[at], attention, self.probabilities())?;
@@ -427,13 +407,13 @@ impl<'a> Context<'a> {
     /// Elements of [`Buffer::Probabilities`]: those of a whole chunk at the end of a text that fills the
     /// cache or, where these are many, of fewer rows, at least one.
     fn probabilities(&self) -> u64 {
-        let (chunk, capacity) = (self.chunk as u64, self.capacity as u64);
+        let (chunk, capacity) = (self.chunk as u64, self.shape.capacity as u64);
         let most = PROBABILITY_BYTES.min(self.caps.limits.binding_bytes()) / 4;
         (chunk * capacity).min(most).max(capacity)
     }
 
     fn logits(&self) -> Result<Builder<'_>> {
-        let nodes = self.many.layers_end..self.many.nodes.len();
+        let nodes = self.graph.layers_end..self.graph.nodes.len();
         let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
         lowering.nodes(nodes)?;
         lowering.cap_logits()?;

@@ -5,7 +5,7 @@ use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Node, ValueId};
 use crate::kernels::{
-    self as k, Element, LinearShape, Output, Spec, SummedWeights, WeightFormat, WriteMode,
+    self as k, Element, Form, LinearShape, Output, Spec, SummedWeights, WeightFormat, WriteMode,
 };
 use crate::layout::{Fusion, GradientProduct, TokenRows};
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
@@ -31,7 +31,7 @@ impl Added {
         }
     }
 
-    fn operands(self) -> impl Iterator<Item = Operand> {
+    pub fn operands(self) -> impl Iterator<Item = Operand> {
         let residual = self.residual.map(|slice| ("residual", slice));
         residual.into_iter().chain(self.bias.map(|slice| ("bias", slice)))
     }
@@ -45,35 +45,36 @@ impl Lowering<'_> {
         fusion: &Fusion,
     ) -> Result<()> {
         let input = self.read(node, 0)?;
-        let residual = node.reads.get(1).map(|_| self.read(node, 1)).transpose()?;
+        let residual = self.second(node)?;
         let bias = bias.map(|bias| self.whole(bias));
         let output = self.written(node, 0)?;
         let label = node.site.to_string();
         let rows = self.node_rows(node, weight);
         if *fusion == Fusion::SplitProduct {
-            let shape = self.matrices.forward(weight, 0, rows);
-            return self.split_product(&label, (weight, shape, rows), input, node.writes[0]);
+            let of = (Form::MatmulT, weight, rows);
+            return self.split_product(&label, of, input, node.writes[0]);
         }
         let added = Added { residual, bias };
-        self.product_rows(&label, weight, [input, output], added, rows)
+        let how = (added.output(), &*added.operands().collect::<Vec<_>>());
+        self.products(&label, (Form::MatmulT, weight), [input, output], how, rows)
     }
 
     /// The partial sums of a product of `input` with a weight that is split along K.
     fn split_product(
         &mut self,
         label: &str,
-        (weight, shape, rows): (WeightId, LinearShape, TokenRows),
+        (form, weight, rows): (Form, WeightId, TokenRows),
         input: Slice,
         value: ValueId,
     ) -> Result<()> {
         let unsplit = || Error::internal(format!("{label} leaves no partial sums"));
         let split = self.layouts.split_k(value).ok_or_else(unsplit)?;
+        let shape = self.matrices.product(form, weight, 0, rows);
         let (matrix, shape) = self.operand(label, weight, 0, shape)?;
         let cols = self.params.matrices[weight].rows as u32;
-        let kernel = k::linear(self.builder.caps, &shape, OVERWRITE)?.product;
         let operands = [input, matrix, self.shared(split.slice)?];
-        let at = (self.builder.step(), Range { cols, ..rows.rows });
-        self.builder.product_in_parts(label, (&shape, kernel), operands, at)
+        let range = Range { cols, ..rows.rows };
+        self.builder.product_in_parts(label, &shape, OVERWRITE, operands, range)
     }
 
     /// The rows of all tokens, without padding.
@@ -88,29 +89,27 @@ impl Lowering<'_> {
         self.layouts.product_rows(node, self.token_rows(weight))
     }
 
-    /// `output = input · weightᵀ`, plus what is added.
-    pub(super) fn product_rows(
+    /// The product of rows with each part of a weight, beside each other, or of their gradients, one added to the other.
+    pub(super) fn products(
         &mut self,
         label: &str,
-        weight: WeightId,
-        [input, output]: [Slice; 2],
-        added: Added,
-        token_rows: TokenRows,
+        (form, weight): (Form, WeightId),
+        [from, to]: [Slice; 2],
+        (output, added): (Output, &[Operand]),
+        rows: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
-        let mode = added.output();
         debug_assert!(
-            token_rows.stride == matrix.rows || mode == OVERWRITE,
+            rows.stride == matrix.rows || matches!(output, Output::Mode(_)),
             "{label}: a residual or a bias is added to rows without padding alone"
         );
-        let added: Vec<_> = added.operands().collect();
         for (index, part) in matrix.parts.iter().enumerate() {
-            let product = self.matrices.forward(weight, index, token_rows);
-            let rows = token_rows.rows;
-            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
+            let first = index == 0 || form == Form::MatmulT;
+            let output = if first { output } else { Output::Mode(WriteMode::Add) };
+            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows.rows };
+            let product = self.matrices.product(form, weight, index, rows);
             let (weights, product) = self.operand(label, weight, index, product)?;
-            let operands = [input, weights, output];
-            self.product(label, &product, mode, operands, &added, range)?;
+            self.product(label, &product, output, [from, weights, to], added, range)?;
         }
         Ok(())
     }
@@ -130,33 +129,12 @@ impl Lowering<'_> {
         let label = label(node.site, "input");
         let d_output = self.read(node, 0)?;
         if *fusion == Fusion::SplitProduct {
-            let shape = self.matrices.input_gradient(weight, 0, rows);
-            return self.split_product(&label, (weight, shape, rows), d_output, node.writes[0]);
+            let of = (Form::Matmul, weight, rows);
+            return self.split_product(&label, of, d_output, node.writes[0]);
         }
-        let d_input = self.written(node, 0)?;
-        self.input_gradient(&label, weight, [d_output, d_input], rows, write)
-    }
-
-    /// `d_input (+)= d_output · weight`.
-    pub(super) fn input_gradient(
-        &mut self,
-        label: &str,
-        weight: WeightId,
-        [d_output, d_input]: [Slice; 2],
-        token_rows: TokenRows,
-        write: WriteMode,
-    ) -> Result<()> {
-        let matrix = self.params.matrices[weight].clone();
-        let rows = token_rows.rows;
-        for (index, part) in matrix.parts.iter().enumerate() {
-            let product = self.matrices.input_gradient(weight, index, token_rows);
-            let mode = if index == 0 { write } else { WriteMode::Add };
-            let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows };
-            let (weights, product) = self.operand(label, weight, index, product)?;
-            let operands = [d_output, weights, d_input];
-            self.product(label, &product, Output::Mode(mode), operands, &[], range)?;
-        }
-        Ok(())
+        let operands = [d_output, self.written(node, 0)?];
+        let how = (Output::Mode(write), &[][..]);
+        self.products(&label, (Form::Matmul, weight), operands, how, rows)
     }
 
     pub(super) fn linear_weight(
@@ -188,7 +166,7 @@ impl Lowering<'_> {
             if let Some(sums) = placed.sum_before {
                 self.product_sum(sums)?;
             }
-            let shape = self.matrices.weight_gradient(weight, index, rows);
+            let shape = self.matrices.product(Form::MatmulAt, weight, index, rows);
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows.rows };
             let output = Output::Mode(write);
             let Some(partials) = placed.partials else {
@@ -196,10 +174,8 @@ impl Lowering<'_> {
                 self.product(label, &shape, output, operands, &[], range)?;
                 continue;
             };
-            let kernel = k::linear(self.builder.caps, &shape, output)?.product;
             let operands = [d_output, input, self.shared(partials)?];
-            let at = (self.builder.step(), range);
-            self.builder.product_in_parts(label, (&shape, kernel), operands, at)?;
+            self.builder.product_in_parts(label, &shape, output, operands, range)?;
         }
         Ok(())
     }
@@ -236,8 +212,7 @@ impl Lowering<'_> {
         added: &[Operand],
         range: Range,
     ) -> Result<()> {
-        let step = self.builder.step();
-        self.builder.product(label, shape, output, operands, added, (step, range))
+        self.builder.product(label, shape, output, operands, added, (None, range))
     }
 
     /// Operand B of a product of tokens with a part of a matrix, and the product as it reads that.

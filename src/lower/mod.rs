@@ -15,7 +15,6 @@ mod low_rank;
 mod norm;
 mod rope;
 mod row;
-mod several;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -25,14 +24,13 @@ pub use crate::layout::attention_shape;
 #[cfg(feature = "testing")]
 pub use attention::cache_bytes;
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
+pub use decode::CHOICE_BYTES;
 pub use head::{scores, top_rows};
 pub use infer::{
-    CacheShape, DRAW_SLOTS, InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe,
-    SampleChoices, SeveralPlans, SeveralRows, inference_plans, probe_plan, sample_plan,
-    several_plans,
+    CacheShape, DRAW_SLOTS, Inference, InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe,
+    SampleChoices, SeveralPlans, SeveralRows, inference_plans,
 };
 pub use initialize::{OPTIONS_STRIDE, initialize_plan};
-pub use several::CHOICE_BYTES;
 #[cfg(any(test, feature = "testing"))]
 pub use train::train_plans_of;
 pub use train::{TrainChoices, TrainPlans, train_plans};
@@ -42,7 +40,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, Op, ValueId, label};
 use crate::kernels::{Objective, Parts};
 use crate::layout::{
-    Cache, Fusion, LaidNode, Layout, Layouts, Matrices, Request, SplitK, layouts, weight_part,
+    Cache, Fusion, LaidNode, Layouts, Matrices, Request, SplitK, layouts, weight_part,
 };
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Phase, Slice};
@@ -96,19 +94,16 @@ impl<'a> Lowering<'a> {
     fn new(request: Request<'a>, mut builder: Builder<'a>, rows: Rows, inputs: Inputs) -> Self {
         let Request { graph, matrices, state, tokens, .. } = request;
         let layouts = layouts(request);
-        let values = match rows {
-            Rows::Batch { .. } | Rows::Chunk(_) | Rows::Texts { .. } => {
-                let bytes = layouts.bytes(tokens);
-                let slice = |id: ValueId| Slice::new(Buffer::Virtual(id), 0, bytes[id]);
-                let alone = |id: &ValueId| !matches!(layouts.values[*id], Layout::InPlaceOf(_));
-                let values = 0..layouts.values.len();
-                let values = values.map(|id| Some(id).filter(alone).map(slice)).collect();
-                builder.reserve(bytes);
-                values
+        let mut values = vec![None; layouts.values.len()];
+        // Those of decoded rows are placed as `DecodeLayouts` say.
+        if !matches!(rows, Rows::One(_) | Rows::Several { .. }) {
+            let bytes = layouts.bytes(tokens);
+            for (id, place) in values.iter_mut().enumerate() {
+                let home = layouts.home(id);
+                *place = Some(Slice::new(Buffer::Virtual(home), 0, bytes[home]));
             }
-            // They are placed as `DecodeLayouts` say.
-            Rows::One(_) | Rows::Several { .. } => vec![None; graph.values.len()],
-        };
+            builder.reserve(bytes);
+        }
         Self {
             graph,
             params: matrices.params,
@@ -152,7 +147,7 @@ impl<'a> Lowering<'a> {
         match node.op {
             Op::Embed { weight } => {
                 let rows = self.written(node, 0)?;
-                self.embed(&node.site.to_string(), weight, rows, None)
+                self.embed(node.site, weight, rows, None)
             }
             Op::Positions { weight } => self.positions(node, weight),
             Op::Norm(norm) => self.norm(node, norm, fusion),
@@ -170,9 +165,6 @@ impl<'a> Lowering<'a> {
             Op::Attention { attention, dropout } => self.attention(node, attention, dropout),
             Op::Gate(gate) => self.gate(node, gate, fusion),
             Op::Head { weight } => self.head(node, weight),
-            Op::NormLinear { .. } | Op::NormLinearGate { .. } | Op::NormLinearRope { .. } => {
-                Err(Error::internal(format!("{} is of decoded rows", node.site)))
-            }
             Op::HeadBackward { weight, .. } => self.head_backward(node, weight, fusion),
             Op::LinearInput { weight, write } => self.linear_input(node, weight, write, fusion),
             Op::LinearWeight { weight, write } => self.linear_weight(node, weight, write, fusion),
@@ -188,35 +180,33 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Where a value lies, unless nothing has been made for it yet.
-    fn slice(&self, id: ValueId) -> Option<Slice> {
-        self.values[id].or_else(|| match self.layouts.values[id] {
-            Layout::InPlaceOf(other) => self.slice(other),
-            _ => None,
-        })
+    /// Where a value lies.
+    fn place(&self, id: ValueId) -> Result<Slice> {
+        let place = self.values.get(id).copied().flatten();
+        place.ok_or_else(|| Error::internal(format!("value {id} has no place")))
     }
 
     /// Where a value is that a node reads.
-    fn read(&self, node: &Node, index: usize) -> Result<Slice> {
-        let unwritten = || Error::internal(format!("{} reads what nothing has written", node.site));
-        self.slice(node.reads[index]).ok_or_else(unwritten)
+    fn read<O>(&self, node: &Node<O>, index: usize) -> Result<Slice> {
+        self.place(node.reads[index])
     }
 
-    /// Where a value is that a node writes: an activation, made at the first write where it has no number yet.
-    fn written(&mut self, node: &Node, index: usize) -> Result<Slice> {
+    /// Where a node's second read is, if it has one.
+    fn second<O>(&self, node: &Node<O>) -> Result<Option<Slice>> {
+        node.reads.get(1).map(|&id| self.place(id)).transpose()
+    }
+
+    /// Where a value is that a node writes.
+    fn written<O>(&self, node: &Node<O>, index: usize) -> Result<Slice> {
         self.value(node.writes[index])
     }
 
-    fn value(&mut self, id: ValueId) -> Result<Slice> {
-        let value = self.graph.values[id];
-        if let Some(slice) = self.slice(id) {
-            if matches!(slice.buffer, Buffer::Virtual(_)) {
-                self.builder.check_tensor(&value.to_string(), slice.bytes)?;
-            }
-            return Ok(slice);
+    /// The same of a value that fits a binding.
+    fn value(&self, id: ValueId) -> Result<Slice> {
+        let slice = self.place(id)?;
+        if let (Buffer::Virtual(_), Some(value)) = (slice.buffer, self.graph.values.get(id)) {
+            self.builder.check_tensor(&value.to_string(), slice.bytes)?;
         }
-        let slice = self.tensor(&value.to_string(), self.layouts.columns(id))?;
-        self.values[id] = Some(slice);
         Ok(slice)
     }
 

@@ -3,7 +3,7 @@
 use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::{Error, Result};
-use crate::graph::Node;
+use crate::graph::{Node, Site};
 use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, Spec, WriteMode};
 use crate::layout::{ColumnSums, Fusion, SplitK};
 use crate::plan::{Launch, Operand, Slice};
@@ -16,69 +16,49 @@ pub(super) const fn terms(norm: Norm) -> NormTerms {
 
 impl Lowering<'_> {
     pub(super) fn norm(&mut self, node: &Node, norm: Norm, fusion: &Fusion) -> Result<()> {
-        let residual = node.reads.get(1).map(|_| self.read(node, 1)).transpose()?;
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
-        let half = self.layouts.is_f16(node.writes[0]);
+        let form = NormForm { half: self.layouts.is_f16(node.writes[0]), ..NormForm::PLAIN };
         let Some(SplitK { slice, parts, stream }) = self.summed(fusion) else {
-            return self.norm_rows(node.site.to_string(), (norm, half), [input, output], residual);
+            let residual = self.second(node)?.map(|residual| ("residual", residual));
+            let form = NormForm { residual: residual.is_some(), ..form };
+            return self.norm_rows(node.site, norm, form, [input, output], residual.as_slice());
         };
         let none = || Error::internal(format!("{} adds up what has no residual", node.site));
-        let before = stream.and_then(|stream| self.slice(stream)).ok_or_else(none)?;
-        let form = NormForm { half, summed: parts, ..NormForm::PLAIN };
-        let added = [("before", before), ("stream", input)];
-        self.rms_norm(node.site.to_string(), norm, form, [slice, output], &added)
+        let added = [("before", self.place(stream.ok_or_else(none)?)?), ("stream", input)];
+        let form = NormForm { summed: parts, ..form };
+        self.norm_rows(node.site, norm, form, [slice, output], &added)
     }
 
-    /// RMSNorm of `[x, y]`, and what else its form binds.
-    fn rms_norm(
+    /// Norms of the rows `x` to `y`, and what else the form binds.
+    pub(super) fn norm_rows(
         &mut self,
-        label: String,
+        site: Site,
         norm: Norm,
         form: NormForm,
-        io: [Slice; 2],
+        [x, y]: [Slice; 2],
         added: &[Operand],
     ) -> Result<()> {
-        let hidden = self.params.matrices[norm.weight].cols;
-        let kernel =
-            k::RmsNormForward { hidden, terms: terms(norm), form }.kernel(self.builder.caps)?;
-        let launch = self.norm_launch(label, kernel, norm.weight, io);
+        let (caps, hidden) = (self.builder.caps, self.params.matrices[norm.weight].cols);
+        let kernel = if norm.kind != NormKind::Layer {
+            k::RmsNormForward { hidden, terms: terms(norm), form }.kernel(caps)
+        } else if form == NormForm::PLAIN {
+            k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) }.kernel(caps)
+        } else {
+            Err(Error::internal(format!("{site}: no kernel adds a layer norm to a residual")))
+        }?;
+        let launch = self.norm_launch(site, kernel, norm.weight, [x, y]);
         let launch = launch.bind_all(added.iter().copied());
         self.builder.dispatch(launch.flops(4.0 * (self.builder.tokens * hidden) as f64))
     }
 
     fn norm_launch(
         &self,
-        label: String,
+        site: Site,
         kernel: Kernel,
         weight: WeightId,
         [x, y]: [Slice; 2],
     ) -> Launch {
-        Launch::new(label, kernel).bind("x", x).bind("weight", self.whole(weight)).bind("y", y)
-    }
-
-    /// In f16 or not.
-    pub(super) fn norm_rows(
-        &mut self,
-        label: String,
-        (norm, half): (Norm, bool),
-        [input, output]: [Slice; 2],
-        residual: Option<Slice>,
-    ) -> Result<()> {
-        if norm.kind != NormKind::Layer {
-            let form = NormForm { half, residual: residual.is_some(), ..NormForm::PLAIN };
-            let added = residual.map(|residual| ("residual", residual));
-            return self.rms_norm(label, norm, form, [input, output], added.as_slice());
-        }
-        if residual.is_some() {
-            return Err(Error::internal(format!(
-                "{label}: no kernel adds a layer norm to a residual"
-            )));
-        }
-        let hidden = self.params.matrices[norm.weight].cols;
-        let kernel = k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) }
-            .kernel(self.builder.caps)?;
-        let launch = self.norm_launch(label, kernel, norm.weight, [input, output]);
-        self.builder.dispatch(launch.flops(4.0 * (self.builder.tokens * hidden) as f64))
+        Launch::new(site, kernel).bind("x", x).bind("weight", self.whole(weight)).bind("y", y)
     }
 
     pub(super) fn norm_backward(
@@ -100,7 +80,7 @@ impl Lowering<'_> {
         } else {
             k::RmsNormBackward { hidden, terms: terms(norm), mode: write, rows, parts }.kernel(caps)
         }?;
-        let launch = Launch::new(node.site.to_string(), kernel)
+        let launch = Launch::new(node.site, kernel)
             .bind("x", input)
             .bind("weight", self.whole(norm.weight))
             .bind("d_y", d_output)
@@ -137,7 +117,7 @@ impl Lowering<'_> {
         let kernel = k::HeadNormForward { shape: self.shape(attention), terms: terms(norms) }
             .kernel(self.builder.caps)?;
         let io = [input, output];
-        let launch = self.norm_launch(node.site.to_string(), kernel, norms.weight, io);
+        let launch = self.norm_launch(node.site, kernel, norms.weight, io);
         let flops = 4.0 * (self.builder.tokens * attention.stride()) as f64;
         self.builder.dispatch(launch.flops(flops))
     }
@@ -157,7 +137,7 @@ impl Lowering<'_> {
         let kernel =
             k::HeadNormBackward { shape: self.shape(attention), terms: terms(norms), rows }
                 .kernel(caps)?;
-        let launch = Launch::new(node.site.to_string(), kernel)
+        let launch = Launch::new(node.site, kernel)
             .bind("x", input)
             .bind("weight", self.whole(norms.weight))
             .bind("d", gradient)

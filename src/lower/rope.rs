@@ -3,10 +3,10 @@
 use super::Lowering;
 use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
-use crate::graph::Node;
-use crate::kernels::{self as k, Kernel, RopeShape, Spec};
+use crate::graph::{Node, Site};
+use crate::kernels::{RopeRows, RopeShape, Spec};
 use crate::layout::{Fusion, SplitK, rope_shape};
-use crate::plan::{Buffer, Launch, Slice};
+use crate::plan::{Buffer, Launch, Operand, Slice};
 
 impl Lowering<'_> {
     pub(super) fn rope(
@@ -16,36 +16,18 @@ impl Lowering<'_> {
         forward: bool,
         fusion: &Fusion,
     ) -> Result<()> {
-        let rows = self.read(node, 0)?;
+        let (rows, of) = (self.read(node, 0)?, self.rotation(attention, forward));
         if self.layouts.is_f16(node.writes[0]) {
-            return self.rotate_to_f16(node, attention, rows, forward);
+            let operands = [("qkv", rows), ("rotated", self.written(node, 0)?)];
+            return self.rotate(node.site, attention, RopeRows { half: true, ..of }, &operands);
         }
-        let Some(SplitK { slice, parts, .. }) = self.summed(fusion) else {
-            return self.rotate(node.site.to_string(), attention, rows, forward);
-        };
-        let shape = rope_shape(&self.params.architecture, attention);
-        let kernel =
-            k::RopeRows { parts, ..k::RopeRows::new(shape, true) }.kernel(self.builder.caps)?;
-        let sums = (parts.count * self.builder.tokens * shape.stride) as f64;
-        let launch = self.rotation(node.site.to_string(), kernel, attention)?;
-        let launch = launch.bind("parts", slice).bind("rows", rows);
-        self.builder.dispatch(launch.flops(sums + self.rotation_flops(shape)))
-    }
-
-    fn rotate_to_f16(
-        &mut self,
-        node: &Node,
-        attention: Attention,
-        rows: Slice,
-        forward: bool,
-    ) -> Result<()> {
-        let to = self.written(node, 0)?;
-        let shape = rope_shape(&self.params.architecture, attention);
-        let kernel = k::RopeRows { half: true, ..k::RopeRows::new(shape, forward) }
-            .kernel(self.builder.caps)?;
-        let launch = self.rotation(node.site.to_string(), kernel, attention)?;
-        let launch = launch.bind("qkv", rows).bind("rotated", to);
-        self.builder.dispatch(launch.flops(self.rotation_flops(shape)))
+        match self.summed(fusion) {
+            Some(SplitK { slice, parts, .. }) => {
+                let operands = [("parts", slice), ("rows", rows)];
+                self.rotate(node.site, attention, RopeRows { parts, ..of }, &operands)
+            }
+            None => self.rotate(node.site, attention, of, &[("qkv", rows)]),
+        }
     }
 
     pub(super) fn rotation_flops(&self, shape: RopeShape) -> f64 {
@@ -64,23 +46,27 @@ impl Lowering<'_> {
         Slice::new(Buffer::RopeTable(rope), 0, bytes)
     }
 
-    /// Rotates rows of queries, keys and values in place.
-    pub(super) fn rotate(
-        &mut self,
-        label: String,
-        attention: Attention,
-        rows: Slice,
-        forward: bool,
-    ) -> Result<()> {
-        let shape = rope_shape(&self.params.architecture, attention);
-        let kernel = k::RopeRows::new(shape, forward).kernel(self.builder.caps)?;
-        let launch = self.rotation(label, kernel, attention)?.bind("qkv", rows);
-        self.builder.dispatch(launch.flops(self.rotation_flops(shape)))
+    /// A rotation in place, by a layer's angles.
+    pub(super) fn rotation(&self, attention: Attention, forward: bool) -> RopeRows {
+        RopeRows::new(rope_shape(&self.params.architecture, attention), forward)
     }
 
-    /// A rotation by a layer's angles.
-    fn rotation(&self, label: String, kernel: Kernel, attention: Attention) -> Result<Launch> {
-        let launch = Launch::new(label, kernel).bind("table", self.angles(attention)?);
-        Ok(launch.bind("documents", self.inputs.documents))
+    /// Rotates rows of queries, keys and values.
+    pub(super) fn rotate(
+        &mut self,
+        site: Site,
+        attention: Attention,
+        of: RopeRows,
+        rows: &[Operand],
+    ) -> Result<()> {
+        let sums = match of.parts.count {
+            1 => 0,
+            parts => parts * self.builder.tokens * of.shape.stride,
+        };
+        let launch = Launch::new(site, of.kernel(self.builder.caps)?)
+            .bind("table", self.angles(attention)?)
+            .bind("documents", self.inputs.documents)
+            .bind_all(rows.iter().copied());
+        self.builder.dispatch(launch.flops(sums as f64 + self.rotation_flops(of.shape)))
     }
 }

@@ -1,12 +1,13 @@
 //! Nodes of decoded rows, to dispatches: of each by itself, whatever was lowered before.
 
+use super::linear::Added;
 use super::{Lowering, Rows};
 use crate::arch::{Attention, Norm, WeightId};
 use crate::error::{Error, Result};
-use crate::graph::{Gate, Node, Op, ValueId};
+use crate::graph::{Node, Op};
 use crate::kernels::{
-    self as k, Constant, DecodePlace, DecodeSplits, Kernel, MatvecInput, MatvecOutput,
-    MatvecRowsShape, MatvecShape, NewestKey, NewestShape, Spec,
+    self as k, Constant, DecodePlace, DecodeSplits, Kernel, Matvec, MatvecInput, MatvecOutput,
+    MatvecRows, NewestKey, NewestShape, NormForm, Output, Spec,
 };
 use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::plan::{Launch, Operand, Range, Slice};
@@ -29,22 +30,14 @@ impl Lowering<'_> {
         match node.op {
             DecodeOp::Plain(op) => self.plain(node, op),
             DecodeOp::EmbedAngles { weight, rope } => {
-                let angles = [self.write_of(node, 1)?, self.rope_table(rope)];
-                self.embed(&node.label(), weight, self.write_of(node, 0)?, Some(angles))
+                let angles = [self.written(node, 1)?, self.rope_table(rope)];
+                self.embed(node.site, weight, self.written(node, 0)?, Some(angles))
             }
             DecodeOp::NormLinear { norm, weight } => {
-                let operands = [("norm_weight", self.whole(norm.weight))];
-                let io = [self.read_of(node, 0)?, self.result_of(node)?];
-                self.rows_of_matrix(
-                    node,
-                    weight,
-                    (norm_input(norm), MatvecOutput::Plain),
-                    io,
-                    &operands,
-                )
+                self.norm_linear(node, norm, (weight, MatvecOutput::Plain), &[])
             }
             DecodeOp::NormLinearGate { norm, weight, gate } => {
-                self.norm_linear_gate(node, norm, weight, gate)
+                self.norm_linear(node, norm, (weight, MatvecOutput::Gated(gate.activation)), &[])
             }
             DecodeOp::QkvAppend { norm, weight, bias, attention } => {
                 self.qkv_append(node, norm, (weight, bias), attention)
@@ -53,7 +46,11 @@ impl Lowering<'_> {
                 let of = (norm, weight, bias);
                 self.qkv_attention(node, shape, of, attention, splits)
             }
-            DecodeOp::CacheAppend { attention } => self.cache_append(node, attention),
+            DecodeOp::CacheAppend { attention } => {
+                let (cache, qkv) = (self.decode_cache()?, self.read(node, 0)?);
+                let documents = self.is_batched().then_some(self.inputs.documents);
+                self.append(node.site, attention, cache, (qkv, documents)).map(drop)
+            }
             DecodeOp::Attention { attention, splits } => self.attend(node, attention, splits),
             DecodeOp::MergeRanges { attention, splits } => {
                 self.merge_ranges(node, attention, splits)
@@ -64,7 +61,7 @@ impl Lowering<'_> {
                     NewestKey::Among => (1, vec![]),
                     NewestKey::Apart => {
                         let cache = self.cache(node.site, attention, self.decode_cache()?)?;
-                        (2, vec![("query", self.read_of(node, 1)?), ("cache", cache)])
+                        (2, vec![("query", self.read(node, 1)?), ("cache", cache)])
                     }
                 };
                 self.linear_row(node, (weight, bias), input, (residual, newest))
@@ -73,21 +70,24 @@ impl Lowering<'_> {
     }
 
     fn plain(&mut self, node: &DecodeNode, op: Op) -> Result<()> {
-        let label = node.label();
         match op {
             Op::Linear { weight, bias } => {
                 self.linear_row(node, (weight, bias), MatvecInput::Plain, (1, vec![]))
             }
             Op::Norm(norm) => {
-                let residual = node.reads.get(1).map(|&id| self.placed(id)).transpose()?;
-                let io = [self.read_of(node, 0)?, self.write_of(node, 0)?];
-                self.norm_rows(label, (norm, false), io, residual)
+                let residual = self.second(node)?.map(|residual| ("residual", residual));
+                let form = NormForm { residual: residual.is_some(), ..NormForm::PLAIN };
+                let io = [self.read(node, 0)?, self.written(node, 0)?];
+                self.norm_rows(node.site, norm, form, io, residual.as_slice())
             }
             Op::Gate(gate) => {
-                let io = [self.read_of(node, 0)?, self.write_of(node, 0)?];
-                self.activate(label, (gate, false), io, None)
+                let io = [self.read(node, 0)?, self.written(node, 0)?];
+                self.activate(node.site, (gate, false), io, None)
             }
-            Op::Rope { attention } => self.rotate(label, attention, self.read_of(node, 0)?, true),
+            Op::Rope { attention } => {
+                let rows = [("qkv", self.read(node, 0)?)];
+                self.rotate(node.site, attention, self.rotation(attention, true), &rows)
+            }
             _ => {
                 let DecodeNode { reads, writes, site, .. } = node.clone();
                 self.node(&Node { op, reads, writes, site }, &Fusion::None)
@@ -95,8 +95,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// `output = matrix · input`, plus a bias and, from the read of this index on, a residual if there is one. For one row
-    /// a bias is added like a residual, and a residual that lies where the output does is added to in place.
+    /// `output = matrix · input`, plus a bias and, from the read of this index on, a residual if there is one. A residual
+    /// that lies where the output does is added to in place.
     fn linear_row(
         &mut self,
         node: &DecodeNode,
@@ -104,48 +104,31 @@ impl Lowering<'_> {
         input: MatvecInput,
         (residual, mut operands): (usize, Vec<Operand>),
     ) -> Result<()> {
-        let io = [self.read_of(node, 0)?, self.result_of(node)?];
-        let residual = node.reads.get(residual).map(|&id| self.placed(id)).transpose()?;
-        let bias = bias.map(|bias| self.whole(bias));
-        let (output, added) = match (residual, bias) {
-            (None, None) => (MatvecOutput::Plain, vec![]),
-            (Some(residual), None) if residual == io[1] => (MatvecOutput::Added, vec![]),
-            (Some(residual), None) => (MatvecOutput::Residual, vec![("residual", residual)]),
-            (None, Some(bias)) if self.is_batched() => (MatvecOutput::Bias, vec![("bias", bias)]),
-            (None, Some(bias)) => (MatvecOutput::Residual, vec![("residual", bias)]),
-            (Some(residual), Some(bias)) => {
-                (MatvecOutput::BiasedResidual, vec![("residual", residual), ("bias", bias)])
-            }
+        let residual = node.reads.get(residual).map(|&id| self.place(id)).transpose()?;
+        let added = Added { residual, bias: bias.map(|bias| self.whole(bias)) };
+        let output = match added.output() {
+            Output::Residual if residual == Some(self.result_of(node)?) => MatvecOutput::Added,
+            Output::Residual => MatvecOutput::Residual,
+            Output::Bias => MatvecOutput::Bias,
+            Output::BiasedResidual => MatvecOutput::BiasedResidual,
+            Output::Mode(_) | Output::GateGradient(_) => MatvecOutput::Plain,
         };
-        operands.extend(added);
-        self.rows_of_matrix(node, weight, (input, output), io, &operands)
+        if output != MatvecOutput::Added {
+            operands.extend(added.operands());
+        }
+        self.rows_of_matrix(node, weight, (input, output), &operands)
     }
 
-    /// `activate(gate) · up` of the two halves of `matrix · norm(input)`.
-    fn norm_linear_gate(
+    fn norm_linear(
         &mut self,
         node: &DecodeNode,
         norm: Norm,
-        weight: WeightId,
-        gate: Gate,
+        (weight, output): (WeightId, MatvecOutput),
+        operands: &[Operand],
     ) -> Result<()> {
-        let shape = MatvecShape {
-            n: gate.width,
-            k: self.hidden(),
-            first: 0,
-            input: norm_input(norm),
-            output: MatvecOutput::Gated(gate.activation),
-            weights: self.matrices.format(weight),
-        };
-        let kernel = self.row_kernel(shape, gate.width)?;
-        let launch = Launch::new(node.label(), kernel)
-            .bind("a", self.read_of(node, 0)?)
-            .bind_all([self.row_operand(weight, 0)])
-            .bind("c", self.write_of(node, 0)?)
-            .bind_some("range", self.part_columns(0, gate.width))
-            .bind("norm_weight", self.whole(norm.weight));
-        let flops = 4.0 * (self.builder.tokens * gate.width * self.hidden()) as f64;
-        self.builder.dispatch(launch.flops(flops))
+        let operands = [operands, &[("norm_weight", self.whole(norm.weight))]].concat();
+        let input = MatvecInput::Norm { epsilon: Constant(norm.epsilon) };
+        self.rows_of_matrix(node, weight, (input, output), &operands)
     }
 
     /// The newest rows' queries, rotated, at the beginning of a row, and their keys and values in the cache.
@@ -156,35 +139,17 @@ impl Lowering<'_> {
         (weight, bias): (WeightId, Option<WeightId>),
         attention: Attention,
     ) -> Result<()> {
-        let shape = self.shape(attention);
-        let batched = self.is_batched();
-        let (stride, rotation) = if batched {
-            (shape.stride(), ("table", self.angles(attention)?))
-        } else {
-            (shape.width(), ("angles", self.read_of(node, 1)?))
-        };
-        let matvec = MatvecShape {
-            n: shape.stride() / 2,
-            k: self.hidden(),
-            first: 0,
-            input: norm_input(norm),
-            output: match bias {
-                None => MatvecOutput::Heads(shape),
-                Some(_) => MatvecOutput::BiasedHeads(shape),
-            },
-            weights: self.matrices.format(weight),
-        };
         let cache = self.cache(node.site, attention, self.decode_cache()?)?;
-        let launch = Launch::new(node.label(), self.row_kernel(matvec, stride)?)
-            .bind("a", self.read_of(node, 0)?)
-            .bind_all([self.row_operand(weight, 0), rotation])
-            .bind("norm_weight", self.whole(norm.weight))
-            .bind("cache", cache)
-            .bind_some("bias", bias.map(|bias| self.whole(bias)))
-            .bind("c", self.write_of(node, 0)?)
-            .bind_some("documents", batched.then_some(self.inputs.documents));
-        let flops = 2.0 * (self.builder.tokens * shape.stride() * self.hidden()) as f64;
-        self.builder.dispatch(launch.flops(flops))
+        let mut operands = vec![("cache", cache)];
+        if self.is_batched() {
+            let table = ("table", self.angles(attention)?);
+            operands.extend([table, ("documents", self.inputs.documents)]);
+        } else {
+            operands.push(("angles", self.read(node, 1)?));
+        }
+        operands.extend(bias.map(|bias| ("bias", self.whole(bias))));
+        let heads = if bias.is_some() { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads };
+        self.norm_linear(node, norm, (weight, heads(self.shape(attention))), &operands)
     }
 
     fn qkv_attention(
@@ -197,28 +162,19 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let cache = self.decode_cache()?;
         let kernel = k::AttentionDecodeNewest { shape, splits }.kernel(self.builder.caps)?;
-        let launch = Launch::new(node.label(), kernel)
-            .bind("a", self.read_of(node, 0)?)
+        let launch = Launch::new(node.site, kernel)
+            .bind("a", self.read(node, 0)?)
             .bind_all([self.row_operand(weight, 0)])
             .bind("norm_weight", self.whole(norm))
-            .bind("angles", self.read_of(node, 1)?)
+            .bind("angles", self.read(node, 1)?)
             .bind("cache", self.cache(node.site, attention, cache)?)
             .bind_some("bias", bias.map(|bias| self.whole(bias)))
-            .bind("query", self.write_of(node, 0)?)
-            .bind("partials", self.write_of(node, 1)?);
+            .bind("query", self.written(node, 0)?)
+            .bind("partials", self.written(node, 1)?);
         let heads = shape.heads;
         let rows = heads.width() * splits.count + heads.cache_stride();
         let flops = self.attend_flops(attention, cache) + 2.0 * (rows * shape.k) as f64;
         self.builder.dispatch(launch.flops(flops))
-    }
-
-    fn cache_append(&mut self, node: &DecodeNode, attention: Attention) -> Result<()> {
-        let (cache, qkv) = (self.decode_cache()?, self.read_of(node, 0)?);
-        if self.is_batched() {
-            let documents = self.inputs.documents;
-            return self.append_rows(node.label(), (node.site, attention), cache, [qkv, documents]);
-        }
-        self.append(node.site, attention, cache, qkv).map(drop)
     }
 
     /// Attention of the newest rows, which begin with their queries, to the cache.
@@ -232,11 +188,11 @@ impl Lowering<'_> {
         let (caps, shape) = (self.builder.caps, self.shape(attention));
         let place = self.decode_place(cache);
         let kernel = k::AttentionDecode { shape, place, splits }.kernel(caps)?;
-        let launch = Launch::new(node.label(), kernel)
-            .bind("query", self.read_of(node, 0)?)
+        let launch = Launch::new(node.site, kernel)
+            .bind("query", self.read(node, 0)?)
             .bind("cache", self.cache(node.site, attention, cache)?)
             .bind_some("documents", batched.then_some(self.inputs.documents))
-            .bind(if splits.count == 1 { "output" } else { "partials" }, self.write_of(node, 0)?);
+            .bind(if splits.count == 1 { "output" } else { "partials" }, self.written(node, 0)?);
         self.builder.dispatch(launch.flops(self.attend_flops(attention, cache)))
     }
 
@@ -261,10 +217,10 @@ impl Lowering<'_> {
         let (caps, shape, batched) = (self.builder.caps, self.shape(attention), self.is_batched());
         let place = self.decode_place(self.decode_cache()?);
         let kernel = k::AttentionDecodeMerge { shape, place, splits }.kernel(caps)?;
-        let launch = Launch::new(node.label(), kernel)
-            .bind("partials", self.read_of(node, 0)?)
+        let launch = Launch::new(node.site, kernel)
+            .bind("partials", self.read(node, 0)?)
             .bind_some("documents", batched.then_some(self.inputs.documents))
-            .bind("output", self.write_of(node, 0)?);
+            .bind("output", self.written(node, 0)?);
         let elements = self.builder.tokens * splits.partials(&shape);
         self.builder.dispatch(launch.flops(2.0 * elements as f64))
     }
@@ -275,21 +231,23 @@ impl Lowering<'_> {
         node: &DecodeNode,
         weight: WeightId,
         (input, output): (MatvecInput, MatvecOutput),
-        [from, to]: [Slice; 2],
         operands: &[Operand],
     ) -> Result<()> {
+        let [from, to] = [self.read(node, 0)?, self.result_of(node)?];
         let matrix = self.params.matrices[weight].clone();
         let of_input = if matches!(input, MatvecInput::Ranges(..)) { "partials" } else { "a" };
+        let (products, heads) = (output.products(), output.heads().is_some());
         for (index, part) in matrix.parts.iter().enumerate() {
             let weights = self.matrices.format(weight);
-            let (n, k, first) = (part.rows, matrix.cols, part.row0);
-            let shape = MatvecShape { n, k, first, input, output, weights };
-            let kernel = self.row_kernel(shape, matrix.rows)?;
-            let launch = Launch::new(node.label(), kernel)
+            let (n, k, first) = (part.rows / products, matrix.cols, part.row0);
+            let of = Matvec { n, k, first, input, output, weights };
+            // Heads lie as the rows of their matrix do.
+            let stride = if heads { matrix.rows } else { matrix.rows / products };
+            let launch = Launch::new(node.site, self.row_kernel(of, stride)?)
                 .bind(of_input, from)
                 .bind_all([self.row_operand(weight, index)])
                 .bind("c", to)
-                .bind_some("range", self.part_columns(first, n))
+                .bind_some("range", if heads { None } else { self.part_columns(first, n) })
                 .bind_all(operands.iter().copied());
             let flops = 2.0 * (self.builder.tokens * part.rows * matrix.cols) as f64;
             self.builder.dispatch(launch.flops(flops))?;
@@ -305,14 +263,13 @@ impl Lowering<'_> {
     }
 
     /// The kernel for one row, or for batched rows `stride` elements apart.
-    fn row_kernel(&self, shape: MatvecShape, stride: usize) -> Result<Kernel> {
+    fn row_kernel(&self, of: Matvec, stride: usize) -> Result<Kernel> {
+        let (caps, rows) = (self.builder.caps, self.builder.tokens);
         if !self.is_batched() {
-            return shape.kernel(self.builder.caps);
+            return of.kernel(caps);
         }
-        let MatvecShape { n, k, input, output, weights, .. } = shape;
-        let rows = self.builder.tokens;
-        let shape = MatvecRowsShape { n, k, rows, stride, input, output, weights };
-        shape.kernel(self.builder.caps)
+        let Matvec { n, k, input, output, weights, .. } = of;
+        MatvecRows { n, k, rows, stride, input, output, weights }.kernel(caps)
     }
 
     const fn is_batched(&self) -> bool {
@@ -326,28 +283,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where a value is.
-    pub(super) fn placed(&self, value: ValueId) -> Result<Slice> {
-        let place = self.values.get(value).copied().flatten();
-        place.ok_or_else(|| Error::internal(format!("value {value} has no place")))
-    }
-
-    fn read_of(&self, node: &DecodeNode, index: usize) -> Result<Slice> {
-        let value = node.reads.get(index).map(|&id| self.placed(id));
-        value.unwrap_or_else(|| Err(Error::internal(format!("{} reads too little", node.label()))))
-    }
-
-    fn write_of(&self, node: &DecodeNode, index: usize) -> Result<Slice> {
-        let value = node.writes.get(index).map(|&id| self.placed(id));
-        value.unwrap_or_else(|| Err(Error::internal(format!("{} writes too little", node.label()))))
-    }
-
     /// What a product writes: the head's rows are no value.
     fn result_of(&self, node: &DecodeNode) -> Result<Slice> {
-        if node.writes.is_empty() { Ok(self.logits()) } else { self.write_of(node, 0) }
+        if node.writes.is_empty() { Ok(self.logits()) } else { self.written(node, 0) }
     }
-}
-
-fn norm_input(norm: Norm) -> MatvecInput {
-    MatvecInput::Norm { epsilon: Constant(norm.epsilon) }
 }

@@ -143,7 +143,7 @@ impl Compiler<'_> {
 
     /// A launch over tensors of these roles.
     fn launch<const N: usize>(&self, kernel: k::Kernel, roles: [Role; N]) -> Launch {
-        let operands = roles.map(|role| (operand(role), self.slice(role)));
+        let operands = roles.map(|role| (role.names()[1], self.slice(role)));
         Launch::new(kernel.name, kernel).bind_all(operands)
     }
 
@@ -199,7 +199,7 @@ impl Compiler<'_> {
         let kernel = k::AttentionDecode { shape, place, splits }.kernel(caps)?;
         let launch = self.launch(kernel, [Query, Key, Value, Mask, Geometry]);
         if splits.count == 1 {
-            let written = [Output, Logsumexp].map(|role| (operand(role), self.slice(role)));
+            let written = [Output, Logsumexp].map(|role| (role.names()[1], self.slice(role)));
             return self.dispatch(launch.bind_all(written), 1, 4.0);
         }
         let elements = batch * splits.partials(&shape);
@@ -208,22 +208,5 @@ impl Compiler<'_> {
         let kernel = k::AttentionDecodeMerge { shape, place, splits }.kernel(caps)?;
         let launch = self.launch(kernel, [Mask, Output, Logsumexp, Geometry]);
         self.dispatch(launch.bind("partials", partials), 1, 0.0)
-    }
-}
-
-/// What kernels call a role's tensor.
-const fn operand(role: Role) -> &'static str {
-    match role {
-        Role::Query => "query",
-        Role::Key => "keys",
-        Role::Value => "values",
-        Role::Output => "output",
-        Role::Logsumexp => "lse",
-        Role::DOutput => "d_output",
-        Role::DQuery => "d_query",
-        Role::DKey => "d_key",
-        Role::DValue => "d_value",
-        Role::Mask => "mask",
-        Role::Geometry => "geometry",
     }
 }

@@ -55,18 +55,23 @@ impl Role {
     }
 
     const fn name(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// What users call it, and what kernels do.
+    const fn names(self) -> [&'static str; 2] {
         match self {
-            Self::Query => "query",
-            Self::Key => "key",
-            Self::Value => "value",
-            Self::Output => "output",
-            Self::Logsumexp => "logsumexp",
-            Self::DOutput => "dOutput",
-            Self::DQuery => "dQuery",
-            Self::DKey => "dKey",
-            Self::DValue => "dValue",
-            Self::Mask => "mask",
-            Self::Geometry => "geometry",
+            Self::Query => ["query"; 2],
+            Self::Key => ["key", "keys"],
+            Self::Value => ["value", "values"],
+            Self::Output => ["output"; 2],
+            Self::Logsumexp => ["logsumexp", "lse"],
+            Self::DOutput => ["dOutput", "d_output"],
+            Self::DQuery => ["dQuery", "d_query"],
+            Self::DKey => ["dKey", "d_key"],
+            Self::DValue => ["dValue", "d_value"],
+            Self::Mask => ["mask"; 2],
+            Self::Geometry => ["geometry"; 2],
         }
     }
 }

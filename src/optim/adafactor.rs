@@ -4,15 +4,14 @@
 
 use super::pieces::{Piece, Pieces};
 use super::rule::{BASE, Bounds, Carried, Number, Rule, State};
-use super::{Content, StateSet, names, optimizer_state};
+use super::{Content, StateSet, names, parts_of};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    Constant, GRAD_NORM_GROUPS, Grid, Kernel, Spec, UpdateKernel, UpdateSpec, UpdateText, read,
-    read_write, uniform,
+    Constant, Grid, Kernel, Spec, UpdateKernel, UpdateSpec, UpdateText, read, read_write, uniform,
 };
 use crate::params::Tensor;
-use crate::plan::{Buffer, Builder, Launch, Range, Slice};
+use crate::plan::{Buffer, Builder, Range, Slice};
 
 pub(super) static RULE: Rule = Rule {
     name: "adafactor",
@@ -88,34 +87,26 @@ fn update(
     if factored {
         column_means(builder, &label, pieces, own, count / columns)?;
     }
-    let column_state = || factored.then(|| pieces.states(&own[0])[1]);
+    let column_state = pieces.states(&own[0]).get(1).copied();
     let parts = own.iter().map(|piece| parts_of(piece.weights.len)).sum::<usize>();
     let squares = builder.tensor(&label, 2 * parts as u64)?;
-    let mut part = 0;
-    let mut places = vec![];
-    for piece in own {
-        let place =
-            Range { row0: piece.at[0] as u32, rows: part, col0: own[0].at[1] as u32, cols: 0 };
-        places.push(builder.range(place));
-        part += parts_of(piece.weights.len) as u32;
-    }
     for update in [false, true] {
-        for (piece, place) in own.iter().zip(&places) {
+        let mut part = 0;
+        for piece in own {
             let len = piece.weights.len;
+            let [row0, col0] = [piece.at[0], own[0].at[1]].map(|at| at as u32);
+            let at = [piece.range(), Range { row0, rows: part, col0, cols: 0 }];
+            part += parts_of(len) as u32;
             let (what, spec) = if update {
                 ("update", UPDATE.of([len, columns, parts]).with(Constant(count as f64)))
             } else {
                 ("norms", NORMS.of([len, columns, 0]))
             };
-            let range = builder.range(piece.range());
-            let launch = Launch::new(format!("{label} {what}"), spec.kernel(builder.caps)?)
-                .bind_all(pieces.shards(piece))
-                .bind("moment1", pieces.states(piece)[0])
-                .bind_some("moment2", column_state())
-                .bind("squares", squares)
-                .bind("optimizer", optimizer_state())
-                .bind("range", range)
-                .bind("place", *place);
+            let kernel = spec.kernel(builder.caps)?;
+            let launch = pieces
+                .launch(builder, format!("{label} {what}"), kernel, piece, at)
+                .bind_all(pieces.states(piece).into_iter().take(1).chain(column_state))
+                .bind("squares", squares);
             builder.dispatch(launch.flops(8.0 * len as f64))?;
         }
     }
@@ -131,17 +122,11 @@ fn row_means(
     columns: usize,
 ) -> Result<()> {
     let (len, columns) = (piece.weights.len, columns.max(1));
-    let range = builder.range(piece.range());
-    let place = builder.range(Range { row0: piece.at[0] as u32, ..Range::default() });
+    let at = [piece.range(), Range { row0: piece.at[0] as u32, ..Range::default() }];
     let kernel = ROWS.of([len / columns, columns, 0]).kernel(builder.caps)?;
-    let [_, gradients] = pieces.shards(piece);
-    let launch = Launch::new(format!("{label} rows"), kernel)
-        .bind_all([gradients])
-        .bind("moment1", pieces.states(piece)[0])
-        .bind("optimizer", optimizer_state())
-        .bind("range", range)
-        .bind("place", place);
-    builder.dispatch(launch.flops(2.0 * len as f64))
+    let launch = pieces.launch(builder, format!("{label} rows"), kernel, piece, at);
+    let rows = pieces.states(piece).into_iter().take(1);
+    builder.dispatch(launch.bind_all(rows).flops(2.0 * len as f64))
 }
 
 /// The means of a matrix's columns, of so many rows in all.
@@ -160,31 +145,19 @@ fn column_means(
     let mut first = 0;
     for piece in own {
         let len = piece.weights.len;
-        let (range, place) = (builder.range(piece.range()), builder.range(at(first)));
         let kernel = COLUMNS.of([len / columns, columns, 0]).kernel(builder.caps)?;
-        let [_, gradients] = pieces.shards(piece);
-        let launch = Launch::new(format!("{label} columns"), kernel)
-            .bind_all([gradients])
-            .bind("sums", sums)
-            .bind("optimizer", optimizer_state())
-            .bind("range", range)
-            .bind("place", place);
-        builder.dispatch(launch.flops(2.0 * len as f64))?;
+        let places = [piece.range(), at(first)];
+        let launch = pieces.launch(builder, format!("{label} columns"), kernel, piece, places);
+        builder.dispatch(launch.bind("sums", sums).flops(2.0 * len as f64))?;
         first += stretches_of(piece);
     }
-    let place = builder.range(at(own[0].at[1]));
     let kernel = COLUMN_MEANS.of([rows, columns, stretches]).kernel(builder.caps)?;
-    let launch = Launch::new(format!("{label} column means"), kernel)
-        .bind("sums", sums)
-        .bind("moment2", pieces.states(&own[0])[1])
-        .bind("optimizer", optimizer_state())
-        .bind("place", place);
+    let places = [Range::default(), at(own[0].at[1])];
+    let launch = pieces
+        .launch(builder, format!("{label} column means"), kernel, &own[0], places)
+        .bind_all(pieces.states(&own[0]).into_iter().skip(1))
+        .bind("sums", sums);
     builder.dispatch(launch.flops((stretches * columns) as f64))
-}
-
-/// Workgroups, and so partial sums, over a run of so many elements.
-fn parts_of(count: usize) -> usize {
-    count.div_ceil(2048).min(GRAD_NORM_GROUPS)
 }
 
 /// Of so many rows of so many elements. Grid: one workgroup per row.

@@ -2,14 +2,14 @@
 
 use super::pieces::{Piece, Pieces};
 use super::rule::{BASE, Bounds, Carried, Number, Optimizer, Rule, State};
-use super::{Content, StateSet, names, of, optimizer_state};
+use super::{Content, StateSet, names, of};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    Kernel, Spec, UpdateKernel, UpdateSpec, UpdateText, read, read_write, uniform,
+    Binding, Kernel, Spec, UpdateKernel, UpdateSpec, UpdateText, read, read_write, uniform,
 };
 use crate::params::Update;
-use crate::plan::{Buffer, Builder, Launch};
+use crate::plan::{Buffer, Builder};
 
 pub(super) static RULE: Rule = Rule {
     name: "adamw",
@@ -57,17 +57,22 @@ pub(super) fn update_placed(
     piece: &Piece,
 ) -> Result<()> {
     let len = piece.weights.len;
-    let range = builder.range(piece.range());
-    let place = builder.range(piece.place());
     let kernel = PLACED.of([len, 0, 0]).kernel(builder.caps)?;
-    let launch = Launch::new("adamw", kernel)
-        .bind_all(pieces.shards(piece))
-        .bind_all(["moment1", "moment2"].into_iter().zip(pieces.states(piece)))
-        .bind("optimizer", optimizer_state())
-        .bind("range", range)
-        .bind("place", place);
+    let at = [piece.range(), piece.place()];
+    let launch = pieces.launch(builder, "adamw", kernel, piece, at).bind_all(pieces.states(piece));
     builder.dispatch(launch.flops(14.0 * len as f64))
 }
+
+const BINDINGS: [Binding; 8] = [
+    read_write("weights"),
+    read("gradients"),
+    read_write("moment1"),
+    read_write("moment2"),
+    read("optimizer"),
+    uniform("step"),
+    uniform("range"),
+    uniform("place"),
+];
 
 /// Of a run of so many elements. Grid: one invocation per vector.
 static ADAMW: UpdateKernel = UpdateKernel {
@@ -76,15 +81,7 @@ static ADAMW: UpdateKernel = UpdateKernel {
         UpdateText {
             numbers: &names(NUMBERS),
             kernel: "12_adamw",
-            bindings: &[
-                read_write("weights"),
-                read("gradients"),
-                read_write("moment1"),
-                read_write("moment2"),
-                read("optimizer"),
-                uniform("step"),
-                uniform("range"),
-            ],
+            bindings: &BINDINGS[..7],
             ..UpdateText::default()
         }
         .vectors(caps, spec, spec.sizes[0])
@@ -106,16 +103,7 @@ fn placed(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
         sizes: &[("COUNT", spec.sizes[0])],
         numbers: &names(NUMBERS),
         kernel: "12_adamw_placed",
-        bindings: &[
-            read_write("weights"),
-            read("gradients"),
-            read_write("moment1"),
-            read_write("moment2"),
-            read("optimizer"),
-            uniform("step"),
-            uniform("range"),
-            uniform("place"),
-        ],
+        bindings: &BINDINGS,
         ..UpdateText::default()
     }
     .flat(caps, spec, spec.sizes[0])

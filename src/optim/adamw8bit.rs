@@ -4,7 +4,7 @@ use super::adamw::{MOMENTS, NUMBERS, carried, update_placed};
 use super::pieces::{Piece, Pieces};
 use super::rule::{BASE, Rule, State};
 use super::stored::CODED_BLOCK;
-use super::{Content, StateSet, Trained, names, optimizer_state};
+use super::{Content, StateSet, Trained, names};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{
@@ -12,7 +12,7 @@ use crate::kernels::{
     row_workgroup, uniform,
 };
 use crate::params::Params;
-use crate::plan::{Buffer, Builder, Launch};
+use crate::plan::{Buffer, Builder};
 
 pub(super) static RULE: Rule = Rule {
     name: "adamw8bit",
@@ -63,16 +63,10 @@ fn updates(builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result
 
 fn update(builder: &mut Builder<'_>, pieces: &Pieces<'_>, piece: &Piece) -> Result<()> {
     let len = piece.weights.len;
-    let range = builder.range(piece.range());
-    let place = builder.range(piece.place());
     let kernel = CODED.of([len, 0, 0]).kernel(builder.caps)?;
-    let launch = Launch::new("adamw 8-bit", kernel)
-        .bind_all(pieces.shards(piece))
-        .bind_all(["moment1", "moment2", "scales"].into_iter().zip(pieces.states(piece)))
-        .bind("optimizer", optimizer_state())
-        .bind("range", range)
-        .bind("place", place);
-    builder.dispatch(launch.flops(14.0 * len as f64))
+    let at = [piece.range(), piece.place()];
+    let launch = pieces.launch(builder, "adamw 8-bit", kernel, piece, at);
+    builder.dispatch(launch.bind_all(pieces.states(piece)).flops(14.0 * len as f64))
 }
 
 /// Of so many elements, whole blocks. Grid: one workgroup per block.

@@ -123,6 +123,11 @@ pub fn average_plan(
     Ok(builder.finish(&[]))
 }
 
+/// Workgroups, and so partial sums, over a run of so many elements.
+fn parts_of(count: usize) -> usize {
+    count.div_ceil(2048).min(k::GRAD_NORM_GROUPS)
+}
+
 /// A run of one of the sets.
 fn of(set: fn(usize) -> Buffer, run: Run) -> Slice {
     Slice::new(set(run.shard), run.offset as u64 * 4, run.len as u64 * 4)

@@ -4,12 +4,12 @@
 use super::adamw::{self, MOMENTS, carried, update_placed};
 use super::pieces::{Piece, Pieces};
 use super::rule::{BASE, Bounds, Number, Rule, State};
-use super::{Content, StateSet, Trained, names, optimizer_state};
+use super::{Content, StateSet, Trained, names, parts_of};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{
-    Constant, Form, GRAD_NORM_GROUPS, Grid, Kernel, LinearShape, Output, Spec, UpdateKernel,
-    UpdateSpec, UpdateText, WriteMode, read, read_write, uniform,
+    Constant, Form, Grid, Kernel, LinearShape, Output, Spec, UpdateKernel, UpdateSpec, UpdateText,
+    WriteMode, read, read_write, uniform,
 };
 use crate::params::{Params, Tensor};
 use crate::plan::{Buffer, Builder, Launch, Range, Slice};
@@ -77,15 +77,10 @@ fn matrix(
     let mut first = 0;
     for piece in own {
         let len = piece.weights.len;
-        let range = builder.range(Range { col0: first as u32, ..piece.range() });
-        let [weights, _] = pieces.shards(piece);
         let kernel = UPDATE.of([len, 0, 0]).with(rate).kernel(builder.caps)?;
-        let launch = Launch::new(format!("{label} update"), kernel)
-            .bind_all([weights])
-            .bind("direction", direction)
-            .bind("optimizer", optimizer_state())
-            .bind("range", range);
-        builder.dispatch(launch.flops(4.0 * len as f64))?;
+        let at = [Range { col0: first as u32, ..piece.range() }, Range::default()];
+        let launch = pieces.launch(builder, format!("{label} update"), kernel, piece, at);
+        builder.dispatch(launch.bind("direction", direction).flops(4.0 * len as f64))?;
         first += len;
     }
     Ok(())
@@ -106,18 +101,13 @@ fn momentum(
     let (mut first, mut part) = (0, 0);
     for piece in own {
         let len = piece.weights.len;
-        let range = builder.range(at(piece.gradients.offset, piece.at[0]));
-        let place = builder.range(at(first, part));
-        let [_, gradients] = pieces.shards(piece);
+        let places = [at(piece.gradients.offset, piece.at[0]), at(first, part)];
         let kernel = MUON.of([len, 0, 0]).kernel(builder.caps)?;
-        let launch = Launch::new(label, kernel)
-            .bind_all([gradients])
-            .bind("moment1", pieces.states(piece)[0])
+        let launch = pieces
+            .launch(builder, label, kernel, piece, places)
+            .bind_all(pieces.states(piece))
             .bind("direction", direction)
-            .bind("squares", squares)
-            .bind("optimizer", optimizer_state())
-            .bind("range", range)
-            .bind("place", place);
+            .bind("squares", squares);
         builder.dispatch(launch.flops(6.0 * len as f64))?;
         (first, part) = (first + len, part + parts_of(len));
     }
@@ -170,12 +160,7 @@ fn product(
     let range = Range { row0: 0, rows: shape.tokens as u32, col0: 0, cols: columns as u32 };
     let step = builder.fixed_step(shape.tokens);
     let output = Output::Mode(WriteMode::Overwrite);
-    builder.product(label, &shape, output, operands, &[], (step, range))
-}
-
-/// Workgroups, and so partial sums, of `muon_forward` over a run of so many elements.
-fn parts_of(count: usize) -> usize {
-    count.div_ceil(2048).min(GRAD_NORM_GROUPS)
+    builder.product(label, &shape, output, operands, &[], (Some(step), range))
 }
 
 fn groups(count: usize) -> Grid {

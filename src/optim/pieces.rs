@@ -1,8 +1,9 @@
 //! State that does not lie as gradients do: each tensor has the words that it needs, one behind the other.
 
-use super::{Content, State, StateSet, Stored, Trained};
+use super::{Content, State, StateSet, Stored, Trained, optimizer_state};
+use crate::kernels::Kernel;
 use crate::params::{Params, Run, Tensor};
-use crate::plan::{Buffer, Operand, Range, Slice};
+use crate::plan::{Buffer, Builder, Launch, Operand, Range, Slice};
 
 /// A run of elements with state of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -130,20 +131,40 @@ impl<'a> Pieces<'a> {
         joined
     }
 
-    /// The whole shards that a piece's weights and gradients are in, as operands.
-    pub fn shards(&self, piece: &Piece) -> [Operand; 2] {
+    /// A launch that binds what the kernel's table has of a piece: the whole shards that its weights and gradients are in,
+    /// the decision whether to update, and the range and the place.
+    pub fn launch(
+        &self,
+        builder: &mut Builder<'_>,
+        label: impl Into<String>,
+        kernel: Kernel,
+        piece: &Piece,
+        [range, place]: [Range; 2],
+    ) -> Launch {
         let (own, shard) = (piece.weights.shard, piece.gradients.shard);
-        [
-            ("weights", whole(Buffer::Weights(own), self.params.shards[own].len)),
-            ("gradients", whole(Buffer::Gradients(shard), self.state.shards[shard].len)),
-        ]
+        let weights = whole(Buffer::Weights(own), self.params.shards[own].len);
+        let gradients = whole(Buffer::Gradients(shard), self.state.shards[shard].len);
+        let names: Vec<_> = kernel.bindings.iter().map(|binding| binding.name).collect();
+        let mut launch = Launch::new(label, kernel);
+        for name in names {
+            launch = match name {
+                "weights" => launch.bind(name, weights),
+                "gradients" => launch.bind(name, gradients),
+                "optimizer" => launch.bind(name, optimizer_state()),
+                "range" => launch.bind(name, builder.range(range)),
+                "place" => launch.bind(name, builder.range(place)),
+                _ => launch,
+            };
+        }
+        launch
     }
 
-    /// All of a shard's words of each set of a piece.
-    pub fn states(&self, piece: &Piece) -> Vec<Slice> {
+    /// All of a shard's words of each set of a piece, as operands.
+    pub fn states(&self, piece: &Piece) -> Vec<Operand> {
         let shard = piece.gradients.shard;
         let sets = piece.sets.iter().zip(self.used[shard]);
-        sets.map(|(set, words)| whole((set.buffer)(shard), words)).collect()
+        let slices = sets.map(|(set, words)| whole((set.buffer)(shard), words));
+        ["moment1", "moment2", "scales"].into_iter().zip(slices).collect()
     }
 }
 

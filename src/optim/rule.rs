@@ -7,7 +7,7 @@ use crate::kernels::UpdateKernel;
 use crate::params::Params;
 use crate::plan::{Builder, MOST_NUMBERS};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{Serialize, Serializer};
 use std::{fmt, result};
 
 /// How gradients become updates. All rules stand behind clipping by the global norm and the decision whether a step
@@ -249,11 +249,7 @@ impl FromIterator<(&'static str, f64)> for Numbers {
 
 impl Serialize for Numbers {
     fn serialize<S: Serializer>(&self, serializer: S) -> result::Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+        serializer.collect_map(self.iter())
     }
 }
 

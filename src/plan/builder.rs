@@ -19,11 +19,11 @@ pub struct Builder<'a> {
     pub tokens: usize,
     /// The uniform that kernels read as `step`.
     pub step: Buffer,
-    pub(super) kernels: Vec<Kernel>,
-    pub(super) dispatches: Vec<Dispatch>,
+    /// With their kernels, which are numbered when the plan is finished.
+    pub(super) dispatches: Vec<(Kernel, Dispatch)>,
     ranges: Vec<Range>,
     pub(super) virtuals: Vec<u64>,
-    products: Vec<LinearShape>,
+    pub(super) products: Vec<LinearShape>,
 }
 
 impl<'a> Builder<'a> {
@@ -33,7 +33,6 @@ impl<'a> Builder<'a> {
             phase,
             tokens,
             step,
-            kernels: Vec::new(),
             dispatches: Vec::new(),
             ranges: Vec::new(),
             virtuals: Vec::new(),
@@ -95,11 +94,6 @@ impl<'a> Builder<'a> {
         Slice::new(Buffer::Ranges, index as u64 * RANGE_STRIDE, 16)
     }
 
-    /// Notes a product among the plan's.
-    pub fn note_product(&mut self, shape: LinearShape) {
-        self.products.push(shape);
-    }
-
     /// Appends a dispatch. Traffic is taken as every bound byte once.
     ///
     /// # Errors
@@ -122,27 +116,17 @@ impl<'a> Builder<'a> {
         let bytes = slices.iter().map(|s| s.bytes as f64).sum();
         let flops_per_earlier_key = kernel.spec.flops_per_cached_key();
         let cost = Cost { flops, bytes, flops_per_earlier_key };
-        let kernel = self.kernel(kernel);
-        self.dispatches.push(Dispatch {
-            kernel,
+        let dispatch = Dispatch {
+            kernel: 0,
             slices,
             operands: Vec::new(),
             range,
             phase: self.phase,
             label,
             cost,
-        });
+        };
+        self.dispatches.push((kernel, dispatch));
         Ok(())
-    }
-
-    /// Index of a kernel among the plan's.
-    pub(super) fn kernel(&mut self, kernel: Kernel) -> usize {
-        let same =
-            |k: &Kernel| k.grid == kernel.grid && k.sizes == kernel.sizes && k.wgsl == kernel.wgsl;
-        self.kernels.iter().position(same).unwrap_or_else(|| {
-            self.kernels.push(kernel);
-            self.kernels.len() - 1
-        })
     }
 
     /// Dispatches so far.
@@ -153,7 +137,7 @@ impl<'a> Builder<'a> {
     /// Dispatches from the one at an index on, with their kernels.
     #[cfg(test)]
     pub fn dispatches_from(&self, first: usize) -> impl Iterator<Item = (&Kernel, &Dispatch)> {
-        self.dispatches[first..].iter().map(|dispatch| (&self.kernels[dispatch.kernel], dispatch))
+        self.dispatches[first..].iter().map(|(kernel, dispatch)| (kernel, dispatch))
     }
 
     /// The range whose binding begins there.
@@ -190,7 +174,7 @@ impl<'a> Builder<'a> {
     /// Gives every virtual tensor a slot, reusing `existing` ones where they fit.
     pub fn finish(self, existing: &[u64]) -> Plan {
         let mut lifetimes: Vec<Option<Lifetime>> = vec![None; self.virtuals.len()];
-        for (index, dispatch) in self.dispatches.iter().enumerate() {
+        for (index, (_, dispatch)) in self.dispatches.iter().enumerate() {
             for slice in &dispatch.slices {
                 if let Buffer::Virtual(id) = slice.buffer {
                     let life = lifetimes[id].get_or_insert(Lifetime {
@@ -206,16 +190,24 @@ impl<'a> Builder<'a> {
         let alive: Vec<Lifetime> = lifetimes.iter().flatten().copied().collect();
         let (slot_of, slots) = slots::assign(&alive, existing);
         let slot: BTreeMap<usize, usize> = used.into_iter().zip(slot_of).collect();
-        let mut dispatches = self.dispatches;
-        for dispatch in &mut dispatches {
+        let (mut kernels, mut dispatches): (Vec<Kernel>, Vec<Dispatch>) = (vec![], vec![]);
+        for (kernel, mut dispatch) in self.dispatches {
             for slice in dispatch.all_slices() {
                 if let Buffer::Virtual(id) = slice.buffer {
                     slice.buffer = Buffer::Slot(slot[&id]);
                 }
             }
+            let same = |k: &Kernel| {
+                (k.grid, k.sizes, &k.wgsl) == (kernel.grid, kernel.sizes, &kernel.wgsl)
+            };
+            dispatch.kernel = kernels.iter().position(same).unwrap_or(kernels.len());
+            if dispatch.kernel == kernels.len() {
+                kernels.push(kernel);
+            }
+            dispatches.push(dispatch);
         }
         Plan {
-            kernels: self.kernels,
+            kernels,
             dispatches,
             ranges: self.ranges,
             slots,

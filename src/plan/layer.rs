@@ -51,73 +51,48 @@ impl Own {
     }
 }
 
-/// What dispatches of layers bind that share their bindings.
-#[derive(Debug, Default)]
-pub struct SharedLayers {
-    own: Own,
-    /// By the number of the dispatch.
-    bound: BTreeMap<usize, Bound>,
-}
-
 impl Builder<'_> {
-    /// Which of these layers have a bind group for all their dispatches: where their kernels can and it pays. The
-    /// embedding leaves `angles` for all of them.
-    pub fn shared_layers(&self, layers: &[Range<usize>], angles: Option<Slice>) -> SharedLayers {
-        let mut shared = SharedLayers::default();
+    /// Gives each of these layers a bind group for all its dispatches: where their kernels can and it pays. The embedding
+    /// leaves `angles` for all of them.
+    pub fn share_layers(&mut self, layers: &[Range<usize>], angles: Option<Slice>) {
+        let mut all = Own { id: self.virtuals.len(), ..Own::default() };
+        let mut bound: BTreeMap<usize, Bound> = BTreeMap::new();
         for layer in layers {
-            let Some((bound, Own { id, places, bytes })) = self.shared_layer(layer, angles) else {
-                continue;
-            };
-            shared.bound.extend((layer.start..).zip(bound));
-            shared.own.places.extend(places);
-            shared.own.id = id;
-            shared.own.bytes = bytes.max(shared.own.bytes);
+            if let Some((of_layer, own)) = self.shared_layer(layer, angles) {
+                bound.extend((layer.start..).zip(of_layer));
+                all.places.extend(own.places);
+                all.bytes = own.bytes.max(all.bytes);
+            }
         }
-        shared
-    }
-
-    /// The same dispatches, bound as the layers share.
-    pub fn bound_by(mut self, layers: SharedLayers) -> Self {
-        let SharedLayers { own, mut bound } = layers;
         if bound.is_empty() {
-            return self;
+            return;
         }
-        self.virtuals.push(own.bytes);
-        let kernels = std::mem::take(&mut self.kernels);
-        // The new number of a kernel that is bound as before.
-        let mut numbers = BTreeMap::new();
-        for (index, mut dispatch) in std::mem::take(&mut self.dispatches).into_iter().enumerate() {
-            let kernel = &kernels[dispatch.kernel];
-            dispatch.slices.iter_mut().for_each(|slice| *slice = own.moved(*slice));
-            dispatch.kernel = if let Some((shared, slices)) = bound.remove(&index) {
-                let operands = std::mem::replace(&mut dispatch.slices, slices);
-                let whole = |slice: &&mut Slice| slice.buffer == Buffer::Virtual(own.id);
-                dispatch.slices.iter_mut().filter(whole).for_each(|slice| slice.bytes = own.bytes);
-                dispatch.operands = kernel.bindings.iter().copied().zip(operands).collect();
-                self.kernel(shared)
-            } else {
-                let number = numbers.entry(dispatch.kernel);
-                *number.or_insert_with(|| self.kernel(kernel.clone()))
-            };
-            self.dispatches.push(dispatch);
+        self.virtuals.push(all.bytes);
+        for (index, (kernel, dispatch)) in self.dispatches.iter_mut().enumerate() {
+            dispatch.slices.iter_mut().for_each(|slice| *slice = all.moved(*slice));
+            let Some((shared, slices)) = bound.remove(&index) else { continue };
+            let operands = std::mem::replace(&mut dispatch.slices, slices);
+            let whole = |slice: &&mut Slice| slice.buffer == Buffer::Virtual(all.id);
+            dispatch.slices.iter_mut().filter(whole).for_each(|slice| slice.bytes = all.bytes);
+            dispatch.operands = kernel.bindings.iter().copied().zip(operands).collect();
+            *kernel = shared;
         }
-        self
     }
 
     /// What a layer's dispatches bind, and where what it alone uses lies. Its last ones may have bindings of their own.
     fn shared_layer(&self, all: &Range<usize>, angles: Option<Slice>) -> Option<(Vec<Bound>, Own)> {
-        let last = all.clone().rfind(|&index| fits(&self.dispatches[index]))?;
+        let last = all.clone().rfind(|&index| fits(&self.dispatches[index].1))?;
         let dispatches = all.start..last + 1;
         let some = &self.dispatches[dispatches.clone()];
         let own = self.own(all, &dispatches, angles);
         let mut regions: Vec<Region> = vec![];
-        let operands = || some.iter().flat_map(|dispatch| self.operands(dispatch));
+        let operands = || some.iter().flat_map(operands_of);
         operands().for_each(|operand| add(&mut regions, self.region(&own, operand)));
         let mut names = WEIGHTS.into_iter();
         for (binding, _) in regions.iter_mut().filter(|(_, slice)| of_weights(*slice)) {
             binding.name = names.next()?;
         }
-        let fit = some.iter().all(fits) && self.allows(&regions);
+        let fit = some.iter().all(|(_, dispatch)| fits(dispatch)) && self.allows(&regions);
         if !fit || !pays(some.len(), operands().count(), regions.len()) {
             return None;
         }
@@ -129,17 +104,11 @@ impl Builder<'_> {
             let place = slices.iter().enumerate().find_map(|(i, all)| Some((i, inside(all)?)));
             place.map(|(binding, offset)| Placement { operand: operand.name, binding, offset })
         };
-        let bound = |dispatch: &Dispatch| {
-            let placements = self.operands(dispatch).map(placement).collect::<Option<Vec<_>>>()?;
-            let kernel = self.kernels[dispatch.kernel].placed(&bindings, &placements)?;
-            Some((kernel, slices.clone()))
+        let bound = |of: &(Kernel, Dispatch)| {
+            let placements = operands_of(of).map(placement).collect::<Option<Vec<_>>>()?;
+            Some((of.0.placed(&bindings, &placements)?, slices.clone()))
         };
         Some((some.iter().map(bound).collect::<Option<_>>()?, own))
-    }
-
-    fn operands<'b>(&'b self, dispatch: &'b Dispatch) -> impl Iterator<Item = Region> + 'b {
-        let bindings = self.kernels[dispatch.kernel].bindings.iter();
-        bindings.copied().zip(dispatch.slices.iter().copied())
     }
 
     /// The tensor of a layer: places for what only its dispatches use. Those that do not share may read it.
@@ -152,7 +121,7 @@ impl Builder<'_> {
         // Whether a layer's dispatches alone use a tensor, by its number.
         let mut alone = BTreeMap::new();
         for (index, dispatch) in self.dispatches.iter().enumerate() {
-            for (binding, slice) in self.operands(dispatch) {
+            for (binding, slice) in operands_of(dispatch) {
                 let Buffer::Virtual(id) = slice.buffer else { continue };
                 let shares = sharing.contains(&index);
                 let may = shares || all.contains(&index) && binding.access == Access::Read;
@@ -188,6 +157,10 @@ impl Builder<'_> {
             && fits
             && names.len() == regions.len()
     }
+}
+
+fn operands_of((kernel, dispatch): &(Kernel, Dispatch)) -> impl Iterator<Item = Region> {
+    kernel.bindings.iter().copied().zip(dispatch.slices.iter().copied())
 }
 
 /// Adds what is bound for an operand to the regions, or to one of them.

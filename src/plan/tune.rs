@@ -1,7 +1,7 @@
 //! One product by itself, for its time.
 
 use super::builder::Builder;
-use super::{Buffer, Launch, Phase, Plan, Range};
+use super::{Buffer, Phase, Plan, Range};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::{self as k, Form, LinearPick, LinearShape, Output, WeightFormat, WriteMode};
@@ -30,14 +30,6 @@ pub fn product_plan(
     let cols = if form == Form::MatmulT { n } else { k };
     let range = Range { cols: cols as u32, ..builder.all_rows() };
     let product = k::linear_with_tile(caps, shape, Output::Mode(WriteMode::Overwrite), pick)?;
-    let launch = |label, kernel, c| Launch::new(label, kernel).rows(range).bind("c", c);
-    let of_operands = |launch: Launch| launch.bind("a", a).bind("b", b);
-    let Some(sum) = product.sum else {
-        builder.dispatch(of_operands(launch("product", product.product, c)))?;
-        return Ok(builder.finish(slots));
-    };
-    let parts = builder.tensor("parts of a product", sum.elements)?;
-    builder.dispatch(of_operands(launch("product", product.product, parts)))?;
-    builder.dispatch(launch("sum", sum.kernel, c).bind("parts", parts))?;
+    builder.product_by("product", (shape, product), [a, b, c], &[], (None, range))?;
     Ok(builder.finish(slots))
 }

@@ -11,7 +11,7 @@ use crate::config::{DropoutRates, LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCache, Steering, WeightFormat};
 use crate::lower::{
-    InferenceOptions, InferencePlans, SeveralPlans, SeveralRows, inference_plans, several_plans,
+    Inference, InferenceOptions, InferencePlans, SeveralPlans, SeveralRows, inference_plans,
     train_plans,
 };
 use crate::params::Params;
@@ -171,7 +171,7 @@ fn generation(
         let shape = batch_shape(sequences, tokens, most);
         let rows = SeveralRows::OfTexts(sequences);
         let slots = &plans.sample.slots;
-        let several = several_plans(caps, layout, shape, options, slots, rows)?;
+        let several = Inference::new(caps, layout, shape, options).several_plans(rows, slots)?;
         bytes = bytes.plus(beside(&plans, &several));
         let pass = &several.pass;
         [pass.flops(), speed.milliseconds(pass)].map(|of| of / sequences as f64)

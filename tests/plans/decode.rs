@@ -4,7 +4,7 @@ use super::{body, configs, floor};
 use tinyloom::arch::Architecture;
 use tinyloom::caps::{Capabilities, Decoding, Features, Limits};
 use tinyloom::error::ErrorCode;
-use tinyloom::kernels::{KernelSpec, KvCache, MatvecInput, MatvecShape, WeightFormat};
+use tinyloom::kernels::{KernelSpec, KvCache, Matvec, MatvecInput, WeightFormat};
 use tinyloom::lower::{CacheShape, InferenceOptions, inference_plans};
 use tinyloom::params::Params;
 use tinyloom::plan::{Buffer, Dispatch, Plan, buffers};
@@ -72,8 +72,8 @@ fn short_texts_are_decoded_without_a_merge() {
         };
         let merges = |spec: &KernelSpec| matches!(spec, KernelSpec::AttentionDecodeMerge(_));
         let products = |spec: &KernelSpec| {
-            let ranges = |shape: &MatvecShape| matches!(shape.input, MatvecInput::Ranges(..));
-            matches!(spec, KernelSpec::MatvecShape(shape) if ranges(shape))
+            let ranges = |shape: &Matvec| matches!(shape.input, MatvecInput::Ranges(..));
+            matches!(spec, KernelSpec::Matvec(shape) if ranges(shape))
         };
         let near = plans.near.as_ref().unwrap();
         assert_eq!([&plans.decode, near].map(|plan| count(plan, merges).min(1)), [1, 0]);

@@ -95,8 +95,8 @@ async function lora() {
 
 async function ids() {
   const tokenizer = await Tokenizer.fromPretrained(url("hf"));
-  for (const { text, ids } of reference("logits").logits)
-    await timed("", () => idsRow("ids of a text", tokenizer.encode(text), ids));
+  for (const [i, { text, ids }] of reference("logits").logits.entries())
+    await timed("", () => idsRow(`ids of text ${i}`, tokenizer.encode(text), ids));
 }
 
 /** The GGUF file itself: its tokenizer beside the folder's, and the loss of its own numbers. */

@@ -10,13 +10,6 @@
 // Columns lie in workgroup memory in f16; the next ones are on their way to registers. Every sum has one owner and one
 // order: no atomics.
 //
-//   0 qkv        read   f32 or f16 [tokens, STRIDE]           query heads | key heads | value heads
-//   1 d_output   read   f32 or f16 [tokens, HEADS · HEAD_DIM]
-//   2 lse        read   f32 [tokens, HEADS]                   natural log
-//   3 delta      read   f32 [tokens, HEADS]
-//   4 documents  read   u32 [tokens], and for keys and values the ends behind them
-//   5 gradient   write  f32 or f16 [tokens, STRIDE or D_STRIDE]  the kernel's own columns are overwritten
-//   6 step       uniform
 //   then with dropout the range, and where rows are ROTATED the table of lib/rotate.wgsl
 #import lib/step
 #import lib/rotate
@@ -41,13 +34,15 @@ alias GradientQuad = vec2<u32>;
 alias GradientQuad = vec4<f32>;
 #endif
 
-@group(0) @binding(0) var<storage, read> qkv: array<QkvQuad>;
-@group(0) @binding(1) var<storage, read> d_output: array<DOutputQuad>;
-@group(0) @binding(2) var<storage, read> lse: array<f32>;
-@group(0) @binding(3) var<storage, read> delta: array<f32>;
-@group(0) @binding(4) var<storage, read> documents: array<u32>;
-@group(0) @binding(5) var<storage, read_write> gradient: array<GradientQuad>;
-@group(0) @binding(6) var<uniform> step: Step;
+// qkv: f32 or f16 [tokens, STRIDE] query heads | key heads | value heads
+#binding qkv: array<QkvQuad>            // read
+#binding d_output: array<DOutputQuad>   // read     f32 or f16 [tokens, HEADS · HEAD_DIM]
+#binding lse: array<f32>                // read     f32 [tokens, HEADS]                   natural log
+#binding delta: array<f32>              // read     f32 [tokens, HEADS]
+#binding documents: array<u32>          // read     u32 [tokens], and for keys and values the ends behind them
+// gradient: f32 or f16 [tokens, STRIDE or D_STRIDE] the kernel's own columns are overwritten
+#binding gradient: array<GradientQuad>  // write
+#binding step: Step                     // uniform
 
 fn load_query(row: u32, head: u32, v: u32) -> Cells {
   return qkv_cells(qkv[row * (STRIDE / 4u) + head * VECTORS + v]);

@@ -3,13 +3,11 @@
 // up for it (Srivastava et al., "Dropout", JMLR 2014). Integers alone decide, so that every adapter and every tile
 // leave out the same keys, and the backward pass draws the masks again.
 //
-//   PLACE  range  uniform  col0: the number of the layer's place of dropout
-//
 // A block of random words is of four keys that are eight apart: an invocation has two or four of them in most tiles.
 #import lib/philox
 #import lib/range
 
-@group(0) @binding(PLACE) var<uniform> range: Range;
+#binding range: Range  // uniform  col0: the number of the layer's place of dropout
 #endif
 
 // The random words of a key's block.

@@ -1,56 +1,15 @@
 // What the tiled and the row forms of attention read and write: a pass is FORWARD, of a QUERY or of a KEY_VALUE.
-//
-// Fused rows of a batch, f32; forward, keys come from the rows themselves or from the cache:
-//
-//   0 query      read   [tokens, Q_STRIDE]         head h at column h · HEAD_DIM
-//   1 keys       read   [keys, KV_STRIDE]          heads from KEY_OFFSET, values from VALUE_OFFSET,
-//                                                  rows where lib/cache/key_row.wgsl says
-//   2 documents  read   u32 [tokens]               first key that each query may see
-//   3 output     write  [tokens, HEADS · HEAD_DIM] overwritten
-//   4 lse        write  [tokens, HEADS]            natural log; overwritten
-//   5 step       uniform
-//
-// and backward:
-//
-//   0 qkv        read   [tokens, STRIDE]           query heads | key heads | value heads
-//   1 d_output   read   [tokens, HEADS · HEAD_DIM]
-//   2 lse        read   [tokens, HEADS]
-//   3 delta      read   [tokens, HEADS]
-//   4 documents  read   u32 [tokens], and for keys and values the ends behind them
-//   5 gradient   write  [tokens, STRIDE or D_STRIDE]  the kernel's own columns are overwritten
-//   6 step       uniform
-//
-// TENSORS of any strides (lib/attention/geometry.wgsl), f32 or F16:
-//
-//   0 query      read   [batch, HEADS, query rows, HEAD_DIM]
-//   1 keys       read   [batch, KV_HEADS, key rows, HEAD_DIM]
-//   2 values     read   as keys
-//
-// forward:
-//
-//   3 mask       read   u32: intervals, then the dense part
-//   4 output     write  as query, strides of its own; overwritten
-//   5 lse        write  f32 [batch, HEADS, query rows]; overwritten
-//   6 geometry   uniform
-//
-// and backward:
-//
-//   3 d_output   read   as query
-//   4 statistics read   vec2<f32> [batch, HEADS, query rows]  logsumexp, delta
-//   5 mask       read
-//   6 d_query    write  as query; or d_key and d_value as keys; strides of their own, overwritten
-//   7 geometry   uniform, behind these
-//
-// Behind them the range of lib/attention/dropout.wgsl.
+// Fused rows of a batch in f32, whose keys come from the rows themselves or, forward, from the cache; or TENSORS of any
+// strides (lib/attention/geometry.wgsl) in f32 or F16. Behind them the range of lib/attention/dropout.wgsl is bound.
 #import lib/attention/mask
 #import lib/attention/dropout
 
 #if TENSORS
 #import lib/quad
 
-@group(0) @binding(0) var<storage, read> query: array<Quad>;
-@group(0) @binding(1) var<storage, read> keys: array<Quad>;
-@group(0) @binding(2) var<storage, read> values: array<Quad>;
+#binding query: array<Quad>   // read  [batch, HEADS, query rows, HEAD_DIM]
+#binding keys: array<Quad>    // read  [batch, KV_HEADS, key rows, HEAD_DIM]
+#binding values: array<Quad>  // read  as keys
 
 fn load_query(item: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
   return unpack_quad(query[row_at(geometry.query, item, head, row) + v]);
@@ -65,10 +24,10 @@ fn load_value(item: u32, row: u32, kv_head: u32, v: u32) -> vec4<f32> {
 }
 
 #if FORWARD
-@group(0) @binding(3) var<storage, read> mask: array<u32>;
-@group(0) @binding(4) var<storage, read_write> output: array<Quad>;
-@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(6) var<uniform> geometry: Geometry;
+#binding mask: array<u32>     // read     u32: intervals, then the dense part
+#binding output: array<Quad>  // write    as query, strides of its own; overwritten
+#binding lse: array<f32>      // write    f32 [batch, HEADS, query rows]; overwritten
+#binding geometry: Geometry   // uniform
 
 fn store_output(item: u32, row: u32, head: u32, v: u32, x: vec4<f32>) {
   output[row_at(geometry.output, item, head, row) + v] = pack_quad(x);
@@ -78,9 +37,9 @@ fn store_lse(item: u32, row: u32, head: u32, x: f32) {
   lse[(item * HEADS + head) * geometry.query_rows + row] = x;
 }
 #else
-@group(0) @binding(3) var<storage, read> d_output: array<Quad>;
-@group(0) @binding(4) var<storage, read> statistics: array<vec2<f32>>;
-@group(0) @binding(5) var<storage, read> mask: array<u32>;
+#binding d_output: array<Quad>         // read  as query
+#binding statistics: array<vec2<f32>>  // read  vec2<f32> [batch, HEADS, query rows]  logsumexp, delta
+#binding mask: array<u32>              // read
 
 fn load_d_output(item: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
   return unpack_quad(d_output[row_at(geometry.d_output, item, head, row) + v]);
@@ -96,16 +55,16 @@ fn load_delta(item: u32, row: u32, head: u32) -> f32 {
 #endif
 
 #if QUERY
-@group(0) @binding(6) var<storage, read_write> d_query: array<Quad>;
-@group(0) @binding(7) var<uniform> geometry: Geometry;
+#binding d_query: array<Quad>  // write    as query, strides of its own; overwritten
+#binding geometry: Geometry    // uniform
 
 fn store_d_query(item: u32, row: u32, head: u32, v: u32, x: vec4<f32>) {
   d_query[row_at(geometry.d_query, item, head, row) + v] = pack_quad(x);
 }
 #elif KEY_VALUE
-@group(0) @binding(6) var<storage, read_write> d_key: array<Quad>;
-@group(0) @binding(7) var<storage, read_write> d_value: array<Quad>;
-@group(0) @binding(8) var<uniform> geometry: Geometry;
+#binding d_key: array<Quad>    // write    as keys, strides of its own; overwritten
+#binding d_value: array<Quad>  // write    as keys, strides of its own; overwritten
+#binding geometry: Geometry    // uniform
 
 fn store_d_key(item: u32, row: u32, kv_head: u32, v: u32, x: vec4<f32>) {
   d_key[row_at(geometry.d_key, item, kv_head, row) + v] = pack_quad(x);
@@ -136,12 +95,13 @@ fn bias(item: u32, head: u32, row: u32, key: u32) -> f32 {
 #import lib/step
 #import lib/cache/key_row
 
-@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> documents: array<u32>;
-@group(0) @binding(3) var<storage, read_write> output: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(5) var<uniform> step: Step;
+// Keys lie in rows where lib/cache/key_row.wgsl says.
+#binding query: array<vec4<f32>>   // read     [tokens, Q_STRIDE]          head h at column h · HEAD_DIM
+#binding keys: array<vec4<f32>>    // read     [keys, KV_STRIDE]           heads from KEY_OFFSET, values from VALUE_OFFSET
+#binding documents: array<u32>     // read     u32 [tokens]                first key that each query may see
+#binding output: array<vec4<f32>>  // write    [tokens, HEADS · HEAD_DIM]  overwritten
+#binding lse: array<f32>           // write    [tokens, HEADS]             natural log; overwritten
+#binding step: Step                // uniform
 
 fn load_query(item: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
   return query[(row * Q_STRIDE + head * HEAD_DIM) / 4u + v];
@@ -165,13 +125,13 @@ fn store_lse(item: u32, row: u32, head: u32, x: f32) {
 #else
 #import lib/step
 
-@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> d_output: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> lse: array<f32>;
-@group(0) @binding(3) var<storage, read> delta: array<f32>;
-@group(0) @binding(4) var<storage, read> documents: array<u32>;
-@group(0) @binding(5) var<storage, read_write> gradient: array<vec4<f32>>;
-@group(0) @binding(6) var<uniform> step: Step;
+#binding qkv: array<vec4<f32>>       // read     [tokens, STRIDE]           query heads | key heads | value heads
+#binding d_output: array<vec4<f32>>  // read     [tokens, HEADS · HEAD_DIM]
+#binding lse: array<f32>             // read     [tokens, HEADS]
+#binding delta: array<f32>           // read     [tokens, HEADS]
+#binding documents: array<u32>       // read     u32 [tokens], and for keys and values the ends behind them
+#binding gradient: array<vec4<f32>>  // write    [tokens, STRIDE or D_STRIDE]  the kernel's own columns are overwritten
+#binding step: Step                  // uniform
 
 fn load_query(item: u32, row: u32, head: u32, v: u32) -> vec4<f32> {
   return qkv[row * (STRIDE / 4u) + head * (HEAD_DIM / 4u) + v];

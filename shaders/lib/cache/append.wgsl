@@ -2,9 +2,7 @@
 #if BATCHED
 // Row t is of a text of its own, whose rows of the cache begin step.reserved.x rows behind those of the text
 // before; where that is 0, all rows are of one text. Its position is t - documents[t], which wraps.
-//
-//   3 documents  read  u32 [tokens]
-#operand documents: array<u32>
+#operand documents: array<u32>  // read  u32 [tokens]
 #endif
 
 fn appended_row(t: u32) -> u32 {

@@ -2,7 +2,7 @@
 // waits for its load.
 #if B_SCALAR
 // Operand `b` of the linear kernels in f32, one element at a time, for rows of any length.
-@group(0) @binding(1) var<storage, read> b: array<f32>;
+#binding b: array<f32>
 
 alias FetchedB = vec4<f32>;
 
@@ -26,7 +26,7 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 }
 #elif B_F16
 // Operand `b` of the linear kernels in f16, two elements to a word: needs no feature.
-@group(0) @binding(1) var<storage, read> b: array<vec2<u32>>;
+#binding b: array<vec2<u32>>
 
 // Unpacked where they are used: a conversion waits for its load.
 alias FetchedB = vec2<u32>;
@@ -42,7 +42,7 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 #elif B_INT8
 // Operand `b` of the linear kernels in signed bytes, as lib/weights.wgsl reads them: four elements to a
 // word, and from word B_SCALES on a scale for 32 neighbours.
-@group(0) @binding(1) var<storage, read> b: array<u32>;
+#binding b: array<u32>
 
 // Four elements, and their scale: unpacked where they are used, since a conversion waits for its load.
 alias FetchedB = vec2<u32>;
@@ -60,7 +60,7 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 #elif B_INT4
 // Operand `b` of the linear kernels in four bits an element, less 8, as lib/weights.wgsl reads them: eight
 // elements to a word, and from word B_SCALES on a scale for 32 neighbours.
-@group(0) @binding(1) var<storage, read> b: array<u32>;
+#binding b: array<u32>
 
 // Four elements in the low half, and their scale: unpacked where they are used, since a conversion waits for
 // its load.
@@ -78,7 +78,7 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 }
 #else
 // Operand `b` of the linear kernels in f32, four elements at a time.
-@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;
+#binding b: array<vec4<f32>>
 
 alias FetchedB = vec4<f32>;
 

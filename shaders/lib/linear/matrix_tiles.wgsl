@@ -1,7 +1,6 @@
 // Loads of the tiles of 03_matmul_matrix.wgsl. What lies past the end of M or N belongs to results that are not stored.
 #if OVER_TOKENS
 // Tiles of `a`, stored [K, M], for products of matrices: a line for each of K.
-const COLUMNS_A: bool = true;
 fn load_a(line: u32, four: u32, m0: u32, k0: u32, column: u32) -> FetchedA {
   return fetch_a(k0 + line, m0 + four * 4u, column);
 }
@@ -11,7 +10,6 @@ fn within_a(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
 }
 #else
 // Tiles of `a`, stored [M, K], for products of matrices: a line for each of M.
-const COLUMNS_A: bool = false;
 fn load_a(line: u32, four: u32, m0: u32, k0: u32, column: u32) -> FetchedA {
   return fetch_a(m0 + line, k0 + four * 4u, column);
 }
@@ -23,7 +21,6 @@ fn within_a(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
 
 #if DOTS
 // Tiles of `b`, stored [N, K], for products of matrices: a line for each of N.
-const COLUMNS_B: bool = false;
 fn load_b(line: u32, four: u32, n0: u32, k0: u32) -> FetchedB {
   return fetch_b(n0 + line, k0 + four * 4u);
 }
@@ -33,7 +30,6 @@ fn within_b(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
 }
 #else
 // Tiles of `b`, stored [K, N], for products of matrices: a line for each of K.
-const COLUMNS_B: bool = true;
 fn load_b(line: u32, four: u32, n0: u32, k0: u32) -> FetchedB {
   return fetch_b(k0 + line, n0 + four * 4u);
 }

@@ -4,21 +4,21 @@
 #import lib/write_mode
 
 #if RESIDUAL
-@group(0) @binding(RESIDUAL_BINDING) var<storage, read> residual: array<Vector>;
+#operand residual: array<Vector>;
 #endif
 #if BIAS
-@group(0) @binding(BIAS_BINDING) var<storage, read> bias: array<Vector>;
+#operand bias: array<Vector>;
 #endif
 
 fn previous(i: u32) -> Vector {
 #if RESIDUAL
-  var sum = residual[i];
+  var sum = #residual[i];
 #if BIAS
-  sum += bias[i % (C_STRIDE / VECTOR_SIZE)];
+  sum += #bias[i % (C_STRIDE / VECTOR_SIZE)];
 #endif
   return sum;
 #elif BIAS
-  return bias[i % (C_STRIDE / VECTOR_SIZE)];
+  return #bias[i % (C_STRIDE / VECTOR_SIZE)];
 #elif F16
   return Vector();
 #else

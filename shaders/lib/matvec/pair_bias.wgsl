@@ -1,8 +1,6 @@
 // The bias on the products of a row's heads, before the rotation.
-//
-//   bias  read  f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM]
 #if BIASED
-#operand bias: array<f32>
+#operand bias: array<f32>  // read  f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM]
 #endif
 
 fn pair_bias(i: u32) -> vec2<f32> {

@@ -12,11 +12,8 @@
 // The newest key and value beside the ranges of lib/matvec/team_input.wgsl: those have only the keys before it
 // (05_attention_decode_newest.wgsl). VECTORS is 2 to the power of VECTOR_STEPS, and no more than the narrowest subgroup: as many
 // neighbours share the head's score.
-//
-//   query  read  f32 [HEADS · HEAD_DIM]  the row's rotated query heads
-//   cache  read  f32 [rows, 2 · KV_HEADS · HEAD_DIM]
-#operand query: array<vec4<f32>>
-#operand cache: array<vec4<f32>>
+#operand query: array<vec4<f32>>  // read  f32 [HEADS · HEAD_DIM]  the row's rotated query heads
+#operand cache: array<vec4<f32>>  // read  f32 [rows, 2 · KV_HEADS · HEAD_DIM]
 
 fn keys_in_ranges() -> u32 {
   let keys = seen_keys(0u);
@@ -55,10 +52,8 @@ fn newest(head: u32, vector: u32) -> RangePart {
 
 // The vector that a product by teams multiplies: a row of heads, put together from what ranges of keys have left
 // (lib/attention/decode_partial.wgsl), and from a key apart, by each workgroup for
-// itself. SUMS = 1. Ranges without keys hold anything, and are left out. Workgroup memory: 4 · K bytes.
-//
-//   0 partials  read  f32 [K / HEAD_DIM, SPLITS, HEAD_DIM + 4]
-#operand partials: array<vec4<f32>>
+// itself. Ranges without keys hold anything, and are left out. Workgroup memory: 4 · K bytes.
+#operand partials: array<vec4<f32>>  // read  f32 [K / HEAD_DIM, SPLITS, HEAD_DIM + 4]
 
 var<workgroup> heads_row: array<vec4<f32>, K / 4u>;
 
@@ -110,48 +105,24 @@ fn begin(lane: u32) {
 fn factor(i: u32) -> vec4<f32> {
   return heads_row[i];
 }
-
-fn square(i: u32) -> f32 {
-  return 0.0;
-}
-
-fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
-  return 1.0;
-}
-#elif NORMED
-// The vector that a product by teams multiplies, with the RMSNorm before it.
-// SUMS = 2.
-#operand a: array<vec4<f32>>
-#operand norm_weight: array<vec4<f32>>
-
-fn begin(lane: u32) {}
-
-fn factor(i: u32) -> vec4<f32> {
-  return #a[i] * #norm_weight[i];
-}
-
-fn square(i: u32) -> f32 {
-  return dot(#a[i], #a[i]);
-}
-
-fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
-  return inverseSqrt((*sums)[1] / f32(K) + EPSILON);
-}
 #else
-// The vector that a product by teams multiplies, as it is. SUMS = 1.
-#operand a: array<vec4<f32>>
+#import lib/matvec/operands
 
 fn begin(lane: u32) {}
 
 fn factor(i: u32) -> vec4<f32> {
-  return #a[i];
-}
-
-fn square(i: u32) -> f32 {
-  return 0.0;
-}
-
-fn scale(sums: ptr<function, array<f32, SUMS>>) -> f32 {
-  return 1.0;
+#if NORMED
+  return fetch_a(0u, i) * fetch_norm(i);
+#else
+  return fetch_a(0u, i);
+#endif
 }
 #endif
+
+fn square(i: u32) -> f32 {
+#if NORMED
+  return dot(fetch_a(0u, i), fetch_a(0u, i));
+#else
+  return 0.0;
+#endif
+}

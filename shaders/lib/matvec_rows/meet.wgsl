@@ -1,7 +1,8 @@
 // How the sums of a unit's invocations meet.
 #if SUBGROUPS
 // The sums of a unit of matvec_rows whose LANES are LANE_BLOCKS blocks of BLOCK invocations, at most the narrowest subgroup:
-// at each exchange an invocation keeps half of its sums (`halving`). All exchanges take about one shuffle per sum. Subgroup ids come from the builtin, never from dividing the invocation index.
+// at each exchange an invocation keeps half of its sums. All exchanges take about one shuffle per sum. Subgroup ids come from
+// the builtin, never from dividing the invocation index.
 var<private> subgroup_index: u32;
 var<private> subgroup_count: u32;
 var<private> subgroup_lane: u32;
@@ -11,6 +12,30 @@ var<workgroup> parts: array<f32, WORKGROUP / BLOCK * SUMS>;
 fn unit_place(lane: u32) -> vec2<u32> {
   let block = subgroup_index * (WORKGROUP / subgroup_count / BLOCK) + subgroup_lane / BLOCK;
   return vec2(block / LANE_BLOCKS, block % LANE_BLOCKS * BLOCK + subgroup_lane % BLOCK);
+}
+
+// SUM_ROWS rows of COLUMNS sums, a power of two. Of each, exchange e leaves KEPT_e of them, which begin as its first ones
+// or its last ones. It adds the same two lanes however many columns there are.
+fn halve(lane: u32, at: u32, sums: ptr<function, array<f32, SUMS>>) {
+  #unroll for (var e = 0u; e < EXCHANGES; e++) {
+    const distance_#e = BLOCK >> (e + 1u);
+    const apart_#e = COLUMNS >> (e + 1u);
+    let upper_#e = (lane & distance_#e) != 0u;
+    #unroll for (var p = 0u; p < SUM_ROWS; p++) {
+      #unroll for (var i = 0u; i < KEPT_#e; i++) {
+        let low = (*sums)[p * COLUMNS + i];
+        let high = (*sums)[p * COLUMNS + i + apart_#e];
+        (*sums)[p * COLUMNS + i] = select(low, high, upper_#e) + subgroupShuffleXor(select(high, low, upper_#e), distance_#e);
+      }
+    }
+  }
+  if lane % SHARE == 0u {
+    #unroll for (var p = 0u; p < SUM_ROWS; p++) {
+      #unroll for (var i = 0u; i < KEPT; i++) {
+        parts[at + p * COLUMNS + i + lane / SHARE * KEPT] = (*sums)[p * COLUMNS + i];
+      }
+    }
+  }
 }
 
 fn meet(lane: u32, place: vec2<u32>, sums: ptr<function, array<f32, SUMS>>) {

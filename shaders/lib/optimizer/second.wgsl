@@ -1,5 +1,5 @@
 #if FACTORED
-@group(0) @binding(8) var<storage, read> moment2: array<f32>;
+#binding moment2: array<f32>  // read  f32 [shard]
 
 // By what the product of a row's mean and a column's is a second moment: 1 over the mean of all, which is the mean of
 // the columns' means as it is of the rows'.

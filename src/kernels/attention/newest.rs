@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::format::KvCache;
 use crate::kernels::compose::{Binding, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
-use crate::kernels::linear::parts::norm_operand;
-use crate::kernels::linear::team::units;
+use crate::kernels::linear::MatvecInput;
+use crate::kernels::linear::matvec::norm_operand;
 use crate::kernels::modules::{UNIT, key_rows};
-use crate::kernels::shape::{DecodeSplits, MatvecInput, NewestShape};
+use crate::kernels::shape::{DecodeSplits, NewestShape};
 
 /// Units of a matrix that an invocation has in flight: they stay in registers.
 const UNITS_IN_FLIGHT: usize = 24;
@@ -107,7 +107,7 @@ impl Spec for AttentionDecodeNewest {
             composer.size("PASSES", passes)
         };
         let composer = norm_operand(
-            units(composer, weights, (heads.stride(), k)),
+            weights.units(composer, (heads.stride(), k)),
             MatvecInput::Norm { epsilon },
             true,
         )

@@ -16,7 +16,7 @@ use crate::kernels::rope::twin::{cache_append_forward, rope_forward, rope_table}
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, KvCache, MatvecInput, MatvecOutput, MatvecShape, Spec, WeightFormat, ring_rows,
+    self as k, KvCache, Matvec, MatvecInput, MatvecOutput, Spec, WeightFormat, ring_rows,
 };
 use crate::testing::catalogue::Entry;
 use crate::testing::catalogue::HEADS;
@@ -152,7 +152,7 @@ async fn newest_row(
     const THETA: f64 = 100.0;
     let (shape, kernel_shape) = shapes(heads, 1);
     let width = shape.qkv_width();
-    let matvec = MatvecShape {
+    let matvec = Matvec {
         n: width / 2,
         k: columns,
         first: 0,

@@ -7,14 +7,16 @@ pub(super) mod gate_gradient;
 pub(super) mod gradient;
 pub(super) mod matrix;
 pub(super) mod matvec;
-pub(super) mod parts;
 pub(super) mod product;
-pub(super) mod several;
+pub(super) mod row;
+mod rows;
+mod sum;
 pub(super) mod team;
 pub(super) mod tile;
 #[cfg(testing)]
 pub(crate) mod twin;
 
-pub use super::shape::{MatvecRowsShape, MatvecShape};
 pub use gradient::{GradientParts, GradientSums};
-pub use product::{LinearProduct, LinearSum};
+pub use matvec::{Matvec, MatvecInput, MatvecOutput, MatvecRows};
+pub use product::LinearProduct;
+pub use sum::LinearSum;

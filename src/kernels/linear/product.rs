@@ -3,6 +3,7 @@
 
 use super::gate_gradient::{self, tile_gives_gate_gradient};
 use super::matrix::matrix_constants;
+use super::sum::LinearSum;
 use super::tile::{LinearPick, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -15,13 +16,20 @@ use crate::kernels::spec::GIVEN_TILE;
 use crate::products::{Form, LinearShape, LinearTile};
 
 impl Output {
-    fn write_mode(self) -> usize {
+    pub(super) fn write_mode(self) -> usize {
         let mode = if let Self::Mode(mode) = self { mode } else { WriteMode::Overwrite };
         mode.constant() as usize
     }
 
+    /// What `#if` asks of what is added.
+    pub(super) fn flags(self, composer: Composer) -> Composer {
+        composer
+            .when("RESIDUAL", matches!(self, Self::Residual | Self::BiasedResidual))
+            .when("BIAS", matches!(self, Self::Bias | Self::BiasedResidual))
+    }
+
     /// What is bound last, in this order.
-    fn added(self) -> &'static [Binding] {
+    pub(super) fn added(self) -> &'static [Binding] {
         const BOTH: [Binding; 2] = [read("residual"), read("bias")];
         match self {
             Self::Mode(_) => &[],
@@ -56,7 +64,8 @@ pub struct SumKernel {
 /// # Errors
 /// `limit-exceeded` when no form fits.
 pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<LinearKernels> {
-    whole(caps, shape, output, pick(caps, shape), None)
+    let pick = pick(caps, shape);
+    both(caps, LinearProduct { shape: *shape, output, splits: pick.splits, tile: None }, pick)
 }
 
 /// In how many parts the product that is picked for a shape leaves its result: more than one where its K is split.
@@ -75,28 +84,18 @@ pub fn linear_with_tile(
     output: Output,
     pick: LinearPick,
 ) -> Result<LinearKernels> {
-    let given = Some(pick.tile);
-    whole(caps, shape, output, LinearPick { reason: GIVEN_TILE.into(), ..pick }, given)
+    let LinearPick { tile, splits, .. } = pick;
+    let product = LinearProduct { shape: *shape, output, splits, tile: Some(tile) };
+    both(caps, product, LinearPick { reason: GIVEN_TILE.into(), ..pick })
 }
 
 /// Both stages of a product.
-fn whole(
-    caps: &Capabilities,
-    shape: &LinearShape,
-    output: Output,
-    pick: LinearPick,
-    given: Option<LinearTile>,
-) -> Result<LinearKernels> {
-    let splits = pick.splits;
-    let product = product(caps, shape, output, pick, given)?;
-    let sum = if splits > 1 {
-        let elements = splits as u64 * shape.part_elements();
-        let kernel = LinearSum { shape: *shape, output, splits }.kernel(caps)?;
-        Some(SumKernel { kernel, elements })
-    } else {
-        None
-    };
-    Ok(LinearKernels { product, sum })
+fn both(caps: &Capabilities, product: LinearProduct, pick: LinearPick) -> Result<LinearKernels> {
+    let LinearProduct { shape, output, splits, .. } = product;
+    let sum = product.is_split().then(|| LinearSum { shape, output, splits }.kernel(caps));
+    let elements = splits as u64 * shape.part_elements();
+    let sum = sum.transpose()?.map(|kernel| SumKernel { kernel, elements });
+    Ok(LinearKernels { product: product.picked(caps, pick)?, sum })
 }
 
 /// A product. Where K is cut into `splits` > 1 parts it overwrites parts of `tokens` × N each (K × N for
@@ -116,261 +115,215 @@ impl Spec for LinearProduct {
 
     /// With the given tile, or with the best one for this number of parts of K.
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, output, splits, tile } = *self;
+        let Self { shape, splits, tile, .. } = *self;
         let pick = match tile {
             Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
             None => pick_parts(caps, &shape, splits)?,
         };
-        product(caps, &shape, output, pick, tile)
+        self.picked(caps, pick)
     }
 }
 
-fn product(
-    caps: &Capabilities,
-    shape: &LinearShape,
-    output: Output,
-    pick: LinearPick,
-    given: Option<LinearTile>,
-) -> Result<Kernel> {
-    let name = shape.form.name();
-    let elements = shape.tokens as u64 * shape.a_stride.max(shape.c_stride) as u64;
-    if shape.n == 0 || shape.k == 0 || elements > u64::from(u32::MAX) {
-        return Err(Error::limit("32-bit indexing", u64::from(u32::MAX), elements, name));
-    }
-    let LinearPick { tile, splits, reason } = pick;
-    if splits > 1 && !(shape.by_vectors() && tile.splits()) {
-        return Err(Error::internal("only tiles of vectors can be summed in parts"));
-    }
-    let b_row = if shape.form == Form::MatmulT { shape.k } else { shape.n };
-    let vectors = shape.b == WeightFormat::F16 && shape.by_vectors();
-    if shape.b != WeightFormat::F32 && !(vectors || shape.b.packs(b_row)) {
-        return Err(Error::internal(
-            "only rows of whole groups, or in f16 of vectors, are read packed",
-        ));
-    }
-    let matrix = matches!(tile, LinearTile::Matrix { .. });
-    if shape.a == Element::F16 && !(matrix && shape.by_vectors()) {
-        return Err(Error::internal("only products by matrices read their first operand in f16"));
-    }
-    let overwritten = matches!(output, Output::Mode(WriteMode::Overwrite));
-    if shape.c == Element::F16 && !(overwritten && shape.by_vectors()) {
-        return Err(Error::internal("only vectors that are overwritten lie in f16"));
-    }
-    let gradient = matches!(output, Output::GateGradient(_));
-    if gradient && (splits > 1 || !tile_gives_gate_gradient(shape, tile)) {
-        return Err(Error::internal("this product cannot give the gradients of gate and up"));
-    }
-    let size = match tile {
-        LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
-            tile.invocations(caps.matrix_lanes())
-        }
-        LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, name)?,
-    };
-    let target = Destination { output, splits };
-    let spec = LinearProduct { shape: *shape, output, splits, tile: given };
-    let composer = constants(caps, Composer::new(spec, size), shape, target, tile)?;
-    let composer = modules(composer, shape, target, tile);
-    let mut bindings =
-        vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
-    bindings.extend(target.output().added());
-    bindings.extend(tile.sizes());
-    let parts = if splits > 1 { format!(", {splits} parts of K") } else { String::new() };
-    composer.finish(
-        caps,
-        &bindings,
-        grid(caps, shape, tile, splits, size)?,
-        format!("{}, {}{parts}", tile.label(), operands(shape, target)),
-        reason,
-    )
-}
-
-/// How operands and results lie, and what is computed from these, as the variant's name says it.
-fn operands(shape: &LinearShape, target: Destination) -> String {
-    let mut width = String::from(if shape.by_vectors() { "vec4" } else { "scalar" });
-    if shape.a == Element::F16 {
-        width += ", a in f16";
-    }
-    if shape.b != WeightFormat::F32 {
-        width = format!("{width}, b in {}", shape.b.name());
-    }
-    if target.element(shape) == Element::F16 {
-        width += ", c in f16";
-    }
-    if matches!(target.output(), Output::GateGradient(_)) {
-        width += ", gate's gradient fused";
-    }
-    width
-}
-
-/// Where a product's results go: what [`Output`] says, or parts of their own.
-#[derive(Clone, Copy)]
-struct Destination {
-    output: Output,
-    splits: usize,
-}
-
-impl Destination {
-    fn split(self) -> bool {
+impl LinearProduct {
+    const fn is_split(&self) -> bool {
         self.splits > 1
     }
 
-    /// Parts are overwritten: what a product is added to is for who sums them.
-    fn output(self) -> Output {
-        if self.split() { Output::Mode(WriteMode::Overwrite) } else { self.output }
+    /// What becomes of results. Parts are overwritten: what a product is added to is for who sums them.
+    const fn target(&self) -> Output {
+        if self.is_split() { Output::Mode(WriteMode::Overwrite) } else { self.output }
     }
 
     /// How results lie: parts are in f32.
-    fn element(self, shape: &LinearShape) -> Element {
-        if self.split() { Element::F32 } else { shape.c }
-    }
-}
-
-/// Adds up what [`LinearProduct`] has left in parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LinearSum {
-    pub shape: LinearShape,
-    pub output: Output,
-    pub splits: usize,
-}
-
-impl Spec for LinearSum {
-    fn name(&self) -> &'static str {
-        "linear_sum"
+    const fn element(&self) -> Element {
+        if self.is_split() { Element::F32 } else { self.shape.c }
     }
 
-    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, output, splits } = *self;
-        let size = workgroup_size(caps, 256, 1, self.name())?;
-        let fixed_rows = shape.form == Form::MatmulAt;
-        let mut bindings = vec![read("parts"), read_write("c"), uniform("step"), uniform("range")];
-        bindings.extend(output.added());
-        let composer = Composer::new(*self, size)
-            .size("N", shape.part_stride())
-            .size("SPLITS", splits)
-            .size("PART_ROWS", shape.m())
-            .size("FIXED_ROWS", if fixed_rows { shape.k } else { 0 })
-            .size("C_STRIDE", shape.c_stride)
-            .size("C_COLUMNS", usize::from(shape.form == Form::MatmulT))
-            .size("WRITE_MODE", output.write_mode())
-            .vectors(4)
-            .when("F16", shape.c == Element::F16);
-        let composer = added(composer, output, 4).module("03_linear_sum");
-        let flat =
-            Grid::Flat { rows: 1, per_block: shape.part_stride() / 4, per_group: size as usize };
-        let grid = if fixed_rows { flat.fixed(caps, shape.k)? } else { flat };
-        composer.finish(
+    /// Fails for what no kernel does.
+    fn check(&self, tile: LinearTile) -> Result<()> {
+        let (shape, most) = (&self.shape, u64::from(u32::MAX));
+        let elements = shape.tokens as u64 * shape.a_stride.max(shape.c_stride) as u64;
+        if shape.n == 0 || shape.k == 0 || elements > most {
+            return Err(Error::limit("32-bit indexing", most, elements, self.name()));
+        }
+        let b_row = if shape.form == Form::MatmulT { shape.k } else { shape.n };
+        let (vectors, split) = (shape.by_vectors(), self.is_split());
+        let f16 = shape.b == WeightFormat::F16 && vectors;
+        let matrix = matches!(tile, LinearTile::Matrix { .. });
+        let overwritten = self.output == Output::Mode(WriteMode::Overwrite);
+        let gradient = matches!(self.output, Output::GateGradient(_));
+        let broken = if split && !(vectors && tile.splits()) {
+            "only tiles of vectors can be summed in parts"
+        } else if shape.b != WeightFormat::F32 && !(f16 || shape.b.packs(b_row)) {
+            "only rows of whole groups, or in f16 of vectors, are read packed"
+        } else if shape.a == Element::F16 && !(matrix && vectors) {
+            "only products by matrices read their first operand in f16"
+        } else if shape.c == Element::F16 && !(overwritten && vectors) {
+            "only vectors that are overwritten lie in f16"
+        } else if gradient && (split || !tile_gives_gate_gradient(shape, tile)) {
+            "this product cannot give the gradients of gate and up"
+        } else {
+            return Ok(());
+        };
+        Err(Error::internal(broken))
+    }
+
+    fn picked(self, caps: &Capabilities, pick: LinearPick) -> Result<Kernel> {
+        let LinearPick { tile, splits, reason } = pick;
+        self.check(tile)?;
+        let size = match tile {
+            LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
+                tile.invocations(caps.matrix_lanes())
+            }
+            LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, self.name())?,
+        };
+        let composer = self.constants(caps, Composer::new(self, size), tile)?;
+        let mut bindings =
+            vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
+        bindings.extend(self.target().added());
+        bindings.extend(tile.sizes());
+        let parts = if self.is_split() { format!(", {splits} parts of K") } else { String::new() };
+        self.modules(composer, tile).finish(
             caps,
             &bindings,
-            grid,
-            format!("{splits} parts, vec4"),
-            "the product before it was split along K",
+            self.grid(caps, tile, size)?,
+            format!("{}, {}{parts}", tile.label(), self.operands()),
+            reason,
         )
     }
-}
 
-fn grid(
-    caps: &Capabilities,
-    shape: &LinearShape,
-    tile: LinearTile,
-    splits: usize,
-    size: u32,
-) -> Result<Grid> {
-    let grid = match tile {
-        LinearTile::Tiled { bm, bn, .. } | LinearTile::Matrix { bm, bn, .. } => {
-            Grid::RowsByY { rows: bm, x: (shape.n.div_ceil(bn) * splits) as u32 }
+    /// How operands and results lie, and what is computed from these, as the variant's name says it.
+    fn operands(&self) -> String {
+        let mut width = String::from(if self.shape.by_vectors() { "vec4" } else { "scalar" });
+        if self.shape.a == Element::F16 {
+            width += ", a in f16";
         }
-        LinearTile::Direct { tm, tn } => {
-            Grid::Flat { rows: tm, per_block: shape.n.div_ceil(tn), per_group: size as usize }
+        if self.shape.b != WeightFormat::F32 {
+            width = format!("{width}, b in {}", self.shape.b.name());
         }
-    };
-    if shape.form == Form::MatmulAt { grid.fixed(caps, shape.k) } else { Ok(grid) }
-}
+        if self.element() == Element::F16 {
+            width += ", c in f16";
+        }
+        if matches!(self.target(), Output::GateGradient(_)) {
+            width += ", gate's gradient fused";
+        }
+        width
+    }
 
-fn constants(
-    caps: &Capabilities,
-    composer: Composer,
-    shape: &LinearShape,
-    target: Destination,
-    tile: LinearTile,
-) -> Result<Composer> {
-    Ok(match tile {
-        LinearTile::Tiled { bm, bn, bk, tm, tn } => {
-            let composer = sizes(composer, shape, target);
-            let size = composer.workgroup_size();
-            let loads = |side: usize| side * bk / 4 / size;
-            let [pad_a, pad_b] = LinearTile::pads(shape.form);
-            let composer = if tile.unrolls_depth(shape.form) {
-                composer.unrolled("VECTORS_K", bk / 4)
-            } else {
-                composer.size("VECTORS_K", bk / 4)
-            };
-            split_constants(composer, shape, target)
-                .size("BM", bm)
-                .size("BN", bn)
-                .size("BK", bk)
-                .flag("WALKS", shape.by_vectors() && tile.walks(shape.form))
-                .size("PAD_A", pad_a)
-                .size("PAD_B", pad_b)
-                .unrolled("TM", tm)
-                .size("TN", tn)
-                .unrolled("LOADS_A", loads(bm))
-                .unrolled("LOADS_B", loads(bn))
-                .unrolled("COMPONENTS", 4)
-                .unrolled("LEFT_VECTORS", tm / 4)
-                .unrolled("RIGHT_VECTORS", tn / 4)
-        }
-        LinearTile::Matrix { .. } => {
-            let composer = split_constants(sizes(composer, shape, target), shape, target);
-            matrix_constants(caps, composer, shape, (target.output(), target.element(shape)), tile)?
-        }
-        LinearTile::Direct { tm, tn } => {
-            let open = composer.open([shape.n, shape.k, shape.a_stride, shape.c_stride]);
-            modes(open, shape, target)
-                .flag("DOTS", shape.form == Form::MatmulT)
-                .flag("OVER_TOKENS", shape.form == Form::MatmulAt)
+    fn grid(&self, caps: &Capabilities, tile: LinearTile, size: u32) -> Result<Grid> {
+        let shape = &self.shape;
+        let grid = match tile {
+            LinearTile::Tiled { bm, bn, .. } | LinearTile::Matrix { bm, bn, .. } => {
+                Grid::RowsByY { rows: bm, x: (shape.n.div_ceil(bn) * self.splits) as u32 }
+            }
+            LinearTile::Direct { tm, tn } => {
+                Grid::Flat { rows: tm, per_block: shape.n.div_ceil(tn), per_group: size as usize }
+            }
+        };
+        if shape.form == Form::MatmulAt { grid.fixed(caps, shape.k) } else { Ok(grid) }
+    }
+
+    fn constants(
+        &self,
+        caps: &Capabilities,
+        composer: Composer,
+        tile: LinearTile,
+    ) -> Result<Composer> {
+        let shape = &self.shape;
+        Ok(match tile {
+            LinearTile::Tiled { bm, bn, bk, tm, tn } => {
+                let size = composer.workgroup_size();
+                let loads = |side: usize| side * bk / 4 / size;
+                let [pad_a, pad_b] = LinearTile::pads(shape.form);
+                let composer = if tile.unrolls_depth(shape.form) {
+                    composer.unrolled("VECTORS_K", bk / 4)
+                } else {
+                    composer.size("VECTORS_K", bk / 4)
+                };
+                self.sizes(composer)
+                    .size("BM", bm)
+                    .size("BN", bn)
+                    .size("BK", bk)
+                    .flag("WALKS", shape.by_vectors() && tile.walks(shape.form))
+                    .size("PAD_A", pad_a)
+                    .size("PAD_B", pad_b)
+                    .unrolled("TM", tm)
+                    .size("TN", tn)
+                    .unrolled("LOADS_A", loads(bm))
+                    .unrolled("LOADS_B", loads(bn))
+                    .unrolled("COMPONENTS", 4)
+                    .unrolled("LEFT_VECTORS", tm / 4)
+                    .unrolled("RIGHT_VECTORS", tn / 4)
+            }
+            LinearTile::Matrix { .. } => {
+                let results = (self.target(), self.element());
+                matrix_constants(caps, self.sizes(composer), shape, results, tile)?
+            }
+            LinearTile::Direct { tm, tn } => self
+                .modes(composer.open([shape.n, shape.k, shape.a_stride, shape.c_stride]))
                 .size("TM", tm)
-                .size("TN", tn)
+                .size("TN", tn),
+        })
+    }
+
+    /// The sizes of a product that its text has.
+    fn sizes(&self, composer: Composer) -> Composer {
+        let shape = &self.shape;
+        let b_stride = if shape.form == Form::MatmulT { shape.k } else { shape.n };
+        let (c_stride, rows) =
+            if self.is_split() { (shape.part_stride(), shape.m()) } else { (shape.c_stride, 0) };
+        let composer = composer
+            .size("N", shape.n)
+            .size(if shape.form == Form::MatmulAt { "M" } else { "K" }, shape.k)
+            .size("A_STRIDE", shape.a_stride)
+            .size("A_INNER", shape.k)
+            .size("B_STRIDE", b_stride)
+            .size("B_INNER", b_stride)
+            .size("C_STRIDE", c_stride)
+            .size("SPLITS", self.splits)
+            .size("PART_ROWS", rows);
+        self.modes(composer)
+    }
+
+    /// Which operand has the columns of a range, and how results are written.
+    fn modes(&self, composer: Composer) -> Composer {
+        let rows_of_c = self.shape.form == Form::MatmulT && !self.is_split();
+        composer
+            .size("A_COLUMNS", usize::from(self.shape.form != Form::MatmulT))
+            .size("C_COLUMNS", usize::from(rows_of_c))
+            .size("WRITE_MODE", self.target().write_mode())
+    }
+
+    /// What the text asks about operands and results, and the kernel.
+    fn modules(&self, composer: Composer, tile: LinearTile) -> Composer {
+        let shape = &self.shape;
+        // Matrices are added to one element at a time.
+        let matrix = matches!(tile, LinearTile::Matrix { .. }) && self.element() == Element::F32;
+        let vectors = shape.by_vectors() && !matrix;
+        let composer = (self.target().flags(b_form(composer, shape)))
+            .vectors(if vectors { 4 } else { 1 })
+            .when("F16", self.element() == Element::F16)
+            .when("ROWS_OF_FOURS", shape.by_vectors())
+            .when("A_F16", shape.a == Element::F16)
+            .when("GATE_GRADIENT", matches!(self.target(), Output::GateGradient(_)))
+            .flag("OVER_TOKENS", shape.form == Form::MatmulAt)
+            .flag("DOTS", shape.form == Form::MatmulT);
+        let composer = match self.target() {
+            Output::GateGradient(activation) => activation_module(composer, activation),
+            _ => composer,
+        };
+        match tile {
+            LinearTile::Tiled { .. } => composer.module("03_matmul_tiled"),
+            LinearTile::Matrix { .. } => composer.module("03_matmul_matrix"),
+            LinearTile::Direct { tm, tn } => {
+                let over_k = shape.form == Form::Matmul && !shape.k.is_multiple_of(4);
+                (composer.unrolled("TM4", tm / 4).unrolled("TN4", tn / 4))
+                    .when("CHECK_K", over_k)
+                    .when("CHECK_N", !shape.n.is_multiple_of(tn))
+                    .module("03_matmul_direct")
+            }
         }
-    })
-}
-
-/// The sizes of a product that its text has.
-fn sizes(composer: Composer, shape: &LinearShape, target: Destination) -> Composer {
-    let b_stride = if shape.form == Form::MatmulT { shape.k } else { shape.n };
-    let composer = composer
-        .size("N", shape.n)
-        .size(if shape.form == Form::MatmulAt { "M" } else { "K" }, shape.k)
-        .size("A_STRIDE", shape.a_stride)
-        .size("A_INNER", shape.k)
-        .size("B_STRIDE", b_stride)
-        .size("B_INNER", b_stride)
-        .size("C_STRIDE", if target.split() { shape.part_stride() } else { shape.c_stride });
-    modes(composer, shape, target)
-}
-
-/// Which operand has the columns of a range, and how results are written.
-fn modes(composer: Composer, shape: &LinearShape, target: Destination) -> Composer {
-    let rows_of_c = shape.form == Form::MatmulT && !target.split();
-    composer
-        .size("A_COLUMNS", usize::from(shape.form != Form::MatmulT))
-        .size("C_COLUMNS", usize::from(rows_of_c))
-        .size("WRITE_MODE", target.output().write_mode())
-}
-
-fn split_constants(composer: Composer, shape: &LinearShape, target: Destination) -> Composer {
-    composer
-        .size("SPLITS", target.splits)
-        .size("PART_ROWS", if target.split() { shape.m() } else { 0 })
-}
-
-/// What a product is added to, whose bindings begin at `first`.
-fn added(composer: Composer, output: Output, first: usize) -> Composer {
-    let residual = matches!(output, Output::Residual | Output::BiasedResidual);
-    composer
-        .when("RESIDUAL", residual)
-        .when("BIAS", matches!(output, Output::Bias | Output::BiasedResidual))
-        .size("RESIDUAL_BINDING", first)
-        .size("BIAS_BINDING", first + usize::from(residual))
+    }
 }
 
 /// How B lies.
@@ -388,40 +341,4 @@ fn b_form(composer: Composer, shape: &LinearShape) -> Composer {
         return composer;
     }
     composer.size("B_SCALES", 4 * shape.b.vectors(shape.n * shape.k))
-}
-
-/// What the text asks about operands and results, and the kernel.
-fn modules(
-    composer: Composer,
-    shape: &LinearShape,
-    target: Destination,
-    tile: LinearTile,
-) -> Composer {
-    let matrix = matches!(tile, LinearTile::Matrix { .. });
-    // Matrices are added to one element at a time.
-    let vectors = shape.by_vectors() && !matrix;
-    let composer = added(b_form(composer, shape), target.output(), 5)
-        .vectors(if vectors { 4 } else { 1 })
-        .when("F16", target.element(shape) == Element::F16)
-        .when("ROWS_OF_FOURS", shape.by_vectors())
-        .when("A_F16", shape.a == Element::F16)
-        .when("GATE_GRADIENT", matches!(target.output(), Output::GateGradient(_)))
-        .when("OVER_TOKENS", shape.form == Form::MatmulAt)
-        .when("DOTS", shape.form == Form::MatmulT);
-    let composer = match target.output() {
-        Output::GateGradient(activation) => activation_module(composer, activation),
-        _ => composer,
-    };
-    match tile {
-        LinearTile::Tiled { .. } => composer.module("03_matmul_tiled"),
-        LinearTile::Matrix { .. } => composer.module("03_matmul_matrix"),
-        LinearTile::Direct { tm, tn } => {
-            let over_k = shape.form == Form::Matmul && !shape.k.is_multiple_of(4);
-            (composer.unrolled("TM4", tm / 4).unrolled("TN4", tn / 4))
-                .size("SIZES", 5 + target.output().added().len())
-                .when("CHECK_K", over_k)
-                .when("CHECK_N", !shape.n.is_multiple_of(tn))
-                .module("03_matmul_direct")
-        }
-    }
 }

@@ -1,16 +1,13 @@
 //! The matrix-vector product where a subgroup has results by itself ([`Decoding`](crate::caps::Decoding)).
 
-use super::parts::{bindings, norm_operand, results};
+use super::{Matvec, MatvecInput, MatvecOutput};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::format::{KvCache, WeightFormat};
+use crate::format::KvCache;
 use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, key_rows, scores};
-use crate::kernels::shape::{
-    AttentionShape, MASKED, MatvecInput, MatvecOutput, MatvecShape, NewestKey, PARTIAL_STATE,
-    RANGE_KEYS,
-};
+use crate::kernels::shape::{AttentionShape, MASKED, NewestKey, PARTIAL_STATE, RANGE_KEYS};
 
 /// Words of a matrix that an invocation has in flight: they stay in registers, as do as many of what is multiplied.
 const WORDS_IN_FLIGHT: usize = 64;
@@ -30,11 +27,6 @@ pub(super) struct Team {
     rows: usize,
 }
 
-/// Elements of a row that are read together.
-fn unit(shape: &MatvecShape) -> usize {
-    if shape.weights.packs(shape.k) { UNIT } else { 4 }
-}
-
 /// Whether a product of `k` numbers can put together what ranges of keys have left.
 pub fn matvec_merges(caps: &Capabilities, k: usize) -> bool {
     let lanes = caps.subgroup_size[0] as usize;
@@ -47,16 +39,15 @@ pub fn matvec_merges(caps: &Capabilities, k: usize) -> bool {
 }
 
 /// The teams of a product; none where others take it.
-pub(super) fn team(caps: &Capabilities, shape: &MatvecShape) -> Option<Team> {
-    let merges = matches!(shape.input, MatvecInput::Ranges(..));
-    let several = shape.weights.packs(shape.k)
-        && shape.n >= VERY_MANY
-        && matches!(shape.output, MatvecOutput::Plain);
+pub(super) fn team(caps: &Capabilities, shape: &Matvec) -> Option<Team> {
+    let merges = shape.input.is_ranges();
+    let several =
+        shape.packed() && shape.n >= VERY_MANY && matches!(shape.output, MatvecOutput::Plain);
     let rows = caps.decoding().team_rows;
     let lanes = caps.subgroup_size[0];
     let fits = caps.reduces_by_subgroup()
         && shape.k.is_multiple_of(4)
-        && shape.k / unit(shape) >= lanes as usize;
+        && shape.k / shape.unit() >= lanes as usize;
     let (rows, size) = match (merges, several && rows > 0) {
         _ if !fits => return None,
         (true, _) => (1, SIZE_MERGING),
@@ -68,58 +59,34 @@ pub(super) fn team(caps: &Capabilities, shape: &MatvecShape) -> Option<Team> {
 }
 
 /// `matvec_forward` by teams, with the bindings of the other form.
-pub(super) fn by_teams(caps: &Capabilities, shape: MatvecShape, team: &Team) -> Result<Kernel> {
-    let MatvecShape { n, k, first, input, output, weights } = shape;
+pub(super) fn by_teams(caps: &Capabilities, shape: Matvec, team: &Team) -> Result<Kernel> {
+    let Matvec { n, k, input, output, weights, .. } = shape;
     let &Team { lanes, size, rows } = team;
-    let packed = weights.packs(k);
-    let words = if packed { 4 * UNIT / weights.elements() } else { 4 };
-    let turns = (k / unit(&shape)).div_ceil(lanes as usize);
+    let words = if shape.packed() { 4 * UNIT / weights.elements() } else { 4 };
+    let turns = (k / shape.unit()).div_ceil(lanes as usize);
     let most = (WORDS_IN_FLIGHT / (words * rows)).max(1);
     let unrolled = turns.div_ceil(turns.div_ceil(most));
-    let normed = matches!(input, MatvecInput::Norm { .. });
-    let bindings = bindings(shape)?;
     let composer = Composer::new(shape, size)
-        .size("N", n)
-        .size("K", k)
         .size("LANES", lanes as usize)
         .size("TURNS", turns.div_ceil(unrolled) * unrolled)
         .unrolled("UNROLLED", unrolled)
-        .unrolled("ROWS", rows)
-        .size("SUMS", 1 + usize::from(normed));
-    let composer = units(composer, weights, (n, k));
-    let composer = norm_operand(composer, input, true);
-    let composer = match input {
-        MatvecInput::Plain | MatvecInput::Norm { .. } => composer.when("RANGES", false),
+        .unrolled("ROWS", rows);
+    let (composer, merged) = match input {
+        MatvecInput::Plain | MatvecInput::Norm { .. } => (composer.when("RANGES", false), ""),
         MatvecInput::Ranges(heads, splits, newest) => {
             check_storage(caps, [4 * k as u32], "matvec")?;
-            ranges(composer, &heads, (splits.count, newest))
+            (ranges(composer, &heads, (splits.count, newest)), ", ranges merged")
         }
     };
-    let composer = results(composer, first, output);
-    let merged = if matches!(input, MatvecInput::Ranges(..)) { ", ranges merged" } else { "" };
-    let form = if packed { weights.name() } else { "vec4" };
+    let (width, fused) = (shape.width(), output.fused(input.is_normed()));
     let grid = Grid::Flat { rows: 1, per_block: n, per_group: rows * (size / lanes) as usize };
-    composer.subgroup_module("03_matvec_team").finish(
+    shape.text(composer, 0, true).subgroup_module("03_matvec_team").finish(
         caps,
-        &bindings,
+        &shape.operands(false)?,
         grid.fixed(caps, 1)?,
-        format!("{lanes} lanes for {rows} results, {form}{merged}{}", output.fused(normed)),
+        format!("{lanes} lanes for {rows} results, {width}{merged}{fused}"),
         format!("one row: a subgroup has results by itself, {unrolled} loads of each in flight"),
     )
-}
-
-/// The modules that read `rows` rows of a matrix of `k` columns by units: eight elements of a packed row, else four.
-pub(in crate::kernels) fn units(
-    composer: Composer,
-    weights: WeightFormat,
-    (rows, k): (usize, usize),
-) -> Composer {
-    let packed = weights.packs(k);
-    if packed {
-        weights.module(composer, rows * k)
-    } else {
-        WeightFormat::F32.flags(composer.unrolled("QUADS", 1)).module("lib/weights")
-    }
 }
 
 /// What puts ranges of keys together.

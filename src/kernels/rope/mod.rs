@@ -93,7 +93,6 @@ pub(super) fn rotated_heads(
         .size("HALF", head_dim / 8)
         .size("ROW_HEADS", stride / head_dim)
         .size("ROTATED_HEADS", heads)
-        .size("TABLE", 1)
         .by_row(caps, module, &bindings, stride / 8)
 }
 

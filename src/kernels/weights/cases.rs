@@ -5,7 +5,7 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::kernels::linear::cases::matvec::{EPSILON, matvec_matrix, row_by};
 use crate::kernels::weights::twin::{packing_error, unpack_weights_forward};
-use crate::kernels::{self as k, MatvecInput, MatvecOutput, MatvecShape, Spec, WeightFormat};
+use crate::kernels::{self as k, Matvec, MatvecInput, MatvecOutput, Spec, WeightFormat};
 use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Job, Operand};
 use crate::testing::lane::Lane;
@@ -125,22 +125,23 @@ async fn products(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
             (MatvecInput::Plain, MatvecOutput::Plain),
             (MatvecInput::Plain, MatvecOutput::Added),
             (MatvecInput::Plain, MatvecOutput::Residual),
+            (MatvecInput::Plain, MatvecOutput::Bias),
             (MatvecInput::Plain, MatvecOutput::BiasedResidual),
             (norm, MatvecOutput::Plain),
             (norm, gated),
         ] {
-            product(&lane, MatvecShape { n, k, first, input, output, weights: format }).await?;
+            product(&lane, Matvec { n, k, first, input, output, weights: format }).await?;
         }
     }
     // A subgroup has several results.
     for input in [norm, MatvecInput::Plain] {
         let (n, k, output) = (8203, 288, MatvecOutput::Plain);
-        product(&lane, MatvecShape { n, k, first, input, output, weights: format }).await?;
+        product(&lane, Matvec { n, k, first, input, output, weights: format }).await?;
     }
     Ok(lane.summary())
 }
 
-async fn product(lane: &Lane, shape: MatvecShape) -> Result<(), String> {
+async fn product(lane: &Lane, shape: Matvec) -> Result<(), String> {
     let values = matvec_matrix(lane, shape);
     let size = (values.len() / shape.k, shape.k);
     let words = packed(lane, shape.weights, size, &values).await?.swap_remove(0);

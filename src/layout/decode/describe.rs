@@ -15,7 +15,7 @@ impl fmt::Display for DecodeLayouts {
             let name = op.split([' ', '(']).next().unwrap_or_default();
             let [reads, writes] = [&node.reads, &node.writes].map(|values| self.values(values));
             let to = if writes.is_empty() { String::new() } else { format!(" -> {writes}") };
-            writeln!(f, "{}: {name}({reads}){to}", node.label())?;
+            writeln!(f, "{}: {name}({reads}){to}", node.site)?;
         }
         Ok(())
     }

@@ -2,14 +2,15 @@
 
 use super::{DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows};
 use crate::arch::{Attention, Norm, NormKind, RopeId, WeightId};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, Site, Value, ValueId};
 use crate::kernels::{
     self as k, AttentionShape, Constant, DecodeSplits, KvCache, NewestKey, NewestShape,
 };
 use crate::layout::{Layout, attention_shape, rope_shape};
 
-/// The nodes by which a device decodes rows.
+/// The nodes by which a device decodes rows: each norm is joined to the product behind it, and that to the gate or the
+/// rotation behind it, where a kernel does so.
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup of attention fits.
@@ -19,11 +20,15 @@ pub fn decode_layouts(request: &DecodeRequest<'_>) -> Result<DecodeLayouts> {
         DecodeLayouts { layouts: vec![Layout::F32; values.len()], values, ..Default::default() };
     let mut pass = Pass { request, angles: None, out };
     pass.leave_angles();
-    for index in request.nodes.clone() {
-        pass.node(index, &request.graph.nodes[index])?;
+    let mut index = request.nodes.start;
+    while index < request.nodes.end {
+        index += pass.nodes(index)?;
     }
     Ok(pass.out)
 }
+
+/// A norm, and the weight and the bias of the product that alone reads it.
+type Product = (Norm, WeightId, Option<WeightId>);
 
 struct Pass<'a> {
     request: &'a DecodeRequest<'a>,
@@ -32,17 +37,19 @@ struct Pass<'a> {
     out: DecodeLayouts,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     /// One row is rotated by the angles of the first layer whose product can; all layers with that rotation share them.
     fn leave_angles(&mut self) {
-        let rotated = |node: &Node| match node.op {
-            Op::NormLinearRope { norm, weight, attention, .. } => {
-                attention.rope.filter(|_| self.rotates(norm, weight, attention))
-            }
+        let rotated = |index| match self.joined(index) {
+            [norm, product, rope] => match (norm.op, product.op, rope.op) {
+                (Op::Norm(norm), Op::Linear { weight, .. }, Op::Rope { attention }) => {
+                    attention.rope.filter(|_| self.rotates(norm, weight, attention))
+                }
+                _ => None,
+            },
             _ => None,
         };
-        let nodes = &self.request.graph.nodes[self.request.nodes.clone()];
-        let first = nodes.iter().find_map(rotated).filter(|_| self.is_one());
+        let first = self.request.nodes.clone().find_map(rotated).filter(|_| self.is_one());
         if let Some(rope) = first {
             let dims = self.request.matrices.params.architecture.ropes[rope].head_dim;
             let angles = self.value("angles", dims, Layout::Angles);
@@ -51,8 +58,64 @@ impl Pass<'_> {
         }
     }
 
+    /// The node at an index, or with it those behind it that a product's kernel may do too: a norm, the product that alone
+    /// reads it, and the gate or the rotation that alone reads that. A norm stays where an adapter reads it too, and where
+    /// it is added to a residual.
+    fn joined(&self, index: usize) -> &'a [Node] {
+        let nodes = &self.request.graph.nodes[index..self.request.nodes.end];
+        let follows =
+            |at: usize| nodes[at].reads.len() == 1 && nodes[at].reads == nodes[at - 1].writes;
+        let count = match nodes {
+            [Node { op: Op::Norm(_), reads, .. }, product, behind @ ..]
+                if reads.len() == 1 && follows(1) =>
+            {
+                let layer = product.site.layer;
+                let again = |it: &Node| it.site.layer == layer && it.reads == product.reads;
+                match (product.op, behind.first().map(|next| next.op)) {
+                    _ if behind.iter().any(again) => 1,
+                    (Op::Linear { bias: None, .. }, Some(Op::Gate(gate)))
+                        if gate.gated && follows(2) =>
+                    {
+                        3
+                    }
+                    (Op::Linear { .. }, Some(Op::Rope { .. })) if follows(2) => 3,
+                    (Op::Linear { .. } | Op::Head { .. }, _) => 2,
+                    _ => 1,
+                }
+            }
+            _ => 1,
+        };
+        &nodes[..count]
+    }
+
+    /// Adds the nodes from an index on that are joined, or what they are on this device; gives how many they are.
+    fn nodes(&mut self, index: usize) -> Result<usize> {
+        let joined = self.joined(index);
+        let [Node { op: Op::Norm(norm), reads, .. }, product, behind @ ..] = joined else {
+            return self.node(index, &joined[0]).map(|()| 1);
+        };
+        let (x, of) = (
+            reads[0],
+            match product.op {
+                Op::Linear { weight, bias } => (*norm, weight, bias),
+                Op::Head { weight } => (*norm, weight, None),
+                _ => return Err(Error::internal(format!("{} is no product", product.site))),
+            },
+        );
+        match behind.first().map(|next| (next.op, next)) {
+            Some((Op::Gate(gate), next)) => {
+                self.norm_linear_gate(product.site, of, gate, [x, next.writes[0]]);
+            }
+            Some((Op::Rope { attention }, next)) => {
+                self.qkv(product.site, of, (attention, next.site), [x, next.writes[0]]);
+            }
+            _ => self.norm_linear(product.site, of, x, &product.writes),
+        }
+        Ok(joined.len())
+    }
+
     fn node(&mut self, index: usize, node: &Node) -> Result<()> {
-        let named = (node.site, "");
+        let site = node.site;
         match node.op {
             Op::Embed { weight } => {
                 let (op, writes) = match (self.angles, self.out.angles) {
@@ -61,28 +124,19 @@ impl Pass<'_> {
                     }
                     _ => (DecodeOp::Plain(node.op), node.writes.clone()),
                 };
-                self.push(op, named, &[], &writes);
+                self.push(op, site, &[], &writes);
             }
             Op::Linear { weight, bias } => self.linear(index, node, weight, bias),
             Op::Head { weight } => {
                 let op = DecodeOp::Plain(Op::Linear { weight, bias: None });
-                self.push(op, named, &node.reads, &[]);
-            }
-            Op::NormLinear { norm, weight, bias } => {
-                self.norm_linear(node.site, (norm, weight, bias), node.reads[0], &node.writes);
-            }
-            Op::NormLinearGate { norm, weight, gate } => {
-                self.norm_linear_gate(node, norm, weight, gate);
-            }
-            Op::NormLinearRope { norm, weight, bias, attention, rope } => {
-                self.qkv(node, (norm, weight, bias), attention, rope);
+                self.push(op, site, &node.reads, &[]);
             }
             Op::Rope { .. } => {
                 self.out.layouts[node.writes[0]] = Layout::InPlaceOf(node.reads[0]);
-                self.push(DecodeOp::Plain(node.op), named, &node.reads, &node.writes);
+                self.push(DecodeOp::Plain(node.op), site, &node.reads, &node.writes);
             }
             Op::Attention { attention, .. } => return self.attention(node, attention),
-            _ => self.push(DecodeOp::Plain(node.op), named, &node.reads, &node.writes),
+            _ => self.push(DecodeOp::Plain(node.op), site, &node.reads, &node.writes),
         }
         Ok(())
     }
@@ -110,7 +164,7 @@ impl Pass<'_> {
             }
             _ => DecodeOp::Plain(node.op),
         };
-        self.push(op, (node.site, ""), &reads, &node.writes);
+        self.push(op, node.site, &reads, &node.writes);
     }
 
     /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
@@ -125,58 +179,62 @@ impl Pass<'_> {
     fn norm_linear(
         &mut self,
         site: Site,
-        (norm, weight, bias): (Norm, WeightId, Option<WeightId>),
+        (norm, weight, bias): Product,
         x: ValueId,
         writes: &[ValueId],
     ) {
         if bias.is_none() && self.fuses(norm) {
-            return self.push(DecodeOp::NormLinear { norm, weight }, (site, ""), &[x], writes);
+            return self.push(DecodeOp::NormLinear { norm, weight }, site, &[x], writes);
         }
         writes.iter().for_each(|&value| self.tensor(value));
         let normed =
             self.value("norm", self.request.matrices.params.architecture.hidden, Layout::F32);
-        self.push(DecodeOp::Plain(Op::Norm(norm)), (site, " norm"), &[x], &[normed]);
-        self.push(DecodeOp::Plain(Op::Linear { weight, bias }), (site, ""), &[normed], writes);
+        self.push(DecodeOp::Plain(Op::Norm(norm)), site.part(" norm"), &[x], &[normed]);
+        self.push(DecodeOp::Plain(Op::Linear { weight, bias }), site, &[normed], writes);
     }
 
-    fn norm_linear_gate(&mut self, node: &Node, norm: Norm, weight: WeightId, gate: Gate) {
+    fn norm_linear_gate(
+        &mut self,
+        site: Site,
+        (norm, weight, bias): Product,
+        gate: Gate,
+        [x, to]: [ValueId; 2],
+    ) {
         if self.fuses_pairs(norm, weight) {
             let op = DecodeOp::NormLinearGate { norm, weight, gate };
-            return self.push(op, (node.site, ""), &node.reads, &node.writes);
+            return self.push(op, site, &[x], &[to]);
         }
         let gate_up = self.value("gate and up", 2 * gate.width, Layout::F32);
-        self.norm_linear(node.site, (norm, weight, None), node.reads[0], &[gate_up]);
-        let op = DecodeOp::Plain(Op::Gate(gate));
-        self.push(op, (node.site, " activation"), &[gate_up], &node.writes);
+        self.norm_linear(site, (norm, weight, bias), x, &[gate_up]);
+        self.push(DecodeOp::Plain(Op::Gate(gate)), site.part(" activation"), &[gate_up], &[to]);
     }
 
     fn qkv(
         &mut self,
-        node: &Node,
-        (norm, weight, bias): (Norm, WeightId, Option<WeightId>),
-        attention: Attention,
-        rope: Site,
+        site: Site,
+        (norm, weight, bias): Product,
+        (attention, rope): (Attention, Site),
+        [x, query]: [ValueId; 2],
     ) {
-        let query = node.writes[0];
         if !self.rotates(norm, weight, attention) {
-            self.norm_linear(node.site, (norm, weight, bias), node.reads[0], &[query]);
+            self.norm_linear(site, (norm, weight, bias), x, &[query]);
             let op = DecodeOp::Plain(Op::Rope { attention });
-            return self.push(op, (rope, ""), &[query], &[query]);
+            return self.push(op, rope, &[query], &[query]);
         }
         // Batched rows lie as those of the product do, with nothing behind their queries.
         let columns = if self.is_one() { attention.width() } else { attention.stride() };
         self.out.values[query] = Value { name: "query", gradient: false, columns };
         self.out.layouts[query] = Layout::InCache;
-        let reads: Vec<_> = node.reads.iter().copied().chain(self.out.angles).collect();
+        let reads: Vec<_> = [x].into_iter().chain(self.out.angles).collect();
         let op = DecodeOp::QkvAppend { norm, weight, bias, attention };
-        self.push(op, (node.site, ""), &reads, &[query]);
+        self.push(op, site, &reads, &[query]);
     }
 
     fn attention(&mut self, node: &Node, attention: Attention) -> Result<()> {
         let (input, output, shape) = (node.reads[0], node.writes[0], self.shape(attention));
         if self.out.layouts[input] != Layout::InCache {
             let site = Site { what: "cache append", ..node.site };
-            self.push(DecodeOp::CacheAppend { attention }, (site, ""), &[input], &[]);
+            self.push(DecodeOp::CacheAppend { attention }, site, &[input], &[]);
         }
         let columns = |splits: &DecodeSplits| splits.partials(&shape);
         if let Some(splits) = self.short_context(output, shape) {
@@ -186,7 +244,7 @@ impl Pass<'_> {
             self.out.layouts[output] = Layout::SoftmaxRanges { count: splits.count };
             if !self.join_attention(input, output, splits) {
                 let op = DecodeOp::Attention { attention, splits };
-                self.push(op, (node.site, ""), &[input], &[output]);
+                self.push(op, node.site, &[input], &[output]);
             }
             return Ok(());
         }
@@ -194,15 +252,15 @@ impl Pass<'_> {
         let splits = k::cache_splits(self.request.caps, shape, self.request.cache.keys, rows)?;
         let op = DecodeOp::Attention { attention, splits };
         if splits.count == 1 {
-            self.push(op, (node.site, ""), &[input], &[output]);
+            self.push(op, node.site, &[input], &[output]);
             return Ok(());
         }
         self.tensor(output);
         let layout = Layout::SoftmaxRanges { count: splits.count };
         let partials = self.value("attention partials", columns(&splits), layout);
-        self.push(op, (node.site, ""), &[input], &[partials]);
+        self.push(op, node.site, &[input], &[partials]);
         let op = DecodeOp::MergeRanges { attention, splits };
-        self.push(op, (node.site, " merge"), &[partials], &[output]);
+        self.push(op, node.site.part(" merge"), &[partials], &[output]);
         Ok(())
     }
 
@@ -216,8 +274,7 @@ impl Pass<'_> {
 
     /// Joins the product that has just left queries to the attention that alone reads them, if a kernel can.
     fn join_attention(&mut self, query: ValueId, output: ValueId, splits: DecodeSplits) -> bool {
-        let Some(DecodeNode { op, reads, writes, site, .. }) = self.out.nodes.last().cloned()
-        else {
+        let Some(DecodeNode { op, reads, writes, site }) = self.out.nodes.last().cloned() else {
             return false;
         };
         let DecodeOp::QkvAppend { norm, weight, bias, attention } = op else { return false };
@@ -235,7 +292,7 @@ impl Pass<'_> {
         self.out.nodes.pop();
         let norm = norm.weight;
         let op = DecodeOp::QkvAttentionDecode { shape, norm, weight, bias, attention, splits };
-        self.push(op, (site, ", attention"), &reads, &[query, output]);
+        self.push(op, site.part(", attention"), &reads, &[query, output]);
         true
     }
 
@@ -283,15 +340,9 @@ impl Pass<'_> {
         }
     }
 
-    fn push(
-        &mut self,
-        op: DecodeOp,
-        (site, suffix): (Site, &'static str),
-        reads: &[ValueId],
-        writes: &[ValueId],
-    ) {
+    fn push(&mut self, op: DecodeOp, site: Site, reads: &[ValueId], writes: &[ValueId]) {
         writes.iter().for_each(|&value| self.tensor(value));
         let (reads, writes) = (reads.to_vec(), writes.to_vec());
-        self.out.nodes.push(DecodeNode { op, reads, writes, site, suffix });
+        self.out.nodes.push(DecodeNode { op, reads, writes, site });
     }
 }

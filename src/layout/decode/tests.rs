@@ -4,7 +4,7 @@ use super::*;
 use crate::arch::Architecture;
 use crate::caps::{Decoding, Features, Limits, Target};
 use crate::config::ModelConfig;
-use crate::graph::{build, fuse};
+use crate::graph::build;
 use crate::kernels::WeightFormat;
 use crate::params::Params;
 use std::collections::BTreeSet;
@@ -55,7 +55,7 @@ impl Decoded {
 
     fn layouts(&self) -> DecodeLayouts {
         let params = Params::new(self.architecture.clone(), 128 << 20).unwrap();
-        let graph = fuse(&build(&self.architecture));
+        let graph = build(&self.architecture);
         let one = self.rows == DecodeRows::One;
         let nodes = if one { 0..graph.layers_end } else { 0..graph.nodes.len() };
         let (format, keys) = (self.format, self.keys);
@@ -92,7 +92,7 @@ impl Decoded {
 fn check(layouts: &DecodeLayouts, outside: Option<ValueId>) {
     let mut written = BTreeSet::new();
     for node in &layouts.nodes {
-        let label = node.label();
+        let label = node.site;
         assert!(node.reads.iter().all(|read| written.contains(read)), "{label}\n{layouts}");
         written.extend(node.writes.iter().copied());
     }

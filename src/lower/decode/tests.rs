@@ -73,10 +73,10 @@ fn shuffled_nodes_have_the_same_dispatches() {
             ] {
                 let options = InferenceOptions { kv_cache, weights };
                 let shape = CacheShape { sequences: 3, capacity: 512 };
-                let context = Context::new(&caps, &params, shape, options);
-                let all = context.one.nodes.len();
+                let context = Inference::new(&caps, &params, shape, options);
+                let all = context.graph.nodes.len();
                 let made = |case: usize| match case {
-                    0 => context.one(0..context.one.layers_end, context.cache.keys),
+                    0 => context.one(0..context.graph.layers_end, context.cache.keys),
                     1 => context.one(0..all, 512),
                     _ => context.batched(SeveralRows::OfTexts(3)),
                 };

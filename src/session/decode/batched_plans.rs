@@ -4,7 +4,7 @@
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::gpu::PlanId;
-use crate::lower::{CacheShape, InferenceOptions, SeveralPlans, SeveralRows, several_plans};
+use crate::lower::{CacheShape, Inference, InferenceOptions, SeveralPlans, SeveralRows};
 use crate::params::Params;
 use crate::plan::Plan;
 use crate::session::cache::named_plans::NamedPlans;
@@ -59,7 +59,8 @@ impl LastBatchedPlans {
             return Ok(Rc::clone(&last.plans));
         }
         let (shape, options, rows) = form;
-        let plans = Rc::new(several_plans(caps, params, shape, options, slots, rows)?);
+        let inference = Inference::new(caps, params, shape, options);
+        let plans = Rc::new(inference.several_plans(rows, slots)?);
         *last = Some(LastPass { form, slots: slots.to_vec(), plans: Rc::clone(&plans) });
         Ok(plans)
     }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, PlanId, Region};
 use crate::kernels::{RowScore, SteeringNumbers};
-use crate::lower::{InferenceOptions, Probe, probe_plan, scores, top_rows};
+use crate::lower::{Inference, InferenceOptions, Probe, scores, top_rows};
 use crate::plan::{Buffer, Slice};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
@@ -30,7 +30,8 @@ impl ProbePlan {
         let (caps, options) = (weights.gpu.0.capabilities(), cache.options);
         let (shape, plan) = cache.with(|cache| {
             let slots = &cache.slots;
-            let plan = probe_plan(caps, &weights.layout, cache.shape, options, slots, probe)?;
+            let plans = Inference::new(caps, &weights.layout, cache.shape, options);
+            let plan = plans.probe_plan(probe, slots)?;
             Ok((cache.shape, plan))
         })?;
         let bound = BoundPlans::new(weights, cache, shape, &plan, &|_| Ok(())).await?;

@@ -4,7 +4,7 @@
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, Gpu, PlanId};
-use crate::lower::{LIKELIEST_OFFSET, SampleChoices, sample_plan};
+use crate::lower::{Inference, LIKELIEST_OFFSET, SampleChoices};
 use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
@@ -106,7 +106,8 @@ impl Sampler {
         let (caps, params) = (weights.gpu.0.capabilities(), &weights.layout);
         let (shape, plan) = cache.with(|on_gpu| {
             let (shape, slots) = (on_gpu.shape, &on_gpu.slots);
-            let plan = sample_plan(caps, params, shape, cache.options, slots, choices)?;
+            let plans = Inference::new(caps, params, shape, cache.options);
+            let plan = plans.sample_plan(choices, slots)?;
             Ok((shape, plan))
         })?;
         let prepare = |resources: &Resources| {

@@ -13,8 +13,8 @@ use crate::kernels::rope::twin::{rope_forward, rope_table};
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, AttentionShape, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape,
-    NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
+    self as k, AttentionShape, DecodeSplits, Kernel, Matvec, MatvecInput, MatvecOutput, NewestKey,
+    NewestShape, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
 };
 use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
 use crate::testing::lane::Lane;
@@ -71,7 +71,7 @@ impl Newest {
         let epsilon = k::Constant(EPSILON);
         let shape = NewestShape { heads, k: columns, epsilon, biased, weights };
         let (width, cached) = (twin.qkv_width(), twin.cache_width());
-        let plain = MatvecShape {
+        let plain = Matvec {
             n: width,
             k: columns,
             first: 0,
@@ -263,7 +263,7 @@ async fn product(lane: Rc<Lane>) -> Outcome {
         let (twin, shape) = (setting.twin(1), AttentionShape { ring, ..setting.kernel() });
         let input = MatvecInput::Ranges(shape, splits(COUNT), NewestKey::Apart);
         let weights = WeightFormat::F32;
-        let product = MatvecShape { n: 37, k: heads * dim, first: 5, input, output, weights };
+        let product = Matvec { n: 37, k: heads * dim, first: 5, input, output, weights };
         let row = lane.normal(twin.qkv_width());
         let cache = lane.normal((position + 1) * twin.cache_width());
         let first = position.saturating_sub(window.unwrap_or(usize::MAX) - 1);

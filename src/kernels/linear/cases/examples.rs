@@ -5,8 +5,8 @@ use crate::config::Activation;
 use crate::error::Result;
 use crate::kernels::{
     self as k, AttentionShape, Constant, Element, Form, GradientParts, GradientSums, KvCache,
-    LinearKernels, LinearPick, LinearShape, MatvecInput, MatvecOutput, MatvecRowsShape,
-    MatvecShape, NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
+    LinearKernels, LinearPick, LinearShape, Matvec, MatvecInput, MatvecOutput, MatvecRows,
+    NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
 };
 use crate::testing::catalogue::{Entry, HEADS, MATRICES};
 
@@ -93,12 +93,13 @@ fn matvecs(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         (MatvecInput::Plain, MatvecOutput::Plain),
         (MatvecInput::Plain, MatvecOutput::Added),
         (MatvecInput::Plain, MatvecOutput::Residual),
+        (MatvecInput::Plain, MatvecOutput::Bias),
         (MatvecInput::Plain, MatvecOutput::BiasedResidual),
         (NORM, MatvecOutput::Plain),
         (NORM, MatvecOutput::Gated(Activation::Silu)),
     ] {
         for weights in WeightFormat::ALL {
-            let shape = MatvecShape { n, k, first: 0, input, output, weights };
+            let shape = Matvec { n, k, first: 0, input, output, weights };
             let what = format!("matvec of {n}x{k} in {}", weights.name());
             entries.push((what, shape.kernel(caps)));
         }
@@ -112,7 +113,7 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         AttentionShape { heads: k / 64, kv_heads: k / 192, head_dim: 64, ..Default::default() };
     let mut entries = vec![];
     let mut add = |n, input, output, weights: WeightFormat| {
-        let shape = MatvecShape { n, k, first: 0, input, output, weights };
+        let shape = Matvec { n, k, first: 0, input, output, weights };
         entries.push((format!("matvec by teams in {}", weights.name()), shape.kernel(caps)));
     };
     for weights in WeightFormat::ALL {
@@ -155,14 +156,8 @@ fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
         let kernel = k::AttentionDecodeNewest { shape, splits }.kernel(caps);
         entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
         let input = MatvecInput::Ranges(heads, splits, NewestKey::Apart);
-        let product = MatvecShape {
-            n: width,
-            k: width,
-            first: 0,
-            input,
-            output: MatvecOutput::Added,
-            weights,
-        };
+        let product =
+            Matvec { n: width, k: width, first: 0, input, output: MatvecOutput::Added, weights };
         let named = format!("ranges and the newest key by a matrix in {}", weights.name());
         entries.push((named, product.kernel(caps)));
     }
@@ -177,7 +172,7 @@ fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)
     for (ring, weights) in
         [None, Some(300)].into_iter().flat_map(|ring| WeightFormat::ALL.map(|w| (ring, w)))
     {
-        let matvec = MatvecShape {
+        let matvec = Matvec {
             n: shape.stride() / 2,
             k: heads * head_dim,
             first: 0,
@@ -186,15 +181,15 @@ fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)
             weights,
         };
         add(&format!("matvec of heads in {}", weights.name()), matvec.kernel(caps));
-        let MatvecShape { n, k, input, output, .. } = matvec;
+        let Matvec { n, k, input, output, .. } = matvec;
         let (rows, stride) = (5, shape.stride());
-        let several = MatvecRowsShape { n, k, rows, stride, input, output, weights };
+        let several = MatvecRows { n, k, rows, stride, input, output, weights };
         add("rows to heads", several.kernel(caps));
         if weights == WeightFormat::F32 {
             let output = MatvecOutput::BiasedHeads(AttentionShape { ring, ..shape });
-            let kernel = MatvecShape { output, ..matvec }.kernel(caps);
+            let kernel = Matvec { output, ..matvec }.kernel(caps);
             add("matvec of heads with biases", kernel);
-            let biased = MatvecRowsShape { output, ..several };
+            let biased = MatvecRows { output, ..several };
             add("rows to heads with biases", biased.kernel(caps));
         }
     }
@@ -213,7 +208,7 @@ fn matvecs_of_rows(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         (40, MatvecInput::Plain, MatvecOutput::BiasedResidual),
     ] {
         for weights in WeightFormat::ALL {
-            let shape = MatvecRowsShape { n, k, rows, stride: n, input, output, weights };
+            let shape = MatvecRows { n, k, rows, stride: n, input, output, weights };
             let what = format!("{rows} rows by {n}x{k} in {}", weights.name());
             entries.push((what, shape.kernel(caps)));
         }

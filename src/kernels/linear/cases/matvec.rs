@@ -9,8 +9,8 @@ use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, AttentionShape, DecodeSplits, Kernel, MatvecInput, MatvecOutput, MatvecShape,
-    NewestKey, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
+    self as k, AttentionShape, DecodeSplits, Kernel, Matvec, MatvecInput, MatvecOutput, NewestKey,
+    PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
 };
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::{Lane, Others};
@@ -34,13 +34,14 @@ async fn matvec(lane: Rc<Lane>) -> Outcome {
             MatvecOutput::Plain,
             MatvecOutput::Added,
             MatvecOutput::Residual,
+            MatvecOutput::Bias,
             MatvecOutput::BiasedResidual,
         ] {
             let input = MatvecInput::Plain;
-            row(&lane, MatvecShape { n, k, first, input, output, weights }).await?;
+            row(&lane, Matvec { n, k, first, input, output, weights }).await?;
         }
         for output in [MatvecOutput::Plain].into_iter().chain(gates) {
-            row(&lane, MatvecShape { n, k, first, input: norm, output, weights }).await?;
+            row(&lane, Matvec { n, k, first, input: norm, output, weights }).await?;
         }
     }
     Ok(lane.summary())
@@ -49,15 +50,15 @@ async fn matvec(lane: Rc<Lane>) -> Outcome {
 pub(crate) const EPSILON: f64 = 1e-5;
 
 /// The product with a matrix of numbers as they are.
-async fn row(lane: &Lane, shape: MatvecShape) -> Result<(), String> {
+async fn row(lane: &Lane, shape: Matvec) -> Result<(), String> {
     let b = matvec_matrix(lane, shape);
     row_by(lane, shape, Operand::floats(&b), &wide(&b)).await
 }
 
 /// A matrix for [`row_by`]. Products are of about 1, as a model's are: an activation makes an error of
 /// a large one larger.
-pub(crate) fn matvec_matrix(lane: &Lane, shape: MatvecShape) -> Vec<f32> {
-    let MatvecShape { n, k, output, .. } = shape;
+pub(crate) fn matvec_matrix(lane: &Lane, shape: Matvec) -> Vec<f32> {
+    let Matvec { n, k, output, .. } = shape;
     let rows = n * output.products();
     let mut b = lane.normal(rows * k);
     b.iter_mut().for_each(|x| *x /= (k as f32).sqrt());
@@ -72,7 +73,7 @@ const FORMS: [Decoding; 3] = [
 ];
 
 /// The kernels that the table's adapters choose, and those of each form.
-pub(crate) fn matvec_variants(lane: &Lane, shape: MatvecShape) -> Result<Vec<Kernel>, String> {
+pub(crate) fn matvec_variants(lane: &Lane, shape: Matvec) -> Result<Vec<Kernel>, String> {
     let mut made = if matches!(shape.input, MatvecInput::Ranges(..)) {
         vec![]
     } else {
@@ -103,11 +104,11 @@ pub(crate) fn matvec_variants(lane: &Lane, shape: MatvecShape) -> Result<Vec<Ker
 /// The product with a matrix that lies in `b` and stands for the numbers of `matrix`.
 pub(crate) async fn row_by(
     lane: &Lane,
-    shape: MatvecShape,
+    shape: Matvec,
     b: Operand,
     matrix: &[f64],
 ) -> Result<(), String> {
-    let MatvecShape { n, k, first: column, input, output, .. } = shape;
+    let Matvec { n, k, first: column, input, output, .. } = shape;
     let made = matvec_variants(lane, shape)?;
     let (a, weight) = (lane.normal(k), lane.normal(k));
     let (c, base) = (lane.normal(column + n), lane.normal(column + n));
@@ -121,7 +122,7 @@ pub(crate) async fn row_by(
         MatvecInput::Ranges(..) => return Err("ranges have a case of their own".into()),
     };
     let added = match output {
-        MatvecOutput::Residual => vec![base],
+        MatvecOutput::Residual | MatvecOutput::Bias => vec![base],
         MatvecOutput::BiasedResidual => vec![base, lane.normal(column + n)],
         _ => vec![],
     };
@@ -139,9 +140,10 @@ pub(crate) async fn row_by(
         MatvecOutput::Plain
         | MatvecOutput::Added
         | MatvecOutput::Residual
+        | MatvecOutput::Bias
         | MatvecOutput::BiasedResidual => products,
-        MatvecOutput::Bias | MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
-            return Err("heads have a case of their own, one row has no bias alone".into());
+        MatvecOutput::Heads(_) | MatvecOutput::BiasedHeads(_) => {
+            return Err("heads have a case of their own".into());
         }
     });
     let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
@@ -179,7 +181,7 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
         };
         let splits = DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } };
         let input = MatvecInput::Ranges(shape, splits, NewestKey::Among);
-        let shape = MatvecShape { n: 37, k: 160 * heads, first: 5, input, output, weights };
+        let shape = Matvec { n: 37, k: 160 * heads, first: 5, input, output, weights };
         ranges(&lane, shape, (shape_of(input), count, keys)).await?;
     }
     Ok(lane.summary())
@@ -216,10 +218,10 @@ fn left(lane: &Lane, shape: &AttentionShape, count: usize, active: usize) -> (Ve
 
 async fn ranges(
     lane: &Lane,
-    shape: MatvecShape,
+    shape: Matvec,
     (heads, count, keys): (AttentionShape, usize, usize),
 ) -> Result<(), String> {
-    let MatvecShape { n, k, first: column, output, weights, .. } = shape;
+    let Matvec { n, k, first: column, output, weights, .. } = shape;
     let seen = heads.window.map_or(keys, |window| window.min(keys));
     let active = seen.div_ceil(seen.div_ceil(count).next_multiple_of(RANGE_KEYS));
     let (partials, row) = left(lane, &heads, count, active);

@@ -10,7 +10,7 @@ use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::rope::twin::{rope_forward, rope_table};
 use crate::kernels::weights::cases::packed;
 use crate::kernels::weights::twin::unpack_weights_forward;
-use crate::kernels::{self as k, Kernel, MatvecInput, MatvecOutput, MatvecRowsShape, WeightFormat};
+use crate::kernels::{self as k, Kernel, MatvecInput, MatvecOutput, MatvecRows, WeightFormat};
 use crate::testing::harness::{Job, Operand, POISON, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, close_to_terms, forbid, of, text, wide};
@@ -83,16 +83,16 @@ fn shape_of(
     normed: bool,
     output: MatvecOutput,
     weights: WeightFormat,
-) -> MatvecRowsShape {
+) -> MatvecRows {
     let input = if normed {
         MatvecInput::Norm { epsilon: k::Constant(EPSILON) }
     } else {
         MatvecInput::Plain
     };
-    MatvecRowsShape { n, k, rows, stride: n + 9, input, output, weights }
+    MatvecRows { n, k, rows, stride: n + 9, input, output, weights }
 }
 
-async fn product(lane: &Lane, shape: MatvecRowsShape) -> Result<(), String> {
+async fn product(lane: &Lane, shape: MatvecRows) -> Result<(), String> {
     let problem = Problem::new(lane, shape).await?;
     let made = lane.variants_of(shape).map_err(text)?;
     problem.check(lane, &made).await
@@ -100,7 +100,7 @@ async fn product(lane: &Lane, shape: MatvecRowsShape) -> Result<(), String> {
 
 /// Operands of a product, and what it should give.
 struct Problem {
-    shape: MatvecRowsShape,
+    shape: MatvecRows,
     operands: Vec<Operand>,
     expected: Vec<f64>,
     /// What rounding is relative to.
@@ -124,15 +124,14 @@ async fn matrix(
 }
 
 impl Problem {
-    async fn new(lane: &Lane, shape: MatvecRowsShape) -> Result<Self, String> {
-        let MatvecRowsShape { n, k, rows, stride, input, output, weights, .. } = shape;
+    async fn new(lane: &Lane, shape: MatvecRows) -> Result<Self, String> {
+        let MatvecRows { n, k, rows, stride, input, output, weights, .. } = shape;
         let column = 7;
         let (b, matrix) = matrix(lane, weights, (n * output.products(), k)).await?;
         let (a, weight) = (lane.normal(rows * k), lane.normal(k));
         let c = lane.normal(rows * stride);
         let (residual, bias) = (lane.normal(rows * stride), lane.normal(stride));
-        let mut operands =
-            vec![Operand::floats(&a), b, Operand::floats(&c), Operand::range(0, rows, column, n)];
+        let mut operands = vec![Operand::floats(&a), b, Operand::floats(&c)];
         let mut expected = wide(&c);
         let mut terms = expected.clone();
         for (row, result) in expected.chunks_exact_mut(stride).enumerate() {
@@ -166,11 +165,12 @@ impl Problem {
         if matches!(output, MatvecOutput::Bias | MatvecOutput::BiasedResidual) {
             operands.push(Operand::floats(&bias));
         }
+        operands.push(Operand::range(0, rows, column, n));
         Ok(Self { shape, operands, expected, terms })
     }
 
     async fn check(&self, lane: &Lane, made: &[Kernel]) -> Result<(), String> {
-        let MatvecRowsShape { n, k, rows, output, .. } = self.shape;
+        let MatvecRows { n, k, rows, output, .. } = self.shape;
         let job = |kernel| Job::new(kernel, rows, self.operands.clone());
         let jobs: Vec<_> = made.iter().map(job).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
@@ -211,10 +211,8 @@ async fn newest_rows(
     let width = shape.qkv_width();
     let kernel_shape = k::AttentionShape { ring, ..kernel_shape };
     let output = if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads }(kernel_shape);
-    let product = MatvecRowsShape {
-        stride: width,
-        ..shape_of((width / 2, columns, rows), true, output, weights)
-    };
+    let product =
+        MatvecRows { stride: width, ..shape_of((width / 2, columns, rows), true, output, weights) };
     let (b, matrix) = matrix(lane, weights, (width, columns)).await?;
     let (x, weight) = (lane.normal(rows * columns), lane.normal(columns));
     let bias = lane.normal(width);
@@ -236,8 +234,8 @@ async fn newest_rows(
         Operand::floats(&x),
         b,
         Operand::poison(queries.len()),
-        Operand::uniform(&several(rows, apart)),
         Operand::floats(&weight),
+        Operand::uniform(&several(rows, apart)),
         Operand::floats(&table),
         Operand::poison(cache.len()),
         Operand::words(&documents(&positions)),

@@ -6,11 +6,10 @@ use crate::format::WeightFormat;
 use crate::kernels::activation::twin::gated_activation_forward;
 use crate::kernels::attention::twin::decode::merged;
 use crate::kernels::cache::twin::cache_row;
+use crate::kernels::linear::{Matvec, MatvecInput, MatvecOutput, MatvecRows};
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::rope::twin::rotated;
-use crate::kernels::shape::{
-    AttentionShape, MatvecInput, MatvecOutput, MatvecRowsShape, MatvecShape, RopeShape,
-};
+use crate::kernels::shape::{AttentionShape, RopeShape};
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::twins::{Operands, Twin, add_assign, cast};
 
@@ -26,9 +25,9 @@ pub(crate) fn matrix_of_rows(
     Ok(on.first("b", rows * k)?.to_vec())
 }
 
-impl Twin for MatvecShape {
+impl Twin for Matvec {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let MatvecShape { n, k, first, input, output, weights } = *self;
+        let Matvec { n, k, first, input, output, weights } = *self;
         let rows = n * output.products();
         let matrix = matrix_of_rows(on, weights, (rows, k))?;
         let a = match input {
@@ -40,14 +39,18 @@ impl Twin for MatvecShape {
         };
         let y = matvec_forward(&a, &matrix, None);
         match output {
-            MatvecOutput::Plain | MatvecOutput::Bias => on.write("c", first, &y),
             MatvecOutput::Added => on.write_by("c", first, &y, true),
-            MatvecOutput::Residual | MatvecOutput::BiasedResidual => {
-                let mut sum = on.f32("residual")?[first..first + n].to_vec();
-                if output == MatvecOutput::BiasedResidual {
+            MatvecOutput::Plain
+            | MatvecOutput::Bias
+            | MatvecOutput::Residual
+            | MatvecOutput::BiasedResidual => {
+                let mut sum = y;
+                if output.has_residual() {
+                    add_assign(&mut sum, &on.f32("residual")?[first..first + n]);
+                }
+                if output.is_biased() {
                     add_assign(&mut sum, &on.f32("bias")?[first..first + n]);
                 }
-                add_assign(&mut sum, &y);
                 on.write("c", first, &sum)
             }
             MatvecOutput::Gated(activation) => {
@@ -67,9 +70,9 @@ impl Twin for MatvecShape {
     }
 }
 
-impl Twin for MatvecRowsShape {
+impl Twin for MatvecRows {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let MatvecRowsShape { n, k, stride, input, output, weights, .. } = *self;
+        let MatvecRows { n, k, stride, input, output, weights, .. } = *self;
         let products = n * output.products();
         let matrix = matrix_of_rows(on, weights, (products, k))?;
         let heads = match output {
