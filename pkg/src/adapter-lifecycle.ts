@@ -1,7 +1,6 @@
 /** Makes, loads and merges adapters. */
 
 import type { Adapter, MakeAdapter } from "./adapter.js";
-import type { AdapterPart } from "./adapter-parts.js";
 import type {
   AdapterOptions,
   LoadAdapterOptions,
@@ -140,8 +139,8 @@ function loadingOver(
  * A new adapter that gives what several give together, each times its scale: their A lie one below the other, and their
  * B, scaled, side by side. It has the numbers that they have in its turn.
  */
-export async function sumOfAdapters(parts: readonly AdapterPart[]): Promise<InnerAdapter> {
-  const { base } = (parts[0] as AdapterPart).inner;
+export async function sumOfAdapters(base: InnerModel, given: unknown): Promise<InnerAdapter> {
+  const parts = partsOf(base, given);
   const own = parts.map(({ inner }) => inner.handle.now((raw) => JSON.parse(raw.adapterOptions())));
   const rank = own.reduce((sum: number, options) => sum + options.rank, 0);
   const targets = [...new Set(own.flatMap((options) => options.targets as string[]))];
@@ -156,6 +155,30 @@ export async function sumOfAdapters(parts: readonly AdapterPart[]): Promise<Inne
     throw error;
   }
   return sum;
+}
+
+/** An adapter of a sum, and what it is multiplied by. */
+interface AdapterPart {
+  readonly inner: InnerAdapter;
+  readonly scale: number;
+}
+
+function partsOf(base: InnerModel, given: unknown): AdapterPart[] {
+  const list = given as readonly { readonly adapter: unknown; readonly scale?: unknown }[];
+  if (list.length === 0 || list.length > 64) {
+    throw invalid(`adapters has ${list.length} adapters; give 1 to 64 as { adapter, scale }`);
+  }
+  return Array.from(list, (one, at) => {
+    const inner = models.find(one?.adapter) as InnerAdapter | undefined;
+    const scale = one?.scale ?? 1;
+    if (!inner?.base || !Number.isFinite(scale)) {
+      throw invalid(`adapters[${at}] is ${show(one)}; give { adapter, scale } with a finite scale`);
+    }
+    if (inner.base !== base) {
+      throw invalid(`adapters[${at}] is of another model; give one that was created on this model`);
+    }
+    return { inner, scale: scale as number };
+  });
 }
 
 /** An adapter's options, as the module tells them. */

@@ -1,6 +1,5 @@
 /** Checks what `generate` and `generateBatch` are called with. */
 
-import { adapters } from "./adapter-parts.js";
 import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { WeightFormat } from "./formats.js";
 import { kvCache, weights } from "./formats.js";
@@ -17,6 +16,7 @@ import {
   inspect,
   integer,
   invalid,
+  list,
   number,
   type Rules,
   seed,
@@ -58,7 +58,7 @@ const BATCH: Rules<BatchOptions> = {
   kvCache,
   weights,
   adapter,
-  adapters,
+  adapters: list,
   signal: abortSignal,
 };
 

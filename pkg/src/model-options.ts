@@ -1,6 +1,5 @@
 /** What is checked of the options of a model's calls, and how the module takes them. */
 
-import { adapters } from "./adapter-parts.js";
 import { kvCache, type WeightFormat, weights } from "./formats.js";
 import { adapter } from "./generate-options.js";
 import type {
@@ -12,13 +11,19 @@ import type {
   PretrainedOptions,
   ScoreOptions,
 } from "./model-types.js";
-import { anything, check, flag, index, numeric, type Rules, seed } from "./options.js";
+import { anything, check, flag, index, list, numeric, type Rules, seed } from "./options.js";
 import { LOAD, LONG } from "./progress.js";
 
 export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
 
-export const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, adapters, ...LONG };
+export const INFERENCE: Rules<InferenceOptions> = {
+  kvCache,
+  weights,
+  adapter,
+  adapters: list,
+  ...LONG,
+};
 export const LOGITS: Rules<LogitsOptions> = { ...INFERENCE, from: index };
 export const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
 export const SCORE: Rules<ScoreOptions> = {

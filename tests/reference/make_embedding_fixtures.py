@@ -17,7 +17,7 @@ from transformers import Qwen3Config, Qwen3Model
 from make_fixtures import fill, prepared, write_json
 
 TASK = "Given a web search query, retrieve relevant passages that answer the query"
-QUERIES = ["What is rain?", "Warum ist der Himmel blau? 🌧"]
+QUERIES = ["What is rain?", "Pourquoi le ciel? 🌧"]
 DOCUMENTS = ["Rain is water that falls from clouds.", "x"]
 END = 256
 

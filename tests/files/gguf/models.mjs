@@ -79,51 +79,6 @@ export const MODELS = {
       rope_theta: 500,
     },
   },
-  "llama-biases": {
-    tokenizer: "trained",
-    config: { ...BASE, model_type: "llama", attention_bias: true, mlp_bias: true },
-  },
-  olmo2: {
-    tokenizer: "llama3",
-    config: { ...BASE, model_type: "olmo2", num_key_value_heads: 4, rope_theta: 500 },
-  },
-  granite: {
-    tokenizer: "trained",
-    config: {
-      ...BASE,
-      model_type: "granite",
-      intermediate_size: 96,
-      embedding_multiplier: 4,
-      residual_multiplier: 0.5,
-      attention_multiplier: 0.2,
-      logits_scaling: 1.5,
-    },
-  },
-  stablelm: {
-    tokenizer: "trained",
-    config: {
-      model_type: "stablelm",
-      hidden_size: 64,
-      intermediate_size: 80,
-      num_hidden_layers: 2,
-      num_attention_heads: 4,
-      num_key_value_heads: 2,
-      max_position_embeddings: 256,
-      use_qkv_bias: true,
-      partial_rotary_factor: 0.5,
-    },
-  },
-  phi3: {
-    tokenizer: "trained",
-    readAs: ["max_position_embeddings", "sliding_window"],
-    config: {
-      ...BASE,
-      model_type: "phi3",
-      intermediate_size: 96,
-      partial_rotary_factor: 0.75,
-      sliding_window: 128,
-    },
-  },
   "llama-scores": {
     tokenizer: "scores",
     config: { ...BASE, model_type: "llama", intermediate_size: 96 },
