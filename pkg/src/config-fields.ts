@@ -129,4 +129,6 @@ export interface ConfigFields {
   partial_rotary_factor?: number;
   /** Products that give queries, keys and values of StableLM have biases. Default false. */
   use_qkv_bias?: boolean;
+  /** Positions of the first training: longer texts turn by the long factors of `longrope`. */
+  original_max_position_embeddings?: number;
 }

@@ -40,18 +40,27 @@ pub(crate) struct OptimizerState {
 const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
-/// Writes the tables of rotary angles that plans read.
+/// The tables of rotary angles that plans read, with what they are of.
+pub(super) fn rope_tables<'a>(
+    resources: &Resources,
+    architecture: &'a Architecture,
+) -> Result<Vec<(BufferId, &'a Rope)>> {
+    let ropes = architecture.ropes.iter().enumerate();
+    let tables = ropes.map(|(id, rope)| (Buffer::RopeTable(id), rope));
+    let there = tables.filter(|(name, _)| resources.has(*name));
+    there.map(|(name, rope)| Ok((resources.get(name)?, rope))).collect()
+}
+
+/// Writes those tables: of texts that are long or not.
 pub(super) async fn write_rope_tables(
     gpu: &dyn Gpu,
-    resources: &Resources,
+    tables: Vec<(BufferId, &Rope)>,
     positions: Range<usize>,
-    architecture: &Architecture,
+    long: bool,
 ) -> Result<()> {
-    for (id, rope) in architecture.ropes.iter().enumerate() {
-        let name = Buffer::RopeTable(id);
-        if resources.has(name) {
-            write_rope_table(gpu, resources.get(name)?, positions.clone(), rope).await?;
-        }
+    for (buffer, rope) in tables {
+        let turns = (rope.frequencies(long), rope.magnitude());
+        write_rope_table(gpu, buffer, positions.clone(), turns).await?;
     }
     Ok(())
 }
@@ -62,13 +71,12 @@ async fn write_rope_table(
     gpu: &dyn Gpu,
     buffer: BufferId,
     positions: Range<usize>,
-    rope: &Rope,
+    (frequencies, magnitude): (Vec<f64>, f64),
 ) -> Result<()> {
     const PIECE: usize = 8192;
-    let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
     let rows = (PIECE / frequencies.len().max(1)).max(1);
     let (mut yields, mut pending) = (PageYields::new(gpu), Pending::default());
-    let mut piece = Vec::with_capacity(rows * rope.head_dim);
+    let mut piece = Vec::with_capacity(rows * frequencies.len() * 2);
     for first in positions.clone().step_by(rows) {
         piece.clear();
         for position in first..positions.end.min(first + rows) {
@@ -78,7 +86,7 @@ async fn write_rope_table(
                 piece.push((magnitude * libm::sin(angle)) as f32);
             }
         }
-        let offset = first as u64 * rope.head_dim as u64 * 4;
+        let offset = (first * frequencies.len()) as u64 * 8;
         pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(&piece)))?;
         if yields.yield_to_page().await {
             pending.accepted().await?;

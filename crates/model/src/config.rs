@@ -80,8 +80,8 @@ pub struct ModelConfig {
     pub rope: RopeConfig,
     /// The share of each head that it turns, from the first element on.
     pub partial_rotary_factor: f64,
-    /// Its base in layers with a window, where they have another one.
-    pub rope_local_base_freq: Option<f64>,
+    /// That of layers with a window, where they have another one.
+    pub rope_local: Option<RopeConfig>,
     pub tie_word_embeddings: bool,
     pub hidden_act: Activation,
     pub initializer_range: f64,
@@ -210,8 +210,11 @@ impl ModelConfig {
         let cap = |x: f64| (1e-3..=1e6).contains(&x);
         let caps = [self.attn_logit_softcapping, self.final_logit_softcapping]
             .map(|cap| cap.unwrap_or(1.0));
-        let local = self.rope_local_base_freq.unwrap_or(1.0);
+        let local = self.rope_local.as_ref().map_or(1.0, |rope| rope.theta);
         let (share, dims) = (self.partial_rotary_factor, self.rotary_dims());
+        for rope in [Some(&self.rope), self.rope_local.as_ref()].into_iter().flatten() {
+            rope.check(dims)?;
+        }
         for (name, value, good, allowed) in [
             (
                 self.spelled("rms_norm_eps"),

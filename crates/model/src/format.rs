@@ -2,7 +2,7 @@
 
 mod pack;
 
-pub use pack::{holds_codes, pack, pack_codes};
+pub use pack::{holds_codes, pack, pack_codes, unpack};
 
 use serde::{Deserialize, Serialize};
 

@@ -131,7 +131,7 @@ impl<'a> Describe<'a> {
     }
 
     pub fn rope(&self) -> Rope {
-        Rope { head_dim: self.config.rotary_dims(), config: self.config.rope }
+        Rope { head_dim: self.config.rotary_dims(), config: self.config.rope.clone() }
     }
 
     pub fn plain_layer(&mut self, attention: Attention, modules: &Modules) -> Layer {

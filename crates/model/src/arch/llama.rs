@@ -113,7 +113,8 @@ impl Differences {
 pub(super) fn decoder(mut model: Describe, differences: Differences) -> Architecture {
     let config = model.config;
     model.norms = differences.norms;
-    let of_windows = config.rope_local_base_freq.map(|theta| Rope::plain(config.head_dim, theta));
+    let of_windows = config.rope_local.clone();
+    let of_windows = of_windows.map(|config| Rope { head_dim: model.config.head_dim, config });
     let ropes = [model.rope()].into_iter().chain(of_windows).collect();
     let hidden = config.hidden_size;
     let embedding = model.matrix(hidden, &[("model.embed_tokens".into(), config.vocab_size)]);

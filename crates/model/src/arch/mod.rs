@@ -268,6 +268,17 @@ impl Architecture {
         weight == self.head || self.linear_weights().any(|id| id == weight)
     }
 
+    /// Whether a text of so many tokens turns by the angles of long ones.
+    pub fn is_long(&self, tokens: usize) -> bool {
+        tokens > self.short_tokens()
+    }
+
+    /// Most tokens of a text that turns by the angles of short ones.
+    pub fn short_tokens(&self) -> usize {
+        let bounds = self.ropes.iter().filter_map(|rope| rope.config.short_tokens());
+        bounds.min().unwrap_or(usize::MAX)
+    }
+
     /// Positions that a layer's cache must reach back to, if every layer has a window.
     pub fn window(&self) -> Option<usize> {
         let windows: Option<Vec<usize>> =

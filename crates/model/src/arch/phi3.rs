@@ -13,6 +13,7 @@ pub(super) static PHI3: Family = Family {
     fields: &[
         HIDDEN_SIZE.or(Missing::Size(3072)),
         POSITIONS.or(Missing::Size(4096)),
+        ORIGINAL_POSITIONS.or(Missing::Size(4096)),
         ROTARY_SHARE.or(Missing::Real(1.0)),
         INTERMEDIATE_SIZE.or(Missing::Size(8192)),
         VOCAB_SIZE.or(Missing::Size(32_064)),
@@ -72,7 +73,14 @@ mod tests {
         }));
         assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
         for (more, named) in [
-            (r#","rope_scaling":{"type":"longrope","short_factor":[1]}"#, "rope_scaling.rope_type"),
+            (
+                r#","rope_scaling":{"type":"longrope","short_factor":[1]}"#,
+                "rope_scaling.long_factor",
+            ),
+            (
+                r#","rope_scaling":{"type":"su","short_factor":[1],"long_factor":[2]}"#,
+                "short_factor has 1 numbers; it must have one for each of the 48 pairs",
+            ),
             (r#","embd_pdrop":0.1"#, "embd_pdrop is 0.1"),
             (r#","partial_rotary_factor":2"#, "partial_rotary_factor is 2"),
         ] {

@@ -5,7 +5,7 @@ use crate::config::{RopeConfig, RopeScaling};
 use std::f64::consts::TAU;
 
 /// Angles of the rotary embedding.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Elements of a head that turn: all of them, or so many at its beginning.
     pub head_dim: usize,
@@ -19,25 +19,32 @@ impl Rope {
     }
 
     /// Radians that each of the `head_dim / 2` pairs turns per position.
-    pub fn frequencies(&self) -> Vec<f64> {
+    ///
+    /// # Arguments
+    /// `long`: in texts of more tokens than [`RopeConfig::short_tokens`].
+    pub fn frequencies(&self, long: bool) -> Vec<f64> {
         let plain = (0..self.head_dim / 2).map(|pair| {
             let exponent = -2.0 * pair as f64 / self.head_dim as f64;
             (pair, libm::pow(self.config.theta, exponent))
         });
-        plain.map(|(pair, frequency)| self.scaled(pair, frequency)).collect()
+        plain.map(|(pair, frequency)| self.scaled(pair, frequency, long)).collect()
     }
 
     /// Factor on cosines and sines.
     pub fn magnitude(&self) -> f64 {
         match self.config.scaling {
-            RopeScaling::Yarn { attention_factor, .. } => attention_factor,
+            RopeScaling::Yarn { attention_factor, .. }
+            | RopeScaling::LongRope { attention_factor, .. } => attention_factor,
             _ => 1.0,
         }
     }
 
-    fn scaled(&self, pair: usize, frequency: f64) -> f64 {
+    fn scaled(&self, pair: usize, frequency: f64, long: bool) -> f64 {
         match self.config.scaling {
-            RopeScaling::Default => frequency,
+            RopeScaling::Default | RopeScaling::Dynamic { .. } => frequency,
+            RopeScaling::LongRope { ref short, long: ref far, .. } => {
+                frequency / if long { far[pair] } else { short[pair] }
+            }
             RopeScaling::Linear { factor } => frequency / factor,
             RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original } => {
                 // Turns within the first training's positions, between the two bounds.
@@ -80,7 +87,7 @@ mod tests {
     use super::*;
 
     fn frequencies(head_dim: usize, theta: f64, scaling: RopeScaling) -> Vec<f64> {
-        Rope { head_dim, config: RopeConfig { theta, scaling } }.frequencies()
+        Rope { head_dim, config: RopeConfig { theta, scaling } }.frequencies(false)
     }
 
     fn close(got: &[f64], expected: &[f64]) {

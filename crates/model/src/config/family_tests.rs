@@ -166,7 +166,7 @@ fn gemma3_turns_by_two_tables() {
     assert_eq!(architecture.parameter_count(), 999_885_952);
     let windows: Vec<_> = architecture.layers.iter().map(|layer| layer.attention.window).collect();
     assert_eq!(windows[3..8], [Some(512), Some(512), None, Some(512), Some(512)]);
-    let thetas = (config.rope.theta, config.rope_local_base_freq);
+    let thetas = (config.rope.theta, config.rope_local.as_ref().map(|rope| rope.theta));
     assert_eq!(thetas, (1e6, Some(1e4)));
     assert_eq!(
         (architecture.logit_soft_cap, architecture.layers[0].attention.soft_cap),
@@ -189,10 +189,10 @@ fn both_generations_of_gemma3_are_read() {
     let [four, five] = [four, five].map(|text| ModelConfig::from_json(text).unwrap());
     assert_eq!(four, five);
     assert_eq!(four.rope.scaling, RopeScaling::Linear { factor: 8.0 });
-    assert_eq!(four.rope_local_base_freq, Some(5e3));
+    assert_eq!(four.rope_local.as_ref().map(|rope| rope.theta), Some(5e3));
     assert_eq!(ModelConfig::from_json(&four.to_json()).unwrap(), four);
     let missing = ModelConfig::from_json(r#"{"model_type":"gemma3_text"}"#).unwrap();
-    assert_eq!((missing.rope.theta, missing.rope_local_base_freq), (1e6, Some(1e4)));
+    assert_eq!((missing.rope.theta, missing.rope_local.map(|rope| rope.theta)), (1e6, Some(1e4)));
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn gpt_neox_turns_a_part_of_each_head() {
         (r#""attention_dropout":1.5"#, "attention_dropout"),
         (r#""attention_bias":1"#, "attention_bias is 1"),
         (r#""use_parallel_residual":"yes""#, "use_parallel_residual is"),
-        (r#""rope_scaling":{"type":"dynamic","factor":2}"#, "rope_scaling.rope_type"),
+        (r#""rope_scaling":{"type":"mrope","factor":2}"#, "rope_scaling.rope_type"),
         (r#""architectures":[1]"#, "architectures"),
     ] {
         let message = read(fields).unwrap_err().message;

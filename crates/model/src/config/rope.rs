@@ -4,14 +4,16 @@
 use super::field::{Field, Written};
 use super::fields::{Fields, real, refuse, size};
 use super::refused;
-use super::slots::{LOCAL_THETA, ROPE, ROPE_PARAMETERS, ROPE_SCALING, ROTARY_SHARE};
+use super::slots::{
+    LOCAL_THETA, ORIGINAL_POSITIONS, ROPE, ROPE_PARAMETERS, ROPE_SCALING, ROTARY_SHARE,
+};
 use super::{LayerType, ModelConfig};
 use crate::arch::Family;
 use crate::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
 /// How the rotary embedding reaches positions beyond those of the first training.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum RopeScaling {
     #[default]
     Default,
@@ -29,10 +31,21 @@ pub enum RopeScaling {
         original: usize,
         truncate: bool,
     },
+    /// A base that grows with a text beyond the model's positions, which no text passes here: none.
+    Dynamic { factor: f64 },
+    /// LongRoPE (Ding et al., arXiv:2402.13753): each pair has a divisor, and another one in texts of more than
+    /// `original` tokens.
+    LongRope {
+        short: Vec<f64>,
+        long: Vec<f64>,
+        /// Factor on cosines and sines.
+        attention_factor: f64,
+        original: usize,
+    },
 }
 
 /// Base and scaling of the rotary embedding.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RopeConfig {
     pub theta: f64,
     pub scaling: RopeScaling,
@@ -48,20 +61,24 @@ const PLACES: [&str; 2] = [ROPE_PARAMETERS.name, ROPE_SCALING.name];
 /// Keys of the first place in version 5, where layers with a window have a rotary embedding of their own.
 const FULL: &str = LayerType::Full.name();
 const SLIDING: &str = LayerType::Sliding.name();
-const ALLOWED: &str = "\"default\", \"linear\", \"llama3\" or \"yarn\"";
+const ALLOWED: &str = "\"default\", \"linear\", \"dynamic\", \"llama3\", \"yarn\" or \"longrope\"";
+/// Keys that transformers knows of one type or another, and reads of no other.
+const OF_TYPES: &str = "attention_factor attn_factor beta_fast beta_slow extrapolation_factor factor finetuned \
+    high_freq_factor long_factor low_freq_factor mscale mscale_all_dim original_max_position_embeddings short_factor \
+    truncate";
+const ORIGINAL: &str = ORIGINAL_POSITIONS.name;
 
 /// Takes the fields of the rotary embedding into a config that has its positions.
 pub(super) fn read(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig) -> Result<()> {
-    let (positions, mut found) =
-        (config.max_position_embeddings, Found::outside(fields, *field, config.family)?);
+    let mut found = Found::outside(fields, *field, config)?;
     for place in PLACES {
         let Some(value) = fields.take_set(place)? else { continue };
         let (place, value) = if found.local_field.is_some() && place == PLACES[0] {
-            ("rope_parameters.full_attention", found.sliding(value, positions)?)
+            ("rope_parameters.full_attention", found.sliding(value)?)
         } else {
             (place, value)
         };
-        found.whole(Own::of(place, value)?, positions)?;
+        found.whole(found.own(place, value)?)?;
     }
     found.into(config);
     Ok(())
@@ -69,6 +86,10 @@ pub(super) fn read(field: &Field, fields: &mut Fields<'_>, config: &mut ModelCon
 
 /// What the fields read so far say; none: nothing yet.
 struct Found {
+    family: &'static Family,
+    /// The model's positions, and those of its first training where a field outside the places has them.
+    positions: usize,
+    original: Option<usize>,
     /// The base outside the places.
     field: Field,
     /// That of layers with a window, where these have their own.
@@ -77,13 +98,19 @@ struct Found {
     share_field: Option<Field>,
     theta: Option<f64>,
     local: Option<f64>,
+    local_scaling: RopeScaling,
     share: Option<f64>,
     scaling: Option<RopeScaling>,
 }
 
 impl Found {
     /// Takes the fields outside the places.
-    fn outside(fields: &mut Fields<'_>, field: Field, family: &Family) -> Result<Self> {
+    fn outside(fields: &mut Fields<'_>, field: Field, config: &ModelConfig) -> Result<Self> {
+        let family = config.family;
+        let original = match fields.peek(ORIGINAL)? {
+            Value::Null => family.find(&ORIGINAL_POSITIONS).and_then(|own| own.missing.size()),
+            value => Some(size(ORIGINAL, &value, 1 << 24)?),
+        };
         let (local_field, share_field) = (family.find(&LOCAL_THETA), family.find(&ROTARY_SHARE));
         let mut theta = fields.optional_real(field.name)?;
         let mut share = None;
@@ -99,33 +126,53 @@ impl Found {
             Some(own) => fields.optional_real(own.name)?,
             None => None,
         };
-        Ok(Self { field, local_field, share_field, theta, local, share, scaling: None })
+        Ok(Self {
+            family,
+            positions: config.max_position_embeddings,
+            original,
+            field,
+            local_field,
+            share_field,
+            theta,
+            local,
+            local_scaling: RopeScaling::Default,
+            share,
+            scaling: None,
+        })
     }
 
     /// Reads the object of layers with a window in the first place of a family with two rotary embeddings,
     /// and gives that of the others.
-    fn sliding(&mut self, mut kinds: Value, positions: usize) -> Result<Value> {
+    fn sliding(&mut self, mut kinds: Value) -> Result<Value> {
         let [full, sliding] =
             [FULL, SLIDING].map(|kind| kinds.get_mut(kind).map_or(Value::Null, Value::take));
         let place = "rope_parameters.sliding_attention";
-        let mut own = Own::of(place, sliding)?;
+        let mut own = self.own(place, sliding)?;
         refuse_others(&kinds)?;
         self.local = own.agreeing(ROPE.name, LOCAL_THETA.name, self.local)?;
-        if own.scaling(positions)? != RopeScaling::Default {
-            return Err(Error::config(format!("config field {place} must be unscaled")));
-        }
+        self.local_scaling = own.scaling()?;
         Ok(full)
     }
 
+    fn own(&self, place: &'static str, value: Value) -> Result<Own> {
+        let Value::Object(map) = value else {
+            return Err(refuse(place, &value, &format!("an object with rope_type {ALLOWED}")));
+        };
+        // Transformers lets the field outside count only where all layers turn alike.
+        let nested = place.contains('.');
+        let original = self.original.filter(|_| !nested);
+        Ok(Own { place, map, family: self.family, positions: self.positions, original, nested })
+    }
+
     /// Reads the object of all layers, or of those without a window.
-    fn whole(&mut self, mut own: Own, positions: usize) -> Result<()> {
+    fn whole(&mut self, mut own: Own) -> Result<()> {
         self.theta = own.agreeing(ROPE.name, self.field.name, self.theta)?;
         if let Some(field) = self.share_field {
             self.share = own.agreeing(ROTARY_SHARE.name, field.name, self.share)?;
         }
-        let read = own.scaling(positions)?;
-        if let Some(other) = self.scaling.filter(|other| *other != read) {
-            let [parameters, scaling] = [other, read].map(|scaling| object(scaling.fields()));
+        let read = own.scaling()?;
+        if let Some(other) = self.scaling.as_ref().filter(|other| **other != read) {
+            let [parameters, scaling] = [other, &read].map(|scaling| object(scaling.fields()));
             return Err(Error::config(format!(
                 "config fields rope_parameters ({parameters}) and rope_scaling ({scaling}) disagree: keep one"
             )));
@@ -139,7 +186,9 @@ impl Found {
         let usual = |field: Field| field.missing.real();
         let theta = self.theta.or(usual(self.field)).unwrap_or(RopeConfig::default().theta);
         config.rope = RopeConfig { theta, scaling: self.scaling.unwrap_or_default() };
-        config.rope_local_base_freq = self.local.or(self.local_field.and_then(usual));
+        let local = self.local.or(self.local_field.and_then(usual));
+        let scaling = self.local_scaling;
+        config.rope_local = local.map(|theta| RopeConfig { theta, scaling });
         config.partial_rotary_factor =
             self.share.or(self.share_field.and_then(usual)).unwrap_or(1.0);
     }
@@ -168,16 +217,14 @@ fn refuse_others(value: &Value) -> Result<()> {
 struct Own {
     place: &'static str,
     map: Map<String, Value>,
+    family: &'static Family,
+    positions: usize,
+    original: Option<usize>,
+    /// Of the layers of one kind.
+    nested: bool,
 }
 
 impl Own {
-    fn of(place: &'static str, value: Value) -> Result<Self> {
-        match value {
-            Value::Object(map) => Ok(Self { place, map }),
-            _ => Err(refuse(place, &value, &format!("an object with rope_type {ALLOWED}"))),
-        }
-    }
-
     /// What errors call a key of the object.
     fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.place)
@@ -206,14 +253,29 @@ impl Own {
         }
     }
 
-    /// Positions of the first training.
-    fn original(&mut self, positions: usize) -> Result<usize> {
-        let key = "original_max_position_embeddings";
-        let name = self.name(key);
-        self.take(key).map_or(Ok(positions), |value| size(&name, &value, 1 << 24))
+    /// A number that is set and not zero: transformers takes these two for one.
+    fn nonzero(&mut self, key: &str) -> Result<Option<f64>> {
+        Ok(self.real(key)?.filter(|x| *x != 0.0))
     }
 
-    fn scaling(mut self, positions: usize) -> Result<RopeScaling> {
+    /// Positions of the first training.
+    fn original(&mut self) -> Result<usize> {
+        let (name, own) = (self.name(ORIGINAL), self.take(ORIGINAL));
+        let own = own.map(|value| size(&name, &value, 1 << 24)).transpose()?;
+        Ok(self.original.or(own).unwrap_or(self.positions))
+    }
+
+    /// A divisor for each pair.
+    fn divisors(&mut self, key: &str) -> Result<Vec<f64>> {
+        let (name, value) = (self.name(key), self.take(key).unwrap_or_default());
+        let list = value.as_array().filter(|list| !list.is_empty());
+        let good = |x: &f64| *x > 0.0 && (*x as f32).is_normal();
+        let read = |list: &Vec<Value>| list.iter().map(|x| x.as_f64().filter(good)).collect();
+        let allowed = "a list of numbers above 0, one for each pair of elements that turn";
+        list.and_then(read).ok_or_else(|| refuse(&name, &value, allowed))
+    }
+
+    fn scaling(mut self) -> Result<RopeScaling> {
         if let Some(factor) = self.take("partial_rotary_factor")
             && !refused::ONE(&factor)
         {
@@ -226,14 +288,17 @@ impl Own {
             Some("default") => return Ok(RopeScaling::Default),
             None => RopeScaling::Default,
             Some("linear") => RopeScaling::Linear { factor: self.positive("factor", None)? },
-            Some("llama3") => self.llama3(positions)?,
-            Some("yarn") => self.yarn(positions)?,
+            Some("dynamic") => RopeScaling::Dynamic { factor: self.positive("factor", None)? },
+            Some("llama3") => self.llama3()?,
+            Some("yarn") => self.yarn()?,
+            Some("longrope") => self.longrope()?,
             Some(other) => {
                 let name = self.name("rope_type");
                 return Err(refuse(&name, &json!(other), ALLOWED));
             }
         };
-        match self.map.iter().find(|(_, value)| !value.is_null()) {
+        let ignored = |key: &str| kind.is_some() && OF_TYPES.split_whitespace().any(|of| of == key);
+        match self.map.iter().find(|(key, value)| !value.is_null() && !ignored(key)) {
             None => Ok(scaling),
             Some((key, value)) => {
                 let name = self.name(key);
@@ -258,10 +323,14 @@ impl Own {
             }
             found = Some(kind.to_owned());
         }
+        // Phi-3's first files have these names for it.
+        if self.family.has(&ORIGINAL_POSITIONS) && matches!(found.as_deref(), Some("su" | "yarn")) {
+            found = Some("longrope".into());
+        }
         Ok(found)
     }
 
-    fn llama3(&mut self, positions: usize) -> Result<RopeScaling> {
+    fn llama3(&mut self) -> Result<RopeScaling> {
         let (low, high) =
             (self.positive("low_freq_factor", None)?, self.positive("high_freq_factor", None)?);
         if low >= high {
@@ -272,35 +341,63 @@ impl Own {
             factor: self.positive("factor", None)?,
             low_freq_factor: low,
             high_freq_factor: high,
-            original: self.original(positions)?,
+            original: self.original()?,
         })
     }
 
-    fn yarn(&mut self, positions: usize) -> Result<RopeScaling> {
-        let original = self.original(positions)?;
-        let ratio = positions as f64 / original as f64;
+    fn yarn(&mut self) -> Result<RopeScaling> {
+        let original = self.original()?;
+        let ratio = self.positions as f64 / original as f64;
         let factor = self.positive("factor", Some(ratio))?;
-        let usual = if factor <= 1.0 { 1.0 } else { 0.1 * libm::log(factor) + 1.0 };
+        let magnitude =
+            |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * libm::log(factor) + 1.0 };
+        let usual = match (self.nonzero("mscale")?, self.nonzero("mscale_all_dim")?) {
+            (Some(scale), Some(all)) => magnitude(scale) / magnitude(all),
+            _ => magnitude(1.0),
+        };
         let truncate = self.take("truncate").unwrap_or(Value::Bool(true));
+        let nested = self.nested;
+        let read = |flag: &bool| *flag || !nested;
         Ok(RopeScaling::Yarn {
             factor,
             attention_factor: self.positive("attention_factor", Some(usual))?,
-            beta_fast: self.positive("beta_fast", Some(32.0))?,
-            beta_slow: self.positive("beta_slow", Some(1.0))?,
+            beta_fast: self.nonzero("beta_fast")?.unwrap_or(32.0),
+            beta_slow: self.nonzero("beta_slow")?.unwrap_or(1.0),
             original,
-            truncate: truncate
-                .as_bool()
-                .ok_or_else(|| refuse(&self.name("truncate"), &truncate, "true or false"))?,
+            truncate: truncate.as_bool().filter(read).ok_or_else(|| {
+                let allowed = if nested { "true in here" } else { "true or false" };
+                refuse(&self.name("truncate"), &truncate, allowed)
+            })?,
+        })
+    }
+
+    fn longrope(&mut self) -> Result<RopeScaling> {
+        let original = self.original()?;
+        let factor = self.positive("factor", Some(self.positions as f64 / original as f64))?;
+        let usual = if factor <= 1.0 {
+            1.0
+        } else {
+            libm::sqrt(1.0 + libm::log(factor) / libm::log(original as f64))
+        };
+        Ok(RopeScaling::LongRope {
+            short: self.divisors("short_factor")?,
+            long: self.divisors("long_factor")?,
+            attention_factor: self.positive("attention_factor", Some(usual))?,
+            original,
         })
     }
 }
 
 /// The fields as transformers 4 and 5 read them.
 pub(super) fn write(field: &Field, config: &ModelConfig) -> Written {
-    let RopeConfig { theta, scaling } = config.rope;
+    let RopeConfig { theta, scaling } = &config.rope;
     let mut fields = vec![(field.name, json!(theta))];
-    if scaling != RopeScaling::Default {
+    if *scaling != RopeScaling::Default {
         fields.push((PLACES[1], object(scaling.fields())));
+    }
+    if let RopeScaling::LongRope { original, .. } = scaling {
+        // Phi-3 reads it there alone.
+        fields.push((ORIGINAL, json!(original)));
     }
     let mut parameters = config.rope.parameters();
     if let Some(share) = config.family.find(&ROTARY_SHARE) {
@@ -308,16 +405,39 @@ pub(super) fn write(field: &Field, config: &ModelConfig) -> Written {
         parameters.push((ROTARY_SHARE.name, json!(config.partial_rotary_factor)));
     }
     let mut parameters = object(parameters);
-    if let Some(theta) = config.rope_local_base_freq {
-        fields.push((LOCAL_THETA.name, json!(theta)));
-        let other = RopeConfig { theta, scaling: RopeScaling::Default }.parameters();
-        parameters = object(vec![(FULL, parameters), (SLIDING, object(other))]);
+    if let Some(local) = &config.rope_local {
+        fields.push((LOCAL_THETA.name, json!(local.theta)));
+        parameters = object(vec![(FULL, parameters), (SLIDING, object(local.parameters()))]);
     }
     fields.push((PLACES[0], parameters));
     fields
 }
 
 impl RopeConfig {
+    /// Most tokens of a text with the angles of short ones; none: all texts turn alike.
+    pub const fn short_tokens(&self) -> Option<usize> {
+        match self.scaling {
+            RopeScaling::LongRope { original, .. } => Some(original),
+            _ => None,
+        }
+    }
+
+    /// Whether there are as many divisors as pairs that turn.
+    pub(super) fn check(&self, dims: usize) -> Result<()> {
+        let RopeScaling::LongRope { short, long, .. } = &self.scaling else { return Ok(()) };
+        for (key, list) in [("short_factor", short), ("long_factor", long)] {
+            if list.len() != dims / 2 {
+                return Err(Error::config(format!(
+                    "config field rope_parameters.{key} has {} numbers; it must have one for each of the {} pairs of \
+                     elements that turn in a head",
+                    list.len(),
+                    dims / 2
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn parameters(&self) -> Vec<(&'static str, Value)> {
         let mut fields = self.scaling.fields();
         fields.push(("rope_theta", json!(self.theta)));
@@ -335,9 +455,18 @@ fn object(fields: Vec<(&str, Value)>) -> Value {
 
 impl RopeScaling {
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        let original = "original_max_position_embeddings";
-        let (kind, mut fields) = match *self {
+        let (kind, mut fields) = match self {
             Self::Default => ("default", vec![]),
+            Self::Dynamic { factor } => ("dynamic", vec![("factor", json!(factor))]),
+            Self::LongRope { short, long, attention_factor, original } => (
+                "longrope",
+                vec![
+                    ("short_factor", json!(short)),
+                    ("long_factor", json!(long)),
+                    ("attention_factor", json!(attention_factor)),
+                    (ORIGINAL, json!(original)),
+                ],
+            ),
             Self::Linear { factor } => ("linear", vec![("factor", json!(factor))]),
             Self::Llama3 { factor, low_freq_factor, high_freq_factor, original: positions } => (
                 "llama3",
@@ -345,7 +474,7 @@ impl RopeScaling {
                     ("factor", json!(factor)),
                     ("low_freq_factor", json!(low_freq_factor)),
                     ("high_freq_factor", json!(high_freq_factor)),
-                    (original, json!(positions)),
+                    (ORIGINAL, json!(positions)),
                 ],
             ),
             Self::Yarn {
@@ -362,7 +491,7 @@ impl RopeScaling {
                     ("attention_factor", json!(attention_factor)),
                     ("beta_fast", json!(beta_fast)),
                     ("beta_slow", json!(beta_slow)),
-                    (original, json!(positions)),
+                    (ORIGINAL, json!(positions)),
                     ("truncate", json!(truncate)),
                 ],
             ),

@@ -113,6 +113,12 @@ pub static LOCAL_THETA: Slot = Slot::number(
     Kind::With,
     "The base of RoPE in layers with a window (Gemma 3).",
 );
+/// Positions of the first training, where a family has them outside of what describes RoPE.
+pub static ORIGINAL_POSITIONS: Slot = Slot::number(
+    "original_max_position_embeddings",
+    Kind::With,
+    "Positions of the first training: longer texts turn by the long factors of `longrope`.",
+);
 /// Of each head, where a part of it rotates.
 pub static ROTARY_SHARE: Slot =
     Slot::number("partial_rotary_factor", Kind::With, "The share of each head that RoPE rotates.");

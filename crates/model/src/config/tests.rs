@@ -20,7 +20,7 @@ fn defaults_are_those_of_transformers() {
             rms_norm_eps: 1e-6,
             rope: RopeConfig { theta: 10_000.0, scaling: RopeScaling::Default },
             partial_rotary_factor: 1.0,
-            rope_local_base_freq: None,
+            rope_local: None,
             tie_word_embeddings: false,
             hidden_act: Activation::Silu,
             initializer_range: 0.02,
@@ -138,12 +138,13 @@ fn tensors_follow_the_shapes_of_grouped_query_attention() {
 fn whatever_is_not_supported_is_refused_by_name() {
     for (text, needle) in [
         (r#"{"architectures":["GPTJForCausalLM"]}"#, "architectures"),
-        (r#"{"rope_scaling":{"rope_type":"longrope","factor":8}}"#, "rope_scaling.rope_type"),
-        (r#"{"rope_scaling":{"type":"dynamic","factor":8}}"#, "rope_scaling.rope_type"),
+        (r#"{"rope_scaling":{"rope_type":"longrope","factor":8}}"#, "rope_scaling.short_factor"),
+        (r#"{"rope_scaling":{"type":"mrope","factor":8}}"#, "rope_scaling.rope_type"),
+        (r#"{"rope_scaling":{"type":"dynamic"}}"#, "rope_scaling.factor is missing"),
         (r#"{"rope_scaling":{"rope_type":"llama3","factor":8}}"#, "rope_scaling.low_freq_factor"),
         (r#"{"rope_scaling":{"type":"linear"}}"#, "rope_scaling.factor is missing"),
         (r#"{"rope_scaling":{"type":"linear","factor":-1}}"#, "rope_scaling.factor is -1"),
-        (r#"{"rope_parameters":{"rope_type":"yarn","mscale":0.7}}"#, "rope_parameters.mscale"),
+        (r#"{"rope_parameters":{"rope_type":"yarn","mscales":0.7}}"#, "rope_parameters.mscales"),
         (
             r#"{"rope_parameters":{"rope_type":"yarn","truncate":0}}"#,
             "rope_parameters.truncate is 0; it must be true or false",
@@ -215,8 +216,8 @@ fn what_the_alternating_families_lack_is_refused_by_name() {
         ),
         (
             r#"{"model_type":"gemma3_text","rope_parameters":{"full_attention":{},"sliding_attention":
-                {"rope_type":"linear","factor":2}}}"#,
-            "sliding_attention must be unscaled",
+                {"rope_type":"yarn","factor":2,"truncate":false}}}"#,
+            "sliding_attention.truncate is false; it must be true in here",
         ),
         (r#"{"model_type":"gemma3_text","rope_local_base_freq":0}"#, "rope_local_base_freq is 0"),
         (
@@ -350,6 +351,10 @@ fn scaled_rope_is_written_as_it_was_read() {
             "low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192,
             "rope_type":"llama3"}}"#,
         r#"{"rope_scaling":{"type":"linear","factor":2.0}}"#,
+        r#"{"rope_scaling":{"type":"dynamic","factor":2.0}}"#,
+        r#"{"rope_scaling":{"type":"yarn","factor":4,"mscale":0.7,"mscale_all_dim":0.5,"finetuned":true}}"#,
+        r#"{"hidden_size":8,"num_attention_heads":2,"rope_scaling":{"type":"longrope","short_factor":[1,1.5],
+            "long_factor":[2,3],"original_max_position_embeddings":32}}"#,
         r#"{"max_position_embeddings":8192,"rope_parameters":{"rope_type":"yarn","rope_theta":10000.0,
             "original_max_position_embeddings":2048}}"#,
     ] {

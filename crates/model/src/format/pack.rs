@@ -64,6 +64,21 @@ pub fn pack_codes(format: WeightFormat, codes: &[i8]) -> Vec<u32> {
     codes.as_chunks().0.iter().map(word).collect()
 }
 
+/// The values of whole groups that are packed.
+pub fn unpack(format: WeightFormat, words: &[u32], scales: &[f32]) -> Vec<f32> {
+    let each = format.elements() / 4;
+    let value = |i: usize| {
+        let bits = words[i / each] >> (i % each * (32 / each));
+        match format {
+            WeightFormat::F32 => f32::from_bits(bits),
+            WeightFormat::F16 => f16::from_bits(bits as u16).to_f32(),
+            WeightFormat::Int8 => f32::from(bits as i8) * scales[i / GROUP],
+            WeightFormat::Int4 => ((bits & 15) as f32 - 8.0) * scales[i / GROUP],
+        }
+    };
+    (0..words.len() * each).map(value).collect()
+}
+
 /// What f16 cannot hold is bounded to what it can.
 fn halves(pair: [f32; 2]) -> u32 {
     let bits = |x: f32| u32::from(f16::from_f32(x.clamp(-HALF_MOST, HALF_MOST)).to_bits());
@@ -73,6 +88,23 @@ fn halves(pair: [f32; 2]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is packed again from its values keeps its codes.
+    #[test]
+    fn codes_come_back_from_their_values() {
+        let values: Vec<f32> = (0..3 * GROUP).map(|i| libm::sinf(i as f32) / 3.0).collect();
+        for (format, apart) in
+            [(WeightFormat::F16, 2e-4), (WeightFormat::Int8, 2e-3), (WeightFormat::Int4, 3e-2)]
+        {
+            let (words, scales) = pack(format, &values);
+            let unpacked = unpack(format, &words, &scales);
+            assert!(
+                unpacked.iter().zip(&values).all(|(a, b)| (a - b).abs() <= apart),
+                "{format:?}"
+            );
+            assert_eq!(pack(format, &unpacked).0, words, "{format:?}");
+        }
+    }
 
     /// Values of codes and factors pack to these codes, where each group has the extreme one.
     #[test]

@@ -10,7 +10,7 @@ use crate::twins::{Operands, Real, Twin};
 
 /// (cos, sin) of each position and pair, `[positions, pairs]`, in f64.
 pub fn rope_table(positions: usize, rope: &Rope) -> Vec<[f64; 2]> {
-    let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
+    let (frequencies, magnitude) = (rope.frequencies(false), rope.magnitude());
     let turned = |position: usize| {
         frequencies.iter().map(move |frequency| {
             let angle = position as f64 * frequency;

@@ -216,7 +216,7 @@ fn a_part_of_a_head_is_rotated_by_a_kernel_of_its_own() {
 #[test]
 fn one_row_is_rotated_by_the_angles_of_its_embedding_alone() {
     let mut decoded = Decoded::on(floor());
-    let rope = decoded.architecture.ropes[0];
+    let rope = decoded.architecture.ropes[0].clone();
     decoded.architecture.ropes.push(rope);
     decoded.architecture.layers[1].attention.rope = Some(1);
     assert_eq!(decoded.attention(0)[0], APPEND);
