@@ -1,57 +1,13 @@
-//! The `Sampling` of `lib/sample.wgsl`, and what the
-//! kernels of loss and optimizer leave for the host.
+//! What the kernels of loss and optimizer leave for the host, and tables that it writes for them.
 
 use super::resources::Resources;
 use super::throughput::PageYields;
 use crate::arch::{Architecture, Rope};
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu, Pending};
-use crate::lower::CHOICE_BYTES;
-pub(crate) use crate::plan::Step;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
-use crate::random::{WEIGHTS, split, weight_factor};
+pub(crate) use crate::plan::{Initialize, RowChoice, Sampling, Step};
 use std::ops::Range;
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Sampling {
-    pub temperature: f32,
-    pub top_p: f32,
-    pub min_p: f32,
-    pub repetition_penalty: f32,
-    pub top_k: u32,
-    pub seed: [u32; 2],
-    pub turn0: u32,
-}
-
-/// How one of several rows draws: the `Choice` of `lib/sample.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct RowChoice {
-    pub sampling: Sampling,
-    /// Draws made less position, which wraps.
-    pub offset: u32,
-    /// Position behind which the row does not advance.
-    pub last: u32,
-    pub reserved: [u32; 2],
-}
-
-const _: () = assert!(size_of::<RowChoice>() as u64 == CHOICE_BYTES);
-
-/// The options of `00_initialize.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Initialize {
-    pub seed: [u32; 2],
-    pub tag: u32,
-    pub factor: f32,
-}
-
-impl Initialize {
-    pub fn new(seed: u64, std: f64) -> Self {
-        Self { seed: split(seed), tag: WEIGHTS, factor: weight_factor(std) }
-    }
-}
 
 /// [`Buffer::Metrics`](crate::plan::Buffer), as `07_loss_sum.wgsl` and `12_step_decision.wgsl` write it.
 #[repr(C)]
