@@ -1,15 +1,6 @@
 // matmul, matmul_t, matmul_at: C = A·B, A·Bᵀ and Aᵀ·B by tiles in workgroup memory, TM×TN results
 // an invocation in registers.
 //
-//   0 a         read        f32 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row
-//   1 b         read        f32 [K, N], or [N, K] for matmul_t; B_STRIDE elements per row; or packed (linear/b.wgsl)
-//   2 c         read_write  f32 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
-//   3 step      uniform
-//   4 range     uniform     token rows; first column of the slice of `a` or `c` in use
-//   5 residual  read        f32, as c; or a bias, f32 [C_STRIDE] (only where there is one)
-//   6 bias      read        f32 [C_STRIDE] (only behind a residual)
-//   or from 5 on what linear/operands.wgsl binds with GATE_GRADIENT
-//
 // The token dimension (M, or K for matmul_at) is a run-time value, the others are constants. With
 // more than one of SPLITS a workgroup sums over its part of K alone, and `c` is f32
 // [SPLITS, PART_ROWS, C_STRIDE]: 03_linear_sum.wgsl adds the parts up.

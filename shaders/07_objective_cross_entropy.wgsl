@@ -50,14 +50,14 @@
 
 // A logit that has left the buffer, and the least sum of a class: its logarithm is finite.
 const AWAY: f32 = -1e30;
-const LEAST: f32 = 1e-37;
+const LEAST_CLASS: f32 = 1e-37;
 
 var<workgroup> kept: array<f32, SOFT_IDS>;
 
 // Of one class: its probability, times what is added up of it.
 fn divergence(probability: f32, log_ours: f32) -> f32 {
-  let forward = probability * (log(max(probability, LEAST)) - log_ours);
-  let reverse = exp(log_ours) * (log_ours - log(max(probability, LEAST)));
+  let forward = probability * (log(max(probability, LEAST_CLASS)) - log_ours);
+  let reverse = exp(log_ours) * (log_ours - log(max(probability, LEAST_CLASS)));
   return select(forward, reverse, steering.reverse == 1u);
 }
 #endif
@@ -149,9 +149,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
   }
   let own_sum = reduce_sum(lane, own);
-  let rest_sum = max(reduce_sum(lane, others), LEAST);
+  let rest_sum = max(reduce_sum(lane, others), LEAST_CLASS);
   let has_rest = steering.rest == 1u;
-  let log_all = log(max(own_sum + select(0.0, rest_sum, has_rest), LEAST));
+  let log_all = log(max(own_sum + select(0.0, rest_sum, has_rest), LEAST_CLASS));
   let rest = bitcast<f32>(soft[first + steering.soft_count].y);
   let log_rest = log(rest_sum) - log_all;
   var parts = select(0.0, divergence(rest, log_rest), has_rest && lane == 0u);
@@ -167,7 +167,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   }
   // Of each e outside the ids.
   let forward = exp(-log_all) - rest / rest_sum;
-  let reverse = exp(-log_all) * (log_rest - log(max(rest, LEAST)) - apart);
+  let reverse = exp(-log_all) * (log_rest - log(max(rest, LEAST_CLASS)) - apart);
   let by_rest = select(0.0, select(forward, reverse, steering.reverse == 1u), has_rest);
   let soft_scale = steering.soft_factor * ratio;
 #endif
@@ -207,7 +207,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         let log_ours = ratio * kept[k] - log_all;
         let probability = bitcast<f32>(entry.y);
         let towards = exp(log_ours) - probability;
-        let away = exp(log_ours) * (log_ours - log(max(probability, LEAST)) - apart);
+        let away = exp(log_ours) * (log_ours - log(max(probability, LEAST_CLASS)) - apart);
         let softened = soft_scale * select(towards, away, steering.reverse == 1u);
         let logit = kept[k] + row_max;
         logits[base + entry.x] = step.loss_scale * weight * (hard + softened) * logit_slope(logit);

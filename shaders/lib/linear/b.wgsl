@@ -1,5 +1,5 @@
-// Operand `b` of the linear kernels: elements inner … inner + 3 of row outer. Unpacked where they are used: a conversion
-// waits for its load.
+// Operand `b` of the linear kernels, read: [K, N], or [N, K] for matmul_t; B_STRIDE elements per row. `fetch_b` has elements
+// inner … inner + 3 of row outer. Unpacked where they are used: a conversion waits for its load.
 #if B_SCALAR
 // Operand `b` of the linear kernels in f32, one element at a time, for rows of any length.
 #binding b: array<f32>
@@ -28,10 +28,8 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 // Operand `b` of the linear kernels in f16, two elements to a word: needs no feature.
 #binding b: array<vec2<u32>>
 
-// Unpacked where they are used: a conversion waits for its load.
 alias FetchedB = vec2<u32>;
 
-// Elements inner … inner + 3 of row outer of `b`; `inner` is a multiple of 4.
 fn fetch_b(outer: u32, inner: u32) -> FetchedB {
   return b[outer * (B_STRIDE / 4u) + inner / 4u];
 }
@@ -44,10 +42,9 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 // word, and from word B_SCALES on a scale for 32 neighbours.
 #binding b: array<u32>
 
-// Four elements, and their scale: unpacked where they are used, since a conversion waits for its load.
+// Four elements, and their scale.
 alias FetchedB = vec2<u32>;
 
-// Elements inner … inner + 3 of row outer of `b`; `inner` is a multiple of 4.
 fn fetch_b(outer: u32, inner: u32) -> FetchedB {
   let i = outer * B_STRIDE + inner;
   return vec2(b[i / 4u], b[B_SCALES + i / 32u]);
@@ -62,11 +59,9 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 // elements to a word, and from word B_SCALES on a scale for 32 neighbours.
 #binding b: array<u32>
 
-// Four elements in the low half, and their scale: unpacked where they are used, since a conversion waits for
-// its load.
+// Four elements in the low half, and their scale.
 alias FetchedB = vec2<u32>;
 
-// Elements inner … inner + 3 of row outer of `b`; `inner` is a multiple of 4.
 fn fetch_b(outer: u32, inner: u32) -> FetchedB {
   let i = outer * B_STRIDE + inner;
   return vec2(b[i / 8u] >> (4u * (i % 8u)), b[B_SCALES + i / 32u]);
@@ -82,7 +77,6 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 
 alias FetchedB = vec4<f32>;
 
-// Elements inner … inner + 3 of row outer of `b`; `inner` is a multiple of 4.
 fn fetch_b(outer: u32, inner: u32) -> FetchedB {
   return b[outer * (B_STRIDE / 4u) + inner / 4u];
 }

@@ -9,10 +9,11 @@
 #import lib/linear/previous
 #endif
 
-#binding step: Step
-#binding range: Range
+#binding step: Step    // uniform
+#binding range: Range  // uniform  token rows; first column of the slice of `a` or `c` in use
 
-// Elements inner … inner + 3 of row outer of `a`, zero past the row's end.
+// a: f32 or f16 [M, K], or [K, M] for matmul_at; A_STRIDE elements per row. `fetch_a` has elements inner … inner + 3 of row
+// outer, zero past the row's end.
 #if A_F16
 // In f16, two elements to a word: unpacked where they are used, since a conversion waits for its load.
 #binding a: array<vec2<u32>>
@@ -78,6 +79,7 @@ fn store_c(row: u32, col: u32, column: u32, slope: vec4<f32>) {
   activated[(row * N + col) / 4u] = activation * up;
 }
 #elif BY_FOUR
+// c: f32 or f16 [M, N], C_STRIDE elements per row; by WRITE_MODE, or residual, bias or both + product
 #binding c: array<Stored>
 
 // Columns col … col + 3 of row `row` of `c`.
@@ -86,7 +88,7 @@ fn store_c(row: u32, col: u32, column: u32, value: vec4<f32>) {
   c[i] = stored(value + previous(i));
 }
 #else
-// One element at a time, for row lengths that are no multiple of 4, and so that whole matrices can be stored.
+// The same one element at a time, for row lengths that are no multiple of 4, and so that whole matrices can be stored.
 #binding c: array<f32>
 
 // Columns col … col + 3 of row `row` of `c`, those past N left out.

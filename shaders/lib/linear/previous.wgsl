@@ -4,10 +4,10 @@
 #import lib/write_mode
 
 #if RESIDUAL
-#operand residual: array<Vector>;
+#operand residual: array<Vector>  // read  f32, as c
 #endif
 #if BIAS
-#operand bias: array<Vector>;
+#operand bias: array<Vector>  // read  f32 [C_STRIDE]
 #endif
 
 fn previous(i: u32) -> Vector {

@@ -7,7 +7,7 @@ macro_rules! families {
         $with! {
             elementwise: Zero, CopyRow, Scale, Checksum, InitializeForward;
             dropout: DropoutForward;
-            embedding: EmbeddingForward, EmbeddingPacked, EmbeddingBackward, PositionForward,
+            embedding: EmbeddingForward, EmbeddingBackward, PositionForward,
                 PositionBackward;
             norm: RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward, HeadNormForward,
                 HeadNormBackward, ColumnSum;

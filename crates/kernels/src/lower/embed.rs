@@ -20,26 +20,19 @@ impl Lowering<'_> {
             // The first part copies them, whichever has the token.
             let angles = angles.filter(|_| part == 0);
             let rotated = angles.map_or(0, |[angles, _]| angles.bytes as usize / 4);
-            let (range, table) =
+            let (range, matrix) =
                 (self.vocabulary_range(weight, part), &self.params.matrices[weight]);
-            let (kernel, rows) = match table.format {
-                WeightFormat::F32 => {
-                    let kernel = k::EmbeddingForward { hidden: self.hidden(), rotated }
-                        .kernel(self.builder.caps)?;
-                    (kernel, ("weight", self.part(weight, part, Buffer::Weights)))
-                }
-                format => {
-                    let (hidden, rows) = (self.hidden(), table.parts[part].rows);
-                    let caps = self.builder.caps;
-                    let kernel =
-                        k::EmbeddingPacked { hidden, rows, format, rotated }.kernel(caps)?;
-                    (kernel, self.row_operand(weight, part))
-                }
+            let (hidden, rows, format) = (self.hidden(), matrix.parts[part].rows, matrix.format);
+            let kernel = k::EmbeddingForward { hidden, rows, format, rotated };
+            let table = match format {
+                WeightFormat::F32 => ("weight", self.part(weight, part, Buffer::Weights)),
+                _ => self.row_operand(weight, part),
             };
+            let kernel = kernel.kernel(self.builder.caps)?;
             let launch = Launch::new(site, kernel)
                 .rows(range)
                 .bind("tokens", self.inputs.tokens)
-                .bind_all([rows])
+                .bind_all([table])
                 .bind("output", output)
                 .bind_some("angles", angles.map(|[angles, _]| angles))
                 .bind_some("table", angles.map(|[_, table]| table));

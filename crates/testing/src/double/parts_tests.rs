@@ -47,8 +47,8 @@ fn counts(plans: &TrainPlans) -> [usize; 6] {
         "rms_norm_forward",
         "rms_norm_backward",
         "rope_forward",
-        "gated_activation_forward",
-        "gated_activation_backward",
+        "activation_forward",
+        "activation_backward",
         "attention_delta_backward",
     ]
     .map(|name| count(plans, name, PARTS))

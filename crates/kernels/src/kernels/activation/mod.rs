@@ -48,7 +48,8 @@ impl ActivationWidth {
             .size("WIDTH", self.width)
             .size("ROW", self.invocations())
             .vectors(self.lanes())
-            .when("F16", self.half);
+            .when("F16", self.half)
+            .when("GATED", self.gated);
         Ok(activation_module(composer, self.activation).summed_parts(self.parts, self.lanes()))
     }
 }
@@ -59,21 +60,19 @@ pub struct ActivationForward(pub ActivationWidth);
 
 impl Spec for ActivationForward {
     fn name(&self) -> &'static str {
-        if self.0.gated { "gated_activation_forward" } else { "activation_forward" }
+        "activation_forward"
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self(shape) = *self;
-        let (file, input) = match shape.gated {
-            true => ("06_gated_activation_forward", "gate_up"),
-            false => ("06_activation_forward", "input"),
-        };
+        let input = if shape.gated { "gate_up" } else { "input" };
         let mut bindings = vec![read(input), read_write("output"), uniform("step")];
         if shape.parts != Parts::WHOLE {
             bindings.push(read_write("whole"));
         }
         let composer = shape.composer(caps, *self)?;
-        let kernel = composer.by_row(caps, file, &bindings, shape.invocations())?;
+        let kernel =
+            composer.by_row(caps, "06_activation_forward", &bindings, shape.invocations())?;
         Ok(kernel.of_parts(shape.parts))
     }
 }
@@ -84,15 +83,13 @@ pub struct ActivationBackward(pub ActivationWidth);
 
 impl Spec for ActivationBackward {
     fn name(&self) -> &'static str {
-        if self.0.gated { "gated_activation_backward" } else { "activation_backward" }
+        "activation_backward"
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self(shape) = *self;
-        let (file, [input, d_input]) = match shape.gated {
-            true => ("09_gated_activation_backward", ["gate_up", "d_gate_up"]),
-            false => ("09_activation_backward", ["input", "d_input"]),
-        };
+        let [input, d_input] =
+            if shape.gated { ["gate_up", "d_gate_up"] } else { ["input", "d_input"] };
         let bindings = [
             read(input),
             read("d_output"),
@@ -101,7 +98,8 @@ impl Spec for ActivationBackward {
             uniform("step"),
         ];
         let composer = shape.composer(caps, *self)?;
-        let kernel = composer.by_row(caps, file, &bindings, shape.invocations())?;
+        let kernel =
+            composer.by_row(caps, "09_activation_backward", &bindings, shape.invocations())?;
         Ok(kernel.of_parts(shape.parts))
     }
 }

@@ -1,8 +1,6 @@
 //! Family 01: rows of a table in parts, by token or by position, and their deterministic gradients.
 
-use super::{
-    EmbeddingBackward, EmbeddingForward, EmbeddingPacked, PositionBackward, PositionForward,
-};
+use super::{EmbeddingBackward, EmbeddingForward, PositionBackward, PositionForward};
 use crate::caps::Capabilities;
 use crate::data::{sorted_by_token, write_document_ends};
 use crate::kernels::embedding::twin::{
@@ -42,8 +40,10 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for hidden in [1, 61, 768] {
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {hidden}"), kernel));
-        add("embedding", EmbeddingForward { hidden, rotated: 0 }.kernel(caps));
-        add("embedding of a row", EmbeddingForward { hidden, rotated: 64 }.kernel(caps));
+        let plain =
+            |rotated| EmbeddingForward { hidden, rows: 1, format: WeightFormat::F32, rotated };
+        add("embedding", plain(0).kernel(caps));
+        add("embedding of a row", plain(64).kernel(caps));
         add("embedding backward", EmbeddingBackward { hidden, padding: None }.kernel(caps));
         let padded = EmbeddingBackward { hidden, padding: Some(hidden) };
         add("embedding backward with padding", padded.kernel(caps));
@@ -53,7 +53,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     for (rows, hidden) in MATRICES {
         for format in WeightFormat::ALL.into_iter().filter(|format| format.packs(hidden)) {
             for rotated in [0, 20] {
-                let kernel = EmbeddingPacked { hidden, rows, format, rotated }.kernel(caps);
+                let kernel = EmbeddingForward { hidden, rows, format, rotated }.kernel(caps);
                 let what = format!("rows of {rows}x{hidden} in {}", format.name());
                 entries.push((format!("{what}, {rotated} angles"), kernel));
             }
@@ -64,7 +64,14 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
 
 async fn forward(lane: Rc<Lane>) -> Outcome {
     for hidden in [1, 5, 40] {
-        let made = lane.variants_of(k::EmbeddingForward { hidden, rotated: 0 }).map_err(text)?;
+        let made = lane
+            .variants_of(k::EmbeddingForward {
+                hidden,
+                rows: 1,
+                format: WeightFormat::F32,
+                rotated: 0,
+            })
+            .map_err(text)?;
         for rows in [1, 67] {
             let tokens = lane.integers(rows, VOCABULARY);
             let weight = lane.normal(VOCABULARY * hidden);
@@ -101,8 +108,15 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
 async fn decoded(lane: Rc<Lane>) -> Outcome {
     let (position, positions) = (3, 5);
     for (hidden, rotated) in [(32, 20), (32, 64), (320, 128)] {
-        let plain = lane.variants_of(k::EmbeddingForward { hidden, rotated }).map_err(text)?;
-        let packed = lane.variants_of(EmbeddingPacked {
+        let plain = lane
+            .variants_of(k::EmbeddingForward {
+                hidden,
+                rows: 1,
+                format: WeightFormat::F32,
+                rotated,
+            })
+            .map_err(text)?;
+        let packed = lane.variants_of(EmbeddingForward {
             hidden,
             rows: PART.len(),
             format: WeightFormat::F16,
@@ -142,7 +156,7 @@ async fn decoded(lane: Rc<Lane>) -> Outcome {
 async fn from_packed(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
     for (hidden, part) in [(32, 17..18), (96, 17..46), (160, 0..VOCABULARY)] {
         let kernels =
-            lane.variants_of(k::EmbeddingPacked { hidden, rows: part.len(), format, rotated: 0 });
+            lane.variants_of(k::EmbeddingForward { hidden, rows: part.len(), format, rotated: 0 });
         let made = kernels.map_err(text)?;
         for rows in [1, 67] {
             let tokens = lane.integers(rows, VOCABULARY);

@@ -5,18 +5,20 @@ pub(crate) mod cases;
 #[cfg(feature = "testing")]
 pub(crate) mod twin;
 
-use super::compose::{Binding, Composer, Kernel, Spec, read, read_write, uniform};
+use super::compose::{Composer, Kernel, Spec, read, read_write, uniform};
 use super::modules::{UNIT, packed_matrix};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::WeightFormat;
 
-/// The rows of those tokens that are within the range's columns; the first range clears the others. Of a decoded row
-/// also the `rotated` numbers that a table turns by at its position, if these are not 0. Grid: `tokens · hidden`
-/// invocations.
+/// The rows of those tokens that are within the range's columns, of a part of `rows` rows; the first range clears the
+/// others. Of a decoded row also the `rotated` numbers that a table turns by at its position, if these are not 0. Grid: an
+/// invocation for each element, or each unit of a packed row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EmbeddingForward {
     pub hidden: usize,
+    pub rows: usize,
+    pub format: WeightFormat,
     pub rotated: usize,
 }
 
@@ -26,47 +28,28 @@ impl Spec for EmbeddingForward {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { hidden, rotated } = *self;
-        let composer = Composer::flat(caps, *self)?.size("HIDDEN", hidden);
-        let composer = gathers(composer, rotated, hidden);
-        composer.by_row(caps, "01_embedding_forward", &gathered("weight", rotated), hidden)
-    }
-}
-
-/// The same from a packed part of `rows` rows. Grid: an invocation for each unit of a packed row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EmbeddingPacked {
-    pub hidden: usize,
-    pub rows: usize,
-    pub format: WeightFormat,
-    pub rotated: usize,
-}
-
-impl Spec for EmbeddingPacked {
-    fn name(&self) -> &'static str {
-        "embedding_packed_forward"
-    }
-
-    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { hidden, rows, format, rotated } = *self;
-        let units = hidden / UNIT;
-        let composer = Composer::flat(caps, *self)?.size("UNITS", units);
-        let composer = gathers(composer, rotated, units);
+        let packed = format != WeightFormat::F32;
+        let (invocations, table) =
+            if packed { (hidden / UNIT, "packed") } else { (hidden, "weight") };
+        let composer = Composer::flat(caps, *self)?
+            .size("INVOCATIONS", invocations)
+            .size("ROTATED", rotated)
+            .when("ANGLES", rotated > 0)
+            .when("PACKED", packed);
+        let mut bindings = vec![
+            read("tokens"),
+            read(table),
+            read_write("output"),
+            uniform("step"),
+            uniform("range"),
+        ];
+        if rotated > 0 {
+            bindings.extend([read_write("angles"), read("table")]);
+        }
         let composer = packed_matrix(composer, format, rows * hidden);
-        composer.by_row(caps, "01_embedding_packed", &gathered("packed", rotated), units)
+        composer.by_row(caps, "01_embedding_forward", &bindings, invocations)
     }
-}
-
-fn gathered(table: &'static str, rotated: usize) -> Vec<Binding> {
-    let gathered =
-        [read("tokens"), read(table), read_write("output"), uniform("step"), uniform("range")];
-    let angles = [read_write("angles"), read("table")];
-    [&gathered, &angles[..if rotated > 0 { 2 } else { 0 }]].concat()
-}
-
-/// The constants of what an embedding leaves beside its rows, where so many invocations have one.
-fn gathers(composer: Composer, rotated: usize, invocations: usize) -> Composer {
-    composer.when("ANGLES", rotated > 0).size("INVOCATIONS", invocations).size("ROTATED", rotated)
 }
 
 /// Leaves out the rows of `padding`. Grid: `tokens · hidden` invocations.

@@ -1,10 +1,9 @@
 //! Twins of family 01: rows of a table by token or by position, and their gradients.
 
-use super::{
-    EmbeddingBackward, EmbeddingForward, EmbeddingPacked, PositionBackward, PositionForward,
-};
+use super::{EmbeddingBackward, EmbeddingForward, PositionBackward, PositionForward};
 use crate::data::sorted_by_token;
 use crate::error::Result;
+use crate::format::WeightFormat;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::twins::{Operands, Real, Twin, add_assign, cast};
 
@@ -83,19 +82,12 @@ fn look_up(on: &mut Operands<'_>, weight: &[f32], hidden: usize) -> Result<()> {
 
 impl Twin for EmbeddingForward {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { hidden, rotated } = *self;
-        leave_angles(on, rotated)?;
-        let weight = on.f32("weight")?.to_vec();
-        look_up(on, &weight, hidden)
-    }
-}
-
-impl Twin for EmbeddingPacked {
-    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let Self { hidden, rows, format, rotated } = *self;
         leave_angles(on, rotated)?;
-        let weight: Vec<f32> =
-            cast(&unpack_weights_forward(format, on.u32("packed")?, rows * hidden));
+        let weight: Vec<f32> = match format {
+            WeightFormat::F32 => on.f32("weight")?.to_vec(),
+            _ => cast(&unpack_weights_forward(format, on.u32("packed")?, rows * hidden)),
+        };
         look_up(on, &weight, hidden)
     }
 }
