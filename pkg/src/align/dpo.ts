@@ -1,6 +1,5 @@
 /** Training on pairs of texts of which one is preferred. */
 
-import type { Adapter } from "../adapter.js";
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
 import {
@@ -15,9 +14,10 @@ import {
   oneOf,
   type Rules,
 } from "../options.js";
-import { IGNORE_INDEX, type TokenIds } from "../tokens.js";
+import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
+import { expectNoDropout, logistic, type Packed, pack, placesFrom, stepBy, sums } from "./texts.js";
 
 /** Two continuations of a prompt. */
 export interface PreferencePair {
@@ -81,60 +81,6 @@ const DPO: Rules<DpoOptions> = {
   signal: abortSignal,
 };
 
-/** Pairs packed into one batch: documents of prompt and continuation, whose continuations alone have targets. */
-interface Packed {
-  readonly tokens: Uint32Array;
-  readonly targets: Uint32Array;
-  readonly documents: Uint32Array;
-  /** Tokens of each continuation: chosen and rejected of the first pair, and so on. */
-  readonly lengths: readonly number[];
-}
-
-function pack(pairs: readonly PreferencePair[]): Packed {
-  const [tokens, targets, documents, lengths]: number[][] = [[], [], [], []];
-  for (const { prompt, chosen, rejected } of pairs) {
-    for (const own of [chosen, rejected]) {
-      if (prompt.length === 0 || own.length === 0) {
-        throw invalid(
-          "dpo: a pair needs a prompt and two continuations of at least one token each",
-        );
-      }
-      const start = tokens?.length as number;
-      const text = [...prompt, ...own];
-      tokens?.push(...text);
-      documents?.push(...text.map(() => start));
-      targets?.push(
-        ...text.map((_, i) =>
-          i + 1 < prompt.length ? IGNORE_INDEX : (text[i + 1] ?? IGNORE_INDEX),
-        ),
-      );
-      lengths?.push(own.length);
-    }
-  }
-  const ids = (list: number[] | undefined) => Uint32Array.from(list ?? []);
-  return {
-    tokens: ids(tokens),
-    targets: ids(targets),
-    documents: ids(documents),
-    lengths: lengths ?? [],
-  };
-}
-
-/** The log-probability of each continuation. */
-async function sums(model: Model, packed: Packed, adapter?: Adapter): Promise<number[]> {
-  const { tokens, targets, documents } = packed;
-  const { logprobs } = await model.score(tokens, {
-    targets,
-    documents,
-    ...(adapter && { adapter }),
-  });
-  const starts = [...new Set(documents)];
-  return starts.map((start, i) =>
-    logprobs.subarray(start, starts[i + 1] ?? tokens.length).reduce((sum, x) => sum + x, 0),
-  );
-}
-
-const logistic = (x: number) => 1 / (1 + Math.exp(-x));
 const softplus = (x: number) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 
 /** The loss of a pair whose chosen text is so much likelier, and its derivative by that. */
@@ -151,6 +97,16 @@ function judged(
   return [(1 - flipped) * softplus(-x) + flipped * softplus(x), beta * slope];
 }
 
+/** Both texts of each pair. */
+const packed = (pairs: readonly PreferencePair[]): Packed =>
+  pack(
+    "dpo",
+    pairs.flatMap(({ prompt, chosen, rejected }) => [
+      { prompt, completion: chosen },
+      { prompt, completion: rejected },
+    ]),
+  );
+
 type Chosen = Required<Pick<DpoOptions, "loss" | "beta" | "gamma" | "labelSmoothing">>;
 
 /** What the reference says of each pair. */
@@ -166,7 +122,7 @@ async function referenceOf(
   const model = (reference as Model | undefined) ?? trainer.model;
   const all: ReferencePair[] = [];
   for (const pair of pairs) {
-    const [chosen = 0, rejected = 0] = await sums(model, pack([pair]));
+    const [chosen = 0, rejected = 0] = await sums(model, packed([pair]));
     all.push([chosen, rejected]);
   }
   return all;
@@ -188,13 +144,9 @@ export async function* dpo(
   const given = check<DpoOptions>("dpo", options, DPO);
   const { loss = "sigmoid", gamma = 1, labelSmoothing = 0, pairsPerStep = 4, signal } = given;
   const { beta = loss === "simpo" ? 2 : 0.1, lengthNormalized = loss !== "sigmoid" } = given;
-  const { dropout, gradientAccumulation } = trainer.options;
   if (pairs.length === 0) throw invalid("dpo: there are no pairs; give at least one");
-  if (Object.values(dropout).some((rate) => rate > 0) || trainer.adapter?.options.dropout) {
-    throw invalid(
-      "dpo: log-probabilities are of the network without dropout; train with dropout 0",
-    );
-  }
+  expectNoDropout("dpo", trainer);
+  const { gradientAccumulation } = trainer.options;
   const perStep = pairsPerStep * gradientAccumulation;
   const { steps = Math.ceil(pairs.length / perStep) } = given;
   const none = loss === "simpo" ? pairs.map((): ReferencePair => [0, 0]) : undefined;
@@ -206,15 +158,12 @@ export async function* dpo(
     let metrics: StepMetrics | undefined;
     for (let part = 0; part < gradientAccumulation; part++) {
       throwIfAborted(signal, "dpo");
-      const places = Array.from(
-        { length: pairsPerStep },
-        (_, i) => (first + part * pairsPerStep + i) % pairs.length,
-      );
-      const packed = pack(places.map((place) => pairs[place] as PreferencePair));
-      const own = await sums(trainer.model, packed, trainer.adapter);
-      const slopes = places.map((place, i) => {
+      const places = placesFrom(first + part * pairsPerStep, pairsPerStep, pairs.length);
+      const batch = packed(places.map((place) => pairs[place] as PreferencePair));
+      const own = await sums(trainer.model, batch, trainer.adapter);
+      const slopes = places.flatMap((place, i) => {
         const [a, b] = [own[2 * i] as number, own[2 * i + 1] as number];
-        const lengths = lengthNormalized ? packed.lengths.slice(2 * i, 2 * i + 2) : [1, 1];
+        const lengths = lengthNormalized ? batch.lengths.slice(2 * i, 2 * i + 2) : [1, 1];
         const [inChosen = 1, inRejected = 1] = lengths;
         const [c, r] = reference[place] as ReferencePair;
         const apart = (a - c) / inChosen - (b - r) / inRejected;
@@ -224,22 +173,9 @@ export async function* dpo(
         seen.accuracy += Number(apart > 0) / perStep;
         seen.chosen += a / perStep;
         seen.rejected += b / perStep;
-        return [-slope / inChosen, slope / inRejected];
+        return [slope / inChosen, -slope / inRejected];
       });
-      const weights = slopes.flat();
-      const starts = [...new Set(packed.documents)];
-      const targetWeights = Float32Array.from(
-        packed.documents,
-        (start) => weights[starts.indexOf(start)] as number,
-      );
-      const { tokens, targets, documents } = packed;
-      metrics = await trainer.step({
-        tokens,
-        targets,
-        documents,
-        targetWeights,
-        normalize: perStep,
-      });
+      metrics = await stepBy(trainer, batch, slopes, perStep);
     }
     yield { ...(metrics as StepMetrics), ...seen };
   }

@@ -11,3 +11,4 @@ export {
   type PreferencePair,
   type ReferencePair,
 } from "./dpo.js";
+export { type KtoMetrics, type KtoOptions, kto, type LabelledText } from "./kto.js";

@@ -6,7 +6,7 @@ pub(crate) mod cases;
 pub(crate) mod twin;
 
 use super::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
-use super::limits::row_workgroup;
+use super::limits::{check_storage, row_workgroup};
 use super::shape::Constant;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -159,7 +159,12 @@ impl Spec for ObjectiveCrossEntropy {
             .when("SCORED", objective.steering == Steering::Scores)
             .when("SOFT", objective.steering == Steering::SoftTargets);
         let composer = match objective.steering {
-            Steering::SoftTargets => composer.size("SOFT_IDS", SOFT_IDS),
+            Steering::SoftTargets => {
+                // The reduction's scratch, and the logits that are kept.
+                let scratch = [4 * composer.workgroup_size() as u32, 4 * SOFT_IDS as u32];
+                check_storage(caps, scratch, self.name())?;
+                composer.size("SOFT_IDS", SOFT_IDS)
+            }
             _ => composer,
         };
         let composer = match cap {

@@ -241,23 +241,22 @@ impl SoftTargets {
                 ids.len()
             )));
         }
-        let mut sorted: Vec<u32> = vec![];
         for (row, (ids, own)) in ids.chunks(count).zip(probabilities.chunks(count)).enumerate() {
-            sorted.clear();
-            sorted.extend(ids.iter().filter(|id| **id != IGNORE_INDEX).copied());
-            sorted.sort_unstable();
-            if let Some(id) = sorted.last().filter(|id| **id as usize >= vocabulary) {
-                return Err(Error::tokens(format!(
-                    "soft.ids of position {row} has {id}; an id must be below vocab_size, {vocabulary}, or 0xffffffff"
-                )));
-            }
-            if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]) {
-                let id = twice[0];
-                return Err(Error::tokens(format!("soft.ids of position {row} has {id} twice")));
-            }
-            let given = ids.iter().zip(own).filter(|(id, _)| **id != IGNORE_INDEX);
-            let mut sum = 0.0;
-            for (id, &p) in given {
+            let (mut sum, mut given) = (0.0, 0);
+            for (place, (&id, &p)) in ids.iter().zip(own).enumerate() {
+                if id == IGNORE_INDEX {
+                    continue;
+                }
+                if id as usize >= vocabulary {
+                    return Err(Error::tokens(format!(
+                        "soft.ids of position {row} has {id}; an id must be below vocab_size, {vocabulary}, or 0xffffffff"
+                    )));
+                }
+                if ids[..place].contains(&id) {
+                    return Err(Error::tokens(format!(
+                        "soft.ids of position {row} has {id} twice"
+                    )));
+                }
                 if !(0.0..=1.0).contains(&p) {
                     return Err(Error::options(format!(
                         "soft.probabilities of position {row} has {} for {id}; it must be from 0 to 1",
@@ -265,8 +264,9 @@ impl SoftTargets {
                     )));
                 }
                 sum += f64::from(p);
+                given += 1;
             }
-            let none = self.renormalized && sum == 0.0 && !sorted.is_empty();
+            let none = self.renormalized && sum == 0.0 && given > 0;
             if sum > 1.0 + 1e-3 || none {
                 let allowed = if none { "above 0 to be renormalised" } else { "at most 1" };
                 return Err(Error::options(format!(

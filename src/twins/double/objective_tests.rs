@@ -56,10 +56,12 @@ fn weights(count: usize) -> Vec<f32> {
     (0..count).map(|i| [1.5, -0.75, 0.0, 2.0, -3.0, 0.25, 1.0][i % 7]).collect()
 }
 
+/// Micro-batches of 3 and 7 targets, and one of 10.
 #[test]
 fn micro_batches_are_one_batch_whatever_is_divided_by() {
-    let (whole, all) = (documents(3), weights(30));
-    let (first, second) = (part(&whole, 0..10), part(&whole, 10..30));
+    let starts = (0..10).map(|i| if i < 3 { 0 } else { 3 }).collect();
+    let whole = Batch::new(integers(4, 10, 61), integers(3, 10, 61), Some(starts));
+    let (all, first, second) = (weights(10), part(&whole, 0..3), part(&whole, 3..10));
     for normalize in [Normalize::Targets, Normalize::Weights, Normalize::Number(4.5)] {
         let pair = Pair::new(&Double::floor(), TIED);
         let one = trainer(&pair, 1, options());
@@ -67,8 +69,8 @@ fn micro_batches_are_one_batch_whatever_is_divided_by() {
         let expected = gradients(&one);
         let pair = Pair::new(&Double::floor(), TIED);
         let two = trainer(&pair, 2, options());
-        block_on(two.step_by(&first, &weighted(&all[..10], normalize))).unwrap();
-        let cut = block_on(two.step_by(&second, &weighted(&all[10..], normalize))).unwrap();
+        block_on(two.step_by(&first, &weighted(&all[..3], normalize))).unwrap();
+        let cut = block_on(two.step_by(&second, &weighted(&all[3..], normalize))).unwrap();
         let error = apart(&gradients(&two), &expected);
         assert!(error < 1e-6, "{normalize:?}: gradients are {error} apart");
         assert!((cut.loss - metrics.loss).abs() < 1e-6, "{} and {}", cut.loss, metrics.loss);

@@ -45,42 +45,45 @@ const OBJECTIVES = {
   },
 };
 
-/** The objective as a function of the logits of all pairs, with its gradient: the chain rule by finite differences. */
-function byLogits(loss, options, texts, reference) {
+/** The mean of the pairs' objectives, by the log-probabilities of all texts. */
+const ofPairs = (loss, options, texts, reference) => (sums) => {
+  const average = loss !== "sigmoid";
+  const lengths = texts.map(({ prompt, text }) => (average ? text.length - prompt : 1));
+  let all = 0;
+  for (let k = 0; k < sums.length; k += 2) {
+    const [c, r] = loss === "simpo" ? [0, 0] : reference[k / 2];
+    const apart = (sums[k] - c) / lengths[k] - (sums[k + 1] - r) / lengths[k + 1];
+    all += OBJECTIVES[loss](apart, options) / (sums.length / 2);
+  }
+  return all;
+};
+
+/** An objective of log-probabilities by the logits: its own slopes by finite differences, the rest by the chain rule. */
+function byLogits(total, texts) {
   return ({ logits, vocabulary }) => {
     const gradient = new Float64Array(logits.length);
+    const row = (at) => logits.subarray(at * vocabulary, (at + 1) * vocabulary);
+    const terms = (of) => {
+      const most = Math.max(...of);
+      return [most, of.reduce((all, x) => all + Math.exp(x - most), 0)];
+    };
     const sums = texts.map(({ start, prompt, text }) => {
       let sum = 0;
       for (let i = prompt - 1; i + 1 < text.length; i++) {
-        const row = logits.subarray((start + i) * vocabulary, (start + i + 1) * vocabulary);
-        const most = Math.max(...row);
-        const log = Math.log(row.reduce((all, x) => all + Math.exp(x - most), 0)) + most;
-        sum += row[text[i + 1]] - log;
+        const [most, all] = terms(row(start + i));
+        sum += row(start + i)[text[i + 1]] - Math.log(all) - most;
       }
       return sum;
     });
-    const average = loss !== "sigmoid";
-    const lengths = texts.map(({ prompt, text }) => (average ? text.length - prompt : 1));
-    const total = (sums) => {
-      let all = 0;
-      for (let k = 0; k < sums.length; k += 2) {
-        const [c, r] = loss === "simpo" ? [0, 0] : reference[k / 2];
-        const apart = (sums[k] - c) / lengths[k] - (sums[k + 1] - r) / lengths[k + 1];
-        all += OBJECTIVES[loss](apart, options) / (sums.length / 2);
-      }
-      return all;
-    };
     for (const [k, { start, prompt, text }] of texts.entries()) {
       const moved = (by) => total(sums.map((sum, i) => (i === k ? sum + by : sum)));
       const slope = (moved(1e-4) - moved(-1e-4)) / 2e-4;
       for (let i = prompt - 1; i + 1 < text.length; i++) {
-        const at = (start + i) * vocabulary;
-        const row = logits.subarray(at, at + vocabulary);
-        const most = Math.max(...row);
-        const sum = row.reduce((all, x) => all + Math.exp(x - most), 0);
+        const of = row(start + i);
+        const [most, all] = terms(of);
         for (let id = 0; id < vocabulary; id++) {
-          const own = (id === text[i + 1] ? 1 : 0) - Math.exp(row[id] - most) / sum;
-          gradient[at + id] = slope * own;
+          const own = (id === text[i + 1] ? 1 : 0) - Math.exp(of[id] - most) / all;
+          gradient[(start + i) * vocabulary + id] = slope * own;
         }
       }
     }
@@ -88,21 +91,36 @@ function byLogits(loss, options, texts, reference) {
   };
 }
 
+/** Prompts and completions as they are packed. */
+function packed(pairs) {
+  const texts = [];
+  let start = 0;
+  for (const [prompt, own] of pairs) {
+    const text = [...prompt, ...own];
+    texts.push({ start, prompt: prompt.length, text });
+    start += text.length;
+  }
+  const tokens = texts.flatMap(({ text }) => text);
+  return { texts, tokens, documents: texts.flatMap(({ start, text }) => text.map(() => start)) };
+}
+
 const norm = (a) => Math.sqrt(a.reduce((sum, x) => sum + x * x, 0));
+
+function sameGradients(got, expected, what) {
+  for (const [name, values] of Object.entries(expected)) {
+    const apart = norm(got[name].map((x, i) => x - values[i])) / norm(values);
+    ok(apart < 1e-3, `${what}, ${name}: ${apart}`);
+  }
+}
 
 export const cases = {
   async "a step has the objective's own gradient"(host) {
-    const texts = [];
-    let start = 0;
-    for (const { prompt, chosen, rejected } of PAIRS) {
-      for (const own of [chosen, rejected]) {
-        const text = [...prompt, ...own];
-        texts.push({ start, prompt: prompt.length, text });
-        start += text.length;
-      }
-    }
-    const tokens = texts.flatMap(({ text }) => text);
-    const documents = texts.flatMap(({ start, text }) => text.map(() => start));
+    const { texts, tokens, documents } = packed(
+      PAIRS.flatMap(({ prompt, chosen, rejected }) => [
+        [prompt, chosen],
+        [prompt, rejected],
+      ]),
+    );
     for (const [loss, options] of [
       ["sigmoid", { beta: 0.1, labelSmoothing: 0 }],
       ["sigmoid", { beta: 0.5, labelSmoothing: 0.1 }],
@@ -113,14 +131,10 @@ export const cases = {
       const reference = loss === "simpo" ? undefined : REFERENCE;
       const asked = { ...options, loss, reference, pairsPerStep: 3 };
       const [metrics] = await collect(align.dpo(own, PAIRS, asked));
-      const gradient = byLogits(loss, options, texts, REFERENCE);
+      const gradient = byLogits(ofPairs(loss, options, texts, REFERENCE), texts);
       const expected = await by.step({ tokens, documents, gradient });
       close(metrics.objective, expected.loss, 1e-4 * Math.abs(expected.loss), loss);
-      const [a, b] = [await own.gradients(), await by.gradients()];
-      for (const [name, values] of Object.entries(b)) {
-        const apart = norm(a[name].map((x, i) => x - values[i])) / norm(values);
-        ok(apart < 1e-3, `${loss}, ${name}: ${apart}`);
-      }
+      sameGradients(await own.gradients(), await by.gradients(), loss);
       for (const { model } of [own, by]) model.free();
     }
   },
@@ -145,6 +159,56 @@ export const cases = {
     for (const { model } of [whole, parted, resumed]) model.free();
   },
 
+  async "a step of KTO has its own gradient, and texts are learned"(host) {
+    const { Model } = host.tinyloom;
+    const labelled = PAIRS.flatMap(({ prompt, chosen, rejected }) => [
+      { prompt, completion: chosen, desirable: true },
+      { prompt, completion: rejected, desirable: false },
+    ]);
+    const reference = await Model.create(host.runtime, config, { seed: 9 });
+    const [own, by] = [await open(host), await open(host)];
+    const asked = { reference, beta: 0.05, undesirableWeight: 1.5, textsPerStep: 6 };
+    const gains = async (texts) => {
+      const [ours, theirs] = [by.model, reference];
+      const sum = async (model, { prompt, completion }) => {
+        const text = [...prompt, ...completion];
+        const { logprobs } = await model.score(text);
+        return logprobs.subarray(prompt.length - 1).reduce((all, x) => all + x, 0);
+      };
+      const all = [];
+      for (const text of texts) all.push([await sum(ours, text), await sum(theirs, text)]);
+      return all;
+    };
+    const before = (i) => labelled[(i + labelled.length - 1) % labelled.length].completion;
+    const others = await gains(labelled.map((one, i) => ({ ...one, completion: before(i) })));
+    const baseline = Math.max(0, others.reduce((sum, [a, b]) => sum + a - b, 0) / others.length);
+    const theirs = (await gains(labelled)).map(([, sum]) => sum);
+    const total = (sums) =>
+      sums.reduce((all, sum, i) => {
+        const [sign, weight] = labelled[i].desirable ? [1, 1] : [-1, 1.5];
+        const value = logistic(sign * asked.beta * (sum - theirs[i] - baseline));
+        return all + (weight * (1 - value)) / sums.length;
+      }, 0);
+    const pairs = labelled.map(({ prompt, completion }) => [prompt, completion]);
+    const { texts, tokens, documents } = packed(pairs);
+    const [metrics] = await collect(align.kto(own, labelled, asked));
+    const expected = await by.step({ tokens, documents, gradient: byLogits(total, texts) });
+    close(metrics.baseline, baseline, 1e-3);
+    close(metrics.objective, expected.loss, 1e-5);
+    sameGradients(await own.gradients(), await by.gradients(), "KTO");
+    const later = await collect(align.kto(own, labelled, { ...asked, steps: 8 }));
+    ok(later[7].objective < metrics.objective, `${metrics.objective}, then ${later[7].objective}`);
+    ok(later[7].desirable - later[7].undesirable > metrics.desirable - metrics.undesirable);
+    await refuses("invalid-options", "reference is missing", () =>
+      collect(align.kto(by, labelled)),
+    );
+    await refuses("invalid-options", "textsPerStep", () =>
+      collect(align.kto(by, labelled, { ...asked, textsPerStep: 1 })),
+    );
+    for (const { model } of [own, by]) model.free();
+    reference.free();
+  },
+
   async "an adapter's reference is the model without it, and what cannot be is refused"(host) {
     const { Adapter, Model, Trainer } = host.tinyloom;
     const model = await Model.create(host.runtime, config, { seed: 5 });
@@ -157,7 +221,7 @@ export const cases = {
       [PAIRS, { beta: 0 }, "beta is 0"],
       [PAIRS, { loss: "kto" }, "loss is"],
       [PAIRS, { reference: [[1, 2]] }, "reference has 1"],
-      [[{ ...PAIRS[0], chosen: [] }], {}, "two continuations"],
+      [[{ ...PAIRS[0], chosen: [] }], {}, "a completion of at least one token"],
     ]) {
       await refuses("invalid-options", word, () => collect(align.dpo(trainer, pairs, options)));
     }

@@ -1,12 +1,12 @@
 //! The likeliest tokens.
 
 use super::EARLIER;
-use crate::kernels::TopLogits;
-use crate::kernels::sample::twin::top_logits_forward;
+use crate::kernels::sample::twin::{top_logits_forward, top_row};
+use crate::kernels::{TopLogits, TopRows};
 use crate::session::step::Sampling;
 use crate::testing::harness::{Job, Operand, POISON, Step};
 use crate::testing::lane::Lane;
-use crate::testing::measure::{close_to_terms, forbid, of, text, wide};
+use crate::testing::measure::{close_to_terms, forbid, of, same, text, wide};
 use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("likeliest tokens", |lane| likeliest(lane, &[1, 2, 7])),
         Case::full("likeliest tokens, more of them", |lane| likeliest(lane, &[20, 32])),
+        Case::new("likeliest tokens of rows", of_rows),
     ]
 }
 
@@ -76,4 +77,32 @@ async fn likeliest_of(
         }
     }
     Ok(())
+}
+
+/// Rows of a chunk, one of them with many ties; those before and behind are not its own.
+async fn of_rows(lane: Rc<Lane>) -> Outcome {
+    const ROW0: usize = 3;
+    const ROWS: usize = 5;
+    for (vocabulary, count) in [(1, 1), (5, 5), (61, 7), (1031, 64)] {
+        let mut logits: Vec<f32> =
+            lane.normal(ROWS * vocabulary).into_iter().map(|x| 3.0 * x).collect();
+        let ties = lane.integers(vocabulary, 4).into_iter().map(|x| x as f32 - 2.0);
+        logits.splice(vocabulary * 2..vocabulary * 3, ties);
+        let own = logits.chunks(vocabulary).flat_map(|row| top_row(row, count));
+        let around = vec![POISON; 2 * count * ROW0];
+        let expected: Vec<u32> = around.iter().copied().chain(own).chain(around.clone()).collect();
+        let made = lane.variants_of(TopRows { vocabulary, count }).map_err(text)?;
+        let operands = vec![
+            Operand::floats(&logits),
+            Operand::poison(expected.len()),
+            Operand::uniform(&Step::of(ROW0 + ROWS)),
+            Operand::range(ROW0, ROWS + 1, 0, 0),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, ROWS, operands.clone())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            same("tokens and logits", got.words(0), &expected).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
 }

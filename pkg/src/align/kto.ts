@@ -1,0 +1,119 @@
+/** Training on single texts that are desirable or not. */
+
+import { throwIfAborted } from "../error.js";
+import type { Model } from "../model.js";
+import { abortSignal, anything, check, integer, invalid, number, type Rules } from "../options.js";
+import type { TokenIds } from "../tokens.js";
+import type { Trainer } from "../trainer.js";
+import type { StepMetrics } from "../trainer-types.js";
+import { expectNoDropout, logistic, pack, placesFrom, stepBy, sums } from "./texts.js";
+
+/** A continuation of a prompt, and whether it is to become likelier. */
+export interface LabelledText {
+  prompt: TokenIds;
+  completion: TokenIds;
+  desirable: boolean;
+}
+
+/** Options of {@link kto}. */
+export interface KtoOptions {
+  /** How strongly the reference holds; default 0.1. */
+  beta?: number;
+  /** Weights of desirable and of undesirable texts in the mean; default 1. */
+  desirableWeight?: number;
+  undesirableWeight?: number;
+  /** Texts in a micro-step, at least 2: the baseline is of a prompt with the completion of another one. Default 4. */
+  textsPerStep?: number;
+  /** Optimizer steps; default as many as go over all texts once. */
+  steps?: number;
+  /** Default: of an adapter's trainer the model without the adapter. Another trainer has to be given a model. */
+  reference?: Model;
+  signal?: AbortSignal;
+}
+
+/** What a step of {@link kto} reports. */
+export interface KtoMetrics extends StepMetrics {
+  /** The mean of the texts' losses. */
+  readonly objective: number;
+  /** The mean baseline: how much likelier mismatched completions are than under the reference, at least 0. */
+  readonly baseline: number;
+  /** Means of how much likelier the texts are than under the reference, times beta; 0 where there is none. */
+  readonly desirable: number;
+  readonly undesirable: number;
+}
+
+const KTO: Rules<KtoOptions> = {
+  beta: number(0, undefined, true),
+  desirableWeight: number(0),
+  undesirableWeight: number(0),
+  textsPerStep: integer(2),
+  steps: integer(1),
+  reference: anything,
+  signal: abortSignal,
+};
+
+/**
+ * Trains by KTO (Ethayarajh et al., arXiv:2402.01306) and yields each step's metrics. The texts come in their order, from
+ * the one that the trainer's steps have come to. The baseline of a micro-step is the mean over its prompts with the
+ * completions of the texts before them, as TRL takes it; it has no gradient.
+ *
+ * @param trainer - of a model or an adapter, without dropout.
+ * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `trainer.step` throws.
+ */
+export async function* kto(
+  trainer: Trainer,
+  texts: readonly LabelledText[],
+  options: KtoOptions = {},
+): AsyncGenerator<KtoMetrics, void, undefined> {
+  const given = check<KtoOptions>("kto", options, KTO);
+  const { beta = 0.1, desirableWeight = 1, undesirableWeight = 1, textsPerStep = 4 } = given;
+  const { reference = trainer.adapter && trainer.model, signal } = given;
+  if (texts.length < 2) throw invalid(`kto: there are ${texts.length} texts; give at least 2`);
+  if (!reference) {
+    throw invalid("kto: reference is missing; give a model, such as another one of the same files");
+  }
+  expectNoDropout("kto", trainer);
+  const { gradientAccumulation } = trainer.options;
+  const perStep = textsPerStep * gradientAccumulation;
+  const { steps = Math.ceil(texts.length / perStep) } = given;
+  /** How much likelier each text is than under the reference. */
+  const gains = async (own: readonly LabelledText[]) => {
+    const batch = pack("kto", own);
+    const ours = await sums(trainer.model, batch, trainer.adapter);
+    const theirs = await sums(reference, batch);
+    return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
+  };
+  for (let made = 0; made < steps; made++) {
+    const first = trainer.steps * perStep;
+    const seen = { objective: 0, baseline: 0 };
+    const rewards = { desirable: [] as number[], undesirable: [] as number[] };
+    let metrics: StepMetrics | undefined;
+    for (let part = 0; part < gradientAccumulation; part++) {
+      throwIfAborted(signal, "kto");
+      const places = placesFrom(first + part * textsPerStep, textsPerStep, texts.length);
+      const own = places.map((place) => texts[place] as LabelledText);
+      const mismatched = own.map((text, i) => ({
+        ...text,
+        completion: (own.at(i - 1) as LabelledText).completion,
+      }));
+      const others = (await gains(mismatched)).gains;
+      const baseline = Math.max(0, others.reduce((sum, x) => sum + x, 0) / others.length);
+      const { batch, gains: ours } = await gains(own);
+      const slopes = ours.map((gain, i) => {
+        const { desirable } = own[i] as LabelledText;
+        const [sign, weight] = desirable ? [1, desirableWeight] : [-1, undesirableWeight];
+        const value = logistic(sign * beta * (gain - baseline));
+        seen.objective += (weight * (1 - value)) / perStep;
+        rewards[desirable ? "desirable" : "undesirable"].push(beta * gain);
+        return -weight * sign * beta * value * (1 - value);
+      });
+      seen.baseline += baseline / gradientAccumulation;
+      metrics = await stepBy(trainer, batch, slopes, perStep);
+    }
+    const mean = (list: readonly number[]) =>
+      list.reduce((sum, x) => sum + x, 0) / Math.max(1, list.length);
+    const { desirable, undesirable } = rewards;
+    const means = { desirable: mean(desirable), undesirable: mean(undesirable) };
+    yield { ...(metrics as StepMetrics), ...seen, ...means };
+  }
+}
