@@ -134,6 +134,7 @@ export function fail(error: unknown): void {
 /** Without a GPU the stage plays a recorded run, and the page has no control that does nothing. */
 function withoutGpu(): void {
   document.body.dataset["gpu"] = "none";
+  stage.withoutGpu();
   void stage.playRecording();
 }
 
@@ -269,7 +270,8 @@ function teach(source: string): void {
   if (source === "paste") setup.ask();
   else {
     setup.choose(source);
-    attempt(begin, fail);
+    // The loom shows it, from where it was asked for.
+    attempt(() => begin(false), fail);
   }
 }
 
@@ -325,7 +327,12 @@ async function load(what: string): Promise<Open> {
   return opened!;
 }
 
-export async function begin(): Promise<void> {
+/**
+ * Begins a run of the form's settings.
+ *
+ * @param reveal - whether its curve is brought into view.
+ */
+export async function begin(reveal = true): Promise<void> {
   const chosen = setup.text();
   if (typeof chosen === "string") return say(chosen);
   const [name, vocabulary] = [setup.name, setup.vocabulary];
@@ -343,7 +350,7 @@ export async function begin(): Promise<void> {
   const made = await beginRun(lab, store, { name, settings, text, vocabulary });
   await take(made);
   if (last && made.isLike(last)) await compare(runs.choose(last.run.id));
-  learning.reveal();
+  if (reveal) learning.reveal();
   await train();
 }
 

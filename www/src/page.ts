@@ -27,7 +27,7 @@ import { offerTour } from "./tour.ts";
 
 setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
-  attempt(state() === "paused" ? train : begin, fail);
+  attempt(state() === "paused" ? train : () => begin(), fail);
 });
 setup.element.addEventListener("change", formChanged);
 revealInvalid(setup.element, say);

@@ -171,6 +171,12 @@ export class Stage {
     this.#captions();
   }
 
+  /** Without a GPU the recording is all there is; everything else works on it. */
+  withoutGpu(): void {
+    this.#live = undefined;
+    this.#captions();
+  }
+
   // What is shown.
 
   /** Shows a run from a step on. */

@@ -56,7 +56,9 @@ export function captionOf(told: Told): string {
         ? ` Your own model is at step ${whole(live.newest)}.`
         : document.body.dataset["gpu"] === "none"
           ? " This browser offers no GPU to train on; all of it can be tried."
-          : " Your own model begins in a moment.";
+          : document.body.dataset["state"] === "loading"
+            ? " Your own model begins in a moment."
+            : "";
     const [first = ""] = said;
     return `Recorded earlier: ${first.toLowerCase()}${said.slice(1)}${own}`;
   }
