@@ -62,7 +62,7 @@ export class Squares {
   /** Fills those that are right, and tints those that the run behind had right. */
   show(right: readonly boolean[], ghost: readonly boolean[] | undefined): void {
     for (const [index, one] of this.#squares.entries()) {
-      one.classList.toggle("right", right[index]);
+      one.classList.toggle("right", right[index] === true);
       one.classList.toggle("ghost", ghost?.[index] === true);
     }
   }

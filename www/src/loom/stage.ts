@@ -55,8 +55,8 @@ export class Stage {
   );
   readonly #asker = new Asker(
     () => this.#exam,
-    ({ snapshot }) => {
-      if (snapshot === this.#snapshot) this.#changedMarks();
+    () => {
+      this.#changedMarks();
       this.#timeline.refresh();
     },
   );
@@ -299,9 +299,9 @@ export class Stage {
 
   /** Squares and sentences of the present weights, as far as they were asked. */
   #changedMarks(): void {
-    const marks = this.#snapshot?.marks.get(keyOf(this.#off));
+    const asked = this.#shown?.asked(this.#snapshot?.step ?? 0, keyOf(this.#off));
     const ghost = this.#ghost?.snapshots.at(-1)?.marks.get("")?.right;
-    if (marks) this.#squares.show(marks.right, ghost);
+    this.#squares.show(asked?.marks.right ?? [], ghost);
     this.#captions();
   }
 
@@ -313,7 +313,6 @@ export class Stage {
     if (!shown) return;
     const key = keyOf(this.#off);
     const step = this.#snapshot?.step ?? 0;
-    const marks = this.#snapshot?.marks.get(key);
     const { speed } = this.#player;
     const told = { shown, live, at: step, cut: this.#off.size, show: SHOW / speed };
     byId("sentence", HTMLElement).textContent = titleOf(shown);
@@ -322,7 +321,7 @@ export class Stage {
       ? `Grey: ${grey.recorded ? grey.about : "the run before"}.`
       : "";
     // Until the newest weights were asked, the sentence is of those before.
-    const asked = marks ? { step, marks } : shown.asked(step, key);
+    const asked = shown.asked(step, key);
     byId("story", HTMLElement).textContent = captionOf({ ...told, asked });
     const count = `${rightSaid(asked?.marks)}${asked ? ` at step ${whole(asked.step)}` : ""}`;
     byId("squares-count", HTMLElement).textContent = key ? `${count}, threads cut` : count;
