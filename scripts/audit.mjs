@@ -11,7 +11,7 @@ const DENY = "0.20.2";
 /** Milliseconds for a service to answer. */
 const PATIENCE = 60_000;
 const TOOLS = join(target, "tools");
-/** The project's crate, and the binder, which runs where the module is built. */
+/** The project's crates, and the binder, which runs where the module is built. */
 const MANIFESTS = [join(root, "Cargo.toml"), bindgenManifest];
 
 /** `cargo deny` on PATH, or where `installDeny` puts it. */
@@ -95,7 +95,14 @@ export const AUDITS = {
 async function deny(checks, options = []) {
   const program = findDeny();
   if (!program) return unchecked("cargo-deny is not here; npm run audit installs it");
-  const args = ["--color", "never", "--all-features", "--config", join(root, "deny.toml")];
+  const args = [
+    "--color",
+    "never",
+    "--workspace",
+    "--all-features",
+    "--config",
+    join(root, "deny.toml"),
+  ];
   const check = ["check", "--hide-inclusion-graph", ...checks];
   for (const manifest of MANIFESTS) {
     const where = ["--manifest-path", manifest];

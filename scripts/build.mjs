@@ -1,6 +1,6 @@
 // Builds the wasm module, the npm package and, when asked, the demo page and the tests' module.
 // Each step is skipped while its inputs are the same.
-import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -70,7 +70,7 @@ const WASM_FEATURES = [
  */
 export async function build({ page = false, job = false, testing: tests = false } = {}) {
   // Both of one profile, so that what they depend on compiles once. The one is optimised while the other compiles.
-  const wasm = await cargo("module");
+  const wasm = await cargo("tinyloom");
   const modules = await Promise.allSettled([wasmModule(wasm), ...(tests ? [testingModule()] : [])]);
   const failed = modules.find(({ status }) => status === "rejected");
   if (failed) throw failed.reason;
@@ -80,35 +80,27 @@ export async function build({ page = false, job = false, testing: tests = false 
   if (job) await nodeJob();
 }
 
-/** The module as cargo made it, with the features of that name. */
-const compiled = (name) => join(target, "wasm", `${name}.wasm`);
+/** The module of a crate as cargo makes it. */
+const compiled = (crate) =>
+  join(target, "wasm32-unknown-unknown", "wasm", `${crate.replace("-", "_")}.wasm`);
 
-/**
- * Compiles the library, and gives the path of a copy: cargo's own is the last one compiled, whatever its features. It
- * would compile the other one again each time, so it is asked only when what it reads has changed.
- *
- * @param name - of the copy.
- * @param features - of the crate.
- */
-async function cargo(name, features = []) {
+/** Compiles a crate's library, and gives its path. */
+async function cargo(crate) {
   // As a cdylib: an rlib is not optimised at link time, and neither is what is both.
   const library = ["--lib", "--crate-type", "cdylib", "--target", "wasm32-unknown-unknown"];
-  const options = ["--profile", "wasm", "--locked", "--quiet", "--features", features.join()];
-  const args = ["rustc", ...library, ...options];
-  const sources = [...filesBelow(["src", "shaders"]), "build.rs", "Cargo.toml", "Cargo.lock"];
+  const args = ["rustc", "-p", crate, ...library, "--profile", "wasm", "--locked", "--quiet"];
+  const sources = [...filesBelow(["src", "crates", "shaders"]), "Cargo.toml", "Cargo.lock"];
   const compiler = [capture("rustc", ["-vV"]) ?? "", process.env.RUSTFLAGS ?? ""];
   await unlessDone(
-    `compiled-${name}`,
+    `compiled-${crate}`,
     fingerprint(sources, ...compiler, ...args),
-    [compiled(name)],
+    [compiled(crate)],
     async () => {
-      step(`compiling the wasm module${features.length > 0 ? ` with ${features.join()}` : ""}`);
+      step(`compiling the wasm module of ${crate}`);
       await run("cargo", args);
-      mkdirSync(join(target, "wasm"), { recursive: true });
-      copyFileSync(join(target, "wasm32-unknown-unknown", "wasm", "tinyloom.wasm"), compiled(name));
     },
   );
-  return compiled(name);
+  return compiled(crate);
 }
 
 /** @param form - `expression`, where the JavaScript is to be one, and no ES module. */
@@ -137,7 +129,7 @@ function makeInstances(folder) {
  */
 export async function optimised(folder, more = []) {
   const made = join(folder, "tinyloom_bg.wasm");
-  await bindgen(compiled("module"), folder, "expression");
+  await bindgen(compiled("tinyloom"), folder, "expression");
   const optimiser = createRequire(import.meta.url).resolve("binaryen/package.json");
   const tool = join(dirname(optimiser), "bin", "wasm-opt");
   // Nothing lies in the first kilobyte: rustc links with --stack-first, and it is the stack's far end.
@@ -174,7 +166,7 @@ function reportSize(path) {
 }
 
 async function testingModule() {
-  const wasm = await cargo("testing", ["testing"]);
+  const wasm = await cargo("tinyloom-testing");
   const print = fingerprint([
     relative(root, wasm),
     ...filesBelow(["scripts/bindgen"]),

@@ -7,8 +7,8 @@ import { Failure, main, root } from "./lib.mjs";
 
 /** The kind of a file, by the first pattern that its path matches. */
 const KINDS = [
-  ["tests: Rust", /^tests\/.*\.rs$|^fuzz\/.*\.rs$/],
-  ["scripts", /^scripts\/.*\.(m?js|rs)$|(^|\/)build\.rs$/],
+  ["tests: Rust", /^(tests|fuzz|crates\/\w+\/tests)\/.*\.rs$/],
+  ["scripts", /^scripts\/.*\.(m?js|rs)$|(^|\/)build\.rs$|^crates\/testing\/src\/bin\//],
   ["twins and tests in src", /^(src|crates)\/.*(\b(twins?|cases)(\/|\.rs$)|\btesting\b|tests\b)/],
   ["product Rust", /^(src|crates)\/.*\.rs$/],
   ["shaders", /^(shaders|crates)\/.*\.wgsl$/],
@@ -18,7 +18,7 @@ const KINDS = [
   ["bench: programs", /^bench\/.*\.(m?[jt]s|py|html)$/],
   ["bench: results", /^bench\/results\//],
   ["tests: programs", /^tests\/.*\.(m?[jt]s|py|html)$/],
-  ["tests: data", /^tests\//],
+  ["tests: data", /^(tests|crates\/\w+\/tests)\//],
   ["documents", /\.md$/],
 ];
 const PRODUCT = "product Rust";

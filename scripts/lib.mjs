@@ -3,11 +3,11 @@ import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
   existsSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   rmSync,
-  statSync,
   writeFileSync,
 } from "node:fs";
 import { delimiter, dirname, join, resolve } from "node:path";
@@ -84,8 +84,10 @@ export function filesBelow(paths, skip = /(^|\/)(node_modules|dist|dist-node|tar
   const found = [];
   const visit = (path) => {
     const full = resolve(root, path);
-    if (skip.test(path) || !existsSync(full)) return;
-    if (!statSync(full).isDirectory()) return void found.push(path);
+    // What a link leads to has a path of its own.
+    const entry = lstatSync(full, { throwIfNoEntry: false });
+    if (skip.test(path) || !entry || entry.isSymbolicLink()) return;
+    if (!entry.isDirectory()) return void found.push(path);
     for (const name of readdirSync(full)) visit(`${path}/${name}`);
   };
   for (const path of paths) visit(path);

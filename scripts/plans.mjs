@@ -1,4 +1,4 @@
-// `npm run plans`: the plans of tests/golden, line by line.
+// `npm run plans`: the plans of crates/kernels/tests/golden, line by line.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

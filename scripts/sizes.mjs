@@ -1,4 +1,4 @@
-// `npm run sizes`: what the bytes of the wasm module are spent on, by crate and by room of `src`. The module
+// `npm run sizes`: what the bytes of the wasm module are spent on, by crate, and those of tinyloom by module. The module
 // is the published one with the names of its functions left in.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,13 +8,13 @@ import { build, optimised } from "./build.mjs";
 import { main } from "./lib.mjs";
 import { DATA, functionNames, functions, sections } from "./wasm.mjs";
 
-/** The crate that a function is of, and for this crate the room: `tinyloom kernels`. */
+/** The crate that a function is of, and for our own the module: `tinyloom_kernels lower`. */
 function owner(name) {
   // Exported methods, and their asynchronous bodies, which the compiler puts into the promise's function.
   if (name.startsWith("raw") || name.startsWith("js_sys::futures")) return "tinyloom web, calls";
   const path = /([a-z][a-z0-9_]*)::(?:_::<impl )?([a-z0-9_]*)/;
-  const [, crate, room] = path.exec(name.replace(/\[[0-9a-f]+\]/g, "")) ?? [];
-  if (crate === "tinyloom") return `tinyloom ${room}`;
+  const [, crate, module] = path.exec(name.replace(/\[[0-9a-f]+\]/g, "")) ?? [];
+  if (crate?.startsWith("tinyloom")) return `${crate} ${module}`;
   if (["core", "alloc", "std", "compiler_builtins"].includes(crate)) return "Rust's own library";
   return crate ?? "other";
 }

@@ -51,59 +51,15 @@
 
 #![warn(missing_debug_implementations)]
 
-// The rooms below that are public with the feature `testing` alone are no part of the crate's interface.
-#[cfg(feature = "testing")]
-pub mod arch;
-#[cfg(not(feature = "testing"))]
-mod arch;
-pub mod caps;
 pub mod checkpoint;
-pub mod config;
-pub mod data;
-mod decimal;
-pub mod error;
-#[cfg(feature = "testing")]
-pub mod format;
-#[cfg(not(feature = "testing"))]
-mod format;
-pub mod gpu;
-#[cfg(feature = "testing")]
-pub mod graph;
-#[cfg(not(feature = "testing"))]
-mod graph;
-pub mod kernels;
-mod layout;
-#[cfg(feature = "testing")]
-pub mod lower;
-#[cfg(not(feature = "testing"))]
-mod lower;
-#[cfg(feature = "testing")]
-pub mod ops;
-#[cfg(not(feature = "testing"))]
-mod ops;
-#[cfg(feature = "testing")]
-pub mod optim;
-#[cfg(not(feature = "testing"))]
-mod optim;
-#[cfg(feature = "testing")]
-pub mod params;
-#[cfg(not(feature = "testing"))]
-mod params;
-pub mod plan;
-#[cfg(feature = "testing")]
-pub mod products;
-#[cfg(not(feature = "testing"))]
-mod products;
-#[cfg(feature = "testing")]
-pub mod random;
-#[cfg(not(feature = "testing"))]
-mod random;
 pub mod schedule;
 pub mod session;
-// build.rs sets `testing` where the feature is on and these two folders are: the published crate has neither.
-#[cfg(testing)]
-pub mod testing;
-#[cfg(testing)]
-pub mod twins;
 #[cfg(target_arch = "wasm32")]
 pub mod web;
+
+pub use tinyloom_gpu as gpu;
+pub use tinyloom_kernels::{caps, kernels, plan};
+pub use tinyloom_model::{config, data, error};
+
+use tinyloom_kernels::{lower, ops, optim};
+use tinyloom_model::{arch, decimal, format, params, random};

@@ -39,7 +39,7 @@ DROPOUT = {
 }
 
 
-# What tinyloom draws: src/random.rs, src/data/dataset.rs and src/data/packed.rs.
+# What tinyloom draws: random.rs, data/dataset.rs and data/packed.rs in crates/model/src.
 
 
 def philox(counter, key):

@@ -135,6 +135,97 @@ function loadingOver(
   return { module, source, names: ADAPTER_FILES, loader };
 }
 
+/**
+ * A new adapter that gives what several give together, each times its scale: their A lie one below the other, and their
+ * B, scaled, side by side. It has the numbers that they have in its turn.
+ */
+export async function sumOfAdapters(base: InnerModel, given: unknown): Promise<InnerAdapter> {
+  const parts = partsOf(base, given);
+  const own = parts.map(({ inner }) => inner.handle.now((raw) => JSON.parse(raw.adapterOptions())));
+  const rank = own.reduce((sum: number, options) => sum + options.rank, 0);
+  const targets = [...new Set(own.flatMap((options) => options.targets as string[]))];
+  const json = JSON.stringify({ rank, alpha: rank, targets });
+  const create = async (raw: RawModel) => ({ model: await raw.adapt(json, () => false) });
+  const inner = (_: undefined, made: InnerAdapter) => made;
+  const { adapter: sum } = await over(inner, undefined, base, {}, create, true);
+  try {
+    await sum.handle.run((raw) => fill(sum, raw, parts, own));
+  } catch (error) {
+    sum.end();
+    throw error;
+  }
+  return sum;
+}
+
+/** An adapter of a sum, and what it is multiplied by. */
+interface AdapterPart {
+  readonly inner: InnerAdapter;
+  readonly scale: number;
+}
+
+function partsOf(base: InnerModel, given: unknown): AdapterPart[] {
+  const list = given as readonly { readonly adapter: unknown; readonly scale?: unknown }[];
+  if (list.length === 0 || list.length > 64) {
+    throw invalid(`adapters has ${list.length} adapters; give 1 to 64 as { adapter, scale }`);
+  }
+  return Array.from(list, (one, at) => {
+    const inner = models.find(one?.adapter) as InnerAdapter | undefined;
+    const scale = one?.scale ?? 1;
+    if (!inner?.base || !Number.isFinite(scale)) {
+      throw invalid(`adapters[${at}] is ${show(one)}; give { adapter, scale } with a finite scale`);
+    }
+    if (inner.base !== base) {
+      throw invalid(`adapters[${at}] is of another model; give one that was created on this model`);
+    }
+    return { inner, scale: scale as number };
+  });
+}
+
+/** An adapter's options, as the module tells them. */
+interface Scaled {
+  readonly rank: number;
+  readonly alpha: number;
+  readonly rsLora: boolean;
+}
+
+/** In the model's turn: writes the numbers of a sum. */
+async function fill(
+  { recovery }: InnerAdapter,
+  raw: RawModel,
+  parts: readonly AdapterPart[],
+  options: readonly Scaled[],
+): Promise<void> {
+  for (const { inner } of parts) await inner.recovery?.current();
+  const shapes = parts.map(({ inner }) => shapesOf(inner.handle.raw));
+  for (const [name, shape] of Object.entries(shapesOf(raw))) {
+    const isA = name.includes(".lora_A.");
+    const [rows, columns] = shape as [number, number];
+    const values = new Float32Array(rows * columns);
+    let before = 0;
+    for (const [index, { inner, scale }] of parts.entries()) {
+      const { rank, alpha, rsLora } = options[index] as Scaled;
+      // What an adapter does not adapt stays zero.
+      if (shapes[index]?.[name]) {
+        const own = await inner.handle.raw.readNamed(name);
+        if (isA) values.set(own, before * columns);
+        else {
+          const by = (scale * alpha) / (rsLora ? Math.sqrt(rank) : rank);
+          own.forEach((x, i) => {
+            values[Math.floor(i / rank) * columns + before + (i % rank)] = by * x;
+          });
+        }
+      }
+      before += rank;
+    }
+    const set = await recovery?.setting(name, values);
+    await raw.writeNamed(name, values);
+    set?.();
+  }
+}
+
+const shapesOf = (raw: RawModel): { readonly [name: string]: readonly number[] } =>
+  Object.fromEntries(JSON.parse(raw.tensors()));
+
 /** The inner side of a model that is to lie under an adapter. */
 function baseOf(where: string, model: unknown): InnerModel {
   const inner = models.find(model);
@@ -148,14 +239,14 @@ function baseOf(where: string, model: unknown): InnerModel {
  * @param build - gives its raw objects over a base's.
  * @param seeded - whether it is a function of numbers alone.
  */
-async function over<T extends { readonly model: RawModel }>(
-  make: MakeAdapter,
-  model: Model,
+async function over<T extends { readonly model: RawModel }, A, M>(
+  make: (model: M, inner: InnerAdapter, options: ResolvedAdapterOptions) => A,
+  model: M,
   base: InnerModel,
   long: LongOptions,
   build: (raw: RawModel, long: LongOptions, seen: Seen) => Promise<T>,
   seeded?: true,
-): Promise<{ adapter: Adapter; made: T }> {
+): Promise<{ adapter: A; made: T }> {
   return base.handle.run(async (raw) => {
     const on = base.runtime.now((own) => own);
     const seen: Seen = { sum: 0 };

@@ -46,6 +46,13 @@ export interface AdapterFiles {
   "adapter_model.safetensors": Uint8Array<ArrayBuffer>;
 }
 
+/** An adapter of several that a call sums up. */
+export interface WeightedAdapter {
+  readonly adapter: AdapterOption;
+  /** What the adapter adds is multiplied by it; default 1. Below 0 it is taken away. */
+  readonly scale?: number;
+}
+
 /** Marks adapters, so that options take no other object. @hidden */
 export declare const ADAPTER: unique symbol;
 

@@ -1,4 +1,4 @@
-// Written by `TINYLOOM_TYPES=write cargo test --features testing --lib typescript` from the families in src/arch.
+// Written by `TINYLOOM_TYPES=write cargo test -p tinyloom-model typescript` from the families in crates/model/src/arch.
 
 import type { RopeParameters } from "./rope-parameters.js";
 
@@ -129,4 +129,6 @@ export interface ConfigFields {
   partial_rotary_factor?: number;
   /** Products that give queries, keys and values of StableLM have biases. Default false. */
   use_qkv_bias?: boolean;
+  /** Positions of the first training: longer texts turn by the long factors of `longrope`. */
+  original_max_position_embeddings?: number;
 }

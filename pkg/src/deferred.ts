@@ -6,16 +6,19 @@ export {
   loadAdapter,
   mergeAdapter,
   resumeAdapter,
+  sumOfAdapters,
 } from "./adapter-lifecycle.js";
 export { exchanged, saveAveraged } from "./averages.js";
 export { loadRun, loadWeights } from "./checkpoint-loader.js";
 export { configWithBase, save, saveWeights } from "./checkpoint-writer.js";
+export { embed } from "./embed.js";
 export { generatedBatch } from "./generate-batch.js";
 export { begun } from "./generate-prompt.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
 export { findLearningRate } from "./learning-rate.js";
 export { saveMerged } from "./merged-checkpoint.js";
+export { parameter, setParameter } from "./parameters.js";
 export { recovering } from "./recovery/index.js";
 export { RunSaver } from "./run-saver.js";
 export { scores } from "./score.js";

@@ -1,4 +1,4 @@
-/** Calls as they cross to the module: numbers, which `src/ops/fields.rs` reads and judges. A test compares both. */
+/** Calls as they cross to the module: numbers, which `crates/kernels/src/ops/fields.rs` reads and judges. A test compares both. */
 
 /** Operations by number. */
 export const OPERATION = { forward: 0, backward: 1, decode: 2, softmax: 3 } as const;

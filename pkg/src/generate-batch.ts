@@ -34,7 +34,8 @@ function calls({ prompts, call, rules, seeds: _, ...shared }: Given): GenerateCa
     kvCache: _3,
     weights: _4,
     adapter: _5,
-    signal: _6,
+    adapters: _6,
+    signal: _7,
     ...ownRules
   } = rules;
   // Not `map`, which leaves out what a sparse array lacks.

@@ -1,6 +1,6 @@
 /** Checks what `generate` and `generateBatch` are called with. */
 
-import type { AdapterOption } from "./adapter-types.js";
+import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { WeightFormat } from "./formats.js";
 import { kvCache, weights } from "./formats.js";
 import type { BatchOptions, BatchPrompt, GenerateOptions } from "./generate-types.js";
@@ -16,6 +16,7 @@ import {
   inspect,
   integer,
   invalid,
+  list,
   number,
   type Rules,
   seed,
@@ -57,6 +58,7 @@ const BATCH: Rules<BatchOptions> = {
   kvCache,
   weights,
   adapter,
+  adapters: list,
   signal: abortSignal,
 };
 
@@ -86,6 +88,7 @@ export interface GenerateCall {
   /** A text is encoded when the work begins. */
   readonly prompt: Uint32Array | string;
   readonly adapter: AdapterOption | undefined;
+  readonly adapters: readonly WeightedAdapter[] | undefined;
   /** Ids that end the text. */
   readonly stopTokens: readonly number[];
   /** The module's own options. */
@@ -113,11 +116,8 @@ export function generateCall(
   options: GenerateOptions,
   { config, ends, drawn }: Generating,
 ): GenerateCall {
-  const { signal, tokenizer, stop, bias, adapter, heal, skipSpecialTokens, ...rest } = check(
-    "generate",
-    options,
-    GENERATE,
-  );
+  const { signal, tokenizer, stop, bias, adapter, adapters, heal, skipSpecialTokens, ...rest } =
+    check("generate", options, GENERATE);
   expectTokenizer(tokenizer, { prompt, stop, heal, skipSpecialTokens });
   const vocabulary = config.vocab_size as number;
   const endToken = inspect("generate: tokenizer", () => tokenizer?.endToken);
@@ -132,6 +132,7 @@ export function generateCall(
   return {
     signal,
     adapter,
+    adapters,
     tokenizer,
     stop,
     heal: heal ?? false,

@@ -1,9 +1,8 @@
 /** The text that a model draws behind a prompt, token by token. */
 
-import type { AdapterOption } from "./adapter-types.js";
+import { drawnOver, overOf } from "./adapter-parts.js";
 import type { CallQueue } from "./call-queue.js";
 import { throwIfAborted } from "./error.js";
-import type { BatchCall } from "./generate-batch.js";
 import type { DecodedModel } from "./generate-options.js";
 import { batchGiven, type GenerateCall, generateCall } from "./generate-options.js";
 import type {
@@ -17,7 +16,6 @@ import type {
 } from "./generate-types.js";
 import { models } from "./internal.js";
 import { deferredPart } from "./lazy.js";
-import { invalid } from "./options.js";
 import { end, type RawHandle } from "./raw-handle.js";
 import type { RawGeneration, RawModel } from "./raw-types.js";
 import { drawnSeed } from "./seeds.js";
@@ -28,7 +26,7 @@ import { evaluated } from "./watch.js";
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
 
 /** A checked call on a model. @internal */
-export interface Call extends Omit<GenerateCall, "adapter"> {
+export interface Call extends Omit<GenerateCall, "adapter" | "adapters"> {
   /** Of the model, or of the adapter over it. */
   readonly handle: RawHandle<RawModel>;
   readonly queue: CallQueue;
@@ -44,11 +42,16 @@ export function generation(
   const { queue, notes } = models.of(model);
   const call = evaluated(() => {
     const by = { config: model.config, ends: notes.ends, drawn: seed };
-    const { adapter, ...chosen } = generateCall(prompt, options, by);
+    const { adapter, adapters, ...chosen } = generateCall(prompt, options, by);
     seed = chosen.seed;
-    return { ...chosen, queue, handle: over(model, adapter) };
+    const over = overOf(models.of(model), { adapter, adapters });
+    return [over, { ...chosen, queue }] as const;
   });
-  return Object.assign(generated(model, call), { seed });
+  const tokens = async function* (): Tokens {
+    const [over, chosen] = call();
+    yield* drawnOver(over, (handle) => generated(model, { ...chosen, handle }));
+  };
+  return Object.assign(tokens(), { seed });
 }
 
 /** {@link Model.generateBatch}. */
@@ -62,25 +65,17 @@ export function batchGeneration(
   const call = evaluated(() => {
     const given = batchGiven(prompts, options, { config: model.config, ends });
     seeds = given.seeds;
-    return [given, model, over(model, given.adapter)] as const;
+    return [given, overOf(models.of(model), given)] as const;
   });
-  return Object.assign(generatedBatch(call), { seeds });
+  const tokens = async function* (): AsyncGenerator<BatchToken, void, undefined> {
+    const [given, over] = call();
+    const { generatedBatch } = await deferredPart();
+    yield* drawnOver(over, (handle) => generatedBatch(given, model, handle));
+  };
+  return Object.assign(tokens(), { seeds });
 }
 
-/** The model, or with an adapter over it. */
-export function over(model: DecodedModel, adapter: AdapterOption | undefined): RawHandle<RawModel> {
-  const { base, handle } = models.of(adapter ?? model);
-  if (!adapter || base === models.of(model)) return handle;
-  throw invalid("adapter is of another model; give one that was created on this model");
-}
-
-async function* generatedBatch(call: () => BatchCall): AsyncGenerator<BatchToken, void, undefined> {
-  const given = call();
-  yield* (await deferredPart()).generatedBatch(...given);
-}
-
-async function* generated({ config, weights }: DecodedModel, call: () => Call): Tokens {
-  const chosen = call();
+async function* generated({ config, weights }: DecodedModel, chosen: Call): Tokens {
   const { signal, tokenizer, bias, alternatives, json } = chosen;
   throwIfAborted(signal, "generate");
   // Without these the prompt is of tokens.

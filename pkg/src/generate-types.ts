@@ -1,6 +1,6 @@
 /** What `generate` and `generateBatch` take and give. */
 
-import type { AdapterOption } from "./adapter-types.js";
+import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { KvCache, WeightFormat } from "./formats.js";
 import type { TextDecoding } from "./tokenizer-types.js";
 import type { TokenIds } from "./tokens.js";
@@ -101,6 +101,8 @@ export interface GenerateOptions {
    * also while one is trained.
    */
   adapter?: AdapterOption;
+  /** Several adapters of the model, summed up: each adds what it adds alone, times its `scale`. */
+  adapters?: readonly WeightedAdapter[];
   /** Ends with code "aborted". */
   signal?: AbortSignal;
 }
@@ -125,7 +127,7 @@ export interface BatchOptions
 export interface BatchPrompt
   extends Omit<
     BatchOptions,
-    "tokenizer" | "skipSpecialTokens" | "kvCache" | "weights" | "adapter" | "signal"
+    "tokenizer" | "skipSpecialTokens" | "kvCache" | "weights" | "adapter" | "adapters" | "signal"
   > {
   /** At least one token, or a text for the call's tokenizer. */
   prompt: TokenIds | string;

@@ -12,6 +12,7 @@ export type {
   LoadAdapterOptions,
   MergeOptions,
   ResolvedAdapterOptions,
+  WeightedAdapter,
 } from "./adapter-types.js";
 export { type ChatOptions, chat } from "./chat.js";
 export { Dataset } from "./dataset.js";
@@ -34,6 +35,7 @@ export type {
 export { Model } from "./model.js";
 export type { ModelConfig } from "./model-config.js";
 export type {
+  EmbedOptions,
   GgufFiles,
   HiddenStatesOptions,
   InferenceOptions,

@@ -11,13 +11,19 @@ import type {
   PretrainedOptions,
   ScoreOptions,
 } from "./model-types.js";
-import { anything, check, flag, index, numeric, type Rules, seed } from "./options.js";
+import { anything, check, flag, index, list, numeric, type Rules, seed } from "./options.js";
 import { LOAD, LONG } from "./progress.js";
 
 export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
 export const PRETRAINED: Rules<PretrainedOptions> = { ...LOAD, weights };
 
-export const INFERENCE: Rules<InferenceOptions> = { kvCache, weights, adapter, ...LONG };
+export const INFERENCE: Rules<InferenceOptions> = {
+  kvCache,
+  weights,
+  adapter,
+  adapters: list,
+  ...LONG,
+};
 export const LOGITS: Rules<LogitsOptions> = { ...INFERENCE, from: index };
 export const STATES: Rules<HiddenStatesOptions> = { ...INFERENCE, layer: index };
 export const SCORE: Rules<ScoreOptions> = {
@@ -47,6 +53,7 @@ export function inference<O extends InferenceOptions>(
   const others = {
     signal: undefined,
     adapter: undefined,
+    adapters: undefined,
     targets: undefined,
     documents: undefined,
   };

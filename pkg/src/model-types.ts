@@ -1,8 +1,9 @@
 /** The options that a model's calls take, and the files that they give. */
 
-import type { AdapterOption } from "./adapter-types.js";
+import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { KvCache, WeightFormat } from "./formats.js";
 import type { LoadOptions, LongOptions } from "./progress.js";
+import type { TextEncoding } from "./tokenizer-types.js";
 import type { TokenIds } from "./tokens.js";
 
 /** Options of {@link Model.create}. */
@@ -22,6 +23,8 @@ export interface InferenceOptions extends LongOptions {
   weights?: WeightFormat;
   /** An {@link Adapter} of the model; without it the model alone is asked. */
   adapter?: AdapterOption;
+  /** Several adapters of the model, summed up: each adds what it adds alone, times its `scale`. */
+  adapters?: readonly WeightedAdapter[];
 }
 
 /** Options of {@link Model.score}. `onProgress` counts tokens. */
@@ -59,6 +62,21 @@ export interface LogitsOptions extends InferenceOptions {
    * that has less in common with the last one.
    */
   from?: number;
+}
+
+/** Options of {@link Model.embed}. `onProgress` counts texts. */
+export interface EmbedOptions extends InferenceOptions {
+  /** Makes tokens of texts, with what it puts around a text. Needed where a text is given. */
+  tokenizer?: TextEncoding;
+  /** Which hidden state stands for a text: that of its last token, of its first, or the mean of all. Default "last". */
+  pooling?: "last" | "mean" | "first";
+  /** Whether embeddings have length 1, so that products of two are cosines; default true. */
+  normalize?: boolean;
+  /**
+   * What the search is for, in one sentence: each text is embedded as `Instruct: …\nQuery:…`, as Qwen3-Embedding has it
+   * for queries. Documents take none.
+   */
+  instruction?: string;
 }
 
 /** Options of {@link Model.hiddenStates}. */

@@ -1,10 +1,11 @@
+import { overOf, withOver } from "./adapter-parts.js";
 import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
 import type { CheckpointSource } from "./file-part.js";
 import { openSource } from "./file-source.js";
 import type { WeightFormat } from "./formats.js";
-import { batchGeneration, generation, over } from "./generate-tokens.js";
+import { batchGeneration, generation } from "./generate-tokens.js";
 import type {
   BatchGeneration,
   BatchOptions,
@@ -26,6 +27,7 @@ import {
   STATES,
 } from "./model-options.js";
 import type {
+  EmbedOptions,
   GgufFiles,
   HiddenStatesOptions,
   InferenceOptions,
@@ -38,7 +40,7 @@ import type {
   Scores,
 } from "./model-types.js";
 import { NO_NOTES, notesOf } from "./notes.js";
-import { check, invalid, isA, type Rules, show } from "./options.js";
+import { check, copied, inspect, invalid, isA, type Rules, show } from "./options.js";
 import type { LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw-types.js";
@@ -74,6 +76,8 @@ export class Model {
   readonly config: Readonly<ModelConfig>;
   /** The format in which it holds its matrices, as {@link Model.fromPretrained} was asked. */
   readonly weights: WeightFormat;
+  /** The shape of each parameter, by its name in the checkpoint. A tied head is its embedding. */
+  readonly parameters: { readonly [name: string]: readonly number[] };
 
   private constructor(runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) {
     const queue = new CallQueue();
@@ -92,6 +96,7 @@ export class Model {
     });
     this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
     this.weights = raw.weights() as WeightFormat;
+    this.parameters = Object.freeze(Object.fromEntries(JSON.parse(raw.tensors())));
     inner.own(this);
   }
 
@@ -206,9 +211,11 @@ export class Model {
     const ids = toSomeTokens("tokens", tokens, this.config);
     const wanted =
       targets === undefined ? undefined : toSomeTokens("targets", targets, this.config);
-    return over(this, long.adapter).run(
-      (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
-      long.signal,
+    return withOver(overOf(this.#inner, long), (handle) =>
+      handle.run(
+        (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
+        long.signal,
+      ),
     );
   }
 
@@ -225,13 +232,15 @@ export class Model {
    */
   async score(tokens: TokenIds, options: ScoreOptions = {}): Promise<Scores> {
     const [long, json] = inference("score", options, SCORE, this.weights);
-    const { targets, documents, adapter, signal } = long;
+    const { targets, documents, signal } = long;
     const ids = toSomeTokens("tokens", tokens);
     const wanted = targets === undefined ? targets : toTokens("targets", targets);
     const starts = documents === undefined ? documents : toTokens("documents", documents);
-    return over(this, adapter).run(
-      async (raw) => (await deferredPart()).scores(raw, [ids, wanted, starts, json], long),
-      signal,
+    return withOver(overOf(this.#inner, long), (handle) =>
+      handle.run(
+        async (raw) => (await deferredPart()).scores(raw, [ids, wanted, starts, json], long),
+        signal,
+      ),
     );
   }
 
@@ -273,7 +282,60 @@ export class Model {
     return this.#look("attention", tokens, options, ATTENTION);
   }
 
-  #look<O extends InferenceOptions>(
+  /**
+   * A vector for each text, of which similar texts have similar ones: the hidden state behind the last layer and the
+   * final norm, of one token or the mean of all. With the defaults this is how Qwen3-Embedding is used.
+   *
+   * @param texts - texts, with the option `tokenizer`, or token ids of each.
+   * @returns as many vectors of `hidden_size` numbers.
+   * @throws {@link TinyloomError} as {@link Model.hiddenStates}.
+   *
+   * @example
+   * ```ts
+   * const [query] = await model.embed(["What is rain?"], { tokenizer, instruction: "Answer the question" });
+   * const documents = await model.embed(["Water from clouds", "A small dog"], { tokenizer });
+   * ```
+   */
+  async embed(
+    texts: readonly (string | TokenIds)[],
+    options: EmbedOptions = {},
+  ): Promise<Float32Array[]> {
+    const given = inspect("embed", () => [copied(texts), { ...options }] as const);
+    const states = (ids: Uint32Array, own: HiddenStatesOptions) => this.hiddenStates(ids, own);
+    const { embed } = await deferredPart();
+    return embed({ config: this.config, handle: this.#handle, states }, ...given);
+  }
+
+  /**
+   * The numbers of a parameter, in the checkpoint's order, row by row. Of a model that holds its matrices packed they
+   * are what its codes stand for.
+   *
+   * @param name - one of {@link Model.parameters}, such as `"model.norm.weight"`.
+   * @throws {@link TinyloomError} `invalid-options`, `out-of-memory`.
+   */
+  async parameter(name: string): Promise<Float32Array> {
+    return (await deferredPart()).parameter(this.#inner, name);
+  }
+
+  /**
+   * Replaces the numbers of a parameter. A matrix of a packed model is packed again. A lost device brings them back. An
+   * optimizer's moments stay as they are.
+   *
+   * @param values - as many as the shape says, finite, in the checkpoint's order. They are copied.
+   * @throws {@link TinyloomError} `invalid-options`.
+   *
+   * @example
+   * ```ts
+   * const bias = await model.parameter("model.layers.0.self_attn.q_proj.bias");
+   * await model.setParameter("model.layers.0.self_attn.q_proj.bias", bias.map((x) => x / 2));
+   * ```
+   */
+  async setParameter(name: string, values: Float32Array | readonly number[]): Promise<void> {
+    const own = inspect("setParameter", () => copied(values));
+    return (await deferredPart()).setParameter(this.#inner, name, own);
+  }
+
+  async #look<O extends InferenceOptions>(
     look: string,
     tokens: TokenIds,
     options: O,
@@ -282,9 +344,8 @@ export class Model {
     const [long, json] = inference(look, options, rules, this.weights, look);
     const ids = toSomeTokens("tokens", tokens, this.config);
     const { signal } = long;
-    return over(this, long.adapter).run(
-      (raw) => watched(look, long, (ask) => raw.inspect(ids, json, ask)),
-      signal,
+    return withOver(overOf(this.#inner, long), (handle) =>
+      handle.run((raw) => watched(look, long, (ask) => raw.inspect(ids, json, ask)), signal),
     );
   }
 

@@ -1,4 +1,4 @@
-/** Optimizers and their options. The tests of src/optim write this file from its rows. */
+/** Optimizers and their options. The tests of crates/kernels/src/optim write this file from its rows. */
 
 import { fraction, number, oneOf, type Rules } from "./options.js";
 

@@ -90,6 +90,9 @@ export const abortSignal: Rule = (value) =>
     ? undefined
     : "an AbortSignal";
 
+/** An array, whose elements are judged later. */
+export const list: Rule = (value) => (Array.isArray(value) ? undefined : "an array");
+
 /** A callback. */
 export const callback: Rule = (value) => (typeof value === "function" ? undefined : "a function");
 

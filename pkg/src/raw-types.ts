@@ -110,6 +110,11 @@ export interface RawModel extends Releasable, RawWriter {
   /** Whether its checkpoints have matrices as `[in, out]`. */
   hasInputsFirst(): boolean;
   parameterCount(): number;
+  /** Names and shapes of its tensors, as JSON: `[name, shape]` each. */
+  tensors(): string;
+  /** A tensor in the checkpoint's order. */
+  readNamed(name: string): Promise<Float32Array>;
+  writeNamed(name: string, values: Float32Array): Promise<void>;
   gpuBytes(): number;
   /** Logits, hidden states or attention: `look` in the options says which. */
   inspect(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<Float32Array>;

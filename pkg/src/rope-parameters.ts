@@ -2,7 +2,7 @@
 
 /** Scaling of the rotary embedding. Which fields a type needs is as in transformers. */
 export interface RopeParameters {
-  rope_type?: "default" | "linear" | "llama3" | "yarn";
+  rope_type?: "default" | "linear" | "dynamic" | "llama3" | "yarn" | "longrope";
   rope_theta?: number;
   factor?: number;
   low_freq_factor?: number;
@@ -14,6 +14,12 @@ export interface RopeParameters {
   beta_fast?: number | null;
   beta_slow?: number | null;
   truncate?: boolean;
+  /** YaRN's factor on cosines and sines is that of the first of these divided by that of the second. */
+  mscale?: number | null;
+  mscale_all_dim?: number | null;
+  /** LongRoPE divides the angle of each pair by these, and in texts beyond `original_max_position_embeddings` by others. */
+  short_factor?: number[];
+  long_factor?: number[];
   /** Gemma 3 has one object for its layers without a window and one for those with it. */
   full_attention?: RopeParameters;
   sliding_attention?: RopeParameters;

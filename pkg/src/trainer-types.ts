@@ -333,7 +333,7 @@ export interface PlanRow {
   /** Why this variant was chosen. */
   readonly reason: string;
   /** What the text is joined from, in order: files in `shaders/` without `.wgsl`, the last the kernel's own, or
-   * functions in `src/kernels/` that write loops out. */
+   * functions in `crates/kernels/src/kernels/` that write loops out. */
   readonly modules: readonly string[];
   /** The binding at each index. */
   readonly bindings: readonly PlanBinding[];

@@ -5,7 +5,8 @@
 mod allocations;
 mod cache;
 #[cfg(test)]
-pub(crate) mod counting;
+#[path = "../../crates/model/src/counting.rs"]
+mod counting;
 mod decode;
 mod estimate;
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl Model {
     }
 
     /// As if the GPU had been seen to do so many units of work per millisecond.
-    #[cfg(test)]
+    #[cfg(feature = "testing")]
     pub fn pretend_throughput(&self, units: f64) {
         self.chunk_throughput.pretend(units);
     }
@@ -144,13 +144,24 @@ impl Model {
         self.weights.read_piece(index, bytes).await
     }
 
-    #[cfg(test)]
+    /// [`Weights::read_named`].
+    pub async fn read_named(&self, name: &str) -> Result<Vec<f32>> {
+        self.weights.read_named(name).await
+    }
+
+    /// [`Weights::write_named`].
+    pub async fn write_named(&self, name: &str, values: &[f32]) -> Result<()> {
+        self.weights.write_named(name, values).await
+    }
+
+    /// How often the weights have changed.
+    #[cfg(feature = "testing")]
     pub fn version(&self) -> u64 {
         self.weights.version()
     }
 
     /// Notes that the weights have changed: what the caches hold is void.
-    pub(crate) fn changed(&self) {
+    pub fn changed(&self) {
         self.weights.changed();
     }
 

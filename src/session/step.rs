@@ -1,57 +1,13 @@
-//! The `Sampling` of `lib/sample.wgsl`, and what the
-//! kernels of loss and optimizer leave for the host.
+//! What the kernels of loss and optimizer leave for the host, and tables that it writes for them.
 
 use super::resources::Resources;
 use super::throughput::PageYields;
 use crate::arch::{Architecture, Rope};
 use crate::error::Result;
 use crate::gpu::{BufferId, Gpu, Pending};
-use crate::lower::CHOICE_BYTES;
-pub(crate) use crate::plan::Step;
 use crate::plan::{Buffer, METRICS_BYTES, OPTIMIZER_BYTES};
-use crate::random::{WEIGHTS, split, weight_factor};
+pub(crate) use crate::plan::{Initialize, RowChoice, Sampling, Step};
 use std::ops::Range;
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Sampling {
-    pub temperature: f32,
-    pub top_p: f32,
-    pub min_p: f32,
-    pub repetition_penalty: f32,
-    pub top_k: u32,
-    pub seed: [u32; 2],
-    pub turn0: u32,
-}
-
-/// How one of several rows draws: the `Choice` of `lib/sample.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct RowChoice {
-    pub sampling: Sampling,
-    /// Draws made less position, which wraps.
-    pub offset: u32,
-    /// Position behind which the row does not advance.
-    pub last: u32,
-    pub reserved: [u32; 2],
-}
-
-const _: () = assert!(size_of::<RowChoice>() as u64 == CHOICE_BYTES);
-
-/// The options of `00_initialize.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Initialize {
-    pub seed: [u32; 2],
-    pub tag: u32,
-    pub factor: f32,
-}
-
-impl Initialize {
-    pub fn new(seed: u64, std: f64) -> Self {
-        Self { seed: split(seed), tag: WEIGHTS, factor: weight_factor(std) }
-    }
-}
 
 /// [`Buffer::Metrics`](crate::plan::Buffer), as `07_loss_sum.wgsl` and `12_step_decision.wgsl` write it.
 #[repr(C)]
@@ -84,18 +40,27 @@ pub(crate) struct OptimizerState {
 const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
-/// Writes the tables of rotary angles that plans read.
+/// The tables of rotary angles that plans read, with what they are of.
+pub(super) fn rope_tables<'a>(
+    resources: &Resources,
+    architecture: &'a Architecture,
+) -> Result<Vec<(BufferId, &'a Rope)>> {
+    let ropes = architecture.ropes.iter().enumerate();
+    let tables = ropes.map(|(id, rope)| (Buffer::RopeTable(id), rope));
+    let there = tables.filter(|(name, _)| resources.has(*name));
+    there.map(|(name, rope)| Ok((resources.get(name)?, rope))).collect()
+}
+
+/// Writes those tables: of texts that are long or not.
 pub(super) async fn write_rope_tables(
     gpu: &dyn Gpu,
-    resources: &Resources,
+    tables: Vec<(BufferId, &Rope)>,
     positions: Range<usize>,
-    architecture: &Architecture,
+    long: bool,
 ) -> Result<()> {
-    for (id, rope) in architecture.ropes.iter().enumerate() {
-        let name = Buffer::RopeTable(id);
-        if resources.has(name) {
-            write_rope_table(gpu, resources.get(name)?, positions.clone(), rope).await?;
-        }
+    for (buffer, rope) in tables {
+        let turns = (rope.frequencies(long), rope.magnitude());
+        write_rope_table(gpu, buffer, positions.clone(), turns).await?;
     }
     Ok(())
 }
@@ -106,13 +71,12 @@ async fn write_rope_table(
     gpu: &dyn Gpu,
     buffer: BufferId,
     positions: Range<usize>,
-    rope: &Rope,
+    (frequencies, magnitude): (Vec<f64>, f64),
 ) -> Result<()> {
     const PIECE: usize = 8192;
-    let (frequencies, magnitude) = (rope.frequencies(), rope.magnitude());
     let rows = (PIECE / frequencies.len().max(1)).max(1);
     let (mut yields, mut pending) = (PageYields::new(gpu), Pending::default());
-    let mut piece = Vec::with_capacity(rows * rope.head_dim);
+    let mut piece = Vec::with_capacity(rows * frequencies.len() * 2);
     for first in positions.clone().step_by(rows) {
         piece.clear();
         for position in first..positions.end.min(first + rows) {
@@ -122,7 +86,7 @@ async fn write_rope_table(
                 piece.push((magnitude * libm::sin(angle)) as f32);
             }
         }
-        let offset = first as u64 * rope.head_dim as u64 * 4;
+        let offset = (first * frequencies.len()) as u64 * 8;
         pending.queue(gpu, || gpu.write(buffer, offset, bytemuck::cast_slice(&piece)))?;
         if yields.yield_to_page().await {
             pending.accepted().await?;

@@ -105,7 +105,7 @@ impl Throughput {
     }
 
     /// As if so many units of work had been seen to take a millisecond.
-    #[cfg(test)]
+    #[cfg(feature = "testing")]
     pub fn pretend(&self, units: f64) {
         self.per_unit.set(1.0 / units);
     }

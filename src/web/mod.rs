@@ -9,10 +9,8 @@ mod dataset;
 mod lora;
 mod model;
 mod ops;
-mod runtime;
+pub mod runtime;
 mod snapshot;
-#[cfg(testing)]
-mod testing;
 mod trainer;
 mod webgpu;
 
@@ -21,7 +19,8 @@ use js_sys::{Function, Object, Reflect};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
-type JsResult<T> = Result<T, JsValue>;
+/// What a call gives JavaScript.
+pub type JsResult<T> = Result<T, JsValue>;
 
 /// A plain object with these properties.
 fn object(properties: &[(&str, &JsValue)]) -> Object {
@@ -34,7 +33,7 @@ fn object(properties: &[(&str, &JsValue)]) -> Object {
 }
 
 /// An error as JavaScript sees it. `unread`: it is of a part of a step that is done all the same.
-fn to_js(error: Error) -> JsValue {
+pub fn to_js(error: Error) -> JsValue {
     let (code, message) = (error.code.as_str().into(), error.message.into());
     let unread = (error.code == ErrorCode::Unread).into();
     object(&[("code", &code), ("message", &message), ("unread", &unread)]).into()
@@ -69,7 +68,8 @@ fn asking(ask: Function) -> impl Fn(u64, u64, &'static str) -> bool {
     }
 }
 
-fn json<T: Serialize>(value: &T) -> JsResult<String> {
+/// A value as JSON.
+pub fn json<T: Serialize>(value: &T) -> JsResult<String> {
     serde_json::to_string(value).map_err(|e| to_js(Error::internal(e.to_string())))
 }
 

@@ -246,6 +246,23 @@ impl RawModel {
         model.read_piece(index, begin as u64..end as u64).await.map_err(to_js)
     }
 
+    /// Names and shapes of its tensors, as JSON.
+    pub fn tensors(&self) -> JsResult<String> {
+        json(&self.model.tensors())
+    }
+
+    #[wasm_bindgen(js_name = readNamed)]
+    pub async fn read_named(&self, name: String) -> JsResult<Vec<f32>> {
+        let model = Rc::clone(&self.model);
+        model.read_named(&name).await.map_err(to_js)
+    }
+
+    #[wasm_bindgen(js_name = writeNamed)]
+    pub async fn write_named(&self, name: String, values: Vec<f32>) -> JsResult<()> {
+        let model = Rc::clone(&self.model);
+        model.write_named(&name, &values).await.map_err(to_js)
+    }
+
     pub fn release(&self) {
         self.model.free();
     }

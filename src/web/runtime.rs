@@ -85,7 +85,8 @@ impl RawRuntime {
         self.open.borrow().as_ref().map(part).ok_or_else(freed)
     }
 
-    pub(crate) fn device_rc(&self) -> JsResult<Rc<WgpuDevice>> {
+    /// The device.
+    pub fn device_rc(&self) -> JsResult<Rc<WgpuDevice>> {
         self.open(|open| Rc::clone(&open.device))
     }
 

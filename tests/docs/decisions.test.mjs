@@ -1,5 +1,5 @@
 // docs/decisions: pages of at most 20 lines, all in the index, and none cited that is not there.
-// reads: docs bench scripts src shaders pkg/src
+// reads: docs bench scripts src crates shaders pkg/src
 // needs no build
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -34,7 +34,7 @@ test("a page has at most 20 lines: a question, what was measured and the decisio
 });
 
 test("every page that is cited is there", () => {
-  const files = filesBelow(["docs", "bench", "scripts", "src", "shaders", "pkg/src"]);
+  const files = filesBelow(["docs", "bench", "scripts", "src", "crates", "shaders", "pkg/src"]);
   const texts = files
     .filter((path) => /\.(rs|wgsl|mjs|ts|md)$/.test(path))
     .map(read)

@@ -11,7 +11,7 @@ import { root } from "../../scripts/lib.mjs";
 
 /** What no key has to have: what is built or installed, the gate, and what the sets of inputs.mjs have for every test. */
 const FREE =
-  /^(target|node_modules|\.git|pkg|tests\/gate|www\/(dist|dist-node|node_modules)|docs\/api|shaders)(\/|$)|^src\/(?!testing|twins|web\/testing)|^(src|Cargo\.(toml|lock)|package-lock\.json)?$/;
+  /^(target|node_modules|\.git|pkg|tests\/gate|www\/(dist|dist-node|node_modules)|docs\/api|shaders|src|crates\/(model|gpu))(\/|$)|^crates\/kernels\/(?!tests|src\/(testing|twins))|^(crates|Cargo\.(toml|lock)|package-lock\.json)?$/;
 
 const file = relative(root, process.argv[1] ?? "")
   .split(sep)

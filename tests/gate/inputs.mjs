@@ -10,8 +10,9 @@ import { keyOf } from "./key.mjs";
 /** Versions of every dependency. */
 const LOCKS = ["Cargo.lock", "package-lock.json"];
 
-/** The test code of the crate: no build that users make has it. */
-const RUST_TESTS = /^src\/(testing|twins)\/|^src\/web\/testing\.rs$|\/(twin|cases)(\.rs$|\/)/;
+/** The test code of the crates: no build that users make has it. */
+const RUST_TESTS =
+  /^crates\/testing\/|^crates\/kernels\/src\/(testing|twins)\/|^crates\/\w+\/tests\/|\/(twin|cases)(\.rs$|\/)/;
 
 let ignored;
 
@@ -24,15 +25,15 @@ export function sourcesBelow(paths) {
   return filesBelow(paths).filter((file) => !made(file) && !file.startsWith("tests/passed/"));
 }
 
-const rust = () => [...sourcesBelow(["src"]), "build.rs", "Cargo.toml"];
+const rust = () => [...sourcesBelow(["src", "crates"]), "Cargo.toml"];
 const withoutTests = (files) => files.filter((file) => !RUST_TESTS.test(file));
 
 /** Sets of files by name: what a test may depend on. */
 export const SETS = {
-  /** The crate as users build it, without the texts of its kernels. */
+  /** The crates as users build them, without the texts of the kernels. */
   rust: () => withoutTests(rust()),
   shaders: () => sourcesBelow(["shaders"]),
-  /** The crate with its test code. */
+  /** The crates with their test code. */
   crate: rust,
   /** The npm package, and what builds and packs it. */
   package: () => [
@@ -45,16 +46,22 @@ export const SETS = {
    * new. The kernels' own code is not here: a case's key has the texts that it makes.
    */
   harness: () => [
-    ...sourcesBelow(["src/gpu", "src/plan", "src/error.rs", "src/caps.rs", "src/random.rs"]),
+    ...sourcesBelow(["crates/gpu", "crates/kernels/src/plan"]),
+    ...["model/src/error", "model/src/random", "kernels/src/caps"].map(
+      (name) => `crates/${name}.rs`,
+    ),
     ...["chromium.test", "firefox.test", "native.test", "cases", "harness", "lane", "level"].map(
       (name) => `tests/lanes/${name}.mjs`,
     ),
     ...["adapters", "harness", "lane", "ledger", "measure", "mod", "results"].map(
-      (name) => `src/testing/${name}.rs`,
+      (name) => `crates/kernels/src/testing/${name}.rs`,
     ),
-    ...["src/session/step.rs", "src/web/testing.rs", "src/web/runtime.rs", "tests/kernels.rs"],
+    ...["src/lib", "src/on_device", "src/web", "tests/kernels"].map(
+      (name) => `crates/testing/${name}.rs`,
+    ),
+    "src/web/runtime.rs",
     ...["browser", "machine", "server"].map((name) => `scripts/${name}.mjs`),
-    "Cargo.toml",
+    ...["", "crates/model/", "crates/kernels/", "crates/testing/"].map((at) => `${at}Cargo.toml`),
   ],
 };
 
@@ -181,7 +188,9 @@ function caseFiles(file, found = new Set()) {
   found.add(file);
   for (const [, path, name] of readFileSync(join(root, file), "utf8").matchAll(USES)) {
     const below =
-      path === "super" ? dirname(file) : path.replace("crate", "src").replaceAll("::", "/");
+      path === "super"
+        ? dirname(file)
+        : path.replace("crate", /^.*?\bsrc\b/.exec(file)).replaceAll("::", "/");
     caseFiles(`${below}.rs`, found);
     if (name) caseFiles(`${below}/${name}.rs`, found);
   }

@@ -115,7 +115,7 @@ test("two branches' lines of a group are joined", () => {
 });
 
 test("a kernel case's key has its listing, its file and its host", () => {
-  const listing = { name: "one", file: "src/kernels/norm/cases.rs", key: "1" };
+  const listing = { name: "one", file: "crates/kernels/src/kernels/norm/cases.rs", key: "1" };
   const key = (host, ...changes) =>
     caseKey(
       host,
@@ -124,7 +124,7 @@ test("a kernel case's key has its listing, its file and its host", () => {
   const all = [
     key("native", {}),
     key("native", { key: "2" }),
-    key("native", { file: "src/kernels/loss/cases.rs" }),
+    key("native", { file: "crates/kernels/src/kernels/loss/cases.rs" }),
     key("native", { name: "two" }),
     key("native", { key: null }),
     key("chromium", {}),

@@ -1,18 +1,19 @@
-// The crate's own tests, and those of tests/*.rs but the kernel cases, which native.test.mjs runs.
-// reads: src tests/golden tests/plans tests/rooms examples README.md#code build.rs Cargo.toml scripts/shader.rs
-// reads: tests/*.rs
+// The crates' own tests, and those of their folders `tests` but the kernel cases, which native.test.mjs runs.
+// reads: src crates examples README.md#code Cargo.toml
 import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { test } from "node:test";
 import { exitCode, root } from "../../scripts/lib.mjs";
 import { nativeEnv } from "../../scripts/machine.mjs";
 import { cargoProfile, laneTimeout } from "./level.mjs";
 
-/** Test crates of cargo: files of tests, and folders of it with a main.rs. */
-const crates = readdirSync(join(root, "tests"))
-  .filter((name) => name.endsWith(".rs") || existsSync(join(root, "tests", name, "main.rs")))
-  .map((name) => name.replace(/\.rs$/, ""))
+/** Test crates of cargo: files of a crate's `tests`, and folders of it with a main.rs. */
+const crates = ["kernels", "testing"]
+  .map((name) => join(root, "crates", name, "tests"))
+  .flatMap((tests) => readdirSync(tests).map((name) => join(tests, name)))
+  .filter((path) => path.endsWith(".rs") || existsSync(join(path, "main.rs")))
+  .map((path) => basename(path, ".rs"))
   .filter((name) => name !== "kernels");
 
 const built = ["test", "--locked", "--quiet", "--profile", cargoProfile, "--features", "testing"];

@@ -1,4 +1,4 @@
-// reads: tests/lanes/matrices.mjs src/testing src/twins src/web/testing.rs
+// reads: tests/lanes/matrices.mjs crates
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exitCode } from "../../scripts/lib.mjs";

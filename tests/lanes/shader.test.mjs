@@ -1,5 +1,5 @@
 // `npm run shader` prints a kernel's composed text, and says what there is where it has none.
-// reads: scripts/shader.rs src/testing src/twins
+// reads: crates
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
@@ -8,18 +8,7 @@ import { cargoProfile } from "./level.mjs";
 
 // In the profile that the native lane compiles too.
 function shader(...args) {
-  const run = [
-    "run",
-    "--profile",
-    cargoProfile,
-    "--quiet",
-    "--features",
-    "testing",
-    "--bin",
-    "shader",
-    "--",
-    ...args,
-  ];
+  const run = ["run", "--profile", cargoProfile, "--quiet", "--bin", "shader", "--", ...args];
   return spawnSync("cargo", run, { cwd: root, encoding: "utf8" });
 }
 

@@ -292,7 +292,7 @@ test("no file of the package imports itself through others", async () => {
 });
 
 test("JavaScript and Rust number the fields of an operation's call alike", async () => {
-  const rust = (path) => readFileSync(join(root, "src/ops", path), "utf8");
+  const rust = (path) => readFileSync(join(root, "crates/kernels/src/ops", path), "utf8");
   const upper = (name) => name.replace(/[A-Z]/g, "_$&").toUpperCase();
   const { FIELD, OPERATION, ROLE } = await import(pathToFileURL(join(root, "pkg/dist/fields.js")));
   const constants = [...rust("fields.rs").matchAll(/^const ([A-Z_]+): usize = (\d+);/gm)];

@@ -92,6 +92,11 @@ NEOX = dict(
     eos_token_id=None,
 )
 
+LONGROPE = dict(
+    rope_type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.4, 1.6],
+    long_factor=[1.1, 1.4, 2.0, 2.5, 3.0, 3.5],
+)
+
 # `lengths` are the packed documents; `ignored` are positions whose target does not count.
 # Between them: head_dim 32, 64 and 256, heads x head_dim unlike hidden_size, odd sizes, tied and
 # untied, the three activations, GQA groups of 1, 2 and 3, documents of one token.
@@ -267,6 +272,32 @@ FIXTURES = {
             sliding_window=7, tie_word_embeddings=False, eos_token_id=None, pad_token_id=None,
         ),
     },
+    # Its prompt's answer goes beyond the positions of the first training, where the angles change.
+    "phi4-mini": {
+        "seed": 56,
+        "lengths": [24, 1, 19],
+        "ignored": [1, 25],
+        "config": dict(
+            model_type="phi3", vocab_size=67, hidden_size=48, intermediate_size=58,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.75, rms_norm_eps=1e-5,
+            rope_scaling=LONGROPE, original_max_position_embeddings=24,
+            tie_word_embeddings=True, eos_token_id=None, pad_token_id=None,
+        ),
+    },
+    # The same model beside texts that are longer.
+    "phi4-mini-long-bf16": {
+        "seed": 57,
+        "lengths": [24, 25, 40],
+        "dtype": torch.bfloat16,
+        "config": dict(
+            model_type="phi3", vocab_size=67, hidden_size=48, intermediate_size=58,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.75, rms_norm_eps=1e-5,
+            rope_scaling=LONGROPE, original_max_position_embeddings=24,
+            tie_word_embeddings=True, eos_token_id=None, pad_token_id=None,
+        ),
+    },
     "gpt2": {
         "seed": 30,
         "lengths": [1, 23, 21],
@@ -388,6 +419,52 @@ FIXTURES = {
             query_pre_attn_scalar=40, pad_token_id=None,
         ),
     },
+    # The sizes of gemma3: each kind of layer has a scaling of its own.
+    "gemma3-scaled-bf16": {
+        "seed": 58,
+        "lengths": [3, 41],
+        "dtype": torch.bfloat16,
+        "config": dict(
+            model_type="gemma3_text", vocab_size=59, hidden_size=36, intermediate_size=60,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+            rope_parameters=dict(
+                full_attention=dict(
+                    rope_type="yarn", rope_theta=5000.0, factor=4.0, original_max_position_embeddings=16,
+                ),
+                sliding_attention=dict(rope_type="linear", rope_theta=100.0, factor=2.0),
+            ),
+            tie_word_embeddings=True, sliding_window=7, sliding_window_pattern=2,
+            query_pre_attn_scalar=40, pad_token_id=None,
+        ),
+    },
+    # These two have the kernels of llama-bf16.
+    "llama-yarn-mscale-bf16": {
+        "seed": 59,
+        "lengths": [3, 41],
+        "dtype": torch.bfloat16,
+        "config": dict(
+            vocab_size=59, hidden_size=16, intermediate_size=40, num_hidden_layers=1,
+            num_attention_heads=2, num_key_value_heads=2, head_dim=256, hidden_act="silu",
+            rope_theta=10000.0,
+            rope_scaling=dict(
+                rope_type="yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.9,
+                mscale_all_dim=0.6, truncate=False,
+            ),
+            rms_norm_eps=1e-6, tie_word_embeddings=True,
+        ),
+    },
+    "llama-dynamic-bf16": {
+        "seed": 62,
+        "lengths": [3, 57],
+        "dtype": torch.bfloat16,
+        "config": dict(
+            vocab_size=59, hidden_size=16, intermediate_size=40, num_hidden_layers=1,
+            num_attention_heads=2, num_key_value_heads=2, head_dim=256, hidden_act="silu",
+            rope_theta=10000.0, rope_scaling=dict(rope_type="dynamic", factor=4.0),
+            rms_norm_eps=1e-6, tie_word_embeddings=True,
+        ),
+    },
     "llama-f16-sharded": {
         "seed": 3,
         "lengths": [23],
@@ -456,7 +533,7 @@ def hf_config(sizes):
         return config_class(
             **sizes, rope_parameters=rope, max_position_embeddings=64, attn_implementation="eager"
         )
-    theta = sizes.pop("rope_theta")
+    theta = sizes.pop("rope_theta", None)
     scaling = sizes.pop("rope_scaling", {"rope_type": "default"})
     rope = {**scaling, "rope_theta": theta}
     if "partial_rotary_factor" in sizes:
@@ -467,6 +544,7 @@ def hf_config(sizes):
     if local := sizes.pop("rope_local_base_freq", None):
         of_windows = {"rope_type": "default", "rope_theta": local}
         rope = {"full_attention": rope, "sliding_attention": of_windows}
+    rope = sizes.pop("rope_parameters", rope)
     return config_class(
         **sizes,
         rope_parameters=rope,

@@ -34,8 +34,9 @@ def rope(x, cos, sin):
     return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), dim=-1)
 
 
-def frequencies(config):
-    """Radians per position of each pair, and the factor on cosines and sines.
+def frequencies(config, long):
+    """Radians per position of each pair, and the factor on cosines and sines. `long`: in texts beyond the positions
+    of the first training, where LongRoPE (arXiv:2402.13753) has other divisors.
 
     Llama 3.1's scaling as its paper's code describes it; YaRN's as its paper does (arXiv:2309.00071,
     sections 3.2 to 3.4), its bounds of turns rounded outwards to whole pairs.
@@ -48,6 +49,13 @@ def frequencies(config):
         return plain, 1.0
     if kind == "linear":
         return plain / scaling["factor"], 1.0
+    if kind == "dynamic":
+        # The base grows with texts that are longer than the model's positions.
+        return plain, 1.0
+    if kind == "longrope":
+        positions, original = 64, config["original_max_position_embeddings"]
+        divisors = torch.tensor(scaling["long_factor" if long else "short_factor"], dtype=torch.float64)
+        return plain / divisors, math.sqrt(1 + math.log(positions / original) / math.log(original))
     turns = scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
     if kind == "llama3":
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
@@ -57,9 +65,12 @@ def frequencies(config):
         # The pair, counted in fractions, that turns so often within the first training's positions.
         pair = lambda count: dim / 2 * math.log(turns[0].item() / count, config["rope_theta"])
         low, high = pair(scaling.get("beta_fast", 32)), pair(scaling.get("beta_slow", 1))
-        low, high = max(math.floor(low), 0), min(math.ceil(high), dim - 1)
+        if scaling.get("truncate", True):
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, dim - 1)
         kept = 1 - ((torch.arange(dim // 2) - low) / (high - low)).clamp(0, 1)
-        magnitude = 0.1 * math.log(scaling["factor"]) + 1
+        weighed = lambda scale: 0.1 * scale * math.log(scaling["factor"]) + 1
+        magnitude = weighed(scaling.get("mscale", 1)) / weighed(scaling.get("mscale_all_dim", 0))
     return kept * plain + (1 - kept) * plain / scaling["factor"], magnitude
 
 
@@ -71,11 +82,16 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
     eps = config.get("rms_norm_eps", config.get("layer_norm_eps"))
     rows = torch.arange(n)
     def table(config):
-        turned, magnitude = frequencies(config)
+        kinds = [frequencies(config, long) for long in (False, True)]
+        magnitude = kinds[0][1]
+        lengths = (documents[None, :] == documents[:, None]).sum(1)
+        long = lengths > config.get("original_max_position_embeddings", n)
+        turned = torch.where(long[:, None], kinds[1][0], kinds[0][0])
         angles = (rows - documents).double()[:, None] * turned
         return magnitude * angles.cos(), magnitude * angles.sin()
 
-    cos, sin = table(config)
+    own = config.get("rope_parameters")
+    cos, sin = (None, None) if own else table(config)
     seen = (rows[None, :] <= rows[:, None]) & (documents[None, :] == documents[:, None])
     kind = config.get("model_type", "llama")
     gemma = kind.startswith("gemma")
@@ -104,8 +120,12 @@ def logits(config, weights, tokens, documents, beside=lambda module, x: 0.0):
         if windowed:
             visible = seen & (rows[:, None] - rows[None, :] < config.get("sliding_window", n))
         if kind == "gemma3_text":
-            local = {"rope_theta": config["rope_local_base_freq"], "rope_scaling": {"rope_type": "default"}}
-            cos, sin = table(config | local if windowed else config)
+            if own:
+                turns = own["sliding_attention" if windowed else "full_attention"]
+                cos, sin = table(config | {"rope_theta": turns["rope_theta"], "rope_scaling": turns})
+            else:
+                local = {"rope_theta": config["rope_local_base_freq"], "rope_scaling": {"rope_type": "default"}}
+                cos, sin = table(config | local if windowed else config)
         w = {k: weights.get(f"model.layers.{layer}.{k}.weight") for k in LAYER_NAMES}
         bias = lambda k: weights.get(f"model.layers.{layer}.{k}.bias", 0.0)
         linear = lambda k, x: x @ w[k].T + bias(k) + beside(f"model.layers.{layer}.{k}", x)

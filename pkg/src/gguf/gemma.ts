@@ -26,9 +26,11 @@ const LOCAL_BASE = 10_000;
 export const GEMMA_3: Rules = {
   write(metadata, config) {
     writeWindow(metadata, "gemma3", config, { period: 6, scaledByHidden: 62 });
-    const { full_attention: full } = config.rope_parameters as Required<RopeParameters>;
+    const ropes = config.rope_parameters as Required<RopeParameters>;
+    const { full_attention: full, sliding_attention: sliding } = ropes;
+    expectField({ rope_type: sliding.rope_type }, "rope_type", ["default", "dynamic"]);
     // llama.cpp would scale the layers with a window too, by others.
-    expectField({ rope_type: full.rope_type }, "rope_type", ["default", "linear"]);
+    expectField({ rope_type: full.rope_type }, "rope_type", ["default", "dynamic", "linear"]);
     writeRope(metadata, "gemma3", { ...config, rope_parameters: full });
     const base = config.rope_local_base_freq as number;
     if (base !== LOCAL_BASE) metadata.f32("gemma3.rope.freq_base_swa", base);

@@ -1,4 +1,4 @@
-// Written by `TINYLOOM_TYPES=write cargo test --features testing --lib typescript` from the families in src/arch.
+// Written by `TINYLOOM_TYPES=write cargo test -p tinyloom-model typescript` from the families in crates/model/src/arch.
 
 import type { GgufNames } from "./family.js";
 

@@ -20,6 +20,13 @@ export function writeRope(metadata: Metadata, architecture: string, config: Mode
   metadata.u32(`${prefix}.dimension_count`, config.head_dim as number);
   metadata.f32(`${prefix}.freq_base`, config.rope_theta as number);
   const type = rope.rope_type;
+  if (type === "longrope") {
+    throw invalid(
+      "save: llama.cpp takes the factors of longrope by the length of its context, and tinyloom by that of the text; " +
+        'save with format: "safetensors"',
+    );
+  }
+  // "dynamic" changes nothing within the model's positions.
   if (type !== "linear" && type !== "yarn") return;
   const factor = rope.factor as number;
   metadata.string(`${prefix}.scaling.type`, type);

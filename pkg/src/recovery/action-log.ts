@@ -18,7 +18,7 @@ export interface RecoveredTrainer {
 }
 
 /** Something done that has to be done again. */
-export type Entry = Step | Change | Merge;
+export type Entry = Step | Change | WeightChange;
 
 /** A step, or a part of one. */
 export class Step {
@@ -74,9 +74,21 @@ export interface Change {
   readonly calls: number;
 }
 
-/** An adapter that was added to the model. */
-export interface Merge {
-  merge(model: RawModel): Promise<void>;
+/** An adapter that was added to the model, or a parameter that was set. */
+export interface WeightChange {
+  apply(model: RawModel): Promise<void>;
+  /** The parameter that was set. */
+  readonly parameter?: string;
+}
+
+/** Adds a change of weights; of those of a parameter that nothing came between the last one counts. */
+export function logged(log: Entry[], change: WeightChange): void {
+  for (let at = log.length - 1; at >= 0; at--) {
+    const entry = log[at];
+    if (change.parameter === undefined || !(entry && "apply" in entry) || !entry.parameter) break;
+    if (entry.parameter === change.parameter) log.splice(at, 1);
+  }
+  log.push(change);
 }
 
 /** Takes entries out of the log, by default all: they are never done again. */

@@ -58,7 +58,7 @@ export interface RecoveredModel {
   /** In its turn, since a replay may be walking its log: no step is done again. */
   dropSteps(): void;
   /** In its turn: takes a snapshot, unless it is that adapter. */
-  snapshotBesides(adapter: RawModel): Promise<void>;
+  snapshotBesides(adapter: RawModel | undefined): Promise<void>;
 }
 
 /** The life of a runtime's devices. */

@@ -7,7 +7,7 @@ import { end, type RawHandle, type Restorer } from "../raw-handle.js";
 import type { RawModel, RawRuntime, RawTrainer, Releasable } from "../raw-types.js";
 import type { SaveOptions } from "../save-types.js";
 import { stored } from "../stored-runs.js";
-import { cut, type Entry, type RecoveredTrainer } from "./action-log.js";
+import { cut, type Entry, logged, type RecoveredTrainer } from "./action-log.js";
 import type { DeviceRecovery, RecoveredModel } from "./device-recovery.js";
 import type { Origin } from "./origin.js";
 import { Replay } from "./replay.js";
@@ -98,18 +98,33 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
    */
   async merging(adapter: RawModel): Promise<() => void> {
     const { module } = this.device;
-    // Steps of others are not to be done again on the changed weights.
-    for (const other of this.device.sharing(this.queue)) {
-      if (other !== this) await other.snapshotBesides(adapter);
-    }
+    await this.#othersKept(adapter);
     const copy = await adapter.snapshot();
     const weights = await fileOf(copy).finally(() => end(copy));
     const config = adapter.config();
-    const merge = async (model: RawModel) => {
+    const apply = async (model: RawModel) => {
       const again = await loadAgain(module, await model.adaptAs(config), weights);
       await again.merge(() => false).finally(() => end(again));
     };
-    return () => void this.log.push({ merge });
+    return () => logged(this.log, { apply });
+  }
+
+  /**
+   * In the model's turn: a parameter is about to be set.
+   *
+   * @returns to be called when it was.
+   */
+  async setting(parameter: string, values: Float32Array): Promise<() => void> {
+    if (!this.origin.adapted) await this.#othersKept();
+    const apply = (model: RawModel) => model.writeNamed(parameter, values);
+    return () => logged(this.log, { apply, parameter });
+  }
+
+  /** Steps of others are not to be done again on weights that change now. */
+  async #othersKept(adapter?: RawModel): Promise<void> {
+    for (const other of this.device.sharing(this.queue)) {
+      if (other !== this) await other.snapshotBesides(adapter);
+    }
   }
 
   /** In the model's turn: waits until `done`, which the next recovery brings about. */
@@ -127,7 +142,7 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
   }
 
   /** In the model's turn: takes a snapshot, unless it is that adapter. */
-  async snapshotBesides(adapter: RawModel): Promise<void> {
+  async snapshotBesides(adapter: RawModel | undefined): Promise<void> {
     if (this.handle.raw !== adapter) await this.snapshots.fresh();
   }
 

@@ -40,8 +40,8 @@ export class Replay {
     const log = this.#log;
     for (let at = 0; at < log.length; at++) {
       const entry = log[at] as Entry;
-      if ("merge" in entry) {
-        await entry.merge(this.#model);
+      if ("apply" in entry) {
+        await entry.apply(this.#model);
         continue;
       }
       const raw = this.#raws.get(entry.trainer);

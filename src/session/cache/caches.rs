@@ -1,6 +1,7 @@
 //! A model's key-value caches: one per form of keys, values and weights.
 
 use super::key_value_cache::{CacheOwner, KeyValueCache};
+use crate::config::RopeScaling;
 use crate::error::{Error, ErrorCode, Result};
 use crate::lower::InferenceOptions;
 use crate::session::model::Model;
@@ -36,8 +37,13 @@ impl Model {
             return Ok(());
         }
         Err(Error::tokens(format!(
-            "{tokens} tokens of context are more than {}, {most}; give a shorter text, such as its last tokens",
-            self.config().spelled("max_position_embeddings")
+            "{tokens} tokens of context are more than {}, {most}{}; give a shorter text, such as its last tokens",
+            self.config().spelled("max_position_embeddings"),
+            match self.config().rope.scaling {
+                RopeScaling::Dynamic { .. } =>
+                    ", and dynamic RoPE would have other angles for each such length",
+                _ => "",
+            }
         )))
     }
 
@@ -70,6 +76,7 @@ impl Model {
         reused: usize,
     ) -> Result<(CacheOwner, usize)> {
         cache.pack(&self.weights, &self.token_throughput).await?;
+        cache.turn(&self.weights, text.len()).await?;
         let start = match reused {
             0 => 0,
             most => cache.reusable(&self.weights, text, most)?,

@@ -9,7 +9,7 @@ use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
 use crate::session::memory::{self, MemoryBytes, Purpose};
 use crate::session::resources::Resources;
-use crate::session::step::write_rope_tables;
+use crate::session::step::{rope_tables, write_rope_tables};
 use crate::session::throughput::Throughput;
 use crate::session::weights::Weights;
 use futures_util::lock::{Mutex, MutexGuard};
@@ -29,6 +29,8 @@ pub(in crate::session) struct KeyValueCache {
     written: Cell<u64>,
     /// The version of the weights that are packed.
     packed: Cell<Option<u64>>,
+    /// Whether its rotary angles are those of [long texts](crate::arch::Architecture::is_long).
+    long: Cell<bool>,
 }
 
 /// What the cache holds for the weights as they are.
@@ -58,6 +60,7 @@ impl KeyValueCache {
             busy: Mutex::default(),
             written: Cell::default(),
             packed: Cell::default(),
+            long: Cell::default(),
         }
     }
 
@@ -118,8 +121,8 @@ impl KeyValueCache {
         let installed = create_checked(&**gpu, || self.installed(model, &weights, &plans)).await;
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
         let positions = old..capacity;
-        let architecture = &model.layout.architecture;
-        write_rope_tables(&**gpu, &larger.resources, positions, architecture).await?;
+        let tables = rope_tables(&larger.resources, &model.layout.architecture)?;
+        write_rope_tables(&**gpu, tables, positions, self.long.get()).await?;
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());
@@ -216,6 +219,25 @@ impl KeyValueCache {
             packing.await?;
             self.packed.set(version);
         }
+    }
+
+    /// Whether its rotary angles are those of a text of so many tokens.
+    pub fn turns(&self, model: &Weights, tokens: usize) -> bool {
+        self.long.get() == model.layout.architecture.is_long(tokens)
+    }
+
+    /// Gives the cache the rotary angles of a text of so many tokens. What it held with others is void. The caller holds
+    /// the [lock](Self::lock).
+    pub async fn turn(&self, model: &Weights, tokens: usize) -> Result<()> {
+        if self.turns(model, tokens) {
+            return Ok(());
+        }
+        self.text.take();
+        let architecture = &model.layout.architecture;
+        let long = architecture.is_long(tokens);
+        self.long.set(long);
+        let tables = self.with(|on_gpu| rope_tables(&on_gpu.resources, architecture))?;
+        write_rope_tables(&*model.gpu.0, tables, 0..self.capacity(), long).await
     }
 
     /// Waits until no text is being read into the cache, and it does not grow. Neither begins before the guard is dropped.

@@ -93,7 +93,8 @@ struct Ready {
 impl Ready {
     /// Whether the texts are those of the weights as they are, and the pass is bound to the cache as it is.
     fn holds(&self, model: &Model, cache: &KeyValueCache) -> bool {
-        self.pass.bound.belongs_to(cache) && self.version == model.weights.version()
+        let alike = cache.turns(&model.weights, 0);
+        alike && self.pass.bound.belongs_to(cache) && self.version == model.weights.version()
     }
 }
 
@@ -128,6 +129,17 @@ impl BatchGeneration {
             options.validate().map_err(|error| named(index, error))?;
             let given = tokens.len().saturating_sub(options.drawn);
             let max_len = given.saturating_add(options.max_tokens).min(most).max(tokens.len());
+            let short = model.layout().architecture.short_tokens();
+            if max_len > short {
+                return Err(named(
+                    index,
+                    Error::tokens(format!(
+                        "{given} tokens and {} more reach beyond original_max_position_embeddings, {short}: longrope has \
+                     other angles there, and a batch has one kind; give fewer, or generate the text by itself",
+                        max_len - given
+                    )),
+                ));
+            }
             let draws = options.drawn;
             let finished = options.max_tokens <= draws || tokens.len() == most;
             texts.push(BatchText { options, tokens, draws, max_len, finished, reported: false });
@@ -200,6 +212,7 @@ impl BatchGeneration {
         self.in_flight.settle().await?;
         let _lock = cache.lock().await;
         let (model, rows) = (&self.model, self.texts.len());
+        cache.turn(&model.weights, 0).await?;
         let pass = self.pass(cache).await?;
         let version = loop {
             let version = model.weights.version();

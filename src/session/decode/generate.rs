@@ -132,6 +132,7 @@ impl Generation {
         let held = self.held.take();
         let held =
             held.filter(|held| cache.is_held(&self.model.weights, *held) && self.fits(&cache));
+        let held = held.filter(|_| cache.turns(&self.model.weights, self.text.len()));
         let (held, drawn) = match held {
             Some(held) => {
                 let drawn = if let (Some(rows), Some(lookup)) = (rows, self.lookup.as_mut()) {
@@ -239,7 +240,7 @@ impl Generation {
     /// The rows of a check with a pass made for it, where a check is worth while and nothing is in flight:
     /// before the cache is known to hold the text.
     async fn prepare_check(&mut self, cache: &KeyValueCache) -> Result<Option<CheckRows>> {
-        let (left, idle) = (self.left(), self.in_flight.is_empty());
+        let (left, idle) = (self.left_alike(), self.in_flight.is_empty());
         let Some(lookup) = self.lookup.as_mut().filter(|_| idle) else { return Ok(None) };
         let rows = lookup.prepare(&self.model, cache, &self.text, left).await;
         if rows.as_ref().is_err_and(|error| UNFIT.contains(&error.code)) {
@@ -262,7 +263,7 @@ impl Generation {
             && (!checking || self.in_flight.is_empty())
         {
             let queued = undrawn + self.in_flight.passes();
-            let left = self.left().saturating_sub(queued);
+            let left = self.left_alike().saturating_sub(queued);
             if left == 0 {
                 break;
             }
@@ -278,6 +279,16 @@ impl Generation {
     /// Tokens still wanted and still within the model's positions.
     fn left(&self) -> usize {
         (self.options.max_tokens - self.draws).min(self.max_len.saturating_sub(self.text.len()))
+    }
+
+    /// Of those, the tokens that can be drawn before the text turns by other angles and is read again.
+    fn left_alike(&self) -> usize {
+        let short = self.model.layout().architecture.short_tokens();
+        let alike = match short.checked_sub(self.text.len()) {
+            Some(more) => more.saturating_add(1),
+            None => usize::MAX,
+        };
+        self.left().min(alike)
     }
 
     /// The tokens that count of those drawn; notes whether the generation has ended.

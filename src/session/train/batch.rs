@@ -40,6 +40,13 @@ impl Trainer {
                 config.spelled("max_position_embeddings")
             )));
         }
+        let short = self.model.layout().architecture.short_tokens();
+        if longest > short {
+            return Err(Error::tokens(format!(
+                "a document of {longest} tokens is longer than original_max_position_embeddings, {short}: longrope has \
+                 other angles there, and a step has one kind; cut it, or give the dataset a smaller sequenceLength"
+            )));
+        }
         Ok(())
     }
 

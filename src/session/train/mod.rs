@@ -29,7 +29,7 @@ use super::memory::{self, MemoryBytes, Purpose};
 use super::model::Model;
 use super::progress::Progress;
 use super::resources::Resources;
-use super::step::{Step, StepResult, write_rope_tables};
+use super::step::{Step, StepResult, rope_tables, write_rope_tables};
 use super::throughput::{MOST_SUBMITS, SUBMIT_MILLISECONDS, first_guess};
 use super::weights::tensor_at;
 use super::weights::tensor_storage::TensorStorage;
@@ -244,7 +244,8 @@ impl Trainer {
     async fn write_rope(model: &Model, resources: &Resources, tokens: usize) -> Result<()> {
         let architecture = &model.layout().architecture;
         let positions = 0..tokens.min(architecture.positions);
-        write_rope_tables(&**model.gpu(), resources, positions, architecture).await
+        let tables = rope_tables(resources, architecture)?;
+        write_rope_tables(&**model.gpu(), tables, positions, false).await
     }
 
     pub fn model(&self) -> &Rc<Model> {

@@ -167,7 +167,10 @@ impl ModelLoader {
     }
 
     /// The model, whose weights may still be missing.
-    pub(crate) fn model(&self) -> Result<&Rc<Model>> {
+    ///
+    /// # Errors
+    /// `internal` before it is allocated.
+    pub fn model(&self) -> Result<&Rc<Model>> {
         let model = self.model.get();
         model.ok_or_else(|| Error::internal("the loader has allocated no model yet"))
     }

@@ -325,6 +325,70 @@ impl Weights {
     }
 }
 
+impl Weights {
+    /// A tensor as the checkpoint has it, row-major, in f32; of a packed matrix what its codes stand for.
+    ///
+    /// # Errors
+    /// `invalid-options` for a name that is no tensor's, `freed`, `out-of-memory`, `device-lost`.
+    pub async fn read_named(&self, name: &str) -> Result<Vec<f32>> {
+        let (buffers, tensor) = (self.buffers()?, self.named(name)?);
+        let find = |name| buffers.get(name);
+        let storage =
+            TensorStorage { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        let bytes = tensor.shape.iter().product::<usize>() as u64 * 4;
+        let read = storage.read_bytes(&self.gpu.0, 0..bytes)?.await?;
+        Ok(bytemuck::pod_collect_to_vec(&read))
+    }
+
+    /// Replaces a tensor; a matrix that is held packed is packed.
+    ///
+    /// # Errors
+    /// `invalid-options` for another name, number of values, or a value that is not finite; `freed`, `device-lost`.
+    pub async fn write_named(&self, name: &str, values: &[f32]) -> Result<()> {
+        let (buffers, tensor) = (self.buffers()?, self.named(name)?);
+        let count: usize = tensor.shape.iter().product();
+        if values.len() != count {
+            let shape: Vec<_> = tensor.shape.iter().map(ToString::to_string).collect();
+            return Err(Error::options(format!(
+                "{} values for {name}, which is {} = {count} numbers",
+                values.len(),
+                shape.join(" × ")
+            )));
+        }
+        if let Some(i) = values.iter().position(|x| !x.is_finite()) {
+            return Err(Error::options(format!(
+                "values[{i}] is {}; it has to be finite",
+                values[i]
+            )));
+        }
+        let find = |name| buffers.get(name);
+        let storage =
+            TensorStorage { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
+        let (gpu, mut held) = (&self.gpu.0, vec![]);
+        let (mut yields, mut pending) = (PageYields::new(&**gpu), Pending::default());
+        // The first piece changes the weights.
+        self.changed();
+        for (piece, part) in values.chunks(FILLED_ELEMENTS).enumerate() {
+            let write = || storage.write_stored(gpu, piece * FILLED_ELEMENTS, part, &mut held);
+            pending.queue(&**gpu, write)?;
+            if yields.yield_to_page().await {
+                pending.accepted().await?;
+            }
+        }
+        pending.accepted().await
+    }
+
+    fn named(&self, name: &str) -> Result<&Tensor> {
+        let found = self.layout.tensors.iter().find(|tensor| tensor.name == name);
+        found.ok_or_else(|| {
+            let first = self.layout.tensors.first().map_or("", |tensor| &tensor.name);
+            Error::options(format!(
+                "there is no parameter {name}; model.parameters has the names, such as {first}"
+            ))
+        })
+    }
+}
+
 /// Refuses to read matrices in another format than that in which a packed model holds them.
 ///
 /// # Errors

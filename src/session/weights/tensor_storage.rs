@@ -4,7 +4,7 @@
 use crate::arch::Swap;
 use crate::checkpoint::write_header_of;
 use crate::error::{Error, Result, room};
-use crate::format::{GROUP, WeightFormat, holds_codes, pack, pack_codes};
+use crate::format::{GROUP, WeightFormat, holds_codes, pack, pack_codes, unpack};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
 use crate::optim::{Content, Stored};
 use crate::params::{Matrix, Params, Tensor};
@@ -32,7 +32,7 @@ pub(in crate::session) struct TensorStorage<'a> {
 impl TensorStorage<'_> {
     /// Writes the tensor's elements from `start` on; those of a packed matrix are packed, in whole groups.
     pub fn write(&self, gpu: &Rc<dyn Gpu>, start: usize, values: &[f32]) -> Result<()> {
-        let packed = self.layout.matrices[self.tensor.matrix].format != WeightFormat::F32;
+        let packed = self.is_packed();
         for (first, shard, offset, len) in pieces(self.layout, self.tensor, start, values.len()) {
             let part = &values[first - start..][..len];
             if packed {
@@ -43,6 +43,10 @@ impl TensorStorage<'_> {
             gpu.write(buffer, offset as u64 * 4, bytemuck::cast_slice(part))?;
         }
         Ok(())
+    }
+
+    fn is_packed(&self) -> bool {
+        self.layout.matrices[self.tensor.matrix].format != WeightFormat::F32
     }
 
     /// Whether the tensor is held in codes, and these are such.
@@ -104,12 +108,51 @@ impl TensorStorage<'_> {
         gpu.write(buffer, behind + 4 * (offset / GROUP) as u64, bytemuck::cast_slice(scales))
     }
 
+    /// Reads all elements of a packed tensor.
+    fn read_packed(&self, gpu: &Rc<dyn Gpu>) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        let Matrix { format, cols, parts, first_part, .. } =
+            self.layout.matrices[self.tensor.matrix].clone();
+        let mut regions = vec![];
+        for run in self.layout.runs(self.tensor) {
+            let buffer = (self.find)(Buffer::Packed(run.shard))?;
+            let words = 16 * format.vectors(run.offset) as u64;
+            let bytes = 16 * format.vectors(run.len) as u64;
+            regions.push(Region { buffer, offset: words, bytes });
+            if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) {
+                let behind = 16 * format.vectors(parts[run.shard - first_part].rows * cols) as u64;
+                let offset = behind + 4 * (run.offset / GROUP) as u64;
+                regions.push(Region { buffer, offset, bytes: 4 * (run.len / GROUP) as u64 });
+            }
+        }
+        let gpu = Rc::clone(gpu);
+        let total = self.tensor.shape.iter().product::<usize>() as u64 * 4;
+        let mut values: Vec<u8> = room(&format!("tensor {}", self.tensor.name), total)?;
+        let with_scales = !matches!(format, WeightFormat::F32 | WeightFormat::F16);
+        Ok(Box::pin(async move {
+            for regions in regions.chunks(1 + usize::from(with_scales)) {
+                let words = bytemuck::pod_collect_to_vec(&gpu.read(regions[0])?.await?);
+                let scales = match regions.get(1) {
+                    Some(region) => bytemuck::pod_collect_to_vec(&gpu.read(*region)?.await?),
+                    None => vec![],
+                };
+                values.extend_from_slice(bytemuck::cast_slice(&unpack(format, &words, &scales)));
+            }
+            Ok(values)
+        }))
+    }
+
     /// Reads a range of the tensor's elements. All buffers are looked up before the first await.
     pub fn read(
         &self,
         gpu: &Rc<dyn Gpu>,
         range: Range<usize>,
     ) -> Result<LocalFuture<Result<Vec<u8>>>> {
+        if self.is_packed() {
+            let whole = self.read_packed(gpu)?;
+            return Ok(Box::pin(async move {
+                Ok(whole.await?[range.start * 4..range.end * 4].to_vec())
+            }));
+        }
         let mut regions = Vec::new();
         for (_, shard, offset, len) in pieces(self.layout, self.tensor, range.start, range.len()) {
             let buffer = (self.find)((self.set)(shard))?;

@@ -98,7 +98,8 @@ function earlier(weave: Weave, at: number): string[] {
 
 /** The letter that tells most: where a layer's heads are surest of another letter than the one before. */
 export function telling(weave: Weave): number {
-  const start = first(weave);
+  // The first letters of a text have little to look at.
+  const start = Math.min(weave.answers ? first(weave) : weave.given - 1, weave.tokens.length - 1);
   let [best, most] = [start, -1];
   for (let at = start; at < weave.tokens.length; at++) {
     const sums = weave.shares.map((heads) =>

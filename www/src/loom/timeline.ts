@@ -131,7 +131,7 @@ export class Timeline {
       // A name that would lie on another one stands above it.
       const box = text.getBBox();
       const row = ends.findIndex((end) => box.x >= end + APART);
-      if (row < 0) text.remove();
+      if (row < 0 || (row > 0 && y < 12 + ROW + 10)) text.remove();
       else {
         ends[row] = box.x + box.width;
         text.setAttribute("y", String(Math.max(12, y - 10 - row * ROW)));

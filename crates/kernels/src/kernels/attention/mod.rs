@@ -1,0 +1,28 @@
+//! Attention over batches, caches and tensors.
+
+pub(super) mod backward;
+pub(super) mod by_products;
+#[cfg(feature = "testing")]
+pub(crate) mod cases;
+mod decode;
+pub(super) mod decode_ranges;
+mod decode_tile;
+pub(super) mod forward;
+mod matrix;
+pub(super) mod newest;
+mod operands;
+mod probabilities;
+mod sums;
+pub(super) mod tensors;
+pub(super) mod tile;
+#[cfg(feature = "testing")]
+pub(crate) mod twin;
+
+pub use backward::{AttentionBackwardKeyValue, AttentionBackwardQuery};
+pub use by_products::AttentionBackwardProducts;
+pub use decode::{AttentionDecode, AttentionDecodeMerge, DecodePlace};
+pub use forward::AttentionForward;
+pub use newest::AttentionDecodeNewest;
+pub use probabilities::AttentionProbabilities;
+pub use sums::{AttentionDelta, AttentionGroupSum};
+pub use tensors::{AttentionDeltaTensors, AttentionTensors};

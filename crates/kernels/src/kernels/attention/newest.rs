@@ -1,0 +1,135 @@
+//! The newest row of a decoded text, from the residual stream to what ranges of keys leave, in one dispatch.
+
+use super::decode::composer;
+use super::decode_tile::{QueryHeads, pick, turns};
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::format::KvCache;
+use crate::kernels::compose::{Binding, Grid, Kernel, Spec, read, read_write, uniform};
+use crate::kernels::limits::check_storage;
+use crate::kernels::linear::MatvecInput;
+use crate::kernels::linear::matvec::norm_operand;
+use crate::kernels::modules::{UNIT, cache_sizes, key_rows, matrix_units};
+use crate::kernels::shape::{DecodeSplits, NewestShape};
+
+/// Units of a matrix that an invocation has in flight: they stay in registers.
+const UNITS_IN_FLIGHT: usize = 24;
+/// Most elements of the matrix of queries, which each range reads again: as many as were measured.
+const MOST_ELEMENTS: usize = 768 * 768;
+/// Most turns over a row that are not in a loop.
+const UNROLLED_PASSES: usize = 4;
+
+/// A workgroup whose teams have all pairs of a head between them.
+struct Workgroup {
+    size: usize,
+    /// Invocations of a team: the narrowest subgroup.
+    lanes: usize,
+    /// Pairs of each team.
+    pairs: usize,
+}
+
+impl Workgroup {
+    /// None where two kernels are expected to be faster ([`Decoding`](crate::caps::Decoding)), or one cannot do it.
+    fn of(caps: &Capabilities, shape: &NewestShape) -> Option<Self> {
+        let (lanes, head_dim) = (caps.subgroup_size[0] as usize, shape.heads.head_dim);
+        let size = caps.decoding().newest.min(head_dim / 2 * lanes);
+        let pairs = (head_dim / 2 * lanes).checked_div(size)?;
+        let fits = caps.reduces_by_subgroup()
+            && caps.limits.workgroup_invocations() as usize >= size
+            && head_dim.is_power_of_two()
+            && size.is_power_of_two()
+            && (head_dim / 4..=size).contains(&lanes)
+            && pairs <= lanes
+            && shape.k.is_multiple_of(4)
+            && shape.heads.width() * shape.k <= MOST_ELEMENTS
+            && pick(caps, shape.heads, QueryHeads::Newest(size))
+                .is_ok_and(|tile| tile.size == size);
+        fits.then_some(Self { size, lanes, pairs })
+    }
+}
+
+/// Whether [`AttentionDecodeNewest`] is expected to be faster than a product and attention behind it. The product
+/// behind it can put the newest key to the others then.
+pub fn newest_fuses(caps: &Capabilities, shape: &NewestShape) -> bool {
+    Workgroup::of(caps, shape).is_some()
+}
+
+fn bindings(packed: bool, biased: bool) -> Vec<Binding> {
+    let matrix = read(if packed { "packed" } else { "b" });
+    let mut bindings = vec![read("a"), matrix, read("norm_weight"), read("angles")];
+    bindings.extend(["cache", "query", "partials"].map(read_write));
+    bindings.push(uniform("step"));
+    bindings.extend(biased.then_some(read("bias")));
+    bindings
+}
+
+/// The newest row's norm, product and rotation, and its queries over the keys before it, in a cache of f32. Bindings: the
+/// residual stream, the matrix, the norm's weight, the angles of the row's position, the cache, queries, partials, step,
+/// and the bias if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionDecodeNewest {
+    pub shape: NewestShape,
+    pub splits: DecodeSplits,
+}
+
+impl Spec for AttentionDecodeNewest {
+    fn name(&self) -> &'static str {
+        "attention_decode_newest"
+    }
+
+    /// `internal` where not [`newest_fuses`].
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape: NewestShape { heads, k, epsilon, biased, weights }, splits } = *self;
+        let Some(Workgroup { size, lanes, pairs }) = Workgroup::of(caps, &self.shape) else {
+            return Err(Error::internal("this adapter does not join the newest row's kernels"));
+        };
+        let tile = pick(caps, heads, QueryHeads::Newest(size))?;
+        check_storage(caps, [tile.bytes(heads, true) as u32], self.name())?;
+        let packed = weights.packs(k);
+        let (rows, unit) = (2 * pairs, if packed { UNIT } else { 4 });
+        let turns_of_rows = (k / unit).div_ceil(lanes);
+        let unrolled =
+            turns_of_rows.div_ceil(turns_of_rows.div_ceil((UNITS_IN_FLIGHT / rows).max(1)));
+        let passes = turns_of_rows.div_ceil(unrolled);
+        let composer = turns(composer(*self, tile.size, heads, &splits), &tile, heads)
+            .size("HEAD_DIM", heads.head_dim)
+            .size("HALF", heads.head_dim / 2)
+            .size("K", k)
+            .size("ROW_LANES", lanes)
+            .unrolled("PAIRS", pairs)
+            .unrolled("ROWS", rows)
+            .unrolled("ROW_STEPS", lanes.ilog2() as usize)
+            .unrolled("UNROLLED", unrolled)
+            .size("WINDOW", heads.window.unwrap_or(u32::MAX as usize));
+        let composer = if passes <= UNROLLED_PASSES {
+            composer.unrolled("PASSES", passes)
+        } else {
+            composer.size("PASSES", passes)
+        };
+        let composer = norm_operand(
+            matrix_units(composer, weights, (heads.stride(), k)),
+            MatvecInput::Norm { epsilon },
+            true,
+        )
+        .module("lib/matvec/norm_weight")
+        .module("lib/step")
+        .module("lib/attention/decode_seen_cache");
+        let composer = key_rows(cache_sizes(composer, KvCache::F32, &heads), heads.ring)
+            .module("lib/attention/decode_ranges")
+            .module("lib/attention/decode_partial")
+            .when("BIASED", biased)
+            .module("lib/matvec/pair_bias");
+        let form = if packed { weights.name() } else { "vec4" };
+        composer
+            .subgroup_module("lib/attention/lanes_subgroup")
+            .module("lib/attention/decode_turns")
+            .module("05_attention_decode_newest")
+            .finish(
+                caps,
+                &bindings(packed, biased),
+                Grid::Fixed { x: (heads.heads + 2 * heads.kv_heads) as u32, y: splits.count as u32 },
+                format!("{lanes} lanes for {rows} rows, {form}; {} lanes per key", tile.lanes),
+                format!("a query head's workgroups each multiply for themselves, {unrolled} loads of each row in flight"),
+            )
+    }
+}

@@ -1,0 +1,267 @@
+//! Attention's kernels on the CPU.
+
+pub(crate) mod by_products;
+pub(crate) mod causal;
+pub(crate) mod decode;
+pub(crate) mod gradient_rows;
+pub(crate) mod masked;
+
+use super::{
+    AttentionBackwardKeyValue, AttentionBackwardQuery, AttentionDelta, AttentionDeltaTensors,
+    AttentionForward, AttentionGroupSum, AttentionProbabilities, AttentionTensors,
+};
+use crate::error::Result;
+use crate::format::Element;
+use crate::kernels::cache::twin::cached;
+use crate::kernels::dropout::twin::{KeyDropout, Masks};
+use crate::kernels::rope::twin::rotated;
+use crate::kernels::{AttentionShape, KeyValueOwner, KvCache, Parts, RopeShape};
+use crate::twins::{Operands, Twin, add_assign, dot};
+use causal::{CausalAttention, Head, attend_kept};
+use gradient_rows::Pass;
+
+impl Twin for AttentionTensors {}
+impl Twin for AttentionDeltaTensors {}
+
+/// The shape as the twins know it, for so many rows.
+pub fn twin(shape: &AttentionShape, tokens: usize) -> Result<CausalAttention> {
+    Ok(CausalAttention {
+        n_heads: shape.heads,
+        n_kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+        tokens,
+        window: shape.window,
+        soft_cap: shape.soft_cap.map(f64::from),
+        scale: shape.scale.map(f64::from),
+        dropout: None,
+    })
+}
+
+/// The same with the masks of the step's dropout.
+fn dropped(on: &Operands, shape: &AttentionShape, tokens: usize) -> Result<CausalAttention> {
+    let mut of = twin(shape, tokens)?;
+    if let Some(rate) = shape.dropout {
+        let step = on.step()?;
+        let masks = Masks { seed: step.reserved, micro_step: step.draws };
+        let place = on.range()?.col0 as usize;
+        of.dropout = Some(KeyDropout { rate: rate.0, place, masks, tokens });
+    }
+    Ok(of)
+}
+
+/// Keys and values that a query sees, one row after the other: key heads | value heads.
+struct Seen {
+    rows: Vec<f32>,
+    width: usize,
+    value_offset: usize,
+    head_dim: usize,
+}
+
+impl Seen {
+    fn of_cache(shape: &AttentionShape, rows: Vec<f32>) -> Self {
+        let value_offset = shape.kv_heads * shape.head_dim;
+        let (width, head_dim) = (shape.cache_stride(), shape.head_dim);
+        Self { rows, width, value_offset, head_dim }
+    }
+
+    fn heads(&self, kv_head: usize) -> [Head<'_, f32>; 2] {
+        [0, self.value_offset].map(|offset| Head {
+            data: &self.rows,
+            stride: self.width,
+            offset: offset + kv_head * self.head_dim,
+            head_dim: self.head_dim,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len() / self.width
+    }
+}
+
+impl Twin for AttentionForward {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let shape = &self.shape;
+        let step = on.step()?;
+        let (tokens, position) = (step.tokens as usize, step.position as usize);
+        let of = dropped(on, shape, tokens)?;
+        let documents = on.u32("documents")?.to_vec();
+        let element = if shape.halves.qkv { Element::F16 } else { Element::F32 };
+        let query = on.read_as("query", element)?;
+        let mut output = vec![0.0; tokens * shape.width()];
+        for (t, &start) in documents[..tokens].iter().enumerate() {
+            let keys = of.keys(start as usize, position + t);
+            let rows = if self.cached {
+                cached(shape, KvCache::F32, on.u32("keys")?, keys)?
+            } else {
+                let own = |k: usize| query[k * shape.stride()..][..shape.stride()].to_vec();
+                keys.flat_map(|k: usize| own(k).split_off(shape.key_offset())).collect()
+            };
+            let (seen, first) =
+                (Seen::of_cache(shape, rows), of.keys(start as usize, position + t).start);
+            for head in 0..shape.heads {
+                let at = t * shape.stride() + head * shape.head_dim;
+                let mut out = vec![0.0; shape.head_dim];
+                let [k, v] = seen.heads(of.kv_head(head));
+                let score = |x| of.score(x).0;
+                let kept = |key| of.kept(head, t, first + key);
+                let query = &query[at..][..shape.head_dim];
+                let lse = attend_kept(query, k, v, 0..seen.len(), score, kept, &mut out);
+                let place = t * shape.width() + head * shape.head_dim;
+                output[place..place + shape.head_dim].copy_from_slice(&out);
+                on.write("lse", t * shape.heads + head, &[lse])?;
+            }
+        }
+        on.write_as("output", &output, shape.halves.output)
+    }
+}
+
+impl Twin for AttentionProbabilities {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let shape = &self.shape;
+        let step = on.step()?;
+        let (tokens, position) = (step.tokens as usize, step.position as usize);
+        let head = on.u32("probe")?[0] as usize;
+        let of = twin(shape, tokens)?;
+        let (query, columns) = (on.f32("query")?.to_vec(), position + tokens);
+        let lse = on.f32("lse")?.to_vec();
+        for t in 0..tokens {
+            let keys = of.keys(on.u32("documents")?[t] as usize, position + t);
+            let rows = cached(shape, KvCache::F32, on.u32("keys")?, keys.clone())?;
+            let seen = Seen::of_cache(shape, rows);
+            let [k, _] = seen.heads(of.kv_head(head));
+            let query = &query[t * shape.stride() + head * shape.head_dim..][..shape.head_dim];
+            let mut row = vec![0.0; columns];
+            for (i, share) in row[keys].iter_mut().enumerate() {
+                *share = (of.score(dot(query, k.row(i))).0 - lse[t * shape.heads + head]).exp();
+            }
+            on.write("probabilities", t * columns, &row)?;
+        }
+        Ok(())
+    }
+}
+
+impl Twin for AttentionDelta {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let Self { shape, parts } = self;
+        let all = on.tokens()? * shape.width();
+        let output = on.read_as("output", Element::halved(shape.halves.output))?;
+        let d_output = if *parts == Parts::WHOLE {
+            on.read_as("d_output", Element::halved(shape.halves.d_output))?
+        } else {
+            let sum = on.sum_of("d_output", all, *parts)?;
+            on.write("whole", 0, &sum)?;
+            sum
+        };
+        let heads =
+            output[..all].chunks(shape.head_dim).zip(d_output[..all].chunks(shape.head_dim));
+        let delta: Vec<f32> = heads.map(|(o, d)| dot(o, d)).collect();
+        on.write("delta", 0, &delta)
+    }
+}
+
+/// Runs `each` on what the forward pass has left.
+fn backward<T>(
+    on: &Operands,
+    shape: &AttentionShape,
+    each: impl FnOnce(Pass<'_, f32>) -> T,
+) -> Result<T> {
+    let tokens = on.tokens()?;
+    let qkv = on.read_as("qkv", Element::halved(shape.halves.qkv))?;
+    let d_out = on.read_as("d_output", Element::halved(shape.halves.d_output))?;
+    Ok(each(Pass {
+        shape: dropped(on, shape, tokens)?,
+        qkv: &qkv[..tokens * shape.stride()],
+        documents: on.u32("documents")?,
+        lse: on.first("lse", tokens * shape.heads)?,
+        delta: on.first("delta", tokens * shape.heads)?,
+        d_out: &d_out[..tokens * shape.width()],
+    }))
+}
+
+impl Twin for AttentionBackwardQuery {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let shape = &self.shape;
+        let rows: Vec<Vec<f32>> = backward(on, shape, |pass| {
+            let row = |s| (0..shape.heads).flat_map(|head| pass.d_query(head, s)).collect();
+            (0..pass.shape.tokens).map(row).collect()
+        })?;
+        let element = Element::halved(shape.halves.d_qkv);
+        for (s, mut row) in rows.into_iter().enumerate() {
+            turned_back(on, shape, &mut row, s)?;
+            on.write_at("gradient", s * shape.stride(), &row, element)?;
+        }
+        Ok(())
+    }
+}
+
+/// Turns the gradients of a row's heads back, where the kernel does.
+pub(crate) fn turned_back(
+    on: &Operands,
+    shape: &AttentionShape,
+    heads: &mut [f32],
+    row: usize,
+) -> Result<()> {
+    if !shape.turned {
+        return Ok(());
+    }
+    let (head_dim, stride) = (shape.head_dim, heads.len());
+    let of = RopeShape { heads: stride / head_dim, head_dim, dims: head_dim, stride };
+    let position = (on.step()?.position as usize + row) - on.u32("documents")?[row] as usize;
+    rotated(heads, of, on.f32("table")?, |_| position, false);
+    Ok(())
+}
+
+impl Twin for AttentionBackwardKeyValue {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let shape = &self.shape;
+        let group = shape.heads / shape.kv_heads;
+        let (members, stride, key, value) = match self.owner {
+            KeyValueOwner::Group => {
+                (group, shape.stride(), shape.key_offset(), shape.value_offset())
+            }
+            KeyValueOwner::Head => (1, 2 * shape.width(), 0, shape.width()),
+        };
+        let owners = shape.heads / members;
+        let element = Element::halved(shape.halves.d_qkv && self.owner == KeyValueOwner::Group);
+        let gradients: Vec<[Vec<f32>; 2]> = backward(on, shape, |pass| {
+            let of = |i: usize| {
+                let first = i % owners * members;
+                pass.d_key_value_of(first..first + members, i / owners)
+            };
+            (0..pass.shape.tokens * owners).map(of).collect()
+        })?;
+        for (i, [mut d_key, d_value]) in gradients.into_iter().enumerate() {
+            let at = i / owners * stride + i % owners * shape.head_dim;
+            turned_back(on, shape, &mut d_key, i / owners)?;
+            on.write_at("gradient", at + key, &d_key, element)?;
+            on.write_at("gradient", at + value, &d_value, element)?;
+        }
+        Ok(())
+    }
+}
+
+impl Twin for AttentionGroupSum {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let shape = &self.shape;
+        let (tokens, group) = (on.tokens()?, shape.heads / shape.kv_heads);
+        let parts = on.first("parts", tokens * 2 * shape.width())?.to_vec();
+        let target = if shape.turned { "rows" } else { "d_qkv" };
+        for (i, members) in parts.chunks(group * shape.head_dim).enumerate() {
+            let mut sum = vec![0.0; shape.head_dim];
+            members.chunks(shape.head_dim).for_each(|part| add_assign(&mut sum, part));
+            let (row, head) = (i / (2 * shape.kv_heads), i % (2 * shape.kv_heads));
+            let at = row * shape.stride() + shape.key_offset() + head * shape.head_dim;
+            on.write_at(target, at, &sum, Element::halved(shape.halves.d_qkv))?;
+        }
+        if !shape.turned {
+            return Ok(());
+        }
+        for row in 0..tokens {
+            let at = row * shape.stride();
+            let mut heads = on.f32(target)?[at..][..shape.value_offset()].to_vec();
+            turned_back(on, shape, &mut heads, row)?;
+            on.write(target, at, &heads)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Kernels: for each family the choice of variant, workgroup size and tile as a pure function of
+//! a [`KernelSpec`] and [`Capabilities`](crate::caps::Capabilities), with the reason in words; the binding
+//! table; the constants.
+//!
+//! Files import each other by their own paths, never from here, and without circles.
+
+pub(crate) mod activation;
+pub(crate) mod attention;
+pub(crate) mod cache;
+mod compose;
+pub(crate) mod dropout;
+pub(crate) mod elementwise;
+pub(crate) mod embedding;
+mod families;
+mod limits;
+pub(crate) mod linear;
+pub(crate) mod loss;
+mod modules;
+pub(crate) mod norm;
+mod operand;
+pub(crate) mod optimizer;
+mod preprocess;
+pub(crate) mod rope;
+pub(crate) mod sample;
+mod select;
+mod shape;
+pub(crate) mod softmax;
+mod spec;
+mod unroll;
+pub(crate) mod weights;
+
+pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
+pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
+pub use activation::ActivationWidth;
+pub use attention::DecodePlace;
+pub use attention::backward::{attention_backward_halves, attention_matrix_tiles, key_value_owner};
+pub use attention::by_products::{
+    STRIP, all_tiles, attention_product_tiles, attention_products, attention_products_turn,
+};
+pub use attention::decode_ranges::{cache_splits, decode_splits, near_keys, near_splits};
+pub use attention::forward::{attention_forward_halves, matrix_forward_tiles};
+pub use attention::newest::newest_fuses;
+pub use attention::tensors::{Geometry, Strides};
+pub use attention::tile::attention_tiles;
+pub use cache::ring_rows;
+pub use compose::{Grid, Kernel, Spec, Wgsl};
+pub use elementwise::CHECKSUM_LANES;
+pub(crate) use families::families;
+pub(crate) use limits::{check_storage, row_workgroup};
+pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
+pub use linear::matrix::reads_halves;
+pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
+pub use linear::row::matvec_fuses;
+pub use linear::team::matvec_merges;
+pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
+pub use linear::{GradientParts, MatvecInput, MatvecOutput};
+pub use loss::{LogitRow, Objective, RowScore, SOFT_IDS, Steering, SteeringNumbers};
+pub use norm::{NormForm, NormTerms, SummedWeights, norm_rows};
+pub use operand::{Access, Binding, Placement};
+pub(crate) use operand::{read, read_write, uniform};
+pub(crate) use optimizer::UpdateText;
+pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
+pub use rope::rope_has_halves;
+pub use shape::{
+    AttentionHalves, AttentionPass, AttentionProducts, AttentionShape, AttentionTile, Constant,
+    DecodeSplits, DenseMask, KeyValueOwner, NewestKey, NewestShape, Output, PARTIAL_STATE, Parts,
+    RANGE_KEYS, RopeShape, SplitReason,
+};
+pub use softmax::{RowPlace, softmax_unit};
+pub use spec::KernelSpec;
+
+macro_rules! publish {
+    ($($family:ident: $($kernel:ident),+;)+) => { $(pub use $family::{$($kernel),+};)+ };
+}
+families!(publish);

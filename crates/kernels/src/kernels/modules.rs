@@ -1,0 +1,89 @@
+//! Shared modules that read and write what a format or an option says.
+
+use super::compose::Composer;
+use super::shape::AttentionShape;
+use crate::config::Activation;
+use crate::format::{Element, KvCache, WeightFormat};
+
+/// The module that defines `Quad`, `pack_quad` and `unpack_quad`.
+pub(super) fn quads(composer: Composer, element: Element) -> Composer {
+    composer.when("F16", element == Element::F16).module("lib/quad")
+}
+
+/// The sizes of a cache's rows: vectors of four elements, and with scales all its words.
+pub(super) fn cache_sizes(composer: Composer, cache: KvCache, shape: &AttentionShape) -> Composer {
+    let composer = composer.size("CACHE_VECTORS", shape.cache_stride() / 4);
+    match cache {
+        KvCache::F32 | KvCache::F16 => composer,
+        KvCache::Int8 => composer.size("CACHE_ROW", shape.row_words(cache)),
+    }
+}
+
+/// The module through which kernels read a cache, with its constants.
+pub(super) fn cache_rows(composer: Composer, cache: KvCache, shape: &AttentionShape) -> Composer {
+    cache_sizes(composer, cache, shape)
+        .when("CACHE_F16", cache == KvCache::F16)
+        .when("CACHE_INT8", cache == KvCache::Int8)
+        .module("lib/cache/rows")
+}
+
+/// Elements of a packed row that kernels read together.
+pub(super) const UNIT: usize = 8;
+
+/// The module through which kernels read a packed matrix of `elements` elements, with its
+/// constants.
+pub(super) fn packed_matrix(composer: Composer, format: WeightFormat, elements: usize) -> Composer {
+    if format == WeightFormat::F32 {
+        return composer;
+    }
+    let composer = composer.unrolled("QUADS", UNIT / 4).size("SCALES", elements / UNIT);
+    packed_flags(composer, format).module("lib/weights")
+}
+
+/// The same of a matrix of rows of `k` columns, which is read so in f32 too: by vectors of four elements.
+pub(super) fn matrix_units(
+    composer: Composer,
+    format: WeightFormat,
+    (rows, k): (usize, usize),
+) -> Composer {
+    if format.packs(k) {
+        return packed_matrix(composer, format, rows * k);
+    }
+    packed_flags(composer.unrolled("QUADS", 1), WeightFormat::F32).module("lib/weights")
+}
+
+/// What `lib/weights.wgsl` asks.
+fn packed_flags(composer: Composer, format: WeightFormat) -> Composer {
+    composer
+        .when("PACKED_F16", format == WeightFormat::F16)
+        .when("PACKED_INT8", format == WeightFormat::Int8)
+        .when("PACKED_INT4", format == WeightFormat::Int4)
+}
+
+/// The module that says in which row a position lies, with its constants.
+pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
+    composer
+        .flag("RINGED", ring.is_some())
+        .size("RING", ring.unwrap_or(1))
+        .module("lib/cache/key_row")
+}
+
+/// The module that makes decode attention's scores of products, with its constants.
+pub(super) fn scores(composer: Composer, shape: &AttentionShape) -> Composer {
+    let base = if shape.soft_cap.is_some() { 1.0 } else { std::f64::consts::LOG2_E };
+    let scale = base * shape.score_scale();
+    composer
+        .flag("SOFT_CAPPED", shape.soft_cap.is_some())
+        .float("SOFT_CAP", shape.soft_cap.unwrap_or(1.0))
+        .float("SCORE_SCALE", scale as f32)
+        .module("lib/math")
+        .module("lib/attention/decode_score")
+}
+
+/// Adds `activate` and `activate_derivative`.
+pub(super) fn activation_module(composer: Composer, activation: Activation) -> Composer {
+    composer
+        .when("SILU", activation == Activation::Silu)
+        .when("GELU", activation == Activation::Gelu)
+        .module("lib/activation")
+}

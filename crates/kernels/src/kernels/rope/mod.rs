@@ -1,0 +1,103 @@
+//! The rotary embedding of whole rows.
+
+#[cfg(feature = "testing")]
+pub(crate) mod cases;
+#[cfg(feature = "testing")]
+pub(crate) mod twin;
+
+use super::compose::{Composer, Kernel, Spec, read, read_write, uniform};
+use super::modules::quads;
+use super::shape::{Parts, RopeShape};
+use crate::caps::Capabilities;
+use crate::error::Result;
+use crate::format::Element;
+
+/// In place; backward rotates back. With `half` from rows in f32 to rows in f16, where [`rope_has_halves`]. Forward from
+/// `parts` to their sums, where the shape [turns sums](RopeShape::turns_sums).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeRows {
+    pub shape: RopeShape,
+    pub forward: bool,
+    pub half: bool,
+    pub parts: Parts,
+}
+
+impl RopeRows {
+    /// In place.
+    pub const fn new(shape: RopeShape, forward: bool) -> Self {
+        Self { shape, forward, half: false, parts: Parts::WHOLE }
+    }
+
+    /// The constants of a rotation of whole rows, in either direction.
+    fn rotation(self, caps: &Capabilities) -> Result<Composer> {
+        let RopeShape { heads, head_dim, dims, stride } = self.shape;
+        Ok(Composer::flat(caps, self)?
+            .size("HEADS", heads)
+            .size("HEAD_DIM", head_dim)
+            .size("HALF", dims / 2)
+            .size("STRIDE", stride)
+            .float("DIRECTION", if self.forward { 1.0 } else { -1.0 }))
+    }
+}
+
+impl Spec for RopeRows {
+    fn name(&self) -> &'static str {
+        if self.forward { "rope_forward" } else { "rope_backward" }
+    }
+
+    /// Grid: in place an invocation for each pair that turns, into f16 for each four elements of a row, and of parts for
+    /// each eight.
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, half, parts, .. } = *self;
+        if half {
+            debug_assert!(rope_has_halves(shape), "{shape:?}");
+            let bindings = [
+                read("qkv"),
+                read("table"),
+                read("documents"),
+                read_write("rotated"),
+                uniform("step"),
+            ];
+            let composer = quads(self.rotation(caps)?, Element::F16);
+            return composer.by_row(caps, "04_rope_f16", &bindings, shape.stride / 4);
+        }
+        if parts == Parts::WHOLE {
+            let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
+            let pairs = shape.heads * shape.dims / 2;
+            return self.rotation(caps)?.by_row(caps, "04_rope", &bindings, pairs);
+        }
+        let composer = Composer::flat(caps, *self)?
+            .unrolled("PARTS", parts.count)
+            .size("PART_ROW", parts.apart / 4)
+            .when("ROTATED", true);
+        let mut kernel = rotated_heads(composer, caps, "04_rope_forward_summed", shape)?;
+        kernel.variant += &format!(", {} parts", parts.count);
+        Ok(kernel)
+    }
+}
+
+/// Rows of heads that a kernel gathers from parts, with those of queries and keys rotated. Grid: `tokens · stride / 8`
+/// invocations.
+pub(super) fn rotated_heads(
+    composer: Composer,
+    caps: &Capabilities,
+    module: &'static str,
+    shape: RopeShape,
+) -> Result<Kernel> {
+    debug_assert!(shape.turns_sums(), "{shape:?}");
+    let RopeShape { heads, head_dim, stride, .. } = shape;
+    let bindings =
+        [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];
+    composer
+        .size("HEAD_DIM", head_dim)
+        .size("VECTORS", head_dim / 4)
+        .size("HALF", head_dim / 8)
+        .size("ROW_HEADS", stride / head_dim)
+        .size("ROTATED_HEADS", heads)
+        .by_row(caps, module, &bindings, stride / 8)
+}
+
+/// Whether rows in f16 can have heads of this shape turned.
+pub const fn rope_has_halves(shape: RopeShape) -> bool {
+    shape.dims.is_multiple_of(4) && shape.head_dim.is_multiple_of(4)
+}

@@ -1,0 +1,288 @@
+//! Shapes and options of operations, as plain data: what a [`KernelSpec`](super::KernelSpec) is made of.
+
+use crate::config::Activation;
+use crate::format::{KvCache, WeightFormat, WriteMode};
+use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
+
+/// A float of a spec. It is never NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Constant(pub f64);
+
+impl Eq for Constant {}
+
+impl Hash for Constant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Both zeros are equal.
+        (self.0 + 0.0).to_bits().hash(state);
+    }
+}
+
+/// In how many parts a value lies: the terms of a sum, which whoever reads it adds up in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    pub count: usize,
+    /// Elements from one part to the next.
+    pub apart: usize,
+}
+
+impl Parts {
+    pub const WHOLE: Self = Self { count: 1, apart: 0 };
+}
+
+/// Heads of an attention layer. Fused rows are query heads | key heads | value heads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AttentionShape {
+    pub heads: usize,
+    pub kv_heads: usize,
+    /// A multiple of 4, at most 256.
+    pub head_dim: usize,
+    /// A query sees at most this many of the latest keys, itself among them.
+    pub window: Option<usize>,
+    /// Scores are squashed into ± this by tanh.
+    pub soft_cap: Option<f32>,
+    /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
+    pub scale: Option<f32>,
+    /// The share of a query's probabilities that is left out, in the forward pass and in both of the backward one.
+    pub dropout: Option<Constant>,
+    /// Most rows of a batch, or 0 for many: no kernel depends on it, the choice of one may.
+    pub tokens: usize,
+    /// Rows after which the key-value cache overwrites its first row; none where it holds every position.
+    pub ring: Option<usize>,
+    /// Products of attention may round their operands to f16, where a device multiplies those faster.
+    pub half: bool,
+    pub halves: AttentionHalves,
+    /// The backward pass by matrices or by products, or the sum of groups, turns the gradients of queries and keys back by
+    /// their whole heads, so that no rotation's kernel has to.
+    pub turned: bool,
+}
+
+/// Which rows of attention lie in f16, two elements to a word: only where its kernels multiply by matrices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AttentionHalves {
+    pub qkv: bool,
+    pub output: bool,
+    pub d_output: bool,
+    pub d_qkv: bool,
+}
+
+// No kernel is asked for NaN: equality is total, and equal floats have equal bits or are both zero.
+impl Eq for AttentionShape {}
+
+impl Hash for AttentionShape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { heads, kv_heads, head_dim, window, soft_cap, scale, dropout, tokens, .. } =
+            *self;
+        let bits = |x: Option<f32>| x.map(|x| (x + 0.0).to_bits());
+        let floats = [bits(soft_cap), bits(scale)];
+        (heads, kv_heads, head_dim, window, floats, dropout, tokens).hash(state);
+        (self.ring, self.half, self.halves, self.turned).hash(state);
+    }
+}
+
+impl AttentionShape {
+    /// Elements of a fused row.
+    pub const fn stride(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Column of the first key head in a fused row.
+    pub const fn key_offset(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Column of the first value head in a fused row.
+    pub const fn value_offset(&self) -> usize {
+        (self.heads + self.kv_heads) * self.head_dim
+    }
+
+    /// Elements of a row of the key-value cache: key heads | value heads.
+    pub const fn cache_stride(&self) -> usize {
+        2 * self.kv_heads * self.head_dim
+    }
+
+    /// The heads that the rotary embedding turns, where it turns whole ones.
+    pub const fn turning(&self) -> RopeShape {
+        let (heads, head_dim) = (self.heads + self.kv_heads, self.head_dim);
+        RopeShape { heads, head_dim, dims: head_dim, stride: self.stride() }
+    }
+
+    /// Elements of an output row.
+    pub const fn width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// What scores are multiplied by.
+    pub fn score_scale(&self) -> f64 {
+        self.scale.map_or_else(|| 1.0 / (self.head_dim as f64).sqrt(), f64::from)
+    }
+
+    /// 32-bit words of a row of a cache.
+    pub const fn row_words(&self, cache: KvCache) -> usize {
+        let elements = self.cache_stride();
+        match cache {
+            KvCache::F32 => elements,
+            KvCache::F16 => elements / 2,
+            KvCache::Int8 => elements / 4 + 2 * self.kv_heads,
+        }
+    }
+}
+
+/// The length of a range of keys is a multiple of this. The keys that a workgroup reads per iteration
+/// divide it.
+pub const RANGE_KEYS: usize = 64;
+/// Elements behind a partial sum: largest score, sum of weights, two for alignment.
+pub const PARTIAL_STATE: usize = 4;
+
+/// A masked score. It stands for minus infinity: some compilers reject the real one, and differences of it
+/// are NaN.
+pub(super) const MASKED: f32 = -1e30;
+
+/// The three kernels that share the tiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionPass {
+    Forward,
+    /// The gradient of queries.
+    Query,
+    /// The gradients of keys and values.
+    KeyValue,
+}
+
+impl AttentionPass {
+    pub const fn kernel_name(self) -> &'static str {
+        match self {
+            Self::Forward => "attention_forward",
+            Self::Query => "attention_backward_query",
+            Self::KeyValue => "attention_backward_key_value",
+        }
+    }
+}
+
+/// A tile of the shared scheme in `lib/attention/tile.wgsl`. In each turn, `row_groups` ×
+/// `size / row_groups` invocations compute `rows` × `columns` scores. The rows per group are a multiple
+/// of 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionTile {
+    pub rows: usize,
+    pub columns: usize,
+    pub row_groups: usize,
+    pub size: usize,
+    /// True: rows stay in workgroup memory. False: they are loaded again, in parts, for each tile of columns.
+    pub resident: bool,
+    /// By matrices that subgroups hold. Forward with a lane for each row; backward in `row_groups` strips with two
+    /// subgroups each.
+    pub matrix: bool,
+}
+
+/// What a dispatch of attention's backward pass by products computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionProducts {
+    /// Probabilities and score gradients.
+    Scores,
+    /// From these the gradients of queries, keys and values.
+    Sums,
+    /// Those of queries alone, and all others.
+    QuerySums,
+    KeyValueSums,
+}
+
+/// Whose gradients of keys and values a workgroup adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyValueOwner {
+    /// A key-value head: all query heads of its group, straight into d_qkv.
+    Group,
+    /// A query head: into parts that [`AttentionGroupSum`](super::AttentionGroupSum) adds up.
+    Head,
+}
+
+/// The part of a mask that is given for each query and key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DenseMask {
+    /// Intervals of keys say all.
+    #[default]
+    None,
+    /// A bit for each key: set, the query sees it.
+    Bits,
+    /// An f32 for each key, added to the score.
+    Additive,
+}
+
+/// Into how many ranges the keys that a query sees are cut at most, and why. How many of them have
+/// work is decided in the kernels, from the tokens in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DecodeSplits {
+    pub count: usize,
+    pub reason: SplitReason,
+}
+
+/// Why keys are cut into this number of ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SplitReason {
+    /// So few keys are not worth a merge.
+    Short { keys: usize },
+    /// Each range takes `each` of the `wanted` workgroups (on a CPU, invocations) that keep the device busy.
+    Busy { each: usize, wanted: usize, unit: &'static str },
+    /// A short text's, which the product behind attention merges.
+    Near { keys: usize },
+    /// The caller said so.
+    Given,
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    Mode(WriteMode),
+    /// C = residual + product, the residual in another buffer, bound last.
+    Residual,
+    /// C = bias + product, a number for each column of C, bound last: only for tokens times a matrix's rows.
+    Bias,
+    /// C = residual + bias + product, bound in this order.
+    BiasedResidual,
+    /// The product is the gradient of activate(gate) · up. C = the gradients of gate | up, rows of 2 · N elements. Bound
+    /// last: gate | up, and activate(gate) · up, which is computed once more. Only where
+    /// [`linear_gives_gate_gradient`](super::linear_gives_gate_gradient).
+    GateGradient(Activation),
+}
+
+/// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeShape {
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Elements that turn, at the beginning of each head; even.
+    pub dims: usize,
+    /// Elements of a row.
+    pub stride: usize,
+}
+
+impl RopeShape {
+    /// Whether whole heads turn, whose halves are of fours: kernels that add something up turn those.
+    pub const fn turns_sums(&self) -> bool {
+        self.dims == self.head_dim && self.dims.is_multiple_of(8)
+    }
+}
+
+/// Where the newest row's key and value are when ranges of keys are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NewestKey {
+    /// In the last range.
+    Among,
+    /// In the cache alone, of f32: [`AttentionDecodeNewest`](super::AttentionDecodeNewest) has left ranges of the
+    /// keys before it.
+    Apart,
+}
+
+/// The newest row of a text from the residual stream to ranges of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NewestShape {
+    pub heads: AttentionShape,
+    /// Elements of the residual stream.
+    pub k: usize,
+    /// What RMSNorm adds to the mean square.
+    pub epsilon: Constant,
+    /// Whether queries, keys and values have a bias.
+    pub biased: bool,
+    /// How their matrix is packed, where [`WeightFormat::packs`] rows of `k`.
+    pub weights: WeightFormat,
+}

@@ -1,0 +1,436 @@
+//! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
+//! decoding one token.
+
+use super::{Inputs, Lowering, Rows};
+use crate::arch::Architecture;
+use crate::caps::{ALIGN, Capabilities};
+use crate::error::{Error, ErrorCode, Result};
+use crate::graph::{self, Graph, Node, Op, ValueId};
+use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, Spec, WeightFormat};
+use crate::layout::{Cache, Kind, Matrices, Request, weight_part};
+use crate::params::Params;
+use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
+use serde::Deserialize;
+use std::ops::Range;
+
+/// Everything that inference replays. All plans share the slots.
+#[derive(Clone, Debug)]
+pub struct InferencePlans {
+    /// Rows of a chunk into the cache; leaves the last layer's output in [`Buffer::Hidden`].
+    pub prefill: Plan,
+    /// Logits of every row of [`Buffer::Hidden`].
+    pub logits: Plan,
+    /// Loss of every row, from the logits.
+    pub loss: Plan,
+    /// The last row of [`Buffer::Hidden`] to [`Buffer::LastHidden`].
+    pub last_row: Plan,
+    /// [`Buffer::Token`] through all layers to [`Buffer::LastHidden`], its keys and values appended.
+    pub decode: Plan,
+    /// The same of texts of up to [`Self::near_keys`] tokens, where other kernels are faster.
+    pub near: Option<Plan>,
+    pub near_keys: usize,
+    /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
+    pub sample: Plan,
+    /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed. Empty where the model
+    /// holds them packed.
+    pub pack: Plan,
+    /// Buffers of packed matrices, and their bytes.
+    pub packed: Vec<(Buffer, u64)>,
+    /// Most rows of a prefill.
+    pub chunk: usize,
+    /// Rows of a layer's cache: no more than the sliding window and a chunk need.
+    pub cache_rows: usize,
+    pub shape: CacheShape,
+}
+
+impl InferencePlans {
+    /// What decodes texts of up to so many tokens.
+    pub fn decode_of(&self, tokens: usize) -> &Plan {
+        self.near.as_ref().filter(|_| tokens <= self.near_keys).unwrap_or(&self.decode)
+    }
+
+    pub fn all(&self) -> Vec<&Plan> {
+        let Self { prefill, logits, loss, last_row, decode, near, sample, pack, .. } = self;
+        let plans = [prefill, logits, loss, last_row, decode, sample, pack];
+        plans.into_iter().chain(near).collect()
+    }
+}
+
+/// Most bytes of logits of a chunk.
+const LOGITS_BYTES: u64 = 32 << 20;
+/// Most bytes of probabilities of attention that a chunk leaves.
+const PROBABILITY_BYTES: u64 = 32 << 20;
+/// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
+const CHUNK: usize = 256;
+/// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
+const TEXT_ROWS: usize = 1024;
+/// Draws that [`Buffer::Drawn`] has room for, of each row: as many passes of a submit are read back at once.
+pub const DRAW_SLOTS: usize = 16;
+/// Where [`Buffer::Drawn`] has the likeliest tokens of each turn, behind the draws: an offset that
+/// every device can bind.
+pub const LIKELIEST_OFFSET: u64 = 256;
+const _: () = assert!(DRAW_SLOTS as u64 * 8 <= LIKELIEST_OFFSET);
+
+/// What a key-value cache has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Texts that it holds, one after the other.
+    pub sequences: usize,
+    /// Most tokens of each.
+    pub capacity: usize,
+}
+
+/// One text.
+impl From<usize> for CacheShape {
+    fn from(capacity: usize) -> Self {
+        Self { sequences: 1, capacity }
+    }
+}
+
+/// What a step of decoding does besides drawing a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleChoices {
+    /// [`Buffer::Bias`] is added to the logits that are drawn from.
+    pub biased: bool,
+    /// How many of the likeliest tokens are left behind the draws in [`Buffer::Drawn`].
+    pub likeliest: usize,
+}
+
+/// What is read back of a layer for who looks into a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Rows of a chunk in [`Buffer::Hidden`], of the hidden state that [`Graph::hidden_state`] numbers so.
+    HiddenState(usize),
+    /// How much the queries of a head attend to each key in this layer, in [`Buffer::Probabilities`].
+    Attention(usize),
+    /// What rows of [`Buffer::Logits`] say of their tokens, and so many of the likeliest, in [`Buffer::Scores`].
+    Scores(usize),
+}
+
+/// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct InferenceOptions {
+    /// How keys and values are kept: what they lose shows in the result.
+    pub kv_cache: KvCache,
+    /// How matrices are read: what they lose does, too. A model that holds them packed has them in its own
+    /// format alone.
+    pub weights: WeightFormat,
+}
+
+/// Rows after which the cache of a model with a sliding window begins again. It depends on nothing
+/// that grows with a text: a longer one compiles nothing.
+fn ring(architecture: &Architecture, chunk: usize) -> Option<usize> {
+    let rows = k::ring_rows(architecture.window()?, chunk);
+    (rows < architecture.positions).then_some(rows)
+}
+
+/// Compiles a model into the plans of inference, for texts of the shape's capacity: a RoPE table of
+/// that length, and a cache of that length or of what a sliding window needs, if that is less. The
+/// kernels do not depend on the capacity.
+///
+/// # Errors
+/// `limit-exceeded` when an activation, the cache or a kernel does not fit the device.
+pub fn inference_plans(
+    caps: &Capabilities,
+    params: &Params,
+    shape: impl Into<CacheShape>,
+    options: InferenceOptions,
+) -> Result<InferencePlans> {
+    Inference::new(caps, params, shape.into(), options).plans()
+}
+
+/// Rows that are decoded together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeveralRows {
+    /// The newest row of each of so many texts, in a cache of their own.
+    OfTexts(usize),
+    /// So many rows of the text of the model's cache.
+    OfOne(usize),
+}
+
+/// What decodes several rows.
+#[derive(Debug)]
+pub struct SeveralPlans {
+    /// [`Buffer::BatchTokens`] through all layers, their keys and values appended, and a token drawn for each.
+    pub pass: Plan,
+    /// Whole texts into the cache, where they can be read together.
+    pub texts: Option<Plan>,
+    pub cache_rows: usize,
+}
+
+impl SeveralPlans {
+    pub fn all(&self) -> Vec<&Plan> {
+        std::iter::once(&self.pass).chain(&self.texts).collect()
+    }
+}
+
+/// A model's inference over a cache: what its plans share.
+#[derive(Debug)]
+pub struct Inference<'a> {
+    pub(super) caps: &'a Capabilities,
+    pub(super) params: &'a Params,
+    pub(super) shape: CacheShape,
+    chunk: usize,
+    pub(super) cache: Cache,
+    weights: WeightFormat,
+    /// The forward pass.
+    pub(super) graph: Graph,
+}
+
+impl<'a> Inference<'a> {
+    pub fn new(
+        caps: &'a Capabilities,
+        params: &'a Params,
+        shape: CacheShape,
+        options: InferenceOptions,
+    ) -> Self {
+        let CacheShape { sequences, capacity } = shape;
+        let architecture = &params.architecture;
+        let most =
+            (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / architecture.vocab_size;
+        let chunk = most.clamp(1, CHUNK);
+        let ring = ring(architecture, chunk);
+        let rows = ring.map_or(capacity, |ring| ring.min(capacity));
+        let graph = graph::build(architecture);
+        let keys = architecture.positions;
+        let cache = Cache { format: options.kv_cache, sequences, rows, ring, keys };
+        Self { caps, params, shape, chunk, cache, weights: options.weights, graph }
+    }
+
+    /// Everything that inference of one text replays.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn plans(&self) -> Result<InferencePlans> {
+        let prefill = self.prefill()?.finish(&[]);
+        let logits = self.logits()?.finish(&prefill.slots);
+        let loss = self.loss()?.finish(&logits.slots);
+        let last_row = self.last_row()?.finish(&loss.slots);
+        let decode = self.decode(self.cache.keys)?.finish(&last_row.slots);
+        let near_keys = self.near_keys();
+        let merges = |kernel: &Kernel| matches!(kernel.spec, KernelSpec::AttentionDecodeMerge(_));
+        let near = if near_keys > 0 && decode.kernels.iter().any(merges) {
+            Some(self.decode(near_keys)?.finish(&decode.slots))
+        } else {
+            None
+        };
+        let slots = &near.as_ref().unwrap_or(&decode).slots;
+        let sample = self.sample_plan(SampleChoices::default(), slots)?;
+        let (pack, packed) = self.pack()?;
+        Ok(InferencePlans {
+            prefill,
+            logits,
+            loss,
+            last_row,
+            decode,
+            near,
+            near_keys,
+            sample,
+            pack,
+            packed,
+            chunk: self.chunk,
+            cache_rows: self.cache.rows,
+            shape: self.shape,
+        })
+    }
+
+    /// The plan of [`InferencePlans::sample`] with further choices, beside plans that share `slots`.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn sample_plan(&self, choices: SampleChoices, slots: &[u64]) -> Result<Plan> {
+        Ok(self.sample(choices)?.finish(slots))
+    }
+
+    /// The plan of a chunk of a prompt up to what `probe` asks for. It overwrites the cache of the layers before.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn probe_plan(&self, probe: Probe, slots: &[u64]) -> Result<Plan> {
+        Ok(self.probe(probe)?.finish(slots))
+    }
+
+    /// The plans of several rows.
+    ///
+    /// # Errors
+    /// As [`inference_plans`].
+    pub fn several_plans(&self, rows: SeveralRows, slots: &[u64]) -> Result<SeveralPlans> {
+        let pass = self.several(rows)?.finish(slots);
+        let texts = match self.texts(rows) {
+            Ok(texts) => texts.map(|builder| builder.finish(&pass.slots)),
+            // They are read one after the other.
+            Err(error) if error.code == ErrorCode::LimitExceeded => None,
+            Err(error) => return Err(error),
+        };
+        Ok(SeveralPlans { pass, texts, cache_rows: self.cache.rows })
+    }
+
+    /// These nodes for a chunk of a prompt.
+    fn chunk(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
+        self.chunk_to(self.graph.last_hidden(), nodes, phase)
+    }
+
+    /// The same where [`Buffer::Hidden`] is for another value than what the last layer leaves.
+    fn chunk_to(&'a self, hidden: ValueId, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
+        let builder = Builder::new(self.caps, phase, self.chunk, Buffer::Step);
+        let tokens = PromptLayout::new(self.chunk).tokens();
+        let outside = Some((hidden, self.hidden(Buffer::Hidden, self.chunk)));
+        let of = (&self.graph, nodes, outside);
+        self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
+    }
+
+    /// Whole texts into the cache of several, as far as the last layer's keys and values. Not where a cache rounds:
+    /// attention reads them as they were before.
+    fn texts(&'a self, of: SeveralRows) -> Result<Option<Builder<'a>>> {
+        if matches!(of, SeveralRows::OfOne(_)) || self.cache.format != KvCache::F32 {
+            return Ok(None);
+        }
+        let most = if self.caps.software { self.chunk } else { TEXT_ROWS };
+        let rows = most.min(self.cache.sequences * self.shape.capacity.next_multiple_of(ALIGN));
+        let builder = Builder::new(self.caps, Phase::Prefill, rows, Buffer::BatchStep);
+        let bytes = rows.next_multiple_of(ALIGN) as u64 * 4;
+        let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
+        let over = Rows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
+        let tokens = Slice::new(Buffer::BatchTokens, 0, bytes);
+        let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
+        let end = self.graph.nodes.iter().rposition(attends).map_or(0, |last| last + 1);
+        let inputs = Inputs { documents, ..self.inputs(tokens) };
+        let mut lowering = self.lowering((&self.graph, 0..end, None), builder, over, inputs);
+        lowering.nodes(0..end)?;
+        Ok(Some(lowering.builder))
+    }
+
+    pub(super) fn inputs(&self, tokens: Slice) -> Inputs {
+        let documents = PromptLayout::new(self.chunk).documents();
+        Inputs { tokens, documents, positions: self.shape.capacity }
+    }
+
+    pub(super) fn matrices(&self) -> Matrices<'a> {
+        Matrices { params: self.params, weights: self.weights, mixed: false }
+    }
+
+    /// Some nodes of a graph; a value of theirs may lie in a buffer of other plans.
+    pub(super) fn lowering(
+        &'a self,
+        (graph, nodes, outside): (&'a Graph, Range<usize>, Option<(ValueId, Slice)>),
+        builder: Builder<'a>,
+        rows: Rows,
+        inputs: Inputs,
+    ) -> Lowering<'a> {
+        let request = Request {
+            caps: self.caps,
+            graph,
+            nodes,
+            outside: outside.map(|(value, _)| value),
+            matrices: self.matrices(),
+            state: self.params,
+            tokens: builder.tokens,
+            kind: Kind::Prompt,
+        };
+        let mut lowering = Lowering::new(request, builder, rows, inputs);
+        if let Some((value, slice)) = outside {
+            lowering.bind(value, slice);
+        }
+        lowering
+    }
+
+    pub(super) fn hidden(&self, buffer: Buffer, rows: usize) -> Slice {
+        Slice::new(buffer, 0, rows as u64 * self.params.architecture.hidden as u64 * 4)
+    }
+
+    /// The plan that packs every matrix that is read in a packed format, and the buffers that it fills.
+    fn pack(&self) -> Result<(Plan, Vec<(Buffer, u64)>)> {
+        let matrices = self.matrices();
+        let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
+        let mut packed = vec![];
+        for node in &self.graph.nodes {
+            let (Op::Linear { weight, .. } | Op::Head { weight }) = node.op else { continue };
+            let matrix = &self.params.matrices[weight];
+            if matrix.format != WeightFormat::F32 {
+                continue; // as it is held
+            }
+            for (index, part) in matrix.parts.iter().enumerate() {
+                let Some(slice) = matrices.packed(weight, index) else { continue };
+                let end = slice.offset + slice.bytes;
+                match packed.iter_mut().find(|(buffer, _)| *buffer == slice.buffer) {
+                    Some((_, bytes)) => *bytes = end.max(*bytes),
+                    None => packed.push((slice.buffer, end)),
+                }
+                let kernel =
+                    k::PackWeights { format: self.weights, rows: part.rows, columns: matrix.cols }
+                        .kernel(self.caps)?;
+                let matrix = weight_part(self.params, weight, index, Buffer::Weights);
+                let launch = Launch::new("pack", kernel);
+                builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
+            }
+        }
+        Ok((builder.finish(&[]), packed))
+    }
+
+    fn prefill(&self) -> Result<Builder<'_>> {
+        let nodes = 0..self.graph.layers_end;
+        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        lowering.nodes(nodes)?;
+        Ok(lowering.builder)
+    }
+
+    fn probe(&self, probe: Probe) -> Result<Builder<'_>> {
+        let nodes = &self.graph.nodes;
+        let lowering = match probe {
+            Probe::HiddenState(index) => {
+                let none = || Error::internal(format!("no node leaves hidden state {index}"));
+                let end = self.graph.hidden_state(index).ok_or_else(none)? + 1;
+                let hidden = nodes[end - 1].writes[0];
+                let mut lowering = self.chunk_to(hidden, 0..end, Phase::Prefill);
+                lowering.nodes(0..end)?;
+                lowering
+            }
+            Probe::Attention(layer) => {
+                let none = || Error::internal(format!("layer {layer} has no attention"));
+                let (at, attention) = self.graph.attention(layer).ok_or_else(none)?;
+                let mut lowering = self.chunk(0..at, Phase::Prefill);
+                lowering.nodes(0..at)?;
+                lowering.probabilities(&nodes[at], attention, self.probabilities())?;
+                lowering
+            }
+            Probe::Scores(top) => {
+                let mut lowering = self.chunk(0..0, Phase::Forward);
+                lowering.chunk_scores(PromptLayout::new(self.chunk).targets(), top)?;
+                lowering
+            }
+        };
+        Ok(lowering.builder)
+    }
+
+    /// Elements of [`Buffer::Probabilities`]: those of a whole chunk at the end of a text that fills the
+    /// cache or, where these are many, of fewer rows, at least one.
+    fn probabilities(&self) -> u64 {
+        let (chunk, capacity) = (self.chunk as u64, self.shape.capacity as u64);
+        let most = PROBABILITY_BYTES.min(self.caps.limits.binding_bytes()) / 4;
+        (chunk * capacity).min(most).max(capacity)
+    }
+
+    fn logits(&self) -> Result<Builder<'_>> {
+        let nodes = self.graph.layers_end..self.graph.nodes.len();
+        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        lowering.nodes(nodes)?;
+        lowering.cap_logits()?;
+        Ok(lowering.builder)
+    }
+
+    fn loss(&self) -> Result<Builder<'_>> {
+        let mut lowering = self.chunk(0..0, Phase::Forward);
+        lowering.chunk_loss(PromptLayout::new(self.chunk).targets())?;
+        Ok(lowering.builder)
+    }
+
+    fn last_row(&self) -> Result<Builder<'_>> {
+        let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
+        let kernel = k::CopyRow { hidden: self.params.architecture.hidden }.kernel(self.caps)?;
+        let from = self.hidden(Buffer::Hidden, self.chunk);
+        let launch = Launch::new("last row", kernel).bind("input", from);
+        builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;
+        Ok(builder)
+    }
+}

@@ -1,0 +1,260 @@
+//! From nodes of a [`Graph`] to dispatches: for many rows of a batch, for a chunk of a prompt over a
+//! key-value cache, or for one decoded row. One file per operation.
+
+mod attention;
+mod checksum;
+mod decode;
+mod dropout;
+mod embed;
+mod gate;
+mod head;
+mod infer;
+mod initialize;
+mod linear;
+mod low_rank;
+mod norm;
+mod rope;
+mod row;
+#[cfg(test)]
+mod tests;
+mod train;
+#[cfg(test)]
+mod untrained_tests;
+
+pub use crate::layout::attention_shape;
+pub use attention::cache_bytes;
+pub use checksum::{CHECKSUM_BYTES, checksum_plan};
+pub use decode::CHOICE_BYTES;
+pub use head::{scores, top_rows};
+pub use infer::{
+    CacheShape, DRAW_SLOTS, Inference, InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe,
+    SampleChoices, SeveralPlans, SeveralRows, inference_plans,
+};
+pub use initialize::{OPTIONS_STRIDE, initialize_plan};
+pub use train::train_plans_of;
+pub use train::{TrainChoices, TrainPlans, train_plans};
+
+use crate::arch::WeightId;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Node, Op, ValueId, label};
+use crate::kernels::{Objective, Parts};
+use crate::layout::{
+    Cache, Fusion, LaidNode, Layouts, Matrices, Request, SplitK, layouts, weight_part,
+};
+use crate::params::Params;
+use crate::plan::{Buffer, Builder, Phase, Slice};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What nodes read besides values and weights.
+#[derive(Clone, Copy, Debug)]
+struct Inputs {
+    tokens: Slice,
+    /// Starts of documents, and where a batch trains their ends.
+    documents: Slice,
+    /// Positions in the tables of rotary angles.
+    positions: usize,
+}
+
+/// What a plan covers at a time.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    /// A batch whose loss is computed `logits` rows at a time; training minimises `objective`.
+    Batch { batch: crate::plan::BatchLayout, logits: usize, objective: Objective },
+    /// A chunk of a prompt over the cache.
+    Chunk(Cache),
+    /// One decoded row over the cache.
+    One(Cache),
+    /// The rows of whole texts, each a document, whose keys and values go to the cache of all: by `places`, for each row
+    /// its number less the row of the cache, which wraps.
+    Texts { cache: Cache, places: Slice },
+    /// Decoded rows of texts of their own, with one cache for all of them, or of the text of the model's cache.
+    Several { cache: Cache, shared: bool },
+}
+
+/// Turns nodes into the dispatches of one plan.
+struct Lowering<'a> {
+    graph: &'a Graph,
+    params: &'a Params,
+    builder: Builder<'a>,
+    rows: Rows,
+    inputs: Inputs,
+    matrices: Matrices<'a>,
+    /// Layout of gradients and optimizer state.
+    state: &'a Params,
+    /// How values lie, and which nodes are joined.
+    layouts: Rc<Layouts<'a>>,
+    /// That of the forward pass.
+    phase: Phase,
+    values: Vec<Option<Slice>>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(request: Request<'a>, mut builder: Builder<'a>, rows: Rows, inputs: Inputs) -> Self {
+        let Request { graph, matrices, state, tokens, .. } = request;
+        let layouts = layouts(request);
+        let mut values = vec![None; layouts.values.len()];
+        // Those of decoded rows are placed as `DecodeLayouts` say.
+        if !matches!(rows, Rows::One(_) | Rows::Several { .. }) {
+            let bytes = layouts.bytes(tokens);
+            for (id, place) in values.iter_mut().enumerate() {
+                let home = layouts.home(id);
+                *place = Some(Slice::new(Buffer::Virtual(home), 0, bytes[home]));
+            }
+            builder.reserve(bytes);
+        }
+        Self {
+            graph,
+            params: matrices.params,
+            phase: builder.phase,
+            builder,
+            rows,
+            inputs,
+            matrices,
+            state,
+            layouts: Rc::new(layouts),
+            values,
+        }
+    }
+
+    /// Lowers those of these nodes that the plan has.
+    fn nodes(&mut self, nodes: Range<usize>) -> Result<()> {
+        let layouts = Rc::clone(&self.layouts);
+        let of = |laid: &&LaidNode| match laid {
+            LaidNode::Node(index, _) => nodes.contains(index),
+            LaidNode::ColumnSum(_) | LaidNode::ProductSum(_) => true,
+        };
+        layouts.nodes.iter().filter(of).try_for_each(|laid| self.laid(&layouts, laid))
+    }
+
+    fn laid(&mut self, layouts: &Layouts<'a>, laid: &LaidNode) -> Result<()> {
+        self.builder.phase = match laid {
+            LaidNode::Node(index, _) if *index < self.graph.backward => self.phase,
+            _ => Phase::Backward,
+        };
+        match laid {
+            LaidNode::Node(index, fusion) => self.node(&layouts.graph.nodes[*index], fusion),
+            LaidNode::ColumnSum(index) => self.column_sum(&layouts.column_sums[*index]),
+            LaidNode::ProductSum(index) => self.product_sum(*index),
+        }
+    }
+
+    fn node(&mut self, node: &Node, fusion: &Fusion) -> Result<()> {
+        if *fusion == Fusion::Joined {
+            return Ok(());
+        }
+        match node.op {
+            Op::Embed { weight } => {
+                let rows = self.written(node, 0)?;
+                self.embed(node.site, weight, rows, None)
+            }
+            Op::Positions { weight } => self.positions(node, weight),
+            Op::Norm(norm) => self.norm(node, norm, fusion),
+            Op::Linear { weight, bias } => self.linear(node, (weight, bias), fusion),
+            Op::Scale { factor } => self.scale(node, factor),
+            Op::Dropout { dropout, write } => self.dropout(node, dropout, write),
+            Op::LowRank(low) => self.low_rank(node, low),
+            Op::LowRankInput(low) => self.low_rank_input(node, low),
+            Op::LowRankWeight { low, write } => self.low_rank_weight(node, low, write),
+            Op::HeadNorms { norms, attention } => self.head_norms(node, norms, attention),
+            Op::HeadNormsBackward { norms, attention, .. } => {
+                self.head_norms_backward(node, norms, attention, fusion)
+            }
+            Op::Rope { attention } => self.rope(node, attention, true, fusion),
+            Op::Attention { attention, dropout } => self.attention(node, attention, dropout),
+            Op::Gate(gate) => self.gate(node, gate, fusion),
+            Op::Head { weight } => self.head(node, weight),
+            Op::HeadBackward { weight, .. } => self.head_backward(node, weight, fusion),
+            Op::LinearInput { weight, write } => self.linear_input(node, weight, write, fusion),
+            Op::LinearWeight { weight, write } => self.linear_weight(node, weight, write, fusion),
+            Op::BiasBackward { bias } => self.bias_gradient(node, bias),
+            Op::NormBackward { norm, write, .. } => self.norm_backward(node, norm, write, fusion),
+            Op::RopeBackward { attention } => self.rope(node, attention, false, fusion),
+            Op::AttentionBackward { attention, dropout } => {
+                self.attention_backward(node, (attention, dropout), fusion)
+            }
+            Op::GateBackward(gate) => self.gate_backward(node, gate, fusion),
+            Op::EmbedBackward { weight, clear } => self.embed_backward(node, weight, clear),
+            Op::PositionsBackward { weight } => self.positions_backward(node, weight),
+        }
+    }
+
+    /// Where a value lies.
+    fn place(&self, id: ValueId) -> Result<Slice> {
+        let place = self.values.get(id).copied().flatten();
+        place.ok_or_else(|| Error::internal(format!("value {id} has no place")))
+    }
+
+    /// Where a value is that a node reads.
+    fn read<O>(&self, node: &Node<O>, index: usize) -> Result<Slice> {
+        self.place(node.reads[index])
+    }
+
+    /// Where a node's second read is, if it has one.
+    fn second<O>(&self, node: &Node<O>) -> Result<Option<Slice>> {
+        node.reads.get(1).map(|&id| self.place(id)).transpose()
+    }
+
+    /// Where a value is that a node writes.
+    fn written<O>(&self, node: &Node<O>, index: usize) -> Result<Slice> {
+        self.value(node.writes[index])
+    }
+
+    /// The same of a value that fits a binding.
+    fn value(&self, id: ValueId) -> Result<Slice> {
+        let slice = self.place(id)?;
+        if let (Buffer::Virtual(_), Some(value)) = (slice.buffer, self.graph.values.get(id)) {
+            self.builder.check_tensor(&value.to_string(), slice.bytes)?;
+        }
+        Ok(slice)
+    }
+
+    /// A slice of a tensor that several nodes share.
+    fn shared(&self, slice: Slice) -> Result<Slice> {
+        let unknown = || Error::internal(format!("{slice:?} is of no shared tensor"));
+        let tensor = self.layouts.shared(slice).ok_or_else(unknown)?;
+        self.builder.check_tensor(tensor.what, tensor.bytes)?;
+        Ok(slice)
+    }
+
+    /// The partial sums that a node adds up, if it does.
+    fn summed(&self, fusion: &Fusion) -> Option<SplitK> {
+        fusion.sum_of().and_then(|value| self.layouts.split_k(value))
+    }
+
+    /// Where a value is that a node reads, or its partial sums.
+    fn read_parts(&self, node: &Node, index: usize, fusion: &Fusion) -> Result<(Slice, Parts)> {
+        match self.summed(fusion) {
+            Some(SplitK { slice, parts, .. }) => Ok((slice, parts)),
+            None => Ok((self.read(node, index)?, Parts::WHOLE)),
+        }
+    }
+
+    fn bind(&mut self, id: ValueId, slice: Slice) {
+        self.values[id] = Some(slice);
+    }
+
+    /// An activation of one row per token.
+    fn tensor(&mut self, what: &str, columns: usize) -> Result<Slice> {
+        self.builder.tensor(what, self.builder.tokens as u64 * columns as u64)
+    }
+
+    fn hidden(&self) -> usize {
+        self.params.architecture.hidden
+    }
+
+    /// A part of a weight in a set of shards that has the weights' layout.
+    fn part(&self, weight: WeightId, part: usize, set: fn(usize) -> Buffer) -> Slice {
+        weight_part(self.params, weight, part, set)
+    }
+
+    /// A part of a weight's gradient.
+    fn gradient(&self, weight: WeightId, part: usize) -> Slice {
+        weight_part(self.state, weight, part, Buffer::Gradients)
+    }
+
+    /// A weight of one part.
+    fn whole(&self, weight: WeightId) -> Slice {
+        self.part(weight, 0, Buffer::Weights)
+    }
+}

@@ -1,0 +1,185 @@
+//! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
+
+use super::head::logits_chunk;
+use super::{Inputs, Lowering, Rows};
+use crate::arch::{DropoutRates, WeightId};
+use crate::caps::Capabilities;
+use crate::error::{Error, Result};
+use crate::graph::{self, Graph};
+use crate::kernels::{self as k, Constant, KernelSpec, Objective, WeightFormat};
+use crate::layout::{Kind, Matrices, Request};
+use crate::optim::{self, Optimizer};
+use crate::params::Params;
+use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
+use std::rc::Rc;
+
+/// Everything a trainer replays.
+#[derive(Clone, Debug)]
+pub struct TrainPlans {
+    pub micro_step: Plan,
+    /// Tiles of each head for which its attention has room; none where the host counts none.
+    pub tiles: Option<usize>,
+    /// The same for batches of documents so long that they have more tiles, if there may be any.
+    pub long: Option<Plan>,
+    pub optimizer: Plan,
+    pub evaluate: Plan,
+    /// Begins the averages of weights, or exchanges them with the weights; only where there are any.
+    pub averages: Option<Plan>,
+    /// The layout of gradients and optimizer state.
+    pub state: Rc<Params>,
+    /// Sizes of the activation slots, shared by the plans.
+    pub slots: Vec<u64>,
+    pub batch: BatchLayout,
+    /// What the gradients of a micro-step are multiplied by, up to the optimizer: a power of two, 1 unless some are
+    /// rounded to f16.
+    pub gradient_unit: f64,
+    /// Rows of logits held at a time.
+    pub logits_rows: usize,
+}
+
+impl TrainPlans {
+    pub fn all(&self) -> Vec<&Plan> {
+        let always = [&self.micro_step, &self.optimizer, &self.evaluate];
+        always.into_iter().chain(&self.averages).chain(&self.long).collect()
+    }
+}
+
+/// What training plans depend on besides the model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrainChoices {
+    /// Most tokens per micro-step.
+    pub tokens: usize,
+    /// Activations are computed again in the backward pass.
+    pub recompute: bool,
+    /// Products read the weights in f16.
+    pub mixed: bool,
+    /// Only so many layers are trained, and what follows them; none: all, or an adapter.
+    pub last_layers: Option<usize>,
+    pub objective: Objective,
+    /// Of the model's own; an adapter has its own.
+    pub dropout: DropoutRates,
+    pub optimizer: Optimizer,
+    /// How much of the average of weights a step keeps; none: no average.
+    pub average: Option<Constant>,
+}
+
+/// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
+/// `recompute` the backward pass computes a layer's activations again from the layer's input
+/// ([`graph::remat`]): the same kernels, so the same bits; up to a quarter more arithmetic. With
+/// `mixed` the products of activations with weights, forward and backward, read these in f16. Where the device
+/// multiplies f16 by matrices, they also round activations and their gradients, and what only they read lies in f16.
+/// Sums, the gradients of weights, the weights that the optimizer changes and its moments stay f32 (after
+/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). Those that are
+/// rounded to f16 are multiplied by [`TrainPlans::gradient_unit`].
+///
+/// # Errors
+/// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device;
+/// `invalid-options` as [`Architecture::first_trained`](crate::arch::Architecture::first_trained), and where what
+/// is to be trained is packed.
+pub fn train_plans(
+    caps: &Capabilities,
+    params: &Params,
+    choices: TrainChoices,
+) -> Result<TrainPlans> {
+    let first = params.architecture.first_trained(choices.last_layers)?;
+    if params.matrices[first..].iter().any(|matrix| matrix.format != WeightFormat::F32) {
+        return Err(Error::options(format!(
+            "this model holds its matrices in {}, and a packed matrix has no gradient: train an adapter on it, or \
+             load the model with weights: \"f32\"",
+            params.weights.name()
+        )));
+    }
+    train_plans_of(caps, params, choices, &|weight| weight >= first)
+}
+
+/// The same where any choice of weights is trained.
+/// Gradients and moments have the layout of [`Params::trained`].
+///
+/// # Errors
+/// As [`train_plans`].
+pub fn train_plans_of(
+    caps: &Capabilities,
+    params: &Params,
+    choices: TrainChoices,
+    trained: &dyn Fn(WeightId) -> bool,
+) -> Result<TrainPlans> {
+    let TrainChoices { tokens, recompute, mixed, .. } = choices;
+    let state = params.trained(trained)?;
+    let forward = graph::build(&params.architecture);
+    let training = graph::build_training(&params.architecture, choices.dropout);
+    let mut training = graph::differentiate(&training, trained)?;
+    if recompute {
+        training = graph::remat(&training);
+    }
+    let batch = BatchLayout::new(tokens);
+    let logits_rows = logits_chunk(caps, params, tokens);
+    let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
+    let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
+        let request = Request {
+            caps,
+            graph,
+            nodes: 0..graph.nodes.len(),
+            outside: None,
+            matrices: Matrices { params, weights: params.weights, mixed },
+            state: &state,
+            tokens,
+            kind: Kind::Batch { recompute, by_products, logits: logits_rows },
+        };
+        let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
+        let rows = Rows::Batch { batch, logits: logits_rows, objective: choices.objective };
+        let mut lowering = Lowering::new(request, builder, rows, inputs);
+        if mixed {
+            // Each time: a step, a load or the user may have changed the weights since.
+            lowering.round_weights()?;
+        }
+        lowering.nodes(0..graph.nodes.len())?;
+        Ok(lowering.builder.finish(slots))
+    };
+    let micro_step = lower(&training, true, &[])?;
+    let (tiles, more) = room(&micro_step);
+    let long = if more { Some(lower(&training, false, &micro_step.slots)?) } else { None };
+    let evaluate = lower(&forward, true, &long.as_ref().unwrap_or(&micro_step).slots)?;
+    let share = choices.average.map(|kept| 1.0 - kept.0);
+    let optimizer = optim::plan(caps, &choices.optimizer, params, &state, &evaluate.slots, share)?;
+    let averages =
+        share.map(|share| optim::average_plan(caps, params, &state, share)).transpose()?;
+    // What the optimizer computes with begins with the slots of the others.
+    let last = if optimizer.slots.is_empty() { &evaluate } else { &optimizer };
+    let (slots, state) = (last.slots.clone(), Rc::new(state));
+    let gradient_unit = if mixed && rounds(caps) { sums_over(tokens) } else { 1.0 };
+    Ok(TrainPlans {
+        state,
+        micro_step,
+        tiles,
+        long,
+        optimizer,
+        evaluate,
+        averages,
+        slots,
+        batch,
+        gradient_unit,
+        logits_rows,
+    })
+}
+
+/// Tiles of each head for which a plan's backward pass of attention has room, if it is by products, and whether a batch
+/// may have more.
+fn room(plan: &Plan) -> (Option<usize>, bool) {
+    let tiles = plan.kernels.iter().find_map(|kernel| match kernel.spec {
+        KernelSpec::AttentionBackwardProducts(spec) => Some(spec.tiles),
+        _ => None,
+    });
+    let all = k::all_tiles(plan.tokens.div_ceil(k::STRIP) as u64);
+    (tiles, tiles.is_some_and(|tiles| (tiles as u64) < all))
+}
+
+/// Whether products round gradients to f16.
+fn rounds(caps: &Capabilities) -> bool {
+    caps.half_matrix().is_some()
+}
+
+/// The power of two by which gradients of a mean over so many tokens become about those of a sum, whose size does not
+/// depend on how many there are. f16 has normal numbers from 6e-5 to 65,504 (`docs/decisions/053-gradients-in-f16.md`).
+fn sums_over(tokens: usize) -> f64 {
+    tokens.next_power_of_two() as f64
+}

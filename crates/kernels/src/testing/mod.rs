@@ -1,0 +1,98 @@
+//! The kernels' tests: one body for every lane (native, and the browsers through wasm).
+//!
+//! A case builds each distinct kernel that selection returns over [`adapters::table`], as far as
+//! the lane's device can compile it, runs it on fresh random data with poisoned outputs and holds
+//! the result against the CPU twin in f64. The device stands behind the trait [`Device`].
+
+pub mod adapters;
+pub mod candidates;
+pub mod candidates_linear;
+pub mod candidates_tensors;
+pub mod catalogue;
+pub mod harness;
+pub(crate) mod lane;
+pub mod ledger;
+pub mod measure;
+pub(crate) mod results;
+mod texts;
+
+pub(crate) use harness::Operand;
+pub use harness::{Device, LocalFuture, Ran};
+pub use lane::{Lane, Mode, Others};
+pub use results::Results;
+pub use texts::matrix_texts;
+
+use crate::kernels::families;
+use std::fmt::Debug;
+use std::future::Future;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// What a case says when it passes, or what went wrong.
+pub type Outcome = Result<String, String>;
+
+/// How much a run covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// What every change runs.
+    Everyday,
+    /// That and the products it samples, which take hours on software adapters.
+    Full,
+}
+
+/// A test by name. It runs kernels by themselves, through [`Lane::run`].
+pub struct Case {
+    pub name: String,
+    /// The file that defines it.
+    pub file: &'static str,
+    pub level: Level,
+    body: Box<dyn Fn(Rc<Lane>) -> LocalFuture<'static, Outcome>>,
+}
+
+impl Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Case {
+    /// A case of every level.
+    #[track_caller]
+    pub(crate) fn new<F: Future<Output = Outcome> + 'static>(
+        name: impl Into<String>,
+        body: impl Fn(Rc<Lane>) -> F + 'static,
+    ) -> Self {
+        let body = Box::new(move |lane| Box::pin(body(lane)) as LocalFuture<'static, Outcome>);
+        let file = Location::caller().file();
+        Self { name: name.into(), file, level: Level::Everyday, body }
+    }
+
+    /// A case of [`Level::Full`] alone.
+    #[track_caller]
+    pub(crate) fn full<F: Future<Output = Outcome> + 'static>(
+        name: impl Into<String>,
+        body: impl Fn(Rc<Lane>) -> F + 'static,
+    ) -> Self {
+        Self { level: Level::Full, ..Self::new(name, body) }
+    }
+
+    /// Runs it.
+    pub fn run(&self, lane: Rc<Lane>) -> LocalFuture<'static, Outcome> {
+        (self.body)(lane)
+    }
+}
+
+macro_rules! cases {
+    ($($family:ident: $($kernel:ident),+;)+) => {
+        /// Those of all families.
+        fn of_families() -> Vec<Case> {
+            [$(crate::kernels::$family::cases::cases()),+].into_iter().flatten().collect()
+        }
+    };
+}
+families!(cases);
+
+/// Those of all families, and what concerns every kernel.
+pub fn cases() -> Vec<Case> {
+    of_families().into_iter().chain(texts::cases()).collect()
+}

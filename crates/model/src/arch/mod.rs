@@ -1,0 +1,288 @@
+//! What a model is, as data: its parameters, its layers, what each layer's attention and
+//! feed-forward block look like. One file per family; everything behind this room is derived from
+//! [`Architecture`] and knows no family by name.
+
+mod describe;
+mod family;
+mod gemma;
+pub mod gguf;
+mod gpt2;
+mod gpt_neo;
+mod gpt_neox;
+mod granite;
+mod llama;
+mod lora;
+mod olmo2;
+mod phi3;
+mod qwen;
+mod rope;
+mod smollm3;
+mod stablelm;
+mod stored;
+
+pub use crate::config::DropoutRates;
+pub use family::Family;
+pub use lora::LowRank;
+pub use rope::Rope;
+pub use stored::{Stored, Swap};
+
+use crate::config::{Activation, ModelConfig};
+use crate::error::{Error, Result};
+use describe::Describe;
+
+/// Every family, in the order of messages. The first stands for a missing `model_type`.
+pub static FAMILIES: &[&Family] = &[
+    &llama::LLAMA,
+    &llama::MISTRAL,
+    &qwen::QWEN2,
+    &qwen::QWEN3,
+    &gpt2::GPT2,
+    &gpt_neo::GPT_NEO,
+    &gpt_neox::GPT_NEOX,
+    &gemma::GEMMA,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &smollm3::SMOLLM3,
+    &olmo2::OLMO2,
+    &granite::GRANITE,
+    &stablelm::STABLELM,
+    &phi3::PHI3,
+];
+
+/// How a new parameter is filled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// Normal with this standard deviation.
+    Normal(f64),
+    /// Uniform within ± this.
+    Uniform(f64),
+    Ones,
+    Zeros,
+}
+
+/// A tensor of the checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// The name in the checkpoint.
+    pub name: String,
+    /// In the checkpoint, row-major: `[out, in]` of a matrix, or `[in, out]` as `stored` says; `[n]` of a vector.
+    pub shape: Vec<usize>,
+    /// How the checkpoint has the rows that kernels see.
+    pub stored: Stored,
+    pub init: Init,
+}
+
+impl Param {
+    /// Rows of the weight of so many columns that it is a part of.
+    pub fn rows(&self, columns: usize) -> usize {
+        self.shape.iter().product::<usize>() / columns
+    }
+}
+
+/// Index into [`Architecture::weights`].
+pub type WeightId = usize;
+
+/// Index into [`Architecture::ropes`].
+pub type RopeId = usize;
+
+/// Parameters that kernels see as one matrix, their rows stacked in this order: those that are
+/// multiplied by the same input. The vector of a norm is a matrix of one row, a bias one of one column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weight {
+    pub params: Vec<Param>,
+    pub rows: usize,
+    pub columns: usize,
+    /// Whether the optimizer decays it.
+    pub decay: bool,
+}
+
+/// How rows are normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// By the root of their mean square, times the weight.
+    Rms,
+    /// The same, times 1 + the weight.
+    RmsPlusOne,
+    /// By their mean and deviation. The weight has two rows: factors, then what is added.
+    Layer,
+}
+
+/// Normalisation of rows, by a weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    pub weight: WeightId,
+    pub epsilon: f64,
+    pub kind: NormKind,
+}
+
+/// Norms of queries and of keys: a weight of two rows, queries' first. Each norms as many elements at a time as a row
+/// has: those of a head, or of all heads where there are as many of keys as of queries.
+pub type HeadNorms = Norm;
+
+/// Heads, and what a query may see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    /// A position sees at most this many of the latest positions, itself among them.
+    pub window: Option<usize>,
+    /// Scores are squashed into ± this by tanh.
+    pub soft_cap: Option<f64>,
+    /// Factor on the products of queries and keys; 1 / √head_dim if none is given.
+    pub scale: Option<f64>,
+    /// What rotates queries and keys by their positions.
+    pub rope: Option<RopeId>,
+}
+
+impl Attention {
+    /// Elements of a row of queries, or of attention's output.
+    pub const fn width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Elements of a row of queries, keys and values.
+    pub const fn stride(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+}
+
+/// A product with a matrix, and the bias that is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    pub weight: WeightId,
+    pub bias: Option<WeightId>,
+}
+
+/// One decoder layer: `x + norm(attention(norm(x)))`, then `x + norm(mlp(norm(x)))`, or both added to one x. Each norm
+/// may be absent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// Of what attention reads.
+    pub attention_norm: Option<Norm>,
+    /// Queries, keys and values, stacked.
+    pub qkv: Linear,
+    pub head_norms: Option<HeadNorms>,
+    pub attention: Attention,
+    pub output: Linear,
+    /// Of what attention adds.
+    pub attention_post_norm: Option<Norm>,
+    /// The feed-forward block reads what attention reads: `x + attention(norm(x)) + mlp(norm(x))`. Both norms are
+    /// there: the gradient of x begins with those of the sums.
+    pub parallel: bool,
+    /// Of what the feed-forward block reads.
+    pub mlp_norm: Option<Norm>,
+    /// Gate and up, stacked; where the block is not gated up alone.
+    pub gate_up: Linear,
+    pub gated: bool,
+    /// Elements of a row that the activation gives.
+    pub feed: usize,
+    pub activation: Activation,
+    pub down: Linear,
+    /// Of what the feed-forward block adds.
+    pub mlp_post_norm: Option<Norm>,
+}
+
+/// A decoder-only language model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Architecture {
+    /// In the order of the forward pass.
+    pub weights: Vec<Weight>,
+    pub vocab_size: usize,
+    pub hidden: usize,
+    pub positions: usize,
+    /// The rotary embeddings of its layers: each has a table of angles.
+    pub ropes: Vec<Rope>,
+    pub embedding: WeightId,
+    /// The token whose look-ups have no gradient, as `padding_idx` of PyTorch's embedding.
+    pub padding: Option<usize>,
+    /// Factor on the embeddings.
+    pub embedding_scale: Option<f64>,
+    /// The residual stream times this is what hidden states are; none: they are the same.
+    pub stream_scale: Option<f64>,
+    /// A row for each position, added to the embedding.
+    pub position_embedding: Option<WeightId>,
+    pub layers: Vec<Layer>,
+    pub final_norm: Norm,
+    /// Equal to `embedding` when the embeddings are tied.
+    pub head: WeightId,
+    /// Factor on what the head reads.
+    pub head_scale: Option<f64>,
+    /// Logits are squashed into ± this by tanh.
+    pub logit_soft_cap: Option<f64>,
+    /// What an adapter adds, in the order of its targets; its weights are the last ones.
+    pub low_rank: Vec<LowRank>,
+}
+
+impl Architecture {
+    pub fn of(config: &ModelConfig) -> Self {
+        (config.family.describe)(Describe::new(config))
+    }
+
+    pub fn params(&self) -> impl Iterator<Item = &Param> {
+        self.weights.iter().flat_map(|weight| &weight.params)
+    }
+
+    /// Name and shape of every tensor of the checkpoint, in the order of the forward pass.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        self.params().map(|param| (param.name.clone(), param.shape.clone())).collect()
+    }
+
+    /// Number of parameters; a tied embedding counts once.
+    pub fn parameter_count(&self) -> u64 {
+        let elements = |param: &Param| param.shape.iter().map(|&n| n as u64).product::<u64>();
+        self.params().map(elements).sum()
+    }
+
+    /// The first of the weights that a trainer trains, which are the last ones: an adapter's, or the model's.
+    /// With `last_layers` they are those of so many layers, and of what follows the layers.
+    ///
+    /// # Errors
+    /// `invalid-options` for a number of layers that the model has not, and for any where an adapter is
+    /// trained.
+    pub fn first_trained(&self, last_layers: Option<usize>) -> Result<WeightId> {
+        let adapter = self.low_rank.first();
+        let Some(count) = last_layers else { return Ok(adapter.map_or(0, |low| low.a)) };
+        let layers = self.layers.len();
+        if adapter.is_some() {
+            return Err(Error::options(
+                "lastLayers is of a model's trainer; an adapter's targets say what of it is trained",
+            ));
+        }
+        if !(1..=layers).contains(&count) {
+            return Err(Error::options(format!(
+                "lastLayers is {count}; it must be from 1 to num_hidden_layers, {layers}"
+            )));
+        }
+        let Layer { attention_norm, qkv, .. } = &self.layers[layers - count];
+        Ok(attention_norm.map_or(qkv.weight, |norm| norm.weight))
+    }
+
+    /// Whether products, or gathers of embeddings, read a weight's rows: what a model may hold packed.
+    pub fn is_matrix(&self, weight: WeightId) -> bool {
+        weight == self.embedding || self.multiplies(weight)
+    }
+
+    /// Whether products read a weight's rows.
+    pub fn multiplies(&self, weight: WeightId) -> bool {
+        weight == self.head || self.linear_weights().any(|id| id == weight)
+    }
+
+    /// Whether a text of so many tokens turns by the angles of long ones.
+    pub fn is_long(&self, tokens: usize) -> bool {
+        tokens > self.short_tokens()
+    }
+
+    /// Most tokens of a text that turns by the angles of short ones.
+    pub fn short_tokens(&self) -> usize {
+        let bounds = self.ropes.iter().filter_map(|rope| rope.config.short_tokens());
+        bounds.min().unwrap_or(usize::MAX)
+    }
+
+    /// Positions that a layer's cache must reach back to, if every layer has a window.
+    pub fn window(&self) -> Option<usize> {
+        let windows: Option<Vec<usize>> =
+            self.layers.iter().map(|layer| layer.attention.window).collect();
+        windows?.into_iter().max()
+    }
+}
