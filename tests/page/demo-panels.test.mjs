@@ -548,7 +548,7 @@ if (full) {
   });
 }
 
-test("without WebGPU the demo says what to do, and plays a recorded run", {
+test("without WebGPU the demo says what to do, and the loom plays a recorded run", {
   timeout: 120_000,
 }, async (t) => {
   const worker = readdirSync(join(dist, "assets")).find((name) => name.startsWith("worker-thread"));
@@ -566,8 +566,8 @@ test("without WebGPU the demo says what to do, and plays a recorded run", {
       await demo.text("error"),
       /no GPU to web pages.* chrome:\/\/flags.*webgpu-unavailable/s,
     );
-    await demo.page.waitForSelector("#samples li", { timeout: 60_000 });
-    assert.match(await demo.text("recording"), /^A recording of/);
+    await demo.page.waitForSelector('#loom[data-source="recording"]', { timeout: 60_000 });
+    assert.match(await demo.text("story"), /^Recorded earlier: .* all of it can be tried\.$/s);
     const dead = await demo.page.$$eval("button, input, select, textarea", (all) =>
       all.filter((one) => one.disabled && one.checkVisibility()).map(({ id }) => id),
     );

@@ -47,13 +47,13 @@ async function quickly(t, demo) {
   assert.ok(least("seconds") < FIRST, `${all("seconds")} s from navigation to the first step`);
 }
 
-/** The page as it opens: a recording, then a model of its own, until the visitor has a text. */
+/** The page as it opens: a recording on the loom, and a model of its own, until the visitor has a text. */
 async function opens(t, demo) {
-  await demo.until("recorded answers", async () => (await demo.text("samples")).includes("→"));
-  assert.match(await demo.text("recording"), /^A recording of \w+ \d+, \d{4} on \w.+\.$/);
+  const recorded = async () => /^Recorded earlier: /.test(await demo.text("story"));
+  await demo.until("recording", recorded);
+  assert.match(await demo.text("time-key"), /^Grey: a recording of \w+ \d+, \d{4} on \w/);
   assert.equal(await demo.state(), "loading");
   await demo.untilState("training");
-  assert.ok(await demo.page.$("#recording[hidden]"), "the recording ends when the run begins");
   assert.equal(await demo.text("text-source"), "reverse");
   await quickly(t, demo);
   assert.match(await demo.text("blind-key"), /among 256 letters: 5\.55$/);
@@ -165,12 +165,12 @@ async function generate(demo) {
   });
 }
 
-/** At 1280 × 800 the controls, the curve and the newest sample are in view together. */
+/** At 1280 × 800 the workshop's controls, the curve and the newest sample are in view together. */
 async function inView(demo) {
   await demo.page.setViewport({ width: 1280, height: 800 });
   await sleep(300);
   const bottoms = await demo.page.evaluate(() => {
-    scrollTo(0, 0);
+    document.querySelector("#weave").scrollIntoView();
     const bottom = (one) => document.querySelector(one).getBoundingClientRect().bottom;
     return ["#start", "#status", "#loss-chart", "#samples li"].map(bottom);
   });

@@ -4,6 +4,8 @@ import type { Score } from "./exam.ts";
 import { type Folder, importModel, importRun, kindOf } from "./import.ts";
 import { type Lab, openLab } from "./lab.ts";
 import { applyLink } from "./link.ts";
+import { showChip } from "./loom/chips.ts";
+import { Stage } from "./loom/stage.ts";
 import { beginRun, openRun } from "./open.ts";
 import { AskPanel } from "./panels/ask.ts";
 import { BenchmarkPanel } from "./panels/benchmark.ts";
@@ -18,7 +20,6 @@ import { SamplesPanel } from "./panels/samples.ts";
 import { SetupPanel } from "./panels/setup.ts";
 import { clearError, say, showError } from "./panels/status.ts";
 import { failureOf, presetFor } from "./presets.ts";
-import { Playback } from "./recording.ts";
 import { remember, remembered } from "./remember.ts";
 import { isInUse, RunStore } from "./run-store.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
@@ -42,6 +43,7 @@ const inside = new InsidePanel();
 const kernels = new KernelsPanel();
 const proofs = new ProofsPanel();
 const benchmark = new BenchmarkPanel();
+const stage = new Stage();
 
 /** Without a GPU nothing can be started. */
 let opened: Open | undefined;
@@ -54,10 +56,8 @@ export let training: Training | undefined;
 let halting: "paused" | "stopped" | undefined;
 /** The run that the page begins by itself, which ends when its task is solved. */
 let opening: Training | undefined;
-/** Whether the visitor wants to paste a text as soon as the form is free. */
-let wantsOwn = false;
-/** Plays until the page has a run of its own. */
-const playback = new Playback(learning, samples);
+/** What the visitor wants to be learned as soon as the form is free. */
+let wanted: string | undefined;
 /** How often the page tries to open the run that it was at. Each try waits a second for the run's lock. */
 const TRIES = 5;
 /** The share of unseen problems that counts as solved. */
@@ -94,6 +94,7 @@ function setState(next: State): void {
   setup.disabled = busy() || next === "paused";
   if (!busy()) {
     learning.end();
+    if (next === "stopped") stage.end();
     inside.refresh();
   }
   proofs.training = busy();
@@ -102,9 +103,11 @@ function setState(next: State): void {
   if (next !== "loading") attempt(showRuns);
   else tune.changed();
   attempt(async () => void (await judged()));
-  if (wantsOwn && !setup.disabled) {
-    wantsOwn = false;
-    setup.ask();
+  if (wanted !== undefined && !setup.disabled) {
+    const source = wanted;
+    wanted = undefined;
+    // What has called this has something to say first.
+    setTimeout(() => teach(source));
   }
 }
 
@@ -122,15 +125,17 @@ export function fail(error: unknown): void {
   if (training) remember({ id: training.run.id, training: !opened });
   if (!everOpened) withoutGpu();
   setState("error");
+  stage.say(opened ? "That did not work; below it says why." : "");
   const stands = training?.stored ? ` The run stands at step ${whole(training.stored.step)}.` : "";
   const kept = training?.inMemory && training !== opening ? ` ${IN_MEMORY}` : "";
   say(opened ? "That did not work." : `No GPU to train on.${stands}${kept}`);
 }
 
-/** Without a GPU the page plays a recorded run, and has no control that does nothing. */
+/** Without a GPU the stage plays a recorded run, and the page has no control that does nothing. */
 function withoutGpu(): void {
   document.body.dataset["gpu"] = "none";
-  playback.start().catch(showError);
+  stage.withoutGpu();
+  void stage.playRecording();
 }
 
 async function showRuns(): Promise<void> {
@@ -155,6 +160,8 @@ async function compare(names: readonly string[]): Promise<void> {
 function show(event: TrainingEvent): void {
   document.dispatchEvent(new CustomEvent("tinyloom:training", { detail: event }));
   learning.show(event);
+  stage.show(event);
+  if (event.type === "weights" && training) stage.add(training, event.step, event.file);
   if (event.type === "score" && training === opening && isSolved(event.score)) halt("stopped");
   if (event.type === "writing") samples.write(event.step, event.token);
   if (event.type === "sample") {
@@ -194,8 +201,10 @@ async function leave(): Promise<void> {
 
 /** Makes a run the page's, with what happened in it so far. */
 async function take(made: Training): Promise<void> {
-  playback.stop();
   training = made;
+  showChip(made.task ?? (made.text.judge ? "stories" : setup.source));
+  await stage.take(made);
+  made.wants = (step) => stage.due(step);
   learning.start(made);
   samples.start(made.task && tasks[made.task]);
   ask.start(made);
@@ -203,6 +212,7 @@ async function take(made: Training): Promise<void> {
   kernels.start(made);
   proofs.start(opened!.lab, made);
   for await (const event of made.past()) show(event);
+  for await (const event of made.weights()) show(event);
   showPlan(await made.plan());
   showModel(made);
 }
@@ -242,11 +252,27 @@ const openingEnd = (step: number): string =>
   `${learning.score} of the unseen problems are solved after ${whole(step)} steps. ` +
   "Ask it a word of your own, or choose what it learns next.";
 
-/** Ends the opening run, and lets the visitor paste a text. */
-export function ownText(): void {
-  wantsOwn = setup.disabled;
-  if (state() === "training" || state() === "paused") halt("stopped");
-  else if (!wantsOwn) setup.ask();
+/** Teaches a new model something of the form's, once the run before has ended; that one stays in the list. */
+export function learn(source: string): void {
+  if (source !== "paste") {
+    showChip(source);
+    stage.say("A new model is being set up. What is shown until then is the one before.");
+  }
+  if (state() === "training" || state() === "paused") {
+    wanted = source;
+    halt("stopped");
+  } else if (setup.disabled) wanted = source;
+  else teach(source);
+}
+
+function teach(source: string): void {
+  // A text of the visitor's has to be pasted first.
+  if (source === "paste") setup.ask();
+  else {
+    setup.choose(source);
+    // The loom shows it, from where it was asked for.
+    attempt(() => begin(false), fail);
+  }
 }
 
 /** Whether leaving the page loses something: steps, or a whole run where there is no storage. */
@@ -301,7 +327,12 @@ async function load(what: string): Promise<Open> {
   return opened!;
 }
 
-export async function begin(): Promise<void> {
+/**
+ * Begins a run of the form's settings.
+ *
+ * @param reveal - whether its curve is brought into view.
+ */
+export async function begin(reveal = true): Promise<void> {
   const chosen = setup.text();
   if (typeof chosen === "string") return say(chosen);
   const [name, vocabulary] = [setup.name, setup.vocabulary];
@@ -319,7 +350,7 @@ export async function begin(): Promise<void> {
   const made = await beginRun(lab, store, { name, settings, text, vocabulary });
   await take(made);
   if (last && made.isLike(last)) await compare(runs.choose(last.run.id));
-  learning.reveal();
+  if (reveal) learning.reveal();
   await train();
 }
 
@@ -331,7 +362,7 @@ async function beginOpening({ lab, store }: Open): Promise<void> {
   const text = await readText(choice, settings);
   opening = await beginRun(lab, store, { name: "Opening run", settings, text, lasting: false });
   await take(opening);
-  if (wantsOwn) return setState("stopped");
+  if (wanted !== undefined) return setState("stopped");
   await train();
 }
 
@@ -398,8 +429,8 @@ function linked(unfit: readonly string[]): string {
 export async function open(): Promise<void> {
   setState("loading");
   const fresh = location.hash.length < 2 && !remembered();
+  void stage.playRecording();
   if (fresh) {
-    attempt(() => playback.start());
     say("Getting ready. Your own model begins in a moment.");
   }
   const lab = await openLab((state) => proofs.recovery(state));

@@ -8,9 +8,9 @@ import {
   formChanged,
   halt,
   hurry,
+  learn,
   leavingLoses,
   open,
-  ownText,
   ready,
   setup,
   train,
@@ -19,6 +19,7 @@ import {
 import { byId } from "./dom.ts";
 import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
+import { onChip } from "./loom/chips.ts";
 import { state } from "./panels/buttons.ts";
 import { say } from "./panels/status.ts";
 import { revealInvalid } from "./reveal.ts";
@@ -26,7 +27,7 @@ import { offerTour } from "./tour.ts";
 
 setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
-  attempt(state() === "paused" ? train : begin, fail);
+  attempt(state() === "paused" ? train : () => begin(), fail);
 });
 setup.element.addEventListener("change", formChanged);
 revealInvalid(setup.element, say);
@@ -69,7 +70,7 @@ addEventListener("beforeunload", (event) => {
 addEventListener("visibilitychange", () => {
   if (document.hidden) hurry();
 });
-byId("own-text", HTMLButtonElement).addEventListener("click", ownText);
+onChip(learn);
 offerTour();
 // In a task of its own: the page is painted first.
 setTimeout(() => attempt(open, fail));

@@ -7,10 +7,10 @@ const OPENS = ["aria-haspopup", "aria-expanded", "aria-controls"];
 
 const steps = [
   {
-    element: "#score-figure",
-    title: "What it can do",
+    element: "#loom-canvas",
+    title: "The loom",
     description:
-      "A small transformer learns here, in your browser. This is how many of the problems it solves that it has never seen.",
+      "A small transformer learns here, in your browser. It reads the letters below and says those on top. The threads are what it looks at, and they move because it learns.",
   },
   {
     element: "#loss-chart",

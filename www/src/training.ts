@@ -18,7 +18,7 @@ import { defaultPrompt, type RunSettings } from "./settings.ts";
 import { Speed } from "./speed.ts";
 import { answered } from "./tasks/answers.ts";
 import { type TaskName, tasks } from "./tasks/index.ts";
-import { END } from "./tasks/task.ts";
+import { END, type Problem } from "./tasks/task.ts";
 import type { Text } from "./text.ts";
 
 /** How often in a run the validation loss is taken. */
@@ -44,6 +44,7 @@ export type TrainingEvent =
       learningRate?: number;
       skipped: boolean;
       tokensPerSecond?: number;
+      milliseconds?: number;
     }
   | { type: "validation"; step: number; loss: number }
   /** A token of the sample that is being made. */
@@ -52,6 +53,8 @@ export type TrainingEvent =
   | { type: "sample"; step: number; pieces: SamplePiece[]; tokens?: readonly WrittenToken[] }
   /** How well the model does what it is taught. */
   | { type: "score"; step: number; score: Score }
+  /** The model's safetensors file, of a step whose weights were wanted. */
+  | { type: "weights"; step: number; file: Uint8Array }
   /** A checkpoint is whole, with the last validation loss before it. */
   | { type: "stored"; stored: Stored; validation: number | undefined }
   /** The storage is full: from now on the run is in memory. */
@@ -71,6 +74,8 @@ export class Training {
   readonly settings: RunSettings;
   readonly text: Text;
   readonly model: Model;
+  /** Says after which steps the weights are wanted. */
+  wants: (step: number) => boolean = () => false;
   readonly #trainer: Trainer;
   readonly #data: Data;
   readonly #saver: RunSaver;
@@ -181,6 +186,11 @@ export class Training {
     return this.#data.dataset.tokens - this.#data.dataset.validationTokens;
   }
 
+  /** Problems that training never sees, where it learns a task. */
+  get exam(): readonly Problem[] | undefined {
+    return this.#data.exam;
+  }
+
   /** What it learns from. */
   get dataset(): Dataset {
     return this.#data.dataset;
@@ -242,6 +252,7 @@ export class Training {
       const { step } = metrics;
       this.#stepped = true;
       yield { ...stepEvent(metrics), tokensPerSecond: speed.add(metrics) };
+      yield* this.weights();
       if (this.#due(EVALUATIONS)) {
         const { loss } = await this.#trainer.evaluate(this.#data.probe);
         this.#validation = loss;
@@ -255,6 +266,14 @@ export class Training {
       if (this.#halt) break;
     }
     yield* this.keep();
+  }
+
+  /** The weights as they are, if they are wanted. */
+  async *weights(): AsyncGenerator<TrainingEvent, void, undefined> {
+    const { step } = this;
+    if (!this.wants(step)) return;
+    const files = await this.model.save();
+    yield { type: "weights", step, file: files["model.safetensors"]! };
   }
 
   /** Ends `steps` after the current one. */
@@ -367,7 +386,7 @@ const isMilestone = (step: number): boolean =>
   Number.isInteger(Math.log2(step)) || /^10*$/.test(String(step));
 
 /** What a step reports. What was not finite was kept as null. */
-function stepEvent({ step, loss, gradNorm, learningRate, skipped }: StepMetrics) {
+function stepEvent({ step, loss, gradNorm, learningRate, skipped, milliseconds }: StepMetrics) {
   const type = "step" as const;
   return {
     type,
@@ -376,5 +395,6 @@ function stepEvent({ step, loss, gradNorm, learningRate, skipped }: StepMetrics)
     gradNorm: gradNorm ?? Number.NaN,
     learningRate,
     skipped,
+    milliseconds,
   };
 }

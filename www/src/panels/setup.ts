@@ -61,6 +61,11 @@ export class SetupPanel {
     this.#suitSource();
   }
 
+  /** What is to be learned, by its name in the form. */
+  get source(): string {
+    return this.#source.value;
+  }
+
   /** Chooses what to learn. */
   choose(source: string): void {
     this.#source.value = source;

@@ -1,0 +1,187 @@
+// A Node process with Dawn: the loom's forward pass beside the package's, on the same weights. Prints what differs.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Model, Runtime } from "tinyloom";
+import { create } from "webgpu";
+import { root } from "../../scripts/lib.mjs";
+import { pageModule } from "./page-module.mjs";
+
+const { numbersOf, narrowed, weavable, weightsOf, widened } = await pageModule("src/loom/weights");
+const { headAt, Pass } = await pageModule("src/loom/pass");
+const { answer } = await pageModule("src/loom/ask");
+const { readRecording } = await pageModule("src/loom/recorded");
+
+const runtime = await Runtime.create({ gpu: create([]) });
+
+/** The largest difference of a pass from rows of logits. */
+function furthest(weights, tokens, logits, off) {
+  const pass = new Pass(weights, tokens.length, off);
+  let most = 0;
+  for (const [at, token] of tokens.entries()) {
+    pass.read(token);
+    const own = pass.logits();
+    for (let i = 0; i < own.length; i++) {
+      const far = Math.abs(own[i] - logits[at * own.length + i]);
+      if (!(far <= most)) most = far;
+    }
+  }
+  return most;
+}
+
+/** Models of several shapes: shared keys, a head of its own, odd widths, other angles. */
+const CONFIGS = [
+  {
+    hidden_size: 64,
+    intermediate_size: 192,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    tie_word_embeddings: true,
+  },
+  {
+    hidden_size: 48,
+    intermediate_size: 100,
+    num_hidden_layers: 3,
+    num_attention_heads: 8,
+    num_key_value_heads: 2,
+    head_dim: 12,
+    tie_word_embeddings: false,
+    rope_theta: 500,
+    rms_norm_eps: 1e-5,
+  },
+  {
+    hidden_size: 32,
+    intermediate_size: 64,
+    num_hidden_layers: 1,
+    num_attention_heads: 1,
+    tie_word_embeddings: true,
+  },
+];
+const tokens = Uint32Array.from(Buffer.from("planet>tenalp\nThe loom weaves."));
+
+async function shapes() {
+  const found = [];
+  for (const [seed, one] of CONFIGS.entries()) {
+    const config = {
+      vocab_size: 256,
+      max_position_embeddings: 64,
+      initializer_range: 0.15,
+      ...one,
+    };
+    const model = await Model.create(runtime, config, { seed });
+    const files = await model.save();
+    const shape = weavable(config);
+    const numbers = numbersOf(shape, files["model.safetensors"]);
+    const logits = furthest(weightsOf(shape, numbers), tokens, await model.logits(tokens));
+    // In the package a head is off where the columns of its output are zero.
+    const off = new Set([0, headAt(shape.heads, shape.layers - 1, shape.heads - 1)]);
+    const cut = await Model.fromPretrained(runtime, {
+      ...files,
+      "model.safetensors": without(numbers, shape, off),
+    });
+    const heads = furthest(weightsOf(shape, numbers), tokens, await cut.logits(tokens), off);
+    const both = furthest(weightsOf(shape, numbers), tokens, await cut.logits(tokens));
+    found.push({ logits, heads, both });
+    model.free();
+    cut.free();
+  }
+  return found;
+}
+
+/** A safetensors file without what some heads add. */
+function without(numbers, shape, off) {
+  const weights = weightsOf(shape, numbers.slice());
+  for (const head of off) {
+    const { output } = weights.layers[Math.floor(head / shape.heads)];
+    const first = (head % shape.heads) * shape.headWidth;
+    for (let out = 0; out < shape.width; out++) {
+      const at = out * shape.heads * shape.headWidth + first;
+      output.fill(0, at, at + shape.headWidth);
+    }
+  }
+  return fileOf(weights);
+}
+
+/** A safetensors file of weights. */
+function fileOf({ shape, ...weights }) {
+  const named = [["model.embed_tokens.weight", weights.embedding, [shape.words, shape.width]]];
+  const { width, inner } = shape;
+  const [all, shared] = [shape.heads * shape.headWidth, shape.kvHeads * shape.headWidth];
+  for (const [at, layer] of weights.layers.entries()) {
+    for (const [name, key, size] of [
+      ["input_layernorm", "attentionNorm", [width]],
+      ["self_attn.q_proj", "query", [all, width]],
+      ["self_attn.k_proj", "key", [shared, width]],
+      ["self_attn.v_proj", "value", [shared, width]],
+      ["self_attn.o_proj", "output", [width, all]],
+      ["post_attention_layernorm", "innerNorm", [width]],
+      ["mlp.gate_proj", "gate", [inner, width]],
+      ["mlp.up_proj", "up", [inner, width]],
+      ["mlp.down_proj", "down", [width, inner]],
+    ]) {
+      named.push([`model.layers.${at}.${name}.weight`, layer[key], size]);
+    }
+  }
+  named.push(["model.norm.weight", weights.norm, [width]]);
+  if (!shape.tied) named.push(["lm_head.weight", weights.head, [shape.words, width]]);
+  const header = {};
+  let end = 0;
+  for (const [name, values, shapeOf] of named) {
+    const from = end;
+    end += values.byteLength;
+    header[name] = { dtype: "F32", shape: shapeOf, data_offsets: [from, end] };
+  }
+  const json = JSON.stringify(header);
+  const text = Buffer.from(json.padEnd(Math.ceil(json.length / 8) * 8));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(text.length));
+  const bodies = named.map(([, values]) =>
+    Buffer.from(values.buffer, values.byteOffset, values.byteLength),
+  );
+  return new Uint8Array(Buffer.concat([length, text, ...bodies]));
+}
+
+/** The recording's questions, put to the pass and to the package by its last weights. */
+async function recording() {
+  const path = join(root, "www/src/loom/recorded.bin");
+  let track;
+  let last;
+  const begin = (one) => {
+    track = one;
+  };
+  const more = (numbers) => {
+    last = numbers;
+  };
+  await readRecording(new Blob([readFileSync(path)]).stream(), begin, more);
+  const { weights } = track.snapshots.at(-1);
+  const { presets } = await pageModule("src/presets");
+  const model = await Model.fromPretrained(runtime, {
+    "config.json": new Blob([JSON.stringify({ model_type: "llama", ...presets.thimble.config })]),
+    "model.safetensors": fileOf(weights),
+  });
+  let [logits, differ, said, halves] = [0, 0, 0, 0];
+  const narrow = weightsOf(weights.shape, widened(narrowed(last)));
+  const wide = weightsOf(weights.shape, last);
+  const marks = track.snapshots.at(-1).marks.get("").right;
+  for (const [index, question] of track.questions.entries()) {
+    const { prompt, wanted } = question;
+    const all = Uint32Array.from([...prompt, ...wanted.subarray(0, -1)]);
+    const rows = await model.logits(all);
+    logits = Math.max(logits, furthest(weights, all, rows));
+    const likeliest = (row) => {
+      const part = rows.subarray(256 * row, 256 * (row + 1));
+      return part.indexOf(Math.max(...part));
+    };
+    const right = [...wanted].every((token, at) => likeliest(prompt.length - 1 + at) === token);
+    const own = answer(weights, question);
+    if (own.right !== right) differ++;
+    if (own.right !== marks[index]) said++;
+    if (answer(narrow, question).right !== answer(wide, question).right) halves++;
+  }
+  const bytes = readFileSync(path).length;
+  const right = track.snapshots.map((one) => one.marks.get("").right.filter(Boolean).length);
+  return { questions: track.questions.length, logits, differ, said, halves, bytes, right };
+}
+
+console.log(JSON.stringify({ shapes: await shapes(), recording: await recording() }));
+process.exit(0); // Dawn's threads would keep the process alive

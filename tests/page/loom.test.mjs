@@ -1,0 +1,154 @@
+// The loom's own forward pass: beside the package's on the same weights, with heads cut, in 16 bits, and on the
+// recording that the page plays. What is kept of a run.
+// reads: www tests/page/loom-node.mjs tests/page/page-module.mjs
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { root } from "../../scripts/lib.mjs";
+import { dawnEnv } from "../../scripts/machine.mjs";
+import { pageModule } from "./page-module.mjs";
+
+const { Player } = await pageModule("src/loom/player");
+const { Snapshot, Track } = await pageModule("src/loom/track");
+const { narrowed, sizeOf, weavable, widened } = await pageModule("src/loom/weights");
+
+const SMALL = {
+  hidden_size: 32,
+  intermediate_size: 64,
+  num_hidden_layers: 1,
+  num_attention_heads: 2,
+};
+/** Bytes that the recording may take. */
+const RECORDING = 1e6;
+/** How far a logit may be from the package's. */
+const NEAR = 1e-3;
+
+test("the loom's pass gives the package's logits, also with heads cut", {
+  timeout: 300_000,
+}, (t) => {
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [join(root, "tests/page/loom-node.mjs")],
+    { encoding: "utf8", env: { ...process.env, ...dawnEnv() } },
+  );
+  assert.equal(status, 0, stderr);
+  t.diagnostic(stdout.trim());
+  const { shapes, recording } = JSON.parse(stdout.trim().split("\n").at(-1));
+  for (const [at, { logits, heads, both }] of shapes.entries()) {
+    assert.ok(logits < NEAR, `model ${at}: logits differ by ${logits}`);
+    assert.ok(heads < NEAR, `model ${at}, heads cut: logits differ by ${heads}`);
+    assert.ok(both > 10 * NEAR, `model ${at}: cut heads make a difference, of ${both}`);
+  }
+  const { questions, logits, differ, said, halves, bytes, right } = recording;
+  assert.equal(questions, 128);
+  assert.ok(logits < NEAR, `the recording's logits differ by ${logits}`);
+  assert.equal(differ, 0, "answers that differ from the package's");
+  assert.equal(said, 0, "answers that differ from what the recording says of itself");
+  assert.ok(halves <= 1, `in 16 bits ${halves} answers differ`);
+  assert.ok(bytes < RECORDING, `${bytes} bytes`);
+  assert.equal(right[0], 0);
+  assert.ok(right.at(-1) >= 0.98 * questions, `${right.at(-1)} right at the end`);
+});
+
+test("a number of 16 bits is the nearest one", () => {
+  const exact = widened(Uint16Array.from({ length: 0x7c01 }, (_, at) => at));
+  assert.deepEqual([exact[0], exact[1], exact[0x3c00], exact[0x7bff]], [0, 2 ** -24, 1, 65504]);
+  assert.equal(exact[0x7c00], Number.POSITIVE_INFINITY);
+  for (const value of [0, 1, -1, 0.1, -3.375, 1e-3, 6.1e-5, 5e-8, 2049, 65519, 1e-9, -0.333]) {
+    const [near] = widened(narrowed(Float32Array.of(value)));
+    const f32 = Math.fround(value);
+    const wanted = Math.min(...exact.slice(0, -1).map((one) => Math.abs(one - Math.abs(f32))));
+    assert.ok(Math.abs(Math.abs(near) - Math.abs(f32)) <= wanted + 1e-12, `${value}: ${near}`);
+    assert.ok(near === 0 || Math.sign(near) === Math.sign(value), `${value}: ${near}`);
+  }
+});
+
+test("a run's snapshots take at most 64 MB, and those that stay are spread over it", () => {
+  const shape = weavable({
+    hidden_size: 128,
+    intermediate_size: 384,
+    num_hidden_layers: 4,
+    num_attention_heads: 4,
+    tie_word_embeddings: true,
+  });
+  const about = { task: undefined, name: "a text", steps: 4000, questions: [], example: "" };
+  const track = new Track(about);
+  const numbers = new Float32Array(sizeOf(shape));
+  for (let step = 0; step <= 600; step++) {
+    if (track.due(step)) track.add(new Snapshot(step, shape, numbers));
+  }
+  const steps = track.snapshots.map((one) => one.step);
+  const bytes = track.snapshots.reduce((sum, one) => sum + one.bytes, 0);
+  assert.ok(bytes <= 64e6, `${bytes} bytes`);
+  assert.ok(bytes > 24e6, `${bytes} bytes`);
+  assert.equal(steps[0], 0);
+  assert.ok(steps.at(-1) > 560);
+  const gaps = steps.slice(1).map((step, at) => step - steps[at]);
+  assert.ok(Math.max(...gaps) < 60, `gaps of ${gaps}`);
+  assert.equal(
+    track.upTo(300).step,
+    steps.findLast((step) => step <= 300),
+  );
+});
+
+test("a quick run is shown over twelve seconds, and a slow one as it comes", (t) => {
+  t.mock.timers.enable({ apis: ["setInterval", "Date"] });
+  globalThis.document = { hidden: false };
+  t.after(() => delete globalThis.document);
+  const shape = weavable(SMALL);
+  const numbers = new Float32Array(sizeOf(shape));
+  const about = { task: "reverse", name: "reverse", steps: 600, questions: [], example: "" };
+  const quick = new Track(about);
+  for (let step = 0; step <= 600; step += 2) quick.add(new Snapshot(step, shape, numbers));
+  quick.end();
+  const player = new Player(
+    () => undefined,
+    () => undefined,
+  );
+  player.go(quick, 0);
+  const seconds = (count) => t.mock.timers.tick(1000 * count);
+  seconds(1);
+  assert.ok(player.at > 0 && player.at < 30, `step ${player.at} after a second`);
+  seconds(10.5);
+  assert.ok(player.playing && player.at < 600, `step ${player.at} after 11.5 s`);
+  seconds(1.5);
+  assert.deepEqual([player.playing, player.at], [false, 600]);
+  player.toggle();
+  player.speed = 4;
+  seconds(3.5);
+  assert.deepEqual([player.playing, player.at], [false, 600], "at four times the speed");
+  const slow = new Track(about);
+  slow.add(new Snapshot(0, shape, numbers));
+  player.speed = 1;
+  player.go(slow, 0);
+  for (let step = 1; step < 40; step++) {
+    slow.add(new Snapshot(step, shape, numbers));
+    seconds(2);
+    assert.equal(player.at, step, "no step is waited for that is there");
+  }
+  assert.ok(player.playing, "it waits for more");
+});
+
+test("steps that are done twice replace what came before", () => {
+  const about = { task: "reverse", name: "reverse", steps: 10, questions: [], example: "" };
+  const track = new Track(about);
+  for (const step of [1, 2, 3, 2, 3, 4]) track.learn(step, step / 10);
+  assert.deepEqual(
+    track.losses.map(([step]) => step),
+    [1, 2, 3, 4],
+  );
+});
+
+test("models that the pass does not know are not woven", () => {
+  assert.ok(weavable(SMALL));
+  for (const other of [
+    { model_type: "gpt2" },
+    { hidden_act: "gelu" },
+    { vocab_size: 4096 },
+    { hidden_size: 2048 },
+    { rope_scaling: { rope_type: "linear", factor: 2 } },
+  ]) {
+    assert.equal(weavable({ ...SMALL, ...other }), undefined, JSON.stringify(other));
+  }
+});

@@ -1,0 +1,96 @@
+/** Time on the stage: which step of a run is shown, and how it goes on. */
+import type { Track } from "./track.ts";
+
+/** Seconds in which a run is shown at the least. */
+export const SHOW = 12;
+/** The first steps are shown slower: time goes with this power. */
+const SLOW_START = 1.7;
+/** Milliseconds between two moves of the handle. */
+const TICK = 50;
+/** Milliseconds that one of them stands for at most. */
+const LONGEST = 500;
+
+export class Player {
+  track: Track | undefined;
+  /** The step that is shown, with its fraction. */
+  at = 0;
+  speed = 1;
+  #playing = true;
+  /** When the present run came to its end. */
+  #endedAt: number | undefined;
+  #ticked = Date.now();
+
+  /**
+   * @param tick - is called all the time; says whether anything has moved.
+   * @param changed - hears that it has begun to play, or has ended.
+   */
+  constructor(tick: (moved: boolean) => void, changed: () => void) {
+    this.#changed = changed;
+    setInterval(() => {
+      if (!document.hidden) tick(this.#advance());
+    }, TICK);
+  }
+  readonly #changed: () => void;
+
+  get playing(): boolean {
+    return this.#playing;
+  }
+
+  /** Shows a run from a step on. */
+  go(track: Track, at: number): void {
+    this.track = track;
+    this.at = at;
+    this.#playing = true;
+    this.#endedAt = undefined;
+  }
+
+  /** Stops at a step. */
+  stop(at: number): void {
+    const { track } = this;
+    // What is left of a recording is on its way.
+    this.at = Math.min(at, Math.max(0, track?.recorded ? track.steps : (track?.newest ?? 0)));
+    this.#playing = false;
+    this.#changed();
+  }
+
+  /** Plays, from the beginning if it was at the end; or stops. */
+  toggle(): void {
+    this.#playing = !this.#playing;
+    if (this.#playing && this.#atEnd) this.at = 0;
+    this.#endedAt = undefined;
+    this.#changed();
+  }
+
+  /** Milliseconds since the run came to its end. */
+  get rested(): number {
+    return this.#endedAt === undefined ? 0 : performance.now() - this.#endedAt;
+  }
+
+  /** Whether nothing more can come. */
+  get #atEnd(): boolean {
+    const { track } = this;
+    return (
+      track !== undefined && this.at >= track.newest && track.newest >= track.steps && track.ended
+    );
+  }
+
+  #advance(): boolean {
+    const { track } = this;
+    const elapsed = Math.min(LONGEST, Date.now() - this.#ticked);
+    this.#ticked = Date.now();
+    if (!track || !this.#playing) return false;
+    if (this.at < track.newest) {
+      const way =
+        (this.at / track.steps) ** (1 / SLOW_START) + (elapsed / 1000 / SHOW) * this.speed;
+      const next = Math.max(this.at + 0.02, track.steps * way ** SLOW_START);
+      this.at = Math.min(track.newest, next);
+      return true;
+    }
+    if (this.#atEnd) {
+      this.#endedAt = performance.now();
+      this.#playing = false;
+      this.#changed();
+    }
+    return false;
+  }
+}

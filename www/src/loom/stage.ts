@@ -1,0 +1,397 @@
+/** The stage: one screen on which a model learns. It shows a run's weights through time, on a text of the visitor's. */
+import { byId, whole } from "../dom.ts";
+import { tasks } from "../tasks/index.ts";
+import type { Training, TrainingEvent } from "../training.ts";
+import { answer } from "./ask.ts";
+import { Asker, keyOf, rightSaid, squareWords } from "./asker.ts";
+import { Card } from "./card.ts";
+import { lay } from "./cloth.ts";
+import { Drawing, type Place } from "./drawing.ts";
+import { telling } from "./explain.ts";
+import { liveTrack } from "./live.ts";
+import { NumberLine } from "./number-line.ts";
+import { Player, SHOW } from "./player.ts";
+import { loadRecording } from "./recorded.ts";
+import { Squares } from "./squares.ts";
+import { captionOf, NOUNS, titleOf } from "./story.ts";
+import { Timeline } from "./timeline.ts";
+import { Snapshot, type Track } from "./track.ts";
+import { spelt, type Weave, weave } from "./weave.ts";
+import { numbersOf, weavable } from "./weights.ts";
+
+/** Milliseconds for which the end of the recording stays. */
+const STAY = 2500;
+/** Steps after which a run that is ahead of the recording is shown instead. */
+const AHEAD = 8;
+/** Pixels of a loom on a phone. */
+const NARROW = 560;
+const TOO_LARGE =
+  "This model cannot be woven letter by letter here; the workshop below looks into it.";
+
+export class Stage {
+  readonly #drawing = new Drawing(byId("loom-canvas", HTMLCanvasElement));
+  readonly #card = new Card(
+    (off) => {
+      this.#off = off;
+      this.#changed();
+    },
+    () => this.#chosen,
+  );
+  readonly #squares = new Squares(
+    (index) => this.#point(index),
+    (index) => this.#pick(index),
+  );
+  readonly #timeline = new Timeline((step) => {
+    this.#decided = true;
+    this.#player.stop(step);
+    this.#refresh();
+  });
+  readonly #player = new Player(
+    (moved) => {
+      this.#maybeLive();
+      if (moved) this.#refresh();
+    },
+    () => this.#captions(),
+  );
+  readonly #asker = new Asker(
+    () => this.#exam,
+    () => {
+      this.#changedMarks();
+      this.#timeline.refresh();
+    },
+  );
+  readonly #numberLine = new NumberLine();
+  readonly #word = byId("loom-word", HTMLInputElement);
+  readonly #switch = byId("loom-switch", HTMLButtonElement);
+  #recording: Track | undefined;
+  #loading = false;
+  #live: Track | undefined;
+  #ghost: Track | undefined;
+  /** Whether the visitor chose what is shown. */
+  #decided = false;
+  /** Heads that are cut. */
+  #off: ReadonlySet<number> = new Set();
+  #snapshot: Snapshot | undefined;
+  /** What is to be woven, and what was, by a count of changes. */
+  #version = 0;
+  #woven = 0;
+  #weaving = false;
+  #place: Place | undefined;
+  /** Whether the visitor chose the place. */
+  #placed = false;
+
+  constructor() {
+    this.#word.addEventListener("input", () => this.#newWord());
+    for (const event of ["keyup", "click"]) {
+      // Of a text the part before the cursor is woven.
+      this.#word.addEventListener(event, () => this.#shown && !this.#shown.task && this.#changed());
+    }
+    byId("loom-form", HTMLFormElement).addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#newWord();
+    });
+    byId("time-play", HTMLButtonElement).addEventListener("click", () => {
+      this.#decided = true;
+      this.#player.toggle();
+    });
+    const speed = byId("time-speed", HTMLSelectElement);
+    speed.addEventListener("change", () => {
+      this.#player.speed = Number(speed.value);
+    });
+    this.#switch.addEventListener("click", () => {
+      this.#decided = true;
+      if (this.#shown === this.#live) this.#go(this.#recording!, this.#recording!.steps);
+      else this.#goLive();
+    });
+    this.#listen();
+  }
+
+  get #shown(): Track | undefined {
+    return this.#player.track;
+  }
+
+  /** Plays the recording until the visitor's own model has caught up. */
+  async playRecording(): Promise<void> {
+    if (this.#loading) return;
+    this.#loading = true;
+    const begin = (track: Track) => {
+      this.#recording = track;
+    };
+    const more = () => {
+      if (!this.#shown) this.#go(this.#recording!, 0);
+      else if (this.#shown === this.#recording) this.#refresh();
+      this.#timeline.refresh();
+    };
+    // Without it the stage waits for the visitor's own run.
+    await loadRecording(begin, more).catch(() => this.say("The recording did not load."));
+  }
+
+  /** Follows a run from now on. */
+  async take(training: Training): Promise<void> {
+    const track = await liveTrack(training);
+    this.say(track ? "" : TOO_LARGE);
+    this.#live = track;
+    this.#decided = false;
+    this.#captions();
+  }
+
+  /** Says something beside what is shown. */
+  say(text: string): void {
+    byId("loom-said", HTMLElement).textContent = text;
+  }
+
+  /** Whether the weights of a step are wanted. */
+  due(step: number): boolean {
+    return this.#live?.due(step) ?? false;
+  }
+
+  /** The run's weights after a step, as `model.save` gives them. */
+  add(training: Training, step: number, file: Uint8Array): void {
+    const shape = weavable(training.settings.config);
+    if (!this.#live || !shape) return;
+    this.#live.add(new Snapshot(step, shape, numbersOf(shape, file)));
+    if (this.#shown === this.#live) this.#refresh();
+    else this.#maybeLive();
+  }
+
+  /** What happens in the run. */
+  show(event: TrainingEvent): void {
+    if (event.type !== "step" || !this.#live) return;
+    this.#live.learn(event.step, event.loss);
+    this.#live.milliseconds += event.milliseconds ?? 0;
+    if (this.#shown === this.#live) this.#timeline.refresh();
+    else this.#captions();
+  }
+
+  /** The run trains no more. */
+  end(): void {
+    if (!this.#live) return;
+    this.#live.end();
+    this.#timeline.refresh();
+    this.#captions();
+  }
+
+  /** Without a GPU the recording is all there is; everything else works on it. */
+  withoutGpu(): void {
+    this.#live = undefined;
+    this.#captions();
+  }
+
+  // What is shown.
+
+  /** Shows a run from a step on. */
+  #go(track: Track, at: number): void {
+    const before = this.#shown;
+    this.#ghost = track === this.#live ? this.#behind(track, before) : undefined;
+    this.#player.go(track, at);
+    if (before?.name !== track.name) this.#newTask(track);
+    if (before?.questions !== track.questions) this.#squares.start(track.questions);
+    this.#off = new Set();
+    this.#placed = false;
+    this.#timeline.show(track, this.#ghost);
+    this.#snapshot = undefined;
+    this.#refresh();
+  }
+
+  /** What lies behind a run: the run before, or the recording of the same task. */
+  #behind(track: Track, before: Track | undefined): Track | undefined {
+    if (before && before !== track && before.name === track.name) return before;
+    return this.#recording?.name === track.name ? this.#recording : undefined;
+  }
+
+  #newTask({ task, example, questions }: Track): void {
+    this.#word.value = example;
+    byId("loom-word-name", HTMLElement).textContent = task
+      ? tasks[task].asks
+      : "How a text begins; it goes on from the cursor";
+    byId("squares-title", HTMLElement).textContent = task
+      ? `${questions.length} ${NOUNS[task]} it has never seen`
+      : `${questions.length} letters of a text it has never seen`;
+    this.#numberLine.show(task === "sort");
+  }
+
+  /** Goes to the visitor's own run once it is ahead of the recording, or that has ended. */
+  #maybeLive(): void {
+    const [shown, live] = [this.#shown, this.#live];
+    if (!live || live.newest < 0 || shown === live) return;
+    const ahead = live.newest > this.#player.at && live.newest > AHEAD;
+    const rested = this.#player.rested > STAY;
+    // A run of the visitor's own choice does not wait for the recording of another task.
+    const other = !shown || shown !== this.#recording || live.name !== shown.name;
+    if (other || (!this.#decided && (ahead || rested))) this.#goLive();
+  }
+
+  #goLive(): void {
+    const live = this.#live!;
+    // A run that is quicker than the show is shown from its beginning.
+    const quick = live.newest / Math.max(1, live.milliseconds) > live.steps / (SHOW * 1000);
+    this.#go(live, quick ? 0 : live.newest);
+  }
+
+  /** Shows the weights of the present step, if they are others. */
+  #refresh(): void {
+    this.#timeline.at = this.#player.at;
+    const snapshot = this.#shown?.upTo(this.#player.at);
+    if (!snapshot || snapshot === this.#snapshot) return;
+    this.#snapshot = snapshot;
+    this.#changed();
+    if (this.#shown?.task === "sort") this.#numberLine.draw(snapshot.weights);
+  }
+
+  #newWord(): void {
+    this.#placed = false;
+    this.#changed();
+  }
+
+  /** Weaves and asks anew: text, weights or cut heads are others. */
+  #changed(): void {
+    this.#version++;
+    this.#changedMarks();
+    void this.#asker.ask();
+    if (!this.#weaving) void this.#weave();
+  }
+
+  async #weave(): Promise<void> {
+    this.#weaving = true;
+    while (this.#woven !== this.#version && this.#snapshot) {
+      const version = this.#version;
+      const narrow = this.#drawing.canvas.clientWidth < NARROW;
+      const cursor = this.#word.selectionStart ?? 0;
+      const laid = lay(this.#shown!, this.#word.value, cursor, narrow);
+      const [off, { weights }] = [this.#off, this.#snapshot];
+      const woven = await weave(weights, { ...laid, off }, () => version !== this.#version);
+      this.#woven = version;
+      if (!woven) continue;
+      const last = this.#ghost?.snapshots.at(-1);
+      // The run behind says the same problem's answer at its end.
+      const question = { prompt: laid.given, wanted: new Uint8Array(laid.adds + 1) };
+      const ghost = last && laid.answers ? [...answer(last.weights, question).given] : [];
+      this.#drawing.show(woven, { wanted: laid.wanted, ghost }, off);
+      this.#tell(woven);
+    }
+    this.#weaving = false;
+  }
+
+  // What is said.
+
+  #tell(woven: Weave): void {
+    if (!this.#placed || this.#place!.at >= woven.tokens.length) {
+      this.#place = { at: telling(woven) };
+      this.#placed = false;
+    }
+    this.#drawing.chosen = this.#placed ? this.#place : undefined;
+    this.#drawing.refresh();
+    this.#card.show(woven, this.#place!, this.#off);
+    const read = spelt(woven.tokens.slice(0, woven.given));
+    const said = spelt(woven.tokens.slice(woven.given));
+    const { layers, heads } = woven.shape;
+    this.#drawing.canvas.setAttribute(
+      "aria-label",
+      `The loom at step ${whole(this.#snapshot?.step ?? 0)}: the model reads ${read} and says ${said || "nothing"}. ` +
+        `Layers: ${layers}, heads in each: ${heads}. Arrow keys choose a letter.`,
+    );
+  }
+
+  get #exam() {
+    const [snapshot, shown] = [this.#snapshot, this.#shown];
+    return snapshot && shown && { snapshot, questions: shown.questions, off: this.#off };
+  }
+
+  /** Squares and sentences of the present weights, as far as they were asked. */
+  #changedMarks(): void {
+    const asked = this.#shown?.asked(this.#snapshot?.step ?? 0, keyOf(this.#off));
+    const ghost = this.#ghost?.snapshots.at(-1)?.marks.get("")?.right;
+    this.#squares.show(asked?.marks.right ?? [], ghost);
+    this.#captions();
+  }
+
+  #captions(): void {
+    const [shown, live] = [this.#shown, this.#live];
+    byId("time-play", HTMLElement).textContent = this.#player.playing ? "Pause" : "Play";
+    this.#switch.hidden = !(live && live.newest >= 0 && live.name === this.#recording?.name);
+    this.#switch.textContent = shown === live ? "See the recording" : "See your own model";
+    if (!shown) return;
+    const key = keyOf(this.#off);
+    const step = this.#snapshot?.step ?? 0;
+    const { speed } = this.#player;
+    const told = { shown, live, at: step, cut: this.#off.size, show: SHOW / speed };
+    byId("sentence", HTMLElement).textContent = titleOf(shown);
+    const grey = shown.recorded ? shown : this.#ghost;
+    byId("time-key", HTMLElement).textContent = grey
+      ? `Grey: ${grey.recorded ? grey.about : "the run before"}.`
+      : "";
+    // Until the newest weights were asked, the sentence is of those before.
+    const asked = shown.asked(step, key);
+    byId("story", HTMLElement).textContent = captionOf({ ...told, asked });
+    const count = `${rightSaid(asked?.marks)}${asked ? ` at step ${whole(asked.step)}` : ""}`;
+    byId("squares-count", HTMLElement).textContent = key ? `${count}, threads cut` : count;
+    this.#squares.label = `${count}, of ${shown.questions.length}. Arrow keys go through them; Enter weaves one.`;
+    const stage = byId("loom", HTMLElement);
+    stage.dataset["source"] = shown.recorded ? "recording" : "live";
+    stage.dataset["step"] = String(step);
+  }
+
+  /** Says what a square is. */
+  #point(index: number | undefined): void {
+    const exam = this.#exam;
+    byId("square-note", HTMLElement).textContent =
+      exam && index !== undefined
+        ? squareWords(exam, index, spelt, this.#shown?.task !== undefined)
+        : "";
+  }
+
+  /** Weaves the word of a square. */
+  #pick(index: number): void {
+    const question = this.#shown?.questions[index];
+    if (!question) return;
+    const text = new TextDecoder().decode(question.prompt);
+    this.#word.value = this.#shown?.task ? text.slice(0, -1) : text;
+    this.#word.setSelectionRange(this.#word.value.length, this.#word.value.length);
+    this.#newWord();
+  }
+
+  // What is pointed at and chosen.
+
+  get #chosen(): { weave: Weave; place: Place } | undefined {
+    const { weave: woven } = this.#drawing;
+    return woven && this.#place && { weave: woven, place: this.#place };
+  }
+
+  #choose(place: Place): void {
+    this.#place = place;
+    this.#placed = true;
+    const { weave: woven } = this.#drawing;
+    if (woven) this.#tell(woven);
+  }
+
+  #listen(): void {
+    const { canvas } = this.#drawing;
+    const note = byId("loom-note", HTMLElement);
+    const at = ({ offsetX, offsetY }: MouseEvent) => this.#drawing.placeAt(offsetX, offsetY);
+    const point = (place: Place | undefined) => {
+      this.#drawing.pointed = place;
+      this.#drawing.refresh();
+      const { weave: woven } = this.#drawing;
+      note.textContent = woven && place ? this.#card.brief(woven, place, this.#off) : "";
+    };
+    canvas.addEventListener("pointermove", (event) => {
+      if (event.pointerType !== "touch") point(at(event));
+    });
+    canvas.addEventListener("pointerleave", () => point(undefined));
+    canvas.addEventListener("click", (event) => {
+      const place = at(event);
+      if (!place) return;
+      this.#choose(place);
+      note.textContent = this.#card.brief(this.#drawing.weave!, place, this.#off);
+    });
+    canvas.addEventListener("keydown", (event) => {
+      const woven = this.#drawing.weave;
+      const last = (woven?.tokens.length ?? 0) - 1;
+      const from = this.#place?.at ?? 0;
+      const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last }[event.key];
+      if (!woven || to === undefined) return;
+      event.preventDefault();
+      this.#choose({ at: Math.max(0, Math.min(last, to)) });
+    });
+  }
+}

@@ -1,0 +1,158 @@
+/** Time: the loss curve is the control. Dragging it moves everything. */
+import { byId, whole } from "../dom.ts";
+import type { Track } from "./track.ts";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function draw<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: { readonly [name: string]: string | number },
+): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  return element;
+}
+
+/** Room above the curve for the moments' names, below it, and at both sides, in pixels. */
+const [ABOVE, BELOW, SIDE] = [22, 10, 10];
+/** Points of a curve that are drawn at most. */
+const POINTS = 240;
+/** Pixels between two names at least. */
+const APART = 12;
+/** Height of a row of names. */
+const ROW = 17;
+/** Pixels between two dots at least. */
+const NEAR = 9;
+
+export class Timeline {
+  readonly #figure = byId("time-curve", SVGSVGElement);
+  readonly #range = byId("time-range", HTMLInputElement);
+  #tracks: { shown: Track; ghost: Track | undefined } | undefined;
+  #at = 0;
+  #asked = false;
+
+  /** @param scrub - hears to which step the visitor goes. */
+  constructor(scrub: (step: number) => void) {
+    this.#range.addEventListener("input", () => scrub(this.#range.valueAsNumber));
+    new ResizeObserver(() => this.refresh()).observe(this.#figure);
+  }
+
+  /** Shows a run, with another one behind it. */
+  show(shown: Track, ghost: Track | undefined): void {
+    this.#tracks = { shown, ghost };
+    this.refresh();
+  }
+
+  /** Moves the handle. */
+  set at(step: number) {
+    this.#at = step;
+    this.#move();
+  }
+
+  /** Draws the curves anew, soon. */
+  refresh(): void {
+    if (this.#asked) return;
+    this.#asked = true;
+    requestAnimationFrame(() => {
+      this.#asked = false;
+      this.#draw();
+    });
+  }
+
+  get #steps(): number {
+    const { shown, ghost } = this.#tracks!;
+    return Math.max(1, shown.steps, ghost && !shown.ended ? Math.min(ghost.steps, shown.steps) : 0);
+  }
+
+  #x(step: number): number {
+    return (
+      SIDE + ((this.#figure.clientWidth - 2 * SIDE) * Math.min(step, this.#steps)) / this.#steps
+    );
+  }
+
+  #y(loss: number, most: number): number {
+    const room = this.#figure.clientHeight - ABOVE - BELOW;
+    return ABOVE + room * (1 - Math.min(1, loss / most));
+  }
+
+  #draw(): void {
+    if (!this.#tracks || this.#figure.clientWidth === 0) return;
+    const { shown, ghost } = this.#tracks;
+    const losses = [shown, ...(ghost ? [ghost] : [])].flatMap((track) => track.losses.slice(0, 3));
+    const most = Math.max(1, ...losses.map(([, loss]) => loss)) * 1.02;
+    const floor = this.#figure.clientHeight - BELOW;
+    this.#figure.replaceChildren(
+      draw("line", { class: "floor", x1: SIDE, x2: this.#x(this.#steps), y1: floor, y2: floor }),
+    );
+    if (ghost) this.#figure.append(this.#curve(ghost, most, "ghost"));
+    this.#figure.append(this.#curve(shown, most, "curve"));
+    this.#figure.append(
+      draw("line", { class: "handle-line", y1: 4, y2: floor }),
+      draw("circle", { class: "handle", cy: floor, r: 7 }),
+    );
+    this.#names(shown, most);
+    this.#range.max = String(this.#steps);
+    this.#move();
+  }
+
+  /** A running mean of the losses without lag: of those around each step. */
+  #curve({ losses }: Track, most: number, name: string): SVGPathElement {
+    const gap = Math.max(1, Math.ceil(losses.length / POINTS));
+    const points: string[] = [];
+    for (let at = 0; at < losses.length; at += gap) {
+      const reach = Math.min(4, at);
+      const around = losses.slice(at - reach, at + reach + 1);
+      const mean = around.reduce((sum, [, loss]) => sum + loss, 0) / around.length;
+      points.push(`${this.#x(losses[at]![0]).toFixed(1)} ${this.#y(mean, most).toFixed(1)}`);
+    }
+    return draw("path", { class: name, d: points.length > 0 ? `M${points.join("L")}` : "" });
+  }
+
+  #names(track: Track, most: number): void {
+    const ends = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
+    let before = Number.NEGATIVE_INFINITY;
+    const width = this.#figure.clientWidth;
+    for (const { step, name } of track.moments) {
+      const x = this.#x(step);
+      const near = track.losses.find(([one]) => one >= Math.max(1, step))?.[1] ?? most;
+      const y = this.#y(near, most);
+      if (x - before > NEAR)
+        this.#figure.append(draw("circle", { class: "moment", cx: x, cy: y, r: 4 }));
+      before = x;
+      const last = x > width - 90;
+      const text = draw("text", {
+        class: "moment-name",
+        x: last ? x - 8 : x,
+        y: Math.max(12, y - 10),
+        "text-anchor": last ? "end" : "start",
+      });
+      text.textContent = name;
+      this.#figure.append(text);
+      // A name that would lie on another one stands above it.
+      const box = text.getBBox();
+      const row = ends.findIndex((end) => box.x >= end + APART);
+      if (row < 0 || (row > 0 && y < 12 + ROW + 10)) text.remove();
+      else {
+        ends[row] = box.x + box.width;
+        text.setAttribute("y", String(Math.max(12, y - 10 - row * ROW)));
+      }
+    }
+  }
+
+  #move(): void {
+    if (!this.#tracks) return;
+    const x = this.#x(this.#at);
+    this.#figure.querySelector(".handle")?.setAttribute("cx", x.toFixed(1));
+    for (const end of ["x1", "x2"]) {
+      this.#figure.querySelector(".handle-line")?.setAttribute(end, x.toFixed(1));
+    }
+    const step = Math.round(this.#at);
+    this.#range.value = String(step);
+    const loss = this.#tracks.shown.losses.findLast(([one]) => one <= Math.max(1, step))?.[1];
+    const said = `step ${whole(step)}${loss === undefined ? "" : `, surprise ${loss.toFixed(2)}`}`;
+    this.#range.setAttribute("aria-valuetext", said);
+    byId("loom-step", HTMLElement).textContent = `step ${whole(step)}`;
+    byId("loom-loss", HTMLElement).textContent =
+      loss === undefined ? "" : `surprise ${loss.toFixed(2)}`;
+  }
+}

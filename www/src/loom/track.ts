@@ -1,0 +1,169 @@
+/** A run as the stage shows it: its curve, and its weights every few steps. */
+import type { TaskName } from "../tasks/index.ts";
+import type { Question } from "./ask.ts";
+import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weights.ts";
+
+/** Bytes that all snapshots of a run take at most. */
+const MOST = 64e6;
+
+/** How a model of a step did in the questions. */
+export interface Marks {
+  readonly right: readonly boolean[];
+  /** Questions whose answer ended where the right one does. */
+  readonly stops: number;
+}
+
+/** The model after a step. */
+export class Snapshot {
+  readonly step: number;
+  readonly shape: Shape;
+  readonly #halves: Uint16Array;
+  #weights: WeakRef<Weights> | undefined;
+  /** How it did, by the heads that were cut. */
+  readonly marks = new Map<string, Marks>();
+
+  constructor(step: number, shape: Shape, numbers: Float32Array) {
+    this.step = step;
+    this.shape = shape;
+    this.#halves = narrowed(numbers);
+  }
+
+  get bytes(): number {
+    return this.#halves.byteLength;
+  }
+
+  /** Its weights, each rounded to 16 bits. */
+  get weights(): Weights {
+    const kept = this.#weights?.deref();
+    if (kept) return kept;
+    const weights = weightsOf(this.shape, widened(this.#halves));
+    this.#weights = new WeakRef(weights);
+    return weights;
+  }
+}
+
+/** How many were right. */
+export const rightOf = ({ right }: Marks): number => right.filter(Boolean).length;
+
+export class Track {
+  /** A recording was made before; the visitor's own run is not. */
+  readonly recorded: boolean;
+  /** What the recording says of itself. */
+  readonly about: string;
+  readonly task: TaskName | undefined;
+  /** What it learns, as the caption calls it. */
+  readonly name: string;
+  readonly questions: readonly Question[];
+  /** A text for the loom. */
+  readonly example: string;
+  /** Steps that are planned. */
+  steps: number;
+  /** The loss of each step that is known. */
+  readonly losses: [step: number, loss: number][] = [];
+  /** By step, the first one first. */
+  readonly snapshots: Snapshot[] = [];
+  /** Steps between two snapshots at least. */
+  #spacing = 1;
+  /** Milliseconds that training took so far. */
+  milliseconds = 0;
+  ended = false;
+
+  constructor(about: {
+    recorded?: string;
+    task: TaskName | undefined;
+    name: string;
+    steps: number;
+    questions: readonly Question[];
+    example: string;
+  }) {
+    this.recorded = about.recorded !== undefined;
+    this.about = about.recorded ?? "";
+    this.task = about.task;
+    this.name = about.name;
+    this.steps = about.steps;
+    this.questions = about.questions;
+    this.example = about.example;
+  }
+
+  /** The newest step with weights. */
+  get newest(): number {
+    return this.snapshots.at(-1)?.step ?? -1;
+  }
+
+  /** Whether a snapshot of this step is wanted: each of the first ones, later every few. */
+  due(step: number): boolean {
+    const gap = step - this.newest;
+    return gap > 0 && (step <= 16 || gap >= Math.max(this.#spacing, step < 64 ? 2 : 3));
+  }
+
+  /** Adds a snapshot. Where all take too much, every second one of those between goes. */
+  add(snapshot: Snapshot): void {
+    while (this.newest >= snapshot.step) this.snapshots.pop();
+    this.snapshots.push(snapshot);
+    if (this.snapshots.length * snapshot.bytes <= MOST) return;
+    this.#spacing *= 2;
+    const last = this.snapshots.length - 1;
+    const kept = this.snapshots.filter((_, at) => at === 0 || at === last || at % 2 === 1);
+    this.snapshots.splice(0, this.snapshots.length, ...kept);
+  }
+
+  /** Adds a loss. Steps that are done twice replace what came before. */
+  learn(step: number, loss: number): void {
+    while ((this.losses.at(-1)?.[0] ?? -1) >= step) this.losses.pop();
+    this.losses.push([step, loss]);
+  }
+
+  /** The last snapshot that is not after a step. */
+  upTo(step: number): Snapshot | undefined {
+    return this.snapshots.findLast((one) => one.step <= step) ?? this.snapshots[0];
+  }
+
+  /** How the last model up to a step did that was asked. */
+  asked(step: number, key: string): { step: number; marks: Marks } | undefined {
+    const last = this.snapshots.findLast((one) => one.step <= step && one.marks.has(key));
+    return last && { step: last.step, marks: last.marks.get(key)! };
+  }
+
+  /** No step follows. */
+  end(): void {
+    this.ended = true;
+    if (this.newest > 0) this.steps = this.newest;
+  }
+
+  /** Moments that have a name, as far as the questions were asked. */
+  get moments(): { step: number; name: string }[] {
+    const asked = this.snapshots.flatMap(({ step, marks }) => {
+      const found = marks.get("");
+      return found
+        ? [{ step, right: rightOf(found), stops: found.stops, of: found.right.length }]
+        : [];
+    });
+    const moments: { step: number; name: string }[] = [];
+    const first = (
+      name: (one: (typeof asked)[0]) => string,
+      is: (one: (typeof asked)[0]) => boolean,
+    ) => {
+      const one = asked.find(is);
+      if (one) moments.push({ step: one.step, name: name(one) });
+    };
+    if (this.snapshots[0]?.step === 0) moments.push({ step: 0, name: "noise" });
+    if (this.task)
+      first(
+        () => "learns to stop",
+        ({ stops, of }) => stops * 2 >= of,
+      );
+    first(
+      () => "first right",
+      ({ right }) => right > 0,
+    );
+    first(
+      () => "half right",
+      ({ right, of }) => right * 2 >= of,
+    );
+    const best = asked.at(-1);
+    if (best && best.right > 0 && (this.ended || this.recorded)) {
+      moments.push({ step: best.step, name: `${best.right} right` });
+    }
+    return moments.sort((a, b) => a.step - b.step);
+  }
+}
