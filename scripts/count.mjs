@@ -9,7 +9,10 @@ import { Failure, main, root } from "./lib.mjs";
 const KINDS = [
   ["tests: Rust", /^(tests|fuzz|crates\/\w+\/tests)\/.*\.rs$/],
   ["scripts", /^scripts\/.*\.(m?js|rs)$|(^|\/)build\.rs$|^crates\/testing\/src\/bin\//],
-  ["twins and tests in src", /^(src|crates)\/.*(\b(twins?|cases)(\/|\.rs$)|\btesting\b|tests\b)/],
+  [
+    "twins and tests in src",
+    /^(src|crates)\/(?=.*\.rs$).*(\b(twins?|cases)(\/|\.rs$)|\btesting\b|tests\b)/,
+  ],
   ["product Rust", /^(src|crates)\/.*\.rs$/],
   ["shaders", /^(shaders|crates)\/.*\.wgsl$/],
   ["product TypeScript", /^pkg\/src\/.*\.ts$/],
@@ -64,7 +67,7 @@ function divided(text) {
   const lines = text.split("\n");
   const [product, tests] = [[], []];
   while (lines.length > 0) {
-    const inline = /^ *#\[cfg\((all\()?(test(ing)?|feature = "testing")\b/.test(lines[0]);
+    const inline = /^ *#\[cfg\((all\()?(test(ing)?\b|feature = "testing")/.test(lines[0]);
     const own = lines.findIndex((line, index) => index > 0 && !/^ *(#\[|\/\/)/.test(line));
     if (inline && own > 0) tests.push(...lines.splice(0, own + block(lines, own).length));
     else product.push(lines.shift());
@@ -75,11 +78,15 @@ function divided(text) {
 const FUNCTION = /^ *(pub(\([^)]*\))? )?(default |const |async |unsafe )*fn /;
 const PANIC = /\b(panic|unreachable|todo|unimplemented)!|\.expect\(\s*"|\.unwrap\(\)/g;
 
-/** Files and folders that a parent has below `#[cfg(test)]`. */
+/** Files and folders that a parent has below `#[cfg(test)]`, in a crate also below the feature `testing`. */
 function testModules(path, text) {
   const folder = path.replace(/((^|\/)(mod|lib))?\.rs$/, "");
+  const feature = path.startsWith("crates/") ? '|feature = "testing"' : "";
   const declared = text.matchAll(
-    /#\[cfg\((?:all\()?test(?:ing)?\b.*\n *(?:pub(?:\([^)]*\))? )?mod (\w+);/g,
+    new RegExp(
+      `#\\[cfg\\((?:all\\()?(?:test(?:ing)?\\b${feature}).*\n *(?:pub(?:\\([^)]*\\))? )?mod (\\w+);`,
+      "g",
+    ),
   );
   return [...declared].map(([, name]) => `${folder}/${name}`);
 }
