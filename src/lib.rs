@@ -57,7 +57,15 @@ pub mod session;
 #[cfg(target_arch = "wasm32")]
 pub mod web;
 
-pub use tinyloom_gpu as gpu;
+/// The GPU behind a small trait: buffers, compiled plans, replays, readbacks, errors.
+pub mod gpu {
+    pub use tinyloom_gpu::{
+        AdapterFacts, BufferCopy, BufferId, Counters, DeviceRequest, Gpu, LimitsRequest,
+        LocalFuture, Pending, PlanId, PowerPreference, Region, Replay, RequestedFeatures,
+        WgpuDevice, create_checked, queue_checked, submit_checked,
+    };
+}
+
 pub use tinyloom_kernels::{caps, kernels, plan};
 pub use tinyloom_model::{config, data, error};
 

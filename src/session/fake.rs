@@ -4,14 +4,14 @@ use super::counting::uncounted;
 use super::step::Step;
 use crate::caps::{Capabilities, Target};
 use crate::error::{Error, Result};
-use crate::gpu::cuts::Cuts;
-use crate::gpu::program::{Encoder, Program, encode};
 use crate::gpu::{BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay};
 use crate::kernels::{self as k, KernelSpec, TunedProduct};
 use crate::plan::{Buffer, Plan, allocated_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use tinyloom_gpu::cuts::Cuts;
+use tinyloom_gpu::program::{Encoder, Program, encode};
 
 pub(super) struct Fake {
     caps: Capabilities,

@@ -144,12 +144,12 @@ impl Model {
         self.weights.read_piece(index, bytes).await
     }
 
-    /// [`Weights::read_named`].
+    /// `Weights::read_named`.
     pub async fn read_named(&self, name: &str) -> Result<Vec<f32>> {
         self.weights.read_named(name).await
     }
 
-    /// [`Weights::write_named`].
+    /// `Weights::write_named`.
     pub async fn write_named(&self, name: &str, values: &[f32]) -> Result<()> {
         self.weights.write_named(name, values).await
     }

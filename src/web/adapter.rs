@@ -11,9 +11,10 @@ use super::object;
 use super::webgpu::{AdapterInfo, Descriptor, Device, Names, WebAdapter, WebGpu};
 use crate::caps::{AdapterName, MATRIX_FEATURE, MatrixConfig, MatrixElement};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{AdapterFacts, DeviceRequest, WgpuDevice, host};
+use crate::gpu::{AdapterFacts, DeviceRequest, WgpuDevice};
 use js_sys::{Array, Function, Object, Promise, Reflect};
 use std::rc::Rc;
+use tinyloom_gpu::host;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, future_to_promise};
 

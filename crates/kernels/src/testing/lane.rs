@@ -46,7 +46,7 @@ pub struct Mode {
 }
 
 /// What a lane does with the kernels that a choice may return beside the device's own: those of other
-/// adapters, and where a case lists every candidate ([`Lane::kernels`]: tiles of a product or of attention)
+/// adapters, and where a case lists every candidate (`Lane::kernels`: tiles of a product or of attention)
 /// the candidates after the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Others {

@@ -40,7 +40,7 @@ pub enum Level {
     Full,
 }
 
-/// A test by name. It runs kernels by themselves, through [`Lane::run`].
+/// A test by name. It runs kernels by themselves, through `Lane::run`.
 pub struct Case {
     pub name: String,
     /// The file that defines it.

@@ -87,7 +87,7 @@ pub struct Dropout {
     /// The share of it.
     pub rate: f64,
     /// The number of the place, which has masks of its own: that of a module among those of the adapter, or one
-    /// of [`Dropout::of_model`].
+    /// of `Dropout::of_model`.
     pub place: usize,
 }
 

@@ -179,7 +179,7 @@ fn soft_divergence<R: Real>(
     (divergence, e.iter().enumerate().map(slope).collect())
 }
 
-/// [`objective_cross_entropy_backward`] of logits over a temperature, loss and gradient of each row times its weight.
+/// `objective_cross_entropy_backward` of logits over a temperature, loss and gradient of each row times its weight.
 pub fn steered_cross_entropy_backward<R: Real>(
     logits: &mut [R],
     targets: &[u32],

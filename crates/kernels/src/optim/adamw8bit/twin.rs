@@ -40,7 +40,7 @@ pub fn dynamic_code<R: Real>(map: &[R], x: R) -> u8 {
     (if x - map[below] >= half { above } else { below }) as u8
 }
 
-/// Updates whole blocks of 256 elements by AdamW. The moments are codes of [`dynamic_map`]: the first signed, the
+/// Updates whole blocks of 256 elements by AdamW. The moments are codes of `dynamic_map`: the first signed, the
 /// second unsigned, each with one scale per block. The step uses the moments before they become codes, as
 /// torchao's AdamW8bit does. The first `decayed` elements are decayed.
 pub fn adamw8bit_forward<R: Real>(
