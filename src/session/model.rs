@@ -144,12 +144,12 @@ impl Model {
         self.weights.read_piece(index, bytes).await
     }
 
-    /// `Weights::read_named`.
+    /// The numbers of a parameter, by its name in the checkpoint.
     pub async fn read_named(&self, name: &str) -> Result<Vec<f32>> {
         self.weights.read_named(name).await
     }
 
-    /// `Weights::write_named`.
+    /// Overwrites the numbers of a parameter, by its name in the checkpoint.
     pub async fn write_named(&self, name: &str, values: &[f32]) -> Result<()> {
         self.weights.write_named(name, values).await
     }
