@@ -1,7 +1,7 @@
 // What lib/matrix.wgsl does, in plain WGSL: LANES neighbouring invocations stand in for a subgroup, and the sums of a matrix
 // are divided among them. For tests on devices without matrices.
-const SHARES: u32 = MATRIX_M * MATRIX_N / LANES;
-alias Sums = array<f32, SHARES>;
+const LANE_SHARES: u32 = MATRIX_M * MATRIX_N / LANES;
+alias Sums = array<f32, LANE_SHARES>;
 // Four elements of a tile.
 alias Cells = vec2<u32>;
 
@@ -44,17 +44,17 @@ struct Share {
 }
 
 fn share_of(n: u32, across: u32) -> Share {
-  let matrix = n / SHARES;
+  let matrix = n / LANE_SHARES;
   let i = matrix / across;
   let j = matrix % across;
-  let at = share_at(n % SHARES);
-  return Share(i, j, n % SHARES, i * MATRIX_M + at.x, j * MATRIX_N + at.y);
+  let at = share_at(n % LANE_SHARES);
+  return Share(i, j, n % LANE_SHARES, i * MATRIX_M + at.x, j * MATRIX_N + at.y);
 }
 
 #if OF_FORWARD
-const KEY_SHARES: u32 = ROWS / MATRIX_M * (BK / MATRIX_N) * SHARES;
-const VALUE_SHARES: u32 = ROWS / MATRIX_M * (HEAD_DIM / MATRIX_N) * SHARES;
-const STRIP_SHARES: u32 = ROWS / MATRIX_M * STRIP_MATRICES * SHARES;
+const KEY_SHARES: u32 = ROWS / MATRIX_M * (BK / MATRIX_N) * LANE_SHARES;
+const VALUE_SHARES: u32 = ROWS / MATRIX_M * (HEAD_DIM / MATRIX_N) * LANE_SHARES;
+const STRIP_SHARES: u32 = ROWS / MATRIX_M * STRIP_MATRICES * LANE_SHARES;
 
 var<workgroup> query_tile: array<array<Cells, QUERY_CELLS / 4u>, ROW_PANELS>;
 var<workgroup> key_tile: array<Cells, COLUMN_CELLS / 4u>;
@@ -180,7 +180,7 @@ fn multiply_columns(held: ptr<function, Held>, own: u32, panel: u32) {
 }
 
 fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, panel: u32) {
-  for (var n = 0u; n < MATRICES * ACROSS * SHARES; n++) {
+  for (var n = 0u; n < MATRICES * ACROSS * LANE_SHARES; n++) {
     let at = share_of(n, ACROSS);
     let column = own % PARTS * ACROSS * MATRIX_N + at.column;
     var sum = 0.0;
@@ -195,7 +195,7 @@ fn add_weighted(results: ptr<function, Results>, own: u32, weights_panel: u32, p
 
 fn put_sums(sheet: u32, column: u32, given: Sums) {
   var sums = given;
-  for (var share = 0u; share < SHARES; share++) {
+  for (var share = 0u; share < LANE_SHARES; share++) {
     let at = share_at(share);
     scores[sheet][at.x * SCORE_PITCH + column + at.y] = sums[share];
   }
@@ -229,7 +229,7 @@ fn put_tiles(
 fn multiply_tiles(group: u32, sums: ptr<function, array<array<Sums, MATRICES_N>, MATRICES_M>>) {
   let a = group / GROUPS_N;
   let b = group % GROUPS_N;
-  for (var n = 0u; n < MATRICES_M * MATRICES_N * SHARES; n++) {
+  for (var n = 0u; n < MATRICES_M * MATRICES_N * LANE_SHARES; n++) {
     let at = share_of(n, MATRICES_N);
     var sum = 0.0;
     for (var k = 0u; k < BK; k++) {
@@ -243,7 +243,7 @@ fn multiply_tiles(group: u32, sums: ptr<function, array<array<Sums, MATRICES_N>,
 
 fn put_sums(group: u32, given: Sums) {
   var sums = given;
-  for (var share = 0u; share < SHARES; share++) {
+  for (var share = 0u; share < LANE_SHARES; share++) {
     let at = share_at(share);
     results[group][at.x * RESULT_PITCH + at.y] = sums[share];
   }
@@ -260,7 +260,7 @@ fn store_sums(first: u32, sums: Sums) {}
 // What a matrix of results, its first one at `first` of `c`, is added to.
 fn start(first: u32) -> Sums {
   var sums = Sums();
-  for (var share = 0u; share < SHARES; share++) {
+  for (var share = 0u; share < LANE_SHARES; share++) {
     let at = share_at(share);
     sums[share] = previous(first + at.x * C_STRIDE + at.y);
   }
@@ -269,7 +269,7 @@ fn start(first: u32) -> Sums {
 
 fn store_sums(first: u32, given: Sums) {
   var sums = given;
-  for (var share = 0u; share < SHARES; share++) {
+  for (var share = 0u; share < LANE_SHARES; share++) {
     let at = share_at(share);
     c[first + at.x * C_STRIDE + at.y] = sums[share];
   }

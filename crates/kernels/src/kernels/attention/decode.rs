@@ -215,22 +215,27 @@ impl DecodeOver {
 
     /// The constants and flags by which a kernel reads and writes: `lib/attention/decode_operands.wgsl`.
     fn place(&self, composer: Composer, stage: DecodeStage) -> Composer {
+        // It reads partial results, and neither keys nor values.
+        let merges = stage == DecodeStage::Merge;
         let composer = composer
             .when("TENSORS", matches!(self, Self::Tensors(..)))
             .when("BATCHED", matches!(self, Self::Rows(..)))
             .when("SPLIT", stage == DecodeStage::Split)
-            .when("MERGED", stage == DecodeStage::Merge);
+            .when("MERGED", merges);
         match self {
             Self::Cache(attention, cache) | Self::Rows(attention, cache, _) => {
                 let CacheAttention { shape, window, ring, .. } = *attention;
+                let window = window.unwrap_or(u32::MAX as usize);
+                if merges {
+                    return composer.size("WINDOW", window);
+                }
                 let composer =
                     key_rows(cache_flags(cache_sizes(composer, *cache, &shape), *cache), ring);
-                composer
-                    .size("WINDOW", window.unwrap_or(u32::MAX as usize))
-                    .size("ROW_VECTORS", shape.stride() / 4)
+                composer.size("WINDOW", window).size("ROW_VECTORS", shape.stride() / 4)
             }
             Self::Tensors(_, _, element, _) => {
-                key_rows(composer.when("F16", *element == Element::F16), None)
+                let composer = composer.when("F16", *element == Element::F16);
+                if merges { composer } else { key_rows(composer, None) }
             }
         }
     }

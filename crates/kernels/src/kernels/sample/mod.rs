@@ -130,7 +130,7 @@ pub struct TopRows {
 
 impl Spec for TopRows {
     fn name(&self) -> &'static str {
-        "top_rows_forward"
+        "top_logits_forward"
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
