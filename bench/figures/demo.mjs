@@ -1,12 +1,12 @@
-// node bench/figures/demo.mjs [stories] [opening] [tuning]
-// Takes the pictures of docs/figures from the built demo page in headless Chromium: demo.png after it has learned the
-// built-in stories, demo-inside.png and demo-phone.png of the run with which it opens, demo-tune.png of that run
-// fine-tuned. Run `npm run build -- --page` first. Names choose among them.
+// node bench/figures/demo.mjs [loom] [opening] [tuning]
+// Takes the pictures of docs/figures from the built demo page in headless Chromium: demo.png and demo-phone.png ten seconds
+// after it was opened, demo-inside.png of the run with which it opens, demo-tune.png of that run fine-tuned. Run `npm run build -- --page` first. Names choose among them.
 import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { main, root, step } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 
+const LOOM = { width: 1440, height: 900 };
 const WIDE = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 844, deviceScaleFactor: 2 };
 /** Milliseconds that a run may take. */
@@ -20,25 +20,26 @@ const ended = (page) =>
     timeout: PATIENCE,
   });
 
-/** The page after it has learned the stories. */
-async function stories(browser, url) {
-  const page = await openPage(browser, `${url}/#text-source=stories`);
-  await page.setViewport(WIDE);
-  await page.waitForFunction(() => !document.querySelector("#start").disabled);
-  await page.click("#start");
-  step("learns the stories");
-  await ended(page);
-  await page.screenshot({ path: file("demo") });
-  await page.close();
+/** The page ten seconds after it was opened, wide and as a phone shows it: the recording, while a model of its own begins. */
+async function loom(browser, url) {
+  for (const [name, viewport] of [
+    ["demo", LOOM],
+    ["demo-phone", PHONE],
+  ]) {
+    const page = await openPage(browser, "about:blank");
+    await page.setViewport(viewport);
+    await page.goto(`${url}/`);
+    await new Promise((done) => setTimeout(done, 10_000));
+    await page.screenshot({ path: file(name) });
+    await page.close();
+  }
 }
 
-/** The page after the run with which it opens: its layers in the dark, and as a phone shows it. */
+/** The page after the run with which it opens: its layers in the dark. */
 async function opening(browser, url) {
   const page = await openPage(browser, `${url}/`);
   step("learns to reverse words");
   await ended(page);
-  await page.setViewport(PHONE);
-  await page.screenshot({ path: file("demo-phone") });
   await page.setViewport(WIDE);
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
   await page.$eval("#inside", (panel) => {
@@ -71,7 +72,7 @@ async function tuning(browser, url) {
   await page.close();
 }
 
-const PICTURES = { stories, opening, tuning };
+const PICTURES = { loom, opening, tuning };
 
 await main(async () => {
   const wanted = process.argv.slice(2);
