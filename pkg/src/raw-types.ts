@@ -131,7 +131,7 @@ export interface RawModel extends Releasable, RawWriter {
     documents: Uint32Array | undefined,
     optionsJson: string,
     ask: Ask,
-  ): Promise<[Float32Array, Float32Array, Uint32Array, Float32Array]>;
+  ): Promise<unknown[]>;
   /** Begins a generation. `bias` has a number for each token. */
   generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
   /** Begins a generation of several prompts, one behind the other. */

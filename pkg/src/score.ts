@@ -4,14 +4,15 @@ import type { ScoreOptions, Scores } from "./model-types.js";
 import type { RawModel } from "./raw-types.js";
 import { watched } from "./watch.js";
 
+type Given = [Float32Array, Float32Array, Uint32Array, Float32Array];
+
 export async function scores(
   raw: RawModel,
   asked: readonly [Uint32Array, Uint32Array | undefined, Uint32Array | undefined, string],
   options: ScoreOptions,
 ): Promise<Scores> {
-  const [logprobs, entropy, ids, probabilities] = await watched("score", options, (ask) =>
-    raw.score(...asked, ask),
-  );
+  const given = await watched("score", options, (ask) => raw.score(...asked, ask));
+  const [logprobs, entropy, ids, probabilities] = given as Given;
   const top = options.top ? { ids, probabilities } : undefined;
   return { logprobs, ...(options.entropy && { entropy }), ...(top && { top }) };
 }

@@ -52,9 +52,10 @@ export function inBrowser(t, kind, bodies, passed = () => {}) {
         async (base, body, place) => {
           const tinyloom = await import(`${base}/pkg/index.js`);
           const ops = await import(`${base}/pkg/ops.js`);
+          const align = await import(`${base}/pkg/align/index.js`);
           const internal = await import(`${base}/pkg/internal.js`);
           const { runBody } = await import(`${base}/tests/api/bodies/run.mjs`);
-          return runBody({ ...tinyloom, ops, internal }, navigator.gpu, body, place);
+          return runBody({ ...tinyloom, ops, align, internal }, navigator.gpu, body, place);
         },
         url,
         body,

@@ -3,6 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as tinyloom from "tinyloom";
+import * as align from "tinyloom/align";
 import * as ops from "tinyloom/ops";
 import { create } from "webgpu";
 // The very module that the package uses: its link in node_modules leads to pkg.
@@ -23,7 +24,7 @@ function keep(name, files, tokens, logits) {
 const gpu = create([]);
 for (const { name: body, core } of JSON.parse(chosen)) {
   const options = { host: "node", core, keep };
-  const results = await runBody({ ...tinyloom, ops, internal }, gpu, body, options);
+  const results = await runBody({ ...tinyloom, ops, align, internal }, gpu, body, options);
   await new Promise((sent) => process.send({ body, results }, sent));
 }
 process.exit(0); // Dawn's threads would keep the process alive

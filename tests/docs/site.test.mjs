@@ -34,7 +34,13 @@ test("it has every guide and explanation, by its heading", () => {
 
 test("modules have the names that users import", () => {
   const names = filesBelow([join(out, "modules")], all).map((path) => basename(path, ".html"));
-  const wanted = ["tinyloom", "tinyloom_ops", "tinyloom_storage", "tinyloom_worker"];
+  const wanted = [
+    "tinyloom",
+    "tinyloom_align",
+    "tinyloom_ops",
+    "tinyloom_storage",
+    "tinyloom_worker",
+  ];
   assert.deepEqual(names.sort(), wanted);
 });
 

@@ -153,16 +153,23 @@ async function trainAndPause(t, demo) {
 
 async function generate(demo) {
   await demo.fill("prompt", "The ");
-  const lengths = new Set();
+  // The page itself notes each length: whoever looks from time to time may be too late.
+  await demo.page.evaluate(() => {
+    const output = document.getElementById("output");
+    globalThis.lengths = [];
+    const note = () => globalThis.lengths.push(output.textContent.length);
+    new MutationObserver(note).observe(output, {
+      childList: true,
+      subtree: true,
+      characterData: true,
+    });
+  });
   await demo.click("generate");
-  await demo.until("streamed sample", async () => {
-    lengths.add((await demo.text("output")).length);
-    return Math.max(...lengths) >= 20;
-  });
-  await demo.until("growing text", async () => {
-    lengths.add((await demo.text("output")).length);
-    return lengths.size >= 2;
-  });
+  await demo.until("streamed sample", () =>
+    demo.page.evaluate(
+      () => new Set(globalThis.lengths).size >= 2 && Math.max(...globalThis.lengths) >= 20,
+    ),
+  );
 }
 
 /** At 1280 × 800 the workshop's controls, the curve and the newest sample are in view together. */

@@ -22,7 +22,8 @@ export const cases = {
     await wrong("num_hidden_layers", { num_hidden_layers: 1.5 });
     await wrong("model_type", { model_type: "gptj" });
     await wrong("hidden_act", { hidden_act: "mystery" });
-    await wrong("rope_type", { rope_scaling: { rope_type: "longrope", factor: 4 } });
+    await wrong("rope_type", { rope_scaling: { rope_type: "spiral", factor: 4 } });
+    await wrong("short_factor", { rope_scaling: { rope_type: "longrope", factor: 4 } });
     await wrong("attention_bias", { model_type: "mistral", attention_bias: true });
     await refuses("invalid-config", "object", () => tinyloom.Model.create(runtime, "llama"));
     const huge = {

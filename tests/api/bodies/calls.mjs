@@ -210,7 +210,7 @@ export const cases = {
     const trainer = await tinyloom.Trainer.create(model, { tokensPerStep: 16 });
     const own = (object) => Reflect.ownKeys(object).map(String).sort();
     equal(own(runtime), ["capabilities", "lost"], "of a runtime");
-    equal(own(model), ["config", "weights"], "of a model");
+    equal(own(model), ["config", "parameters", "weights"], "of a model");
     equal(own(trainer), ["adapter", "model"], "of a trainer");
     equal(own(runtime.tensor([1], [1])), [], "of a tensor");
     const forged = Object.create(tinyloom.Model.prototype);

@@ -1,5 +1,4 @@
 // Trainers of preference: their gradients by their definitions, in f64, and that they work.
-import * as align from "../../../pkg/dist/align/index.js";
 import { close, equal, ok, refuses } from "../../api/bodies/assert.mjs";
 import { collect, config, trainerOptions } from "../../api/bodies/kit.mjs";
 
@@ -130,7 +129,7 @@ export const cases = {
       const [own, by] = [await open(host), await open(host)];
       const reference = loss === "simpo" ? undefined : REFERENCE;
       const asked = { ...options, loss, reference, pairsPerStep: 3 };
-      const [metrics] = await collect(align.dpo(own, PAIRS, asked));
+      const [metrics] = await collect(host.tinyloom.align.dpo(own, PAIRS, asked));
       const gradient = byLogits(ofPairs(loss, options, texts, REFERENCE), texts);
       const expected = await by.step({ tokens, documents, gradient });
       close(metrics.objective, expected.loss, 1e-4 * Math.abs(expected.loss), loss);
@@ -144,7 +143,8 @@ export const cases = {
     const options = { gradientAccumulation: 2, totalSteps: 12 };
     const asked = { pairsPerStep: 2, beta: 0.5, reference: REFERENCE };
     const [whole, parted] = [await open(host, options), await open(host, options)];
-    const learned = (trainer, steps) => collect(align.dpo(trainer, PAIRS, { ...asked, steps }));
+    const learned = (trainer, steps) =>
+      collect(host.tinyloom.align.dpo(trainer, PAIRS, { ...asked, steps }));
     const metrics = await learned(whole, 6);
     const objectives = metrics.map(({ objective }) => objective);
     ok(objectives[5] < objectives[0] - 0.1, `from ${objectives}`);
@@ -191,19 +191,19 @@ export const cases = {
       }, 0);
     const pairs = labelled.map(({ prompt, completion }) => [prompt, completion]);
     const { texts, tokens, documents } = packed(pairs);
-    const [metrics] = await collect(align.kto(own, labelled, asked));
+    const [metrics] = await collect(host.tinyloom.align.kto(own, labelled, asked));
     const expected = await by.step({ tokens, documents, gradient: byLogits(total, texts) });
     close(metrics.baseline, baseline, 1e-3);
     close(metrics.objective, expected.loss, 1e-5);
     sameGradients(await own.gradients(), await by.gradients(), "KTO");
-    const later = await collect(align.kto(own, labelled, { ...asked, steps: 8 }));
+    const later = await collect(host.tinyloom.align.kto(own, labelled, { ...asked, steps: 8 }));
     ok(later[7].objective < metrics.objective, `${metrics.objective}, then ${later[7].objective}`);
     ok(later[7].desirable - later[7].undesirable > metrics.desirable - metrics.undesirable);
     await refuses("invalid-options", "reference is missing", () =>
-      collect(align.kto(by, labelled)),
+      collect(host.tinyloom.align.kto(by, labelled)),
     );
     await refuses("invalid-options", "textsPerStep", () =>
-      collect(align.kto(by, labelled, { ...asked, textsPerStep: 1 })),
+      collect(host.tinyloom.align.kto(by, labelled, { ...asked, textsPerStep: 1 })),
     );
     for (const { model } of [own, by]) model.free();
     reference.free();
@@ -214,7 +214,7 @@ export const cases = {
     const model = await Model.create(host.runtime, config, { seed: 5 });
     const adapter = await Adapter.create(model, { rank: 4, seed: 3 });
     const trainer = await Trainer.create(adapter, { ...trainerOptions, tokensPerStep: 256 });
-    const first = await collect(align.dpo(trainer, PAIRS, { pairsPerStep: 3 }));
+    const first = await collect(host.tinyloom.align.dpo(trainer, PAIRS, { pairsPerStep: 3 }));
     close(first[0].objective, Math.log(2), 1e-5, "the adapter adds nothing yet");
     for (const [pairs, options, word] of [
       [[], {}, "no pairs"],
@@ -223,10 +223,14 @@ export const cases = {
       [PAIRS, { reference: [[1, 2]] }, "reference has 1"],
       [[{ ...PAIRS[0], chosen: [] }], {}, "a completion of at least one token"],
     ]) {
-      await refuses("invalid-options", word, () => collect(align.dpo(trainer, pairs, options)));
+      await refuses("invalid-options", word, () =>
+        collect(host.tinyloom.align.dpo(trainer, pairs, options)),
+      );
     }
     const dropped = await Trainer.create(model, { ...trainerOptions, dropout: 0.1 });
-    await refuses("invalid-options", "dropout 0", () => collect(align.dpo(dropped, PAIRS)));
+    await refuses("invalid-options", "dropout 0", () =>
+      collect(host.tinyloom.align.dpo(dropped, PAIRS)),
+    );
     model.free();
   },
 };
