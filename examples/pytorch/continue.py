@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -387,6 +388,9 @@ def main():
         # A process that ends while another still writes may end with an error.
         dist.barrier()
         dist.destroy_process_group()
+        # Threads of gloo that outlive the group now and then abort a process that ends in Python's order.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def save(model, folder, shared, rank):
