@@ -32,6 +32,7 @@ const HUB = {
 };
 const MODULES = {
   tinyloom: "/node_modules/tinyloom/dist/index.js",
+  "tinyloom/align": "/node_modules/tinyloom/dist/align/index.js",
   "tinyloom/ops": "/node_modules/tinyloom/dist/ops.js",
   "tinyloom/storage": "/node_modules/tinyloom/dist/storage/index.js",
   "tinyloom/worker": "/node_modules/tinyloom/dist/worker/index.js",

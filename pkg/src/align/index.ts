@@ -11,4 +11,7 @@ export {
   type PreferencePair,
   type ReferencePair,
 } from "./dpo.js";
+export { type GrpoMetrics, type GrpoOptions, grpo } from "./grpo.js";
 export { type KtoMetrics, type KtoOptions, kto, type LabelledText } from "./kto.js";
+export type { Reward, Rollout } from "./rollouts.js";
+export type { AlignCheckpoint } from "./stored.js";

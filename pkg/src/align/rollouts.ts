@@ -1,0 +1,111 @@
+/** Texts that a model writes for prompts, and what they are worth. */
+
+import type { Adapter } from "../adapter.js";
+import type { Model } from "../model.js";
+import { awaited, invalid, show } from "../options.js";
+import type { TextDecoding } from "../tokenizer-types.js";
+import { type TokenIds, toSomeTokens } from "../tokens.js";
+
+/** A text that the model wrote for a prompt. */
+export interface Rollout {
+  /** The place of its prompt in the list. */
+  readonly index: number;
+  readonly prompt: Uint32Array;
+  /** What follows the prompt, with the stop token where the text came to it. */
+  readonly tokens: Uint32Array;
+  /** The same as text, without the stop token; empty without a `tokenizer`. */
+  readonly text: string;
+  /** Whether it came to the stop token. Otherwise `maxTokens` or the model's context cut it. */
+  readonly finished: boolean;
+}
+
+/** The worth of a text; larger is better. */
+export type Reward = (rollout: Rollout) => number | Promise<number>;
+
+/** What texts are drawn from. */
+export interface Source {
+  readonly model: Model;
+  readonly adapter: Adapter | undefined;
+  readonly temperature: number;
+  readonly maxTokens: number;
+  readonly stopToken: number | undefined;
+  readonly tokenizer: TextDecoding | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Most prompts of a `generateBatch`. */
+const BATCH = 256;
+
+/** A 32-bit number that follows from others (the finaliser of MurmurHash3 by Appleby). */
+export function mixed(...numbers: readonly number[]): number {
+  let bits = 0;
+  for (const number of numbers) {
+    bits = (bits ^ number) + 0x9e37_79b9;
+    bits = Math.imul(bits ^ (bits >>> 16), 0x85eb_ca6b);
+    bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2_ae35);
+    bits ^= bits >>> 16;
+  }
+  return bits >>> 0;
+}
+
+/**
+ * Draws a text for each prompt.
+ *
+ * @param seeds - as many as `prompts`.
+ */
+export async function rollOut(
+  source: Source,
+  prompts: readonly { readonly index: number; readonly prompt: TokenIds }[],
+  seeds: readonly number[],
+): Promise<Rollout[]> {
+  const { model, adapter, temperature, maxTokens, stopToken, tokenizer, signal } = source;
+  const made: Rollout[] = [];
+  for (let from = 0; from < prompts.length; from += BATCH) {
+    const texts = prompts.slice(from, from + BATCH).map(({ index, prompt }, i) => ({
+      index,
+      prompt: toSomeTokens(`prompts[${index}]`, prompt),
+      seed: seeds[from + i] as number,
+      tokens: [] as number[],
+      text: "",
+    }));
+    const drawn = model.generateBatch(
+      texts.map(({ prompt, seed }) => ({ prompt, seed })),
+      {
+        temperature,
+        maxTokens,
+        stopTokens: stopToken === undefined ? [] : [stopToken],
+        ...(adapter && { adapter }),
+        ...(tokenizer && { tokenizer }),
+        ...(signal && { signal }),
+      },
+    );
+    for await (const { index, token, text } of drawn) {
+      const own = texts[index] as (typeof texts)[number];
+      own.tokens.push(token);
+      own.text += text ?? "";
+    }
+    const context = model.config.max_position_embeddings as number;
+    for (const { index, prompt, tokens, text } of texts) {
+      const room = Math.min(maxTokens, context - prompt.length);
+      const finished = tokens.length < room;
+      const ids = finished && stopToken !== undefined ? [...tokens, stopToken] : tokens;
+      made.push({ index, prompt, tokens: Uint32Array.from(ids), text, finished });
+    }
+  }
+  return made;
+}
+
+/** The rewards of texts, which are asked for all at once. */
+export function rewardsOf(
+  where: string,
+  reward: Reward,
+  rollouts: readonly Rollout[],
+): Promise<number[]> {
+  return Promise.all(
+    rollouts.map(async (rollout) => {
+      const given: unknown = await awaited(`${where}: reward`, () => reward(rollout));
+      if (typeof given === "number" && Number.isFinite(given)) return given;
+      throw invalid(`${where}: reward() gave ${show(given)}; it must give a finite number`);
+    }),
+  );
+}
