@@ -4,6 +4,7 @@
  * @module tinyloom/align
  */
 
+export { type DistillOptions, distill } from "./distill.js";
 export {
   type DpoMetrics,
   type DpoOptions,

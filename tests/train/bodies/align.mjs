@@ -233,4 +233,84 @@ export const cases = {
     );
     model.free();
   },
+
+  async "a student follows its teacher, and a resumed one goes on to the bit"(host) {
+    const { ByteTokenizer, Dataset, Model, Trainer } = host.tinyloom;
+    const { distill } = host.tinyloom.align;
+    const texts = Array.from(
+      { length: 12 },
+      (_, i) => `the ${["cat", "dog", "owl"][i % 3]} sat on log ${i}.`,
+    );
+    const data = await Dataset.fromDocuments(texts, new ByteTokenizer(), {
+      validationFraction: 0.2,
+    });
+    const teacher = await Model.create(host.runtime, config, { seed: 11 });
+    const options = { gradientAccumulation: 2, totalSteps: 12, seed: 4, learningRate: 0.01 };
+    const asked = { ids: 16, temperature: 1.5, share: 1, documentsPerStep: 3 };
+    /** How much the teacher's likeliest ids, at most 64 for each position, are less likely for the student. */
+    const apart = async ({ model }) => {
+      const { tokens } = await data.document(0);
+      const { top } = await teacher.score(tokens, { top: 64 });
+      const logits = await model.logits(tokens);
+      return tokens.reduce((sum, _, row) => {
+        const own = logits.subarray(256 * row, 256 * (row + 1));
+        const all = own.reduce((total, x) => total + Math.exp(x), 0);
+        const ids = top.ids.subarray(64 * row, 64 * (row + 1));
+        const theirs = (i) => top.probabilities[64 * row + i];
+        return ids.reduce((off, id, i) => off + theirs(i) - Math.exp(own[id]) / all, sum);
+      }, 0);
+    };
+    const [whole, parted] = [await open(host, options), await open(host, options)];
+    const before = await apart(whole);
+    const metrics = await collect(distill(whole, teacher, data, { ...asked, steps: 6 }));
+    const after = await apart(whole);
+    ok(after < 0.9 * before, `from ${before} to ${after}`);
+    const losses = metrics.map(({ loss }) => loss);
+    ok(losses[5] < losses[0], `losses ${losses}`);
+    const begun = await collect(distill(parted, teacher, data, { ...asked, steps: 2 }));
+    const resumed = await Trainer.resume(host.runtime, await parted.save());
+    const rest = await collect(distill(resumed, teacher, data, { ...asked, steps: 4 }));
+    equal(
+      [...begun, ...rest].map(({ loss }) => loss),
+      losses,
+    );
+    const pass = await collect(distill(resumed, teacher, data, asked));
+    equal(pass.length, Math.ceil(data.documents / 6), "steps of a pass");
+    const other = await Model.create(host.runtime, { ...config, vocab_size: 300 });
+    await refuses("invalid-options", "vocab_size is 256 and the teacher's 300", () =>
+      collect(distill(whole, other, data)),
+    );
+    await refuses("invalid-options", "ids is 65", () =>
+      collect(distill(whole, teacher, data, { ids: 65 })),
+    );
+    for (const model of [whole.model, parted.model, resumed.model, teacher, other]) model.free();
+  },
+
+  async "a step of distillation is the step of its soft targets"(host) {
+    const { Dataset, Model } = host.tinyloom;
+    const data = Dataset.fromTokens(bytes("the cat sat on a log."), {
+      sequenceLength: 20,
+      validationFraction: 0,
+    });
+    const teacher = await Model.create(host.runtime, config, { seed: 11 });
+    const [own, by] = [await open(host), await open(host)];
+    const asked = {
+      temperature: 2,
+      share: 0.25,
+      direction: "reverse",
+      rest: "renormalize",
+      ids: 5,
+    };
+    const [metrics] = await collect(
+      host.tinyloom.align.distill(own, teacher, data, { ...asked, documentsPerStep: 1, steps: 1 }),
+    );
+    const { tokens } = await data.document(0);
+    const { top } = await teacher.score(tokens, { top: 5, temperature: 2 });
+    const { ids: _, ...soft } = asked;
+    const targets = Uint32Array.from(tokens, (_, i) => tokens[i + 1] ?? 0xffffffff);
+    const { loss } = await by.step({ tokens, targets, soft: { ...soft, ...top } });
+    equal(metrics.loss, loss);
+    equal(await own.gradients(), await by.gradients());
+    for (const model of [own.model, by.model, teacher]) model.free();
+  },
 };
