@@ -16,7 +16,7 @@ import {
   type Rules,
 } from "../options.js";
 import type { TextDecoding } from "../tokenizer-types.js";
-import type { TokenIds } from "../tokens.js";
+import { positionsOf, type TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import { advantagesOf, type Bounds, deviation, judged, mean, type Part } from "./policy.js";
@@ -141,9 +141,8 @@ function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptio
     );
   }
   const longest = prompts.reduce((most, prompt) => Math.max(most, prompt.length), 0);
-  const context = model.config.max_position_embeddings as number;
   const texts = promptsPerStep * group;
-  const length = Math.min(longest + maxTokens, context);
+  const length = Math.min(longest + maxTokens, positionsOf(model.config));
   if (texts * length > options.tokensPerStep) {
     throw invalid(
       `grpo: a micro-step may have ${texts} texts of ${length} tokens, ${texts * length} in all, and tokensPerStep is ` +

@@ -108,6 +108,32 @@ export const cases = {
     trainer.model.free();
   },
 
+  async "GPT-2's texts end at their stop token, at maxTokens and at the context"({
+    tinyloom,
+    runtime,
+  }) {
+    const [attn_pdrop, embd_pdrop, resid_pdrop] = [0, 0, 0];
+    const sizes = { model_type: "gpt2", vocab_size: 8, n_embd: 16, n_layer: 1, n_head: 2 };
+    const dropout = { attn_pdrop, embd_pdrop, resid_pdrop };
+    const model = await tinyloom.Model.create(runtime, { ...sizes, ...dropout, n_positions: 6 });
+    const trainer = await tinyloom.Trainer.create(model, {
+      tokensPerStep: 192,
+      learningRate: 1e-4,
+    });
+    const seen = [];
+    const reward = (rollout) => seen.push(rollout);
+    const prompts = [[1], [1, 2, 3]];
+    const own = { reward, group: 16, promptsPerStep: 2, maxTokens: 4, stopToken: 3, steps: 1 };
+    const [{ finished }] = await collect(tinyloom.align.grpo(trainer, prompts, own));
+    for (const { prompt, tokens, finished } of seen) {
+      const most = Math.min(4, 6 - prompt.length);
+      equal(tokens.indexOf(3), finished ? tokens.length - 1 : -1);
+      ok(tokens.length <= most && (finished || tokens.length === most), `${tokens}`);
+    }
+    ok(finished > 0.2 && finished < 1, `${finished} have ended`);
+    model.free();
+  },
+
   async "what cannot be is refused"(host) {
     const trainer = await open(host);
     const { grpo } = host.tinyloom.align;
