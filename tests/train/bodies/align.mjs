@@ -1,6 +1,7 @@
 // Trainers of preference: their gradients by their definitions, in f64, and that they work.
 import { close, equal, ok, refuses } from "../../api/bodies/assert.mjs";
-import { collect, config, trainerOptions } from "../../api/bodies/kit.mjs";
+import { collect, config, openFile, trainerOptions } from "../../api/bodies/kit.mjs";
+import { readReference, referenceUrl } from "../../api/bodies/reference.mjs";
 
 /** Where this body's cases run: see hosts.mjs. */
 export const place = {
@@ -136,6 +137,44 @@ export const cases = {
       sameGradients(await own.gradients(), await by.gradients(), loss);
       for (const { model } of [own, by]) model.free();
     }
+  },
+
+  async "losses and gradients are TRL's"({ tinyloom, runtime }) {
+    const { Model, Trainer, align } = tinyloom;
+    const folder = "preferences";
+    const json = await readReference(`${folder}/preferences.json`);
+    const {
+      pairs,
+      model: own,
+      reference: other,
+      cases,
+    } = JSON.parse(new TextDecoder().decode(json));
+    const { header, data } = openFile(await readReference(`${folder}/preferences.safetensors`));
+    const numbers = (name) => {
+      const [begin, end] = header[name].data_offsets;
+      return new Float32Array(data.slice(begin, end).buffer);
+    };
+    const texts = pairs.flatMap(({ prompt, chosen, rejected }) => [
+      { prompt, completion: chosen, desirable: true },
+      { prompt, completion: rejected, desirable: false },
+    ]);
+    const load = (name) => Model.fromPretrained(runtime, referenceUrl(`${name}/`));
+    const reference = await load(other);
+    equal(Object.keys(cases), ["dpo", "ipo", "simpo", "simpo-smoothed", "kto"]);
+    for (const [name, { options, loss }] of Object.entries(cases)) {
+      const trainer = await Trainer.create(await load(own), { tokensPerStep: 128 });
+      const [metrics] = await collect(
+        name === "kto"
+          ? align.kto(trainer, texts, { ...options, reference, textsPerStep: 8 })
+          : align.dpo(trainer, pairs, { ...options, reference, pairsPerStep: 4 }),
+      );
+      close(metrics.objective, loss, 1e-4 * (1 + loss), name);
+      const got = await trainer.gradients();
+      const expected = Object.keys(got).map((of) => [of, numbers(`${name}.${of}`)]);
+      sameGradients(got, Object.fromEntries(expected), name);
+      trainer.model.free();
+    }
+    reference.free();
   },
 
   async "preferences are learned, and a resumed trainer goes on to the bit"(host) {
