@@ -16,6 +16,7 @@ export { generatedBatch } from "./generate-batch.js";
 export { begun } from "./generate-prompt.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";
+export { interventionsOf } from "./interventions.js";
 export { findLearningRate } from "./learning-rate.js";
 export { saveMerged } from "./merged-checkpoint.js";
 export { parameter, setParameter } from "./parameters.js";

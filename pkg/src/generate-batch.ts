@@ -5,6 +5,7 @@ import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type { batchGiven, DecodedModel, GenerateCall } from "./generate-options.js";
 import type { BatchPrompt, BatchToken, GenerateOptions } from "./generate-types.js";
 import { models } from "./internal.js";
+import { interventionsOf } from "./interventions.js";
 import { check, invalid, object, show } from "./options.js";
 import { promptTokens } from "./prompt-tokens.js";
 import type { RawHandle } from "./raw-handle.js";
@@ -21,7 +22,14 @@ type Given = ReturnType<typeof batchGiven>;
 const WHERE = "generateBatch";
 
 /** The calls of `generate` that give the same texts. */
-function calls({ prompts, call, rules, seeds: _, ...shared }: Given): GenerateCall[] {
+function calls({
+  prompts,
+  call,
+  rules,
+  seeds: _,
+  interventions: _9,
+  ...shared
+}: Given): GenerateCall[] {
   if (!Array.isArray(prompts) || prompts.length === 0) {
     throw invalid(
       `${WHERE} takes an array of prompts, not ${show(prompts)}; give at least one prompt`,
@@ -36,6 +44,7 @@ function calls({ prompts, call, rules, seeds: _, ...shared }: Given): GenerateCa
     adapter: _5,
     adapters: _6,
     signal: _7,
+    interventions: _8,
     ...ownRules
   } = rules;
   // Not `map`, which leaves out what a sparse array lacks.
@@ -150,7 +159,8 @@ export async function* generatedBatch(
       all.set(one, at);
       at += one.length;
     }
-    batch = raw.batch(all, lengths, options);
+    const changed = interventionsOf(WHERE, given.interventions, raw);
+    batch = raw.batch(all, lengths, options, changed);
     return batch;
   };
   const next = () =>

@@ -5,6 +5,7 @@ import type { WeightFormat } from "./formats.js";
 import { kvCache, weights } from "./formats.js";
 import type { BatchOptions, BatchPrompt, GenerateOptions } from "./generate-types.js";
 import { models } from "./internal.js";
+import type { Intervention } from "./interventions-types.js";
 import type { ModelConfig } from "./model-config.js";
 import { defaultEnds } from "./notes.js";
 import {
@@ -59,6 +60,7 @@ const BATCH: Rules<BatchOptions> = {
   weights,
   adapter,
   adapters: list,
+  interventions: list,
   signal: abortSignal,
 };
 
@@ -89,6 +91,7 @@ export interface GenerateCall {
   readonly prompt: Uint32Array | string;
   readonly adapter: AdapterOption | undefined;
   readonly adapters: readonly WeightedAdapter[] | undefined;
+  readonly interventions: readonly Intervention[] | undefined;
   /** Ids that end the text. */
   readonly stopTokens: readonly number[];
   /** The module's own options. */
@@ -116,8 +119,9 @@ export function generateCall(
   options: GenerateOptions,
   { config, ends, drawn }: Generating,
 ): GenerateCall {
+  const { interventions, ...chosen } = check("generate", options, GENERATE);
   const { signal, tokenizer, stop, bias, adapter, adapters, heal, skipSpecialTokens, ...rest } =
-    check("generate", options, GENERATE);
+    chosen;
   expectTokenizer(tokenizer, { prompt, stop, heal, skipSpecialTokens });
   const vocabulary = config.vocab_size as number;
   const endToken = inspect("generate: tokenizer", () => tokenizer?.endToken);
@@ -133,6 +137,7 @@ export function generateCall(
     signal,
     adapter,
     adapters,
+    interventions: inspect("generate", () => copied(interventions)),
     tokenizer,
     stop,
     heal: heal ?? false,
@@ -173,7 +178,7 @@ export function batchGiven(
   { config, ends }: Omit<Generating, "drawn">,
 ) {
   const shared = check<BatchOptions>("generateBatch", options, BATCH);
-  const { stop, stopTokens } = shared;
+  const { stop, stopTokens, interventions } = shared;
   const copies = inspect("generateBatch", () => {
     if (Array.isArray(prompts)) {
       if (prompts.length > 256)
@@ -190,5 +195,6 @@ export function batchGiven(
   );
   const call = (prompt: TokenIds | string, given: GenerateOptions, index: number) =>
     generateCall(prompt, given, { config, ends, drawn: seeds[index] as number });
-  return { ...shared, ...copies, rules: BATCH, call, seeds };
+  const changes = inspect("generateBatch", () => copied(interventions));
+  return { ...shared, ...copies, interventions: changes, rules: BATCH, call, seeds };
 }

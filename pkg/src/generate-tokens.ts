@@ -96,11 +96,11 @@ async function* generated({ config, weights }: DecodedModel, chosen: Call): Toke
     const own = heals && { stepwise: true, promptLookup: false };
     const options = { weights, ...JSON.parse(json), ...own, drawn: drawn.length };
     by = raw;
-    generation = await raw.generate(
-      text,
-      JSON.stringify(options),
-      heals ? undefined : biases?.fixed,
-    );
+    const fixed = heals ? undefined : biases?.fixed;
+    const { interventions } = chosen;
+    const changed =
+      interventions && (await deferredPart()).interventionsOf("generate", interventions, raw);
+    generation = await raw.generate(text, JSON.stringify(options), fixed, changed);
     return generation;
   };
   const next = (bias?: Float32Array) =>

@@ -2,11 +2,12 @@
 
 import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { KvCache, WeightFormat } from "./formats.js";
+import type { Intervened } from "./interventions-types.js";
 import type { TextDecoding } from "./tokenizer-types.js";
 import type { TokenIds } from "./tokens.js";
 
 /** Options of `model.generate`. */
-export interface GenerateOptions {
+export interface GenerateOptions extends Intervened {
   /**
    * The most tokens to generate; default 128. Prompt and generated tokens together never exceed
    * `max_position_embeddings`, so a prompt of that length gets no token.
@@ -127,7 +128,14 @@ export interface BatchOptions
 export interface BatchPrompt
   extends Omit<
     BatchOptions,
-    "tokenizer" | "skipSpecialTokens" | "kvCache" | "weights" | "adapter" | "adapters" | "signal"
+    | "tokenizer"
+    | "skipSpecialTokens"
+    | "kvCache"
+    | "weights"
+    | "adapter"
+    | "adapters"
+    | "interventions"
+    | "signal"
   > {
   /** At least one token, or a text for the call's tokenizer. */
   prompt: TokenIds | string;

@@ -32,6 +32,13 @@ export type {
   TokenBias,
   TokenChoice,
 } from "./generate-types.js";
+export type {
+  Intervened,
+  Intervention,
+  InterventionChange,
+  InterventionPlace,
+  Vector,
+} from "./interventions-types.js";
 export { Model } from "./model.js";
 export type { ModelConfig } from "./model-config.js";
 export type {

@@ -2,6 +2,7 @@
 
 import { kvCache, type WeightFormat, weights } from "./formats.js";
 import { adapter } from "./generate-options.js";
+import type { Intervened } from "./interventions-types.js";
 import type {
   HiddenStatesOptions,
   InferenceOptions,
@@ -11,7 +12,18 @@ import type {
   PretrainedOptions,
   ScoreOptions,
 } from "./model-types.js";
-import { anything, check, flag, index, list, numeric, type Rules, seed } from "./options.js";
+import {
+  anything,
+  check,
+  copied,
+  flag,
+  index,
+  inspect,
+  list,
+  numeric,
+  type Rules,
+  seed,
+} from "./options.js";
 import { LOAD, LONG } from "./progress.js";
 
 export const MODEL: Rules<ModelOptions> = { seed, ...LONG };
@@ -22,6 +34,7 @@ export const INFERENCE: Rules<InferenceOptions> = {
   weights,
   adapter,
   adapters: list,
+  interventions: list,
   ...LONG,
 };
 export const LOGITS: Rules<LogitsOptions> = { ...INFERENCE, from: index };
@@ -36,6 +49,12 @@ export const SCORE: Rules<ScoreOptions> = {
 };
 export const ATTENTION: Rules<ModelAttentionOptions> = { ...STATES, head: index };
 
+/** Options whose interventions are those of the call, whatever becomes of the caller's. */
+export function copiedInterventions<O extends Intervened>(options: O): O {
+  const { interventions } = options;
+  return interventions ? { ...options, interventions: copied(interventions) } : options;
+}
+
 /**
  * The checked options, and the module's own of them as JSON.
  *
@@ -49,11 +68,12 @@ export function inference<O extends InferenceOptions>(
   held: WeightFormat,
   look?: string,
 ): [O, string] {
-  const chosen = check(where, options, rules);
+  const chosen = inspect(where, () => copiedInterventions(check(where, options, rules)));
   const others = {
     signal: undefined,
     adapter: undefined,
     adapters: undefined,
+    interventions: undefined,
     targets: undefined,
     documents: undefined,
   };

@@ -2,6 +2,7 @@
 
 import type { AdapterOption, WeightedAdapter } from "./adapter-types.js";
 import type { KvCache, WeightFormat } from "./formats.js";
+import type { Intervened } from "./interventions-types.js";
 import type { LoadOptions, LongOptions } from "./progress.js";
 import type { TextEncoding } from "./tokenizer-types.js";
 import type { TokenIds } from "./tokens.js";
@@ -13,7 +14,7 @@ export interface ModelOptions extends LongOptions {
 }
 
 /** Options of {@link Model.loss}, among those of {@link Model.logits}. `onProgress` counts tokens. */
-export interface InferenceOptions extends LongOptions {
+export interface InferenceOptions extends LongOptions, Intervened {
   /**
    * The format of the keys and values that attention reads, as in {@link GenerateOptions}. The loss
    * shows what a packed cache costs a model. Default "f32".

@@ -14,6 +14,7 @@ import type {
   Generation,
 } from "./generate-types.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
+import type { Intervened } from "./interventions-types.js";
 import { deferredPart } from "./lazy.js";
 import { configJson, type ModelConfig } from "./model-config.js";
 import {
@@ -212,10 +213,10 @@ export class Model {
     const wanted =
       targets === undefined ? undefined : toSomeTokens("targets", targets, this.config);
     return withOver(overOf(this.#inner, long), (handle) =>
-      handle.run(
-        (raw) => watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask)),
-        long.signal,
-      ),
+      handle.run(async (raw) => {
+        const changed = await intervened("loss", long, raw);
+        return watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask, changed));
+      }, long.signal),
     );
   }
 
@@ -345,7 +346,10 @@ export class Model {
     const ids = toSomeTokens("tokens", tokens, this.config);
     const { signal } = long;
     return withOver(overOf(this.#inner, long), (handle) =>
-      handle.run((raw) => watched(look, long, (ask) => raw.inspect(ids, json, ask)), signal),
+      handle.run(async (raw) => {
+        const changed = await intervened(look, long, raw);
+        return watched(look, long, (ask) => raw.inspect(ids, json, ask, changed));
+      }, signal),
     );
   }
 
@@ -453,6 +457,10 @@ export class Model {
     });
   }
 }
+
+/** What a call changes, as the module takes it. */
+const intervened = async (where: string, { interventions }: Intervened, raw: RawModel) =>
+  interventions && (await deferredPart()).interventionsOf(where, interventions, raw);
 
 /** Refuses anything but a runtime, for callers without types. @internal */
 export function expectRuntime(

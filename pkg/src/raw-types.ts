@@ -117,12 +117,20 @@ export interface RawModel extends Releasable, RawWriter {
   writeNamed(name: string, values: Float32Array): Promise<void>;
   gpuBytes(): number;
   /** Logits, hidden states or attention: `look` in the options says which. */
-  inspect(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<Float32Array>;
+  inspect(
+    tokens: Uint32Array,
+    optionsJson: string,
+    ask: Ask,
+    interventions?: RawInterventions,
+  ): Promise<Float32Array>;
+  /** What one call changes, which takes it over. */
+  interventions(json: string, vectors: Float32Array): RawInterventions;
   loss(
     tokens: Uint32Array,
     targets: Uint32Array | undefined,
     optionsJson: string,
     ask: Ask,
+    interventions?: RawInterventions,
   ): Promise<number>;
   /** Log-probabilities of targets; as the options say entropies, likeliest tokens and their probabilities. */
   score(
@@ -131,11 +139,22 @@ export interface RawModel extends Releasable, RawWriter {
     documents: Uint32Array | undefined,
     optionsJson: string,
     ask: Ask,
+    interventions?: RawInterventions,
   ): Promise<unknown[]>;
   /** Begins a generation. `bias` has a number for each token. */
-  generate(prompt: Uint32Array, optionsJson: string, bias?: Float32Array): Promise<RawGeneration>;
+  generate(
+    prompt: Uint32Array,
+    optionsJson: string,
+    bias?: Float32Array,
+    interventions?: RawInterventions,
+  ): Promise<RawGeneration>;
   /** Begins a generation of several prompts, one behind the other. */
-  batch(tokens: Uint32Array, lengths: Uint32Array, optionsJson: string): RawBatch;
+  batch(
+    tokens: Uint32Array,
+    lengths: Uint32Array,
+    optionsJson: string,
+    interventions?: RawInterventions,
+  ): RawBatch;
   /** Copies the weights at once. */
   snapshot(): Promise<RawSnapshot>;
   /** A new adapter over it. */
@@ -148,6 +167,11 @@ export interface RawModel extends Releasable, RawWriter {
   checker(configJson: string): RawLoader;
   /** Adds an adapter to its base and frees it. */
   merge(ask: Ask): Promise<void>;
+}
+
+/** What a call changes on the way to the logits. */
+export interface RawInterventions {
+  free(): void;
 }
 
 export interface RawBatch extends Releasable {

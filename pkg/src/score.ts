@@ -1,5 +1,6 @@
 /** What a model says of the tokens of a text, as the module gives it. */
 
+import { interventionsOf } from "./interventions.js";
 import type { ScoreOptions, Scores } from "./model-types.js";
 import type { RawModel } from "./raw-types.js";
 import { watched } from "./watch.js";
@@ -11,7 +12,8 @@ export async function scores(
   asked: readonly [Uint32Array, Uint32Array | undefined, Uint32Array | undefined, string],
   options: ScoreOptions,
 ): Promise<Scores> {
-  const given = await watched("score", options, (ask) => raw.score(...asked, ask));
+  const changed = interventionsOf("score", options.interventions, raw);
+  const given = await watched("score", options, (ask) => raw.score(...asked, ask, changed));
   const [logprobs, entropy, ids, probabilities] = given as Given;
   const top = options.top ? { ids, probabilities } : undefined;
   return { logprobs, ...(options.entropy && { entropy }), ...(top && { top }) };

@@ -159,7 +159,7 @@ fn generation(
     check_count("generate.sequences is", sequences)?;
     let weights = weights.unwrap_or(layout.weights);
     check_format(layout, weights)?;
-    let options = InferenceOptions { kv_cache, weights };
+    let options = InferenceOptions { kv_cache, weights, ..Default::default() };
     let plans = inference_plans(caps, layout, capacity_for(tokens, most), options)?;
     let mut bytes = MemoryBytes::of_plans(layout, plans.all());
     // One readback serves the tokens of a submit, while the next is decoded.

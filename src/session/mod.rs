@@ -28,6 +28,7 @@ pub use crate::optim::{Numbers, Rule};
 pub use decode::batch::BatchGeneration;
 pub use decode::generate::{Drawn, GenerateOptions, Generation};
 pub use decode::inspect::Inspection;
+pub use decode::interventions::{Change, Intervention, Interventions, Place};
 pub use decode::score::{ScoreOptions, Scores};
 pub use estimate::{Estimate, EstimateOptions, PerCall, TextOptions, estimate};
 pub use memory::MemoryBytes;

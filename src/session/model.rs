@@ -2,6 +2,7 @@
 
 use super::cache::key_value_cache::KeyValueCache;
 use super::decode::batched_plans::LastBatchedPlans;
+use super::decode::interventions::KnownInterventions;
 use super::decode::probe_plan::ProbePlan;
 use super::progress::Progress;
 use super::throughput::Throughput;
@@ -29,6 +30,8 @@ pub struct Model {
     pub(super) batched_plans: LastBatchedPlans,
     /// What looked into the model last.
     pub(super) probe_plan: RefCell<Option<Rc<ProbePlan>>>,
+    /// What calls that are not over change on the way.
+    pub(super) interventions: RefCell<KnownInterventions>,
     /// How fast the GPU reads chunks of a prompt, and decodes tokens.
     pub(super) chunk_throughput: Throughput,
     pub(super) token_throughput: Throughput,
@@ -45,6 +48,7 @@ impl Model {
             trainer_bytes: Cell::new(0),
             batched_plans: LastBatchedPlans::default(),
             probe_plan: RefCell::default(),
+            interventions: RefCell::default(),
             epoch: Cell::new(0),
         }
     }

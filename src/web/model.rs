@@ -8,8 +8,9 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, BatchGeneration, GenerateOptions, Generation, InferenceOptions, Inspection, Model,
-    ModelLoader, Progress, ScoreOptions, Scores, estimate,
+    Adapter, BatchGeneration, Change, GenerateOptions, Generation, InferenceOptions, Inspection,
+    Intervention, Interventions, Model, ModelLoader, Place, Progress, ScoreOptions, Scores,
+    estimate,
 };
 use js_sys::{Array, Float32Array, Function, Uint32Array};
 use serde::Deserialize;
@@ -49,6 +50,75 @@ struct ScoreText {
     weights: WeightFormat,
 }
 
+/// An intervention, as the page gives it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GivenIntervention {
+    at: GivenPlace,
+    layer: usize,
+    #[serde(default)]
+    head: usize,
+    change: GivenChange,
+    /// Its factor.
+    by: f32,
+    /// Where its numbers begin among all vectors, and how many there are.
+    vector: [usize; 2],
+    /// First positions, and how many from there on.
+    positions: Vec<[usize; 2]>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum GivenPlace {
+    Residual,
+    Attention,
+    Mlp,
+    Head,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum GivenChange {
+    Scale,
+    Add,
+    Project,
+    Set,
+}
+
+impl GivenIntervention {
+    fn of(self, vectors: &[f32]) -> Intervention {
+        let Self { at, layer, head, change, by, vector: [begin, count], positions } = self;
+        let own = vectors.iter().skip(begin).take(count).copied();
+        let vector: Vec<f32> = own.collect();
+        let change = match change {
+            GivenChange::Scale => Change::Scale(by),
+            GivenChange::Add => Change::Add { vector, strength: by },
+            GivenChange::Project => Change::Project { vector, strength: by },
+            GivenChange::Set => Change::Set(vector),
+        };
+        let place = match at {
+            GivenPlace::Residual => Place::Residual(layer),
+            GivenPlace::Attention => Place::Attention(layer),
+            GivenPlace::Mlp => Place::Mlp(layer),
+            GivenPlace::Head => Place::Head { layer, head },
+        };
+        let run = |[first, count]: [usize; 2]| first..first.saturating_add(count);
+        Intervention { place, change, positions: positions.into_iter().map(run).collect() }
+    }
+}
+
+/// What a call changes on the way to the logits: held until the call, or its generation, is over.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct RawInterventions {
+    held: Interventions,
+}
+
+/// Options with what a call changes.
+fn changed(options: InferenceOptions, by: &Option<RawInterventions>) -> InferenceOptions {
+    by.as_ref().map_or(options, |by| by.held.over(options))
+}
+
 /// The page's method.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -77,7 +147,7 @@ impl InspectOptions {
                 head: given("attention", "head", head)?,
             },
         };
-        Ok((inspection, InferenceOptions { kv_cache, weights }))
+        Ok((inspection, InferenceOptions { kv_cache, weights, ..Default::default() }))
     }
 }
 
@@ -154,16 +224,25 @@ impl RawModel {
         self.model.gpu_bytes() as f64
     }
 
+    /// What a call changes on the way to the logits: interventions as JSON, and their vectors, one behind the other.
+    pub fn interventions(&self, given: &str, vectors: &[f32]) -> JsResult<RawInterventions> {
+        let given: Vec<GivenIntervention> = read("interventions", given)?;
+        let all: Vec<_> = given.into_iter().map(|one| one.of(vectors)).collect();
+        Ok(RawInterventions { held: self.model.interventions(&all).map_err(to_js)? })
+    }
+
     /// Logits, hidden states or attention, as the options say.
     pub async fn inspect(
         &self,
         tokens: Vec<u32>,
         options: String,
         ask: Function,
+        interventions: Option<RawInterventions>,
     ) -> JsResult<Vec<f32>> {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
         let options: InspectOptions = read("inference", &options)?;
         let (inspection, inference) = options.parts().map_err(to_js)?;
+        let inference = changed(inference, &interventions);
         model.inspect(&tokens, inspection, inference, Progress(&ask)).await.map_err(to_js)
     }
 
@@ -176,10 +255,12 @@ impl RawModel {
         documents: Option<Vec<u32>>,
         options: String,
         ask: Function,
+        interventions: Option<RawInterventions>,
     ) -> JsResult<Array> {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
         let ScoreText { temperature, top, entropy, kv_cache, weights } = read("score", &options)?;
-        let inference = InferenceOptions { kv_cache, weights };
+        let inference = InferenceOptions { kv_cache, weights, ..Default::default() };
+        let inference = changed(inference, &interventions);
         let temperature = temperature.unwrap_or(1.0);
         let options = ScoreOptions { temperature, top, entropy, inference };
         let scores = model.score(tokens, targets, documents, options, Progress(&ask)).await;
@@ -195,9 +276,10 @@ impl RawModel {
         targets: Option<Vec<u32>>,
         options: String,
         ask: Function,
+        interventions: Option<RawInterventions>,
     ) -> JsResult<f64> {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
-        let options = read("loss", &options)?;
+        let options = changed(read("loss", &options)?, &interventions);
         model.loss(&tokens, targets.as_deref(), options, Progress(&ask)).await.map_err(to_js)
     }
 
@@ -207,22 +289,31 @@ impl RawModel {
         prompt: Vec<u32>,
         options: String,
         bias: Option<Vec<f32>>,
+        interventions: Option<RawInterventions>,
     ) -> JsResult<RawGeneration> {
         let model = Rc::clone(&self.model);
         let mut options: GenerateOptions = read("generate", &options)?;
         options.bias = bias.unwrap_or_default();
+        options.interventions = interventions.map(|by| by.held);
         let generation = Generation::start(&model, &prompt, options).await.map_err(to_js)?;
         Ok(RawGeneration { generation: Rc::new(RefCell::new(Some(generation))) })
     }
 
     /// Generation of several prompts, one behind the other in `tokens`, each with its own options in a JSON array.
-    pub fn batch(&self, tokens: &[u32], lengths: &[u32], options: &str) -> JsResult<RawBatch> {
+    pub fn batch(
+        &self,
+        tokens: &[u32],
+        lengths: &[u32],
+        options: &str,
+        interventions: Option<RawInterventions>,
+    ) -> JsResult<RawBatch> {
         let options: Vec<GenerateOptions> = read("generateBatch", options)?;
         let mut rest = tokens;
         let mut prompts = vec![];
         for (&length, options) in lengths.iter().zip(options) {
             let (prompt, behind) = rest.split_at(rest.len().min(length as usize));
-            prompts.push((prompt.to_vec(), options));
+            let interventions = interventions.as_ref().map(|by| by.held.clone());
+            prompts.push((prompt.to_vec(), GenerateOptions { interventions, ..options }));
             rest = behind;
         }
         let batch = BatchGeneration::start(&self.model, prompts).map_err(to_js)?;

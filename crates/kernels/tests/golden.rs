@@ -212,6 +212,22 @@ impl Notes {
         }
     }
 
+    /// The plans of calls that change numbers on their way.
+    fn intervened(&mut self, case: &Case, targets: &[&str]) {
+        let caps = &self.caps.clone();
+        let Ok(layout) = case.layout(caps, targets) else { return };
+        let interventions = Some(std::num::NonZeroU32::MIN);
+        let options = InferenceOptions { interventions, ..Default::default() };
+        let Ok(plans) = inference_plans(caps, &layout, case.capacity, options) else { return };
+        self.add("prefill with interventions", "", Ok(&plans.prefill));
+        self.add("decode with interventions", "", Ok(&plans.decode));
+        let rows = SeveralRows::OfTexts(3);
+        let shape = CacheShape { sequences: 3, capacity: case.capacity };
+        let several = Inference::new(caps, &layout, shape, options).several_plans(rows, &[]);
+        let pass = several.map(|plans| plans.pass);
+        self.add_made("batched rows with interventions", "", &pass);
+    }
+
     /// Rows that are decoded together, and whole texts that are read together.
     fn batched(&mut self, case: &Case, targets: &[&str]) {
         let caps = &self.caps.clone();
@@ -224,7 +240,10 @@ impl Notes {
         for (options, rows) in texts.into_iter().chain(of_one) {
             let sequences = if let SeveralRows::OfTexts(rows) = rows { rows } else { 1 };
             let shape = CacheShape { sequences, capacity: case.capacity };
-            let what = format!("{options:?}, {rows:?}");
+            let InferenceOptions { kv_cache, weights, .. } = options;
+            let what = format!(
+                "InferenceOptions {{ kv_cache: {kv_cache:?}, weights: {weights:?} }}, {rows:?}"
+            );
             match Inference::new(caps, &layout, shape, options).several_plans(rows, &[]) {
                 Ok(plans) => {
                     let names = ["batched rows", "whole texts"];
@@ -318,6 +337,9 @@ fn listings() -> Vec<Listing> {
             start(case.name, case, &[], Notes::optimizers);
         }
         start(CASES[1].name, &CASES[1], &[], Notes::averages);
+        for case in [&CASES[1], &FAMILIES[0].0] {
+            start(case.name, case, &[], Notes::intervened);
+        }
         for (case, targets) in &PACKED {
             start(case.name, case, targets, Notes::packed);
         }

@@ -202,7 +202,7 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
             for (weights, kv_cache) in
                 WeightFormat::ALL.into_iter().flat_map(|w| KvCache::ALL.map(|cache| (w, cache)))
             {
-                let options = InferenceOptions { weights, kv_cache };
+                let options = InferenceOptions { weights, kv_cache, ..Default::default() };
                 let Ok(plans) = inference_plans(&caps, &params, 2048, options) else { continue };
                 let what = format!("{}: {options:?}", caps.adapter.description);
                 let (mut shared, mut joined) = (0, false);

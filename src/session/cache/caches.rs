@@ -1,12 +1,40 @@
 //! A model's key-value caches: one per form of keys, values and weights.
 
+use super::allocation::CacheAllocation;
 use super::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::config::RopeScaling;
 use crate::error::{Error, ErrorCode, Result};
 use crate::lower::InferenceOptions;
+use crate::session::decode::interventions::Interventions;
 use crate::session::model::Model;
 use crate::session::weights::check_format;
+use std::ops::Deref;
 use std::rc::Rc;
+
+/// A cache with room for a call, and what the call changes on the way to the logits.
+#[derive(Debug)]
+pub(in crate::session) struct PreparedCache {
+    cache: Rc<KeyValueCache>,
+    interventions: Option<Interventions>,
+}
+
+impl Deref for PreparedCache {
+    type Target = KeyValueCache;
+
+    fn deref(&self) -> &KeyValueCache {
+        &self.cache
+    }
+}
+
+impl PreparedCache {
+    /// Writes the call's interventions where the plans read them, before what is submitted next.
+    pub fn intervene(&self, model: &Model, allocation: &CacheAllocation) -> Result<()> {
+        match &self.interventions {
+            Some(own) => self.cache.intervene(&**model.gpu(), allocation, own),
+            None => Ok(()),
+        }
+    }
+}
 
 impl Model {
     /// A cache with room for `tokens` tokens of context, for a form of keys and values and one of
@@ -15,20 +43,22 @@ impl Model {
         &self,
         tokens: usize,
         options: InferenceOptions,
-    ) -> Result<Rc<KeyValueCache>> {
+    ) -> Result<PreparedCache> {
         self.weights.buffers()?;
         check_format(self.layout(), options.weights)?;
         self.check_length(tokens)?;
-        let cache = self.cache(options);
+        let find = |id| self.interventions.borrow().find(id);
+        let interventions = options.interventions.map(find).transpose()?;
+        let cache = self.cache(options.form());
         let mut reserved = cache.reserve(&self.weights, tokens).await;
         let short = |error: &Error| error.code == ErrorCode::OutOfMemory;
-        if reserved.as_ref().is_err_and(short) && self.give_up_caches_but(options) {
+        if reserved.as_ref().is_err_and(short) && self.give_up_caches_but(options.form()) {
             reserved = cache.reserve(&self.weights, tokens).await;
         }
         self.weights.buffers()?;
         reserved?;
         cache.pack(&self.weights, &self.token_throughput).await?;
-        Ok(cache)
+        Ok(PreparedCache { cache, interventions })
     }
 
     pub(in crate::session) fn check_length(&self, tokens: usize) -> Result<()> {
@@ -71,7 +101,7 @@ impl Model {
     /// `reused`: most tokens whose keys and values need not be computed again.
     pub(in crate::session) async fn begin_text(
         &self,
-        cache: &KeyValueCache,
+        cache: &PreparedCache,
         text: &[u32],
         reused: usize,
     ) -> Result<(CacheOwner, usize)> {
@@ -79,8 +109,9 @@ impl Model {
         cache.turn(&self.weights, text.len()).await?;
         let start = match reused {
             0 => 0,
-            most => cache.reusable(&self.weights, text, most)?,
+            most => cache.reusable(&self.weights, &cache.interventions, text, most)?,
         };
-        Ok((cache.begin_text(&self.weights, self.next_epoch(), start, text.len()), start))
+        let by = (self.next_epoch(), cache.interventions.clone());
+        Ok((cache.begin_text(&self.weights, by, start, text.len()), start))
     }
 }

@@ -3,10 +3,11 @@
 use super::allocation::{CacheAllocation, LEAST_CAPACITY, capacity_for};
 use super::named_plans::NamedPlans;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{BufferCopy, Replay, create_checked};
+use crate::gpu::{BufferCopy, Gpu, Replay, create_checked};
 use crate::kernels::WeightFormat;
 use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
+use crate::session::decode::interventions::Interventions;
 use crate::session::memory::{self, MemoryBytes, Purpose};
 use crate::session::resources::Resources;
 use crate::session::step::{rope_tables, write_rope_tables};
@@ -31,6 +32,8 @@ pub(in crate::session) struct KeyValueCache {
     packed: Cell<Option<u64>>,
     /// Whether its rotary angles are those of [long texts](crate::arch::Architecture::is_long).
     long: Cell<bool>,
+    /// What its plans read of interventions.
+    interventions: RefCell<Option<Interventions>>,
 }
 
 /// What the cache holds for the weights as they are.
@@ -41,6 +44,8 @@ struct CachedText {
     /// Positions that may have been written, these and later ones.
     reach: usize,
     owner: CacheOwner,
+    /// What was changed while it was read.
+    interventions: Option<Interventions>,
 }
 
 /// Who wrote the cache, and for which weights. Two that are equal are the same use of it.
@@ -61,6 +66,7 @@ impl KeyValueCache {
             written: Cell::default(),
             packed: Cell::default(),
             long: Cell::default(),
+            interventions: RefCell::default(),
         }
     }
 
@@ -245,11 +251,39 @@ impl KeyValueCache {
         self.busy.lock().await
     }
 
-    /// Tokens of a text whose keys and values the cache holds already, short of the last: its logits
-    /// are wanted, and at most `most`.
-    pub fn reusable(&self, model: &Weights, text: &[u32], most: usize) -> Result<usize> {
+    /// Writes interventions where the plans read them, unless they are there.
+    pub fn intervene(
+        &self,
+        gpu: &dyn Gpu,
+        allocation: &CacheAllocation,
+        own: &Interventions,
+    ) -> Result<()> {
+        if self.interventions.borrow().as_ref() == Some(own) {
+            return Ok(());
+        }
+        // Not before all of it is written.
+        self.interventions.take();
+        let buffer = allocation.resources.get(Buffer::Interventions)?;
+        let numbers = own.numbers();
+        gpu.write(buffer, 0, bytemuck::cast_slice(&numbers.entries))?;
+        if !numbers.vectors.is_empty() {
+            gpu.write(buffer, numbers.vectors_at, bytemuck::cast_slice(&numbers.vectors))?;
+        }
+        self.interventions.replace(Some(own.clone()));
+        Ok(())
+    }
+
+    /// Tokens of a text whose keys and values the cache holds already with these interventions or without any, short of
+    /// the last: its logits are wanted, and at most `most`.
+    pub fn reusable(
+        &self,
+        model: &Weights,
+        interventions: &Option<Interventions>,
+        text: &[u32],
+        most: usize,
+    ) -> Result<usize> {
         let held = self.text.borrow();
-        if held.owner.version != model.version() {
+        if held.owner.version != model.version() || held.interventions != *interventions {
             return Ok(0);
         }
         let same = text.iter().zip(&held.tokens).take_while(|(a, b)| a == b).count();
@@ -270,11 +304,11 @@ impl KeyValueCache {
     /// Gives the cache to a text of `tokens` tokens of which it holds the first `start`.
     ///
     /// # Arguments
-    /// `epoch`: a number that no earlier use of a cache of these weights had.
+    /// `by`: a number that no earlier use of a cache of these weights had, and what is changed while the text is read.
     pub fn begin_text(
         &self,
         model: &Weights,
-        epoch: u64,
+        (epoch, interventions): (u64, Option<Interventions>),
         start: usize,
         tokens: usize,
     ) -> CacheOwner {
@@ -282,6 +316,7 @@ impl KeyValueCache {
         let reach = if start > 0 { text.reach } else { 0 };
         text.tokens.clear();
         text.reach = reach.max(tokens);
+        text.interventions = interventions;
         text.owner = CacheOwner { epoch, version: model.version() };
         text.owner
     }

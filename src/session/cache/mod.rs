@@ -2,7 +2,7 @@
 
 pub(super) mod allocation;
 pub(super) mod bound_plans;
-mod caches;
+pub(super) mod caches;
 pub(super) mod chunk;
 pub(super) mod costs;
 pub(super) mod key_value_cache;

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Replay, create_checked};
 use crate::lower::{CacheShape, InferenceOptions};
 use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::caches::PreparedCache;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::progress::Progress;
@@ -115,7 +116,7 @@ pub struct BatchGeneration {
 
 impl BatchGeneration {
     /// Checks prompts and options. The first [`BatchGeneration::next`] makes room for the texts in their whole length.
-    /// `kv_cache` and `weights` are the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
+    /// `kv_cache`, `weights` and `interventions` are the first one's; `bias`, `alternatives` and `stepwise` are not looked at.
     ///
     /// # Errors
     /// `invalid-tokens`, `invalid-options`.
@@ -198,7 +199,7 @@ impl BatchGeneration {
                 Some(ready) => (ready, MOST_PASSES),
                 None => (self.read_texts(&cache, progress).await?, 1),
             };
-            self.fill_in_flight(&ready.pass, most)?;
+            self.fill_in_flight(&cache, &ready.pass, most)?;
             let (passes, drawn) = self.in_flight.read(&**model.gpu(), &self.throughput).await?;
             self.ready = Some(ready);
             given = self.take(passes, &bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(&drawn));
@@ -208,7 +209,7 @@ impl BatchGeneration {
 
     /// Makes the pass, and reads all texts short of their last tokens. What is in flight was drawn before the model
     /// changed.
-    async fn read_texts(&mut self, cache: &KeyValueCache, progress: Progress<'_>) -> Result<Ready> {
+    async fn read_texts(&mut self, cache: &PreparedCache, progress: Progress<'_>) -> Result<Ready> {
         self.in_flight.settle().await?;
         let _lock = cache.lock().await;
         let (model, rows) = (&self.model, self.texts.len());
@@ -225,6 +226,7 @@ impl BatchGeneration {
                     done += 1;
                 }
                 if let (Some(texts), 1..) = (&pass.texts, together) {
+                    cache.with(|allocation| cache.intervene(model, allocation))?;
                     pass.read_whole(texts, &waiting[..together]).await?;
                 } else {
                     model.read_text(cache, text).await?;
@@ -273,7 +275,7 @@ impl BatchGeneration {
         let shape = CacheShape { sequences: rows, capacity: self.capacity };
         let pass = BatchedPass::new(model, cache, Some(shape), rows).await;
         let short = pass.as_ref().is_err_and(|error| error.code == ErrorCode::OutOfMemory);
-        if short && model.give_up_caches_but(self.inference) {
+        if short && model.give_up_caches_but(self.inference.form()) {
             return BatchedPass::new(model, cache, Some(shape), rows).await;
         }
         pass
@@ -294,7 +296,12 @@ impl BatchGeneration {
 
     /// Queues submits until as many are in flight as should be, or no token is left to draw: one of at most `first`
     /// passes where none is.
-    fn fill_in_flight(&mut self, pass: &BatchedPass, first: usize) -> Result<()> {
+    fn fill_in_flight(
+        &mut self,
+        cache: &PreparedCache,
+        pass: &BatchedPass,
+        first: usize,
+    ) -> Result<()> {
         while self.in_flight.len() < self.in_flight.most(MOST_IN_FLIGHT) {
             let queued = self.in_flight.passes();
             let longest = self.texts.iter().map(BatchText::left).max().unwrap_or(0);
@@ -303,15 +310,21 @@ impl BatchGeneration {
                 break;
             }
             let most = if self.in_flight.is_empty() { first } else { MOST_PASSES };
-            self.in_flight.push(self.decode(pass, most.min(left), queued)?);
+            self.in_flight.push(self.decode((cache, pass), most.min(left), queued)?);
         }
         Ok(())
     }
 
     /// Some of `most` passes behind `queued` ones: as many as the GPU does in one submit.
-    fn decode(&self, pass: &BatchedPass, most: usize, queued: usize) -> Result<Submit> {
+    fn decode(
+        &self,
+        (cache, pass): (&PreparedCache, &BatchedPass),
+        most: usize,
+        queued: usize,
+    ) -> Result<Submit> {
         let (gpu, throughput) = (&**self.model.gpu(), &self.throughput);
         let queue = || {
+            cache.with(|allocation| cache.intervene(&self.model, allocation))?;
             let passes = Submit::passes(throughput, pass.work, most);
             let work = pass.work.times(passes);
             let submits = throughput.submits(work, pass.largest);

@@ -18,7 +18,7 @@ impl Model {
         let options = InferenceOptions::default();
         let cache = self.prepare_inference(context + 1, options).await?;
         let _lock = cache.lock().await;
-        cache.begin_text(&self.weights, self.next_epoch(), 0, context + 1);
+        cache.begin_text(&self.weights, (self.next_epoch(), None), 0, context + 1);
         let gpu = self.gpu();
         let write = |allocation: &CacheAllocation| {
             let buffer = |name| allocation.resources.get(name);

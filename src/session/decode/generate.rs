@@ -10,6 +10,7 @@ use crate::gpu::{PlanId, Region, Replay, create_checked};
 use crate::lower::{LIKELIEST_OFFSET, SampleChoices};
 use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::caches::PreparedCache;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
@@ -139,7 +140,7 @@ impl Generation {
                     let sampling = self.options.sampling(self.options.top_k);
                     let sampling = Sampling { turn0: self.draws as u32, ..sampling };
                     let rows = (rows, self.text.len() - 1);
-                    lookup.check(&**self.model.gpu(), &cache, rows, sampling).await?
+                    lookup.check(&self.model, &cache, rows, sampling).await?
                 } else {
                     self.fill_in_flight(&cache, 0)?;
                     self.in_flight.read(&**self.model.gpu(), &self.model.token_throughput).await?.1
@@ -255,7 +256,7 @@ impl Generation {
 
     /// Queues submits until as many are in flight as should be, or no token is left to draw. `undrawn`: tokens that
     /// a prompt's pass draws before.
-    fn fill_in_flight(&mut self, cache: &KeyValueCache, undrawn: usize) -> Result<()> {
+    fn fill_in_flight(&mut self, cache: &PreparedCache, undrawn: usize) -> Result<()> {
         // What is in flight is read before a check.
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
         let most = self.most_in_flight(undrawn > 0);
@@ -314,7 +315,7 @@ impl Generation {
     }
 
     /// Reads what the cache does not hold of the text so far and draws the first next token. The caller holds the cache's lock.
-    async fn prefill(&mut self, cache: &KeyValueCache) -> Result<(CacheOwner, Vec<u8>)> {
+    async fn prefill(&mut self, cache: &PreparedCache) -> Result<(CacheOwner, Vec<u8>)> {
         let (model, count) = (Rc::clone(&self.model), self.text.len());
         let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
         self.reset_decoding(cache).await?;
@@ -417,9 +418,10 @@ impl Generation {
     }
 
     /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
-    fn decode(&self, cache: &KeyValueCache, left: usize, queued: usize) -> Result<Submit> {
+    fn decode(&self, cache: &PreparedCache, left: usize, queued: usize) -> Result<Submit> {
         let (gpu, throughput) = (&**self.model.gpu(), &self.model.token_throughput);
         let queue = |allocation: &CacheAllocation| {
+            cache.intervene(&self.model, allocation)?;
             let [token, largest] = self.work(allocation);
             let most = if self.options.stepwise { 1 } else { MOST_PASSES };
             let passes = Submit::passes(throughput, token, most).min(left);

@@ -6,6 +6,7 @@ use crate::gpu::{Region, Replay, queue_checked};
 use crate::lower::InferenceOptions;
 use crate::plan::{Buffer, PromptLayout};
 use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::caches::PreparedCache;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::key_value_cache::{CacheOwner, KeyValueCache};
 use crate::session::model::Model;
@@ -35,7 +36,7 @@ impl Model {
     /// longer holds the text, or holds it for other weights: it has to begin again.
     pub(in crate::session) async fn run_chunk(
         &self,
-        place: (&KeyValueCache, CacheOwner),
+        place: (&PreparedCache, CacheOwner),
         position: usize,
         tokens: &[u32],
         targets: Option<&[u32]>,
@@ -50,7 +51,7 @@ impl Model {
     /// [`Self::run_chunk`] up to where it waits: what is queued before the bytes are awaited follows without a gap.
     pub(in crate::session) fn queue_chunk<'a>(
         &'a self,
-        (cache, held): (&KeyValueCache, CacheOwner),
+        (cache, held): (&PreparedCache, CacheOwner),
         position: usize,
         tokens: &[u32],
         targets: Option<&[u32]>,
@@ -66,6 +67,7 @@ impl Model {
             let buffer = |name| allocation.resources.get(name);
             let batch = buffer(Buffer::Batch)?;
             gpu.write(batch, 0, bytemuck::cast_slice(tokens))?;
+            cache.intervene(self, allocation)?;
             if let Some(targets) = targets {
                 let offset = PromptLayout::new(allocation.chunk).targets().offset;
                 gpu.write(batch, offset, bytemuck::cast_slice(targets))?;
@@ -118,7 +120,7 @@ impl Model {
     /// Reads what the cache does not hold of a text into it. The caller holds the cache's lock.
     pub(in crate::session) async fn read_text(
         &self,
-        cache: &KeyValueCache,
+        cache: &PreparedCache,
         text: &[u32],
     ) -> Result<()> {
         let (mut held, mut done) = self.begin_text(cache, text, usize::MAX).await?;
@@ -195,7 +197,7 @@ impl Model {
     /// again gives its first part again. The caller holds the cache's lock.
     pub(super) async fn read_rows(
         &self,
-        cache: &KeyValueCache,
+        cache: &PreparedCache,
         (tokens, targets): (&[u32], &[u32]),
         chunk: &dyn Fn(&CacheAllocation, &Range<usize>) -> Result<Chunk>,
         report: &dyn Fn(usize) -> Result<()>,

@@ -4,7 +4,8 @@
 use super::batched_pass::{BatchedPass, RowState};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Replay, submit_checked};
+use crate::gpu::{Replay, submit_checked};
+use crate::session::cache::caches::PreparedCache;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::step::{RowChoice, Sampling};
@@ -140,8 +141,8 @@ impl Lookup {
     /// `device-lost`, `out-of-memory`, `internal` where nothing has been prepared.
     pub async fn check(
         &mut self,
-        gpu: &dyn Gpu,
-        cache: &KeyValueCache,
+        model: &Model,
+        cache: &PreparedCache,
         (rows, first): (CheckRows, usize),
         sampling: Sampling,
     ) -> Result<Vec<u8>> {
@@ -156,7 +157,9 @@ impl Lookup {
         let choices: [_; ROWS] = std::array::from_fn(choice);
         let states: [_; ROWS] =
             std::array::from_fn(|row| RowState { token: rows[row], position: first + row });
+        let gpu = &**model.gpu();
         let queue = || {
+            cache.with(|allocation| cache.intervene(model, allocation))?;
             pass.reset(&states, &[])?;
             pass.choose(&choices)?;
             let submits = self.throughput.submits(pass.work, pass.largest);

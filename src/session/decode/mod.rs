@@ -9,6 +9,7 @@ pub(super) mod generate;
 mod in_flight;
 mod inference;
 pub(super) mod inspect;
+pub(super) mod interventions;
 mod lookup;
 pub(super) mod probe_plan;
 mod sampler;

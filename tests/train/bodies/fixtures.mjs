@@ -65,7 +65,7 @@ const FRESH = {
 /** The oracle's tensors by name, as typed arrays. */
 const oracleOf = (name) => tensorsOf(`${name}/oracle.safetensors`);
 
-async function tensorsOf(path) {
+export async function tensorsOf(path) {
   const { header, data } = openFile(await readReference(path));
   const tensors = {};
   for (const [key, { dtype, data_offsets: range }] of Object.entries(header)) {

@@ -19,6 +19,13 @@ async function make(tinyloom, runtime, options = trainerOptions) {
   return tinyloom.Trainer.create(model, options);
 }
 
+/** An intervention: each thread has a copy of its vector. */
+const STEERING = {
+  at: "residual",
+  layer: 1,
+  add: Float32Array.from({ length: config.hidden_size }, (_, i) => Math.sin(i)),
+};
+
 const withoutTime = ({ milliseconds, ...rest }) => rest;
 
 /** What a program that awaits every call gets, here or in a worker. */
@@ -39,6 +46,10 @@ async function program(tinyloom, runtime) {
     logits: [...logits],
     states: [...(await model.hiddenStates([1, 2, 3], { layer: 1 }))],
     attention: [...(await model.attention([1, 2, 3], { layer: 1, head: 1 }))],
+    changed: [...(await model.logits([1, 2, 3], { interventions: [STEERING] }))],
+    steered: await collect(
+      model.generate([116, 104], { maxTokens: 8, seed: 3, interventions: [STEERING] }),
+    ),
     gradients: Object.entries(gradients).map(([name, values]) => [name, values.length, values[0]]),
     plan: (await trainer.plan()).length,
     wgsl: await trainer.wgsl(3),

@@ -7,6 +7,7 @@ macro_rules! families {
         $with! {
             elementwise: Zero, CopyRow, Scale, Checksum, InitializeForward;
             dropout: DropoutForward;
+            intervention: InterveneForward;
             embedding: EmbeddingForward, EmbeddingBackward, PositionForward,
                 PositionBackward;
             norm: RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward, HeadNormForward,

@@ -12,6 +12,7 @@ pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod embedding;
 mod families;
+pub(crate) mod intervention;
 mod limits;
 pub(crate) mod linear;
 pub(crate) mod loss;
@@ -46,6 +47,9 @@ pub use cache::ring_rows;
 pub use compose::{Grid, Kernel, Spec, Wgsl};
 pub use elementwise::CHECKSUM_LANES;
 pub(crate) use families::families;
+pub use intervention::{
+    InterventionEntry, InterventionKind, InterventionLayout, MOST_INTERVENTIONS,
+};
 pub(crate) use limits::{check_storage, row_workgroup};
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::matrix::reads_halves;

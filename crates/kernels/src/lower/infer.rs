@@ -11,6 +11,7 @@ use crate::layout::{Cache, Kind, Matrices, Request, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 /// Everything that inference replays. All plans share the slots.
@@ -116,6 +117,16 @@ pub struct InferenceOptions {
     /// How matrices are read: what they lose does, too. A model that holds them packed has them in its own
     /// format alone.
     pub weights: WeightFormat,
+    /// What is changed on the way: plans have a place for it wherever it may be, and the session knows it by this number.
+    #[serde(skip)]
+    pub interventions: Option<NonZeroU32>,
+}
+
+impl InferenceOptions {
+    /// The options on which plans depend: with any interventions or none.
+    pub fn form(self) -> Self {
+        Self { interventions: self.interventions.map(|_| NonZeroU32::MIN), ..self }
+    }
 }
 
 /// Rows after which the cache of a model with a sliding window begins again. It depends on nothing
@@ -192,7 +203,9 @@ impl<'a> Inference<'a> {
         let chunk = most.clamp(1, CHUNK);
         let ring = ring(architecture, chunk);
         let rows = ring.map_or(capacity, |ring| ring.min(capacity));
-        let graph = graph::build(architecture);
+        let intervened = options.interventions.is_some();
+        let build = if intervened { graph::build_intervened } else { graph::build };
+        let graph = build(architecture);
         let keys = architecture.positions;
         let cache = Cache { format: options.kv_cache, sequences, rows, ring, keys };
         Self { caps, params, shape, chunk, cache, weights: options.weights, graph }

@@ -10,6 +10,7 @@ mod gate;
 mod head;
 mod infer;
 mod initialize;
+mod intervene;
 mod linear;
 mod low_rank;
 mod norm;
@@ -153,6 +154,7 @@ impl<'a> Lowering<'a> {
             Op::Linear { weight, bias } => self.linear(node, (weight, bias), fusion),
             Op::Scale { factor } => self.scale(node, factor),
             Op::Dropout { dropout, write } => self.dropout(node, dropout, write),
+            Op::Intervene { site } => self.intervene(node, site),
             Op::LowRank(low) => self.low_rank(node, low),
             Op::LowRankInput(low) => self.low_rank_input(node, low),
             Op::LowRankWeight { low, write } => self.low_rank_weight(node, low, write),

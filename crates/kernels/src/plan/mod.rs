@@ -104,6 +104,8 @@ pub enum Buffer {
     Probe,
     /// Probabilities of attention, by rows of a chunk and keys up to its last one.
     Probabilities,
+    /// What interventions do at each site (`InterventionLayout`).
+    Interventions,
     /// Sums that tell weights from others.
     Checksums,
 }

@@ -104,7 +104,7 @@ fn plans_bind_each_buffer_whole_and_nothing_else() {
             (KvCache::Int8, WeightFormat::F32),
             (KvCache::F16, WeightFormat::Int8),
         ] {
-            let options = InferenceOptions { kv_cache, weights };
+            let options = InferenceOptions { kv_cache, weights, ..Default::default() };
             let plans = inference_plans(&floor(), &layout, 512, options).unwrap();
             let expected = inference_sizes(&config, &plans, 512, options);
             assert_eq!(without_weights(buffers(plans.all())), expected);

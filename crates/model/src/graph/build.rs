@@ -1,24 +1,29 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
-use super::{Dropout, Gate, Graph, Node, Op, Site, ValueId};
+use super::{Dropout, Gate, Graph, InterventionSite, Node, Op, Site, ValueId};
 use crate::arch::{Architecture, Attention, DropoutRates, Layer, Linear, Norm, WeightId};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
 pub fn build(architecture: &Architecture) -> Graph {
-    forward(architecture, None)
+    forward(architecture, None, false)
+}
+
+/// The same with [`Op::Intervene`] at each site.
+pub fn build_intervened(architecture: &Architecture) -> Graph {
+    forward(architecture, None, true)
 }
 
 /// The same as a training step runs it: with the model's dropout at these rates, and an adapter's.
 pub fn build_training(architecture: &Architecture, rates: DropoutRates) -> Graph {
-    forward(architecture, Some(rates))
+    forward(architecture, Some(rates), false)
 }
 
-fn forward(architecture: &Architecture, training: Option<DropoutRates>) -> Graph {
+fn forward(architecture: &Architecture, training: Option<DropoutRates>, intervened: bool) -> Graph {
     let (hidden, graph) = (architecture.hidden, Graph::default());
     let rates = training.unwrap_or_default();
     let training = training.is_some();
-    let mut build = Build { architecture, graph, layer: None, hidden, training, rates };
+    let mut build = Build { architecture, graph, layer: None, hidden, training, rates, intervened };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
     if let Some(factor) = architecture.embedding_scale {
@@ -33,9 +38,11 @@ fn forward(architecture: &Architecture, training: Option<DropoutRates>) -> Graph
         build.dropout(dropout, "embedding", &[x], kept);
         x = kept;
     }
+    build.intervene(InterventionSite::Residual(0), x);
     for (index, layer) in architecture.layers.iter().enumerate() {
         build.layer = Some(index);
-        x = build.decoder_layer(layer, x);
+        x = build.decoder_layer((index, layer), x);
+        build.intervene(InterventionSite::Residual(index + 1), x);
     }
     build.layer = None;
     build.graph.layers_end = build.graph.nodes.len();
@@ -57,6 +64,7 @@ struct Block {
     norm: Option<Norm>,
     /// Which of the layer's places of dropout it is.
     dropout: usize,
+    site: InterventionSite,
 }
 
 struct Build<'a> {
@@ -67,6 +75,7 @@ struct Build<'a> {
     training: bool,
     /// Of the model's own dropout.
     rates: DropoutRates,
+    intervened: bool,
 }
 
 impl Build<'_> {
@@ -80,7 +89,7 @@ impl Build<'_> {
         self.graph.nodes.push(Node { op, reads, writes, site });
     }
 
-    fn decoder_layer(&mut self, layer: &Layer, x: ValueId) -> ValueId {
+    fn decoder_layer(&mut self, (index, layer): (usize, &Layer), x: ValueId) -> ValueId {
         let attention = layer.attention;
         let normed = self.norm(layer.attention_norm, "attention norm", x);
         // Before the sums that pass x's gradient on as it is, so that the backward pass adds to it behind them.
@@ -107,11 +116,13 @@ impl Build<'_> {
         let dropout = (rate > 0.0).then(|| Dropout::of_model(rate, self.layer, 0));
         let op = Op::Attention { attention, dropout };
         self.node(op, "attention", &[qkv], &[output, logsumexp]);
+        self.intervene(InterventionSite::Heads(index), output);
         let block = Block {
             whats: ["output", "output adapter", "attention post norm", "attention dropout"],
             linear: layer.output,
             norm: layer.attention_post_norm,
             dropout: 1,
+            site: InterventionSite::Attention(index),
         };
         let middle = self.add_block(block, output, x);
 
@@ -129,8 +140,16 @@ impl Build<'_> {
             linear: layer.down,
             norm: layer.mlp_post_norm,
             dropout: 2,
+            site: InterventionSite::Mlp(index),
         };
         self.add_block(block, activated, middle)
+    }
+
+    /// Lets interventions change x where it lies, in a graph that has any.
+    fn intervene(&mut self, site: InterventionSite, x: ValueId) {
+        if self.intervened {
+            self.node(Op::Intervene { site }, "interventions", &[x], &[x]);
+        }
     }
 
     fn dropout(&mut self, dropout: Dropout, what: &'static str, reads: &[ValueId], y: ValueId) {
@@ -147,24 +166,32 @@ impl Build<'_> {
 
     /// x plus the end of a block that computed `from`.
     fn add_block(&mut self, block: Block, from: ValueId, x: ValueId) -> ValueId {
-        let Block { whats: [product, adapter, post_norm, kept], linear, norm, dropout } = block;
+        let Block { whats: [product, adapter, post_norm, kept], linear, norm, dropout, site } =
+            block;
         let rate = self.rates.residual;
         let drops = rate > 0.0;
+        // Another node adds x.
+        let follows = drops || self.intervened;
         // What a node reads and writes: the last one adds x, the others leave a value of this name.
         let end = |build: &mut Self, last, name, from| {
             let value = build.value(if last { "residual" } else { name }, build.hidden);
             (if last { vec![from, x] } else { vec![from] }, value)
         };
-        let (reads, mut y) = end(self, norm.is_none() && !drops, "product", from);
+        let (reads, mut y) = end(self, norm.is_none() && !follows, "product", from);
         self.linear(linear, [product, adapter], &reads, y);
         if let Some(norm) = norm {
-            let (reads, normed) = end(self, !drops, "normed product", y);
+            let (reads, normed) = end(self, !follows, "normed product", y);
             self.node(Op::Norm(norm), post_norm, &reads, &[normed]);
             y = normed;
         }
         if drops {
             let (reads, sum) = end(self, true, "", y);
             self.dropout(Dropout::of_model(rate, self.layer, dropout), kept, &reads, sum);
+            y = sum;
+        }
+        if self.intervened {
+            let (reads, sum) = end(self, true, "", y);
+            self.node(Op::Intervene { site }, "interventions", &reads, &[sum]);
             y = sum;
         }
         y

@@ -6,7 +6,7 @@ mod build;
 mod differentiate;
 mod remat;
 
-pub use build::{build, build_training};
+pub use build::{build, build_intervened, build_training};
 pub use differentiate::differentiate;
 pub use remat::remat;
 
@@ -104,6 +104,38 @@ impl Dropout {
     const MODEL: usize = 1 << 16;
 }
 
+/// Where [`Op::Intervene`] changes what a model computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterventionSite {
+    /// The state of the residual stream behind so many layers: 0 is the embedding.
+    Residual(usize),
+    /// What the heads of a layer's attention leave for its output product.
+    Heads(usize),
+    /// What a layer's attention adds to the stream.
+    Attention(usize),
+    /// What a layer's feed-forward block adds to the stream.
+    Mlp(usize),
+}
+
+impl InterventionSite {
+    const KINDS: usize = 4;
+
+    /// Its number among those of a model.
+    pub const fn number(self) -> usize {
+        match self {
+            Self::Residual(layers) => Self::KINDS * layers,
+            Self::Heads(layer) => Self::KINDS * layer + 1,
+            Self::Attention(layer) => Self::KINDS * layer + 2,
+            Self::Mlp(layer) => Self::KINDS * layer + 3,
+        }
+    }
+
+    /// How many a model of so many layers has.
+    pub const fn count(layers: usize) -> usize {
+        Self::Residual(layers).number() + 1
+    }
+}
+
 /// An operation. Reads and writes are those of [`Node`], in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
@@ -119,6 +151,8 @@ pub enum Op {
     Scale { factor: f64 },
     /// x → x with a share of its elements left out, plus a second read if there is one; or the same of gradients.
     Dropout { dropout: Dropout, write: WriteMode },
+    /// x, changed in place by the interventions at a site; or x, residual → their sum, x changed so.
+    Intervene { site: InterventionSite },
     /// z, y → y, to whose columns of a module z · Bᵀ is added in place.
     LowRank(LowRank),
     /// qkv → qkv with each head's queries and keys normed.

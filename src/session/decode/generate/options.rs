@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::lower::InferenceOptions;
 use crate::random::split;
+use crate::session::decode::interventions::Interventions;
 use crate::session::step::Sampling;
 use serde::Deserialize;
 
@@ -38,6 +39,9 @@ pub struct GenerateOptions {
     /// infinity keeps a token out.
     #[serde(skip)]
     pub bias: Vec<f32>,
+    /// What is changed on the way to the logits.
+    #[serde(skip)]
+    pub interventions: Option<Interventions>,
     /// Tokens that repeat the text are checked several at a time.
     pub prompt_lookup: bool,
     /// Each call of [`next`](super::Generation::next) draws one token, so that the bias may change before each.
@@ -60,6 +64,7 @@ impl Default for GenerateOptions {
             weights: WeightFormat::F32,
             alternatives: 0,
             bias: Vec::new(),
+            interventions: None,
             prompt_lookup: false,
             stepwise: false,
         }
@@ -68,7 +73,11 @@ impl Default for GenerateOptions {
 
 impl GenerateOptions {
     pub(in crate::session) fn inference(&self) -> InferenceOptions {
-        InferenceOptions { kv_cache: self.kv_cache, weights: self.weights }
+        InferenceOptions {
+            kv_cache: self.kv_cache,
+            weights: self.weights,
+            interventions: self.interventions.as_ref().map(Interventions::id),
+        }
     }
 
     /// How tokens are drawn, from the beginning of a text on.

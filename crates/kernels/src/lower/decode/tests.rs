@@ -71,7 +71,7 @@ fn shuffled_nodes_have_the_same_dispatches() {
                 (KvCache::Int8, WeightFormat::F32),
                 (KvCache::F32, WeightFormat::Int4),
             ] {
-                let options = InferenceOptions { kv_cache, weights };
+                let options = InferenceOptions { kv_cache, weights, ..Default::default() };
                 let shape = CacheShape { sequences: 3, capacity: 512 };
                 let context = Inference::new(&caps, &params, shape, options);
                 let all = context.graph.nodes.len();
