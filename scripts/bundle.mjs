@@ -10,7 +10,7 @@ import { Failure, root, step } from "./lib.mjs";
  * Most bytes that `tinyloom` may add to an app's JavaScript, minified and gzipped, lazy parts aside. The names that the
  * binder gives change with each build of the module, and the size with them by some ten bytes.
  */
-export const SCRIPT_BUDGET = 41_000;
+export const SCRIPT_BUDGET = 42_000;
 
 const dist = join(root, "pkg", "dist");
 const kb = (bytes) => `${(bytes / 1000).toFixed(1)} KB`;
