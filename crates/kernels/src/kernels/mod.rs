@@ -53,7 +53,7 @@ pub use intervention::{
 pub(crate) use limits::{check_storage, row_workgroup};
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::matrix::reads_halves;
-pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
+pub use linear::product::linear_parts;
 pub use linear::row::matvec_fuses;
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};

@@ -315,6 +315,7 @@ impl<'a> Inference<'a> {
     }
 
     pub(super) fn inputs(&self, tokens: Slice) -> Inputs {
+        // One document: its zeros serve decoded rows too.
         let documents = PromptLayout::new(self.chunk).documents();
         Inputs { tokens, documents, positions: self.shape.capacity }
     }

@@ -2,10 +2,9 @@
 
 use crate::caps::Capabilities;
 use crate::config::Activation;
-use crate::error::Result;
 use crate::kernels::{
     self as k, AttentionShape, CacheAttention, CacheShape, Constant, Element, Form, GradientParts,
-    GradientSums, KvCache, LinearKernels, LinearPick, LinearShape, Matvec, MatvecInput,
+    GradientSums, KvCache, LinearProduct, LinearShape, LinearSum, Matvec, MatvecInput,
     MatvecOutput, MatvecRows, NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
 };
 use crate::testing::catalogue::{Entry, HEADS, MATRICES};
@@ -55,10 +54,10 @@ fn gate_gradients(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec
             continue;
         }
         for activation in Activation::ALL {
-            let pick = LinearPick { tile, splits: 1, reason: String::new() };
-            let made = k::linear_with_tile(caps, &shape, Output::GateGradient(activation), pick);
+            let output = Output::GateGradient(activation);
+            let made = LinearProduct { shape, output, splits: 1, tile: Some(tile) }.kernel(caps);
             let what = format!("gradient of a gate of {n}x{k} by {tile:?}, {activation:?}");
-            entries.push((what, made.map(|linear| linear.product)));
+            entries.push((what, made));
         }
     }
     entries
@@ -75,13 +74,11 @@ fn products_by_matrices(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> 
     let shape = LinearShape { c: Element::F16, ..*shape };
     for tile in k::linear_tiles(caps, &shape) {
         let what = format!("{} into f16 by {tile:?}", shape.form.name());
-        let made = |splits| {
-            let pick = LinearPick { tile, splits, reason: String::new() };
-            k::linear_with_tile(caps, &shape, overwrite, pick)
-        };
-        entries.push((what.clone(), made(1).map(|linear| linear.product)));
-        let sum = made(2).map(|linear| linear.sum.expect("parts are summed").kernel);
-        entries.push((what, sum));
+        let product =
+            LinearProduct { shape, output: overwrite, splits: 1, tile: Some(tile) }.kernel(caps);
+        entries.push((what.clone(), product));
+        let sum = LinearSum { shape, output: overwrite, splits: 2 };
+        entries.push((what, sum.kernel(caps)));
     }
     entries
 }
@@ -240,26 +237,23 @@ fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
         }
         let rows = if padded { ", padded" } else { "" };
         let what = format!("{} of {n}x{k}{rows}, {tokens} tokens", form.name());
-        let mut add = |what: String, linear: Result<LinearKernels>| match linear {
-            Ok(linear) => {
-                entries.push((what.clone(), Ok(linear.product)));
-                entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
-            }
-            Err(error) => entries.push((what, Err(error))),
+        let mut add = |what: String, product: LinearProduct| {
+            entries.push((what.clone(), product.kernel(caps)));
+            entries.extend(product.sum().map(|sum| (what, sum.kernel(caps))));
         };
         let row = if form == Form::MatmulT { k } else { n };
         for b in WeightFormat::ALL {
             let fits = b == WeightFormat::F16 && shape.by_vectors();
             if form != Form::MatmulAt && (fits || b.packs(row)) {
                 let shape = LinearShape { b, ..*shape };
-                add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
+                let product = LinearProduct::picked(caps, shape, output);
+                add(format!("{what}, b in {}", b.name()), product);
             }
         }
-        add(what, k::linear(caps, shape, output));
+        add(what, LinearProduct::picked(caps, *shape, output));
         for tile in k::linear_tiles(caps, shape) {
             let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
-            let pick = LinearPick { tile, splits: 1, reason: String::new() };
-            add(what, k::linear_with_tile(caps, shape, output, pick));
+            add(what, LinearProduct { shape: *shape, output, splits: 1, tile: Some(tile) });
         }
     }
     entries
