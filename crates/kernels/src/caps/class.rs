@@ -37,7 +37,7 @@ pub struct Decoding {
 impl Decoding {
     /// A workgroup for a row of a matrix, and for a query head of a short text.
     pub const SHARED: Self = Self { near_ranges: 1, team_rows: 0, workgroup_rows: 1, newest: 0 };
-    /// What an H100 is faster with; measured on no other class.
+    /// Measured on an H100 and an H200 (`docs/decisions/036`, `060`), and on no other class.
     pub const TEAMS: Self = Self { near_ranges: 6, team_rows: 4, workgroup_rows: 2, newest: 512 };
 }
 

@@ -224,7 +224,7 @@ impl<'a> Pass<'a> {
         // Batched rows lie as those of the product do, with nothing behind their queries.
         let columns = if self.is_one() { attention.width() } else { attention.stride() };
         self.out.values[query] = Value { name: "query", gradient: false, columns };
-        self.out.layouts[query] = Layout::InCache;
+        self.out.layouts[query] = Layout::QueryHeads;
         let reads: Vec<_> = [x].into_iter().chain(self.out.angles).collect();
         let op = DecodeOp::QkvAppend { norm, weight, bias, attention };
         self.push(op, site, &reads, &[query]);
@@ -232,7 +232,7 @@ impl<'a> Pass<'a> {
 
     fn attention(&mut self, node: &Node, attention: Attention) -> Result<()> {
         let (input, output, shape) = (node.reads[0], node.writes[0], self.shape(attention));
-        if self.out.layouts[input] != Layout::InCache {
+        if self.out.layouts[input] != Layout::QueryHeads {
             let site = Site { what: "cache append", ..node.site };
             self.push(DecodeOp::CacheAppend { attention }, site, &[input], &[]);
         }
