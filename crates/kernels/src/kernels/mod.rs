@@ -37,9 +37,11 @@ pub use attention::backward::{attention_backward_f16, attention_matrix_tiles, ke
 pub use attention::by_products::{
     STRIP, all_tiles, attention_product_tiles, attention_products, attention_products_rotate,
 };
-pub use attention::decode_ranges::{cache_splits, decode_splits, near_keys, near_splits};
+pub use attention::decode_qkv::decode_qkv_fuses;
+pub use attention::decode_ranges::{
+    cache_splits, decode_splits, merged_splits, short_context_keys,
+};
 pub use attention::forward::{attention_forward_f16, matrix_forward_tiles};
-pub use attention::newest::newest_fuses;
 pub use attention::tensors::{Geometry, Strides};
 pub use attention::tile::attention_tiles;
 pub use attention::{DecodeOver, TensorAttention};
@@ -67,8 +69,8 @@ pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
 pub use rope::rope_has_halves;
 pub use shape::{
     AttentionPass, AttentionProducts, AttentionShape, AttentionTile, BackwardRows, BatchAttention,
-    CacheAttention, CacheShape, Constant, DecodeSplits, DenseMask, KeyValueOwner, NewestKey,
-    NewestShape, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, Scores, SplitReason,
+    CacheAttention, CacheShape, Constant, DecodeQkvShape, DecodeSplits, DenseMask, KeyValueOwner,
+    NewKey, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, Scores, SplitReason,
 };
 pub use softmax::{RowPlace, softmax_unit};
 pub use spec::KernelSpec;

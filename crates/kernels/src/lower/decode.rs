@@ -18,11 +18,11 @@ mod tests;
 pub const CHOICE_BYTES: u64 = size_of::<crate::plan::RowChoice>() as u64;
 
 impl<'a> Inference<'a> {
-    /// The longest text for which [`InferencePlans::near`] is.
-    pub(super) fn near_keys(&self) -> usize {
+    /// The longest text for which [`InferencePlans::short_context`] is.
+    pub(super) fn short_context_keys(&self) -> usize {
         let keys = |node: &Node| match node.op {
             Op::Attention { attention, .. } => {
-                Some(k::near_keys(self.caps, attention_shape(attention)))
+                Some(k::short_context_keys(self.caps, attention_shape(attention)))
             }
             _ => None,
         };
@@ -85,8 +85,8 @@ impl<'a> Inference<'a> {
         let builder = Builder::new(self.caps, Phase::Decode, rows, Buffer::BatchStep);
         let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
         let shared = matches!(of, SeveralRows::OfOne(_));
-        let near = self.near_keys();
-        let keys = if self.shape.capacity <= near { near } else { self.cache.keys };
+        let short = self.short_context_keys();
+        let keys = if self.shape.capacity <= short { short } else { self.cache.keys };
         let nodes = 0..self.graph.nodes.len();
         let layouts = self.layouts(nodes, DecodeRows::Batched(rows), None, keys)?;
         let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };

@@ -6,8 +6,8 @@ use crate::arch::{Attention, Norm, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Op};
 use crate::kernels::{
-    self as k, Constant, DecodeOver, DecodeSplits, Kernel, Matvec, MatvecInput, MatvecOutput,
-    MatvecRows, NewestKey, NewestShape, NormForm, Output,
+    self as k, Constant, DecodeOver, DecodeQkvShape, DecodeSplits, Kernel, Matvec, MatvecInput,
+    MatvecOutput, MatvecRows, NewKey, NormForm, Output,
 };
 use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::plan::{Launch, Operand, Range, Slice};
@@ -59,8 +59,8 @@ impl Lowering<'_> {
             DecodeOp::MergingLinear { weight, bias, attention, splits, newest } => {
                 let input = MatvecInput::Ranges(self.cached(attention), splits, newest);
                 let (residual, newest) = match newest {
-                    NewestKey::Among => (1, vec![]),
-                    NewestKey::Apart => {
+                    NewKey::Among => (1, vec![]),
+                    NewKey::Apart => {
                         let cache = self.cache(node.site, attention, self.decode_cache()?)?;
                         (2, vec![("query", self.read(node, 1)?), ("cache", cache)])
                     }
@@ -156,13 +156,13 @@ impl Lowering<'_> {
     fn qkv_attention(
         &mut self,
         node: &DecodeNode,
-        shape: NewestShape,
+        shape: DecodeQkvShape,
         (norm, weight, bias): (WeightId, WeightId, Option<WeightId>),
         attention: Attention,
         splits: DecodeSplits,
     ) -> Result<()> {
         let cache = self.decode_cache()?;
-        let kernel = self.builder.kernel(k::AttentionDecodeNewest { shape, splits })?;
+        let kernel = self.builder.kernel(k::AttentionDecodeQkv { shape, splits })?;
         let launch = Launch::new(node.site, kernel)
             .bind("a", self.read(node, 0)?)
             .bind_all([self.row_operand(weight, 0)])

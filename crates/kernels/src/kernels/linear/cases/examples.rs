@@ -3,9 +3,9 @@
 use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::kernels::{
-    self as k, AttentionShape, CacheAttention, CacheShape, Constant, Element, Form, GradientParts,
-    GradientSums, KvCache, LinearProduct, LinearShape, LinearSum, Matvec, MatvecInput,
-    MatvecOutput, MatvecRows, NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
+    self as k, AttentionShape, CacheAttention, CacheShape, Constant, DecodeQkvShape, Element, Form,
+    GradientParts, GradientSums, KvCache, LinearProduct, LinearShape, LinearSum, Matvec,
+    MatvecInput, MatvecOutput, MatvecRows, NewKey, Output, Spec, WeightFormat, WriteMode,
 };
 use crate::testing::catalogue::{Entry, HEADS, MATRICES};
 
@@ -120,15 +120,15 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     };
     for weights in WeightFormat::ALL {
         add(8192, NORM, MatvecOutput::Plain, weights);
-        if let Some(splits) = k::near_splits(caps, heads, 1024) {
+        if let Some(splits) = k::merged_splits(caps, heads, 1024) {
             for output in [MatvecOutput::Added, MatvecOutput::Residual] {
-                add(n, MatvecInput::Ranges(heads, splits, NewestKey::Among), output, weights);
+                add(n, MatvecInput::Ranges(heads, splits, NewKey::Among), output, weights);
             }
         }
     }
     add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
-    if let Some(splits) = k::near_splits(caps, heads, 1024) {
-        let from = MatvecInput::Ranges(heads, splits, NewestKey::Among);
+    if let Some(splits) = k::merged_splits(caps, heads, 1024) {
+        let from = MatvecInput::Ranges(heads, splits, NewKey::Among);
         add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
         let kernel = k::AttentionDecode { over: k::DecodeOver::Cache(heads, KvCache::F32), splits }
             .kernel(caps);
@@ -142,16 +142,21 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
 fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
     let (mut entries, epsilon) = (vec![], Constant(1e-5));
     let heads = heads_of(width);
-    let Some(splits) = k::near_splits(caps, heads, 1024) else { return entries };
+    let Some(splits) = k::merged_splits(caps, heads, 1024) else { return entries };
     for weights in WeightFormat::ALL {
-        let shape =
-            NewestShape { heads, k: width, epsilon, biased: weights == WeightFormat::F16, weights };
-        if !k::newest_fuses(caps, &shape) {
+        let shape = DecodeQkvShape {
+            heads,
+            k: width,
+            epsilon,
+            biased: weights == WeightFormat::F16,
+            weights,
+        };
+        if !k::decode_qkv_fuses(caps, &shape) {
             continue;
         }
-        let kernel = k::AttentionDecodeNewest { shape, splits }.kernel(caps);
+        let kernel = k::AttentionDecodeQkv { shape, splits }.kernel(caps);
         entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
-        let input = MatvecInput::Ranges(heads, splits, NewestKey::Apart);
+        let input = MatvecInput::Ranges(heads, splits, NewKey::Apart);
         let product =
             Matvec { n: width, k: width, first: 0, input, output: MatvecOutput::Added, weights };
         let named = format!("ranges and the newest key by a matrix in {}", weights.name());
