@@ -14,6 +14,15 @@ export type {
   ResolvedAdapterOptions,
   WeightedAdapter,
 } from "./adapter-types.js";
+export type {
+  AttributeOptions,
+  ByLayer,
+  Captured,
+  CaptureKinds,
+  CaptureOptions,
+  LensLayer,
+  LensOptions,
+} from "./capture-types.js";
 export { type ChatOptions, chat } from "./chat.js";
 export { Dataset } from "./dataset.js";
 export type { DatasetOptions, TextOptions } from "./dataset-types.js";

@@ -1,5 +1,14 @@
 import { overOf, withOver } from "./adapter-parts.js";
 import { CallQueue } from "./call-queue.js";
+import type { Looking } from "./capture.js";
+import type {
+  AttributeOptions,
+  ByLayer,
+  Captured,
+  CaptureOptions,
+  LensLayer,
+  LensOptions,
+} from "./capture-types.js";
 import { disposable } from "./dispose.js";
 import { toError } from "./error.js";
 import type { CheckpointSource } from "./file-part.js";
@@ -60,6 +69,7 @@ import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 import { watched } from "./watch.js";
 
 type Files = ModelFiles | GgufFiles | undefined;
+type Deferred = Awaited<ReturnType<typeof deferredPart>>;
 
 /** A model of the module's, which was made on that raw runtime. @internal */
 export let adoptModel: (runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) => Model;
@@ -281,6 +291,73 @@ export class Model {
    */
   async attention(tokens: TokenIds, options: ModelAttentionOptions): Promise<Float32Array> {
     return this.#look("attention", tokens, options, ATTENTION);
+  }
+
+  /**
+   * What layers compute of a text, in one call and one readback: states, attention of all heads, what blocks add,
+   * queries, keys and values. What is larger than a buffer may be is refused.
+   *
+   * @param tokens - 1 to `max_position_embeddings` ids, as one document.
+   * @throws {@link TinyloomError} as {@link Model.hiddenStates}.
+   *
+   * @example
+   * ```ts
+   * const { residual, attention } = await model.capture(tokens, { residual: true, attention: true });
+   * const [first, shares] = [residual[0], attention[2]]; // the embeddings, and all heads of layer 2
+   * ```
+   */
+  async capture(tokens: TokenIds, options: CaptureOptions): Promise<Captured> {
+    return this.#looking(tokens, options, (part) => part.capture);
+  }
+
+  /**
+   * What the model would say behind each layer: final norm and head on the state there (nostalgebraist, "interpreting
+   * GPT: the logit lens", 2020).
+   *
+   * @param tokens - 1 to `max_position_embeddings` ids, as one document.
+   * @returns of each layer the log-probabilities of targets and the likeliest ids, as {@link Model.score}.
+   * @throws {@link TinyloomError} as {@link Model.score}.
+   *
+   * @example
+   * ```ts
+   * for (const { layer, top } of await model.lens(tokens, { top: 1 })) {
+   *   console.log(layer, tokenizer.decode(top.ids.slice(-1)));
+   * }
+   * ```
+   */
+  async lens(tokens: TokenIds, options: LensOptions = {}): Promise<LensLayer[]> {
+    return this.#looking(tokens, options, (part) => part.lens);
+  }
+
+  /**
+   * The gradient of a logit, or of one less another, by the residual stream of each position behind each layer: how much
+   * a change there would move it.
+   *
+   * @param tokens - 1 to `max_position_embeddings` ids, as one document.
+   * @returns by layer `tokens.length × hidden_size` numbers.
+   * @throws {@link TinyloomError} as {@link Model.hiddenStates}.
+   *
+   * @example
+   * ```ts
+   * const gradients = await model.attribute(tokens, { target: right, against: wrong });
+   * ```
+   */
+  async attribute(tokens: TokenIds, options: AttributeOptions): Promise<ByLayer> {
+    return this.#looking(tokens, options, (part) => part.attribute);
+  }
+
+  async #looking<O extends InferenceOptions, T>(
+    tokens: TokenIds,
+    options: O,
+    of: (part: Deferred) => (looking: Looking, ids: Uint32Array, own: O) => Promise<T>,
+  ): Promise<T> {
+    const own = inspect("options", () => copied(options));
+    const ids = toSomeTokens("tokens", tokens, this.config);
+    const look = of(await deferredPart());
+    const { config, weights } = this;
+    const run: Looking["run"] = (chosen: InferenceOptions, work) =>
+      withOver(overOf(this.#inner, chosen), (handle) => handle.run(work, chosen.signal));
+    return look({ config, weights, run }, ids, own);
   }
 
   /**

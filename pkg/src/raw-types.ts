@@ -125,6 +125,15 @@ export interface RawModel extends Releasable, RawWriter {
   ): Promise<Float32Array>;
   /** What one call changes, which takes it over. */
   interventions(json: string, vectors: Float32Array): RawInterventions;
+  /** What layers compute, in the order in which the options list it. */
+  capture(
+    tokens: Uint32Array,
+    optionsJson: string,
+    ask: Ask,
+    interventions?: RawInterventions,
+  ): Promise<unknown[]>;
+  /** Gradients of a logit by states, in the order of the layers in the options. */
+  attribute(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<unknown[]>;
   loss(
     tokens: Uint32Array,
     targets: Uint32Array | undefined,

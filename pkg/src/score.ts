@@ -11,9 +11,10 @@ export async function scores(
   raw: RawModel,
   asked: readonly [Uint32Array, Uint32Array | undefined, Uint32Array | undefined, string],
   options: ScoreOptions,
+  where = "score",
 ): Promise<Scores> {
-  const changed = interventionsOf("score", options.interventions, raw);
-  const given = await watched("score", options, (ask) => raw.score(...asked, ask, changed));
+  const changed = interventionsOf(where, options.interventions, raw);
+  const given = await watched(where, options, (ask) => raw.score(...asked, ask, changed));
   const [logprobs, entropy, ids, probabilities] = given as Given;
   const top = options.top ? { ids, probabilities } : undefined;
   return { logprobs, ...(options.entropy && { entropy }), ...(top && { top }) };

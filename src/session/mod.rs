@@ -23,8 +23,10 @@ mod throughput;
 mod train;
 mod weights;
 
+pub use crate::graph::Captured;
 pub use crate::lower::InferenceOptions;
 pub use crate::optim::{Numbers, Rule};
+pub use decode::attribute::AttributedLogit;
 pub use decode::batch::BatchGeneration;
 pub use decode::generate::{Drawn, GenerateOptions, Generation};
 pub use decode::inspect::Inspection;

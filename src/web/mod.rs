@@ -6,6 +6,7 @@
 
 mod adapter;
 mod dataset;
+mod looking;
 mod lora;
 mod model;
 mod ops;

@@ -1,5 +1,6 @@
 //! `RawModel`, `RawLoader` and `RawGeneration`.
 
+use super::looking::{RawInterventions, changed};
 use super::runtime::RawRuntime;
 use super::{JsResult, asking, json, seed, to_js};
 use crate::arch::{Architecture, Stored};
@@ -8,9 +9,8 @@ use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
-    Adapter, BatchGeneration, Change, GenerateOptions, Generation, InferenceOptions, Inspection,
-    Intervention, Interventions, Model, ModelLoader, Place, Progress, ScoreOptions, Scores,
-    estimate,
+    Adapter, BatchGeneration, GenerateOptions, Generation, InferenceOptions, Inspection, Model,
+    ModelLoader, Progress, ScoreOptions, Scores, estimate,
 };
 use js_sys::{Array, Float32Array, Function, Uint32Array};
 use serde::Deserialize;
@@ -44,79 +44,11 @@ struct ScoreText {
     top: usize,
     #[serde(default)]
     entropy: bool,
+    layer: Option<usize>,
     #[serde(default)]
     kv_cache: KvCache,
     #[serde(default)]
     weights: WeightFormat,
-}
-
-/// An intervention, as the page gives it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct GivenIntervention {
-    at: GivenPlace,
-    layer: usize,
-    #[serde(default)]
-    head: usize,
-    change: GivenChange,
-    /// Its factor.
-    by: f32,
-    /// Where its numbers begin among all vectors, and how many there are.
-    vector: [usize; 2],
-    /// First positions, and how many from there on.
-    positions: Vec<[usize; 2]>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum GivenPlace {
-    Residual,
-    Attention,
-    Mlp,
-    Head,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum GivenChange {
-    Scale,
-    Add,
-    Project,
-    Set,
-}
-
-impl GivenIntervention {
-    fn of(self, vectors: &[f32]) -> Intervention {
-        let Self { at, layer, head, change, by, vector: [begin, count], positions } = self;
-        let own = vectors.iter().skip(begin).take(count).copied();
-        let vector: Vec<f32> = own.collect();
-        let change = match change {
-            GivenChange::Scale => Change::Scale(by),
-            GivenChange::Add => Change::Add { vector, strength: by },
-            GivenChange::Project => Change::Project { vector, strength: by },
-            GivenChange::Set => Change::Set(vector),
-        };
-        let place = match at {
-            GivenPlace::Residual => Place::Residual(layer),
-            GivenPlace::Attention => Place::Attention(layer),
-            GivenPlace::Mlp => Place::Mlp(layer),
-            GivenPlace::Head => Place::Head { layer, head },
-        };
-        let run = |[first, count]: [usize; 2]| first..first.saturating_add(count);
-        Intervention { place, change, positions: positions.into_iter().map(run).collect() }
-    }
-}
-
-/// What a call changes on the way to the logits: held until the call, or its generation, is over.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct RawInterventions {
-    held: Interventions,
-}
-
-/// Options with what a call changes.
-fn changed(options: InferenceOptions, by: &Option<RawInterventions>) -> InferenceOptions {
-    by.as_ref().map_or(options, |by| by.held.over(options))
 }
 
 /// The page's method.
@@ -224,13 +156,6 @@ impl RawModel {
         self.model.gpu_bytes() as f64
     }
 
-    /// What a call changes on the way to the logits: interventions as JSON, and their vectors, one behind the other.
-    pub fn interventions(&self, given: &str, vectors: &[f32]) -> JsResult<RawInterventions> {
-        let given: Vec<GivenIntervention> = read("interventions", given)?;
-        let all: Vec<_> = given.into_iter().map(|one| one.of(vectors)).collect();
-        Ok(RawInterventions { held: self.model.interventions(&all).map_err(to_js)? })
-    }
-
     /// Logits, hidden states or attention, as the options say.
     pub async fn inspect(
         &self,
@@ -258,11 +183,12 @@ impl RawModel {
         interventions: Option<RawInterventions>,
     ) -> JsResult<Array> {
         let (model, ask) = (Rc::clone(&self.model), asking(ask));
-        let ScoreText { temperature, top, entropy, kv_cache, weights } = read("score", &options)?;
+        let ScoreText { temperature, top, entropy, layer, kv_cache, weights } =
+            read("score", &options)?;
         let inference = InferenceOptions { kv_cache, weights, ..Default::default() };
         let inference = changed(inference, &interventions);
         let temperature = temperature.unwrap_or(1.0);
-        let options = ScoreOptions { temperature, top, entropy, inference };
+        let options = ScoreOptions { temperature, top, entropy, layer, inference };
         let scores = model.score(tokens, targets, documents, options, Progress(&ask)).await;
         let Scores { logprobs, entropy, ids, probabilities } = scores.map_err(to_js)?;
         let floats = |values: &[f32]| JsValue::from(Float32Array::from(values));

@@ -162,6 +162,9 @@ const onModel = ({ runtime, files, byte, adapter }) => ({
   "Model#loss": () => [[1, 2, 3], [2, 3, 4], { weights: "f32" }],
   "Model#hiddenStates": () => [[1, 2], { layer: 1 }],
   "Model#attention": () => [[1, 2], { layer: 0, head: 0 }],
+  "Model#capture": () => [[1, 2], { residual: true, layers: [1] }],
+  "Model#lens": () => [[1, 2], { layers: [0], top: 1 }],
+  "Model#attribute": () => [[1, 2], { target: 1, layers: [0] }],
   "Model#generate": () => [
     [1, 2],
     {

@@ -189,12 +189,13 @@ impl Model {
             losses.extend(bytemuck::pod_collect_to_vec::<u8, f32>(read));
         };
         let _lock = cache.lock().await;
-        self.read_rows(&cache, text, &chunk, report, &mut take).await?;
+        let held = self.read_rows(&cache, text, &chunk, report, &mut take).await?;
+        cache.holds(held, text.0);
         Ok(losses)
     }
 
     /// Computes a text from its first position on, and takes what `chunk` leaves of its parts. A text that has to begin
-    /// again gives its first part again. The caller holds the cache's lock.
+    /// again gives its first part again. Gives its use of the cache, whose lock the caller holds.
     pub(super) async fn read_rows(
         &self,
         cache: &PreparedCache,
@@ -202,7 +203,7 @@ impl Model {
         chunk: &dyn Fn(&CacheAllocation, &Range<usize>) -> Result<Chunk>,
         report: &dyn Fn(usize) -> Result<()>,
         take: &mut dyn FnMut(Range<usize>, &[u8]),
-    ) -> Result<()> {
+    ) -> Result<CacheOwner> {
         let (mut held, mut done) = self.begin_text(cache, tokens, 0).await?;
         while done < tokens.len() {
             report(done)?;
@@ -217,8 +218,7 @@ impl Model {
             done = part.end;
             take(part, &read);
         }
-        cache.holds(held, tokens);
-        Ok(())
+        Ok(held)
     }
 
     fn check_targets(&self, tokens: &[u32], targets: &[u32]) -> Result<()> {

@@ -1,8 +1,10 @@
 //! What reads texts into the cache and draws tokens behind them.
 
+pub(super) mod attribute;
 pub(super) mod batch;
 mod batched_pass;
 pub(super) mod batched_plans;
+mod capture;
 #[cfg(feature = "testing")]
 mod decode_profile;
 pub(super) mod generate;

@@ -44,6 +44,10 @@ impl ProbePlan {
         self.probe == probe && self.options == cache.options && self.bound.belongs_to(cache)
     }
 
+    pub fn id(&self) -> PlanId {
+        self.bound.ids
+    }
+
     /// As many tokens of a chunk as its results have room for.
     pub fn part(&self, part: Range<usize>) -> Range<usize> {
         let Some(bytes) = self.bound.resources.bytes_of(Buffer::Probabilities) else { return part };

@@ -1,5 +1,6 @@
 //! What a model says of the tokens of texts: their log-probabilities, without their logits.
 
+use super::probe_plan::ProbePlan;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
 use crate::kernels::RowScore;
@@ -21,13 +22,15 @@ pub struct ScoreOptions {
     pub top: usize,
     /// Whether the entropy is wanted.
     pub entropy: bool,
+    /// Asks the state behind so many layers, by final norm and head; none: that behind all.
+    pub layer: Option<usize>,
     pub inference: InferenceOptions,
 }
 
 impl Default for ScoreOptions {
     fn default() -> Self {
         let inference = InferenceOptions::default();
-        Self { temperature: 1.0, top: 0, entropy: false, inference }
+        Self { temperature: 1.0, top: 0, entropy: false, layer: None, inference }
     }
 }
 
@@ -46,11 +49,14 @@ pub struct Scores {
 impl ScoreOptions {
     /// Whether the losses of positions say it all.
     fn is_plain(&self) -> bool {
-        self.temperature == 1.0 && self.top == 0 && !self.entropy
+        self.temperature == 1.0 && self.top == 0 && !self.entropy && self.layer.is_none()
     }
 
-    fn check(&self, vocabulary: usize) -> Result<()> {
-        let Self { temperature, top, .. } = *self;
+    fn check(&self, vocabulary: usize, layers: usize) -> Result<()> {
+        let Self { temperature, top, layer, .. } = *self;
+        if let Some(layer) = layer.filter(|&layer| layer > layers) {
+            return Err(Error::options(format!("layer is {layer}; it must be from 0 to {layers}")));
+        }
         if !reasonable(temperature) {
             return Err(Error::options(format!(
                 "temperature is {temperature:?}; it must be {TEMPERATURES}"
@@ -115,7 +121,7 @@ impl Model {
         let given = targets.is_some();
         let mut batch = Batch::new(tokens, targets.unwrap_or(vec![IGNORE_INDEX; total]), documents);
         batch.validate(vocabulary, total.max(1))?;
-        options.check(vocabulary)?;
+        options.check(vocabulary, self.config().num_hidden_layers)?;
         if !given {
             for i in 1..total {
                 if batch.documents[i] as usize != i {
@@ -152,8 +158,20 @@ impl Model {
         let cache = self.prepare_inference(text.0.len(), options.inference).await?;
         let _lock = cache.lock().await;
         let plan = self.probe_plan(&cache, Probe::Scores(options.top)).await?;
+        let layers = self.config().num_hidden_layers;
+        let layer = match options.layer.filter(|&layer| layer < layers) {
+            Some(layer) => {
+                let probe = Probe::HiddenState(layer);
+                Some(ProbePlan::new(&self.weights, &cache, probe).await?)
+            }
+            None => None,
+        };
         let chunk = |allocation: &CacheAllocation, part: &Range<usize>| {
-            plan.scores(&**self.gpu(), allocation, part, options.temperature)
+            let mut chunk = plan.scores(&**self.gpu(), allocation, part, options.temperature)?;
+            if let Some(layer) = &layer {
+                chunk.plans[0] = layer.id();
+            }
+            Ok(chunk)
         };
         let before = scores.logprobs.len();
         let rows = cache.with(|allocation| Ok(allocation.chunk))?;
@@ -161,6 +179,10 @@ impl Model {
             scores.truncate(before + part.start, &options);
             scores.add(&part, read, rows, &options);
         };
-        self.read_rows(&cache, text, &chunk, report, &mut take).await
+        let held = self.read_rows(&cache, text, &chunk, report, &mut take).await?;
+        if layer.is_none() {
+            cache.holds(held, text.0); // else only of the first layers
+        }
+        Ok(())
     }
 }

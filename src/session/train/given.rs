@@ -6,7 +6,7 @@ use super::run_progress::RunProgress;
 use super::{Metrics, StepObjective, Trainer};
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
-use crate::gpu::{LocalFuture, PlanId, Region, Replay, create_checked, submit_checked};
+use crate::gpu::{BufferId, LocalFuture, PlanId, Region, Replay, create_checked, submit_checked};
 use crate::kernels::{KernelSpec, LogitRow};
 use crate::plan::{Buffer, Plan, Range, Slice};
 use crate::session::step::StepResult;
@@ -25,7 +25,7 @@ pub(super) struct Piece {
 
 /// Where the logits of some rows lie, before a cap.
 #[derive(Clone, Copy, Debug)]
-struct Logits {
+pub(in crate::session) struct Logits {
     slice: Slice,
     rows: Range,
     row: LogitRow,
@@ -33,7 +33,7 @@ struct Logits {
 }
 
 /// The plan without its loss, cut where the loss was.
-fn cut(plan: &Plan) -> Vec<(Plan, Option<Logits>)> {
+pub(in crate::session) fn cut(plan: &Plan) -> Vec<(Plan, Option<Logits>)> {
     let of = |dispatches| Plan { dispatches, products: vec![], ..plan.clone() };
     let (mut pieces, mut dispatches) = (vec![], vec![]);
     for dispatch in &plan.dispatches {
@@ -54,8 +54,28 @@ fn cut(plan: &Plan) -> Vec<(Plan, Option<Logits>)> {
 }
 
 impl Logits {
+    pub fn buffer(&self) -> Buffer {
+        self.slice.buffer
+    }
+
+    /// The first row.
+    pub fn first(&self) -> usize {
+        self.rows.row0 as usize
+    }
+
+    /// How many there are of a batch of so many tokens.
+    pub fn rows_of(&self, tokens: usize) -> usize {
+        self.rows.rows_of(tokens)
+    }
+
+    /// The bytes of these rows, at least of one.
+    pub fn region(&self, buffer: BufferId, tokens: usize) -> Region {
+        let bytes = (self.rows_of(tokens).max(1) * self.row.stride) as u64 * 4;
+        Region { buffer, offset: self.slice.offset, bytes }
+    }
+
     /// Rows as a function sees them, of words as they lie.
-    fn read(&self, bytes: &[u8]) -> Vec<f32> {
+    pub fn read(&self, bytes: &[u8]) -> Vec<f32> {
         let words: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
         let rows = words.chunks(self.row.stride).flat_map(|row| &row[..self.row.vocabulary]);
         rows.map(|&x| self.cap.map_or(x, |cap| (cap * libm::tanh(f64::from(x) / cap)) as f32))
@@ -63,7 +83,7 @@ impl Logits {
     }
 
     /// The gradient as it lies, of the logits before a cap.
-    fn written(&self, gradient: &[f32], logits: &[f32], scale: f32) -> Vec<f32> {
+    pub fn written(&self, gradient: &[f32], logits: &[f32], scale: f32) -> Vec<f32> {
         let slope = |logit: f32| {
             self.cap.map_or(1.0, |cap| {
                 let t = f64::from(logit) / cap;
@@ -206,13 +226,11 @@ impl Trainer {
         let pieces = self.pieces[usize::from(long)].borrow().clone();
         for Piece { plan, logits } in pieces.iter().flat_map(|pieces| pieces.iter()) {
             let failed = |error| (error, begun);
-            let rows = logits.map_or(0, |logits| logits.rows.rows_of(tokens));
+            let rows = logits.map_or(0, |logits| logits.rows_of(tokens));
             let region = match logits {
-                Some(Logits { slice, row, .. }) => Region {
-                    buffer: self.buffer(slice.buffer).map_err(failed)?,
-                    offset: slice.offset,
-                    bytes: (rows.max(1) * row.stride) as u64 * 4,
-                },
+                Some(logits) => {
+                    logits.region(self.buffer(logits.buffer()).map_err(failed)?, tokens)
+                }
                 None => self.metrics().map_err(failed)?,
             };
             let gpu = self.model.gpu();
@@ -225,7 +243,7 @@ impl Trainer {
             };
             let Some(logits) = logits.filter(|_| rows > 0) else { continue };
             let values = logits.read(&read);
-            let first = logits.rows.row0 as usize;
+            let first = logits.first();
             let (slopes, loss) = gradient(first, values.clone()).await.map_err(failed)?;
             if slopes.len() != values.len() {
                 return Err(failed(Error::internal(

@@ -60,6 +60,9 @@ export const cases = {
         () => model.logits(text),
         () => model.hiddenStates(text, { layer: 1 }),
         () => model.attention(text, { layer: 0, head: 0 }),
+        () => model.capture(text, { residual: true }),
+        () => model.lens(text),
+        () => model.attribute(text, { target: 1 }),
       ]) {
         const words = [`${length} tokens`, "max_position_embeddings, 64", "shorter text"];
         await refuses("invalid-tokens", words, work);

@@ -12,6 +12,7 @@ import {
   type ErrorCode,
   type HiddenStatesOptions,
   IGNORE_INDEX,
+  type Intervention,
   type LostInfo,
   Model,
   type ModelAttentionOptions,
@@ -132,6 +133,18 @@ export async function looked(model: Model, signal: AbortSignal): Promise<number>
     await model.attention([1, 2], at),
     await model.hiddenStates(new Uint16Array(2), { layer, signal }),
   ];
+  const { mlp } = await model.capture([1, 2], { mlp: true, layers: [0], signal });
+  const [first] = await model.lens([1, 2], { top: 1 });
+  const gradients = await model.attribute([1, 2], { target: 1 });
+  const interventions: Intervention[] = [
+    { at: "head", layer, head: 1, scale: 0 },
+    { at: "residual", layer, add: [1, 2], strength: 2, positions: { from: 1 } },
+    { at: "mlp", layer, set: new Float32Array(2), positions: [1] },
+  ];
+  // @ts-expect-error: a head has a number
+  interventions.push({ at: "head", layer, scale: 0 });
+  void [mlp?.[0], first?.logprobs, gradients[layer]];
+  void (await model.logits([1], { interventions }));
   return looks.length;
 }
 

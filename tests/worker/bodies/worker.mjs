@@ -46,6 +46,9 @@ async function program(tinyloom, runtime) {
     logits: [...logits],
     states: [...(await model.hiddenStates([1, 2, 3], { layer: 1 }))],
     attention: [...(await model.attention([1, 2, 3], { layer: 1, head: 1 }))],
+    captured: await model.capture([1, 2, 3], { residual: true, attention: true }),
+    lens: await model.lens([1, 2, 3], { layers: [1], top: 2 }),
+    attributed: await model.attribute([1, 2, 3], { target: 4, layers: [0] }),
     changed: [...(await model.logits([1, 2, 3], { interventions: [STEERING] }))],
     steered: await collect(
       model.generate([116, 104], { maxTokens: 8, seed: 3, interventions: [STEERING] }),

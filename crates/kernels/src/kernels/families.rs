@@ -5,7 +5,7 @@
 macro_rules! families {
     ($with:ident) => {
         $with! {
-            elementwise: Zero, CopyRow, Scale, Checksum, InitializeForward;
+            elementwise: Zero, CopyRow, Scale, CaptureForward, Checksum, InitializeForward;
             dropout: DropoutForward;
             intervention: InterveneForward;
             embedding: EmbeddingForward, EmbeddingBackward, PositionForward,
@@ -16,8 +16,8 @@ macro_rules! families {
             rope: RopeRows;
             cache: CacheAppend, CacheExpand;
             attention: AttentionForward, AttentionForwardCached, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
-                AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionDecode,
-                AttentionDecodeMerge, AttentionDecodeQkv, AttentionTensors, AttentionDeltaTensors;
+                AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionShares, AttentionDecode,
+                AttentionDecodeMerge, AttentionDecodeNewest, AttentionTensors, AttentionDeltaTensors;
             softmax: Softmax;
             activation: ActivationForward, ActivationBackward;
             loss: CrossEntropy, ObjectiveCrossEntropy, SoftCap, LossSumForward;

@@ -4,9 +4,8 @@ use super::Lowering;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, WeightFormat};
+use crate::kernels::{self as k, Spec, WeightFormat};
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
-use std::rc::Rc;
 
 impl Lowering<'_> {
     /// Rows of the tokens and, into the first of `[angles, table]`, the angles of the newest row's position.
@@ -29,7 +28,7 @@ impl Lowering<'_> {
                 WeightFormat::F32 => ("weight", self.part(weight, part, Buffer::Weights)),
                 _ => self.row_operand(weight, part),
             };
-            let kernel = self.builder.kernel(kernel)?;
+            let kernel = kernel.kernel(self.builder.caps)?;
             let launch = Launch::new(site, kernel)
                 .rows(range)
                 .bind("tokens", self.inputs.tokens)
@@ -62,7 +61,7 @@ impl Lowering<'_> {
             if clear {
                 self.clear(node, gradient)?;
             }
-            let kernel = self.builder.kernel(k::EmbeddingBackward { hidden, padding })?;
+            let kernel = k::EmbeddingBackward { hidden, padding }.kernel(self.builder.caps)?;
             let launch = Launch::new(node.site, kernel)
                 .rows(self.vocabulary_range(weight, part))
                 .bind("order", batch.order())
@@ -76,7 +75,7 @@ impl Lowering<'_> {
 
     /// On the first micro-step.
     fn clear(&mut self, node: &Node, gradient: Slice) -> Result<()> {
-        let kernel = self.builder.kernel(k::Zero { count: gradient.bytes as usize / 4 })?;
+        let kernel = k::Zero { count: gradient.bytes as usize / 4 }.kernel(self.builder.caps)?;
         let launch = Launch::new(super::label(node.site, "zero"), kernel);
         self.builder.dispatch(launch.bind("data", gradient))
     }
@@ -84,7 +83,7 @@ impl Lowering<'_> {
     pub(super) fn positions(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let rows = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
-            let kernel = self.builder.kernel(k::PositionForward { hidden: self.hidden() })?;
+            let kernel = k::PositionForward { hidden: self.hidden() }.kernel(self.builder.caps)?;
             let table = self.part(weight, part, Buffer::Weights);
             self.positions_part(node, (weight, part), kernel, [("x", rows), ("weight", table)])?;
         }
@@ -97,7 +96,7 @@ impl Lowering<'_> {
             let gradient = self.gradient(weight, part);
             self.clear(node, gradient)?;
             let kernel =
-                self.builder.kernel(k::PositionBackward { hidden: self.hidden(), ends })?;
+                k::PositionBackward { hidden: self.hidden(), ends }.kernel(self.builder.caps)?;
             let operands = [("d_output", d_rows), ("d_weight", gradient)];
             self.positions_part(node, (weight, part), kernel, operands)?;
         }
@@ -108,7 +107,7 @@ impl Lowering<'_> {
         &mut self,
         node: &Node,
         (weight, part): (WeightId, usize),
-        kernel: Rc<k::Kernel>,
+        kernel: k::Kernel,
         operands: [Operand; 2],
     ) -> Result<()> {
         let launch = Launch::new(node.site, kernel)

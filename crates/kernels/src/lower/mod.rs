@@ -2,6 +2,7 @@
 //! key-value cache, or for one decoded row. One file per operation.
 
 mod attention;
+mod capture;
 mod checksum;
 mod decode;
 mod dropout;
@@ -24,6 +25,7 @@ mod untrained_tests;
 
 pub use crate::layout::attention_shape;
 pub use attention::cache_bytes;
+pub use capture::{CaptureLayout, capture_columns};
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use decode::CHOICE_BYTES;
 pub use head::{scores, top_rows};
@@ -33,7 +35,7 @@ pub use infer::{
 };
 pub use initialize::{OPTIONS_STRIDE, initialize_plan};
 pub use train::train_plans_of;
-pub use train::{TrainChoices, TrainPlans, train_plans};
+pub use train::{TrainChoices, TrainPlans, attribution_plan, train_plans};
 
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
@@ -88,6 +90,8 @@ struct Lowering<'a> {
     /// That of the forward pass.
     phase: Phase,
     values: Vec<Option<Slice>>,
+    /// Where what is captured goes.
+    captured: CaptureLayout,
 }
 
 impl<'a> Lowering<'a> {
@@ -115,6 +119,7 @@ impl<'a> Lowering<'a> {
             state,
             layouts: Rc::new(layouts),
             values,
+            captured: CaptureLayout::default(),
         }
     }
 
@@ -155,6 +160,9 @@ impl<'a> Lowering<'a> {
             Op::Scale { factor } => self.scale(node, factor),
             Op::Dropout { dropout, write } => self.dropout(node, dropout, write),
             Op::Intervene { site } => self.intervene(node, site),
+            Op::Capture { what, index, first, columns } => {
+                self.capture(node, (what, index), (first, columns))
+            }
             Op::LowRank(low) => self.low_rank(node, low),
             Op::LowRankInput(low) => self.low_rank_input(node, low),
             Op::LowRankWeight { low, write } => self.low_rank_weight(node, low, write),

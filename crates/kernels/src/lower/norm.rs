@@ -4,10 +4,9 @@ use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, WriteMode};
+use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, Spec, WriteMode};
 use crate::layout::{ColumnSums, Fusion, SplitK, attention_shape};
 use crate::plan::{Launch, Operand, Slice};
-use std::rc::Rc;
 
 /// The constants of a norm's kernels.
 pub(super) const fn terms(norm: Norm) -> NormTerms {
@@ -39,11 +38,11 @@ impl Lowering<'_> {
         [x, y]: [Slice; 2],
         added: &[Operand],
     ) -> Result<()> {
-        let hidden = self.params.matrices[norm.weight].cols;
+        let (caps, hidden) = (self.builder.caps, self.params.matrices[norm.weight].cols);
         let kernel = if norm.kind != NormKind::Layer {
-            self.builder.kernel(k::RmsNormForward { hidden, terms: terms(norm), form })
+            k::RmsNormForward { hidden, terms: terms(norm), form }.kernel(caps)
         } else if form == NormForm::PLAIN {
-            self.builder.kernel(k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) })
+            k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) }.kernel(caps)
         } else {
             Err(Error::internal(format!("{site}: no kernel adds a layer norm to a residual")))
         }?;
@@ -55,7 +54,7 @@ impl Lowering<'_> {
     fn norm_launch(
         &self,
         site: Site,
-        kernel: Rc<Kernel>,
+        kernel: Kernel,
         weight: WeightId,
         [x, y]: [Slice; 2],
     ) -> Launch {
@@ -76,11 +75,10 @@ impl Lowering<'_> {
         let rows = k::norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
         let kernel = if norm.kind == NormKind::Layer {
-            let epsilon = Constant(norm.epsilon);
-            self.builder.kernel(k::LayerNormBackward { hidden, epsilon, mode: write, rows })
+            k::LayerNormBackward { hidden, epsilon: Constant(norm.epsilon), mode: write, rows }
+                .kernel(caps)
         } else {
-            let terms = terms(norm);
-            self.builder.kernel(k::RmsNormBackward { hidden, terms, mode: write, rows, parts })
+            k::RmsNormBackward { hidden, terms: terms(norm), mode: write, rows, parts }.kernel(caps)
         }?;
         let launch = Launch::new(node.site, kernel)
             .bind("x", input)
@@ -102,7 +100,7 @@ impl Lowering<'_> {
     /// Adds up the partial sums of several weights' gradients.
     pub(super) fn column_sum(&mut self, sums: &ColumnSums) -> Result<()> {
         let ColumnSums { site, shape: [columns, rows], weights, partials, gradients } = *sums;
-        let kernel = self.builder.kernel(k::ColumnSum { hidden: columns, rows, weights })?;
+        let kernel = k::ColumnSum { hidden: columns, rows, weights }.kernel(self.builder.caps)?;
         let launch = Launch::new(label(site, "weight"), kernel)
             .bind("partial_sums", partials)
             .bind("output", gradients);
@@ -116,10 +114,8 @@ impl Lowering<'_> {
         attention: Attention,
     ) -> Result<()> {
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
-        let kernel = self.builder.kernel(k::HeadNormForward {
-            shape: attention_shape(attention),
-            terms: terms(norms),
-        })?;
+        let kernel = k::HeadNormForward { shape: attention_shape(attention), terms: terms(norms) }
+            .kernel(self.builder.caps)?;
         let io = [input, output];
         let launch = self.norm_launch(node.site, kernel, norms.weight, io);
         let flops = 4.0 * (self.builder.tokens * attention.stride()) as f64;
@@ -138,8 +134,9 @@ impl Lowering<'_> {
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
-        let (shape, terms) = (attention_shape(attention), terms(norms));
-        let kernel = self.builder.kernel(k::HeadNormBackward { shape, terms, rows })?;
+        let kernel =
+            k::HeadNormBackward { shape: attention_shape(attention), terms: terms(norms), rows }
+                .kernel(caps)?;
         let launch = Launch::new(node.site, kernel)
             .bind("x", input)
             .bind("weight", self.whole(norms.weight))

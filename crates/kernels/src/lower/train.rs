@@ -1,7 +1,7 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
 use super::head::logits_chunk;
-use super::{Inputs, Lowering, Rows};
+use super::{CaptureLayout, Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -160,6 +160,40 @@ pub fn train_plans_of(
         gradient_unit,
         logits_rows,
     })
+}
+
+/// The forward pass of one text of `layout.tokens` tokens, and gradients of the states behind so many layers into
+/// [`Buffer::Captured`]. The gradient of the logits is the caller's, in place of a loss.
+///
+/// # Errors
+/// `limit-exceeded`, as [`train_plans`].
+pub fn attribution_plan(
+    caps: &Capabilities,
+    params: &Params,
+    layout: CaptureLayout,
+    states: &[usize],
+) -> Result<Plan> {
+    let tokens = layout.tokens;
+    let state = params.trained(&|_| false)?;
+    let graph = graph::differentiate_states(&graph::build(&params.architecture), states)?;
+    let (batch, logits) = (BatchLayout::new(tokens), logits_chunk(caps, params, tokens));
+    let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
+    let request = Request {
+        caps,
+        graph: &graph,
+        nodes: 0..graph.nodes.len(),
+        outside: None,
+        matrices: Matrices { params, weights: params.weights, mixed: false },
+        state: &state,
+        tokens,
+        kind: Kind::Batch { recompute: false, by_products: false, logits },
+    };
+    let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
+    let rows = Rows::Batch { batch, logits, objective: Objective::default() };
+    let mut lowering = Lowering::new(request, builder, rows, inputs);
+    lowering.captured = layout;
+    lowering.nodes(0..graph.nodes.len())?;
+    Ok(lowering.builder.finish(&[]))
 }
 
 /// Tiles of each head for which a plan's backward pass of attention has room, if it is by products, and whether a batch

@@ -106,6 +106,8 @@ pub enum Buffer {
     Probabilities,
     /// What interventions do at each site (`InterventionLayout`).
     Interventions,
+    /// What a pass keeps of its layers (`CaptureLayout`).
+    Captured,
     /// Sums that tell weights from others.
     Checksums,
 }

@@ -285,6 +285,15 @@ impl<'a, R: Real> Run<'a, R> {
         }
     }
 
+    /// Rows without interventions, of which nothing is kept.
+    fn unchanged(&mut self, node: &Node) {
+        if let (Op::Intervene { .. }, Some(&residual)) = (node.op, node.reads.get(1)) {
+            let mut sum = self.read(node, 0).to_vec();
+            add_assign(&mut sum, &self.values[residual]);
+            self.put(node, sum);
+        }
+    }
+
     fn node(&mut self, node: &Node, inputs: Inputs) {
         match node.op {
             Op::Embed { weight } => {
@@ -306,14 +315,7 @@ impl<'a, R: Real> Run<'a, R> {
                 scale_forward(&mut self.values[node.writes[0]], R::from_f64(factor));
             }
             Op::Dropout { dropout, write } => self.dropout(node, dropout, write),
-            // Without any, rows stay as they are.
-            Op::Intervene { .. } => {
-                if let Some(&residual) = node.reads.get(1) {
-                    let mut sum = self.read(node, 0).to_vec();
-                    add_assign(&mut sum, &self.values[residual]);
-                    self.put(node, sum);
-                }
-            }
+            Op::Intervene { .. } | Op::Capture { .. } => self.unchanged(node),
             Op::LowRank(low) => {
                 let product = self.product(low.b, self.read(node, 0), None);
                 let columns = self.graph.values[node.writes[0]].columns;

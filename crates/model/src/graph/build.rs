@@ -1,29 +1,40 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
-use super::{Dropout, Gate, Graph, InterventionSite, Node, Op, Site, ValueId};
+use super::{Captured, Dropout, Gate, Graph, InterventionSite, Node, Op, Site, ValueId};
 use crate::arch::{Architecture, Attention, DropoutRates, Layer, Linear, Norm, WeightId};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
 pub fn build(architecture: &Architecture) -> Graph {
-    forward(architecture, None, false)
+    forward(architecture, None, false, &[])
 }
 
 /// The same with [`Op::Intervene`] at each site.
 pub fn build_intervened(architecture: &Architecture) -> Graph {
-    forward(architecture, None, true)
+    forward(architecture, None, true, &[])
+}
+
+/// The same with [`Op::Capture`] for each of these of a layer, by its place in the list.
+pub fn build_captured(architecture: &Architecture, captured: &[(Captured, usize)]) -> Graph {
+    forward(architecture, None, true, captured)
 }
 
 /// The same as a training step runs it: with the model's dropout at these rates, and an adapter's.
 pub fn build_training(architecture: &Architecture, rates: DropoutRates) -> Graph {
-    forward(architecture, Some(rates), false)
+    forward(architecture, Some(rates), false, &[])
 }
 
-fn forward(architecture: &Architecture, training: Option<DropoutRates>, intervened: bool) -> Graph {
+fn forward(
+    architecture: &Architecture,
+    training: Option<DropoutRates>,
+    intervened: bool,
+    captured: &[(Captured, usize)],
+) -> Graph {
     let (hidden, graph) = (architecture.hidden, Graph::default());
     let rates = training.unwrap_or_default();
     let training = training.is_some();
-    let mut build = Build { architecture, graph, layer: None, hidden, training, rates, intervened };
+    let mut build =
+        Build { architecture, graph, layer: None, hidden, training, rates, intervened, captured };
     let mut x = build.value("embedding", architecture.hidden);
     build.node(Op::Embed { weight: architecture.embedding }, "embedding", &[], &[x]);
     if let Some(factor) = architecture.embedding_scale {
@@ -39,13 +50,18 @@ fn forward(architecture: &Architecture, training: Option<DropoutRates>, interven
         x = kept;
     }
     build.intervene(InterventionSite::Residual(0), x);
+    build.capture((Captured::Residual, 0), x);
     for (index, layer) in architecture.layers.iter().enumerate() {
         build.layer = Some(index);
         x = build.decoder_layer((index, layer), x);
         build.intervene(InterventionSite::Residual(index + 1), x);
+        if index + 1 < architecture.layers.len() {
+            build.capture((Captured::Residual, index + 1), x);
+        }
     }
     build.layer = None;
     build.graph.layers_end = build.graph.nodes.len();
+    build.capture((Captured::Residual, architecture.layers.len()), x);
     let normed = build.value("final norm", architecture.hidden);
     build.node(Op::Norm(architecture.final_norm), "final norm", &[x], &[normed]);
     if let Some(factor) = architecture.head_scale {
@@ -76,6 +92,7 @@ struct Build<'a> {
     /// Of the model's own dropout.
     rates: DropoutRates,
     intervened: bool,
+    captured: &'a [(Captured, usize)],
 }
 
 impl Build<'_> {
@@ -96,6 +113,7 @@ impl Build<'_> {
         let beside = layer.parallel.then(|| self.norm(layer.mlp_norm, "mlp norm", x));
         let mut qkv = self.value("qkv", attention.stride());
         self.linear(layer.qkv, ["q, k, v", "q, k, v adapter"], &[normed], qkv);
+        self.capture_heads(index, attention, qkv);
         if let Some(norms) = layer.head_norms {
             let raw = qkv;
             qkv = self.value("normed qkv", attention.stride());
@@ -116,6 +134,11 @@ impl Build<'_> {
         let dropout = (rate > 0.0).then(|| Dropout::of_model(rate, self.layer, 0));
         let op = Op::Attention { attention, dropout };
         self.node(op, "attention", &[qkv], &[output, logsumexp]);
+        if let Some(number) = self.captures((Captured::Attention, index)) {
+            let what = Captured::Attention;
+            let op = Op::Capture { what, index: number, first: 0, columns: attention.heads };
+            self.node(op, "capture", &[qkv, logsumexp], &[]);
+        }
         self.intervene(InterventionSite::Heads(index), output);
         let block = Block {
             whats: ["output", "output adapter", "attention post norm", "attention dropout"],
@@ -150,6 +173,35 @@ impl Build<'_> {
         if self.intervened {
             self.node(Op::Intervene { site }, "interventions", &[x], &[x]);
         }
+    }
+
+    /// The number of what is captured of a layer, if it is.
+    fn captures(&self, what: (Captured, usize)) -> Option<usize> {
+        self.captured.iter().position(|known| *known == what)
+    }
+
+    /// Captures rows, if they are asked for.
+    fn capture(&mut self, what: (Captured, usize), x: ValueId) {
+        self.capture_columns(what, x, (0, self.hidden));
+    }
+
+    fn capture_columns(
+        &mut self,
+        what: (Captured, usize),
+        x: ValueId,
+        (first, columns): (usize, usize),
+    ) {
+        if let Some(index) = self.captures(what) {
+            let op = Op::Capture { what: what.0, index, first, columns };
+            self.node(op, "capture", &[x], &[]);
+        }
+    }
+
+    fn capture_heads(&mut self, layer: usize, attention: Attention, qkv: ValueId) {
+        let (width, kv_width) = (attention.width(), attention.kv_heads * attention.head_dim);
+        self.capture_columns((Captured::Query, layer), qkv, (0, width));
+        self.capture_columns((Captured::Key, layer), qkv, (width, kv_width));
+        self.capture_columns((Captured::Value, layer), qkv, (width + kv_width, kv_width));
     }
 
     fn dropout(&mut self, dropout: Dropout, what: &'static str, reads: &[ValueId], y: ValueId) {
@@ -192,6 +244,13 @@ impl Build<'_> {
         if self.intervened {
             let (reads, sum) = end(self, true, "", y);
             self.node(Op::Intervene { site }, "interventions", &reads, &[sum]);
+            match site {
+                InterventionSite::Attention(layer) => {
+                    self.capture((Captured::AttentionOutput, layer), y);
+                }
+                InterventionSite::Mlp(layer) => self.capture((Captured::Mlp, layer), y),
+                _ => {}
+            }
             y = sum;
         }
         y

@@ -1,7 +1,7 @@
 //! The backward pass, derived from the forward pass: reverse-mode differentiation, node by node
 //! (Griewank and Walther, "Evaluating Derivatives", 2008).
 
-use super::{Dropout, Graph, Node, Op, Site, Value, ValueId};
+use super::{Captured, Dropout, Graph, Node, Op, Site, Value, ValueId};
 use crate::arch::{LowRank, WeightId};
 use crate::error::{Error, Result};
 use crate::format::WriteMode;
@@ -13,7 +13,35 @@ use std::collections::{BTreeMap, BTreeSet};
 /// # Errors
 /// `internal` for a graph that is no forward pass, or whose order the backward pass cannot reverse.
 pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Result<Graph> {
-    let needed = needed(forward, trained);
+    derived(forward, trained, &[])
+}
+
+/// Adds the backward pass as far as the state of the residual stream behind the embedding, and captures the gradients of
+/// states behind so many layers, in the order of the list. No weight is trained.
+///
+/// # Errors
+/// As [`differentiate`]; `internal` for a state that there is not.
+pub fn differentiate_states(forward: &Graph, states: &[usize]) -> Result<Graph> {
+    derived(forward, &|_| false, states)
+}
+
+/// The nodes that leave these states, with where each is captured.
+fn captured(forward: &Graph, states: &[usize]) -> Result<BTreeMap<usize, Vec<usize>>> {
+    let mut nodes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (index, &state) in states.iter().enumerate() {
+        let none = || Error::internal(format!("no node leaves state {state}"));
+        let node = forward.hidden_state(state).ok_or_else(none)?.min(forward.layers_end - 1);
+        nodes.entry(node).or_default().push(index);
+    }
+    Ok(nodes)
+}
+
+fn derived(forward: &Graph, trained: &dyn Fn(WeightId) -> bool, states: &[usize]) -> Result<Graph> {
+    let captured = captured(forward, states)?;
+    // Nothing is asked of what comes before the first state.
+    let first = if states.is_empty() { None } else { forward.hidden_state(0) };
+    let embedding = first.map(|node| forward.nodes[node].writes[0]);
+    let needed = needed(forward, trained, embedding);
     let gates = forward.nodes.iter().filter(|node| matches!(node.op, Op::Gate(_)));
     let gated = gates.map(|node| node.writes[0]).collect();
     let drops = forward.nodes.iter().filter(|node| matches!(node.op, Op::Dropout { .. }));
@@ -34,16 +62,26 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Res
         broken: None,
     };
     pass.head(&head);
-    for node in forward.nodes[..forward.nodes.len() - 1].iter().rev() {
+    for (index, node) in forward.nodes[..forward.nodes.len() - 1].iter().enumerate().rev() {
+        for &number in captured.get(&index).into_iter().flatten() {
+            pass.capture(node, number);
+        }
+        if first.is_some_and(|first| index <= first) {
+            break;
+        }
         pass.node(node);
     }
     pass.check(pass.late.is_empty(), "a weight gradient waits for a value that never returns");
     pass.broken.map_or(Ok(pass.graph), |broken| Err(Error::internal(broken)))
 }
 
-/// Values on which a trained weight has an influence: their gradients are needed.
-fn needed(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> BTreeSet<ValueId> {
-    let mut needed = BTreeSet::new();
+/// Values on which a trained weight has an influence, or a value that is wanted: their gradients are needed.
+fn needed(
+    forward: &Graph,
+    trained: &dyn Fn(WeightId) -> bool,
+    wanted: Option<ValueId>,
+) -> BTreeSet<ValueId> {
+    let mut needed = BTreeSet::from_iter(wanted);
     for node in &forward.nodes {
         let weights = match node.op {
             Op::Embed { weight } | Op::Positions { weight } | Op::Head { weight } => {
@@ -134,6 +172,19 @@ impl Pass<'_> {
         let d_x = self.needed.contains(&x).then(|| self.gradient(x).0);
         let writes: Vec<ValueId> = d_x.into_iter().collect();
         self.emit(Op::HeadBackward { weight, trained }, node.site, &[x], &writes);
+    }
+
+    /// Captures the gradient of what a node leaves, which is whole when its turn comes.
+    fn capture(&mut self, node: &Node, index: usize) {
+        let value = node.writes[0];
+        match self.gradients.get(&value).copied() {
+            Some(gradient) => {
+                let columns = self.graph.values[value].columns;
+                let op = Op::Capture { what: Captured::Residual, index, first: 0, columns };
+                self.emit(op, node.site, &[gradient], &[]);
+            }
+            None => self.check(false, "a state has no gradient"),
+        }
     }
 
     fn node(&mut self, node: &Node) {

@@ -6,13 +6,14 @@ mod build;
 mod differentiate;
 mod remat;
 
-pub use build::{build, build_intervened, build_training};
-pub use differentiate::differentiate;
+pub use build::{build, build_captured, build_intervened, build_training};
+pub use differentiate::{differentiate, differentiate_states};
 pub use remat::remat;
 
 use crate::arch::{Attention, HeadNorms, LowRank, Norm, WeightId};
 use crate::config::Activation;
 use crate::format::WriteMode;
+use serde::Deserialize;
 use std::fmt;
 
 /// Index into [`Graph::values`].
@@ -136,6 +137,23 @@ impl InterventionSite {
     }
 }
 
+/// What [`Op::Capture`] keeps of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Captured {
+    /// The state of the residual stream behind so many layers, up to all of them.
+    Residual,
+    /// What attention, or the feed-forward block, adds to the stream.
+    AttentionOutput,
+    Mlp,
+    /// What products of attention give, before norms of heads and rotation.
+    Query,
+    Key,
+    Value,
+    /// Probabilities of attention: of all heads, by position and key.
+    Attention,
+}
+
 /// An operation. Reads and writes are those of [`Node`], in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
@@ -153,6 +171,9 @@ pub enum Op {
     Dropout { dropout: Dropout, write: WriteMode },
     /// x, changed in place by the interventions at a site; or x, residual → their sum, x changed so.
     Intervene { site: InterventionSite },
+    /// x → the columns from `first` on of the captured tensor of this number; of [`Captured::Attention`] what
+    /// [`Op::Attention`] read and its logsumexp.
+    Capture { what: Captured, index: usize, first: usize, columns: usize },
     /// z, y → y, to whose columns of a module z · Bᵀ is added in place.
     LowRank(LowRank),
     /// qkv → qkv with each head's queries and keys normed.

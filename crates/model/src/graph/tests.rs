@@ -65,6 +65,47 @@ fn parallel_blocks_read_one_value() {
     assert!(norms.iter().all(|(.., gradient)| *gradient == norms[0].2));
 }
 
+/// Each site has one node, and nothing that the pass without them computes is missing.
+#[test]
+fn interventions_have_a_node_at_each_site() {
+    for architecture in [architecture(3, false), parallel(3)] {
+        let (plain, graph) = (build(&architecture), build_intervened(&architecture));
+        let site = |node: &Node| match node.op {
+            Op::Intervene { site } => Some(site.number()),
+            _ => None,
+        };
+        let mut sites: Vec<_> = graph.nodes.iter().filter_map(site).collect();
+        sites.sort_unstable();
+        assert_eq!(sites, (0..InterventionSite::count(3)).collect::<Vec<_>>());
+        let others: Vec<_> = graph.nodes.iter().filter(|node| site(node).is_none()).collect();
+        let whats = |node: &&Node| node.site;
+        assert_eq!(
+            others.iter().map(whats).collect::<Vec<_>>(),
+            plain.nodes.iter().map(|node| node.site).collect::<Vec<_>>()
+        );
+        let layer = |at: usize| graph.hidden_state(at).map(|node| site(&graph.nodes[node]));
+        assert_eq!(layer(0), Some(Some(InterventionSite::Residual(0).number())));
+        assert_eq!(layer(2), Some(Some(InterventionSite::Residual(2).number())));
+    }
+}
+
+/// The backward pass ends with the embedding's state, and has the gradients of weights nowhere.
+#[test]
+fn gradients_of_states_are_captured_when_they_are_whole() {
+    let graph = differentiate_states(&build(&architecture(3, false)), &[0, 1, 3]).unwrap();
+    let backward = &graph.nodes[graph.backward..];
+    let captures = backward.iter().enumerate().filter_map(|(at, node)| match node.op {
+        Op::Capture { index, .. } => Some((index, at)),
+        _ => None,
+    });
+    let captures = captures.collect::<Vec<_>>();
+    assert_eq!(captures.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [2, 1, 0]);
+    assert_eq!(captures[2].1 + 1, backward.len(), "nothing runs behind the first state");
+    assert_eq!(backward[captures[1].1 - 1].site.to_string(), "layer 1 attention norm");
+    let weights = |node: &&Node| matches!(node.op, Op::LinearWeight { .. });
+    assert_eq!(backward.iter().filter(weights).count(), 0);
+}
+
 #[test]
 fn every_value_is_written_before_it_is_read() {
     for architecture in [architecture(3, false), parallel(3)] {

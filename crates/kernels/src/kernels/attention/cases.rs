@@ -5,12 +5,12 @@ mod batch;
 mod bounds;
 mod by_products;
 pub(crate) mod decode;
-mod decode_qkv;
 mod decode_tensors;
 pub(crate) mod forward;
 mod long;
 mod matrix;
 pub(crate) mod matrix_forward;
+mod newest;
 mod probabilities;
 pub(crate) mod tensor_problem;
 mod tensors;
@@ -34,7 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
         decode::cases(),
         matrix::cases(),
         tensors::cases(),
-        decode_qkv::cases(),
+        newest::cases(),
         decode_tensors::cases(),
         bounds::cases(),
         long::cases(),
@@ -76,6 +76,7 @@ fn batches(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>)
     add("attention prefill with a ring", prefill_of(ringed).kernel(caps));
     let attention = cached(None);
     add("attention probabilities", k::AttentionProbabilities { attention }.kernel(caps));
+    add("attention shares", k::AttentionShares { attention }.kernel(caps));
     add("attention delta", delta_of(shape, Parts::WHOLE).kernel(caps));
     add("attention delta of parts", delta_of(shape, PARTS).kernel(caps));
     let dropped = BatchAttention { dropout: Some(Constant(0.1)), ..plain };

@@ -15,30 +15,60 @@ pub struct AttentionProbabilities {
     pub attention: CacheAttention,
 }
 
+/// The same of a head of a whole text, into the rows of all heads of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionShares {
+    pub attention: CacheAttention,
+}
+
+fn probabilities(
+    caps: &Capabilities,
+    spec: impl Spec,
+    attention: CacheAttention,
+    shares: bool,
+) -> Result<Kernel> {
+    let CacheAttention { shape, scores, window, ring } = attention;
+    let size = workgroup_size(caps, 64, 1, spec.name())?;
+    let composer = fused_rows(common(Composer::new(spec, size), shape, scores, window), None);
+    let composer = key_rows(composer, ring)
+        .size("Q_STRIDE", shape.stride())
+        .size("KV_STRIDE", shape.cache_stride())
+        .when("SHARES", shares)
+        .module("05_attention_probabilities");
+    let bindings = [
+        read("query"),
+        read("keys"),
+        read("documents"),
+        read("lse"),
+        read_write("probabilities"),
+        uniform("step"),
+        uniform("probe"),
+    ];
+    let reason = "one workgroup per row, up to 64 invocations; each key has one of them";
+    composer.finish(caps, &bindings, Grid::RowsByX { rows: 1, y: 1 }, "row", reason)
+}
+
 impl Spec for AttentionProbabilities {
     fn name(&self) -> &'static str {
         "attention_probabilities_forward"
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let CacheAttention { shape, scores, window, ring } = self.attention;
-        let size = workgroup_size(caps, 64, 1, self.name())?;
-        let composer = fused_rows(common(Composer::new(*self, size), shape, scores, window), None);
-        let composer = key_rows(composer, ring)
-            .size("Q_STRIDE", shape.stride())
-            .size("KV_STRIDE", shape.cache_stride())
-            .module("05_attention_probabilities");
-        let bindings = [
-            read("query"),
-            read("keys"),
-            read("documents"),
-            read("lse"),
-            read_write("probabilities"),
-            uniform("step"),
-            uniform("probe"),
-        ];
-        let reason = "one workgroup per row, up to 64 invocations; each key has one of them";
-        composer.finish(caps, &bindings, Grid::RowsByX { rows: 1, y: 1 }, "row", reason)
+        probabilities(caps, *self, self.attention, false)
+    }
+
+    fn flops_per_cached_key(&self) -> f64 {
+        2.0 * self.attention.shape.head_dim as f64
+    }
+}
+
+impl Spec for AttentionShares {
+    fn name(&self) -> &'static str {
+        "attention_probabilities_forward"
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        probabilities(caps, *self, self.attention, true)
     }
 
     fn flops_per_cached_key(&self) -> f64 {

@@ -9,7 +9,7 @@ pub(crate) mod masked;
 use super::{
     AttentionBackwardKeyValue, AttentionBackwardQuery, AttentionDelta, AttentionDeltaTensors,
     AttentionForward, AttentionForwardCached, AttentionGroupSum, AttentionProbabilities,
-    AttentionTensors,
+    AttentionShares, AttentionTensors,
 };
 use crate::error::Result;
 use crate::format::Element;
@@ -152,28 +152,49 @@ fn forward(
 
 impl Twin for AttentionProbabilities {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let cache = self.attention.cache();
-        let shape = &cache.shape;
         let step = on.step()?;
-        let (tokens, position) = (step.tokens as usize, step.position as usize);
-        let head = on.u32("probe")?[0] as usize;
-        let of = self.attention.causal(tokens);
-        let (query, columns) = (on.f32("query")?.to_vec(), position + tokens);
-        let lse = on.f32("lse")?.to_vec();
-        for t in 0..tokens {
-            let keys = of.keys(on.u32("documents")?[t] as usize, position + t);
-            let rows = cached(&cache, KvCache::F32, on.u32("keys")?, keys.clone())?;
-            let seen = Seen::of_cache(shape, rows);
-            let [k, _] = seen.heads(of.kv_head(head));
-            let query = &query[t * shape.stride() + head * shape.head_dim..][..shape.head_dim];
-            let mut row = vec![0.0; columns];
-            for (i, share) in row[keys].iter_mut().enumerate() {
-                *share = (of.score(dot(query, k.row(i))).0 - lse[t * shape.heads + head]).exp();
-            }
-            on.write("probabilities", t * columns, &row)?;
-        }
-        Ok(())
+        let columns = (step.position + step.tokens) as usize;
+        probabilities(self.attention, on, columns, 0)
     }
+}
+
+impl Twin for AttentionShares {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let position = on.step()?.position as usize;
+        let [head, columns] =
+            [0, 1].map(|index| on.u32("probe").map(|probe| probe[index] as usize));
+        let (head, columns) = (head?, columns?);
+        probabilities(self.attention, on, columns, (head * columns + position) * columns)
+    }
+}
+
+/// The rows of a head, of so many columns each, from an element on.
+fn probabilities(
+    attention: CacheAttention,
+    on: &mut Operands<'_>,
+    columns: usize,
+    begin: usize,
+) -> Result<()> {
+    let cache = attention.cache();
+    let shape = &cache.shape;
+    let step = on.step()?;
+    let (tokens, position) = (step.tokens as usize, step.position as usize);
+    let head = on.u32("probe")?[0] as usize;
+    let of = attention.causal(tokens);
+    let (query, lse) = (on.f32("query")?.to_vec(), on.f32("lse")?.to_vec());
+    for t in 0..tokens {
+        let keys = of.keys(on.u32("documents")?[t] as usize, position + t);
+        let rows = cached(&cache, KvCache::F32, on.u32("keys")?, keys.clone())?;
+        let seen = Seen::of_cache(shape, rows);
+        let [k, _] = seen.heads(of.kv_head(head));
+        let query = &query[t * shape.stride() + head * shape.head_dim..][..shape.head_dim];
+        let mut row = vec![0.0; columns];
+        for (i, share) in row[keys].iter_mut().enumerate() {
+            *share = (of.score(dot(query, k.row(i))).0 - lse[t * shape.heads + head]).exp();
+        }
+        on.write("probabilities", begin + t * columns, &row)?;
+    }
+    Ok(())
 }
 
 impl Twin for AttentionDelta {

@@ -1,7 +1,7 @@
 //! Family 00: helpers.
 
 use super::twin::{checksum_forward, scale_forward};
-use super::{CHECKSUM_LANES, Checksum, CopyRow, InitializeForward, Scale, Zero};
+use super::{CHECKSUM_LANES, CaptureForward, Checksum, CopyRow, InitializeForward, Scale, Zero};
 use crate::caps::Capabilities;
 use crate::kernels::{Constant, Spec};
 use crate::plan::Initialize as Options;
@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new("zero", zero),
         Case::new("copy_row", copy_row),
         Case::new("scale", scale),
+        Case::new("capture", capture),
         Case::new("checksum", checksum),
     ]
 }
@@ -31,6 +32,9 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
         add("zero", Zero { count: width * 100_000 }.kernel(caps));
         add("copy", CopyRow { hidden: width }.kernel(caps));
         add("scale", Scale { columns: width, factor: Constant(0.5) }.kernel(caps));
+        let (stride, factor) = (width + 3, Constant(0.5));
+        let capture = CaptureForward { stride, first: 2, columns: width, factor };
+        add("capture", capture.kernel(caps));
         add("checksum", Checksum { count: width * 100_000 }.kernel(caps));
     }
     entries
@@ -103,6 +107,31 @@ async fn checksum(lane: Rc<Lane>) -> Outcome {
         let jobs = jobs(&made, 1, &[words, Operand::poison(CHECKSUM_LANES)]);
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             same("sums", got.words(0), &expected).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Rows of a chunk behind others; what lies before and behind them stays.
+async fn capture(lane: Rc<Lane>) -> Outcome {
+    for (stride, first, columns) in [(5, 0, 5), (48, 16, 16), (77, 70, 7)] {
+        let spec = CaptureForward { stride, first, columns, factor: Constant(0.5) };
+        let made = lane.variants_of(spec).map_err(text)?;
+        for (position, rows) in [(0, 9), (4, 1), (3, 5)] {
+            let x = lane.normal(rows * stride);
+            let before = lane.normal(10 * columns);
+            let mut expected = before.clone();
+            for (t, row) in x.chunks_exact(stride).enumerate() {
+                let own = &mut expected[(position + t) * columns..][..columns];
+                own.iter_mut().zip(&row[first..]).for_each(|(y, x)| *y = 0.5 * x);
+            }
+            let step = Step { position: position as u32, ..Step::of(rows) };
+            let operands = [Operand::floats(&x), Operand::floats(&before), Operand::uniform(&step)];
+            let jobs = jobs(&made, rows, &operands);
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                let expected = Operand::floats(&expected);
+                same("rows", got.words(0), expected.contents()).map_err(of(&job.kernel))?;
+            }
         }
     }
     Ok(lane.summary())

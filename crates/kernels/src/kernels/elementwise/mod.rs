@@ -65,6 +65,32 @@ impl Spec for Scale {
     }
 }
 
+/// Some columns of rows of `stride` elements, times a factor, behind those of the chunks before. Grid: an invocation for each
+/// element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CaptureForward {
+    pub stride: usize,
+    pub first: usize,
+    pub columns: usize,
+    pub factor: Constant,
+}
+
+impl Spec for CaptureForward {
+    fn name(&self) -> &'static str {
+        "capture_forward"
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { stride, first, columns, factor } = *self;
+        Composer::flat(caps, *self)?
+            .size("STRIDE", stride)
+            .size("FIRST", first)
+            .size("COLUMNS", columns)
+            .float("FACTOR", factor.0 as f32)
+            .by_row(caps, "00_capture", &[read("x"), read_write("y"), uniform("step")], columns)
+    }
+}
+
 /// Sums that [`Checksum`] leaves.
 pub const CHECKSUM_LANES: usize = 4096;
 

@@ -1,6 +1,6 @@
 //! Twins of family 00.
 
-use super::{CHECKSUM_LANES, Checksum, CopyRow, InitializeForward, Scale, Zero};
+use super::{CHECKSUM_LANES, CaptureForward, Checksum, CopyRow, InitializeForward, Scale, Zero};
 use crate::error::Result;
 use crate::kernels::shape::Constant;
 use crate::random::philox;
@@ -50,6 +50,18 @@ impl Twin for Scale {
         let mut rows = on.first("rows", count)?.to_vec();
         scale_forward(&mut rows, factor as f32);
         on.write("rows", 0, &rows)
+    }
+}
+
+impl Twin for CaptureForward {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let Self { stride, first, columns, factor } = *self;
+        let step = on.step()?;
+        let rows = on.first("x", step.tokens as usize * stride)?.chunks_exact(stride);
+        let factor = factor.0 as f32;
+        let own = rows.flat_map(|row| row[first..][..columns].iter().map(|x| factor * x));
+        let own: Vec<f32> = own.collect();
+        on.write("y", step.position as usize * columns, &own)
     }
 }
 

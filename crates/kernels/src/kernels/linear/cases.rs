@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::kernels::attention::cases::matrix_forward::HALF;
 use crate::kernels::linear::cases::run::{Run, SPLITS};
 use crate::kernels::{
-    self as k, Element, Form, Kernel, LinearProduct, LinearShape, LinearTile, Output, Spec,
+    self as k, Element, Form, Kernel, LinearKernels, LinearPick, LinearShape, LinearTile, Output,
     WeightFormat, WriteMode,
 };
 use crate::testing::harness::{Job, Outputs, POISON};
@@ -122,15 +122,19 @@ fn products(
     shape: &LinearShape,
     output: Output,
     splits: usize,
-) -> Result<Vec<LinearProduct>> {
+) -> Result<Vec<LinearKernels>> {
     if shape.half && caps.half_matrix().is_none() {
         return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "a product by matrices"));
     }
     let tiles = k::linear_tiles(caps, shape);
-    let tiles = tiles.into_iter();
-    let fit = tiles.filter(|tile| splits == 1 || !matches!(tile, LinearTile::Direct { .. }));
-    let product = |tile| LinearProduct { shape: *shape, output, splits, tile: Some(tile) };
-    Ok(fit.map(product).collect())
+    tiles
+        .iter()
+        .filter(|tile| splits == 1 || !matches!(tile, LinearTile::Direct { .. }))
+        .map(|&tile| {
+            let pick = LinearPick { tile, splits, reason: String::new() };
+            k::linear_with_tile(caps, shape, output, pick)
+        })
+        .collect()
 }
 
 async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome {
@@ -144,7 +148,7 @@ async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome 
         let made = |splits: usize| {
             let make = |caps: &Capabilities| {
                 let all = products(caps, &shape, output, splits)?;
-                all.into_iter().map(|product| product.kernel(caps)).collect()
+                Ok(all.into_iter().map(|linear| linear.product).collect())
             };
             if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) }
         };
@@ -162,7 +166,7 @@ async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome 
             .kernels(|caps| {
                 // The parts are added up alike, whatever made them.
                 let all = products(caps, &LinearShape { half: false, ..shape }, output, SPLITS)?;
-                all.iter().filter_map(LinearProduct::sum).map(|sum| sum.kernel(caps)).collect()
+                Ok(all.into_iter().filter_map(|linear| linear.sum).map(|sum| sum.kernel).collect())
             })
             .map_err(text)?;
         let firsts = made(SPLITS).map_err(text)?;
@@ -206,7 +210,7 @@ async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) ->
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
         let make = |caps: &Capabilities| {
             let all = products(caps, &shape, output, 1)?;
-            all.into_iter().map(|product| product.kernel(caps)).collect()
+            Ok(all.into_iter().map(|linear| linear.product).collect())
         };
         let made = if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) };
         let made = made.map_err(text)?;
@@ -231,7 +235,7 @@ async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
         let make = |caps: &Capabilities| {
             let all = products(caps, &shape, output, 1)?;
-            all.into_iter().map(|product| product.kernel(caps)).collect()
+            Ok(all.into_iter().map(|linear| linear.product).collect())
         };
         for kernel in &lane.kernels_by_matrices(make).map_err(text)? {
             let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
@@ -252,20 +256,18 @@ async fn results_in_halves(lane: &Lane, form: Form) -> std::result::Result<(), S
     let runs = [(1, 0, false), (129, 5, true)]
         .map(|(tokens, row0, later)| Run::new(lane, shape, output, tokens, row0, later));
     let make = |caps: &Capabilities, splits: usize| products(caps, &shape, output, splits);
-    let whole = |caps: &Capabilities| {
-        make(caps, 1)?.into_iter().map(|product| product.kernel(caps)).collect()
-    };
+    let whole =
+        |caps: &Capabilities| Ok(make(caps, 1)?.into_iter().map(|linear| linear.product).collect());
     for kernel in &lane.kernels_by_matrices(whole).map_err(text)? {
         let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
         check(lane, &jobs, &runs).await?;
     }
     let first = |caps: &Capabilities| {
-        let first = make(caps, SPLITS)?.into_iter().take(1);
-        first.map(|product| product.kernel(caps)).collect()
+        Ok(make(caps, SPLITS)?.into_iter().take(1).map(|linear| linear.product).collect())
     };
     let sum = |caps: &Capabilities| {
-        let all = make(caps, SPLITS)?.into_iter().filter_map(|product| product.sum());
-        all.map(|sum| sum.kernel(caps)).collect()
+        let all = make(caps, SPLITS)?.into_iter().filter_map(|linear| linear.sum);
+        Ok(all.map(|sum| sum.kernel).collect())
     };
     let sums: Vec<Kernel> = lane.kernels_by_matrices(sum).map_err(text)?;
     for kernel in &lane.kernels_by_matrices(first).map_err(text)? {

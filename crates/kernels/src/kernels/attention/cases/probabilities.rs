@@ -39,6 +39,40 @@ async fn probabilities(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
+/// The same rows among those of all heads of a longer text: what is around them stays.
+async fn shares(
+    lane: &Lane,
+    made: &[Kernel],
+    (operands, expected): (&[Operand], &[f64]),
+    [head, position, tokens]: [usize; 3],
+) -> Result<(), String> {
+    let (columns, text_tokens) = (position + tokens, position + tokens + 3);
+    let (begin, all) = (head * text_tokens + position, (head + 1) * text_tokens * text_tokens);
+    let mut operands = operands.to_vec();
+    operands[4] = Operand::poison(all + BEHIND);
+    operands[6] = Operand::uniform(&[head as u32, text_tokens as u32, 0, 0]);
+    let jobs: Vec<_> =
+        made.iter().map(|kernel| Job::new(kernel, tokens, operands.clone())).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        let named = of(&job.kernel);
+        let own = begin * text_tokens..(begin + tokens) * text_tokens;
+        let floats = got.floats(0);
+        let rows = floats[own.clone()].chunks(text_tokens).zip(expected.chunks(columns));
+        for (row, expected) in rows {
+            close("shares", &row[..columns], expected, SOFTMAX).map_err(&named)?;
+            hold("later keys have 0", || match row[columns..].iter().find(|x| **x != 0.0) {
+                Some(x) => Err(format!("{x} for a later key")),
+                None => Ok(()),
+            })
+            .map_err(&named)?;
+        }
+        for rest in [&got.words(0)[..own.start], &got.words(0)[own.end..]] {
+            same("words around", rest, &vec![POISON; rest.len()]).map_err(&named)?;
+        }
+    }
+    Ok(())
+}
+
 async fn check(
     lane: &Lane,
     setting: Setting,
@@ -48,6 +82,7 @@ async fn check(
 ) -> Result<(), String> {
     let attention = setting.cached(ring);
     let made = lane.variants_of(k::AttentionProbabilities { attention }).map_err(text)?;
+    let placed = lane.variants_of(k::AttentionShares { attention }).map_err(text)?;
     let (shape, columns) = (setting.twin(tokens), position + tokens);
     let qkv = lane.normal(tokens * shape.qkv_width());
     let rows = lane.normal(columns * shape.cache_width());
@@ -71,6 +106,7 @@ async fn check(
             Operand::uniform(&Step { position: position as u32, ..Step::of(tokens) }),
             Operand::uniform(&[head as u32, 0, 0, 0]),
         ];
+        shares(lane, &placed, (&operands, &expected), [head, position, tokens]).await?;
         let job = |kernel: &Kernel| Job::new(kernel, tokens, operands.to_vec());
         let jobs: Vec<_> = made.iter().map(job).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {

@@ -1,0 +1,135 @@
+//! What a pass keeps of its layers for who looks into a model.
+
+use super::{Inference, Lowering, Rows};
+use crate::arch::{Architecture, Attention};
+use crate::caps::ALIGN;
+use crate::error::{Error, Result};
+use crate::graph::{self, Captured, Node};
+use crate::kernels::{self as k, Constant, Spec};
+use crate::plan::{Buffer, Launch, Phase, Plan, Range, Slice};
+
+/// Where captured tensors lie in [`Buffer::Captured`], of a text of so many tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureLayout {
+    pub tokens: usize,
+    pub slices: Vec<Slice>,
+}
+
+impl CaptureLayout {
+    /// Of a text: rows of each position, or of each head and position.
+    pub fn new(architecture: &Architecture, captured: &[(Captured, usize)], tokens: usize) -> Self {
+        let mut offset = 0;
+        let slice = |&(what, layer): &(Captured, usize)| {
+            let row = capture_columns(architecture, what, layer, tokens) as u64;
+            let slice = Slice::new(Buffer::Captured, offset, tokens as u64 * row * 4);
+            offset = (offset + slice.bytes).next_multiple_of(4 * ALIGN as u64);
+            slice
+        };
+        Self { tokens, slices: captured.iter().map(slice).collect() }
+    }
+
+    /// Of all of them together.
+    pub fn bytes(&self) -> u64 {
+        self.slices.last().map_or(0, |last| last.offset + last.bytes)
+    }
+}
+
+/// Numbers that a position of a text of so many tokens has.
+pub fn capture_columns(
+    architecture: &Architecture,
+    what: Captured,
+    layer: usize,
+    tokens: usize,
+) -> usize {
+    let attention = |of: fn(Attention) -> usize| {
+        architecture.layers.get(layer).map_or(0, |layer| of(layer.attention))
+    };
+    match what {
+        Captured::Residual | Captured::AttentionOutput | Captured::Mlp => architecture.hidden,
+        Captured::Query => attention(|of| of.width()),
+        Captured::Key | Captured::Value => attention(|of| of.kv_heads * of.head_dim),
+        Captured::Attention => attention(|of| of.heads) * tokens,
+    }
+}
+
+impl Inference<'_> {
+    /// The inference whose graph has what [`Self::capture_plan`] captures.
+    pub fn capturing(mut self, captured: &[(Captured, usize)]) -> Self {
+        self.graph = graph::build_captured(&self.params.architecture, captured);
+        self
+    }
+
+    /// The plan of a chunk of a prompt into the cache, which leaves what is captured in [`Buffer::Captured`].
+    ///
+    /// # Errors
+    /// As [`inference_plans`](super::inference_plans).
+    pub fn capture_plan(
+        &self,
+        captured: &[(Captured, usize)],
+        layout: CaptureLayout,
+        slots: &[u64],
+    ) -> Result<Plan> {
+        let layers = self.params.architecture.layers.len();
+        // The last state is captured behind the layers.
+        let last = captured.contains(&(Captured::Residual, layers));
+        let nodes = 0..self.graph.layers_end + usize::from(last);
+        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        lowering.captured = layout;
+        lowering.nodes(nodes)?;
+        Ok(lowering.builder.finish(slots))
+    }
+}
+
+impl Lowering<'_> {
+    /// Columns of rows, or how much each position attends to each, to the captured tensor of that number.
+    pub(super) fn capture(
+        &mut self,
+        node: &Node,
+        (what, index): (Captured, usize),
+        (first, columns): (usize, usize),
+    ) -> Result<()> {
+        let none = || Error::internal(format!("{} captures into nothing", node.site));
+        let to = self.captured.slices.get(index).copied().ok_or_else(none)?;
+        if what == Captured::Attention {
+            return self.capture_attention(node, to);
+        }
+        // A residual stream that a model has divided is given as the model's own.
+        let stream = matches!(what, Captured::Residual | Captured::AttentionOutput | Captured::Mlp);
+        let factor = self.params.architecture.stream_scale.filter(|_| stream).unwrap_or(1.0);
+        let gradient = self.graph.values[node.reads[0]].gradient;
+        let factor = Constant(if gradient { 1.0 / factor } else { factor });
+        let stride = self.columns(node.reads[0]);
+        let kernel = k::CaptureForward { stride, first, columns, factor };
+        let launch = Launch::new(node.site, kernel.kernel(self.builder.caps)?)
+            .bind("x", self.read(node, 0)?)
+            .bind("y", to);
+        self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
+    }
+
+    /// Of all heads, over the cache that the layer has just filled.
+    fn capture_attention(&mut self, node: &Node, to: Slice) -> Result<()> {
+        let (Rows::Chunk(cache), Some(layer)) = (self.rows, node.site.layer) else {
+            return Err(Error::internal("only chunks of a prompt keep probabilities"));
+        };
+        let attention = self.params.architecture.layers[layer].attention;
+        let keys = self.cache(node.site, attention, cache)?;
+        let keys = self.expand(node.site, attention, cache, keys)?;
+        let (query, logsumexp) = (self.read(node, 0)?, self.read(node, 1)?);
+        let kernel = k::AttentionShares { attention: self.cached(attention) };
+        let kernel = kernel.kernel(self.builder.caps)?;
+        let (rows, tokens) = (self.builder.tokens, self.captured.tokens as u32);
+        for head in 0..attention.heads {
+            let probe = Range { row0: head as u32, rows: tokens, col0: 0, cols: 0 };
+            let launch = Launch::new(node.site, kernel.clone())
+                .bind("query", query)
+                .bind("keys", keys)
+                .bind("documents", self.inputs.documents)
+                .bind("lse", logsumexp)
+                .bind("probabilities", to)
+                .bind("probe", self.builder.range(probe));
+            let flops = 2.0 * (rows * rows * attention.head_dim) as f64;
+            self.builder.dispatch(launch.flops(flops))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+/** What `capture`, `lens` and `attribute` of a model take and give. */
+
+import type { InferenceOptions, Scores } from "./model-types.js";
+import type { LongOptions } from "./progress.js";
+
+/** What {@link Model.capture} can read back, by its name: true asks for it. */
+export interface CaptureKinds {
+  /**
+   * The residual stream behind layers: 0 is the embedding, and `num_hidden_layers` what the final norm reads.
+   * `positions × hidden_size` numbers of each.
+   */
+  residual?: boolean;
+  /** How much each position attends to each: `heads × positions × positions` probabilities of each layer. */
+  attention?: boolean;
+  /** What attention adds to the residual stream: `positions × hidden_size`. */
+  attentionOutput?: boolean;
+  /** What the feed-forward block adds to it: `positions × hidden_size`. */
+  mlp?: boolean;
+  /** Queries, as their product gives them, before norms of heads and RoPE: `positions × heads × head_dim`. */
+  query?: boolean;
+  /** Keys, likewise: `positions × kv_heads × head_dim`. */
+  key?: boolean;
+  /** Values, likewise. */
+  value?: boolean;
+}
+
+/** Options of {@link Model.capture}. At least one kind is asked for. */
+export interface CaptureOptions extends InferenceOptions, CaptureKinds {
+  /** The layers; of `residual` `num_hidden_layers` may be one of them. Default: all. */
+  layers?: readonly number[];
+}
+
+/** By the number of a layer. */
+export interface ByLayer {
+  readonly [layer: number]: Float32Array;
+}
+
+/** What {@link Model.capture} gives: what was asked for, by layer. */
+export type Captured = { readonly [K in keyof CaptureKinds]?: ByLayer };
+
+/** Options of {@link Model.lens}. `onProgress` counts tokens of each layer. */
+export interface LensOptions extends InferenceOptions {
+  /** Counted as `residual` of {@link CaptureOptions}. Default: all, from the embedding on. */
+  layers?: readonly number[];
+  /** How many of the likeliest ids of each position are told; default 5, at most 64. */
+  top?: number;
+  /** The ids that log-probabilities are asked of, one for each token; 0xffffffff for none. Default: the next tokens. */
+  targets?: Uint32Array | readonly number[];
+}
+
+/** What a model would say behind a layer. */
+export interface LensLayer extends Scores {
+  readonly layer: number;
+}
+
+/** Options of {@link Model.attribute}. */
+export interface AttributeOptions extends LongOptions {
+  /** The token whose logit it is. */
+  target: number;
+  /** A token whose logit is taken from it. */
+  against?: number;
+  /** The position that gives the logit; default the last. */
+  position?: number;
+  /** Counted as `residual` of {@link CaptureOptions}. Default: all. */
+  layers?: readonly number[];
+}

@@ -1,0 +1,140 @@
+/** What a model computes on its way, and what moves its logits; loaded when it is needed. */
+
+import type {
+  AttributeOptions,
+  ByLayer,
+  Captured,
+  CaptureKinds,
+  CaptureOptions,
+  LensLayer,
+  LensOptions,
+} from "./capture-types.js";
+import type { WeightFormat } from "./formats.js";
+import { interventionsOf } from "./interventions.js";
+import type { ModelConfig } from "./model-config.js";
+import { INFERENCE, inference } from "./model-options.js";
+import {
+  anything,
+  check,
+  flag,
+  index,
+  integer,
+  invalid,
+  type Rule,
+  type Rules,
+} from "./options.js";
+import { LONG } from "./progress.js";
+import type { RawModel } from "./raw-types.js";
+import { scores } from "./score.js";
+import { type TokenIds, toTokens } from "./tokens.js";
+import { watched } from "./watch.js";
+
+/** A call with what it needs of its model. */
+export interface Looking {
+  readonly config: ModelConfig;
+  readonly weights: WeightFormat;
+  /** Does work on the model, or with an adapter over it. */
+  run<T>(options: object, work: (raw: RawModel) => Promise<T>): Promise<T>;
+}
+
+const KINDS: { readonly [K in keyof Required<CaptureKinds>]: Rule } = {
+  residual: flag,
+  attention: flag,
+  attentionOutput: flag,
+  mlp: flag,
+  query: flag,
+  key: flag,
+  value: flag,
+};
+
+const layers: Rule = (value) =>
+  Array.isArray(value) && value.length > 0 && value.every((one) => index(one) === undefined)
+    ? undefined
+    : "an array of at least one layer";
+
+const CAPTURE: Rules<CaptureOptions> = { ...INFERENCE, ...KINDS, layers };
+const LENS: Rules<LensOptions> = { ...INFERENCE, layers, top: integer(0, 64), targets: anything };
+const ATTRIBUTE: Rules<AttributeOptions> = {
+  target: index,
+  against: index,
+  position: index,
+  layers,
+  ...LONG,
+};
+
+const countOf = (config: ModelConfig) =>
+  (config.num_hidden_layers ?? config.n_layer ?? config.num_layers) as number;
+
+const upTo = (count: number) => Array.from({ length: count }, (_, layer) => layer);
+
+/** {@link Model.capture}. */
+export async function capture(
+  of: Looking,
+  tokens: Uint32Array,
+  options: CaptureOptions,
+): Promise<Captured> {
+  const [chosen, json] = inference("capture", options, CAPTURE, of.weights);
+  const names = Object.keys(KINDS) as (keyof CaptureKinds)[];
+  const kinds = names.filter((name) => chosen[name]);
+  if (kinds.length === 0) throw invalid(`capture takes at least one of ${names.join(", ")}`);
+  const count = countOf(of.config);
+  const list = [...new Set(chosen.layers ?? upTo(count + 1))];
+  // The state behind the last layer is of no layer's own.
+  const last = kinds.includes("residual") || !chosen.layers;
+  const captured = kinds.flatMap((kind) =>
+    list
+      .filter((layer) => kind === "residual" || layer < count || !last)
+      .map((layer) => [kind, layer]),
+  );
+  const { kvCache, weights } = JSON.parse(json);
+  const own = JSON.stringify({ kvCache, weights, captured });
+  const found = await of.run(chosen, (raw) => {
+    const changed = interventionsOf("capture", chosen.interventions, raw);
+    return watched("capture", chosen, (ask) => raw.capture(tokens, own, ask, changed));
+  });
+  const result: { [K in keyof CaptureKinds]?: { [layer: number]: Float32Array } } = {};
+  for (const [at, [kind, layer]] of (captured as [keyof CaptureKinds, number][]).entries()) {
+    const rows = result[kind] ?? {};
+    rows[layer] = found[at] as Float32Array;
+    result[kind] = rows;
+  }
+  return result;
+}
+
+/** {@link Model.lens}. */
+export async function lens(
+  of: Looking,
+  tokens: Uint32Array,
+  options: LensOptions,
+): Promise<LensLayer[]> {
+  const [chosen, json] = inference("lens", options, LENS, of.weights);
+  const { layers, targets, top = 5 } = chosen;
+  const wanted = targets && toTokens("targets", targets as TokenIds);
+  const all: LensLayer[] = [];
+  const { kvCache, weights } = JSON.parse(json);
+  for (const layer of layers ?? upTo(countOf(of.config) + 1)) {
+    const own = JSON.stringify({ kvCache, weights, top, layer });
+    const given = { ...chosen, top };
+    const told = await of.run(chosen, (raw) =>
+      scores(raw, [tokens, wanted, undefined, own], given, "lens"),
+    );
+    all.push({ layer, ...told });
+  }
+  return all;
+}
+
+/** {@link Model.attribute}. */
+export async function attribute(
+  of: Looking,
+  tokens: Uint32Array,
+  options: AttributeOptions,
+): Promise<ByLayer> {
+  const chosen = check("attribute", options, ATTRIBUTE, "target");
+  const { target, against, position = tokens.length - 1 } = chosen;
+  const list = [...new Set(chosen.layers ?? upTo(countOf(of.config) + 1))];
+  const json = JSON.stringify({ target, against, position, layers: list });
+  const found = await of.run(chosen, (raw) =>
+    watched("attribute", chosen, (ask) => raw.attribute(tokens, json, ask)),
+  );
+  return Object.fromEntries(list.map((layer, at) => [layer, found[at] as Float32Array]));
+}

@@ -1,0 +1,139 @@
+//! What a text computes on its way to the logits, in one call and one readback.
+
+use crate::error::{Error, ErrorCode, Result, room};
+use crate::gpu::{PlanId, Region};
+use crate::graph::Captured;
+use crate::lower::{CaptureLayout, Inference, InferenceOptions, capture_columns};
+use crate::plan::Buffer;
+use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::bound_plans::BoundPlans;
+use crate::session::cache::chunk::Chunk;
+use crate::session::cache::costs::ChunkCosts;
+use crate::session::model::Model;
+use crate::session::progress::Progress;
+use std::collections::BTreeMap;
+
+/// The words of a kind of what is captured.
+const fn name(what: Captured) -> &'static str {
+    match what {
+        Captured::Residual => "residual",
+        Captured::AttentionOutput => "attentionOutput",
+        Captured::Mlp => "mlp",
+        Captured::Query => "query",
+        Captured::Key => "key",
+        Captured::Value => "value",
+        Captured::Attention => "attention",
+    }
+}
+
+impl Model {
+    /// Refuses what there is not, and what no buffer can hold.
+    pub(super) fn check_captured(
+        &self,
+        captured: &[(Captured, usize)],
+        tokens: usize,
+    ) -> Result<CaptureLayout> {
+        let architecture = &self.layout().architecture;
+        let layers = architecture.layers.len();
+        if captured.is_empty() {
+            return Err(Error::options(
+                "nothing is asked for; give residual, attention or another",
+            ));
+        }
+        for &(what, layer) in captured {
+            let most = if what == Captured::Residual { layers } else { layers - 1 };
+            if layer > most {
+                let of = name(what);
+                return Err(Error::options(format!(
+                    "{of} of layer {layer}: there are 0 to {most}"
+                )));
+            }
+        }
+        let layout = CaptureLayout::new(architecture, captured, tokens);
+        let limits = &self.gpu().capabilities().limits;
+        let largest = layout.slices.iter().map(|slice| slice.bytes).max().unwrap_or(0);
+        for (limit, have, need) in [
+            ("maxStorageBufferBindingSize", limits.binding_bytes(), largest),
+            ("maxBufferSize", limits.max_buffer_size, layout.bytes()),
+        ] {
+            if need <= have {
+                continue;
+            }
+            let mut sums = BTreeMap::new();
+            for &(what, layer) in captured {
+                let row = capture_columns(architecture, what, layer, tokens);
+                *sums.entry((name(what), row)).or_insert(0) += 1;
+            }
+            let term = |((name, row), count): (&(&str, usize), &usize)| {
+                format!("{name} of {count} layers × {tokens} positions × {row} numbers × 4 bytes")
+            };
+            let terms: Vec<_> = sums.iter().map(term).collect();
+            let what = if limit == "maxBufferSize" { "all" } else { "the largest of a layer" };
+            return Err(Error::new(
+                ErrorCode::LimitExceeded,
+                format!(
+                    "{}: {what} take {need} bytes, and {limit} is {have}; ask for fewer layers, or a shorter text",
+                    terms.join(", ")
+                ),
+            ));
+        }
+        Ok(layout)
+    }
+
+    /// What layers compute of a text as one document: of each kind and layer `positions × width` numbers, of
+    /// [`Captured::Attention`] `heads × positions × positions`.
+    ///
+    /// # Errors
+    /// As [`Model::inspect`]; `limit-exceeded` for what is larger than a buffer may be.
+    pub async fn capture(
+        &self,
+        tokens: &[u32],
+        captured: &[(Captured, usize)],
+        options: InferenceOptions,
+        progress: Progress<'_>,
+    ) -> Result<Vec<Vec<f32>>> {
+        self.check_tokens(tokens)?;
+        let count = tokens.len();
+        let layout = self.check_captured(captured, count)?;
+        let _: Vec<f32> = room("what is captured", layout.bytes() / 4)?;
+        progress.report(0, count, "capture")?;
+        // The pass has places for interventions, if only to tell apart what a block adds.
+        let none = self.interventions(&[])?;
+        let own = options.interventions.is_some();
+        let options = if own { options } else { none.over(options) };
+        let cache = self.prepare_inference(count, options).await?;
+        let _lock = cache.lock().await;
+        let caps = self.gpu().capabilities();
+        let (shape, plan) = cache.with(|allocation| {
+            let inference = Inference::new(caps, self.layout(), allocation.shape, cache.options);
+            let inference = inference.capturing(captured);
+            let plan = inference.capture_plan(captured, layout.clone(), &allocation.slots)?;
+            Ok((allocation.shape, plan))
+        })?;
+        let bound: BoundPlans<PlanId> =
+            BoundPlans::new(&self.weights, &cache, shape, &plan, &|_| Ok(())).await?;
+        let costs = ChunkCosts::new(&[&plan]);
+        let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
+        let bytes = loop {
+            progress.report(done, count, "capture")?;
+            let part = self.next_chunk(&cache, done, count)?;
+            let last = part.end == count;
+            let chunk = |_: &CacheAllocation| {
+                let buffer = bound.resources.get(Buffer::Captured)?;
+                let read = last.then_some(Region { buffer, offset: 0, bytes: layout.bytes() });
+                Ok(Chunk { plans: vec![bound.ids], costs, read })
+            };
+            let inputs = &tokens[part.clone()];
+            match self.run_chunk((&cache, held), done, inputs, None, &chunk).await? {
+                Some(bytes) if last => break bytes,
+                Some(_) => done = part.end,
+                None => (held, done) = self.begin_text(&cache, tokens, 0).await?,
+            }
+        };
+        cache.holds(held, tokens);
+        progress.report(count, count, "capture")?;
+        let own = layout.slices.iter();
+        let of = |at: u64, count: u64| &bytes[at as usize..(at + count) as usize];
+        Ok(own.map(|one| bytemuck::pod_collect_to_vec(of(one.offset, one.bytes))).collect())
+    }
+}

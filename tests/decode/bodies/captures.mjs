@@ -1,0 +1,194 @@
+// What models compute on their way, beside hooks in transformers: captures, the logit lens, gradients by states.
+import { close, equal, ok, refuses, sameBytes } from "../../api/bodies/assert.mjs";
+import { batch, config } from "../../api/bodies/kit.mjs";
+import { filesOf, tensorsOf } from "../../train/bodies/fixtures.mjs";
+
+/** Where this body's cases run: see hosts.mjs. */
+export const place = {
+  whole: ["firefox"],
+  why: "the kernels are those of tests/lanes; fixtures hold transformers' numbers",
+  smoke: ["a text longer than a chunk, interventions, packed formats"],
+};
+
+const NAMES = ["llama", "gpt2", "gpt-neox", "gemma", "gemma3", "qwen3", "granite", "olmo2"];
+
+/** Of the fixtures, by the names of the API. */
+const KINDS = {
+  residual: "states",
+  attention: "attention",
+  attentionOutput: "attention_output",
+  mlp: "mlp",
+  query: "query",
+  key: "key",
+  value: "value",
+};
+const ALL = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, true]));
+
+const furthest = (a, b) => a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
+const norm = (a) => Math.sqrt(a.reduce((sum, x) => sum + x * x, 0));
+
+async function fixture(host, name) {
+  const tensors = await tensorsOf(`interventions/${name}.safetensors`);
+  const { tokens } = tensors;
+  const model = await host.tinyloom.Model.fromPretrained(host.runtime, await filesOf(name));
+  const captured = await model.capture(tokens, ALL);
+  let worst = 0;
+  for (const [kind, own] of Object.entries(KINDS)) {
+    const rows = Object.values(captured[kind]);
+    const expected = tensors[own];
+    const size = expected.length / rows.length;
+    for (const [layer, values] of rows.entries()) {
+      equal(values.length, size, `numbers of ${kind} ${layer}`);
+      const difference = furthest(values, expected.subarray(layer * size, (layer + 1) * size));
+      ok(difference <= 1e-4, `${kind} of layer ${layer} differs by ${difference}`);
+      worst = Math.max(worst, difference);
+    }
+  }
+  const layers = Object.keys(captured.residual).length;
+  const width = tensors.lens.length / layers / tokens.length;
+  const lens = await model.lens(tokens, { top: 3 });
+  equal(
+    lens.map(({ layer }) => layer),
+    Object.keys(captured.residual).map(Number),
+    "layers",
+  );
+  for (const { layer, logprobs, top } of lens) {
+    for (let at = 0; at < tokens.length; at++) {
+      const row = tensors.lens.subarray((layer * tokens.length + at) * width).subarray(0, width);
+      const most = Math.max(...row);
+      const sum = Math.log(row.reduce((all, x) => all + Math.exp(x - most), 0)) + most;
+      const expected = at + 1 < tokens.length ? row[tokens[at + 1]] - sum : 0;
+      close(logprobs[at], expected, 1e-4, `layer ${layer}, position ${at}`);
+      ok(most - row[top.ids[3 * at]] < 1e-4, `the likeliest of layer ${layer} at ${at}`);
+      close(top.probabilities[3 * at], Math.exp(most - sum), 1e-4, "its probability");
+    }
+  }
+  const gradients = await model.attribute(tokens, { target: 3, against: width - 2 });
+  const size = tensors.attribution.length / layers;
+  let apart = 0;
+  for (const [layer, gradient] of Object.entries(gradients)) {
+    const expected = tensors.attribution.subarray(layer * size, (Number(layer) + 1) * size);
+    equal(gradient.length, size, "numbers of a gradient");
+    const own = norm(gradient.map((x, i) => x - expected[i])) / norm(expected);
+    ok(own <= 1e-3, `the gradient by state ${layer} is ${own} apart`);
+    apart = Math.max(apart, own);
+  }
+  model.free();
+  return `captures within ${worst.toExponential(1)}, gradients within ${apart.toExponential(1)}`;
+}
+
+const make = ({ tinyloom, runtime }, sizes = config) =>
+  tinyloom.Model.create(runtime, sizes, { seed: 19 });
+
+export const cases = {
+  ...Object.fromEntries(NAMES.map((name) => [`${name}: hooks`, (host) => fixture(host, name)])),
+
+  async "a text longer than a chunk, interventions, packed formats"(host) {
+    const model = await make(host, { ...config, max_position_embeddings: 512 });
+    const tokens = Uint32Array.from({ length: 300 }, (_, i) => (i * i + 3 * i) % 251);
+    const plain = await model.logits(tokens);
+    for (const options of [{}, { kvCache: "f16" }, { weights: "int8" }]) {
+      const off = [{ at: "attention", layer: 0, scale: 0, positions: { from: 270 } }];
+      for (const interventions of [undefined, off]) {
+        const own = { ...options, ...(interventions && { interventions }) };
+        const { residual, attention } = await model.capture(tokens, {
+          residual: true,
+          attention: true,
+          layers: [1],
+          ...own,
+        });
+        equal([Object.keys(residual), Object.keys(attention)], [["1"], ["1"]], "layers");
+        const states = await model.hiddenStates(tokens, { layer: 1, ...own });
+        ok(furthest(residual[1], states) < 1e-5, "states are those of hiddenStates");
+        for (const head of [0, 1]) {
+          const shares = await model.attention(tokens, { layer: 1, head, ...own });
+          const rows = attention[1].subarray(head * 300 * 300, (head + 1) * 300 * 300);
+          ok(furthest(rows, shares) < 1e-5, "shares are those of attention");
+        }
+      }
+    }
+    sameBytes(await model.logits(tokens), plain, "logits behind captures");
+    const lens = await model.lens(tokens, { layers: [2], top: 0, interventions: [] });
+    const { logprobs } = await model.score(tokens);
+    ok(furthest(lens[0].logprobs, logprobs) < 1e-5, "the last layer says what the model says");
+    ok(lens[0].top === undefined, "no likeliest ids where none are asked for");
+    model.free();
+  },
+
+  async "gradients are slopes of logits"(host) {
+    const model = await make(host);
+    const { tokens } = batch(12);
+    const { hidden_size: width, vocab_size: vocabulary } = config;
+    const direction = Float32Array.from({ length: width }, (_, i) => Math.cos(2 * i + 1));
+    const asked = { target: 101, against: 32, position: 9 };
+    const gradients = await model.attribute(tokens, { ...asked, layers: [0, 1, 2] });
+    const logit = async (layer, position, strength) => {
+      const steering = { at: "residual", layer, add: direction, strength, positions: [position] };
+      const row = (await model.logits(tokens, { interventions: [steering] })).subarray(
+        asked.position * vocabulary,
+      );
+      return row[asked.target] - row[asked.against];
+    };
+    for (const [layer, gradient] of Object.entries(gradients)) {
+      for (const position of layer === "2" ? [9] : [3, 9]) {
+        const rows = gradient.subarray(position * width, (position + 1) * width);
+        const slope = rows.reduce((sum, x, i) => sum + x * direction[i], 0);
+        const step = 0.005;
+        const change =
+          (await logit(Number(layer), position, step)) -
+          (await logit(Number(layer), position, -step));
+        close(
+          change / (2 * step),
+          slope,
+          0.02 * Math.abs(slope) + 0.02,
+          `layer ${layer} at ${position}`,
+        );
+      }
+      ok(
+        gradient.subarray(10 * width).every((x) => x === 0),
+        "later positions move nothing",
+      );
+    }
+    model.free();
+  },
+
+  async "captures that cannot be"(host) {
+    const model = await make(host);
+    const bytes = model.gpuBytes;
+    const wrong = (words, work) => refuses("invalid-options", words, work);
+    await wrong(["at least one of residual"], () => model.capture([1], {}));
+    await wrong(["at least one of residual"], () => model.capture([1], { residual: false }));
+    await wrong(["no option", "states"], () => model.capture([1], { states: true }));
+    await wrong(["residual"], () => model.capture([1], { residual: 1 }));
+    for (const layers of [[], [-1], [0.5], 3]) {
+      await wrong(["layers"], () => model.capture([1], { residual: true, layers }));
+      await wrong(["layers"], () => model.lens([1], { layers }));
+      await wrong(["layers"], () => model.attribute([1], { target: 1, layers }));
+    }
+    await wrong(["residual of layer 3", "0 to 2"], () =>
+      model.capture([1], { residual: true, layers: [3] }),
+    );
+    await wrong(["attention of layer 2", "0 to 1"], () =>
+      model.capture([1], { attention: true, layers: [2] }),
+    );
+    await wrong(["layer is 3"], () => model.lens([1], { layers: [3] }));
+    await wrong(["top"], () => model.lens([1], { top: 65 }));
+    await wrong(["residual of layer 3"], () => model.attribute([1], { target: 1, layers: [3] }));
+    await wrong(["target"], () => model.attribute([1], {}));
+    await wrong(["target is 256"], () => model.attribute([1], { target: 256 }));
+    await wrong(["against is 256"], () => model.attribute([1], { target: 1, against: 256 }));
+    await wrong(["position is 1"], () => model.attribute([1], { target: 1, position: 1 }));
+    await refuses("invalid-tokens", ["empty"], () => model.capture([], ALL));
+    await refuses("invalid-tokens", ["empty"], () => model.attribute([], { target: 1 }));
+    const long = await make(host, { ...config, max_position_embeddings: 65536 });
+    await refuses(
+      "limit-exceeded",
+      ["attention of 2 layers", "65536 positions", "131072 numbers"],
+      () => long.capture(new Uint32Array(65536), { attention: true }),
+    );
+    long.free();
+    equal(model.gpuBytes, bytes, "bytes after refusals");
+    model.free();
+    await refuses("freed", "Model", () => model.capture([1], ALL));
+  },
+};
