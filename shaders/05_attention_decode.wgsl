@@ -2,7 +2,7 @@
 // of keys and up to GROUP query heads of one key-value head in a workgroup (Dao et al.,
 // "Flash-Decoding for long-context inference", 2023).
 //
-// Over a cache (lib/attention/decode_operands.wgsl):
+// Over a cache, whose keys `key_vector` reads (lib/attention/decode_operands.wgsl, and there lib/cache/rows.wgsl):
 //
 //   0 query   read   f32 [HEADS · HEAD_DIM …]      the row's query heads come first
 //   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache/

@@ -299,8 +299,8 @@ fn a_text_is_decoded_by_the_plan_for_its_length() {
         (fake.encoded.get().dispatches - before, plans)
     };
     let ((long, plans), (short, _)) = (run(301), run(1));
-    assert_eq!(plans.near_keys, 1024);
-    let [near, far, sample] = [plans.near.as_ref().unwrap(), &plans.decode, &plans.sample]
+    assert_eq!(plans.short_context_keys, 1024);
+    let [near, far, sample] = [plans.short_context.as_ref().unwrap(), &plans.decode, &plans.sample]
         .map(|plan| plan.dispatches.len());
     // 900 tokens and the first one drawn, then fifteen submits.
     let turns = (1024 - 901) / 8 * 8;

@@ -206,7 +206,8 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
                 let Ok(plans) = inference_plans(&caps, &params, 2048, options) else { continue };
                 let what = format!("{}: {options:?}", caps.adapter.description);
                 let (mut shared, mut joined) = (0, false);
-                let both = [Some(&plans.decode), plans.near.as_ref()].into_iter().flatten();
+                let both =
+                    [Some(&plans.decode), plans.short_context.as_ref()].into_iter().flatten();
                 for plan in both {
                     let shares = |index| {
                         let mut uses = plan.dispatches.iter();
@@ -214,12 +215,12 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
                     };
                     shared += (0..plan.kernels.len()).filter(|&index| shares(index)).count();
                     for kernel in &plan.kernels {
-                        joined |= kernel.name == "attention_decode_newest";
+                        joined |= kernel.name == "attention_decode_qkv";
                         known.check_text(&what, kernel, &caps);
                     }
                 }
                 // Where no plan is for longer texts, one dispatch has taken the place of two.
-                let least = least - usize::from(joined && plans.near.is_none());
+                let least = least - usize::from(joined && plans.short_context.is_none());
                 let shares = kv_cache == KvCache::F32 && !caps.software;
                 assert!(!shares || shared >= least, "{what}: {shared} kernels share: {config:?}");
             }

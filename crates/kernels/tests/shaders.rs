@@ -45,7 +45,7 @@ fn numbered(module: &str) -> bool {
 }
 
 fn shaders() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shaders")
 }
 
 fn text(file: &str) -> String {

@@ -1,4 +1,4 @@
-//! How values are stored and written, as far as rooms share it.
+//! How values are stored and written, as far as crates and modules share it.
 
 mod pack;
 

@@ -1,5 +1,5 @@
 // A workgroup's range of keys, and GROUP query heads of one key-value head, in turns: what
-// 05_attention_decode.wgsl and 05_attention_decode_newest.wgsl share. LANES neighbours read neighbouring vectors of a
+// 05_attention_decode.wgsl and 05_attention_decode_qkv.wgsl share. LANES neighbours read neighbouring vectors of a
 // row, OWN each; a slot of LANES invocations takes TURN_KEYS keys a turn, SLOTS keys apart, and keeps a softmax of its
 // own. At the end the slots of TEAM neighbours meet without workgroup memory, then the TEAMS in it. `scaled_query` gives
 // vectors of the queries in base 2: the scale and log2(e) are folded in. Workgroup memory:

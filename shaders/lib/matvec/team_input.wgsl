@@ -1,14 +1,14 @@
 // The vector that a product by teams multiplies.
 #if RANGES
 #import lib/attention/decode_seen
-#if NEWEST_APART
+#if NEW_KEY_APART
 #import lib/attention/decode_score
 #import lib/cache/key_row
 #endif
 
-#if NEWEST_APART
+#if NEW_KEY_APART
 // The newest key and value beside the ranges of lib/matvec/team_input.wgsl: those have only the keys before it
-// (05_attention_decode_newest.wgsl). VECTORS is 2 to the power of VECTOR_STEPS, and no more than the narrowest subgroup: as many
+// (05_attention_decode_qkv.wgsl). VECTORS is 2 to the power of VECTOR_STEPS, and no more than the narrowest subgroup: as many
 // neighbours share the head's score.
 #operand query: array<vec4<f32>>  // read  f32 [HEADS · HEAD_DIM]  the row's rotated query heads
 #operand cache: array<vec4<f32>>  // read  f32 [rows, 2 · KV_HEADS · HEAD_DIM]

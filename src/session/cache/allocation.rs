@@ -63,7 +63,7 @@ impl NamedPlans for InferencePlans {
             decode: install(&self.decode)?,
             sample: install(&self.sample)?,
             pack: install(&self.pack)?,
-            short_context: self.near.as_ref().map(install).transpose()?,
+            short_context: self.short_context.as_ref().map(install).transpose()?,
         })
     }
 }
@@ -79,7 +79,7 @@ impl CacheAllocation {
         Self {
             resources,
             plans: installed,
-            short_context_tokens: plans.near_keys,
+            short_context_tokens: plans.short_context_keys,
             chunk: plans.chunk,
             shape: plans.shape,
             cache_rows: plans.cache_rows,

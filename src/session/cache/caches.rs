@@ -106,7 +106,7 @@ impl Model {
         reused: usize,
     ) -> Result<(CacheOwner, usize)> {
         cache.pack(&self.weights, &self.token_throughput).await?;
-        cache.turn(&self.weights, text.len()).await?;
+        cache.set_rope_for(&self.weights, text.len()).await?;
         let start = match reused {
             0 => 0,
             most => cache.reusable(&self.weights, &cache.interventions, text, most)?,

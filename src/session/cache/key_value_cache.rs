@@ -31,7 +31,7 @@ pub(in crate::session) struct KeyValueCache {
     /// The version of the weights that are packed.
     packed: Cell<Option<u64>>,
     /// Whether its rotary angles are those of [long texts](crate::arch::Architecture::is_long).
-    long: Cell<bool>,
+    long_rope: Cell<bool>,
     /// What its plans read of interventions.
     interventions: RefCell<Option<Interventions>>,
 }
@@ -41,7 +41,7 @@ pub(in crate::session) struct KeyValueCache {
 struct CachedText {
     /// Tokens whose keys and values it holds, from the first position on.
     tokens: Vec<u32>,
-    /// Positions that may have been written, these and later ones.
+    /// One past the last position that may have been written.
     reach: usize,
     owner: CacheOwner,
     /// What was changed while it was read.
@@ -65,7 +65,7 @@ impl KeyValueCache {
             busy: Mutex::default(),
             written: Cell::default(),
             packed: Cell::default(),
-            long: Cell::default(),
+            long_rope: Cell::default(),
             interventions: RefCell::default(),
         }
     }
@@ -128,7 +128,7 @@ impl KeyValueCache {
         let larger = installed.map_err(|error| memory::explained(error, purpose, &asked))?;
         let positions = old..capacity;
         let tables = rope_tables(&larger.resources, &model.layout.architecture)?;
-        write_rope_tables(&**gpu, tables, positions, self.long.get()).await?;
+        write_rope_tables(&**gpu, tables, positions, self.long_rope.get()).await?;
         model.buffers()?;
         if self.growths.get() != before {
             return Ok(());
@@ -228,20 +228,20 @@ impl KeyValueCache {
     }
 
     /// Whether its rotary angles are those of a text of so many tokens.
-    pub fn turns(&self, model: &Weights, tokens: usize) -> bool {
-        self.long.get() == model.layout.architecture.is_long(tokens)
+    pub fn has_rope_for(&self, model: &Weights, tokens: usize) -> bool {
+        self.long_rope.get() == model.layout.architecture.is_long(tokens)
     }
 
     /// Gives the cache the rotary angles of a text of so many tokens. What it held with others is void. The caller holds
     /// the [lock](Self::lock).
-    pub async fn turn(&self, model: &Weights, tokens: usize) -> Result<()> {
-        if self.turns(model, tokens) {
+    pub async fn set_rope_for(&self, model: &Weights, tokens: usize) -> Result<()> {
+        if self.has_rope_for(model, tokens) {
             return Ok(());
         }
         self.text.take();
         let architecture = &model.layout.architecture;
         let long = architecture.is_long(tokens);
-        self.long.set(long);
+        self.long_rope.set(long);
         let tables = self.with(|on_gpu| rope_tables(&on_gpu.resources, architecture))?;
         write_rope_tables(&*model.gpu.0, tables, 0..self.capacity(), long).await
     }

@@ -94,13 +94,13 @@ struct Ready {
 impl Ready {
     /// Whether the texts are those of the weights as they are, and the pass is bound to the cache as it is.
     fn holds(&self, model: &Model, cache: &KeyValueCache) -> bool {
-        let alike = cache.turns(&model.weights, 0);
+        let alike = cache.has_rope_for(&model.weights, 0);
         alike && self.pass.bound.belongs_to(cache) && self.version == model.weights.version()
     }
 }
 
-/// A running generation of several texts. It has a key-value cache of its own; prompts are read through the
-/// model's, one after the other. Where the weights have changed, all texts are read again before the next token.
+/// A running generation of several texts. It has a key-value cache of its own. Prompts are read
+/// together where a plan for whole texts fits and the cache is in f32, else one after the other through the model's cache. Where the weights have changed, all texts are read again before the next token.
 #[derive(Debug)]
 pub struct BatchGeneration {
     model: Rc<Model>,
@@ -213,7 +213,7 @@ impl BatchGeneration {
         self.in_flight.settle().await?;
         let _lock = cache.lock().await;
         let (model, rows) = (&self.model, self.texts.len());
-        cache.turn(&model.weights, 0).await?;
+        cache.set_rope_for(&model.weights, 0).await?;
         let pass = self.pass(cache).await?;
         let version = loop {
             let version = model.weights.version();

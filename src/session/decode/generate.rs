@@ -133,7 +133,7 @@ impl Generation {
         let held = self.held.take();
         let held =
             held.filter(|held| cache.is_held(&self.model.weights, *held) && self.fits(&cache));
-        let held = held.filter(|_| cache.turns(&self.model.weights, self.text.len()));
+        let held = held.filter(|_| cache.has_rope_for(&self.model.weights, self.text.len()));
         let (held, drawn) = match held {
             Some(held) => {
                 let drawn = if let (Some(rows), Some(lookup)) = (rows, self.lookup.as_mut()) {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Tokens that have to occur again.
 const NGRAM: usize = 3;
-/// CheckRows of a check: the last token, and as many behind it as are looked up.
+/// Rows of a check: the last token, and as many behind it as are looked up.
 const ROWS: usize = 16;
 /// Places in the table of what has occurred.
 const PLACES: usize = 4096;

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorCode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A trainer's progress, and its steps in all.
+/// A trainer's progress, and how many of its steps are in flight.
 #[derive(Debug, Default)]
 pub(super) struct StepsInFlight {
     /// As if the steps in flight had arrived.
@@ -18,7 +18,7 @@ pub(super) struct StepsInFlight {
     drawn: Cell<u64>,
 }
 
-/// One step in all. Dropped before it has arrived, it counts as done: nobody asks.
+/// One step in flight. If this is dropped without [`failed`](Self::failed), the step counts as done: its caller has stopped waiting.
 #[derive(Debug)]
 pub(super) struct StepInFlight {
     in_flight: Rc<StepsInFlight>,
@@ -36,7 +36,7 @@ impl StepsInFlight {
         self.progress.get()
     }
 
-    /// Puts the trainer there, with no step in all.
+    /// Puts the trainer there, with no step in flight.
     pub fn set(&self, progress: RunProgress) {
         self.progress.set(progress);
     }

@@ -22,7 +22,7 @@ pub struct GpuClass {
 pub struct Decoding {
     /// Ranges of the keys of a short text, whose results the product behind attention puts together. 1: a workgroup
     /// reads all keys of a query head.
-    pub near_ranges: usize,
+    pub merged_ranges: usize,
     /// Results that a subgroup has by itself in a product with a packed matrix of very many rows. 0: a workgroup
     /// shares each row.
     pub team_rows: usize,
@@ -31,14 +31,16 @@ pub struct Decoding {
     pub workgroup_rows: usize,
     /// Most invocations of a workgroup that multiplies a query head of the newest row and then attends to the keys
     /// before it: a power of two. 0: two dispatches do so.
-    pub newest: usize,
+    pub qkv_invocations: usize,
 }
 
 impl Decoding {
     /// A workgroup for a row of a matrix, and for a query head of a short text.
-    pub const SHARED: Self = Self { near_ranges: 1, team_rows: 0, workgroup_rows: 1, newest: 0 };
-    /// What an H100 is faster with; measured on no other class.
-    pub const TEAMS: Self = Self { near_ranges: 6, team_rows: 4, workgroup_rows: 2, newest: 512 };
+    pub const SHARED: Self =
+        Self { merged_ranges: 1, team_rows: 0, workgroup_rows: 1, qkv_invocations: 0 };
+    /// Measured on an H100 and an H200 (`docs/decisions/036`, `060`), and on no other class.
+    pub const TEAMS: Self =
+        Self { merged_ranges: 6, team_rows: 4, workgroup_rows: 2, qkv_invocations: 512 };
 }
 
 impl GpuClass {

@@ -1,7 +1,7 @@
 //! Builds WGSL: directives, constants, the kernel with what it imports, its entry point.
 
 pub use super::operand::{Access, Binding};
-use super::operand::{Accessor, Placement, written};
+use super::operand::{Accessor, Operand, Placement, written};
 pub(crate) use super::operand::{read, read_write, uniform};
 use super::preprocess::Preprocessor;
 use super::shape::Parts;
@@ -81,7 +81,9 @@ pub struct Wgsl {
     composed: Arc<str>,
     /// Constants up to which marked loops are written out.
     unrolled: Vec<(&'static str, usize)>,
-    /// What stands for operands.
+    /// What it declares with `#operand`.
+    operands: Vec<Operand>,
+    /// What stands for these.
     accessors: Vec<Accessor>,
 }
 
@@ -118,7 +120,7 @@ impl Kernel {
     /// The same kernel where its operands lie so in what others bind too. None where a binding would need two types, where
     /// an operand begins inside an element, and where the text declares one in WGSL.
     pub fn placed(&self, bindings: &[Binding], placements: &[Placement]) -> Option<Self> {
-        let (mut accessors, rest) = Accessor::all(&self.wgsl.composed, bindings, placements)?;
+        let (mut accessors, rest) = Accessor::all(&self.wgsl.operands, bindings, placements)?;
         let all = accessors.len() == placements.len();
         accessors.last_mut().filter(|_| all)?.declaration += &rest;
         let wgsl = Wgsl { accessors, ..self.wgsl.clone() };
@@ -309,10 +311,15 @@ impl Composer {
         })
     }
 
-    /// The files behind the constants.
-    fn body<'b>(&'b self, bindings: &'b [Binding]) -> Result<Preprocessor<'b>> {
+    /// The text up to its entry point: directives, constants, files.
+    fn body<'b>(
+        &'b self,
+        caps: &Capabilities,
+        bindings: &'b [Binding],
+    ) -> Result<Preprocessor<'b>> {
         let flags = [self.flags.as_slice(), &[("SUBGROUPS", self.subgroups)]].concat();
-        let mut body = Preprocessor::new(flags, &self.header, bindings);
+        let text = [&self.directives(caps), self.header.as_str(), "\n"].concat();
+        let mut body = Preprocessor::new(flags, &self.header, bindings, text);
         self.modules.iter().try_for_each(|path| body.import(path))?;
         Ok(body)
     }
@@ -357,7 +364,6 @@ impl Composer {
         if let Some(config) = self.matrix {
             caps.allows_matrix(config, self.workgroup_size, name)?;
         }
-        let enable = self.directives(caps);
         let (extra, store) = if self.subgroups {
             (
                 ",\n  @builtin(subgroup_id) subgroup: u32, @builtin(num_subgroups) subgroups: u32,\n  \
@@ -367,16 +373,16 @@ impl Composer {
         } else {
             ("", "")
         };
-        let entry = format!(
-            "@compute @workgroup_size({size})\nfn {name}(@builtin(local_invocation_index) lane: u32,\n  \
+        let Preprocessor { mut text, imported, operands, .. } = self.body(caps, bindings)?;
+        let _ = writeln!(
+            text,
+            "\n@compute @workgroup_size({size})\nfn {name}(@builtin(local_invocation_index) lane: u32,\n  \
              @builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>{extra}) {{\n\
-             {store}  run(lane, workgroup, workgroups);\n}}\n",
+             {store}  run(lane, workgroup, workgroups);\n}}",
             size = self.workgroup_size
         );
-        let body = self.body(bindings)?;
-        let composed = format!("{enable}{}\n{}\n{entry}", self.header, body.text);
         let two = || Error::internal(format!("{name} declares an operand of two types"));
-        let accessors = Accessor::alone(&composed, bindings).ok_or_else(two)?;
+        let accessors = Accessor::alone(&operands, bindings).ok_or_else(two)?;
         Ok(Kernel {
             spec: self.spec,
             name,
@@ -386,8 +392,8 @@ impl Composer {
             workgroup_size: self.workgroup_size,
             bindings: bindings.to_vec(),
             sizes: self.sizes,
-            modules: body.imported,
-            wgsl: Wgsl { composed: composed.into(), unrolled: self.unrolled, accessors },
+            modules: imported,
+            wgsl: Wgsl { composed: text.into(), unrolled: self.unrolled, operands, accessors },
         })
     }
 }

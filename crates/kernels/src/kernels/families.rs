@@ -17,7 +17,7 @@ macro_rules! families {
             cache: CacheAppend, CacheExpand;
             attention: AttentionForward, AttentionForwardCached, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
                 AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionShares, AttentionDecode,
-                AttentionDecodeMerge, AttentionDecodeNewest, AttentionTensors, AttentionDeltaTensors;
+                AttentionDecodeMerge, AttentionDecodeQkv, AttentionTensors, AttentionDeltaTensors;
             softmax: Softmax;
             activation: ActivationForward, ActivationBackward;
             loss: CrossEntropy, ObjectiveCrossEntropy, SoftCap, LossSumForward;

@@ -37,9 +37,11 @@ pub use attention::backward::{attention_backward_f16, attention_matrix_tiles, ke
 pub use attention::by_products::{
     STRIP, all_tiles, attention_product_tiles, attention_products, attention_products_rotate,
 };
-pub use attention::decode_ranges::{cache_splits, decode_splits, near_keys, near_splits};
+pub use attention::decode_qkv::decode_qkv_fuses;
+pub use attention::decode_ranges::{
+    cache_splits, decode_splits, merged_splits, short_context_keys,
+};
 pub use attention::forward::{attention_forward_f16, matrix_forward_tiles};
-pub use attention::newest::newest_fuses;
 pub use attention::tensors::{Geometry, Strides};
 pub use attention::tile::attention_tiles;
 pub use attention::{DecodeOver, TensorAttention};
@@ -53,7 +55,7 @@ pub use intervention::{
 pub(crate) use limits::{check_storage, row_workgroup};
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::matrix::reads_halves;
-pub use linear::product::{LinearKernels, SumKernel, linear, linear_parts, linear_with_tile};
+pub use linear::product::linear_parts;
 pub use linear::row::matvec_fuses;
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
@@ -67,8 +69,8 @@ pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
 pub use rope::rope_has_halves;
 pub use shape::{
     AttentionPass, AttentionProducts, AttentionShape, AttentionTile, BackwardRows, BatchAttention,
-    CacheAttention, CacheShape, Constant, DecodeSplits, DenseMask, KeyValueOwner, NewestKey,
-    NewestShape, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, Scores, SplitReason,
+    CacheAttention, CacheShape, Constant, DecodeQkvShape, DecodeSplits, DenseMask, KeyValueOwner,
+    NewKey, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, Scores, SplitReason,
 };
 pub use softmax::{RowPlace, softmax_unit};
 pub use spec::KernelSpec;

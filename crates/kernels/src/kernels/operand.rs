@@ -44,6 +44,20 @@ pub struct Placement {
     pub offset: u64,
 }
 
+/// What `#operand NAME: TYPE` declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Operand {
+    pub name: &'static str,
+    pub of: &'static str,
+}
+
+impl Operand {
+    /// The line of a composed text, in whose place [`written`] puts a declaration.
+    pub fn line(self) -> String {
+        format!("#operand {}: {}\n", self.name, self.of)
+    }
+}
+
 /// How a text declares, reads and writes an operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Accessor {
@@ -58,8 +72,6 @@ pub(super) struct Accessor {
     of_vectors: bool,
 }
 
-/// What the line that declares an operand begins with.
-pub(super) const OPERAND: &str = "#operand ";
 const NUMBERS: &str = "array<f32>";
 const VECTORS: &str = "array<vec4<f32>>";
 
@@ -101,13 +113,15 @@ impl Accessor {
     /// Those of the operands that a text declares, and the declarations of bindings that none of these is in. None where
     /// a binding would need two types, and where an operand begins inside an element.
     pub fn all(
-        text: &str,
+        declared: &[Operand],
         bindings: &[Binding],
         placements: &[Placement],
     ) -> Option<(Vec<Self>, String)> {
-        let declared = text.lines().filter_map(|line| line.strip_prefix(OPERAND)?.split_once(": "));
-        let placed = |(name, of)| Some((*placements.iter().find(|it| it.operand == name)?, of));
-        let operands: Vec<(Placement, &str)> = declared.map(placed).collect::<Option<_>>()?;
+        let placed = |Operand { name, of }: &Operand| {
+            Some((*placements.iter().find(|it| it.operand == *name)?, *of))
+        };
+        let operands: Vec<(Placement, &str)> =
+            declared.iter().map(placed).collect::<Option<_>>()?;
         let mut types = vec![];
         let mut declarations = vec![];
         for (index, &Binding { name, access }) in bindings.iter().enumerate() {
@@ -131,11 +145,11 @@ impl Accessor {
     }
 
     /// Those of operands that have a binding each, in this order. A text may declare some of them in WGSL.
-    pub fn alone(text: &str, bindings: &[Binding]) -> Option<Vec<Self>> {
+    pub fn alone(declared: &[Operand], bindings: &[Binding]) -> Option<Vec<Self>> {
         let placement =
             |(binding, of): (usize, &Binding)| Placement { operand: of.name, binding, offset: 0 };
         let placements: Vec<Placement> = bindings.iter().enumerate().map(placement).collect();
-        Self::all(text, bindings, &placements).map(|(accessors, _)| accessors)
+        Self::all(declared, bindings, &placements).map(|(accessors, _)| accessors)
     }
 
     fn element(&self, index: &str) -> String {
@@ -167,7 +181,7 @@ pub(super) fn written(text: &str, accessors: &[Accessor]) -> String {
                 rest = behind.split_once('\n').map_or("", |(_, behind)| behind);
             }
             (Some(accessor), Some(inside)) => {
-                let index = &inside[..closing(inside, ['[', ']'])];
+                let index = &inside[..closing(inside, [b'[', b']'])];
                 // An index may have elements in it.
                 out.push_str(&accessor.element(&written(index, accessors)));
                 rest = &inside[index.len() + 1..];
@@ -189,19 +203,22 @@ mod tests {
 
     const OPERANDS: [&str; 4] = ["a", "b", "c", "step"];
 
-    fn text(a: &str) -> String {
-        format!(
-            "#operand a: {a}\n#operand b: array<vec4<f32>>\n#operand c: array<f32>\n#operand step: Step\n\
-             #c[u32(#a[i])+1u]=a+x.a[0]+#b[s_#i].x;\n"
-        )
+    fn declared(a: &'static str) -> Vec<Operand> {
+        let types = [a, "array<vec4<f32>>", "array<f32>", "Step"];
+        OPERANDS.into_iter().zip(types).map(|(name, of)| Operand { name, of }).collect()
+    }
+
+    fn text(a: &'static str) -> String {
+        let lines: String = declared(a).into_iter().map(Operand::line).collect();
+        lines + "#c[u32(#a[i])+1u]=a+x.a[0]+#b[s_#i].x;\n"
     }
 
     /// The text where operands lie in these bindings, behind so many bytes.
-    fn shared(a: &str, places: [(usize, u64); 4]) -> Option<String> {
+    fn shared(a: &'static str, places: [(usize, u64); 4]) -> Option<String> {
         let placement = |(operand, (binding, offset))| Placement { operand, binding, offset };
         let placements: Vec<_> = OPERANDS.into_iter().zip(places).map(placement).collect();
         let bindings = [read_write("own"), read("other"), uniform("step"), read("more")];
-        let (accessors, rest) = Accessor::all(&text(a), &bindings, &placements)?;
+        let (accessors, rest) = Accessor::all(&declared(a), &bindings, &placements)?;
         Some(written(&text(a), &accessors) + &rest)
     }
 
@@ -209,7 +226,7 @@ mod tests {
     fn operands_have_bindings_of_their_own() {
         let bindings = [read("a"), read_write("c"), read("b"), uniform("step")];
         let text = text("array<Quad>");
-        let got = written(&text, &Accessor::alone(&text, &bindings).unwrap());
+        let got = written(&text, &Accessor::alone(&declared("array<Quad>"), &bindings).unwrap());
         let expected = "@group(0) @binding(0) var<storage, read> a: array<Quad>;\n\
             @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;\n\
             @group(0) @binding(1) var<storage, read_write> c: array<f32>;\n\

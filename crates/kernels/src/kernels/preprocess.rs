@@ -3,12 +3,122 @@
 //! `#import` and the conditions are resolved when a kernel is composed. Operands and `#unroll` stay in the composed text,
 //! by which kernels are compared, until [`super::operand`] and [`super::unroll`] write them out for a pipeline.
 
-use super::operand::{Binding, OPERAND, declaration};
+use super::operand::{Binding, Operand, declaration};
 use super::unroll::{Header, word};
 use crate::error::{Error, Result};
+use std::sync::OnceLock;
 
 /// Every file below `shaders`: its path without the ending, and its text without comments.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shaders.rs"));
+
+/// What each file consists of, once a kernel has needed it: a plan composes hundreds of kernels of the same files.
+static PIECES: [OnceLock<Result<Vec<Piece>>>; FILES.len()] =
+    [const { OnceLock::new() }; FILES.len()];
+
+/// A directive, or the lines up to the next one.
+#[derive(Debug)]
+struct Piece {
+    /// Number of its first line.
+    line: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text(String),
+    Import(&'static str),
+    /// The line, and the bound of the loop.
+    Unroll(&'static str, &'static str),
+    Operand(Operand),
+    Binding(Operand),
+    If(Condition),
+    Elif(Condition),
+    Else,
+    Endif,
+}
+
+/// `NAME` or `!NAME`.
+#[derive(Debug)]
+struct Condition {
+    flag: &'static str,
+    is: bool,
+}
+
+impl Condition {
+    fn of(text: &'static str) -> Self {
+        let negated = text.strip_prefix('!');
+        Self { flag: negated.unwrap_or(text), is: negated.is_none() }
+    }
+}
+
+fn error(name: &str, line: usize, what: &str) -> Error {
+    Error::internal(format!("shaders/{name}.wgsl:{line}: {what}"))
+}
+
+/// Takes a file apart.
+///
+/// # Errors
+/// `internal`, with file and line, for what the grammar does not have.
+fn pieces(name: &str, text: &'static str) -> Result<Vec<Piece>> {
+    let mut pieces: Vec<Piece> = vec![];
+    let mut open = 0_usize;
+    for (line, text) in (1..).zip(text.lines()) {
+        let element = |rest: &&str| rest.trim_start_matches(word).starts_with('[');
+        let marked = text.trim_start().strip_prefix('#').filter(|rest| !element(rest));
+        let Some(marked) = marked else {
+            if text.is_empty() {
+                continue;
+            }
+            if let Some(Piece { kind: Kind::Text(before), .. }) = pieces.last_mut() {
+                before.extend([text, "\n"]);
+            } else {
+                pieces.push(Piece { line, kind: Kind::Text(format!("{text}\n")) });
+            }
+            continue;
+        };
+        let kind = directive(text, marked).map_err(|what| error(name, line, &what))?;
+        match kind {
+            Kind::If(_) => open += 1,
+            Kind::Elif(_) | Kind::Else | Kind::Endif if open == 0 => {
+                return Err(error(name, line, &meaningless(text)));
+            }
+            Kind::Endif => open -= 1,
+            _ => {}
+        }
+        pieces.push(Piece { line, kind });
+    }
+    if open > 0 {
+        return Err(Error::internal(format!("shaders/{name}.wgsl: an #if has no #endif")));
+    }
+    Ok(pieces)
+}
+
+fn meaningless(line: &str) -> String {
+    format!("`{}` means nothing here", line.trim())
+}
+
+/// The directive of a line, by what stands behind its mark.
+fn directive(line: &'static str, marked: &'static str) -> Result<Kind, String> {
+    let operand = |declared: &'static str| {
+        let (name, of) = declared.split_once(": ").ok_or("not `NAME: TYPE`")?;
+        Ok::<_, String>(Operand { name, of })
+    };
+    Ok(match marked.split_once(' ').unwrap_or((marked, "")) {
+        ("import", path) => Kind::Import(path),
+        ("unroll", header) => {
+            let form = "`for (var NAME = FIRST; NAME < BOUND; NAME++)`";
+            let header = Header::of(header).ok_or_else(|| format!("not {form}"))?;
+            Kind::Unroll(line, header.bound)
+        }
+        ("operand", declared) => Kind::Operand(operand(declared)?),
+        ("binding", declared) => Kind::Binding(operand(declared)?),
+        ("if", condition) => Kind::If(Condition::of(condition)),
+        ("elif", condition) => Kind::Elif(Condition::of(condition)),
+        ("else", "") => Kind::Else,
+        ("endif", "") => Kind::Endif,
+        _ => return Err(meaningless(line)),
+    })
+}
 
 /// A text that is put together.
 #[derive(Debug)]
@@ -21,6 +131,8 @@ pub(super) struct Preprocessor<'a> {
     bindings: &'a [Binding],
     /// The files that are in the text, in order.
     pub imported: Vec<&'static str>,
+    /// What `#operand` declares in the text, in order.
+    pub operands: Vec<Operand>,
     pub text: String,
 }
 
@@ -37,8 +149,9 @@ impl<'a> Preprocessor<'a> {
         flags: Vec<(&'static str, bool)>,
         header: &'a str,
         bindings: &'a [Binding],
+        text: String,
     ) -> Self {
-        Self { flags, header, bindings, imported: Vec::new(), text: String::new() }
+        Self { flags, header, bindings, imported: Vec::new(), operands: Vec::new(), text }
     }
 
     /// Adds a file, unless it is in the text already.
@@ -46,92 +159,76 @@ impl<'a> Preprocessor<'a> {
     /// # Errors
     /// `internal`, with file and line, for what the grammar does not have.
     pub fn import(&mut self, path: &str) -> Result<()> {
-        let found = FILES.binary_search_by_key(&path, |(name, _)| name);
-        let (name, text) = found
-            .map(|at| FILES[at])
+        let at = FILES
+            .binary_search_by_key(&path, |(name, _)| name)
             .map_err(|_| Error::internal(format!("there is no shaders/{path}.wgsl")))?;
+        let (name, text) = FILES[at];
         if self.imported.contains(&name) {
             return Ok(());
         }
         self.imported.push(name);
-        self.lines(name, text)
+        match PIECES[at].get_or_init(|| pieces(name, text)) {
+            Ok(pieces) => self.add(name, pieces),
+            Err(error) => Err(error.clone()),
+        }
     }
 
-    fn lines(&mut self, name: &str, text: &str) -> Result<()> {
-        let mut branches = vec![];
-        for (index, line) in text.lines().enumerate() {
-            let at = |what: String| {
-                Error::internal(format!("shaders/{name}.wgsl:{}: {what}", index + 1))
-            };
-            let included = branches.iter().all(|branch: &Branch| branch.taken);
-            let element = |rest: &&str| rest.trim_start_matches(word).starts_with('[');
-            let marked = line.trim_start().strip_prefix('#').filter(|rest| !element(rest));
-            let Some(directive) = marked else {
-                if included && !line.is_empty() {
-                    self.text.push_str(line);
-                    self.text.push('\n');
-                }
-                continue;
-            };
-            let (what, rest) = directive.split_once(' ').unwrap_or((directive, ""));
-            match (what, rest, branches.last_mut()) {
-                ("import" | "unroll" | "operand" | "binding", ..) if !included => {}
-                ("import", path, _) => self.import(path)?,
-                ("unroll", header, _) => {
-                    self.check_loop(header).map_err(at)?;
-                    self.text.push_str(line);
-                    self.text.push('\n');
-                }
-                ("operand", declared, _) => {
-                    self.operand(declared).map_err(at)?;
-                    self.text.extend([OPERAND, declared, "\n"]);
-                }
-                ("binding", declared, _) => {
-                    let (index, of) = self.operand(declared).map_err(at)?;
-                    self.text.push_str(&declaration(index, self.bindings[index], of));
-                }
-                ("if", flag, _) => {
-                    let taken = included && self.flag(flag).map_err(at)?;
+    fn add(&mut self, name: &str, pieces: &[Piece]) -> Result<()> {
+        let mut branches: Vec<Branch> = vec![];
+        for Piece { line, kind } in pieces {
+            let at = |what: String| error(name, *line, &what);
+            let included = branches.iter().all(|branch| branch.taken);
+            match (kind, branches.last_mut()) {
+                (Kind::If(condition), _) => {
+                    let taken = included && self.holds(condition).map_err(at)?;
                     branches.push(Branch { taken, settled: taken || !included });
                 }
-                ("elif", flag, Some(branch)) => {
-                    branch.taken = !branch.settled && self.flag(flag).map_err(at)?;
+                (Kind::Elif(condition), Some(branch)) => {
+                    branch.taken = !branch.settled && self.holds(condition).map_err(at)?;
                     branch.settled |= branch.taken;
                 }
-                ("else", "", Some(branch)) => {
+                (Kind::Else, Some(branch)) => {
                     branch.taken = !branch.settled;
                     branch.settled = true;
                 }
-                ("endif", "", Some(_)) => {
+                (Kind::Endif, _) => {
                     branches.pop();
                 }
-                _ => return Err(at(format!("`{}` means nothing here", line.trim()))),
+                _ if !included => {}
+                (Kind::Text(lines), _) => self.text.push_str(lines),
+                (Kind::Import(path), _) => self.import(path)?,
+                (Kind::Unroll(line, bound), _) => {
+                    self.check_bound(bound).map_err(at)?;
+                    self.text.extend([line, "\n"]);
+                }
+                (Kind::Operand(operand), _) => {
+                    self.index(operand).map_err(at)?;
+                    self.text.push_str(&operand.line());
+                    self.operands.push(*operand);
+                }
+                (Kind::Binding(operand), _) => {
+                    let index = self.index(operand).map_err(at)?;
+                    self.text.push_str(&declaration(index, self.bindings[index], operand.of));
+                }
+                (Kind::Elif(_) | Kind::Else, None) => {}
             }
         }
-        match branches.as_slice() {
-            [] => Ok(()),
-            _ => Err(Error::internal(format!("shaders/{name}.wgsl: an #if has no #endif"))),
-        }
+        Ok(())
     }
 
-    /// The value of `NAME` or `!NAME`.
-    fn flag(&self, condition: &str) -> Result<bool, String> {
-        let name = condition.strip_prefix('!').unwrap_or(condition);
-        let known = self.flags.iter().find(|(flag, _)| *flag == name);
-        let (_, is) = known.ok_or_else(|| format!("the kernel has no flag `{name}`"))?;
-        Ok(*is != condition.starts_with('!'))
+    fn holds(&self, Condition { flag, is }: &Condition) -> Result<bool, String> {
+        let known = self.flags.iter().find(|(name, _)| name == flag);
+        let (_, value) = known.ok_or_else(|| format!("the kernel has no flag `{flag}`"))?;
+        Ok(value == is)
     }
 
-    /// Where the table of bindings has what is declared so, and its type.
-    fn operand<'d>(&self, declared: &'d str) -> Result<(usize, &'d str), String> {
-        let (name, of) = declared.split_once(": ").ok_or("not `NAME: TYPE`")?;
-        let bound = self.bindings.iter().position(|binding| binding.name == name);
-        bound.map(|at| (at, of)).ok_or_else(|| format!("the kernel has no operand `{name}`"))
+    /// Where the table of bindings has an operand.
+    fn index(&self, Operand { name, .. }: &Operand) -> Result<usize, String> {
+        let index = self.bindings.iter().position(|binding| binding.name == *name);
+        index.ok_or_else(|| format!("the kernel has no operand `{name}`"))
     }
 
-    fn check_loop(&self, header: &str) -> Result<(), String> {
-        let form = "`for (var NAME = FIRST; NAME < BOUND; NAME++)`";
-        let Header { bound, .. } = Header::of(header).ok_or_else(|| format!("not {form}"))?;
+    fn check_bound(&self, bound: &str) -> Result<(), String> {
         // Bounds with a number of another loop in their names are known when that is written out.
         let known = bound.contains('#')
             || bound.starts_with(|c: char| c.is_ascii_digit())
@@ -145,9 +242,15 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Result<String, String> {
-        let mut made =
-            Preprocessor::new(vec![("YES", true), ("NO", false)], "const ROWS: u32 = 2u;", &[]);
-        made.lines("a", text).map_err(|error| error.message)?;
+        let mut made = Preprocessor::new(
+            vec![("YES", true), ("NO", false)],
+            "const ROWS: u32 = 2u;",
+            &[],
+            String::new(),
+        );
+        let text = text.to_owned().leak();
+        let added = pieces("a", text).and_then(|pieces| made.add("a", &pieces));
+        added.map_err(|error| error.message)?;
         Ok(made.text.replace('\n', " "))
     }
 
@@ -170,8 +273,9 @@ mod tests {
 
     #[test]
     fn files_are_imported_once() {
-        let mut made = Preprocessor::new(vec![], "", &[]);
-        made.lines("a", "#import lib/flat\n#import lib/flat\nend").unwrap();
+        let mut made = Preprocessor::new(vec![], "", &[], String::new());
+        let twice = pieces("a", "#import lib/flat\n#import lib/flat\nend").unwrap();
+        made.add("a", &twice).unwrap();
         assert_eq!(made.imported, ["lib/flat"]);
         assert_eq!(made.text.matches("fn flat_id").count(), 1, "{}", made.text);
         assert!(made.text.ends_with("}\nend\n") && !made.text.contains("//"), "{}", made.text);

@@ -252,11 +252,11 @@ pub struct DecodeSplits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SplitReason {
     /// So few keys are not worth a merge.
-    Short { keys: usize },
+    OneRange { keys: usize },
     /// Each range takes `each` of the `wanted` workgroups (on a CPU, invocations) that keep the device busy.
-    Busy { each: usize, wanted: usize, unit: &'static str },
+    FillsDevice { each: usize, wanted: usize, unit: &'static str },
     /// A short text's, which the product behind attention merges.
-    Near { keys: usize },
+    Merged { keys: usize },
     /// The caller said so.
     Given,
 }
@@ -297,17 +297,17 @@ impl RopeShape {
 
 /// Where the newest row's key and value are when ranges of keys are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NewestKey {
+pub enum NewKey {
     /// In the last range.
     Among,
-    /// In the cache alone, of f32: [`AttentionDecodeNewest`](super::AttentionDecodeNewest) has left ranges of the
+    /// In the cache alone, of f32: [`AttentionDecodeQkv`](super::AttentionDecodeQkv) has left ranges of the
     /// keys before it.
     Apart,
 }
 
 /// The newest row of a text from the residual stream to ranges of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NewestShape {
+pub struct DecodeQkvShape {
     pub heads: CacheAttention,
     /// Elements of the residual stream.
     pub k: usize,

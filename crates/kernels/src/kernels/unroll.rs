@@ -4,6 +4,8 @@
 //! on nests of them: on one NVIDIA GPU the tiled attention kernels ran up to seven times slower with their register
 //! tiles left in loops (`docs/decisions/005-register-tiles-are-unrolled.md`).
 
+use std::fmt::Write;
+
 /// A loop's header taken apart: `for (var NAME = FIRST; NAME < BOUND; NAME++ or NAME += STEP) {`.
 pub(super) struct Header<'a> {
     name: &'a str,
@@ -31,41 +33,109 @@ impl<'a> Header<'a> {
         Some(Header { name, first: literal(first)?, bound, step, len: end + 1 })
     }
 
-    /// The values of its variable, unless its bound is none of `sizes`.
-    fn values(&self, sizes: &[(&'static str, usize)]) -> Option<impl Iterator<Item = usize>> {
-        let size = || sizes.iter().find(|(name, _)| *name == self.bound).map(|(_, size)| *size);
-        Some((self.first..literal(self.bound).or_else(size)?).step_by(self.step))
+    /// The values of its variable, unless its bound is unknown.
+    fn values(&self, scope: &Scope<'_>) -> Option<impl Iterator<Item = usize>> {
+        Some((self.first..scope.bound(self.bound)?).step_by(self.step))
     }
 }
 
-const UNROLL: &str = "#unroll ";
+const UNROLL: &str = "unroll ";
 
 /// `text` with every marked loop up to a number or one of `sizes` (by name) replaced by copies of its body; other marks
 /// go. A body that joins the variable's number to names (`#NAME`) is copied without braces: what it declares stays known.
 pub(super) fn unroll(text: &str, sizes: &[(&'static str, usize)]) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, found)) = rest.split_once(UNROLL) {
-        out.push_str(before);
-        rest = found;
-        let Some(header) = Header::of(found) else { continue };
-        let Some(values) = header.values(sizes) else { continue };
-        let body = &found[header.len..];
-        let body = &body[..closing(body, ['{', '}'])];
+    let mut out = String::with_capacity(2 * text.len());
+    Scope { sizes, variables: vec![] }.write(text, &mut out);
+    out
+}
+
+/// What is known at a place in the text.
+struct Scope<'a> {
+    sizes: &'a [(&'static str, usize)],
+    /// Of the loops around it, the innermost last.
+    variables: Vec<(&'a str, usize)>,
+}
+
+impl<'a> Scope<'a> {
+    /// The value of an identifier, unless it is none of a variable.
+    fn value(&self, name: &str) -> Option<usize> {
+        let known = self.variables.iter().rev().find(|(variable, _)| *variable == name);
+        known.map(|(_, value)| *value)
+    }
+
+    /// The variable whose number `text`, which is behind a `#`, joins to a name.
+    fn joined(&self, text: &str) -> Option<(&'a str, usize)> {
+        self.variables.iter().rev().find(|(variable, _)| joins(text, variable)).copied()
+    }
+
+    fn bound(&self, bound: &str) -> Option<usize> {
+        let mut name = String::new();
+        self.write(bound, &mut name);
+        let size = || self.sizes.iter().find(|(size, _)| *size == name).map(|(_, size)| *size);
+        literal(&name).or_else(size)
+    }
+
+    /// Writes text whose variables have these values.
+    fn write(&self, text: &'a str, out: &mut String) {
+        let bytes = text.as_bytes();
+        // What is written, and what is read.
+        let (mut done, mut at) = (0, 0);
+        while at < bytes.len() {
+            if self.variables.is_empty() && bytes[at] != b'#' {
+                at += text[at..].find('#').unwrap_or(text.len() - at);
+            } else if word(bytes[at].into()) {
+                let length = bytes[at..].iter().take_while(|&&byte| word(byte.into())).count();
+                let name = &text[at..at + length];
+                let member = at > 0 && bytes[at - 1] == b'.';
+                if let Some(value) = self.value(name).filter(|_| !member) {
+                    let _ = write!(out, "{}{value}u", &text[done..at]);
+                    done = at + name.len();
+                }
+                at += name.len();
+            } else if bytes[at] == b'#' {
+                let marked = &text[at + 1..];
+                if let Some(found) = marked.strip_prefix(UNROLL) {
+                    out.push_str(&text[done..at]);
+                    done = text.len() - found.len() + self.copies(found, out);
+                    at = done;
+                } else if let Some((name, number)) = self.joined(marked) {
+                    let _ = write!(out, "{}{number}", &text[done..at]);
+                    done = at + 1 + name.len();
+                    at = done;
+                } else {
+                    at += 1;
+                }
+            } else {
+                at += 1;
+            }
+        }
+        out.push_str(&text[done..]);
+    }
+
+    /// Writes the copies of the loop that `text` begins with: its length, or 0 where it stays a loop.
+    fn copies(&self, text: &'a str, out: &mut String) -> usize {
+        let Some(header) = Header::of(text) else { return 0 };
+        let Some(values) = header.values(self) else { return 0 };
+        let body = &text[header.len..];
+        let body = &body[..closing(body, [b'{', b'}'])];
         debug_assert!(!body.contains("break") && !body.contains("continue"), "{body}");
-        let joins = join(body, header.name, "") != body;
+        let joins = body.split('#').skip(1).any(|behind| joins(behind, header.name));
         let [open, close] = if joins { ["", ""] } else { ["{", "}"] };
         for value in values {
-            let copy = join(body, header.name, &value.to_string());
-            let copy = substitute(&copy, header.name, &format!("{value}u"));
+            let mut variables = self.variables.clone();
+            variables.push((header.name, value));
             out.push_str(open);
-            out.push_str(&unroll(&copy, sizes));
+            Self { variables, ..*self }.write(body, out);
             out.push_str(close);
         }
-        rest = &found[header.len + body.len() + 1..];
+        header.len + body.len() + 1
     }
-    out.push_str(rest);
-    out
+}
+
+/// Whether text behind a `#` stands for the number of a variable: `sum_#i_#j`.
+fn joins(text: &str, variable: &str) -> bool {
+    let rest = text.strip_prefix(variable);
+    rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
 fn literal(text: &str) -> Option<usize> {
@@ -73,51 +143,18 @@ fn literal(text: &str) -> Option<usize> {
 }
 
 /// Bytes up to the bracket that closes what `text` begins inside of.
-pub(super) fn closing(text: &str, [open, close]: [char; 2]) -> usize {
+pub(super) fn closing(text: &str, [open, close]: [u8; 2]) -> usize {
     let mut depth = 1;
-    for (i, c) in text.char_indices() {
-        depth += i32::from(c == open) - i32::from(c == close);
-        if depth == 0 {
-            return i;
-        }
-    }
-    text.len()
+    let closes = |byte: u8| {
+        depth += i32::from(byte == open) - i32::from(byte == close);
+        depth == 0
+    };
+    text.bytes().position(closes).unwrap_or(text.len())
 }
 
 /// Whether a character may be in an identifier.
 pub(super) fn word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
-}
-
-/// Joins a number to the names that ask for it: `sum_#i_#j`.
-fn join(text: &str, name: &str, number: &str) -> String {
-    let mut parts = text.split('#');
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.strip_prefix(name);
-        match rest.filter(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric())) {
-            Some(rest) => out.extend([number, rest]),
-            None => out.extend(["#", part]),
-        }
-    }
-    out
-}
-
-/// Replaces an identifier, but not members of that name.
-fn substitute(text: &str, name: &str, value: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(name) {
-        let (before, found) = rest.split_at(at);
-        let after = &found[name.len()..];
-        let last = before.chars().next_back().or(out.chars().next_back());
-        let whole = !last.is_some_and(|c| word(c) || c == '.') && !after.starts_with(word);
-        out.push_str(before);
-        out.push_str(if whole { value } else { name });
-        rest = after;
-    }
-    out.push_str(rest);
-    out
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{Layout, Matrices};
 use crate::arch::{Attention, Norm, RopeId, WeightId};
 use crate::caps::Capabilities;
 use crate::graph::{Gate, Graph, Node, Op, Value, ValueId};
-use crate::kernels::{DecodeSplits, KvCache, NewestKey, NewestShape};
+use crate::kernels::{DecodeQkvShape, DecodeSplits, KvCache, NewKey};
 use std::ops::Range;
 
 /// The key-value cache that attention reads and writes.
@@ -71,7 +71,7 @@ pub enum DecodeOp {
     /// x, angles → queries, partial results: [`DecodeOp::QkvAppend`], and attention of the newest row to ranges of the
     /// keys before it. Whoever merges the ranges adds the newest key.
     QkvAttentionDecode {
-        shape: NewestShape,
+        shape: DecodeQkvShape,
         norm: WeightId,
         weight: WeightId,
         bias: Option<WeightId>,
@@ -91,7 +91,7 @@ pub enum DecodeOp {
         bias: Option<WeightId>,
         attention: Attention,
         splits: DecodeSplits,
-        newest: NewestKey,
+        newest: NewKey,
     },
 }
 

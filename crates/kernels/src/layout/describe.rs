@@ -61,7 +61,7 @@ impl Layouts<'_> {
     fn value(&self, f: &mut fmt::Formatter<'_>, value: ValueId) -> fmt::Result {
         let name = self.graph.values[value];
         match self.values[value] {
-            Layout::F32 | Layout::Angles | Layout::InCache => Ok(()),
+            Layout::F32 | Layout::Angles | Layout::QueryHeads => Ok(()),
             Layout::SoftmaxRanges { count } => writeln!(f, "v{value} {name}: {count} ranges"),
             Layout::F16 => writeln!(f, "v{value} {name}: f16"),
             Layout::SplitK(split) => {

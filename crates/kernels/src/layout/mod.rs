@@ -82,8 +82,8 @@ pub enum Layout {
     InPlaceOf(ValueId),
     /// The cosines and sines of one position.
     Angles,
-    /// Queries, whose keys and values are in the cache.
-    InCache,
+    /// The row's rotated query heads alone: what wrote them has appended its keys and values to the cache.
+    QueryHeads,
     /// Of each head a partial softmax for each of so many ranges of keys.
     SoftmaxRanges {
         count: usize,

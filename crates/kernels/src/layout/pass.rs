@@ -155,8 +155,9 @@ impl<'a> Pass<'a> {
         self.split_product((value, stream), weight, &shape, reader)
     }
 
-    /// Whether a node can add up the partial sums of what it reads, to a residual stream or not, and write the sum where
-    /// others read it.
+    /// Whether `reader` has a kernel that adds up partial sums as it reads them. `to_stream`: the product had a residual,
+    /// which that kernel then adds and writes where others read it. Norms of heads have none: a product in front of them
+    /// has a sum of its own (`linear_sum`).
     fn adds_up(&self, reader: usize, to_stream: bool) -> bool {
         let reader = &self.request.graph.nodes[reader];
         match reader.op {

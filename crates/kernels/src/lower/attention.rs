@@ -6,10 +6,11 @@ use crate::error::{Error, Result};
 use crate::graph::{Dropout, Node, Site};
 use crate::kernels::{
     self as k, AttentionProducts, AttentionShape, BackwardRows, BatchAttention, CacheAttention,
-    Constant, Kernel, KeyValueOwner, KvCache, Parts, Spec,
+    Constant, Kernel, KeyValueOwner, KvCache, Parts,
 };
 use crate::layout::{Cache, Fusion, RotatedBy, attention_shape, batch_attention, cache_attention};
 use crate::plan::{Buffer, Launch, Slice};
+use std::rc::Rc;
 
 /// Bytes of [`Buffer::Probe`].
 const PROBE_BYTES: u64 = 16;
@@ -71,7 +72,8 @@ impl Lowering<'_> {
         let flops = 4.0 * (rows * rows * attention.width()) as f64;
         let (attention, tokens) = (self.cached(attention), rows);
         let kernel = k::AttentionForwardCached { attention, tokens, tile: None };
-        self.attend_many(node, kernel.kernel(self.builder.caps)?, keys, None, flops)?;
+        let kernel = self.builder.kernel(kernel)?;
+        self.attend_many(node, kernel, keys, None, flops)?;
         Ok(keys)
     }
 
@@ -88,8 +90,8 @@ impl Lowering<'_> {
         };
         let keys = self.attend_chunk(node, attention, cache)?;
         let (query, logsumexp) = (self.read(node, 0)?, self.written(node, 1)?);
-        let kernel = k::AttentionProbabilities { attention: self.cached(attention) }
-            .kernel(self.builder.caps)?;
+        let kernel =
+            self.builder.kernel(k::AttentionProbabilities { attention: self.cached(attention) })?;
         let to = Slice::new(Buffer::Probabilities, 0, elements * 4);
         let launch = Launch::new(label(node.site, "probabilities"), kernel)
             .bind("query", query)
@@ -114,14 +116,15 @@ impl Lowering<'_> {
         let [qkv_f16, output_f16] =
             [node.reads[0], node.writes[0]].map(|value| self.layouts.is_f16(value));
         let kernel = k::AttentionForward { batch, qkv_f16, output_f16, tile: None };
-        self.attend_many(node, kernel.kernel(self.builder.caps)?, qkv, dropout, flops)
+        let kernel = self.builder.kernel(kernel)?;
+        self.attend_many(node, kernel, qkv, dropout, flops)
     }
 
     /// Attention of many rows to the keys and values of `keys`: those of the same rows, or a cache's.
     fn attend_many(
         &mut self,
         node: &Node,
-        kernel: Kernel,
+        kernel: Rc<Kernel>,
         keys: Slice,
         dropout: Option<Dropout>,
         flops: f64,
@@ -166,8 +169,7 @@ impl Lowering<'_> {
     ) -> Result<Slice> {
         let slice = self.cache(site, attention, cache)?;
         let (rows, batched) = (self.cached(attention).cache(), documents.is_some());
-        let kernel =
-            k::CacheAppend { rows, cache: cache.format, batched }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::CacheAppend { rows, cache: cache.format, batched })?;
         let launch = Launch::new(Site { what: "cache append", ..site }, kernel)
             .bind("qkv", qkv)
             .bind("cache", slice)
@@ -191,7 +193,7 @@ impl Lowering<'_> {
         let of = self.cached(attention).cache();
         let elements = cache.rows as u64 * of.shape.cache_stride() as u64;
         let rows = self.builder.tensor("expanded cache", elements)?;
-        let kernel = k::CacheExpand { rows: of, cache: cache.format }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::CacheExpand { rows: of, cache: cache.format })?;
         let launch = Launch::new(Site { what: "cache expand", ..site }, kernel);
         self.builder.dispatch(launch.bind("rows", rows).bind("cache", keys))?;
         Ok(rows)
@@ -217,8 +219,8 @@ impl Lowering<'_> {
         let shape = batch.shape;
         let [output_f16, d_output_f16] = [1, 3].map(|index| self.layouts.is_f16(node.reads[index]));
         let delta = self.tensor("delta", shape.heads)?;
-        let kernel = k::AttentionDelta { shape, output_f16, d_output_f16, parts }
-            .kernel(self.builder.caps)?;
+        let kernel =
+            self.builder.kernel(k::AttentionDelta { shape, output_f16, d_output_f16, parts })?;
         let launch = Launch::new(label(node.site, "delta"), kernel)
             .bind("output", output)
             .bind("d_output", read)
@@ -272,7 +274,7 @@ impl Lowering<'_> {
                 AttentionProducts::QuerySums => ("query", 1.0),
                 AttentionProducts::KeyValueSums => ("key, value", 2.0),
             };
-            let kernel = k::AttentionBackwardProducts {
+            let kernel = self.builder.kernel(k::AttentionBackwardProducts {
                 shape,
                 scores,
                 window,
@@ -281,8 +283,7 @@ impl Lowering<'_> {
                 tiles,
                 ends: layout.padded,
                 products,
-            }
-            .kernel(caps)?;
+            })?;
             let launch = Launch::new(label(site, name), kernel)
                 .bind("qkv", qkv)
                 .bind("d_output", d_output)
@@ -314,7 +315,7 @@ impl Lowering<'_> {
         parts: Slice,
         d_qkv: Slice,
     ) -> Result<()> {
-        let kernel = sum.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(sum)?;
         let shape = sum.shape;
         let mut flops = (2 * self.builder.tokens * shape.width()) as f64;
         let mut launch = Launch::new(label(site, "group sum"), kernel).bind("parts", parts);
@@ -348,9 +349,10 @@ impl Lowering<'_> {
         let table = rows.rotated.then(|| self.angles(attention)).transpose()?;
         let padded = self.batch()?.0.padded;
         let owner = k::key_value_owner(caps, batch);
-        let of_query = k::AttentionBackwardQuery { batch, rows, tile: None }.kernel(caps)?;
-        let of_key = k::AttentionBackwardKeyValue { batch, rows, owner, ends: padded, tile: None }
-            .kernel(caps)?;
+        let of_query = k::AttentionBackwardQuery { batch, rows, tile: None };
+        let of_query = self.builder.kernel(of_query)?;
+        let of_key = k::AttentionBackwardKeyValue { batch, rows, owner, ends: padded, tile: None };
+        let of_key = self.builder.kernel(of_key)?;
         let [qkv, d_output, logsumexp, delta, documents] = reads;
         let launch = |what: &str, kernel, gradient| {
             Launch::new(label(site, what), kernel)

@@ -4,7 +4,7 @@ use super::infer::{DRAW_SLOTS, Inference, LIKELIEST_OFFSET, SampleChoices, Sever
 use super::{Inputs, Lowering, Rows};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
-use crate::kernels::{self as k, Spec};
+use crate::kernels as k;
 use crate::layout::{
     Cache, DecodeLayouts, DecodeRequest, DecodeRows, attention_shape, decode_layouts,
 };
@@ -18,11 +18,11 @@ mod tests;
 pub const CHOICE_BYTES: u64 = size_of::<crate::plan::RowChoice>() as u64;
 
 impl<'a> Inference<'a> {
-    /// The longest text for which [`InferencePlans::near`] is.
-    pub(super) fn near_keys(&self) -> usize {
+    /// The longest text for which [`InferencePlans::short_context`] is.
+    pub(super) fn short_context_keys(&self) -> usize {
         let keys = |node: &Node| match node.op {
             Op::Attention { attention, .. } => {
-                Some(k::near_keys(self.caps, attention_shape(attention)))
+                Some(k::short_context_keys(self.caps, attention_shape(attention)))
             }
             _ => None,
         };
@@ -85,8 +85,8 @@ impl<'a> Inference<'a> {
         let builder = Builder::new(self.caps, Phase::Decode, rows, Buffer::BatchStep);
         let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
         let shared = matches!(of, SeveralRows::OfOne(_));
-        let near = self.near_keys();
-        let keys = if self.shape.capacity <= near { near } else { self.cache.keys };
+        let short = self.short_context_keys();
+        let keys = if self.shape.capacity <= short { short } else { self.cache.keys };
         let nodes = 0..self.graph.nodes.len();
         let layouts = self.layouts(nodes, DecodeRows::Batched(rows), None, keys)?;
         let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
@@ -104,7 +104,7 @@ impl<'a> Inference<'a> {
         lowering.cap_logits()?;
         let (logits, mut builder) = (lowering.logits(), lowering.builder);
         let (vocabulary, rows) = (self.params.architecture.vocab_size, builder.tokens);
-        let kernel = k::SampleSeveral { vocabulary, rows }.kernel(self.caps)?;
+        let kernel = builder.kernel(k::SampleSeveral { vocabulary, rows })?;
         let words = |buffer, each: usize| Slice::new(buffer, 0, (rows * each * 4) as u64);
         let launch = Launch::new("sample", kernel)
             .bind("logits", logits)
@@ -129,7 +129,7 @@ impl<'a> Inference<'a> {
         let options = Slice::new(Buffer::Sampling, 0, 32);
         if choices.likeliest > 0 {
             let count = choices.likeliest as u64;
-            let kernel = k::TopLogits { vocabulary, count: choices.likeliest }.kernel(self.caps)?;
+            let kernel = builder.kernel(k::TopLogits { vocabulary, count: choices.likeliest })?;
             let top = Slice::new(Buffer::Drawn, LIKELIEST_OFFSET, DRAW_SLOTS as u64 * count * 8);
             let flops = (4 + 3 * choices.likeliest) as f64 * vocabulary as f64;
             let launch = Launch::new("likeliest", kernel)
@@ -138,7 +138,7 @@ impl<'a> Inference<'a> {
                 .bind("options", options);
             builder.dispatch(launch.flops(flops))?;
         }
-        let kernel = k::Sample { vocabulary, biased: choices.biased }.kernel(self.caps)?;
+        let kernel = builder.kernel(k::Sample { vocabulary, biased: choices.biased })?;
         let bias = Slice::new(Buffer::Bias, 0, vocabulary as u64 * 4);
         let launch = Launch::new("sample", kernel)
             .bind("logits", logits)

@@ -3,7 +3,7 @@
 use super::{Lowering, label};
 use crate::error::Result;
 use crate::graph::{Dropout, Node};
-use crate::kernels::{self as k, Constant, Spec, WriteMode};
+use crate::kernels::{self as k, Constant, WriteMode};
 use crate::plan::{Launch, Range, Slice};
 
 impl Lowering<'_> {
@@ -17,13 +17,12 @@ impl Lowering<'_> {
         let (x, y) = (self.read(node, 0)?, self.written(node, 0)?);
         let columns = self.columns(node.reads[0]);
         let residual = self.second(node)?;
-        let kernel = k::DropoutForward {
+        let kernel = self.builder.kernel(k::DropoutForward {
             columns,
             rate: Constant(rate),
             mode: write,
             residual: residual.is_some(),
-        }
-        .kernel(self.builder.caps)?;
+        })?;
         let launch = Launch::new(label(node.site, "dropout"), kernel)
             .bind("input", x)
             .bind("output", y)

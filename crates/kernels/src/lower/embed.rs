@@ -4,8 +4,9 @@ use super::Lowering;
 use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Spec, WeightFormat};
+use crate::kernels::{self as k, WeightFormat};
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
+use std::rc::Rc;
 
 impl Lowering<'_> {
     /// Rows of the tokens and, into the first of `[angles, table]`, the angles of the newest row's position.
@@ -28,7 +29,7 @@ impl Lowering<'_> {
                 WeightFormat::F32 => ("weight", self.part(weight, part, Buffer::Weights)),
                 _ => self.row_operand(weight, part),
             };
-            let kernel = kernel.kernel(self.builder.caps)?;
+            let kernel = self.builder.kernel(kernel)?;
             let launch = Launch::new(site, kernel)
                 .rows(range)
                 .bind("tokens", self.inputs.tokens)
@@ -61,7 +62,7 @@ impl Lowering<'_> {
             if clear {
                 self.clear(node, gradient)?;
             }
-            let kernel = k::EmbeddingBackward { hidden, padding }.kernel(self.builder.caps)?;
+            let kernel = self.builder.kernel(k::EmbeddingBackward { hidden, padding })?;
             let launch = Launch::new(node.site, kernel)
                 .rows(self.vocabulary_range(weight, part))
                 .bind("order", batch.order())
@@ -75,7 +76,7 @@ impl Lowering<'_> {
 
     /// On the first micro-step.
     fn clear(&mut self, node: &Node, gradient: Slice) -> Result<()> {
-        let kernel = k::Zero { count: gradient.bytes as usize / 4 }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::Zero { count: gradient.bytes as usize / 4 })?;
         let launch = Launch::new(super::label(node.site, "zero"), kernel);
         self.builder.dispatch(launch.bind("data", gradient))
     }
@@ -83,7 +84,7 @@ impl Lowering<'_> {
     pub(super) fn positions(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let rows = self.written(node, 0)?;
         for part in 0..self.params.matrices[weight].parts.len() {
-            let kernel = k::PositionForward { hidden: self.hidden() }.kernel(self.builder.caps)?;
+            let kernel = self.builder.kernel(k::PositionForward { hidden: self.hidden() })?;
             let table = self.part(weight, part, Buffer::Weights);
             self.positions_part(node, (weight, part), kernel, [("x", rows), ("weight", table)])?;
         }
@@ -96,7 +97,7 @@ impl Lowering<'_> {
             let gradient = self.gradient(weight, part);
             self.clear(node, gradient)?;
             let kernel =
-                k::PositionBackward { hidden: self.hidden(), ends }.kernel(self.builder.caps)?;
+                self.builder.kernel(k::PositionBackward { hidden: self.hidden(), ends })?;
             let operands = [("d_output", d_rows), ("d_weight", gradient)];
             self.positions_part(node, (weight, part), kernel, operands)?;
         }
@@ -107,7 +108,7 @@ impl Lowering<'_> {
         &mut self,
         node: &Node,
         (weight, part): (WeightId, usize),
-        kernel: k::Kernel,
+        kernel: Rc<k::Kernel>,
         operands: [Operand; 2],
     ) -> Result<()> {
         let launch = Launch::new(node.site, kernel)

@@ -4,7 +4,7 @@ use super::{Lowering, label};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, Site};
-use crate::kernels::{self as k, Form, Output, Parts, Spec};
+use crate::kernels::{self as k, Form, Output, Parts};
 use crate::layout::{Fusion, SplitK, gate_width};
 use crate::plan::{Launch, Range, Slice};
 
@@ -26,8 +26,7 @@ impl Lowering<'_> {
         summed: Option<SplitK>,
     ) -> Result<()> {
         let (input, parts) = summed.map_or((rows, Parts::WHOLE), |it| (it.slice, it.parts));
-        let kernel =
-            k::ActivationForward(gate_width(gate, half, parts)).kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::ActivationForward(gate_width(gate, half, parts)))?;
         let launch = Launch::new(site, kernel)
             .bind(if gate.gated { "gate_up" } else { "input" }, input)
             .bind("output", output)
@@ -39,7 +38,7 @@ impl Lowering<'_> {
         let (input, (d_output, parts)) = (self.read(node, 0)?, self.read_parts(node, 1, fusion)?);
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
         let shape = gate_width(gate, self.layouts.is_f16(node.writes[0]), parts);
-        let kernel = k::ActivationBackward(shape).kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::ActivationBackward(shape))?;
         let [of_input, of_d_input] =
             if gate.gated { ["gate_up", "d_gate_up"] } else { ["input", "d_input"] };
         let launch = Launch::new(node.site, kernel)

@@ -8,8 +8,7 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::Node;
 use crate::kernels::{
-    self as k, Constant, Form, LogitRow, Objective, RowScore, Spec, Steering, SteeringNumbers,
-    WriteMode,
+    self as k, Constant, Form, LogitRow, Objective, RowScore, Steering, SteeringNumbers, WriteMode,
 };
 use crate::layout::{Fusion, GradientProduct, logit_chunks, padded_logits};
 use crate::params::{ALIGN, Params};
@@ -155,13 +154,13 @@ impl Lowering<'_> {
         rows: Range,
         (gradient, soft_cap): (bool, Option<f64>),
     ) -> Result<()> {
-        let (caps, objective) = (self.builder.caps, self.objective());
+        let objective = self.objective();
         let objective = if gradient { objective } else { Objective::default() };
         let kernel = if soft_cap.is_none() && objective.is_plain() {
-            k::CrossEntropy { row, gradient }.kernel(caps)
+            self.builder.kernel(k::CrossEntropy { row, gradient })
         } else {
-            k::ObjectiveCrossEntropy { row, gradient, objective, cap: soft_cap.map(Constant) }
-                .kernel(caps)
+            let cap = soft_cap.map(Constant);
+            self.builder.kernel(k::ObjectiveCrossEntropy { row, gradient, objective, cap })
         }?;
         let weighted = objective.steering.is_weighted();
         let soft = objective.steering == Steering::SoftTargets;
@@ -188,7 +187,7 @@ impl Lowering<'_> {
     }
 
     fn loss_sum(&mut self, targets: Slice) -> Result<()> {
-        let kernel = k::LossSumForward.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::LossSumForward)?;
         let metrics = Slice::new(Buffer::Metrics, 0, METRICS_BYTES);
         let launch = Launch::new("loss sum", kernel)
             .bind("losses", self.losses())
@@ -201,8 +200,7 @@ impl Lowering<'_> {
     pub(super) fn cap_logits(&mut self) -> Result<()> {
         let Some(cap) = self.params.architecture.logit_soft_cap else { return Ok(()) };
         let vocabulary = self.params.architecture.vocab_size;
-        let kernel =
-            k::SoftCap { columns: vocabulary, cap: Constant(cap) }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::SoftCap { columns: vocabulary, cap: Constant(cap) })?;
         let launch = Launch::new("logits soft cap", kernel).bind("logits", self.logits());
         self.builder.dispatch(launch.flops(8.0 * (self.builder.tokens * vocabulary) as f64))
     }
@@ -221,7 +219,7 @@ impl Lowering<'_> {
         let objective = Objective { steering: Steering::Scores, ..Objective::default() };
         let spec = k::ObjectiveCrossEntropy { row, gradient: false, objective, cap: None };
         let rows = self.builder.all_rows();
-        let launch = Launch::new("scores", spec.kernel(self.builder.caps)?)
+        let launch = Launch::new("scores", self.builder.kernel(spec)?)
             .rows(rows)
             .bind("logits", logits)
             .bind("targets", targets)
@@ -231,7 +229,7 @@ impl Lowering<'_> {
         if top == 0 {
             return Ok(());
         }
-        let kernel = k::TopRows { vocabulary, count: top }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::TopRows { vocabulary, count: top })?;
         let launch = Launch::new("likeliest", kernel)
             .rows(rows)
             .bind("logits", logits)

@@ -27,9 +27,9 @@ pub struct InferencePlans {
     pub last_row: Plan,
     /// [`Buffer::Token`] through all layers to [`Buffer::LastHidden`], its keys and values appended.
     pub decode: Plan,
-    /// The same of texts of up to [`Self::near_keys`] tokens, where other kernels are faster.
-    pub near: Option<Plan>,
-    pub near_keys: usize,
+    /// The same of texts of up to [`Self::short_context_keys`] tokens, where other kernels are faster.
+    pub short_context: Option<Plan>,
+    pub short_context_keys: usize,
     /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
     pub sample: Plan,
     /// The matrices to [`Buffer::Packed`]; to be replayed when the weights have changed. Empty where the model
@@ -47,13 +47,17 @@ pub struct InferencePlans {
 impl InferencePlans {
     /// What decodes texts of up to so many tokens.
     pub fn decode_of(&self, tokens: usize) -> &Plan {
-        self.near.as_ref().filter(|_| tokens <= self.near_keys).unwrap_or(&self.decode)
+        self.short_context
+            .as_ref()
+            .filter(|_| tokens <= self.short_context_keys)
+            .unwrap_or(&self.decode)
     }
 
     pub fn all(&self) -> Vec<&Plan> {
-        let Self { prefill, logits, loss, last_row, decode, near, sample, pack, .. } = self;
+        let Self { prefill, logits, loss, last_row, decode, short_context, sample, pack, .. } =
+            self;
         let plans = [prefill, logits, loss, last_row, decode, sample, pack];
-        plans.into_iter().chain(near).collect()
+        plans.into_iter().chain(short_context).collect()
     }
 }
 
@@ -221,14 +225,14 @@ impl<'a> Inference<'a> {
         let loss = self.loss()?.finish(&logits.slots);
         let last_row = self.last_row()?.finish(&loss.slots);
         let decode = self.decode(self.cache.keys)?.finish(&last_row.slots);
-        let near_keys = self.near_keys();
+        let short_context_keys = self.short_context_keys();
         let merges = |kernel: &Kernel| matches!(kernel.spec, KernelSpec::AttentionDecodeMerge(_));
-        let near = if near_keys > 0 && decode.kernels.iter().any(merges) {
-            Some(self.decode(near_keys)?.finish(&decode.slots))
+        let short_context = if short_context_keys > 0 && decode.kernels.iter().any(merges) {
+            Some(self.decode(short_context_keys)?.finish(&decode.slots))
         } else {
             None
         };
-        let slots = &near.as_ref().unwrap_or(&decode).slots;
+        let slots = &short_context.as_ref().unwrap_or(&decode).slots;
         let sample = self.sample_plan(SampleChoices::default(), slots)?;
         let (pack, packed) = self.pack()?;
         Ok(InferencePlans {
@@ -237,8 +241,8 @@ impl<'a> Inference<'a> {
             loss,
             last_row,
             decode,
-            near,
-            near_keys,
+            short_context,
+            short_context_keys,
             sample,
             pack,
             packed,
@@ -315,6 +319,7 @@ impl<'a> Inference<'a> {
     }
 
     pub(super) fn inputs(&self, tokens: Slice) -> Inputs {
+        // One document: its zeros serve decoded rows too.
         let documents = PromptLayout::new(self.chunk).documents();
         Inputs { tokens, documents, positions: self.shape.capacity }
     }

@@ -3,7 +3,7 @@
 use crate::arch::Init;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{self as k, Spec};
+use crate::kernels as k;
 use crate::params::{ALIGN, Params};
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, STEP_BYTES, Slice};
 
@@ -34,7 +34,7 @@ pub fn initialize_plan(caps: &Capabilities, params: &Params) -> Result<Plan> {
                 let options = Slice::new(Buffer::Step, place as u64 * OPTIONS_STRIDE, STEP_BYTES);
                 let launch = Launch::new(
                     &tensor.name,
-                    k::InitializeForward { count: run.len }.kernel(caps)?,
+                    builder.kernel(k::InitializeForward { count: run.len })?,
                 )
                 .bind("weights", weights)
                 .bind("options", options)

@@ -3,7 +3,7 @@
 use super::Lowering;
 use crate::error::Result;
 use crate::graph::{InterventionSite, Node};
-use crate::kernels::{self as k, InterventionLayout, Spec};
+use crate::kernels::{self as k, InterventionLayout};
 use crate::plan::{Buffer, Launch, Range, Slice};
 
 impl Lowering<'_> {
@@ -13,8 +13,8 @@ impl Lowering<'_> {
             (self.columns(node.reads[0]), self.read(node, 0)?, self.second(node)?);
         let sum = residual.map(|_| self.written(node, 0)).transpose()?;
         let layout = InterventionLayout::new(self.params.architecture.layers.len(), self.hidden());
-        let kernel = k::InterveneForward { columns, residual: residual.is_some(), layout }
-            .kernel(self.builder.caps)?;
+        let kernel = k::InterveneForward { columns, residual: residual.is_some(), layout };
+        let kernel = self.builder.kernel(kernel)?;
         let numbers = Slice::new(Buffer::Interventions, 0, layout.words as u64 * 4);
         let launch = Launch::new(node.site, kernel)
             .rows(Range { col0: site.number() as u32, ..self.builder.all_rows() })

@@ -5,7 +5,7 @@ use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Node, ValueId};
 use crate::kernels::{
-    self as k, Element, Form, LinearShape, Output, Spec, SummedWeights, WeightFormat, WriteMode,
+    self as k, Element, Form, LinearShape, Output, SummedWeights, WeightFormat, WriteMode,
 };
 use crate::layout::{Fusion, GradientProduct, TokenRows};
 use crate::plan::{Buffer, Launch, Operand, Range, Slice};
@@ -184,7 +184,7 @@ impl Lowering<'_> {
     pub(super) fn product_sum(&mut self, index: usize) -> Result<()> {
         let layouts = Rc::clone(&self.layouts);
         let sums = &layouts.product_sums[index];
-        let kernel = sums.bound_sums().kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(sums.bound_sums())?;
         let launch = Launch::new(&sums.label, kernel)
             .bind("parts", sums.partials)
             .bind("gradient", sums.gradients);
@@ -194,8 +194,11 @@ impl Lowering<'_> {
     /// `d_bias (+)= Σ over rows of d_output`.
     pub(super) fn bias_gradient(&mut self, node: &Node, bias: WeightId) -> Result<()> {
         let columns = self.params.matrices[bias].rows;
-        let kernel = k::ColumnSum { hidden: columns, rows: 1, weights: SummedWeights::ONE }
-            .kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::ColumnSum {
+            hidden: columns,
+            rows: 1,
+            weights: SummedWeights::ONE,
+        })?;
         let launch = Launch::new(label(node.site, "bias"), kernel)
             .bind("partial_sums", self.read(node, 0)?)
             .bind("output", self.gradient(bias, 0));
@@ -246,8 +249,11 @@ impl Lowering<'_> {
         let (rows, columns) = (matrix.parts[part].rows, matrix.cols);
         let what = format!("unpacked matrix of {label}");
         let unpacked = self.builder.tensor(&what, (rows * columns) as u64)?;
-        let kernel = k::UnpackWeights { format: self.matrices.weights, rows, columns }
-            .kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::UnpackWeights {
+            format: self.matrices.weights,
+            rows,
+            columns,
+        })?;
         let launch = Launch::new(format!("{label} unpacked"), kernel);
         self.builder.dispatch(launch.bind("matrix", unpacked).bind("packed", packed))?;
         Ok(unpacked)
@@ -264,8 +270,11 @@ impl Lowering<'_> {
     /// Writes [`Buffer::Mirror`] from the weights.
     pub(super) fn round_weights(&mut self) -> Result<()> {
         for (index, shard) in self.params.shards.iter().enumerate() {
-            let kernel = k::PackWeights { format: WeightFormat::F16, rows: 1, columns: shard.len }
-                .kernel(self.builder.caps)?;
+            let kernel = self.builder.kernel(k::PackWeights {
+                format: WeightFormat::F16,
+                rows: 1,
+                columns: shard.len,
+            })?;
             let launch = Launch::new("weights in f16", kernel)
                 .bind("matrix", Slice::new(Buffer::Weights(index), 0, shard.len as u64 * 4))
                 .bind("packed", Slice::new(Buffer::Mirror(index), 0, shard.len as u64 * 2));

@@ -5,13 +5,13 @@ use super::{Lowering, label};
 use crate::arch::LowRank;
 use crate::error::Result;
 use crate::graph::{Node, ValueId};
-use crate::kernels::{self as k, Constant, Form, LinearShape, Output, Spec, WriteMode};
+use crate::kernels::{self as k, Constant, Form, LinearShape, Output, WriteMode};
 use crate::plan::{Buffer, Launch, Range, Slice};
 
 impl Lowering<'_> {
     pub(super) fn scale(&mut self, node: &Node, factor: f64) -> Result<()> {
         let (rows, columns) = (self.read(node, 0)?, self.columns(node.reads[0]));
-        let kernel = k::Scale { columns, factor: Constant(factor) }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::Scale { columns, factor: Constant(factor) })?;
         let launch = Launch::new(label(node.site, "scale"), kernel).bind("rows", rows);
         self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
     }

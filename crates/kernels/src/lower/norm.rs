@@ -4,9 +4,10 @@ use super::{Lowering, label};
 use crate::arch::{Attention, HeadNorms, Norm, NormKind, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Site};
-use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, Spec, WriteMode};
+use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, WriteMode};
 use crate::layout::{ColumnSums, Fusion, SplitK, attention_shape};
 use crate::plan::{Launch, Operand, Slice};
+use std::rc::Rc;
 
 /// The constants of a norm's kernels.
 pub(super) const fn terms(norm: Norm) -> NormTerms {
@@ -38,11 +39,11 @@ impl Lowering<'_> {
         [x, y]: [Slice; 2],
         added: &[Operand],
     ) -> Result<()> {
-        let (caps, hidden) = (self.builder.caps, self.params.matrices[norm.weight].cols);
+        let hidden = self.params.matrices[norm.weight].cols;
         let kernel = if norm.kind != NormKind::Layer {
-            k::RmsNormForward { hidden, terms: terms(norm), form }.kernel(caps)
+            self.builder.kernel(k::RmsNormForward { hidden, terms: terms(norm), form })
         } else if form == NormForm::PLAIN {
-            k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) }.kernel(caps)
+            self.builder.kernel(k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) })
         } else {
             Err(Error::internal(format!("{site}: no kernel adds a layer norm to a residual")))
         }?;
@@ -54,7 +55,7 @@ impl Lowering<'_> {
     fn norm_launch(
         &self,
         site: Site,
-        kernel: Kernel,
+        kernel: Rc<Kernel>,
         weight: WeightId,
         [x, y]: [Slice; 2],
     ) -> Launch {
@@ -75,10 +76,11 @@ impl Lowering<'_> {
         let rows = k::norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
         let kernel = if norm.kind == NormKind::Layer {
-            k::LayerNormBackward { hidden, epsilon: Constant(norm.epsilon), mode: write, rows }
-                .kernel(caps)
+            let epsilon = Constant(norm.epsilon);
+            self.builder.kernel(k::LayerNormBackward { hidden, epsilon, mode: write, rows })
         } else {
-            k::RmsNormBackward { hidden, terms: terms(norm), mode: write, rows, parts }.kernel(caps)
+            let terms = terms(norm);
+            self.builder.kernel(k::RmsNormBackward { hidden, terms, mode: write, rows, parts })
         }?;
         let launch = Launch::new(node.site, kernel)
             .bind("x", input)
@@ -100,7 +102,7 @@ impl Lowering<'_> {
     /// Adds up the partial sums of several weights' gradients.
     pub(super) fn column_sum(&mut self, sums: &ColumnSums) -> Result<()> {
         let ColumnSums { site, shape: [columns, rows], weights, partials, gradients } = *sums;
-        let kernel = k::ColumnSum { hidden: columns, rows, weights }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::ColumnSum { hidden: columns, rows, weights })?;
         let launch = Launch::new(label(site, "weight"), kernel)
             .bind("partial_sums", partials)
             .bind("output", gradients);
@@ -114,8 +116,10 @@ impl Lowering<'_> {
         attention: Attention,
     ) -> Result<()> {
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
-        let kernel = k::HeadNormForward { shape: attention_shape(attention), terms: terms(norms) }
-            .kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::HeadNormForward {
+            shape: attention_shape(attention),
+            terms: terms(norms),
+        })?;
         let io = [input, output];
         let launch = self.norm_launch(node.site, kernel, norms.weight, io);
         let flops = 4.0 * (self.builder.tokens * attention.stride()) as f64;
@@ -134,9 +138,8 @@ impl Lowering<'_> {
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
         let rows = k::norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
-        let kernel =
-            k::HeadNormBackward { shape: attention_shape(attention), terms: terms(norms), rows }
-                .kernel(caps)?;
+        let (shape, terms) = (attention_shape(attention), terms(norms));
+        let kernel = self.builder.kernel(k::HeadNormBackward { shape, terms, rows })?;
         let launch = Launch::new(node.site, kernel)
             .bind("x", input)
             .bind("weight", self.whole(norms.weight))

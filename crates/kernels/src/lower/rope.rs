@@ -4,7 +4,7 @@ use super::Lowering;
 use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Site};
-use crate::kernels::{RopeRows, RopeShape, Spec};
+use crate::kernels::{RopeRows, RopeShape};
 use crate::layout::{Fusion, SplitK, rope_shape};
 use crate::plan::{Buffer, Launch, Operand, Slice};
 
@@ -63,7 +63,7 @@ impl Lowering<'_> {
             1 => 0,
             parts => parts * self.builder.tokens * of.shape.stride,
         };
-        let launch = Launch::new(site, of.kernel(self.builder.caps)?)
+        let launch = Launch::new(site, self.builder.kernel(of)?)
             .bind("table", self.angles(attention)?)
             .bind("documents", self.inputs.documents)
             .bind_all(rows.iter().copied());

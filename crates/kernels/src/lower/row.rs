@@ -6,11 +6,12 @@ use crate::arch::{Attention, Norm, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Op};
 use crate::kernels::{
-    self as k, Constant, DecodeOver, DecodeSplits, Kernel, Matvec, MatvecInput, MatvecOutput,
-    MatvecRows, NewestKey, NewestShape, NormForm, Output, Spec,
+    self as k, Constant, DecodeOver, DecodeQkvShape, DecodeSplits, Kernel, Matvec, MatvecInput,
+    MatvecOutput, MatvecRows, NewKey, NormForm, Output,
 };
 use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::plan::{Launch, Operand, Range, Slice};
+use std::rc::Rc;
 
 impl Lowering<'_> {
     /// Gives the values of decoded rows their places.
@@ -58,8 +59,8 @@ impl Lowering<'_> {
             DecodeOp::MergingLinear { weight, bias, attention, splits, newest } => {
                 let input = MatvecInput::Ranges(self.cached(attention), splits, newest);
                 let (residual, newest) = match newest {
-                    NewestKey::Among => (1, vec![]),
-                    NewestKey::Apart => {
+                    NewKey::Among => (1, vec![]),
+                    NewKey::Apart => {
                         let cache = self.cache(node.site, attention, self.decode_cache()?)?;
                         (2, vec![("query", self.read(node, 1)?), ("cache", cache)])
                     }
@@ -155,13 +156,13 @@ impl Lowering<'_> {
     fn qkv_attention(
         &mut self,
         node: &DecodeNode,
-        shape: NewestShape,
+        shape: DecodeQkvShape,
         (norm, weight, bias): (WeightId, WeightId, Option<WeightId>),
         attention: Attention,
         splits: DecodeSplits,
     ) -> Result<()> {
         let cache = self.decode_cache()?;
-        let kernel = k::AttentionDecodeNewest { shape, splits }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::AttentionDecodeQkv { shape, splits })?;
         let launch = Launch::new(node.site, kernel)
             .bind("a", self.read(node, 0)?)
             .bind_all([self.row_operand(weight, 0)])
@@ -186,7 +187,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (cache, batched) = (self.decode_cache()?, self.is_batched());
         let over = self.decode_over(attention, cache);
-        let kernel = k::AttentionDecode { over, splits }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::AttentionDecode { over, splits })?;
         let launch = Launch::new(node.site, kernel)
             .bind("query", self.read(node, 0)?)
             .bind("cache", self.cache(node.site, attention, cache)?)
@@ -216,7 +217,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (batched, over) =
             (self.is_batched(), self.decode_over(attention, self.decode_cache()?));
-        let kernel = k::AttentionDecodeMerge { over, splits }.kernel(self.builder.caps)?;
+        let kernel = self.builder.kernel(k::AttentionDecodeMerge { over, splits })?;
         let launch = Launch::new(node.site, kernel)
             .bind("partials", self.read(node, 0)?)
             .bind_some("documents", batched.then_some(self.inputs.documents))
@@ -263,13 +264,13 @@ impl Lowering<'_> {
     }
 
     /// The kernel for one row, or for batched rows `stride` elements apart.
-    fn row_kernel(&self, of: Matvec, stride: usize) -> Result<Kernel> {
-        let (caps, rows) = (self.builder.caps, self.builder.tokens);
+    fn row_kernel(&mut self, of: Matvec, stride: usize) -> Result<Rc<Kernel>> {
         if !self.is_batched() {
-            return of.kernel(caps);
+            return self.builder.kernel(of);
         }
+        let rows = self.builder.tokens;
         let Matvec { n, k, input, output, weights, .. } = of;
-        MatvecRows { n, k, rows, stride, input, output, weights }.kernel(caps)
+        self.builder.kernel(MatvecRows { n, k, rows, stride, input, output, weights })
     }
 
     const fn is_batched(&self) -> bool {

@@ -5,8 +5,9 @@ use super::slots::{self, Lifetime};
 use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, STEP_BYTES, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::{Access, Kernel, LinearShape, Spec};
+use crate::kernels::{Access, Kernel, KernelSpec, LinearShape, Spec};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Bytes between entries of [`Buffer::Ranges`].
 pub const RANGE_STRIDE: u64 = 256;
@@ -20,7 +21,9 @@ pub struct Builder<'a> {
     /// The uniform that kernels read as `step`.
     pub step: Buffer,
     /// With their kernels, which are numbered when the plan is finished.
-    pub(super) dispatches: Vec<(Kernel, Dispatch)>,
+    pub(super) dispatches: Vec<(Rc<Kernel>, Dispatch)>,
+    /// Those made so far.
+    kernels: Vec<Rc<Kernel>>,
     ranges: Vec<Range>,
     pub(super) virtuals: Vec<u64>,
     pub(super) products: Vec<LinearShape>,
@@ -34,6 +37,7 @@ impl<'a> Builder<'a> {
             tokens,
             step,
             dispatches: Vec::new(),
+            kernels: Vec::new(),
             ranges: Vec::new(),
             virtuals: Vec::new(),
             products: Vec::new(),
@@ -94,6 +98,20 @@ impl<'a> Builder<'a> {
         Slice::new(Buffer::Ranges, index as u64 * RANGE_STRIDE, 16)
     }
 
+    /// The kernel of a spec. Layers have the same few, and each is composed once.
+    ///
+    /// # Errors
+    /// As [`Spec::kernel`].
+    pub fn kernel(&mut self, spec: impl Spec) -> Result<Rc<Kernel>> {
+        let known: KernelSpec = spec.into();
+        if let Some(kernel) = self.kernels.iter().find(|kernel| kernel.spec == known) {
+            return Ok(Rc::clone(kernel));
+        }
+        let kernel = Rc::new(spec.kernel(self.caps)?);
+        self.kernels.push(Rc::clone(&kernel));
+        Ok(kernel)
+    }
+
     /// Appends a dispatch. Traffic is taken as every bound byte once.
     ///
     /// # Errors
@@ -137,7 +155,7 @@ impl<'a> Builder<'a> {
     /// Dispatches from the one at an index on, with their kernels.
     #[cfg(test)]
     pub fn dispatches_from(&self, first: usize) -> impl Iterator<Item = (&Kernel, &Dispatch)> {
-        self.dispatches[first..].iter().map(|(kernel, dispatch)| (kernel, dispatch))
+        self.dispatches[first..].iter().map(|(kernel, dispatch)| (&**kernel, dispatch))
     }
 
     /// The range whose binding begins there.
@@ -190,15 +208,17 @@ impl<'a> Builder<'a> {
         let alive: Vec<Lifetime> = lifetimes.iter().flatten().copied().collect();
         let (slot_of, slots) = slots::assign(&alive, existing);
         let slot: BTreeMap<usize, usize> = used.into_iter().zip(slot_of).collect();
-        let (mut kernels, mut dispatches): (Vec<Kernel>, Vec<Dispatch>) = (vec![], vec![]);
+        drop(self.kernels);
+        let (mut kernels, mut dispatches): (Vec<Rc<Kernel>>, Vec<Dispatch>) = (vec![], vec![]);
         for (kernel, mut dispatch) in self.dispatches {
             for slice in dispatch.all_slices() {
                 if let Buffer::Virtual(id) = slice.buffer {
                     slice.buffer = Buffer::Slot(slot[&id]);
                 }
             }
-            let same = |k: &Kernel| {
-                (k.grid, k.sizes, &k.wgsl) == (kernel.grid, kernel.sizes, &kernel.wgsl)
+            let same = |k: &Rc<Kernel>| {
+                let parts = (k.grid, k.sizes, &k.wgsl);
+                Rc::ptr_eq(k, &kernel) || parts == (kernel.grid, kernel.sizes, &kernel.wgsl)
             };
             dispatch.kernel = kernels.iter().position(same).unwrap_or(kernels.len());
             if dispatch.kernel == kernels.len() {
@@ -207,7 +227,7 @@ impl<'a> Builder<'a> {
             dispatches.push(dispatch);
         }
         Plan {
-            kernels,
+            kernels: kernels.into_iter().map(Rc::unwrap_or_clone).collect(),
             dispatches,
             ranges: self.ranges,
             slots,

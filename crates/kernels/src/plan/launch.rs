@@ -3,6 +3,7 @@
 use super::{Builder, Range, Slice};
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
+use std::rc::Rc;
 
 /// An operand, and its name in the kernel's text.
 pub type Operand = (&'static str, Slice);
@@ -11,7 +12,7 @@ pub type Operand = (&'static str, Slice);
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub(super) label: String,
-    pub(super) kernel: Kernel,
+    pub(super) kernel: Rc<Kernel>,
     operands: Vec<Operand>,
     pub(super) rows: Option<Range>,
     pub(super) flops: f64,
@@ -19,8 +20,14 @@ pub struct Launch {
 
 impl Launch {
     /// A launch over all token rows.
-    pub fn new(label: impl Into<String>, kernel: Kernel) -> Self {
-        Self { label: label.into(), kernel, operands: vec![], rows: None, flops: 0.0 }
+    pub fn new(label: impl Into<String>, kernel: impl Into<Rc<Kernel>>) -> Self {
+        Self {
+            label: label.into(),
+            kernel: kernel.into(),
+            operands: vec![],
+            rows: None,
+            flops: 0.0,
+        }
     }
 
     pub fn bind(mut self, name: &'static str, slice: Slice) -> Self {
@@ -96,7 +103,7 @@ impl Builder<'_> {
 mod tests {
     use super::*;
     use crate::caps::{Capabilities, Target};
-    use crate::kernels::{Form, LinearShape, Output, WriteMode, linear};
+    use crate::kernels::{Form, LinearProduct, LinearShape, Output, WriteMode};
     use crate::plan::{Buffer, Phase, Plan};
 
     const NAMES: [&str; 4] = ["a", "b", "c", "residual"];
@@ -106,7 +113,7 @@ mod tests {
         let caps = Capabilities::floor(Target::Native);
         let mut builder = Builder::new(&caps, Phase::Forward, 8, Buffer::Step);
         let shape = LinearShape::new(Form::MatmulT, 12, 20, 8);
-        let kernel = linear(&caps, &shape, Output::Residual).unwrap().product;
+        let kernel = builder.kernel(LinearProduct::picked(&caps, shape, Output::Residual)).unwrap();
         let rows = builder.all_rows();
         let operand = |name: &&'static str| {
             let number = name.bytes().next().map_or(0, u32::from);
@@ -156,7 +163,7 @@ mod tests {
         let mut builder = Builder::new(&caps, Phase::Forward, 8, Buffer::Step);
         let shape = LinearShape::new(Form::MatmulT, 12, 20, 8);
         let output = Output::Mode(WriteMode::Overwrite);
-        let kernel = linear(&caps, &shape, output).unwrap().product;
+        let kernel = builder.kernel(LinearProduct::picked(&caps, shape, output)).unwrap();
         let slice = Slice::new(Buffer::Given(0), 0, 4);
         let launch = Launch::new("p", kernel).bind_all(["a", "b", "c"].map(|name| (name, slice)));
         let error = builder.dispatch(launch).unwrap_err();

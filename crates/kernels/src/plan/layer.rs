@@ -9,6 +9,7 @@ use crate::caps::ALIGN;
 use crate::kernels::{Access, Binding, Kernel, Placement, read_write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Bytes at a multiple of which a binding may begin.
 const BINDING_ALIGN: u64 = 4 * ALIGN as u64;
@@ -75,7 +76,7 @@ impl Builder<'_> {
             let whole = |slice: &&mut Slice| slice.buffer == Buffer::Virtual(all.id);
             dispatch.slices.iter_mut().filter(whole).for_each(|slice| slice.bytes = all.bytes);
             dispatch.operands = kernel.bindings.iter().copied().zip(operands).collect();
-            *kernel = shared;
+            *kernel = Rc::new(shared);
         }
     }
 
@@ -104,7 +105,7 @@ impl Builder<'_> {
             let place = slices.iter().enumerate().find_map(|(i, all)| Some((i, inside(all)?)));
             place.map(|(binding, offset)| Placement { operand: operand.name, binding, offset })
         };
-        let bound = |of: &(Kernel, Dispatch)| {
+        let bound = |of: &(Rc<Kernel>, Dispatch)| {
             let placements = operands_of(of).map(placement).collect::<Option<Vec<_>>>()?;
             Some((of.0.placed(&bindings, &placements)?, slices.clone()))
         };
@@ -159,7 +160,7 @@ impl Builder<'_> {
     }
 }
 
-fn operands_of((kernel, dispatch): &(Kernel, Dispatch)) -> impl Iterator<Item = Region> {
+fn operands_of((kernel, dispatch): &(Rc<Kernel>, Dispatch)) -> impl Iterator<Item = Region> {
     kernel.bindings.iter().copied().zip(dispatch.slices.iter().copied())
 }
 

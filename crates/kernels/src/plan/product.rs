@@ -2,7 +2,7 @@
 
 use super::{Buffer, Builder, Launch, Operand, Range, STEP_BYTES, Slice};
 use crate::error::Result;
-use crate::kernels::{self as k, LinearKernels, LinearShape, Output};
+use crate::kernels::{LinearProduct, LinearShape, Output};
 
 impl Builder<'_> {
     /// One product of `operands` a and b into c, in two dispatches if K is split. The rows are those of `range`, up to
@@ -19,34 +19,34 @@ impl Builder<'_> {
         added: &[Operand],
         at: (Option<Slice>, Range),
     ) -> Result<()> {
-        let kernels = k::linear(self.caps, shape, output)?;
-        self.product_by(label, (shape, kernels), operands, added, at)
+        let product = LinearProduct::picked(self.caps, *shape, output);
+        self.product_by(label, product, operands, added, at)
     }
 
-    /// The same by these kernels.
+    /// The same, with this choice of parts and tile.
     ///
     /// # Errors
     /// As [`Builder::product`].
     pub fn product_by(
         &mut self,
         label: &str,
-        (shape, kernels): (&LinearShape, LinearKernels),
+        product: LinearProduct,
         [a, b, c]: [Slice; 3],
         added: &[Operand],
         (step, range): (Option<Slice>, Range),
     ) -> Result<()> {
-        self.products.push(*shape);
-        let launch =
-            |label: &str, kernel| Launch::new(label, kernel).rows(range).bind_some("step", step);
-        let flops = 2.0 * shape.n as f64 * shape.k as f64 * shape.tokens as f64;
-        let product = launch(label, kernels.product).flops(flops).bind("a", a).bind("b", b);
-        let Some(sum) = kernels.sum else {
-            return self.dispatch(product.bind("c", c).bind_all(added.iter().copied()));
+        let Some(sum) = product.sum() else {
+            let launch = self.product_launch(label, product, (step, range))?;
+            let launch = launch.bind("a", a).bind("b", b).bind("c", c);
+            return self.dispatch(launch.bind_all(added.iter().copied()));
         };
-        let parts = self.tensor("parts of a product", sum.elements)?;
-        self.dispatch(product.bind("c", parts))?;
-        let sum_of = launch(&format!("{label} sum"), sum.kernel).bind("parts", parts).bind("c", c);
-        self.dispatch(sum_of.bind_all(added.iter().copied()).flops(sum.elements as f64))
+        let elements = sum.elements();
+        let parts = self.tensor("parts of a product", elements)?;
+        let launch = self.product_launch(label, product, (step, range))?;
+        self.dispatch(launch.bind("a", a).bind("b", b).bind("c", parts))?;
+        let sum = Launch::new(format!("{label} sum"), self.kernel(sum)?).rows(range);
+        let sum = sum.bind_some("step", step).bind("parts", parts).bind("c", c);
+        self.dispatch(sum.bind_all(added.iter().copied()).flops(elements as f64))
     }
 
     /// The first stage of a product whose K is split, into parts: what reads them adds them up.
@@ -58,11 +58,25 @@ impl Builder<'_> {
         label: &str,
         shape: &LinearShape,
         output: Output,
-        operands: [Slice; 3],
+        [a, b, c]: [Slice; 3],
         range: Range,
     ) -> Result<()> {
-        let kernels = LinearKernels { sum: None, ..k::linear(self.caps, shape, output)? };
-        self.product_by(label, (shape, kernels), operands, &[], (None, range))
+        let product = LinearProduct::picked(self.caps, *shape, output);
+        let launch = self.product_launch(label, product, (None, range))?;
+        self.dispatch(launch.bind("a", a).bind("b", b).bind("c", c))
+    }
+
+    fn product_launch(
+        &mut self,
+        label: &str,
+        product: LinearProduct,
+        (step, range): (Option<Slice>, Range),
+    ) -> Result<Launch> {
+        let LinearShape { n, k, tokens, .. } = product.shape;
+        self.products.push(product.shape);
+        let flops = 2.0 * n as f64 * k as f64 * tokens as f64;
+        let launch = Launch::new(label, self.kernel(product)?).rows(range).flops(flops);
+        Ok(launch.bind_some("step", step))
     }
 
     /// A `step` of so many rows, whatever the batch: a range, whose first word is where a step has its tokens.

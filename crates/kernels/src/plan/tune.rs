@@ -4,7 +4,9 @@ use super::builder::Builder;
 use super::{Buffer, Phase, Plan, Range};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::{self as k, Form, LinearPick, LinearShape, Output, WeightFormat, WriteMode};
+use crate::kernels::{
+    Form, LinearPick, LinearProduct, LinearShape, Output, WeightFormat, WriteMode,
+};
 
 /// A product by a given tile and split, over operands in slots of its own or in `slots`.
 ///
@@ -29,7 +31,9 @@ pub fn product_plan(
     let c = operand("result", if of_tokens { k } else { tokens }, c_stride)?;
     let cols = if form == Form::MatmulT { n } else { k };
     let range = Range { cols: cols as u32, ..builder.all_rows() };
-    let product = k::linear_with_tile(caps, shape, Output::Mode(WriteMode::Overwrite), pick)?;
-    builder.product_by("product", (shape, product), [a, b, c], &[], (None, range))?;
+    let LinearPick { tile, splits, .. } = pick;
+    let output = Output::Mode(WriteMode::Overwrite);
+    let product = LinearProduct { shape: *shape, output, splits, tile: Some(tile) };
+    builder.product_by("product", product, [a, b, c], &[], (None, range))?;
     Ok(builder.finish(slots))
 }

@@ -5,8 +5,7 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::Element;
 use crate::kernels::{
-    self as k, Form, LinearKernels, LinearPick, LinearShape, LinearTile, Output, WeightFormat,
-    WriteMode,
+    self as k, Form, LinearProduct, LinearShape, LinearTile, Output, Spec, WeightFormat, WriteMode,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +58,8 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
     let half = work.matrix;
     let shape = LinearShape { a, b, half, ..LinearShape::new(form, work.n, k, tokens) };
     let output = Output::Mode(WriteMode::Overwrite);
-    let mut candidates = vec![candidate(caps, k::linear(caps, &shape, output)?, work.m, true)?];
+    let mut candidates =
+        vec![candidate(caps, LinearProduct::picked(caps, shape, output), work.m, true)?];
     for tile in k::linear_tiles(caps, &shape) {
         for splits in 1..=8 {
             let deep = work.k / splits >= 32 && [work.n, work.k, work.m].iter().all(|x| x % 4 == 0);
@@ -67,9 +67,8 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
             if splits > 1 && !(deep && tiled) || tile.groups(&shape) * splits > MOST_GROUPS {
                 continue;
             }
-            let pick = LinearPick { tile, splits, reason: String::new() };
-            let linear = k::linear_with_tile(caps, &shape, output, pick)?;
-            let made = candidate(caps, linear, work.m, false)?;
+            let product = LinearProduct { shape, output, splits, tile: Some(tile) };
+            let made = candidate(caps, product, work.m, false)?;
             if made.stages[0].wgsl != candidates[0].stages[0].wgsl {
                 candidates.push(made);
             }
@@ -80,15 +79,15 @@ pub fn linear(caps: &Capabilities, work: &LinearWork) -> Result<Vec<LinearCandid
 
 fn candidate(
     caps: &Capabilities,
-    linear: LinearKernels,
+    product: LinearProduct,
     rows: usize,
     picked: bool,
 ) -> Result<LinearCandidate> {
-    let mut stages = vec![Candidate::new(caps, linear.product, rows, picked)?];
+    let mut stages = vec![Candidate::new(caps, product.kernel(caps)?, rows, picked)?];
     let mut parts_bytes = 0;
-    if let Some(sum) = linear.sum {
-        parts_bytes = sum.elements * 4;
-        stages.push(Candidate::new(caps, sum.kernel, rows, picked)?);
+    if let Some(sum) = product.sum() {
+        parts_bytes = sum.elements() * 4;
+        stages.push(Candidate::new(caps, sum.kernel(caps)?, rows, picked)?);
     }
     Ok(LinearCandidate { picked, parts_bytes, stages })
 }

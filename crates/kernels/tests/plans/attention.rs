@@ -51,7 +51,7 @@ fn sums_of_groups_turn_gradients_back() {
 }
 
 #[test]
-fn a_part_of_a_head_is_turned_back_by_a_kernel_of_its_own() {
+fn a_part_of_a_head_is_rotated_back_by_a_kernel_of_its_own() {
     let part = config(
         r#"{"model_type":"gpt_neox","vocab_size":256,"hidden_size":512,"intermediate_size":512,
             "num_hidden_layers":2,"num_attention_heads":8,"rotary_pct":0.25,"max_position_embeddings":1024}"#,

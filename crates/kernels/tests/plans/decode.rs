@@ -52,8 +52,8 @@ fn short_texts_are_decoded_without_a_merge() {
             Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
         for cache in KvCache::ALL {
             let plans = inference_plans(&caps, &layout, 256, cached(cache)).unwrap();
-            assert_eq!(plans.near_keys, keys);
-            let near = plans.near.as_ref().unwrap();
+            assert_eq!(plans.short_context_keys, keys);
+            let near = plans.short_context.as_ref().unwrap();
             let names = |plan: &Plan, without: &str| {
                 let names = plan.dispatches.iter().map(|d| plan.kernels[d.kernel].name);
                 names.filter(|name| *name != without).collect::<Vec<_>>()
@@ -75,14 +75,14 @@ fn short_texts_are_decoded_without_a_merge() {
             let ranges = |shape: &Matvec| matches!(shape.input, MatvecInput::Ranges(..));
             matches!(spec, KernelSpec::Matvec(shape) if ranges(shape))
         };
-        let near = plans.near.as_ref().unwrap();
+        let near = plans.short_context.as_ref().unwrap();
         assert_eq!([&plans.decode, near].map(|plan| count(plan, merges).min(1)), [1, 0]);
         let wide = 4 * head_dim >= 8 * 32;
         assert_eq!(count(near, products) > 0, wide, "a subgroup reads 8 numbers each");
         assert_eq!(count(&plans.decode, products), 0, "long ones are merged by a dispatch");
         for without in [Capabilities { software: true, ..caps.clone() }, floor()] {
             let plans = inference_plans(&without, &layout, 256, cached(KvCache::F32)).unwrap();
-            assert!(plans.near.is_none(), "neither a CPU nor barriers have a plan more");
+            assert!(plans.short_context.is_none(), "neither a CPU nor barriers have a plan more");
         }
     }
 }
@@ -103,13 +103,13 @@ fn the_newest_row_and_attention_are_one_dispatch() {
     };
     let large = Capabilities { limits, ..small.clone() };
     let newest = |plan: &Plan| {
-        let of = |d: &&Dispatch| plan.kernels[d.kernel].name == "attention_decode_newest";
+        let of = |d: &&Dispatch| plan.kernels[d.kernel].name == "attention_decode_qkv";
         plan.dispatches.iter().filter(of).count()
     };
     for weights in WeightFormat::ALL {
         let options = InferenceOptions { weights, ..InferenceOptions::default() };
         let plans = inference_plans(&large, &layout, 2048, options).unwrap();
-        let near = plans.near.as_ref().unwrap();
+        let near = plans.short_context.as_ref().unwrap();
         assert_eq!(newest(near), layers, "{weights:?}");
         assert_eq!(near.dispatches.len(), 1 + 4 * layers, "{weights:?}");
         assert_eq!(
@@ -123,11 +123,19 @@ fn the_newest_row_and_attention_are_one_dispatch() {
             "{weights:?}: long texts have more keys than a subgroup's"
         );
         let plans = inference_plans(&small, &layout, 2048, options).unwrap();
-        assert_eq!(newest(plans.near.as_ref().unwrap()), 0, "{weights:?}: 256 invocations are few");
+        assert_eq!(
+            newest(plans.short_context.as_ref().unwrap()),
+            0,
+            "{weights:?}: 256 invocations are few"
+        );
     }
     for cache in [KvCache::F16, KvCache::Int8] {
         let plans = inference_plans(&large, &layout, 2048, cached(cache)).unwrap();
-        assert_eq!(newest(plans.near.as_ref().unwrap()), 0, "{cache:?} rounds the newest key");
+        assert_eq!(
+            newest(plans.short_context.as_ref().unwrap()),
+            0,
+            "{cache:?} rounds the newest key"
+        );
     }
 }
 

@@ -243,7 +243,7 @@ fn forms_of_decoding_write_the_same_text() {
         assert_eq!(shared.len(), 6);
         for formed in [
             Decoding::TEAMS,
-            Decoding { near_ranges: 3, team_rows: 1, workgroup_rows: 4, newest: 0 },
+            Decoding { merged_ranges: 3, team_rows: 1, workgroup_rows: 4, qkv_invocations: 0 },
         ] {
             let formed = text(formed);
             assert_eq!(tokens(&formed), tokens(&shared), "{positions}, {weights:?}");

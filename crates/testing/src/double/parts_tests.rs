@@ -103,7 +103,7 @@ fn sums_of_groups_turn_back() {
     for (config, turned) in [(LLAMA, 2), (GEMMA, 2), (&short, 0)] {
         for recompute in [false, true] {
             let plans = plans(&named("NVIDIA"), config, TOKENS, recompute);
-            let counts = [("attention_group_sum", ""), ("attention_group_sum", "turned back")]
+            let counts = [("attention_group_sum", ""), ("attention_group_sum", "rotated back")]
                 .map(|(name, form)| count(&plans, name, form));
             assert_eq!(counts, [2, turned], "{config}");
             assert_eq!(count(&plans, "rope_backward", ""), 2 - turned, "{config}");

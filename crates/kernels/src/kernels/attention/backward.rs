@@ -14,7 +14,7 @@ use crate::kernels::shape::{
 use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 
 /// The gradient of queries. Bindings: qkv, d_output, lse, delta, documents, gradient (d_qkv), step, and with dropout
-/// range, of gradients that are turned back table.
+/// range, of gradients that are rotated back table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionBackwardQuery {
     pub batch: BatchAttention,
@@ -251,11 +251,10 @@ fn matrix_kernel(
     let composer = common(composer, shape, scores, window);
     let d_qkv = rows.d_qkv_f16 && owner == KeyValueOwner::Group;
     let composer = operands
-        .dropout(composer, pass)
+        .dropout(composer)
         .size("STRIDE", shape.stride())
         .size("KEY_OFFSET", shape.key_offset())
         .size("VALUE_OFFSET", shape.value_offset())
-        .size("TABLE", operands.bindings(pass).len() - 1)
         .when("ROTATED", rows.rotated)
         .when("F16", rows.qkv_f16 || rows.d_output_f16 || d_qkv)
         .when("QKV_F16", rows.qkv_f16)
@@ -269,7 +268,7 @@ fn matrix_kernel(
     };
     let grid = Grid::RowsByX { rows: tile.rows, y: operands.owners(pass) as u32 };
     let AttentionTile { rows: height, columns, .. } = tile;
-    let rotated = if rows.rotated { ", turned back" } else { "" };
+    let rotated = if rows.rotated { ", rotated back" } else { "" };
     let variant = format!("matrix {height}x{columns} by pairs of {STRIP}x{columns}{rotated}");
     composer.finish(caps, &operands.bindings(pass), grid, variant, reason)
 }

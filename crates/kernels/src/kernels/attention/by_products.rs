@@ -143,7 +143,6 @@ impl Spec for AttentionBackwardProducts {
         let (composer, grid) = if sums {
             let composer = composer
                 .size("STRIDE", shape.stride())
-                .size("TABLE", sums_bindings(shape, rotated).len() - 1)
                 .when("ROTATED", rotated)
                 .when("SHARED", shape.heads > shape.kv_heads)
                 .module("10_attention_backward_sums");
@@ -160,7 +159,7 @@ impl Spec for AttentionBackwardProducts {
         } else {
             [&BACKWARD_ROWS[..], &[read_write("d_scores")]].concat()
         };
-        let rotated = if sums && rotated { ", turned back" } else { "" };
+        let rotated = if sums && rotated { ", rotated back" } else { "" };
         let variant = format!("products of 128x64x16, 8x8 each{rotated}");
         composer.finish(caps, &bindings, grid, variant, reason)
     }

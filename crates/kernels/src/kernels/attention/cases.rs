@@ -5,12 +5,12 @@ mod batch;
 mod bounds;
 mod by_products;
 pub(crate) mod decode;
+mod decode_qkv;
 mod decode_tensors;
 pub(crate) mod forward;
 mod long;
 mod matrix;
 pub(crate) mod matrix_forward;
-mod newest;
 mod probabilities;
 pub(crate) mod tensor_problem;
 mod tensors;
@@ -34,7 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
         decode::cases(),
         matrix::cases(),
         tensors::cases(),
-        newest::cases(),
+        decode_qkv::cases(),
         decode_tensors::cases(),
         bounds::cases(),
         long::cases(),

@@ -39,7 +39,7 @@ impl Spec for AttentionDecode {
         }
         let heads = match (over, splits.reason) {
             (DecodeOver::Tensors(..), _) => QueryHeads::Shared,
-            (_, SplitReason::Near { .. }) => QueryHeads::One,
+            (_, SplitReason::Merged { .. }) => QueryHeads::One,
             _ if stage == DecodeStage::Whole => QueryHeads::Alone,
             _ => QueryHeads::Shared,
         };

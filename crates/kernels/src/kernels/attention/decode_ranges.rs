@@ -9,11 +9,11 @@ use crate::kernels::shape::{
 };
 
 /// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
-const SHORT: usize = 256;
+const ONE_RANGE: usize = 256;
 /// Elements of keys that a workgroup per query head reads as fast as ranges and the dispatch that merges them.
-pub(super) const NEAR: usize = 1024 * 64;
+pub(super) const SHORT_CONTEXT: usize = 1024 * 64;
 /// Most query heads per key-value head with which that was measured, and one more.
-const MOST_NEAR: usize = 4;
+const MOST_SHARED: usize = 4;
 /// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
 /// half as many read a packed cache of 32,768 tokens 14 % slower.
 const GROUPS: usize = 1056;
@@ -36,12 +36,14 @@ impl DecodeSplits {
     pub(super) fn reason(&self) -> String {
         let count = self.count;
         match self.reason {
-            SplitReason::Short { keys } => format!("one range: {keys} keys are not worth a merge"),
-            SplitReason::Busy { each, wanted, unit } => format!(
+            SplitReason::OneRange { keys } => {
+                format!("one range: {keys} keys are not worth a merge")
+            }
+            SplitReason::FillsDevice { each, wanted, unit } => format!(
                 "at most {count} ranges of at least {RANGE_KEYS} keys, for {} of {wanted} {unit}",
                 count * each
             ),
-            SplitReason::Near { keys } => {
+            SplitReason::Merged { keys } => {
                 format!("{count} ranges of up to {keys} keys, merged by the product behind them")
             }
             SplitReason::Given => format!("{count} ranges were asked for"),
@@ -68,8 +70,8 @@ pub fn decode_splits(
     keys: usize,
     batch: usize,
 ) -> Result<DecodeSplits> {
-    if keys <= SHORT {
-        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
+    if keys <= ONE_RANGE {
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::OneRange { keys } });
     }
     let (wanted, each, unit) = if caps.software {
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
@@ -79,18 +81,18 @@ pub fn decode_splits(
     };
     let most = keys.div_ceil(RANGE_KEYS).min(MOST_RANGES);
     let count = (wanted / each.max(1)).clamp(1, most);
-    Ok(DecodeSplits { count, reason: SplitReason::Busy { each, wanted, unit } })
+    Ok(DecodeSplits { count, reason: SplitReason::FillsDevice { each, wanted, unit } })
 }
 
 /// Most keys that a query reads in one range while a text is short: a merge would cost another dispatch. 0 where
 /// that is not expected to pay: on a CPU, whose dispatches cost little; without subgroups, where a wide workgroup
 /// waits at barriers; and where more query heads than were measured would read the same keys.
-pub fn near_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
+pub fn short_context_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
     let shared = shape.members();
-    if caps.software || !caps.reduces_by_subgroup() || shared > MOST_NEAR {
+    if caps.software || !caps.reduces_by_subgroup() || shared > MOST_SHARED {
         return 0;
     }
-    NEAR / shape.head_dim.max(64)
+    SHORT_CONTEXT / shape.head_dim.max(64)
 }
 
 /// The ranges of `batch` queries over the cache, each of a text of up to `capacity` tokens.
@@ -104,22 +106,22 @@ pub fn cache_splits(
     batch: usize,
 ) -> Result<DecodeSplits> {
     let (shape, keys) = (attention.shape, attention.keys(capacity));
-    if keys <= near_keys(caps, shape) {
-        return Ok(DecodeSplits { count: 1, reason: SplitReason::Short { keys } });
+    if keys <= short_context_keys(caps, shape) {
+        return Ok(DecodeSplits { count: 1, reason: SplitReason::OneRange { keys } });
     }
     decode_splits(caps, shape, keys, batch)
 }
 
 /// The ranges of a short text whose results a product of as many numbers as queries have puts together; none where it cannot,
-/// or where [`Decoding::near_ranges`](crate::caps::Decoding) says that one is better.
-pub fn near_splits(
+/// or where [`Decoding::merged_ranges`](crate::caps::Decoding) says that one is better.
+pub fn merged_splits(
     caps: &Capabilities,
     attention: CacheAttention,
     capacity: usize,
 ) -> Option<DecodeSplits> {
     let (shape, keys) = (attention.shape, attention.keys(capacity));
-    let count = keys.div_ceil(RANGE_KEYS).min(caps.decoding().near_ranges);
+    let count = keys.div_ceil(RANGE_KEYS).min(caps.decoding().merged_ranges);
     let merges = count > 1 && matvec_merges(caps, shape.width());
-    (merges && keys <= near_keys(caps, shape))
-        .then_some(DecodeSplits { count, reason: SplitReason::Near { keys } })
+    (merges && keys <= short_context_keys(caps, shape))
+        .then_some(DecodeSplits { count, reason: SplitReason::Merged { keys } })
 }

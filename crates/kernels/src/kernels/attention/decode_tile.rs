@@ -1,6 +1,6 @@
 //! Workgroups of decode attention: who shares a key, how many keys are in flight, and what fits.
 
-use super::decode_ranges::NEAR;
+use super::decode_ranges::SHORT_CONTEXT;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::compose::Composer;
@@ -73,7 +73,7 @@ pub(super) enum QueryHeads {
     /// One, and a range of its keys.
     One,
     /// The same behind the product that gives its query, in so many invocations.
-    Newest(usize),
+    Qkv(usize),
     /// One, and all of its keys.
     Alone,
 }
@@ -83,8 +83,8 @@ pub(super) fn pick(caps: &Capabilities, shape: AttentionShape, heads: QueryHeads
     let name = "attention_decode";
     let alone = heads != QueryHeads::Shared;
     let (most, range) = match heads {
-        QueryHeads::Alone => (SIZE_ALONE, NEAR),
-        QueryHeads::Newest(size) => (size, RANGE_KEYS),
+        QueryHeads::Alone => (SIZE_ALONE, SHORT_CONTEXT),
+        QueryHeads::Qkv(size) => (size, RANGE_KEYS),
         QueryHeads::Shared | QueryHeads::One => (SIZE, RANGE_KEYS),
     };
     let invocations = workgroup_size(caps, most as u32, 1, name)? as usize;

@@ -176,7 +176,7 @@ impl AttentionForward {
         let (pass, shape) = (AttentionPass::Forward, self.batch.shape);
         let operands = Operands::of_batch(self.batch, BackwardRows::default());
         let composer = self.composed(caps, tile)?;
-        let composer = operands.dropout(composer, pass).module("05_attention_forward_matrix");
+        let composer = operands.dropout(composer).module("05_attention_forward_matrix");
         let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
         composer.finish(caps, &operands.bindings(pass), grid, tile.matrix_label(), reason)
     }

@@ -115,11 +115,10 @@ impl Operands {
     }
 
     /// Says what is multiplied with probabilities: `lib/attention/dropout.wgsl`.
-    pub(super) fn dropout(self, composer: Composer, pass: AttentionPass) -> Composer {
+    pub(super) fn dropout(self, composer: Composer) -> Composer {
         let composer = composer.flag("DROPPED", self.dropped().is_some());
         let Some(Constant(rate)) = self.dropped() else { return composer };
         composer
-            .size("PLACE", self.bindings(pass).len() - 1 - usize::from(self.rotated()))
             .size("THRESHOLD", dropout_threshold(rate))
             .float("KEPT_SCALE", (1.0 / (1.0 - rate)) as f32)
     }
@@ -264,7 +263,7 @@ pub(super) fn attention_kernel(
         None => pick(caps, shape, pass, (operands.tokens(), owners))?,
     };
     let composer = operands.place(tiled(caps, spec, shape, pass, tile)?, pass);
-    let composer = operands.dropout(composer, pass).when("IN_REGISTERS", false);
+    let composer = operands.dropout(composer).when("IN_REGISTERS", false);
     let composer = composer.module(match pass {
         AttentionPass::Forward => "05_attention_forward",
         AttentionPass::Query => "10_attention_backward_query",
@@ -284,7 +283,7 @@ fn row_kernel(
     let size = workgroup_size(caps, 8, 1, spec.name())?;
     let composer = operands.place(Composer::new(spec, size), pass);
     let composer = operands
-        .dropout(composer, pass)
+        .dropout(composer)
         .when("IN_REGISTERS", true)
         .unroll("VECTORS", operands.shape().head_dim / 4)
         .module(match pass {

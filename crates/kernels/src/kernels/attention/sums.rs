@@ -100,7 +100,7 @@ impl Spec for AttentionGroupSum {
         if rotated {
             let mut kernel =
                 rotated_heads(composer, caps, "10_attention_group_sum", shape.rotation())?;
-            kernel.variant += ", turned back";
+            kernel.variant += ", rotated back";
             return Ok(kernel);
         }
         let per_group = composer.workgroup_size();

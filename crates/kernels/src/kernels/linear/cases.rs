@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::kernels::attention::cases::matrix_forward::HALF;
 use crate::kernels::linear::cases::run::{Run, SPLITS};
 use crate::kernels::{
-    self as k, Element, Form, Kernel, LinearKernels, LinearPick, LinearShape, LinearTile, Output,
+    self as k, Element, Form, Kernel, LinearProduct, LinearShape, LinearTile, Output, Spec,
     WeightFormat, WriteMode,
 };
 use crate::testing::harness::{Job, Outputs, POISON};
@@ -122,19 +122,15 @@ fn products(
     shape: &LinearShape,
     output: Output,
     splits: usize,
-) -> Result<Vec<LinearKernels>> {
+) -> Result<Vec<LinearProduct>> {
     if shape.half && caps.half_matrix().is_none() {
         return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "a product by matrices"));
     }
     let tiles = k::linear_tiles(caps, shape);
-    tiles
-        .iter()
-        .filter(|tile| splits == 1 || !matches!(tile, LinearTile::Direct { .. }))
-        .map(|&tile| {
-            let pick = LinearPick { tile, splits, reason: String::new() };
-            k::linear_with_tile(caps, shape, output, pick)
-        })
-        .collect()
+    let tiles = tiles.into_iter();
+    let fit = tiles.filter(|tile| splits == 1 || !matches!(tile, LinearTile::Direct { .. }));
+    let product = |tile| LinearProduct { shape: *shape, output, splits, tile: Some(tile) };
+    Ok(fit.map(product).collect())
 }
 
 async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome {
@@ -148,7 +144,7 @@ async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome 
         let made = |splits: usize| {
             let make = |caps: &Capabilities| {
                 let all = products(caps, &shape, output, splits)?;
-                Ok(all.into_iter().map(|linear| linear.product).collect())
+                all.into_iter().map(|product| product.kernel(caps)).collect()
             };
             if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) }
         };
@@ -166,7 +162,7 @@ async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome 
             .kernels(|caps| {
                 // The parts are added up alike, whatever made them.
                 let all = products(caps, &LinearShape { half: false, ..shape }, output, SPLITS)?;
-                Ok(all.into_iter().filter_map(|linear| linear.sum).map(|sum| sum.kernel).collect())
+                all.iter().filter_map(LinearProduct::sum).map(|sum| sum.kernel(caps)).collect()
             })
             .map_err(text)?;
         let firsts = made(SPLITS).map_err(text)?;
@@ -210,7 +206,7 @@ async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) ->
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
         let make = |caps: &Capabilities| {
             let all = products(caps, &shape, output, 1)?;
-            Ok(all.into_iter().map(|linear| linear.product).collect())
+            all.into_iter().map(|product| product.kernel(caps)).collect()
         };
         let made = if half { lane.kernels_by_matrices(make) } else { lane.kernels(make) };
         let made = made.map_err(text)?;
@@ -235,7 +231,7 @@ async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
         let make = |caps: &Capabilities| {
             let all = products(caps, &shape, output, 1)?;
-            Ok(all.into_iter().map(|linear| linear.product).collect())
+            all.into_iter().map(|product| product.kernel(caps)).collect()
         };
         for kernel in &lane.kernels_by_matrices(make).map_err(text)? {
             let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
@@ -256,18 +252,20 @@ async fn results_in_halves(lane: &Lane, form: Form) -> std::result::Result<(), S
     let runs = [(1, 0, false), (129, 5, true)]
         .map(|(tokens, row0, later)| Run::new(lane, shape, output, tokens, row0, later));
     let make = |caps: &Capabilities, splits: usize| products(caps, &shape, output, splits);
-    let whole =
-        |caps: &Capabilities| Ok(make(caps, 1)?.into_iter().map(|linear| linear.product).collect());
+    let whole = |caps: &Capabilities| {
+        make(caps, 1)?.into_iter().map(|product| product.kernel(caps)).collect()
+    };
     for kernel in &lane.kernels_by_matrices(whole).map_err(text)? {
         let jobs: Vec<Job> = runs.iter().map(|run| run.job(kernel)).collect();
         check(lane, &jobs, &runs).await?;
     }
     let first = |caps: &Capabilities| {
-        Ok(make(caps, SPLITS)?.into_iter().take(1).map(|linear| linear.product).collect())
+        let first = make(caps, SPLITS)?.into_iter().take(1);
+        first.map(|product| product.kernel(caps)).collect()
     };
     let sum = |caps: &Capabilities| {
-        let all = make(caps, SPLITS)?.into_iter().filter_map(|linear| linear.sum);
-        Ok(all.map(|sum| sum.kernel).collect())
+        let all = make(caps, SPLITS)?.into_iter().filter_map(|product| product.sum());
+        all.map(|sum| sum.kernel(caps)).collect()
     };
     let sums: Vec<Kernel> = lane.kernels_by_matrices(sum).map_err(text)?;
     for kernel in &lane.kernels_by_matrices(first).map_err(text)? {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::WeightFormat;
 use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::modules::{UNIT, activation_module, key_rows, matrix_units};
-use crate::kernels::shape::{CacheAttention, CacheShape, Constant, DecodeSplits, NewestKey};
+use crate::kernels::shape::{CacheAttention, CacheShape, Constant, DecodeSplits, NewKey};
 
 /// What a matrix multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub enum MatvecInput {
     },
     /// A row of heads that attention has left in ranges; `step` is bound last, and where the newest key is apart the
     /// row's queries and the cache in front of it. Only where [`matvec_merges`](crate::kernels::matvec_merges).
-    Ranges(CacheAttention, DecodeSplits, NewestKey),
+    Ranges(CacheAttention, DecodeSplits, NewKey),
 }
 
 /// What becomes of the products.
@@ -146,7 +146,7 @@ impl Matvec {
             operands.extend(batched.then_some(read("documents")));
         }
         operands.extend(output.is_biased().then_some(read("bias")));
-        if matches!(input, MatvecInput::Ranges(.., NewestKey::Apart)) {
+        if matches!(input, MatvecInput::Ranges(.., NewKey::Apart)) {
             operands.extend([read("query"), read("cache")]);
         }
         operands.extend(ranges.then_some(uniform("step")));

@@ -41,61 +41,12 @@ impl Output {
     }
 }
 
-/// A product as it is dispatched: one kernel, or two where K is split.
-#[derive(Clone, Debug)]
-pub struct LinearKernels {
-    /// Binds a, b, c, step, range, and, where K is not split, the residual, the bias or both, or those of a gate's
-    /// gradient.
-    pub product: Kernel,
-    pub sum: Option<SumKernel>,
-}
-
-/// The second stage of a split product.
-#[derive(Clone, Debug)]
-pub struct SumKernel {
-    /// Binds parts, c, step, range, and the residual, the bias or both.
-    pub kernel: Kernel,
-    /// Elements of the parts, which the product writes instead of c.
-    pub elements: u64,
-}
-
-/// A product of the given shape.
-///
-/// # Errors
-/// `limit-exceeded` when no form fits.
-pub fn linear(caps: &Capabilities, shape: &LinearShape, output: Output) -> Result<LinearKernels> {
-    let pick = pick(caps, shape);
-    both(caps, LinearProduct { shape: *shape, output, splits: pick.splits, tile: None }, pick)
-}
-
 /// In how many parts the product that is picked for a shape leaves its result: more than one where its K is split.
 pub fn linear_parts(caps: &Capabilities, shape: &LinearShape) -> Parts {
     match pick(caps, shape).splits {
         1 => Parts::WHOLE,
         count => Parts { count, apart: shape.part_elements() as usize },
     }
-}
-
-/// [`linear`] with the tile given: for measurements and tests. K may be split where rows are
-/// [by vectors](LinearShape::by_vectors) and the tile is not direct.
-pub fn linear_with_tile(
-    caps: &Capabilities,
-    shape: &LinearShape,
-    output: Output,
-    pick: LinearPick,
-) -> Result<LinearKernels> {
-    let LinearPick { tile, splits, .. } = pick;
-    let product = LinearProduct { shape: *shape, output, splits, tile: Some(tile) };
-    both(caps, product, LinearPick { reason: GIVEN_TILE.into(), ..pick })
-}
-
-/// Both stages of a product.
-fn both(caps: &Capabilities, product: LinearProduct, pick: LinearPick) -> Result<LinearKernels> {
-    let LinearProduct { shape, output, splits, .. } = product;
-    let sum = product.is_split().then(|| LinearSum { shape, output, splits }.kernel(caps));
-    let elements = splits as u64 * shape.part_elements();
-    let sum = sum.transpose()?.map(|kernel| SumKernel { kernel, elements });
-    Ok(LinearKernels { product: product.picked(caps, pick)?, sum })
 }
 
 /// A product. Where K is cut into `splits` > 1 parts it overwrites parts of `tokens` × N each (K × N for
@@ -120,13 +71,24 @@ impl Spec for LinearProduct {
             Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
             None => pick_parts(caps, &shape, splits)?,
         };
-        self.picked(caps, pick)
+        self.by(caps, pick)
     }
 }
 
 impl LinearProduct {
+    /// The product that is picked for a shape.
+    pub fn picked(caps: &Capabilities, shape: LinearShape, output: Output) -> Self {
+        Self { shape, output, splits: pick(caps, &shape).splits, tile: None }
+    }
+
     const fn is_split(&self) -> bool {
         self.splits > 1
+    }
+
+    /// What adds up its parts, where K is split.
+    pub fn sum(&self) -> Option<LinearSum> {
+        let Self { shape, output, splits, .. } = *self;
+        self.is_split().then_some(LinearSum { shape, output, splits })
     }
 
     /// What becomes of results. Parts are overwritten: what a product is added to is for who sums them.
@@ -168,7 +130,7 @@ impl LinearProduct {
         Err(Error::internal(broken))
     }
 
-    fn picked(self, caps: &Capabilities, pick: LinearPick) -> Result<Kernel> {
+    fn by(self, caps: &Capabilities, pick: LinearPick) -> Result<Kernel> {
         let LinearPick { tile, splits, reason } = pick;
         self.check(tile)?;
         let size = match tile {

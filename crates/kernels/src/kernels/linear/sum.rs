@@ -15,6 +15,13 @@ pub struct LinearSum {
     pub splits: usize,
 }
 
+impl LinearSum {
+    /// Elements of all parts, which the product writes instead of its result.
+    pub fn elements(&self) -> u64 {
+        self.splits as u64 * self.shape.part_elements()
+    }
+}
+
 impl Spec for LinearSum {
     fn name(&self) -> &'static str {
         "linear_sum"

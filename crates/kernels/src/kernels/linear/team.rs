@@ -7,7 +7,7 @@ use crate::format::KvCache;
 use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, cache_sizes, key_rows, scores};
-use crate::kernels::shape::{CacheAttention, MASKED, NewestKey, PARTIAL_STATE, RANGE_KEYS};
+use crate::kernels::shape::{CacheAttention, MASKED, NewKey, PARTIAL_STATE, RANGE_KEYS};
 
 /// Words of a matrix that an invocation has in flight: they stay in registers, as do as many of what is multiplied.
 const WORDS_IN_FLIGHT: usize = 64;
@@ -93,7 +93,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: Matvec, team: &Team) -> Resul
 fn ranges(
     composer: Composer,
     attention: &CacheAttention,
-    (splits, newest): (usize, NewestKey),
+    (splits, newest): (usize, NewKey),
 ) -> Composer {
     let heads = &attention.shape;
     let composer = composer
@@ -106,10 +106,10 @@ fn ranges(
         .when("RANGES", true)
         .when("TENSORS", false)
         .when("BATCHED", false)
-        .when("NEWEST_APART", newest == NewestKey::Apart);
+        .when("NEW_KEY_APART", newest == NewKey::Apart);
     match newest {
-        NewestKey::Among => composer,
-        NewestKey::Apart => {
+        NewKey::Among => composer,
+        NewKey::Apart => {
             let composer = scores(composer, heads, attention.scores)
                 .unrolled("VECTOR_STEPS", (heads.head_dim / 4).ilog2() as usize)
                 .size("KV_HEADS", heads.kv_heads)

@@ -194,7 +194,7 @@ pub(in crate::kernels) fn pick(caps: &Capabilities, shape: &LinearShape) -> Line
     if let Some(tuned) = measured.filter(|tuned| can(tuned.tile, tuned.splits)) {
         return tuned.pick();
     }
-    estimated(caps, shape).swap_remove(0)
+    described(caps, shape, estimated(caps, shape)[0])
 }
 
 /// [`pick`] for a given number of parts of K.
@@ -210,10 +210,9 @@ pub(in crate::kernels) fn pick_parts(
     if best.splits == parts {
         return Ok(best);
     }
-    estimated(caps, shape)
-        .into_iter()
-        .find(|pick| pick.splits == parts)
-        .ok_or_else(|| Error::internal(format!("no tile for {parts} parts of K")))
+    let found = estimated(caps, shape).into_iter().find(|(_, splits)| *splits == parts);
+    let pick = found.map(|pick| described(caps, shape, pick));
+    pick.ok_or_else(|| Error::internal(format!("no tile for {parts} parts of K")))
 }
 
 /// Most candidates for a measurement, and how many times as slow as the first the estimate may think
@@ -223,13 +222,15 @@ const WORTH_TRYING: f64 = 1.6;
 
 /// Picks that are worth measuring for a product, the estimate's own first.
 pub fn linear_candidates(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
-    let mut picks = estimated(caps, shape);
-    picks.truncate(MOST_CANDIDATES);
-    picks
+    let picks = estimated(caps, shape).into_iter().take(MOST_CANDIDATES);
+    picks.map(|pick| described(caps, shape, pick)).collect()
 }
 
-/// Picks by their expected time, none much slower than the first.
-fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
+/// A tile and the parts of K.
+type Estimate = (LinearTile, usize);
+
+/// Tiles and parts by their expected time, none much slower than the first.
+fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<Estimate> {
     let (mut picks, class) = (vec![], caps.class());
     for choice in choices(caps, shape) {
         for parts in 1..=MOST_PARTS {
@@ -240,22 +241,29 @@ fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
         }
     }
     if picks.is_empty() {
-        return direct(caps, shape);
+        let [large, small] = DIRECT;
+        let order = if repays_large(shape) { [large, small] } else { [small, large] };
+        return order.map(|tile| (tile, 1)).into();
     }
-    let cost = |i: usize| picks[i].0;
-    let mut ranked: Vec<usize> = (0..picks.len()).collect();
-    ranked.sort_by(|&i, &j| cost(i).total_cmp(&cost(j)));
-    let least = cost(ranked[0]);
-    ranked.retain(|&i| cost(i) <= WORTH_TRYING * least);
-    let pick = |i: usize| {
-        let (_, tile, splits) = picks[i];
-        let groups = tile.groups(shape) * splits;
-        let what = if splits > 1 { "tile and split of K" } else { "tile" };
-        let by = if matches!(tile, LinearTile::Matrix { .. }) { "subgroup matrices: " } else { "" };
-        let reason = format!("{by}the {what} that should take the least time: {groups} workgroups");
-        LinearPick { tile, splits, reason }
+    picks.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
+    let least = picks[0].0;
+    picks.retain(|(cost, ..)| *cost <= WORTH_TRYING * least);
+    picks.into_iter().map(|(_, tile, parts)| (tile, parts)).collect()
+}
+
+/// A pick with its reason.
+fn described(caps: &Capabilities, shape: &LinearShape, (tile, splits): Estimate) -> LinearPick {
+    let groups = tile.groups(shape) * splits;
+    let what = if splits > 1 { "tile and split of K" } else { "tile" };
+    let reason = match tile {
+        LinearTile::Direct { .. } => direct_reason(caps, tile),
+        LinearTile::Matrix { .. } | LinearTile::Tiled { .. } => {
+            let matrix = matches!(tile, LinearTile::Matrix { .. });
+            let by = if matrix { "subgroup matrices: " } else { "" };
+            format!("{by}the {what} that should take the least time: {groups} workgroups")
+        }
     };
-    ranked.into_iter().map(pick).collect()
+    LinearPick { tile, splits, reason }
 }
 
 /// Whether K may be cut into this many parts.
@@ -278,21 +286,23 @@ fn cost(class: GpuClass, choice: &Choice, parts: usize, shape: &LinearShape) -> 
     product + if parts > 1 { sum } else { 0.0 }
 }
 
-/// All direct blocks, the best one first.
-fn direct(caps: &Capabilities, shape: &LinearShape) -> Vec<LinearPick> {
+/// Whether a product is so large that the larger direct block repays its compilation.
+fn repays_large(shape: &LinearShape) -> bool {
+    (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64) >= LARGE_PRODUCT
+}
+
+fn direct_reason(caps: &Capabilities, tile: LinearTile) -> String {
     let why = if caps.software {
         "the adapter runs on a CPU, where barriers cost more than workgroup memory saves"
     } else {
         "no tile fits the limits on invocations or workgroup memory"
     };
-    let operations = (shape.n as u64 * shape.k as u64).saturating_mul(shape.tokens as u64);
-    let [large, small] = [
-        (DIRECT[0], "a large product repays a large block"),
-        (DIRECT[1], "a small product, quick to compile"),
-    ];
-    let order = if operations >= LARGE_PRODUCT { [large, small] } else { [small, large] };
-    let pick = |(tile, size)| LinearPick { tile, splits: 1, reason: format!("{why}; {size}") };
-    order.map(pick).into()
+    let size = if tile == DIRECT[0] {
+        "a large product repays a large block"
+    } else {
+        "a small product, quick to compile"
+    };
+    format!("{why}; {size}")
 }
 
 #[cfg(all(test, feature = "testing"))]

@@ -27,7 +27,7 @@ impl DecodeLayouts {
             let name = self.values[value];
             match self.layouts[value] {
                 Layout::InPlaceOf(_) => format!("{name} [in place]"),
-                Layout::InCache => format!("{name} [in cache]"),
+                Layout::QueryHeads => format!("{name} [kv appended]"),
                 Layout::SoftmaxRanges { count } => format!("{name} [{count} ranges]"),
                 _ => name.to_string(),
             }

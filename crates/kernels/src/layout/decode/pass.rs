@@ -5,7 +5,7 @@ use crate::arch::{Attention, Norm, NormKind, RopeId, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, Site, Value, ValueId};
 use crate::kernels::{
-    self as k, CacheAttention, Constant, DecodeSplits, KvCache, NewestKey, NewestShape,
+    self as k, CacheAttention, Constant, DecodeQkvShape, DecodeSplits, KvCache, NewKey,
 };
 use crate::layout::{Layout, cache_attention, rope_shape};
 
@@ -155,11 +155,11 @@ impl<'a> Pass<'a> {
         let op = match writer.filter(|_| ranges).map(|writer| (writer.op, &writer.writes)) {
             Some((DecodeOp::QkvAttentionDecode { attention, splits, .. }, writes)) => {
                 reads.insert(1, writes[0]);
-                let newest = NewestKey::Apart;
+                let newest = NewKey::Apart;
                 DecodeOp::MergingLinear { weight, bias, attention, splits, newest }
             }
             Some((DecodeOp::Attention { attention, splits }, _)) => {
-                let newest = NewestKey::Among;
+                let newest = NewKey::Among;
                 DecodeOp::MergingLinear { weight, bias, attention, splits, newest }
             }
             _ => DecodeOp::Plain(node.op),
@@ -224,7 +224,7 @@ impl<'a> Pass<'a> {
         // Batched rows lie as those of the product do, with nothing behind their queries.
         let columns = if self.is_one() { attention.width() } else { attention.stride() };
         self.out.values[query] = Value { name: "query", gradient: false, columns };
-        self.out.layouts[query] = Layout::InCache;
+        self.out.layouts[query] = Layout::QueryHeads;
         let reads: Vec<_> = [x].into_iter().chain(self.out.angles).collect();
         let op = DecodeOp::QkvAppend { norm, weight, bias, attention };
         self.push(op, site, &reads, &[query]);
@@ -232,7 +232,7 @@ impl<'a> Pass<'a> {
 
     fn attention(&mut self, node: &Node, attention: Attention) -> Result<()> {
         let (input, output, shape) = (node.reads[0], node.writes[0], self.shape(attention));
-        if self.out.layouts[input] != Layout::InCache {
+        if self.out.layouts[input] != Layout::QueryHeads {
             let site = Site { what: "cache append", ..node.site };
             self.push(DecodeOp::CacheAppend { attention }, site, &[input], &[]);
         }
@@ -268,7 +268,7 @@ impl<'a> Pass<'a> {
     fn short_context(&self, output: ValueId, shape: CacheAttention) -> Option<DecodeSplits> {
         let reader = self.request.graph.only_reader(output).filter(|_| self.is_one())?;
         let merges = matches!(reader.op, Op::Linear { .. });
-        let splits = || k::near_splits(self.request.caps, shape, self.request.cache.keys);
+        let splits = || k::merged_splits(self.request.caps, shape, self.request.cache.keys);
         merges.then(splits).flatten()
     }
 
@@ -278,7 +278,7 @@ impl<'a> Pass<'a> {
             return false;
         };
         let DecodeOp::QkvAppend { norm, weight, bias, attention } = op else { return false };
-        let shape = NewestShape {
+        let shape = DecodeQkvShape {
             heads: self.shape(attention),
             k: self.request.matrices.params.architecture.hidden,
             epsilon: Constant(norm.epsilon),
@@ -286,7 +286,7 @@ impl<'a> Pass<'a> {
             weights: self.request.matrices.format(weight),
         };
         let joins = writes == [query] && self.request.graph.only_reader(query).is_some();
-        if !joins || !k::newest_fuses(self.request.caps, &shape) {
+        if !joins || !k::decode_qkv_fuses(self.request.caps, &shape) {
             return false;
         }
         self.out.nodes.pop();

@@ -108,7 +108,26 @@ fn check(layouts: &DecodeLayouts, outside: Option<ValueId>) {
 }
 
 const OUTPUT: &str = "output: Linear(attention output, embedding) -> residual [in place]";
-const APPEND: &str = "q, k, v: QkvAppend(embedding, angles) -> query [in cache]";
+#[test]
+fn norms_of_heads_keep_rotation_and_append_apart() {
+    let config = r#"{"model_type":"qwen3","vocab_size":256,"hidden_size":768,"intermediate_size":2048,"num_hidden_layers":2,
+        "num_attention_heads":12,"num_key_value_heads":4,"head_dim":64}"#;
+    let architecture = Architecture::of(&ModelConfig::from_json(config).unwrap());
+    let qwen3 = Decoded { architecture, ..Decoded::on(teams(512)) };
+    assert_eq!(
+        qwen3.attention(1),
+        [
+            "q, k, v: NormLinear(residual [in place]) -> qkv",
+            "q, k norms: HeadNorms(qkv) -> normed qkv",
+            "rope: Rope(normed qkv) -> rotated qkv [in place]",
+            "cache append: CacheAppend(rotated qkv [in place])",
+            "attention: Attention(rotated qkv [in place]) -> attention partials [6 ranges]",
+            "output: MergingLinear(attention partials [6 ranges], residual [in place]) -> residual [in place]",
+        ]
+    );
+}
+
+const APPEND: &str = "q, k, v: QkvAppend(embedding, angles) -> query [kv appended]";
 
 #[test]
 fn default_limits_decode_a_short_text_without_subgroups() {
@@ -116,14 +135,14 @@ fn default_limits_decode_a_short_text_without_subgroups() {
         Decoded::on(floor()).lines(),
         [
             "embedding: EmbedAngles() -> embedding, angles",
-            "layer 0 q, k, v: QkvAppend(embedding, angles) -> query [in cache]",
-            "layer 0 attention: Attention(query [in cache]) -> attention partials [8 ranges]",
+            "layer 0 q, k, v: QkvAppend(embedding, angles) -> query [kv appended]",
+            "layer 0 attention: Attention(query [kv appended]) -> attention partials [8 ranges]",
             "layer 0 attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
             "layer 0 output: Linear(attention output, embedding) -> residual [in place]",
             "layer 0 gate, up: NormLinearGate(residual [in place]) -> activation",
             "layer 0 down: Linear(activation, residual [in place]) -> residual [in place]",
-            "layer 1 q, k, v: QkvAppend(residual [in place], angles) -> query [in cache]",
-            "layer 1 attention: Attention(query [in cache]) -> attention partials [8 ranges]",
+            "layer 1 q, k, v: QkvAppend(residual [in place], angles) -> query [kv appended]",
+            "layer 1 attention: Attention(query [kv appended]) -> attention partials [8 ranges]",
             "layer 1 attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
             "layer 1 output: Linear(attention output, residual [in place]) -> residual [in place]",
             "layer 1 gate, up: NormLinearGate(residual [in place]) -> activation",
@@ -131,14 +150,14 @@ fn default_limits_decode_a_short_text_without_subgroups() {
         ]
     );
     let shorter = Decoded { keys: 256, ..Decoded::on(floor()) };
-    let attention = "attention: Attention(query [in cache]) -> attention output";
+    let attention = "attention: Attention(query [kv appended]) -> attention output";
     assert_eq!(shorter.attention(0), [APPEND, attention, OUTPUT]);
 }
 
 #[test]
 fn subgroups_read_a_short_text_in_one_range() {
     let short = Decoded::on(subgroups());
-    let attention = "attention: Attention(query [in cache]) -> attention output";
+    let attention = "attention: Attention(query [kv appended]) -> attention output";
     assert_eq!(short.attention(1)[1], attention);
     assert_eq!(short.attention(0), [APPEND, attention, OUTPUT]);
     let long = Decoded { keys: 4096, ..short }.attention(0);
@@ -151,7 +170,7 @@ const PARTIALS: &str = "attention partials [6 ranges]";
 #[test]
 fn the_output_product_of_a_short_context_merges_ranges() {
     let short = Decoded::on(teams(256));
-    let attention = format!("attention: Attention(query [in cache]) -> {PARTIALS}");
+    let attention = format!("attention: Attention(query [kv appended]) -> {PARTIALS}");
     let output = format!("output: MergingLinear({PARTIALS}, embedding) -> residual [in place]");
     assert_eq!(short.attention(0), [APPEND, &attention, &output]);
     let long = Decoded { keys: 4096, ..short }.attention(0);
@@ -162,10 +181,10 @@ fn the_output_product_of_a_short_context_merges_ranges() {
 fn wide_workgroups_join_the_newest_row_to_attention() {
     let short = Decoded::on(teams(512));
     let joined = format!(
-        "q, k, v, attention: QkvAttentionDecode(embedding, angles) -> query [in cache], {PARTIALS}"
+        "q, k, v, attention: QkvAttentionDecode(embedding, angles) -> query [kv appended], {PARTIALS}"
     );
     let output = format!(
-        "output: MergingLinear({PARTIALS}, query [in cache], embedding) -> residual [in place]"
+        "output: MergingLinear({PARTIALS}, query [kv appended], embedding) -> residual [in place]"
     );
     assert_eq!(short.attention(0), [joined, output]);
     let long = Decoded { keys: 4096, ..short }.attention(0);
@@ -269,8 +288,8 @@ fn batched_rows_add_residuals_of_their_own() {
     let decoded = Decoded { rows: DecodeRows::Batched(3), ..Decoded::on(teams(512)) };
     let expected = [
         "embedding: Embed() -> embedding",
-        "layer 0 q, k, v: QkvAppend(embedding) -> query [in cache]",
-        "layer 0 attention: Attention(query [in cache]) -> attention output",
+        "layer 0 q, k, v: QkvAppend(embedding) -> query [kv appended]",
+        "layer 0 attention: Attention(query [kv appended]) -> attention output",
         "layer 0 output: Linear(attention output, embedding) -> residual",
     ];
     let lines = decoded.lines();

@@ -96,7 +96,7 @@ impl Batch {
         Self { rope: Some(rope), ..self }
     }
 
-    /// The table of angles of what is turned back.
+    /// The table of angles of what is rotated back.
     pub fn table(&self) -> Option<Operand> {
         let table = rope_table(self.documents.len(), self.rope.as_ref()?);
         Some(Operand::floats(&table.iter().flat_map(|pair| narrow(pair)).collect::<Vec<_>>()))

@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         let name = |what: &str| format!("attention {what} {}", setting.name());
         let of = |turned| move |lane| backward(lane, setting, turned);
         cases.push(Case::new(name("backward by products"), of(false)));
-        cases.push(Case::new(name("backward by products, turned back,"), of(true)));
+        cases.push(Case::new(name("backward by products, rotated back,"), of(true)));
     }
     cases
 }

@@ -200,7 +200,7 @@ pub(crate) fn decoders(
     let mut made = by(ranges(count))?;
     if count > 1 {
         // A query head's own, as of short texts.
-        let near = by(DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } })?;
+        let near = by(DecodeSplits { count, reason: SplitReason::Merged { keys: 1024 } })?;
         made.extend(near.into_iter().filter(|kernel| kernel.reason.contains("1 query head")));
     }
     Ok(made)

@@ -139,7 +139,7 @@ fn as_halves(values: Vec<f32>) -> Vec<f32> {
 }
 
 impl Batch {
-    /// Gradients that lie in f16 are turned back.
+    /// Gradients that lie in f16 are rotated back.
     fn new(lane: &Lane, setting: Setting, lie: BackwardRows, documents: Vec<u32>) -> Self {
         let twin = setting.twin_on(lane, documents.len());
         let qkv = as_halves(lane.normal(twin.tokens * twin.qkv_width()));

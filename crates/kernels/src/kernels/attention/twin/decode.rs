@@ -4,14 +4,14 @@ use super::Seen;
 use super::causal::{Part, attention_decode_merge};
 use crate::error::{Error, Result};
 use crate::kernels::attention::{
-    AttentionDecode, AttentionDecodeMerge, AttentionDecodeNewest, DecodeOver,
+    AttentionDecode, AttentionDecodeMerge, AttentionDecodeQkv, DecodeOver,
 };
 use crate::kernels::cache::twin::{cached, several};
 use crate::kernels::linear::twin::rows::{matrix_of_rows, to_heads};
 use crate::kernels::linear::twin::{bias_forward, matvec_forward};
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::{
-    AttentionShape, CacheAttention, KvCache, NewestKey, NewestShape, PARTIAL_STATE, RANGE_KEYS,
+    AttentionShape, CacheAttention, DecodeQkvShape, KvCache, NewKey, PARTIAL_STATE, RANGE_KEYS,
 };
 use crate::twins::{Operands, Twin, dot};
 use std::f32::consts::LOG2_E;
@@ -130,11 +130,11 @@ pub(crate) fn merged(
     on: &Operands,
     attention: &CacheAttention,
     splits: usize,
-    newest: NewestKey,
+    newest: NewKey,
 ) -> Result<Vec<f32>> {
     let shape = &attention.shape;
     let position = on.step()?.position as usize;
-    if newest == NewestKey::Among {
+    if newest == NewKey::Among {
         let parts = merged_row(on, shape, splits, (0, seen(attention, position)))?;
         return Ok(parts.iter().flat_map(result).collect());
     }
@@ -175,9 +175,9 @@ fn merged_row(
 }
 
 /// The newest row's heads, and its queries over the keys before it.
-impl Twin for AttentionDecodeNewest {
+impl Twin for AttentionDecodeQkv {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let NewestShape { heads: attention, k, epsilon, biased, weights } = self.shape;
+        let DecodeQkvShape { heads: attention, k, epsilon, biased, weights } = self.shape;
         let heads = attention.shape;
         let rows = heads.stride();
         let matrix = matrix_of_rows(on, weights, (rows, k))?;

@@ -2,11 +2,10 @@
 
 use crate::caps::Capabilities;
 use crate::config::Activation;
-use crate::error::Result;
 use crate::kernels::{
-    self as k, AttentionShape, CacheAttention, CacheShape, Constant, Element, Form, GradientParts,
-    GradientSums, KvCache, LinearKernels, LinearPick, LinearShape, Matvec, MatvecInput,
-    MatvecOutput, MatvecRows, NewestKey, NewestShape, Output, Spec, WeightFormat, WriteMode,
+    self as k, AttentionShape, CacheAttention, CacheShape, Constant, DecodeQkvShape, Element, Form,
+    GradientParts, GradientSums, KvCache, LinearProduct, LinearShape, LinearSum, Matvec,
+    MatvecInput, MatvecOutput, MatvecRows, NewKey, Output, Spec, WeightFormat, WriteMode,
 };
 use crate::testing::catalogue::{Entry, HEADS, MATRICES};
 
@@ -55,10 +54,10 @@ fn gate_gradients(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec
             continue;
         }
         for activation in Activation::ALL {
-            let pick = LinearPick { tile, splits: 1, reason: String::new() };
-            let made = k::linear_with_tile(caps, &shape, Output::GateGradient(activation), pick);
+            let output = Output::GateGradient(activation);
+            let made = LinearProduct { shape, output, splits: 1, tile: Some(tile) }.kernel(caps);
             let what = format!("gradient of a gate of {n}x{k} by {tile:?}, {activation:?}");
-            entries.push((what, made.map(|linear| linear.product)));
+            entries.push((what, made));
         }
     }
     entries
@@ -75,13 +74,11 @@ fn products_by_matrices(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> 
     let shape = LinearShape { c: Element::F16, ..*shape };
     for tile in k::linear_tiles(caps, &shape) {
         let what = format!("{} into f16 by {tile:?}", shape.form.name());
-        let made = |splits| {
-            let pick = LinearPick { tile, splits, reason: String::new() };
-            k::linear_with_tile(caps, &shape, overwrite, pick)
-        };
-        entries.push((what.clone(), made(1).map(|linear| linear.product)));
-        let sum = made(2).map(|linear| linear.sum.expect("parts are summed").kernel);
-        entries.push((what, sum));
+        let product =
+            LinearProduct { shape, output: overwrite, splits: 1, tile: Some(tile) }.kernel(caps);
+        entries.push((what.clone(), product));
+        let sum = LinearSum { shape, output: overwrite, splits: 2 };
+        entries.push((what, sum.kernel(caps)));
     }
     entries
 }
@@ -123,15 +120,15 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     };
     for weights in WeightFormat::ALL {
         add(8192, NORM, MatvecOutput::Plain, weights);
-        if let Some(splits) = k::near_splits(caps, heads, 1024) {
+        if let Some(splits) = k::merged_splits(caps, heads, 1024) {
             for output in [MatvecOutput::Added, MatvecOutput::Residual] {
-                add(n, MatvecInput::Ranges(heads, splits, NewestKey::Among), output, weights);
+                add(n, MatvecInput::Ranges(heads, splits, NewKey::Among), output, weights);
             }
         }
     }
     add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
-    if let Some(splits) = k::near_splits(caps, heads, 1024) {
-        let from = MatvecInput::Ranges(heads, splits, NewestKey::Among);
+    if let Some(splits) = k::merged_splits(caps, heads, 1024) {
+        let from = MatvecInput::Ranges(heads, splits, NewKey::Among);
         add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
         let kernel = k::AttentionDecode { over: k::DecodeOver::Cache(heads, KvCache::F32), splits }
             .kernel(caps);
@@ -145,16 +142,21 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
 fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
     let (mut entries, epsilon) = (vec![], Constant(1e-5));
     let heads = heads_of(width);
-    let Some(splits) = k::near_splits(caps, heads, 1024) else { return entries };
+    let Some(splits) = k::merged_splits(caps, heads, 1024) else { return entries };
     for weights in WeightFormat::ALL {
-        let shape =
-            NewestShape { heads, k: width, epsilon, biased: weights == WeightFormat::F16, weights };
-        if !k::newest_fuses(caps, &shape) {
+        let shape = DecodeQkvShape {
+            heads,
+            k: width,
+            epsilon,
+            biased: weights == WeightFormat::F16,
+            weights,
+        };
+        if !k::decode_qkv_fuses(caps, &shape) {
             continue;
         }
-        let kernel = k::AttentionDecodeNewest { shape, splits }.kernel(caps);
+        let kernel = k::AttentionDecodeQkv { shape, splits }.kernel(caps);
         entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
-        let input = MatvecInput::Ranges(heads, splits, NewestKey::Apart);
+        let input = MatvecInput::Ranges(heads, splits, NewKey::Apart);
         let product =
             Matvec { n: width, k: width, first: 0, input, output: MatvecOutput::Added, weights };
         let named = format!("ranges and the newest key by a matrix in {}", weights.name());
@@ -240,26 +242,23 @@ fn products(caps: &Capabilities, shape: &LinearShape) -> Vec<Entry> {
         }
         let rows = if padded { ", padded" } else { "" };
         let what = format!("{} of {n}x{k}{rows}, {tokens} tokens", form.name());
-        let mut add = |what: String, linear: Result<LinearKernels>| match linear {
-            Ok(linear) => {
-                entries.push((what.clone(), Ok(linear.product)));
-                entries.extend(linear.sum.map(|sum| (what, Ok(sum.kernel))));
-            }
-            Err(error) => entries.push((what, Err(error))),
+        let mut add = |what: String, product: LinearProduct| {
+            entries.push((what.clone(), product.kernel(caps)));
+            entries.extend(product.sum().map(|sum| (what, sum.kernel(caps))));
         };
         let row = if form == Form::MatmulT { k } else { n };
         for b in WeightFormat::ALL {
             let fits = b == WeightFormat::F16 && shape.by_vectors();
             if form != Form::MatmulAt && (fits || b.packs(row)) {
                 let shape = LinearShape { b, ..*shape };
-                add(format!("{what}, b in {}", b.name()), k::linear(caps, &shape, output));
+                let product = LinearProduct::picked(caps, shape, output);
+                add(format!("{what}, b in {}", b.name()), product);
             }
         }
-        add(what, k::linear(caps, shape, output));
+        add(what, LinearProduct::picked(caps, *shape, output));
         for tile in k::linear_tiles(caps, shape) {
             let what = format!("{} of {n}x{k}{rows} by {tile:?}", form.name());
-            let pick = LinearPick { tile, splits: 1, reason: String::new() };
-            add(what, k::linear_with_tile(caps, shape, output, pick));
+            add(what, LinearProduct { shape: *shape, output, splits: 1, tile: Some(tile) });
         }
     }
     entries

@@ -3,7 +3,7 @@
 use crate::config::Activation;
 use crate::kernels::activation::twin::gated_activation_backward;
 use crate::kernels::linear::twin::{Product, matmul};
-use crate::kernels::{self as k, Form, Kernel, LinearPick, LinearShape, Output};
+use crate::kernels::{self as k, Form, Kernel, LinearProduct, LinearShape, Output, Spec};
 use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, forbid, of, text, wide};
@@ -66,9 +66,8 @@ fn kernels(
         let tiles = k::linear_tiles(caps, shape).into_iter();
         let fit = tiles.filter(|&tile| k::tile_gives_gate_gradient(shape, tile));
         fit.map(|tile| {
-            let pick = LinearPick { tile, splits: 1, reason: String::new() };
             let output = Output::GateGradient(activation);
-            Ok(k::linear_with_tile(caps, shape, output, pick)?.product)
+            LinearProduct { shape: *shape, output, splits: 1, tile: Some(tile) }.kernel(caps)
         })
         .collect()
     });

@@ -10,7 +10,7 @@ use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
     self as k, AttentionShape, CacheAttention, DecodeSplits, Kernel, Matvec, MatvecInput,
-    MatvecOutput, NewestKey, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
+    MatvecOutput, NewKey, PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
 };
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::{Lane, Others};
@@ -68,8 +68,8 @@ pub(crate) fn matvec_matrix(lane: &Lane, shape: Matvec) -> Vec<f32> {
 /// Forms that a class may take: what one takes, and fewer and more results of a subgroup.
 const FORMS: [Decoding; 3] = [
     Decoding::TEAMS,
-    Decoding { near_ranges: 4, team_rows: 1, workgroup_rows: 4, newest: 64 },
-    Decoding { near_ranges: 16, team_rows: 32, workgroup_rows: 8, newest: 0 },
+    Decoding { merged_ranges: 4, team_rows: 1, workgroup_rows: 4, qkv_invocations: 64 },
+    Decoding { merged_ranges: 16, team_rows: 32, workgroup_rows: 8, qkv_invocations: 0 },
 ];
 
 /// The kernels that the table's adapters choose, and those of each form.
@@ -174,8 +174,8 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
     ] {
         let shape = AttentionShape { heads, kv_heads: 1, head_dim: 160 };
         let shape = CacheAttention { shape, window, ..CacheAttention::default() };
-        let splits = DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } };
-        let input = MatvecInput::Ranges(shape, splits, NewestKey::Among);
+        let splits = DecodeSplits { count, reason: SplitReason::Merged { keys: 1024 } };
+        let input = MatvecInput::Ranges(shape, splits, NewKey::Among);
         let shape = Matvec { n: 37, k: 160 * heads, first: 5, input, output, weights };
         ranges(&lane, shape, (shape_of(input), count, keys)).await?;
     }

@@ -19,7 +19,7 @@ const ROWS: [(usize, usize); 3] = [(1, 0), (19, 0), (19, 23)];
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("rope of parts", of_parts),
-        Case::new("attention_group_sum turned back", group_sum),
+        Case::new("attention_group_sum rotated back", group_sum),
     ]
 }
 

@@ -10,7 +10,7 @@ use crate::kernels::limits::check_storage;
 use crate::kernels::linear::MatvecInput;
 use crate::kernels::linear::matvec::norm_operand;
 use crate::kernels::modules::{UNIT, cache_sizes, key_rows, matrix_units};
-use crate::kernels::shape::{CacheAttention, DecodeSplits, NewestShape};
+use crate::kernels::shape::{CacheAttention, DecodeQkvShape, DecodeSplits};
 
 /// Units of a matrix that an invocation has in flight: they stay in registers.
 const UNITS_IN_FLIGHT: usize = 24;
@@ -30,9 +30,9 @@ struct Workgroup {
 
 impl Workgroup {
     /// None where two kernels are expected to be faster ([`Decoding`](crate::caps::Decoding)), or one cannot do it.
-    fn of(caps: &Capabilities, shape: &NewestShape) -> Option<Self> {
+    fn of(caps: &Capabilities, shape: &DecodeQkvShape) -> Option<Self> {
         let (lanes, head_dim) = (caps.subgroup_size[0] as usize, shape.heads.shape.head_dim);
-        let size = caps.decoding().newest.min(head_dim / 2 * lanes);
+        let size = caps.decoding().qkv_invocations.min(head_dim / 2 * lanes);
         let pairs = (head_dim / 2 * lanes).checked_div(size)?;
         let fits = caps.reduces_by_subgroup()
             && caps.limits.workgroup_invocations() as usize >= size
@@ -42,15 +42,15 @@ impl Workgroup {
             && pairs <= lanes
             && shape.k.is_multiple_of(4)
             && shape.heads.shape.width() * shape.k <= MOST_ELEMENTS
-            && pick(caps, shape.heads.shape, QueryHeads::Newest(size))
+            && pick(caps, shape.heads.shape, QueryHeads::Qkv(size))
                 .is_ok_and(|tile| tile.size == size);
         fits.then_some(Self { size, lanes, pairs })
     }
 }
 
-/// Whether [`AttentionDecodeNewest`] is expected to be faster than a product and attention behind it. The product
+/// Whether [`AttentionDecodeQkv`] is expected to be faster than a product and attention behind it. The product
 /// behind it can put the newest key to the others then.
-pub fn newest_fuses(caps: &Capabilities, shape: &NewestShape) -> bool {
+pub fn decode_qkv_fuses(caps: &Capabilities, shape: &DecodeQkvShape) -> bool {
     Workgroup::of(caps, shape).is_some()
 }
 
@@ -67,25 +67,27 @@ fn bindings(packed: bool, biased: bool) -> Vec<Binding> {
 /// residual stream, the matrix, the norm's weight, the angles of the row's position, the cache, queries, partials, step,
 /// and the bias if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AttentionDecodeNewest {
-    pub shape: NewestShape,
+pub struct AttentionDecodeQkv {
+    pub shape: DecodeQkvShape,
     pub splits: DecodeSplits,
 }
 
-impl Spec for AttentionDecodeNewest {
+impl Spec for AttentionDecodeQkv {
     fn name(&self) -> &'static str {
-        "attention_decode_newest"
+        "attention_decode_qkv"
     }
 
-    /// `internal` where not [`newest_fuses`].
+    /// `internal` where not [`decode_qkv_fuses`].
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape: NewestShape { heads: attention, k, epsilon, biased, weights }, splits } =
-            *self;
+        let Self {
+            shape: DecodeQkvShape { heads: attention, k, epsilon, biased, weights },
+            splits,
+        } = *self;
         let CacheAttention { shape: heads, scores, window, ring } = attention;
         let Some(Workgroup { size, lanes, pairs }) = Workgroup::of(caps, &self.shape) else {
             return Err(Error::internal("this adapter does not join the newest row's kernels"));
         };
-        let tile = pick(caps, heads, QueryHeads::Newest(size))?;
+        let tile = pick(caps, heads, QueryHeads::Qkv(size))?;
         check_storage(caps, [tile.bytes(heads, true) as u32], self.name())?;
         let packed = weights.packs(k);
         let (rows, unit) = (2 * pairs, if packed { UNIT } else { 4 });
@@ -122,7 +124,7 @@ impl Spec for AttentionDecodeNewest {
         let form = if packed { weights.name() } else { "vec4" };
         composer
             .with_subgroups()
-            .module("05_attention_decode_newest")
+            .module("05_attention_decode_qkv")
             .finish(
                 caps,
                 &bindings(packed, biased),

@@ -13,7 +13,7 @@ use crate::kernels::rope::twin::{rope_forward, rope_table};
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, DecodeSplits, Kernel, Matvec, MatvecInput, MatvecOutput, NewestKey, NewestShape,
+    self as k, DecodeQkvShape, DecodeSplits, Kernel, Matvec, MatvecInput, MatvecOutput, NewKey,
     PARTIAL_STATE, RANGE_KEYS, Spec, SplitReason, WeightFormat,
 };
 use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
@@ -36,7 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 const fn splits(count: usize) -> DecodeSplits {
-    DecodeSplits { count, reason: SplitReason::Near { keys: 1024 } }
+    DecodeSplits { count, reason: SplitReason::Merged { keys: 1024 } }
 }
 
 /// The widest head whose vectors a subgroup has one each of, up to 64.
@@ -45,8 +45,8 @@ fn head_dim(lane: &Lane) -> usize {
 }
 
 /// A newest row, the text before it, and what comes of it.
-struct Newest {
-    shape: NewestShape,
+struct DecodedRow {
+    shape: DecodeQkvShape,
     setting: Setting,
     position: usize,
     rows: usize,
@@ -59,7 +59,7 @@ struct Newest {
     cache: Vec<f64>,
 }
 
-impl Newest {
+impl DecodedRow {
     async fn new(
         lane: &Lane,
         setting: Setting,
@@ -69,7 +69,7 @@ impl Newest {
         let twin = setting.twin(1);
         let heads = setting.cached(ring);
         let epsilon = k::Constant(EPSILON);
-        let shape = NewestShape { heads, k: columns, epsilon, biased, weights };
+        let shape = DecodeQkvShape { heads, k: columns, epsilon, biased, weights };
         let (width, cached) = (twin.qkv_width(), twin.cache_width());
         let plain = Matvec {
             n: width,
@@ -156,17 +156,17 @@ impl Newest {
 }
 
 /// The kernels of workgroups of several sizes, where a subgroup has a head's vectors.
-fn made(lane: &Lane, shape: NewestShape) -> Result<Vec<Kernel>, String> {
+fn made(lane: &Lane, shape: DecodeQkvShape) -> Result<Vec<Kernel>, String> {
     let mut made = vec![];
-    for newest in [512, 64, 16] {
+    for qkv_invocations in [512, 64, 16] {
         let formed = |caps: &Capabilities| {
-            let decoding = Some(Decoding { newest, ..Decoding::TEAMS });
+            let decoding = Some(Decoding { qkv_invocations, ..Decoding::TEAMS });
             let subgroup_size = lane.caps().subgroup_size;
             let caps = Capabilities { decoding, subgroup_size, ..caps.clone() };
-            if !k::newest_fuses(&caps, &shape) {
+            if !k::decode_qkv_fuses(&caps, &shape) {
                 return Ok(vec![]);
             }
-            k::AttentionDecodeNewest { shape, splits: splits(COUNT) }
+            k::AttentionDecodeQkv { shape, splits: splits(COUNT) }
                 .kernel(&caps)
                 .map(|kernel| vec![kernel])
         };
@@ -198,16 +198,16 @@ async fn rows(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
         (special, 72, true, 3 * RANGE_KEYS, Some(2 * RANGE_KEYS)),
         (special, 40, false, 7, None),
     ] {
-        let newest =
-            Newest::new(&lane, setting, (columns, weights, biased), (position, ring)).await?;
-        let made = made(&lane, newest.shape)?;
+        let row =
+            DecodedRow::new(&lane, setting, (columns, weights, biased), (position, ring)).await?;
+        let made = made(&lane, row.shape)?;
         if made.is_empty() && lane.caps().reduces_by_subgroup() {
             return Err(format!("no kernel has heads of {dim}"));
         }
         let jobs: Vec<_> =
-            made.iter().map(|kernel| Job::new(kernel, 1, newest.operands.clone())).collect();
+            made.iter().map(|kernel| Job::new(kernel, 1, row.operands.clone())).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-            newest.check(&got).map_err(of(&job.kernel))?;
+            row.check(&got).map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())
@@ -261,7 +261,7 @@ async fn product(lane: Rc<Lane>) -> Outcome {
         let setting = Setting { window, soft_cap, ..Setting::plain((heads, heads / shared, dim)) };
         let ring = window.map(|window| window + 10);
         let (twin, shape) = (setting.twin(1), setting.cached(ring));
-        let input = MatvecInput::Ranges(shape, splits(COUNT), NewestKey::Apart);
+        let input = MatvecInput::Ranges(shape, splits(COUNT), NewKey::Apart);
         let weights = WeightFormat::F32;
         let product = Matvec { n: 37, k: heads * dim, first: 5, input, output, weights };
         let row = lane.normal(twin.qkv_width());

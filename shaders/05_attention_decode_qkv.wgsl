@@ -1,9 +1,9 @@
-// attention_decode_newest: the newest row of a text from the residual stream to what ranges of keys leave. The row's
+// attention_decode_qkv: the newest row of a text from the residual stream to what ranges of keys leave. The row's
 // RMSNorm, its query, key and value heads, rotated, and attention of the queries to the keys before it: the product
 // behind this one merges the ranges and the newest key (lib/matvec/team_input.wgsl). Each workgroup of a query head
 // multiplies that head's part of the matrix for itself, so that none waits for another.
 //
-//   1 b or packed  read        f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM, K]; or packed (lib/weights/)
+//   1 b or packed  read        f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM, K]; or packed (lib/weights.wgsl)
 //   2 norm_weight  read        f32 [K]
 //   6 partials     write       lib/attention/decode_partial.wgsl
 //   7 step         uniform     the cache holds step.position positions
