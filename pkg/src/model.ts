@@ -361,8 +361,8 @@ export class Model {
   }
 
   /**
-   * A vector for each text, of which similar texts have similar ones: the hidden state behind the last layer and the
-   * final norm, of one token or the mean of all. With the defaults this is how Qwen3-Embedding is used.
+   * A vector for each text; similar texts have similar vectors. It is the hidden state behind the last layer and the final
+   * norm, of one token or averaged over all. The defaults are those of Qwen3-Embedding.
    *
    * @param texts - texts, with the option `tokenizer`, or token ids of each.
    * @returns as many vectors of `hidden_size` numbers.

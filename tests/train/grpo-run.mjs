@@ -4,9 +4,10 @@
 import { createHash } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Adapter, Model, Runtime, Trainer } from "tinyloom";
-import { grpo } from "tinyloom/align";
+import { Adapter, Dataset, Model, Runtime, Trainer } from "tinyloom";
+import { distill, dpo, grpo, kto } from "tinyloom/align";
 import { Runs } from "tinyloom/storage";
+import { connect } from "tinyloom/worker";
 import { create } from "webgpu";
 
 const [folder] = process.argv.slice(2);
@@ -89,22 +90,24 @@ for (const [name, kind] of Object.entries(KINDS)) {
   for (const one of [model, reference]) one.free();
 }
 
+const here = { Adapter, Dataset, Model, Runs, Trainer };
+
 /** An adapter's run with a stored checkpoint after every second step, whose texts are trained on twice. */
-async function stored(parts) {
+async function stored(parts, { Adapter, Model, Runs, Trainer } = here, own = runtime) {
   const runs = await Runs.open("grpo", { memory: true });
   const run = await runs.create(`in ${parts.length}`);
-  const model = await Model.create(runtime, config, { seed: 3 });
+  const model = await Model.create(own, config, { seed: 3 });
   const adapter = await Adapter.create(model, { rank: 4, seed: 6 });
   const options = { learningRate: 0.02, tokensPerStep: 160, totalSteps: 12, seed: 5 };
   let trainer = await Trainer.create(adapter, options);
-  const own = { reward, group: 4, maxTokens: 8, stopToken: 3, promptsPerStep: 2, updates: 2 };
+  const how = { reward, group: 4, maxTokens: 8, stopToken: 3, promptsPerStep: 2, updates: 2 };
   for (const [at, steps] of parts.entries()) {
     if (at > 0) {
-      trainer.free();
+      await trainer.free();
       trainer = await Trainer.resume(model, run);
     }
     const checkpoint = { run, every: 3 };
-    const asked = { ...own, klCoefficient: 0.05, steps, checkpoint };
+    const asked = { ...how, klCoefficient: 0.05, steps, checkpoint };
     for await (const _ of grpo(trainer, prompts, asked));
   }
   const metrics = await run.metrics();
@@ -118,6 +121,35 @@ async function stored(parts) {
   const same = metrics.map((one) => ({ ...one, ...Object.fromEntries(clock.map((k) => [k, 0])) }));
   return { metrics: same, hash: hash.digest("hex"), checkpoints };
 }
-const [whole, parted] = [await stored([8]), await stored([4, 4])];
-process.send({ whole, parted });
+
+/** A step of each of the other trainers. */
+async function others({ Dataset, Model, Trainer }, own) {
+  const [model, other] = [3, 4].map((seed) => Model.create(own, config, { seed }));
+  const reference = await other;
+  const options = { learningRate: 0.02, tokensPerStep: 160, totalSteps: 12, seed: 5 };
+  const trainer = await Trainer.create(await model, options);
+  const [prompt, chosen, rejected] = prompts;
+  const texts = [chosen, rejected].map((completion, i) => ({
+    prompt,
+    completion,
+    desirable: i > 0,
+  }));
+  const ids = Array.from({ length: 200 }, (_, i) => (i * i) % 32);
+  const data = await Dataset.fromTokens(ids, { sequenceLength: 16 });
+  const found = [];
+  for (const run of [
+    dpo(trainer, [{ prompt, chosen, rejected }], { steps: 1, reference }),
+    kto(trainer, texts, { steps: 1, reference, textsPerStep: 2 }),
+    distill(trainer, reference, data, { steps: 1 }),
+  ]) {
+    for await (const { milliseconds: _, ...metrics } of run) found.push(metrics);
+  }
+  return found;
+}
+
+const { whole, parted } = { whole: await stored([8]), parted: await stored([4, 4]) };
+const worker = await connect();
+const there = await worker.Runtime.create();
+const remote = { whole: await stored([8], worker, there), others: await others(worker, there) };
+process.send({ whole, parted, others: await others(here, runtime), remote });
 process.exit(0); // Dawn's threads would keep the process alive

@@ -39,3 +39,10 @@ test("a run that is stored, ended and resumed is one in one piece, to the bit", 
   assert.equal(parted.hash, whole.hash);
   assert.deepEqual(whole.checkpoints, [8, 6], "behind the last update of texts, and at the end");
 });
+
+test("trainers of preference do the same in a worker, to the bit", () => {
+  const [{ whole, others, remote }] = messages;
+  assert.equal(others.length, 3);
+  assert.deepEqual(remote.others, others);
+  assert.deepEqual(remote.whole, whole);
+});

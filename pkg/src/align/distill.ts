@@ -10,6 +10,7 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import { mixed } from "./rollouts.js";
 import { type AlignCheckpoint, checkpointRule, keeper } from "./stored.js";
+import type { Anywhere } from "./texts.js";
 
 /** Options of {@link distill}. */
 export interface DistillOptions {
@@ -91,17 +92,19 @@ function packed(documents: readonly DatasetDocument[], longest: number) {
  * metrics. `loss` has both parts. Documents of the training split come in an order that follows from the trainer's seed,
  * another one in each epoch, from the place that the trainer's steps have come to.
  *
- * @param student - a trainer of a model or an adapter; `gradientAccumulation` micro-steps of `documentsPerStep` documents
+ * @param trained - the student: a trainer of a model or an adapter; `gradientAccumulation` micro-steps of `documentsPerStep` documents
  * make a step. A document is read up to the dataset's `sequenceLength`.
- * @param teacher - with the same vocabulary.
+ * @param taught - the teacher, with the same vocabulary.
  * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `score` and `trainer.step` throw.
  */
 export async function* distill(
-  student: Trainer,
-  teacher: Model,
-  dataset: Dataset,
+  trained: Anywhere<Trainer>,
+  taught: Anywhere<Model>,
+  data: Anywhere<Dataset>,
   options: DistillOptions = {},
 ): AsyncGenerator<StepMetrics, void, undefined> {
+  const student = trained as Trainer;
+  const [teacher, dataset] = [taught as Model, data as Dataset];
   const given = check<DistillOptions>("distill", options, DISTILL);
   const { temperature = 2, share = 0.5, direction = "forward", rest = "class", signal } = given;
   const [own, theirs] = [student.model, teacher].map(({ config }) => config.vocab_size as number);

@@ -17,7 +17,16 @@ import {
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
-import { expectNoDropout, logistic, type Packed, pack, placesFrom, stepBy, sums } from "./texts.js";
+import {
+  type Anywhere,
+  expectNoDropout,
+  logistic,
+  type Packed,
+  pack,
+  placesFrom,
+  stepBy,
+  sums,
+} from "./texts.js";
 
 /** Two continuations of a prompt. */
 export interface PreferencePair {
@@ -52,7 +61,7 @@ export interface DpoOptions {
    * Another model, or what it gave for each pair. Default: of an adapter's trainer the model without the adapter, else the
    * model as it is when the call begins.
    */
-  reference?: Model | readonly ReferencePair[];
+  reference?: Anywhere<Model> | readonly ReferencePair[];
   signal?: AbortSignal;
 }
 
@@ -132,15 +141,16 @@ async function referenceOf(
  * Trains on preferences and yields each step's metrics. The pairs come in their order, from the one that the trainer's steps
  * have come to, so that a resumed trainer goes on; a resumed run without adapter has to be given its `reference`.
  *
- * @param trainer - of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `pairsPerStep` pairs
+ * @param trained - a trainer of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `pairsPerStep` pairs
  * make a step.
  * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `trainer.step` throws.
  */
 export async function* dpo(
-  trainer: Trainer,
+  trained: Anywhere<Trainer>,
   pairs: readonly PreferencePair[],
   options: DpoOptions = {},
 ): AsyncGenerator<DpoMetrics, void, undefined> {
+  const trainer = trained as Trainer;
   const given = check<DpoOptions>("dpo", options, DPO);
   const { loss = "sigmoid", gamma = 1, labelSmoothing = 0, pairsPerStep = 4, signal } = given;
   const { beta = loss === "simpo" ? 2 : 0.1, lengthNormalized = loss !== "sigmoid" } = given;

@@ -22,7 +22,7 @@ import type { StepMetrics } from "../trainer-types.js";
 import { advantagesOf, type Bounds, deviation, judged, mean, type Part } from "./policy.js";
 import { mixed, type Reward, type Rollout, rewardsOf, rollOut, type Source } from "./rollouts.js";
 import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./stored.js";
-import { expectNoDropout, type Packed, pack, placesFrom } from "./texts.js";
+import { type Anywhere, expectNoDropout, type Packed, pack, placesFrom } from "./texts.js";
 
 /** Options of {@link grpo}. */
 export interface GrpoOptions {
@@ -50,7 +50,7 @@ export interface GrpoOptions {
    * Another model. Default, where `klCoefficient` is above 0: of an adapter's trainer the model without the adapter. Another
    * trainer has to be given a model.
    */
-  reference?: Model;
+  reference?: Anywhere<Model>;
   /**
    * What the rewards less the mean of their group are divided by, to be advantages: the standard deviation of the `"group"`,
    * the default, or of all texts of the step (`"batch"`), each plus 1e-4, or nothing (`"none"`).
@@ -154,7 +154,7 @@ function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptio
   const bounds = { clip, clipHigh, klCoefficient };
   const perStep = promptsPerStep * options.gradientAccumulation;
   const numbers = { group, promptsPerStep, perStep, advantages, loss, ...bounds };
-  return { trainer, source, reward, reference, ...numbers };
+  return { trainer, source, reward, reference: reference as Model | undefined, ...numbers };
 }
 
 /** What the model, with what is trained of it, says of texts at the temperature of the sampling. */
@@ -259,7 +259,7 @@ async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMe
  * makes a text likelier by how much better its reward is than the mean of its group. Prompts come in their order, from the
  * one that the trainer's steps have come to. Seeds of texts follow from the trainer's seed and its steps.
  *
- * @param trainer - of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `promptsPerStep` prompts
+ * @param trained - a trainer of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `promptsPerStep` prompts
  * make a step.
  * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `generateBatch` and `trainer.step` throw.
  *
@@ -270,10 +270,11 @@ async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMe
  * ```
  */
 export async function* grpo(
-  trainer: Trainer,
+  trained: Anywhere<Trainer>,
   prompts: readonly TokenIds[],
   options: GrpoOptions,
 ): AsyncGenerator<GrpoMetrics, void, undefined> {
+  const trainer = trained as Trainer;
   const given = check<GrpoOptions>("grpo", options, GRPO, "reward");
   expectNoDropout("grpo", trainer);
   const work = workOf(trainer, prompts, given);

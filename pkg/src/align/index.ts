@@ -16,3 +16,4 @@ export { type GrpoMetrics, type GrpoOptions, grpo } from "./grpo.js";
 export { type KtoMetrics, type KtoOptions, kto, type LabelledText } from "./kto.js";
 export type { Reward, Rollout } from "./rollouts.js";
 export type { AlignCheckpoint } from "./stored.js";
+export type { Anywhere } from "./texts.js";

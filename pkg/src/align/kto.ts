@@ -6,7 +6,15 @@ import { abortSignal, anything, check, integer, invalid, number, type Rules } fr
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
-import { expectNoDropout, logistic, pack, placesFrom, stepBy, sums } from "./texts.js";
+import {
+  type Anywhere,
+  expectNoDropout,
+  logistic,
+  pack,
+  placesFrom,
+  stepBy,
+  sums,
+} from "./texts.js";
 
 /** A continuation of a prompt, and whether it is to become likelier. */
 export interface LabelledText {
@@ -27,7 +35,7 @@ export interface KtoOptions {
   /** Optimizer steps; default as many as go over all texts once. */
   steps?: number;
   /** Default: of an adapter's trainer the model without the adapter. Another trainer has to be given a model. */
-  reference?: Model;
+  reference?: Anywhere<Model>;
   signal?: AbortSignal;
 }
 
@@ -57,14 +65,15 @@ const KTO: Rules<KtoOptions> = {
  * the one that the trainer's steps have come to. The baseline of a micro-step is the mean over its prompts with the
  * completions of the texts before them, as TRL takes it; it has no gradient.
  *
- * @param trainer - of a model or an adapter, without dropout.
+ * @param trained - a trainer of a model or an adapter, without dropout.
  * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `trainer.step` throws.
  */
 export async function* kto(
-  trainer: Trainer,
+  trained: Anywhere<Trainer>,
   texts: readonly LabelledText[],
   options: KtoOptions = {},
 ): AsyncGenerator<KtoMetrics, void, undefined> {
+  const trainer = trained as Trainer;
   const given = check<KtoOptions>("kto", options, KTO);
   const { beta = 0.1, desirableWeight = 1, undesirableWeight = 1, textsPerStep = 4 } = given;
   const { reference = trainer.adapter && trainer.model, signal } = given;
@@ -80,7 +89,7 @@ export async function* kto(
   const gains = async (own: readonly LabelledText[]) => {
     const batch = pack("kto", own);
     const ours = await sums(trainer.model, batch, trainer.adapter);
-    const theirs = await sums(reference, batch);
+    const theirs = await sums(reference as Model, batch);
     return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
   };
   for (let made = 0; made < steps; made++) {

@@ -4,11 +4,12 @@ import { check, integer, invalid, type Rules } from "../options.js";
 import type { StoredRun } from "../storage/stored-run.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
+import type { Anywhere } from "./texts.js";
 
 /** Where and when a trainer of preference saves. */
 export interface AlignCheckpoint {
   /** An open run of `tinyloom/storage`. It also keeps the metrics of every step. */
-  run: StoredRun;
+  run: Anywhere<StoredRun>;
   /**
    * Saves once each multiple of this number of the trainer's steps is reached, and at the last step; default 100. With
    * several `updates` of {@link grpo} it saves behind the last update of the same texts.

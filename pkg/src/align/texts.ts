@@ -6,6 +6,10 @@ import { invalid } from "../options.js";
 import { IGNORE_INDEX, type TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
+import type { Remote } from "../worker/types.js";
+
+/** An object of the API, in this realm or in a worker: what a trainer of preference needs of it is the same. */
+export type Anywhere<T> = T | Remote<T>;
 
 /** A prompt and what follows it. */
 export interface Text {

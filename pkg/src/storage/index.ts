@@ -1,6 +1,6 @@
 /**
- * Runs that stay: checkpoints on the origin-private file system of a browser, or in a folder. Every file has
- * checksums, and a checkpoint counts only once it is whole.
+ * Runs that outlive their page: checkpoints in the browser's origin-private file system, or in a folder. Every file has a
+ * checksum. A checkpoint counts only once all of its files are written.
  *
  * @module tinyloom/storage
  */

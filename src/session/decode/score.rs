@@ -71,7 +71,10 @@ impl ScoreOptions {
 }
 
 impl Scores {
-    /// Adds rows of a text, of which a chunk has read so much.
+    /// Appends the scores of some rows of a text.
+    ///
+    /// `part` says which rows these are. `read` is what the plan wrote for a chunk of `chunk` rows: a [`RowScore`] of each,
+    /// and behind all of them the likeliest tokens of each.
     fn add(&mut self, part: &Range<usize>, read: &[u8], chunk: usize, options: &ScoreOptions) {
         let rows = &read[..part.len() * size_of::<RowScore>()];
         let rows: Vec<RowScore> = bytemuck::pod_collect_to_vec(rows);
