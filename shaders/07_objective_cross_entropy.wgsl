@@ -8,7 +8,7 @@
 // torch's (Szegedy et al., arXiv:1512.00567), the z-loss PaLM's (Chowdhery et al., arXiv:2204.02311).
 //
 // WEIGHTED multiplies loss and gradient by the row's weight; a weight of 0 is like an ignored target. TEMPERED divides the
-// logits by a temperature. SCORED gives what a row says of its tokens in place of its loss.
+// logits by a temperature. SCORED writes four numbers of each row, from which probabilities of all its tokens follow.
 //
 // SOFT adds a divergence from the probabilities of soft targets, which are classes of one token each and perhaps one of
 // the rest (Hinton et al., arXiv:1503.02531): with e = exp(soft_ratio · (l − max)), Q the sum of e over a class and over
@@ -31,7 +31,7 @@
 #binding logits: array<f32>        // read_write  f32 [range rows, STRIDE]   rows of this chunk; the gradient in place
 #binding targets: array<u32>       // read        u32 [tokens]
 #if SCORED
-#binding scores: array<vec4<f32>>  // write       (loss, entropy, largest logit, log Σ exp(l − it)) of each token
+#binding scores: array<vec4<f32>>  // write       (loss, entropy, largest logit, log Σ exp(l − largest)) of each token
 #else
 #binding losses: array<f32>        // write       f32 [tokens]               rows of this chunk overwritten
 #endif
