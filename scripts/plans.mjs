@@ -13,7 +13,8 @@ const folder = join(target, "plans");
 /** Writes the listing of a source tree: of each case the lines, and each plan with the numbers of its lines. */
 async function list(cwd, file, builds) {
   const env = { TINYLOOM_PLANS: file, CARGO_TARGET_DIR: builds };
-  const args = ["test", "--quiet", "--features", "testing", "--test", "golden"];
+  const of = ["-p", "tinyloom-kernels", "--features", "testing", "--test", "golden"];
+  const args = ["test", "--quiet", "--locked", "--profile", "lane", ...of];
   await run("cargo", args, { cwd, env });
   if (!existsSync(file)) throw new Failure("that revision has no listing of plans as JSON");
 }

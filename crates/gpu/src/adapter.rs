@@ -142,33 +142,19 @@ fn limits(adapter: &wgpu::Limits, request: &LimitsRequest) -> Result<Limits> {
 
 /// Asks for the floor raised to what selection may use, and for the features in use.
 pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static> {
-    let floor = Limits::default();
     let limits = &caps.limits;
-    let required_limits = wgpu::Limits {
-        max_storage_buffers_per_shader_stage: limits
-            .max_storage_buffers_per_shader_stage
-            .max(floor.max_storage_buffers_per_shader_stage),
-        max_compute_workgroups_per_dimension: limits
-            .max_compute_workgroups_per_dimension
-            .max(floor.max_compute_workgroups_per_dimension),
-        max_uniform_buffer_binding_size: limits
-            .max_uniform_buffer_binding_size
-            .max(floor.max_uniform_buffer_binding_size),
-        max_storage_buffer_binding_size: limits
-            .max_storage_buffer_binding_size
-            .max(floor.max_storage_buffer_binding_size),
-        max_buffer_size: limits.max_buffer_size.max(floor.max_buffer_size),
-        max_compute_workgroup_storage_size: limits
-            .max_compute_workgroup_storage_size
-            .max(floor.max_compute_workgroup_storage_size),
-        max_compute_invocations_per_workgroup: limits
-            .max_compute_invocations_per_workgroup
-            .max(floor.max_compute_invocations_per_workgroup),
-        max_compute_workgroup_size_x: limits
-            .max_compute_workgroup_size_x
-            .max(floor.max_compute_workgroup_size_x),
+    let of_caps = wgpu::Limits {
+        max_storage_buffers_per_shader_stage: limits.max_storage_buffers_per_shader_stage,
+        max_compute_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+        max_uniform_buffer_binding_size: limits.max_uniform_buffer_binding_size,
+        max_storage_buffer_binding_size: limits.max_storage_buffer_binding_size,
+        max_buffer_size: limits.max_buffer_size,
+        max_compute_workgroup_storage_size: limits.max_compute_workgroup_storage_size,
+        max_compute_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
+        max_compute_workgroup_size_x: limits.max_compute_workgroup_size_x,
         ..wgpu::Limits::default()
     };
+    let required_limits = of_caps.or_better_values_from(&wgpu::Limits::default());
     let mut required_features = wgpu::Features::empty();
     if caps.features.f16 {
         required_features |= wgpu::Features::SHADER_F16;
