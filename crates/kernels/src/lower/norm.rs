@@ -42,10 +42,11 @@ impl Lowering<'_> {
         let hidden = self.params.matrices[norm.weight].cols;
         let kernel = if norm.kind != NormKind::Layer {
             self.builder.kernel(k::RmsNormForward { hidden, terms: terms(norm), form })
-        } else if form == NormForm::PLAIN {
-            self.builder.kernel(k::LayerNormForward { hidden, epsilon: Constant(norm.epsilon) })
+        } else if (NormForm { residual: false, ..form }) == NormForm::PLAIN {
+            let (epsilon, residual) = (Constant(norm.epsilon), form.residual);
+            self.builder.kernel(k::LayerNormForward { hidden, epsilon, residual })
         } else {
-            Err(Error::internal(format!("{site}: no kernel adds a layer norm to a residual")))
+            Err(Error::internal(format!("{site}: no layer norm has the form {form:?}")))
         }?;
         let launch = self.norm_launch(site, kernel, norm.weight, [x, y]);
         let launch = launch.bind_all(added.iter().copied());

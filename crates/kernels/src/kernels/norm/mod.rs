@@ -170,11 +170,12 @@ impl Spec for RmsNormForward {
     }
 }
 
-/// LayerNorm of rows of `hidden` elements. Grid: one workgroup per row.
+/// LayerNorm of rows of `hidden` elements, plus a residual if it is added to one. Grid: one workgroup per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LayerNormForward {
     pub hidden: usize,
     pub epsilon: Constant,
+    pub residual: bool,
 }
 
 impl Spec for LayerNormForward {
@@ -183,10 +184,19 @@ impl Spec for LayerNormForward {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        Row::new(self.hidden)
+        let mut bindings = FORWARD.to_vec();
+        if self.residual {
+            bindings.push(read("residual"));
+        }
+        let mut kernel = Row::new(self.hidden)
             .composer(caps, *self)?
             .float("EPSILON", self.epsilon.0 as f32)
-            .reduced(caps, "02_layer_norm_forward", &FORWARD, by_rows(1))
+            .when("RESIDUAL", self.residual)
+            .reduced(caps, "02_layer_norm_forward", &bindings, by_rows(1))?;
+        if self.residual {
+            kernel.variant += ", residual";
+        }
+        Ok(kernel)
     }
 }
 

@@ -191,9 +191,13 @@ impl Twin for RmsNormBackward {
 
 impl Twin for LayerNormForward {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { hidden, epsilon: Constant(epsilon) } = *self;
-        let x = on.first("x", on.tokens()? * hidden)?;
-        let y = layer_norm_forward(x, on.first("weight", 2 * hidden)?, epsilon);
+        let Self { hidden, epsilon: Constant(epsilon), residual } = *self;
+        let elements = on.tokens()? * hidden;
+        let x = on.first("x", elements)?;
+        let mut y = layer_norm_forward(x, on.first("weight", 2 * hidden)?, epsilon);
+        if residual {
+            add_assign(&mut y, on.first("residual", elements)?);
+        }
         on.write("y", 0, &y)
     }
 }

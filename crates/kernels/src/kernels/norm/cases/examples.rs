@@ -41,7 +41,9 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
             }
         }
         let (hidden, epsilon, mode, rows) = (width, Constant(1e-5), WriteMode::Add, 2);
-        add("layer norm", LayerNormForward { hidden, epsilon }.kernel(caps));
+        for (what, residual) in [("layer norm", false), ("layer norm, residual", true)] {
+            add(what, LayerNormForward { hidden, epsilon, residual }.kernel(caps));
+        }
         let backward = LayerNormBackward { hidden, epsilon, mode, rows };
         add("layer norm backward", backward.kernel(caps));
         let several = SummedWeights { count: 3, partials: 8 * width, outputs: width + 1 };

@@ -8,7 +8,7 @@ use crate::testing::measure::{
     ROUNDING, close_to_terms, directional, directional_to_terms, dot, of, text, wide,
 };
 use crate::testing::{Case, Outcome};
-use crate::twins::cast;
+use crate::twins::{add_assign, cast};
 use std::rc::Rc;
 
 const EPSILON: f64 = 1e-5;
@@ -41,34 +41,46 @@ fn scales(x: &[f64], hidden: usize) -> Vec<(f64, f64)> {
 }
 
 async fn forward(lane: Rc<Lane>) -> Outcome {
-    for hidden in WIDTHS {
-        let made = lane
-            .variants_of(k::LayerNormForward { hidden, epsilon: Constant(EPSILON) })
-            .map_err(text)?;
-        for rows in ROWS {
-            let (x, weight) = (far(&lane, rows, hidden), lane.normal(2 * hidden));
-            let expected = layer_norm_forward(&wide(&x), &wide(&weight), EPSILON);
-            let of_row = |(_, most)| {
-                let (factors, shifts) = weight.split_at(hidden);
-                let size =
-                    move |(w, b): (&f32, &f32)| most * f64::from(w.abs()) + f64::from(b.abs());
-                factors.iter().zip(shifts).map(size).collect::<Vec<f64>>()
-            };
-            let sizes: Vec<f64> = scales(&wide(&x), hidden).into_iter().flat_map(of_row).collect();
-            let operands = || {
-                let (x, weight) = (Operand::floats(&x), Operand::floats(&weight));
-                vec![x, weight, Operand::poison(rows * hidden), Operand::uniform(&Step::of(rows))]
-            };
-            let jobs: Vec<_> =
-                made.iter().map(|kernel| Job::new(kernel, rows, operands())).collect();
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                let what = format!("{rows}x{hidden}");
-                close_to_terms(&what, &got.floats(0), &expected, &sizes, ROUNDING)
-                    .map_err(of(&job.kernel))?;
-            }
+    for (hidden, residual) in WIDTHS.into_iter().zip([false, true].into_iter().cycle()) {
+        one_forward(&lane, hidden, residual).await?;
+    }
+    one_forward(&lane, 260, false).await?;
+    one_forward(&lane, 261, true).await?;
+    Ok(lane.summary())
+}
+
+/// With `residual` the result is added to one, whose rounding is of its size.
+async fn one_forward(lane: &Lane, hidden: usize, residual: bool) -> Result<(), String> {
+    let made = lane
+        .variants_of(k::LayerNormForward { hidden, epsilon: Constant(EPSILON), residual })
+        .map_err(text)?;
+    for rows in ROWS {
+        let (x, weight) = (far(lane, rows, hidden), lane.normal(2 * hidden));
+        let added = if residual { lane.normal(rows * hidden) } else { vec![0.0; rows * hidden] };
+        let mut expected = layer_norm_forward(&wide(&x), &wide(&weight), EPSILON);
+        add_assign(&mut expected, &wide(&added));
+        let of_row = |(_, most)| {
+            let (factors, shifts) = weight.split_at(hidden);
+            let size = move |(w, b): (&f32, &f32)| most * f64::from(w.abs()) + f64::from(b.abs());
+            factors.iter().zip(shifts).map(size).collect::<Vec<f64>>()
+        };
+        let sizes = scales(&wide(&x), hidden).into_iter().flat_map(of_row).zip(&added);
+        let sizes: Vec<f64> = sizes.map(|(size, added)| size + f64::from(added.abs())).collect();
+        let operands = || {
+            let (x, weight) = (Operand::floats(&x), Operand::floats(&weight));
+            let (y, step) = (Operand::poison(rows * hidden), Operand::uniform(&Step::of(rows)));
+            let mut operands = vec![x, weight, y, step];
+            operands.extend(residual.then(|| Operand::floats(&added)));
+            operands
+        };
+        let jobs: Vec<_> = made.iter().map(|kernel| Job::new(kernel, rows, operands())).collect();
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let what = format!("{rows}x{hidden}, residual {residual}");
+            close_to_terms(&what, &got.floats(0), &expected, &sizes, ROUNDING)
+                .map_err(of(&job.kernel))?;
         }
     }
-    Ok(lane.summary())
+    Ok(())
 }
 
 async fn backward(lane: Rc<Lane>) -> Outcome {
