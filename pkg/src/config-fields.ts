@@ -19,7 +19,8 @@ export interface ConfigFields {
     | "olmo2"
     | "granite"
     | "stablelm"
-    | "phi3";
+    | "phi3"
+    | "tinyloom";
   hidden_size?: number;
   num_attention_heads?: number;
   num_hidden_layers?: number;
@@ -28,7 +29,8 @@ export interface ConfigFields {
   num_key_value_heads?: number;
   /** Width of a head, a multiple of 4 up to 256; default `hidden_size / num_attention_heads`. */
   head_dim?: number;
-  rope_theta?: number;
+  /** The base of RoPE; null in a layer of a tinyloom model: it has none. */
+  rope_theta?: number | null;
   /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
   rope_parameters?: RopeParameters | null;
   /** The same, as transformers 4 has it. */
@@ -90,7 +92,7 @@ export interface ConfigFields {
   /** `resid_pdrop` of gpt_neo. */
   resid_dropout?: number;
   /** `rope_theta` of gpt_neox. */
-  rotary_emb_base?: number;
+  rotary_emb_base?: number | null;
   /** `partial_rotary_factor` of gpt_neox. */
   rotary_pct?: number;
   /** `rms_norm_eps` of gpt_neox and stablelm. */
@@ -131,4 +133,54 @@ export interface ConfigFields {
   use_qkv_bias?: boolean;
   /** Positions of the first training: longer texts turn by the long factors of `longrope`. */
   original_max_position_embeddings?: number;
+  /** Each position of a tinyloom model has a learned row, added to the embedding; its layers have no RoPE then unless they give `rope_theta`. Default false. */
+  learned_positions?: boolean;
+  /** A tinyloom model has a norm before its head, of the model's `norm_type`. Default true. */
+  final_norm?: boolean;
+  /** Written by `save()`, which adds the file for transformers to models of `model_type: "tinyloom"`. */
+  auto_map?: Record<string, string>;
+  /** What layers of a tinyloom model have other than the fields beside it say: an object for each, `{}` for none, or for `repeat` of them that follow each other. A list of fewer layers begins again. */
+  layers?: LayerFields[];
+  /** A layer of a tinyloom model has attention. Default true. */
+  attention?: boolean;
+  /** Queries and keys of each head have an RMS norm (tinyloom models). Default false. */
+  qk_norm?: boolean;
+  /** A layer of a tinyloom model has a feed-forward block. Default true. */
+  mlp?: boolean;
+  /** The feed-forward block of a tinyloom model is `down(act(gate) · up)`, else `down(act(up))`. Default true. */
+  gated?: boolean;
+  /** Both blocks of a layer of a tinyloom model read the layer's input. Default false. */
+  parallel?: boolean;
+  /** Where blocks of a tinyloom model have norms: of what a block reads (`"before"`), of what it adds (`"after"`), `"both"`, of the residual stream that it has added to (`"sum"`), or `"none"`. Default `"before"`. */
+  norm?: "before" | "after" | "both" | "sum" | "none";
+  /** RMSNorm, or LayerNorm with a bias (tinyloom models). Default `"rms"`. */
+  norm_type?: "rms" | "layer";
+  /** `rms_norm_eps` of tinyloom. */
+  norm_eps?: number;
+}
+
+/** What a layer of a tinyloom model has other than the model's config says. */
+export interface LayerFields
+  extends Pick<
+    ConfigFields,
+    | "attention"
+    | "num_attention_heads"
+    | "num_key_value_heads"
+    | "head_dim"
+    | "rope_theta"
+    | "sliding_window"
+    | "qk_norm"
+    | "attention_bias"
+    | "mlp"
+    | "intermediate_size"
+    | "gated"
+    | "hidden_act"
+    | "mlp_bias"
+    | "parallel"
+    | "norm"
+    | "norm_type"
+    | "norm_eps"
+  > {
+  /** For how many layers the entry stands that follow each other. Default 1. */
+  repeat?: number;
 }

@@ -24,6 +24,7 @@ export type {
   LensOptions,
 } from "./capture-types.js";
 export { type ChatOptions, chat } from "./chat.js";
+export type { LayerFields } from "./config-fields.js";
 export { Dataset } from "./dataset.js";
 export type { DatasetOptions, TextOptions } from "./dataset-types.js";
 export { type ErrorCode, TinyloomError } from "./error.js";

@@ -5,6 +5,7 @@ mod field;
 mod fields;
 mod keys;
 mod layer_type;
+mod layers;
 mod lora;
 mod peft;
 mod refused;
@@ -13,13 +14,14 @@ pub mod slots;
 
 pub use dropout::DropoutRates;
 pub use field::{Field, Kind, Missing, Slot, Written};
-pub use fields::{Fields, refuse, size};
+pub use fields::{Fields, Neutral, refuse, size};
 pub use layer_type::LayerType;
+pub use layers::{LAYERS_LIST, LayerKind};
 pub use lora::{ALL_LINEAR, LoraConfig};
 pub use refused::{NO_BIASES, NOTHING, OFF, Refusal};
 pub use rope::{RopeConfig, RopeScaling};
 
-use crate::arch::{FAMILIES, Family};
+use crate::arch::{FAMILIES, Family, LEARNED_POSITIONS};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -96,6 +98,9 @@ pub struct ModelConfig {
     pub final_logit_softcapping: Option<f64>,
     /// Scores are divided by its root; none: by that of `head_dim`.
     pub query_pre_attn_scalar: Option<usize>,
+    /// What layers have other than this says, where the family's layers say what they are: kinds of layers in their
+    /// order, which begin again behind the last one. Ask [`ModelConfig::layer`].
+    pub layers: Vec<LayerKind>,
     /// What only the family has, by the names of its [slots](Slot).
     pub own: BTreeMap<&'static str, Value>,
     /// What training leaves out.
@@ -124,7 +129,7 @@ impl ModelConfig {
     pub fn from_code(text: &str) -> Result<Self> {
         let config = Self::read(text, FAMILIES)?;
         let fields = Fields::read(text)?;
-        keys::refuse_unknown(&config.extra)?;
+        keys::refuse_unknown(&config.extra, config.family)?;
         refused::refuse_ignored(&fields, config.family)?;
         Ok(config)
     }
@@ -249,7 +254,7 @@ impl ModelConfig {
 
     /// Kernels can index every tensor.
     fn check_sizes(&self) -> Result<()> {
-        let rotates = self.family.has(&ROPE);
+        let rotates = self.family.has(&ROPE) && !self.own_flag(&LEARNED_POSITIONS);
         let positions = if rotates { 0 } else { self.max_position_embeddings as u64 };
         let [hidden, heads, kv_heads, head_dim] =
             [self.hidden_size, self.num_attention_heads, self.num_key_value_heads, self.head_dim]

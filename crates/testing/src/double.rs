@@ -9,6 +9,8 @@
 #[cfg(test)]
 mod adapter_tests;
 #[cfg(test)]
+mod architecture_tests;
+#[cfg(test)]
 mod batch_tests;
 #[cfg(test)]
 mod dropout_tests;

@@ -353,7 +353,7 @@ async fn ring(lane: Rc<SessionLane>, cache: KvCache, tolerance: f64) -> Outcome 
     let config = ModelConfig::from_json(&config).map_err(text)?;
     let whole = ModelConfig { sliding_window: None, ..config.clone() };
     let rows = (config.num_hidden_layers * (2048 - 262)) as u64;
-    let shape = attention_shape(Architecture::of(&config).layers[0].attention);
+    let shape = attention_shape(Architecture::of(&config).layers[0].heads().unwrap());
     let saved = rows * shape.row_words(cache) as u64 * 4;
     let small = inference_bytes(&gpu, &config, cache).await?;
     let large = inference_bytes(&gpu, &whole, cache).await?;

@@ -154,6 +154,9 @@ impl BatchedPass {
     pub fn copy_text(&self, allocation: &CacheAllocation, row: usize, tokens: usize) -> Result<()> {
         let mut copies = vec![];
         for layer in 0..self.model.config().num_hidden_layers {
+            if !allocation.resources.has(Buffer::Cache(layer)) {
+                continue; // it has no attention
+            }
             let from = allocation.resources.get(Buffer::Cache(layer))?;
             let to = self.buffer(Buffer::BatchCache(layer))?;
             let all = self.bound.resources.bytes_of(Buffer::BatchCache(layer)).unwrap_or(0);
@@ -175,7 +178,10 @@ impl BatchedPass {
         let document = |(t, row): (usize, &RowState)| (t as u32).wrapping_sub(row.position as u32);
         let documents: Vec<u32> = rows.iter().enumerate().map(document).collect();
         gpu.write(self.buffer(Buffer::BatchTokens)?, 0, bytemuck::cast_slice(&tokens))?;
-        gpu.write(self.buffer(Buffer::BatchDocuments)?, 0, bytemuck::cast_slice(&documents))?;
+        // Without attention and positions no kernel reads them.
+        if self.bound.resources.has(Buffer::BatchDocuments) {
+            gpu.write(self.buffer(Buffer::BatchDocuments)?, 0, bytemuck::cast_slice(&documents))?;
+        }
         if !seen.is_empty() {
             gpu.write(self.buffer(Buffer::BatchSeen)?, 0, bytemuck::cast_slice(seen))?;
         }

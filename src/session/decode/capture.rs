@@ -48,6 +48,17 @@ impl Model {
                     "{of} of layer {layer}: there are 0 to {most}"
                 )));
             }
+            let has = architecture.layers.get(layer).is_none_or(|of| match what {
+                Captured::Residual => true,
+                Captured::Mlp => of.mlp.is_some(),
+                _ => of.attention.is_some(),
+            });
+            if !has {
+                let of = name(what);
+                return Err(Error::options(format!(
+                    "{of} of layer {layer}, which has no such block; name other layers"
+                )));
+            }
         }
         let layout = CaptureLayout::new(architecture, captured, tokens);
         let limits = &self.gpu().capabilities().limits;

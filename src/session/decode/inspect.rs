@@ -1,6 +1,7 @@
 //! What a text computes, read back: logits, and what comes before them.
 
 use super::probe_plan::ProbePlan;
+use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result, room};
 use crate::gpu::Region;
@@ -31,8 +32,8 @@ pub enum Inspection {
 
 impl Inspection {
     /// The plan of its own and the head that it is for, if the model has these.
-    fn probe(self, config: &ModelConfig) -> Result<Option<(Probe, usize)>> {
-        let layers = config.num_hidden_layers;
+    fn probe(self, of: &Architecture) -> Result<Option<(Probe, usize)>> {
+        let layers = of.layers.len();
         Ok(match self {
             Self::Logits { .. } => None,
             Self::HiddenStates { layer } => {
@@ -41,7 +42,9 @@ impl Inspection {
             }
             Self::Attention { layer, head } => {
                 check_index("layer", layer, "layers", layers - 1)?;
-                check_index("head", head, "heads", config.num_attention_heads - 1)?;
+                let none = || Error::options(format!("layer is {layer}, which has no attention"));
+                let attention = of.layers[layer].heads().ok_or_else(none)?;
+                check_index("head", head, "heads", attention.heads - 1)?;
                 Some((Probe::Attention(layer), head))
             }
         })
@@ -117,7 +120,7 @@ impl Model {
         options: InferenceOptions,
         progress: Progress<'_>,
     ) -> Result<Vec<f32>> {
-        let probe = inspection.probe(self.config())?;
+        let probe = inspection.probe(&self.weights.layout.architecture)?;
         self.check_tokens(tokens)?;
         let count = tokens.len();
         let (stage, width) = inspection.shape(self.config(), count);

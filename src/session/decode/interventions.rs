@@ -1,5 +1,6 @@
 //! Interventions: what a call changes of a model's numbers on their way to the logits.
 
+use crate::arch::Layer;
 use crate::error::{Error, Result};
 use crate::graph::InterventionSite;
 use crate::kernels::{InterventionEntry, InterventionKind, InterventionLayout, MOST_INTERVENTIONS};
@@ -187,15 +188,24 @@ fn site_of(model: &Model, index: usize, place: Place) -> Result<(InterventionSit
     if layer > most {
         return refuse(index, format!("layer is {layer}; here it must be from 0 to {most}"));
     }
+    let of = architecture.layers.get(layer);
+    let (attention, mlp) = (of.and_then(Layer::heads), of.and_then(|it| it.mlp.as_ref()));
+    let lacks = match place {
+        Place::Attention(_) | Place::Head { .. } if attention.is_none() => "attention",
+        Place::Mlp(_) if mlp.is_none() => "feed-forward block",
+        _ => "",
+    };
+    if !lacks.is_empty() {
+        return refuse(index, format!("layer {layer} has no {lacks}"));
+    }
     Ok(match place {
         Place::Residual(layer) => (InterventionSite::Residual(layer), 0..hidden),
         Place::Attention(layer) => (InterventionSite::Attention(layer), 0..hidden),
         Place::Mlp(layer) => (InterventionSite::Mlp(layer), 0..hidden),
         Place::Head { layer, head } => {
-            let attention = architecture.layers[layer].attention;
-            let (heads, width) = (attention.heads, attention.head_dim);
+            let (heads, width) = attention.map_or((0, 0), |it| (it.heads, it.head_dim));
             if head >= heads {
-                let last = heads - 1;
+                let last = heads.saturating_sub(1);
                 return refuse(index, format!("head is {head}; it must be from 0 to {last}"));
             }
             (InterventionSite::Heads(layer), head * width..(head + 1) * width)

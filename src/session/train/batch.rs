@@ -79,6 +79,10 @@ impl Trainer {
         }
         self.batch_tokens.set(batch.len());
         self.batch_long.set(long);
-        self.model.gpu().write(self.buffer(Buffer::Batch)?, 0, bytemuck::cast_slice(&all))
+        let (buffer, resources) = (self.buffer(Buffer::Batch)?, self.resources.borrow());
+        // Where no kernel reads documents there is no room for them.
+        let room = resources.as_ref().and_then(|resources| resources.bytes_of(Buffer::Batch));
+        let words = all.len().min(room.unwrap_or(0) as usize / 4);
+        self.model.gpu().write(buffer, 0, bytemuck::cast_slice(&all[..words]))
     }
 }

@@ -1,7 +1,7 @@
 //! What a pass keeps of its layers for who looks into a model.
 
 use super::{Inference, Lowering, Rows};
-use crate::arch::{Architecture, Attention};
+use crate::arch::{Architecture, Attention, Layer};
 use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::graph::{self, Captured, Node};
@@ -42,7 +42,7 @@ pub fn capture_columns(
     tokens: usize,
 ) -> usize {
     let attention = |of: fn(Attention) -> usize| {
-        architecture.layers.get(layer).map_or(0, |layer| of(layer.attention))
+        architecture.layers.get(layer).and_then(Layer::heads).map_or(0, of)
     };
     match what {
         Captured::Residual | Captured::AttentionOutput | Captured::Mlp => architecture.hidden,
@@ -111,7 +111,8 @@ impl Lowering<'_> {
         let (Rows::Chunk(cache), Some(layer)) = (self.rows, node.site.layer) else {
             return Err(Error::internal("only chunks of a prompt keep probabilities"));
         };
-        let attention = self.params.architecture.layers[layer].attention;
+        let none = || Error::internal(format!("{} has no attention", node.site));
+        let attention = self.params.architecture.layers[layer].heads().ok_or_else(none)?;
         let keys = self.cache(node.site, attention, cache)?;
         let keys = self.expand(node.site, attention, cache, keys)?;
         let (query, logsumexp) = (self.read(node, 0)?, self.read(node, 1)?);

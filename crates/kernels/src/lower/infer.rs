@@ -311,7 +311,9 @@ impl<'a> Inference<'a> {
         let over = Rows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
         let tokens = Slice::new(Buffer::BatchTokens, 0, bytes);
         let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
-        let end = self.graph.nodes.iter().rposition(attends).map_or(0, |last| last + 1);
+        // Without attention there is nothing to read of them.
+        let Some(last) = self.graph.nodes.iter().rposition(attends) else { return Ok(None) };
+        let end = last + 1;
         let inputs = Inputs { documents, ..self.inputs(tokens) };
         let mut lowering = self.lowering((&self.graph, 0..end, None), builder, over, inputs);
         lowering.nodes(0..end)?;

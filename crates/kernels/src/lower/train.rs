@@ -6,7 +6,7 @@ use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
-use crate::kernels::{self as k, Constant, KernelSpec, Objective, WeightFormat};
+use crate::kernels::{self as k, Constant, Kernel, KernelSpec, Objective, WeightFormat};
 use crate::layout::{Kind, Matrices, Request};
 use crate::optim::{self, Optimizer};
 use crate::params::Params;
@@ -199,10 +199,12 @@ pub fn attribution_plan(
 /// Tiles of each head for which a plan's backward pass of attention has room, if it is by products, and whether a batch
 /// may have more.
 fn room(plan: &Plan) -> (Option<usize>, bool) {
-    let tiles = plan.kernels.iter().find_map(|kernel| match kernel.spec {
+    let of = |kernel: &Kernel| match kernel.spec {
         KernelSpec::AttentionBackwardProducts(spec) => Some(spec.tiles),
         _ => None,
-    });
+    };
+    // Layers of other heads may have other room.
+    let tiles = plan.kernels.iter().filter_map(of).min();
     let all = k::all_tiles(plan.tokens.div_ceil(k::STRIP) as u64);
     (tiles, tiles.is_some_and(|tiles| (tiles as u64) < all))
 }

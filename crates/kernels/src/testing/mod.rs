@@ -28,6 +28,26 @@ use std::future::Future;
 use std::panic::Location;
 use std::rc::Rc;
 
+/// Architectures as configs of `model_type: "tinyloom"` by name, without sizes: 4 layers, 2 heads of 4 elements or more.
+pub const ARCHITECTURES: &str = include_str!("architectures.json");
+
+/// Each of [`ARCHITECTURES`] with these fields, by its name.
+///
+/// # Panics
+/// Panics where the fields are no JSON object.
+pub fn architectures(sizes: &str) -> Vec<(String, String)> {
+    type Map = serde_json::Map<String, serde_json::Value>;
+    let all: std::collections::BTreeMap<String, Map> =
+        serde_json::from_str(ARCHITECTURES).expect("the file is JSON");
+    let with_sizes = |(name, mut fields): (String, Map)| {
+        fields.insert("model_type".into(), "tinyloom".into());
+        let sizes: Map = serde_json::from_str(sizes).expect("sizes are an object");
+        fields.extend(sizes);
+        (name, serde_json::Value::Object(fields).to_string())
+    };
+    all.into_iter().map(with_sizes).collect()
+}
+
 /// What a case says when it passes, or what went wrong.
 pub type Outcome = Result<String, String>;
 

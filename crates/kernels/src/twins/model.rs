@@ -211,9 +211,9 @@ impl<'a, R: Real> Run<'a, R> {
         }
     }
 
-    /// The probabilities of each head of a layer, of a text that is one document.
+    /// The probabilities of each head of a layer, of a text that is one document: none of a layer without attention.
     fn attention(&self, layer: usize, tokens: usize) -> Vec<Vec<R>> {
-        let (at, attention) = self.graph.attention(layer).expect("a layer");
+        let Some((at, attention)) = self.graph.attention(layer) else { return vec![] };
         let (shape, qkv) = (shape(attention, tokens), self.read(&self.graph.nodes[at], 0));
         let keys = |row: &[R]| row[shape.key_offset()..].to_vec();
         let cache: Vec<R> = qkv.chunks_exact(shape.qkv_width()).flat_map(keys).collect();

@@ -56,7 +56,7 @@ fn inference_sizes(
 ) -> BufferSizes {
     let (chunk, hidden) = (plans.chunk as u64, config.hidden_size as u64 * 4);
     let vocabulary = config.vocab_size as u64;
-    let shape = attention_shape(Architecture::of(config).layers[0].attention);
+    let shape = attention_shape(Architecture::of(config).layers[0].heads().unwrap());
     let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
     let mut sizes: BufferSizes =
         (0..).map(Buffer::Slot).zip(plans.sample.slots.iter().copied()).collect();

@@ -1,8 +1,8 @@
 //! Collects the weights of an architecture in the order of the forward pass.
 
 use super::{
-    Architecture, Attention, HeadNorms, Init, Layer, Linear, Norm, NormKind, Param, Rope, Stored,
-    Weight, WeightId,
+    Architecture, Attention, AttentionBlock, BlockNorms, FeedForward, HeadNorms, Init, Layer,
+    Linear, Norm, NormKind, Param, Rope, Stored, Weight, WeightId,
 };
 use crate::config::ModelConfig;
 
@@ -149,21 +149,18 @@ impl<'a> Describe<'a> {
         let gate_up = self.linear(hidden, &[(name(modules.up), feed)], true);
         let down = self.linear(feed, &[(name(modules.down), hidden)], true);
         self.stored = Stored::Rows;
+        let before = |norm| BlockNorms { before: Some(norm), ..BlockNorms::default() };
+        let (activation, norms) = (self.config.hidden_act, before(mlp_norm));
         Layer {
-            attention_norm: Some(attention_norm),
-            qkv,
-            head_norms: None,
-            attention,
-            output,
-            attention_post_norm: None,
+            attention: Some(AttentionBlock {
+                norms: before(attention_norm),
+                qkv,
+                head_norms: None,
+                attention,
+                output,
+            }),
             parallel: modules.parallel,
-            mlp_norm: Some(mlp_norm),
-            gate_up,
-            gated: false,
-            feed,
-            activation: self.config.hidden_act,
-            down,
-            mlp_post_norm: None,
+            mlp: Some(FeedForward { norms, gate_up, gated: false, feed, activation, down }),
         }
     }
 
@@ -173,7 +170,7 @@ impl<'a> Describe<'a> {
         mut self,
         embedding: WeightId,
         layers: Vec<Layer>,
-        final_norm: Norm,
+        final_norm: impl Into<Option<Norm>>,
         head: &str,
     ) -> Architecture {
         let config = self.config;
@@ -194,7 +191,7 @@ impl<'a> Describe<'a> {
             stream_scale: None,
             position_embedding: None,
             layers,
-            final_norm,
+            final_norm: final_norm.into(),
             head,
             head_scale: None,
             logit_soft_cap: None,

@@ -116,7 +116,9 @@ fn layer(model: &mut Describe, block: String, index: usize) -> Layer {
     // What is added to the residual stream begins smaller, the more layers there are.
     let config = model.config;
     let small = config.initializer_range / libm::sqrt(2.0 * config.num_hidden_layers as f64);
-    for product in [layer.output, layer.down] {
+    let outputs =
+        [layer.attention.as_ref().map(|it| it.output), layer.mlp.as_ref().map(|it| it.down)];
+    for product in outputs.into_iter().flatten() {
         model.weights[product.weight].params[0].init = Init::Normal(small);
     }
     layer

@@ -48,8 +48,8 @@ fn describe(mut model: Describe) -> Architecture {
     of.embedding_scale = factor(embeddings / blocks);
     of.stream_scale = factor(blocks);
     of.head_scale = factor(1.0 / logits);
-    for layer in &mut of.layers {
-        layer.attention.scale = Some(scores);
+    for block in of.layers.iter_mut().filter_map(|layer| layer.attention.as_mut()) {
+        block.attention.scale = Some(scores);
     }
     of
 }
@@ -74,7 +74,7 @@ mod tests {
         let of = Architecture::of(&config);
         assert_eq!(of.parameter_count(), 2_533_525_504);
         assert_eq!([of.embedding_scale, of.head_scale], [Some(12.0 / 0.22), Some(0.125)]);
-        assert_eq!(of.layers[0].attention.scale, Some(0.015_625));
+        assert_eq!(of.layers[0].heads().unwrap().scale, Some(0.015_625));
         let saved = config.to_json();
         assert!(saved.contains(r#""residual_multiplier": 0.22"#), "{saved}");
         assert_eq!(ModelConfig::from_json(&saved).unwrap(), config);

@@ -2,7 +2,10 @@
 
 use super::describe::Describe;
 use super::gguf::{Change, DECODER, Gguf, SILU, UNCAPPED};
-use super::{Architecture, Attention, Family, Layer, NormKind, Rope, RopeId};
+use super::{
+    Architecture, Attention, AttentionBlock, BlockNorms, Family, FeedForward, Layer, NormKind,
+    Rope, RopeId,
+};
 use crate::config::slots::*;
 use crate::config::{Missing, ModelConfig, NO_BIASES};
 
@@ -157,20 +160,35 @@ fn layer(model: &mut Describe, index: usize, differences: Differences) -> Layer 
         qkv = vec![(name("self_attn.qkv_proj"), attention.stride())];
         gate_up = vec![(name("mlp.gate_up_proj"), 2 * feed)];
     }
+    // Weights are in the order in which they are described.
+    let before_attention = before.then(|| model.norm(&name("input_layernorm"), hidden));
+    let qkv = model.linear(hidden, &qkv, differences.qkv_bias || biased);
+    let head_norms = head_norms.map(|columns| model.head_norms(&name("self_attn"), columns));
+    let output = model.linear(query, &[(name("self_attn.o_proj"), hidden)], biased);
+    let behind_attention = behind.then(|| model.norm(&name("post_attention_layernorm"), hidden));
+    let before_mlp = before.then(|| model.norm(&name(mlp_norm), hidden));
+    let gate_up = model.linear(hidden, &gate_up, mlp_biased);
+    let down = model.linear(feed, &[(name("mlp.down_proj"), hidden)], mlp_biased);
+    let behind_mlp = behind.then(|| model.norm(&name("post_feedforward_layernorm"), hidden));
+    let norms = |before, behind| BlockNorms { before, behind, of_sum: None };
+    let attention_norms = norms(before_attention, behind_attention);
+    let activation = model.config.hidden_act;
     Layer {
-        attention_norm: before.then(|| model.norm(&name("input_layernorm"), hidden)),
-        qkv: model.linear(hidden, &qkv, differences.qkv_bias || biased),
-        head_norms: head_norms.map(|columns| model.head_norms(&name("self_attn"), columns)),
-        attention,
-        output: model.linear(query, &[(name("self_attn.o_proj"), hidden)], biased),
-        attention_post_norm: behind.then(|| model.norm(&name("post_attention_layernorm"), hidden)),
+        attention: Some(AttentionBlock {
+            norms: attention_norms,
+            qkv,
+            head_norms,
+            attention,
+            output,
+        }),
         parallel: false,
-        mlp_norm: before.then(|| model.norm(&name(mlp_norm), hidden)),
-        gate_up: model.linear(hidden, &gate_up, mlp_biased),
-        gated: true,
-        feed,
-        activation: model.config.hidden_act,
-        down: model.linear(feed, &[(name("mlp.down_proj"), hidden)], mlp_biased),
-        mlp_post_norm: behind.then(|| model.norm(&name("post_feedforward_layernorm"), hidden)),
+        mlp: Some(FeedForward {
+            norms: norms(before_mlp, behind_mlp),
+            gate_up,
+            gated: true,
+            feed,
+            activation,
+            down,
+        }),
     }
 }

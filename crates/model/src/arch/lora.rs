@@ -75,8 +75,7 @@ impl Architecture {
 
     /// Matrices of the layers.
     pub(super) fn linear_weights(&self) -> impl Iterator<Item = WeightId> {
-        let linear = |l: &Layer| [l.qkv.weight, l.output.weight, l.gate_up.weight, l.down.weight];
-        self.layers.iter().flat_map(linear)
+        self.layers.iter().flat_map(Layer::matrices)
     }
 
     fn add_low_rank(
@@ -158,11 +157,9 @@ mod tests {
         ];
         assert_eq!(tensors, expected);
         let places: Vec<_> = adapted.low_rank.iter().map(|l| (l.target, l.row0, l.rows)).collect();
-        let [first, second] = [base.layers[0].qkv.weight, base.layers[1].qkv.weight];
-        assert_eq!(
-            places,
-            [(first, 96, 32), (second, 96, 32), (base.layers[1].gate_up.weight, 100, 100)]
-        );
+        let matrices: Vec<_> = base.layers.iter().flat_map(Layer::matrices).collect();
+        let [first, _, _, _, second, _, third, _] = matrices[..] else { panic!("{matrices:?}") };
+        assert_eq!(places, [(first, 96, 32), (second, 96, 32), (third, 100, 100)]);
         assert!(adapted.low_rank.iter().all(|low| low.scale == 2.0));
         for id in 0..adapted.weights.len() {
             assert_eq!(adapted.is_low_rank(id), id >= base.weights.len());

@@ -19,12 +19,14 @@ mod rope;
 mod smollm3;
 mod stablelm;
 mod stored;
+mod tinyloom;
 
 pub use crate::config::DropoutRates;
 pub use family::Family;
 pub use lora::LowRank;
 pub use rope::Rope;
 pub use stored::{Stored, Swap};
+pub use tinyloom::LEARNED_POSITIONS;
 
 use crate::config::{Activation, ModelConfig};
 use crate::error::{Error, Result};
@@ -47,6 +49,7 @@ pub static FAMILIES: &[&Family] = &[
     &granite::GRANITE,
     &stablelm::STABLELM,
     &phi3::PHI3,
+    &tinyloom::TINYLOOM,
 ];
 
 /// How a new parameter is filled.
@@ -154,24 +157,32 @@ pub struct Linear {
     pub bias: Option<WeightId>,
 }
 
-/// One decoder layer: `x + norm(attention(norm(x)))`, then `x + norm(mlp(norm(x)))`, or both added to one x. Each norm
-/// may be absent.
+/// Norms of a block, each of which may be absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BlockNorms {
+    /// Of what the block reads.
+    pub before: Option<Norm>,
+    /// Of what it adds.
+    pub behind: Option<Norm>,
+    /// Of the residual stream that it has added to, which is what follows reads.
+    pub of_sum: Option<Norm>,
+}
+
+/// The block of a layer whose positions attend to each other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Layer {
-    /// Of what attention reads.
-    pub attention_norm: Option<Norm>,
+pub struct AttentionBlock {
+    pub norms: BlockNorms,
     /// Queries, keys and values, stacked.
     pub qkv: Linear,
     pub head_norms: Option<HeadNorms>,
     pub attention: Attention,
     pub output: Linear,
-    /// Of what attention adds.
-    pub attention_post_norm: Option<Norm>,
-    /// The feed-forward block reads what attention reads: `x + attention(norm(x)) + mlp(norm(x))`. Both norms are
-    /// there: the gradient of x begins with those of the sums.
-    pub parallel: bool,
-    /// Of what the feed-forward block reads.
-    pub mlp_norm: Option<Norm>,
+}
+
+/// The block of a layer that each position has for itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedForward {
+    pub norms: BlockNorms,
     /// Gate and up, stacked; where the block is not gated up alone.
     pub gate_up: Linear,
     pub gated: bool,
@@ -179,8 +190,37 @@ pub struct Layer {
     pub feed: usize,
     pub activation: Activation,
     pub down: Linear,
-    /// Of what the feed-forward block adds.
-    pub mlp_post_norm: Option<Norm>,
+}
+
+/// One decoder layer: `x + norm(attention(norm(x)))`, then `x + norm(mlp(norm(x)))`, or both added to one x. One block
+/// may be absent, and each norm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    pub attention: Option<AttentionBlock>,
+    /// The feed-forward block reads what attention reads: `x + attention(norm(x)) + mlp(norm(x))`.
+    pub parallel: bool,
+    pub mlp: Option<FeedForward>,
+}
+
+impl Layer {
+    /// Its matrices, in the order of the forward pass.
+    pub fn matrices(&self) -> impl Iterator<Item = WeightId> {
+        let attention = self.attention.iter().flat_map(|it| [it.qkv.weight, it.output.weight]);
+        let mlp = self.mlp.iter().flat_map(|it| [it.gate_up.weight, it.down.weight]);
+        attention.chain(mlp)
+    }
+
+    /// Heads, and what a query may see, if it has attention.
+    pub fn heads(&self) -> Option<Attention> {
+        self.attention.as_ref().map(|block| block.attention)
+    }
+
+    /// The first of its weights.
+    fn first(&self) -> Option<WeightId> {
+        let attention = self.attention.as_ref().map(|it| (it.norms.before, it.qkv.weight));
+        let mlp = self.mlp.as_ref().map(|it| (it.norms.before, it.gate_up.weight));
+        attention.or(mlp).map(|(norm, matrix)| norm.map_or(matrix, |norm| norm.weight))
+    }
 }
 
 /// A decoder-only language model.
@@ -203,7 +243,8 @@ pub struct Architecture {
     /// A row for each position, added to the embedding.
     pub position_embedding: Option<WeightId>,
     pub layers: Vec<Layer>,
-    pub final_norm: Norm,
+    /// Of what the head reads.
+    pub final_norm: Option<Norm>,
     /// Equal to `embedding` when the embeddings are tied.
     pub head: WeightId,
     /// Factor on what the head reads.
@@ -254,8 +295,8 @@ impl Architecture {
                 "lastLayers is {count}; it must be from 1 to num_hidden_layers, {layers}"
             )));
         }
-        let Layer { attention_norm, qkv, .. } = &self.layers[layers - count];
-        Ok(attention_norm.map_or(qkv.weight, |norm| norm.weight))
+        let empty = || Error::internal(format!("layer {} has no weights", layers - count));
+        self.layers[layers - count].first().ok_or_else(empty)
     }
 
     /// Whether products, or gathers of embeddings, read a weight's rows: what a model may hold packed.
@@ -279,10 +320,10 @@ impl Architecture {
         bounds.min().unwrap_or(usize::MAX)
     }
 
-    /// Positions that a layer's cache must reach back to, if every layer has a window.
+    /// Positions that a layer's cache must reach back to, if all attention has a window.
     pub fn window(&self) -> Option<usize> {
-        let windows: Option<Vec<usize>> =
-            self.layers.iter().map(|layer| layer.attention.window).collect();
+        let attention = self.layers.iter().filter_map(Layer::heads);
+        let windows: Option<Vec<usize>> = attention.map(|attention| attention.window).collect();
         windows?.into_iter().max()
     }
 }

@@ -80,9 +80,10 @@ mod tests {
         let of = Architecture::of(&config);
         assert_eq!(of.parameter_count(), 1_484_916_736);
         let layer = &of.layers[0];
-        assert_eq!([layer.attention_norm, layer.mlp_norm], [None, None]);
-        assert!(layer.attention_post_norm.is_some() && layer.mlp_post_norm.is_some());
-        assert_eq!(of.weights[layer.head_norms.unwrap().weight].columns, 2048);
+        let (attention, mlp) = (layer.attention.as_ref().unwrap(), layer.mlp.as_ref().unwrap());
+        assert_eq!([attention.norms.before, mlp.norms.before], [None, None]);
+        assert!(attention.norms.behind.is_some() && mlp.norms.behind.is_some());
+        assert_eq!(of.weights[attention.head_norms.unwrap().weight].columns, 2048);
         assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
         let text = r#"{"model_type":"olmo2","num_key_value_heads":8}"#;
         let error = ModelConfig::from_json(text).unwrap_err();

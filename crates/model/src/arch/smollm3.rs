@@ -92,7 +92,8 @@ mod tests {
         let config = ModelConfig::from_json(text).unwrap();
         let architecture = Architecture::of(&config);
         assert_eq!(architecture.parameter_count(), 3_075_098_624);
-        let ropes: Vec<_> = architecture.layers.iter().map(|layer| layer.attention.rope).collect();
+        let ropes: Vec<_> =
+            architecture.layers.iter().map(|layer| layer.heads().unwrap().rope).collect();
         assert_eq!(ropes[..5], [Some(0), Some(0), Some(0), None, Some(0)]);
         assert_eq!(ropes.iter().filter(|rope| rope.is_none()).count(), 9);
         let saved = config.to_json();
@@ -109,7 +110,7 @@ mod tests {
         };
         let config = read(r#","no_rope_layers":[0,1,0]"#).unwrap();
         let layers = Architecture::of(&config).layers;
-        let ropes: Vec<_> = layers.iter().map(|layer| layer.attention.rope).collect();
+        let ropes: Vec<_> = layers.iter().map(|layer| layer.heads().unwrap().rope).collect();
         assert_eq!(ropes, [None, Some(0), None]);
         for (more, named) in [
             (r#","no_rope_layers":[0,1]"#, "no_rope_layers is [0,1]"),

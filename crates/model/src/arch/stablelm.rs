@@ -71,7 +71,7 @@ mod tests {
         let of = Architecture::of(&config);
         assert_eq!(of.parameter_count(), 1_644_515_328);
         assert_eq!(of.ropes[0].head_dim, 16);
-        assert!(of.layers[0].qkv.bias.is_some());
+        assert!(of.layers[0].attention.as_ref().unwrap().qkv.bias.is_some());
         assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config);
         for (more, named) in [
             (r#","use_parallel_residual":true"#, "use_parallel_residual is true"),

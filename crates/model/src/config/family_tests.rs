@@ -1,7 +1,7 @@
 //! What each family's config has of its own.
 
 use super::*;
-use crate::arch::Architecture;
+use crate::arch::{Architecture, Layer};
 
 /// The config of Qwen2.5-0.5B, as transformers 4 wrote it.
 #[test]
@@ -117,7 +117,8 @@ fn gemma2_alternates_windows() {
     let config = ModelConfig::from_json(text).unwrap();
     let architecture = Architecture::of(&config);
     assert_eq!(architecture.parameter_count(), 2_614_341_888);
-    let windows: Vec<_> = architecture.layers.iter().map(|layer| layer.attention.window).collect();
+    let windows: Vec<_> =
+        architecture.layers.iter().map(|layer| layer.heads().unwrap().window).collect();
     assert_eq!(windows[..3], [Some(4096), None, Some(4096)]);
     // A full layer reaches back to the first position.
     assert_eq!(architecture.window(), None);
@@ -164,15 +165,23 @@ fn gemma3_turns_by_two_tables() {
     let config = ModelConfig::from_json(text).unwrap();
     let architecture = Architecture::of(&config);
     assert_eq!(architecture.parameter_count(), 999_885_952);
-    let windows: Vec<_> = architecture.layers.iter().map(|layer| layer.attention.window).collect();
+    let windows: Vec<_> =
+        architecture.layers.iter().map(|layer| layer.heads().unwrap().window).collect();
     assert_eq!(windows[3..8], [Some(512), Some(512), None, Some(512), Some(512)]);
     let thetas = (config.rope.theta, config.rope_local.as_ref().map(|rope| rope.theta));
     assert_eq!(thetas, (1e6, Some(1e4)));
     assert_eq!(
-        (architecture.logit_soft_cap, architecture.layers[0].attention.soft_cap),
+        (architecture.logit_soft_cap, architecture.layers[0].heads().unwrap().soft_cap),
         (None, None)
     );
-    assert!(architecture.layers.iter().all(|layer| layer.head_norms.is_some()));
+    assert!(
+        architecture.layers.iter().all(|layer| layer
+            .attention
+            .as_ref()
+            .unwrap()
+            .head_norms
+            .is_some())
+    );
     let again = ModelConfig::from_json(&config.to_json()).unwrap();
     assert_eq!(again.to_json(), config.to_json());
     assert_eq!(again, config);
@@ -240,7 +249,7 @@ fn gpt_neo_has_windows_in_every_second_layer() {
     let architecture = Architecture::of(&config);
     assert_eq!(architecture.parameter_count(), 68_514_048);
     assert_eq!((config.head_dim, config.intermediate_size), (48, 3072));
-    let attention: Vec<_> = architecture.layers.iter().map(|layer| layer.attention).collect();
+    let attention: Vec<_> = architecture.layers.iter().filter_map(Layer::heads).collect();
     assert_eq!(
         attention.iter().map(|a| a.window).collect::<Vec<_>>(),
         [None, Some(256), None, Some(256)]
@@ -322,7 +331,8 @@ fn gpt_neox_turns_a_part_of_each_head() {
     let architecture = Architecture::of(&config);
     assert_eq!(architecture.parameter_count(), 162_322_944);
     assert_eq!((config.rotary_dims(), architecture.ropes[0].head_dim), (16, 16));
-    assert!(architecture.layers.iter().all(|layer| layer.parallel && layer.output.bias.is_some()));
+    let output = |layer: &Layer| layer.attention.as_ref().unwrap().output;
+    assert!(architecture.layers.iter().all(|it| it.parallel && output(it).bias.is_some()));
     let saved: Value = serde_json::from_str(&config.to_json()).unwrap();
     let parameters =
         json!({"rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.25});
@@ -345,8 +355,10 @@ fn gpt_neox_turns_a_part_of_each_head() {
     assert_eq!(both, five);
     assert_eq!((both.rotary_dims(), both.rope.theta), (16, 5e3));
     let layer = Architecture::of(&both).layers[0].clone();
-    assert!(!layer.parallel && layer.qkv.bias.is_none() && layer.output.bias.is_none());
-    assert!(layer.down.bias.is_some());
+    let (attention, mlp) = (layer.attention.unwrap(), layer.mlp.unwrap());
+    let of_attention = [attention.qkv.bias, attention.output.bias];
+    assert_eq!((layer.parallel, of_attention), (false, [None; 2]));
+    assert!(mlp.down.bias.is_some());
     for (fields, name) in [
         (r#""rotary_pct":0.3"#, "rotary_pct is 0.3"),
         (r#""rotary_pct":0"#, "rotary_pct is 0"),

@@ -62,6 +62,13 @@ impl<'a> Fields<'a> {
         self.0.get(name).map(|raw| raw.get())
     }
 
+    /// Takes over another's field that this has not.
+    pub fn inherit(&mut self, name: &str, from: &Self) {
+        if let Some(raw) = from.0.get(name).filter(|_| !self.has(name)) {
+            self.0.insert(name.to_owned(), raw);
+        }
+    }
+
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }

@@ -11,7 +11,7 @@ fn qwen_has_windows_from_a_layer_on() {
         assert_eq!(ModelConfig::from_json(&config.to_json()).unwrap(), config, "{text}");
         let layers = Architecture::of(&config).layers;
         Ok::<_, crate::error::Error>(
-            layers.iter().map(|layer| layer.attention.window).collect::<Vec<_>>(),
+            layers.iter().map(|layer| layer.heads().unwrap().window).collect::<Vec<_>>(),
         )
     };
     let none = [None, None, None];
@@ -73,7 +73,13 @@ fn configs_are_read_as_programs_write_them() {
     let window = read(
         r#"{"model_type":"llama","hidden_size":64,"num_attention_heads":2,"sliding_window":8}"#,
     );
-    assert!(Architecture::of(&window).layers.iter().all(|layer| layer.attention.window.is_none()));
+    assert!(
+        Architecture::of(&window).layers.iter().all(|layer| layer
+            .heads()
+            .unwrap()
+            .window
+            .is_none())
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use super::field::Slot;
 use super::fields::Fields;
+use super::layers::LAYERS_LIST;
 use super::slots::SHARED;
 use crate::arch::{FAMILIES, Family};
 use crate::error::{Error, Result};
@@ -26,9 +27,12 @@ pub(super) fn refuse_near_misses(fields: &Fields<'_>, family: &Family) -> Result
 }
 
 /// Refuses fields that neither this package nor transformers knows, of a config that was written by hand.
-pub(super) fn refuse_unknown(unread: &BTreeMap<String, String>) -> Result<()> {
+pub(super) fn refuse_unknown(unread: &BTreeMap<String, String>, family: &Family) -> Result<()> {
+    // Published configs have fields of other published families. Layers that say what they are have none.
+    let published = |family: &Family| !family.has(&LAYERS_LIST);
     let of_a_family = |name: &str| {
-        FAMILIES.iter().any(|family| family.fields().iter().any(|field| field.name == name))
+        let has = |of: &&Family| published(of) && of.fields().iter().any(|own| own.name == name);
+        published(family) && FAMILIES.iter().copied().any(|of| has(&of))
     };
     let unknown = |name: &&String| {
         !WITHOUT_EFFECT.split_whitespace().any(|known| known == *name) && !of_a_family(name)

@@ -105,8 +105,12 @@ pub static INITIALIZER_RANGE: Slot =
     Slot::number("initializer_range", Kind::Real(|c| &mut c.initializer_range), "");
 
 /// The base of RoPE, and with it all that describes RoPE. A family without it has learned positions.
-pub static ROPE: Slot =
-    Slot::number("rope_theta", Kind::Custom { read: rope::read, write: rope::write }, "");
+pub static ROPE: Slot = Slot::number(
+    "rope_theta",
+    Kind::Custom { read: rope::read, write: rope::write },
+    "The base of RoPE; null in a layer of a tinyloom model: it has none.",
+)
+.typed("number | null");
 /// The base in layers with a window, where these have their own.
 pub static LOCAL_THETA: Slot = Slot::number(
     "rope_local_base_freq",

@@ -29,6 +29,7 @@ fn defaults_are_those_of_transformers() {
             attn_logit_softcapping: None,
             final_logit_softcapping: None,
             query_pre_attn_scalar: None,
+            layers: vec![],
             own: BTreeMap::new(),
             dropout: DropoutRates::default(),
             extra: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! What TypeScript knows of the families: the fields of their configs, and how llama.cpp has them.
 
 use super::Field;
+use super::layers::of_layers;
 use crate::arch::FAMILIES;
 use crate::arch::gguf::{Change, Gguf};
 use std::collections::BTreeMap;
@@ -38,7 +39,15 @@ fn typescript() -> String {
         let null = if nulls && !slot.typescript.ends_with("null") { " | null" } else { "" };
         let _ = writeln!(text, "  {name}?: {}{null};", slot.typescript);
     }
-    text + "}\n"
+    text +=
+        "}\n\n/** What a layer of a tinyloom model has other than the model's config says. */\n";
+    text += "export interface LayerFields\n  extends Pick<\n    ConfigFields,\n";
+    for family in FAMILIES {
+        for field in of_layers(family) {
+            let _ = writeln!(text, "    | \"{}\"", field.name);
+        }
+    }
+    text + "  > {\n  /** For how many layers the entry stands that follow each other. Default 1. */\n  repeat?: number;\n}\n"
 }
 
 fn has(family: &crate::arch::Family, field: &Field) -> bool {

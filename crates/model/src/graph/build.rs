@@ -1,7 +1,10 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
 use super::{Captured, Dropout, Gate, Graph, InterventionSite, Node, Op, Site, ValueId};
-use crate::arch::{Architecture, Attention, DropoutRates, Layer, Linear, Norm, WeightId};
+use crate::arch::{
+    Architecture, Attention, AttentionBlock, BlockNorms, DropoutRates, FeedForward, Layer, Linear,
+    Norm, WeightId,
+};
 use crate::format::WriteMode;
 
 /// The forward pass: embedding, layers, final norm, head.
@@ -62,8 +65,11 @@ fn forward(
     build.layer = None;
     build.graph.layers_end = build.graph.nodes.len();
     build.capture((Captured::Residual, architecture.layers.len()), x);
-    let normed = build.value("final norm", architecture.hidden);
-    build.node(Op::Norm(architecture.final_norm), "final norm", &[x], &[normed]);
+    let mut normed = x;
+    if let Some(norm) = architecture.final_norm {
+        normed = build.value("final norm", architecture.hidden);
+        build.node(Op::Norm(norm), "final norm", &[x], &[normed]);
+    }
     if let Some(factor) = architecture.head_scale {
         build.node(Op::Scale { factor }, "final norm", &[normed], &[normed]);
     }
@@ -74,10 +80,10 @@ fn forward(
 
 /// The end of a block: a product, which may be normed, and of which training may leave a share out.
 struct Block {
-    /// The names of the product, of what an adapter adds to it, of the norm and of dropout.
-    whats: [&'static str; 4],
+    /// The names of the product, of what an adapter adds to it, of the norm, of dropout and of the sum's norm.
+    whats: [&'static str; 5],
     linear: Linear,
-    norm: Option<Norm>,
+    norms: BlockNorms,
     /// Which of the layer's places of dropout it is.
     dropout: usize,
     site: InterventionSite,
@@ -107,14 +113,47 @@ impl Build<'_> {
     }
 
     fn decoder_layer(&mut self, (index, layer): (usize, &Layer), x: ValueId) -> ValueId {
-        let attention = layer.attention;
-        let normed = self.norm(layer.attention_norm, "attention norm", x);
-        // Before the sums that pass x's gradient on as it is, so that the backward pass adds to it behind them.
-        let beside = layer.parallel.then(|| self.norm(layer.mlp_norm, "mlp norm", x));
+        let (attention, mlp) = (layer.attention.as_ref(), layer.mlp.as_ref());
+        let norms = attention.and_then(|block| block.norms.before);
+        let normed = self.norm(norms, "attention norm", x);
+        // Parallel blocks read x before the sums that pass its gradient on as it is, so that the backward pass adds to
+        // it behind them.
+        let beside = mlp.filter(|_| layer.parallel && attention.is_some());
+        let beside = beside.map(|block| match block.norms.before {
+            Some(norm) => (self.norm(Some(norm), "mlp norm", x), None),
+            None => (x, Some(self.gate_up(block, x))),
+        });
+        let middle = attention.map_or(x, |block| self.attention((index, block), normed, x));
+        let Some(block) = mlp else { return middle };
+        let (normed, gate_up) =
+            beside.unwrap_or_else(|| (self.norm(block.norms.before, "mlp norm", middle), None));
+        let gate_up = gate_up.unwrap_or_else(|| self.gate_up(block, normed));
+        let (width, activation, gated) = (block.feed, block.activation, block.gated);
+        let activated = self.value("activation", width);
+        let gate = Gate { width, activation, gated };
+        self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
+        let block = Block {
+            whats: ["down", "down adapter", "mlp post norm", "mlp dropout", "mlp sum norm"],
+            linear: block.down,
+            norms: block.norms,
+            dropout: 2,
+            site: InterventionSite::Mlp(index),
+        };
+        self.add_block(block, activated, middle)
+    }
+
+    /// x plus what attention makes of its norm.
+    fn attention(
+        &mut self,
+        (index, block): (usize, &AttentionBlock),
+        normed: ValueId,
+        x: ValueId,
+    ) -> ValueId {
+        let attention = block.attention;
         let mut qkv = self.value("qkv", attention.stride());
-        self.linear(layer.qkv, ["q, k, v", "q, k, v adapter"], &[normed], qkv);
+        self.linear(block.qkv, ["q, k, v", "q, k, v adapter"], &[normed], qkv);
         self.capture_heads(index, attention, qkv);
-        if let Some(norms) = layer.head_norms {
+        if let Some(norms) = block.head_norms {
             let raw = qkv;
             qkv = self.value("normed qkv", attention.stride());
             let head_dim = self.architecture.weights[norms.weight].columns;
@@ -140,32 +179,26 @@ impl Build<'_> {
             self.node(op, "capture", &[qkv, logsumexp], &[]);
         }
         self.intervene(InterventionSite::Heads(index), output);
+        let [post, dropout, sum] =
+            ["attention post norm", "attention dropout", "attention sum norm"];
         let block = Block {
-            whats: ["output", "output adapter", "attention post norm", "attention dropout"],
-            linear: layer.output,
-            norm: layer.attention_post_norm,
+            whats: ["output", "output adapter", post, dropout, sum],
+            linear: block.output,
+            norms: block.norms,
             dropout: 1,
             site: InterventionSite::Attention(index),
         };
-        let middle = self.add_block(block, output, x);
+        self.add_block(block, output, x)
+    }
 
-        let normed = beside.unwrap_or_else(|| self.norm(layer.mlp_norm, "mlp norm", middle));
-        let (gated, width) = (layer.gated, layer.feed);
+    /// What the activation of a feed-forward block reads.
+    fn gate_up(&mut self, block: &FeedForward, normed: ValueId) -> ValueId {
+        let (gated, width) = (block.gated, block.feed);
         let (name, columns) = if gated { ("gate and up", 2 * width) } else { ("up", width) };
         let gate_up = self.value(name, columns);
         let whats = if gated { ["gate, up", "gate, up adapter"] } else { ["up", "up adapter"] };
-        self.linear(layer.gate_up, whats, &[normed], gate_up);
-        let activated = self.value("activation", width);
-        let gate = Gate { width, activation: layer.activation, gated };
-        self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
-        let block = Block {
-            whats: ["down", "down adapter", "mlp post norm", "mlp dropout"],
-            linear: layer.down,
-            norm: layer.mlp_post_norm,
-            dropout: 2,
-            site: InterventionSite::Mlp(index),
-        };
-        self.add_block(block, activated, middle)
+        self.linear(block.gate_up, whats, &[normed], gate_up);
+        gate_up
     }
 
     /// Lets interventions change x where it lies, in a graph that has any.
@@ -218,8 +251,9 @@ impl Build<'_> {
 
     /// x plus the end of a block that computed `from`.
     fn add_block(&mut self, block: Block, from: ValueId, x: ValueId) -> ValueId {
-        let Block { whats: [product, adapter, post_norm, kept], linear, norm, dropout, site } =
-            block;
+        let Block { whats, linear, norms, dropout, site } = block;
+        let [product, adapter, post_norm, kept, of_sum] = whats;
+        let norm = norms.behind;
         let rate = self.rates.residual;
         let drops = rate > 0.0;
         // Another node adds x.
@@ -253,7 +287,7 @@ impl Build<'_> {
             }
             y = sum;
         }
-        y
+        self.norm(norms.of_sum, of_sum, y)
     }
 
     /// A product, and what an adapter adds to it; each by its name.

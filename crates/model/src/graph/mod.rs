@@ -250,7 +250,8 @@ impl Graph {
         let layer = |node: &Node| node.site.layer;
         let before = &self.nodes[..self.layers_end];
         if before.last().and_then(layer).is_none_or(|last| index > last) {
-            return Some(self.layers_end);
+            let normed = matches!(self.nodes[self.layers_end].op, Op::Norm(_));
+            return if normed { Some(self.layers_end) } else { self.layers_end.checked_sub(1) };
         }
         before.iter().rposition(|node| layer(node) == index.checked_sub(1))
     }

@@ -139,7 +139,7 @@ fn the_last_layer_is_not_computed_again() {
 #[test]
 fn nothing_runs_below_the_lowest_trained_weight() {
     let architecture = architecture(3, false);
-    let top = architecture.layers[2].down.weight;
+    let top = architecture.layers[2].mlp.as_ref().unwrap().down.weight;
     let training = differentiate(&build(&architecture), &|weight| weight == top).unwrap();
     let backward = labels(&training.nodes[training.backward..]);
     assert_eq!(backward, ["logits", "final norm", "layer 2 down"]);

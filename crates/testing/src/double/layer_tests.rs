@@ -20,16 +20,23 @@ pub(super) static OPTIONS: Family = Family {
     gguf: None,
     describe: |model| {
         let mut of = (FAMILIES[0].describe)(model);
-        of.ropes.push(Rope::plain(of.layers[0].attention.head_dim, 50.0));
+        let mut layers = of.layers.iter_mut().map(|layer| (&mut layer.attention, &mut layer.mlp));
+        let mut next = || match layers.next() {
+            Some((Some(attention), Some(mlp))) => (attention, mlp),
+            _ => panic!("a layer of Llama has both blocks"),
+        };
         // Norms behind the blocks alone, and angles of its own.
-        let layer = &mut of.layers[0];
-        layer.attention_post_norm = layer.attention_norm.take();
-        layer.mlp_post_norm = layer.mlp_norm.take();
-        layer.attention.rope = Some(1);
-        of.layers[1].attention.rope = None;
+        let (attention, mlp) = next();
+        of.ropes.push(Rope::plain(attention.attention.head_dim, 50.0));
+        attention.norms.behind = attention.norms.before.take();
+        mlp.norms.behind = mlp.norms.before.take();
+        attention.attention.rope = Some(1);
+        next().0.attention.rope = None;
         // No norms, then all of them.
-        let norms = [of.layers[2].attention_norm.take(), of.layers[2].mlp_norm.take()];
-        [of.layers[3].attention_post_norm, of.layers[3].mlp_post_norm] = norms;
+        let (attention, mlp) = next();
+        let norms = [attention.norms.before.take(), mlp.norms.before.take()];
+        let (attention, mlp) = next();
+        [attention.norms.behind, mlp.norms.behind] = norms;
         of
     },
 };

@@ -20,7 +20,8 @@ use crate::twins::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
 use std::rc::Rc;
 
-const PACKED: [WeightFormat; 3] = [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4];
+pub(super) const PACKED: [WeightFormat; 3] =
+    [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4];
 
 /// An odd vocabulary, tied.
 const ODD: &str = r#"{"vocab_size":67,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":2,
@@ -32,14 +33,16 @@ const MIXED: &str = r#"{"model_type":"qwen2","vocab_size":71,"hidden_size":32,"i
     "initializer_range":0.2,"max_position_embeddings":512}"#;
 
 /// A model that holds its matrices in a format, and the numbers that it stands for.
-fn packed(double: &Rc<Double>, config: &str, format: WeightFormat) -> Pair {
+pub(super) fn packed(double: &Rc<Double>, config: &str, format: WeightFormat) -> Pair {
     let config = ModelConfig::from_json(config).unwrap();
     let narrow = random_tensors::<f32>(&config, 7);
     let model = load_as(double, &config, &narrow, format);
     let mut weights = Tensors::<f64>::new();
-    for (name, shape) in Architecture::of(&config).tensors() {
-        let x = &narrow[&name];
-        let packs = shape.len() == 2 && format.packs(shape[1]);
+    let of = Architecture::of(&config);
+    let all = of.weights.iter().enumerate();
+    for (id, param) in all.flat_map(|(id, weight)| weight.params.iter().map(move |it| (id, it))) {
+        let (name, x) = (param.name.clone(), &narrow[&param.name]);
+        let packs = of.is_matrix(id) && format.packs(of.weights[id].columns);
         let kept = if packs {
             unpack_weights_forward(format, &pack_weights_forward(format, x), x.len())
         } else {
@@ -57,7 +60,7 @@ fn unpacked(double: &Rc<Double>, pair: &Pair) -> Rc<Model> {
     load_as(double, &pair.config, &weights, WeightFormat::F32)
 }
 
-fn as_held(model: &Model) -> InferenceOptions {
+pub(super) fn as_held(model: &Model) -> InferenceOptions {
     InferenceOptions { weights: model.weights(), ..InferenceOptions::default() }
 }
 
@@ -124,25 +127,29 @@ fn a_packed_model_gives_what_an_unpacked_one_gives_in_its_format() {
 #[test]
 fn an_estimate_is_what_a_packed_model_allocates() {
     for weights in PACKED {
-        let double = Double::floor();
-        let lora = lora(&ALL, 4);
-        let options = EstimateOptions {
-            weights,
-            adapter: Some(lora.clone()),
-            trainer: Some(options()),
-            generate: Some(TextOptions { tokens: 40, ..TextOptions::default() }),
-        };
-        let pair = packed(&double, ODD, weights);
-        let caps = Gpu::capabilities(&*double);
-        let estimated = estimate(&pair.config, &options, Some(caps)).unwrap();
-        assert_eq!(pair.model.gpu_bytes(), pair.model.layout().bytes());
-        let adapter = block_on(Adapter::create(&pair.model, lora, NO_PROGRESS)).unwrap();
-        let model = adapter.model();
-        let _trainer =
-            block_on(Trainer::create(model, options.trainer.unwrap(), NO_PROGRESS)).unwrap();
-        block_on(model.logits(&[1; 40], as_held(model), NO_PROGRESS)).unwrap();
-        assert_eq!(pair.model.gpu_bytes() + model.gpu_bytes(), estimated.bytes.total());
+        estimates(ODD, weights);
     }
+}
+
+/// A model, an adapter, its trainer and a text take as many bytes as is estimated.
+pub(super) fn estimates(config: &str, weights: WeightFormat) {
+    let double = Double::floor();
+    let lora = lora(&ALL, 4);
+    let options = EstimateOptions {
+        weights,
+        adapter: Some(lora.clone()),
+        trainer: Some(options()),
+        generate: Some(TextOptions { tokens: 40, ..TextOptions::default() }),
+    };
+    let pair = packed(&double, config, weights);
+    let caps = Gpu::capabilities(&*double);
+    let estimated = estimate(&pair.config, &options, Some(caps)).unwrap();
+    assert_eq!(pair.model.gpu_bytes(), pair.model.layout().bytes());
+    let adapter = block_on(Adapter::create(&pair.model, lora, NO_PROGRESS)).unwrap();
+    let model = adapter.model();
+    let _trainer = block_on(Trainer::create(model, options.trainer.unwrap(), NO_PROGRESS)).unwrap();
+    block_on(model.logits(&[1; 40], as_held(model), NO_PROGRESS)).unwrap();
+    assert_eq!(pair.model.gpu_bytes() + model.gpu_bytes(), estimated.bytes.total());
 }
 
 /// What a packed model cannot do is refused, and everything is as it was.

@@ -59,8 +59,8 @@ impl<'a> Pass<'a> {
     }
 
     /// The node at an index, or with it those behind it that a product's kernel may do too: a norm, the product that alone
-    /// reads it, and the gate or the rotation that alone reads that. A norm stays where an adapter reads it too, and where
-    /// it is added to a residual.
+    /// reads it, and the gate or the rotation that alone reads that. A norm stays where another node reads it too: an
+    /// adapter, or a sum where it is the residual stream.
     fn joined(&self, index: usize) -> &'a [Node] {
         let nodes = &self.request.graph.nodes[index..self.request.nodes.end];
         let follows =
@@ -69,8 +69,7 @@ impl<'a> Pass<'a> {
             [Node { op: Op::Norm(_), reads, .. }, product, behind @ ..]
                 if reads.len() == 1 && follows(1) =>
             {
-                let layer = product.site.layer;
-                let again = |it: &Node| it.site.layer == layer && it.reads == product.reads;
+                let again = |it: &Node| it.reads.contains(&product.reads[0]);
                 match (product.op, behind.first().map(|next| next.op)) {
                     _ if behind.iter().any(again) => 1,
                     (Op::Linear { bias: None, .. }, Some(Op::Gate(gate)))

@@ -212,7 +212,7 @@ fn a_packed_cache_is_appended_to_by_a_kernel_of_its_own() {
 #[test]
 fn a_window_bounds_the_ranges() {
     let mut decoded = Decoded { keys: 4096, ..Decoded::on(teams(256)) };
-    decoded.architecture.layers[0].attention.window = Some(130);
+    decoded.architecture.layers[0].attention.as_mut().unwrap().attention.window = Some(130);
     let [first, second] = [0, 1].map(|layer| decoded.attention(layer));
     assert!(first[1].ends_with("-> attention partials [3 ranges]"), "{first:?}");
     assert!(first[2].starts_with("output: MergingLinear("), "{first:?}");
@@ -237,7 +237,7 @@ fn one_row_is_rotated_by_the_angles_of_its_embedding_alone() {
     let mut decoded = Decoded::on(floor());
     let rope = decoded.architecture.ropes[0].clone();
     decoded.architecture.ropes.push(rope);
-    decoded.architecture.layers[1].attention.rope = Some(1);
+    decoded.architecture.layers[1].attention.as_mut().unwrap().attention.rope = Some(1);
     assert_eq!(decoded.attention(0)[0], APPEND);
     assert_eq!(decoded.attention(1)[1], "rope: Rope(rotated qkv) -> rotated qkv");
     decoded.rows = DecodeRows::Batched(2);

@@ -1,7 +1,7 @@
 //! The graph's twin against differences, and against itself.
 
 use super::*;
-use crate::arch::Rope;
+use crate::arch::{AttentionBlock, BlockNorms, Layer, Rope};
 use crate::config::LoraConfig;
 use crate::data::IGNORE_INDEX;
 use crate::twins::check::{assert_close, numeric_gradient};
@@ -94,26 +94,37 @@ fn every_gradient_matches_finite_differences() {
     }
 }
 
+fn attention(of: &mut Architecture, layer: usize) -> &mut AttentionBlock {
+    of.layers[layer].attention.as_mut().unwrap()
+}
+
+/// Of both blocks.
+fn norms(layer: &mut Layer) -> [&mut BlockNorms; 2] {
+    let attention = layer.attention.as_mut().unwrap();
+    [&mut attention.norms, &mut layer.mlp.as_mut().unwrap().norms]
+}
+
 /// What layers may have of norms and of RoPE: models change it layer by layer.
 const OPTIONS: [fn(&mut Architecture); 4] = [
-    |of| of.layers[1].attention.rope = None,
+    |of| attention(of, 1).attention.rope = None,
     // Angles of its own, whatever its window.
     |of| {
         of.ropes.push(Rope::plain(4, 7.0));
-        of.layers[0].attention.rope = Some(of.ropes.len() - 1);
+        attention(of, 0).attention.rope = Some(of.ropes.len() - 1);
     },
     // Norms behind the blocks alone, then none.
     |of| {
         for (layer, behind) in of.layers.iter_mut().zip([true, false]) {
-            let norms = [layer.attention_norm.take(), layer.mlp_norm.take()];
-            [layer.attention_post_norm, layer.mlp_post_norm] =
-                if behind { norms } else { [None; 2] };
+            for norms in norms(layer) {
+                let norm = norms.before.take();
+                norms.behind = norm.filter(|_| behind);
+            }
         }
     },
     // One block with its norm before, one with its norm behind.
     |of| {
-        let layer = &mut of.layers[0];
-        layer.mlp_post_norm = layer.mlp_norm.take();
+        let [_, norms] = norms(&mut of.layers[0]);
+        norms.behind = norms.before.take();
     },
 ];
 
@@ -140,6 +151,29 @@ fn options_of_layers_match_finite_differences() {
             };
             let numeric = numeric_gradient(loss_at, &weights[name], 2e-4);
             assert_close(name, gradient, &numeric, 1e-9, 1e-7);
+        }
+    }
+}
+
+#[test]
+fn architectures_match_finite_differences() {
+    let sizes = r#"{"vocab_size":7,"hidden_size":8,"intermediate_size":5,"num_hidden_layers":4,
+        "num_attention_heads":2,"max_position_embeddings":6,"initializer_range":0.3}"#;
+    for (name, config) in crate::testing::architectures(sizes) {
+        let (config, batch) = (ModelConfig::from_code(&config).unwrap(), batch());
+        let weights = random_tensors(&config, 1);
+        let (loss, gradients) =
+            Model { config: &config, weights: &weights }.loss_and_gradients(&batch);
+        assert_eq!(loss, Model { config: &config, weights: &weights }.loss(&batch), "{name}");
+        assert!(gradients.keys().eq(weights.keys()), "{name}");
+        for (tensor, gradient) in &gradients {
+            let mut changed = weights.clone();
+            let loss_at = |x: &[f64]| {
+                changed.insert(tensor.clone(), x.to_vec());
+                Model { config: &config, weights: &changed }.loss(&batch)
+            };
+            let numeric = numeric_gradient(loss_at, &weights[tensor], 2e-5);
+            assert_close(&format!("{name}: {tensor}"), gradient, &numeric, 1e-9, 1e-7);
         }
     }
 }
