@@ -5,6 +5,7 @@ import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { gzipSync } from "node:zlib";
 import {
+  modelingSource,
   olderTypes,
   oneFile,
   packModule,
@@ -205,9 +206,10 @@ async function typescript() {
 async function bundles() {
   const inputs = filesBelow(
     ["pkg/dist"],
-    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|comlink|fflate|worker\/text)\.js$/,
+    /\.d\.ts$|\.map$|(packed|\.min|worker-thread|thread-source|modeling-source|comlink|fflate|worker\/text)\.js$/,
   );
   const made = [
+    "modeling-source.js",
     "packed.js",
     "storage/fflate.js",
     "text/thread-source.js",
@@ -215,13 +217,15 @@ async function bundles() {
     "worker/text.js",
     "ts5/index.d.ts",
   ];
-  const print = fingerprint([...inputs, "scripts/bundle.mjs", "pkg/package.json"]);
+  const sources = ["scripts/bundle.mjs", "pkg/package.json", "pkg/src/modeling_tinyloom.py"];
+  const print = fingerprint([...inputs, ...sources]);
   await unlessDone(
     "bundles",
     print,
     made.map((name) => join(dist, name)),
     async () => {
       packModule();
+      modelingSource();
       olderTypes();
       await threadSource();
       await zipWriter();

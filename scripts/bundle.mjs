@@ -34,6 +34,12 @@ export async function threadSource() {
   writeFileSync(join(dist, "text", "thread-source.js"), `export default ${text};\n`);
 }
 
+/** What transformers computes models of our own with, as a text that a save writes. */
+export function modelingSource() {
+  const text = readFileSync(join(root, "pkg", "src", "modeling_tinyloom.py"), "utf8");
+  writeFileSync(join(dist, "modeling-source.js"), `export default ${JSON.stringify(text)};\n`);
+}
+
 /** The module as base64 of gzip: what is imported where the wasm file does not answer. */
 export function packModule() {
   const zipped = gzipSync(readFileSync(join(dist, "tinyloom_bg.wasm")), { level: 9 });

@@ -191,9 +191,15 @@ def read_state(folder, steps):
     return state
 
 
+def has_code(folder):
+    """Whether the model is computed by the code that tinyloom saves beside it."""
+    config = Path(folder) / "config.json"
+    return config.exists() and json.loads(config.read_text()).get("model_type") == "tinyloom"
+
+
 def configured(folder, options):
     """The model's config, with the rates of dropout that the trainer's options have."""
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=has_code(folder))
     rates = options.get("dropout") or {}
     for place, names in DROPOUT.items():
         rate = rates.get(place) if isinstance(rates, dict) else rates
@@ -221,6 +227,7 @@ def load(args, options):
     # Caps of attention's scores are in this form of attention alone.
     capped = getattr(config, "attn_logit_softcapping", None) is not None
     kind = {"attn_implementation": "eager"} if capped else {}
+    kind["trust_remote_code"] = has_code(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32, **kind)
     if adapter.exists():
         try:

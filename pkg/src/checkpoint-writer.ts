@@ -4,6 +4,7 @@ import { crc32 } from "./crc32.js";
 import { TinyloomError, throwIfAborted, toError } from "./error.js";
 import type { GgufFile } from "./gguf/index.js";
 import { ggufPart } from "./lazy.js";
+import modeling from "./modeling-source.js";
 import { configIn, narrowed } from "./narrow.js";
 import { type Dtype, GENERATION_FILE, generationOf, type ModelNotes } from "./notes.js";
 import { BASE_NAME } from "./peft-files.js";
@@ -16,6 +17,7 @@ import { isDirectory } from "./save-options.js";
 import type { Keeping, Piece, TakePiece } from "./save-types.js";
 import {
   GGUF_FILES,
+  MODELING_FILE,
   type ModelSaveOptions,
   type Out,
   type SaveOptions,
@@ -101,13 +103,16 @@ export function save<T>(
 ): Promise<T> {
   if (options.good) throw noGood();
   const generation = generationFor(options, kept);
-  const beside = generation === undefined ? [] : [GENERATION_FILE];
+  const beside = Object.entries({
+    [GENERATION_FILE]: generation,
+    [MODELING_FILE]: modelingFor(options, config),
+  }).filter((one): one is [string, string] => one[1] !== undefined);
   const files = trainer ? [...own, ...STATE_FILES] : own;
-  const names = [...beside, ...files];
+  const names = [...beside.map(([name]) => name), ...files];
   const write = async (out: Files) => {
     const [ofConfig, ofWeights, ofMoments, ofState] = files as [string, string, string, string];
     await out.text(ofConfig, config);
-    if (generation !== undefined) await out.text(GENERATION_FILE, generation);
+    for (const [name, text] of beside) await out.text(name, text);
     await out.tensors(ofWeights, weights);
     if (!trainer) return;
     await out.tensors(ofMoments, trainer.moments);
@@ -123,6 +128,13 @@ function generationFor({ to }: SaveOptions, kept: string | undefined): string | 
   return (to as { [name: string]: unknown })[GENERATION_FILE]
     ? (kept ?? generationOf([]))
     : undefined;
+}
+
+/** The file with which transformers computes a model whose layers say what they are; a stream has to be there for it. */
+function modelingFor({ to }: SaveOptions, config: string): string | undefined {
+  if (JSON.parse(config).model_type !== "tinyloom") return undefined;
+  const takes = to === undefined || stored.find(to) || isDirectory(to);
+  return takes || (to as { [name: string]: unknown })[MODELING_FILE] ? modeling : undefined;
 }
 
 /** There are no good weights to be saved. */

@@ -479,7 +479,8 @@ export class Model {
 
   /**
    * The checkpoint's files, and `generation_config.json` where the model was loaded with one; weights are in `dtype`.
-   * transformers loads them as they are. With `to` they are
+   * transformers loads them as they are, those of `model_type: "tinyloom"` with `trust_remote_code=True`: they have
+   * `modeling_tinyloom.py` beside them. With `to` they are
    * written to a directory or to streams as they are read back, and nothing holds a file whole.
    *
    * With `format: "gguf"` they are one file, `model.gguf`, which llama.cpp and what is built on it load. What

@@ -10,8 +10,11 @@ import type { TextEncoding } from "./tokenizer-types.js";
 /** Names of a model's files, of an adapter's, and of what a trainer adds. */
 export const MODEL_FILES: readonly string[] = ["config.json", "model.safetensors"];
 
+/** What transformers computes models of `model_type: "tinyloom"` with. */
+export const MODELING_FILE = "modeling_tinyloom.py";
+
 /** What may come beside a model's files. */
-export const BESIDE: readonly string[] = [GENERATION_FILE];
+export const BESIDE: readonly string[] = [GENERATION_FILE, MODELING_FILE];
 
 export const GGUF_FILES: readonly string[] = ["model.gguf"];
 
@@ -32,7 +35,8 @@ export interface RunHandle {
  * Where files go: a run of `tinyloom/storage`, a directory of the user's disk or of the origin's private
  * file system, or a stream or file handle for each file by its name. Streams are closed when all files are
  * written; if the save fails, they are aborted, and directories and handles keep the files they had. Where the model has
- * a `generation_config.json`, a stream of that name takes it; without one it is left out.
+ * a `generation_config.json`, a stream of that name takes it; without one it is left out. So it is with
+ * `modeling_tinyloom.py`, which is beside models of `model_type: "tinyloom"`.
  */
 export type SaveTarget = FileSystemDirectoryHandle | RunHandle | OwnStreams;
 

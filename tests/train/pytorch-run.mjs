@@ -29,6 +29,15 @@ const gpt2 = {
   n_positions: 128,
   ...{ embd_pdrop, attn_pdrop, resid_pdrop },
 };
+const architecture = {
+  ...sizes,
+  model_type: "tinyloom",
+  intermediate_size: 96,
+  layers: [
+    { sliding_window: 12, qk_norm: true },
+    { parallel: true, norm_type: "layer", gated: false },
+  ],
+};
 const neox = { ...sizes, model_type: "gpt_neox", intermediate_size: 96 };
 
 const tokenizer = new ByteTokenizer();
@@ -63,6 +72,7 @@ const KINDS = {
   chats: { config: llama, data: chats, options: { labelSmoothing: 0.1, zLoss: 1e-3 } },
   gpt2: { config: gpt2, data: documents, options: { schedule: "linear" } },
   neox: { config: neox, data: () => text(48), options: { maxGradNorm: null } },
+  architecture: { config: architecture, data: documents, options: {} },
   adapter: { config: llama, data: chats, options: { weightDecay: 0 }, adapter: { rank: 4 } },
   layers: { config: llama, data: chats, options: { lastLayers: 1, schedule: "constant" } },
   lion: { config: llama, data: documents, options: { optimizer: "lion", learningRate: 1e-4 } },

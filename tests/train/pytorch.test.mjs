@@ -80,6 +80,7 @@ test("PyTorch goes on with every kind of run, or says why not", {
     ["chats", [...torchrun, ...(await port())]],
     ["gpt2", []],
     ["neox", []],
+    ["architecture", []],
     ["adapter", [], base],
     ["layers", []],
   ]) {

@@ -68,7 +68,8 @@ export function familyOf({ model_type: type }: ModelConfig): Family {
     const own = Object.hasOwn(RULES, type as string) && RULES[type as string];
     return { ...(GGUF_NAMES[type as string] as GgufNames), ...(own || DECODER) };
   }
-  const unknown = type === "gpt_neo" ? "llama.cpp does not know it, and " : "";
+  const ours = type === "tinyloom" || type === "gpt_neo";
+  const unknown = ours ? "llama.cpp does not know it, and " : "";
   throw invalid(
     `save: there is no GGUF of model_type ${show(type)}: ${unknown}tinyloom writes it of ` +
       `${Object.keys(GGUF_NAMES).join(", ")}; save with format: "safetensors"`,
