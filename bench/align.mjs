@@ -19,7 +19,7 @@ const TASKS = {
   sums: [
     sums,
     ({ curve }) => curve[0].sampled <= 0.7 && curve.at(-1).sampled > 0.95,
-    { steps: 400, updates: 40, each: 40 },
+    { steps: 400, updates: 50, each: 50 },
   ],
   kinds: [kinds, ({ before, after }) => before.preferred < 0.3 && after.preferred > 0.8, {}],
   chain: [
