@@ -44,7 +44,7 @@ pub use attention::decode_ranges::{
 pub use attention::forward::{attention_forward_f16, matrix_forward_tiles};
 pub use attention::tensors::{Geometry, Strides};
 pub use attention::tile::attention_tiles;
-pub use attention::{DecodeOver, TensorAttention};
+pub use attention::{DecodeOver, DecodePartials, TensorAttention};
 pub use cache::ring_rows;
 pub use compose::{Grid, Kernel, Spec, Wgsl};
 pub use elementwise::CHECKSUM_LANES;
@@ -69,7 +69,7 @@ pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
 pub use rope::rope_has_halves;
 pub use shape::{
     AttentionPass, AttentionProducts, AttentionShape, AttentionTile, BackwardRows, BatchAttention,
-    CacheAttention, CacheShape, Constant, DecodeQkvShape, DecodeSplits, DenseMask, KeyValueOwner,
+    CacheAttention, CacheRows, Constant, DecodeQkvShape, DecodeSplits, DenseMask, KeyValueOwner,
     NewKey, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, Scores, SplitReason,
 };
 pub use softmax::{RowPlace, softmax_unit};

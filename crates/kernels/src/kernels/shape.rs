@@ -77,7 +77,7 @@ pub struct BackwardRows {
 
 /// The rows of a key-value cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CacheShape {
+pub struct CacheRows {
     pub shape: AttentionShape,
     /// Rows after which the cache overwrites its first row; none where it holds every position.
     pub ring: Option<usize>,
@@ -90,13 +90,13 @@ pub struct CacheAttention {
     pub scores: Scores,
     /// As of [`BatchAttention`].
     pub window: Option<usize>,
-    /// As of [`CacheShape`].
+    /// As of [`CacheRows`].
     pub ring: Option<usize>,
 }
 
 impl CacheAttention {
-    pub const fn cache(&self) -> CacheShape {
-        CacheShape { shape: self.shape, ring: self.ring }
+    pub const fn cache(&self) -> CacheRows {
+        CacheRows { shape: self.shape, ring: self.ring }
     }
 
     /// Most keys that a query sees of a text of up to `capacity` tokens.

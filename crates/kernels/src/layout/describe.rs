@@ -36,9 +36,9 @@ impl Layouts<'_> {
         let mut does: Vec<String> =
             fusion.sum_of().map(|v| format!("adds up v{v}")).into_iter().collect();
         match fusion {
-            Fusion::None | Fusion::SumOf(_) | Fusion::NormBackward { .. } => {}
-            Fusion::Joined => does.push("joined".into()),
-            Fusion::SplitProduct => does.push("leaves partial sums".into()),
+            Fusion::None | Fusion::ReducesSplitK(_) | Fusion::NormBackward { .. } => {}
+            Fusion::Absorbed => does.push("joined".into()),
+            Fusion::LeavesSplitK => does.push("leaves partial sums".into()),
             Fusion::GateGradient(gate) => {
                 does.push(format!("then {} backward", self.graph.nodes[*gate].site));
             }

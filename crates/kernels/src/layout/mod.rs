@@ -111,12 +111,12 @@ pub enum RotatedBy {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fusion {
     None,
-    /// Another node's dispatches do this one's work.
-    Joined,
+    /// Fused into another node, whose dispatches do this one's work.
+    Absorbed,
     /// A product leaves partial sums.
-    SplitProduct,
+    LeavesSplitK,
     /// The partial sums of this value, which the node reads, are added up.
-    SumOf(ValueId),
+    ReducesSplitK(ValueId),
     /// A product of gradients is followed by this node, a gate's gradient.
     GateGradient(usize),
     /// A norm's gradient adds up the partial sums of a value, if there are any, and leaves those of its weight's here.
@@ -139,7 +139,7 @@ impl Fusion {
     /// The value whose partial sums the node adds up.
     pub const fn sum_of(&self) -> Option<ValueId> {
         match self {
-            Self::SumOf(value) => Some(*value),
+            Self::ReducesSplitK(value) => Some(*value),
             Self::NormBackward { sum_of, .. } | Self::AttentionBackward { sum_of, .. } => *sum_of,
             _ => None,
         }

@@ -19,7 +19,7 @@ pub(super) struct Pass<'a> {
     /// By node the value whose partial sums it adds up.
     sums_of: Vec<Option<ValueId>>,
     /// By node whether another one's dispatches do its work.
-    joined: Vec<bool>,
+    absorbed: Vec<bool>,
     /// Groups that are not ended yet.
     pub columns: Option<ColumnSums>,
     pub products: Option<ProductSums>,
@@ -31,7 +31,7 @@ pub fn layouts(request: Request<'_>) -> Layouts<'_> {
     let mut pass = Pass::new(request);
     for index in nodes {
         let node = &pass.request.graph.nodes[index];
-        let fusion = if pass.joined[index] { Fusion::Joined } else { pass.fusion(index, node) };
+        let fusion = if pass.absorbed[index] { Fusion::Absorbed } else { pass.fusion(index, node) };
         pass.layouts.nodes.push(LaidNode::Node(index, fusion));
     }
     pass.sum_products();
@@ -70,7 +70,7 @@ impl<'a> Pass<'a> {
             },
             touching,
             sums_of: vec![None; graph.nodes.len()],
-            joined: vec![false; graph.nodes.len()],
+            absorbed: vec![false; graph.nodes.len()],
             columns: None,
             products: None,
             request,
@@ -110,7 +110,7 @@ impl<'a> Pass<'a> {
     }
 
     fn sum(&self, index: usize) -> Fusion {
-        self.sums_of[index].map_or(Fusion::None, Fusion::SumOf)
+        self.sums_of[index].map_or(Fusion::None, Fusion::ReducesSplitK)
     }
 
     /// The node that reads a value first, unless that is for another plan.
@@ -191,7 +191,7 @@ impl<'a> Pass<'a> {
         let slice = self.tensor("parts of a product", 4 * parts.count as u64 * parts.apart as u64);
         self.layouts.values[value] = Layout::SplitK(SplitK { parts, slice, stream });
         self.sums_of[reader] = Some(value);
-        Fusion::SplitProduct
+        Fusion::LeavesSplitK
     }
 
     /// A rotation is in place where both values lie alike.
@@ -210,7 +210,7 @@ impl<'a> Pass<'a> {
             && self.request.matrices.is_plain(weight)
             && k::linear_gives_gate_gradient(self.request.caps, &shape)
         {
-            self.joined[reader] = true;
+            self.absorbed[reader] = true;
             return Fusion::GateGradient(reader);
         }
         let adds_up = match op {
@@ -253,7 +253,7 @@ impl<'a> Pass<'a> {
         let tiles = k::attention_product_tiles(self.request.caps, batch).filter(|_| by_products);
         let rotation = self.rotation(node, batch, tiles.is_some());
         if let Some((rope, _)) = rotation {
-            self.joined[rope] = true;
+            self.absorbed[rope] = true;
         }
         Fusion::AttentionBackward { sum_of: self.sums_of[index], rotation, tiles }
     }

@@ -50,7 +50,7 @@ impl Lowering<'_> {
         let output = self.written(node, 0)?;
         let label = node.site.to_string();
         let rows = self.node_rows(node, weight);
-        if *fusion == Fusion::SplitProduct {
+        if *fusion == Fusion::LeavesSplitK {
             let of = (Form::MatmulT, weight, rows);
             return self.split_product(&label, of, input, node.writes[0]);
         }
@@ -128,7 +128,7 @@ impl Lowering<'_> {
         let rows = self.node_rows(node, weight);
         let label = label(node.site, "input");
         let d_output = self.read(node, 0)?;
-        if *fusion == Fusion::SplitProduct {
+        if *fusion == Fusion::LeavesSplitK {
             let of = (Form::Matmul, weight, rows);
             return self.split_product(&label, of, d_output, node.writes[0]);
         }

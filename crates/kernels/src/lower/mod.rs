@@ -146,7 +146,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn node(&mut self, node: &Node, fusion: &Fusion) -> Result<()> {
-        if *fusion == Fusion::Joined {
+        if *fusion == Fusion::Absorbed {
             return Ok(());
         }
         match node.op {

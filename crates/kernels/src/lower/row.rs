@@ -217,7 +217,8 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (batched, over) =
             (self.is_batched(), self.decode_over(attention, self.decode_cache()?));
-        let kernel = self.builder.kernel(k::AttentionDecodeMerge { over, splits })?;
+        let of = over.partials();
+        let kernel = self.builder.kernel(k::AttentionDecodeMerge { of, splits })?;
         let launch = Launch::new(node.site, kernel)
             .bind("partials", self.read(node, 0)?)
             .bind_some("documents", batched.then_some(self.inputs.documents))

@@ -204,7 +204,7 @@ impl Compiler<'_> {
         let elements = batch * splits.partials(&shape);
         let partials = self.builder.tensor("partials", elements as u64)?;
         self.dispatch(launch.bind("partials", partials), 1, 4.0)?;
-        let kernel = k::AttentionDecodeMerge { over, splits }.kernel(caps)?;
+        let kernel = k::AttentionDecodeMerge { of: over.partials(), splits }.kernel(caps)?;
         let launch = self.launch(kernel, [Mask, Output, Logsumexp, Geometry]);
         self.dispatch(launch.bind("partials", partials), 1, 0.0)
     }

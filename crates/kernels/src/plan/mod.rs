@@ -73,12 +73,14 @@ pub enum Buffer {
     Cache(usize),
     /// Key-value cache of a layer for several texts, one behind the other.
     BatchCache(usize),
-    /// The token to decode next of each of several rows, what numbers its position (the row less the position, which
-    /// wraps), tokens seen by each, what was drawn. Whole texts are read through the first two: all their tokens, the
-    /// start of each one's text, and its number less the row of the cache, which wraps.
+    /// The token to decode next of each of several rows. Of whole texts: all their tokens.
     BatchTokens,
+    /// Of each row `row - position`, modulo 2^32, by which a kernel finds the row's position. Of whole texts this is the row
+    /// where a text begins, and behind these lies `row - row of the cache`, modulo 2^32, for what is appended.
     BatchDocuments,
+    /// The tokens that each of several rows has seen, as a bit set.
     BatchSeen,
+    /// What was drawn for each of several rows.
     BatchDrawn,
     /// How each of several rows draws.
     Choices,

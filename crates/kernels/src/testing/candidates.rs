@@ -184,7 +184,8 @@ pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCand
             let kernel = k::AttentionDecode { over, splits }.kernel(caps)?;
             let mut stages = vec![Candidate::new(caps, kernel, 1, whole)?];
             if count > 1 {
-                let kernel = k::AttentionDecodeMerge { over, splits }.kernel(caps)?;
+                let kernel =
+                    k::AttentionDecodeMerge { of: over.partials(), splits }.kernel(caps)?;
                 stages.push(Candidate::new(caps, kernel, 1, whole)?);
             }
             candidates.push(DecodeCandidate {

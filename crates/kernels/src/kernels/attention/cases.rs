@@ -151,8 +151,9 @@ fn decodes(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>)
                 made.clone().and_then(|splits| k::AttentionDecode { over, splits }.kernel(caps));
             entries.push((named("attention decode"), decode));
             if keys > 64 {
-                let merge =
-                    made.and_then(|splits| k::AttentionDecodeMerge { over, splits }.kernel(caps));
+                let merge = made.and_then(|splits| {
+                    k::AttentionDecodeMerge { of: over.partials(), splits }.kernel(caps)
+                });
                 entries.push((named("attention decode merge"), merge));
             }
         }

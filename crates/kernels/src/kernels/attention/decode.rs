@@ -33,27 +33,27 @@ impl Spec for AttentionDecode {
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { over, splits } = *self;
         let shape = over.shape();
-        let stage = if splits.count == 1 { DecodeStage::Whole } else { DecodeStage::Split };
+        let split = splits.count > 1;
         if caps.software {
-            return self.row(caps, stage);
+            return self.row(caps, split);
         }
         let heads = match (over, splits.reason) {
             (DecodeOver::Tensors(..), _) => QueryHeads::Shared,
             (_, SplitReason::Merged { .. }) => QueryHeads::One,
-            _ if stage == DecodeStage::Whole => QueryHeads::Alone,
+            _ if !split => QueryHeads::Alone,
             _ => QueryHeads::Shared,
         };
         let tile = pick(caps, shape, heads)?;
         let subgroups = caps.reduces_by_subgroup();
         let composer =
             turns(composer(*self, tile.size, (shape, over.scores()), &splits), &tile, shape);
-        let composer = over.place(composer, stage);
+        let composer = over.place(composer, split);
         let composer = if subgroups { composer.with_subgroups() } else { composer };
         let lanes = if subgroups { "subgroup" } else { "tree" };
         let x = (over.batch() * shape.kv_heads * tile.blocks(shape)) as u32;
         composer.module("05_attention_decode").finish(
             caps,
-            &over.bindings(stage),
+            &over.bindings(split),
             Grid::Fixed { x, y: splits.count as u32 },
             format!("{} lanes per key of {}, {lanes}", tile.lanes, over.name()),
             format!(
@@ -69,16 +69,16 @@ impl Spec for AttentionDecode {
 
 impl AttentionDecode {
     /// The form for adapters that run on a CPU.
-    fn row(&self, caps: &Capabilities, stage: DecodeStage) -> Result<Kernel> {
+    fn row(&self, caps: &Capabilities, split: bool) -> Result<Kernel> {
         let Self { over, splits } = *self;
         let shape = over.shape();
         let size = workgroup_size(caps, 8, 1, self.name())?;
         let composer = composer(*self, size as usize, (shape, over.scores()), &splits)
             .unroll("VECTORS", shape.head_dim / 4);
         let invocations = over.batch() * shape.heads * splits.count;
-        over.place(composer, stage).module("05_attention_decode_row").finish(
+        over.place(composer, split).module("05_attention_decode_row").finish(
             caps,
-            &over.bindings(stage),
+            &over.bindings(split),
             Grid::Fixed { x: invocations.div_ceil(size as usize) as u32, y: 1 },
             format!("invocation per head and range of {}", over.name()),
             format!("{}; the adapter runs on a CPU, where barriers are slow", splits.reason()),
@@ -90,7 +90,7 @@ impl AttentionDecode {
 /// tensors partials, mask, output, logsumexp, the [`Geometry`](super::tensors::Geometry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionDecodeMerge {
-    pub over: DecodeOver,
+    pub of: DecodePartials,
     pub splits: DecodeSplits,
 }
 
@@ -100,9 +100,9 @@ impl Spec for AttentionDecodeMerge {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { over, splits } = *self;
-        let shape = over.shape();
-        let (stage, vectors) = (DecodeStage::Merge, shape.head_dim / 4);
+        let Self { of, splits } = *self;
+        let shape = of.shape();
+        let vectors = shape.head_dim / 4;
         // Four neighbours read 64 bytes of a range's sum; the others take other ranges.
         let most = if caps.software { 4 } else { SIZE as u32 };
         let widest = workgroup_size(caps, most, 1, self.name())? as usize;
@@ -114,16 +114,33 @@ impl Spec for AttentionDecodeMerge {
             size /= 2;
         }
         check_storage(caps, [32 * size as u32], self.name())?;
-        let composer =
-            composer(*self, size, (shape, over.scores()), &splits).size("COLUMNS", columns);
-        over.place(composer, stage).module("05_attention_decode_merge").finish(
+        let composer = partials(*self, size, shape, &splits).size("COLUMNS", columns);
+        of.place(composer).module("05_attention_decode_merge").finish(
             caps,
-            &over.bindings(stage),
-            Grid::Fixed { x: (over.batch() * shape.heads) as u32, y: (vectors / columns) as u32 },
+            &of.bindings(),
+            Grid::Fixed { x: (of.batch() * shape.heads) as u32, y: (vectors / columns) as u32 },
             format!("{} ranges at a time", size / columns),
             format!("{columns} neighbouring vectors of up to {} ranges a workgroup", splits.count),
         )
     }
+}
+
+/// The constants of partial results.
+fn partials(
+    spec: impl Spec,
+    size: usize,
+    shape: AttentionShape,
+    splits: &DecodeSplits,
+) -> Composer {
+    Composer::new(spec, size as u32)
+        .size("HEADS", shape.heads)
+        .size("KV_HEADS", shape.kv_heads)
+        .size("MEMBERS", shape.members())
+        .size("VECTORS", shape.head_dim / 4)
+        .size("PARTIAL_VECTORS", (shape.head_dim + PARTIAL_STATE) / 4)
+        .float("MASKED", MASKED)
+        .size("SPLITS", splits.count)
+        .size("RANGE_KEYS", RANGE_KEYS)
 }
 
 pub(super) fn composer(
@@ -132,16 +149,7 @@ pub(super) fn composer(
     (shape, of_scores): (AttentionShape, Scores),
     splits: &DecodeSplits,
 ) -> Composer {
-    let composer = Composer::new(spec, size as u32)
-        .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("MEMBERS", shape.members())
-        .size("VECTORS", shape.head_dim / 4)
-        .size("PARTIAL_VECTORS", (shape.head_dim + PARTIAL_STATE) / 4)
-        .float("MASKED", MASKED)
-        .size("SPLITS", splits.count)
-        .size("RANGE_KEYS", RANGE_KEYS);
-    scores(composer, &shape, of_scores)
+    scores(partials(spec, size, shape, splits), &shape, of_scores)
 }
 
 /// What is attended over.
@@ -155,15 +163,64 @@ pub enum DecodeOver {
     Tensors(AttentionShape, Scores, Element, usize),
 }
 
-/// What a kernel of decode attention does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DecodeStage {
-    /// All keys, to the result.
-    Whole,
-    /// A range of keys, to partial results.
-    Split,
-    /// Partial results to the result.
-    Merge,
+/// Whose partial results are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DecodePartials {
+    /// Of the newest row of a text, which sees a window.
+    Cache(AttentionShape, Option<usize>),
+    /// The same of this many texts.
+    Rows(AttentionShape, Option<usize>, usize),
+    /// Of tensors of this many batch items.
+    Tensors(AttentionShape, Element, usize),
+}
+
+impl DecodePartials {
+    pub const fn shape(&self) -> AttentionShape {
+        match *self {
+            Self::Cache(shape, _) | Self::Rows(shape, ..) | Self::Tensors(shape, ..) => shape,
+        }
+    }
+
+    const fn batch(&self) -> usize {
+        match *self {
+            Self::Cache(..) => 1,
+            Self::Rows(.., batch) | Self::Tensors(.., batch) => batch,
+        }
+    }
+
+    /// What says which keys a query sees, what is written, and the uniform.
+    const fn ends(&self) -> (&'static [&'static str], &'static [&'static str], &'static str) {
+        match self {
+            Self::Cache(..) => (&[], &["output"], "step"),
+            Self::Rows(..) => (&["documents"], &["output"], "step"),
+            Self::Tensors(..) => (&["mask"], &["output", "lse"], "geometry"),
+        }
+    }
+
+    fn bindings(&self) -> Vec<Binding> {
+        let (seen, output, last) = self.ends();
+        let reads = ["partials"].iter().chain(seen).copied().map(read);
+        reads.chain(output.iter().copied().map(read_write)).chain([uniform(last)]).collect()
+    }
+
+    fn flags(&self, composer: Composer) -> Composer {
+        composer
+            .when("TENSORS", matches!(self, Self::Tensors(..)))
+            .when("BATCHED", matches!(self, Self::Rows(..)))
+    }
+
+    /// The constants and flags of a merge: it reads partial results, and neither keys nor values.
+    fn place(&self, composer: Composer) -> Composer {
+        let composer = self.flags(composer).when("SPLIT", false).when("MERGED", true);
+        match *self {
+            Self::Cache(_, window) | Self::Rows(_, window, _) => window_of(composer, window),
+            Self::Tensors(_, element, _) => composer.when("F16", element == Element::F16),
+        }
+    }
+}
+
+fn window_of(composer: Composer, window: Option<usize>) -> Composer {
+    composer.size("WINDOW", window.unwrap_or(u32::MAX as usize))
 }
 
 impl DecodeOver {
@@ -196,46 +253,43 @@ impl DecodeOver {
         }
     }
 
+    /// What its ranges leave.
+    pub const fn partials(&self) -> DecodePartials {
+        match *self {
+            Self::Cache(attention, _) => DecodePartials::Cache(attention.shape, attention.window),
+            Self::Rows(attention, _, rows) => {
+                DecodePartials::Rows(attention.shape, attention.window, rows)
+            }
+            Self::Tensors(shape, _, element, batch) => {
+                DecodePartials::Tensors(shape, element, batch)
+            }
+        }
+    }
+
     /// What is read, then what is written, and the uniform.
-    fn bindings(&self, stage: DecodeStage) -> Vec<Binding> {
-        let (keys, seen, output, last): (&[_], &[_], &[_], _) = match self {
-            Self::Cache(..) => (&["cache"], &[], &["output"], "step"),
-            Self::Rows(..) => (&["cache"], &["documents"], &["output"], "step"),
-            Self::Tensors(..) => (&["keys", "values"], &["mask"], &["output", "lse"], "geometry"),
+    fn bindings(&self, split: bool) -> Vec<Binding> {
+        let (seen, output, last) = self.partials().ends();
+        let keys: &[_] = match self {
+            Self::Cache(..) | Self::Rows(..) => &["cache"],
+            Self::Tensors(..) => &["keys", "values"],
         };
-        let reads = if stage == DecodeStage::Merge {
-            [&["partials"], seen].concat()
-        } else {
-            [&["query"], keys, seen].concat()
-        };
-        let writes = if stage == DecodeStage::Split { &["partials"] } else { output };
-        let reads = reads.into_iter().map(read);
+        let reads = [&["query"], keys, seen].concat().into_iter().map(read);
+        let writes = if split { &["partials"] } else { output };
         reads.chain(writes.iter().copied().map(read_write)).chain([uniform(last)]).collect()
     }
 
     /// The constants and flags by which a kernel reads and writes: `lib/attention/decode_operands.wgsl`.
-    fn place(&self, composer: Composer, stage: DecodeStage) -> Composer {
-        // It reads partial results, and neither keys nor values.
-        let merges = stage == DecodeStage::Merge;
-        let composer = composer
-            .when("TENSORS", matches!(self, Self::Tensors(..)))
-            .when("BATCHED", matches!(self, Self::Rows(..)))
-            .when("SPLIT", stage == DecodeStage::Split)
-            .when("MERGED", merges);
+    fn place(&self, composer: Composer, split: bool) -> Composer {
+        let composer = self.partials().flags(composer).when("SPLIT", split).when("MERGED", false);
         match self {
             Self::Cache(attention, cache) | Self::Rows(attention, cache, _) => {
                 let CacheAttention { shape, window, ring, .. } = *attention;
-                let window = window.unwrap_or(u32::MAX as usize);
-                if merges {
-                    return composer.size("WINDOW", window);
-                }
                 let composer =
                     key_rows(cache_flags(cache_sizes(composer, *cache, &shape), *cache), ring);
-                composer.size("WINDOW", window).size("ROW_VECTORS", shape.stride() / 4)
+                window_of(composer, window).size("ROW_VECTORS", shape.stride() / 4)
             }
             Self::Tensors(_, _, element, _) => {
-                let composer = composer.when("F16", *element == Element::F16);
-                if merges { composer } else { key_rows(composer, None) }
+                key_rows(composer.when("F16", *element == Element::F16), None)
             }
         }
     }

@@ -20,7 +20,7 @@ pub(crate) mod twin;
 
 pub use backward::{AttentionBackwardKeyValue, AttentionBackwardQuery};
 pub use by_products::AttentionBackwardProducts;
-pub use decode::{AttentionDecode, AttentionDecodeMerge, DecodeOver};
+pub use decode::{AttentionDecode, AttentionDecodeMerge, DecodeOver, DecodePartials};
 pub use decode_qkv::AttentionDecodeQkv;
 pub use forward::{AttentionForward, AttentionForwardCached};
 pub use probabilities::{AttentionProbabilities, AttentionShares};

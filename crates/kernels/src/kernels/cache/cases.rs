@@ -16,8 +16,7 @@ use crate::kernels::rope::twin::{cache_append_forward, rope_forward, rope_table}
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, CacheShape, KvCache, Matvec, MatvecInput, MatvecOutput, Spec, WeightFormat,
-    ring_rows,
+    self as k, CacheRows, KvCache, Matvec, MatvecInput, MatvecOutput, Spec, WeightFormat, ring_rows,
 };
 use crate::testing::catalogue::Entry;
 use crate::testing::catalogue::HEADS;
@@ -53,7 +52,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
     for (heads, kv_heads, head_dim) in HEADS {
         let shape = k::AttentionShape { heads, kv_heads, head_dim };
-        let rows = |ring| CacheShape { shape, ring };
+        let rows = |ring| CacheRows { shape, ring };
         for cache in KvCache::ALL {
             let name = format!("of {head_dim} in {}", cache.name());
             for (what, rows) in [("cache", rows(None)), ("ring", rows(Some(1279)))] {
@@ -80,7 +79,7 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
             [(1, 0, None), (1, 8, None), (5, 3, None), (5, 25, Some(ROWS))]
         {
             let (shape, kernel_shape) = shapes(heads, tokens);
-            let rows_of = CacheShape { ring, ..kernel_shape.cache() };
+            let rows_of = CacheRows { ring, ..kernel_shape.cache() };
             let made = lane
                 .variants_of(k::CacheAppend { rows: rows_of, cache, batched: false })
                 .map_err(text)?;
@@ -161,9 +160,10 @@ async fn newest_row(
         k: columns,
         first: 0,
         input: MatvecInput::Norm { epsilon: k::Constant(EPSILON) },
-        output: (if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads })(
-            CacheShape { ring, ..kernel_shape.cache() },
-        ),
+        output: (if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads })(CacheRows {
+            ring,
+            ..kernel_shape.cache()
+        }),
         weights,
     };
     let values = matvec_matrix(lane, matvec);
@@ -250,7 +250,7 @@ async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
             [(1, 0, None), (5, 40, None), (300, 0, None), (5, 90, Some(20))]
         {
             let (shape, kernel_shape) = shapes(heads, 1);
-            let rows_of = CacheShape { ring, ..kernel_shape.cache() };
+            let rows_of = CacheRows { ring, ..kernel_shape.cache() };
             let made = lane.variants_of(k::CacheExpand { rows: rows_of, cache }).map_err(text)?;
             let used = ring.unwrap_or(usize::MAX).min(tokens + position);
             let words = packed(cache, shape, &lane.normal((used + 3) * shape.cache_width()));

@@ -7,7 +7,7 @@ pub(crate) mod twin;
 
 use super::compose::{Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use super::modules::{cache_flags, cache_rows, cache_sizes, key_rows};
-use super::shape::CacheShape;
+use super::shape::CacheRows;
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::KvCache;
@@ -22,7 +22,7 @@ pub const fn ring_rows(window: usize, chunk: usize) -> usize {
 /// its text's. Grid: an invocation for each vector of four elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheAppend {
-    pub rows: CacheShape,
+    pub rows: CacheRows,
     pub cache: KvCache,
     pub batched: bool,
 }
@@ -33,7 +33,7 @@ impl Spec for CacheAppend {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { rows: CacheShape { shape, ring }, cache, batched } = *self;
+        let Self { rows: CacheRows { shape, ring }, cache, batched } = *self;
         let composer = key_rows(Composer::flat(caps, *self)?, ring)
             .size("STRIDE", shape.stride())
             .size("KEY_OFFSET", shape.key_offset())
@@ -56,7 +56,7 @@ const EXPAND_GROUPS: u32 = 1024;
 /// The rows in use of a packed cache as f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheExpand {
-    pub rows: CacheShape,
+    pub rows: CacheRows,
     pub cache: KvCache,
 }
 
@@ -66,7 +66,7 @@ impl Spec for CacheExpand {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { rows: CacheShape { shape, ring }, cache } = *self;
+        let Self { rows: CacheRows { shape, ring }, cache } = *self;
         let composer = key_rows(Composer::flat(caps, *self)?, ring);
         let composer = composer.size("VECTORS", shape.head_dim / 4);
         cache_rows(composer, cache, &shape).module("04_cache_expand").finish(

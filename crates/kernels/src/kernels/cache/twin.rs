@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::format::KvCache;
 use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::attention::twin::twin;
-use crate::kernels::shape::CacheShape;
+use crate::kernels::shape::CacheRows;
 use crate::twins::{Operands, Twin, cast};
 use half::f16;
 use std::ops::Range;
@@ -62,13 +62,13 @@ pub fn cache_expand_int8(shape: CausalAttention, words: &[u32]) -> Vec<f64> {
 }
 
 /// The row of the cache in which a position lies.
-pub(crate) fn cache_row(shape: &CacheShape, position: usize) -> usize {
+pub(crate) fn cache_row(shape: &CacheRows, position: usize) -> usize {
     shape.ring.map_or(position, |ring| position % ring)
 }
 
 /// Positions of a cache in f32: key heads | value heads.
 pub(crate) fn cached(
-    shape: &CacheShape,
+    shape: &CacheRows,
     cache: KvCache,
     words: &[u32],
     rows: Range<usize>,
@@ -105,7 +105,7 @@ impl Twin for CacheAppend {
 
 fn append_at(
     on: &mut Operands,
-    shape: &CacheShape,
+    shape: &CacheRows,
     cache: KvCache,
     row_of: impl Fn(usize) -> usize,
 ) -> Result<()> {

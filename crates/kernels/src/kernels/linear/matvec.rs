@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::WeightFormat;
 use crate::kernels::compose::{Binding, Composer, read, read_write, uniform};
 use crate::kernels::modules::{UNIT, activation_module, key_rows, matrix_units};
-use crate::kernels::shape::{CacheAttention, CacheShape, Constant, DecodeSplits, NewKey};
+use crate::kernels::shape::{CacheAttention, CacheRows, Constant, DecodeSplits, NewKey};
 
 /// What a matrix multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,9 +37,9 @@ pub enum MatvecOutput {
     /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
     /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the rotation and the cache are
     /// bound behind it, and of several rows the documents.
-    Heads(CacheShape),
+    Heads(CacheRows),
     /// The same with a bias on the products.
-    BiasedHeads(CacheShape),
+    BiasedHeads(CacheRows),
 }
 
 /// The product of a row of `k` elements with a matrix of `n` results.
@@ -87,7 +87,7 @@ impl MatvecOutput {
         }
     }
 
-    pub(crate) const fn heads(self) -> Option<CacheShape> {
+    pub(crate) const fn heads(self) -> Option<CacheRows> {
         match self {
             Self::Heads(heads) | Self::BiasedHeads(heads) => Some(heads),
             _ => None,
@@ -191,7 +191,7 @@ impl Matvec {
             .when("BIASED", output.is_biased());
         let composer = match (output, output.heads()) {
             (MatvecOutput::Gated(activation), _) => activation_module(composer, activation),
-            (_, Some(CacheShape { shape, ring })) => key_rows(composer, ring)
+            (_, Some(CacheRows { shape, ring })) => key_rows(composer, ring)
                 .size("HEADS", shape.heads)
                 .size("KV_HEADS", shape.kv_heads)
                 .size("HEAD_DIM", shape.head_dim)

@@ -40,7 +40,7 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// One row is rotated by the angles of the first layer whose product can; all layers with that rotation share them.
     fn leave_angles(&mut self) {
-        let rotated = |index| match self.joined(index) {
+        let rotated = |index| match self.candidates(index) {
             [norm, product, rope] => match (norm.op, product.op, rope.op) {
                 (Op::Norm(norm), Op::Linear { weight, .. }, Op::Rope { attention }) => {
                     attention.rope.filter(|_| self.rotates(norm, weight, attention))
@@ -61,7 +61,7 @@ impl<'a> Pass<'a> {
     /// The node at an index, or with it those behind it that a product's kernel may do too: a norm, the product that alone
     /// reads it, and the gate or the rotation that alone reads that. A norm stays where another node reads it too: an
     /// adapter, or a sum where it is the residual stream.
-    fn joined(&self, index: usize) -> &'a [Node] {
+    fn candidates(&self, index: usize) -> &'a [Node] {
         let nodes = &self.request.graph.nodes[index..self.request.nodes.end];
         let follows =
             |at: usize| nodes[at].reads.len() == 1 && nodes[at].reads == nodes[at - 1].writes;
@@ -87,11 +87,11 @@ impl<'a> Pass<'a> {
         &nodes[..count]
     }
 
-    /// Adds the nodes from an index on that are joined, or what they are on this device; gives how many they are.
+    /// Adds the nodes from an index on that this device fuses, or what they are on this device; gives how many they are.
     fn nodes(&mut self, index: usize) -> Result<usize> {
-        let joined = self.joined(index);
-        let [Node { op: Op::Norm(norm), reads, .. }, product, behind @ ..] = joined else {
-            return self.node(index, &joined[0]).map(|()| 1);
+        let candidates = self.candidates(index);
+        let [Node { op: Op::Norm(norm), reads, .. }, product, behind @ ..] = candidates else {
+            return self.node(index, &candidates[0]).map(|()| 1);
         };
         let (x, of) = (
             reads[0],
@@ -110,7 +110,7 @@ impl<'a> Pass<'a> {
             }
             _ => self.norm_linear(product.site, of, x, &product.writes),
         }
-        Ok(joined.len())
+        Ok(candidates.len())
     }
 
     fn node(&mut self, index: usize, node: &Node) -> Result<()> {

@@ -208,7 +208,8 @@ pub(crate) fn decoders(
 
 pub(crate) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
     let over = DecodeOver::Cache(shapes(heads, 1).1, KvCache::F32);
-    lane.variants_of(k::AttentionDecodeMerge { over, splits: ranges(count) }).map_err(text)
+    lane.variants_of(k::AttentionDecodeMerge { of: over.partials(), splits: ranges(count) })
+        .map_err(text)
 }
 
 async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
@@ -283,7 +284,9 @@ async fn window(lane: Rc<Lane>) -> Outcome {
         let splits = ranges(count);
         let over = DecodeOver::Cache(setting.cached(None), KvCache::F32);
         let made = forms(lane.variants_of(k::AttentionDecode { over, splits }).map_err(text)?);
-        let merges = lane.variants_of(k::AttentionDecodeMerge { over, splits }).map_err(text)?;
+        let merges = lane
+            .variants_of(k::AttentionDecodeMerge { of: over.partials(), splits })
+            .map_err(text)?;
         for keys in [1, WINDOW - 1, WINDOW, WINDOW + 1, 400] {
             let seen = keys.min(WINDOW);
             let mut query = Query::with(&lane, setting, KvCache::F32, seen, 1.0);
@@ -309,7 +312,9 @@ async fn ring(lane: Rc<Lane>, cache: KvCache) -> Outcome {
     for count in [1, 2] {
         let splits = ranges(count);
         let made = forms(lane.variants_of(k::AttentionDecode { over, splits }).map_err(text)?);
-        let merges = lane.variants_of(k::AttentionDecodeMerge { over, splits }).map_err(text)?;
+        let merges = lane
+            .variants_of(k::AttentionDecodeMerge { of: over.partials(), splits })
+            .map_err(text)?;
         // Shorter than the ring; one row past it; the window across its end; many times around.
         for keys in [100, RING + 1, 2 * RING + 40, 1000] {
             let seen = keys.min(WINDOW);

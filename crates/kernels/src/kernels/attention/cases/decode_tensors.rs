@@ -311,7 +311,7 @@ async fn decode(lane: Rc<Lane>, setting: Setting, element: Element) -> Outcome {
                 .map_err(text)
         };
         let mergers = lane
-            .variants_of(k::AttentionDecodeMerge { over, splits: ranges(COUNT) })
+            .variants_of(k::AttentionDecodeMerge { of: over.partials(), splits: ranges(COUNT) })
             .map(forms)
             .map_err(text)?;
         let splits = decoders(COUNT)?;

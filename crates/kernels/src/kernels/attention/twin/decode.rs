@@ -4,7 +4,7 @@ use super::Seen;
 use super::causal::{Part, attention_decode_merge};
 use crate::error::{Error, Result};
 use crate::kernels::attention::{
-    AttentionDecode, AttentionDecodeMerge, AttentionDecodeQkv, DecodeOver,
+    AttentionDecode, AttentionDecodeMerge, AttentionDecodeQkv, DecodeOver, DecodePartials,
 };
 use crate::kernels::cache::twin::{cached, several};
 use crate::kernels::linear::twin::rows::{matrix_of_rows, to_heads};
@@ -18,13 +18,14 @@ use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 /// The keys that the row at a position sees.
-fn seen(attention: &CacheAttention, position: usize) -> Range<usize> {
-    attention.causal(1).keys(0, position)
+fn seen(window: Option<usize>, position: usize) -> Range<usize> {
+    let end = position + 1;
+    end.saturating_sub(window.unwrap_or(end))..end
 }
 
 /// The same without the row's own.
 fn seen_before(attention: &CacheAttention, position: usize) -> Range<usize> {
-    let Range { start, end } = seen(attention, position);
+    let Range { start, end } = seen(attention.window, position);
     start..end - 1
 }
 
@@ -52,10 +53,12 @@ fn newest_rows(
             Ok((attention, cache, vec![(on.step()?.position as usize, 0)]))
         }
         DecodeOver::Rows(attention, cache, rows) => Ok((attention, cache, several(on, rows)?)),
-        DecodeOver::Tensors(..) => {
-            Err(Error::internal("the CPU double has no twin of decoding over tensors"))
-        }
+        DecodeOver::Tensors(..) => Err(no_tensors()),
     }
+}
+
+fn no_tensors() -> Error {
+    Error::internal("the CPU double has no twin of decoding over tensors")
 }
 
 /// Of one range the output; of several partial results, each the sum of values, the largest score in base
@@ -64,7 +67,7 @@ impl Twin for AttentionDecode {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let (attention, cache, rows) = newest_rows(on, &self.over)?;
         for (row, (position, first)) in rows.into_iter().enumerate() {
-            let keys = (seen(&attention, position), first);
+            let keys = (seen(attention.window, position), first);
             decode_row(on, &attention, cache, (self.splits.count, row), keys)?;
         }
         Ok(())
@@ -114,12 +117,19 @@ fn result(part: &Part<f32>) -> Vec<f32> {
 
 impl Twin for AttentionDecodeMerge {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let (attention, _, rows) = newest_rows(on, &self.over)?;
-        for (row, (position, _)) in rows.into_iter().enumerate() {
-            let keys = seen(&attention, position);
-            let parts = merged_row(on, &attention.shape, self.splits.count, (row, keys))?;
+        let shape = self.of.shape();
+        let (window, positions) = match self.of {
+            DecodePartials::Cache(_, window) => (window, vec![on.step()?.position as usize]),
+            DecodePartials::Rows(_, window, rows) => {
+                (window, several(on, rows)?.into_iter().map(|(position, _)| position).collect())
+            }
+            DecodePartials::Tensors(..) => return Err(no_tensors()),
+        };
+        for (row, position) in positions.into_iter().enumerate() {
+            let keys = seen(window, position);
+            let parts = merged_row(on, &shape, self.splits.count, (row, keys))?;
             let output: Vec<f32> = parts.iter().flat_map(result).collect();
-            on.write("output", row * attention.shape.width(), &output)?;
+            on.write("output", row * shape.width(), &output)?;
         }
         Ok(())
     }
@@ -135,7 +145,7 @@ pub(crate) fn merged(
     let shape = &attention.shape;
     let position = on.step()?.position as usize;
     if newest == NewKey::Among {
-        let parts = merged_row(on, shape, splits, (0, seen(attention, position)))?;
+        let parts = merged_row(on, shape, splits, (0, seen(attention.window, position)))?;
         return Ok(parts.iter().flat_map(result).collect());
     }
     let of = attention.causal(1);

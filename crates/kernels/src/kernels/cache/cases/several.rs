@@ -32,7 +32,7 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
         {
             let rows = positions.len();
             let (shape, kernel_shape) = shapes(heads, 1);
-            let of_cache = k::CacheShape { ring, ..kernel_shape.cache() };
+            let of_cache = k::CacheRows { ring, ..kernel_shape.cache() };
             let made = lane
                 .variants_of(k::CacheAppend { rows: of_cache, cache, batched: true })
                 .map_err(text)?;
@@ -158,7 +158,7 @@ async fn attend(
             close("texts", &got.floats(0), &expected, SOFTMAX).map_err(of(&job.kernel))?;
             continue;
         }
-        let merge = k::AttentionDecodeMerge { over, splits };
+        let merge = k::AttentionDecodeMerge { of: over.partials(), splits };
         let merges = lane.variants_of(merge).map_err(text)?;
         let operands = [
             Operand::words(got.words(0)),

@@ -3,7 +3,7 @@
 use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::kernels::{
-    self as k, AttentionShape, CacheAttention, CacheShape, Constant, DecodeQkvShape, Element, Form,
+    self as k, AttentionShape, CacheAttention, CacheRows, Constant, DecodeQkvShape, Element, Form,
     GradientParts, GradientSums, KvCache, LinearProduct, LinearShape, LinearSum, Matvec,
     MatvecInput, MatvecOutput, MatvecRows, NewKey, Output, Spec, WeightFormat, WriteMode,
 };
@@ -178,7 +178,7 @@ fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)
             k: heads * head_dim,
             first: 0,
             input: MatvecInput::Norm { epsilon: Constant(1e-5) },
-            output: MatvecOutput::Heads(CacheShape { shape, ring }),
+            output: MatvecOutput::Heads(CacheRows { shape, ring }),
             weights,
         };
         add(&format!("matvec of heads in {}", weights.name()), matvec.kernel(caps));
@@ -187,7 +187,7 @@ fn heads(caps: &Capabilities, (heads, kv_heads, head_dim): (usize, usize, usize)
         let several = MatvecRows { n, k, rows, stride, input, output, weights };
         add("rows to heads", several.kernel(caps));
         if weights == WeightFormat::F32 {
-            let output = MatvecOutput::BiasedHeads(CacheShape { shape, ring });
+            let output = MatvecOutput::BiasedHeads(CacheRows { shape, ring });
             let kernel = Matvec { output, ..matvec }.kernel(caps);
             add("matvec of heads with biases", kernel);
             let biased = MatvecRows { output, ..several };

@@ -209,7 +209,7 @@ async fn newest_rows(
     let rows = positions.len();
     let (shape, kernel_shape) = shapes(heads, rows);
     let width = shape.qkv_width();
-    let of_cache = k::CacheShape { ring, ..kernel_shape.cache() };
+    let of_cache = k::CacheRows { ring, ..kernel_shape.cache() };
     let output = if biased { MatvecOutput::BiasedHeads } else { MatvecOutput::Heads }(of_cache);
     let product =
         MatvecRows { stride: width, ..shape_of((width / 2, columns, rows), true, output, weights) };

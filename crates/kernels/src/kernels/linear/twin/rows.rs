@@ -9,7 +9,7 @@ use crate::kernels::cache::twin::cache_row;
 use crate::kernels::linear::{Matvec, MatvecInput, MatvecOutput, MatvecRows};
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::rope::twin::rotated;
-use crate::kernels::shape::{CacheShape, RopeShape};
+use crate::kernels::shape::{CacheRows, RopeShape};
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::twins::{Operands, Twin, add_assign, cast};
 
@@ -120,7 +120,7 @@ impl Twin for MatvecRows {
 /// alone.
 pub(crate) fn to_heads(
     on: &mut Operands,
-    rows: &CacheShape,
+    rows: &CacheRows,
     mut fused: Vec<f32>,
     [query_to, turned_by]: [&str; 2],
     (position, [query, first]): (usize, [usize; 2]),
