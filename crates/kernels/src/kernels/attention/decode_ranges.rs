@@ -8,7 +8,8 @@ use crate::kernels::shape::{
     AttentionShape, CacheAttention, DecodeSplits, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
 
-/// Longest cache that one workgroup per key-value head reads: the merge would cost another dispatch.
+/// Most keys that a plan may see, by the model's positions or its window, for which one range is enough: the merge would
+/// cost another dispatch.
 const ONE_RANGE: usize = 256;
 /// Elements of keys that a workgroup per query head reads as fast as ranges and the dispatch that merges them.
 pub(super) const SHORT_CONTEXT: usize = 1024 * 64;
