@@ -58,7 +58,6 @@ fn they_take_adapters_and_packed_matrices() {
     assert_eq!(all.len(), PACKED_ONES.len());
     for (format, (name, config)) in PACKED.into_iter().cycle().zip(all) {
         println!("{name}");
-        let config = wide(&config);
         trains_on(&packed(&Double::floor(), &config, format), lora(&ALL, 3), false);
         trains_on(&packed(&named("NVIDIA"), &config, format), lora(&ALL, 4), true);
         let pair = packed(&software(), &config, format);
