@@ -1,4 +1,5 @@
 // What a page of `compare.mjs` runs: the same work by two builds, in turns within the page.
+import configs from "./configs.json" with { type: "json" };
 import {
   batch,
   CONFIGS,
@@ -100,7 +101,7 @@ async function batches({ Model }, runtime, { model: name, texts, weights }) {
 
 /** Milliseconds from a prompt of so many tokens to the first drawn token. */
 async function prompts({ Model }, runtime, { model: name, tokens, weights }) {
-  const { config } = CONFIGS[name];
+  const { config } = configs[name];
   const model = await Model.create(runtime, config, { seed: 1 });
   const prompt = batch(tokens, config.vocab_size).tokens;
   const read = async () => {
@@ -116,7 +117,7 @@ async function prompts({ Model }, runtime, { model: name, tokens, weights }) {
     return performance.now() - began;
   };
   await warm(read);
-  return { model, measures: { [`prompt of ${tokens}, ${name}`]: read } };
+  return { model, measures: { [`prompt of ${tokens}, ${name} ${weights}`]: read } };
 }
 
 /** A warm trainer of an adapter over packed weights. */

@@ -28,6 +28,15 @@ const ROWS = {
   "decode-smollm2-int4": { kind: "decode", model: "SmolLM2-135M", weights: "int4" },
   "batch-16": { kind: "batch", model: "seed", texts: 16, weights: "f32" },
   "prompt-512": { kind: "prompt", model: "seed", tokens: 512, weights: "f32" },
+  "prompt-smollm2": { kind: "prompt", model: "SmolLM2-135M", tokens: 512, weights: "f32" },
+  "prompt-smollm2-f16": { kind: "prompt", model: "SmolLM2-135M", tokens: 512, weights: "f16" },
+  "prompt-smollm2-int4": { kind: "prompt", model: "SmolLM2-135M", tokens: 512, weights: "int4" },
+  "prompt-smollm2-333": { kind: "prompt", model: "SmolLM2-135M", tokens: 333, weights: "f32" },
+  "prompt-smollm2-20": { kind: "prompt", model: "SmolLM2-135M", tokens: 20, weights: "f32" },
+  "prompt-qwen3-f16": { kind: "prompt", model: "Qwen3-0.6B", tokens: 512, weights: "f16" },
+  "prompt-qwen3-int4": { kind: "prompt", model: "Qwen3-0.6B", tokens: 512, weights: "int4" },
+  "prompt-qwen3-4000-f16": { kind: "prompt", model: "Qwen3-0.6B", tokens: 4000, weights: "f16" },
+  "prompt-qwen3-4000-int4": { kind: "prompt", model: "Qwen3-0.6B", tokens: 4000, weights: "int4" },
   cold: { kind: "cold", model: "seed" },
 };
 

@@ -1,7 +1,7 @@
 // From a suite's name to what measures it, the same in a page and in Node.
 
 /** Suites of kernels, which use the testing module. */
-export const KERNELS = ["attention", "matmul", "token"];
+export const KERNELS = ["attention", "matmul", "token", "prompt"];
 
 /**
  * Measures a suite.

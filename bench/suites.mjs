@@ -1,4 +1,5 @@
 // The suites of kernels alone, importable in a page and in Node.
+import configs from "./configs.json" with { type: "json" };
 import { attention, copyBandwidth, decode, tensors } from "./kernels.mjs";
 import { PRODUCTS, products, way } from "./linear.mjs";
 import { byKernel, CONFIGS } from "./workloads.mjs";
@@ -91,6 +92,35 @@ export async function matmulSuite(testing, gpu, settings, report) {
       results.push(row);
       report(row);
     }
+  }
+  return close(runtime, { results });
+}
+
+/** What the last chunk of a prompt is measured with: a model, tokens, the format of the weights. */
+const PROMPTS = [
+  ["SmolLM2-135M", 512, "f32"],
+  ["SmolLM2-135M", 512, "f16"],
+  ["Qwen3-0.6B", 512, "f16"],
+  ["Qwen3-0.6B", 512, "int4"],
+  ["Qwen3-0.6B", 4096, "f16"],
+];
+
+/** GPU times of the kernels of a prompt's last chunk. */
+export async function promptSuite(testing, gpu, settings, report) {
+  const { only = "" } = settings;
+  const runtime = await open(testing, gpu, settings);
+  const results = [];
+  for (const [name, tokens, weights] of PROMPTS) {
+    const workload = `prompt of ${tokens}, ${name} ${weights}`;
+    if (!workload.includes(only)) continue;
+    const config = JSON.stringify(configs[name].config);
+    const options = JSON.stringify({ weights });
+    const text = await testing.testing_prompt_profile(runtime, config, tokens, options);
+    const profile = byKernel(JSON.parse(text));
+    const microseconds = profile.reduce((sum, row) => sum + row.microseconds, 0);
+    const dispatches = profile.reduce((sum, row) => sum + row.count, 0);
+    results.push({ workload, context: tokens, microseconds, dispatches, profile });
+    report(results.at(-1));
   }
   return close(runtime, { results });
 }

@@ -16,6 +16,7 @@
 // the sums of its row's weights. Any other line ends with a pad, which keeps the loads of a matrix in different banks.
 #import lib/step
 #import lib/attention/mask
+#import lib/cache/key_row
 #import lib/attention/dropout
 #import lib/attention/score
 #import lib/attention/assigned
@@ -32,7 +33,7 @@ alias OutputQuad = vec4<f32>;
 #endif
 
 #binding query: array<QkvQuad>      // read     f32 or f16 [tokens, Q_STRIDE]          head h at column h · HEAD_DIM
-// keys: f32 or f16 [tokens, KV_STRIDE] heads from KEY_OFFSET, values from VALUE_OFFSET
+// keys: f32 or f16 [keys, KV_STRIDE]  heads from KEY_OFFSET, values from VALUE_OFFSET, in rows where lib/cache/key_row.wgsl says
 #binding keys: array<QkvQuad>       // read
 #binding documents: array<u32>      // read     u32 [tokens]                           first key that each query may see
 #binding output: array<OutputQuad>  // write    f32 or f16 [tokens, HEADS · HEAD_DIM]  overwritten
@@ -44,11 +45,11 @@ fn load_query(row: u32, head: u32, v: u32) -> QkvQuad {
 }
 
 fn load_key(row: u32, kv_head: u32, v: u32) -> QkvQuad {
-  return keys[(row * KV_STRIDE + KEY_OFFSET + kv_head * HEAD_DIM) / 4u + v];
+  return keys[(key_row(row) * KV_STRIDE + KEY_OFFSET + kv_head * HEAD_DIM) / 4u + v];
 }
 
 fn load_value(row: u32, kv_head: u32, v: u32) -> QkvQuad {
-  return keys[(row * KV_STRIDE + VALUE_OFFSET + kv_head * HEAD_DIM) / 4u + v];
+  return keys[(key_row(row) * KV_STRIDE + VALUE_OFFSET + kv_head * HEAD_DIM) / 4u + v];
 }
 
 fn store_output(row: u32, head: u32, v: u32, x: vec4<f32>) {
@@ -174,7 +175,9 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var results = Results();
   var reference = LEAST_SCORE;
   var total = 0.0;
-  let first_tile = first_key(0u, first_row) / BK * BK;
+  // A ring may hold anything before the first key that a query of the tile sees.
+  let first_seen = first_key(0u, first_row);
+  let first_tile = select(first_seen / BK * BK, first_seen, RINGED);
   stage_queries(lane, first_row, last_row, head);
   var next_keys = fetch_keys(lane, first_tile, key_end, kv_head);
   #unroll for (var n = 0u; n < COLUMN_LOADS; n++) {

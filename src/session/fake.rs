@@ -231,8 +231,8 @@ impl Gpu for Fake {
 
     fn copy(&self, copies: &[BufferCopy]) -> Result<()> {
         let buffers = self.buffers.borrow();
-        for &BufferCopy { from, to, at, bytes } in copies {
-            assert!(bytes <= buffers[&from.0] && at + bytes <= buffers[&to.0]);
+        for &BufferCopy { from: Region { buffer, offset, bytes }, to, at } in copies {
+            assert!(offset + bytes <= buffers[&buffer.0] && at + bytes <= buffers[&to.0]);
             self.copied.set(self.copied.get() + bytes);
         }
         Ok(())

@@ -231,7 +231,7 @@ fn a_fast_gpu_takes_a_chunk_and_eight_tokens_in_a_submit() {
     let model = model(&fake, config(128, 2, 4096));
     let before = fake.submits.borrow().len();
     let options = GenerateOptions { max_tokens: 73, ..GenerateOptions::default() };
-    assert_eq!(generated(&model, 512, options), 73);
+    assert_eq!(generated(&model, 1024, options), 73);
     let (_, count) = longest(&fake, before);
     let early = 4;
     assert_eq!(

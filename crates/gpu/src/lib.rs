@@ -88,13 +88,12 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// The first `bytes` of a buffer to another one, from byte `at` on: both are multiples of 4.
+/// A region to another buffer, from byte `at` on. Offsets and lengths are multiples of 4.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferCopy {
-    pub from: BufferId,
+    pub from: Region,
     pub to: BufferId,
     pub at: u64,
-    pub bytes: u64,
 }
 
 /// What `session` needs of a GPU. [`WgpuDevice`] implements it for GPUs. For tests there are `Pretend` (one with

@@ -313,8 +313,8 @@ impl Gpu for Double {
             self.refused(Error::internal("the GPU refused a command: the copy"));
             return Ok(());
         }
-        for &BufferCopy { from, to, at, bytes } in copies {
-            let data = self.memory.borrow().read(Region { buffer: from, offset: 0, bytes })?;
+        for &BufferCopy { from, to, at } in copies {
+            let data = self.memory.borrow().read(from)?;
             self.memory.borrow_mut().write(to, at, &data)?;
         }
         Ok(())

@@ -107,6 +107,21 @@ pub async fn testing_decode_profile(
     json(&model.profile_decode(context).await.map_err(to_js)?)
 }
 
+/// The kernels of the last chunk of a prompt of so many tokens, with their times, as JSON; `options` are an
+/// `InferenceOptions`.
+#[wasm_bindgen]
+pub async fn testing_prompt_profile(
+    runtime: &RawRuntime,
+    config: String,
+    tokens: usize,
+    options: String,
+) -> JsResult<String> {
+    let gpu: Rc<dyn Gpu> = runtime.device_rc()?;
+    let config = ModelConfig::from_json(&config).map_err(to_js)?;
+    let model = Model::create(&gpu, config, 1, NO_PROGRESS).await.map_err(to_js)?;
+    json(&model.profile_prompt(tokens, parse(&options)?).await.map_err(to_js)?)
+}
+
 fn parse<T: serde::de::DeserializeOwned>(work: &str) -> JsResult<T> {
     serde_json::from_str(work).map_err(|e| to_js(Error::options(format!("work: {e}"))))
 }

@@ -7,12 +7,11 @@ use crate::gpu::PlanId;
 use crate::lower::{CacheShape, InferencePlans};
 use crate::plan::Plan;
 use crate::session::resources::Resources;
-use crate::session::throughput::{SUBMIT_MILLISECONDS, Throughput};
+use crate::session::throughput::Throughput;
+use std::ops::Range;
 
 /// Fewest tokens of cache allocated.
 pub(super) const LEAST_CAPACITY: usize = 256;
-/// Most milliseconds that a chunk is predicted to take, in all its submits.
-const CHUNK_MILLISECONDS: f64 = 3000.0;
 
 /// Buffers and installed plans for texts of one shape.
 #[derive(Debug)]
@@ -21,8 +20,9 @@ pub(in crate::session) struct CacheAllocation {
     pub plans: CachePlans,
     /// Most tokens of a text for [`CachePlans::short_context`].
     short_context_tokens: usize,
-    /// Most rows of a chunk.
+    /// Most rows of a chunk, and of those whose logits are computed at a time.
     pub chunk: usize,
+    pub logit_rows: usize,
     pub shape: CacheShape,
     pub cache_rows: usize,
     pub costs: Costs,
@@ -81,6 +81,7 @@ impl CacheAllocation {
             plans: installed,
             short_context_tokens: plans.short_context_keys,
             chunk: plans.chunk,
+            logit_rows: plans.logit_rows,
             shape: plans.shape,
             cache_rows: plans.cache_rows,
             costs: Costs::new(plans),
@@ -99,20 +100,15 @@ impl CacheAllocation {
         self.plans.short_context.filter(|_| short).unwrap_or(self.plans.decode)
     }
 
-    /// Tokens of the next chunk from `position` on: as many as the GPU does in dispatches of half a
-    /// submit, and all in all without the host waiting for long.
+    /// Tokens of the next chunk from `position` on.
     pub fn rows(&self, throughput: &Throughput, position: usize) -> usize {
-        let mut rows = self.chunk;
-        while rows > 1 {
-            let [whole, largest] = self.costs.chunk.of_chunk(rows, self.keys(position + rows));
-            if throughput.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
-                && throughput.predict(whole) <= CHUNK_MILLISECONDS
-            {
-                break;
-            }
-            rows = rows.div_ceil(2);
-        }
-        rows
+        self.costs.chunk.rows(throughput, self.chunk, |rows| self.keys(position + rows))
+    }
+
+    /// The rows of a chunk whose logits are computed next, of `wanted` ones.
+    pub fn next_logits(&self, throughput: &Throughput, wanted: &Range<usize>) -> Range<usize> {
+        let rows = self.costs.logits.rows(throughput, self.logit_rows, |_| 0);
+        wanted.start..wanted.end.min(wanted.start + rows)
     }
 
     /// Positions that the last of so many sees at most.

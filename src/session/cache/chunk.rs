@@ -4,7 +4,7 @@ use super::allocation::CacheAllocation;
 use super::costs::ChunkCosts;
 use crate::gpu::{PlanId, Region};
 
-/// Plans over the chunk, one after the other.
+/// Plans over the chunk, or over some of its rows, one after the other.
 pub(in crate::session) struct Chunk {
     pub plans: Vec<PlanId>,
     pub costs: ChunkCosts,
@@ -17,5 +17,11 @@ impl Chunk {
     pub fn prefill(cache: &CacheAllocation, then: &[PlanId], read: Option<Region>) -> Self {
         let plans = [&[cache.plans.prefill], then].concat();
         Self { plans, costs: cache.costs.chunk, read }
+    }
+
+    /// The logits of rows of a chunk, then what those plans compute of them.
+    pub fn logits(cache: &CacheAllocation, then: &[PlanId], read: Region) -> Self {
+        let plans = [&[cache.plans.logits], then].concat();
+        Self { plans, costs: cache.costs.logits, read: Some(read) }
     }
 }

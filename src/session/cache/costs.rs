@@ -2,9 +2,12 @@
 
 use crate::lower::InferencePlans;
 use crate::plan::Plan;
-use crate::session::throughput::Work;
+use crate::session::throughput::{SUBMIT_MILLISECONDS, Throughput, Work};
 
-/// What plans over a chunk of a text cost.
+/// Most milliseconds that a chunk is predicted to take, in all its submits.
+const CHUNK_MILLISECONDS: f64 = 3000.0;
+
+/// What plans over a chunk of a text cost, or over the rows of it whose logits are computed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct ChunkCosts {
     /// A whole chunk.
@@ -22,8 +25,9 @@ pub(in crate::session) struct ChunkCosts {
 /// What the plans of a cache cost.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct Costs {
-    /// A chunk with its logits and loss.
     pub chunk: ChunkCosts,
+    /// Logits and loss of as many rows as have them at a time.
+    pub logits: ChunkCosts,
     /// A token decoded, up to the last hidden state.
     pub decode: Work,
     /// A token drawn by the cache's own plan.
@@ -50,6 +54,27 @@ impl ChunkCosts {
         }
     }
 
+    /// Rows, at most `most`, of the next chunk, whose last one sees `keys` positions: as many as the GPU does in dispatches
+    /// of half a submit, and all in all without the host waiting for long.
+    pub fn rows(
+        &self,
+        throughput: &Throughput,
+        most: usize,
+        keys: impl Fn(usize) -> usize,
+    ) -> usize {
+        let mut rows = most;
+        while rows > 1 {
+            let [whole, largest] = self.of_chunk(rows, keys(rows));
+            if throughput.predict(largest) <= SUBMIT_MILLISECONDS / 2.0
+                && throughput.predict(whole) <= CHUNK_MILLISECONDS
+            {
+                break;
+            }
+            rows = rows.div_ceil(2);
+        }
+        rows
+    }
+
     /// A chunk of `rows` tokens whose last one sees `keys` positions, and its largest dispatch. Plans
     /// count the keys of a chunk alone; each byte is taken as moved however few the rows are.
     pub fn of_chunk(&self, rows: usize, keys: usize) -> [Work; 2] {
@@ -66,7 +91,8 @@ impl ChunkCosts {
 impl Costs {
     pub fn new(plans: &InferencePlans) -> Self {
         Self {
-            chunk: ChunkCosts::new(&[&plans.prefill, &plans.logits, &plans.loss]),
+            chunk: ChunkCosts::new(&[&plans.prefill]),
+            logits: ChunkCosts::new(&[&plans.logits, &plans.loss]),
             decode: Work::of(&plans.decode),
             sample: Work::of(&plans.sample),
             largest_of_token: Work::of_largest(&plans.decode).max(Work::of_largest(&plans.sample)),

@@ -3,7 +3,7 @@
 use super::allocation::{CacheAllocation, LEAST_CAPACITY, capacity_for};
 use super::named_plans::NamedPlans;
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{BufferCopy, Gpu, Replay, create_checked};
+use crate::gpu::{BufferCopy, Gpu, Region, Replay, create_checked};
 use crate::kernels::WeightFormat;
 use crate::lower::{InferenceOptions, InferencePlans, inference_plans};
 use crate::plan::{Buffer, BufferSizes, Plan, buffers};
@@ -189,8 +189,8 @@ impl KeyValueCache {
         let tables = (0..model.layout.architecture.ropes.len()).map(Buffer::RopeTable);
         for name in layers.chain(tables) {
             if let (Some(bytes), true) = (old.bytes_of(name), larger.resources.has(name)) {
-                let (from, to) = (old.get(name)?, larger.resources.get(name)?);
-                copies.push(BufferCopy { from, to, at: 0, bytes });
+                let from = Region { buffer: old.get(name)?, offset: 0, bytes };
+                copies.push(BufferCopy { from, to: larger.resources.get(name)?, at: 0 });
             }
         }
         model.gpu.0.copy(&copies)

@@ -157,13 +157,14 @@ impl BatchedPass {
             if !allocation.resources.has(Buffer::Cache(layer)) {
                 continue; // it has no attention
             }
-            let from = allocation.resources.get(Buffer::Cache(layer))?;
+            let buffer = allocation.resources.get(Buffer::Cache(layer))?;
             let to = self.buffer(Buffer::BatchCache(layer))?;
             let all = self.bound.resources.bytes_of(Buffer::BatchCache(layer)).unwrap_or(0);
             let row_bytes = all / (self.rows * self.stride) as u64;
             let count = tokens.min(allocation.cache_rows).min(self.stride) as u64;
             let at = (row * self.stride) as u64 * row_bytes;
-            copies.push(BufferCopy { from, to, at, bytes: count * row_bytes });
+            let from = Region { buffer, offset: 0, bytes: count * row_bytes };
+            copies.push(BufferCopy { from, to, at });
         }
         self.model.gpu().copy(&copies)
     }

@@ -135,7 +135,7 @@ impl Model {
                 Ok(Chunk { plans: vec![bound.ids], costs, read })
             };
             let inputs = &tokens[part.clone()];
-            match self.run_chunk((&cache, held), done, inputs, None, &chunk).await? {
+            match self.run_chunk((&cache, held), done, inputs, &chunk).await? {
                 Some(bytes) if last => break bytes,
                 Some(_) => done = part.end,
                 None => (held, done) = self.begin_text(&cache, tokens, 0).await?,

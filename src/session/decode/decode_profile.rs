@@ -1,4 +1,4 @@
-//! Times of a decoded token's dispatches, for the benchmark.
+//! Times of the dispatches of a decoded token and of a chunk of a prompt, for the benchmark.
 
 use crate::error::Result;
 use crate::gpu::{Replay, create_checked};
@@ -39,12 +39,44 @@ impl Model {
         let most = caps.limits.max_compute_workgroups_per_dimension;
         let mut rows = plans.decode_of(context + 1).rows(most)?;
         rows.extend(plans.sample.rows(most)?);
+        self.timed(rows, &[decode, sample].map(|plan| Replay::new(plan, 1))).await
+    }
+
+    /// The same of the last chunk of a prompt of so many tokens.
+    ///
+    /// # Errors
+    /// As [`Model::logits`].
+    pub async fn profile_prompt(
+        &self,
+        tokens: usize,
+        options: InferenceOptions,
+    ) -> Result<Vec<PlanRow>> {
+        let cache = self.prepare_inference(tokens, options).await?;
+        let _lock = cache.lock().await;
+        cache.begin_text(&self.weights, (self.next_epoch(), None), 0, tokens);
+        let gpu = self.gpu();
+        let write = |allocation: &CacheAllocation| {
+            let rows = (tokens - 1) % allocation.chunk + 1;
+            let step = Step { position: (tokens - rows) as u32, ..Step::of(rows) };
+            gpu.write(allocation.resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
+            let keys = allocation.keys(tokens);
+            Ok((Replay { keys, ..Replay::new(allocation.plans.prefill, rows) }, allocation.shape))
+        };
+        let (replay, shape) = create_checked(&**gpu, || cache.with(write)).await?;
+        let caps = gpu.capabilities();
+        let plans = inference_plans(caps, self.layout(), shape, options)?;
+        let rows = plans.prefill.rows(caps.limits.max_compute_workgroups_per_dimension)?;
+        self.timed(rows, &[replay]).await
+    }
+
+    /// These rows of plans with the times of their dispatches.
+    async fn timed(&self, mut rows: Vec<PlanRow>, replays: &[Replay]) -> Result<Vec<PlanRow>> {
         let mut times = vec![];
         // The first time a kernel runs it is slower than ever after.
         for _ in 0..3 {
             times.clear();
-            for plan in [decode, sample] {
-                let measured = gpu.profile(Replay::new(plan, 1))?.await?;
+            for replay in replays {
+                let measured = self.gpu().profile(*replay)?.await?;
                 times.extend(measured.into_iter().flatten());
             }
         }

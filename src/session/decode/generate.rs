@@ -62,7 +62,8 @@ pub struct Generation {
 pub(in crate::session) fn not_finite() -> Error {
     let message = "the model's logits are not finite: its weights hold NaN or infinity, or numbers \
                    so large that products overflow; kvCache \"f16\" cannot hold keys and values beyond \
-                   65504 either: \"int8\" and \"f32\" do";
+                   65504 either: \"int8\" and \"f32\" do; nor can prompts of packed weights on subgroup \
+                   matrices hold such activations: weights \"f32\" do";
     Error::new(ErrorCode::NonFinite, message)
 }
 
@@ -334,7 +335,7 @@ impl Generation {
                 ))
             };
             let tokens = &self.text[part.clone()];
-            let Some(read) = model.queue_chunk((cache, held), done, tokens, None, &chunk)? else {
+            let Some(read) = model.queue_chunk((cache, held), done, tokens, &chunk)? else {
                 (held, done) = model.begin_text(cache, &self.text, usize::MAX).await?;
                 self.reset_decoding(cache).await?;
                 continue;

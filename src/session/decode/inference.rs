@@ -2,7 +2,7 @@
 
 use crate::data::IGNORE_INDEX;
 use crate::error::{Error, Result};
-use crate::gpu::{Region, Replay, queue_checked};
+use crate::gpu::{BufferCopy, PlanId, Region, Replay, queue_checked};
 use crate::lower::InferenceOptions;
 use crate::plan::{Buffer, PromptLayout};
 use crate::session::cache::allocation::CacheAllocation;
@@ -13,6 +13,27 @@ use crate::session::model::Model;
 use crate::session::progress::Progress;
 use crate::session::step::Step;
 use std::ops::Range;
+use std::pin::Pin;
+
+/// Bytes on their way back.
+type ReadBack<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
+
+/// A text whose logits are wanted from position `from` on, to be compared with `targets`.
+#[derive(Clone, Copy)]
+pub(super) struct LogitsOf<'a> {
+    pub tokens: &'a [u32],
+    pub targets: Option<&'a [u32]>,
+    pub from: usize,
+    /// What computes the state that logits are asked of, instead of all layers.
+    pub layers: Option<PlanId>,
+}
+
+impl<'a> LogitsOf<'a> {
+    /// All of a text and its targets, behind all layers.
+    pub fn of((tokens, targets): (&'a [u32], &'a [u32])) -> Self {
+        Self { tokens, targets: Some(targets), from: 0, layers: None }
+    }
+}
 
 impl Model {
     /// Refuses what is no text of the model, before memory is asked for it.
@@ -31,18 +52,17 @@ impl Model {
         }
     }
 
-    /// Computes one chunk at `position`: its tokens (and targets) into the batch, what `chunk` names, then a
-    /// readback. As many submits as keep each short. `None` where the cache no
-    /// longer holds the text, or holds it for other weights: it has to begin again.
+    /// Computes one chunk at `position`: its tokens into the batch, what `chunk` names, then a readback. As many submits
+    /// as keep each short. `None` where the cache no longer holds the text, or holds it for other weights: it has to
+    /// begin again.
     pub(in crate::session) async fn run_chunk(
         &self,
         place: (&PreparedCache, CacheOwner),
         position: usize,
         tokens: &[u32],
-        targets: Option<&[u32]>,
         chunk: &dyn Fn(&CacheAllocation) -> Result<Chunk>,
     ) -> Result<Option<Vec<u8>>> {
-        match self.queue_chunk(place, position, tokens, targets, chunk)? {
+        match self.queue_chunk(place, position, tokens, chunk)? {
             Some(read) => read.await.map(Some),
             None => Ok(None),
         }
@@ -51,48 +71,89 @@ impl Model {
     /// [`Self::run_chunk`] up to where it waits: what is queued before the bytes are awaited follows without a gap.
     pub(in crate::session) fn queue_chunk<'a>(
         &'a self,
-        (cache, held): (&PreparedCache, CacheOwner),
+        place: (&PreparedCache, CacheOwner),
         position: usize,
         tokens: &[u32],
-        targets: Option<&[u32]>,
-        // Not of any type: each would be another copy of this in the module.
         chunk: &dyn Fn(&CacheAllocation) -> Result<Chunk>,
-    ) -> Result<Option<impl Future<Output = Result<Vec<u8>>> + use<'a>>> {
+    ) -> Result<Option<ReadBack<'a>>> {
+        let write = |allocation: &CacheAllocation| {
+            let batch = allocation.resources.get(Buffer::Batch)?;
+            self.gpu().write(batch, 0, bytemuck::cast_slice(tokens))?;
+            Ok(allocation.keys(position + tokens.len()))
+        };
+        let step = Step { position: position as u32, ..Step::of(tokens.len()) };
+        let queued = self.queue_rows(place, step, &write, chunk)?;
+        if queued.is_some() {
+            place.0.writes(position + tokens.len());
+        }
+        Ok(queued)
+    }
+
+    /// The same of some `rows` of the chunk that is in [`Buffer::Hidden`], whose logits are wanted.
+    fn queue_logits<'a>(
+        &'a self,
+        place: (&PreparedCache, CacheOwner),
+        rows: Range<usize>,
+        targets: Option<&[u32]>,
+        chunk: &dyn Fn(&CacheAllocation) -> Result<Chunk>,
+    ) -> Result<Option<ReadBack<'a>>> {
+        let write = |allocation: &CacheAllocation| {
+            let (gpu, buffer) = (self.gpu(), |name| allocation.resources.get(name));
+            if let Some(targets) = targets {
+                let offset = PromptLayout::new(allocation.chunk).targets().offset;
+                gpu.write(buffer(Buffer::Batch)?, offset, bytemuck::cast_slice(targets))?;
+            }
+            if allocation.logit_rows < allocation.chunk {
+                let row = self.config().hidden_size as u64 * 4;
+                let from = Region {
+                    buffer: buffer(Buffer::Hidden)?,
+                    offset: rows.start as u64 * row,
+                    bytes: rows.len() as u64 * row,
+                };
+                gpu.copy(&[BufferCopy { from, to: buffer(Buffer::HeadInput)?, at: 0 }])?;
+            }
+            Ok(0)
+        };
+        self.queue_rows(place, Step::of(rows.len()), &write, chunk)
+    }
+
+    /// Queues a chunk, or rows of one, behind what `write` puts in place. That also tells how many keys there are.
+    fn queue_rows<'a>(
+        &'a self,
+        (cache, held): (&PreparedCache, CacheOwner),
+        step: Step,
+        // Neither is of any type: each would be another copy of this in the module.
+        write: &dyn Fn(&CacheAllocation) -> Result<usize>,
+        chunk: &dyn Fn(&CacheAllocation) -> Result<Chunk>,
+    ) -> Result<Option<ReadBack<'a>>> {
         self.weights.buffers()?;
         if !cache.is_held(&self.weights, held) {
             return Ok(None);
         }
         let (gpu, throughput) = (&**self.gpu(), &self.chunk_throughput);
+        let rows = step.tokens as usize;
         let queue = |allocation: &CacheAllocation| {
-            let buffer = |name| allocation.resources.get(name);
-            let batch = buffer(Buffer::Batch)?;
-            gpu.write(batch, 0, bytemuck::cast_slice(tokens))?;
+            let keys = write(allocation)?;
             cache.intervene(self, allocation)?;
-            if let Some(targets) = targets {
-                let offset = PromptLayout::new(allocation.chunk).targets().offset;
-                gpu.write(batch, offset, bytemuck::cast_slice(targets))?;
-            }
-            let step = Step { position: position as u32, ..Step::of(tokens.len()) };
-            gpu.write(buffer(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
+            let step_buffer = allocation.resources.get(Buffer::Step)?;
+            gpu.write(step_buffer, 0, bytemuck::bytes_of(&step))?;
             let Chunk { plans, costs, read: mut region } = chunk(allocation)?;
-            let (rows, keys) = (tokens.len(), allocation.keys(position + tokens.len()));
             let replays: Vec<_> =
                 plans.into_iter().map(|plan| Replay { keys, ..Replay::new(plan, rows) }).collect();
-            let [work, largest] = costs.of_chunk(tokens.len(), keys);
+            let [work, largest] = costs.of_chunk(rows, keys);
             let submits = throughput.submits(work, largest);
             if region.is_none() && throughput.is_brief(work) {
                 throughput.unread(work);
                 return Ok((None, gpu.submit(&replays, submits, None)?));
             }
             // To know when the chunk is done.
-            let step = Region { buffer: buffer(Buffer::Step)?, offset: 0, bytes: 4 };
+            let step = Region { buffer: step_buffer, offset: 0, bytes: 4 };
             let region = *region.get_or_insert(step);
             let sent = throughput.sent(gpu, work);
             Ok((Some(sent), gpu.submit(&replays, submits, Some(region))?))
         };
         let ((sent, read), accepted) = queue_checked(gpu, || cache.with(queue))?;
-        cache.writes(position + tokens.len());
-        Ok(Some(async move {
+        Ok(Some(Box::pin(async move {
             let done = async {
                 let read = read.await;
                 accepted.await?;
@@ -102,7 +163,7 @@ impl Model {
                 Some(sent) => throughput.arrival(gpu, sent, done).await,
                 None => done.await,
             }
-        }))
+        })))
     }
 
     /// The next chunk of a text of so many tokens from `position` on: as many as the GPU does at once.
@@ -127,7 +188,7 @@ impl Model {
         while done < text.len() {
             let part = self.next_chunk(cache, done, text.len())?;
             let chunk = |allocation: &CacheAllocation| Ok(Chunk::prefill(allocation, &[], None));
-            let read = self.run_chunk((cache, held), done, &text[part.clone()], None, &chunk);
+            let read = self.run_chunk((cache, held), done, &text[part.clone()], &chunk);
             if read.await?.is_some() {
                 done = part.end;
             } else {
@@ -177,48 +238,87 @@ impl Model {
         report: &dyn Fn(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
         let cache = self.prepare_inference(text.0.len(), options).await?;
-        let chunk = |allocation: &CacheAllocation, part: &Range<usize>| {
+        let chunk = |allocation: &CacheAllocation, rows: &Range<usize>| {
             let buffer = allocation.resources.get(Buffer::Losses)?;
-            let read = Region { buffer, offset: 0, bytes: part.len() as u64 * 4 };
-            let plans = [allocation.plans.logits, allocation.plans.loss];
-            Ok(Chunk::prefill(allocation, &plans, Some(read)))
+            let read = Region { buffer, offset: 0, bytes: rows.len() as u64 * 4 };
+            Ok(Chunk::logits(allocation, &[allocation.plans.loss], read))
         };
         let mut losses = vec![];
-        let mut take = |part: Range<usize>, read: &[u8]| {
-            losses.truncate(part.start);
+        let mut take = |rows: Range<usize>, read: &[u8]| {
+            losses.truncate(rows.start);
             losses.extend(bytemuck::pod_collect_to_vec::<u8, f32>(read));
         };
         let _lock = cache.lock().await;
-        let held = self.read_rows(&cache, text, &chunk, report, &mut take).await?;
+        let of = LogitsOf::of(text);
+        let held = self.read_rows(&cache, of, &chunk, report, &mut take).await?;
         cache.holds(held, text.0);
         Ok(losses)
     }
 
-    /// Computes a text from its first position on, and takes what `chunk` leaves of its parts. A text that has to begin
-    /// again gives its first part again. Gives its use of the cache, whose lock the caller holds.
+    /// Computes a text, and takes what `chunk` leaves of its logits, some rows at a time. Where the text has to begin
+    /// again, so do the rows. Gives its use of the cache, whose lock the caller holds.
     pub(super) async fn read_rows(
         &self,
         cache: &PreparedCache,
-        (tokens, targets): (&[u32], &[u32]),
+        text: LogitsOf<'_>,
         chunk: &dyn Fn(&CacheAllocation, &Range<usize>) -> Result<Chunk>,
         report: &dyn Fn(usize) -> Result<()>,
         take: &mut dyn FnMut(Range<usize>, &[u8]),
     ) -> Result<CacheOwner> {
-        let (mut held, mut done) = self.begin_text(cache, tokens, 0).await?;
+        let LogitsOf { tokens, from, .. } = text;
+        let (mut held, mut done) = self.begin_text(cache, tokens, from).await?;
         while done < tokens.len() {
             report(done)?;
             let part = self.next_chunk(cache, done, tokens.len())?;
-            let chunk = |allocation: &CacheAllocation| chunk(allocation, &part);
-            let (inputs, targets) = (&tokens[part.clone()], &targets[part.clone()]);
-            let read = self.run_chunk((cache, held), done, inputs, Some(targets), &chunk).await?;
-            let Some(read) = read else {
-                (held, done) = self.begin_text(cache, tokens, 0).await?;
-                continue;
-            };
-            done = part.end;
-            take(part, &read);
+            if self.read_part((cache, held), text, &part, chunk, take).await? {
+                done = part.end;
+            } else {
+                (held, done) = self.begin_text(cache, tokens, from).await?;
+            }
         }
         Ok(held)
+    }
+
+    /// A chunk of [`Self::read_rows`]; whether the cache still held the text. While some rows are read, the next ones are
+    /// computed.
+    async fn read_part(
+        &self,
+        place: (&PreparedCache, CacheOwner),
+        text: LogitsOf<'_>,
+        part: &Range<usize>,
+        chunk: &dyn Fn(&CacheAllocation, &Range<usize>) -> Result<Chunk>,
+        take: &mut dyn FnMut(Range<usize>, &[u8]),
+    ) -> Result<bool> {
+        let layers = |allocation: &CacheAllocation| {
+            let all = Chunk::prefill(allocation, &[], None);
+            Ok(Chunk { plans: text.layers.map_or(all.plans, |own| vec![own]), ..all })
+        };
+        let tokens = &text.tokens[part.clone()];
+        let Some(mut reading) = self.queue_chunk(place, part.start, tokens, &layers)? else {
+            return Ok(false);
+        };
+        let (mut rows, mut next) = (None, text.from.max(part.start));
+        while next < part.end {
+            let throughput = &self.chunk_throughput;
+            let wanted =
+                place.0.with(|on_gpu| Ok(on_gpu.next_logits(throughput, &(next..part.end))))?;
+            let in_chunk = wanted.start - part.start..wanted.end - part.start;
+            let targets = text.targets.map(|targets| &targets[wanted.clone()]);
+            let of_rows = |allocation: &CacheAllocation| chunk(allocation, &wanted);
+            let Some(queued) = self.queue_logits(place, in_chunk, targets, &of_rows)? else {
+                return Ok(false);
+            };
+            let read = std::mem::replace(&mut reading, queued).await?;
+            next = wanted.end;
+            if let Some(rows) = rows.replace(wanted) {
+                take(rows, &read);
+            }
+        }
+        let read = reading.await?;
+        if let Some(rows) = rows {
+            take(rows, &read);
+        }
+        Ok(true)
     }
 
     fn check_targets(&self, tokens: &[u32], targets: &[u32]) -> Result<()> {

@@ -1,5 +1,6 @@
 //! What a text computes, read back: logits, and what comes before them.
 
+use super::inference::LogitsOf;
 use super::probe_plan::ProbePlan;
 use crate::arch::Architecture;
 use crate::config::ModelConfig;
@@ -77,23 +78,6 @@ fn check_index(name: &str, index: usize, of: &str, last: usize) -> Result<()> {
     Err(Error::options(format!("{name} is {index}; this model has {of} 0 to {last}")))
 }
 
-/// A part of a text, whose logits are read back from position `from` on.
-fn logits_of(
-    allocation: &CacheAllocation,
-    part: &Range<usize>,
-    from: usize,
-    width: usize,
-) -> Result<Chunk> {
-    if part.end <= from {
-        return Ok(Chunk::prefill(allocation, &[], None));
-    }
-    let buffer = allocation.resources.get(Buffer::Logits)?;
-    let rows = |tokens: usize| (tokens * width) as u64 * 4;
-    let first = from.max(part.start);
-    let read = Region { buffer, offset: rows(first - part.start), bytes: rows(part.end - first) };
-    Ok(Chunk::prefill(allocation, &[allocation.plans.logits], Some(read)))
-}
-
 impl Model {
     /// [`Inspection::Logits`].
     ///
@@ -131,36 +115,38 @@ impl Model {
         progress.report(0, count, stage)?;
         let cache = self.prepare_inference(count, options).await?;
         let _lock = cache.lock().await;
-        let probe_plan = match probe {
-            Some((probe, head)) => Some((self.probe_plan(&cache, probe).await?, head)),
-            None => None,
+        let report = |done| progress.report(done, count, stage);
+        let Some((probe, head)) = probe else {
+            let logits = |allocation: &CacheAllocation, rows: &Range<usize>| {
+                let buffer = allocation.resources.get(Buffer::Logits)?;
+                let read = Region { buffer, offset: 0, bytes: (rows.len() * width) as u64 * 4 };
+                Ok(Chunk::logits(allocation, &[], read))
+            };
+            let mut take = |rows: Range<usize>, read: &[u8]| {
+                result.truncate((rows.start - from) * width);
+                result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(read));
+            };
+            let text = LogitsOf { tokens, targets: None, from, layers: None };
+            let held = self.read_rows(&cache, text, &logits, &report, &mut take).await?;
+            cache.holds(held, tokens);
+            report(count)?;
+            return Ok(result);
         };
+        let probe_plan = self.probe_plan(&cache, probe).await?;
         let (mut held, mut done) = self.begin_text(&cache, tokens, from).await?;
         while done < count {
-            progress.report(done, count, stage)?;
-            let mut part = self.next_chunk(&cache, done, count)?;
-            let mut columns = width;
-            if let Some((probe_plan, _)) = &probe_plan {
-                part = probe_plan.part(part);
-                columns = probe_plan.columns(&part);
-            }
-            let chunk = |allocation: &CacheAllocation| match &probe_plan {
-                Some((probe_plan, head)) => {
-                    probe_plan.chunk(&**self.gpu(), allocation, &part, *head)
-                }
-                None => logits_of(allocation, &part, from, width),
+            report(done)?;
+            let part = probe_plan.part(self.next_chunk(&cache, done, count)?);
+            let columns = probe_plan.columns(&part);
+            let chunk = |allocation: &CacheAllocation| {
+                probe_plan.chunk(&**self.gpu(), allocation, &part, head)
             };
             let inputs = &tokens[part.clone()];
-            let Some(read) = self.run_chunk((&cache, held), done, inputs, None, &chunk).await?
-            else {
+            let Some(read) = self.run_chunk((&cache, held), done, inputs, &chunk).await? else {
                 (held, done) = self.begin_text(&cache, tokens, from).await?;
                 result.clear();
                 continue;
             };
-            if part.end <= from {
-                done = part.end;
-                continue; // what came back says only that it is done
-            }
             for row in read.chunks_exact(columns * 4) {
                 result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(row));
                 // Of attention: no row of the chunk sees a later key.
@@ -168,14 +154,10 @@ impl Model {
             }
             done = part.end;
         }
-        if probe_plan.is_none() {
-            // The plan of another inspection fills the cache of the first layers alone.
-            cache.holds(held, tokens);
-        }
         if let Some(factor) = self.factor_of(inspection) {
             result.iter_mut().for_each(|value| *value *= factor);
         }
-        progress.report(count, count, stage)?;
+        report(count)?;
         Ok(result)
     }
 

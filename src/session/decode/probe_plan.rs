@@ -91,7 +91,7 @@ impl ProbePlan {
         Ok(Chunk { plans: vec![self.bound.ids], costs: self.costs, read: Some(read) })
     }
 
-    /// The logits of a chunk of these tokens over a temperature, and what they say of tokens.
+    /// The logits of these rows of a chunk over a temperature, and what they say of tokens.
     pub fn scores(
         &self,
         gpu: &dyn Gpu,
@@ -107,11 +107,13 @@ impl ProbePlan {
         gpu.write(own(Buffer::Steering)?, 0, bytemuck::bytes_of(&steering))?;
         let last = match top {
             0 => scores(part.len()),
-            _ => Slice { bytes: (part.len() * top * 8) as u64, ..top_rows(allocation.chunk, top) },
+            _ => Slice {
+                bytes: (part.len() * top * 8) as u64,
+                ..top_rows(allocation.logit_rows, top)
+            },
         };
         let buffer = own(Buffer::Scores)?;
         let read = Region { buffer, offset: 0, bytes: last.offset + last.bytes };
-        let plans = [allocation.plans.logits, self.bound.ids];
-        Ok(Chunk::prefill(allocation, &plans, Some(read)))
+        Ok(Chunk::logits(allocation, &[self.bound.ids], read))
     }
 }

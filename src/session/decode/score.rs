@@ -1,5 +1,6 @@
 //! What a model says of the tokens of texts: their log-probabilities, without their logits.
 
+use super::inference::LogitsOf;
 use super::probe_plan::ProbePlan;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
@@ -73,9 +74,9 @@ impl ScoreOptions {
 impl Scores {
     /// Appends the scores of some rows of a text.
     ///
-    /// `part` says which rows these are. `read` is what the plan wrote for a chunk of `chunk` rows: a [`RowScore`] of each,
-    /// and behind all of them the likeliest tokens of each.
-    fn add(&mut self, part: &Range<usize>, read: &[u8], chunk: usize, options: &ScoreOptions) {
+    /// `part` says which rows these are. `read` is what the plan wrote of up to `most` rows: a [`RowScore`] of each, and
+    /// behind all of them the likeliest tokens of each.
+    fn add(&mut self, part: &Range<usize>, read: &[u8], most: usize, options: &ScoreOptions) {
         let rows = &read[..part.len() * size_of::<RowScore>()];
         let rows: Vec<RowScore> = bytemuck::pod_collect_to_vec(rows);
         self.logprobs.extend(rows.iter().map(|row| 0.0 - row.loss));
@@ -85,7 +86,7 @@ impl Scores {
         if options.top == 0 {
             return;
         }
-        let first = top_rows(chunk, options.top).offset as usize;
+        let first = top_rows(most, options.top).offset as usize;
         let words: Vec<u32> = bytemuck::pod_collect_to_vec(&read[first..]);
         for (row, top) in rows.iter().zip(words.chunks(2 * options.top)) {
             for pair in top.chunks(2) {
@@ -169,20 +170,18 @@ impl Model {
             }
             None => None,
         };
-        let chunk = |allocation: &CacheAllocation, part: &Range<usize>| {
-            let mut chunk = plan.scores(&**self.gpu(), allocation, part, options.temperature)?;
-            if let Some(layer) = &layer {
-                chunk.plans[0] = layer.id();
-            }
-            Ok(chunk)
+        let chunk = |allocation: &CacheAllocation, rows: &Range<usize>| {
+            plan.scores(&**self.gpu(), allocation, rows, options.temperature)
         };
         let before = scores.logprobs.len();
-        let rows = cache.with(|allocation| Ok(allocation.chunk))?;
-        let mut take = |part: Range<usize>, read: &[u8]| {
-            scores.truncate(before + part.start, &options);
-            scores.add(&part, read, rows, &options);
+        let most = cache.with(|allocation| Ok(allocation.logit_rows))?;
+        let mut take = |rows: Range<usize>, read: &[u8]| {
+            scores.truncate(before + rows.start, &options);
+            scores.add(&rows, read, most, &options);
         };
-        let held = self.read_rows(&cache, text, &chunk, report, &mut take).await?;
+        let own = layer.as_ref().map(ProbePlan::id);
+        let of = LogitsOf { layers: own, ..LogitsOf::of(text) };
+        let held = self.read_rows(&cache, of, &chunk, report, &mut take).await?;
         if layer.is_none() {
             cache.holds(held, text.0); // else only of the first layers
         }

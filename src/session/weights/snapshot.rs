@@ -78,7 +78,8 @@ impl Snapshot {
             let mut copies = Resources::new(&gpu);
             for (&name, &bytes) in sizes.iter() {
                 let to = copies.add_as(&format!("a snapshot of {name:?}"), name, bytes)?;
-                gpu.copy(&[BufferCopy { from: find(name)?, to, at: 0, bytes }])?;
+                let from = Region { buffer: find(name)?, offset: 0, bytes };
+                gpu.copy(&[BufferCopy { from, to, at: 0 }])?;
             }
             Ok(copies)
         })?;

@@ -149,9 +149,9 @@ impl WgpuDevice {
 
     pub(super) fn copy_buffers(&self, copies: &[BufferCopy]) -> Result<()> {
         let mut encoder = self.encoder();
-        for &BufferCopy { from, to, at, bytes } in copies {
-            let from = self.raw_buffer(from)?;
-            encoder.copy_buffer_to_buffer(&from, 0, &self.raw_buffer(to)?, at, bytes);
+        for &BufferCopy { from: Region { buffer, offset, bytes }, to, at } in copies {
+            let from = self.raw_buffer(buffer)?;
+            encoder.copy_buffer_to_buffer(&from, offset, &self.raw_buffer(to)?, at, bytes);
         }
         self.send(encoder);
         Ok(())

@@ -21,7 +21,7 @@ macro_rules! families {
             softmax: Softmax;
             activation: ActivationForward, ActivationBackward;
             loss: CrossEntropy, ObjectiveCrossEntropy, SoftCap, LossSumForward;
-            weights: PackWeights, UnpackWeights;
+            weights: PackWeights;
             optimizer: GradNorm, StepDecision, Average, UpdateSpec;
             sample: Sample, SampleSeveral, TopLogits, TopRows;
         }

@@ -1,7 +1,7 @@
-//! Which values of a training plan lie in f16: those that only products read, which would round them.
+//! Which values of a plan lie in f16: those that only products read, which would round them.
 
-use super::Request;
 use super::shapes::{attention_shape, rope_shape};
+use super::{Kind, Request};
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{
@@ -62,9 +62,16 @@ impl Request<'_> {
                 matrix.parts.len() == 1 && matrix.cols.is_multiple_of(4)
             }
             // Not the logsumexp.
+            Op::Attention { attention, .. } if self.is_prompt() => {
+                index == 0 && attention_forward_f16(self.caps, attention_shape(attention))
+            }
             Op::Attention { attention, .. } => index == 0 && self.attends_in_f16(attention),
             _ => false,
         }
+    }
+
+    fn is_prompt(&self) -> bool {
+        matches!(self.kind, Kind::Prompt)
     }
 
     /// Whether a node reads a value as an operand of products that read f16, those of attention among them.
@@ -75,7 +82,8 @@ impl Request<'_> {
             Op::LinearWeight { weight, .. } => self.multiplies(Form::MatmulAt, weight),
             // Not the logsumexp.
             Op::AttentionBackward { attention, .. } => index != 2 && self.attends_in_f16(attention),
-            Op::Attention { attention, .. } => self.attends_in_f16(attention),
+            // A prompt's keys and values go to the cache.
+            Op::Attention { attention, .. } => !self.is_prompt() && self.attends_in_f16(attention),
             _ => false,
         }
     }
@@ -86,7 +94,8 @@ impl Request<'_> {
         matrix.parts.iter().all(|part| {
             let (rows, cols) = (part.rows, matrix.cols);
             let (n, k) = if form == Form::MatmulT { (rows, cols) } else { (cols, rows) };
-            let shape = LinearShape { half: true, ..LinearShape::new(form, n, k, self.tokens) };
+            let half = self.matrices.rounds_with(weight);
+            let shape = LinearShape { half, ..LinearShape::new(form, n, k, self.tokens) };
             matrix.rows.is_multiple_of(4) && reads_halves(self.caps, &shape)
         })
     }

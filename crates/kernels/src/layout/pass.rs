@@ -41,7 +41,7 @@ pub fn layouts(request: Request<'_>) -> Layouts<'_> {
 
 /// Layouts that depend on all nodes: f16, if products round to it.
 fn values(request: &Request<'_>) -> Vec<Layout> {
-    if !request.matrices.mixed {
+    if !request.matrices.mixed && !request.matrices.rounds_rows() {
         return vec![Layout::F32; request.graph.values.len()];
     }
     let f16 = request.f16_values().into_iter();
@@ -180,7 +180,8 @@ impl<'a> Pass<'a> {
         reader: usize,
     ) -> Fusion {
         let matrices = &self.request.matrices;
-        if !matrices.is_plain(weight) || shape.padded || shape.c != Element::F32 {
+        let whole = matrices.params.matrices[weight].parts.len() == 1;
+        if !whole || shape.padded || shape.c != Element::F32 {
             return Fusion::None;
         }
         let shape = matrices.read(weight, *shape);

@@ -103,6 +103,8 @@ pub struct Matrices<'a> {
     pub weights: WeightFormat,
     /// Products read [`Buffer::Mirror`], where their rows are of vectors, and may round operands to f16.
     pub mixed: bool,
+    /// Products with a matrix that is not read in f32 may round what they multiply it with to f16.
+    pub rounds: bool,
 }
 
 impl Matrices<'_> {
@@ -113,6 +115,17 @@ impl Matrices<'_> {
             return self.params.matrices[weight].format;
         }
         self.weights
+    }
+
+    /// Whether rows may be rounded to f16 where no matrix is read, because most matrices are read with less than f32.
+    pub fn rounds_rows(&self) -> bool {
+        let held = self.params.weights;
+        self.rounds && [held, self.weights].iter().any(|format| *format != WeightFormat::F32)
+    }
+
+    /// Whether a product with a matrix may round what it multiplies that with.
+    pub fn rounds_with(&self, weight: WeightId) -> bool {
+        self.mixed || self.rounds && self.packed(weight, 0).is_some()
     }
 
     /// A part of a matrix packed, where its rows are.
@@ -137,16 +150,17 @@ impl Matrices<'_> {
             && self.packed(weight, 0).is_none()
     }
 
-    /// A product as it reads its matrix: as it is held, rounded to f16, or in f32.
+    /// A product as it reads its matrix: as it is held, rounded to f16, or packed.
     pub fn read(&self, weight: WeightId, shape: LinearShape) -> LinearShape {
         let b = match self.params.matrices[weight].format {
             WeightFormat::F32 if self.mixed && shape.by_vectors() => WeightFormat::F16,
+            _ if self.packed(weight, 0).is_some() => self.format(weight),
             held => held,
         };
         LinearShape { b, ..shape }
     }
 
-    /// A product with a part of a weight, which is read in f32: of rows with it, of their gradients with it, or of their
+    /// A product with a part of a weight, taken to be read in f32: of rows with it, of their gradients with it, or of their
     /// gradients, transposed, with the rows that it was multiplied with.
     pub fn product(
         &self,
@@ -172,7 +186,7 @@ impl Matrices<'_> {
             a: operands[0],
             c: result,
             b: if f16 { WeightFormat::F16 } else { WeightFormat::F32 },
-            half: self.mixed,
+            half: self.rounds_with(weight),
         }
     }
 }

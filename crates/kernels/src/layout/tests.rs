@@ -35,7 +35,7 @@ fn request<'a>(
     graph: &'a Graph,
     (tokens, kind, mixed): (usize, Kind, bool),
 ) -> Request<'a> {
-    let matrices = Matrices { params, weights: WeightFormat::F32, mixed };
+    let matrices = Matrices { params, weights: WeightFormat::F32, mixed, rounds: false };
     let nodes = 0..graph.nodes.len();
     let state = params;
     Request { caps, graph, nodes, outside: None, matrices, state, tokens, kind }

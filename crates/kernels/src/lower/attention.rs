@@ -34,7 +34,7 @@ impl Lowering<'_> {
     fn batch_of(&self, attention: Attention, dropout: Option<Dropout>) -> BatchAttention {
         BatchAttention {
             dropout: dropout.map(|dropout| Constant(dropout.rate)),
-            rounds: self.matrices.mixed && matches!(self.rows, Rows::Batch { .. }),
+            rounds: self.matrices.mixed || self.matrices.rounds_rows(),
             ..batch_attention(attention, self.builder.tokens)
         }
     }
@@ -70,8 +70,11 @@ impl Lowering<'_> {
         let keys = self.expand(node.site, attention, cache, keys)?;
         let rows = self.builder.tokens;
         let flops = 4.0 * (rows * rows * attention.width()) as f64;
-        let (attention, tokens) = (self.cached(attention), rows);
-        let kernel = k::AttentionForwardCached { attention, tokens, tile: None };
+        let (attention, tokens, rounds) =
+            (self.cached(attention), rows, self.matrices.rounds_rows());
+        let output_f16 = self.layouts.is_f16(node.writes[0]);
+        let kernel =
+            k::AttentionForwardCached { attention, tokens, rounds, output_f16, tile: None };
         let kernel = self.builder.kernel(kernel)?;
         self.attend_many(node, kernel, keys, None, flops)?;
         Ok(keys)

@@ -6,7 +6,7 @@ use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::graph::{self, Captured, Node};
 use crate::kernels::{self as k, Constant, Spec};
-use crate::plan::{Buffer, Launch, Phase, Plan, Range, Slice};
+use crate::plan::{Buffer, Launch, Plan, Range, Slice};
 
 /// Where captured tensors lie in [`Buffer::Captured`], of a text of so many tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Inference<'_> {
         // The last state is captured behind the layers.
         let last = captured.contains(&(Captured::Residual, layers));
         let nodes = 0..self.graph.layers_end + usize::from(last);
-        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        let mut lowering = self.chunk(nodes.clone());
         lowering.captured = layout;
         lowering.nodes(nodes)?;
         Ok(lowering.builder.finish(slots))

@@ -65,7 +65,7 @@ impl Lowering<'_> {
         let shape = self.matrices.product(Form::Matmul, weight, 0, rows);
         let (d_output, gate_up) = (self.read(node, 0)?, self.read(gate_node, 0)?);
         let (gradient, activated) = (self.written(gate_node, 0)?, self.written(gate_node, 1)?);
-        let (matrix, shape) = self.operand(&label, weight, 0, shape)?;
+        let (matrix, shape) = self.operand(weight, 0, shape);
         let output = Output::GateGradient(gate.activation);
         let range = Range { cols: shape.k as u32, ..rows.rows };
         let operands = [d_output, matrix, gradient];

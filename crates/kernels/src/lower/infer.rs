@@ -19,9 +19,10 @@ use std::ops::Range;
 pub struct InferencePlans {
     /// Rows of a chunk into the cache; leaves the last layer's output in [`Buffer::Hidden`].
     pub prefill: Plan,
-    /// Logits of every row of [`Buffer::Hidden`].
+    /// Logits of up to [`Self::logit_rows`] rows of [`Buffer::HeadInput`] or, where a chunk has no more rows than that,
+    /// of [`Buffer::Hidden`].
     pub logits: Plan,
-    /// Loss of every row, from the logits.
+    /// Loss of each of these rows, from the logits.
     pub loss: Plan,
     /// The last row of [`Buffer::Hidden`] to [`Buffer::LastHidden`].
     pub last_row: Plan,
@@ -39,6 +40,7 @@ pub struct InferencePlans {
     pub packed: Vec<(Buffer, u64)>,
     /// Most rows of a prefill.
     pub chunk: usize,
+    pub logit_rows: usize,
     /// Rows of a layer's cache: no more than the sliding window and a chunk need.
     pub cache_rows: usize,
     pub shape: CacheShape,
@@ -61,12 +63,14 @@ impl InferencePlans {
     }
 }
 
-/// Most bytes of logits of a chunk.
+/// Most bytes of logits at a time.
 const LOGITS_BYTES: u64 = 32 << 20;
 /// Most bytes of probabilities of attention that a chunk leaves.
 const PROBABILITY_BYTES: u64 = 32 << 20;
 /// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
-const CHUNK: usize = 256;
+const CHUNK: usize = 512;
+/// The same of an adapter on the CPU, which fewer rows keep as busy.
+const SOFTWARE_CHUNK: usize = 256;
 /// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
 const TEXT_ROWS: usize = 1024;
 /// Draws that [`Buffer::Drawn`] has room for, of each row: as many passes of a submit are read back at once.
@@ -187,6 +191,7 @@ pub struct Inference<'a> {
     pub(super) params: &'a Params,
     pub(super) shape: CacheShape,
     chunk: usize,
+    logit_rows: usize,
     pub(super) cache: Cache,
     weights: WeightFormat,
     /// The forward pass.
@@ -202,17 +207,21 @@ impl<'a> Inference<'a> {
     ) -> Self {
         let CacheShape { sequences, capacity } = shape;
         let architecture = &params.architecture;
-        let most =
-            (LOGITS_BYTES.min(caps.limits.binding_bytes()) / 4) as usize / architecture.vocab_size;
-        let chunk = most.clamp(1, CHUNK);
-        let ring = ring(architecture, chunk);
-        let rows = ring.map_or(capacity, |ring| ring.min(capacity));
         let intervened = options.interventions.is_some();
         let build = if intervened { graph::build_intervened } else { graph::build };
         let graph = build(architecture);
+        let binding = caps.limits.binding_bytes();
+        let rows_in = |bytes: u64, columns: usize| (bytes.min(binding) / 4) as usize / columns;
+        let layers = graph.nodes[..graph.layers_end].iter().flat_map(|node| &node.writes);
+        let widest = layers.map(|&value| graph.values[value].columns).max().unwrap_or(1);
+        let most = if caps.software { SOFTWARE_CHUNK } else { CHUNK };
+        let chunk = rows_in(binding, widest).clamp(1, most);
+        let logit_rows = rows_in(LOGITS_BYTES, architecture.vocab_size).clamp(1, chunk);
+        let ring = ring(architecture, chunk);
+        let rows = ring.map_or(capacity, |ring| ring.min(capacity));
         let keys = architecture.positions;
         let cache = Cache { format: options.kv_cache, sequences, rows, ring, keys };
-        Self { caps, params, shape, chunk, cache, weights: options.weights, graph }
+        Self { caps, params, shape, chunk, logit_rows, cache, weights: options.weights, graph }
     }
 
     /// Everything that inference of one text replays.
@@ -247,6 +256,7 @@ impl<'a> Inference<'a> {
             pack,
             packed,
             chunk: self.chunk,
+            logit_rows: self.logit_rows,
             cache_rows: self.cache.rows,
             shape: self.shape,
         })
@@ -284,16 +294,34 @@ impl<'a> Inference<'a> {
     }
 
     /// These nodes for a chunk of a prompt.
-    pub(super) fn chunk(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
-        self.chunk_to(self.graph.last_hidden(), nodes, phase)
+    pub(super) fn chunk(&'a self, nodes: Range<usize>) -> Lowering<'a> {
+        self.chunk_to(self.graph.last_hidden(), nodes)
     }
 
     /// The same where [`Buffer::Hidden`] is for another value than what the last layer leaves.
-    fn chunk_to(&'a self, hidden: ValueId, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
-        let builder = Builder::new(self.caps, phase, self.chunk, Buffer::Step);
+    fn chunk_to(&'a self, hidden: ValueId, nodes: Range<usize>) -> Lowering<'a> {
+        let outside = (hidden, self.hidden(Buffer::Hidden, self.chunk));
+        self.some_rows(self.chunk, nodes, outside, Phase::Prefill)
+    }
+
+    /// The nodes behind the layers for the rows whose logits are computed.
+    fn logit_rows(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
+        let whole = self.logit_rows == self.chunk;
+        let buffer = if whole { Buffer::Hidden } else { Buffer::HeadInput };
+        let input = self.hidden(buffer, self.logit_rows);
+        self.some_rows(self.logit_rows, nodes, (self.graph.last_hidden(), input), phase)
+    }
+
+    fn some_rows(
+        &'a self,
+        rows: usize,
+        nodes: Range<usize>,
+        outside: (ValueId, Slice),
+        phase: Phase,
+    ) -> Lowering<'a> {
+        let builder = Builder::new(self.caps, phase, rows, Buffer::Step);
         let tokens = PromptLayout::new(self.chunk).tokens();
-        let outside = Some((hidden, self.hidden(Buffer::Hidden, self.chunk)));
-        let of = (&self.graph, nodes, outside);
+        let of = (&self.graph, nodes, Some(outside));
         self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
     }
 
@@ -327,7 +355,7 @@ impl<'a> Inference<'a> {
     }
 
     pub(super) fn matrices(&self) -> Matrices<'a> {
-        Matrices { params: self.params, weights: self.weights, mixed: false }
+        Matrices { params: self.params, weights: self.weights, mixed: false, rounds: false }
     }
 
     /// Some nodes of a graph; a value of theirs may lie in a buffer of other plans.
@@ -343,7 +371,10 @@ impl<'a> Inference<'a> {
             graph,
             nodes,
             outside: outside.map(|(value, _)| value),
-            matrices: self.matrices(),
+            matrices: Matrices {
+                rounds: matches!(rows, Rows::Chunk(_) | Rows::Texts { .. }),
+                ..self.matrices()
+            },
             state: self.params,
             tokens: builder.tokens,
             kind: Kind::Prompt,
@@ -390,7 +421,7 @@ impl<'a> Inference<'a> {
 
     fn prefill(&self) -> Result<Builder<'_>> {
         let nodes = 0..self.graph.layers_end;
-        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        let mut lowering = self.chunk(nodes.clone());
         lowering.nodes(nodes)?;
         Ok(lowering.builder)
     }
@@ -402,20 +433,20 @@ impl<'a> Inference<'a> {
                 let none = || Error::internal(format!("no node leaves hidden state {index}"));
                 let end = self.graph.hidden_state(index).ok_or_else(none)? + 1;
                 let hidden = nodes[end - 1].writes[0];
-                let mut lowering = self.chunk_to(hidden, 0..end, Phase::Prefill);
+                let mut lowering = self.chunk_to(hidden, 0..end);
                 lowering.nodes(0..end)?;
                 lowering
             }
             Probe::Attention(layer) => {
                 let none = || Error::internal(format!("layer {layer} has no attention"));
                 let (at, attention) = self.graph.attention(layer).ok_or_else(none)?;
-                let mut lowering = self.chunk(0..at, Phase::Prefill);
+                let mut lowering = self.chunk(0..at);
                 lowering.nodes(0..at)?;
                 lowering.probabilities(&nodes[at], attention, self.probabilities())?;
                 lowering
             }
             Probe::Scores(top) => {
-                let mut lowering = self.chunk(0..0, Phase::Forward);
+                let mut lowering = self.logit_rows(0..0, Phase::Forward);
                 lowering.chunk_scores(PromptLayout::new(self.chunk).targets(), top)?;
                 lowering
             }
@@ -433,14 +464,14 @@ impl<'a> Inference<'a> {
 
     fn logits(&self) -> Result<Builder<'_>> {
         let nodes = self.graph.layers_end..self.graph.nodes.len();
-        let mut lowering = self.chunk(nodes.clone(), Phase::Prefill);
+        let mut lowering = self.logit_rows(nodes.clone(), Phase::Prefill);
         lowering.nodes(nodes)?;
         lowering.cap_logits()?;
         Ok(lowering.builder)
     }
 
     fn loss(&self) -> Result<Builder<'_>> {
-        let mut lowering = self.chunk(0..0, Phase::Forward);
+        let mut lowering = self.logit_rows(0..0, Phase::Forward);
         lowering.chunk_loss(PromptLayout::new(self.chunk).targets())?;
         Ok(lowering.builder)
     }

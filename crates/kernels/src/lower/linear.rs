@@ -70,7 +70,7 @@ impl Lowering<'_> {
         let unsplit = || Error::internal(format!("{label} leaves no partial sums"));
         let split = self.layouts.split_k(value).ok_or_else(unsplit)?;
         let shape = self.matrices.product(form, weight, 0, rows);
-        let (matrix, shape) = self.operand(label, weight, 0, shape)?;
+        let (matrix, shape) = self.operand(weight, 0, shape);
         let cols = self.params.matrices[weight].rows as u32;
         let operands = [input, matrix, self.shared(split.slice)?];
         let range = Range { cols, ..rows.rows };
@@ -108,7 +108,7 @@ impl Lowering<'_> {
             let output = if first { output } else { Output::Mode(WriteMode::Add) };
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows.rows };
             let product = self.matrices.product(form, weight, index, rows);
-            let (weights, product) = self.operand(label, weight, index, product)?;
+            let (weights, product) = self.operand(weight, index, product);
             self.product(label, &product, output, [from, weights, to], added, range)?;
         }
         Ok(())
@@ -220,46 +220,23 @@ impl Lowering<'_> {
 
     /// Operand B of a product of tokens with a part of a matrix, and the product as it reads that.
     pub(super) fn operand(
-        &mut self,
-        label: &str,
+        &self,
         weight: WeightId,
         part: usize,
         shape: LinearShape,
-    ) -> Result<(Slice, LinearShape)> {
+    ) -> (Slice, LinearShape) {
         let shape = self.matrices.read(weight, shape);
-        if self.params.matrices[weight].format != WeightFormat::F32 {
-            let (_, matrix) = self.row_operand(weight, part);
-            return Ok((matrix, shape));
-        }
-        if shape.b == WeightFormat::F16 {
-            let Slice { offset, bytes, .. } = self.part(weight, part, Buffer::Mirror);
-            let shard = self.params.matrices[weight].parts[part].shard;
-            let weights = Slice::new(Buffer::Mirror(shard), offset / 2, bytes / 2);
-            return Ok((weights, shape));
-        }
-        Ok((self.unpacked(label, weight, part)?, shape))
-    }
-
-    /// A part of a matrix in f32: as it is or, where it is packed, what that stands for.
-    fn unpacked(&mut self, label: &str, weight: WeightId, part: usize) -> Result<Slice> {
-        let Some(packed) = self.matrices.packed(weight, part) else {
-            return Ok(self.part(weight, part, Buffer::Weights));
-        };
         let matrix = &self.params.matrices[weight];
-        let (rows, columns) = (matrix.parts[part].rows, matrix.cols);
-        let what = format!("unpacked matrix of {label}");
-        let unpacked = self.builder.tensor(&what, (rows * columns) as u64)?;
-        let kernel = self.builder.kernel(k::UnpackWeights {
-            format: self.matrices.weights,
-            rows,
-            columns,
-        })?;
-        let launch = Launch::new(format!("{label} unpacked"), kernel);
-        self.builder.dispatch(launch.bind("matrix", unpacked).bind("packed", packed))?;
-        Ok(unpacked)
+        if self.matrices.mixed && matrix.format == WeightFormat::F32 && shape.b == WeightFormat::F16
+        {
+            let Slice { offset, bytes, .. } = self.part(weight, part, Buffer::Mirror);
+            let mirror = Buffer::Mirror(matrix.parts[part].shard);
+            return (Slice::new(mirror, offset / 2, bytes / 2), shape);
+        }
+        (self.row_operand(weight, part).1, shape)
     }
 
-    /// A part of a matrix as the products of one row read it: packed where its rows are.
+    /// A part of a matrix as it lies: packed where its rows are.
     pub(super) fn row_operand(&self, weight: WeightId, part: usize) -> Operand {
         match self.matrices.packed(weight, part) {
             Some(packed) => ("packed", packed),

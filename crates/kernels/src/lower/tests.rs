@@ -63,7 +63,7 @@ fn lowering<'a>(
     graph: &'a Graph,
     (kind, rows, inputs): (Kind, Rows, Inputs),
 ) -> Lowering<'a> {
-    let matrices = Matrices { params, weights: WeightFormat::F32, mixed: false };
+    let matrices = Matrices { params, weights: WeightFormat::F32, mixed: false, rounds: false };
     let nodes = 0..graph.nodes.len();
     let (state, tokens) = (params, TOKENS);
     let request = Request { caps, graph, nodes, outside: None, matrices, state, tokens, kind };

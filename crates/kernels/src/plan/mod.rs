@@ -88,6 +88,8 @@ pub enum Buffer {
     BatchStep,
     /// Output of the last layer for a chunk of a prompt.
     Hidden,
+    /// Rows of [`Buffer::Hidden`] whose logits are computed, where those of a whole chunk are too many at a time.
+    HeadInput,
     /// The row whose next token is decoded.
     LastHidden,
     Logits,

@@ -90,7 +90,7 @@ fn matrices_cut_into_several_buffers_give_the_same() {
 fn base_and_adapter_decode_from_packed_matrices() {
     for format in PACKED {
         for (double, config) in
-            [(Double::floor(), ODD), (software(), MIXED), (named("NVIDIA"), ODD)]
+            [(Double::floor(), ODD), (software(), MIXED), (without_matrices("NVIDIA"), ODD)]
         {
             let pair = packed(&double, config, format);
             let adapted = Adapted::new(&pair, lora(&ALL, 3), 5);
@@ -107,7 +107,28 @@ fn base_and_adapter_decode_from_packed_matrices() {
     }
 }
 
-/// The prompt of an f32 model is read through unpacked copies, and its tokens through packed ones.
+/// A device of this name whose products round nothing.
+fn without_matrices(description: &str) -> Rc<Double> {
+    let mut caps = Gpu::capabilities(&*named(description)).clone();
+    caps.features.subgroup_matrix = false;
+    Double::new(caps)
+}
+
+/// Prompts on matrices that a subgroup holds: what they multiply packed matrices with is rounded to f16, and nothing else
+/// is less exact.
+#[test]
+fn prompts_by_matrices_round_to_f16() {
+    for format in PACKED {
+        let pair = packed(&named("NVIDIA"), ODD, format);
+        let base = Architecture::of(&pair.config);
+        let base = Network { architecture: &base, weights: &pair.weights };
+        let options = GenerateOptions { weights: format, ..GenerateOptions::default() };
+        let off = continued(&pair.model, &base, options);
+        assert!((1e-5..4e-3).contains(&off), "{off} nats in {}", format.name());
+    }
+}
+
+/// Prompts and tokens of an f32 model are read through packed copies of its matrices.
 #[test]
 fn a_packed_model_gives_what_an_unpacked_one_gives_in_its_format() {
     for format in PACKED {

@@ -60,23 +60,38 @@ fn attention(caps: &Capabilities) -> Vec<Entry> {
     for (heads, kv_heads, head_dim) in HEADS {
         let shape = AttentionShape { heads, kv_heads, head_dim };
         batches(caps, shape, &mut entries);
+        prompts(caps, shape, &mut entries);
         decodes(caps, shape, &mut entries);
     }
     entries
 }
 
-/// Kernels over batches, and over a chunk of a prompt.
+/// Kernels over a chunk of a prompt.
+fn prompts(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>) {
+    let mut add =
+        |what: &str, kernel| entries.push((format!("{what} of {}", shape.head_dim), kernel));
+    let attention = CacheAttention { shape, ..CacheAttention::default() };
+    add("attention probabilities", k::AttentionProbabilities { attention }.kernel(caps));
+    add("attention shares", k::AttentionShares { attention }.kernel(caps));
+    let ringed = CacheAttention { window: Some(1024), ring: Some(1279), ..attention };
+    for (what, attention) in [("", attention), (" with a ring", ringed)] {
+        add(&format!("attention prefill{what}"), prefill_of(attention).kernel(caps));
+        if k::matrix_forward_tiles(caps, shape).is_empty() {
+            continue;
+        }
+        for output_f16 in [false, true] {
+            let spec =
+                k::AttentionForwardCached { rounds: true, output_f16, ..prefill_of(attention) };
+            add(&format!("attention prefill by matrices{what}"), spec.kernel(caps));
+        }
+    }
+}
+
+/// Kernels over batches.
 fn batches(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>) {
     let plain = BatchAttention { shape, ..BatchAttention::default() };
     let mut add =
         |what: &str, kernel| entries.push((format!("{what} of {}", shape.head_dim), kernel));
-    let cached = |ring| CacheAttention { shape, ring, ..CacheAttention::default() };
-    add("attention prefill", prefill_of(cached(None)).kernel(caps));
-    let ringed = CacheAttention { window: Some(1024), ..cached(Some(1279)) };
-    add("attention prefill with a ring", prefill_of(ringed).kernel(caps));
-    let attention = cached(None);
-    add("attention probabilities", k::AttentionProbabilities { attention }.kernel(caps));
-    add("attention shares", k::AttentionShares { attention }.kernel(caps));
     add("attention delta", delta_of(shape, Parts::WHOLE).kernel(caps));
     add("attention delta of parts", delta_of(shape, PARTS).kernel(caps));
     let dropped = BatchAttention { dropout: Some(Constant(0.1)), ..plain };

@@ -2,7 +2,7 @@
 //! holds where a device has them and operands may be in f16, else by tiles or by rows.
 
 use super::matrix::{SHARERS, usable};
-use super::operands::{Operands, attention_kernel, common, fused_rows};
+use super::operands::{Operands, attention_kernel};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS, Spec};
@@ -34,22 +34,28 @@ impl Spec for AttentionForward {
             None if batch.rounds => pick(caps, batch.shape),
             None => Err(String::new()),
         };
+        let operands = Operands::of_batch(batch, BackwardRows::default());
         let refused = match picked {
-            Ok((tile, reason)) => return self.by_matrices(caps, tile, reason),
+            Ok(picked) => {
+                let halves = [self.qkv_f16, self.output_f16];
+                return by_matrices(caps, *self, operands, halves, picked);
+            }
             Err(why) => why,
         };
-        let operands = Operands::of_batch(batch, BackwardRows::default());
         Ok(attention_kernel(caps, *self, AttentionPass::Forward, operands, tile)?
             .not_on_matrices(&refused))
     }
 }
 
 /// Attention of the rows of a chunk of a prompt to a cache in f32, which has their own keys and values too. `tokens` is
-/// the most rows of a chunk. Bindings: query, keys (the cache), documents, output, lse, step.
+/// the most rows of a chunk. Where it `rounds`, it may multiply in f16; only then may the output lie in f16. Bindings: query, keys (the cache), documents, output,
+/// lse, step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionForwardCached {
     pub attention: CacheAttention,
     pub tokens: usize,
+    pub rounds: bool,
+    pub output_f16: bool,
     pub tile: Option<AttentionTile>,
 }
 
@@ -60,7 +66,18 @@ impl Spec for AttentionForwardCached {
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let operands = Operands::Cache(self.attention, self.tokens);
-        attention_kernel(caps, *self, AttentionPass::Forward, operands, self.tile)
+        let picked = match self.tile {
+            Some(tile) if tile.matrix => Ok((tile, GIVEN_TILE.into())),
+            None if self.rounds => pick(caps, self.attention.shape),
+            _ => Err(String::new()),
+        };
+        match picked {
+            Ok(picked) => by_matrices(caps, *self, operands, [false, self.output_f16], picked),
+            Err(why) => {
+                let pass = AttentionPass::Forward;
+                Ok(attention_kernel(caps, *self, pass, operands, self.tile)?.not_on_matrices(&why))
+            }
+        }
     }
 
     fn flops_per_cached_key(&self) -> f64 {
@@ -162,73 +179,70 @@ fn pick(
     Ok((*tile, format!("the preferred tile that fits: {bytes} bytes of workgroup memory")))
 }
 
-impl AttentionForward {
-    /// The kernel with a tile of matrices.
-    ///
-    /// # Errors
-    /// `limit-exceeded` where the device has no matrices, or the tile does not fit.
-    fn by_matrices(
-        &self,
-        caps: &Capabilities,
-        tile: AttentionTile,
-        reason: String,
-    ) -> Result<Kernel> {
-        let (pass, shape) = (AttentionPass::Forward, self.batch.shape);
-        let operands = Operands::of_batch(self.batch, BackwardRows::default());
-        let composer = self.composed(caps, tile)?;
-        let composer = operands.dropout(composer).module("05_attention_forward_matrix");
-        let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
-        composer.finish(caps, &operands.bindings(pass), grid, tile.matrix_label(), reason)
-    }
+/// The kernel with a tile of matrices. Queries, keys and values, and the output, may lie in f16.
+///
+/// # Errors
+/// `limit-exceeded` where the device has no matrices, or the tile does not fit.
+fn by_matrices(
+    caps: &Capabilities,
+    spec: impl Spec,
+    operands: Operands,
+    halves: [bool; 2],
+    (tile, reason): (AttentionTile, String),
+) -> Result<Kernel> {
+    let (pass, shape) = (AttentionPass::Forward, operands.shape());
+    let composer = operands.place(Composer::new(spec, tile.size as u32), pass);
+    let composer = with_tile(caps, composer, shape, spec.name(), (halves, tile))?;
+    let composer = operands.dropout(composer).module("05_attention_forward_matrix");
+    let grid = Grid::RowsByX { rows: tile.rows, y: shape.heads as u32 };
+    composer.finish(caps, &operands.bindings(pass), grid, tile.matrix_label(), reason)
+}
 
-    /// The constants of a tile, without those of dropout.
-    fn composed(&self, caps: &Capabilities, tile: AttentionTile) -> Result<Composer> {
-        let Self { batch: BatchAttention { shape, scores, window, .. }, .. } = *self;
-        let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
-        let config =
-            config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, self.name()))?;
-        let layout = Layout::new(caps, shape, tile);
-        let Layout { rows, columns, head_dim, .. } = layout;
-        let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-        let strip_matrices = layout.strip_matrices(n);
-        let strip = strip_matrices * n;
-        let Self { qkv_f16: qkv, output_f16: output, .. } = *self;
-        let composer =
-            fused_rows(common(Composer::new(*self, tile.size as u32), shape, scores, window), None)
-                .size("BQ", tile.rows)
-                .size("ROWS", rows)
-                .size("HEAD_PITCH", head_dim + PAD)
-                .size("WEIGHTS_PITCH", columns + PAD)
-                .size("SCORES_PITCH", columns + SCORES_PAD)
-                .size("STRIP4", strip / 4)
-                .size("BK", columns)
-                .size("INTERLEAVED", AttentionPass::Forward.interleaved())
-                .flag("LAST_IS_LONGEST", true)
-                .size("Q_STRIDE", shape.stride())
-                .size("KV_STRIDE", shape.stride())
-                .size("KEY_OFFSET", shape.key_offset())
-                .size("VALUE_OFFSET", shape.value_offset())
-                .when("F16", qkv || output)
-                .when("QKV_F16", qkv)
-                .when("OUTPUT_F16", output)
-                .one_of(&MATRIX_USERS, "OF_FORWARD");
-        let counts = [
-            ("ROW_MATRICES", rows / m),
-            ("TILE_MATRICES", columns / n),
-            ("HEAD_MATRICES", head_dim / n),
-            ("STRIP_MATRICES", strip_matrices),
-            ("DEPTH", head_dim / k),
-            ("STEPS", columns / k),
-            ("SHARE", columns / SHARERS),
-            ("SHARE4", columns / SHARERS / 4),
-            ("STRIP", strip / SHARERS),
-            ("STRIP_LOADS", strip / 4 / SHARERS),
-            ("COLUMN_LOADS", columns * head_dim / 4 / tile.size),
-            ("QUERY_LOADS", head_dim / 4 / SHARERS),
-            ("STRIPS", head_dim / strip),
-        ];
-        Ok(composer.matrix_loops(caps, &counts).matrix(caps, config))
-    }
+/// Adds the constants of a tile.
+fn with_tile(
+    caps: &Capabilities,
+    composer: Composer,
+    shape: AttentionShape,
+    name: &str,
+    ([qkv, output], tile): ([bool; 2], AttentionTile),
+) -> Result<Composer> {
+    let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
+    let config = config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, name))?;
+    let layout = Layout::new(caps, shape, tile);
+    let Layout { rows, columns, head_dim, .. } = layout;
+    let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
+    let strip_matrices = layout.strip_matrices(n);
+    let strip = strip_matrices * n;
+    let composer = composer
+        .size("BQ", tile.rows)
+        .size("ROWS", rows)
+        .size("HEAD_PITCH", head_dim + PAD)
+        .size("WEIGHTS_PITCH", columns + PAD)
+        .size("SCORES_PITCH", columns + SCORES_PAD)
+        .size("STRIP4", strip / 4)
+        .size("BK", columns)
+        .size("INTERLEAVED", AttentionPass::Forward.interleaved())
+        .flag("LAST_IS_LONGEST", true)
+        .when("F16", qkv || output)
+        .when("QKV_F16", qkv)
+        .when("OUTPUT_F16", output)
+        .one_of(&MATRIX_USERS, "OF_FORWARD");
+    let counts = [
+        ("ROW_MATRICES", rows / m),
+        ("TILE_MATRICES", columns / n),
+        ("HEAD_MATRICES", head_dim / n),
+        ("STRIP_MATRICES", strip_matrices),
+        ("DEPTH", head_dim / k),
+        ("STEPS", columns / k),
+        ("SHARE", columns / SHARERS),
+        ("SHARE4", columns / SHARERS / 4),
+        ("STRIP", strip / SHARERS),
+        ("STRIP_LOADS", strip / 4 / SHARERS),
+        ("COLUMN_LOADS", columns * head_dim / 4 / tile.size),
+        ("QUERY_LOADS", head_dim / 4 / SHARERS),
+        ("STRIPS", head_dim / strip),
+    ];
+    Ok(composer.matrix_loops(caps, &counts).matrix(caps, config))
 }
 
 #[cfg(test)]

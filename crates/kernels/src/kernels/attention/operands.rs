@@ -71,7 +71,7 @@ impl Operands {
         Self::Batch { batch, rows, owner: KeyValueOwner::Group, ends: 0 }
     }
 
-    const fn shape(self) -> AttentionShape {
+    pub(super) const fn shape(self) -> AttentionShape {
         match self {
             Self::Batch { batch, .. } => batch.shape,
             Self::Cache(attention, _) => attention.shape,
@@ -135,7 +135,7 @@ impl Operands {
     }
 
     /// The constants and flags by which a kernel reads, masks and writes: `lib/attention/operands.wgsl`.
-    fn place(self, composer: Composer, pass: AttentionPass) -> Composer {
+    pub(super) fn place(self, composer: Composer, pass: AttentionPass) -> Composer {
         let shape = self.shape();
         let (scores, window, mask) = match self {
             Self::Batch { batch, .. } => (batch.scores, batch.window, DenseMask::None),

@@ -115,7 +115,7 @@ impl Twin for AttentionForwardCached {
         let query = on.f32("query")?.to_vec();
         let cache = self.attention.cache();
         let keys = |on: &Operands, keys| cached(&cache, KvCache::F32, on.u32("keys")?, keys);
-        forward(on, &cache.shape, of, (&query, step.position as usize), keys, false)
+        forward(on, &cache.shape, of, (&query, step.position as usize), keys, self.output_f16)
     }
 }
 

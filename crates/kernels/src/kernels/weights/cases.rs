@@ -1,6 +1,6 @@
-//! Family 08: packing a matrix, unpacking it, and the matrix-vector product that reads it packed.
+//! Family 08: packing a matrix, and the matrix-vector product that reads it packed.
 
-use super::{PackWeights, UnpackWeights};
+use super::PackWeights;
 use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::kernels::linear::cases::matvec::{EPSILON, matvec_matrix, row_by};
@@ -10,7 +10,7 @@ use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Job, Operand};
 use crate::testing::lane::Lane;
 use crate::testing::ledger::Bits;
-use crate::testing::measure::{ROUNDING, close, forbid, hold, of, text, wide};
+use crate::testing::measure::{forbid, hold, text, wide};
 use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
@@ -21,9 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         .flat_map(|format| {
             let name = format.name();
             [
-                Case::new(format!("weights {name}: packed and unpacked"), move |lane| {
-                    round_trip(lane, format)
-                }),
+                Case::new(format!("weights {name}: packed"), move |lane| kept(lane, format)),
                 Case::new(format!("weights {name}: matvec"), move |lane| products(lane, format)),
             ]
         })
@@ -37,8 +35,6 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
             let what = format!("{rows}x{columns} in {}", format.name());
             let pack = PackWeights { format, rows, columns }.kernel(caps);
             entries.push((format!("pack {what}"), pack));
-            let unpack = UnpackWeights { format, rows, columns }.kernel(caps);
-            entries.push((format!("unpack {what}"), unpack));
         }
     }
     entries
@@ -72,15 +68,15 @@ pub(crate) async fn packed(
     Ok(results.iter().map(|got| got.words(0).to_vec()).collect())
 }
 
-async fn round_trip(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
+async fn kept(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
     for (rows, columns) in MATRICES {
         let values = matrix(&lane, rows, columns);
         for words in packed(&lane, format, (rows, columns), &values).await? {
-            let kept = unpack_weights_forward(format, &words, values.len());
+            let unpacked = unpack_weights_forward(format, &words, values.len());
             let most: Vec<f64> =
                 values.chunks(32).map(|group| packing_error(format, group)).collect();
             hold(("kept", Bits(&wide(&values)), Bits(&most)), || {
-                for (i, (x, y)) in values.iter().zip(&kept).enumerate() {
+                for (i, (x, y)) in values.iter().zip(&unpacked).enumerate() {
                     let (error, most) = ((f64::from(*x) - y).abs(), most[i / 32]);
                     if error.is_nan() || error > most {
                         return Err(format!("{x} as {y}, {error:.1e} off; {most:.1e} allowed"));
@@ -88,14 +84,6 @@ async fn round_trip(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
                 }
                 Ok(())
             })?;
-            let made =
-                lane.variants_of(k::UnpackWeights { format, rows, columns }).map_err(text)?;
-            let operands = vec![Operand::poison(values.len()), Operand::words(&words)];
-            let jobs: Vec<_> =
-                made.iter().map(|kernel| Job::new(kernel, 1, operands.clone())).collect();
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                close("unpacked", &got.floats(0), &kept, ROUNDING).map_err(of(&job.kernel))?;
-            }
         }
     }
     not_finite(&lane, format).await?;
@@ -108,9 +96,10 @@ async fn not_finite(lane: &Lane, format: WeightFormat) -> Result<(), String> {
         let mut values = lane.normal(2 * 32);
         values[40] = bad;
         for words in packed(lane, format, (2, 32), &values).await? {
-            let kept = unpack_weights_forward(format, &words, values.len());
-            let wrong = || kept[40].is_finite() || kept[..32].iter().any(|x| !x.is_finite());
-            let message = || format!("{bad} among weights became {}", kept[40]);
+            let unpacked = unpack_weights_forward(format, &words, values.len());
+            let wrong =
+                || unpacked[40].is_finite() || unpacked[..32].iter().any(|x| !x.is_finite());
+            let message = || format!("{bad} among weights became {}", unpacked[40]);
             forbid("a number that is not finite", wrong, message)?;
         }
     }

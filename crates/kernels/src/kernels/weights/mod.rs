@@ -6,7 +6,6 @@ pub(crate) mod cases;
 pub(crate) mod twin;
 
 use super::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write};
-use super::modules::{UNIT, packed_matrix};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{GROUP, WeightFormat};
@@ -61,30 +60,5 @@ impl Spec for PackWeights {
             .module("08_pack_weights");
         let reason = "one invocation per group of 32 elements";
         finish(composer, caps, &bindings, format, groups, reason)
-    }
-}
-
-/// A packed matrix as f32, for kernels that read that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UnpackWeights {
-    pub format: WeightFormat,
-    pub rows: usize,
-    pub columns: usize,
-}
-
-impl Spec for UnpackWeights {
-    fn name(&self) -> &'static str {
-        "unpack_weights_forward"
-    }
-
-    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { format, rows, columns } = *self;
-        let elements = rows * columns;
-        let units = elements / UNIT;
-        let composer = Composer::flat(caps, *self)?.size("UNITS", units);
-        let composer = packed_matrix(composer, format, elements).module("08_unpack_weights");
-        let bindings = [read_write("matrix"), read("packed")];
-        let reason = "one invocation per eight elements";
-        finish(composer, caps, &bindings, format, units, reason)
     }
 }

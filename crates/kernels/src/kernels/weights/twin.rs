@@ -1,10 +1,10 @@
 //! Twin of the packed weights: f16, and groups of 32 neighbours in signed bytes or four bits with an
 //! f32 scale each.
 
-use super::{PackWeights, UnpackWeights};
+use super::PackWeights;
 use crate::error::Result;
 use crate::kernels::WeightFormat;
-use crate::twins::{Operands, Twin, cast};
+use crate::twins::{Operands, Twin};
 use half::f16;
 
 const GROUP: usize = 32;
@@ -89,15 +89,6 @@ impl Twin for PackWeights {
         let words = pack_weights_forward(format, on.first("matrix", elements)?);
         on.u32_mut("packed")?[..words.len()].copy_from_slice(&words);
         Ok(())
-    }
-}
-
-impl Twin for UnpackWeights {
-    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { format, rows, columns } = *self;
-        let elements = rows * columns;
-        let matrix: Vec<f32> = cast(&unpack_weights_forward(format, on.u32("packed")?, elements));
-        on.write("matrix", 0, &matrix)
     }
 }
 

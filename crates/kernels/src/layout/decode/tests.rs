@@ -64,7 +64,12 @@ impl Decoded {
             graph: &graph,
             nodes,
             outside: one.then(|| graph.last_hidden()),
-            matrices: Matrices { params: &params, weights: WeightFormat::F32, mixed: false },
+            matrices: Matrices {
+                params: &params,
+                weights: WeightFormat::F32,
+                mixed: false,
+                rounds: false,
+            },
             rows: self.rows,
             cache: Cache { format, sequences: 1, rows: keys, ring: None, keys },
         };

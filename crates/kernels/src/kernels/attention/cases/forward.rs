@@ -188,7 +188,7 @@ pub(crate) const fn forward_of(
 
 /// The forward pass over a cache.
 pub(crate) const fn prefill_of(attention: k::CacheAttention) -> k::AttentionForwardCached {
-    k::AttentionForwardCached { attention, tokens: 0, tile: None }
+    k::AttentionForwardCached { attention, tokens: 0, rounds: false, output_f16: false, tile: None }
 }
 
 /// The delta of rows in f32.

@@ -1,10 +1,14 @@
 //! Family 05 by matrices: attention forward of operands rounded to f16, from f32 and from f16.
 
-use super::forward::{SOFTMAX, Setting};
+use super::forward::{SOFTMAX, Setting, prefill_of};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::kernels::attention::twin::causal::{CausalAttention, attention_forward};
-use crate::kernels::{self as k, Kernel, Spec};
+use crate::kernels::attention::twin::causal::{
+    CausalAttention, attention_forward, attention_prefill,
+};
+use crate::kernels::cache::cases::ring_of;
+use crate::kernels::{self as k, Kernel, Spec, ring_rows};
+use crate::plan::Step;
 use crate::testing::harness::{Job, Operand, Outputs, in_halves};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{close, close_to_terms, of, text, wide};
@@ -17,13 +21,20 @@ use std::rc::Rc;
 pub(crate) const HALF: f64 = 1.0 / 2048.0;
 
 pub(crate) fn cases() -> Vec<Case> {
-    let all = settings().into_iter().flat_map(|setting| [false, true].map(|half| (setting, half)));
-    all.map(|(setting, half)| {
+    let mut cases = vec![];
+    for (setting, half) in
+        settings().into_iter().flat_map(|setting| [(setting, false), (setting, true)])
+    {
         let rows = if half { ", rows in f16" } else { "" };
         let name = format!("attention forward {} by matrices{rows}", setting.name());
-        Case::new(name, move |lane| forward(lane, setting, half))
-    })
-    .collect()
+        cases.push(Case::new(name, move |lane| forward(lane, setting, half)));
+        if setting.dropout.is_none() {
+            let output = if half { ", output in f16" } else { "" };
+            let name = format!("attention prefill {} by matrices{output}", setting.name());
+            cases.push(Case::new(name, move |lane| prefill(lane, setting, half)));
+        }
+    }
+    cases
 }
 
 /// Heads that matrices can have, and windows, caps, scales and dropout.
@@ -41,19 +52,25 @@ pub(crate) fn settings() -> Vec<Setting> {
 }
 
 /// What selection picks, and every tile.
-fn kernels(caps: &Capabilities, spec: k::AttentionForward) -> Result<Vec<Kernel>> {
-    let tiles = k::matrix_forward_tiles(caps, spec.batch.shape);
+fn kernels(
+    caps: &Capabilities,
+    shape: k::AttentionShape,
+    make: impl Fn(Option<k::AttentionTile>) -> Result<Kernel>,
+) -> Result<Vec<Kernel>> {
+    let tiles = k::matrix_forward_tiles(caps, shape);
     if tiles.is_empty() {
         return Err(Error::limit("subgroupMatrixConfigs", 0, 1, "attention by matrices"));
     }
-    let tiles = [None].into_iter().chain(tiles.into_iter().map(Some));
-    tiles.map(|tile| k::AttentionForward { tile, ..spec }.kernel(caps)).collect()
+    [None].into_iter().chain(tiles.into_iter().map(Some)).map(make).collect()
 }
 
 async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
     let batch = k::BatchAttention { rounds: true, ..setting.batch() };
     let spec = k::AttentionForward { batch, qkv_f16: half, output_f16: half, tile: None };
-    let made = lane.kernels_by_matrices(|caps| kernels(caps, spec)).map_err(text)?;
+    let every = |caps: &Capabilities| {
+        kernels(caps, spec.batch.shape, |tile| k::AttentionForward { tile, ..spec }.kernel(caps))
+    };
+    let made = lane.kernels_by_matrices(every).map_err(text)?;
     // Queries of the last are so large that rows leave the range of their weights from tile to tile.
     let plain = [vec![0], lane.documents(70), vec![0; 133]].map(|documents| (documents, 1.0));
     for (documents, size) in plain.into_iter().chain([(lane.documents(150), 8.0)]) {
@@ -62,6 +79,58 @@ async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
         let jobs: Vec<_> = made.iter().map(job).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             batch.check(&got, half).map_err(of(&job.kernel))?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Rows behind others in a cache, which where there is a window is a ring. What no query sees of it is NaN.
+async fn prefill(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
+    const CHUNK: usize = 133;
+    let ring = setting.window.map(|window| ring_rows(window, CHUNK));
+    let spec = k::AttentionForwardCached {
+        rounds: true,
+        output_f16: half,
+        ..prefill_of(setting.cached(ring))
+    };
+    let every = |caps: &Capabilities| {
+        let make = |tile| k::AttentionForwardCached { tile, ..spec }.kernel(caps);
+        kernels(caps, setting.shape(), make)
+    };
+    let made = lane.kernels_by_matrices(every).map_err(text)?;
+    let round = |values: &[f32]| values.iter().map(|x| f16::from_f32(*x).to_f64()).collect();
+    for (position, tokens) in [(0, 5), (37, 1), (30, 70), (150, CHUNK)] {
+        let shape = setting.twin(tokens);
+        let (qkv, rows) = (
+            lane.normal(tokens * shape.qkv_width()),
+            lane.normal((position + tokens) * shape.cache_width()),
+        );
+        let [exact, mut kept]: [Vec<f64>; 2] = [&qkv, &rows].map(|values| round(values));
+        let expected = attention_prefill(shape, &exact, &kept, position);
+        kept.iter_mut().for_each(|x| *x = x.abs());
+        // Keys decide the weights: those of the values' sizes are the same.
+        let keys = shape.n_kv_heads * shape.head_dim;
+        for (row, own) in kept.chunks_exact_mut(2 * keys).zip(rows.chunks_exact(2 * keys)) {
+            row[..keys].copy_from_slice(&round(&own[..keys]));
+        }
+        let terms = attention_prefill(shape, &exact, &kept, position);
+        let first = setting.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let cache = ring_of(shape, &rows, first, ring.unwrap_or(position + tokens + 40));
+        let operands = [
+            Operand::floats(&qkv),
+            Operand::floats(&cache),
+            Operand::words(&vec![0; tokens]),
+            Operand::poison(expected.len() / if half { 2 } else { 1 }),
+            Operand::poison(tokens * shape.n_heads),
+            Operand::uniform(&Step { position: position as u32, ..Step::of(tokens) }),
+        ];
+        let jobs: Vec<_> =
+            made.iter().map(|kernel| Job::new(kernel, tokens, operands.to_vec())).collect();
+        let what = format!("{tokens} rows behind {position}");
+        for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+            let (out, own) = if half { (got.halves(0), HALF) } else { (got.floats(0), 0.0) };
+            close_to_terms(&what, &out, &expected, &terms, HALF + own + SOFTMAX)
+                .map_err(of(&job.kernel))?;
         }
     }
     Ok(lane.summary())
