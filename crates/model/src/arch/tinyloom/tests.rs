@@ -87,7 +87,7 @@ fn positions_are_learned_rotated_or_none() {
 fn what_no_layer_can_be_is_refused_by_name() {
     for (fields, named) in [
         (r#","layers":[{"attention":false,"mlp":false}]"#, "layers[0].mlp is false"),
-        (r#","layers":[{},{"windo":3}]"#, "layers[1].windo is unknown"),
+        (r#","layers":[{},{"windows":3}]"#, "layers[1].windows is unknown"),
         (r#","layers":[{},{"hidden_size":3}]"#, "layers[1].hidden_size is unknown"),
         (r#","layers":[{"num_attention_heads":3}]"#, "layers[0]: hidden_size (32)"),
         (r#","layers":[{"repeat":3},{"repeat":2}]"#, "more than 4 layers"),
