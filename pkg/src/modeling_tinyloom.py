@@ -98,9 +98,10 @@ def norm(config, size):
 def rotated(x, positions, theta):
     """x: [batch, heads, tokens, head_dim]; halves of a head turn together (arXiv:2104.09864)."""
     half = x.shape[-1] // 2
-    turns = theta ** -(torch.arange(half, dtype=torch.float64, device=x.device) / half)
-    angles = positions[:, None, :, None].double() * turns
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    # On the CPU: not every device has float64.
+    turns = theta ** -(torch.arange(half, dtype=torch.float64) / half)
+    angles = positions[:, None, :, None].cpu().double() * turns
+    cos, sin = angles.cos().to(x), angles.sin().to(x)
     first, second = x[..., :half], x[..., half:]
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 

@@ -123,10 +123,10 @@ export async function* distill(
   const draw = drawing(dataset, seed);
   const keep = keeper("distill", student, given.checkpoint, signal);
   for (let made = 0; made < steps; made++) {
+    throwIfAborted(signal, "distill"); // not between micro-steps: half a step would stay behind
     const first = student.steps * perStep;
     let metrics: StepMetrics | undefined;
     for (let part = 0; part < perStep; part += documentsPerStep) {
-      throwIfAborted(signal, "distill");
       const drawn: DatasetDocument[] = [];
       for (let i = 0; i < documentsPerStep; i++) drawn.push(await draw(first + part + i));
       const batch = packed(drawn, longest);

@@ -164,10 +164,10 @@ export async function* dpo(
   const chosen = { loss, beta, gamma, labelSmoothing };
   for (let made = 0; made < steps; made++) {
     const seen = { objective: 0, margin: 0, accuracy: 0, chosen: 0, rejected: 0 };
+    throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would stay behind
     const first = trainer.steps * perStep;
     let metrics: StepMetrics | undefined;
     for (let part = 0; part < gradientAccumulation; part++) {
-      throwIfAborted(signal, "dpo");
       const places = placesFrom(first + part * pairsPerStep, pairsPerStep, pairs.length);
       const batch = packed(places.map((place) => pairs[place] as PreferencePair));
       const own = await sums(trainer.model, batch, trainer.adapter);

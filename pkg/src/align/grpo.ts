@@ -237,8 +237,8 @@ async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMe
   const { divisor: normalize, told } = round;
   const seen = { objective: 0, kl: 0, entropy: 0, clipped: 0 };
   let metrics: StepMetrics | undefined;
+  throwIfAborted(signal, "grpo"); // not between micro-steps: half a step would stay behind
   for (const part of round.parts) {
-    throwIfAborted(signal, "grpo");
     const { tokens, targets, documents } = part.packed;
     const own = first ? part.old : await scored(work, part.packed);
     const { weights: targetWeights, ...sums } = judged(part, own, work);

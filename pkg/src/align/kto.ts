@@ -93,12 +93,12 @@ export async function* kto(
     return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
   };
   for (let made = 0; made < steps; made++) {
+    throwIfAborted(signal, "kto"); // not between micro-steps: half a step would stay behind
     const first = trainer.steps * perStep;
     const seen = { objective: 0, baseline: 0 };
     const rewards = { desirable: [] as number[], undesirable: [] as number[] };
     let metrics: StepMetrics | undefined;
     for (let part = 0; part < gradientAccumulation; part++) {
-      throwIfAborted(signal, "kto");
       const places = placesFrom(first + part * textsPerStep, textsPerStep, texts.length);
       const own = places.map((place) => texts[place] as LabelledText);
       const mismatched = own.map((text, i) => ({

@@ -103,15 +103,13 @@ impl Model {
                 let offset = PromptLayout::new(allocation.chunk).targets().offset;
                 gpu.write(buffer(Buffer::Batch)?, offset, bytemuck::cast_slice(targets))?;
             }
-            if allocation.logit_rows < allocation.chunk {
-                let row = self.config().hidden_size as u64 * 4;
-                let from = Region {
-                    buffer: buffer(Buffer::Hidden)?,
-                    offset: rows.start as u64 * row,
-                    bytes: rows.len() as u64 * row,
-                };
-                gpu.copy(&[BufferCopy { from, to: buffer(Buffer::HeadInput)?, at: 0 }])?;
-            }
+            let row = self.config().hidden_size as u64 * 4;
+            let from = Region {
+                buffer: buffer(Buffer::Hidden)?,
+                offset: rows.start as u64 * row,
+                bytes: rows.len() as u64 * row,
+            };
+            gpu.copy(&[BufferCopy { from, to: buffer(Buffer::HeadInput)?, at: 0 }])?;
             Ok(0)
         };
         self.queue_rows(place, Step::of(rows.len()), &write, chunk)

@@ -19,8 +19,7 @@ use std::ops::Range;
 pub struct InferencePlans {
     /// Rows of a chunk into the cache; leaves the last layer's output in [`Buffer::Hidden`].
     pub prefill: Plan,
-    /// Logits of up to [`Self::logit_rows`] rows of [`Buffer::HeadInput`] or, where a chunk has no more rows than that,
-    /// of [`Buffer::Hidden`].
+    /// Logits of up to [`Self::logit_rows`] rows of [`Buffer::HeadInput`].
     pub logits: Plan,
     /// Loss of each of these rows, from the logits.
     pub loss: Plan,
@@ -306,9 +305,7 @@ impl<'a> Inference<'a> {
 
     /// The nodes behind the layers for the rows whose logits are computed.
     fn logit_rows(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
-        let whole = self.logit_rows == self.chunk;
-        let buffer = if whole { Buffer::Hidden } else { Buffer::HeadInput };
-        let input = self.hidden(buffer, self.logit_rows);
+        let input = self.hidden(Buffer::HeadInput, self.logit_rows);
         self.some_rows(self.logit_rows, nodes, (self.graph.last_hidden(), input), phase)
     }
 

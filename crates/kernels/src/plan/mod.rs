@@ -88,7 +88,7 @@ pub enum Buffer {
     BatchStep,
     /// Output of the last layer for a chunk of a prompt.
     Hidden,
-    /// Rows of [`Buffer::Hidden`] whose logits are computed, where those of a whole chunk are too many at a time.
+    /// Rows of [`Buffer::Hidden`] whose logits are computed: those of a whole chunk may be too many at a time.
     HeadInput,
     /// The row whose next token is decoded.
     LastHidden,

@@ -173,6 +173,25 @@ fn what_does_not_go_with_lookup_is_refused() {
     }
 }
 
+/// Where the chunk begins before the first row that is asked for, and where a vocabulary is so large that logits are
+/// cut and layers are not.
+#[test]
+fn logits_are_those_of_their_rows() {
+    let text = integers(3, 50, 61);
+    let look = |model: &Model, from| {
+        let logits = Inspection::Logits { from };
+        block_on(model.inspect(&text, logits, Default::default(), NO_PROGRESS)).unwrap()
+    };
+    let fresh = |config: &str| Pair::new(&Double::floor(), config).model;
+    assert_eq!(look(&fresh(UNTIED), 5), look(&fresh(UNTIED), 0)[5 * 64..]);
+    let model = fresh(&UNTIED.replace(r#""vocab_size":64"#, r#""vocab_size":4004"#));
+    let whole = look(&model, 0);
+    for units in [1e5, 3e4] {
+        model.pretend_throughput(units);
+        assert_eq!(look(&model, 0), whole, "{units} operations per millisecond");
+    }
+}
+
 #[test]
 fn logits_from_a_position_are_those_of_the_whole() {
     for config in [TIED, WINDOWED, LEARNED] {
