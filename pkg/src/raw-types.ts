@@ -121,7 +121,7 @@ export interface RawModel extends Releasable, RawWriter {
     tokens: Uint32Array,
     optionsJson: string,
     ask: Ask,
-    interventions?: RawInterventions,
+    interventions?: RawInterventions | null,
   ): Promise<Float32Array>;
   /** What one call changes, which takes it over. */
   interventions(json: string, vectors: Float32Array): RawInterventions;
@@ -130,7 +130,7 @@ export interface RawModel extends Releasable, RawWriter {
     tokens: Uint32Array,
     optionsJson: string,
     ask: Ask,
-    interventions?: RawInterventions,
+    interventions?: RawInterventions | null,
   ): Promise<unknown[]>;
   /** Gradients of a logit by states, in the order of the layers in the options. */
   attribute(tokens: Uint32Array, optionsJson: string, ask: Ask): Promise<unknown[]>;
@@ -139,7 +139,7 @@ export interface RawModel extends Releasable, RawWriter {
     targets: Uint32Array | undefined,
     optionsJson: string,
     ask: Ask,
-    interventions?: RawInterventions,
+    interventions?: RawInterventions | null,
   ): Promise<number>;
   /** Log-probabilities of targets; as the options say entropies, likeliest tokens and their probabilities. */
   score(
@@ -148,21 +148,21 @@ export interface RawModel extends Releasable, RawWriter {
     documents: Uint32Array | undefined,
     optionsJson: string,
     ask: Ask,
-    interventions?: RawInterventions,
+    interventions?: RawInterventions | null,
   ): Promise<unknown[]>;
   /** Begins a generation. `bias` has a number for each token. */
   generate(
     prompt: Uint32Array,
     optionsJson: string,
     bias?: Float32Array,
-    interventions?: RawInterventions,
+    interventions?: RawInterventions | null,
   ): Promise<RawGeneration>;
   /** Begins a generation of several prompts, one behind the other. */
   batch(
     tokens: Uint32Array,
     lengths: Uint32Array,
     optionsJson: string,
-    interventions?: RawInterventions,
+    interventions?: RawInterventions | null,
   ): RawBatch;
   /** Copies the weights at once. */
   snapshot(): Promise<RawSnapshot>;

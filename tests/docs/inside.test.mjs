@@ -1,5 +1,5 @@
 // The four programs of examples/inside show what they are there to show.
-// reads: examples/inside
+// reads: examples/inside docs/guides/interventions.md docs/guides/looking-inside.md examples/README.md
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { cpSync, readFileSync, rmSync } from "node:fs";

@@ -55,7 +55,7 @@ fn inference_sizes(
     options: InferenceOptions,
 ) -> BufferSizes {
     let (chunk, hidden) = (plans.chunk as u64, config.hidden_size as u64 * 4);
-    let vocabulary = config.vocab_size as u64;
+    let (logit_rows, vocabulary) = (plans.logit_rows as u64, config.vocab_size as u64);
     let shape = attention_shape(Architecture::of(config).layers[0].heads().unwrap());
     let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
     let mut sizes: BufferSizes =
@@ -67,9 +67,10 @@ fn inference_sizes(
         (Buffer::Step, STEP_BYTES),
         (Buffer::DecodeStep, STEP_BYTES),
         (Buffer::Hidden, chunk * hidden),
+        (Buffer::HeadInput, logit_rows * hidden),
         (Buffer::LastHidden, hidden),
-        (Buffer::Logits, chunk * vocabulary * 4),
-        (Buffer::Losses, chunk * 4),
+        (Buffer::Logits, logit_rows * vocabulary * 4),
+        (Buffer::Losses, logit_rows * 4),
         (Buffer::Token, 4),
         (Buffer::Seen, vocabulary.div_ceil(32) * 4),
         (Buffer::Drawn, DRAW_SLOTS as u64 * 8),
