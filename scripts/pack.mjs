@@ -18,7 +18,7 @@ const pkg = join(root, "pkg");
 
 /** Files of dist that no source of the same name has. */
 const GENERATED =
-  /^(tinyloom|packed|tinyloom\.inline\.min|worker-thread|worker\/comlink|storage\/fflate|worker\/text|text\/thread-source)\.(js|d\.ts)$|^tinyloom_bg\.wasm$|^ts5$/;
+  /^(tinyloom|packed|tinyloom\.inline\.min|worker-thread|worker\/comlink|storage\/fflate|worker\/text|text\/thread-source|modeling-source)\.(js|d\.ts)$|^tinyloom_bg\.wasm$|^ts5$/;
 
 /** What `npm publish` answers while there is no address. */
 export const REFUSAL =

@@ -270,10 +270,10 @@ test("what apps pay: the budget of JavaScript holds, and the module's copy loads
   assert.ok(lazy > 300_000, `${lazy} bytes lazily`);
 });
 
-test("no file of the package imports itself through others", async () => {
-  const esbuild = await import("esbuild");
-  const { metafile } = await esbuild.build({
-    entryPoints: entries().map((entry) => join(root, "pkg/dist", `${entry}.js`)),
+test("no file of the package imports itself through others, nor one that is not packed", async () => {
+  const { folder } = await packed;
+  const { metafile } = await build({
+    entryPoints: entries().map((entry) => join(folder, "dist", `${entry}.js`)),
     bundle: true,
     packages: "external",
     metafile: true,
