@@ -62,7 +62,7 @@ fn a_listing_has_every_job() {
         "cache_append int8",
         "step_decision of a step that is not finite",
         "adamw8bit",
-        "weights int4: packed and unpacked",
+        "weights int4: packed",
     ] {
         let listed = pollster::block_on(testing::list(&device, name, 7)).expect("a case");
         assert!(listed.key.is_some(), "{listed:?}");
