@@ -24,7 +24,7 @@ export function shuffled(list, draw) {
 /** A target that the loss leaves out. */
 const IGNORED = 0xffffffff;
 
-/** A batch of prompts with completions, of which the completions are learned. */
+/** A batch of prompts with completions. The model learns the completions alone. */
 export function batchOf(texts) {
   const [tokens, targets, documents] = [[], [], []];
   for (const [prompt, completion] of texts) {

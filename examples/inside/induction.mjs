@@ -24,7 +24,7 @@ function repeated() {
   return [...first, ...first];
 }
 
-/** Texts as documents of a batch, of which the second half is learned. */
+/** A batch of texts, each a document. The model learns the second half of each text. */
 function batch() {
   const texts = Array.from({ length: TEXTS }, repeated);
   const tokens = Uint32Array.from(texts.flat());

@@ -107,8 +107,8 @@ pub async fn testing_decode_profile(
     json(&model.profile_decode(context).await.map_err(to_js)?)
 }
 
-/// The kernels of the last chunk of a prompt of so many tokens, with their times, as JSON; `options` are an
-/// `InferenceOptions`.
+/// Times the last chunk of a prompt of `tokens` tokens. Gives its kernels and their times as JSON. `options` is an
+/// `InferenceOptions` as JSON.
 #[wasm_bindgen]
 pub async fn testing_prompt_profile(
     runtime: &RawRuntime,

@@ -191,7 +191,7 @@ async function partOf(
   };
 }
 
-/** Texts of a step, and what there is to tell of them. */
+/** The texts that the model has written for a step, in micro-steps, with their metrics. */
 interface Round {
   readonly parts: readonly Part[];
   /** What the sums over the step are divided by. */
@@ -231,7 +231,7 @@ async function roundOf(work: Work, prompts: readonly TokenIds[], first: number):
   return { parts, divisor, tokens, told };
 }
 
-/** An optimizer step, of which each part is a micro-step. */
+/** Makes one optimizer step. Each part of the round is a micro-step. */
 async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMetrics> {
   const { temperature, signal } = work.source;
   const { divisor: normalize, told } = round;

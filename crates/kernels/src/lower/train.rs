@@ -163,7 +163,7 @@ pub fn train_plans_of(
 }
 
 /// The forward pass of one text of `layout.tokens` tokens, and gradients of the states behind so many layers into
-/// [`Buffer::Captured`]. The gradient of the logits is the caller's, in place of a loss.
+/// [`Buffer::Captured`]. The plan computes no loss. The caller writes the gradient of the logits.
 ///
 /// # Errors
 /// `limit-exceeded`, as [`train_plans`].

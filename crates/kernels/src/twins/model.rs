@@ -285,7 +285,8 @@ impl<'a, R: Real> Run<'a, R> {
         }
     }
 
-    /// Rows without interventions, of which nothing is kept.
+    /// Computes a place for interventions that has none: the rows stay as they are. The backward pass needs nothing of
+    /// them.
     fn unchanged(&mut self, node: &Node) {
         if let (Op::Intervene { .. }, Some(&residual)) = (node.op, node.reads.get(1)) {
             let mut sum = self.read(node, 0).to_vec();

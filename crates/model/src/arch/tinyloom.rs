@@ -314,7 +314,7 @@ fn norm(model: &mut Describe, name: &str, module: &str, places: &[&str]) -> Opti
     places.contains(&place).then(|| model.norm(&format!("{name}.{module}"), hidden))
 }
 
-/// A block's norms, of which those behind it have these modules.
+/// The norms of a block. `post` and `sum` name the modules of the norms behind it.
 fn behind(
     model: &mut Describe,
     name: &str,
