@@ -5,8 +5,9 @@ use crate::arch::{Architecture, Attention, Layer};
 use crate::caps::ALIGN;
 use crate::error::{Error, Result};
 use crate::graph::{self, Captured, Node};
-use crate::kernels::{self as k, Constant, Spec};
+use crate::kernels::{self as k, Constant};
 use crate::plan::{Buffer, Launch, Plan, Range, Slice};
+use std::rc::Rc;
 
 /// Where captured tensors lie in [`Buffer::Captured`], of a text of so many tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,10 +100,8 @@ impl Lowering<'_> {
         let gradient = self.graph.values[node.reads[0]].gradient;
         let factor = Constant(if gradient { 1.0 / factor } else { factor });
         let stride = self.columns(node.reads[0]);
-        let kernel = k::CaptureForward { stride, first, columns, factor };
-        let launch = Launch::new(node.site, kernel.kernel(self.builder.caps)?)
-            .bind("x", self.read(node, 0)?)
-            .bind("y", to);
+        let kernel = self.builder.kernel(k::CaptureForward { stride, first, columns, factor })?;
+        let launch = Launch::new(node.site, kernel).bind("x", self.read(node, 0)?).bind("y", to);
         self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
     }
 
@@ -116,12 +115,12 @@ impl Lowering<'_> {
         let keys = self.cache(node.site, attention, cache)?;
         let keys = self.expand(node.site, attention, cache, keys)?;
         let (query, logsumexp) = (self.read(node, 0)?, self.read(node, 1)?);
-        let kernel = k::AttentionShares { attention: self.cached(attention) };
-        let kernel = kernel.kernel(self.builder.caps)?;
+        let kernel =
+            self.builder.kernel(k::AttentionShares { attention: self.cached(attention) })?;
         let (rows, tokens) = (self.builder.tokens, self.captured.tokens as u32);
         for head in 0..attention.heads {
             let probe = Range { row0: head as u32, rows: tokens, col0: 0, cols: 0 };
-            let launch = Launch::new(node.site, kernel.clone())
+            let launch = Launch::new(node.site, Rc::clone(&kernel))
                 .bind("query", query)
                 .bind("keys", keys)
                 .bind("documents", self.inputs.documents)

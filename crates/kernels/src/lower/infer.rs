@@ -6,7 +6,7 @@ use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
-use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, Spec, WeightFormat};
+use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
 use crate::layout::{Cache, Kind, Matrices, Request, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
@@ -405,9 +405,8 @@ impl<'a> Inference<'a> {
                     Some((_, bytes)) => *bytes = end.max(*bytes),
                     None => packed.push((slice.buffer, end)),
                 }
-                let kernel =
-                    k::PackWeights { format: self.weights, rows: part.rows, columns: matrix.cols }
-                        .kernel(self.caps)?;
+                let (format, columns) = (self.weights, matrix.cols);
+                let kernel = builder.kernel(k::PackWeights { format, rows: part.rows, columns })?;
                 let matrix = weight_part(self.params, weight, index, Buffer::Weights);
                 let launch = Launch::new("pack", kernel);
                 builder.dispatch(launch.bind("matrix", matrix).bind("packed", slice))?;
@@ -475,7 +474,7 @@ impl<'a> Inference<'a> {
 
     fn last_row(&self) -> Result<Builder<'_>> {
         let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
-        let kernel = k::CopyRow { hidden: self.params.architecture.hidden }.kernel(self.caps)?;
+        let kernel = builder.kernel(k::CopyRow { hidden: self.params.architecture.hidden })?;
         let from = self.hidden(Buffer::Hidden, self.chunk);
         let launch = Launch::new("last row", kernel).bind("input", from);
         builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;
