@@ -5,7 +5,7 @@
 
 A fixture names the model whose weights, targets and documents it takes, what its config says of `pad_token_id`
 (nothing where that is absent), the tokens, and what transformers gives: the loss, the norm of all gradients, and of the
-gradient of the embedding the padding's row and the norm of the others.
+gradient of the embedding the padding's row and the norm of the others; and whether that row of a new model is zero.
 """
 
 import json
@@ -59,6 +59,7 @@ def make(name, of, pad, out):
     gradient = model.get_input_embeddings().weight.grad.double()
     others = gradient.clone()
     others[row] = 0
+    fresh = AutoModelForCausalLM.from_config(config).get_input_embeddings().weight
     write_json(out / f"{name}.json", {
         "model": of,
         **({} if pad == ABSENT else {"pad_token_id": pad}),
@@ -68,6 +69,7 @@ def make(name, of, pad, out):
         "grad_norm": whole.norm().item(),
         "gradient": gradient[row].tolist(),
         "others": others.norm().item(),
+        "begins_at_zero": not fresh[row].any().item(),
     })
     print(name, row, loss.item(), whole.norm().item(), gradient[row].norm().item())
 

@@ -193,7 +193,22 @@ impl Weights {
                 }
             }
         }
+        if self.base.is_none() {
+            self.clear_padding(&buffers, &mut pending)?;
+        }
         pending.accepted().await
+    }
+
+    /// The row of the token for padding begins at 0, as that of PyTorch's embeddings with a `padding_idx` does.
+    fn clear_padding(&self, buffers: &Resources, pending: &mut Pending) -> Result<()> {
+        let Architecture { padding, embedding, hidden, .. } = self.layout.architecture;
+        let Some(row) = padding else { return Ok(()) };
+        let tensor = self.layout.tensors.iter().find(|tensor| tensor.matrix == embedding);
+        let tensor = tensor.ok_or_else(|| Error::internal("the embedding has no tensor"))?;
+        let (set, find) = (Buffer::Weights as fn(usize) -> Buffer, |name| buffers.get(name));
+        let storage = TensorStorage { layout: &self.layout, tensor, set, find: &find };
+        let gpu = &self.gpu.0;
+        pending.queue(&**gpu, || storage.write(gpu, row * hidden, &vec![0.0; hidden]))
     }
 
     fn initialize_matrices(&self, seed: u64) -> Result<()> {
