@@ -1,10 +1,12 @@
 /** Generation of several prompts at once; loaded when it is needed. */
 
+import { drawnOver, type Over, overOf } from "./adapter-parts.js";
+import type { WeightedAdapter } from "./adapter-types.js";
 import type { Until } from "./caller-functions.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type { batchGiven, DecodedModel, GenerateCall } from "./generate-options.js";
 import type { BatchPrompt, BatchToken, GenerateOptions } from "./generate-types.js";
-import { models } from "./internal.js";
+import { type InnerModel, models } from "./internal.js";
 import { interventionsOf } from "./interventions.js";
 import { check, invalid, object, show } from "./options.js";
 import { promptTokens } from "./prompt-tokens.js";
@@ -13,9 +15,6 @@ import type { RawBatch, RawModel } from "./raw-types.js";
 import { type TextOf, textOf } from "./token-text.js";
 import { behind, type TokenIds } from "./tokens.js";
 import { watched } from "./watch.js";
-
-/** What `model.generateBatch` was called with, the model, and itself or the adapter over it. */
-export type BatchCall = readonly [Given, DecodedModel, RawHandle<RawModel>];
 
 type Given = ReturnType<typeof batchGiven>;
 
@@ -27,7 +26,7 @@ function calls({
   call,
   rules,
   seeds: _,
-  interventions: _9,
+  interventions: _7,
   ...shared
 }: Given): GenerateCall[] {
   if (!Array.isArray(prompts) || prompts.length === 0) {
@@ -41,10 +40,8 @@ function calls({
     skipSpecialTokens: _2,
     kvCache: _3,
     weights: _4,
-    adapter: _5,
-    adapters: _6,
-    signal: _7,
-    interventions: _8,
+    signal: _5,
+    interventions: _6,
     ...ownRules
   } = rules;
   // Not `map`, which leaves out what a sparse array lacks.
@@ -52,7 +49,9 @@ function calls({
     const name = `prompts[${index}]`;
     const { prompt, ...rest } = isPrompt(one) ? one : { prompt: one as TokenIds | string };
     const own = check<Omit<BatchPrompt, "prompt">>(`${WHERE}: ${name}`, rest, ownRules);
-    const options = { ...shared, ...own } as GenerateOptions;
+    const { adapter, adapters, ...all } = shared;
+    const adapted = own.adapter || own.adapters ? {} : { adapter, adapters };
+    const options = { ...all, ...adapted, ...own } as GenerateOptions;
     try {
       return call(prompt, options, index);
     } catch (error) {
@@ -87,7 +86,7 @@ function named(error: unknown, name: string): unknown {
   if (!isTinyloomError(error)) return error;
   const { code, message, cause } = error;
   const said = message.replace(/^generate(:?) /, `${WHERE}$1 ${name} `).replace(/^prompt/, name);
-  return new TinyloomError(code, said, { cause });
+  return new TinyloomError(code, said.includes(name) ? said : `${name}: ${said}`, { cause });
 }
 
 const isPrompt = (one: unknown): one is BatchPrompt => object(one) === undefined;
@@ -135,14 +134,105 @@ class Text {
   }
 }
 
+/** Texts that one model is read for: the base, an adapter over it, or a sum of adapters. */
+interface Group {
+  readonly over: Over;
+  /** Their numbers in the call. */
+  readonly places: number[];
+}
+
+/** The texts by what they are read with. */
+function groupsOf(all: readonly GenerateCall[], model: InnerModel): Group[] {
+  const groups: Group[] = [];
+  for (const [index, call] of all.entries()) {
+    try {
+      const over = overOf(model, call);
+      const group = groups.find((one) => alike(one.over[1], over[1]));
+      if (group) group.places.push(index);
+      else groups.push({ over, places: [index] });
+    } catch (error) {
+      throw named(error, `prompts[${index}]`);
+    }
+  }
+  return groups;
+}
+
+const isSum = (by: Over[1]): by is readonly WeightedAdapter[] => Array.isArray(by);
+
+/** Whether two texts are read with the same. */
+function alike(a: Over[1], b: Over[1]): boolean {
+  if (!isSum(a) || !isSum(b)) return a === b;
+  const same = (one: WeightedAdapter, at: number) =>
+    one?.adapter === b[at]?.adapter && (one?.scale ?? 1) === (b[at]?.scale ?? 1);
+  return a.length === b.length && a.every(same);
+}
+
+type Drawn = AsyncGenerator<BatchToken, void, undefined>;
+
 /** {@link Model.generateBatch}. */
-export async function* generatedBatch(
-  ...[given, model, handle]: BatchCall
-): AsyncGenerator<BatchToken, void, undefined> {
+export async function* generatedBatch(given: Given, model: DecodedModel): Drawn {
   const all = calls(given);
   const { signal } = given;
   throwIfAborted(signal, WHERE);
-  const texts = await textsOf(all, model, { signal, handle });
+  const inner = models.of(model);
+  const groups = groupsOf(all, inner);
+  const texts = await textsOf(all, model, { signal, handle: inner.handle });
+  const drawn = groups.map(({ over, places }) => {
+    const own = places.map((place) => texts[place] as Text);
+    const draw = (handle: RawHandle<RawModel>) => ofGroup(given, model, { handle, own, places });
+    return { tokens: drawnOver(over, draw), texts: places.length };
+  });
+  yield* inTurns(drawn);
+}
+
+/**
+ * Tokens of several generators in turns, as many at a time as each has texts. What is not finite ends a generator, and is
+ * told when the others have ended.
+ */
+async function* inTurns(all: readonly { readonly tokens: Drawn; readonly texts: number }[]): Drawn {
+  const running = new Set(all);
+  const failed: unknown[] = [];
+  try {
+    while (running.size > 0) {
+      for (const one of running) {
+        for (let left = one.texts; left > 0 && running.has(one); left--) {
+          const next = await one.tokens.next().catch((error: unknown) => {
+            if (!isTinyloomError(error) || error.code !== "non-finite") throw error;
+            failed.push(error);
+            return { done: true } as const;
+          });
+          if (next.done) running.delete(one);
+          else yield next.value;
+        }
+      }
+    }
+    if (failed.length > 0) throw failed[0];
+  } finally {
+    for (const { tokens } of all) await tokens.return();
+  }
+}
+
+/** The texts of a group, and what they are read with. */
+interface GroupCall {
+  readonly handle: RawHandle<RawModel>;
+  readonly own: readonly Text[];
+  readonly places: readonly number[];
+}
+
+/** An error of the module, which numbers the texts of a group. */
+function placed(error: unknown, places: readonly number[]): unknown {
+  if (!isTinyloomError(error)) return error;
+  const { code, message, cause } = error;
+  const said = message.replace(/prompts\[(\d+)\]/, (_, at) => `prompts[${places[Number(at)]}]`);
+  return said === message ? error : new TinyloomError(code, said, { cause });
+}
+
+async function* ofGroup(
+  given: Given,
+  model: DecodedModel,
+  { handle, own: texts, places }: GroupCall,
+): Drawn {
+  const { signal } = given;
   let by: RawModel | undefined;
   let batch: RawBatch | undefined;
   /** The first time, or after a lost device: then behind the tokens that were drawn before. */
@@ -163,14 +253,18 @@ export async function* generatedBatch(
     batch = raw.batch(all, lengths, options, changed);
     return batch;
   };
-  const next = () =>
-    handle.run(async (raw) => {
+  const next = () => {
+    const drawn = handle.run(async (raw) => {
       const numbers = await watched(WHERE, signal ? { signal } : {}, (ask) =>
         started(raw).next((...place) => handle.freed || ask(...place)),
       );
       for (const [index, token] of triples(numbers)) if (token >= 0) texts[index]?.drew(token);
       return numbers;
     }, signal);
+    return drawn.catch((error: unknown) => {
+      throw placed(error, places);
+    });
+  };
   const { queue, own, disown } = models.of(model);
   // A loop that nobody ends must not keep the texts' cache when the model is freed.
   const owned = {
@@ -185,7 +279,7 @@ export async function* generatedBatch(
       for (const [index, token, logprob] of triples(numbers)) {
         const text = texts[index] as Text;
         if (text.ended) continue;
-        for (const given of text.given(index, token, logprob)) {
+        for (const given of text.given(places[index] as number, token, logprob)) {
           throwIfAborted(signal, WHERE);
           yield given;
         }

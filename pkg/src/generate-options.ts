@@ -178,7 +178,7 @@ export function batchGiven(
   { config, ends }: Omit<Generating, "drawn">,
 ) {
   const shared = check<BatchOptions>("generateBatch", options, BATCH);
-  const { stop, stopTokens, interventions } = shared;
+  const { stop, stopTokens, adapters, interventions } = shared;
   const copies = inspect("generateBatch", () => {
     if (Array.isArray(prompts)) {
       if (prompts.length > 256)
@@ -186,7 +186,7 @@ export function batchGiven(
       for (const [at, one] of prompts.entries())
         expectFits(`prompts[${at}]`, (one as BatchPrompt | undefined)?.prompt ?? one, config);
     }
-    return copied({ stop, stopTokens, prompts });
+    return copied({ stop, stopTokens, adapters, prompts });
   });
   const listed: readonly unknown[] = Array.isArray(copies.prompts) ? copies.prompts : [];
   const seeds = Array.from(

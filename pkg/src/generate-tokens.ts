@@ -65,12 +65,12 @@ export function batchGeneration(
   const call = evaluated(() => {
     const given = batchGiven(prompts, options, { config: model.config, ends });
     seeds = given.seeds;
-    return [given, overOf(models.of(model), given)] as const;
+    return given;
   });
   const tokens = async function* (): AsyncGenerator<BatchToken, void, undefined> {
-    const [given, over] = call();
+    const given = call();
     const { generatedBatch } = await deferredPart();
-    yield* drawnOver(over, (handle) => generatedBatch(given, model, handle));
+    yield* generatedBatch(given, model);
   };
   return Object.assign(tokens(), { seeds });
 }

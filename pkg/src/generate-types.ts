@@ -124,18 +124,14 @@ export interface BatchGeneration extends AsyncGenerator<BatchToken, void, undefi
 export interface BatchOptions
   extends Omit<GenerateOptions, "alternatives" | "bias" | "promptLookup" | "heal"> {}
 
-/** A prompt of `model.generateBatch` with options of its own, before those of the call. */
+/**
+ * A prompt of `model.generateBatch` with options of its own, before those of the call. Its `adapter` or `adapters` stand
+ * in place of the call's. The texts of each adapter take passes of their own.
+ */
 export interface BatchPrompt
   extends Omit<
     BatchOptions,
-    | "tokenizer"
-    | "skipSpecialTokens"
-    | "kvCache"
-    | "weights"
-    | "adapter"
-    | "adapters"
-    | "interventions"
-    | "signal"
+    "tokenizer" | "skipSpecialTokens" | "kvCache" | "weights" | "interventions" | "signal"
   > {
   /** At least one token, or a text for the call's tokenizer. */
   prompt: TokenIds | string;

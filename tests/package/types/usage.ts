@@ -155,6 +155,10 @@ export async function told(model: Model): Promise<void> {
   for await (const { index, token, text } of model.generateBatch([[1], ...prompts], told)) {
     void (index + token + (text?.length ?? 0));
   }
+  for (const one of await Promise.all([Adapter.create(model), Adapter.create(model)])) {
+    const own: BatchPrompt = { prompt: "once", adapter: one };
+    void model.generateBatch([own, { prompt: [1], adapters: [{ adapter: one, scale: 2 }] }], told);
+  }
   // @ts-expect-error one signal ends the whole call
   void model.generateBatch([{ prompt: [1], signal: new AbortController().signal }]);
   // @ts-expect-error a batch tells no alternatives

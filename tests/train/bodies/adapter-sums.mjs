@@ -1,6 +1,6 @@
-// Several adapters of one call, beside PEFT's sum of them.
+// Several adapters of one call: beside PEFT's sum of them, and one for each text of a batch.
 import { equal, ok, refuses, sameBytes } from "../../api/bodies/assert.mjs";
-import { collect, config, openFile } from "../../api/bodies/kit.mjs";
+import { collect, config, makeFile, openFile } from "../../api/bodies/kit.mjs";
 import { readReference } from "../../api/bodies/reference.mjs";
 
 export const place = {
@@ -16,6 +16,23 @@ const read = async (folder, names) => {
 };
 const adapterFiles = (folder) =>
   read(`adapters/${folder}`, ["adapter_config.json", "adapter_model.safetensors"]);
+
+/** An adapter's file with other numbers than zero in each B. */
+function fillB(file, seed, size = 0.3) {
+  // Without the checksums of the numbers that it had.
+  const { header: whole, data: saved } = openFile(file);
+  const { __metadata__: _, ...header } = whole;
+  const data = saved.slice();
+  for (const [name, { data_offsets: at }] of Object.entries(header)) {
+    if (!name.includes(".lora_B.")) continue;
+    const values = Float32Array.from(
+      { length: (at[1] - at[0]) / 4 },
+      (_, i) => size * Math.sin(seed * 7 + i * 1.7),
+    );
+    data.set(new Uint8Array(values.buffer), at[0]);
+  }
+  return makeFile(header, data);
+}
 
 export const cases = {
   async "logits and text are those of PEFT's sum"({ tinyloom, runtime }) {
@@ -59,6 +76,113 @@ export const cases = {
     sameBytes(await model.logits(tokens, { adapters }), logits, "logits again");
     model.free();
     return `logits within ${apart.toExponential(1)}`;
+  },
+
+  async "each text of a batch may have its own adapter"({ tinyloom, runtime }) {
+    const { Model, Adapter } = tinyloom;
+    const model = await Model.create(runtime, { ...config, initializer_range: 0.3 }, { seed: 1 });
+    const made = [1, 2].map(async (seed) => {
+      const adapter = await Adapter.create(model, { rank: 3, alpha: 12, seed });
+      // B begins at zero, and such an adapter changes nothing.
+      const { "adapter_model.safetensors": file, ...rest } = await adapter.save();
+      const filled = fillB(file, seed);
+      adapter.free();
+      return Adapter.load(model, { ...rest, "adapter_model.safetensors": filled });
+    });
+    const [a, b] = await Promise.all(made);
+    const [prompt, other] = [
+      [5, 6, 7],
+      [9, 8],
+    ];
+    const sum = [{ adapter: a, scale: 0.5 }, { adapter: b }];
+    const prompts = [
+      { prompt, adapter: a },
+      { prompt, adapter: b },
+      prompt,
+      { prompt: other, adapter: a, maxTokens: 4 },
+      { prompt, adapters: sum },
+      { prompt: other, adapters: sum.map((one) => ({ ...one })), seed: 3, temperature: 1 },
+      other,
+    ];
+    const options = { maxTokens: 9, temperature: 0, stopTokens: [] };
+    const drawn = async (given, more) => {
+      const texts = given.map(() => []);
+      for await (const { index, ...token } of model.generateBatch(given, { ...options, ...more }))
+        texts[index].push(token);
+      return texts;
+    };
+    const texts = await drawn(prompts);
+    const before = model.gpuBytes; // caches of the model and of each adapter stay
+    equal(await drawn(prompts), texts, "the same again");
+    equal(model.gpuBytes, before, "memory behind the call");
+    for (const [index, one] of prompts.entries()) {
+      const { prompt, ...own } = one.prompt ? one : { prompt: one };
+      equal(await drawn([prompt], own), [texts[index]], `text ${index} in a batch of its own`);
+      const alone = await collect(model.generate(prompt, { ...options, ...own }));
+      const ids = (all) => all.map(({ token }) => token);
+      equal(ids(texts[index]), ids(alone), `text ${index} by generate`);
+    }
+    const same = [0, 1, 2, 4].map((index) => JSON.stringify(texts[index]));
+    equal(new Set(same).size, 4, "texts of one prompt");
+    const given = await drawn([prompt, { prompt, adapters: sum }, prompts[1]], { adapter: a });
+    equal(
+      given,
+      [0, 4, 1].map((index) => texts[index]),
+      "an adapter for those that have none",
+    );
+    const order = async () =>
+      (await collect(model.generateBatch(prompts, options))).map((t) => t.index);
+    const first = await order();
+    equal(await order(), first, "the order of tokens");
+    equal(
+      [...new Set(first.slice(0, 7))].sort(),
+      [0, 1, 2, 3, 4, 5, 6],
+      "all texts go on together",
+    );
+    for await (const { index } of model.generateBatch(prompts, options)) if (index === 4) break;
+    equal(model.gpuBytes, before, "memory behind a loop that was left");
+    model.free();
+  },
+
+  async "an adapter of one text that is none is refused with the text's number"(host) {
+    const { Model, Adapter } = host.tinyloom;
+    const model = await Model.create(host.runtime, config, { seed: 1 });
+    const foreign = await Model.create(host.runtime, config, { seed: 2 });
+    const [adapter, other, freed] = [
+      await Adapter.create(model),
+      await Adapter.create(foreign),
+      await Adapter.create(model),
+    ];
+    freed.free();
+    const prompt = [5, 6];
+    const refused = (code, words, one) =>
+      refuses(code, words, () => collect(model.generateBatch([prompt, one], { maxTokens: 2 })));
+    const wrong = "invalid-options";
+    await refused(wrong, ["prompts[1]", "another model"], { prompt, adapter: other });
+    const both = { prompt, adapter, adapters: [{ adapter }] };
+    await refused(wrong, ["prompts[1]", "both given"], both);
+    await refused(wrong, ["prompts[1]", "adapter"], { prompt, adapter: model });
+    await refused(wrong, ["adapters[0]"], { prompt, adapters: [{}] });
+    await refused("freed", "freed", { prompt, adapter: freed });
+    model.free();
+    foreign.free();
+  },
+
+  async "a text whose adapter gives no number ends alone, and is named"({ tinyloom, runtime }) {
+    const { Model, Adapter } = tinyloom;
+    const model = await Model.create(runtime, config, { seed: 1 });
+    const adapter = await Adapter.create(model, { rank: 2, seed: 1 });
+    const { "adapter_model.safetensors": file, ...rest } = await adapter.save();
+    const broken = fillB(file, 1, 1e38);
+    const other = await Adapter.load(model, { ...rest, "adapter_model.safetensors": broken });
+    const prompts = [[1], [2, 3], { prompt: [4], adapter: other }, [5]];
+    const options = { maxTokens: 5, temperature: 0, stopTokens: [] };
+    const counts = prompts.map(() => 0);
+    await refuses("non-finite", "prompts[2]", async () => {
+      for await (const { index } of model.generateBatch(prompts, options)) counts[index] += 1;
+    });
+    equal(counts, [5, 5, 0, 5], "tokens");
+    model.free();
   },
 
   async "what is no sum of adapters is refused"({ tinyloom, runtime }) {

@@ -73,11 +73,13 @@ async function adapted(tinyloom, model, data) {
   ok(trainer.adapter === adapter && trainer.model === model, "what is trained");
   const losses = (await collect(trainer.run(data, { steps: 2 }))).map((m) => m.loss);
   const text = await collect(model.generate([116, 104], { maxTokens: 8, seed: 3, adapter }));
+  const prompts = [[116], { prompt: [116], adapter }];
+  const batch = await collect(model.generateBatch(prompts, { maxTokens: 4, seed: 3 }));
   const saved = await adapter.save();
   const again = await tinyloom.Adapter.load(model, saved);
   await again.merge();
   await refuses("freed", "merged", () => again.merge());
-  return { losses, text: [...text, adapter.parameterCount, adapter.options], saved };
+  return { losses, text: [...text, batch, adapter.parameterCount, adapter.options], saved };
 }
 
 /** Handles of files go to the worker, which writes and reads them itself. Node has none. */
