@@ -247,13 +247,29 @@ const refusal = async (bytes, name = "config.json") => {
 test("what a file lacks, and what tinyloom lacks, is refused by name", async () => {
   assert.equal(await refusal(small()), "nothing is refused");
   assert.equal(await refusal(small({ version: 2 })), "nothing is refused");
+  const factors = ["long", "short"].map((which) => ({
+    name: `rope_factors_${which}.weight`,
+    shape: [2],
+    type: 0,
+    values: [1, 2],
+  }));
   const cases = [
     [{ metadata: { "llama.block_count": undefined } }, /llama\.block_count/],
     [{ metadata: { "llama.feed_forward_length": [8, 16] } }, /feed_forward_length.*one number/],
     [{ metadata: { "llama.expert_count": 8 } }, /llama\.expert_count.*8/],
     [{ metadata: { "llama.attention.value_length": 8 } }, /value_length is 8/],
     [{ metadata: { "llama.rope.dimension_count": 2 } }, /rope\.dimension_count is 2/],
-    [{ metadata: { "llama.rope.scaling.type": "longrope" } }, /scaling\.type.*longrope/],
+    [{ metadata: { "llama.rope.scaling.type": "longrope" } }, /not both rope_factors_long/],
+    [
+      { tensors: [{ name: "rope_factors_short.weight", shape: [2], type: 0 }] },
+      /not both rope_factors_long\.weight and rope_factors_short\.weight/,
+    ],
+    [
+      { metadata: { "llama.rope.scaling.type": "yarn" }, tensors: factors },
+      /has rope_factors_long\.weight, and llama\.rope\.scaling\.type is yarn/,
+    ],
+    [{ metadata: { "llama.rope.scaling.type": "su" } }, /scaling\.type is "su"; none, linear/],
+    [{ tensors: factors }, /nothing/],
     [{ metadata: { "llama.logit_scale": { f32: 0.5 } } }, /llama\.logit_scale/],
     [{ architecture: "mamba" }, /general\.architecture is "mamba"; llama, qwen2.*gemma3/],
     [{ metadata: { "split.count": 3 } }, /one of 3 parts.*--merge/],

@@ -149,7 +149,7 @@ def own_keys(config: dict) -> dict:
         wanted |= {keys.Rope.FREQ_BASE: None, keys.Rope.DIMENSION_COUNT: None}
     else:
         wanted |= {keys.Rope.FREQ_BASE: config.get("rope_theta"), keys.Rope.DIMENSION_COUNT: config["head_dim"]}
-    if kind in ("gpt2", "gpt_neox"):
+    if kind in ("gpt2", "gpt_neox", "stablelm"):
         epsilon = "layer_norm_epsilon" if kind == "gpt2" else "layer_norm_eps"
         wanted |= {keys.Attention.LAYERNORM_EPS: config[epsilon], keys.Attention.LAYERNORM_RMS_EPS: None}
     if kind == "gpt_neox":
@@ -157,6 +157,30 @@ def own_keys(config: dict) -> dict:
             keys.Rope.FREQ_BASE: config["rotary_emb_base"],
             keys.Rope.DIMENSION_COUNT: int(config["rotary_pct"] * config["head_dim"]),
             keys.LLM.USE_PARALLEL_RESIDUAL: config["use_parallel_residual"],
+        }
+    if kind in ("phi3", "stablelm"):
+        turned = int(config["partial_rotary_factor"] * config["head_dim"])
+        wanted |= {keys.Rope.DIMENSION_COUNT: turned}
+    if kind == "stablelm":
+        wanted |= {keys.LLM.USE_PARALLEL_RESIDUAL: config.get("use_parallel_residual", False)}
+    if kind == "phi3":
+        wanted |= {
+            keys.Attention.SLIDING_WINDOW: config["sliding_window"] or 0,
+            keys.Rope.SCALING_ORIG_CTX_LEN: config.get("original_max_position_embeddings", 4096),
+        }
+    if kind == "granite":
+        wanted |= {
+            keys.LLM.EMBEDDING_SCALE: config["embedding_multiplier"],
+            keys.LLM.RESIDUAL_SCALE: config["residual_multiplier"],
+            keys.LLM.LOGIT_SCALE: config["logits_scaling"],
+            keys.Attention.SCALE: config["attention_multiplier"],
+        }
+    rope = config.get("rope_parameters") or {}
+    if rope.get("rope_type") == "longrope":
+        wanted |= {
+            keys.Rope.SCALING_TYPE: None if kind == "phi3" else gguf.RopeScalingType.LONGROPE.value,
+            keys.Rope.SCALING_ORIG_CTX_LEN: rope["original_max_position_embeddings"],
+            keys.Rope.SCALING_ATTN_FACTOR: rope["attention_factor"],
         }
     if kind in ("gemma2", "gemma3_text"):
         types, usual = config["layer_types"], 2 if kind == "gemma2" else 6
@@ -177,7 +201,8 @@ def check_own_keys(reader: gguf.GGUFReader, config: dict, name: str) -> None:
     for key, wanted in own_keys(config).items():
         field = reader.get_field(key.format(arch=name))
         found = field and field.contents()
-        same = found is wanted if wanted is None else np.float32(found) == np.float32(wanted)
+        plain = wanted is None or isinstance(wanted, str)
+        same = found == wanted if plain else np.float32(found) == np.float32(wanted)
         assert same, f"{key}: {found}, not {wanted}"
 
 
@@ -205,10 +230,18 @@ def check(path: Path) -> str:
     reader = gguf.GGUFReader(path)
     check_keys(reader, config, kind)
     tensors = list(reader.tensors)
-    if config.get("rope_parameters", {}).get("rope_type") == "llama3":
+    rope = config.get("rope_parameters") or {}
+    if rope.get("rope_type") == "llama3":
         factors = tensors.pop(0)
         assert factors.name == "rope_freqs.weight", factors.name
         check_factors(factors.data, config)
+    if rope.get("rope_type") == "longrope":
+        for kind_ in ("LONG", "SHORT"):
+            factors = tensors.pop(0)
+            own = gguf.TENSOR_NAMES[getattr(gguf.MODEL_TENSOR, f"ROPE_FACTORS_{kind_}")]
+            assert factors.name == f"{own}.weight", factors.name
+            wanted = np.array(rope[f"{kind_.lower()}_factor"], np.float32)
+            assert np.array_equal(factors.data, wanted), f"{own}: {factors.data}"
     wanted = expected(config, weights, kind)
     assert {tensor.name for tensor in tensors} == set(wanted), "other tensors"
     for tensor in tensors:

@@ -12,20 +12,19 @@ import { GEMMA_2, GEMMA_3 } from "./gemma.js";
 import { GPT_2, GPT_NEOX, STABLELM } from "./gpt.js";
 import { GRANITE_FACTORS } from "./granite.js";
 import { GGUF_NAMES } from "./names.js";
-import { refuseScaling, ropeFactors, writeRope } from "./rope.js";
+import { refuseScaling, ropeOf, ropeTensors, writeRope } from "./rope.js";
+
+/** Architectures whose divisors of angles llama.cpp reads. */
+const DIVIDED: ReadonlySet<string> = new Set(["llama", "granite"]);
 
 /** A decoder as Llama began it, which is described by its names alone. */
 const DECODER: Rules = {
   write(metadata, config) {
-    const { architecture, changes } = namesOf(config);
-    // llama.cpp divides angles only where it rotates pairs.
-    if (!Object.values(changes).includes("pairs")) refuseScaling(architecture, config);
+    const { architecture } = namesOf(config);
+    if (!DIVIDED.has(architecture)) refuseScaling(architecture, config);
     writeRope(metadata, architecture, config);
   },
-  extra(config) {
-    const factors = ropeFactors(config);
-    return factors ? { "rope_freqs.weight": factors } : {};
-  },
+  extra: ropeTensors,
 };
 
 /** llama.cpp has no window. Within it both are the same. */
@@ -41,6 +40,11 @@ const RULES: { readonly [type: string]: Rules } = {
     write(metadata, config) {
       const turned = (config.head_dim as number) * (config.partial_rotary_factor as number);
       DECODER.write(metadata, { ...config, head_dim: Math.floor(turned) });
+      // 0 where there is none, as llama.cpp's converter says it.
+      metadata.u32("phi3.attention.sliding_window", config.sliding_window ?? 0);
+      if (ropeOf(config).rope_type !== "default") return;
+      // A config has the field beside longrope alone; this is what transformers then takes.
+      metadata.u32("phi3.rope.scaling.original_context_length", 4096);
     },
     positions: withinWindow,
   },

@@ -114,6 +114,12 @@ export class Metadata {
     this.#key(key, STRING).string(value);
   }
 
+  /** Adds what was written elsewhere. */
+  append({ written, count }: Metadata): void {
+    this.#bytes.bytes(written);
+    this.#count += count;
+  }
+
   strings(key: string, values: readonly string[]): void {
     const bytes = this.#array(key, STRING, values.length);
     for (const value of values) bytes.string(value);

@@ -2,7 +2,7 @@
 
 import type { ModelConfig } from "../model-config.js";
 import { floats } from "../numbers.js";
-import { check, invalid, oneOf, type Rules } from "../options.js";
+import { check, invalid, oneOf, type Rules, show } from "../options.js";
 import type { RawModel, RawWriter } from "../raw-types.js";
 import { PREFIX, parse } from "../safetensors.js";
 import type { GgufOptions, Piece, Put, TakePiece } from "../save-types.js";
@@ -70,9 +70,11 @@ export async function ggufOf(
   const config = family.renamed?.(given) ?? given;
   const metadata = new Metadata();
   const tensors = tensorsOf(family, config, weights, type);
-  writeGeneral(metadata, family, config, { type, tensors, name });
+  const words = new Metadata();
+  const tokens = (await vocabularyOf(tokenizer, config))(words);
+  writeGeneral(metadata, family, { type, tensors, name: nameOf(name, config, tokens) });
   writeFamily(metadata, family, config);
-  (await vocabularyOf(tokenizer, config))(metadata);
+  metadata.append(words);
   const first = header(metadata, tensors);
   const size = tensors.reduce((sum, one) => sum + aligned(one.size), first.length);
   return { size, write: (read, put) => write(first, tensors, config, { read, put }) };
@@ -148,7 +150,7 @@ function elementOf(name: string, shape: readonly number[], type: GgufType): Elem
 }
 
 interface Content {
-  readonly name: string | undefined;
+  readonly name: string;
   readonly type: GgufType;
   readonly tensors: readonly Tensor[];
 }
@@ -156,16 +158,38 @@ interface Content {
 function writeGeneral(
   metadata: Metadata,
   { architecture }: Family,
-  config: ModelConfig,
-  { type, tensors, name = nameIn(config) }: Content,
+  { type, tensors, name }: Content,
 ): void {
   const count = tensors.reduce((sum, { shape }) => sum + sizeOf(shape, ELEMENTS.f32) / 4, 0);
   metadata.string("general.architecture", architecture);
   metadata.string("general.type", "model");
-  metadata.string("general.name", name || (config.model_type as string));
+  metadata.string("general.name", name);
   metadata.string("general.size_label", sizeLabel(count));
   metadata.u32("general.file_type", ELEMENTS[type].file);
   metadata.u32("general.quantization_version", 2);
+}
+
+/** Tokens that llama.cpp looks for in a model of such a name. Without one of them it does not load the file. */
+const PHI_3 = { name: /phi-?3/gi, tokens: ["</s>", "<unk>", "<s>", "<|endoftext|>"] } as const;
+
+/**
+ * The model's name in the file.
+ *
+ * @param tokens - of the vocabulary in the file, if there is one.
+ */
+function nameOf(
+  given: string | undefined,
+  config: ModelConfig,
+  tokens: readonly string[] | undefined,
+): string {
+  const name = (given ?? nameIn(config)) || (config.model_type as string);
+  const missing = tokens && PHI_3.tokens.find((token) => !tokens.includes(token));
+  if (missing === undefined || name.search(PHI_3.name) < 0) return name;
+  if (given === undefined) return name.replace(PHI_3.name, "phi 3");
+  throw invalid(
+    `save: llama.cpp takes a model with the name ${show(given)} for a Phi-3 with its tokenizer, and loads none without ` +
+      `the token ${show(missing)}; give another name`,
+  );
 }
 
 /** The last part of what transformers notes as the model's place, such as `org/name`. */

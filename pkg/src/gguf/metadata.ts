@@ -97,7 +97,7 @@ const isList = (value: Value): value is Extract<Value, object> => typeof value =
 export const refused = (message: string) => new TinyloomError("invalid-config", message);
 
 /** The number of fewest digits that is the same in f32: files have 1e-5 as 9.999999747378752e-6. */
-function shortest(value: number): number {
+export function shortest(value: number): number {
   for (let digits = 6; digits < 10; digits++) {
     const short = Number(value.toPrecision(digits));
     if (Math.fround(short) === Math.fround(value) && Math.fround(value) === value) return short;

@@ -2,9 +2,11 @@
 
 import type { ModelConfig } from "../model-config.js";
 import { show } from "../options.js";
+import type { RopeParameters } from "../rope-parameters.js";
 import { GRANITE_FACTORS } from "./granite.js";
-import { type Keys, refused } from "./metadata.js";
+import { type Keys, refused, shortest } from "./metadata.js";
 import { GGUF_NAMES } from "./names.js";
+import { LONG_FACTORS, ROPE_FREQS, SHORT_FACTORS } from "./rope.js";
 import { fittedFactors } from "./rope-factors.js";
 
 /** What a file says of its tensors that its config depends on. */
@@ -13,9 +15,11 @@ export interface OfTensors {
   readonly vocabulary: number;
   /** Whether the file has a tensor. */
   has(name: string): boolean;
-  /** What angles are divided by, where the file has such a tensor. */
-  readonly factors: Float32Array | undefined;
+  readonly divisors: Divisors;
 }
+
+/** What angles are divided by, by the names of tensors. */
+export type Divisors = ReadonlyMap<string, Float32Array>;
 
 type Fields = { [name: string]: unknown };
 
@@ -62,7 +66,7 @@ export function configOf(keys: Keys, type: string, tensors: OfTensors): ModelCon
   }
   const read = Object.hasOwn(FAMILIES, type) ? (FAMILIES[type] as Read) : decoder;
   const own = read(keys, prefix, { ...config, ...special(keys), ...biases(tensors, type) });
-  if (tensors.factors) addFactors(keys, own, tensors.factors);
+  addDivisors(keys, own, tensors.divisors);
   // What says how a file was made, or repeats what tensors say.
   keys.drop(`${prefix}vocab_size`, `${prefix}tensor_data_layout`, `${prefix}attention.causal`);
   keys.drop(`${prefix}rope.scaling.finetuned`);
@@ -108,8 +112,11 @@ function scaling(keys: Keys, prefix: string, positions: unknown): Fields {
     return { rope_type: "default" };
   }
   if (type === "linear") return { rope_type: "linear", factor };
+  if (type === "longrope") return { rope_type: "longrope" };
   if (type !== "yarn") {
-    throw refused(`${keys.place}: ${key("type")} is ${show(type)}; none, linear and yarn are read`);
+    throw refused(
+      `${keys.place}: ${key("type")} is ${show(type)}; none, linear, yarn and longrope are read`,
+    );
   }
   const more = keys.number(key("yarn_attn_factor")) ?? keys.number(key("attn_factor")) ?? 1;
   return {
@@ -136,7 +143,36 @@ function decoder(keys: Keys, prefix: string, config: Fields): Fields {
   return { ...config, rope_theta, rope_parameters: { rope_theta, ...scaled } };
 }
 
-/** Divisors of angles stand for Llama 3's scaling. */
+/** Divisors of angles stand for Llama 3's scaling, and two lists of them for longrope. */
+function addDivisors(keys: Keys, config: Fields, divisors: Divisors): void {
+  const factors = divisors.get(ROPE_FREQS);
+  if (factors) addFactors(keys, config, factors);
+  const [long, short] = [LONG_FACTORS, SHORT_FACTORS].map((name) => divisors.get(name));
+  const rope = config["rope_parameters"] as RopeParameters | undefined;
+  if (!long && !short && rope?.rope_type !== "longrope") return;
+  if (!long || !short) {
+    throw refused(
+      `${keys.place} has not both ${LONG_FACTORS} and ${SHORT_FACTORS}, which longrope needs`,
+    );
+  }
+  const prefix = `${keys.text("general.architecture")}.rope.scaling`;
+  if (rope && rope.rope_type !== "longrope" && rope.rope_type !== "default") {
+    throw refused(`${keys.place} has ${LONG_FACTORS}, and ${prefix}.type is ${rope.rope_type}`);
+  }
+  const original =
+    keys.number(`${prefix}.original_context_length`) ?? config["max_position_embeddings"];
+  // Phi-3 reads it there alone.
+  config["original_max_position_embeddings"] = original;
+  config["rope_parameters"] = {
+    ...rope,
+    rope_type: "longrope",
+    long_factor: Array.from(long, shortest),
+    short_factor: Array.from(short, shortest),
+    original_max_position_embeddings: original,
+    attention_factor: keys.number(`${prefix}.attn_factor`) ?? 1,
+  };
+}
+
 function addFactors(keys: Keys, config: Fields, factors: Float32Array): void {
   const { rope_theta, head_dim } = config as { rope_theta: number; head_dim: number };
   const fitted = fittedFactors(factors, rope_theta, head_dim);
@@ -202,8 +238,10 @@ const FAMILIES: { readonly [type: string]: Read } = {
   }),
   stablelm(keys, prefix, config) {
     const { head_dim: _, rms_norm_eps, ...rest } = partlyRotated(keys, prefix, config);
-    const use_parallel_residual = keys.flag(`${prefix}use_parallel_residual`) ?? false;
-    return { ...rest, layer_norm_eps: rms_norm_eps, use_parallel_residual };
+    const parallel = keys.flag(`${prefix}use_parallel_residual`) ?? false;
+    // A config without the field is the same.
+    const blocks = parallel && { use_parallel_residual: true };
+    return { ...rest, layer_norm_eps: rms_norm_eps, ...blocks };
   },
   gemma2: (keys, prefix, config) => ({
     ...gemma(keys, prefix, config, { period: 2, scaledByHidden: 46 }),

@@ -20,12 +20,7 @@ export function writeRope(metadata: Metadata, architecture: string, config: Mode
   metadata.u32(`${prefix}.dimension_count`, config.head_dim as number);
   metadata.f32(`${prefix}.freq_base`, config.rope_theta as number);
   const type = rope.rope_type;
-  if (type === "longrope") {
-    throw invalid(
-      "save: llama.cpp takes the factors of longrope by the length of its context, and tinyloom by that of the text; " +
-        'save with format: "safetensors"',
-    );
-  }
+  if (type === "longrope") writeLongRope(metadata, architecture, rope);
   // "dynamic" changes nothing within the model's positions.
   if (type !== "linear" && type !== "yarn") return;
   const factor = rope.factor as number;
@@ -50,8 +45,37 @@ export function writeRope(metadata: Metadata, architecture: string, config: Mode
   if (Math.abs(more - 1) > 1e-6) metadata.f32(`${prefix}.scaling.attn_factor`, more);
 }
 
+/** llama.cpp's converter notes no type of a Phi-3; elsewhere llama.cpp looks for the factors by it. */
+function writeLongRope(metadata: Metadata, architecture: string, rope: RopeParameters): void {
+  if (architecture !== "phi3" && architecture !== "llama")
+    throw noScaling("longrope", architecture);
+  const prefix = `${architecture}.rope.scaling`;
+  if (architecture !== "phi3") metadata.string(`${prefix}.type`, "longrope");
+  const original = rope.original_max_position_embeddings as number;
+  metadata.u32(`${prefix}.original_context_length`, original);
+  metadata.f32(`${prefix}.attn_factor`, rope.attention_factor as number);
+}
+
+/** The tensors that llama.cpp divides angles by. */
+export function ropeTensors(config: ModelConfig): { readonly [name: string]: Float32Array } {
+  const { rope_type, long_factor = [], short_factor = [] } = ropeOf(config);
+  if (rope_type === "longrope") {
+    return {
+      [LONG_FACTORS]: Float32Array.from(long_factor),
+      [SHORT_FACTORS]: Float32Array.from(short_factor),
+    };
+  }
+  const factors = ropeFactors(config);
+  return factors ? { [ROPE_FREQS]: factors } : {};
+}
+
+export const ROPE_FREQS = "rope_freqs.weight";
+/** llama.cpp takes the first where its context is longer than the original one. */
+export const LONG_FACTORS = "rope_factors_long.weight";
+export const SHORT_FACTORS = "rope_factors_short.weight";
+
 /** What llama.cpp divides the angle of each pair by, for Llama 3's scaling; undefined for others. */
-export function ropeFactors(config: ModelConfig): Float32Array | undefined {
+function ropeFactors(config: ModelConfig): Float32Array | undefined {
   const rope = ropeOf(config);
   if (rope.rope_type !== "llama3") return undefined;
   return llama3Factors(rope, config.rope_theta as number, config.head_dim as number);
@@ -76,8 +100,10 @@ export function llama3Factors(rope: RopeParameters, theta: number, dim: number):
 /** Refuses a scaling that llama.cpp has for other architectures alone. */
 export function refuseScaling(architecture: string, config: ModelConfig): void {
   const type = ropeOf(config).rope_type;
-  if (type !== "llama3") return;
-  throw invalid(
+  if (type === "llama3") throw noScaling(type, architecture);
+}
+
+const noScaling = (type: string, architecture: string) =>
+  invalid(
     `save: llama.cpp has no scaling ${show(type)} of RoPE for ${architecture}; save with format: "safetensors"`,
   );
-}

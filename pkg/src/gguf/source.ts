@@ -7,11 +7,13 @@ import { familyOf } from "./families.js";
 import { Keys, refused } from "./metadata.js";
 import { GGUF_NAMES } from "./names.js";
 import { type GgufHead, type GgufTensor, readHead } from "./parse.js";
-import { configOf, familyIn } from "./read-config.js";
+import { configOf, type Divisors, familyIn } from "./read-config.js";
 import { tokenizerOf } from "./read-tokenizer.js";
+import { LONG_FACTORS, ROPE_FREQS, SHORT_FACTORS } from "./rope.js";
 import { type NameOf, weightsOf } from "./weights.js";
 
-const ROPE_FREQS = "rope_freqs.weight";
+/** Tensors that are no weights: divisors of angles. */
+const DIVISORS: ReadonlySet<string> = new Set([ROPE_FREQS, LONG_FACTORS, SHORT_FACTORS]);
 /** Where layers are in a checkpoint, by `model_type`; what is in no layer is beside them. */
 const LAYERS: { readonly [type: string]: string } = {
   gpt2: "transformer.h",
@@ -30,12 +32,12 @@ export async function openGguf(file: FilePart): Promise<Source> {
       `${file.place} is one of ${parts} parts; join them with llama-gguf-split --merge, and give the one file`,
     );
   }
-  const factors = await ropeFactorsIn(file, head);
+  const divisors = await divisorsIn(file, head);
   file.rest?.();
   let made: { readonly config: string; readonly weights: FilePart } | undefined;
   let tokenizer: { readonly [name: string]: string } | undefined;
   const model = () => {
-    made ??= modelOf(file, head, keys(), factors);
+    made ??= modelOf(file, head, keys(), divisors);
     return made;
   };
   const textOf = (name: string): string | undefined => {
@@ -55,22 +57,25 @@ export async function openGguf(file: FilePart): Promise<Source> {
   };
 }
 
-/** Divisors of angles, which llama.cpp has as a tensor. */
-async function ropeFactorsIn(file: FilePart, { tensors }: GgufHead) {
-  const tensor = tensors.find(({ name }) => name === ROPE_FREQS);
-  if (!tensor) return undefined;
-  const element = elementOf(file.place, ROPE_FREQS, tensor.element);
-  const count = tensor.shape.reduce((all, length) => all * length, 1);
-  if (element.dtype !== "F32" || count > 1024) {
-    throw corrupt(`${file.place}: ${ROPE_FREQS} has ${count} numbers of ${element.name}`);
+/** Divisors of angles by their tensors' names. */
+async function divisorsIn(file: FilePart, { tensors }: GgufHead): Promise<Divisors> {
+  const found = new Map<string, Float32Array>();
+  for (const { name, shape, element: type, begin } of tensors) {
+    if (!DIVISORS.has(name)) continue;
+    const element = elementOf(file.place, name, type);
+    const count = shape.reduce((all, length) => all * length, 1);
+    if (element.dtype !== "F32" || count > 1024) {
+      throw corrupt(`${file.place}: ${name} has ${count} numbers of ${element.name}`);
+    }
+    const bytes = await file.read(begin, begin + count * 4);
+    const values = new Float32Array(count);
+    element.decode(new Blocks(bytes, element), values);
+    found.set(name, values);
   }
-  const bytes = await file.read(tensor.begin, tensor.begin + count * 4);
-  const values = new Float32Array(count);
-  element.decode(new Blocks(bytes, element), values);
-  return values;
+  return found;
 }
 
-function modelOf(file: FilePart, head: GgufHead, keys: Keys, factors: Float32Array | undefined) {
+function modelOf(file: FilePart, head: GgufHead, keys: Keys, divisors: Divisors) {
   const type = familyIn(keys);
   const names = GGUF_NAMES[type] as (typeof GGUF_NAMES)[string];
   const embedding = head.tensors.find(({ name }) => name === "token_embd.weight");
@@ -78,7 +83,7 @@ function modelOf(file: FilePart, head: GgufHead, keys: Keys, factors: Float32Arr
   const config = configOf(keys, type, {
     vocabulary: embedding.shape[0] as number,
     has: (wanted) => head.tensors.some(({ name }) => name === wanted),
-    factors,
+    divisors,
   });
   const modules = new Map(Object.entries(names.modules).map(([own, module]) => [module, own]));
   const layers = LAYERS[type] ?? "model.layers";
@@ -95,7 +100,7 @@ function modelOf(file: FilePart, head: GgufHead, keys: Keys, factors: Float32Arr
     const before = layer === undefined ? outside : `${layers}.${layer}.`;
     return { name: `${before}${own}.${kind}`, module: own };
   };
-  const tensors: readonly GgufTensor[] = head.tensors.filter(({ name }) => name !== ROPE_FREQS);
+  const tensors: readonly GgufTensor[] = head.tensors.filter(({ name }) => !DIVISORS.has(name));
   // Head sizes by Llama's names.
   const renamed = familyOf(config).renamed?.(config) ?? config;
   const weights = weightsOf(file, tensors, names, nameOf, renamed);

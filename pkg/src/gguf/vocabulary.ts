@@ -17,8 +17,8 @@ const CONTROL = 3;
 const USER_DEFINED = 4;
 const UNUSED = 5;
 
-/** Writes what is known of a tokenizer. */
-export type WriteVocabulary = (metadata: Metadata) => void;
+/** Writes what is known of a tokenizer; gives the tokens, if there are some. */
+export type WriteVocabulary = (metadata: Metadata) => readonly string[] | undefined;
 
 /**
  * Splits of a text into words that llama.cpp knows by a name, each by what `tokenizer.json` says of it: the types of its
@@ -36,7 +36,12 @@ export async function vocabularyOf(
   tokenizer: unknown,
   config: ModelConfig,
 ): Promise<WriteVocabulary> {
-  if (tokenizer === null) return (metadata) => metadata.string("tokenizer.ggml.model", "none");
+  if (tokenizer === null) {
+    return (metadata) => {
+      metadata.string("tokenizer.ggml.model", "none");
+      return undefined;
+    };
+  }
   const { BYTE_CHARACTERS, readTokenizer } = await textPart();
   if (isA(tokenizer, ByteTokenizer)) return ofBytes(BYTE_CHARACTERS, config);
   const save = (tokenizer as { save?: unknown } | undefined)?.save;
@@ -76,6 +81,7 @@ function ofBytes(characters: readonly string[], config: ModelConfig): WriteVocab
     writeBpe(metadata, "gpt-2", list, []);
     for (const name of ["bos", "eos"]) metadata.u32(`tokenizer.ggml.${name}_token_id`, 255);
     for (const name of ["bos", "eos"]) metadata.flag(`tokenizer.ggml.add_${name}_token`, false);
+    return list.texts;
   };
 }
 
@@ -139,6 +145,7 @@ function byteLevel(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
   return (metadata) => {
     writeBpe(metadata, split, tokens, merges);
     special(metadata);
+    return tokens.texts;
   };
 }
 
@@ -194,6 +201,7 @@ function withScores(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
     metadata.i32s("tokenizer.ggml.token_type", tokens.types);
     special(metadata);
     metadata.flag("tokenizer.ggml.add_space_prefix", prefix);
+    return tokens.texts;
   };
 }
 
@@ -268,7 +276,7 @@ const SPECIAL = {
 } as const;
 
 /** The special tokens, which of them a text gets, and the template of conversations. */
-function specialTokens(files: LoadedFiles, config: ModelConfig): WriteVocabulary {
+function specialTokens(files: LoadedFiles, config: ModelConfig): (metadata: Metadata) => void {
   const ids = new Map<string, number>();
   for (const name of Object.keys(SPECIAL)) {
     const text = files.specialTokens[name as "bos"]?.text;

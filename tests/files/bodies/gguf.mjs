@@ -166,14 +166,49 @@ export const cases = {
     }
   },
 
+  async "a model is named as a Phi-3 where its tokenizer has that one's tokens"({
+    tinyloom,
+    runtime,
+  }) {
+    const { BpeTokenizer, Model } = tinyloom;
+    const own = ["</s>", "<unk>", "<s>", "<|endoftext|>"];
+    for (const specialTokens of [own, own.slice(0, 3)]) {
+      const tokenizer = await BpeTokenizer.train("one two one two one two", {
+        vocabSize: 262,
+        specialTokens,
+      });
+      const vocab_size = tokenizer.vocabSize;
+      for (const [path, alike, other] of [
+        ["org/Phi-3-mini", "Phi-3-mini", "phi 3-mini"],
+        ["org/Phi-4-mini", "Phi-4-mini", "Phi-4-mini"],
+      ]) {
+        const named = { ...config, vocab_size, _name_or_path: path };
+        const model = await Model.create(runtime, named, { seed: 4 });
+        const save = (more) => model.save({ format, type: "f32", ...more });
+        const nameIn = ({ [FILE]: bytes }) => readGguf(bytes).metadata["general.name"];
+        const complete = specialTokens.length === own.length;
+        equal(nameIn(await save({ tokenizer })), complete ? alike : other);
+        equal(nameIn(await save({ tokenizer: null })), alike);
+        const mine = () => save({ tokenizer, name: "my-phi3" });
+        if (complete) equal(nameIn(await mine()), "my-phi3");
+        else await refuses("invalid-options", ["my-phi3", "<|endoftext|>", "another name"], mine);
+        model.free();
+      }
+    }
+  },
+
   async "models that llama.cpp computes otherwise are refused"({ tinyloom, runtime }) {
     const rope = { rope_type: "yarn", factor: 2, original_max_position_embeddings: 32 };
     const llama3 = { ...rope, rope_type: "llama3", low_freq_factor: 1, high_freq_factor: 4 };
+    const pairs = Array(64).fill(2); // qwen3 has heads of 128
+    const longrope = { rope_type: "longrope", short_factor: pairs, long_factor: pairs };
     for (const [change, word] of [
       [{ hidden_act: "gelu" }, "hidden_act"],
       [{ attn_logit_softcapping: 20 }, "attn_logit_softcapping"],
       [{ rope_scaling: { ...rope, truncate: false } }, "truncate"],
       [{ model_type: "qwen3", rope_scaling: llama3 }, "llama3"],
+      [{ model_type: "qwen3", rope_scaling: longrope }, "longrope"],
+      [{ model_type: "smollm3", rope_scaling: llama3 }, "llama3"],
       [{ ...GEMMA_2, model_type: "gemma", ...NO_WINDOW, tie_word_embeddings: false }, "tie_word"],
       [{ ...GEMMA_2, model_type: "gemma", ...NO_WINDOW, rope_scaling: llama3 }, "llama3"],
       [{ ...GEMMA_2, attn_logit_softcapping: null }, "attn_logit_softcapping as a number"],

@@ -62,13 +62,21 @@ async function trained(model, text, tokenizer) {
   return last;
 }
 
+/** The model of other weights' config. They are given back. */
+async function turnedInto(config, model) {
+  const files = { ...(await model.save()), "config.json": Buffer.from(JSON.stringify(config)) };
+  model.free();
+  return Model.fromPretrained(runtime, files);
+}
+
 async function make(name) {
-  const { config: given, tokenizer: kind, learns = TEXT } = MODELS[name];
+  const { config: given, tokenizer: kind, learns = TEXT, trainedAs } = MODELS[name];
   const { tokenizer, given: own } = await makeTokenizer(tinyloom, kind);
   // Three ids that no text has.
   const config = { ...given, vocab_size: tokenizer.vocabSize + 3 };
-  const model = await Model.create(runtime, config, { seed: 5 });
-  const loss = await trained(model, learns, tokenizer);
+  const begun = await Model.create(runtime, { ...config, ...trainedAs }, { seed: 5 });
+  const loss = await trained(begun, learns, tokenizer);
+  const model = trainedAs ? await turnedInto(config, begun) : begun;
   const files = await model.save();
   writeFileSync(join(folder, `${name}.safetensors`), files["model.safetensors"]);
   writeFileSync(join(folder, `${name}.json`), files["config.json"]);

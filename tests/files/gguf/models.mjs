@@ -15,10 +15,19 @@ const BASE = {
   rms_norm_eps: 1e-5,
 };
 
+/** Other divisors of angles for each of so many pairs, in short texts and in long ones. */
+const longrope = (pairs) => ({
+  rope_type: "longrope",
+  short_factor: Array.from({ length: pairs }, (_, pair) => 1 + pair / 8),
+  long_factor: Array.from({ length: pairs }, (_, pair) => 1.25 + pair / 2),
+});
+
+const LONG = { ...longrope(8), attention_factor: 1.1, original_max_position_embeddings: 4 };
+
 /**
  * Models by name: `config` without its vocabulary, the `tokenizer`, what it `learns`, if not all of the text, and
  * with a GELU how far log-probabilities may be `apart` in f32 too: llama.cpp looks it up in a table of halves. `readAs`
- * names fields that a file does not keep.
+ * names fields that a file does not keep, and `trainedAs` what the config has while it is trained.
  */
 export const MODELS = {
   llama: {
@@ -78,6 +87,78 @@ export const MODELS = {
       num_hidden_layers: 4,
       rope_theta: 500,
     },
+  },
+  "llama-biases": {
+    tokenizer: "trained",
+    config: { ...BASE, model_type: "llama", attention_bias: true, mlp_bias: true },
+  },
+  olmo2: {
+    tokenizer: "llama3",
+    config: { ...BASE, model_type: "olmo2", num_key_value_heads: 4, rope_theta: 500 },
+  },
+  granite: {
+    tokenizer: "trained",
+    config: {
+      ...BASE,
+      model_type: "granite",
+      intermediate_size: 96,
+      embedding_multiplier: 4,
+      residual_multiplier: 0.5,
+      attention_multiplier: 0.2,
+      logits_scaling: 1.5,
+    },
+  },
+  stablelm: {
+    tokenizer: "trained",
+    config: {
+      model_type: "stablelm",
+      hidden_size: 64,
+      intermediate_size: 80,
+      num_hidden_layers: 2,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      max_position_embeddings: 256,
+      use_qkv_bias: true,
+      partial_rotary_factor: 0.5,
+    },
+  },
+  phi3: {
+    tokenizer: "trained",
+    readAs: ["max_position_embeddings"],
+    config: {
+      ...BASE,
+      model_type: "phi3",
+      intermediate_size: 96,
+      partial_rotary_factor: 0.75,
+      sliding_window: 128,
+    },
+  },
+  // llama.cpp's context of 256 is within the original one: angles are those of short texts, on both sides.
+  "phi3-longrope": {
+    tokenizer: "trained",
+    config: {
+      ...BASE,
+      model_type: "phi3",
+      intermediate_size: 96,
+      num_key_value_heads: 4,
+      partial_rotary_factor: 0.75,
+      max_position_embeddings: 512,
+      original_max_position_embeddings: 256,
+      rope_scaling: longrope(6),
+    },
+  },
+  // All texts are longer than the original context, as llama.cpp's own is. A step has short texts alone: it is trained
+  // by the long ones' angles under that name.
+  "llama-longrope": {
+    tokenizer: "trained",
+    trainedAs: {
+      rope_scaling: {
+        ...LONG,
+        short_factor: LONG.long_factor,
+        original_max_position_embeddings: 256,
+      },
+    },
+    config: { ...BASE, model_type: "llama", rope_scaling: LONG },
   },
   "llama-scores": {
     tokenizer: "scores",

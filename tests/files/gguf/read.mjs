@@ -149,7 +149,7 @@ const OTHERS = {
 /** The name in a checkpoint of transformers; undefined where that has no such tensor. */
 function nameOf(name, architecture) {
   const [, layer, module, kind] = /^(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)$/.exec(name);
-  if (module === "rope_freqs") return undefined;
+  if (module.startsWith("rope_f")) return undefined;
   const names = { block: "model.layers.", ...NAMES, ...OTHERS[architecture] };
   const block = layer === undefined ? "" : `${names.block}${layer}.`;
   return `${block}${names[module]}.${kind}`;
