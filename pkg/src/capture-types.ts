@@ -26,7 +26,10 @@ export interface CaptureKinds {
 
 /** Options of {@link Model.capture}. At least one kind is asked for. */
 export interface CaptureOptions extends InferenceOptions, CaptureKinds {
-  /** The layers; of `residual` `num_hidden_layers` may be one of them. Default: all. */
+  /**
+   * The layers; of `residual` `num_hidden_layers` may be one of them. Default: of each kind all that have it, which are the
+   * keys of the result.
+   */
   layers?: readonly number[];
 }
 
@@ -54,7 +57,9 @@ export interface LensLayer extends Scores {
 }
 
 /** Options of {@link Model.attribute}. */
-export interface AttributeOptions extends LongOptions {
+export interface AttributeOptions
+  extends LongOptions,
+    Pick<InferenceOptions, "adapter" | "adapters"> {
   /** The token whose logit it is. */
   target: number;
   /** A token whose logit is taken from it. */

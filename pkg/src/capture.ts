@@ -10,6 +10,7 @@ import type {
   LensOptions,
 } from "./capture-types.js";
 import type { WeightFormat } from "./formats.js";
+import { adapter } from "./generate-options.js";
 import { interventionsOf } from "./interventions.js";
 import type { ModelConfig } from "./model-config.js";
 import { INFERENCE, inference } from "./model-options.js";
@@ -20,6 +21,7 @@ import {
   index,
   integer,
   invalid,
+  list,
   type Rule,
   type Rules,
 } from "./options.js";
@@ -59,6 +61,8 @@ const ATTRIBUTE: Rules<AttributeOptions> = {
   against: index,
   position: index,
   layers,
+  adapter,
+  adapters: list,
   ...LONG,
 };
 
@@ -78,27 +82,34 @@ export async function capture(
   const kinds = names.filter((name) => chosen[name]);
   if (kinds.length === 0) throw invalid(`capture takes at least one of ${names.join(", ")}`);
   const count = countOf(of.config);
-  const list = [...new Set(chosen.layers ?? upTo(count + 1))];
-  // The state behind the last layer is of no layer's own.
-  const last = kinds.includes("residual") || !chosen.layers;
-  const captured = kinds.flatMap((kind) =>
-    list
-      .filter((layer) => kind === "residual" || layer < count || !last)
-      .map((layer) => [kind, layer]),
-  );
   const { kvCache, weights } = JSON.parse(json);
-  const own = JSON.stringify({ kvCache, weights, captured });
-  const found = await of.run(chosen, (raw) => {
+  return of.run(chosen, async (raw) => {
+    const captured = chosen.layers
+      ? named(kinds, [...new Set(chosen.layers)], count)
+      : (JSON.parse(raw.capturedOf(JSON.stringify(kinds))) as Place[]);
+    const own = JSON.stringify({ kvCache, weights, captured });
     const changed = interventionsOf("capture", chosen.interventions, raw);
-    return watched("capture", chosen, (ask) => raw.capture(tokens, own, ask, changed));
+    const found = await watched("capture", chosen, (ask) => raw.capture(tokens, own, ask, changed));
+    const result: { [K in Kind]?: { [layer: number]: Float32Array } } = {};
+    for (const [at, [kind, layer]] of captured.entries()) {
+      const rows = result[kind] ?? {};
+      rows[layer] = found[at] as Float32Array;
+      result[kind] = rows;
+    }
+    return result;
   });
-  const result: { [K in keyof CaptureKinds]?: { [layer: number]: Float32Array } } = {};
-  for (const [at, [kind, layer]] of (captured as [keyof CaptureKinds, number][]).entries()) {
-    const rows = result[kind] ?? {};
-    rows[layer] = found[at] as Float32Array;
-    result[kind] = rows;
-  }
-  return result;
+}
+
+type Kind = keyof CaptureKinds;
+type Place = readonly [kind: Kind, layer: number];
+
+/** The kinds in the layers that are named. Beside states, the one behind the last layer is no layer of the other kinds. */
+function named(kinds: readonly Kind[], list: readonly number[], count: number): Place[] {
+  const last = kinds.includes("residual");
+  const has = (kind: Kind, layer: number) => kind === "residual" || layer < count || !last;
+  return kinds.flatMap((kind) =>
+    list.filter((layer) => has(kind, layer)).map((layer): Place => [kind, layer]),
+  );
 }
 
 /** {@link Model.lens}. */
@@ -127,14 +138,20 @@ export async function lens(
 export async function attribute(
   of: Looking,
   tokens: Uint32Array,
-  options: AttributeOptions,
+  { interventions, ...options }: AttributeOptions & { interventions?: readonly unknown[] },
 ): Promise<ByLayer> {
+  if (interventions?.length) {
+    throw invalid(
+      "attribute takes no interventions: its gradients are those of the model as it is; to see what a change does, compare " +
+        "logits with it and without",
+    );
+  }
   const chosen = check("attribute", options, ATTRIBUTE, "target");
   const { target, against, position = tokens.length - 1 } = chosen;
-  const list = [...new Set(chosen.layers ?? upTo(countOf(of.config) + 1))];
-  const json = JSON.stringify({ target, against, position, layers: list });
+  const all = [...new Set(chosen.layers ?? upTo(countOf(of.config) + 1))];
+  const json = JSON.stringify({ target, against, position, layers: all });
   const found = await of.run(chosen, (raw) =>
     watched("attribute", chosen, (ask) => raw.attribute(tokens, json, ask)),
   );
-  return Object.fromEntries(list.map((layer, at) => [layer, found[at] as Float32Array]));
+  return Object.fromEntries(all.map((layer, at) => [layer, found[at] as Float32Array]));
 }

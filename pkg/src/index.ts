@@ -135,6 +135,8 @@ export type {
   ResolvedTrainerOptions,
   Schedule,
   SoftTargets,
+  StateGradientBatch,
+  StateRows,
   StepGradient,
   StepMetrics,
   TrainerFiles,

@@ -43,6 +43,8 @@ export type Ask = (loaded: number, total: number, stage: string) => boolean;
 
 export interface RawRuntime extends Releasable {
   device(): GPUDevice;
+  /** The buffer of a number that {@link AskGradient} was given. */
+  buffer(id: number): GPUBuffer;
   capabilities(): string;
   lost(): Promise<string>;
   counters(): string;
@@ -125,6 +127,8 @@ export interface RawModel extends Releasable, RawWriter {
   ): Promise<Float32Array>;
   /** What one call changes, which takes it over. */
   interventions(json: string, vectors: Float32Array): RawInterventions;
+  /** All that there is of kinds: `[kind, layer]` each, as JSON. */
+  capturedOf(kindsJson: string): string;
   /** What layers compute, in the order in which the options list it. */
   capture(
     tokens: Uint32Array,
@@ -203,6 +207,17 @@ export type RawDataset = Releasable;
 /** The metrics of a step in the order of `metrics.ts`. A step that ends no accumulation has NaN for its norm. */
 export type RawMetrics = Float64Array;
 
+/**
+ * Is given numbers, their first row and how many rows they are, and where their gradient lies on the GPU: the number of the
+ * buffer, the offset, and the bytes from row to row. Gives the gradient, null where it has written it there, and the loss.
+ */
+export type AskGradient = (
+  values: Float32Array,
+  first: number,
+  rows: number,
+  place: Float64Array | undefined,
+) => Promise<[Float32Array | null, number]>;
+
 export interface RawTrainer extends Releasable, RawWriter {
   options(): string;
   schedule(): string;
@@ -221,12 +236,13 @@ export interface RawTrainer extends Releasable, RawWriter {
     weights?: Float32Array,
     soft?: Uint32Array,
   ): Promise<RawMetrics>;
-  /** A step whose gradient by the logits, and loss, `ask` gives of some rows at a time. */
+  /** A step whose gradient by logits or by states, and loss, `ask` gives of some rows at a time. */
   stepGiven(
     tokens: Uint32Array,
     documents: Uint32Array | undefined,
     divisor: number,
-    ask: (first: number, logits: Float32Array, rows: number) => Promise<[Float32Array, number]>,
+    byStates: boolean,
+    ask: AskGradient,
   ): Promise<RawMetrics>;
   stepDataset(dataset: RawDataset, stop: () => boolean): Promise<RawMetrics>;
   queueDataset(dataset: RawDataset): Promise<RawMetrics>;

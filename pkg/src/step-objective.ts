@@ -1,5 +1,6 @@
 /** Steps with an objective of their own: their options checked, and how the module takes them. */
 
+import type { InnerRuntime } from "./inner-runtime.js";
 import {
   anything,
   awaited,
@@ -14,12 +15,17 @@ import {
   type Rules,
   show,
 } from "./options.js";
-import type { RawMetrics, RawTrainer } from "./raw-types.js";
+import type { AskGradient, RawMetrics, RawTrainer } from "./raw-types.js";
 import { toTokens } from "./tokens.js";
-import type { Batch, GradientBatch, SoftTargets, StepGradient } from "./trainer-types.js";
+import type { Batch, GradientRows, SoftTargets, StateRows, StepGradient } from "./trainer-types.js";
 
 type Objective = Omit<Batch, "tokens" | "targets" | "documents">;
-type Given = Omit<GradientBatch, "tokens" | "documents">;
+/** A function for either kind of rows: which it takes is the caller's to know. */
+interface Given {
+  gradient: (rows: GradientRows & StateRows) => StepGradient | Promise<StepGradient>;
+  gradientBy?: "logits" | "states";
+  normalize?: number;
+}
 
 const divisor = (value: unknown) =>
   value === "targets" || value === "weights" || number(0, undefined, true)(value) === undefined
@@ -42,7 +48,11 @@ const SOFT: Rules<SoftTargets> = {
   temperature: number(0, undefined, true),
 };
 
-const GIVEN: Rules<Given> = { gradient: callback, normalize: number(0, undefined, true) };
+const GIVEN: Rules<Given> = {
+  gradient: callback,
+  gradientBy: oneOf("logits", "states"),
+  normalize: number(0, undefined, true),
+};
 
 /** A step whose batch has more than tokens, targets and documents. */
 export async function stepBy(
@@ -50,13 +60,14 @@ export async function stepBy(
   tokens: Uint32Array,
   documents: Uint32Array | undefined,
   { targets, ...more }: { targets: unknown } & Partial<Objective & Given>,
+  runtime: InnerRuntime,
 ): Promise<RawMetrics> {
   if (more.gradient !== undefined) {
     if (targets !== undefined) {
       throw invalid("step: a gradient function has no targets beside it; leave them out");
     }
     const given = check<Given>("step with a gradient function", more, GIVEN, "gradient");
-    return stepGiven(raw, tokens, documents, given);
+    return stepGiven(raw, tokens, documents, given, runtime);
   }
   const { targetWeights, soft, ...numbers } = check<Objective>("step", more, OBJECTIVE);
   const wanted = toTokens("targets", targets);
@@ -105,35 +116,92 @@ async function stepGiven(
   raw: RawTrainer,
   tokens: Uint32Array,
   documents: Uint32Array | undefined,
-  { gradient, normalize = 1 }: Given,
+  { gradient, gradientBy, normalize = 1 }: Given,
+  runtime: InnerRuntime,
 ): Promise<RawMetrics> {
   let failed: { error: unknown } | undefined;
-  const ask = async (first: number, logits: Float32Array, rows: number) => {
+  const byStates = gradientBy === "states";
+  const ask: AskGradient = async (values, first, rows, place) => {
     try {
-      const of = { logits, first, rows, vocabulary: logits.length / rows };
-      return judged(await awaited("step: gradient", () => gradient(of)), logits.length);
+      const columns = values.length / rows;
+      const of = byStates
+        ? { states: values, first, rows, hidden: columns }
+        : { logits: values, first, rows, vocabulary: columns };
+      const given = await awaited("step: gradient", () => gradient(of as GradientRows & StateRows));
+      const [own, loss] = judged(given, values.length);
+      if (!isBuffer(own)) return [own, loss];
+      const [device, to] = placed(runtime, place);
+      await write(device, own, to, [rows, columns]);
+      return [null, loss];
     } catch (error) {
       failed = { error };
       throw error;
     }
   };
   try {
-    return await raw.stepGiven(tokens, documents, normalize, ask);
+    return await raw.stepGiven(tokens, documents, normalize, byStates, ask);
   } catch (error) {
     throw failed ? failed.error : error;
   }
 }
 
-function judged(given: StepGradient, length: number): [Float32Array, number] {
+const isBuffer = (value: unknown): value is GPUBuffer =>
+  typeof (value as Partial<GPUBuffer> | null)?.mapAsync === "function";
+
+function judged(given: StepGradient, length: number): [Float32Array | GPUBuffer, number] {
   const { gradient, loss } = called("step: gradient", () => ({ ...given }));
-  const floats = toNumbers("step: the gradient that gradient() gave", gradient);
-  if (floats.length !== length) {
+  const own = isBuffer(gradient)
+    ? gradient
+    : toNumbers("step: the gradient that gradient() gave", gradient);
+  const numbers = isBuffer(own) ? Math.floor(own.size / 4) : own.length;
+  if (isBuffer(own) ? numbers < length : numbers !== length) {
     throw invalid(
-      `step: gradient() gave ${floats.length} numbers; it must give ${length}, one for each logit`,
+      `step: gradient() gave ${numbers} numbers; it must give ${length}, one for each that it was given`,
     );
   }
   if (typeof loss !== "number") {
     throw invalid(`step: gradient() gave ${show(loss)} as loss; it must give a number`);
   }
-  return [floats, loss];
+  return [own, loss];
+}
+
+/** Where rows of a gradient lie, in bytes. */
+interface Place {
+  readonly buffer: GPUBuffer;
+  readonly offset: number;
+  readonly rowBytes: number;
+}
+
+function placed(runtime: InnerRuntime, place: Float64Array | undefined): [GPUDevice, Place] {
+  if (!place) {
+    throw invalid(
+      "step: gradient() gave a GPUBuffer, and this model caps its logits: give the gradient's numbers",
+    );
+  }
+  const [id = 0, offset = 0, rowBytes = 0] = place;
+  return runtime.now((raw) => [raw.device(), { buffer: raw.buffer(id), offset, rowBytes }]);
+}
+
+/** Copies rows of a gradient to where the module reads them. */
+async function write(
+  device: GPUDevice,
+  from: GPUBuffer,
+  { buffer, offset, rowBytes }: Place,
+  [rows, columns]: readonly [number, number],
+): Promise<void> {
+  const bytes = columns * 4;
+  const [count, each] = rowBytes === bytes ? [1, rows * bytes] : [rows, bytes];
+  device.pushErrorScope("validation");
+  const encoder = device.createCommandEncoder();
+  for (let row = 0; row < count; row++) {
+    encoder.copyBufferToBuffer(from, row * bytes, buffer, offset + row * rowBytes, each);
+  }
+  device.queue.submit([encoder.finish()]);
+  const refused = await device.popErrorScope();
+  if (refused) {
+    throw invalid(
+      `step: the GPUBuffer that gradient() gave cannot be copied (${refused.message}); give one of runtime.device with ` +
+        "usage COPY_SRC",
+    );
+  }
 }

@@ -171,8 +171,16 @@ export interface GradientBatch {
    * a lost device it is called again. Through a worker it runs in the page.
    */
   gradient: (rows: GradientRows) => StepGradient | Promise<StepGradient>;
+  gradientBy?: "logits";
   /** What the sums of gradients and losses are divided by; default 1. */
   normalize?: number;
+}
+
+/** A batch whose loss a function of the caller's computes from states: the head is left as it is. */
+export interface StateGradientBatch extends Omit<GradientBatch, "gradient" | "gradientBy"> {
+  /** Is given the states of all rows at once, and gives the derivative of its loss by each number, and the loss. */
+  gradient: (rows: StateRows) => StepGradient | Promise<StepGradient>;
+  gradientBy: "states";
 }
 
 /** Logits of some rows of a batch. */
@@ -185,10 +193,24 @@ export interface GradientRows {
   readonly vocabulary: number;
 }
 
+/** States of a batch: behind the last layer and the final norm, where the head reads them. */
+export interface StateRows {
+  /** `rows × hidden` numbers. */
+  readonly states: Float32Array;
+  /** 0: there is one call for all rows. */
+  readonly first: number;
+  readonly rows: number;
+  readonly hidden: number;
+}
+
 /** What a gradient function gives of its rows. */
 export interface StepGradient {
-  /** The derivative of the loss by each logit. */
-  gradient: Float32Array | readonly number[];
+  /**
+   * The derivative of the loss by each number that it was given. It may be a buffer of f32 on `runtime.device` with usage
+   * `COPY_SRC`, such as {@link Tensor.buffer}, of at least so many numbers. It is copied once the promise has settled; not
+   * through a worker, and not of a model that caps its logits.
+   */
+  gradient: Float32Array | readonly number[] | GPUBuffer;
   /** The sum over the rows. */
   loss: number;
 }

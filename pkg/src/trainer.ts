@@ -59,6 +59,7 @@ import type {
   RateSearch,
   ResolvedTrainerOptions,
   Schedule,
+  StateGradientBatch,
   StepMetrics,
   TrainerFiles,
   TrainerOptions,
@@ -74,6 +75,7 @@ const BATCH: Rules<Batch & GradientBatch> = {
   temperature: anything,
   soft: anything,
   gradient: anything,
+  gradientBy: anything,
 };
 
 /**
@@ -274,7 +276,7 @@ export class Trainer {
    * `docs/guides/objectives.md`.
    * @throws {@link TinyloomError} `invalid-tokens`, `invalid-options`.
    */
-  async step(batch: Batch | GradientBatch): Promise<StepMetrics> {
+  async step(batch: Batch | GradientBatch | StateGradientBatch): Promise<StepMetrics> {
     const { tokens, targets, documents, ...more } = check<Partial<Batch & GradientBatch>>(
       "step",
       batch,
@@ -286,7 +288,8 @@ export class Trainer {
     const own = Object.keys(more).length > 0;
     if (own) {
       const given = inspect("step", () => copied({ targets, ...more }));
-      begin = async (raw) => (await deferredPart()).stepBy(raw, ids, starts, given);
+      const { runtime } = this.#of;
+      begin = async (raw) => (await deferredPart()).stepBy(raw, ids, starts, given, runtime);
     } else {
       const wanted = toTokens("targets", targets);
       begin = (raw) => raw.step(ids, wanted, starts);

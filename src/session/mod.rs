@@ -40,8 +40,8 @@ pub use tensors::ops::Operations;
 pub use tensors::tensor::Tensor;
 pub use train::resume::Resume;
 pub use train::{
-    DropoutOptions, Metrics, Normalize, Precision, RowGradient, SoftTargets, StepObjective,
-    Trainer, TrainerOptions,
+    DropoutOptions, GivenGradient, GivenRows, GradientBy, GradientPlace, Metrics, Normalize,
+    Precision, RowGradient, SoftTargets, StepObjective, Trainer, TrainerOptions,
 };
 pub use weights::adapter::Adapter;
 pub use weights::loader::ModelLoader;

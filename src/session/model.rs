@@ -2,8 +2,9 @@
 
 use super::cache::key_value_cache::KeyValueCache;
 use super::decode::batched_plans::LastBatchedPlans;
+use super::decode::capture::CapturePlan;
 use super::decode::interventions::KnownInterventions;
-use super::decode::probe_plan::ProbePlan;
+use super::decode::probe_plan::ProbePlans;
 use super::progress::Progress;
 use super::throughput::Throughput;
 use super::weights::{Weights, tensor_at};
@@ -28,8 +29,9 @@ pub struct Model {
     epoch: Cell<u64>,
     /// What decoded batched rows last.
     pub(super) batched_plans: LastBatchedPlans,
-    /// What looked into the model last.
-    pub(super) probe_plan: RefCell<Option<Rc<ProbePlan>>>,
+    /// What has looked into the model.
+    pub(super) probe_plans: ProbePlans,
+    pub(super) capture_plan: RefCell<Option<CapturePlan>>,
     /// What calls that are not over change on the way.
     pub(super) interventions: RefCell<KnownInterventions>,
     /// How fast the GPU reads chunks of a prompt, and decodes tokens.
@@ -47,7 +49,8 @@ impl Model {
             caches: RefCell::default(),
             trainer_bytes: Cell::new(0),
             batched_plans: LastBatchedPlans::default(),
-            probe_plan: RefCell::default(),
+            probe_plans: ProbePlans::default(),
+            capture_plan: RefCell::default(),
             interventions: RefCell::default(),
             epoch: Cell::new(0),
         }
@@ -123,7 +126,8 @@ impl Model {
     pub fn free(&self) {
         self.caches.take();
         self.batched_plans.free();
-        self.probe_plan.take();
+        self.probe_plans.free();
+        self.capture_plan.take();
         self.weights.free();
     }
 

@@ -1,7 +1,7 @@
 //! `RawInterventions`, and the calls of `RawModel` that look inside.
 
 use super::model::{RawModel, read};
-use super::{JsResult, asking, to_js};
+use super::{JsResult, asking, json, to_js};
 use crate::kernels::{KvCache, WeightFormat};
 use crate::session::{
     AttributedLogit, Captured, Change, InferenceOptions, Intervention, Interventions, Place,
@@ -113,6 +113,13 @@ impl RawModel {
         let given: Vec<GivenIntervention> = read("interventions", given)?;
         let all: Vec<_> = given.into_iter().map(|one| one.of(vectors)).collect();
         Ok(RawInterventions { held: self.model.interventions(&all).map_err(to_js)? })
+    }
+
+    /// All that there is of kinds, given as JSON: each with each of the layers that have it, as JSON.
+    #[wasm_bindgen(js_name = capturedOf)]
+    pub fn captured_of(&self, kinds: &str) -> JsResult<String> {
+        let kinds: Vec<Captured> = read("capture", kinds)?;
+        json(&self.model.captured_of(&kinds).map_err(to_js)?)
     }
 
     /// What layers compute, in the order in which the options list it.

@@ -2,7 +2,7 @@
 
 use super::{JsResult, adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
+use crate::gpu::{BufferId, DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
 use crate::kernels::TunedProduct;
 use crate::session::Operations;
 use js_sys::Promise;
@@ -117,6 +117,13 @@ impl RawRuntime {
         let device = self.device_rc()?;
         let raw = device.raw().as_webgpu().map(|raw| AsRef::<JsValue>::as_ref(raw).clone());
         raw.ok_or_else(|| to_js(Error::internal("the device is not a WebGPU device")))
+    }
+
+    /// The raw GPUBuffer of a number.
+    pub fn buffer(&self, id: u32) -> JsResult<JsValue> {
+        let buffer = self.device_rc()?.raw_buffer(BufferId(id)).map_err(to_js)?;
+        let raw = buffer.as_webgpu().map(|raw| AsRef::<JsValue>::as_ref(raw).clone());
+        raw.ok_or_else(|| to_js(Error::internal("the buffer is not a WebGPU buffer")))
     }
 
     pub fn capabilities(&self) -> JsResult<String> {

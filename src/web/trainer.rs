@@ -6,7 +6,10 @@ use super::{JsResult, asking, json, to_js};
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
 use crate::gpu::LocalFuture;
-use crate::session::{Metrics, Progress, Resume, StepObjective, Trainer, TrainerOptions};
+use crate::session::{
+    GivenGradient, GivenRows, GradientBy, GradientPlace, Metrics, Progress, Resume, StepObjective,
+    Trainer, TrainerOptions,
+};
 use js_sys::{Array, Float32Array, Float64Array, Function, Promise};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -67,22 +70,32 @@ impl RawTrainer {
         Ok(numbers(&trainer.step_by(&batch, &objective).await.map_err(to_js)?))
     }
 
-    /// A step whose gradient `ask` gives: of the first row, logits and rows it makes a promise of the gradient and the loss.
+    /// A step whose gradient `ask` gives, by logits or by states. Of the numbers, their first row, their rows, and where
+    /// the gradient lies (the number of the buffer, the offset and the bytes from row to row; none where it cannot be
+    /// written there) it makes a promise of the gradient, null where it has been written, and the loss.
     #[wasm_bindgen(js_name = stepGiven)]
     pub async fn step_given(
         &self,
         tokens: Vec<u32>,
         documents: Option<Vec<u32>>,
         divisor: f64,
+        by_states: bool,
         ask: Function,
     ) -> JsResult<Float64Array> {
         let trainer = Rc::clone(&self.trainer);
-        let vocabulary = trainer.model().config().vocab_size;
-        let gradient = |first: usize, logits: Vec<f32>| -> LocalFuture<_> {
-            let rows = (logits.len() / vocabulary) as f64;
-            let logits = Float32Array::from(&logits[..]);
-            let asked =
-                ask.call3(&JsValue::UNDEFINED, &(first as f64).into(), &logits, &rows.into());
+        let gradient = |given: GivenRows| -> LocalFuture<_> {
+            let GivenRows { first, columns, values, place } = given;
+            let place = place.map(|GradientPlace { buffer, offset, row_bytes }| {
+                Float64Array::from(&[f64::from(buffer.0), offset as f64, row_bytes as f64][..])
+            });
+            let rows = (values.len() / columns) as f64;
+            let asked = Array::of4(
+                &Float32Array::from(&values[..]),
+                &(first as f64).into(),
+                &rows.into(),
+                &place.into(),
+            );
+            let asked = ask.apply(&JsValue::UNDEFINED, &asked);
             Box::pin(async move {
                 let given = match asked {
                     Ok(asked) => JsFuture::from(Promise::resolve(&asked)).await,
@@ -91,11 +104,17 @@ impl RawTrainer {
                 // The caller has what was thrown.
                 let given = given.map_err(|_| Error::options("the gradient function failed"))?;
                 let given = Array::from(&given);
-                let loss = given.get(1).as_f64().unwrap_or(f64::NAN);
-                Ok((Float32Array::new(&given.get(0)).to_vec(), loss))
+                let (own, loss) = (given.get(0), given.get(1).as_f64().unwrap_or(f64::NAN));
+                let own = if own.is_null() {
+                    GivenGradient::Written
+                } else {
+                    GivenGradient::Numbers(Float32Array::new(&own).to_vec())
+                };
+                Ok((own, loss))
             })
         };
-        let metrics = trainer.step_given(tokens, documents, divisor, &gradient).await;
+        let by = if by_states { GradientBy::States } else { GradientBy::Logits };
+        let metrics = trainer.step_given(tokens, documents, divisor, (by, &gradient)).await;
         Ok(numbers(&metrics.map_err(to_js)?))
     }
 

@@ -212,10 +212,19 @@ export class PackedCall {
     const connection = this.#connection;
     const [port, ports] = handler.serialize((values) => {
       const result = work(...(connection.unpack(values) as unknown[]));
-      return TOLD.test(name) ? settled(result) : result;
+      return TOLD.test(name) ? settled(result) : this.#given(result);
     });
     for (const one of ports) this.#transfers.add(one);
     return { [WIRE]: "function", port, name };
+  }
+
+  /** What a function gives, unless it holds a GPU object: the message with it would fail without its name. */
+  async #given(result: unknown): Promise<unknown> {
+    const given = await result;
+    const parts: unknown[] = typeof given === "object" && given ? Object.values(given) : [];
+    const one = ArrayBuffer.isView(given) ? undefined : parts.find(isGpu);
+    if (one) throw this.#refuse(one, "GPU objects stay on their side; give its numbers");
+    return given;
   }
 
   /** A stream that is moved ends there before its last bytes are here, so one that is piped here moves. */
@@ -258,6 +267,9 @@ export class PackedCall {
 }
 
 type Callable = (...values: unknown[]) => unknown;
+
+const isGpu = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && isGpuObject(value);
 
 /** Names of callbacks that only report, such as `onProgress`. Their results are ignored. */
 const TOLD = /^on[A-Z]/;

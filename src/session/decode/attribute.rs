@@ -1,17 +1,19 @@
 //! Attribution: gradients of a logit by the states behind layers.
 
 use crate::data::{Batch, IGNORE_INDEX, write_document_ends, write_sorted_by_token};
-use crate::error::{Error, Result, room};
+use crate::error::{Error, Result};
 use crate::gpu::{Gpu, PlanId, Region, Replay, create_checked, submit_checked};
 use crate::graph::Captured;
 use crate::lower::attribution_plan;
-use crate::plan::{BatchLayout, Buffer, Plan, buffers};
+use crate::plan::{BatchLayout, Buffer, Plan, Slice, buffers};
+use crate::session::decode::capture::{expect_room, tensors};
 use crate::session::memory::{self, MemoryBytes, Purpose};
 use crate::session::model::Model;
 use crate::session::progress::Progress;
 use crate::session::resources::Resources;
 use crate::session::step::{Step, rope_tables, write_rope_tables};
-use crate::session::train::given::{Logits, cut};
+use crate::session::throughput::Work;
+use crate::session::train::given::{Cut, Logits, cut};
 
 /// Which number's gradient is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +44,9 @@ impl AttributedLogit {
         Ok(())
     }
 
-    /// The gradient by rows of logits from `first` on.
-    fn slopes(&self, first: usize, logits: &[f32], vocabulary: usize) -> Vec<f32> {
-        let mut slopes = vec![0.0; logits.len()];
-        let row = self.position.checked_sub(first).map(|row| row * vocabulary);
-        if let Some(row) = row.and_then(|row| slopes.get_mut(row..row + vocabulary)) {
-            row[self.target as usize] += 1.0;
-            if let Some(against) = self.against {
-                row[against as usize] -= 1.0;
-            }
-        }
-        slopes
+    /// The tokens whose logits it is of, with their factors.
+    fn terms(&self) -> impl Iterator<Item = (u32, f32)> {
+        std::iter::once((self.target, 1.0)).chain(self.against.map(|against| (against, -1.0)))
     }
 }
 
@@ -71,70 +65,124 @@ impl Model {
         progress: Progress<'_>,
     ) -> Result<Vec<Vec<f32>>> {
         self.check_tokens(tokens)?;
-        let (count, vocabulary) = (tokens.len(), self.config().vocab_size);
-        logit.check(count, vocabulary)?;
+        let count = tokens.len();
+        logit.check(count, self.config().vocab_size)?;
         let captured: Vec<_> = layers.iter().map(|&layer| (Captured::Residual, layer)).collect();
         let layout = self.check_captured(&captured, count)?;
-        let _: Vec<f32> = room("gradients by states", layout.bytes() / 4)?;
-        progress.report(0, 1, "attribution")?;
+        expect_room("gradients by states", &layout)?;
+        progress.report(0, 2, "attribution")?;
         let (gpu, caps) = (&**self.gpu(), self.gpu().capabilities());
         let architecture = &self.layout().architecture;
-        let plan = attribution_plan(caps, self.layout(), layout.clone(), layers)?;
-        let (resources, pieces) = self.install_attribution(&plan).await?;
-        let tables = rope_tables(&resources, architecture)?;
+        let plan = attribution_plan(caps, self.layout(), layout.clone(), layers, logit.position)?;
+        let pass = self.install_attribution(&plan).await?;
+        let tables = rope_tables(&pass.resources, architecture)?;
         write_rope_tables(gpu, tables, 0..count, architecture.is_long(count)).await?;
-        create_checked(gpu, || write_text(gpu, &resources, tokens)).await?;
-        let captured = resources.get(Buffer::Captured)?;
+        create_checked(gpu, || write_text(gpu, &pass.resources, tokens)).await?;
+        let slopes = pass.slopes(self, logit).await?;
+        create_checked(gpu, || pass.write_gradient(gpu, logit.position, &slopes)).await?;
+        progress.report(1, 2, "attribution")?;
+        let captured = pass.resources.get(Buffer::Captured)?;
         let all = Region { buffer: captured, offset: 0, bytes: layout.bytes() };
-        let mut bytes = vec![];
-        for (plan, logits) in pieces {
-            let region = match logits {
-                Some(logits) => logits.region(resources.get(logits.buffer())?, count),
-                None => all,
-            };
-            let read =
-                submit_checked(gpu, || gpu.submit(&[Replay::new(plan, count)], 1, Some(region)))?;
-            bytes = read.await?;
-            if let Some(logits) = logits.filter(|logits| logits.rows_of(count) > 0) {
-                let values = logits.read(&bytes);
-                let slopes = logit.slopes(logits.first(), &values, vocabulary);
-                let words = logits.written(&slopes, &values, 1.0);
-                let write =
-                    || gpu.write(region.buffer, region.offset, bytemuck::cast_slice(&words));
-                create_checked(gpu, write).await?;
-            }
-        }
-        progress.report(1, 1, "attribution")?;
-        let of = |at: u64, count: u64| &bytes[at as usize..(at + count) as usize];
-        let own = layout.slices.iter();
-        Ok(own.map(|one| bytemuck::pod_collect_to_vec(of(one.offset, one.bytes))).collect())
+        let bytes = pass.backward.run(self, count, all).await?;
+        progress.report(2, 2, "attribution")?;
+        Ok(tensors(&layout, &bytes))
     }
-}
 
-/// A part of the plan, up to the logits of some rows or to its end.
-type Piece = (PlanId, Option<Logits>);
-
-impl Model {
-    /// The plan in pieces, and what it reads and writes besides the weights.
-    async fn install_attribution(&self, plan: &Plan) -> Result<(Resources, Vec<Piece>)> {
+    /// The plan in two pieces, and what it reads and writes besides the weights.
+    async fn install_attribution(&self, plan: &Plan) -> Result<Attribution> {
         let (gpu, weights) = (&**self.gpu(), self.weights.buffers()?);
         let mut sizes = buffers([plan]);
         sizes.retain(|name, _| !weights.has(*name));
         let asked = MemoryBytes::of_sizes(&sizes).with_ranges([plan]);
         let purpose = Purpose::Inference { tokens: plan.tokens, sequences: 1 };
         memory::check_memory(gpu, purpose, &asked)?;
-        let pieces = cut(plan);
+        let unlike =
+            || Error::internal("an attribution has logits of some rows, and their gradient");
+        let mut pieces = cut(plan).into_iter();
+        let (Some((forward, Some(Cut::Loss(logits)))), Some(head), Some(layers), None) =
+            (pieces.next(), pieces.next(), pieces.next(), pieces.next())
+        else {
+            return Err(unlike());
+        };
+        let backward =
+            Plan { dispatches: [head.0.dispatches, layers.0.dispatches].concat(), ..layers.0 };
+        let gradient = plan.head.and_then(|head| head.gradient).ok_or_else(unlike)?;
         let make = || {
             let mut resources = Resources::new(self.gpu());
             resources.allocate(&sizes, &[])?;
-            let install = |(plan, logits): &(_, Option<Logits>)| {
-                Ok((resources.install(plan, &[&weights])?, *logits))
+            let mut piece = |plan: &Plan| {
+                let plan_id = resources.install(plan, &[&weights])?;
+                Ok(Piece { plan: plan_id, work: Work::of(plan), largest: Work::of_largest(plan) })
             };
-            let pieces = pieces.iter().map(install).collect::<Result<Vec<_>>>()?;
-            Ok((resources, pieces))
+            let (forward, backward) = (piece(&forward)?, piece(&backward)?);
+            Ok(Attribution { resources, forward, logits, gradient, backward, rows: plan.tokens })
         };
         let made = create_checked(gpu, make).await;
         made.map_err(|error| memory::explained(error, purpose, &asked))
+    }
+}
+
+/// A part of the plan, and what it costs.
+struct Piece {
+    plan: PlanId,
+    work: Work,
+    largest: Work,
+}
+
+impl Piece {
+    /// Runs it in as many submits as keep each short, and reads a region back.
+    async fn run(&self, model: &Model, rows: usize, read: Region) -> Result<Vec<u8>> {
+        let (gpu, throughput) = (&**model.gpu(), &model.chunk_throughput);
+        let submits = throughput.submits(self.work, self.largest);
+        let sent = throughput.sent(gpu, self.work);
+        let replay = [Replay::new(self.plan, rows)];
+        let done = submit_checked(gpu, || gpu.submit(&replay, submits, Some(read)))?;
+        throughput.arrival(gpu, sent, done).await
+    }
+}
+
+/// The plan of an attribution, bound.
+struct Attribution {
+    resources: Resources,
+    /// Up to the logits of some rows, among them the one that is asked for.
+    forward: Piece,
+    logits: Logits,
+    /// Where the head leaves the gradient by the states of all rows, of which it computes those with logits.
+    gradient: Slice,
+    backward: Piece,
+    /// Of the text.
+    rows: usize,
+}
+
+impl Attribution {
+    /// Runs the forward pass; gives the tokens with the derivatives by their logits, before a cap.
+    async fn slopes(&self, model: &Model, logit: AttributedLogit) -> Result<Vec<(u32, f32)>> {
+        let buffer = self.resources.get(self.logits.buffer())?;
+        let mut slopes = vec![];
+        for (id, factor) in logit.terms() {
+            let number = self.logits.number(buffer, logit.position, id as usize);
+            let bytes = if slopes.is_empty() {
+                self.forward.run(model, self.rows, number).await?
+            } else {
+                model.gpu().read(number)?.await?
+            };
+            slopes.push((id, factor * self.logits.slope(self.logits.read(&bytes)[0])));
+        }
+        Ok(slopes)
+    }
+
+    /// Writes the gradient by the logits that were computed, and zeros for the states of the other rows.
+    fn write_gradient(&self, gpu: &dyn Gpu, row: usize, slopes: &[(u32, f32)]) -> Result<()> {
+        let buffer = self.resources.get(self.logits.buffer())?;
+        let all = self.logits.region(buffer, self.rows);
+        let mut words = vec![0f32; all.bytes as usize / 4];
+        for &(id, slope) in slopes {
+            let at = self.logits.number(buffer, row, id as usize).offset - all.offset;
+            words[at as usize / 4] += slope;
+        }
+        gpu.write(all.buffer, all.offset, bytemuck::cast_slice(&words))?;
+        let Slice { buffer, offset, bytes } = self.gradient;
+        gpu.write(self.resources.get(buffer)?, offset, &vec![0; bytes as usize])
     }
 }
 

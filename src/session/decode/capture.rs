@@ -9,6 +9,7 @@ use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
 use crate::session::cache::chunk::Chunk;
 use crate::session::cache::costs::ChunkCosts;
+use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::progress::Progress;
 use std::collections::BTreeMap;
@@ -26,7 +27,100 @@ const fn name(what: Captured) -> &'static str {
     }
 }
 
+/// Most bytes of captured tensors that stay on the GPU between calls.
+const KEPT_BYTES: u64 = 32 << 20;
+
+/// The plan of the last capture, bound to a cache, and what it leaves.
+#[derive(Debug)]
+pub(in crate::session) struct CapturePlan {
+    captured: Vec<(Captured, usize)>,
+    layout: CaptureLayout,
+    options: InferenceOptions,
+    bound: BoundPlans<PlanId>,
+    costs: ChunkCosts,
+}
+
+impl CapturePlan {
+    async fn new(
+        model: &Model,
+        cache: &KeyValueCache,
+        captured: &[(Captured, usize)],
+        layout: CaptureLayout,
+    ) -> Result<Self> {
+        let (caps, options) = (model.gpu().capabilities(), cache.options);
+        let (shape, plan) = cache.with(|allocation| {
+            let inference = Inference::new(caps, model.layout(), allocation.shape, options);
+            let inference = inference.capturing(captured);
+            let plan = inference.capture_plan(captured, layout.clone(), &allocation.slots)?;
+            Ok((allocation.shape, plan))
+        })?;
+        let bound = BoundPlans::new(&model.weights, cache, shape, &plan, &|_| Ok(())).await?;
+        let (captured, costs) = (captured.to_vec(), ChunkCosts::new(&[&plan]));
+        Ok(Self { captured, layout, options, bound, costs })
+    }
+
+    fn answers(
+        &self,
+        cache: &KeyValueCache,
+        captured: &[(Captured, usize)],
+        layout: &CaptureLayout,
+    ) -> bool {
+        let alike = self.captured == captured && self.layout == *layout;
+        alike && self.options == cache.options && self.bound.belongs_to(cache)
+    }
+}
+
 impl Model {
+    /// Whether a layer has what is to be captured of it; the residual stream is also behind the last one.
+    fn has_captured(&self, what: Captured, layer: usize) -> bool {
+        let layers = &self.layout().architecture.layers;
+        match what {
+            Captured::Residual => layer <= layers.len(),
+            Captured::Mlp => layers.get(layer).is_some_and(|of| of.mlp.is_some()),
+            _ => layers.get(layer).is_some_and(|of| of.attention.is_some()),
+        }
+    }
+
+    /// All that there is of some kinds: each with the layers that have it.
+    ///
+    /// # Errors
+    /// `invalid-options` for a kind that no layer has.
+    pub fn captured_of(&self, kinds: &[Captured]) -> Result<Vec<(Captured, usize)>> {
+        let layers = self.layout().architecture.layers.len();
+        let mut all = vec![];
+        for &what in kinds {
+            let before = all.len();
+            let has = (0..=layers).filter(|&layer| self.has_captured(what, layer));
+            all.extend(has.map(|layer| (what, layer)));
+            if all.len() == before {
+                let of = name(what);
+                return Err(Error::options(format!(
+                    "{of}: no layer of this model has such a block"
+                )));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The plan of the last capture, if that was alike, or a new one.
+    async fn capture_plan(
+        &self,
+        cache: &KeyValueCache,
+        captured: &[(Captured, usize)],
+        layout: &CaptureLayout,
+    ) -> Result<CapturePlan> {
+        // Until the new plan is there the old one keeps the pipelines that both have.
+        let last = self.capture_plan.take();
+        match last {
+            Some(last) if last.answers(cache, captured, layout) => Ok(last),
+            last => {
+                let made = CapturePlan::new(self, cache, captured, layout.clone()).await;
+                drop(last);
+                made
+            }
+        }
+    }
+
     /// Refuses what there is not, and what no buffer can hold.
     pub(super) fn check_captured(
         &self,
@@ -48,12 +142,7 @@ impl Model {
                     "{of} of layer {layer}: there are 0 to {most}"
                 )));
             }
-            let has = architecture.layers.get(layer).is_none_or(|of| match what {
-                Captured::Residual => true,
-                Captured::Mlp => of.mlp.is_some(),
-                _ => of.attention.is_some(),
-            });
-            if !has {
+            if !self.has_captured(what, layer) {
                 let of = name(what);
                 return Err(Error::options(format!(
                     "{of} of layer {layer}, which has no such block; name other layers"
@@ -106,7 +195,7 @@ impl Model {
         self.check_tokens(tokens)?;
         let count = tokens.len();
         let layout = self.check_captured(captured, count)?;
-        let _: Vec<f32> = room("what is captured", layout.bytes() / 4)?;
+        expect_room("what is captured", &layout)?;
         progress.report(0, count, "capture")?;
         // The pass has places for interventions, if only to tell apart what a block adds.
         let none = self.interventions(&[])?;
@@ -114,25 +203,16 @@ impl Model {
         let options = if own { options } else { none.over(options) };
         let cache = self.prepare_inference(count, options).await?;
         let _lock = cache.lock().await;
-        let caps = self.gpu().capabilities();
-        let (shape, plan) = cache.with(|allocation| {
-            let inference = Inference::new(caps, self.layout(), allocation.shape, cache.options);
-            let inference = inference.capturing(captured);
-            let plan = inference.capture_plan(captured, layout.clone(), &allocation.slots)?;
-            Ok((allocation.shape, plan))
-        })?;
-        let bound: BoundPlans<PlanId> =
-            BoundPlans::new(&self.weights, &cache, shape, &plan, &|_| Ok(())).await?;
-        let costs = ChunkCosts::new(&[&plan]);
+        let plan = self.capture_plan(&cache, captured, &layout).await?;
         let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
         let bytes = loop {
             progress.report(done, count, "capture")?;
             let part = self.next_chunk(&cache, done, count)?;
             let last = part.end == count;
             let chunk = |_: &CacheAllocation| {
-                let buffer = bound.resources.get(Buffer::Captured)?;
+                let buffer = plan.bound.resources.get(Buffer::Captured)?;
                 let read = last.then_some(Region { buffer, offset: 0, bytes: layout.bytes() });
-                Ok(Chunk { plans: vec![bound.ids], costs, read })
+                Ok(Chunk { plans: vec![plan.bound.ids], costs: plan.costs, read })
             };
             let inputs = &tokens[part.clone()];
             match self.run_chunk((&cache, held), done, inputs, &chunk).await? {
@@ -142,9 +222,23 @@ impl Model {
             }
         };
         cache.holds(held, tokens);
+        if layout.bytes() <= KEPT_BYTES {
+            self.capture_plan.replace(Some(plan));
+        }
         progress.report(count, count, "capture")?;
-        let own = layout.slices.iter();
-        let of = |at: u64, count: u64| &bytes[at as usize..(at + count) as usize];
-        Ok(own.map(|one| bytemuck::pod_collect_to_vec(of(one.offset, one.bytes))).collect())
+        Ok(tensors(&layout, &bytes))
     }
+}
+
+/// Refuses more than the host has room for: the bytes that are read back, and the numbers made of them.
+pub(super) fn expect_room(what: &str, layout: &CaptureLayout) -> Result<()> {
+    let _: Vec<f32> = room(what, layout.bytes() / 4 * 2)?;
+    Ok(())
+}
+
+/// The numbers of each captured tensor.
+pub(super) fn tensors(layout: &CaptureLayout, bytes: &[u8]) -> Vec<Vec<f32>> {
+    let of = |at: u64, count: u64| &bytes[at as usize..(at + count) as usize];
+    let own = layout.slices.iter();
+    own.map(|one| bytemuck::pod_collect_to_vec(of(one.offset, one.bytes))).collect()
 }

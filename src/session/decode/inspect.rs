@@ -1,7 +1,6 @@
 //! What a text computes, read back: logits, and what comes before them.
 
 use super::inference::LogitsOf;
-use super::probe_plan::ProbePlan;
 use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result, room};
@@ -10,11 +9,9 @@ use crate::lower::{InferenceOptions, Probe};
 use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
-use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::model::Model;
 use crate::session::progress::Progress;
 use std::ops::Range;
-use std::rc::Rc;
 
 /// What to read back of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +129,7 @@ impl Model {
             report(count)?;
             return Ok(result);
         };
-        let probe_plan = self.probe_plan(&cache, probe).await?;
+        let probe_plan = self.probe_plans.plan(&self.weights, &cache, probe).await?;
         let (mut held, mut done) = self.begin_text(&cache, tokens, from).await?;
         while done < count {
             report(done)?;
@@ -170,20 +167,5 @@ impl Model {
             }
             _ => None,
         }
-    }
-
-    /// What answers a probe: the one of the call before, if that asked for the same.
-    pub(super) async fn probe_plan(
-        &self,
-        cache: &KeyValueCache,
-        probe: Probe,
-    ) -> Result<Rc<ProbePlan>> {
-        let before = self.probe_plan.take().filter(|plan| plan.answers(cache, probe));
-        let probe_plan = match before {
-            Some(probe_plan) => probe_plan,
-            None => Rc::new(ProbePlan::new(&self.weights, cache, probe).await?),
-        };
-        self.probe_plan.replace(Some(Rc::clone(&probe_plan)));
-        Ok(probe_plan)
     }
 }

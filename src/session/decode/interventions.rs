@@ -4,7 +4,7 @@ use crate::arch::Layer;
 use crate::error::{Error, Result};
 use crate::graph::InterventionSite;
 use crate::kernels::{InterventionEntry, InterventionKind, InterventionLayout, MOST_INTERVENTIONS};
-use crate::lower::InferenceOptions;
+use crate::lower::{ANY_INTERVENTIONS, InferenceOptions};
 use crate::session::model::Model;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -47,12 +47,14 @@ pub struct Intervention {
 }
 
 /// The interventions of a call, as the kernels read them. A model knows them while they are held.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Interventions(Rc<Numbers>);
+#[derive(Clone, Debug)]
+pub struct Interventions {
+    id: NonZeroU32,
+    numbers: Rc<Numbers>,
+}
 
-#[derive(Debug, Default)]
+#[derive(Debug, PartialEq)]
 pub(in crate::session) struct Numbers {
-    number: Option<NonZeroU32>,
     /// Sites and entries.
     pub entries: Vec<u32>,
     pub vectors: Vec<f32>,
@@ -60,24 +62,24 @@ pub(in crate::session) struct Numbers {
     pub vectors_at: u64,
 }
 
-/// Two calls that ask for the same may share what a cache holds.
-impl PartialEq for Numbers {
+/// Two calls that ask for the same may share what a cache holds. Each submit of a call compares: mostly a call with itself.
+impl PartialEq for Interventions {
     fn eq(&self, other: &Self) -> bool {
-        self.entries == other.entries && self.vectors == other.vectors
+        Rc::ptr_eq(&self.numbers, &other.numbers) || self.numbers == other.numbers
     }
 }
 
 /// Those that are held, by their numbers.
 #[derive(Debug, Default)]
 pub(in crate::session) struct KnownInterventions {
-    last: u32,
+    last: Option<NonZeroU32>,
     held: Vec<(NonZeroU32, Weak<Numbers>)>,
 }
 
 impl Interventions {
     /// The number under which the model knows them.
     pub(in crate::session) fn id(&self) -> NonZeroU32 {
-        self.0.number.unwrap_or(NonZeroU32::MIN)
+        self.id
     }
 
     /// Options of a call that they change.
@@ -86,23 +88,25 @@ impl Interventions {
     }
 
     pub(in crate::session) fn numbers(&self) -> &Numbers {
-        &self.0
+        &self.numbers
     }
 }
 
 impl KnownInterventions {
-    fn hold(&mut self, mut numbers: Numbers) -> Interventions {
+    fn hold(&mut self, numbers: Numbers) -> Interventions {
         self.held.retain(|(_, held)| held.strong_count() > 0);
-        self.last = self.last.checked_add(1).unwrap_or(1);
-        numbers.number = NonZeroU32::new(self.last);
-        let held = Interventions(Rc::new(numbers));
-        self.held.push((held.id(), Rc::downgrade(&held.0)));
-        held
+        let before = self.last.unwrap_or(ANY_INTERVENTIONS);
+        let id = before.checked_add(1).unwrap_or(ANY_INTERVENTIONS.saturating_add(1));
+        self.last = Some(id);
+        let numbers = Rc::new(numbers);
+        self.held.push((id, Rc::downgrade(&numbers)));
+        Interventions { id, numbers }
     }
 
     pub fn find(&self, id: NonZeroU32) -> Result<Interventions> {
         let found = self.held.iter().find(|(known, _)| *known == id);
-        let held = found.and_then(|(_, held)| held.upgrade()).map(Interventions);
+        let held = found.and_then(|(_, held)| held.upgrade());
+        let held = held.map(|numbers| Interventions { id, numbers });
         held.ok_or_else(|| Error::internal("interventions have ended before their call"))
     }
 }
@@ -167,7 +171,7 @@ impl Writer {
         }
         let words = sites.iter().flatten().flat_map(|entry| bytemuck::cast::<_, [u32; 8]>(*entry));
         entries.extend(words);
-        Ok(Numbers { number: None, entries, vectors, vectors_at: layout.vectors as u64 * 4 })
+        Ok(Numbers { entries, vectors, vectors_at: layout.vectors as u64 * 4 })
     }
 }
 

@@ -4,7 +4,7 @@ pub(super) mod attribute;
 pub(super) mod batch;
 mod batched_pass;
 pub(super) mod batched_plans;
-mod capture;
+pub(super) mod capture;
 #[cfg(feature = "testing")]
 mod decode_profile;
 pub(super) mod generate;

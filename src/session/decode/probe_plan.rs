@@ -11,6 +11,7 @@ use crate::session::cache::chunk::Chunk;
 use crate::session::cache::costs::ChunkCosts;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::weights::Weights;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -25,8 +26,39 @@ pub(in crate::session) struct ProbePlan {
     hidden: usize,
 }
 
+/// The plans of earlier probes of one cache, of attention the last one: that holds the most memory.
+#[derive(Debug, Default)]
+pub(in crate::session) struct ProbePlans(RefCell<Vec<Rc<ProbePlan>>>);
+
+impl ProbePlans {
+    /// What answers a probe: an earlier plan, or a new one.
+    pub async fn plan(
+        &self,
+        weights: &Rc<Weights>,
+        cache: &KeyValueCache,
+        probe: Probe,
+    ) -> Result<Rc<ProbePlan>> {
+        let attends = |probe| matches!(probe, Probe::Attention(_));
+        let stays = |plan: &Rc<ProbePlan>| {
+            plan.is_of(cache) && (plan.probe == probe || !attends(probe) || !attends(plan.probe))
+        };
+        self.0.borrow_mut().retain(stays);
+        let known = self.0.borrow().iter().find(|plan| plan.probe == probe).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let made = Rc::new(ProbePlan::new(weights, cache, probe).await?);
+        self.0.borrow_mut().push(Rc::clone(&made));
+        Ok(made)
+    }
+
+    pub fn free(&self) {
+        self.0.take();
+    }
+}
+
 impl ProbePlan {
-    pub async fn new(weights: &Rc<Weights>, cache: &KeyValueCache, probe: Probe) -> Result<Self> {
+    async fn new(weights: &Rc<Weights>, cache: &KeyValueCache, probe: Probe) -> Result<Self> {
         let (caps, options) = (weights.gpu.0.capabilities(), cache.options);
         let (shape, plan) = cache.with(|cache| {
             let slots = &cache.slots;
@@ -39,9 +71,9 @@ impl ProbePlan {
         Ok(Self { probe, options, bound, costs: ChunkCosts::new(&[&plan]), hidden })
     }
 
-    /// Whether it answers the probe from the cache as it is.
-    pub fn answers(&self, cache: &KeyValueCache, probe: Probe) -> bool {
-        self.probe == probe && self.options == cache.options && self.bound.belongs_to(cache)
+    /// Whether it is bound to the cache as it is.
+    fn is_of(&self, cache: &KeyValueCache) -> bool {
+        self.options == cache.options && self.bound.belongs_to(cache)
     }
 
     pub fn id(&self) -> PlanId {

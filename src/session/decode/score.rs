@@ -1,7 +1,6 @@
 //! What a model says of the tokens of texts: their log-probabilities, without their logits.
 
 use super::inference::LogitsOf;
-use super::probe_plan::ProbePlan;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
 use crate::kernels::RowScore;
@@ -161,13 +160,11 @@ impl Model {
     ) -> Result<()> {
         let cache = self.prepare_inference(text.0.len(), options.inference).await?;
         let _lock = cache.lock().await;
-        let plan = self.probe_plan(&cache, Probe::Scores(options.top)).await?;
+        let find = |probe| self.probe_plans.plan(&self.weights, &cache, probe);
+        let plan = find(Probe::Scores(options.top)).await?;
         let layers = self.config().num_hidden_layers;
         let layer = match options.layer.filter(|&layer| layer < layers) {
-            Some(layer) => {
-                let probe = Probe::HiddenState(layer);
-                Some(ProbePlan::new(&self.weights, &cache, probe).await?)
-            }
+            Some(layer) => Some(find(Probe::HiddenState(layer)).await?),
             None => None,
         };
         let chunk = |allocation: &CacheAllocation, rows: &Range<usize>| {
@@ -179,7 +176,7 @@ impl Model {
             scores.truncate(before + rows.start, &options);
             scores.add(&rows, read, most, &options);
         };
-        let own = layer.as_ref().map(ProbePlan::id);
+        let own = layer.as_ref().map(|plan| plan.id());
         let of = LogitsOf { layers: own, ..LogitsOf::of(text) };
         let held = self.read_rows(&cache, of, &chunk, report, &mut take).await?;
         if layer.is_none() {

@@ -1,6 +1,6 @@
 //! Checks the batch of a micro-step, and writes its words to the GPU.
 
-use super::Trainer;
+use super::{MicroStep, Trainer};
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, Result};
 use crate::kernels::STRIP;
@@ -78,7 +78,8 @@ impl Trainer {
             count_tiles(documents, before, strip_of);
         }
         self.batch_tokens.set(batch.len());
-        self.batch_long.set(long);
+        // A step of another loss says so behind this.
+        self.batch_kind.replace(MicroStep { steered: None, long });
         let (buffer, resources) = (self.buffer(Buffer::Batch)?, self.resources.borrow());
         // Where no kernel reads documents there is no room for them.
         let room = resources.as_ref().and_then(|resources| resources.bytes_of(Buffer::Batch));

@@ -29,7 +29,7 @@ impl Trainer {
         let cursor = self.progress().cursor;
         let mut batch = self.drawn.borrow_mut();
         dataset.draw(seed, cursor, self.plans.micro_step.tokens, &mut batch)?;
-        self.queue_step((&batch, &StepObjective::default()), self.installed, 1)
+        self.queue_step((&batch, &StepObjective::default()), None, 1)
     }
 
     /// Refuses to queue steps that have several parts.

@@ -16,9 +16,10 @@ mod state;
 mod tune;
 
 use given::Piece;
-pub use given::RowGradient;
+pub use given::{GivenGradient, GivenRows, GradientBy, GradientPlace, RowGradient};
 use in_flight::StepsInFlight;
 use loss::LossSum;
+use objective::SteeredPlans;
 pub use objective::{Normalize, SoftTargets, StepObjective};
 pub use options::{DropoutOptions, Precision, TrainerOptions};
 use run_progress::RunProgress;
@@ -96,6 +97,15 @@ impl TrainerPlans {
     }
 }
 
+/// Says which plan of a micro-step is meant.
+#[derive(Clone, Debug, Default)]
+struct MicroStep {
+    /// Of another loss than the trainer's own.
+    steered: Option<Rc<SteeredPlans>>,
+    /// Of long documents.
+    long: bool,
+}
+
 /// Trains a model. Holds gradients, moments and activations on the GPU.
 #[derive(Debug)]
 pub struct Trainer {
@@ -104,9 +114,9 @@ pub struct Trainer {
     plans: TrainPlans,
     installed: TrainerPlans,
     /// Those of other losses, once a step has asked for them.
-    steered_plans: RefCell<Vec<(Steering, TrainerPlans)>>,
-    /// The micro-step cut at its logits, of short documents and of long ones, once a step has asked for it.
-    pieces: [RefCell<Option<Rc<Vec<Piece>>>>; 2],
+    steered_plans: RefCell<Vec<Rc<SteeredPlans>>>,
+    /// The micro-steps cut for gradient functions, of short documents or of long ones, once a step has asked for them.
+    given_pieces: RefCell<Vec<((GradientBy, bool), Rc<Vec<Piece>>)>>,
     /// Whether averages and weights have changed places.
     exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
@@ -116,10 +126,10 @@ pub struct Trainer {
     losses: RefCell<Rc<Cell<LossSum>>>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
-    /// Whether its documents are long ones.
-    batch_long: Cell<bool>,
-    /// Whether [`Trainer::plan`] last listed the plan of long documents: rows of [`Trainer::wgsl`] are of that list.
-    listed_long: Cell<bool>,
+    /// Which plan it is for.
+    batch_kind: RefCell<MicroStep>,
+    /// What [`Trainer::plan`] last listed: rows of [`Trainer::wgsl`] are of that list.
+    listed: RefCell<MicroStep>,
     /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
     /// next ones.
     batch_words: RefCell<Vec<u32>>,
@@ -185,15 +195,15 @@ impl Trainer {
             plans,
             installed,
             steered_plans: RefCell::default(),
-            pieces: Default::default(),
+            given_pieces: RefCell::default(),
             exchanged: Cell::new(false),
             options: RefCell::new(options),
             schedule: Cell::new(schedule),
             in_flight: Rc::default(),
             losses: RefCell::default(),
             batch_tokens: Cell::new(0),
-            batch_long: Cell::new(false),
-            listed_long: Cell::new(false),
+            batch_kind: RefCell::default(),
+            listed: RefCell::default(),
             batch_words: RefCell::default(),
             drawn: RefCell::default(),
             expected: Cell::new(expected),
@@ -330,7 +340,7 @@ impl Trainer {
     /// `invalid-tokens`, `freed`, `device-lost`, and [`ErrorCode::Unread`] where the step is done but its result did not
     /// arrive.
     pub async fn step(self: &Rc<Self>, batch: &Batch) -> Result<Metrics> {
-        self.queue_step((batch, &StepObjective::default()), self.installed, 0)?.await
+        self.queue_step((batch, &StepObjective::default()), None, 0)?.await
     }
 
     /// The same with an objective of the step's own.
@@ -355,7 +365,7 @@ impl Trainer {
     fn queue_step(
         self: &Rc<Self>,
         (batch, objective): (&Batch, &StepObjective),
-        plans: TrainerPlans,
+        steered: Option<Rc<SteeredPlans>>,
         drawn: u64,
     ) -> Result<LocalFuture<Result<Metrics>>> {
         self.buffer(Buffer::Step)?;
@@ -372,6 +382,7 @@ impl Trainer {
         let tokens = batch.len();
         let step = self.step_uniform(tokens, !first, learning_rate, divisor);
         let share = tokens as f64 / self.plans.micro_step.tokens as f64;
+        let plans = steered.as_ref().map_or(self.installed, |steered| steered.installed);
         let replays = self.replays(batch, plans, share);
         let replays = &replays[..1 + usize::from(last)];
         if last {
@@ -380,6 +391,7 @@ impl Trainer {
         let submits = self.submits(share);
         let (read, accepted) = queue_checked(&**self.model.gpu(), || {
             self.write_batch(batch)?;
+            self.batch_kind.borrow_mut().steered = steered;
             self.write_objective(objective, tokens)?;
             self.write_step(&step)?;
             self.model.gpu().submit(replays, submits, Some(self.metrics()?))
@@ -449,9 +461,13 @@ impl Trainer {
         [step.sent_early(early, first), Replay { copy_before, ..update }]
     }
 
-    /// The micro-step's plan for the batch in the buffer.
-    fn micro_step_plan(&self, long: bool) -> &Plan {
-        self.plans.long.as_ref().filter(|_| long).unwrap_or(&self.plans.micro_step)
+    /// The micro-step's plan of that kind.
+    fn micro_step_plan<'a>(&'a self, of: &'a MicroStep) -> &'a Plan {
+        let (short, long) = match &of.steered {
+            Some(steered) => (&steered.micro_step, &steered.long),
+            None => (&self.plans.micro_step, &self.plans.long),
+        };
+        long.as_ref().filter(|_| of.long).unwrap_or(short)
     }
 
     /// Submits that so much of a full micro-step is cut into.
@@ -536,9 +552,10 @@ impl Trainer {
 
     /// The kernels a step replays, with why each was chosen: a step of a batch like that of the last step or evaluation.
     pub fn plan(&self) -> Result<Vec<PlanRow>> {
-        self.listed_long.set(self.batch_long.get());
+        let kind = self.batch_kind.borrow().clone();
         let most = self.model.gpu().capabilities().limits.max_compute_workgroups_per_dimension;
-        let mut rows = self.micro_step_plan(self.batch_long.get()).rows(most)?;
+        let mut rows = self.micro_step_plan(&kind).rows(most)?;
+        self.listed.replace(kind);
         rows.extend(self.plans.optimizer.rows(most)?);
         Ok(rows)
     }
@@ -548,7 +565,8 @@ impl Trainer {
     /// # Errors
     /// `invalid-options` where there is no such row.
     pub fn wgsl(&self, row: f64) -> Result<String> {
-        let plans = [self.micro_step_plan(self.listed_long.get()), &self.plans.optimizer];
+        let listed = self.listed.borrow();
+        let plans = [self.micro_step_plan(&listed), &self.plans.optimizer];
         let mut all = plans.into_iter().flat_map(|plan| {
             plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel].wgsl)
         });

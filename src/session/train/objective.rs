@@ -8,10 +8,12 @@ use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
 use crate::gpu::create_checked;
 use crate::kernels::{SOFT_IDS, Steering, SteeringNumbers};
-use crate::plan::{Buffer, buffers};
+use crate::lower::TrainPlans;
+use crate::plan::{Buffer, Plan, buffers};
 use crate::session::memory::{self, MemoryBytes, Purpose};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::rc::Rc;
 
 /// A step's own objective: Σ weights · loss / N.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -300,16 +302,24 @@ impl SoftTargets {
     }
 }
 
+/// The plans of a loss that is steered, and the same installed.
+#[derive(Debug)]
+pub(super) struct SteeredPlans {
+    steering: Steering,
+    pub micro_step: Plan,
+    pub long: Option<Plan>,
+    pub installed: TrainerPlans,
+}
+
 impl Trainer {
-    /// The plans of a step's loss, compiled and bound when the first step asks for them.
-    pub(super) async fn steered(&self, steering: Steering) -> Result<TrainerPlans> {
+    /// The plans of a step's loss, compiled and bound when the first step asks for them; none: the trainer's own.
+    pub(super) async fn steered(&self, steering: Steering) -> Result<Option<Rc<SteeredPlans>>> {
         if steering == Steering::Nothing {
-            return Ok(self.installed);
+            return Ok(None);
         }
-        let known =
-            |of: &[(Steering, TrainerPlans)]| of.iter().find(|(of, _)| *of == steering).copied();
-        if let Some((_, plans)) = known(&self.steered_plans.borrow()) {
-            return Ok(plans);
+        let known = self.steered_plans.borrow().iter().find(|of| of.steering == steering).cloned();
+        if known.is_some() {
+            return Ok(known);
         }
         let options = self.options();
         let plans = Self::tuned(&self.model, &options, steering).await?;
@@ -341,8 +351,10 @@ impl Trainer {
         let made = create_checked(gpu, make).await;
         let made = made.map_err(|error| memory::explained(error, Purpose::Trainer, &asked))?;
         let installed = made.ok_or_else(|| Error::internal("the trainer was freed"))?;
-        self.steered_plans.borrow_mut().push((steering, installed));
-        Ok(installed)
+        let TrainPlans { micro_step, long, .. } = plans;
+        let steered = Rc::new(SteeredPlans { steering, micro_step, long, installed });
+        self.steered_plans.borrow_mut().push(Rc::clone(&steered));
+        Ok(Some(steered))
     }
 
     /// What the kernels of a steered loss read.

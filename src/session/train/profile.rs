@@ -1,6 +1,6 @@
 //! Times of a step's dispatches.
 
-use super::Trainer;
+use super::{MicroStep, Trainer};
 use crate::error::{Error, Result};
 use crate::gpu::{Region, Replay, submit_checked};
 use crate::plan::{Buffer, OPTIMIZER_BYTES, PlanRow};
@@ -41,7 +41,9 @@ impl Trainer {
         let gpu = self.model.gpu();
         let timed = submit_checked(&**gpu, || {
             self.write_step(&step)?;
-            gpu.profile(Replay::new(self.installed.micro_step_of(self.batch_long.get()), tokens))
+            let MicroStep { steered, long } = &*self.batch_kind.borrow();
+            let plans = steered.as_ref().map_or(self.installed, |steered| steered.installed);
+            gpu.profile(Replay::new(plans.micro_step_of(*long), tokens))
         })?;
         let mut times = timed.await?;
         // Before the first update the moments' bias corrections are 0, and the update would be 0 / 0.

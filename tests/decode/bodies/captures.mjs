@@ -1,6 +1,6 @@
 // What models compute on their way, beside hooks in transformers: captures, the logit lens, gradients by states.
 import { close, equal, ok, refuses, sameBytes } from "../../api/bodies/assert.mjs";
-import { batch, config } from "../../api/bodies/kit.mjs";
+import { batch, config, trainerOptions } from "../../api/bodies/kit.mjs";
 import { filesOf, tensorsOf } from "../../train/bodies/fixtures.mjs";
 
 /** Where this body's cases run: see hosts.mjs. */
@@ -80,6 +80,38 @@ async function fixture(host, name) {
 const make = ({ tinyloom, runtime }, sizes = config) =>
   tinyloom.Model.create(runtime, sizes, { seed: 19 });
 
+/** Holds gradients of a logit against its changes; gives those of all layers. */
+async function slopes(model, options) {
+  const { tokens } = batch(12);
+  const { hidden_size: width, vocab_size: vocabulary } = config;
+  const direction = Float32Array.from({ length: width }, (_, i) => Math.cos(2 * i + 1));
+  const asked = { target: 101, against: 32, position: 9 };
+  const gradients = await model.attribute(tokens, { ...asked, ...options, layers: [0, 1, 2] });
+  const logit = async (layer, position, strength) => {
+    const steering = { at: "residual", layer, add: direction, strength, positions: [position] };
+    const all = await model.logits(tokens, { ...options, interventions: [steering] });
+    const row = all.subarray(asked.position * vocabulary);
+    return row[asked.target] - row[asked.against];
+  };
+  for (const [layer, gradient] of Object.entries(gradients)) {
+    for (const position of layer === "2" ? [9] : [3, 9]) {
+      const rows = gradient.subarray(position * width, (position + 1) * width);
+      const slope = rows.reduce((sum, x, i) => sum + x * direction[i], 0);
+      const step = 0.005;
+      const change =
+        (await logit(Number(layer), position, step)) -
+        (await logit(Number(layer), position, -step));
+      const allowed = 0.02 * Math.abs(slope) + 0.02;
+      close(change / (2 * step), slope, allowed, `layer ${layer} at ${position}`);
+    }
+    ok(
+      gradient.subarray(10 * width).every((x) => x === 0),
+      "later positions move nothing",
+    );
+  }
+  return Object.values(gradients).flatMap((own) => [...own]);
+}
+
 export const cases = {
   ...Object.fromEntries(NAMES.map((name) => [`${name}: hooks`, (host) => fixture(host, name)])),
 
@@ -117,39 +149,106 @@ export const cases = {
 
   async "gradients are slopes of logits"(host) {
     const model = await make(host);
-    const { tokens } = batch(12);
-    const { hidden_size: width, vocab_size: vocabulary } = config;
-    const direction = Float32Array.from({ length: width }, (_, i) => Math.cos(2 * i + 1));
-    const asked = { target: 101, against: 32, position: 9 };
-    const gradients = await model.attribute(tokens, { ...asked, layers: [0, 1, 2] });
-    const logit = async (layer, position, strength) => {
-      const steering = { at: "residual", layer, add: direction, strength, positions: [position] };
-      const row = (await model.logits(tokens, { interventions: [steering] })).subarray(
-        asked.position * vocabulary,
-      );
-      return row[asked.target] - row[asked.against];
-    };
-    for (const [layer, gradient] of Object.entries(gradients)) {
-      for (const position of layer === "2" ? [9] : [3, 9]) {
-        const rows = gradient.subarray(position * width, (position + 1) * width);
-        const slope = rows.reduce((sum, x, i) => sum + x * direction[i], 0);
-        const step = 0.005;
-        const change =
-          (await logit(Number(layer), position, step)) -
-          (await logit(Number(layer), position, -step));
-        close(
-          change / (2 * step),
-          slope,
-          0.02 * Math.abs(slope) + 0.02,
-          `layer ${layer} at ${position}`,
-        );
-      }
-      ok(
-        gradient.subarray(10 * width).every((x) => x === 0),
-        "later positions move nothing",
-      );
-    }
+    await slopes(model, {});
     model.free();
+  },
+
+  async "gradients through an adapter are slopes, and not those of the model alone"(host) {
+    const model = await make(host);
+    const { Adapter, Trainer } = host.tinyloom;
+    const adapter = await Adapter.create(model, { rank: 4, alpha: 32, seed: 2 });
+    const trainer = await Trainer.create(adapter, { ...trainerOptions, learningRate: 0.05 });
+    for (let step = 0; step < 4; step++) await trainer.step(batch(40));
+    const [alone, own] = [await slopes(model, {}), await slopes(model, { adapter })];
+    const apart = norm(own.map((x, i) => x - alone[i])) / norm(alone);
+    ok(apart > 0.05, `the adapter changes gradients by ${apart}`);
+    model.free();
+  },
+
+  async "gradients of capped logits of a long text, at any position"(host) {
+    const sizes = {
+      ...config,
+      hidden_size: 48,
+      num_attention_heads: 3,
+      max_position_embeddings: 512,
+    };
+    const capped = { ...sizes, model_type: "gemma2", head_dim: 16, final_logit_softcapping: 0.05 };
+    for (const own of [sizes, capped]) {
+      const model = await make(host, own);
+      const tokens = Uint32Array.from({ length: 300 }, (_, i) => (i * i + 3 * i) % 251);
+      for (const position of [0, 131, 299]) {
+        const asked = { target: 101, against: 32, position };
+        const { 1: gradient } = await model.attribute(tokens, { ...asked, layers: [1] });
+        const direction = Float32Array.from({ length: 48 }, (_, i) => Math.cos(2 * i + 1));
+        const at = gradient.subarray(position * 48, (position + 1) * 48);
+        const slope = at.reduce((sum, x, i) => sum + x * direction[i], 0);
+        const logit = async (strength) => {
+          const steering = { at: "residual", layer: 1, add: direction, strength };
+          const changed = [{ ...steering, positions: [position] }];
+          const row = await model.logits(tokens, { from: position, interventions: changed });
+          return row[101] - row[32];
+        };
+        const change = ((await logit(0.005)) - (await logit(-0.005))) / 0.01;
+        close(change, slope, 0.02 * Math.abs(slope) + 0.002, `position ${position}`);
+        ok(Math.abs(slope) > 0.001, `a slope of ${slope} tells nothing`);
+      }
+      model.free();
+    }
+  },
+
+  async "what has looked once compiles and allocates nothing the next time"({ tinyloom, gpu }) {
+    const runtime = await tinyloom.Runtime.create({ gpu });
+    const model = await make({ tinyloom, runtime });
+    const { tokens } = batch(12);
+    const calls = [
+      () => model.capture(tokens, { residual: true, attention: true }),
+      () => model.lens(tokens, { top: 2 }),
+      () => model.lens(tokens, { top: 0, layers: [1] }),
+    ];
+    for (const call of calls) {
+      const first = await call();
+      const { buffers, bindGroups, pipelines } = runtime._counters();
+      equal(await call(), first, "the same again");
+      const now = runtime._counters();
+      const more = [now.buffers - buffers, now.bindGroups - bindGroups, now.pipelines - pipelines];
+      equal(more, [0, 0, 0], "buffers, bind groups and pipelines");
+    }
+    const { pipelines } = runtime._counters();
+    await model.capture(tokens.subarray(0, 9), { residual: true, attention: true });
+    equal(runtime._counters().pipelines, pipelines, "pipelines for another length");
+    runtime.destroy();
+  },
+
+  async "a capture has the layers that have the block"(host) {
+    const layers = [{ mlp: false }, { attention: false }, {}];
+    const own = { vocab_size: 256, hidden_size: 32, intermediate_size: 48, num_attention_heads: 2 };
+    const sizes = {
+      model_type: "tinyloom",
+      num_hidden_layers: 3,
+      max_position_embeddings: 32,
+      ...own,
+    };
+    const model = await make(host, { ...sizes, layers });
+    const captured = await model.capture([1, 2, 3], ALL);
+    const told = Object.fromEntries(
+      Object.entries(captured).map(([kind, of]) => [kind, Object.keys(of).join()]),
+    );
+    const attends = Object.fromEntries(
+      ["attention", "attentionOutput", "query", "key", "value"].map((kind) => [kind, "0,2"]),
+    );
+    equal(
+      Object.entries(told).sort(),
+      Object.entries({ ...attends, residual: "0,1,2,3", mlp: "1,2" }).sort(),
+    );
+    await refuses("invalid-options", ["attention of layer 1", "no such block"], () =>
+      model.capture([1], { attention: true, layers: [1] }),
+    );
+    model.free();
+    const blind = await make(host, { ...sizes, attention: false });
+    await refuses("invalid-options", ["query: no layer"], () =>
+      blind.capture([1], { mlp: true, query: true }),
+    );
+    blind.free();
   },
 
   async "captures that cannot be"(host) {
@@ -177,6 +276,8 @@ export const cases = {
     await wrong(["target"], () => model.attribute([1], {}));
     await wrong(["target is 256"], () => model.attribute([1], { target: 256 }));
     await wrong(["against is 256"], () => model.attribute([1], { target: 1, against: 256 }));
+    const cut = { target: 1, interventions: [{ at: "attention", layer: 0, scale: 0 }] };
+    await wrong(["attribute takes no interventions", "logits"], () => model.attribute([1], cut));
     await wrong(["position is 1"], () => model.attribute([1], { target: 1, position: 1 }));
     await refuses("invalid-tokens", ["empty"], () => model.capture([], ALL));
     await refuses("invalid-tokens", ["empty"], () => model.attribute([], { target: 1 }));

@@ -60,6 +60,40 @@ const crossEntropy =
     return { gradient, loss };
   };
 
+/** Cross-entropy by hand of states and the head's weight, as a gradient function. */
+const crossEntropyOfStates =
+  (targets, head) =>
+  ({ states, hidden }) => {
+    const weights = rowsOf(head, hidden);
+    const gradient = new Float32Array(states.length);
+    let loss = 0;
+    for (const [row, state] of rowsOf(states, hidden).entries()) {
+      const logits = weights.map((weight) => weight.reduce((sum, x, i) => sum + x * state[i], 0));
+      const logs = logSoftmax(logits);
+      loss -= logs[targets[row]];
+      const slopes = new Float64Array(hidden);
+      for (const [id, weight] of weights.entries()) {
+        const slope = Math.exp(logs[id]) - (id === targets[row] ? 1 : 0);
+        for (let i = 0; i < hidden; i++) slopes[i] += slope * weight[i];
+      }
+      gradient.set(slopes, row * hidden);
+    }
+    return { gradient, loss };
+  };
+
+/** Half the sum of squares. */
+const squares = ({ states }) => ({
+  gradient: states,
+  loss: states.reduce((sum, x) => sum + x * x, 0) / 2,
+});
+
+/** A buffer of the caller's own with these numbers. */
+function ownBuffer(device, numbers, usage = 4 | 8) {
+  const buffer = device.createBuffer({ size: numbers.length * 4, usage }); // COPY_SRC, COPY_DST
+  device.queue.writeBuffer(buffer, 0, Float32Array.from(numbers));
+  return buffer;
+}
+
 export const cases = {
   async "weights are in loss and gradient, and their sum is divided as asked"(host) {
     const trainer = await open(host);
@@ -177,6 +211,151 @@ export const cases = {
     for (const { model } of [plain, given]) model.free();
   },
 
+  async "a gradient by states is the cross-entropy's, and the head's own is zero"(host) {
+    const sizes = { ...config, tie_word_embeddings: false };
+    const { tokens, targets } = batch(20);
+    const documents = Uint32Array.from(tokens, (_, i) => (i < 7 ? 0 : 7));
+    for (const more of [{}, { gradientAccumulation: 2 }]) {
+      const [plain, given] = await Promise.all(
+        [0, 1].map(async () => {
+          const model = await host.tinyloom.Model.create(host.runtime, sizes, { seed: 5 });
+          const still = { ...trainerOptions, ...more, learningRate: 1e-20 };
+          return host.tinyloom.Trainer.create(model, still);
+        }),
+      );
+      const head = await given.model.parameter("lm_head.weight");
+      const gradient = crossEntropyOfStates(targets, head);
+      // What the head has left of a step before must not stay.
+      const steps = more.gradientAccumulation ?? 1;
+      for (let i = 0; i < steps; i++) await given.step({ tokens, targets, documents });
+      let [expected, got] = [];
+      for (let i = 0; i < steps; i++) {
+        const asked = { tokens, documents, gradient, gradientBy: "states", normalize: 20 * steps };
+        expected = await plain.step({ tokens, targets, documents });
+        got = await given.step(asked);
+      }
+      close(got.loss, expected.loss, 1e-5);
+      const { "lm_head.weight": own, ...others } = await given.gradients();
+      ok(
+        own.every((x) => x === 0),
+        "the head's gradient is zero",
+      );
+      const { "lm_head.weight": _, ...wanted } = await plain.gradients();
+      sameGradients(others, wanted, 1e-5, "gradients");
+      for (const { model } of [plain, given]) model.free();
+    }
+  },
+
+  async "a gradient by states is the slope of its loss, of tied embeddings too"(host) {
+    const trainer = await open(host, { learningRate: 1e-20, maxGradNorm: null });
+    const { model } = trainer;
+    const { tokens } = batch(20);
+    await trainer.step({ ...batch(20) });
+    const asked = { tokens, gradient: squares, gradientBy: "states" };
+    const { loss } = await trainer.step(asked);
+    const gradients = await trainer.gradients();
+    const lossOf = async () => {
+      const states = await model.hiddenStates(tokens, { layer: config.num_hidden_layers });
+      return states.reduce((sum, x) => sum + x * x, 0) / 2;
+    };
+    close(loss, await lossOf(), 1e-3 * loss);
+    for (const name of [
+      "model.norm.weight",
+      "model.embed_tokens.weight",
+      "model.layers.0.mlp.down_proj.weight",
+    ]) {
+      const own = gradients[name].map(Math.abs);
+      const at = own.indexOf(Math.max(...own));
+      const values = await model.parameter(name);
+      const changed = async (by) => {
+        await model.setParameter(
+          name,
+          values.map((x, i) => (i === at ? x + by : x)),
+        );
+        return lossOf();
+      };
+      const step = name.includes("norm") ? 0.02 : 0.002;
+      const slope = ((await changed(step)) - (await changed(-step))) / (2 * step);
+      await model.setParameter(name, values);
+      close(gradients[name][at], slope, 0.02 * Math.abs(slope) + 0.02, name);
+      ok(Math.abs(slope) > 0.05, `${name}: a slope of ${slope} tells nothing`);
+    }
+    model.free();
+  },
+
+  async "a gradient in a buffer of the GPU is that of its numbers"(host) {
+    const { tinyloom, runtime } = host;
+    const { tokens, targets } = batch(20);
+    const sizes = { ...config, vocab_size: 257 }; // rows of logits are padded
+    const make = async (more = {}) => {
+      const model = await tinyloom.Model.create(runtime, { ...sizes, ...more }, { seed: 5 });
+      return tinyloom.Trainer.create(model, trainerOptions);
+    };
+    const [numbers, buffers] = [await make(), await make()];
+    const made = [];
+    const onGpu = (work) => async (rows) => {
+      const { gradient, loss } = await work(rows);
+      const buffer = ownBuffer(runtime.device, gradient);
+      made.push(buffer);
+      return { gradient: buffer, loss };
+    };
+    const tensor = runtime.tensor(null, [20, config.hidden_size]);
+    const inTensor = async (rows) => {
+      const { gradient, loss } = squares(rows);
+      await tensor.write(gradient);
+      return { gradient: tensor.buffer, loss };
+    };
+    for (const [one, other] of [
+      [{ gradient: crossEntropy(targets) }, { gradient: onGpu(crossEntropy(targets)) }],
+      [
+        { gradient: squares, gradientBy: "states" },
+        { gradient: inTensor, gradientBy: "states" },
+      ],
+    ]) {
+      const expected = await numbers.step({ tokens, ...one });
+      const got = await buffers.step({ tokens, ...other, gradientBy: one.gradientBy ?? "logits" });
+      equal(got.loss, expected.loss, "loss");
+      sameGradients(await buffers.gradients(), await numbers.gradients(), 1e-6, "gradients");
+    }
+    const giving = (gradient) => buffers.step({ tokens, gradient: () => ({ gradient, loss: 0 }) });
+    const small = ownBuffer(runtime.device, [1, 2, 3]);
+    await refuses("invalid-options", "gave 3 numbers", () => giving(small));
+    const unread = ownBuffer(runtime.device, new Float32Array(20 * 257), 8);
+    await refuses("invalid-options", "COPY_SRC", () => giving(unread));
+    const caps = { model_type: "gemma2", head_dim: 32, final_logit_softcapping: 5 };
+    const capped = await make(caps);
+    await refuses("invalid-options", "caps its logits", () =>
+      capped.step({ tokens, gradient: onGpu(crossEntropy(targets)) }),
+    );
+    equal((await buffers.step({ tokens, targets })).step, 3, "it goes on");
+    for (const buffer of [...made, small, unread]) buffer.destroy();
+    tensor.free();
+    for (const { model } of [numbers, buffers, capped]) model.free();
+  },
+
+  async "the plan is that of the last step"(host) {
+    const trainer = await open(host);
+    const data = batch(20);
+    const kernels = () => trainer.plan().map(({ kernel }) => kernel);
+    const plain = kernels();
+    const [own, steered] = ["cross_entropy_backward", "objective_cross_entropy_backward"];
+    ok(plain.includes(own) && !plain.includes(steered), `${plain}`);
+    await trainer.step({ ...data, targetWeights: signed(20) });
+    const weighted = trainer.plan();
+    const row = weighted.find(({ kernel }) => kernel === steered);
+    ok(row && !kernels().includes(own), `${weighted.map(({ kernel }) => kernel)}`);
+    ok(trainer.wgsl(weighted.indexOf(row)).includes("weights"), "its text is that of the row");
+    const profile = await trainer.profile();
+    equal(
+      profile.map(({ kernel }) => kernel),
+      kernels(),
+      "rows of a profile",
+    );
+    await trainer.step(data);
+    equal(kernels(), plain, "behind a plain step");
+    trainer.model.free();
+  },
+
   async "objectives go on after a resume and a lost device, to the bit"({ tinyloom, gpu }) {
     const { Runtime, Trainer } = tinyloom;
     const runtime = await Runtime.create({ gpu });
@@ -195,7 +374,7 @@ export const cases = {
       { tokens, targets, temperature: 0.8, soft },
       { tokens, targets, soft },
       { tokens, gradient: crossEntropy(targets, calls), normalize: 2 },
-      { tokens, gradient: crossEntropy(targets, calls), normalize: 2 },
+      { tokens, gradient: squares, gradientBy: "states", normalize: 2 },
     ];
     const run = async (trainer, from, to) => {
       const losses = [];
@@ -236,6 +415,7 @@ export const cases = {
       [{ soft: { ...teacher, direction: "both" } }, "direction is"],
       [{ soft: { ...teacher, ids: [1, 2] } }, "soft.probabilities has 8"],
       [{ gradient: () => {} }, "no targets beside it"],
+      [{ gradientBy: "states" }, "gradientBy"],
       [{ target_weights: [] }, "target_weights"],
     ]) {
       await refuses("invalid-options", word, () => trainer.step({ ...good, ...more }));

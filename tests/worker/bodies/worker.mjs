@@ -186,6 +186,7 @@ export const cases = {
       calls += 1;
       return { gradient: logits.map((x) => x / 256), loss: rows };
     };
+    const ofStates = ({ states, rows, hidden }) => ({ gradient: states, loss: rows * hidden });
     const program = async (api, on) => {
       const trainer = await make(api, on);
       const asked = { temperature: 2, entropy: true, top: 3 };
@@ -196,6 +197,7 @@ export const cases = {
       const steps = [
         await trainer.step({ tokens, targets, targetWeights, normalize: "weights", soft }),
         await trainer.step({ tokens, gradient, normalize: 16 }),
+        await trainer.step({ tokens, gradient: ofStates, gradientBy: "states" }),
       ];
       const failing = () => {
         throw new RangeError("in the page");
@@ -207,6 +209,12 @@ export const cases = {
     };
     equal(await program(tinyloom, runtime), await program(direct, here));
     equal(calls, 2);
+    const trainer = await make(tinyloom, runtime);
+    const buffer = here.device.createBuffer({ size: 16 * 256 * 4, usage: 4 }); // COPY_SRC
+    await refuses("invalid-options", ["GPUBuffer", "cannot go to the worker"], () =>
+      trainer.step({ tokens, gradient: () => ({ gradient: buffer, loss: 0 }) }),
+    );
+    await trainer.model.free();
     here.destroy();
   },
 

@@ -12,7 +12,7 @@ use crate::kernels::{
 };
 use crate::layout::{Fusion, GradientProduct, logit_chunks, padded_logits};
 use crate::params::{ALIGN, Params};
-use crate::plan::{BatchLayout, Buffer, Launch, METRICS_BYTES, Phase, Range, Slice};
+use crate::plan::{BatchLayout, Buffer, HeadRows, Launch, METRICS_BYTES, Phase, Range, Slice};
 
 /// Most bytes of logits held at a time (512 rows of GPT-2's vocabulary take 103 MB), and the share
 /// of the weights' bytes that they may take where that is more. More rows are computed in several chunks.
@@ -47,10 +47,15 @@ pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) 
     if most >= tokens {
         return tokens;
     }
-    let aligned = ALIGN >> model.hidden.trailing_zeros().min(ALIGN.trailing_zeros());
+    let aligned = aligned_rows(model.hidden);
     let step = [TILE_ROWS, ALIGN].into_iter().find(|step| most >= *step).unwrap_or(aligned);
     let chunks = tokens.div_ceil((most / step * step).max(aligned));
     tokens.div_ceil(chunks).next_multiple_of(step)
+}
+
+/// The fewest rows of `hidden` elements behind which others can be bound.
+pub(super) fn aligned_rows(hidden: usize) -> usize {
+    ALIGN >> hidden.trailing_zeros().min(ALIGN.trailing_zeros())
 }
 
 impl Lowering<'_> {
@@ -113,9 +118,14 @@ impl Lowering<'_> {
         let (row, row_bytes) = (padded_logits(vocabulary), self.hidden() as u64 * 4);
         let backward = d_input.is_some() || products.is_some();
         let logits = self.builder.tensor("logits", chunk.min(tokens) as u64 * row.stride as u64)?;
+        self.builder.head = Some(HeadRows { states: input, gradient: d_input });
         let mut products = products.map(<[_]>::iter);
         for token_rows in logit_chunks(vocabulary, tokens, chunk) {
             let rows = token_rows.rows;
+            if self.logit_row.is_some_and(|row| !(rows.row0..rows.row0 + rows.rows).contains(&row))
+            {
+                continue;
+            }
             let cut = |slice: Slice| Slice {
                 offset: slice.offset + u64::from(rows.row0) * row_bytes,
                 bytes: u64::from(rows.rows) * row_bytes,

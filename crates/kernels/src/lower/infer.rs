@@ -129,10 +129,13 @@ pub struct InferenceOptions {
     pub interventions: Option<NonZeroU32>,
 }
 
+/// Stands for whichever interventions a call has. Those of no call have this number.
+pub const ANY_INTERVENTIONS: NonZeroU32 = NonZeroU32::MIN;
+
 impl InferenceOptions {
     /// The options on which plans depend: with any interventions or none.
     pub fn form(self) -> Self {
-        Self { interventions: self.interventions.map(|_| NonZeroU32::MIN), ..self }
+        Self { interventions: self.interventions.map(|_| ANY_INTERVENTIONS), ..self }
     }
 }
 

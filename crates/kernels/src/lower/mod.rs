@@ -8,6 +8,7 @@ mod decode;
 mod dropout;
 mod embed;
 mod gate;
+mod given;
 mod head;
 mod infer;
 mod initialize;
@@ -28,10 +29,11 @@ pub use attention::cache_bytes;
 pub use capture::{CaptureLayout, capture_columns};
 pub use checksum::{CHECKSUM_BYTES, checksum_plan};
 pub use decode::CHOICE_BYTES;
+pub use given::{scale_plan, zero_plan};
 pub use head::{scores, top_rows};
 pub use infer::{
-    CacheShape, DRAW_SLOTS, Inference, InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe,
-    SampleChoices, SeveralPlans, SeveralRows, inference_plans,
+    ANY_INTERVENTIONS, CacheShape, DRAW_SLOTS, Inference, InferenceOptions, InferencePlans,
+    LIKELIEST_OFFSET, Probe, SampleChoices, SeveralPlans, SeveralRows, inference_plans,
 };
 pub use initialize::{OPTIONS_STRIDE, initialize_plan};
 pub use train::train_plans_of;
@@ -92,6 +94,8 @@ struct Lowering<'a> {
     values: Vec<Option<Slice>>,
     /// Where what is captured goes.
     captured: CaptureLayout,
+    /// The one row of a batch whose logits are asked for, with those that are computed with it; none: all.
+    logit_row: Option<u32>,
 }
 
 impl<'a> Lowering<'a> {
@@ -120,6 +124,7 @@ impl<'a> Lowering<'a> {
             layouts: Rc::new(layouts),
             values,
             captured: CaptureLayout::default(),
+            logit_row: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
-use super::head::logits_chunk;
+use super::head::{aligned_rows, logits_chunk};
 use super::{CaptureLayout, Inputs, Lowering, Rows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
@@ -163,7 +163,8 @@ pub fn train_plans_of(
 }
 
 /// The forward pass of one text of `layout.tokens` tokens, and gradients of the states behind so many layers into
-/// [`Buffer::Captured`]. The plan computes no loss. The caller writes the gradient of the logits.
+/// [`Buffer::Captured`]. Of the logits it computes few rows: `row`, and what has to be computed with it. The caller writes
+/// their gradient, and zeros where [`Plan::head`] has that of the states.
 ///
 /// # Errors
 /// `limit-exceeded`, as [`train_plans`].
@@ -172,11 +173,13 @@ pub fn attribution_plan(
     params: &Params,
     layout: CaptureLayout,
     states: &[usize],
+    row: usize,
 ) -> Result<Plan> {
     let tokens = layout.tokens;
     let state = params.trained(&|_| false)?;
     let graph = graph::differentiate_states(&graph::build(&params.architecture), states)?;
-    let (batch, logits) = (BatchLayout::new(tokens), logits_chunk(caps, params, tokens));
+    let logits = aligned_rows(params.architecture.hidden).min(tokens);
+    let batch = BatchLayout::new(tokens);
     let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
     let request = Request {
         caps,
@@ -192,6 +195,7 @@ pub fn attribution_plan(
     let rows = Rows::Batch { batch, logits, objective: Objective::default() };
     let mut lowering = Lowering::new(request, builder, rows, inputs);
     lowering.captured = layout;
+    lowering.logit_row = Some(row as u32);
     lowering.nodes(0..graph.nodes.len())?;
     Ok(lowering.builder.finish(&[]))
 }

@@ -2,7 +2,7 @@
 
 use super::launch::Launch;
 use super::slots::{self, Lifetime};
-use super::{Buffer, Cost, Dispatch, Phase, Plan, Range, STEP_BYTES, Slice};
+use super::{Buffer, Cost, Dispatch, HeadRows, Phase, Plan, Range, STEP_BYTES, Slice};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::kernels::{Access, Kernel, KernelSpec, LinearShape, Spec};
@@ -27,6 +27,7 @@ pub struct Builder<'a> {
     ranges: Vec<Range>,
     pub(super) virtuals: Vec<u64>,
     pub(super) products: Vec<LinearShape>,
+    pub head: Option<HeadRows>,
 }
 
 impl<'a> Builder<'a> {
@@ -41,6 +42,7 @@ impl<'a> Builder<'a> {
             ranges: Vec::new(),
             virtuals: Vec::new(),
             products: Vec::new(),
+            head: None,
         }
     }
 
@@ -210,12 +212,18 @@ impl<'a> Builder<'a> {
         let slot: BTreeMap<usize, usize> = used.into_iter().zip(slot_of).collect();
         drop(self.kernels);
         let (mut kernels, mut dispatches): (Vec<Rc<Kernel>>, Vec<Dispatch>) = (vec![], vec![]);
-        for (kernel, mut dispatch) in self.dispatches {
-            for slice in dispatch.all_slices() {
-                if let Buffer::Virtual(id) = slice.buffer {
-                    slice.buffer = Buffer::Slot(slot[&id]);
-                }
+        let place = |slice: &mut Slice| {
+            if let Buffer::Virtual(id) = slice.buffer {
+                slice.buffer = Buffer::Slot(slot[&id]);
             }
+        };
+        let mut head = self.head;
+        if let Some(HeadRows { states, gradient }) = &mut head {
+            place(states);
+            gradient.as_mut().map(place);
+        }
+        for (kernel, mut dispatch) in self.dispatches {
+            dispatch.all_slices().for_each(place);
             let same = |k: &Rc<Kernel>| {
                 let parts = (k.grid, k.sizes, &k.wgsl);
                 Rc::ptr_eq(k, &kernel) || parts == (kernel.grid, kernel.sizes, &kernel.wgsl)
@@ -234,6 +242,7 @@ impl<'a> Builder<'a> {
             unshared_bytes: alive.iter().map(|l| l.bytes).sum(),
             tokens: self.tokens,
             products: self.products,
+            head,
         }
     }
 }

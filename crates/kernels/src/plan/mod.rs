@@ -224,6 +224,17 @@ pub struct Plan {
     pub tokens: usize,
     /// Products among the dispatches, one for each time that it is computed.
     pub products: Vec<LinearShape>,
+    /// What the head of a batch reads and leaves.
+    pub head: Option<HeadRows>,
+}
+
+/// Where the head of a batch reads the states of all rows, and leaves the loss's gradient by them: f32, one row of
+/// `hidden_size` numbers behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadRows {
+    pub states: Slice,
+    /// Where a backward pass asks for it.
+    pub gradient: Option<Slice>,
 }
 
 /// A row of `trainer.plan()`.

@@ -179,6 +179,7 @@ fn lay_out(jobs: &[&Job]) -> Result<Layout> {
             unshared_bytes: 0,
             tokens: 0,
             products: Vec::new(),
+            head: None,
         },
         arenas: Default::default(),
         outputs: Vec::new(),

@@ -13,7 +13,7 @@ pub use remat::remat;
 use crate::arch::{Attention, HeadNorms, LowRank, Norm, WeightId};
 use crate::config::Activation;
 use crate::format::WriteMode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Index into [`Graph::values`].
@@ -138,7 +138,7 @@ impl InterventionSite {
 }
 
 /// What [`Op::Capture`] keeps of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Captured {
     /// The state of the residual stream behind so many layers, up to all of them.

@@ -8,8 +8,8 @@ use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, ErrorCode};
 use crate::gpu::LocalFuture;
 use crate::session::{
-    Adapter, NO_PROGRESS, Normalize, Precision, ScoreOptions, SoftTargets, StepObjective, Trainer,
-    TrainerOptions,
+    Adapter, GivenGradient, GivenRows, GradientBy, NO_PROGRESS, Normalize, Precision, ScoreOptions,
+    SoftTargets, StepObjective, Trainer, TrainerOptions,
 };
 use crate::twins::{
     Softened, Steered, cross_entropy_backward, log_sum_exp, steered_cross_entropy_backward,
@@ -404,22 +404,26 @@ fn a_gradient_function_of_the_cross_entropy_is_a_step() {
             let wanted = block_on(
                 plain.step_by(text, &weighted(&[2.0; 30][..text.len()], Normalize::Number(30.0))),
             );
-            let gradient = |first: usize, logits: Vec<f32>| -> LocalFuture<_> {
+            let gradient = |given: GivenRows| -> LocalFuture<_> {
                 called.set(called.get() + 1);
+                let GivenRows { first, values: logits, .. } = given;
                 let rows = first..first + logits.len() / vocabulary;
                 let mut wide: Vec<f64> = logits.iter().map(|x| f64::from(*x)).collect();
                 let targets = &text.targets[rows];
                 let losses = cross_entropy_backward(&mut wide, targets, vocabulary, 2.0);
-                let slopes = wide.iter().map(|x| *x as f32).collect();
+                let slopes = GivenGradient::Numbers(wide.iter().map(|x| *x as f32).collect());
                 Box::pin(async move { Ok((slopes, 2.0 * losses.iter().sum::<f64>())) })
             };
             let Batch { tokens, documents, .. } = text.clone();
-            let refused =
-                given.step_given(tokens.clone(), Some(documents.clone()), 30.0, &|_, _| {
-                    Box::pin(async { Err(Error::options("the function fails")) })
-                });
+            let fails = |_: GivenRows| -> LocalFuture<_> {
+                Box::pin(async { Err(Error::options("the function fails")) })
+            };
+            let by = GradientBy::Logits;
+            let (ids, starts) = (tokens.clone(), Some(documents.clone()));
+            let refused = given.step_given(ids, starts, 30.0, (by, &fails));
             assert_eq!(block_on(refused).unwrap_err().message, "the function fails");
-            let got = block_on(given.step_given(tokens, Some(documents), 30.0, &gradient)).unwrap();
+            let got =
+                block_on(given.step_given(tokens, Some(documents), 30.0, (by, &gradient))).unwrap();
             let wanted = wanted.unwrap();
             assert!((got.loss - wanted.loss).abs() < 1e-5, "{} for {}", got.loss, wanted.loss);
             last = vec![got.grad_norm, wanted.grad_norm];
