@@ -19,13 +19,17 @@ const [GROUP, TOKENS, PROMPT] = [8, 64, 16];
 
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
-/** Medians of the milliseconds of works that take turns, without the first two turns. */
+/**
+ * Medians of the milliseconds of works that take turns, without the first two turns. Each turn begins with another work, so
+ * that none always has the same one before it.
+ */
 async function inTurns(works, turns) {
   const times = works.map(() => []);
   for (let turn = 0; turn < turns + 2; turn++) {
-    for (const [i, work] of works.entries()) {
+    for (let next = 0; next < works.length; next++) {
+      const i = (turn + next) % works.length;
       const began = performance.now();
-      await work(turn);
+      await works[i](turn);
       if (turn > 1) times[i].push(performance.now() - began);
     }
   }

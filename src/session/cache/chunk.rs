@@ -2,7 +2,9 @@
 
 use super::allocation::CacheAllocation;
 use super::costs::ChunkCosts;
+use crate::error::Result;
 use crate::gpu::{PlanId, Region};
+use crate::plan::Buffer;
 
 /// Plans over the chunk, or over some of its rows, one after the other.
 pub(in crate::session) struct Chunk {
@@ -23,5 +25,12 @@ impl Chunk {
     pub fn logits(cache: &CacheAllocation, then: &[PlanId], read: Region) -> Self {
         let plans = [&[cache.plans.logits], then].concat();
         Self { plans, costs: cache.costs.logits, read: Some(read) }
+    }
+
+    /// The losses of so many rows of a chunk.
+    pub fn losses(cache: &CacheAllocation, rows: usize) -> Result<Self> {
+        let buffer = cache.resources.get(Buffer::Losses)?;
+        let read = Region { buffer, offset: 0, bytes: rows as u64 * 4 };
+        Ok(Self::logits(cache, &[cache.plans.loss], read))
     }
 }

@@ -229,7 +229,7 @@ impl Model {
     }
 
     /// The loss of each position of a text; 0 of an ignored target.
-    pub(super) async fn row_losses(
+    async fn row_losses(
         &self,
         text: (&[u32], &[u32]),
         options: InferenceOptions,
@@ -237,9 +237,7 @@ impl Model {
     ) -> Result<Vec<f32>> {
         let cache = self.prepare_inference(text.0.len(), options).await?;
         let chunk = |allocation: &CacheAllocation, rows: &Range<usize>| {
-            let buffer = allocation.resources.get(Buffer::Losses)?;
-            let read = Region { buffer, offset: 0, bytes: rows.len() as u64 * 4 };
-            Ok(Chunk::logits(allocation, &[allocation.plans.loss], read))
+            Chunk::losses(allocation, rows.len())
         };
         let mut losses = vec![];
         let mut take = |rows: Range<usize>, read: &[u8]| {
@@ -279,7 +277,7 @@ impl Model {
 
     /// A chunk of [`Self::read_rows`]; whether the cache still held the text. While some rows are read, the next ones are
     /// computed.
-    async fn read_part(
+    pub(super) async fn read_part(
         &self,
         place: (&PreparedCache, CacheOwner),
         text: LogitsOf<'_>,

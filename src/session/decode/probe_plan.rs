@@ -96,6 +96,7 @@ impl ProbePlan {
             Probe::HiddenState(_) => self.hidden,
             Probe::Attention(_) => part.end,
             Probe::Scores(_) => size_of::<RowScore>() / 4,
+            Probe::Documents => 0,
         }
     }
 
@@ -116,11 +117,23 @@ impl ProbePlan {
                 gpu.write(own(Buffer::Probe)?, 0, bytemuck::cast_slice(&head))?;
                 own(Buffer::Probabilities)?
             }
-            Probe::Scores(_) => return Err(Error::internal("scores have a chunk of their own")),
+            Probe::Scores(_) | Probe::Documents => {
+                return Err(Error::internal("scores have a chunk of their own"));
+            }
         };
         let bytes = (part.len() * self.columns(part)) as u64 * 4;
         let read = Region { buffer, offset: 0, bytes };
         Ok(Chunk { plans: vec![self.bound.ids], costs: self.costs, read: Some(read) })
+    }
+
+    /// Says where each row's document starts.
+    pub fn write_documents(&self, gpu: &dyn Gpu, documents: &[u32]) -> Result<()> {
+        let resources = &self.bound.resources;
+        // Without attention and positions no kernel reads them.
+        if !resources.has(Buffer::BatchDocuments) {
+            return Ok(());
+        }
+        gpu.write(resources.get(Buffer::BatchDocuments)?, 0, bytemuck::cast_slice(documents))
     }
 
     /// The logits of these rows of a chunk over a temperature, and what they say of tokens.

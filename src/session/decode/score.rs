@@ -3,9 +3,11 @@
 use super::inference::LogitsOf;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
-use crate::kernels::RowScore;
+use crate::gpu::create_checked;
+use crate::kernels::{KvCache, RowScore};
 use crate::lower::{InferenceOptions, Probe, top_rows};
 use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::chunk::Chunk;
 use crate::session::model::Model;
 use crate::session::progress::Progress;
 use crate::session::train::objective::{TEMPERATURES, reasonable};
@@ -50,6 +52,11 @@ impl ScoreOptions {
     /// Whether the losses of positions say it all.
     fn is_plain(&self) -> bool {
         self.temperature == 1.0 && self.top == 0 && !self.entropy && self.layer.is_none()
+    }
+
+    /// Whether documents may be read together: without a cache, whose format would show.
+    fn may_be_packed(&self) -> bool {
+        self.layer.is_none() && self.inference.kv_cache == KvCache::F32
     }
 
     fn check(&self, vocabulary: usize, layers: usize) -> Result<()> {
@@ -135,53 +142,114 @@ impl Model {
         let mut scores = Scores::default();
         while scores.logprobs.len() < total {
             let start = scores.logprobs.len();
-            let same = |document: &&u32| **document as usize == start;
-            let own = start..start + batch.documents[start..].iter().take_while(same).count();
-            let text = (&batch.tokens[own.clone()], &batch.targets[own.clone()]);
-            self.check_tokens(text.0)?;
             let report = |done| progress.report(start + done, total, "score");
-            if options.is_plain() {
-                let losses = self.row_losses(text, options.inference, &report).await?;
-                scores.logprobs.extend(losses.into_iter().map(|loss| 0.0 - loss));
+            let text = &batch.documents[start..];
+            let own = start..start + document(text);
+            self.check_tokens(&batch.tokens[own.clone()])?;
+            if own == (0..total) || !options.may_be_packed() {
+                let text = (&batch.tokens[own.clone()], &batch.targets[own]);
+                self.score_text(text, None, options, &report, &mut scores).await?;
             } else {
-                self.score_text(text, options, &report, &mut scores).await?;
+                self.score_documents(&batch, start, options, &report, &mut scores).await?;
             }
         }
         progress.report(total, total, "score")?;
         Ok(scores)
     }
 
-    async fn score_text(
+    /// Scores the documents from a row on that fit into one pass together, or one that is longer. Which do depends on their
+    /// lengths alone and not on the GPU's pace: the bits of a document do depend on its place.
+    async fn score_documents(
         &self,
-        text: (&[u32], &[u32]),
+        batch: &Batch,
+        start: usize,
         options: ScoreOptions,
         report: &dyn Fn(usize) -> Result<()>,
         scores: &mut Scores,
     ) -> Result<()> {
-        let cache = self.prepare_inference(text.0.len(), options.inference).await?;
+        let first = document(&batch.documents[start..]);
+        let cache = self.prepare_inference(first, options.inference).await?;
+        let most = cache.with(|allocation| Ok(allocation.chunk))?;
+        let long = |tokens| self.layout().architecture.is_long(tokens);
+        let mut end = start + first;
+        while end < batch.len() {
+            let next = document(&batch.documents[end..]);
+            if end + next - start > most || long(next) != long(first) {
+                break;
+            }
+            self.check_tokens(&batch.tokens[end..end + next])?;
+            end += next;
+        }
+        let text = (&batch.tokens[start..end], &batch.targets[start..end]);
+        let starts = batch.documents[start..end].iter().map(|at| at - start as u32).collect();
+        let starts = (first <= most).then_some(starts);
+        self.score_text(text, starts, options, report, scores).await
+    }
+
+    /// Scores a text, or the documents that start there.
+    async fn score_text(
+        &self,
+        text: (&[u32], &[u32]),
+        documents: Option<Vec<u32>>,
+        options: ScoreOptions,
+        report: &dyn Fn(usize) -> Result<()>,
+        scores: &mut Scores,
+    ) -> Result<()> {
+        let longest = documents.as_deref().map_or(text.0.len(), longest);
+        let cache = self.prepare_inference(longest, options.inference).await?;
         let _lock = cache.lock().await;
         let find = |probe| self.probe_plans.plan(&self.weights, &cache, probe);
-        let plan = find(Probe::Scores(options.top)).await?;
+        let plain = options.is_plain();
+        let plan = if plain { None } else { Some(find(Probe::Scores(options.top)).await?) };
         let layers = self.config().num_hidden_layers;
-        let layer = match options.layer.filter(|&layer| layer < layers) {
-            Some(layer) => Some(find(Probe::HiddenState(layer)).await?),
-            None => None,
+        let layer = match (&documents, options.layer.filter(|&layer| layer < layers)) {
+            (Some(_), _) => Some(find(Probe::Documents).await?),
+            (None, Some(layer)) => Some(find(Probe::HiddenState(layer)).await?),
+            (None, None) => None,
         };
-        let chunk = |allocation: &CacheAllocation, rows: &Range<usize>| {
-            plan.scores(&**self.gpu(), allocation, rows, options.temperature)
+        let chunk = |allocation: &CacheAllocation, rows: &Range<usize>| match &plan {
+            Some(plan) => plan.scores(&**self.gpu(), allocation, rows, options.temperature),
+            None => Chunk::losses(allocation, rows.len()),
         };
         let before = scores.logprobs.len();
         let most = cache.with(|allocation| Ok(allocation.logit_rows))?;
         let mut take = |rows: Range<usize>, read: &[u8]| {
             scores.truncate(before + rows.start, &options);
-            scores.add(&rows, read, most, &options);
+            if plain {
+                let losses = bytemuck::pod_collect_to_vec::<u8, f32>(read);
+                scores.logprobs.extend(losses.into_iter().map(|loss| 0.0 - loss));
+            } else {
+                scores.add(&rows, read, most, &options);
+            }
         };
         let own = layer.as_ref().map(|plan| plan.id());
         let of = LogitsOf { layers: own, ..LogitsOf::of(text) };
-        let held = self.read_rows(&cache, of, &chunk, report, &mut take).await?;
-        if layer.is_none() {
-            cache.holds(held, text.0); // else only of the first layers
+        let (Some(starts), Some(pass)) = (documents, &layer) else {
+            let held = self.read_rows(&cache, of, &chunk, report, &mut take).await?;
+            if layer.is_none() {
+                cache.holds(held, text.0); // else only of the first layers
+            }
+            return Ok(());
+        };
+        loop {
+            report(0)?;
+            let (held, _) = self.begin_text(&cache, &text.0[..longest], 0).await?;
+            let gpu = &**self.gpu();
+            create_checked(gpu, || pass.write_documents(gpu, &starts)).await?;
+            let all = 0..text.0.len();
+            if self.read_part((&cache, held), of, &all, &chunk, &mut take).await? {
+                return Ok(());
+            }
         }
-        Ok(())
     }
+}
+
+/// Rows of the first document of these.
+fn document(starts: &[u32]) -> usize {
+    starts.iter().take_while(|&&start| start == starts[0]).count()
+}
+
+/// Rows of the longest document of these.
+fn longest(starts: &[u32]) -> usize {
+    starts.chunk_by(|a, b| a == b).map(<[u32]>::len).max().unwrap_or(0)
 }

@@ -167,6 +167,60 @@ export const cases = {
     model.free();
   },
 
+  async "documents are scored together, and as one by one"({ tinyloom, gpu }) {
+    const runtime = await tinyloom.Runtime.create({ gpu });
+    const lengths = [5, 30, 1, 17, 60, 60, 60, 44, 300, 20, 8];
+    const draw = (count, by) =>
+      Uint32Array.from({ length: count }, (_, i) => (i * i + by * i) % 251);
+    const texts = lengths.map((length, i) => draw(length, i + 2));
+    const tokens = Uint32Array.from(texts.flatMap((text) => [...text]));
+    const starts = lengths.map((_, i) => lengths.slice(0, i).reduce((sum, x) => sum + x, 0));
+    const documents = Uint32Array.from(
+      lengths.flatMap((length, i) => new Array(length).fill(starts[i])),
+    );
+    const positions = { max_position_embeddings: 512 };
+    const layers = [{ sliding_window: 8 }, { norm: "after", rope_theta: null }];
+    const own = { ...config, model_type: "tinyloom", learned_positions: true, rope_theta: 1e4 };
+    const off = [{ at: "head", layer: 0, head: 1, scale: 0, positions: { from: 3 } }];
+    for (const [sizes, more] of [
+      [config, {}],
+      [config, { temperature: 0.7, entropy: true, top: 3 }],
+      [config, { interventions: off }],
+      [config, { weights: "int8" }],
+      [config, { kvCache: "f16" }],
+      [{ ...own, layers }, { temperature: 2 }],
+    ]) {
+      const model = await tinyloom.Model.create(runtime, { ...sizes, ...positions }, { seed: 5 });
+      const together = await model.score(tokens, { documents, ...more });
+      const alone = [];
+      for (const text of texts) alone.push(await model.score(text, more));
+      for (const name of ["logprobs", ...(more.entropy ? ["entropy"] : [])]) {
+        const expected = alone.flatMap((one) => [...one[name]]);
+        equal(together[name].length, expected.length, name);
+        const apart = expected.map((x, i) => Math.abs(x - together[name][i]));
+        ok(Math.max(...apart) < 1e-5, `${name} of ${JSON.stringify(more)}: ${Math.max(...apart)}`);
+      }
+      if (more.top)
+        equal(
+          [...together.top.ids],
+          alone.flatMap(({ top }) => [...top.ids]),
+          "ids",
+        );
+      const again = await model.score(tokens, { documents, ...more });
+      equal(again, together, "the same bits again");
+      model.free();
+    }
+    const model = await tinyloom.Model.create(runtime, config, { seed: 5 });
+    const eight = Uint32Array.from({ length: 160 }, (_, i) => i - (i % 20));
+    const score = () => model.score(draw(160, 3), { documents: eight });
+    await score();
+    const { submits } = runtime._counters();
+    await score();
+    const made = runtime._counters().submits - submits;
+    ok(made <= 4, `${made} submits for eight documents`);
+    runtime.destroy();
+  },
+
   async "a student follows soft targets"(host) {
     const { tinyloom, runtime } = host;
     const teacher = await tinyloom.Model.create(runtime, config, { seed: 11 });

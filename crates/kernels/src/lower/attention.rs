@@ -24,7 +24,7 @@ impl Lowering<'_> {
     /// Attention to the cache of the rows that are lowered.
     pub(super) fn cached(&self, attention: Attention) -> CacheAttention {
         let ring = match self.rows {
-            Rows::Batch { .. } | Rows::Texts { .. } => None,
+            Rows::Batch { .. } | Rows::Documents | Rows::Texts { .. } => None,
             Rows::Chunk(cache) | Rows::One(cache) | Rows::Several { cache, .. } => cache.ring,
         };
         cache_attention(attention, ring)
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         dropout: Option<Dropout>,
     ) -> Result<()> {
         match self.rows {
-            Rows::Batch { .. } => {
+            Rows::Batch { .. } | Rows::Documents => {
                 let qkv = self.read(node, 0)?;
                 let flops = self.attention_flops(attention, 2.0);
                 self.attend_rows(node, (attention, dropout), qkv, flops)

@@ -113,6 +113,9 @@ pub enum Probe {
     Attention(usize),
     /// What rows of [`Buffer::Logits`] say of their tokens, and so many of the likeliest, in [`Buffer::Scores`].
     Scores(usize),
+    /// Rows of packed documents in [`Buffer::Hidden`], as the last layer leaves them. They have no keys and values in the
+    /// cache: each document is whole. [`Buffer::BatchDocuments`] says where it starts.
+    Documents,
 }
 
 /// How a model infers: the options of `logits` and `loss`, part of those of `generate`.
@@ -372,7 +375,7 @@ impl<'a> Inference<'a> {
             nodes,
             outside: outside.map(|(value, _)| value),
             matrices: Matrices {
-                rounds: matches!(rows, Rows::Chunk(_) | Rows::Texts { .. }),
+                rounds: matches!(rows, Rows::Chunk(_) | Rows::Documents | Rows::Texts { .. }),
                 ..self.matrices()
             },
             state: self.params,
@@ -442,6 +445,19 @@ impl<'a> Inference<'a> {
                 let mut lowering = self.chunk(0..at);
                 lowering.nodes(0..at)?;
                 lowering.probabilities(&nodes[at], attention, self.probabilities())?;
+                lowering
+            }
+            Probe::Documents => {
+                let nodes = 0..self.graph.layers_end;
+                let builder = Builder::new(self.caps, Phase::Prefill, self.chunk, Buffer::Step);
+                let bytes = self.chunk.next_multiple_of(ALIGN) as u64 * 4;
+                let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
+                let tokens = PromptLayout::new(self.chunk).tokens();
+                let inputs = Inputs { documents, ..self.inputs(tokens) };
+                let hidden = (self.graph.last_hidden(), self.hidden(Buffer::Hidden, self.chunk));
+                let of = (&self.graph, nodes.clone(), Some(hidden));
+                let mut lowering = self.lowering(of, builder, Rows::Documents, inputs);
+                lowering.nodes(nodes)?;
                 lowering
             }
             Probe::Scores(top) => {

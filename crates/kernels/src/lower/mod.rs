@@ -66,6 +66,8 @@ struct Inputs {
 enum Rows {
     /// A batch whose loss is computed `logits` rows at a time; training minimises `objective`.
     Batch { batch: crate::plan::BatchLayout, logits: usize, objective: Objective },
+    /// Packed documents, whose keys and values nobody keeps.
+    Documents,
     /// A chunk of a prompt over the cache.
     Chunk(Cache),
     /// One decoded row over the cache.
