@@ -218,9 +218,10 @@ impl BatchGeneration {
         let version = loop {
             let version = model.weights.version();
             let mut waiting = self.unread();
+            let mut whole = self.whole_texts(&pass, &waiting);
             let mut done = 0;
             while let Some(&(row, text)) = waiting.first() {
-                let together = self.together(&pass, &waiting);
+                let together = self.together(&pass, &waiting, &whole);
                 for _ in 0..together.max(1) {
                     progress.report(done, rows, "read prompts")?;
                     done += 1;
@@ -235,6 +236,7 @@ impl BatchGeneration {
                     create_checked(&**model.gpu(), || cache.with(copy)).await?;
                 }
                 waiting.drain(..together.max(1));
+                whole.drain(..together.max(1));
             }
             if version == model.weights.version() {
                 break version;
@@ -252,21 +254,42 @@ impl BatchGeneration {
         read.filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// How many of the texts that wait, from the first on, are read at a time; 0 where the first is read by itself: it
-    /// is too long, or most of those that it could be read with begin alike, which the model's cache reads once.
-    fn together(&self, pass: &BatchedPass, waiting: &[(usize, &[u32])]) -> usize {
+    /// Which of the texts are read whole, each. Others are read through the model's cache: those that are too long, and
+    /// those of which most that fit into a pass with them begin alike, which the cache reads once. It does not depend on the
+    /// GPU's pace: a seed gives the same text at any.
+    fn whole_texts(&self, pass: &BatchedPass, texts: &[(usize, &[u32])]) -> Vec<bool> {
+        let mut whole = vec![];
+        let Some(plan) = &pass.texts else { return vec![false; texts.len()] };
+        let longest = plan.longest_text(self.model.gpu().capabilities());
+        while whole.len() < texts.len() {
+            let (mut count, mut alike, mut all, mut before) = (0, 0, 0, &[][..]);
+            let mut rows_left = plan.rows();
+            for &(_, text) in &texts[whole.len()..] {
+                let rows = pass.rows_of(text.len());
+                let Some(rows) = rows.filter(|rows| *rows <= longest.min(rows_left)) else { break };
+                let same = text.iter().zip(before).take_while(|(a, b)| a == b).count();
+                (count, alike, all) = (count + 1, alike + same, all + text.len());
+                (rows_left, before) = (rows_left - rows, text);
+            }
+            whole.extend(std::iter::repeat_n(count > 0 && 2 * alike <= all, count.max(1)));
+        }
+        whole
+    }
+
+    /// How many of the texts that wait, from the first on, are read at a time; 0 where the first is not read whole. How many
+    /// does not show in their bits.
+    fn together(&self, pass: &BatchedPass, waiting: &[(usize, &[u32])], whole: &[bool]) -> usize {
         let Some(texts) = &pass.texts else { return 0 };
         let mut rows_left = texts.most_rows(&self.model.chunk_throughput);
-        let (mut count, mut alike, mut all, mut before) = (0, 0, 0, &[][..]);
-        for &(_, text) in waiting {
-            let Some(rows) = pass.rows_of(text.len()).filter(|rows| *rows <= rows_left) else {
+        let mut count = 0;
+        for ((_, text), _) in waiting.iter().zip(whole).take_while(|(_, whole)| **whole) {
+            let rows = pass.rows_of(text.len()).unwrap_or(usize::MAX);
+            if count > 0 && rows > rows_left {
                 break;
-            };
-            let same = text.iter().zip(before).take_while(|(a, b)| a == b).count();
-            (count, alike, all) = (count + 1, alike + same, all + text.len());
-            (rows_left, before) = (rows_left - rows, text);
+            }
+            (count, rows_left) = (count + 1, rows_left.saturating_sub(rows));
         }
-        if 2 * alike > all { 0 } else { count }
+        count
     }
 
     /// A pass with a cache for all texts. Where memory is short, the model's caches of other options go first.

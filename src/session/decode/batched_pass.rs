@@ -1,7 +1,7 @@
 //! The pass over batched rows that are decoded, bound to a cache.
 
 use super::batched_plans::BatchedPlans;
-use crate::caps::ALIGN;
+use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, submit_checked};
 use crate::lower::{CacheShape, SeveralRows};
@@ -46,10 +46,18 @@ pub(in crate::session) struct TextsPlan {
     largest: Work,
 }
 
+/// The longest dispatch of a text that is read whole, on the slowest GPU. Drivers end one after two seconds.
+const MOST_MILLISECONDS: f64 = 1000.0;
+
 impl TextsPlan {
     fn new(plan: &Plan, id: PlanId) -> Self {
         let (work, largest) = (Work::of(plan), Work::of_largest(plan));
         Self { plan: id, rows: plan.tokens, work, largest }
+    }
+
+    /// Most rows of one text, whatever the GPU's pace: its bits would follow that.
+    pub fn longest_text(&self, caps: &Capabilities) -> usize {
+        self.rows_within(&Throughput::cautious(caps), MOST_MILLISECONDS)
     }
 
     /// What so many rows cost.
@@ -59,13 +67,21 @@ impl TextsPlan {
 
     /// Rows to read at a time: as many as the GPU does in dispatches of half a submit.
     pub fn most_rows(&self, throughput: &Throughput) -> usize {
+        self.rows_within(throughput, SUBMIT_MILLISECONDS / 2.0)
+    }
+
+    /// As many as it has room for in dispatches of so many milliseconds.
+    fn rows_within(&self, throughput: &Throughput, milliseconds: f64) -> usize {
         let mut rows = self.rows;
-        while rows > 1
-            && throughput.predict(self.of_rows(rows, self.largest)) > SUBMIT_MILLISECONDS / 2.0
-        {
+        while rows > 1 && throughput.predict(self.of_rows(rows, self.largest)) > milliseconds {
             rows /= 2;
         }
         rows
+    }
+
+    /// Rows that it has room for.
+    pub const fn rows(&self) -> usize {
+        self.rows
     }
 }
 
@@ -107,7 +123,7 @@ impl BatchedPass {
     }
 
     /// Reads texts into the cache, each with the row that it is of. Together they take no more rows than
-    /// [`TextsPlan::most_rows`].
+    /// [`TextsPlan::most_rows`], or there is one.
     pub async fn read_whole(&self, texts: &TextsPlan, read: &[(usize, &[u32])]) -> Result<()> {
         let (mut tokens, mut documents, mut places) = (vec![], vec![], vec![]);
         for &(row, text) in read {

@@ -198,6 +198,24 @@ fn a_text_has_the_same_bits_whatever_is_beside_it() {
 }
 
 #[test]
+fn a_text_has_the_same_bits_at_any_pace() {
+    let bits = |prompts: &[Prompt], units: f64| {
+        let model = Pair::new(&Double::floor(), UNTIED).model;
+        model.pretend_throughput(units);
+        let drawn = rest(&mut begun(&model, prompts), prompts.len());
+        let of = |drawn: &Drawn| (drawn.token, drawn.logprob.to_bits());
+        drawn.iter().map(|own| own.iter().map(of).collect()).collect::<Vec<Vec<_>>>()
+    };
+    let alike = vec![(integers(7, 100, 61), greedy(4)); 6];
+    for prompts in [alike, ragged(6, &greedy(4))] {
+        let fast = bits(&prompts, 1e12);
+        for units in [1.0, 1e3, 1e5] {
+            assert_eq!(bits(&prompts, units), fast, "{units} units of work a millisecond");
+        }
+    }
+}
+
+#[test]
 fn a_pass_decodes_all_and_several_go_in_a_submit() {
     let submits = |count: usize| {
         let double = Double::floor();
