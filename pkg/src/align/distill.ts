@@ -87,6 +87,16 @@ function packed(documents: readonly DatasetDocument[], longest: number) {
   return { tokens, targets, documents: starts };
 }
 
+/** Refuses documents that are too long for a micro-step together, before a part of the step is made. */
+function expectFits(tokens: number, documents: number, most: number): void {
+  if (tokens <= most) return;
+  throw invalid(
+    `distill: a micro-step has documentsPerStep, ${documents}, documents; the next ones have ${tokens} tokens in all, and ` +
+      `tokensPerStep is ${most}: lower documentsPerStep to ${Math.max(1, Math.floor((documents * most) / tokens))}, or make ` +
+      "the trainer with a larger tokensPerStep",
+  );
+}
+
 /**
  * Trains a student on a dataset beside what a teacher says of it (Hinton et al., arXiv:1503.02531), and yields each step's
  * metrics. `loss` has both parts. Documents of the training split come in an order that follows from the trainer's seed,
@@ -125,11 +135,15 @@ export async function* distill(
   for (let made = 0; made < steps; made++) {
     throwIfAborted(signal, "distill"); // not between micro-steps: half a step would stay behind
     const first = student.steps * perStep;
-    let metrics: StepMetrics | undefined;
+    const batches: ReturnType<typeof packed>[] = [];
     for (let part = 0; part < perStep; part += documentsPerStep) {
       const drawn: DatasetDocument[] = [];
       for (let i = 0; i < documentsPerStep; i++) drawn.push(await draw(first + part + i));
-      const batch = packed(drawn, longest);
+      batches.push(packed(drawn, longest));
+    }
+    for (const { tokens } of batches) expectFits(tokens.length, documentsPerStep, tokensPerStep);
+    let metrics: StepMetrics | undefined;
+    for (const batch of batches) {
       const { tokens, ...of } = batch;
       const { top } = await teacher.score(tokens, { ...of, top: ids, temperature });
       const soft = { ...(top as NonNullable<typeof top>), direction, rest, share, temperature };

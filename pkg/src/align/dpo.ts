@@ -4,7 +4,6 @@ import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
 import {
   abortSignal,
-  anything,
   check,
   flag,
   fraction,
@@ -13,6 +12,7 @@ import {
   number,
   oneOf,
   type Rules,
+  show,
 } from "../options.js";
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
@@ -21,6 +21,7 @@ import {
   type Anywhere,
   expectNoDropout,
   logistic,
+  modelRule,
   type Packed,
   pack,
   placesFrom,
@@ -86,7 +87,10 @@ const DPO: Rules<DpoOptions> = {
   lengthNormalized: flag,
   pairsPerStep: integer(1),
   steps: integer(1),
-  reference: anything,
+  reference: (value) =>
+    modelRule(value) && !Array.isArray(value)
+      ? "a model, or the log-probabilities of both texts of each pair"
+      : undefined,
   signal: abortSignal,
 };
 
@@ -125,8 +129,16 @@ async function referenceOf(
   reference: DpoOptions["reference"],
 ): Promise<readonly ReferencePair[]> {
   if (Array.isArray(reference)) {
-    if (reference.length === pairs.length) return reference;
-    throw invalid(`dpo: reference has ${reference.length} pairs, and there are ${pairs.length}`);
+    if (reference.length !== pairs.length) {
+      throw invalid(`dpo: reference has ${reference.length} pairs, and there are ${pairs.length}`);
+    }
+    const wrong = reference.findIndex(
+      (pair) => !(Array.isArray(pair) && pair.length === 2 && pair.every(Number.isFinite)),
+    );
+    if (wrong < 0) return reference;
+    throw invalid(
+      `dpo: reference[${wrong}] is ${show(reference[wrong])}; give two numbers, of the chosen text and the rejected one`,
+    );
   }
   const model = (reference as Model | undefined) ?? trainer.model;
   const all: ReferencePair[] = [];

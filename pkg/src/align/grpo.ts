@@ -22,7 +22,14 @@ import type { StepMetrics } from "../trainer-types.js";
 import { advantagesOf, type Bounds, deviation, judged, mean, type Part } from "./policy.js";
 import { mixed, type Reward, type Rollout, rewardsOf, rollOut, type Source } from "./rollouts.js";
 import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./stored.js";
-import { type Anywhere, expectNoDropout, type Packed, pack, placesFrom } from "./texts.js";
+import {
+  type Anywhere,
+  expectNoDropout,
+  modelRule,
+  type Packed,
+  pack,
+  placesFrom,
+} from "./texts.js";
 
 /** Options of {@link grpo}. */
 export interface GrpoOptions {
@@ -102,7 +109,7 @@ const GRPO: Rules<GrpoOptions> = {
   clip: number(0, 1),
   clipHigh: number(0),
   klCoefficient: number(0),
-  reference: anything,
+  reference: modelRule,
   advantages: oneOf("group", "batch", "none"),
   loss: oneOf("dapo", "grpo", "dr_grpo"),
   stopToken: orNull(integer(0)),

@@ -2,7 +2,7 @@
 
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
-import { abortSignal, anything, check, integer, invalid, number, type Rules } from "../options.js";
+import { abortSignal, check, integer, invalid, number, type Rules } from "../options.js";
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
@@ -10,6 +10,7 @@ import {
   type Anywhere,
   expectNoDropout,
   logistic,
+  modelRule,
   pack,
   placesFrom,
   stepBy,
@@ -56,7 +57,7 @@ const KTO: Rules<KtoOptions> = {
   undesirableWeight: number(0),
   textsPerStep: integer(2),
   steps: integer(1),
-  reference: anything,
+  reference: modelRule,
   signal: abortSignal,
 };
 

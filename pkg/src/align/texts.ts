@@ -2,7 +2,7 @@
 
 import type { Adapter } from "../adapter.js";
 import type { Model } from "../model.js";
-import { invalid } from "../options.js";
+import { invalid, type Rule } from "../options.js";
 import { IGNORE_INDEX, type TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
@@ -96,5 +96,9 @@ export function expectNoDropout(where: string, trainer: Trainer): void {
 /** The next places of a list from one on; it begins again at its end. */
 export const placesFrom = (first: number, count: number, length: number): number[] =>
   Array.from({ length: count }, (_, i) => (first + i) % length);
+
+/** The rule of an option that is a model, here or in a worker. */
+export const modelRule: Rule = (value) =>
+  typeof (value as Partial<Model> | null)?.score === "function" ? undefined : "a model";
 
 export const logistic = (x: number): number => 1 / (1 + Math.exp(-x));

@@ -241,6 +241,9 @@ export const cases = {
     await refuses("invalid-options", "reference is missing", () =>
       collect(host.tinyloom.align.kto(by, labelled)),
     );
+    await refuses("invalid-options", "reference is true; it must be a model", () =>
+      collect(host.tinyloom.align.kto(by, labelled, { reference: true })),
+    );
     await refuses("invalid-options", "textsPerStep", () =>
       collect(host.tinyloom.align.kto(by, labelled, { ...asked, textsPerStep: 1 })),
     );
@@ -260,6 +263,9 @@ export const cases = {
       [PAIRS, { beta: 0 }, "beta is 0"],
       [PAIRS, { loss: "kto" }, "loss is"],
       [PAIRS, { reference: [[1, 2]] }, "reference has 1"],
+      [PAIRS, { reference: "base" }, 'reference is "base"; it must be a model'],
+      [PAIRS, { reference: trainer }, "it must be a model"],
+      [PAIRS, { reference: [[1, 2], [3], [4, 5]] }, "reference[1] is"],
       [[{ ...PAIRS[0], chosen: [] }], {}, "a completion of at least one token"],
     ]) {
       await refuses("invalid-options", word, () =>
@@ -322,6 +328,11 @@ export const cases = {
     await refuses("invalid-options", "ids is 65", () =>
       collect(distill(whole, teacher, data, { ids: 65 })),
     );
+    const { steps } = whole;
+    await refuses("invalid-options", ["documentsPerStep, 12,", "tokensPerStep is 256"], () =>
+      collect(distill(whole, teacher, data, { documentsPerStep: 12 })),
+    );
+    equal(whole.steps, steps, "no step is made");
     for (const model of [whole.model, parted.model, resumed.model, teacher, other]) model.free();
   },
 

@@ -143,6 +143,7 @@ export const cases = {
       [PROMPTS, { reward: () => Number.NaN }, "reward() gave NaN"],
       [PROMPTS, { group: 1 }, "group is 1"],
       [PROMPTS, { klCoefficient: 0.1 }, "reference is missing"],
+      [PROMPTS, { klCoefficient: 0.1, reference: {} }, "reference is"],
       [PROMPTS, { steps: 3, updates: 2 }, "a multiple of updates"],
       [PROMPTS, { group: 64 }, "tokensPerStep is 256"],
       [PROMPTS, { checkpoint: { run: {} } }, "run is"],
