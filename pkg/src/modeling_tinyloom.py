@@ -28,6 +28,7 @@ LAYER = {
     "rope_theta": 10000.0,  # the base of the rotary embedding, or None for none
     "sliding_window": None,  # a position sees so many of the latest, itself among them
     "qk_norm": False,
+    "attn_logit_softcapping": None,  # scores become cap * tanh(score / cap)
     "attention_bias": False,
     "mlp": True,
     "intermediate_size": None,  # 4 * hidden_size
@@ -62,6 +63,7 @@ class TinyloomConfig(PretrainedConfig):
         initializer_range=0.02,
         learned_positions=False,
         final_norm=True,
+        final_logit_softcapping=None,
         layers=None,
         **kwargs,
     ):
@@ -72,6 +74,7 @@ class TinyloomConfig(PretrainedConfig):
         self.initializer_range = initializer_range
         self.learned_positions = learned_positions
         self.final_norm = final_norm
+        self.final_logit_softcapping = final_logit_softcapping
         self.layers = layers
         missing = dict(LAYER, rope_theta=None) if learned_positions else LAYER
         for name, value in missing.items():
@@ -106,6 +109,10 @@ def rotated(x, positions, theta):
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
+def capped(x, cap):
+    return x if cap is None else cap * torch.tanh(x / cap)
+
+
 class Attention(nn.Module):
     def __init__(self, layer):
         super().__init__()
@@ -135,7 +142,12 @@ class Attention(nn.Module):
             mask = mask & (index[:, None] - index < layer.sliding_window)
         group = layer.num_attention_heads // layer.num_key_value_heads
         key, value = (y.repeat_interleave(group, dim=1) for y in (key, value))
-        y = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        cap = layer.attn_logit_softcapping
+        if cap is None:
+            y = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        else:
+            scores = capped(query @ key.transpose(-1, -2) / layer.head_dim**0.5, cap)
+            y = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ value
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 
@@ -250,7 +262,7 @@ class TinyloomForCausalLM(TinyloomPreTrainedModel, GenerationMixin):
         self, input_ids, attention_mask=None, labels=None, output_hidden_states=None, **_
     ):
         x, states = self.model(input_ids, attention_mask)
-        logits = self.lm_head(x)
+        logits = capped(self.lm_head(x), self.config.final_logit_softcapping)
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())

@@ -1,12 +1,13 @@
 // Models whose layers say what they are, of each architecture in the list: they train, resume, decode, save and load, and
 // transformers computes the same of what `save` writes, and tinyloom of what transformers writes.
-// reads: crates/kernels/src/testing/architectures.json tests/reference/check_architectures.py tests/decode/kit.mjs
+// reads: crates/kernels/src/testing/architectures.json tests/reference/check_architectures.py tests/decode/kit.mjs tests/decode/served.mjs
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
+import { Worker } from "node:worker_threads";
 import { root, target } from "../../scripts/lib.mjs";
 import { referencePython } from "../../scripts/reference.mjs";
 import { collect, ids, parsed, refuses, runtime, tinyloom } from "../decode/kit.mjs";
@@ -117,6 +118,61 @@ test("packed matrices and adapters", async () => {
     }
     source.free();
   }
+});
+
+const MIXED = ["all kinds", "norm of sums", "own heads", "soft caps"];
+
+test("mixed precision trains what f32 does, and goes on to the bit", async () => {
+  for (const name of MIXED) {
+    const fields = Object.fromEntries(architectures)[name];
+    const run = async (precision) => {
+      const model = await Model.create(runtime, { ...sizes, ...fields }, { seed: 5 });
+      const trainer = await Trainer.create(model, { ...rate, precision });
+      const losses = [];
+      for (let i = 0; i < 6; i++) losses.push((await trainer.step(batch(i % 2))).loss);
+      return { trainer, losses };
+    };
+    const [f32, mixed] = [await run("f32"), await run("mixed")];
+    assert.notDeepEqual(mixed.losses, f32.losses, `${name}: nothing is rounded`);
+    for (const [i, loss] of mixed.losses.entries()) {
+      const wanted = f32.losses[i];
+      assert.ok(Math.abs(loss - wanted) < 0.01 * wanted, `${name}: ${mixed.losses}, ${f32.losses}`);
+    }
+    const kept = await mixed.trainer.save();
+    const { loss } = await mixed.trainer.step(batch(0));
+    const again = await Trainer.resume(runtime, kept);
+    assert.equal((await again.step(batch(0))).loss, loss, name);
+    for (const { model } of [f32.trainer, mixed.trainer, again]) model.free();
+  }
+});
+
+test("in a worker they are what they are here, to the bit", async (t) => {
+  const { connect } = await import("tinyloom/worker");
+  const thread = new Worker(new URL("../decode/served.mjs", import.meta.url));
+  t.after(() => thread.terminate());
+  const remote = await connect({ worker: thread });
+  const there = await remote.Runtime.create();
+  for (const name of MIXED) {
+    const fields = Object.fromEntries(architectures)[name];
+    const run = async (parts, on) => {
+      const model = await parts.Model.create(on, { ...sizes, ...fields }, { seed: 5 });
+      const trainer = await parts.Trainer.create(model, rate);
+      const losses = [];
+      for (let i = 0; i < 3; i++) losses.push((await trainer.step(batch(i))).loss);
+      const text = ids(await collect(model.generate([5, 6, 7], greedy)));
+      const { residual, attention } = await model.capture(tokens, {
+        residual: true,
+        attention: true,
+      });
+      const files = await model.save();
+      await model.free();
+      return { losses, text, residual, attention, files };
+    };
+    const [far, here] = [await run(remote, there), await run(tinyloom, runtime)];
+    assert.deepEqual(far, here, name);
+    assert.ok("modeling_tinyloom.py" in far.files, `${name}: ${Object.keys(far.files)}`);
+  }
+  await remote.close();
 });
 
 test("there is no GGUF of them, in a sentence", async () => {

@@ -302,7 +302,9 @@ impl ModelConfig {
             for (name, value) in field.write(&mut config) {
                 write(name, value);
             }
-            let ignored = field.slot.name == SOFT_CAP.name && field.missing == Missing::Nothing;
+            let optional = field.slot.name == SOFT_CAP.name && field.missing == Missing::Nothing;
+            // The file beside a model of layers reads it.
+            let ignored = optional && !self.family.has(&LAYERS_LIST);
             if ignored && self.attn_logit_softcapping.is_some() {
                 write(NOTE, json!(SOFT_CAP_NOTE));
             }

@@ -26,6 +26,7 @@ pub(super) static TINYLOOM: Family = Family {
         INITIALIZER_RANGE.or(Missing::Real(0.02)),
         LEARNED_POSITIONS.or(Missing::Flag(false)),
         FINAL_NORM.or(Missing::Flag(true)),
+        LOGIT_SOFT_CAP.or_nothing(),
         AUTO_MAP.or_nothing(),
         LAYERS_LIST.or_nothing(),
         ATTENTION.or(Missing::Flag(true)),
@@ -35,6 +36,7 @@ pub(super) static TINYLOOM: Family = Family {
         THETA.or(Missing::Real(1e4)),
         WINDOW.or_nothing().with_nulls(),
         QK_NORM.or(Missing::Flag(false)),
+        SOFT_CAP.or_nothing().with_nulls(),
         ATTENTION_BIAS.or(Missing::Flag(false)),
         MLP.or(Missing::Flag(true)),
         INTERMEDIATE_SIZE.or_nothing(),
@@ -55,15 +57,13 @@ const ZERO: Neutral = |value| value.as_f64() == Some(0.0);
 const NO_SCALING: &str =
     "null: rope_theta of a layer is all that a tinyloom model says of its RoPE";
 const NO_TYPES: &str = "absent: sliding_window in layers says which layers have a window";
-const NO_CAP: &str = "null: tinyloom models have no soft caps";
 const NO_DROPOUT: &str = "0: give dropout to the trainer";
-const REFUSED: [Refusal; 12] = [
+const REFUSED: [Refusal; 11] = [
     ("rope_scaling", NOTHING, NO_SCALING),
     ("rope_parameters", NOTHING, NO_SCALING),
     ("rope_local_base_freq", NOTHING, "absent: rope_theta in layers says which base a layer has"),
     ("layer_types", NOTHING, NO_TYPES),
     ("sliding_window_pattern", NOTHING, NO_TYPES),
-    ("attn_logit_softcapping", NOTHING, NO_CAP),
     ("query_pre_attn_scalar", NOTHING, "absent: scores are divided by √head_dim"),
     ("attention_dropout", ZERO, NO_DROPOUT),
     ("hidden_dropout", ZERO, NO_DROPOUT),
@@ -242,6 +242,7 @@ fn describe(mut model: Describe) -> Architecture {
     Architecture {
         ropes,
         position_embedding,
+        logit_soft_cap: config.final_logit_softcapping,
         ..model.architecture(embedding, layers, final_norm, "lm_head")
     }
 }

@@ -59,6 +59,9 @@ fn a_saved_config_reads_as_the_same() {
         format!(r#"{SMALL},"layers":[{{"num_attention_heads":2}},{{}}]"#),
         format!(r#"{SMALL},"learned_positions":true,"layers":[{{"rope_theta":100}},{{}}]"#),
         format!(r#"{SMALL},"rope_theta":null,"attention":false,"norm":"none","final_norm":false"#),
+        format!(
+            r#"{SMALL},"final_logit_softcapping":3.0,"layers":[{{"attn_logit_softcapping":2.0}},{{}}]"#
+        ),
         format!(r#"{SMALL},"head_dim":8,"num_key_value_heads":2,"qk_norm":true,"norm":"sum""#),
     ] {
         let config = read(&fields).unwrap();
@@ -84,6 +87,18 @@ fn positions_are_learned_rotated_or_none() {
 }
 
 #[test]
+fn scores_of_layers_and_logits_are_capped() {
+    let fields = r#","attn_logit_softcapping":5,"final_logit_softcapping":3,
+        "layers":[{},{"attn_logit_softcapping":null},{"attn_logit_softcapping":2}]"#;
+    let of = architecture(&format!("{SMALL}{fields}"));
+    let caps: Vec<_> = of.layers.iter().map(|layer| layer.heads().unwrap().soft_cap).collect();
+    assert_eq!(caps, [Some(5.0), None, Some(2.0), Some(5.0)]);
+    assert_eq!(of.logit_soft_cap, Some(3.0));
+    let saved = read(&format!("{SMALL}{fields}")).unwrap().to_json();
+    assert!(!saved.contains("transformers ignores"), "{saved}");
+}
+
+#[test]
 fn what_no_layer_can_be_is_refused_by_name() {
     for (fields, named) in [
         (r#","layers":[{"attention":false,"mlp":false}]"#, "layers[0].mlp is false"),
@@ -96,6 +111,7 @@ fn what_no_layer_can_be_is_refused_by_name() {
         (r#","layers":{"0":{}}"#, "a list of objects"),
         (r#","layers":[1]"#, "layers[0]"),
         (r#","layers":[{"sliding_window":-1}]"#, "layers[0].sliding_window is -1"),
+        (r#","layers":[{"attn_logit_softcapping":-1}]"#, "layers[0].attn_logit_softcapping is -1"),
         (r#","layers":[{"norm":"post"}]"#, "one of \"before\", \"after\""),
         (r#","layers":[{"norm_type":"batch"}]"#, "layers[0].norm_type is \"batch\""),
         (r#","norm":"sum","parallel":true"#, "where parallel is true"),
