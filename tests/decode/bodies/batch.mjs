@@ -316,7 +316,8 @@ export const cases = {
     const each = "seed, stopTokens, stop";
     const said = async (message, ...call) => equal((await wrong([], ...call)).message, message);
     const all = `it takes maxTokens, temperature, topK, topP, minP, repetitionPenalty, ${each}`;
-    const takes = `${all}, tokenizer, skipSpecialTokens, kvCache, weights, adapter, signal`;
+    const looks = "kvCache, weights, adapter, adapters, interventions, signal";
+    const takes = `${all}, tokenizer, skipSpecialTokens, ${looks}`;
     for (const more of [{ alternatives: 2 }, { bias: [[1, 2]] }, { promptLookup: true }]) {
       const [name] = Object.keys(more);
       await said(`generateBatch has no option "${name}"; ${takes}`, [[1]], more);
