@@ -313,11 +313,11 @@ export const cases = {
     const own = (more) => byPrompt([0], model.generateBatch([{ prompt: [1], ...more }], seeded));
     equal(ids((await own({ seed: undefined }))[0]), ids((await own({}))[0]), "an undefined seed");
     // A refusal lists what is taken there, and nothing that is refused itself.
-    const each = "seed, stopTokens, stop";
     const said = async (message, ...call) => equal((await wrong([], ...call)).message, message);
-    const all = `it takes maxTokens, temperature, topK, topP, minP, repetitionPenalty, ${each}`;
-    const looks = "kvCache, weights, adapter, adapters, interventions, signal";
-    const takes = `${all}, tokenizer, skipSpecialTokens, ${looks}`;
+    const both = "repetitionPenalty, seed, stopTokens, stop";
+    const all = `it takes maxTokens, temperature, topK, topP, minP, ${both}, adapter, adapters`;
+    const of = `${both}, tokenizer, skipSpecialTokens, kvCache, weights, adapter, adapters`;
+    const takes = `it takes maxTokens, temperature, topK, topP, minP, ${of}, interventions, signal`;
     for (const more of [{ alternatives: 2 }, { bias: [[1, 2]] }, { promptLookup: true }]) {
       const [name] = Object.keys(more);
       await said(`generateBatch has no option "${name}"; ${takes}`, [[1]], more);
