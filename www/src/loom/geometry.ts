@@ -31,6 +31,8 @@ export interface Geometry {
   /** Middle of the row of letters that a recording said. */
   readonly ghost: number;
   readonly left: number;
+  /** Whether there is room for names at the left. */
+  readonly named: boolean;
 }
 
 /** Room for names at the left. */
@@ -67,6 +69,7 @@ export function geometryOf({ width, height, columns, layers, named }: Room): Geo
     lensTile,
     ghost: 9,
     left,
+    named,
   };
 }
 

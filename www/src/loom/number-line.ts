@@ -44,7 +44,7 @@ export function directions(
 
 export class NumberLine {
   readonly #figure = byId("number-line", HTMLElement);
-  readonly #canvas = byId("number-line-canvas", HTMLCanvasElement);
+  readonly canvas = byId("number-line-canvas", HTMLCanvasElement);
   #directions: Float64Array[] | undefined;
 
   show(shown: boolean): void {
@@ -74,7 +74,7 @@ export class NumberLine {
   }
 
   #paint(points: readonly (readonly [number, number] | number[])[]): void {
-    const canvas = this.#canvas;
+    const { canvas } = this;
     const { clientWidth: width, clientHeight: height } = canvas;
     const scale = Math.min(2, devicePixelRatio);
     canvas.width = width * scale;

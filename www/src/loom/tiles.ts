@@ -1,6 +1,7 @@
 /** The letters on the loom: below what is read, between the layers and above what the model would say. */
 import type { Geometry } from "./geometry.ts";
 import type { Ink } from "./ink.ts";
+import type { Pen } from "./pen.ts";
 import { sign, type Weave } from "./weave.ts";
 
 /** What is drawn with the letters. */
@@ -38,7 +39,7 @@ interface Look {
 
 export class Tiles {
   readonly #turning = new Map<string, Turning>();
-  #context!: CanvasRenderingContext2D;
+  #context!: Pen;
   #mono = "monospace";
   #moves = false;
 
@@ -47,7 +48,7 @@ export class Tiles {
   }
 
   /** Draws all tiles. Says whether some are still turning. */
-  draw(context: CanvasRenderingContext2D, geometry: Geometry, ink: Ink, letters: Letters): boolean {
+  draw(context: Pen, geometry: Geometry, ink: Ink, letters: Letters): boolean {
     this.#context = context;
     this.#mono = ink.mono;
     this.#moves = false;
