@@ -199,9 +199,9 @@ async function otherData(demo, { data, ...files }) {
   assert.ok(data.size > 100_000, "the export has the text");
   const { learned } = (await demo.runs()).find(({ name }) => name === NAME);
   const resume = async () => {
-    const button = `#runs [aria-label="Resume undisturbed"]:not(:disabled)`;
+    const button = `#runs [aria-label="Open undisturbed"]:not(:disabled)`;
     await demo.page.waitForSelector(button, { timeout: 60_000 });
-    await demo.press("Resume", "undisturbed");
+    await demo.press("Open", "undisturbed");
   };
   const refused = (words) =>
     demo.page.waitForFunction(
@@ -335,7 +335,7 @@ async function otherTokenizer(demo) {
 
 async function inFirefox(t) {
   const assets = readdirSync(join(dist, "assets"));
-  const worker = assets.find((name) => name.startsWith("worker-thread"));
+  const worker = assets.find((name) => name.startsWith("model-worker-"));
   const refusing =
     'StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException("no", "SecurityError"));\n';
   const code = readFileSync(join(dist, "assets", worker));

@@ -88,8 +88,7 @@ async function tour(demo) {
 }
 
 /** Waits for the state that `until` takes for a failure of the test. */
-const failed = (demo) =>
-  demo.page.waitForSelector('[data-state="error"] #error:not([hidden])', { timeout: 240_000 });
+const failed = (demo) => demo.page.waitForSelector("#error:not([hidden])", { timeout: 240_000 });
 
 test("the page before a run, its forms, its tour and its errors", LONG, async (t) => {
   const { demo } = await open(t);
@@ -238,7 +237,7 @@ test("the fine-tune panel in each of its states", LONG, async (t) => {
 
 /** The worker's file with lines before it. */
 function worker(...lines) {
-  const path = asset("worker-thread");
+  const path = asset("model-worker");
   const code = readFileSync(join(dist, path));
   return { [path]: Buffer.concat([Buffer.from(lines.join("\n")), Buffer.from("\n"), code]) };
 }

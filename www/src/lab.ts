@@ -15,7 +15,8 @@ export interface Lab extends Connected {
  * @param onState - hears what becomes of a lost GPU device.
  */
 export async function openLab(onState: (state: RecoveryState) => void): Promise<Lab> {
-  const tinyloom = await connect();
+  const worker = new Worker(new URL("./model-worker.ts", import.meta.url), { type: "module" });
+  const tinyloom = await connect({ worker });
   const recover = { onState, snapshotMilliseconds: SNAPSHOTS, snapshotSteps: BETWEEN };
   return { ...tinyloom, runtime: await tinyloom.Runtime.create({ recover }) };
 }
