@@ -1,0 +1,76 @@
+// The second visit without a network, in a real browser: the server is gone, and the page trains.
+// reads: www
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { launch } from "../../scripts/browser.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+import { Demo } from "./demo-page.mjs";
+
+const dist = join(root, "www", "dist");
+const LINK = "#text-source=reverse&size=thimble&steps=8&tokens-per-step=128&seed=3";
+
+/** What the service worker has in its cache, by paths. */
+const kept = (page) =>
+  page.evaluate(async () => {
+    const names = await caches.keys();
+    const all = await Promise.all(names.map(async (name) => (await caches.open(name)).keys()));
+    return all.flat().map(({ url }) => new URL(url).pathname);
+  });
+
+test("after one visit the page works without a network, in all its parts", {
+  timeout: 600_000,
+}, async (t) => {
+  const asked = [];
+  // Below a path, as a project's page on a static host is.
+  const server = await serve(
+    { "/a/b": dist },
+    { onRequest: ({ url }) => asked.push(url.replace(/\?.*/, "")) },
+  );
+  const browser = await launch("chromium");
+  t.after(() => browser.close());
+  const demo = await Demo.open(browser, `${server.url}/a/b/${LINK}`);
+  await demo.untilState("idle");
+  const files = readdirSync(join(dist, "assets")).filter(
+    (name) => !/^(headless|packed|worker-thread)-/.test(name),
+  );
+  await demo.until("everything", async () => (await kept(demo.page)).length >= files.length, 120);
+  const paths = await kept(demo.page);
+  for (const name of files) assert.ok(paths.includes(`/a/b/assets/${name}`), name);
+  await demo.page.waitForFunction(async () => {
+    const { active } = await navigator.serviceWorker.ready;
+    return active?.state === "activated";
+  });
+  await server.close();
+  const before = asked.length;
+
+  // An address that the server never saw: the page is the same.
+  await demo.page.goto(`${server.url}/a/b/?second${LINK}`);
+  await demo.untilState("idle");
+  await demo.click("start");
+  await demo.untilState("stopped");
+  assert.equal(await demo.step(), 8, "it trains");
+  await demo.page.click("#tour");
+  await demo.page.waitForSelector(".driver-popover");
+  await demo.page.keyboard.press("Escape");
+  await demo.page.click("#share-open");
+  await demo.page.waitForSelector("#share-picture:enabled");
+  await demo.page.keyboard.press("Escape");
+  await demo.page.click("#tune summary");
+  await demo.page.waitForSelector('#tune-panel:not([data-state="waiting"])');
+  await demo.fill("text-source", "shakespeare");
+  await demo.fill("size", "thimble");
+  await demo.fill("steps", "2");
+  await demo.click("start");
+  await demo.until("a run on Shakespeare", async () =>
+    (await demo.runs()).some(({ learned }) => learned.startsWith("Shakespeare")),
+  );
+  await demo.untilState("stopped");
+  assert.equal(asked.length, before, "the server was asked for nothing");
+  const gone = demo.errors.filter(
+    (text) => !/service-worker\.js|ERR_CONNECTION_REFUSED/.test(text),
+  );
+  assert.deepEqual(gone, [], "the page's console has errors");
+});
