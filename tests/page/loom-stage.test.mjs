@@ -1,43 +1,13 @@
 // The stage as a visitor uses it, without WebGPU: the recording plays, and its forward pass answers. By its controls,
 // in a real browser.
-// reads: www
+// reads: www tests/page/no-gpu.mjs
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
-import { launch } from "../../scripts/browser.mjs";
-import { root } from "../../scripts/lib.mjs";
-import { serve } from "../../scripts/server.mjs";
-import { Demo, number, PHONE, within } from "./demo-page.mjs";
+import { number, PHONE } from "./demo-page.mjs";
+import { openWithoutGpu, untilHolds as until } from "./no-gpu.mjs";
 
-const dist = join(root, "www", "dist");
-/** Seconds that a call of the page may take. */
-const CALL = 120;
 const DARK = { width: 1280, height: 800 };
 const WIDE = { width: 1440, height: 900 };
-
-/** Opens the page in a browser whose worker has no WebGPU. */
-async function open(t) {
-  const worker = readdirSync(join(dist, "assets")).find((name) => name.startsWith("worker-thread"));
-  const without = "delete WorkerNavigator.prototype.gpu;\n";
-  const code = Buffer.concat([Buffer.from(without), readFileSync(join(dist, "assets", worker))]);
-  const server = await serve({ "/": dist, [`/assets/${worker}`]: code });
-  t.after(() => server.close());
-  const browser = await launch("chromium", { seconds: CALL });
-  t.after(() => browser.close());
-  const demo = await within(CALL, "page", Demo.open(browser, `${server.url}/`));
-  await demo.page.waitForSelector('[data-gpu="none"][data-state="error"]', { timeout: 60_000 });
-  return demo;
-}
-
-/** Waits until something holds; that there is no GPU is no failure here. */
-async function until(what, condition, seconds = 60) {
-  const end = Date.now() + seconds * 1000;
-  while (!(await condition())) {
-    assert.ok(Date.now() < end, `no ${what} within ${seconds} s`);
-    await new Promise((turn) => setTimeout(turn, 100));
-  }
-}
 
 const label = (demo) => demo.page.$eval("#loom-canvas", (one) => one.getAttribute("aria-label"));
 const says = (demo, pattern) => until(`${pattern}`, async () => pattern.test(await label(demo)));
@@ -124,7 +94,7 @@ async function card(demo) {
 test("without WebGPU the loom weaves, explains, cuts and goes back in time", {
   timeout: 300_000,
 }, async (t) => {
-  const demo = await open(t);
+  const { demo } = await openWithoutGpu(t);
   await says(demo, /^The loom at step \d+: the model reads planet→ and says/);
   await until(
     "all of it",
