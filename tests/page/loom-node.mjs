@@ -7,7 +7,7 @@ import { root } from "../../scripts/lib.mjs";
 import { pageModule } from "./page-module.mjs";
 
 const { numbersOf, narrowed, weavable, weightsOf, widened } = await pageModule("src/loom/weights");
-const { headAt, Pass } = await pageModule("src/loom/pass");
+const { guessOf, headAt, Pass } = await pageModule("src/loom/pass");
 const { answer } = await pageModule("src/loom/ask");
 const { readRecording } = await pageModule("src/loom/recorded");
 
@@ -73,33 +73,48 @@ async function shapes() {
     const shape = weavable(config);
     const numbers = numbersOf(shape, files["model.safetensors"]);
     const logits = furthest(weightsOf(shape, numbers), tokens, await model.logits(tokens));
-    // In the package a head is off where the columns of its output are zero.
     const off = new Set([0, headAt(shape.heads, shape.layers - 1, shape.heads - 1)]);
-    const cut = await Model.fromPretrained(runtime, {
-      ...files,
-      "model.safetensors": without(numbers, shape, off),
-    });
-    const heads = furthest(weightsOf(shape, numbers), tokens, await cut.logits(tokens), off);
-    const both = furthest(weightsOf(shape, numbers), tokens, await cut.logits(tokens));
-    found.push({ logits, heads, both });
+    const interventions = [...off].map((head) => ({
+      at: "head",
+      layer: Math.floor(head / shape.heads),
+      head: head % shape.heads,
+      scale: 0,
+    }));
+    const cut = await model.logits(tokens, { interventions });
+    const heads = furthest(weightsOf(shape, numbers), tokens, cut, off);
+    const both = furthest(weightsOf(shape, numbers), tokens, cut);
+    found.push({ logits, heads, both, ...(await inside(model, weightsOf(shape, numbers))) });
     model.free();
-    cut.free();
   }
   return found;
 }
 
-/** A safetensors file without what some heads add. */
-function without(numbers, shape, off) {
-  const weights = weightsOf(shape, numbers.slice());
-  for (const head of off) {
-    const { output } = weights.layers[Math.floor(head / shape.heads)];
-    const first = (head % shape.heads) * shape.headWidth;
-    for (let out = 0; out < shape.width; out++) {
-      const at = out * shape.heads * shape.headWidth + first;
-      output.fill(0, at, at + shape.headWidth);
+/** How far what the stage draws is from the package's own capture: shares of all heads, states, and the lens. */
+async function inside(model, weights) {
+  const { layers, heads, width } = weights.shape;
+  const pass = new Pass(weights, tokens.length);
+  for (const token of tokens) pass.read(token);
+  const { attention, residual } = await model.capture(tokens, { attention: true, residual: true });
+  const lens = await model.lens(tokens, { top: 1 });
+  const count = tokens.length;
+  let [shares, states, said] = [0, 0, 0];
+  for (let at = 0; at < count; at++) {
+    for (let layer = 0; layer <= layers; layer++) {
+      for (const [i, value] of pass.state(layer, at).entries()) {
+        states = Math.max(states, Math.abs(value - residual[layer][at * width + i]));
+      }
+      const { token } = guessOf(pass.logits(at, layer));
+      if (lens.find((one) => one.layer === layer).top.ids[at] !== token) said++;
+      if (layer === layers) continue;
+      for (let head = 0; head < heads; head++) {
+        for (const [from, share] of pass.shares(layer, head, at).entries()) {
+          const own = attention[layer][(head * count + at) * count + from];
+          shares = Math.max(shares, Math.abs(share - own));
+        }
+      }
     }
   }
-  return fileOf(weights);
+  return { shares, states, said };
 }
 
 /** A safetensors file of weights. */

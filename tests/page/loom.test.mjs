@@ -24,7 +24,7 @@ const RECORDING = 1e6;
 /** How far a logit may be from the package's. */
 const NEAR = 1e-3;
 
-test("the loom's pass gives the package's logits, also with heads cut", {
+test("the loom's pass gives the package's logits, captures and lens, also with heads cut", {
   timeout: 300_000,
 }, (t) => {
   const { status, stdout, stderr } = spawnSync(
@@ -35,9 +35,12 @@ test("the loom's pass gives the package's logits, also with heads cut", {
   assert.equal(status, 0, stderr);
   t.diagnostic(stdout.trim());
   const { shapes, recording } = JSON.parse(stdout.trim().split("\n").at(-1));
-  for (const [at, { logits, heads, both }] of shapes.entries()) {
+  for (const [at, { logits, heads, both, shares, states, said }] of shapes.entries()) {
     assert.ok(logits < NEAR, `model ${at}: logits differ by ${logits}`);
     assert.ok(heads < NEAR, `model ${at}, heads cut: logits differ by ${heads}`);
+    assert.ok(shares < NEAR, `model ${at}: shares differ by ${shares}`);
+    assert.ok(states < NEAR, `model ${at}: states differ by ${states}`);
+    assert.equal(said, 0, `model ${at}: guesses behind layers that differ from the package's lens`);
     assert.ok(both > 10 * NEAR, `model ${at}: cut heads make a difference, of ${both}`);
   }
   const { questions, logits, differ, said, halves, bytes, right } = recording;
