@@ -53,7 +53,7 @@ export async function codecOf(
       tokenizer,
       encode: async (text) => tokenizer.encode(text),
       decoder: async () => new ByteStream(),
-      name: async (token) => nameOf(token < 128 ? String.fromCharCode(token) : "", token),
+      name: async (token) => byteName(token),
     };
   }
   const beside = ABOUT.flatMap((name) => (folder[name] ? [[name, folder[name]] as const] : []));
@@ -83,6 +83,12 @@ function nameOf(text: string, token: number): string {
   const printable = text !== "" && !/[\p{C}\ufffd]/u.test(text);
   return printable ? text : `number ${token}`;
 }
+
+/** A byte that is no letter by itself. */
+const byteName = (token: number): string =>
+  token < 128
+    ? nameOf(String.fromCharCode(token), token).replace("number", "byte")
+    : `byte ${token}`;
 
 /** The datasets of a text. */
 export interface Data {

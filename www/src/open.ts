@@ -22,6 +22,8 @@ export interface Beginning {
   text: Text;
   /** Tokens to learn from the text; without it letters are the tokens. */
   vocabulary?: number | undefined;
+  /** Whether fewer tokens do where the text has not so many groups of letters. */
+  fewer?: boolean;
   /** A model to go on with instead of a new one, and its tokenizer.json if it has one. */
   pretrained?: { model: Model; tokenizer: string | undefined };
   /** Whether the run outlives the page; by default it does. */
@@ -30,11 +32,11 @@ export interface Beginning {
 
 /** A training of a new run. */
 export async function beginRun(lab: Lab, store: RunStore, beginning: Beginning): Promise<Training> {
-  const { name, settings, text, pretrained, lasting, vocabulary } = beginning;
-  const codec = await codecOf(
-    lab,
-    vocabulary === undefined ? pretrained?.tokenizer : await learnTokens(lab, text, vocabulary),
-  );
+  const { name, text, pretrained, lasting, vocabulary, fewer = false } = beginning;
+  const learned = vocabulary === undefined ? undefined : await learnTokens(lab, text, vocabulary);
+  if (learned && learned.words < vocabulary! && !fewer) throw tooFew(learned.words, vocabulary!);
+  const codec = await codecOf(lab, learned?.json ?? pretrained?.tokenizer);
+  const settings = learned ? withWords(beginning.settings, learned.words) : beginning.settings;
   // The worker reads the text while the GPU's driver compiles.
   const [model, data] = await both(
     pretrained?.model ?? newModel(lab, settings),
@@ -100,17 +102,28 @@ async function lastOf(lab: Lab, run: StoredRun, { settings, pretrained }: Kept):
   return newTrainer(lab, await newModel(lab, settings), settings);
 }
 
-/** The tokenizer.json of tokens that are learned from a text. */
-async function learnTokens(lab: Lab, { bytes }: Text, vocabSize: number): Promise<string> {
+/** The tokenizer.json of tokens that are learned from a text, and how many they are. */
+async function learnTokens(lab: Lab, { bytes }: Text, vocabSize: number) {
   const tokenizer = await lab.BpeTokenizer.train(bytes, { vocabSize });
-  if (tokenizer.vocabSize !== vocabSize) {
-    throw new TinyloomError(
-      "invalid-options",
-      `the text has only enough groups of letters for ${tokenizer.vocabSize} tokens, not for ${vocabSize}; ` +
-        "choose a smaller vocabulary, or give more text",
-    );
-  }
-  return new TextDecoder().decode((await tokenizer.save())["tokenizer.json"]);
+  const json = new TextDecoder().decode((await tokenizer.save())["tokenizer.json"]);
+  return { json, words: tokenizer.vocabSize };
+}
+
+const tooFew = (words: number, wanted: number): TinyloomError =>
+  new TinyloomError(
+    "invalid-options",
+    `the text has only enough groups of letters for ${words} tokens, not for ${wanted}; ` +
+      "choose a smaller vocabulary, or give more text",
+  );
+
+/** Kernels are quicker where the vocabulary is a multiple of this. */
+const MULTIPLE = 4;
+
+/** Settings of a model whose vocabulary is no larger than the tokens that there are. */
+function withWords(settings: RunSettings, words: number): RunSettings {
+  const vocabulary = MULTIPLE * Math.ceil(words / MULTIPLE);
+  if (vocabulary >= (settings.config.vocab_size ?? vocabulary)) return settings;
+  return { ...settings, config: { ...settings.config, vocab_size: vocabulary } };
 }
 
 /** A new model of these settings. */

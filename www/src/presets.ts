@@ -20,7 +20,9 @@ export interface RunSettings {
 }
 
 /** What tells one model's shape from another. */
-const SHAPE = ["hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size"] as const;
+const SHAPE = ["hidden_size", "num_attention_heads", "num_hidden_layers"] as const;
+/** The vocabulary where letters are the tokens. */
+export const LETTERS = 256;
 
 export function isPresetName(name: string): name is PresetName {
   return Object.hasOwn(presets, name);
@@ -29,9 +31,14 @@ export function isPresetName(name: string): name is PresetName {
 /** The size whose model has the shape of these settings; of several the one with their learning rate. */
 export function sizeOf({ config, learningRate }: RunSettings): PresetName | undefined {
   const names = Object.keys(presets) as PresetName[];
-  const same = names.filter((name) =>
-    SHAPE.every((one) => presets[name].config[one] === config[one]),
-  );
+  const same = names.filter((name) => {
+    const words = presets[name].config.vocab_size;
+    return (
+      SHAPE.every((one) => presets[name].config[one] === config[one]) &&
+      // With letters as tokens each size has their vocabulary.
+      (words === config.vocab_size || (words > LETTERS && config.vocab_size === LETTERS))
+    );
+  });
   return same.find((name) => presets[name].learningRate === learningRate) ?? same[0];
 }
 

@@ -18,6 +18,8 @@ export class RunSaver {
   /** When the next checkpoint is due; without storage none is, until the run stops. */
   #due: number;
   #stored: Stored | undefined;
+  /** Whether curve or samples have grown since. */
+  #grown = false;
 
   private constructor(store: RunStore, trainer: Trainer, run: StoredRun, outlives: boolean) {
     this.#store = store;
@@ -46,10 +48,12 @@ export class RunSaver {
   }
 
   note(metrics: StepMetrics): Promise<void> {
+    this.#grown = true;
     return this.#run.addMetrics(metrics);
   }
 
   sample(sample: KeptSample): Promise<void> {
+    this.#grown = true;
     return this.#run.addSample(sample);
   }
 
@@ -63,9 +67,9 @@ export class RunSaver {
     if (performance.now() >= this.#due) await this.save();
   }
 
-  /** A checkpoint of this step. If the storage is full, the run goes on in memory. */
+  /** A checkpoint of this step, with all that was noted. If the storage is full, the run goes on in memory. */
   async save(): Promise<void> {
-    if (this.#stored?.step !== this.#trainer.steps) await this.#save();
+    if (this.#stored?.step !== this.#trainer.steps || this.#grown) await this.#save();
   }
 
   /** A checkpoint of the last snapshot, which is all that a GPU leaves that is lost for good; of no earlier step. */
@@ -75,6 +79,7 @@ export class RunSaver {
 
   async #save(): Promise<void> {
     const began = performance.now();
+    this.#grown = false;
     try {
       await this.#trainer.save({ to: this.#run });
     } catch (error) {

@@ -7,6 +7,7 @@ import { type RunSettings, storyBytes, validationFraction } from "./settings.ts"
 import { isTaskName, type TaskName, tasks } from "./tasks/index.ts";
 import { problemText } from "./tasks/task.ts";
 import { inTurns } from "./turns.ts";
+import { OFFLINE } from "./words.ts";
 
 /** What the visitor chose to learn from. */
 export type TextChoice =
@@ -23,7 +24,11 @@ export interface Text {
   judge?: StoryJudge | undefined;
   /** Whose problems the lines of the text are, if they are problems. */
   task?: TaskName | undefined;
+  /** Where it is from, by its name in the form. */
+  source: TextSource;
 }
+
+export type TextSource = TextChoice["kind"];
 
 const count = (bytes: Blob) => `${whole(bytes.size)} letters`;
 
@@ -37,13 +42,13 @@ export async function readText(choice: TextChoice, settings: RunSettings): Promi
     const task = tasks[choice.kind];
     const bytes = new Blob([await problemText(task, settings.seed)]);
     const name = `${whole(task.problems)} problems “${task.label.toLowerCase()}”, seed ${settings.seed}`;
-    return { name, bytes, task: choice.kind };
+    return { name, bytes, task: choice.kind, source: choice.kind };
   }
   if (choice.kind === "stories") {
     const lines = await inTurns(storyLines(settings.seed, storyBytes(settings)));
     const bytes = new Blob(lines);
     const name = `built-in stories, seed ${settings.seed}, ${count(bytes)}`;
-    return { name, bytes, judge: await judgeOf(lines) };
+    return { name, bytes, judge: await judgeOf(lines), source: "stories" };
   }
   const [name, bytes] = await ownText(choice);
   const least = Math.ceil((settings.sequenceLength + 1) / validationFraction);
@@ -54,7 +59,7 @@ export async function readText(choice: TextChoice, settings: RunSettings): Promi
         `at least ${whole(least)}: give more text, or let it see fewer at once`,
     );
   }
-  return { name: `${name}, ${count(bytes)}`, bytes };
+  return { name: `${name}, ${count(bytes)}`, bytes, source: choice.kind };
 }
 
 /** Judges samples by the stories that are learned. */
@@ -68,14 +73,41 @@ async function judgeOf(lines: readonly string[]): Promise<StoryJudge> {
   return new StoryJudge(seen);
 }
 
+const [PASTED, PLAYS] = ["pasted text", "Shakespeare, an excerpt"];
+
 async function ownText(choice: TextChoice): Promise<[name: string, bytes: Blob]> {
-  if (choice.kind === "file") return [choice.file.name, choice.file];
-  if (choice.kind === "paste") return ["pasted text", new Blob([choice.text])];
-  const response = await fetch(shakespeare);
+  if (choice.kind === "file") {
+    await refuseBinary(choice.file);
+    return [choice.file.name, choice.file];
+  }
+  if (choice.kind === "paste") return [PASTED, new Blob([choice.text])];
+  const response = await fetch(shakespeare).catch(() => {
+    throw new TinyloomError("invalid-options", OFFLINE);
+  });
   if (!response.ok) {
     throw new TinyloomError("invalid-options", `the text did not load: ${response.status}`);
   }
-  return ["Shakespeare, an excerpt", await response.blob()];
+  return [PLAYS, await response.blob()];
+}
+
+/** Bytes of a file that are looked at, and the shares of those that a text has at most. */
+const LOOKED = 65_536;
+const [CONTROLS, FOREIGN] = [0.02, 0.3];
+/** Control characters that texts have: tabs, line breaks, and the escape of terminals. */
+const USUAL = new Set([9, 10, 11, 12, 13, 27]);
+
+/** Refuses what is no text: a picture, a program, an archive. */
+async function refuseBinary(file: File): Promise<void> {
+  const bytes = new Uint8Array(await file.slice(0, LOOKED).arrayBuffer());
+  const controls = bytes.filter((byte) => byte < 32 && !USUAL.has(byte)).length;
+  // Of a text in another encoding than UTF-8 the letters with accents are foreign, and few.
+  const foreign = new TextDecoder().decode(bytes).match(/\ufffd/g)?.length ?? 0;
+  if (controls <= CONTROLS * bytes.length && foreign <= FOREIGN * bytes.length) return;
+  const share = (100 * Math.max(controls, foreign)) / bytes.length;
+  throw new TinyloomError(
+    "invalid-options",
+    `“${file.name}” is no text: ${whole(share)} % of its beginning are no letters. Choose a text file`,
+  );
 }
 
 /** A text that was kept with a run. */
@@ -84,5 +116,12 @@ export async function keptText(
   bytes: Blob,
 ): Promise<Text> {
   const judge = stories ? await judgeOf((await bytes.text()).split("\n")) : undefined;
-  return { name, bytes, judge, task: isTaskName(task) ? task : undefined };
+  if (isTaskName(task)) return { name, bytes, judge, task, source: task };
+  return { name, bytes, judge, source: stories ? "stories" : sourceOf(name) };
+}
+
+/** Where a text without a right answer is from, by the name that `readText` gave it. */
+function sourceOf(name: string): TextSource {
+  if (name.startsWith(`${PLAYS}, `)) return "shakespeare";
+  return name.startsWith(`${PASTED}, `) ? "paste" : "file";
 }

@@ -1,5 +1,7 @@
 /** A walk over the page in six steps, for those who have not taken it. */
 import { byId } from "./dom.ts";
+import { say } from "./panels/status.ts";
+import { OFFLINE } from "./words.ts";
 
 const KEY = "tinyloom-demo.tour";
 /** What driver.js says of the element that it shows. */
@@ -55,7 +57,9 @@ function seen(): boolean {
 export function offerTour(): void {
   const button = byId("tour", HTMLButtonElement);
   button.hidden = seen();
-  button.addEventListener("click", () => void take(button));
+  button.addEventListener("click", () => {
+    take(button).catch(() => say(OFFLINE));
+  });
 }
 
 async function take(button: HTMLButtonElement): Promise<void> {

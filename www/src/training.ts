@@ -16,7 +16,7 @@ import type { KeptSample, RunStore } from "./run-store.ts";
 import { type SampleOptions, type SamplePiece, sampleText, type WrittenToken } from "./sample.ts";
 import { defaultPrompt, type RunSettings } from "./settings.ts";
 import { Speed } from "./speed.ts";
-import { answered } from "./tasks/answers.ts";
+import { answered, clearest } from "./tasks/answers.ts";
 import { type TaskName, tasks } from "./tasks/index.ts";
 import { END, type Problem } from "./tasks/task.ts";
 import type { Text } from "./text.ts";
@@ -177,8 +177,8 @@ export class Training {
   get exampleText(): string {
     const task = this.task && tasks[this.task];
     if (!task) return defaultPrompt(this.text.judge !== undefined);
-    const [prompt] = task.shown;
-    return `${prompt}${task.mark}${task.solve(prompt!)}`;
+    const lines = task.shown.map((prompt) => `${prompt}${task.mark}${task.solve(prompt)}`);
+    return clearest(lines);
   }
 
   /** Tokens that the model learns from. */

@@ -5,6 +5,8 @@ interface Here {
   readonly userAgent: string;
   /** Whether the page comes from https or from this machine. */
   readonly secure: boolean;
+  /** Whether there is a network; unknown counts as one. */
+  readonly online?: boolean;
 }
 
 /** By the library's code. What is not here has a message that a visitor understands as it is. */
@@ -30,6 +32,10 @@ const WORDS: { readonly [code: string]: string } = {
   "content-security": "A rule of this website keeps the page from running its program.",
   internal: "Something went wrong inside. Reload the page; your runs are kept.",
 };
+
+/** Of a part of the page that the browser does not have yet. */
+export const OFFLINE =
+  "There is no network, and this part of the page is not in the browser yet. Everything that has been loaded works on; try this again once you are online.";
 
 /** Where to get WebGPU in this browser on this system. */
 function withoutWebGpu({ userAgent, secure }: Here): string {
@@ -72,6 +78,9 @@ export function wordsFor(code: string, here: Here): string | undefined {
   }
   if (code === "adapter-unavailable") {
     return `The browser found no GPU that it may use. ${withoutAdapter(here)}`;
+  }
+  if (here.online === false && (code === "module-unavailable" || code === "internal")) {
+    return OFFLINE;
   }
   return WORDS[code];
 }

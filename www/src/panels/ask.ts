@@ -110,7 +110,9 @@ export class AskPanel {
       for await (const token of training.write(prompt, this.#options(this.#writing.signal))) {
         written.append(tokenElement(token));
       }
-      if (task) this.#output.append(verdict(task, problem!, written.textContent));
+      const given = written.textContent;
+      if (task && written.textContent === "") written.append("(nothing)");
+      if (task) this.#output.append(verdict(task, problem!, given));
     } catch (error) {
       if (!(error instanceof TinyloomError && error.code === "aborted")) showError(error);
     } finally {

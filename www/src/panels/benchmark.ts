@@ -1,9 +1,12 @@
 /** One click measures the reference models; the result is a file and a picture to share. */
 import { adapterName } from "../adapter.ts";
 import type { Measured, Report, Said } from "../benchmark.ts";
-import { byId, download, whole } from "../dom.ts";
+import { byId, clock, download, whole } from "../dom.ts";
 import { fill, tableRow } from "../table.ts";
 import { attemptNoting, showError } from "./status.ts";
+
+/** Rows of a whole measurement: three sizes, trained and decoded. */
+const ROWS = 6;
 
 /** What was measured, as a row of the table has it. */
 function cellsOf(row: Measured): [string, string, string] {
@@ -18,11 +21,16 @@ export class BenchmarkPanel {
   readonly #note = byId("benchmark-note", HTMLElement);
   readonly #files = byId("benchmark-files", HTMLElement);
   #report: Report | undefined;
-  #measuring = false;
   #busy = true;
 
+  /** Ends the measurement. */
+  #cancel: AbortController | undefined;
+
   constructor() {
-    this.#button.addEventListener("click", () => void this.#measure());
+    this.#button.addEventListener("click", () => {
+      if (this.#cancel) this.#cancel.abort();
+      else void this.#measure();
+    });
     byId("benchmark-json", HTMLButtonElement).addEventListener("click", () => {
       const text = `${JSON.stringify(this.#report, null, 2)}\n`;
       download(new Blob([text], { type: "application/json" }), `${this.#name}.json`);
@@ -45,35 +53,48 @@ export class BenchmarkPanel {
   }
 
   #enable(): void {
-    this.#button.disabled = this.#busy || this.#measuring;
+    this.#button.disabled = this.#busy && !this.#cancel;
+    this.#button.textContent = this.#cancel ? "Stop measuring" : "Measure this GPU";
   }
 
   async #measure(): Promise<void> {
-    this.#measuring = true;
+    const cancel = new AbortController();
+    const began = performance.now();
+    this.#cancel = cancel;
     this.#enable();
     this.#files.hidden = true;
     const heads = ["What", "Speed", "Time"];
     const table = byId("benchmark-rows", HTMLTableElement);
     await attemptNoting(this.#note, "That could not be measured.", async () => {
-      this.#report = await measureInWorker((rows, next) => {
+      const report = await measureInWorker(cancel.signal, (rows, next) => {
         const filled = rows.map((row) => tableRow(...cellsOf(row)));
         fill(table, heads, filled);
-        this.#note.textContent = next ? `Measuring: ${next}…` : "";
+        const passed = clock((performance.now() - began) / 1000);
+        this.#note.textContent = next
+          ? `Measuring: ${next}, ${rows.length + 1} of ${ROWS}, ${passed} min so far…`
+          : "";
       });
+      if (!report) {
+        this.#note.textContent = "Stopped. Rows that are done are below.";
+        return;
+      }
+      this.#report = report;
       this.#note.textContent = "Measured. The file has the form of the project's own results.";
       this.#files.hidden = false;
     });
-    this.#measuring = false;
+    this.#cancel = undefined;
     this.#enable();
   }
 }
 
-/** Measures in a worker that ends with the measurement. */
+/** Measures in a worker that ends with the measurement; gives nothing once that is to end before. */
 function measureInWorker(
+  signal: AbortSignal,
   onRow: (rows: readonly Measured[], next: string | undefined) => void,
-): Promise<Report> {
+): Promise<Report | undefined> {
   const worker = new Worker(new URL("../benchmark-worker.ts", import.meta.url), { type: "module" });
-  const measured = new Promise<Report>((resolve, reject) => {
+  const measured = new Promise<Report | undefined>((resolve, reject) => {
+    signal.addEventListener("abort", () => resolve(undefined));
     worker.onmessage = ({ data }: MessageEvent<Said>) => {
       if ("report" in data) resolve(data.report);
       else if ("error" in data) reject(data.error);

@@ -1,7 +1,6 @@
 /** The buttons that start and end a run, and what the page says that it does. */
 import { byId } from "../dom.ts";
-
-export type State = "idle" | "loading" | "training" | "paused" | "stopped" | "error";
+import type { State } from "../session.ts";
 
 /** What there is to be pressed for. */
 export interface There {
@@ -9,23 +8,33 @@ export interface There {
   readonly gpu: boolean;
   /** Whether the page has a run. */
   readonly run: boolean;
+  /** Whether the GPU trains other models for a proof. */
+  readonly proving: boolean;
 }
 
 const start = byId("start", HTMLButtonElement);
 const pause = byId("pause", HTMLButtonElement);
 const stop = byId("stop", HTMLButtonElement);
-
-export const state = (): State => document.body.dataset["state"] as State;
-export const busy = (): boolean => state() === "training" || state() === "loading";
+const status = byId("status", HTMLElement);
 
 /** Says what becomes of the run, in `data-state` of the body too, and which buttons do something now. */
-export function showState(next: State, there: There): void {
+export function showState(next: State, { gpu, run, proving }: There): void {
+  const busy = next === "training" || next === "loading";
+  const focused = document.activeElement;
   document.body.dataset["state"] = next;
-  start.disabled = !there.gpu || busy();
+  start.disabled = !gpu || busy || proving;
   start.textContent = next === "paused" ? "Resume" : "Start";
-  pause.disabled = next !== "training" && next !== "paused";
-  pause.setAttribute("aria-pressed", String(next === "paused"));
+  pause.disabled = next !== "training";
   stop.disabled = next !== "training" && next !== "paused";
-  byId("import", HTMLButtonElement).disabled = !there.gpu || busy();
-  byId("code", HTMLButtonElement).disabled = !there.run;
+  byId("import", HTMLButtonElement).disabled = !gpu || busy || proving;
+  byId("code", HTMLButtonElement).disabled = !run;
+  keepFocus(focused);
+}
+
+/** Who has pressed a button that does nothing any more finds the one that follows, or what is said meanwhile. */
+function keepFocus(focused: Element | null): void {
+  const own = focused === start || focused === pause || focused === stop;
+  if (own ? !(focused as HTMLButtonElement).disabled : focused !== status) return;
+  const next = [pause, start].find((button) => !button.disabled);
+  (next ?? status).focus({ preventScroll: true });
 }

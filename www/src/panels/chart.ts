@@ -2,8 +2,8 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { Curve } from "../run-store.ts";
 
-/** Weight of the newest step in the smoothed training curve. */
-const SMOOTHING = 0.25;
+/** Steps at either side of the one that a mean is taken of. */
+const REACH = 6;
 /** How many colours there are for the curves of other runs. */
 export const OTHERS = 4;
 /** The part of the steps that is shown as the newest. */
@@ -22,15 +22,14 @@ export interface Point {
   readonly learningRate?: number | undefined;
 }
 
-/** Follows the losses without their noise. */
-class Smoothing {
-  #value: number | undefined;
-
-  next(loss: number): number {
-    const before = this.#value ?? loss;
-    this.#value = before + SMOOTHING * (loss - before);
-    return this.#value;
-  }
+/**
+ * The mean of the losses around one. It has as many from before as from behind it, so that it does not lag: where a
+ * loss falls, a mean of those before alone would lie above the validation loss.
+ */
+export function meanAt(losses: readonly number[], at: number): number {
+  const reach = Math.min(REACH, at, losses.length - 1 - at);
+  const around = losses.slice(at - reach, at + reach + 1);
+  return around.reduce((sum, loss) => sum + loss, 0) / around.length;
 }
 
 /** Losses that a model is held to, in nats per token. */
@@ -73,7 +72,6 @@ export class LossChart {
   #points: Point[] = [];
   #smoothed: number[] = [];
   #validation: (number | null)[] = [];
-  #smoothing = new Smoothing();
   /** Of each other run its steps and smoothed losses. */
   #others: [number[], number[]][] = [];
 
@@ -95,7 +93,6 @@ export class LossChart {
     this.#points = [];
     this.#smoothed = [];
     this.#validation = [];
-    this.#smoothing = new Smoothing();
     this.zoom(undefined);
   }
 
@@ -115,17 +112,22 @@ export class LossChart {
 
   /** Draws other runs behind this one. */
   compare(curves: readonly Curve[]): void {
-    this.#others = curves.map(({ steps, losses }) => {
-      const smoothing = new Smoothing();
-      return [[...steps], losses.map((loss) => smoothing.next(loss))];
-    });
+    this.#others = curves.map(({ steps, losses }) => [
+      [...steps],
+      losses.map((_, at) => meanAt(losses, at)),
+    ]);
     this.#renew();
   }
 
   add(point: Point): void {
     if (!Number.isFinite(point.loss)) return;
     this.#points.push(point);
-    this.#smoothed.push(this.#smoothing.next(point.loss));
+    // The means of the last steps take the new one in.
+    const last = this.#points.slice(-2 * REACH - 1).map(({ loss }) => loss);
+    const first = this.#points.length - last.length;
+    for (let at = Math.max(0, last.length - 1 - REACH); at < last.length; at++) {
+      this.#smoothed[first + at] = meanAt(last, at);
+    }
     this.#validation.push(null);
     this.#schedule();
   }

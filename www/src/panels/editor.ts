@@ -4,20 +4,19 @@ import { byId, bytes, duration, make, sentence, whole } from "../dom.ts";
 import { kindsOf, refusal } from "../estimates.ts";
 import type { Lab } from "../lab.ts";
 import { memoryLimit } from "../memory-limit.ts";
+import {
+  CHOICES,
+  configOf,
+  fittingHeads,
+  nearest,
+  SLIDERS,
+  type Slider,
+  type Values,
+  valuesOf,
+} from "../own-model.ts";
 import type { RunSettings } from "../settings.ts";
 import { shapeOf } from "../shape.ts";
 import { tableRow } from "../table.ts";
-
-/** What each slider chooses from. */
-const CHOICES = {
-  layers: [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24],
-  width: [32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
-  heads: [1, 2, 4, 8, 16],
-  context: [32, 64, 128, 256, 512, 1024, 2048, 4096],
-  // The stories have groups of letters for 413 tokens.
-  vocabulary: [256, 384, 512, 1024, 2048, 4096, 8192, 16384, 32768],
-};
-type Slider = keyof typeof CHOICES;
 
 /** What helps where a model does not fit: what it has more of than the least. */
 function adviceFor(config: ModelConfig): string {
@@ -31,7 +30,6 @@ function adviceFor(config: ModelConfig): string {
   ];
   return sentence(fewer.length > 0 ? fewer.join(", or ") : "give a step fewer tokens");
 }
-const SLIDERS = Object.keys(CHOICES) as Slider[];
 
 const input = (slider: Slider) => byId(`own-${slider}`, HTMLInputElement);
 
@@ -74,40 +72,34 @@ export class EditorPanel {
     return CHOICES[slider][input(slider).valueAsNumber]!;
   }
 
-  /** The model that the sliders say, with the names of Hugging Face. */
+  /** The model that the sliders say. */
   get config(): ModelConfig {
-    const [width, heads] = [this.value("width"), this.value("heads")];
-    return {
-      vocab_size: this.value("vocabulary"),
-      hidden_size: width,
-      intermediate_size: 3 * width,
-      num_hidden_layers: this.value("layers"),
-      num_attention_heads: heads,
-      num_key_value_heads: Math.max(1, heads / 2),
-      max_position_embeddings: this.value("context"),
-      initializer_range: 0.05,
-      tie_word_embeddings: true,
-    };
+    const values = SLIDERS.map((slider) => [slider, this.value(slider)]);
+    return configOf(Object.fromEntries(values) as Values);
   }
 
   /** Sets the sliders to the nearest model. */
   set config(config: ModelConfig) {
-    const { layers = 2, width = 64, heads = 4, positions = 64 } = shapeOf(config);
-    this.#set("layers", layers);
-    this.#set("width", width);
-    this.#set("heads", heads);
-    this.#set("context", positions);
-    this.#set("vocabulary", config.vocab_size ?? 256);
+    const values = valuesOf(config);
+    for (const slider of SLIDERS) this.#set(slider, values[slider]);
     this.#label();
   }
 
   #set(slider: Slider, wanted: number): void {
-    const choices = CHOICES[slider];
-    const nearest = choices.findIndex((choice) => choice >= wanted);
-    input(slider).value = String(nearest < 0 ? choices.length - 1 : nearest);
+    input(slider).value = String(nearest(slider, wanted));
+  }
+
+  /** A head has a width that the package takes: wide models have more heads. */
+  #fitHeads(): void {
+    const fitting = fittingHeads(this.value("width"));
+    if (!fitting.includes(this.value("heads"))) {
+      const heads = this.value("heads");
+      this.#set("heads", heads < fitting[0]! ? fitting[0]! : fitting.at(-1)!);
+    }
   }
 
   #label(): void {
+    this.#fitHeads();
     for (const slider of SLIDERS) {
       const text = whole(this.value(slider));
       byId(`own-${slider}-value`, HTMLElement).textContent = text;

@@ -2,8 +2,10 @@
 import { TinyloomError } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
 import { Embeddings, likeliestNext, type Read, read } from "../looking.ts";
+import { ordinal } from "../loom/explain.ts";
 import type { WrittenToken } from "../sample.ts";
 import { shapeOf } from "../shape.ts";
+import { clearest } from "../tasks/answers.ts";
 import type { Training } from "../training.ts";
 import { drawAttention, rowAt } from "./attention-map.ts";
 import { showError } from "./status.ts";
@@ -35,7 +37,9 @@ export class InsidePanel {
   /** What was written last. */
   #sample = "";
   #place: Place = 0;
+  /** The letter that is looked at, and the one that the visitor wants, where the text has it. */
   #token = 0;
+  #wanted = Number.POSITIVE_INFINITY;
   #read: Read = { ids: new Uint32Array(), texts: [] };
   #shares: Float32Array = new Float32Array();
   #logits: Float32Array = new Float32Array();
@@ -49,18 +53,18 @@ export class InsidePanel {
     this.#head.addEventListener("change", () => void this.#look());
     this.#text.addEventListener("click", ({ target }) => {
       const at = [...this.#text.children].indexOf(target as Element);
-      if (at >= 0) void this.#choose(at);
+      if (at >= 0) void this.#want(at);
     });
     this.#map.addEventListener("click", ({ clientY }) => {
       const row = rowAt(this.#map, this.#read.ids.length, clientY);
-      if (row !== undefined) void this.#choose(row);
+      if (row !== undefined) void this.#want(row);
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#draw());
     this.#text.addEventListener("keydown", (event) => {
       const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (move === undefined) return;
       event.preventDefault();
-      void this.#choose(this.#token + move);
+      void this.#want(this.#token + move);
     });
   }
 
@@ -75,7 +79,7 @@ export class InsidePanel {
     byId("inside-view", HTMLElement).hidden = true;
     this.#sample = training.exampleText;
     this.#place = 0;
-    this.#token = Number.POSITIVE_INFINITY;
+    this.#wanted = Number.POSITIVE_INFINITY;
     const { layers = 1, heads = 1 } = shapeOf(training.model.config);
     const places: Place[] = ["embeddings", ...Array.from({ length: layers }, (_, at) => at)];
     this.#stack.replaceChildren(...places.reverse().map((place) => this.#button(place)));
@@ -100,7 +104,7 @@ export class InsidePanel {
   /** A new sample: the model has changed. Of answers the first is looked at, with its problem. */
   sampled(tokens: readonly WrittenToken[] = []): void {
     const whole = tokens.map(({ text }) => text).join("");
-    const text = this.#training?.task ? whole.split("\n")[0]! : whole;
+    const text = this.#training?.task ? clearest(whole.split("\n")) : whole;
     if (text.trim() !== "") this.#sample = text;
     void this.#look();
   }
@@ -154,7 +158,13 @@ export class InsidePanel {
     this.#neighbours.hidden = ofLayer;
     byId("inside-step", HTMLElement).textContent = `Of the model after step ${training.step}.`;
     this.#text.replaceChildren(...tokens.texts.map((one) => make("span", "letter", one)));
-    await this.#choose(this.#token);
+    await this.#choose(this.#wanted);
+  }
+
+  /** The visitor chooses a letter. */
+  #want(at: number): Promise<void> {
+    this.#wanted = Math.min(Math.max(at, 0), this.#read.ids.length - 1);
+    return this.#choose(this.#wanted);
   }
 
   /** Shows what a token looks at, or what is like it. */
@@ -193,10 +203,11 @@ export class InsidePanel {
     const order = [...row.keys()].sort((a, b) => row[b]! - row[a]!).slice(0, 3);
     const seen = order.filter((at) => row[at]! >= LEAST);
     const most = seen.map((at) => {
-      const self = at === this.#token ? " (itself)" : "";
-      return `“${this.#read.texts[at]}”${self} ${percent(row[at]!)}`;
+      const which =
+        at === this.#token ? "itself" : `the ${ordinal(at + 1)}, “${this.#read.texts[at]}”`;
+      return `${which} ${percent(row[at]!)}`;
     });
-    this.#note.textContent = `Letter ${this.#token + 1}, “${name}”, looks at ${most.join(", ")}.`;
+    this.#note.textContent = `Letter ${this.#token + 1}, “${name}”, looks at ${most.join("; ")}.`;
   }
 
   async #sayNeighbours(name: string): Promise<void> {

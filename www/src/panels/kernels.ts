@@ -10,8 +10,9 @@ const MILLISECONDS = 3000;
 /** Operations that a GPU does while it moves a byte, about, for the cost where no times are. */
 const PER_BYTE = 10;
 
-/** Percent of the width that a phase has at the least. */
-const NARROWEST = 12;
+/** What a row is for, with layers counted from 1 as in the rest of the page. */
+const labelOf = ({ label }: ProfileRow): string =>
+  label.replace(/\blayer (\d+)/gi, (_whole, layer: string) => `layer ${Number(layer) + 1}`);
 
 /** Equal dispatches of a phase together. */
 interface Group {
@@ -81,13 +82,16 @@ export class KernelsPanel {
   readonly #detail = byId("kernel", HTMLElement);
   #training: Training | undefined;
   #measuring = false;
+  #where = "on the GPU";
 
   constructor() {
     this.#button.addEventListener("click", () => void this.#measure());
   }
 
-  start(training: Training): void {
+  /** @param software - whether the CPU computes what a GPU else does. */
+  start(training: Training, software: boolean): void {
     this.#training = training;
+    this.#where = software ? "on the CPU, in place of a GPU" : "on the GPU";
     this.#host.replaceChildren();
     this.#detail.hidden = true;
     this.#note.textContent = "Measure to see them, after the first step.";
@@ -129,20 +133,20 @@ export class KernelsPanel {
     const whole = cost(bars.flatMap(({ groups }) => groups));
     const timed = measured.microseconds !== undefined;
     this.#note.textContent = timed
-      ? `${(whole / 1000).toFixed(2)} ms on the GPU, the mean of ${measured.steps} steps. Choose a kernel.`
+      ? `${(whole / 1000).toFixed(2)} ms ${this.#where}, the mean of ${measured.steps} steps. Choose a kernel.`
       : "Estimated cost: this browser gives no timestamps. It is the bytes that a kernel moves, or a tenth of its " +
         "operations where that is more. Choose a kernel.";
     let before = 0;
     this.#host.replaceChildren(
       ...bars.map(({ phase, groups }) => {
         const share = (100 * cost(groups)) / whole;
-        const width = Math.max(share, NARROWEST);
-        const bar = make("div", "bar-of-kernels");
-        bar.style.setProperty("--width", `${width}%`);
-        bar.style.setProperty("--before", `${Math.min(before, 100 - width)}%`);
+        const bar = make("div", "share-of-step");
+        bar.style.setProperty("--width", `${share}%`);
+        bar.style.setProperty("--before", `${before}%`);
         before += share;
-        bar.append(...groups.map((group) => this.#segment(training, group, whole, timed)));
-        return make("div", "phase", make("h3", "", `${phase}, ${share.toFixed(0)} %`), bar);
+        const kernels = groups.map((group) => this.#segment(training, group, whole, timed));
+        const title = make("h3", "", `${phase}, ${share.toFixed(0)} %`);
+        return make("div", "phase", title, bar, make("div", "bar-of-kernels", ...kernels));
       }),
     );
   }
@@ -170,7 +174,7 @@ export class KernelsPanel {
     const text = await training.wgsl(index);
     byId("kernel-title", HTMLElement).textContent = `${row.kernel}, ${row.variant}`;
     byId("kernel-reason", HTMLElement).textContent =
-      `${sentence(row.label)} ${what}. ${sentence(row.reason)} Workgroups of ${row.workgroupSize.join(" × ")}, ${row.grid.join(" × ")} of them.`;
+      `${sentence(labelOf(row))} ${what}. ${sentence(row.reason)} Workgroups of ${row.workgroupSize.join(" × ")}, ${row.grid.join(" × ")} of them.`;
     byId("wgsl", HTMLElement).textContent = indented(text);
     this.#detail.hidden = false;
   }

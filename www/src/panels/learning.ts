@@ -52,14 +52,17 @@ export class LearningPanel {
   });
   readonly #score = new ScorePanel();
   #steps = 1;
+  readonly #logarithmic = byId("logarithmic", HTMLInputElement);
   #tokensPerStep = 1;
+  #entropy: number | undefined;
 
   constructor() {
     const quantity = byId("quantity", HTMLSelectElement);
-    const logarithmic = byId("logarithmic", HTMLInputElement);
+    const logarithmic = this.#logarithmic;
     const choose = () => {
       this.#chart.choose(quantity.value as Quantity, logarithmic.checked);
       const why = WHY[quantity.value as Quantity];
+      this.#showFloor();
       byId("loss-keys", HTMLElement).hidden = why !== "";
       byId("quantity-why", HTMLElement).hidden = why === "";
       byId("quantity-why", HTMLElement).textContent = why;
@@ -71,6 +74,13 @@ export class LearningPanel {
       byId(id, HTMLButtonElement).addEventListener("click", how);
     zoom("zoom-in", () => this.#chart.zoom("newest"));
     zoom("zoom-out", () => this.#chart.zoom(undefined));
+  }
+
+  /** The lowest loss has a key where it is drawn: a logarithmic axis has no 0. */
+  #showFloor(): void {
+    const drawn =
+      this.#entropy !== undefined && !(this.#logarithmic.checked && this.#entropy === 0);
+    byId("entropy-key", HTMLElement).hidden = !drawn;
   }
 
   /** Names what a run would be measured by. */
@@ -88,9 +98,9 @@ export class LearningPanel {
     this.#score.start(scores, tokens);
     byId("blind-key", HTMLElement).textContent =
       `blind guess among ${whole(words)} ${tokens}: ${Math.log(words).toFixed(2)}`;
-    const floor = byId("entropy-key", HTMLElement);
-    floor.hidden = entropy === undefined;
-    floor.textContent =
+    this.#entropy = entropy;
+    this.#showFloor();
+    byId("entropy-key", HTMLElement).textContent =
       entropy === 0
         ? "floor: 0, each problem has one right answer"
         : `floor: ${entropy?.toFixed(2)}, the chance in the grammar itself`;

@@ -25,7 +25,11 @@ export class ProofsPanel {
   #proving = false;
   #busy = false;
 
-  constructor() {
+  readonly #changed: () => void;
+
+  /** @param changed - hears that a proof begins or ends, for which the GPU is needed alone. */
+  constructor(changed: () => void) {
+    this.#changed = changed;
     this.#plug.addEventListener("click", () => {
       this.#wait.start();
       this.#enable();
@@ -44,6 +48,11 @@ export class ProofsPanel {
   /** The step of the last snapshot; where there is none yet, the one at which the run went on. */
   get snapshot(): number {
     return this.#wait.snapshot;
+  }
+
+  /** Whether a proof is on its way. */
+  get proving(): boolean {
+    return this.#proving;
   }
 
   /** There is no GPU any more. */
@@ -115,6 +124,7 @@ export class ProofsPanel {
     if (!lab || !training) return;
     this.#proving = true;
     this.#enable();
+    this.#changed();
     const hashes: string[] = [];
     const list = byId("hashes", HTMLElement);
     list.replaceChildren();
@@ -134,6 +144,7 @@ export class ProofsPanel {
     });
     this.#proving = false;
     this.#enable();
+    this.#changed();
   }
 
   #enable(): void {

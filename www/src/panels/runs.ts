@@ -12,7 +12,7 @@ export interface RunActions {
   resume(name: string): void;
   export(name: string): void;
   rename(name: string, to: string): void;
-  delete(name: string): void;
+  delete(names: readonly string[]): void;
   /** The runs whose curves are to be seen. */
   compare(names: readonly string[]): void;
 }
@@ -74,6 +74,7 @@ function said(result: Result | undefined, step: number | undefined): string {
 /** The runs that the browser keeps, as a table. */
 export class RunsPanel {
   readonly #actions: RunActions;
+  readonly #deleteAll = byId("delete-all", HTMLButtonElement);
   readonly #compared = new Set<string>();
   /** The last validation loss by run and checkpoint. */
   readonly #losses = new Map<string, number | undefined>();
@@ -88,6 +89,9 @@ export class RunsPanel {
 
   constructor(actions: RunActions) {
     this.#actions = actions;
+    this.#deleteAll.addEventListener("click", () => {
+      actions.delete(this.#runs.map(({ name }) => name));
+    });
   }
 
   /**
@@ -133,6 +137,8 @@ export class RunsPanel {
     });
     fill(byId("runs", HTMLTableElement), runs.length > 0 ? HEADS : [], rows);
     byId("runs-note", HTMLElement).textContent = noteOf(store);
+    this.#deleteAll.hidden = runs.length < 2;
+    this.#deleteAll.disabled = may.busy;
   }
 
   async #result(store: RunStore, run: RunSummary): Promise<Result | undefined> {
@@ -200,15 +206,25 @@ export class RunsPanel {
     input.value = name;
     input.title = name; // which may be longer than the field
     input.setAttribute("aria-label", `Name of the run ${name}`);
-    input.addEventListener("change", () => this.#actions.rename(name, input.value.trim()));
+    input.addEventListener("change", () => {
+      const wanted = input.value.trim();
+      // A run without a name keeps the one that it has.
+      if (wanted === "") input.value = name;
+      else this.#actions.rename(name, wanted);
+    });
     return input;
   }
 
-  #buttons({ name }: RunSummary, isCurrent: boolean, { busy, resumable }: May): HTMLElement {
-    const button = (text: string, disabled: boolean, act: (name: string) => void) => {
+  #buttons(run: RunSummary, isCurrent: boolean, { busy, resumable }: May): HTMLElement {
+    const { name } = run;
+    const steps = keptOf(run)?.settings.steps;
+    const ended = steps !== undefined && (run.checkpoints[0]?.step ?? 0) >= steps;
+    const trains = busy && isCurrent;
+    const button = (text: string, disabled: boolean, act: (name: string) => void, why = "") => {
       const made = make("button", "", text);
       made.type = "button";
       made.disabled = disabled;
+      made.title = disabled ? why : "";
       made.setAttribute("aria-label", `${text} ${name}`);
       made.addEventListener("click", () => act(name));
       return made;
@@ -216,9 +232,14 @@ export class RunsPanel {
     return make(
       "div",
       "actions",
-      button("Resume", busy || !resumable, this.#actions.resume),
-      button("Export", busy && isCurrent, this.#actions.export),
-      button("Delete", busy && isCurrent, this.#actions.delete),
+      button(
+        ended ? "Open" : "Resume",
+        busy || !resumable,
+        this.#actions.resume,
+        "Stop the present run first.",
+      ),
+      button("Export", trains, this.#actions.export, "It trains: pause it first."),
+      button("Delete", trains, (one) => this.#actions.delete([one]), "It trains: stop it first."),
     );
   }
 }

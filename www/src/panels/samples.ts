@@ -15,6 +15,8 @@ const titles: { readonly [verdict in Verdict]: string } = {
 /** A piece with its verdict, for those too who do not see colours. */
 function shown(piece: SamplePiece, content: readonly (Node | string)[]): HTMLElement {
   const span = make("span", piece.verdict ?? "", ...content);
+  if (piece.verdict === "wrong" && piece.given === "")
+    span.append(make("span", "nothing", "(nothing)"));
   if (piece.verdict === "wrong") span.title = `right is ${piece.wanted}`;
   if (piece.verdict === "right" || piece.verdict === "wrong") {
     span.append("\u00a0", make("span", "tick", piece.verdict === "right" ? "✓" : "✗"));
@@ -26,8 +28,10 @@ function shown(piece: SamplePiece, content: readonly (Node | string)[]): HTMLEle
 function piecesOf(pieces: readonly SamplePiece[], tokens: readonly WrittenToken[]): HTMLElement[] {
   const text = tokens.map((token) => token.text).join("");
   let from = 0;
-  return pieces.map((piece) => {
-    if (text === "") return shown(piece, [piece.text]);
+  return pieces.map((piece, index) => {
+    // A text begins with the line breaks that its prompt asks for.
+    const blank = index === 0 && !piece.verdict ? /^\n*/.exec(piece.text)![0].length : 0;
+    if (text === "") return shown(piece, [piece.text.slice(blank)]);
     if (piece.verdict === "right" || piece.verdict === "wrong") {
       const { at, given } = piece;
       const asked = piece.text.slice(0, piece.text.length - given.length);
@@ -35,8 +39,24 @@ function piecesOf(pieces: readonly SamplePiece[], tokens: readonly WrittenToken[
     }
     const begin = text.indexOf(piece.text, from);
     from = begin + piece.text.length;
-    return shown(piece, tokensBetween(tokens, begin, from));
+    return shown(piece, tokensBetween(tokens, begin + blank, from));
   });
+}
+
+/** How a sample did, in a sentence; empty where nothing judges it. */
+function scoreOf(step: number, pieces: readonly SamplePiece[]): string {
+  const answers = pieces.filter(({ verdict }) => verdict === "right" || verdict === "wrong");
+  if (answers.length > 0) {
+    const right = answers.filter(({ verdict }) => verdict === "right").length;
+    return `Step ${step}: ${right} of these ${answers.length} are right. It never saw them in training.`;
+  }
+  const judged = pieces.filter((piece): piece is JudgedPiece => (piece.verdict ?? "") in titles);
+  if (judged.length === 0) return "";
+  const { sentences, grammatical, novel } = tally(judged);
+  return sentences === 0
+    ? `At step ${step} the sample has no whole sentence.`
+    : `Step ${step}: ${grammatical} of ${sentences} whole sentences parse by the grammar, ` +
+        `${novel} of them new. Underlined: does not parse.`;
 }
 
 /** The samples of a run, the newest on top, with what the grammar says about them. A slider goes back in time. */
@@ -75,6 +95,8 @@ export class SamplesPanel {
       this.#put(this.#writing.item);
     }
     const prompt = this.#prompt(token);
+    const { textContent } = this.#writing.part;
+    if (!this.#task && textContent === "" && token.text.trim() === "") return;
     if (prompt === undefined) this.#writing.part.append(tokenElement(token));
     else {
       this.#writing.part = make("span", "", prompt);
@@ -95,16 +117,11 @@ export class SamplesPanel {
     const text = make("p", answers.length > 0 ? "sample-text answers" : "sample-text");
     text.append(...piecesOf(pieces, tokens));
     const item = this.#item(step, text);
+    item.dataset["score"] = scoreOf(step, pieces);
     if (this.#writing?.step === step) this.#writing.item.replaceWith(item);
     else this.#put(item);
     this.#writing = undefined;
     this.#travel();
-    const judged = pieces.filter((piece): piece is JudgedPiece => (piece.verdict ?? "") in titles);
-    if (judged.length > 0) this.#summary(step, judged);
-    if (answers.length > 0) {
-      const right = answers.filter(({ verdict }) => verdict === "right").length;
-      this.#score.textContent = `Step ${step}: ${right} of these ${answers.length} are right. It never saw them in training.`;
-    }
   }
 
   #item(step: number, text: HTMLElement): HTMLLIElement {
@@ -132,14 +149,8 @@ export class SamplesPanel {
     const at = `step ${items[Math.max(0, chosen)]?.value ?? 0}`;
     this.#time.setAttribute("aria-valuetext", at);
     byId("time-step", HTMLElement).textContent = at;
-  }
-
-  #summary(step: number, judged: readonly JudgedPiece[]): void {
-    const { sentences, grammatical, novel } = tally(judged);
-    this.#score.textContent =
-      sentences === 0
-        ? `At step ${step} the sample has no whole sentence.`
-        : `Step ${step}: ${grammatical} of ${sentences} whole sentences parse by the grammar, ` +
-          `${novel} of them new. Underlined: does not parse.`;
+    // What is said is of the newest sample that is shown, unless that is still being written.
+    const said = items.slice(Math.max(0, chosen)).find((item) => item.dataset["score"]);
+    this.#score.textContent = said?.dataset["score"] ?? this.#hint;
   }
 }

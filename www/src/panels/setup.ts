@@ -1,7 +1,14 @@
 import { byId, make, whole } from "../dom.ts";
 import { type ScoreKind, scoreKind } from "../exam.ts";
 import type { Lab } from "../lab.ts";
-import { isPresetName, openSettings, type PresetName, presets, sizeOf } from "../presets.ts";
+import {
+  isPresetName,
+  LETTERS,
+  openSettings,
+  type PresetName,
+  presets,
+  sizeOf,
+} from "../presets.ts";
 import type { RunChoices, RunSettings } from "../settings.ts";
 import { FIRST, isTaskName, type TaskName, tasks } from "../tasks/index.ts";
 import type { Text, TextChoice } from "../text.ts";
@@ -29,7 +36,11 @@ export class SetupPanel {
 
   constructor() {
     const problems = byId("task-options", HTMLOptGroupElement);
-    for (const [name, { label }] of Object.entries(tasks)) problems.append(new Option(label, name));
+    // What the document has is what is seen before this runs.
+    problems.replaceChildren(
+      ...Object.entries(tasks).map(([name, { label }]) => new Option(label, name)),
+    );
+    this.#size.replaceChildren();
     this.#source.value = FIRST; // a reload may have kept another choice
     const failing = make("optgroup", "");
     failing.label = "Made to fail";
@@ -66,6 +77,11 @@ export class SetupPanel {
     return this.#source.value;
   }
 
+  /** The same as a visitor reads it. */
+  get label(): string {
+    return this.#source.selectedOptions[0]?.text ?? "";
+  }
+
   /** Chooses what to learn. */
   choose(source: string): void {
     this.#source.value = source;
@@ -77,6 +93,11 @@ export class SetupPanel {
   ask(): void {
     this.choose("paste");
     this.#paste.focus();
+  }
+
+  /** The text that may be pasted. */
+  set paste(text: string) {
+    this.#paste.value = text;
   }
 
   get disabled(): boolean {
@@ -113,8 +134,11 @@ export class SetupPanel {
   choices(): RunChoices {
     const number = (id: string): number => byId(id, HTMLInputElement).valueAsNumber;
     const own = this.#size.value === OWN;
+    const { config } = this.#preset();
+    const ofLetters = this.vocabulary === undefined && config.vocab_size > LETTERS;
+    const known = ofLetters ? { ...config, vocab_size: LETTERS } : this.#size.value;
     const choices: RunChoices = {
-      config: own ? this.#editor.config : this.#size.value,
+      config: own ? this.#editor.config : known,
       sequenceLength: number("sequence-length"),
       tokensPerStep: number("tokens-per-step"),
       steps: number("steps"),
@@ -122,7 +146,7 @@ export class SetupPanel {
     };
     // A rate left as the size has it keeps the size's own end of the schedule.
     const rate = number("learning-rate");
-    return rate === this.#preset().learningRate && !own
+    return rate === this.#preset().learningRate && !own && !ofLetters
       ? choices
       : { ...choices, learningRate: rate };
   }
@@ -132,10 +156,17 @@ export class SetupPanel {
     return this.#editor.judge(lab, settings);
   }
 
+  /** Whether the vocabulary is a visitor's own choice, which is to be kept to. */
+  get ownVocabulary(): boolean {
+    return this.#size.value === OWN;
+  }
+
   /** Size of the vocabulary that is to be learned from the text; undefined where letters are the tokens. */
   get vocabulary(): number | undefined {
-    const words = this.#editor.value("vocabulary");
-    return this.#size.value === OWN && words > 256 ? words : undefined;
+    if (this.#task) return undefined;
+    const own = this.#size.value === OWN;
+    const words = own ? this.#editor.value("vocabulary") : this.#preset().config.vocab_size;
+    return words > LETTERS ? words : undefined;
   }
 
   /** What a run of these settings is called. */
@@ -147,9 +178,11 @@ export class SetupPanel {
     return `${model} on ${this.#source.selectedOptions[0]!.text.toLowerCase()}`;
   }
 
-  /** Shows the settings of a run that was kept, and what it learns where the form has that too. */
-  show(settings: RunSettings, { task, judge }: Text): void {
-    this.#source.value = task ?? (judge ? "stories" : this.#source.value);
+  /** Shows the settings of a run that was kept, and what it learns, with a text of the visitor's. */
+  async show(settings: RunSettings, { source, name, bytes }: Text): Promise<void> {
+    this.#source.value = source;
+    if (source === "paste") this.#paste.value = await bytes.text();
+    if (source === "file") this.#chose(new File([bytes], name.replace(/, [\d,]+ letters$/, "")));
     this.#showSource();
     const known = sizeOf(settings);
     this.#size.value = known ?? OWN;
@@ -227,8 +260,12 @@ export class SetupPanel {
   /** Makes a file the text to learn from. */
   take(file: File | undefined): void {
     if (!file || this.#source.disabled) return;
-    this.#chosenFile = file;
     this.choose("file");
+    this.#chose(file);
+  }
+
+  #chose(file: File): void {
+    this.#chosenFile = file;
     this.#fileName.replaceChildren(make("strong", "", file.name), ` · ${whole(file.size)} letters`);
   }
 }

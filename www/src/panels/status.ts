@@ -25,7 +25,11 @@ export function showErrorIn(
 ): void {
   const { code, message } = TinyloomError.from(thrown);
   box.dataset["code"] = code;
-  const here = { userAgent: navigator.userAgent, secure: isSecureContext };
+  const here = {
+    userAgent: navigator.userAgent,
+    secure: isSecureContext,
+    online: navigator.onLine,
+  };
   const words = others[code] ?? wordsFor(code, here);
   box.replaceChildren(make("p", "words", words ?? sentence(message)));
   if (words !== undefined) {

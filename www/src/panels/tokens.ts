@@ -8,13 +8,17 @@ const shown = new WeakMap<Element, WrittenToken>();
 /** White space, which has no sign of its own. */
 const NAMES: { readonly [text: string]: string } = { " ": "space", "\n": "line break" };
 
+/** Stands for bytes that are no letter. */
+const NO_LETTER = "·";
+
 const percent = (probability: number): string =>
   probability < 0.01 ? "below 1 %" : `${Math.round(100 * probability)} %`;
 
 /** A token, or the part of one that is in a piece. The less likely, the stronger the tint. */
 export function tokenElement(token: WrittenToken, text = token.text): HTMLElement | string {
-  if (token.probability === undefined) return text;
-  const element = make("span", "token", text);
+  const seen = text.replaceAll("\ufffd", NO_LETTER);
+  if (token.probability === undefined) return seen;
+  const element = make("span", "token", seen);
   element.style.setProperty("--doubt", (1 - token.probability).toFixed(2));
   shown.set(element, token);
   return element;

@@ -16,6 +16,9 @@ import { TuneLearning } from "./tune-learning.ts";
 
 type TuneState = "waiting" | "reading" | "ready" | "loading" | "training" | "paused" | "done";
 
+/** What happens to a model's bytes, where the package's own word could be taken for something else. */
+const STAGES: { readonly [stage: string]: string } = { upload: "Copying to your GPU" };
+
 /** Failures in words for this panel, where they are not those of the page. */
 const WORDS: { readonly [code: string]: string } = {
   "out-of-memory":
@@ -255,7 +258,7 @@ export class TunePanel {
     try {
       this.#tuning = await Tuning.begin(opened.lab, reading, settings, signal, (progress) => {
         const { loaded, total, stage } = progress;
-        if (total > 0) this.#say(`${stage}: ${bytes(loaded)} of ${bytes(total)}`);
+        if (total > 0) this.#say(`${STAGES[stage] ?? stage}: ${bytes(loaded)} of ${bytes(total)}`);
       });
       this.#learning.start(this.#tuning);
       this.#answers.clear();

@@ -28,3 +28,15 @@ export function answered(task: Task, lines: string): AnsweredPiece[] {
     return { text: prompt + shownMark(task) + given, verdict, wanted, given, at };
   });
 }
+
+/** Of problems with their answers the longest one whose letters differ: places are told apart by them. */
+export function clearest(lines: readonly string[]): string {
+  const clear = lines.filter((line) => {
+    const [problem = ""] = line.split(/[>=]/);
+    return problem !== "" && new Set(problem).size === problem.length;
+  });
+  return clear.reduce(
+    (most, line) => (line.length > most.length ? line : most),
+    clear[0] ?? lines[0] ?? "",
+  );
+}

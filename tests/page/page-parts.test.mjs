@@ -1,0 +1,101 @@
+// Parts of the page that need no browser: the pace by the clock, a mean that does not lag, files that are no text, and
+// what is said without a network.
+// reads: www tests/page/page-module.mjs
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pageModule } from "./page-module.mjs";
+
+test("the pace is that of the clock, with what happens between the steps", async () => {
+  const { Speed } = await pageModule("src/speed");
+  const speed = new Speed();
+  const step = { tokens: 100, milliseconds: 500 };
+  // The first step compiles for nine seconds.
+  assert.equal(speed.add({ ...step, milliseconds: 9000 }, 9000).toFixed(1), "11.1");
+  // Steps take half a second, and as long passes between them.
+  let now = 9000;
+  const after = (milliseconds) => {
+    now += milliseconds;
+    return speed.add(step, now);
+  };
+  let shown = 0;
+  for (let at = 0; at < 10; at++) shown = after(1000);
+  assert.equal(shown.toFixed(3), "100.000");
+  assert.equal(speed.seconds.toFixed(3), "1.000");
+  // A test of three seconds once in a while lowers it for a while, and not by half.
+  shown = after(4000);
+  assert.ok(shown < 90 && shown > 50, `${shown}`);
+  for (let at = 0; at < 100; at++) shown = after(1000);
+  assert.ok(Math.abs(shown - 100) < 2, `${shown}`);
+});
+
+test("a file that is no text is refused, and a text in any language is not", async () => {
+  const { readText } = await pageModule("src/text");
+  const settings = { sequenceLength: 8, seed: 1 };
+  const read = (name, ...parts) =>
+    readText({ kind: "file", file: new File(parts, name) }, settings);
+  const png = Uint8Array.from({ length: 5000 }, (_, at) => (at * 7919 + (at >> 3) * 104729) % 256);
+  await assert.rejects(read("a.png", png), /“a\.png” is no text: \d+ % of its beginning/);
+  await assert.rejects(read("b.zip", "PK", new Uint8Array(3000)), /is no text/);
+  for (const text of [
+    "Ein Satz über Bäume.\r\n",
+    "木の話。\n",
+    "Рассказ.\t\n",
+    "plain \u001b[1mtext\n",
+  ]) {
+    const { source, name } = await read("c.txt", text.repeat(60));
+    assert.equal(source, "file");
+    assert.match(name, /^c\.txt, [\d,]+ letters$/);
+  }
+  // Latin-1: a letter in fifteen has an accent, and is no UTF-8.
+  const latin = Uint8Array.from({ length: 3000 }, (_, at) =>
+    at % 15 === 0 ? 0xfc : 97 + (at % 26),
+  );
+  assert.equal((await read("d.txt", latin)).source, "file");
+});
+
+test("where a text is from is known again after a reload", async () => {
+  const { keptText, readText } = await pageModule("src/text");
+  const settings = { sequenceLength: 8, seed: 1 };
+  const kept = ({ name, task, judge }, bytes) =>
+    keptText({ name, task, stories: judge !== undefined }, bytes);
+  const pasted = await readText({ kind: "paste", text: "letters ".repeat(20) }, settings);
+  assert.equal((await kept(pasted, pasted.bytes)).source, "paste");
+  const file = await readText(
+    { kind: "file", file: new File(["words ".repeat(40)], "w.txt") },
+    settings,
+  );
+  assert.equal((await kept(file, file.bytes)).source, "file");
+  const sums = await readText({ kind: "add" }, settings);
+  assert.equal((await kept(sums, sums.bytes)).source, "add");
+  const plays = { name: "Shakespeare, an excerpt, 220,000 letters" };
+  assert.equal((await kept(plays, new Blob())).source, "shakespeare");
+});
+
+test("without a network a missing part is no fault of the page", async () => {
+  const { OFFLINE, wordsFor } = await pageModule("src/words");
+  const here = { userAgent: "", secure: true };
+  assert.equal(wordsFor("module-unavailable", { ...here, online: false }), OFFLINE);
+  assert.equal(wordsFor("internal", { ...here, online: false }), OFFLINE);
+  assert.doesNotMatch(OFFLINE, /Reload/);
+  assert.notEqual(wordsFor("internal", { ...here, online: true }), OFFLINE);
+  assert.notEqual(wordsFor("out-of-memory", { ...here, online: false }), OFFLINE);
+});
+
+test("a kept run is stored anew once something was noted, as a score at its end", async () => {
+  const { RunSaver } = await pageModule("src/run-saver");
+  let saves = 0;
+  const run = {
+    id: "a",
+    addMetrics: async () => undefined,
+    addSample: async () => undefined,
+    checkpoints: async () => [{ step: 5, bytes: 10 }],
+  };
+  const trainer = { steps: 5, save: async () => void saves++ };
+  const saver = await RunSaver.of({ outlives: async () => true }, trainer, run);
+  await saver.save();
+  await saver.save();
+  assert.equal(saves, 1);
+  await saver.sample({ step: 5, score: { right: 128, of: 128 } });
+  await saver.save();
+  assert.equal(saves, 2, "the score is in the files");
+});
