@@ -1,27 +1,28 @@
 /** What the page does: it has one run at a time, and says in `data-state` of the body what becomes of it. */
-import { download, whole } from "./dom.ts";
-import type { Score } from "./exam.ts";
+import { TinyloomError } from "tinyloom/worker";
+import { byId, download, whole } from "./dom.ts";
 import { type Folder, importModel, importRun, kindOf } from "./import.ts";
-import { type Lab, openLab } from "./lab.ts";
-import { applyLink } from "./link.ts";
+import type { Lab } from "./lab.ts";
 import { showChip } from "./loom/chips.ts";
 import { Stage } from "./loom/stage.ts";
+import { keepForOffline } from "./offline.ts";
 import { beginRun, openRun } from "./open.ts";
 import { AskPanel } from "./panels/ask.ts";
 import { BenchmarkPanel } from "./panels/benchmark.ts";
-import { busy, type State, showState, state } from "./panels/buttons.ts";
+import { showState } from "./panels/buttons.ts";
 import { InsidePanel } from "./panels/inside.ts";
 import { KernelsPanel } from "./panels/kernels.ts";
 import { LearningPanel } from "./panels/learning.ts";
-import { showCapabilities, showModel, showPlan, showSpeed } from "./panels/machine.ts";
+import { showModel, showPlan, showSpeed } from "./panels/machine.ts";
 import { ProofsPanel } from "./panels/proofs.ts";
 import { RunsPanel } from "./panels/runs.ts";
 import { SamplesPanel } from "./panels/samples.ts";
 import { SetupPanel } from "./panels/setup.ts";
 import { clearError, say, showError } from "./panels/status.ts";
-import { failureOf, presetFor } from "./presets.ts";
-import { remember, remembered } from "./remember.ts";
-import { isInUse, RunStore } from "./run-store.ts";
+import { failureOf } from "./presets.ts";
+import { remember } from "./remember.ts";
+import type { RunStore } from "./run-store.ts";
+import { type Guest, type Halt, Session, type State } from "./session.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
 import { shapeOf } from "./shape.ts";
 import { tasks } from "./tasks/index.ts";
@@ -30,85 +31,82 @@ import type { Training, TrainingEvent } from "./training.ts";
 import { LazyTunePanel } from "./tune/lazy-panel.ts";
 
 /** What the page has once the GPU is open. */
-interface Open {
+export interface Open {
   lab: Lab;
   store: RunStore;
 }
 
+export const session = new Session<Open, Training, TrainingEvent>(changed);
 export const setup = new SetupPanel();
-const learning = new LearningPanel();
+export const learning = new LearningPanel();
 const samples = new SamplesPanel();
 const ask = new AskPanel();
-const inside = new InsidePanel();
-const kernels = new KernelsPanel();
-const proofs = new ProofsPanel();
+export const inside = new InsidePanel();
+export const kernels = new KernelsPanel();
+export const proofs = new ProofsPanel(() => changed(session.state));
 const benchmark = new BenchmarkPanel();
-const stage = new Stage();
+export const stage = new Stage();
 
-/** Without a GPU nothing can be started. */
-let opened: Open | undefined;
-/** Whether there was a GPU at all. */
-let everOpened = false;
-/** What a GPU that is lost for good leaves behind: its runs can be exported. */
-let left: RunStore | undefined;
-export let training: Training | undefined;
-/** What ends the training before its last step. */
-let halting: "paused" | "stopped" | undefined;
-/** The run that the page begins by itself, which ends when its task is solved. */
-let opening: Training | undefined;
-/** What the visitor wants to be learned as soon as the form is free. */
-let wanted: string | undefined;
-/** How often the page tries to open the run that it was at. Each try waits a second for the run's lock. */
-const TRIES = 5;
 /** The share of unseen problems that counts as solved. */
-const SOLVED = 0.98;
+export const SOLVED = 0.98;
 /** Of a run that storage has no place for. */
 const IN_MEMORY = "The run ends with the page: export it to keep it.";
 
 const tune = new LazyTunePanel({
-  opened: () => opened,
-  lost: () => everOpened && !opened,
-  training: () => training,
-  busy,
+  opened: () => session.opened,
+  lost: () => session.left !== undefined,
+  training: () => session.run,
+  busy: () => session.busy,
 });
 
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
-  export: (name) => attempt(async () => download(await store()!.export(name), `${name}.zip`)),
+  export: (name) => attempt(() => exportRun(name)),
   rename: (name, to) => attempt(() => change((store) => store.rename(name, to))),
-  delete: (name) => {
-    if (!confirm(`Delete the run “${name}” with its model and its text?`)) return;
+  delete: (names) => {
+    const what =
+      names.length === 1
+        ? `the run “${names[0]}” with its model and its text`
+        : `all ${names.length} runs, with their models and texts`;
+    if (!confirm(`Delete ${what}?`)) return;
     attempt(async () => {
-      if (training?.run.name === name) await leave();
-      await change((store) => store.delete(name));
+      if (session.run && names.includes(session.run.run.name)) await leave();
+      await change(async (store) => {
+        for (const name of names) await store.delete(name);
+      });
     });
   },
   compare: (names) => attempt(() => compare(names)),
 });
 
 /** The runs that are kept; undefined before there was a GPU. */
-const store = (): RunStore | undefined => opened?.store ?? left;
+export const store = (): RunStore | undefined => (session.opened ?? session.left)?.store;
 
-function setState(next: State): void {
-  showState(next, { gpu: opened !== undefined, run: training !== undefined });
-  setup.disabled = busy() || next === "paused";
-  if (!busy()) {
+/** Shows what has become of the run. */
+function changed(state: State): void {
+  const { run, opened, busy } = session;
+  showState(state, {
+    gpu: opened !== undefined,
+    run: run !== undefined,
+    proving: proofs.proving,
+  });
+  setup.disabled = busy || state === "paused";
+  if (!busy) {
     learning.end();
-    if (next === "stopped") stage.end();
+    if (state === "stopped") stage.end();
     inside.refresh();
   }
-  proofs.training = busy();
-  benchmark.busy = busy() || !opened;
-  ask.disabled = training === undefined || next === "loading" || !opened;
-  if (next !== "loading") attempt(showRuns);
+  proofs.training = busy;
+  benchmark.busy = busy || !opened;
+  ask.disabled = run === undefined || state === "loading" || !opened;
+  if (state !== "loading") attempt(showRuns);
   else tune.changed();
   attempt(async () => void (await judged()));
-  if (wanted !== undefined && !setup.disabled) {
-    const source = wanted;
-    wanted = undefined;
-    // What has called this has something to say first.
-    setTimeout(() => teach(source));
-  }
+  if (setup.disabled || proofs.proving) return;
+  const wanted = session.takeWanted();
+  // What has called this has something to say first.
+  if (wanted) setTimeout(wanted);
+  else if (state === "stopped" || state === "paused") keepForOffline();
 }
 
 /** Does something, and shows what goes wrong in it. */
@@ -119,31 +117,32 @@ export function attempt(
   work().catch(failed);
 }
 
-/** Shows a failure that ends the run, or the setting up of one. */
+/** Shows a failure that ends the run, or the opening of the page. */
 export function fail(error: unknown): void {
   showError(error);
-  if (training) remember({ id: training.run.id, training: !opened });
-  if (!everOpened) withoutGpu();
-  setState("error");
-  stage.say(opened ? "That did not work; below it says why." : "");
-  const stands = training?.stored ? ` The run stands at step ${whole(training.stored.step)}.` : "";
-  const kept = training?.inMemory && training !== opening ? ` ${IN_MEMORY}` : "";
-  say(opened ? "That did not work." : `No GPU to train on.${stands}${kept}`);
-}
-
-/** Without a GPU the stage plays a recorded run, and the page has no control that does nothing. */
-function withoutGpu(): void {
-  document.body.dataset["gpu"] = "none";
-  stage.withoutGpu();
-  void stage.playRecording();
+  const { run, opened } = session;
+  if (run && !session.guest) remember({ id: run.run.id, training: !opened });
+  session.go("fail");
+  stage.say(opened ? "Something went wrong; below it says what." : "");
+  const stands = run?.stored ? ` The run stands at step ${whole(run.stored.step)}.` : "";
+  const kept = run?.inMemory && !session.guest ? ` ${IN_MEMORY}` : "";
+  say(opened ? "The run has ended." : `No GPU to train on.${stands}${kept}`);
 }
 
 async function showRuns(): Promise<void> {
   const kept = store();
+  const { run, opened, busy } = session;
   // Of a run whose GPU is gone only what is stored is left.
-  const current = training && { id: training.run.id, step: opened ? training.step : 0 };
-  if (kept) await runs.show(kept, current, { busy: busy(), resumable: Boolean(opened) });
+  const current = run && { id: run.run.id, step: opened ? run.step : 0 };
+  if (kept) await runs.show(kept, current, { busy, resumable: Boolean(opened) });
   tune.changed();
+}
+
+/** Hands out a run as a zip, with all that has happened in it. */
+async function exportRun(name: string): Promise<void> {
+  const { run } = session;
+  if (run?.run.name === name) for await (const event of run.keep()) show(event);
+  download(await store()!.export(name), `${name}.zip`);
 }
 
 /** Changes the list of runs. */
@@ -158,19 +157,20 @@ async function compare(names: readonly string[]): Promise<void> {
 }
 
 function show(event: TrainingEvent): void {
+  const { run, guest } = session;
   document.dispatchEvent(new CustomEvent("tinyloom:training", { detail: event }));
   learning.show(event);
   stage.show(event);
-  if (event.type === "weights" && training) stage.add(training, event.step, event.file);
-  if (event.type === "score" && training === opening && isSolved(event.score)) halt("stopped");
+  if (event.type === "weights" && run) stage.add(run, event.step, event.file);
+  const ends = session.halting ? undefined : guest?.ends(event);
+  if (ends) halt(ends);
   if (event.type === "writing") samples.write(event.step, event.token);
   if (event.type === "sample") {
     samples.add(event.step, event.pieces, event.tokens);
     inside.sampled(event.tokens);
   }
-  if (event.type === "stored" && training) {
-    const { run, settings } = training;
-    runs.stored(run.id, event.stored, settings.steps, event.validation);
+  if (event.type === "stored" && run) {
+    runs.stored(run.run.id, event.stored, run.settings.steps, event.validation);
   }
   if (event.type === "full") {
     say(
@@ -179,7 +179,7 @@ function show(event: TrainingEvent): void {
     attempt(showRuns);
   }
   if (event.type === "step") {
-    if (training) runs.stepped(training.run.id, event.step);
+    if (run) runs.stepped(run.run.id, event.step);
     kernels.stepped();
     if (event.tokensPerSecond) showSpeed(event.tokensPerSecond);
     proofs.stepped();
@@ -189,142 +189,194 @@ function show(event: TrainingEvent): void {
   }
 }
 
-const isSolved = ({ right, of }: Score): boolean => right >= SOLVED * of;
-
 /** Leaves the page's run, which stays in the list. */
 async function leave(): Promise<void> {
-  const before = training;
-  training = undefined;
+  const before = session.leave();
   remember(undefined);
   await before?.free();
 }
 
-/** Makes a run the page's, with what happened in it so far. */
-async function take(made: Training): Promise<void> {
-  training = made;
-  showChip(made.task ?? (made.text.judge ? "stories" : setup.source));
+/** How a run ends that the page begins by itself. */
+export type Ends = Omit<Guest<Training, TrainingEvent>, "run">;
+
+/**
+ * Makes a run the page's, with what happened in it so far. The one before stays in the list.
+ *
+ * @param guest - how it ends, where the page has begun it by itself.
+ */
+async function take(made: Training, guest?: Ends): Promise<void> {
+  const before = session.take(made, guest);
+  showChip(made.text.source);
   await stage.take(made);
   made.wants = (step) => stage.due(step);
   learning.start(made);
   samples.start(made.task && tasks[made.task]);
   ask.start(made);
   inside.start(made);
-  kernels.start(made);
-  proofs.start(opened!.lab, made);
+  kernels.start(made, session.opened!.lab.runtime.capabilities.software);
+  proofs.start(session.opened!.lab, made);
+  await before?.free();
   for await (const event of made.past()) show(event);
   for await (const event of made.weights()) show(event);
   showPlan(await made.plan());
   showModel(made);
 }
 
-export async function train(): Promise<void> {
-  if (!training) return;
-  const { run } = training;
-  halting = undefined;
+/**
+ * Makes a run as one transaction: reads what it needs, makes it, makes it the page's, and only then frees the one
+ * before. What fails on the way leaves that one as it was.
+ *
+ * @returns the run, unless it failed.
+ */
+export async function exchange(
+  what: string,
+  make: (opened: Open) => Promise<Training>,
+  { guest, failed = refused }: { guest?: Ends; failed?: (error: unknown) => void } = {},
+): Promise<Training | undefined> {
   clearError();
-  if (training !== opening) remember({ id: run.id, training: true });
-  setState("training");
-  say(training.inMemory && training !== opening ? `Training. ${IN_MEMORY}` : "Training.");
-  for await (const event of training.steps()) show(event);
-  if (state() === "error") return;
-  if (halting === "paused" && !training.finished) {
-    remember({ id: training.run.id, training: false });
-    setState("paused");
-    say(`Paused after step ${whole(training.step)}.`);
-  } else await end();
+  session.go("load");
+  say(what);
+  let made: Training;
+  try {
+    made = await make(session.opened!);
+  } catch (error) {
+    // A GPU that is lost meanwhile has said so.
+    if (session.state !== "loading") return undefined;
+    session.back();
+    failed(error);
+    return undefined;
+  }
+  await take(made, guest);
+  return made;
+}
+
+/** Says why a run did not come to be. */
+export function refused(error: unknown): void {
+  showError(error);
+  stage.say(byId("error", HTMLElement).firstElementChild?.textContent ?? "");
+  const { run } = session;
+  say(run ? `That did not work. “${run.run.name}” is as it was.` : "That did not work.");
+}
+
+export async function train(): Promise<void> {
+  const { run } = session;
+  if (!run) return;
+  clearError();
+  const lasts = !session.guest;
+  if (lasts) remember({ id: run.run.id, training: true });
+  session.go("train");
+  say(run.inMemory && lasts ? `Training. ${IN_MEMORY}` : "Training.");
+  for await (const event of run.steps()) show(event);
+  if (session.state !== "training") return;
+  if (session.halting === "paused" && !run.finished) {
+    if (lasts) remember({ id: run.run.id, training: false });
+    const said = session.guest?.said(run.step) ?? `Paused after step ${whole(run.step)}.`;
+    session.go("pause");
+    say(said);
+  } else await end(run);
 }
 
 /** Ends a run, with a sample. */
-async function end(): Promise<void> {
-  const { step, finished } = training!;
-  remember(undefined);
-  for await (const event of training!.score()) show(event);
-  for await (const event of training!.sample()) show(event);
-  for await (const event of training!.keep()) show(event);
-  setState("stopped");
-  if (training === opening) return say(openingEnd(step));
-  const kept = training!.inMemory ? ` ${IN_MEMORY}` : "";
-  const done = failureOf(training!.settings) ?? "Ask it for more below.";
+async function end(run: Training): Promise<void> {
+  const { step, finished } = run;
+  const { guest } = session;
+  if (!guest) remember(undefined);
+  for await (const event of run.score()) show(event);
+  for await (const event of run.sample()) show(event);
+  for await (const event of run.keep()) show(event);
+  session.go("stop");
+  if (guest) return say(guest.said(step));
+  const kept = run.inMemory ? ` ${IN_MEMORY}` : "";
+  const done = failureOf(run.settings) ?? "Ask it for more below.";
   say(`${finished ? `Done. ${done}` : `Stopped after step ${whole(step)}.`}${kept}`);
 }
 
-const openingEnd = (step: number): string =>
-  `${learning.score} of the unseen problems are solved after ${whole(step)} steps. ` +
-  "Ask it a word of your own, or choose what it learns next.";
-
-/** Teaches a new model something of the form's, once the run before has ended; that one stays in the list. */
-export function learn(source: string): void {
-  if (source !== "paste") {
-    showChip(source);
-    stage.say("A new model is being set up. What is shown until then is the one before.");
-  }
-  if (state() === "training" || state() === "paused") {
-    wanted = source;
-    halt("stopped");
-  } else if (setup.disabled) wanted = source;
-  else teach(source);
+/** Does something once the present run has ended; that one stays in the list. */
+export function next(work: () => void): void {
+  session.want(work);
+  if (session.state === "training" || session.state === "paused") halt("stopped");
+  else if (!session.busy && !proofs.proving) session.takeWanted()!();
 }
 
-function teach(source: string): void {
-  // A text of the visitor's has to be pasted first.
-  if (source === "paste") setup.ask();
-  else {
+/** Teaches a new model something of the form's. */
+export function learn(source: string): void {
+  const { run, guest, state } = session;
+  const own = state === "training" && run && !guest;
+  if (own && !confirm(`This stops “${run.run.name}”. It stays in the list of runs.`)) return;
+  if (source === "paste") {
+    const early = state === "loading";
+    if (early) say("You can paste your text in a moment.");
+    next(() => {
+      setup.ask();
+      if (early) say("Paste your text, then press Start.");
+    });
+    return;
+  }
+  showChip(source);
+  stage.say("A new model is being set up. What is shown until then is the one before.");
+  next(() => {
     setup.choose(source);
     // The loom shows it, from where it was asked for.
     attempt(() => begin(false), fail);
-  }
+  });
 }
 
 /** Whether leaving the page loses something: steps, or a whole run where there is no storage. */
 export const leavingLoses = (): boolean =>
   tune.leavingLoses ||
-  (training !== opening && (state() === "training" || Boolean(training?.inMemory)));
+  (!session.guest && (session.state === "training" || Boolean(session.run?.inMemory)));
 
-export function halt(how: "paused" | "stopped"): void {
-  halting = how;
-  if (state() === "paused") {
-    setState("loading");
-    attempt(end, fail);
+export function halt(how: Halt): void {
+  const { run, state } = session;
+  session.halt(how);
+  if (state === "paused" && run) {
+    session.go("load");
+    attempt(() => end(run), fail);
     return;
   }
   say(how === "paused" ? "Pausing after this step…" : "Stopping after this step…");
-  training?.halt();
+  run?.halt();
 }
 
 /** Shows what a run of the form's settings takes; gives why it is refused. */
 async function judged(): Promise<string | undefined> {
-  return opened && !busy() ? setup.judge(opened.lab, settingsOf()) : undefined;
+  const { opened, busy } = session;
+  return opened && !busy ? setup.judge(opened.lab, settingsOf()) : undefined;
 }
 
 /** The visitor has changed the form. */
 export function formChanged(): void {
-  if (!training) learning.preview(setup.scores);
+  if (!session.run) learning.preview(setup.scores);
   attempt(async () => {
     const refused = await judged();
     // A field that keeps Start from starting has been named, or will be.
-    if (state() !== "idle" || setup.element.querySelector(":invalid")) return;
-    say(refused ? "This model cannot be trained: see above." : "Ready.");
+    if (session.busy || session.state === "paused") return;
+    if (setup.element.querySelector(":invalid")) return;
+    const missing = setup.text();
+    if (refused) say("This model cannot be trained: see above.");
+    else say(typeof missing === "string" ? missing : "Ready.");
   });
 }
 
 function settingsOf(choices = setup.choices()): RunSettings {
-  return resolveSettings(choices, opened!.lab.runtime.capabilities)!;
+  return resolveSettings(choices, session.opened!.lab.runtime.capabilities)!;
 }
 
 /** The text chosen in the form, for a run of these settings. */
-async function chosenText(settings: RunSettings): Promise<Text> {
+export async function chosenText(settings: RunSettings): Promise<Text> {
   const text = setup.text();
-  if (typeof text === "string") throw new opened!.lab.TinyloomError("invalid-options", text);
+  if (typeof text === "string") {
+    throw new TinyloomError("invalid-options", text);
+  }
   return readText(text, settings);
 }
 
-/** Says what is being done, and leaves the run before. */
-async function load(what: string): Promise<Open> {
-  clearError();
-  setState("loading");
-  say(what);
-  await leave();
-  return opened!;
+/** A new run of the form's settings. */
+async function newRun({ lab, store }: Open, name: string, lasting = true): Promise<Training> {
+  const [settings, vocabulary] = [settingsOf(), setup.vocabulary];
+  const text = await chosenText(settings);
+  const fewer = !setup.ownVocabulary;
+  return beginRun(lab, store, { name, settings, text, vocabulary, fewer, lasting });
 }
 
 /**
@@ -335,46 +387,54 @@ async function load(what: string): Promise<Open> {
 export async function begin(reveal = true): Promise<void> {
   const chosen = setup.text();
   if (typeof chosen === "string") return say(chosen);
-  const [name, vocabulary] = [setup.name, setup.vocabulary];
   const settings = settingsOf();
-  const before = state();
-  setState("loading");
-  const refused = await setup.judge(opened!.lab, settings);
+  session.go("load");
+  const refused = await setup.judge(session.opened!.lab, settings);
   if (refused) {
-    setState(before);
+    session.back();
     return say(refused);
   }
-  const last = training;
-  const { lab, store } = await load("Compiling the model for this GPU…");
-  const text = await readText(chosen, settings);
-  const made = await beginRun(lab, store, { name, settings, text, vocabulary });
-  await take(made);
+  const last = session.run;
+  const made = await exchange("Compiling the model for this GPU…", (opened) =>
+    newRun(opened, setup.name),
+  );
+  if (!made) return;
   if (last && made.isLike(last)) await compare(runs.choose(last.run.id));
   if (reveal) learning.reveal();
   await train();
 }
 
 /** Begins a run by itself, so that a visitor sees a model learn at once. It ends with the page. */
-async function beginOpening({ lab, store }: Open): Promise<void> {
-  const choice = setup.text();
-  if (typeof choice === "string") return;
-  const settings = settingsOf();
-  const text = await readText(choice, settings);
-  opening = await beginRun(lab, store, { name: "Opening run", settings, text, lasting: false });
-  await take(opening);
-  if (wanted !== undefined) return setState("stopped");
-  await train();
+export async function beginGuest(name: string, guest: Ends): Promise<void> {
+  const what = "Getting ready. Your own model begins in a moment.";
+  const made = await exchange(what, (opened) => newRun(opened, name, false), { guest });
+  if (made) await train();
 }
 
-/** Goes on with a run of the list, at its newest checkpoint. */
-async function resume(name: string, goOn = false): Promise<void> {
-  const { lab, store } = await load(`Loading “${name}”…`);
-  const made = await openRun(lab, store, name, chosenText);
-  await take(made);
-  setup.show(made.settings, made.text);
-  if (goOn && !made.finished) return train();
+/**
+ * Goes on with a run of the list, at its newest checkpoint.
+ *
+ * @param goOn - whether it trains, where it has not ended.
+ * @param open - opens it.
+ * @param failed - hears why that did not work.
+ */
+export async function resume(
+  name: string,
+  goOn = false,
+  open = ({ lab, store }: Open) => openRun(lab, store, name, chosenText),
+  failed = refused,
+): Promise<void> {
+  const { run } = session;
+  const here = run?.run.name === name && session.state !== "error" ? run : undefined;
+  // What has failed is read anew.
+  if (run?.run.name === name && !here) await leave();
+  const made = here ?? (await exchange(`Loading “${name}”…`, open, { failed }));
+  if (!made) return;
+  await setup.show(made.settings, made.text);
+  if ((goOn || here) && !made.finished) return train();
   remember({ id: made.run.id, training: false });
-  setState(made.finished ? "stopped" : "paused");
+  session.go("load");
+  session.go(made.finished ? "stop" : "pause");
   const { step, settings } = made;
   const next = made.finished ? "ask it for text" : "resume, or ask it for text";
   say(`Loaded “${name}” at step ${whole(step)} of ${whole(settings.steps)}: ${next}.`);
@@ -383,85 +443,38 @@ async function resume(name: string, goOn = false): Promise<void> {
 /** Keeps what was dropped or picked as a run, and opens it. */
 export async function bring(folder: Folder): Promise<void> {
   const kind = kindOf(folder);
-  if (kind === "text") return setup.take(Object.values(folder.files)[0]);
+  if (kind === "text") {
+    setup.take(Object.values(folder.files)[0]);
+    return formChanged();
+  }
   if (kind === "other")
     return say("That is neither a run, a model with its config.json, nor one text.");
-  const { lab, store } = await load(`Importing ${folder.name}…`);
-  if (kind === "run") return resume(await importRun(store, folder));
-  const pretrained = await importModel(lab, folder);
-  const { config } = pretrained.model;
-  const choices = setup.choices();
-  const longest = Math.min(choices.sequenceLength!, shapeOf(config).positions ?? 128);
-  const settings = settingsOf({ ...choices, config, sequenceLength: longest });
-  const text = await chosenText(settings);
-  await take(await beginRun(lab, store, { name: folder.name, settings, text, pretrained }));
-  for await (const event of training!.keep()) show(event);
-  remember({ id: training!.run.id, training: false });
-  setState("paused");
-  say(`Loaded ${folder.name}: ask it for text, or resume to train it on ${text.name}.`);
-}
-
-/** Goes on with the run that this browser was at when the page ended. */
-async function comeBack({ store }: Open): Promise<boolean> {
-  const last = remembered();
-  const run = last && (await store.list()).find(({ id }) => id === last.id);
-  if (!last || !run) return false;
-  // The page before this one may hold it for a moment; another tab may hold it for long.
-  for (let tries = 0; tries < TRIES; tries++) {
-    try {
-      await resume(run.name, last.training);
-      return true;
-    } catch (error) {
-      if (!isInUse(error)) throw error;
-      remember(last);
-    }
+  if (kind === "run") {
+    const name = await importRun(session.opened!.store, folder);
+    return resume(name);
   }
-  return false;
-}
-
-/** What became of a link's settings. */
-function linked(unfit: readonly string[]): string {
-  const left =
-    unfit.length > 0 ? ` Left out, since the form does not take it: ${unfit.join(", ")}.` : "";
-  return `The link's settings are in the form.${left} Start trains with them.`;
-}
-
-export async function open(): Promise<void> {
-  setState("loading");
-  const fresh = location.hash.length < 2 && !remembered();
-  void stage.playRecording();
-  if (fresh) {
-    say("Getting ready. Your own model begins in a moment.");
-  }
-  const lab = await openLab((state) => proofs.recovery(state));
-  const { capabilities, lost } = lab.runtime;
-  opened = { lab, store: await RunStore.open(lab) };
-  void lost.then(async ({ message }) => {
-    left = opened?.store;
-    opened = undefined;
-    proofs.end();
-    kernels.end();
-    inside.end();
-    const why = await rescue();
-    fail(new lab.TinyloomError("device-lost", `${message}; reload the page to go on${why}`));
+  const made = await exchange(`Importing ${folder.name}…`, async ({ lab, store }) => {
+    const pretrained = await importModel(lab, folder);
+    const { config } = pretrained.model;
+    const choices = setup.choices();
+    const longest = Math.min(choices.sequenceLength!, shapeOf(config).positions ?? 128);
+    const settings = settingsOf({ ...choices, config, sequenceLength: longest });
+    const text = await chosenText(settings);
+    return beginRun(lab, store, { name: folder.name, settings, text, pretrained });
   });
-  everOpened = true;
-  setup.ofTexts = presetFor(capabilities);
-  const unfit = applyLink(location.hash);
-  showCapabilities(capabilities);
-  // What is looked at costs a GPU next to nothing.
-  if (!capabilities.software) inside.open();
-  if (fresh) return beginOpening(opened);
-  if (await comeBack(opened)) return;
-  setState("idle");
-  say(location.hash.length < 2 ? "Ready." : linked(unfit));
+  if (!made) return;
+  for await (const event of made.keep()) show(event);
+  remember({ id: made.run.id, training: false });
+  session.go("pause");
+  say(`Loaded ${folder.name}: ask it for text, or resume to train it on ${made.text.name}.`);
 }
 
 /** Keeps what the GPU leaves of the run; gives why that failed, if it did. */
-async function rescue(): Promise<string> {
-  if (!training || proofs.snapshot === 0) return "";
+export async function rescue(): Promise<string> {
+  const { run } = session;
+  if (!run || proofs.snapshot === 0) return "";
   try {
-    for await (const event of training.rescue(proofs.snapshot)) show(event);
+    for await (const event of run.rescue(proofs.snapshot)) show(event);
     return "";
   } catch (error) {
     return `; its last snapshot was not kept: ${(error as Error).message}`;
@@ -470,8 +483,8 @@ async function rescue(): Promise<string> {
 
 /** Keeps the model soon: the page may be about to end. */
 export function hurry(): void {
-  training?.hurry();
+  session.run?.hurry();
 }
 
 /** Whether files may be brought now. */
-export const ready = (): boolean => opened !== undefined && !busy();
+export const ready = (): boolean => session.opened !== undefined && !session.busy;

@@ -1,4 +1,5 @@
 /** The page's buttons, and what else a visitor does to it. */
+import { arrive, open } from "./arrive.ts";
 import { programOf } from "./code.ts";
 import {
   attempt,
@@ -10,45 +11,49 @@ import {
   hurry,
   learn,
   leavingLoses,
-  open,
   ready,
+  session,
   setup,
+  stage,
   train,
-  training,
 } from "./control.ts";
-import { byId } from "./dom.ts";
+import { byId, copied } from "./dom.ts";
 import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
 import { onChip } from "./loom/chips.ts";
-import { state } from "./panels/buttons.ts";
 import { say } from "./panels/status.ts";
 import { revealInvalid } from "./reveal.ts";
+import { offerShare } from "./share/lazy-panel.ts";
 import { offerTour } from "./tour.ts";
 
 setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
-  attempt(state() === "paused" ? train : () => begin(), fail);
+  if (session.busy) return;
+  attempt(session.state === "paused" ? train : () => begin(), fail);
 });
 setup.element.addEventListener("change", formChanged);
 revealInvalid(setup.element, say);
 byId("code", HTMLButtonElement).addEventListener("click", () => {
-  if (!training) return;
-  const program = programOf(training);
+  if (!session.run) return;
+  const program = programOf(session.run);
   const shown = byId("code-text", HTMLElement);
   shown.textContent = program;
   shown.hidden = false;
-  navigator.clipboard?.writeText(program).catch(() => undefined);
-  say("The program is below, and the clipboard has it. It reads the text from text.txt.");
+  copied(program).then((copied) => {
+    const where = copied ? "below, and in the clipboard" : "below: copy it from there";
+    say(`The program is ${where}. It reads the text from text.txt.`);
+  });
 });
 byId("pause", HTMLButtonElement).addEventListener("click", () => {
-  if (state() === "paused") attempt(train, fail);
-  else halt("paused");
+  if (session.state === "training") halt("paused");
 });
 byId("stop", HTMLButtonElement).addEventListener("click", () => halt("stopped"));
 byId("link", HTMLButtonElement).addEventListener("click", () => {
   history.replaceState(null, "", link());
-  navigator.clipboard?.writeText(location.href).catch(() => undefined);
-  say("The address bar has the link, and so has the clipboard. Your own text is not in it.");
+  copied(location.href).then((copied) => {
+    const where = copied ? ", and so has the clipboard" : ": copy it from there";
+    say(`The address bar has the link${where}. Your own text is not in it.`);
+  });
 });
 const picked = byId("import-files", HTMLInputElement);
 byId("import", HTMLButtonElement).addEventListener("click", () => picked.click());
@@ -70,7 +75,9 @@ addEventListener("beforeunload", (event) => {
 addEventListener("visibilitychange", () => {
   if (document.hidden) hurry();
 });
+addEventListener("hashchange", arrive);
 onChip(learn);
+offerShare(stage);
 offerTour();
 // In a task of its own: the page is painted first.
-setTimeout(() => attempt(open, fail));
+setTimeout(() => attempt(open));

@@ -6,12 +6,14 @@ export interface Remembered {
   id: string;
   /** Whether it was training, and goes on by itself. */
   training: boolean;
+  /** The part of the page's address behind the `#` when it trained: another link wins over the run. */
+  link?: string | undefined;
 }
 
 /** Without local storage nothing is remembered: the run is still in the list. */
-export function remember(run: Remembered | undefined): void {
+export function remember(run: Omit<Remembered, "link"> | undefined): void {
   try {
-    if (run) localStorage.setItem(KEY, JSON.stringify(run));
+    if (run) localStorage.setItem(KEY, JSON.stringify({ ...run, link: location.hash }));
     else localStorage.removeItem(KEY);
   } catch {
     // it is switched off, or full

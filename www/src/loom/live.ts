@@ -22,6 +22,8 @@ export async function liveTrack(training: Training): Promise<Track | undefined> 
     name: task ? tasks[task].label.toLowerCase() : text.name,
     steps: settings.steps,
     questions: tail ? lettersOf(tail, SQUARES) : questionsOf(training.exam ?? []),
+    settings,
+    source: text.source,
     example: shown ? (shown.find((one) => one.length === 6) ?? shown[0]!) : beginningOf(tail!),
   });
 }

@@ -6,6 +6,7 @@
  * `deflate-raw`. The page computes everything that it shows from these weights.
  */
 import type { ModelConfig } from "tinyloom";
+import { defaultSeed, presets } from "../presets.ts";
 import { reverse } from "../tasks/reverse.ts";
 import { questionsOf } from "./ask.ts";
 import file from "./recorded.bin?url";
@@ -99,6 +100,8 @@ export async function readRecording(
     name: "reverse a word",
     steps: header.losses.length,
     questions: questionsOf(problems),
+    settings: { ...presets.thimble, ...reverse.training, seed: defaultSeed },
+    source: "reverse",
     example: "planet",
   });
   for (const [at, loss] of header.losses.entries()) track.learn(at + 1, loss / 1000);

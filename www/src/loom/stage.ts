@@ -1,5 +1,6 @@
 /** The stage: one screen on which a model learns. It shows a run's weights through time, on a text of the visitor's. */
-import { byId, whole } from "../dom.ts";
+import { byId, make, whole } from "../dom.ts";
+import type { Facts } from "../lessons/lessons.ts";
 import { tasks } from "../tasks/index.ts";
 import type { Training, TrainingEvent } from "../training.ts";
 import { answer } from "./ask.ts";
@@ -10,12 +11,13 @@ import { Drawing, type Place } from "./drawing.ts";
 import { telling } from "./explain.ts";
 import { liveTrack } from "./live.ts";
 import { NumberLine } from "./number-line.ts";
+import type { Kit, Threads } from "./pen.ts";
 import { Player, SHOW } from "./player.ts";
 import { loadRecording } from "./recorded.ts";
 import { Squares } from "./squares.ts";
 import { captionOf, NOUNS, titleOf } from "./story.ts";
 import { Timeline } from "./timeline.ts";
-import { Snapshot, type Track } from "./track.ts";
+import { type Marks, rightOf, Snapshot, type Track } from "./track.ts";
 import { spelt, type Weave, weave } from "./weave.ts";
 import { numbersOf, weavable } from "./weights.ts";
 
@@ -25,6 +27,27 @@ const STAY = 2500;
 const AHEAD = 8;
 /** Pixels of a loom on a phone. */
 const NARROW = 560;
+/** What the stage shows at a moment. */
+export interface Moment {
+  readonly track: Track;
+  readonly snapshot: Snapshot;
+  /** The step, with its fraction. */
+  readonly at: number;
+  /** Heads that are cut. */
+  readonly off: ReadonlySet<number>;
+  readonly ghost: Track | undefined;
+  readonly title: string;
+  readonly caption: string;
+  /** What the squares are of. */
+  readonly squares: string;
+  /** How the questions went, as far as they were asked. */
+  readonly marks: Marks | undefined;
+  /** The digits' map, where there is one. */
+  readonly map: HTMLCanvasElement | undefined;
+  /** Draws the loom elsewhere. */
+  copy<Path extends Threads>(kit: Kit<Path>, width: number, height: number): void;
+}
+
 const TOO_LARGE =
   "This model cannot be woven letter by letter here; the workshop below looks into it.";
 
@@ -41,11 +64,7 @@ export class Stage {
     (index) => this.#point(index),
     (index) => this.#pick(index),
   );
-  readonly #timeline = new Timeline((step) => {
-    this.#decided = true;
-    this.#player.stop(step);
-    this.#refresh();
-  });
+  readonly #timeline = new Timeline((step) => this.goTo(step));
   readonly #player = new Player(
     (moved) => {
       this.#maybeLive();
@@ -69,6 +88,14 @@ export class Stage {
   #ghost: Track | undefined;
   /** Whether the visitor chose what is shown. */
   #decided = false;
+  /** The word that a lesson wants woven. */
+  #wanted: string | undefined;
+  /** Hears that something else is shown. */
+  onChange: () => void = () => undefined;
+  /** Where the recording is to stand as soon as there is one. */
+  #awaited: { readonly step: number; readonly cut: readonly number[] } | undefined;
+  /** The moment that a link asks for. */
+  #moment: { readonly step: number; readonly cut: readonly number[] } | undefined;
   /** Heads that are cut. */
   #off: ReadonlySet<number> = new Set();
   #snapshot: Snapshot | undefined;
@@ -118,8 +145,10 @@ export class Stage {
       this.#recording = track;
     };
     const more = () => {
-      if (!this.#shown) this.#go(this.#recording!, 0);
-      else if (this.#shown === this.#recording) this.#refresh();
+      if (!this.#shown) {
+        this.#go(this.#recording!, 0);
+        if (this.#awaited) this.showRecording(this.#awaited.step, this.#awaited.cut);
+      } else if (this.#shown === this.#recording) this.#refresh();
       this.#timeline.refresh();
     };
     // Without it the stage waits for the visitor's own run.
@@ -129,15 +158,42 @@ export class Stage {
   /** Follows a run from now on. */
   async take(training: Training): Promise<void> {
     const track = await liveTrack(training);
-    this.say(track ? "" : TOO_LARGE);
+    if (!track) {
+      this.#moment = undefined;
+      this.say(TOO_LARGE);
+    } else if (!this.#moment) this.say("");
     this.#live = track;
     this.#decided = false;
     this.#captions();
   }
 
+  /** Cuts these heads alone, by `headAt`; a model without one of them has nothing to cut there. */
+  cut(heads: readonly number[]): void {
+    const shape = this.#shown?.snapshots[0]?.shape;
+    if (!shape || (heads.length === 0 && this.#off.size === 0)) return;
+    this.#off = new Set(heads.filter((head) => head < shape.layers * shape.heads));
+    this.#changed();
+  }
+
   /** Says something beside what is shown. */
   say(text: string): void {
     byId("loom-said", HTMLElement).textContent = text;
+  }
+
+  /** Offers something behind what is said. */
+  offer(label: string, act: () => void): void {
+    const button = make("button", "", label);
+    button.type = "button";
+    button.addEventListener("click", () => {
+      this.say("");
+      act();
+    });
+    byId("loom-said", HTMLElement).append(" ", button);
+  }
+
+  /** The next run is shown from its beginning, and up to a link's moment. */
+  shows(moment: { readonly step: number; readonly cut: readonly number[] }): void {
+    this.#moment = moment;
   }
 
   /** Whether the weights of a step are wanted. */
@@ -156,6 +212,7 @@ export class Stage {
 
   /** What happens in the run. */
   show(event: TrainingEvent): void {
+    if (event.type === "validation") this.#live?.validate(event.step, event.loss);
     if (event.type !== "step" || !this.#live) return;
     this.#live.learn(event.step, event.loss);
     this.#live.milliseconds += event.milliseconds ?? 0;
@@ -169,6 +226,73 @@ export class Stage {
     this.#live.end();
     this.#timeline.refresh();
     this.#captions();
+  }
+
+  /** What is shown now, for pictures and links. */
+  get moment(): Moment | undefined {
+    const [track, snapshot] = [this.#shown, this.#snapshot];
+    if (!track || !snapshot) return undefined;
+    return {
+      track,
+      snapshot,
+      at: this.#player.at,
+      off: this.#off,
+      ghost: this.#ghost,
+      title: byId("sentence", HTMLElement).textContent,
+      caption: byId("story", HTMLElement).textContent,
+      squares: byId("squares-title", HTMLElement).textContent,
+      marks: track.asked(snapshot.step, keyOf(this.#off))?.marks,
+      map: track.task === "sort" ? this.#numberLine.canvas : undefined,
+      copy: (kit, width, height) => this.#drawing.copy(kit, width, height),
+    };
+  }
+
+  /** What is shown now, in numbers. */
+  get facts(): Omit<Facts, "trains"> {
+    const shown = this.#shown;
+    const step = this.#snapshot?.step ?? 0;
+    const { weave: woven } = this.#drawing;
+    const asked = shown?.asked(step, keyOf(this.#off))?.marks;
+    const behind = this.#ghost?.snapshots.at(-1)?.marks.get("");
+    return {
+      step,
+      newest: Math.max(0, shown?.newest ?? 0),
+      right: asked && rightOf(asked),
+      of: shown?.questions.length ?? 0,
+      cut: this.#off.size,
+      word: woven ? this.#word.value : "",
+      said: woven ? spelt(woven.tokens.slice(woven.given)) : "",
+      chosen: this.#placed ? this.#place?.at : undefined,
+      ended: shown?.ended ?? false,
+      recorded: shown?.recorded ?? true,
+      loss: shown?.losses.at(-1)?.[1],
+      validations: shown?.validations ?? [],
+      behind: behind && rightOf(behind),
+    };
+  }
+
+  /** Weaves a text as if it was typed. */
+  weaveText(text: string): void {
+    this.#wanted = text;
+    this.#word.value = text;
+    this.#newWord();
+  }
+
+  /** Shows a step of the recording with these heads cut, and stands still there. */
+  showRecording(step: number, cut: readonly number[] = []): void {
+    this.#awaited = { step, cut };
+    const recording = this.#recording;
+    if (recording && this.#shown !== recording) this.#go(recording, step);
+    this.goTo(step);
+    this.cut(cut);
+    if (recording) this.#awaited = undefined;
+  }
+
+  /** Shows a step, and stands still there. */
+  goTo(step: number): void {
+    this.#decided = true;
+    this.#player.stop(step);
+    this.#refresh();
   }
 
   /** Without a GPU the recording is all there is; everything else works on it. */
@@ -200,7 +324,7 @@ export class Stage {
   }
 
   #newTask({ task, example, questions }: Track): void {
-    this.#word.value = example;
+    this.#word.value = task === "reverse" && this.#wanted ? this.#wanted : example;
     byId("loom-word-name", HTMLElement).textContent = task
       ? tasks[task].asks
       : "How a text begins; it goes on from the cursor";
@@ -216,8 +340,9 @@ export class Stage {
     if (!live || live.newest < 0 || shown === live) return;
     const ahead = live.newest > this.#player.at && live.newest > AHEAD;
     const rested = this.#player.rested > STAY;
-    // A run of the visitor's own choice does not wait for the recording of another task.
-    const other = !shown || shown !== this.#recording || live.name !== shown.name;
+    // What the visitor has chosen does not wait for the recording.
+    const other =
+      !shown || shown !== this.#recording || live.name !== shown.name || this.#moment !== undefined;
     if (other || (!this.#decided && (ahead || rested))) this.#goLive();
   }
 
@@ -225,7 +350,10 @@ export class Stage {
     const live = this.#live!;
     // A run that is quicker than the show is shown from its beginning.
     const quick = live.newest / Math.max(1, live.milliseconds) > live.steps / (SHOW * 1000);
-    this.#go(live, quick ? 0 : live.newest);
+    const moment = this.#moment;
+    this.#moment = undefined;
+    this.#go(live, quick || moment ? 0 : live.newest);
+    if (moment) this.cut(moment.cut);
   }
 
   /** Shows the weights of the present step, if they are others. */
@@ -282,6 +410,7 @@ export class Stage {
     this.#drawing.chosen = this.#placed ? this.#place : undefined;
     this.#drawing.refresh();
     this.#card.show(woven, this.#place!, this.#off);
+    this.onChange();
     const read = spelt(woven.tokens.slice(0, woven.given));
     const said = spelt(woven.tokens.slice(woven.given));
     const { layers, heads } = woven.shape;
@@ -329,6 +458,7 @@ export class Stage {
     const stage = byId("loom", HTMLElement);
     stage.dataset["source"] = shown.recorded ? "recording" : "live";
     stage.dataset["step"] = String(step);
+    this.onChange();
   }
 
   /** Says what a square is. */

@@ -69,5 +69,6 @@ export function captionOf(told: Told): string {
   if (shown.ended && at >= shown.newest) {
     return `${whole(at)} steps ago this model was noise. ${said.replace(/^After .*? steps? it/, "It now")} Type one, or drag the line below back in time.`;
   }
-  return `${said} It learns now, in this tab.`;
+  const learns = document.body.dataset["state"] === "training";
+  return `${said} ${learns ? "It learns now, in this tab." : "It is paused."}`;
 }

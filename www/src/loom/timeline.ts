@@ -78,14 +78,17 @@ export class Timeline {
   #draw(): void {
     if (!this.#tracks || this.#figure.clientWidth === 0) return;
     const { shown, ghost } = this.#tracks;
-    const losses = [shown, ...(ghost ? [ghost] : [])].flatMap((track) => track.losses.slice(0, 3));
-    const most = Math.max(1, ...losses.map(([, loss]) => loss)) * 1.02;
+    const most = Math.max(shown.highest, ghost?.highest ?? 0) * 1.02;
     const floor = this.#figure.clientHeight - BELOW;
     this.#figure.replaceChildren(
       draw("line", { class: "floor", x1: SIDE, x2: this.#x(this.#steps), y1: floor, y2: floor }),
     );
     if (ghost) this.#figure.append(this.#curve(ghost, most, "ghost"));
     this.#figure.append(this.#curve(shown, most, "curve"));
+    for (const [step, loss] of shown.validations) {
+      const [cx, cy] = [this.#x(step), this.#y(loss, most)].map((one) => one.toFixed(1));
+      this.#figure.append(draw("circle", { class: "validation", cx: cx!, cy: cy!, r: 2.5 }));
+    }
     this.#figure.append(
       draw("line", { class: "handle-line", y1: 4, y2: floor }),
       draw("circle", { class: "handle", cy: floor, r: 7 }),
@@ -95,16 +98,10 @@ export class Timeline {
     this.#move();
   }
 
-  /** A running mean of the losses without lag: of those around each step. */
-  #curve({ losses }: Track, most: number, name: string): SVGPathElement {
-    const gap = Math.max(1, Math.ceil(losses.length / POINTS));
-    const points: string[] = [];
-    for (let at = 0; at < losses.length; at += gap) {
-      const reach = Math.min(4, at);
-      const around = losses.slice(at - reach, at + reach + 1);
-      const mean = around.reduce((sum, [, loss]) => sum + loss, 0) / around.length;
-      points.push(`${this.#x(losses[at]![0]).toFixed(1)} ${this.#y(mean, most).toFixed(1)}`);
-    }
+  #curve(track: Track, most: number, name: string): SVGPathElement {
+    const points = track
+      .curve(POINTS)
+      .map(([step, mean]) => `${this.#x(step).toFixed(1)} ${this.#y(mean, most).toFixed(1)}`);
     return draw("path", { class: name, d: points.length > 0 ? `M${points.join("L")}` : "" });
   }
 

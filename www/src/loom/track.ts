@@ -1,10 +1,13 @@
 /** A run as the stage shows it: its curve, and its weights every few steps. */
+import type { RunSettings } from "../presets.ts";
 import type { TaskName } from "../tasks/index.ts";
 import type { Question } from "./ask.ts";
 import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weights.ts";
 
 /** Bytes that all snapshots of a run take at most. */
 const MOST = 64e6;
+/** Steps at either side that a mean is taken of. */
+const REACH = 4;
 
 /** How a model of a step did in the questions. */
 export interface Marks {
@@ -56,10 +59,15 @@ export class Track {
   readonly questions: readonly Question[];
   /** A text for the loom. */
   readonly example: string;
+  /** What a link to it needs: its settings, and what it learns by its name in the form. */
+  readonly settings: RunSettings;
+  readonly source: string;
   /** Steps that are planned. */
   steps: number;
   /** The loss of each step that is known. */
   readonly losses: [step: number, loss: number][] = [];
+  /** The validation losses that are known: those on text that training never sees. */
+  readonly validations: [step: number, loss: number][] = [];
   /** By step, the first one first. */
   readonly snapshots: Snapshot[] = [];
   /** Steps between two snapshots at least. */
@@ -75,6 +83,8 @@ export class Track {
     steps: number;
     questions: readonly Question[];
     example: string;
+    settings: RunSettings;
+    source: string;
   }) {
     this.recorded = about.recorded !== undefined;
     this.about = about.recorded ?? "";
@@ -83,6 +93,8 @@ export class Track {
     this.steps = about.steps;
     this.questions = about.questions;
     this.example = about.example;
+    this.settings = about.settings;
+    this.source = about.source;
   }
 
   /** The newest step with weights. */
@@ -107,10 +119,34 @@ export class Track {
     this.snapshots.splice(0, this.snapshots.length, ...kept);
   }
 
+  /** A running mean of the losses without lag: of those around each step. At most so many points. */
+  curve(points: number): [step: number, mean: number][] {
+    const gap = Math.max(1, Math.ceil(this.losses.length / points));
+    const means: [number, number][] = [];
+    for (let at = 0; at < this.losses.length; at += gap) {
+      const reach = Math.min(REACH, at);
+      const around = this.losses.slice(at - reach, at + reach + 1);
+      const mean = around.reduce((sum, [, loss]) => sum + loss, 0) / around.length;
+      means.push([this.losses[at]![0], mean]);
+    }
+    return means;
+  }
+
+  /** The top of the curve's picture. */
+  get highest(): number {
+    return Math.max(1, ...this.losses.slice(0, 3).map(([, loss]) => loss));
+  }
+
   /** Adds a loss. Steps that are done twice replace what came before. */
   learn(step: number, loss: number): void {
     while ((this.losses.at(-1)?.[0] ?? -1) >= step) this.losses.pop();
     this.losses.push([step, loss]);
+  }
+
+  /** Adds a validation loss. */
+  validate(step: number, loss: number): void {
+    while ((this.validations.at(-1)?.[0] ?? -1) >= step) this.validations.pop();
+    this.validations.push([step, loss]);
   }
 
   /** The last snapshot that is not after a step. */

@@ -1,0 +1,156 @@
+// Links to a moment of a run, and starts that fail, in real browsers: what a link trains, what it wins over, and what
+// stays.
+// reads: www
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { launch } from "../../scripts/browser.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+import { Demo, number } from "./demo-page.mjs";
+
+const SMALL = "size=thimble&tokens-per-step=128&sequence-length=32";
+const OWN = `#text-source=reverse&${SMALL}&steps=14&seed=3`;
+const MOMENT = `#text-source=sort&${SMALL}&steps=40&learning-rate=0.005&seed=5&step=9&cut=1.6`;
+const SECOND = `#text-source=brackets&${SMALL}&steps=30&seed=2&step=4`;
+
+const shownStep = (demo) => demo.page.$eval("#loom", (one) => Number(one.dataset.step));
+const source = (demo) => demo.page.$eval("#loom", (one) => one.dataset.source);
+
+async function start(t, kind = "chromium") {
+  const server = await serve({ "/": join(root, "www", "dist") });
+  t.after(() => server.close());
+  const browser = await launch(kind);
+  t.after(() => browser.close());
+  return { server, browser };
+}
+
+/** A link trains up to its step, says so, and plays that with the heads cut. */
+async function moment(demo) {
+  await demo.untilState("paused");
+  assert.equal(await demo.step(), 9);
+  assert.match(await demo.text("status"), /^This is the link's moment, step 9\./);
+  const said = await demo.text("loom-said");
+  assert.match(said, /^A link: sort digits, 40 steps, seed 5, trained here up to step 9\./);
+  assert.match(said, /On another GPU details may differ/);
+  assert.equal(await demo.text("text-source"), "sort", "the form has the link's settings");
+  await demo.until("the moment on the loom", async () => (await shownStep(demo)) === 9);
+  assert.equal(await source(demo), "live");
+  const cut = await demo.page.$$eval('.head[aria-pressed="false"]', (all) =>
+    all.map((one) => one.getAttribute("aria-label")),
+  );
+  assert.deepEqual(cut.sort(), ["Head 2 of layer 1", "Head 3 of layer 2"]);
+}
+
+/** The panel gives the same link again, for the moment that is shown. */
+async function sameLink(demo) {
+  await demo.page.click("#share-open");
+  await demo.page.waitForSelector("#share-link:enabled");
+  await demo.page.click("#share-link");
+  await demo.page.waitForSelector("#share-address:not([hidden])");
+  const given = new URLSearchParams(new URL(await demo.text("share-address")).hash.slice(1));
+  for (const [name, value] of new URLSearchParams(MOMENT.slice(1))) {
+    assert.equal(given.get(name), value, name);
+  }
+  await demo.page.click("#share-close");
+}
+
+test("a link to a moment trains up to it, wins over the run of before, and leaves that one click away", {
+  timeout: 900_000,
+}, async (t) => {
+  const { server, browser } = await start(t);
+  const demo = await Demo.open(browser, `${server.url}/${OWN}`);
+  await demo.untilState("idle");
+  await demo.click("start");
+  await demo.until("first step", async () => (await demo.step()) >= 2);
+  await demo.click("pause");
+  await demo.untilState("paused");
+  const stood = await demo.step();
+  const [{ name }] = await demo.runs();
+
+  await demo.page.goto(`${server.url}/?link${MOMENT}`);
+  await moment(demo);
+  await sameLink(demo);
+
+  // A second link in the same tab.
+  await demo.page.evaluate((hash) => {
+    location.hash = hash;
+  }, SECOND);
+  await demo.until("the second link", async () => (await demo.text("text-source")) === "brackets");
+  await demo.untilState("paused");
+  assert.equal(await demo.step(), 4);
+  await demo.page.evaluate(() => {
+    location.hash = "#workshop";
+  });
+  assert.equal(await demo.state(), "paused", "a place of the page is no link");
+
+  const back = `Back to my run “${name}”`;
+  assert.ok((await demo.text("loom-said")).includes(back), await demo.text("loom-said"));
+  await demo.page.$$eval(
+    "#loom-said button",
+    (all, back) => all.find((one) => one.textContent === back).click(),
+    back,
+  );
+  await demo.until("the run of before", async () => (await demo.step()) === stood);
+  await demo.untilState("paused");
+  assert.equal(await demo.text("text-source"), "reverse", "the form has its settings");
+  assert.equal((await demo.runs()).find((one) => one.name === name).name, name);
+
+  // The same link comes back to the run that was begun with it.
+  await demo.page.goto(`${server.url}/?again`);
+  await demo.untilState("paused");
+  assert.equal(await demo.step(), stood);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+test("a start that fails leaves the run of before as it was, and a proof lets none begin", {
+  timeout: 900_000,
+}, async (t) => {
+  const { server, browser } = await start(t);
+  const demo = await Demo.open(browser, `${server.url}/${OWN}`);
+  await demo.untilState("idle");
+  await demo.page.focus("#start");
+  await demo.page.keyboard.press("Enter");
+  await demo.untilState("training");
+  const focused = () => demo.page.evaluate(() => document.activeElement.id);
+  assert.equal(await focused(), "pause", "the keyboard goes on at the button that does something");
+  await demo.untilState("stopped");
+  const step = await demo.step();
+  const before = await demo.likeliest("weave", 8);
+
+  await demo.fill("text-source", "paste");
+  await demo.fill("paste", "eleven char");
+  await demo.click("start");
+  await demo.page.waitForSelector("#error:not([hidden])");
+  assert.match(await demo.text("error"), /^The text has 11 letters;/);
+  assert.equal(await demo.state(), "stopped");
+  assert.match(await demo.text("status"), /^That did not work\. “.*” is as it was\.$/);
+  assert.equal(await demo.step(), step);
+  assert.equal(await demo.likeliest("weave", 8), before, "the model still answers");
+  assert.ok(await demo.page.$('#runs [aria-current="true"]'), "its row is the current one");
+
+  const picture = new File(
+    [Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 0, 0, 13, 0, 1, 2, 3])],
+    "a.png",
+  );
+  await demo.drop({ "a.png": picture });
+  await demo.until("file", async () => (await demo.text("text-source")) === "file");
+  await demo.click("start");
+  await demo.until("refusal", async () => /no text/.test(await demo.text("error")));
+  assert.equal(await demo.state(), "stopped");
+
+  await demo.fill("text-source", "reverse");
+  await demo.click("prove");
+  await demo.page.waitForSelector("#start:disabled");
+  assert.equal(await demo.state(), "stopped");
+  await demo.page.waitForSelector("#start:enabled", { timeout: 300_000 });
+  assert.equal((await demo.page.$$("#hashes code")).length, 2);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+test("in Firefox a link to a moment trains up to it", { timeout: 600_000 }, async (t) => {
+  const { server, browser } = await start(t, "firefox");
+  const demo = await Demo.open(browser, `${server.url}/${MOMENT}`);
+  await moment(demo);
+  assert.ok(number(await demo.text("loss")) > 0);
+});

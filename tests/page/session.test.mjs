@@ -1,0 +1,181 @@
+// What becomes of the page's run, and what of a moment goes into a link, a table and a drawing: without a browser.
+// reads: www tests/page/page-module.mjs
+// needs no build
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pageModule } from "./page-module.mjs";
+
+const { Session } = await pageModule("src/session");
+
+/** A session in a state, with the states that it has told. */
+function at(state) {
+  const told = [];
+  const session = new Session((one) => told.push(one));
+  const ways = {
+    loading: [],
+    idle: ["settle"],
+    training: ["train"],
+    paused: ["pause"],
+    stopped: ["stop"],
+    error: ["fail"],
+  };
+  for (const way of ways[state]) session.go(way);
+  return { session, told };
+}
+
+test("each transition leads from the states that have it, and from no other", () => {
+  const wanted = {
+    load: ["loading", "idle", "paused", "stopped", "error"],
+    settle: ["loading"],
+    train: ["loading", "paused", "stopped"],
+    pause: ["loading", "training"],
+    stop: ["loading", "training"],
+    fail: ["loading", "idle", "training", "paused", "stopped", "error"],
+  };
+  const states = ["loading", "idle", "training", "paused", "stopped", "error"];
+  for (const [name, from] of Object.entries(wanted)) {
+    for (const state of states) {
+      const { session, told } = at(state);
+      const before = told.length;
+      if (from.includes(state)) {
+        session.go(name);
+        assert.equal(told.length, before + 1, `${name} from ${state} is told once`);
+      } else {
+        assert.throws(() => session.go(name), /^Error: no “/, `${name} from ${state}`);
+        assert.equal(session.state, state);
+      }
+    }
+  }
+});
+
+test("what did not come to be leaves all as it was", () => {
+  for (const state of ["idle", "paused", "stopped", "error"]) {
+    const { session } = at(state);
+    const run = {};
+    session.take(run);
+    session.go("load");
+    session.go("load");
+    assert.ok(session.busy);
+    session.back();
+    assert.equal(session.state, state);
+    assert.equal(session.run, run);
+  }
+  const { session } = at("training");
+  session.back();
+  assert.equal(session.state, "training", "a training does not go back");
+  const { session: fresh } = at("loading");
+  fresh.back();
+  assert.equal(fresh.state, "idle", "a page that has just opened has nothing before");
+});
+
+test("a run that the page begins is a guest until another one is taken", () => {
+  const { session } = at("loading");
+  const [opening, own] = [{}, {}];
+  session.take(opening, { ends: () => "stopped", said: () => "" });
+  assert.equal(session.guest.run, opening);
+  assert.equal(session.guest.ends(), "stopped");
+  assert.equal(session.take(own), opening, "the one before is handed back, to be freed");
+  assert.equal(session.guest, undefined);
+  assert.equal(session.leave(), own);
+  assert.equal(session.run, undefined);
+});
+
+test("how a training is to end holds for that training alone, and what is wanted is done once", () => {
+  const { session } = at("training");
+  session.halt("paused");
+  assert.equal(session.halting, "paused");
+  session.go("pause");
+  session.go("train");
+  assert.equal(session.halting, undefined);
+  const done = [];
+  session.want(() => done.push("first"));
+  session.want(() => done.push("second"));
+  session.takeWanted()();
+  assert.equal(session.takeWanted(), undefined);
+  assert.deepEqual(done, ["second"]);
+});
+
+test("an address is read, or asks for nothing", async () => {
+  const { readLink } = await pageModule("src/link");
+  for (const nothing of ["", "#", "#workshop", "#step=3", "#lesson=x"]) {
+    assert.equal(readLink(nothing), undefined, nothing);
+  }
+  const { values, step, cut } = readLink("#text-source=sort&seed=7&step=120&cut=4.5.x");
+  assert.equal(values.get("text-source"), "sort");
+  assert.deepEqual([step, cut], [120, [4, 5]]);
+  assert.equal(readLink("#seed=7").step, undefined);
+  assert.equal(readLink("#seed=7&step=-1").step, undefined);
+  assert.equal(readLink("#lesson=4").lesson, 4);
+});
+
+test("the editor's models have heads of a width that there is, and are told from others", async () => {
+  const { CHOICES, configOf, fittingHeads, isOwn, valuesOf } = await pageModule("src/own-model");
+  for (const width of CHOICES.width) {
+    const fitting = fittingHeads(width);
+    assert.ok(fitting.length > 0, `width ${width}`);
+    for (const heads of fitting) {
+      const size = width / heads;
+      assert.ok(size % 4 === 0 && size <= 256, `width ${width}, ${heads} heads`);
+      const values = { layers: 3, width, heads, context: 128, vocabulary: 512 };
+      assert.deepEqual(valuesOf(configOf(values)), values);
+      assert.ok(isOwn(configOf(values)));
+    }
+  }
+  const { presets } = await pageModule("src/presets");
+  assert.ok(!isOwn(presets.mid.config), "a feed-forward block of another width");
+});
+
+test("a size with letters as tokens has 256 of them, and is still known", async () => {
+  const { presets, sizeOf } = await pageModule("src/presets");
+  const { config, learningRate } = presets.mid;
+  assert.equal(config.vocab_size, 4096);
+  const letters = { config: { ...config, vocab_size: 256 }, learningRate };
+  assert.equal(sizeOf(letters), "mid");
+  assert.equal(sizeOf({ config: { ...config, vocab_size: 512 }, learningRate }), undefined);
+});
+
+test("a table keeps quotes and line breaks, and no cell is a formula", async () => {
+  const { csvOf } = await pageModule("src/share/csv");
+  const table = csvOf([
+    ["a", 'say "b"'],
+    ["one\ntwo", "=1+1"],
+    [-1.5, "x,y"],
+  ]);
+  assert.equal(table, 'a,"say ""b"""\r\n"one\ntwo",\'=1+1\r\n-1.5,"x,y"\r\n');
+});
+
+test("a drawing has the pen's colours, places and letters", async () => {
+  const { SvgPen } = await pageModule("src/share/svg");
+  const pen = new SvgPen();
+  const kit = pen.kit;
+  pen.strokeStyle = "#123456";
+  pen.lineWidth = 2.345;
+  pen.globalAlpha = 0.5;
+  const path = kit.path();
+  path.moveTo(1, 2);
+  path.bezierCurveTo(3, 4, 5, 6, 7.04, 8);
+  kit.stroke(path);
+  pen.globalAlpha = 0;
+  pen.fillRect(0, 0, 1, 1);
+  pen.globalAlpha = 1;
+  pen.textAlign = "center";
+  pen.font = '600 17px "Some Mono"';
+  pen.fillText("<&>", 10, 20);
+  const file = pen.file(100, 50, "A & B");
+  assert.match(file, /^<svg [^>]*viewBox="0 0 100 50"[^>]*><title>A &amp; B<\/title>/);
+  assert.ok(file.includes('d="M1 2C3 4 5 6 7 8" fill="none" stroke="#123456" stroke-width="2.3"'));
+  assert.ok(file.includes('stroke-opacity="0.5"'));
+  assert.ok(!file.includes("<rect"), "what cannot be seen is left out");
+  assert.match(
+    file,
+    /text-anchor="middle"[^>]*font:600 17px &quot;Some Mono&quot;[^>]*>&lt;&amp;&gt;</,
+  );
+});
+
+test("a clip goes slowly through the first steps, and ends where it shall", async () => {
+  const { stepAt } = await pageModule("src/share/clip");
+  assert.equal(stepAt(340, 0), 0);
+  assert.equal(stepAt(340, 1), 340);
+  assert.equal(stepAt(340, 2), 340, "its end stands still");
+  assert.ok(stepAt(340, 0.5) < 170);
+});

@@ -1,0 +1,146 @@
+/**
+ * What the page has, and what becomes of its run: one state, which these named transitions change and nothing else
+ * does. A transition from a state that does not have it is a defect, and throws.
+ */
+export type State = "idle" | "loading" | "training" | "paused" | "stopped" | "error";
+
+/** What ends a training before its last step. */
+export type Halt = "paused" | "stopped";
+
+const RESTS = ["idle", "paused", "stopped", "error"] as const;
+
+const TRANSITIONS = {
+  /** Something is read or made. `back` returns to what was before. */
+  load: { from: ["loading", ...RESTS], to: "loading" },
+  /** The page is open, and has no run. */
+  settle: { from: ["loading"], to: "idle" },
+  train: { from: ["loading", "paused", "stopped"], to: "training" },
+  pause: { from: ["loading", "training"], to: "paused" },
+  stop: { from: ["loading", "training"], to: "stopped" },
+  fail: { from: ["loading", "training", ...RESTS], to: "error" },
+} as const satisfies { [name: string]: { from: readonly State[]; to: State } };
+
+export type Transition = keyof typeof TRANSITIONS;
+
+/** A run that the page has begun by itself: it ends with the page, and is not remembered. */
+export interface Guest<Run, Event> {
+  readonly run: Run;
+  /** How it ends, where something that happens in it ends it. */
+  ends(event: Event): Halt | undefined;
+  /** What is said when it has ended at a step. */
+  said(step: number): string;
+}
+
+/** @typeParam Opened - what there is once the GPU is open. */
+export class Session<Opened, Run, Event> {
+  #state: State = "loading";
+  #before: State = "idle";
+  #opened: Opened | undefined;
+  #left: Opened | undefined;
+  #run: Run | undefined;
+  #guest: Guest<Run, Event> | undefined;
+  #halting: Halt | undefined;
+  #wanted: (() => void) | undefined;
+  readonly #changed: (state: State) => void;
+
+  /** @param changed - hears each state, the same one again too. */
+  constructor(changed: (state: State) => void) {
+    this.#changed = changed;
+  }
+
+  get state(): State {
+    return this.#state;
+  }
+
+  /** Whether something is being made, or trains. */
+  get busy(): boolean {
+    return this.#state === "loading" || this.#state === "training";
+  }
+
+  /** What the GPU gives; undefined before it is open, and once it is gone. */
+  get opened(): Opened | undefined {
+    return this.#opened;
+  }
+
+  /** What a GPU that is gone has left. */
+  get left(): Opened | undefined {
+    return this.#left;
+  }
+
+  /** The page's run. */
+  get run(): Run | undefined {
+    return this.#run;
+  }
+
+  /** The page's run, where the page has begun it by itself. */
+  get guest(): Guest<Run, Event> | undefined {
+    return this.#guest && this.#guest.run === this.#run ? this.#guest : undefined;
+  }
+
+  /** How the present training is to end; undefined where it goes on. */
+  get halting(): Halt | undefined {
+    return this.#halting;
+  }
+
+  go(transition: Transition): void {
+    const { from, to } = TRANSITIONS[transition];
+    if (!(from as readonly State[]).includes(this.#state)) {
+      throw new Error(`no “${transition}” in the state “${this.#state}”`);
+    }
+    if (to === "loading" && this.#state !== "loading") this.#before = this.#state;
+    if (to === "training") this.#halting = undefined;
+    this.#state = to;
+    this.#changed(to);
+  }
+
+  /** What was being loaded did not come to be: everything is as before. */
+  back(): void {
+    if (this.#state !== "loading") return;
+    this.#state = this.#before;
+    this.#changed(this.#state);
+  }
+
+  /** The GPU is open. */
+  open(opened: Opened): void {
+    this.#opened = opened;
+  }
+
+  /** The GPU is gone for good. */
+  lose(): void {
+    this.#left = this.#opened;
+    this.#opened = undefined;
+  }
+
+  /** Another run is the page's; gives the one before, which is no longer. */
+  take(run: Run, guest?: Omit<Guest<Run, Event>, "run">): Run | undefined {
+    const before = this.#run;
+    this.#run = run;
+    this.#guest = guest && { ...guest, run };
+    return before;
+  }
+
+  /** The page has no run any more; gives the one that it had. */
+  leave(): Run | undefined {
+    const before = this.#run;
+    this.#run = undefined;
+    this.#guest = undefined;
+    return before;
+  }
+
+  /** The training is to end after the present step. */
+  halt(how: Halt): void {
+    this.#halting = how;
+  }
+
+  /** What is to be done as soon as nothing is loading or training. What was wanted before is forgotten. */
+  want(work: () => void): void {
+    this.#wanted = work;
+  }
+
+  /** What was wanted, once. */
+  takeWanted(): (() => void) | undefined {
+    const wanted = this.#wanted;
+    this.#wanted = undefined;
+    return wanted;
+  }
+}
