@@ -37,7 +37,7 @@ test("a file that is no text is refused, and a text in any language is not", asy
   await assert.rejects(read("a.png", png), /“a\.png” is no text: \d+ % of its beginning/);
   await assert.rejects(read("b.zip", "PK", new Uint8Array(3000)), /is no text/);
   for (const text of [
-    "Ein Satz über Bäume.\r\n",
+    "Über Bäume läuft Öl.\r\n",
     "木の話。\n",
     "Рассказ.\t\n",
     "plain \u001b[1mtext\n",
