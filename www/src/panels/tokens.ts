@@ -8,7 +8,8 @@ const shown = new WeakMap<Element, WrittenToken>();
 /** White space, which has no sign of its own. */
 const NAMES: { readonly [text: string]: string } = { " ": "space", "\n": "line break" };
 
-/** Stands for bytes that are no letter. */
+/** Bytes that are no letter, controls, and what no font has; and the sign that stands for them. */
+const ODD = /\ufffd|(?!\n)\p{C}/gu;
 const NO_LETTER = "·";
 
 const percent = (probability: number): string =>
@@ -16,7 +17,7 @@ const percent = (probability: number): string =>
 
 /** A token, or the part of one that is in a piece. The less likely, the stronger the tint. */
 export function tokenElement(token: WrittenToken, text = token.text): HTMLElement | string {
-  const seen = text.replaceAll("\ufffd", NO_LETTER);
+  const seen = text.replace(ODD, NO_LETTER);
   if (token.probability === undefined) return seen;
   const element = make("span", "token", seen);
   element.style.setProperty("--doubt", (1 - token.probability).toFixed(2));
