@@ -60,9 +60,13 @@ export interface Lesson {
   readonly answer: string;
 }
 
-const count = ({ right = 0, of }: Facts): string => `${right} of ${of}`;
+const count = ({ right, of }: Facts): string => `${right ?? "…"} of ${of}`;
 const guessed = (guess: string): string => (guess === "" ? "" : `You said: “${guess}”. `);
 const two = (loss: number | undefined): string => (loss === undefined ? "–" : loss.toFixed(2));
+
+/** Whether the pupil's own run has ended, and its end is shown: a quick one is played slowly. */
+const over = ({ ended, recorded, step, newest, right }: Facts): boolean =>
+  ended && !recorded && step >= newest && right !== undefined;
 
 /** The small model with its own settings. */
 const REVERSE = { "text-source": "reverse", size: "thimble", seed: "1" };
@@ -173,11 +177,10 @@ const layer: Lesson = {
       answers: ["Yes, as well", "Yes, but more slowly", "Hardly any word"],
     },
     {
-      says: ({ newest }) =>
-        `It learns, for 300 steps. Grey is the model with two layers, for comparison. ${newest > 0 ? `Now at step ${newest}.` : ""}`,
+      says: () => "It learns, for 300 steps. Grey is the model with two layers, for comparison.",
       begins: true,
       until: {
-        is: ({ ended, recorded }) => ended && !recorded,
+        is: over,
         waits: "It goes on after step 300, in a minute or two without a GPU.",
       },
     },
@@ -223,7 +226,7 @@ const step: Lesson = {
         "It learns, for 150 steps. Grey is the model with the usual step. Watch the curve below, and the answer on top.",
       begins: true,
       until: {
-        is: ({ ended, recorded }) => ended && !recorded,
+        is: over,
         waits: "It goes on after step 150, in about a minute without a GPU.",
       },
     },
@@ -268,7 +271,7 @@ const heart: Lesson = {
         "It learns, for 300 steps. The line is its surprise on what it reads, the dots are that on the part it never sees.",
       begins: true,
       until: {
-        is: ({ ended, recorded }) => ended && !recorded,
+        is: over,
         waits: "It goes on after step 300, in two or three minutes without a GPU.",
       },
     },
@@ -312,7 +315,7 @@ const line: Lesson = {
         "Watch the map of the digits beside the loom. Nobody gave it one: it is made of the numbers that the model has for each digit.",
       begins: true,
       until: {
-        is: ({ right = 0, of, ended, recorded }) => !recorded && (right >= 0.75 * of || ended),
+        is: (facts) => over(facts) || (!facts.recorded && (facts.right ?? 0) >= 0.75 * facts.of),
         waits: "It goes on when three quarters of the squares are green.",
       },
     },
