@@ -6,10 +6,11 @@ import site from "./site.json" with { type: "json" };
 
 const here = import.meta.dirname;
 /**
- * What the page itself never asks for: the headless job, the module as text, for hosts without files, and the package's
- * own worker.
+ * What the page itself never asks for: the headless job, the module as text, for hosts without files, the package's own
+ * worker, and the picture for social networks.
  */
-const ELSEWHERE = /^(headless\.html|assets\/(headless|packed|worker-thread)-|service-worker\.js)/;
+const ELSEWHERE =
+  /^(headless\.html|assets\/(headless|packed|worker-thread)-|service-worker\.js|og\.png)/;
 
 const revision = (content: string | Uint8Array): string =>
   createHash("sha256").update(content).digest("hex").slice(0, 16);
