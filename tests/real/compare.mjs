@@ -75,6 +75,42 @@ export function greedyRow(check, got, steps) {
   return row(check, `${at} tokens`, worst, TIE, note);
 }
 
+/**
+ * Answers of chats: `prompt`, `tokens` up to the end of the turn, and `pieces`, the text as it came. Of the reference each
+ * has `prompt`, `steps` as {@link greedyRow} takes them, with the token that ended it, and its `text`.
+ */
+export function chatRow(check, answers, wanted, { most, ends }) {
+  const rows = wanted.map(({ prompt, steps, text, ended }, i) => {
+    const { prompt: own, tokens, pieces } = answers[i] ?? { prompt: [], tokens: [], pieces: [] };
+    // An answer that is shorter ended by itself.
+    const end = ended && tokens.length === steps.length - 1 ? steps.at(-1).token : ends[0];
+    const got = tokens.length < most ? [...tokens, end] : tokens;
+    const same = greedyRow("", got, steps);
+    const ids = prompt.join() === own.join();
+    const streamed = same.worst > 0 || (pieces.join("") === text && got.length === steps.length);
+    return ids && streamed ? same : { ...same, worst: Number.POSITIVE_INFINITY };
+  });
+  const worst = Math.max(...rows.map((one) => one.worst));
+  const ties = rows.filter((one) => one.worst > 0).map(({ note }) => note);
+  const count = answers.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  const stopped = answers.filter(({ tokens }) => tokens.length < most).length;
+  const compared = `${answers.length} answers, ${count} tokens; ${stopped} end by themselves`;
+  return row(check, compared, worst, TIE, ties.join("; ") || "all equal");
+}
+
+/** Answers that were learned by heart. */
+export function learnedRow(check, texts, wanted, losses) {
+  const different = wanted.filter((text, i) => text !== texts[i]).length;
+  const note = `losses ${losses[0]?.toFixed(3)} … ${losses.at(-1)?.toFixed(4)}`;
+  return row(check, `${wanted.length} texts`, different, 0, note);
+}
+
+/** Answers, as texts or ids in a text, that are to be equal. */
+export function equalRow(check, got, wanted) {
+  const different = wanted.filter((one, i) => one !== got[i]).length;
+  return row(check, `${wanted.length} answers`, different, 0);
+}
+
 export function lorasRow(check, got, wanted) {
   const apart = wanted.map((loss, i) => Math.abs(loss - got[i]));
   const worst = apart.some(Number.isNaN) ? NaN : Math.max(...apart);

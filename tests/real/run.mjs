@@ -4,18 +4,22 @@
 //   --quick          SmolLM2 in f32: its ids, and the logits of one text
 //   --models a,b     of smollm2, gemma3
 //   --formats a,b    of f32, f16, int8, int4
-//   --checks a,b     of forms (tokenizers, templates, adapters, files), ids, gguf, logits, greedy, loss, lora
+//   --checks a,b     of forms (tokenizers, templates, adapters, files), ids, gguf, logits, greedy, loss, lora, and in a page
+//                    of Chromium chat and tuned, behind which peft asks PEFT
 //   --write          docs/real-models.md gets the rows; those of other checks stay as they were
 //   --built          nothing is installed or built: pkg/dist is there
 //   --prepared       nor is anything downloaded or asked of Python: target/real is there
+//   --folder PATH    instead of target/real
+//   --packages PATH  instead of node_modules: where @wllama/wllama and @huggingface/tokenizers are
 import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { commandLine, Failure, main, step } from "../../scripts/lib.mjs";
+import { join, resolve } from "node:path";
+import { commandLine, Failure, main, root, step } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
+import { chatRows, peftRows, tunedRows } from "./chats.mjs";
 import { COST, table } from "./compare.mjs";
 import { formsRows } from "./forms.mjs";
 import { writePage } from "./page.mjs";
-import { cache, MODELS, prepare } from "./prepare.mjs";
+import { askPeft, CACHE, MODELS, prepare } from "./prepare.mjs";
 
 /** Seconds that one model may take: hours on a software adapter. */
 const PATIENCE = 6 * 3600;
@@ -30,8 +34,31 @@ function listed(text, known, what) {
   return words;
 }
 
-const OF_MODELS = ["ids", "gguf", "logits", "greedy", "loss", "lora"];
+const IN_NODE = ["ids", "gguf", "logits", "greedy", "loss", "lora"];
+const IN_PAGE = ["chat", "tuned", "peft"];
+const OF_MODELS = [...IN_NODE, ...IN_PAGE];
 const CHECKS = ["forms", ...OF_MODELS];
+/** Those that only some models have, by what a model says of itself. */
+const NEEDS = { lora: "lora", chat: "chats", tuned: "chats", peft: "chats" };
+
+/** The rows of a model's chats in a page, and the adapter that computed. */
+async function chatted(key, where, { checks, quick, prepared }) {
+  const all = { rows: [], about: {} };
+  const add = async (work) => {
+    const began = performance.now();
+    const { about, rows } = await work();
+    const seconds = (performance.now() - began) / 1000;
+    all.about = about;
+    for (const row of rows) all.rows.push({ model: MODELS[key].name, ...row, seconds });
+  };
+  if (checks.includes("chat")) await add(() => chatRows(where, quick));
+  if (checks.includes("tuned")) await add(() => tunedRows(where));
+  if (checks.includes("peft") && !prepared) {
+    await askPeft(key, where.folder);
+    await add(() => peftRows(where));
+  }
+  return all;
+}
 
 /** The rows of a model, and the adapter that computed. */
 async function compared(key, plan) {
@@ -62,9 +89,13 @@ await main(async () => {
       models: { type: "string" },
       formats: { type: "string" },
       checks: { type: "string" },
+      folder: { type: "string" },
+      packages: { type: "string" },
     },
   });
   const { quick, prepared } = values;
+  const cache = values.folder ? resolve(values.folder) : CACHE;
+  const packages = resolve(values.packages ?? join(root, "node_modules"));
   const all = Object.keys(MODELS);
   const models = listed(values.models ?? (quick ? "smollm2" : all.join()), all, "model");
   const known = Object.keys(COST);
@@ -84,13 +115,18 @@ await main(async () => {
   if (checks.includes("forms")) results.rows.push(...(await formsRows()));
   for (const key of checks.some((check) => OF_MODELS.includes(check)) ? models : []) {
     try {
-      const folder = prepared ? join(cache, key) : await prepare(key, quick);
-      const ofModel = checks.filter((check) => check !== "lora" || MODELS[key].lora);
+      const ofModel = checks.filter((check) => !NEEDS[check] || MODELS[key][NEEDS[check]]);
+      const folder = prepared ? join(cache, key) : await prepare(key, ofModel, cache);
       const plan = { folder, formats, checks: ofModel, quick };
-      const { rows, about, missing } = await compared(key, plan);
-      Object.assign(results, about);
-      results.rows.push(...rows);
-      results.missing.push(...missing);
+      const parts = [];
+      if (ofModel.some((check) => IN_NODE.includes(check))) parts.push(await compared(key, plan));
+      if (ofModel.some((check) => IN_PAGE.includes(check)))
+        parts.push(await chatted(key, { folder, packages }, { ...plan, prepared }));
+      for (const { rows, about, missing = [] } of parts) {
+        Object.assign(results, about);
+        results.rows.push(...rows);
+        results.missing.push(...missing);
+      }
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       results.missing.push(`${MODELS[key].name}: ${error.message}`);

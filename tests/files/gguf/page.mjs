@@ -8,11 +8,12 @@ const log = (...words) => void logged.push(words.join(" "));
  * Continues prompts greedily, on the CPU and with the cache in f32.
  *
  * @param base - address of the server.
- * @param path - of the file.
- * @param prompts - lists of ids, or texts that llama.cpp makes ids of.
- * @returns per prompt `{ tokens, logprobs, read }`: ids, and how many ids the prompt had. With an error, `{ error }`.
+ * @param file - its path, or the file.
+ * @param prompts - texts that llama.cpp makes ids of.
+ * @param more - options of wllama's completion that count before those here.
+ * @returns per prompt `{ text, tokens, logprobs, read }`: ids, and how many ids the prompt had. With an error, `{ error }`.
  */
-export async function continued(base, path, prompts, count) {
+export async function continued(base, file, prompts, count, more = {}) {
   logged = [];
   const { Wllama } = await import(`${base}/wllama/index.js`);
   const wasm = `${base}/wllama/wasm/wllama.wasm`;
@@ -21,8 +22,8 @@ export async function continued(base, path, prompts, count) {
     { logger: { debug: log, log, warn: log, error: log }, suppressNativeLog: false },
   );
   try {
-    const file = await (await fetch(`${base}${path}`)).blob();
-    await wllama.loadModel([file], {
+    const blob = typeof file === "string" ? await (await fetch(`${base}${file}`)).blob() : file;
+    await wllama.loadModel([blob], {
       n_ctx: 256,
       n_gpu_layers: 0,
       n_threads: 1,
@@ -33,7 +34,7 @@ export async function continued(base, path, prompts, count) {
       warmup: false,
     });
     const answers = [];
-    for (const prompt of prompts) answers.push(await answered(wllama, prompt, count));
+    for (const prompt of prompts) answers.push(await answered(wllama, prompt, count, more));
     return { answers };
   } catch (error) {
     return { error: `${error?.stack ?? error}\n${logged.slice(-40).join("\n")}` };
@@ -42,7 +43,7 @@ export async function continued(base, path, prompts, count) {
   }
 }
 
-async function answered(wllama, prompt, count) {
+async function answered(wllama, prompt, count, more) {
   const { choices, usage } = await wllama.createCompletion({
     prompt,
     max_tokens: count,
@@ -51,9 +52,12 @@ async function answered(wllama, prompt, count) {
     logprobs: 1,
     ignore_eos: true,
     cache_prompt: false,
+    ...more,
   });
-  const { content } = choices[0].logprobs;
+  const [{ text, logprobs }] = choices;
+  const content = logprobs?.content ?? [];
   return {
+    text,
     tokens: content.map(({ id }) => id),
     logprobs: content.map(({ logprob }) => logprob),
     read: usage.prompt_tokens,
