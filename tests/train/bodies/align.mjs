@@ -241,7 +241,7 @@ export const cases = {
     await refuses("invalid-options", "reference is missing", () =>
       collect(host.tinyloom.align.kto(by, labelled)),
     );
-    await refuses("invalid-options", "reference is true; it must be a model", () =>
+    await refuses("invalid-options", "reference is true; give a model", () =>
       collect(host.tinyloom.align.kto(by, labelled, { reference: true })),
     );
     await refuses("invalid-options", "textsPerStep", () =>
@@ -263,8 +263,8 @@ export const cases = {
       [PAIRS, { beta: 0 }, "beta is 0"],
       [PAIRS, { loss: "kto" }, "loss is"],
       [PAIRS, { reference: [[1, 2]] }, "reference has 1"],
-      [PAIRS, { reference: "base" }, 'reference is "base"; it must be a model'],
-      [PAIRS, { reference: trainer }, "it must be a model"],
+      [PAIRS, { reference: "base" }, 'reference is "base"; give a model'],
+      [PAIRS, { reference: trainer }, "give a model"],
       [PAIRS, { reference: [[1, 2], [3], [4, 5]] }, "reference[1] is"],
       [[{ ...PAIRS[0], chosen: [] }], {}, "a completion of at least one token"],
     ]) {
@@ -329,8 +329,8 @@ export const cases = {
       collect(distill(whole, teacher, data, { ids: 65 })),
     );
     const { steps } = whole;
-    await refuses("invalid-options", ["documentsPerStep, 12,", "tokensPerStep is 256"], () =>
-      collect(distill(whole, teacher, data, { documentsPerStep: 12 })),
+    await refuses("invalid-options", ["documentsPerStep, 16,", "tokensPerStep is 256"], () =>
+      collect(distill(whole, teacher, data, { documentsPerStep: 16 })),
     );
     equal(whole.steps, steps, "no step is made");
     for (const model of [whole.model, parted.model, resumed.model, teacher, other]) model.free();
