@@ -389,7 +389,10 @@ export class Trainer {
     return (await deferredPart()).saveAveraged(this.#handle, this.#of, options);
   }
 
-  /** The dispatches of a step, with the reason of each choice. */
+  /**
+   * The dispatches of a step, with the reason of each choice: of one with the documents, weights and soft targets of the last
+   * step. A step by a gradient function is listed as one without.
+   */
   plan(): PlanRow[] {
     return this.#handle.now((raw) => JSON.parse(raw.plan()) as PlanRow[]);
   }

@@ -550,7 +550,8 @@ impl Trainer {
         storage.read_bytes(self.model.gpu(), bytes.unwrap_or(0..all))?.await
     }
 
-    /// The kernels a step replays, with why each was chosen: a step of a batch like that of the last step or evaluation.
+    /// The kernels a step replays, with why each was chosen: a step of a batch like that of the last step or evaluation, with
+    /// a loss like that step's. Steps by a gradient function are listed as plain ones.
     pub fn plan(&self) -> Result<Vec<PlanRow>> {
         let kind = self.batch_kind.borrow().clone();
         let most = self.model.gpu().capabilities().limits.max_compute_workgroups_per_dimension;
