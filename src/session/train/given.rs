@@ -64,6 +64,13 @@ pub(super) struct Piece {
     then: Then,
 }
 
+/// The pieces of a micro-step for one kind of function, of short documents or of long ones.
+#[derive(Clone, Debug)]
+pub(super) struct GivenPieces {
+    of: (GradientBy, bool),
+    pieces: Rc<Vec<Piece>>,
+}
+
 /// What is done behind a piece.
 #[derive(Clone, Copy, Debug)]
 enum Then {
@@ -279,9 +286,9 @@ impl Trainer {
     /// The pieces of the micro-step, bound when they are asked for the first time.
     async fn pieces(&self, by: GradientBy, long: bool) -> Result<Rc<Vec<Piece>>> {
         self.buffer(Buffer::Step)?;
-        let known = self.given_pieces.borrow().iter().find(|(of, _)| *of == (by, long)).cloned();
-        if let Some((_, pieces)) = known {
-            return Ok(pieces);
+        let known = self.given_pieces.borrow().iter().find(|known| known.of == (by, long)).cloned();
+        if let Some(known) = known {
+            return Ok(known.pieces);
         }
         let (gpu, weights) = (self.model.gpu(), self.model.weights.buffers()?);
         let make = || {
@@ -300,7 +307,8 @@ impl Trainer {
             Ok(Rc::new(pieces))
         };
         let pieces = create_checked(&**gpu, make).await?;
-        self.given_pieces.borrow_mut().push(((by, long), Rc::clone(&pieces)));
+        let made = GivenPieces { of: (by, long), pieces: Rc::clone(&pieces) };
+        self.given_pieces.borrow_mut().push(made);
         Ok(pieces)
     }
 

@@ -15,7 +15,7 @@ mod save;
 mod state;
 mod tune;
 
-use given::Piece;
+use given::GivenPieces;
 pub use given::{GivenGradient, GivenRows, GradientBy, GradientPlace, RowGradient};
 use in_flight::StepsInFlight;
 use loss::LossSum;
@@ -116,7 +116,7 @@ pub struct Trainer {
     /// Those of other losses, once a step has asked for them.
     steered_plans: RefCell<Vec<Rc<SteeredPlans>>>,
     /// The micro-steps cut for gradient functions, of short documents or of long ones, once a step has asked for them.
-    given_pieces: RefCell<Vec<((GradientBy, bool), Rc<Vec<Piece>>)>>,
+    given_pieces: RefCell<Vec<GivenPieces>>,
     /// Whether averages and weights have changed places.
     exchanged: Cell<bool>,
     options: RefCell<TrainerOptions>,
