@@ -1,7 +1,7 @@
 // The second visit without a network, in a real browser: the server is gone, and the page trains.
 // reads: www
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
@@ -73,4 +73,47 @@ test("after one visit the page works without a network, in all its parts", {
     (text) => !/service-worker\.js|ERR_CONNECTION_REFUSED/.test(text),
   );
   assert.deepEqual(gone, [], "the page's console has errors");
+});
+
+/** The version that the page says it is of, and the state of its service workers. */
+const version = (page) =>
+  page.evaluate(async () => {
+    const kept = await navigator.serviceWorker.getRegistration();
+    return { title: document.title, waits: Boolean(kept?.waiting), active: kept?.active?.state };
+  });
+
+test("a new version of the page is there at the visit after the one that fetched it", {
+  timeout: 300_000,
+}, async (t) => {
+  const files = ["index.html", "service-worker.js"];
+  const [html, worker] = files.map((name) => readFileSync(join(dist, name), "utf8"));
+  const mounts = {
+    "/": dist,
+    "/index.html": Buffer.from(html),
+    "/service-worker.js": Buffer.from(worker),
+  };
+  const server = await serve(mounts);
+  t.after(() => server.close());
+  const browser = await launch("chromium");
+  t.after(() => browser.close());
+  const url = `${server.url}/index.html?`;
+  const demo = await Demo.open(browser, `${url}1${LINK}`);
+  await demo.untilState("idle");
+  await demo.until("a worker", async () => (await version(demo.page)).active === "activated", 120);
+  const { title } = await version(demo.page);
+
+  mounts["/index.html"] = Buffer.from(
+    html.replace(/<title>.*<\/title>/, "<title>Version 2</title>"),
+  );
+  const [, revision] = /"url":"index\.html","revision":"([0-9a-f]{16})"/.exec(worker);
+  mounts["/service-worker.js"] = Buffer.from(worker.replace(revision, "0".repeat(16)));
+  await demo.page.goto(`${url}2${LINK}`);
+  await demo.untilState("idle");
+  assert.equal((await version(demo.page)).title, title, "this visit has what was kept");
+  await demo.page.evaluate(async () => (await navigator.serviceWorker.getRegistration()).update());
+  await demo.until("the new version", async () => (await version(demo.page)).waits, 120);
+  await demo.page.goto(`${url}3${LINK}`);
+  await demo.until("the new page", async () => /^Version 2/.test(await demo.page.title()), 60);
+  await demo.untilState("idle");
+  assert.equal((await version(demo.page)).waits, false);
 });

@@ -13,3 +13,12 @@ export function keepForOffline(): void {
   // A browser that refuses it, as in some private windows, keeps nothing.
   navigator.serviceWorker.register(worker).catch(() => undefined);
 }
+
+/** Where the last visit has fetched a new version of the page, that is loaded instead of this one. */
+export async function takeNewVersion(): Promise<void> {
+  if (!("serviceWorker" in navigator)) return;
+  const kept = await navigator.serviceWorker.getRegistration().catch(() => undefined);
+  if (!kept?.waiting) return;
+  navigator.serviceWorker.addEventListener("controllerchange", () => location.reload());
+  kept.waiting.postMessage("take over");
+}

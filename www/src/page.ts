@@ -21,6 +21,7 @@ import { byId, copied } from "./dom.ts";
 import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
 import { onChip } from "./loom/chips.ts";
+import { takeNewVersion } from "./offline.ts";
 import { say } from "./panels/status.ts";
 import { revealInvalid } from "./reveal.ts";
 import { offerShare } from "./share/lazy-panel.ts";
@@ -79,5 +80,6 @@ addEventListener("hashchange", arrive);
 onChip(learn);
 offerShare(stage);
 offerTour();
+void takeNewVersion();
 // In a task of its own: the page is painted first.
 setTimeout(() => attempt(open));

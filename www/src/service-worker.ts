@@ -1,10 +1,20 @@
 /**
  * The service worker: keeps all files of the page, and answers with them. The build puts their list in. A new version
- * of the page is fetched as a whole, and takes over once no tab has the old one.
+ * of the page is fetched as a whole. It takes over once no tab has the old one, or where the one tab that is open has
+ * just been loaded and says so: files of two versions never meet.
  */
 import { cleanupOutdatedCaches, type PrecacheEntry, precacheAndRoute } from "workbox-precaching";
 
-declare const self: { readonly __WB_MANIFEST: readonly PrecacheEntry[] };
+interface Worker {
+  readonly __WB_MANIFEST: readonly PrecacheEntry[];
+  readonly clients: { matchAll(options: { type: "window" }): Promise<readonly unknown[]> };
+  skipWaiting(): Promise<void>;
+  addEventListener(
+    type: "message",
+    hears: (event: { data: unknown; waitUntil(work: Promise<unknown>): void }) => void,
+  ): void;
+}
+declare const self: Worker;
 
 cleanupOutdatedCaches();
 precacheAndRoute([...self.__WB_MANIFEST], {
@@ -12,3 +22,12 @@ precacheAndRoute([...self.__WB_MANIFEST], {
   // A query changes nothing of a page that is made of files.
   ignoreURLParametersMatching: [/./],
 });
+
+self.addEventListener("message", (event) => {
+  if (event.data === "take over") event.waitUntil(takeOver());
+});
+
+async function takeOver(): Promise<void> {
+  const tabs = await self.clients.matchAll({ type: "window" });
+  if (tabs.length <= 1) await self.skipWaiting();
+}
