@@ -205,6 +205,9 @@ async function samples(demo) {
   await demo.page.keyboard.press("End");
   assert.deepEqual(await steps(), all);
   assert.match(await demo.text("score"), new RegExp(`^Step ${STEPS}: `));
+  const answers = await values(demo, "#samples .answers > span");
+  assert.ok(answers.length >= 8);
+  for (const line of answers) assert.match(line, /→ \S/, "an empty answer is said to be one");
   const doubts = await demo.page.$$eval("#samples .token", (tokens) =>
     tokens.map((token) => Number(token.style.getPropertyValue("--doubt"))),
   );

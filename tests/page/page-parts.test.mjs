@@ -99,3 +99,49 @@ test("a kept run is stored anew once something was noted, as a score at its end"
   await saver.save();
   assert.equal(saves, 2, "the score is in the files");
 });
+
+test("the curve's mean neither lags nor leaves what falls evenly", async () => {
+  const { meanAt, REACH } = await pageModule("src/mean");
+  const falling = Array.from({ length: 40 }, (_, at) => 5 - at / 10);
+  for (const [at, loss] of falling.entries()) {
+    assert.ok(Math.abs(meanAt(falling, at) - loss) < 1e-12, `step ${at}`);
+  }
+  const noisy = falling.map((loss, at) => loss + (at % 2 === 0 ? 0.3 : -0.3));
+  for (let at = REACH; at < noisy.length - REACH; at++) {
+    assert.ok(Math.abs(meanAt(noisy, at) - falling[at]) < 0.05, `step ${at}`);
+  }
+  assert.equal(meanAt([3], 0), 3);
+});
+
+test("words of the package that could be misread are others", async () => {
+  const { fromOne, stageWords } = await pageModule("src/words");
+  assert.equal(stageWords("upload"), "Copying to your GPU");
+  assert.equal(stageWords("download"), "download");
+  assert.equal(fromOne("layer 0 q, k, v"), "layer 1 q, k, v");
+  assert.equal(fromOne("Layer 11 of player 2"), "Layer 12 of player 2");
+});
+
+test("the clipboard is said to have a text only where it has", async () => {
+  const { copied } = await pageModule("src/dom");
+  const kept = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+  const withClipboard = async (clipboard) => {
+    Object.defineProperty(globalThis, "navigator", { value: { clipboard }, configurable: true });
+    return copied("text");
+  };
+  try {
+    const refused = new DOMException("no", "NotAllowedError");
+    assert.equal(await withClipboard({ writeText: () => Promise.reject(refused) }), false);
+    assert.equal(await withClipboard(undefined), false, "pages without https have none");
+    assert.equal(await withClipboard({ writeText: async () => undefined }), true);
+  } finally {
+    if (kept) Object.defineProperty(globalThis, "navigator", kept);
+    else delete globalThis.navigator;
+  }
+});
+
+test("problems are looked at whose letters differ", async () => {
+  const { clearest } = await pageModule("src/tasks/answers");
+  assert.equal(clearest(["loom>mool", "silk>klis", "planet>tenalp"]), "planet>tenalp");
+  assert.equal(clearest(["99+99=198", "12+80=92"]), "12+80=92");
+  assert.equal(clearest(["aa>aa", "bb>bb"]), "aa>aa", "where none does, the first one");
+});

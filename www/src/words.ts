@@ -33,6 +33,16 @@ const WORDS: { readonly [code: string]: string } = {
   internal: "Something went wrong inside. Reload the page; your runs are kept.",
 };
 
+/** What happens to a model's bytes, where the package's own word could be taken for something else. */
+const STAGES: { readonly [stage: string]: string } = { upload: "Copying to your GPU" };
+
+/** A stage of the package's progress, as a visitor reads it. */
+export const stageWords = (stage: string): string => STAGES[stage] ?? stage;
+
+/** The label of a kernel, with layers counted from 1 as in the rest of the page. */
+export const fromOne = (label: string): string =>
+  label.replace(/\b(layer) (\d+)/gi, (_all, name, at) => `${name} ${Number(at) + 1}`);
+
 /** Of a part of the page that the browser does not have yet. */
 export const OFFLINE =
   "There is no network, and this part of the page is not in the browser yet. Everything that has been loaded works on; try this again once you are online.";

@@ -1,9 +1,8 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { meanAt, REACH } from "../mean.ts";
 import type { Curve } from "../run-store.ts";
 
-/** Steps at either side of the one that a mean is taken of. */
-const REACH = 6;
 /** How many colours there are for the curves of other runs. */
 export const OTHERS = 4;
 /** The part of the steps that is shown as the newest. */
@@ -20,16 +19,6 @@ export interface Point {
   readonly loss: number;
   readonly gradNorm?: number | undefined;
   readonly learningRate?: number | undefined;
-}
-
-/**
- * The mean of the losses around one. It has as many from before as from behind it, so that it does not lag: where a
- * loss falls, a mean of those before alone would lie above the validation loss.
- */
-export function meanAt(losses: readonly number[], at: number): number {
-  const reach = Math.min(REACH, at, losses.length - 1 - at);
-  const around = losses.slice(at - reach, at + reach + 1);
-  return around.reduce((sum, loss) => sum + loss, 0) / around.length;
 }
 
 /** Losses that a model is held to, in nats per token. */

@@ -2,6 +2,7 @@
 import type { ProfileRow } from "tinyloom/worker";
 import { byId, make, sentence } from "../dom.ts";
 import type { Training } from "../training.ts";
+import { fromOne } from "../words.ts";
 import { attemptNoting, showError } from "./status.ts";
 
 /** Steps whose times are summed, since browsers round times to 100 µs; fewer where that takes long. */
@@ -9,10 +10,6 @@ const STEPS = 40;
 const MILLISECONDS = 3000;
 /** Operations that a GPU does while it moves a byte, about, for the cost where no times are. */
 const PER_BYTE = 10;
-
-/** What a row is for, with layers counted from 1 as in the rest of the page. */
-const labelOf = ({ label }: ProfileRow): string =>
-  label.replace(/\blayer (\d+)/gi, (_whole, layer: string) => `layer ${Number(layer) + 1}`);
 
 /** Equal dispatches of a phase together. */
 interface Group {
@@ -174,7 +171,7 @@ export class KernelsPanel {
     const text = await training.wgsl(index);
     byId("kernel-title", HTMLElement).textContent = `${row.kernel}, ${row.variant}`;
     byId("kernel-reason", HTMLElement).textContent =
-      `${sentence(labelOf(row))} ${what}. ${sentence(row.reason)} Workgroups of ${row.workgroupSize.join(" × ")}, ${row.grid.join(" × ")} of them.`;
+      `${sentence(fromOne(row.label))} ${what}. ${sentence(row.reason)} Workgroups of ${row.workgroupSize.join(" × ")}, ${row.grid.join(" × ")} of them.`;
     byId("wgsl", HTMLElement).textContent = indented(text);
     this.#detail.hidden = false;
   }

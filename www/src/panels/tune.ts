@@ -7,6 +7,7 @@ import type { Chat } from "../tune/chats.ts";
 import { type TuneCost, tuneCost } from "../tune/cost.ts";
 import type { TuneHost } from "../tune/host.ts";
 import { type Reading, Tuning } from "../tune/tuning.ts";
+import { stageWords } from "../words.ts";
 import { clearError, showErrorIn } from "./status.ts";
 import { TuneAnswers } from "./tune-answers.ts";
 import { TuneChoice } from "./tune-choice.ts";
@@ -15,9 +16,6 @@ import { chosen, fitTokens, showCost, suit } from "./tune-form.ts";
 import { TuneLearning } from "./tune-learning.ts";
 
 type TuneState = "waiting" | "reading" | "ready" | "loading" | "training" | "paused" | "done";
-
-/** What happens to a model's bytes, where the package's own word could be taken for something else. */
-const STAGES: { readonly [stage: string]: string } = { upload: "Copying to your GPU" };
 
 /** Failures in words for this panel, where they are not those of the page. */
 const WORDS: { readonly [code: string]: string } = {
@@ -258,7 +256,7 @@ export class TunePanel {
     try {
       this.#tuning = await Tuning.begin(opened.lab, reading, settings, signal, (progress) => {
         const { loaded, total, stage } = progress;
-        if (total > 0) this.#say(`${STAGES[stage] ?? stage}: ${bytes(loaded)} of ${bytes(total)}`);
+        if (total > 0) this.#say(`${stageWords(stage)}: ${bytes(loaded)} of ${bytes(total)}`);
       });
       this.#learning.start(this.#tuning);
       this.#answers.clear();
