@@ -145,6 +145,7 @@ async function chart(demo) {
   assert.ok(await demo.page.$("#entropy-key[hidden]"), "a logarithmic axis has no 0");
   await demo.click("logarithmic");
   assert.ok(await demo.page.$("#entropy-key:not([hidden])"), "the floor is drawn again");
+  assert.match(await demo.text("letters-key"), /^knowing how often each letter occurs: 3\.1\d$/);
   const said = new RegExp(
     `^step ${STEPS}: loss [\\d.]+, validation [\\d.]+, gradient norm [\\d.]+, learning rate [\\d.e-]+$`,
   );

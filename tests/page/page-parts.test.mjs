@@ -113,6 +113,22 @@ test("the curve's mean neither lags nor leaves what falls evenly", async () => {
   assert.equal(meanAt([3], 0), 3);
 });
 
+test("whoever knows the letters' frequencies alone has the loss that is drawn", async () => {
+  const { entropyOf, letterEntropy } = await pageModule("src/letters");
+  assert.ok(Math.abs(letterEntropy(new TextEncoder().encode("abcd")) - Math.log(4)) < 1e-12);
+  assert.equal(letterEntropy(new TextEncoder().encode("aaaa")), 0);
+  assert.equal(await entropyOf(new Blob()), undefined);
+  // Answers of three to six random letters, and their ends: an end once in 5.5 tokens.
+  const { problemText, readProblems } = await pageModule("src/tasks/task");
+  const { reverse } = await pageModule("src/tasks/reverse");
+  const problems = readProblems(reverse, await problemText(reverse, 1));
+  const answers = problems.map(({ completion }) => `${completion}\n`);
+  const end = 1 / 5.5;
+  const known = -end * Math.log(end) - (1 - end) * Math.log((1 - end) / 26);
+  const counted = await entropyOf(new Blob(answers));
+  assert.ok(Math.abs(counted - known) < 0.01, `${counted} and ${known}`);
+});
+
 test("words of the package that could be misread are others", async () => {
   const { fromOne, stageWords } = await pageModule("src/words");
   assert.equal(stageWords("upload"), "Copying to your GPU");

@@ -2,6 +2,7 @@
 import library from "@huggingface/tokenizers?url";
 import { ByteTokenizer, type Dataset, type Tokenizer } from "tinyloom/worker";
 import type { Lab } from "./lab.ts";
+import { entropyOf } from "./letters.ts";
 import { ByteStream, type Decoder } from "./sample.ts";
 import { type RunSettings, validationFraction } from "./settings.ts";
 import { tasks } from "./tasks/index.ts";
@@ -96,6 +97,8 @@ export interface Data {
   readonly dataset: Dataset;
   /** The last part of the validation split, for the curve. */
   readonly probe: Dataset;
+  /** The loss of guessing by how often each letter occurs, where letters are the tokens. */
+  readonly letters?: number | undefined;
   /** Problems of the validation split, for the exam. */
   readonly exam?: readonly Problem[];
   /** The last tokens of the validation split, for the share of right guesses. */
@@ -131,10 +134,11 @@ async function loadText(
     });
   const dataset = await load(bytes, validationFraction);
   const probe = await load(bytes.slice(-2 * kept), 0.5);
+  const letters = codec.json === undefined ? await entropyOf(bytes) : undefined;
   // Sentences of the stories are counted instead.
-  if (judge) return { codec, dataset, probe };
+  if (judge) return { codec, dataset, probe, letters };
   const tail = await codec.encode(await bytes.slice(-kept).text());
-  return { codec, dataset, probe, tail };
+  return { codec, dataset, probe, letters, tail };
 }
 
 /** Each problem is a document. Only its answer is learned. */
@@ -154,11 +158,13 @@ async function loadProblems(
       seed,
     });
   const dataset = await load(problems, HELD_OUT);
+  const learned = problems.map(({ completion }) => completion + String.fromCharCode(END));
   const heldOut = problems.slice(dataset.documents);
   return {
     codec,
     dataset,
     probe: await load([...heldOut, ...heldOut], 0.5),
+    letters: await entropyOf(new Blob(learned)),
     exam: heldOut.slice(-EXAM),
   };
 }

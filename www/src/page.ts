@@ -23,6 +23,7 @@ import { link } from "./link.ts";
 import { onChip } from "./loom/chips.ts";
 import { takeNewVersion } from "./offline.ts";
 import { say } from "./panels/status.ts";
+import { rememberAddress } from "./remember.ts";
 import { revealInvalid } from "./reveal.ts";
 import { offerShare } from "./share/lazy-panel.ts";
 import { offerTour } from "./tour.ts";
@@ -51,6 +52,7 @@ byId("pause", HTMLButtonElement).addEventListener("click", () => {
 byId("stop", HTMLButtonElement).addEventListener("click", () => halt("stopped"));
 byId("link", HTMLButtonElement).addEventListener("click", () => {
   history.replaceState(null, "", link());
+  rememberAddress();
   copied(location.href).then((copied) => {
     const where = copied ? ", and so has the clipboard" : ": copy it from there";
     say(`The address bar has the link${where}. Your own text is not in it.`);

@@ -27,3 +27,9 @@ export function remembered(): Remembered | undefined {
     return undefined;
   }
 }
+
+/** The page has given itself another address: that is no other link. */
+export function rememberAddress(): void {
+  const last = remembered();
+  if (last) remember(last);
+}

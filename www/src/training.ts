@@ -162,6 +162,11 @@ export class Training {
     return this.text.judge && grammarEntropy().natsPerByte * bytesPerToken;
   }
 
+  /** The loss of guessing by how often each letter occurs, where letters are the tokens. */
+  get letters(): number | undefined {
+    return this.#data.letters;
+  }
+
   /** Whether both learn the same kind of thing, so that their losses can be compared. */
   isLike(other: Training): boolean {
     const [own, its] = [this, other].map(({ task, scores, words }) => [task, scores, words].join());

@@ -232,7 +232,7 @@ const step: Lesson = {
     },
     {
       says: (facts, guess) =>
-        `${guessed(guess)}Its surprise is ${two(facts.loss)}, and it answers ${count(facts)}. A surprise of about 3.1 means: it knows which letters there are and how often an answer ends, and nothing else. Each step jumps over what it aims at, like a ball that is hit too hard over the hole.`,
+        `${guessed(guess)}Its surprise is ${two(facts.loss)}, and it answers ${count(facts)}. A surprise of about 3.1 is that of one who knows how often each letter occurs and an answer ends, and nothing else. Each step jumps over what it aims at, like a ball that is hit too hard over the hole.`,
     },
     picture("Take the picture of a model that learns nothing more along."),
   ],

@@ -27,6 +27,8 @@ export interface Bounds {
   blind: number;
   /** The lowest that any model can reach, where it is known. */
   entropy: number | undefined;
+  /** Of guessing by how often each letter occurs, where letters are the tokens. */
+  letters?: number | undefined;
 }
 
 /** The steps that are shown: the newest ones, those from one to another, or all. */
@@ -171,8 +173,8 @@ export class LossChart {
     const steps = [0, ...this.#points.map(({ step }) => step), ...ahead];
     const line = (value: number | undefined) =>
       steps.map(() => (ofLoss ? cleaned(value ?? null) : null));
-    const { blind, entropy } = this.#bounds ?? {};
-    const own = [steps, ...curves, line(blind), line(entropy)] as uPlot.AlignedData;
+    const { blind, letters, entropy } = this.#bounds ?? {};
+    const own = [steps, ...curves, line(blind), line(letters), line(entropy)] as uPlot.AlignedData;
     return this.#others.length === 0 || !ofLoss ? own : uPlot.join([...this.#others, own]);
   }
 
@@ -255,6 +257,7 @@ export class LossChart {
       { stroke: color("madder"), width: 2, points },
       { stroke: indigo, width: 2, spanGaps: true, points: { show: true, size: 5, fill: indigo } },
       { stroke: color("muted"), width: 1.5, dash: [2, 4], points },
+      { stroke: color("muted"), width: 1.5, dash: [8, 4], points },
       { stroke: color("weld"), width: 1.5, dash: [6, 4], points },
     ];
   }

@@ -23,6 +23,8 @@ export interface Learner {
   readonly step: number;
   /** The lowest loss that is possible, where it is known. */
   readonly entropy: number | undefined;
+  /** The loss of guessing by how often each letter occurs, where letters are the tokens. */
+  readonly letters: number | undefined;
   /** Whether bytes are the tokens. */
   readonly ofBytes: boolean;
   /** The vocabulary. */
@@ -89,15 +91,18 @@ export class LearningPanel {
   }
 
   /** Clears the panel for a run. */
-  start({ subject, settings, step, entropy, ofBytes, words, scores }: Learner): void {
+  start({ subject, settings, step, entropy, letters, ofBytes, words, scores }: Learner): void {
     byId("learning-title", HTMLElement).textContent = `Learning ${subject}`;
     this.#steps = settings.steps;
     this.#tokensPerStep = settings.tokensPerStep;
     const tokens = ofBytes ? "letters" : "tokens";
-    this.#chart.reset(settings.steps, { blind: Math.log(words), entropy });
+    this.#chart.reset(settings.steps, { blind: Math.log(words), letters, entropy });
     this.#score.start(scores, tokens);
     byId("blind-key", HTMLElement).textContent =
       `blind guess among ${whole(words)} ${tokens}: ${Math.log(words).toFixed(2)}`;
+    const frequencies = byId("letters-key", HTMLElement);
+    frequencies.hidden = letters === undefined;
+    frequencies.textContent = `knowing how often each letter occurs: ${letters?.toFixed(2)}`;
     this.#entropy = entropy;
     this.#showFloor();
     byId("entropy-key", HTMLElement).textContent =
