@@ -1,33 +1,31 @@
 /** The list of lessons, with what a teacher needs of each. The answers are folded: pupils see the page, too. */
 import { byId, make } from "../dom.ts";
-import { EXIT, lessons } from "./lessons.ts";
+import { EXIT, type Facts, lessons } from "./lessons.ts";
 
-function questionsOf(lesson: (typeof lessons)[0]): string[] {
-  const facts = {
-    step: 0,
-    newest: 0,
-    right: undefined,
-    of: 128,
-    cut: 0,
-    word: "",
-    said: "",
-    chosen: undefined,
-    ended: false,
-    recorded: true,
-    trains: true,
-    loss: undefined,
-    validations: [],
-    behind: undefined,
-  };
-  return lesson.parts.flatMap(({ answers, says }) =>
-    answers ? [`${says(facts, "")} ${answers.map((one) => `“${one}”`).join(", ")}.`] : [],
-  );
-}
+/** A stage that has shown nothing yet. */
+const NOTHING: Facts = {
+  step: 0,
+  newest: 0,
+  right: undefined,
+  of: 128,
+  cut: 0,
+  word: "",
+  said: "",
+  chosen: undefined,
+  ended: false,
+  recorded: true,
+  trains: true,
+  loss: undefined,
+  validations: [],
+  behind: undefined,
+};
 
 const items = lessons.map((lesson, index) => {
   const link = make("a", "", `${index + 1}. ${lesson.title}`);
   link.href = `./#lesson=${index + 1}`;
-  const [first = ""] = questionsOf(lesson);
+  const [question] = lesson.parts;
+  const guesses = make("ul", "guesses");
+  guesses.append(...(question?.answers ?? []).map((answer) => make("li", "", answer)));
   const more = make("details", "", make("summary", "", "What is shown, and the answer"));
   more.append(make("p", "", `Shown: ${lesson.shows}`), make("p", "", `Answer: ${lesson.answer}`));
   return make(
@@ -35,7 +33,8 @@ const items = lessons.map((lesson, index) => {
     "",
     make("h2", "", link),
     make("p", "minutes", `${lesson.minutes} minutes`),
-    make("p", "", `It asks: ${first}`),
+    make("p", "", question?.says(NOTHING, "") ?? ""),
+    guesses,
     more,
   );
 });
