@@ -4,6 +4,7 @@ import shakespeare from "../../texts/shakespeare.txt?url";
 import { byId, download, make } from "../dom.ts";
 import type { Stage } from "../loom/stage.ts";
 import { nameOf, pictureOf } from "../share/picture.ts";
+import { factsOf } from "./facts.ts";
 import { type Facts, type Lesson, lessons, type Part } from "./lessons.ts";
 import "./lesson.css";
 
@@ -159,7 +160,7 @@ class LessonPanel {
   #refresh(): void {
     const part = this.#lesson.parts[this.#part];
     if (!part) return;
-    const facts = { ...this.#host.stage.facts, trains: this.#host.trains };
+    const facts = factsOf(this.#host.stage.moment, this.#host.trains);
     const says = part.says(facts, this.#guess);
     if (this.#words.textContent !== says) this.#words.textContent = says;
     const waits = this.#waiting(part, facts);

@@ -10,9 +10,8 @@ export interface Facts {
   readonly of: number;
   /** Heads that are cut. */
   readonly cut: number;
-  /** What is typed, and what the model says to it. */
+  /** What is typed. */
   readonly word: string;
-  readonly said: string;
   /** The letter that the pupil has chosen, by its place on the loom. */
   readonly chosen: number | undefined;
   /** Whether the run that is shown trains no more. */

@@ -1,24 +1,7 @@
 /** The list of lessons, with what a teacher needs of each. The answers are folded: pupils see the page, too. */
 import { byId, make } from "../dom.ts";
-import { EXIT, type Facts, lessons } from "./lessons.ts";
-
-/** A stage that has shown nothing yet. */
-const NOTHING: Facts = {
-  step: 0,
-  newest: 0,
-  right: undefined,
-  of: 128,
-  cut: 0,
-  word: "",
-  said: "",
-  chosen: undefined,
-  ended: false,
-  recorded: true,
-  trains: true,
-  loss: undefined,
-  validations: [],
-  behind: undefined,
-};
+import { factsOf } from "./facts.ts";
+import { EXIT, lessons } from "./lessons.ts";
 
 const items = lessons.map((lesson, index) => {
   const link = make("a", "", `${index + 1}. ${lesson.title}`);
@@ -33,7 +16,7 @@ const items = lessons.map((lesson, index) => {
     "",
     make("h2", "", link),
     make("p", "minutes", `${lesson.minutes} minutes`),
-    make("p", "", question?.says(NOTHING, "") ?? ""),
+    make("p", "", question?.says(factsOf(undefined, true), "") ?? ""),
     guesses,
     more,
   );

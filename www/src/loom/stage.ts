@@ -1,6 +1,5 @@
 /** The stage: one screen on which a model learns. It shows a run's weights through time, on a text of the visitor's. */
 import { byId, make, whole } from "../dom.ts";
-import type { Facts } from "../lessons/lessons.ts";
 import { tasks } from "../tasks/index.ts";
 import type { Training, TrainingEvent } from "../training.ts";
 import { answer } from "./ask.ts";
@@ -10,14 +9,14 @@ import { lay } from "./cloth.ts";
 import { Drawing, type Place } from "./drawing.ts";
 import { telling } from "./explain.ts";
 import { liveTrack } from "./live.ts";
+import type { Moment } from "./moment.ts";
 import { NumberLine } from "./number-line.ts";
-import type { Kit, Threads } from "./pen.ts";
 import { Player, SHOW } from "./player.ts";
 import { loadRecording } from "./recorded.ts";
 import { Squares } from "./squares.ts";
 import { captionOf, NOUNS, titleOf } from "./story.ts";
 import { Timeline } from "./timeline.ts";
-import { type Marks, rightOf, Snapshot, type Track } from "./track.ts";
+import { Snapshot, type Track } from "./track.ts";
 import { spelt, type Weave, weave } from "./weave.ts";
 import { numbersOf, weavable } from "./weights.ts";
 
@@ -27,27 +26,6 @@ const STAY = 2500;
 const AHEAD = 8;
 /** Pixels of a loom on a phone. */
 const NARROW = 560;
-/** What the stage shows at a moment. */
-export interface Moment {
-  readonly track: Track;
-  readonly snapshot: Snapshot;
-  /** The step, with its fraction. */
-  readonly at: number;
-  /** Heads that are cut. */
-  readonly off: ReadonlySet<number>;
-  readonly ghost: Track | undefined;
-  readonly title: string;
-  readonly caption: string;
-  /** What the squares are of. */
-  readonly squares: string;
-  /** How the questions went, as far as they were asked. */
-  readonly marks: Marks | undefined;
-  /** The digits' map, where there is one. */
-  readonly map: HTMLCanvasElement | undefined;
-  /** Draws the loom elsewhere. */
-  copy<Path extends Threads>(kit: Kit<Path>, width: number, height: number): void;
-}
-
 const TOO_LARGE =
   "This model cannot be woven letter by letter here; the workshop below looks into it.";
 
@@ -232,6 +210,7 @@ export class Stage {
   get moment(): Moment | undefined {
     const [track, snapshot] = [this.#shown, this.#snapshot];
     if (!track || !snapshot) return undefined;
+    const { weave: woven } = this.#drawing;
     return {
       track,
       snapshot,
@@ -243,31 +222,9 @@ export class Stage {
       squares: byId("squares-title", HTMLElement).textContent,
       marks: track.asked(snapshot.step, keyOf(this.#off))?.marks,
       map: track.task === "sort" ? this.#numberLine.canvas : undefined,
-      copy: (kit, width, height) => this.#drawing.copy(kit, width, height),
-    };
-  }
-
-  /** What is shown now, in numbers. */
-  get facts(): Omit<Facts, "trains"> {
-    const shown = this.#shown;
-    const step = this.#snapshot?.step ?? 0;
-    const { weave: woven } = this.#drawing;
-    const asked = shown?.asked(step, keyOf(this.#off))?.marks;
-    const behind = this.#ghost?.snapshots.at(-1)?.marks.get("");
-    return {
-      step,
-      newest: Math.max(0, shown?.newest ?? 0),
-      right: asked && rightOf(asked),
-      of: shown?.questions.length ?? 0,
-      cut: this.#off.size,
       word: woven ? this.#word.value : "",
-      said: woven ? spelt(woven.tokens.slice(woven.given)) : "",
       chosen: this.#placed ? this.#place?.at : undefined,
-      ended: shown?.ended ?? false,
-      recorded: shown?.recorded ?? true,
-      loss: shown?.losses.at(-1)?.[1],
-      validations: shown?.validations ?? [],
-      behind: behind && rightOf(behind),
+      copy: (kit, width, height) => this.#drawing.copy(kit, width, height),
     };
   }
 

@@ -1,5 +1,6 @@
 /** A clip of how a run became what is shown. The browser's own recorder makes it while it plays. */
-import type { Moment, Stage } from "../loom/stage.ts";
+import type { Moment } from "../loom/moment.ts";
+import type { Stage } from "../loom/stage.ts";
 import { drawPicture, HEIGHT, WIDTH } from "./picture.ts";
 
 /** Seconds of the clip, those at its end that stand still, and pictures a second. */

@@ -1,6 +1,6 @@
 /** Tables of a moment, for a spreadsheet. */
 import { answer } from "../loom/ask.ts";
-import type { Moment } from "../loom/stage.ts";
+import type { Moment } from "../loom/moment.ts";
 import { rightOf } from "../loom/track.ts";
 import { END } from "../tasks/task.ts";
 

@@ -1,7 +1,8 @@
 /** What can be taken along of the moment that is shown. It loads when it is asked for. */
 import { byId, copied, download } from "../dom.ts";
 import { momentLink } from "../link.ts";
-import type { Moment, Stage } from "../loom/stage.ts";
+import type { Moment } from "../loom/moment.ts";
+import type { Stage } from "../loom/stage.ts";
 import { clipKind, recordClip } from "./clip.ts";
 import { answersCsv, curveCsv } from "./csv.ts";
 import { drawPicture, HEIGHT, nameOf, pictureOf, WIDTH } from "./picture.ts";

@@ -1,7 +1,7 @@
 /** A picture of a moment, in the size that social networks show. */
 import { inkOf } from "../loom/ink.ts";
+import type { Moment } from "../loom/moment.ts";
 import { canvasKit } from "../loom/pen.ts";
-import type { Moment } from "../loom/stage.ts";
 import { rightOf, type Track } from "../loom/track.ts";
 
 /** Size of the picture in pixels. */
