@@ -7,21 +7,26 @@ import { Model, Runtime, Trainer } from "tinyloom";
 import { create } from "webgpu";
 import { picture } from "./chart.mjs";
 
-const [path, steps = "240"] = process.argv.slice(2);
+const [path, steps = "345"] = process.argv.slice(2);
 const STEPS = Number(steps);
-const PRIME = 23;
+const PRIME = 29;
+const DECAY = 4;
 /** How many pairs say how much a model knows: those of one batch of prompts. */
 const ASKED = 128;
 
-// All pairs in an order that looks random, and is the same each time.
-const pairs = Array.from({ length: PRIME * PRIME }, (_, i) => [Math.floor(i / PRIME), i % PRIME]);
+// All pairs in an order that looks random, and is the same each time. Each is there once, the smaller number first: whoever
+// knows a + b by heart would know b + a.
+const pairs = Array.from({ length: PRIME * PRIME }, (_, i) => [
+  Math.floor(i / PRIME),
+  i % PRIME,
+]).filter(([a, b]) => a <= b);
 let state = 7;
 for (let i = pairs.length - 1; i > 0; i--) {
   state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
   const other = state % (i + 1);
   [pairs[i], pairs[other]] = [pairs[other], pairs[i]];
 }
-const most = Math.floor(0.6 * pairs.length);
+const most = Math.floor(0.66 * pairs.length);
 const [learned, unseen] = [pairs.slice(0, most), pairs.slice(most)];
 
 // Each sum is a document of its own: a, b, "=". The answer is the target behind "=".
@@ -87,7 +92,7 @@ async function grok(weightDecay) {
   return curves;
 }
 
-const [decayed, plain] = [await grok(5), await grok(0)];
+const [decayed, plain] = [await grok(DECAY), await grok(0)];
 if (path) {
   const panel = (title, { learned, unseen }) => ({
     kind: "curves",
@@ -100,7 +105,8 @@ if (path) {
       { name: "sums that it has never seen", points: unseen },
     ],
   });
-  writeFileSync(path, picture([panel("weight decay 5", decayed), panel("no weight decay", plain)]));
+  const panels = [panel(`weight decay ${DECAY}`, decayed), panel("no weight decay", plain)];
+  writeFileSync(path, picture(panels));
 }
 runtime.destroy();
 process.exit(0);

@@ -61,12 +61,15 @@ longTest("weight decay makes a model understand what it has learned", limit, asy
   const said = await run(t, "grokking", ...steps);
   const of = (decay) =>
     numbers(said, new RegExp(`decay ${decay}, .*learned ([\\d.]+), unseen ([\\d.]+)`, "g"));
-  const [decayed, plain] = [of(5), of(0)];
-  const [learned, unseen] = [decayed.at(-1), plain.at(-1)];
-  assert.ok(learned[0] > 0.95 && learned[1] > 0.85, `with weight decay: ${learned}`);
-  assert.ok(unseen[0] > 0.99 && unseen[1] < 0.75, `without: ${unseen}`);
-  const late = decayed.find(([known]) => known > 0.97);
-  assert.ok(late[1] < 0.8, `what it has learned it knows long before it understands: ${late}`);
+  const [decayed, plain] = [of(4), of(0)];
+  const [last, unseen] = [decayed.slice(-3), plain.at(-1)];
+  const most = Math.max(...last.map(([, known]) => known));
+  assert.ok(last.every(([known]) => known > 0.95) && most > 0.8, `with weight decay: ${last}`);
+  assert.ok(unseen[0] > 0.99 && unseen[1] < 0.2, `without: ${unseen}`);
+  const learned = decayed.findIndex(([known]) => known > 0.97);
+  const understood = decayed.findIndex(([, known]) => known > 0.75);
+  assert.ok(decayed[learned][1] < 0.3, `it knows by heart first: ${decayed[learned]}`);
+  assert.ok(understood >= 2.5 * learned, `points ${learned} and ${understood}`);
 });
 
 test("the documents show the pictures of these programs", () => {
