@@ -179,6 +179,13 @@ export async function timeInTurns(device, sequences, turns = TURNS) {
   return timers.map(({ microseconds }) => microseconds);
 }
 
+/** The step uniform (`shaders/lib/step.wgsl`) of so many tokens, in room for all its fields. */
+export function stepOf(tokens) {
+  const step = new Uint32Array(64);
+  step[0] = tokens;
+  return step;
+}
+
 /** Microseconds of one sequence of kernels. */
 export async function time(device, sequence, turns = TURNS) {
   const [microseconds] = await timeInTurns(device, [sequence], turns);
@@ -225,10 +232,7 @@ export async function attention(module, runtime, work, change = (all) => all) {
   const dQkv = buffers.make(tokens * Math.max(stride, 2 * heads * headDim) * 4);
   const result = buffers.make(tokens * heads * headDim * 4);
   const resultLse = buffers.make(tokens * heads * 4);
-  const step = buffers.make(
-    new Uint32Array([tokens, ...Array(15).fill(0)]),
-    GPUBufferUsage.UNIFORM,
-  );
+  const step = buffers.make(stepOf(tokens), GPUBufferUsage.UNIFORM);
   const backward = [qkv, dOutput, lse, delta, starts, dQkv, step];
   const bound = {
     attention_forward: [qkv, qkv, starts, result, resultLse, step],

@@ -1,5 +1,5 @@
 // Times matrix products alone: every tile with every split of K, and the one that selection picks.
-import { Buffers, halfNoise, noise, prepare, timeInTurns } from "./kernels.mjs";
+import { Buffers, halfNoise, noise, prepare, stepOf, timeInTurns } from "./kernels.mjs";
 import { median } from "./workloads.mjs";
 
 const cube = (side) => [side, side, side];
@@ -143,10 +143,7 @@ export async function products(module, runtime, work) {
   const b = buffers.make(half || matrix ? halfNoise(2 * n * k) : noise(n * k));
   const c = buffers.make(m * n * 4);
   const tokens = form === "matmul_at" ? k : m;
-  const step = buffers.make(
-    new Uint32Array([tokens, ...Array(15).fill(0)]),
-    GPUBufferUsage.UNIFORM,
-  );
+  const step = buffers.make(stepOf(tokens), GPUBufferUsage.UNIFORM);
   const columns = form === "matmul_t" ? n : k;
   const range = buffers.make(new Uint32Array([0, tokens, 0, columns]), GPUBufferUsage.UNIFORM);
   const candidates = JSON.parse(module.testing_linear(runtime, JSON.stringify(work)));

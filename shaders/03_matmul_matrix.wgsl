@@ -22,10 +22,19 @@
 #import lib/linear/b
 #import lib/linear/operands
 #import lib/linear/matrix_tiles
+#if GATED
+#import lib/activation
+#endif
 #import lib/matrix
 
 const CHECK_N: bool = N % BN != 0u;
 const TILES_N: u32 = (N + BN - 1u) / BN;
+#if GATED
+// A tile has columns of gate, then those of up that belong to them. N counts both.
+const TILE_COLUMNS: u32 = BN / 2u;
+#else
+const TILE_COLUMNS: u32 = BN;
+#endif
 const GROUPS_N: u32 = BN / WN;
 const SUBGROUPS: u32 = BM / WM * GROUPS_N;
 
@@ -60,13 +69,18 @@ fn clear_past_end(
   }
 }
 
+// Four neighbours of a row of a subgroup's results.
+fn result(owner: u32, at: u32) -> vec4<f32> {
+  return vec4(results[owner][at], results[owner][at + 1u], results[owner][at + 2u], results[owner][at + 3u]);
+}
+
 fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane = invocation % WORKGROUP;
   let rows = range_rows(step.tokens, range);
   let m_end = size_m(rows);
   let k_all = size_k(rows);
   let m0 = workgroup.y * BM;
-  let n0 = workgroup.x % TILES_N * BN;
+  let n0 = workgroup.x % TILES_N * TILE_COLUMNS;
   let split = workgroup.x / TILES_N;
   let k_part = (k_all + SPLITS * BK - 1u) / (SPLITS * BK) * BK;
   let k_begin = split * k_part;
@@ -131,13 +145,17 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         let at = row * RESULT_PITCH + four;
         let m = owner_m + i * MATRIX_M + row;
         let n = owner_n + j * MATRIX_N + four;
-        if m < m_end && (!CHECK_N || n < N) {
-          let x = results[owner][at];
-          let y = results[owner][at + 1u];
-          let z = results[owner][at + 2u];
-          let w = results[owner][at + 3u];
-          store_c(split * PART_ROWS + m, n, column_of_c(range), vec4(x, y, z, w));
+#if GATED
+        // The subgroup that has the gate's columns stores for that which has the columns of up.
+        if m < m_end && owner % GROUPS_N < GROUPS_N / 2u {
+          let gate = result(owner, at);
+          store_c(m, n, 0u, activate_four(gate) * result((owner + GROUPS_N / 2u) % SUBGROUPS, at));
         }
+#else
+        if m < m_end && (!CHECK_N || n < N) {
+          store_c(split * PART_ROWS + m, n, column_of_c(range), result(owner, at));
+        }
+#endif
       }
       workgroupBarrier();
     }

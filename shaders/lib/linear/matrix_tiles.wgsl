@@ -22,7 +22,12 @@ fn within_a(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
 #if DOTS
 // Tiles of `b`, stored [N, K], for products of matrices: a line for each of N.
 fn load_b(line: u32, four: u32, n0: u32, k0: u32) -> FetchedB {
+#if GATED
+  // Rows of gate, then those of up, N / 2 behind them.
+  return fetch_b(n0 + line + select(0u, (N - BN) / 2u, line >= BN / 2u), k0 + four * 4u);
+#else
   return fetch_b(n0 + line, k0 + four * 4u);
+#endif
 }
 
 fn within_b(line: u32, four: u32, k0: u32, k_end: u32) -> bool {

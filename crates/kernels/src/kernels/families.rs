@@ -13,7 +13,7 @@ macro_rules! families {
             norm: RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward, HeadNormForward,
                 HeadNormBackward, ColumnSum;
             linear: LinearProduct, LinearSum, GradientSums, Matvec, MatvecRows;
-            rope: RopeRows;
+            rope: RopeRows, RopeAppend;
             cache: CacheAppend, CacheExpand;
             attention: AttentionForward, AttentionForwardCached, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,
                 AttentionBackwardProducts, AttentionGroupSum, AttentionProbabilities, AttentionShares, AttentionDecode,

@@ -54,6 +54,7 @@ pub use intervention::{
 };
 pub(crate) use limits::{check_storage, row_workgroup};
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
+pub use linear::gated::{linear_gates, tile_gates};
 pub use linear::matrix::reads_halves;
 pub use linear::product::linear_parts;
 pub use linear::row::matvec_fuses;

@@ -275,6 +275,9 @@ pub enum Output {
     /// last: gate | up, and activate(gate) · up, which is computed once more. Only where
     /// [`linear_gives_gate_gradient`](super::linear_gives_gate_gradient).
     GateGradient(Activation),
+    /// The product has columns gate | up, N of both. C = activate(gate) · up, rows of N / 2 elements in f16. Only where
+    /// [`linear_gates`](super::linear_gates).
+    Gated(Activation),
 }
 
 /// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.

@@ -38,10 +38,12 @@ impl Layouts<'_> {
         match fusion {
             Fusion::None | Fusion::ReducesSplitK(_) | Fusion::NormBackward { .. } => {}
             Fusion::Absorbed => does.push("joined".into()),
+            Fusion::Appends { .. } => does.push("appends to the cache".into()),
             Fusion::LeavesSplitK => does.push("leaves partial sums".into()),
             Fusion::GateGradient(gate) => {
                 does.push(format!("then {} backward", self.graph.nodes[*gate].site));
             }
+            Fusion::Gated(gate) => does.push(format!("then {}", self.graph.nodes[*gate].site)),
             Fusion::AttentionBackward { rotation, tiles, .. } => {
                 does.extend(rotation.map(|(_, by)| match by {
                     RotatedBy::Gradients => "rotates gradients back".into(),

@@ -71,7 +71,7 @@ impl Request<'_> {
     }
 
     fn is_prompt(&self) -> bool {
-        matches!(self.kind, Kind::Prompt)
+        matches!(self.kind, Kind::Prompt { .. })
     }
 
     /// Whether a node reads a value as an operand of products that read f16, those of attention among them.

@@ -18,7 +18,7 @@ pub use decode::{
 pub use pass::layouts;
 pub use shapes::{
     Matrices, TokenRows, attention_shape, batch_attention, cache_attention, gate_width,
-    logit_chunks, padded_logits, rope_shape, weight_part,
+    gated_shape, logit_chunks, padded_logits, rope_shape, weight_part,
 };
 pub use sums::{ColumnSums, GradientProduct, ProductSums};
 
@@ -41,8 +41,8 @@ pub enum Kind {
         /// Rows of logits held at a time.
         logits: usize,
     },
-    /// A chunk of a prompt, or whole texts.
-    Prompt,
+    /// A chunk of a prompt, or whole texts. `appends`: what rotates keys may append them to a cache.
+    Prompt { appends: bool },
 }
 
 /// What layouts are a function of.
@@ -117,8 +117,14 @@ pub enum Fusion {
     LeavesSplitK,
     /// The partial sums of this value, which the node reads, are added up.
     ReducesSplitK(ValueId),
+    /// A rotation appends keys and values to the cache, and adds up the partial sums of a value if there are any.
+    Appends {
+        sum_of: Option<ValueId>,
+    },
     /// A product of gradients is followed by this node, a gate's gradient.
     GateGradient(usize),
+    /// A product with the matrix of gate and up is followed by this node, their gate.
+    Gated(usize),
     /// A norm's gradient adds up the partial sums of a value, if there are any, and leaves those of its weight's here.
     NormBackward {
         sum_of: Option<ValueId>,
@@ -140,7 +146,9 @@ impl Fusion {
     pub const fn sum_of(&self) -> Option<ValueId> {
         match self {
             Self::ReducesSplitK(value) => Some(*value),
-            Self::NormBackward { sum_of, .. } | Self::AttentionBackward { sum_of, .. } => *sum_of,
+            Self::Appends { sum_of }
+            | Self::NormBackward { sum_of, .. }
+            | Self::AttentionBackward { sum_of, .. } => *sum_of,
             _ => None,
         }
     }
@@ -213,6 +221,16 @@ impl Layouts<'_> {
     pub fn backward_rows(&self, node: &Node, target: ValueId) -> BackwardRows {
         let [qkv_f16, d_output_f16] = [0, 3].map(|index| self.is_f16(node.reads[index]));
         BackwardRows { qkv_f16, d_output_f16, d_qkv_f16: self.is_f16(target), rotated: false }
+    }
+
+    /// Whether what leaves a value has appended its keys and values to the cache.
+    pub fn appends(&self, value: ValueId) -> bool {
+        self.nodes.iter().any(|laid| match laid {
+            LaidNode::Node(index, Fusion::Appends { .. }) => {
+                self.graph.nodes[*index].writes[0] == value
+            }
+            _ => false,
+        })
     }
 
     /// Bytes of all tensors that values have, and of those that nodes share.

@@ -1,6 +1,6 @@
 //! The pass over a plan's nodes, in their order.
 
-use super::shapes::{TokenRows, batch_attention, gate_sums, rope_shape};
+use super::shapes::{TokenRows, batch_attention, gate_sums, gated_shape, rope_shape};
 use super::{
     ColumnSums, Fusion, Kind, LaidNode, Layout, Layouts, ProductSums, Request, RotatedBy, SplitK,
 };
@@ -79,7 +79,7 @@ impl<'a> Pass<'a> {
 
     fn fusion(&mut self, index: usize, node: &Node) -> Fusion {
         match node.op {
-            Op::Linear { weight, bias } => self.linear(node, weight, bias.is_some()),
+            Op::Linear { weight, bias } => self.linear(index, node, weight, bias.is_some()),
             Op::Norm(_) | Op::Gate(_) | Op::GateBackward(_) => self.sum(index),
             Op::Rope { .. } | Op::RopeBackward { .. } => self.rope(index, node),
             Op::LinearInput { weight, .. } => self.linear_input(index, node, weight),
@@ -145,7 +145,11 @@ impl<'a> Pass<'a> {
         matrix.rows * matrix.cols
     }
 
-    fn linear(&mut self, node: &Node, weight: WeightId, biased: bool) -> Fusion {
+    fn linear(&mut self, index: usize, node: &Node, weight: WeightId, biased: bool) -> Fusion {
+        if let Some(gate) = self.gated(index, node, weight).filter(|_| !biased) {
+            self.absorbed[gate] = true;
+            return Fusion::Gated(gate);
+        }
         let (value, stream) = (node.writes[0], node.reads.get(1).copied());
         let reader = self.first_reader(value).filter(|_| !biased);
         let Some(reader) = reader.filter(|&reader| self.adds_up(reader, stream.is_some())) else {
@@ -153,6 +157,21 @@ impl<'a> Pass<'a> {
         };
         let shape = self.product(node, Form::MatmulT, weight);
         self.split_product((value, stream), weight, &shape, reader)
+    }
+
+    /// The gate behind a product of a prompt's rows, if the product can go on to it. A batch's gate and up are read again.
+    fn gated(&self, index: usize, node: &Node, weight: WeightId) -> Option<usize> {
+        let reader = self.only_reader(index, node)?;
+        let prompt = matches!(self.request.kind, Kind::Prompt { .. });
+        let next = &self.request.graph.nodes[reader];
+        let (matrices, result) = (&self.request.matrices, next.writes[0]);
+        let whole = matrices.params.matrices[weight].parts.len() == 1;
+        let gated = matches!(next.op, Op::Gate(Gate { gated: true, .. }));
+        if !(prompt && gated && whole && node.reads.len() == 1 && self.layouts.is_f16(result)) {
+            return None;
+        }
+        let shape = gated_shape(self.product(node, Form::MatmulT, weight));
+        k::linear_gates(self.request.caps, &matrices.read(weight, shape)).then_some(reader)
     }
 
     /// Whether `reader` has a kernel that adds up partial sums as it reads them. `to_stream`: the product had a residual,
@@ -200,7 +219,18 @@ impl<'a> Pass<'a> {
         if !self.layouts.is_f16(node.writes[0]) {
             self.layouts.values[node.writes[0]] = Layout::InPlaceOf(node.reads[0]);
         }
+        if self.rotation_appends(node) {
+            return Fusion::Appends { sum_of: self.sums_of[index] };
+        }
         self.sum(index)
+    }
+
+    fn rotation_appends(&self, node: &Node) -> bool {
+        let Op::Rope { attention } = node.op else { return false };
+        let architecture = &self.request.matrices.params.architecture;
+        matches!(self.request.kind, Kind::Prompt { appends: true })
+            && !self.layouts.is_f16(node.writes[0])
+            && rope_shape(architecture, attention).rotates_sums()
     }
 
     fn linear_input(&mut self, index: usize, node: &Node, weight: WeightId) -> Fusion {

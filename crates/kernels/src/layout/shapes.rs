@@ -47,6 +47,11 @@ pub const fn gate_width(gate: Gate, half: bool, parts: Parts) -> ActivationWidth
     ActivationWidth { width, activation, gated, half, parts }
 }
 
+/// The product with the matrix of gate and up, as its kernel goes on to the gate's result.
+pub const fn gated_shape(gate_up: LinearShape) -> LinearShape {
+    LinearShape { c_stride: gate_up.n / 2, c: Element::F16, ..gate_up }
+}
+
 /// Whether the kernels of a gate can add up partial sums.
 pub const fn gate_sums(gate: Gate) -> bool {
     gate_width(gate, false, Parts::WHOLE).by_quads()

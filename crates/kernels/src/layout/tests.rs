@@ -168,7 +168,8 @@ fn a_tensor_grows_up_to_a_limit() {
     caps.limits.max_storage_buffer_binding_size = 1024;
     let params = params(4, 128 << 20);
     let graph = build(&params.architecture);
-    let mut pass = Pass::new(request(&caps, &params, &graph, (1, Kind::Prompt, false)));
+    let mut pass =
+        Pass::new(request(&caps, &params, &graph, (1, Kind::Prompt { appends: false }, false)));
     let first = pass.tensor("grown", 12);
     pass.tensor("another", 12);
     let second = pass.extend(first, 12, 268).unwrap();

@@ -66,7 +66,11 @@ impl Lowering<'_> {
 
     /// Attention of a chunk of a prompt to the cache, its own keys and values appended; gives what it read.
     fn attend_chunk(&mut self, node: &Node, attention: Attention, cache: Cache) -> Result<Slice> {
-        let keys = self.append(node.site, attention, cache, (self.read(node, 0)?, None))?;
+        let keys = if self.layouts.appends(node.reads[0]) {
+            self.cache(node.site, attention, cache)?
+        } else {
+            self.append(node.site, attention, cache, (self.read(node, 0)?, None))?
+        };
         let keys = self.expand(node.site, attention, cache, keys)?;
         let rows = self.builder.tokens;
         let flops = 4.0 * (rows * rows * attention.width()) as f64;

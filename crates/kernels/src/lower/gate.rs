@@ -5,7 +5,7 @@ use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, Site};
 use crate::kernels::{self as k, Form, Output, Parts};
-use crate::layout::{Fusion, SplitK, gate_width};
+use crate::layout::{Fusion, SplitK, gate_width, gated_shape};
 use crate::plan::{Launch, Range, Slice};
 
 impl Lowering<'_> {
@@ -32,6 +32,25 @@ impl Lowering<'_> {
             .bind("output", output)
             .bind_some("whole", summed.map(|_| rows));
         self.builder.dispatch(launch.flops(8.0 * (self.builder.tokens * gate.width) as f64))
+    }
+
+    /// The gate's result, by the product of `node` with the matrix of gate and up.
+    pub(super) fn gated_product(
+        &mut self,
+        node: &Node,
+        gate_node: &Node,
+        weight: WeightId,
+    ) -> Result<()> {
+        let Op::Gate(gate) = gate_node.op else {
+            return Err(Error::internal(format!("{} is no gate", gate_node.site)));
+        };
+        let rows = self.node_rows(node, weight);
+        let shape = gated_shape(self.matrices.product(Form::MatmulT, weight, 0, rows));
+        let (matrix, shape) = self.operand(weight, 0, shape);
+        let range = Range { cols: shape.n as u32, ..rows.rows };
+        let operands = [self.read(node, 0)?, matrix, self.written(gate_node, 0)?];
+        let output = Output::Gated(gate.activation);
+        self.product(&node.site.to_string(), &shape, output, operands, &[], range)
     }
 
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate, fusion: &Fusion) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use super::{Inputs, Lowering, Rows};
 use crate::arch::Architecture;
-use crate::caps::{ALIGN, Capabilities};
+use crate::caps::{ALIGN, Capabilities, GpuClass};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
@@ -68,6 +68,9 @@ const LOGITS_BYTES: u64 = 32 << 20;
 const PROBABILITY_BYTES: u64 = 32 << 20;
 /// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
 const CHUNK: usize = 512;
+/// The same of a long text on a large GPU, which more rows keep busier. A shorter text would wait for kernels made for more
+/// rows than it has.
+const LONG_CHUNK: usize = 2048;
 /// The same of an adapter on the CPU, which fewer rows keep as busy.
 const SOFTWARE_CHUNK: usize = 256;
 /// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
@@ -149,9 +152,19 @@ fn ring(architecture: &Architecture, chunk: usize) -> Option<usize> {
     (rows < architecture.positions).then_some(rows)
 }
 
+/// Most rows of a chunk of a text for which a cache has so much room.
+fn most_rows(caps: &Capabilities, architecture: &Architecture, capacity: usize) -> usize {
+    if caps.software {
+        return SOFTWARE_CHUNK;
+    }
+    // A ring would need as many rows more.
+    let long = capacity >= 2 * LONG_CHUNK && architecture.window().is_none();
+    if long && caps.class() == GpuClass::LARGE { LONG_CHUNK } else { CHUNK }
+}
+
 /// Compiles a model into the plans of inference, for texts of the shape's capacity: a RoPE table of
 /// that length, and a cache of that length or of what a sliding window needs, if that is less. The
-/// kernels do not depend on the capacity.
+/// kernels depend on the capacity in one thing: those of long texts are made for larger chunks.
 ///
 /// # Errors
 /// `limit-exceeded` when an activation, the cache or a kernel does not fit the device.
@@ -219,8 +232,7 @@ impl<'a> Inference<'a> {
         let rows_in = |bytes: u64, columns: usize| (bytes.min(binding) / 4) as usize / columns;
         let layers = graph.nodes[..graph.layers_end].iter().flat_map(|node| &node.writes);
         let widest = layers.map(|&value| graph.values[value].columns).max().unwrap_or(1);
-        let most = if caps.software { SOFTWARE_CHUNK } else { CHUNK };
-        let chunk = rows_in(binding, widest).clamp(1, most);
+        let chunk = rows_in(binding, widest).clamp(1, most_rows(caps, architecture, capacity));
         let logit_rows = rows_in(LOGITS_BYTES, architecture.vocab_size).clamp(1, chunk);
         let ring = ring(architecture, chunk);
         let rows = ring.map_or(capacity, |ring| ring.min(capacity));
@@ -380,7 +392,9 @@ impl<'a> Inference<'a> {
             },
             state: self.params,
             tokens: builder.tokens,
-            kind: Kind::Prompt,
+            kind: Kind::Prompt {
+                appends: matches!(rows, Rows::Chunk(cache) if cache.format == KvCache::F32),
+            },
         };
         let mut lowering = Lowering::new(request, builder, rows, inputs);
         if let Some((value, slice)) = outside {

@@ -44,6 +44,10 @@ impl Lowering<'_> {
         (weight, bias): (WeightId, Option<WeightId>),
         fusion: &Fusion,
     ) -> Result<()> {
+        if let Fusion::Gated(gate) = fusion {
+            let graph = self.graph;
+            return self.gated_product(node, &graph.nodes[*gate], weight);
+        }
         let input = self.read(node, 0)?;
         let residual = self.second(node)?;
         let bias = bias.map(|bias| self.whole(bias));

@@ -1,10 +1,10 @@
 //! Rotary position embedding of queries and keys.
 
-use super::Lowering;
+use super::{Lowering, Rows};
 use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Site};
-use crate::kernels::{RopeRows, RopeShape};
+use crate::kernels::{Parts, RopeAppend, RopeRows, RopeShape};
 use crate::layout::{Fusion, SplitK, rope_shape};
 use crate::plan::{Buffer, Launch, Operand, Slice};
 
@@ -21,6 +21,9 @@ impl Lowering<'_> {
             let operands = [("qkv", rows), ("rotated", self.written(node, 0)?)];
             return self.rotate(node.site, attention, RopeRows { half: true, ..of }, &operands);
         }
+        if matches!(fusion, Fusion::Appends { .. }) {
+            return self.rotate_and_append(node, attention, self.summed(fusion));
+        }
         match self.summed(fusion) {
             Some(SplitK { slice, parts, .. }) => {
                 let operands = [("parts", slice), ("rows", rows)];
@@ -28,6 +31,31 @@ impl Lowering<'_> {
             }
             None => self.rotate(node.site, attention, of, &[("qkv", rows)]),
         }
+    }
+
+    /// Rows in place, or the sums of their parts, with keys and values to the cache.
+    fn rotate_and_append(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        summed: Option<SplitK>,
+    ) -> Result<()> {
+        let Rows::Chunk(cache) = self.rows else {
+            return Err(Error::internal("only chunks of a prompt are appended as they turn"));
+        };
+        let shape = rope_shape(&self.params.architecture, attention);
+        let parts = summed.map_or(Parts::WHOLE, |split| split.parts);
+        let of = RopeAppend { shape, parts, cache: self.cached(attention).cache() };
+        let slice = self.cache(node.site, attention, cache)?;
+        let rows = (self.builder.tokens * shape.stride) as f64;
+        let launch = Launch::new(node.site, self.builder.kernel(of)?)
+            .bind("table", self.angles(attention)?)
+            .bind("documents", self.inputs.documents)
+            .bind("rows", self.read(node, 0)?)
+            .bind("cache", slice)
+            .bind_some("parts", summed.map(|split| split.slice));
+        let sums = if summed.is_some() { parts.count as f64 * rows } else { 0.0 };
+        self.builder.dispatch(launch.flops(sums + self.rotation_flops(shape)))
     }
 
     pub(super) fn rotation_flops(&self, shape: RopeShape) -> f64 {

@@ -112,7 +112,7 @@ impl Lowering<'_> {
             Output::Residual => MatvecOutput::Residual,
             Output::Bias => MatvecOutput::Bias,
             Output::BiasedResidual => MatvecOutput::BiasedResidual,
-            Output::Mode(_) | Output::GateGradient(_) => MatvecOutput::Plain,
+            Output::Mode(_) | Output::GateGradient(_) | Output::Gated(_) => MatvecOutput::Plain,
         };
         if output != MatvecOutput::Added {
             operands.extend(added.operands());

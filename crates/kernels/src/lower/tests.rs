@@ -54,7 +54,7 @@ fn prompt<'a>(caps: &'a Capabilities, params: &'a Params, graph: &'a Graph) -> L
     let layout = PromptLayout::new(TOKENS);
     let (tokens, documents) = (layout.tokens(), layout.documents());
     let inputs = Inputs { tokens, documents, positions: TOKENS };
-    lowering(caps, params, graph, (Kind::Prompt, Rows::Chunk(cache), inputs))
+    lowering(caps, params, graph, (Kind::Prompt { appends: true }, Rows::Chunk(cache), inputs))
 }
 
 fn lowering<'a>(

@@ -98,8 +98,13 @@ impl Spec for AttentionGroupSum {
             .size("MEMBERS", shape.members())
             .when("ROTATED", rotated);
         if rotated {
-            let mut kernel =
-                rotated_heads(composer, caps, "10_attention_group_sum", shape.rotation())?;
+            let mut kernel = rotated_heads(
+                composer,
+                caps,
+                "10_attention_group_sum",
+                shape.rotation(),
+                [&[read("parts")], &[]],
+            )?;
             kernel.variant += ", rotated back";
             return Ok(kernel);
         }

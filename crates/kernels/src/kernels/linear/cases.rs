@@ -2,6 +2,7 @@
 
 mod examples;
 mod gate_gradient;
+mod gated;
 mod gradient;
 pub(crate) mod matvec;
 mod run;
@@ -50,9 +51,15 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(name, move |lane| halves(lane, form))
     }));
     cases.extend(
-        [gate_gradient::cases(), gradient::cases(), matvec::cases(), several::cases()]
-            .into_iter()
-            .flatten(),
+        [
+            gate_gradient::cases(),
+            gated::cases(),
+            gradient::cases(),
+            matvec::cases(),
+            several::cases(),
+        ]
+        .into_iter()
+        .flatten(),
     );
     cases
 }

@@ -209,7 +209,8 @@ fn starts(output: Output) -> Option<&'static str> {
         Output::Mode(WriteMode::Overwrite)
         | Output::Bias
         | Output::BiasedResidual
-        | Output::GateGradient(_) => None,
+        | Output::GateGradient(_)
+        | Output::Gated(_) => None,
         Output::Mode(_) => Some("c"),
         Output::Residual => Some("residual"),
     }

@@ -4,6 +4,7 @@
 pub(crate) mod cases;
 mod choice;
 pub(super) mod gate_gradient;
+pub(super) mod gated;
 pub(super) mod gradient;
 pub(super) mod matrix;
 pub(super) mod matvec;

@@ -2,6 +2,7 @@
 //! keeps a GPU busy.
 
 use super::gate_gradient::{self, tile_gives_gate_gradient};
+use super::gated::tile_gates;
 use super::matrix::matrix_constants;
 use super::sum::LinearSum;
 use super::tile::{LinearPick, pick, pick_parts};
@@ -32,7 +33,7 @@ impl Output {
     pub(super) fn added(self) -> &'static [Binding] {
         const BOTH: [Binding; 2] = [read("residual"), read("bias")];
         match self {
-            Self::Mode(_) => &[],
+            Self::Mode(_) | Self::Gated(_) => &[],
             Self::Residual => &BOTH[..1],
             Self::Bias => &BOTH[1..],
             Self::BiasedResidual => &BOTH,
@@ -112,7 +113,8 @@ impl LinearProduct {
         let (vectors, split) = (shape.by_vectors(), self.is_split());
         let f16 = shape.b == WeightFormat::F16 && vectors;
         let matrix = matches!(tile, LinearTile::Matrix { .. });
-        let overwritten = self.output == Output::Mode(WriteMode::Overwrite);
+        let gated = matches!(self.output, Output::Gated(_));
+        let overwritten = gated || self.output == Output::Mode(WriteMode::Overwrite);
         let gradient = matches!(self.output, Output::GateGradient(_));
         let broken = if split && !(vectors && tile.splits()) {
             "only tiles of vectors can be summed in parts"
@@ -124,6 +126,8 @@ impl LinearProduct {
             "only vectors that are overwritten lie in f16"
         } else if gradient && (split || !tile_gives_gate_gradient(shape, tile)) {
             "this product cannot give the gradients of gate and up"
+        } else if gated && (split || !tile_gates(shape, tile)) {
+            "this product cannot give a gate's result"
         } else {
             return Ok(());
         };
@@ -168,6 +172,9 @@ impl LinearProduct {
         }
         if matches!(self.target(), Output::GateGradient(_)) {
             width += ", gate's gradient fused";
+        }
+        if matches!(self.target(), Output::Gated(_)) {
+            width += ", gate fused";
         }
         width
     }
@@ -268,10 +275,13 @@ impl LinearProduct {
             .when("ROWS_OF_FOURS", shape.by_vectors())
             .when("A_F16", shape.a == Element::F16)
             .when("GATE_GRADIENT", matches!(self.target(), Output::GateGradient(_)))
+            .when("GATED", matches!(self.target(), Output::Gated(_)))
             .flag("OVER_TOKENS", shape.form == Form::MatmulAt)
             .flag("DOTS", shape.form == Form::MatmulT);
         let composer = match self.target() {
-            Output::GateGradient(activation) => activation_module(composer, activation),
+            Output::GateGradient(activation) | Output::Gated(activation) => {
+                activation_module(composer, activation)
+            }
             _ => composer,
         };
         match tile {

@@ -7,7 +7,7 @@ use super::{GradientParts, GradientSums, LinearProduct, LinearSum};
 use crate::config::Activation;
 use crate::error::Result;
 use crate::format::{Element, WeightFormat};
-use crate::kernels::activation::twin::gated_activation_backward;
+use crate::kernels::activation::twin::{gated_activation_backward, gated_activation_forward};
 use crate::kernels::shape::Output;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::products::{Form, LinearShape};
@@ -179,6 +179,10 @@ fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]
             // Of all rows at once.
             Output::GateGradient(activation) => {
                 return store_gate_gradient(on, shape, activation, product);
+            }
+            Output::Gated(activation) => {
+                let gated = gated_activation_forward(activation, result, shape.n / 2);
+                on.write_at("c", at, &gated, shape.c)?;
             }
             Output::Residual => {
                 let mut sum = on.f32("residual")?[at..at + shape.n].to_vec();

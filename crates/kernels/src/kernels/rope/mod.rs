@@ -5,9 +5,9 @@ pub(crate) mod cases;
 #[cfg(feature = "testing")]
 pub(crate) mod twin;
 
-use super::compose::{Composer, Kernel, Spec, read, read_write, uniform};
-use super::modules::quads;
-use super::shape::{Parts, RopeShape};
+use super::compose::{Binding, Composer, Kernel, Spec, read, read_write, uniform};
+use super::modules::{key_rows, quads};
+use super::shape::{CacheRows, Parts, RopeShape};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
@@ -66,28 +66,68 @@ impl Spec for RopeRows {
             let pairs = shape.heads * shape.dims / 2;
             return self.rotation(caps)?.by_row(caps, "04_rope", &bindings, pairs);
         }
-        let composer = Composer::flat(caps, *self)?
-            .unrolled("PARTS", parts.count)
-            .size("PART_ROW", parts.apart / 4)
-            .when("ROTATED", true);
-        let mut kernel = rotated_heads(composer, caps, "04_rope_forward_summed", shape)?;
-        kernel.variant += &format!(", {} parts", parts.count);
-        Ok(kernel)
+        let composer = Composer::flat(caps, *self)?.when("CACHED", false);
+        by_heads(composer, caps, (shape, parts), &[])
     }
 }
 
-/// Rows of heads that a kernel gathers from parts, with those of queries and keys rotated. Grid: `tokens · stride / 8`
-/// invocations.
+/// Rotates rows in place, or from `parts` to their sums, and appends their keys and values to a cache in f32, where the shape
+/// [rotates sums](RopeShape::rotates_sums). Bindings: the parts if there are any, table, documents, rows, step, cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeAppend {
+    pub shape: RopeShape,
+    pub parts: Parts,
+    pub cache: CacheRows,
+}
+
+impl Spec for RopeAppend {
+    fn name(&self) -> &'static str {
+        "rope_append_forward"
+    }
+
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let Self { shape, parts, cache } = *self;
+        let composer = key_rows(Composer::flat(caps, *self)?, cache.ring)
+            .size("QUERY_HEADS", cache.shape.heads)
+            .when("CACHED", true);
+        by_heads(composer, caps, (shape, parts), &[read_write("cache")])
+    }
+}
+
+/// A kernel of 04_rope_forward_summed.wgsl.
+fn by_heads(
+    composer: Composer,
+    caps: &Capabilities,
+    (shape, parts): (RopeShape, Parts),
+    more: &[Binding],
+) -> Result<Kernel> {
+    let summed = parts != Parts::WHOLE;
+    let composer = composer.when("SUMMED", summed).when("ROTATED", true);
+    let composer = if summed {
+        composer.unrolled("PARTS", parts.count).size("PART_ROW", parts.apart / 4)
+    } else {
+        composer
+    };
+    let bindings = [if summed { &[read("parts")][..] } else { &[] }, more];
+    let mut kernel = rotated_heads(composer, caps, "04_rope_forward_summed", shape, bindings)?;
+    if summed {
+        kernel.variant += &format!(", {} parts", parts.count);
+    }
+    Ok(kernel)
+}
+
+/// Rows of heads, with those of queries and keys rotated. What else is bound comes first, and last. Grid: `tokens · stride / 8` invocations.
 pub(super) fn rotated_heads(
     composer: Composer,
     caps: &Capabilities,
     module: &'static str,
     shape: RopeShape,
+    [first, last]: [&[Binding]; 2],
 ) -> Result<Kernel> {
     debug_assert!(shape.rotates_sums(), "{shape:?}");
     let RopeShape { heads, head_dim, stride, .. } = shape;
-    let bindings =
-        [read("parts"), read("table"), read("documents"), read_write("rows"), uniform("step")];
+    let bindings = [read("table"), read("documents"), read_write("rows"), uniform("step")];
+    let bindings = [first, &bindings, last].concat();
     composer
         .size("HEAD_DIM", head_dim)
         .size("VECTORS", head_dim / 4)

@@ -1,7 +1,7 @@
 //! Twins of family 04: rotary position embedding (Su et al., arXiv:2104.09864) on fused rows, and
 //! the key-value cache.
 
-use super::RopeRows;
+use super::{RopeAppend, RopeRows};
 use crate::arch::Rope;
 use crate::error::Result;
 use crate::kernels::attention::twin::causal::CausalAttention;
@@ -117,6 +117,25 @@ impl Twin for RopeRows {
         let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
         rotated(&mut rows, shape, table, position, forward);
         on.write_as(to, &rows, half)
+    }
+}
+
+impl Twin for RopeAppend {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        let Self { shape, parts, cache } = *self;
+        let step = on.step()?;
+        let from = if parts == Parts::WHOLE { "rows" } else { "parts" };
+        let mut rows = on.sum_of(from, step.tokens as usize * shape.stride, parts)?;
+        let (table, documents) = (on.f32("table")?, on.u32("documents")?);
+        let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
+        rotated(&mut rows, shape, table, position, true);
+        let width = cache.shape.cache_stride();
+        for (t, row) in rows.chunks_exact(shape.stride).enumerate() {
+            let place = step.position as usize + t;
+            let place = cache.ring.map_or(place, |ring| place % ring);
+            on.write("cache", place * width, &row[cache.shape.key_offset()..])?;
+        }
+        on.write("rows", 0, &rows)
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
             }
         }
         entries.extend(gate_gradients(caps, n, k, tokens));
+        entries.extend(gates(caps, n, k, tokens));
         entries.extend(matvecs(caps, n, k));
         if (n, k) == (768, 2304) {
             entries.extend(teams(caps, n, k));
@@ -61,6 +62,21 @@ fn gate_gradients(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec
         }
     }
     entries
+}
+
+/// Products that give a gate's result, by all tiles that can.
+fn gates(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec<Entry> {
+    let shape = LinearShape::new(Form::MatmulT, n, k, tokens);
+    let (a, b, c) = (Element::F16, WeightFormat::F16, Element::F16);
+    let shape = LinearShape { c_stride: n / 2, a, b, c, half: true, ..shape };
+    let output = Output::Gated(Activation::Silu);
+    let tiles = k::linear_tiles(caps, &shape).into_iter();
+    let fit = tiles.filter(|&tile| k::tile_gates(&shape, tile));
+    fit.map(|tile| {
+        let product = LinearProduct { shape, output, splits: 1, tile: Some(tile) };
+        (format!("gate of {n}x{k} by {tile:?}"), product.kernel(caps))
+    })
+    .collect()
 }
 
 /// A product that may round its operands to f16, with operands and results in f32 and in f16.

@@ -38,7 +38,7 @@ fn first_column(shape: &LinearShape) -> usize {
 }
 
 /// What a matrix stands for in a format, and its words where it is packed.
-fn as_it_lies(format: WeightFormat, matrix: Vec<f32>) -> (Vec<f32>, Vec<u32>) {
+pub fn as_it_lies(format: WeightFormat, matrix: Vec<f32>) -> (Vec<f32>, Vec<u32>) {
     if format == WeightFormat::F32 {
         return (matrix, vec![]);
     }
@@ -65,15 +65,16 @@ impl Run {
             | Output::Residual
             | Output::Bias
             | Output::BiasedResidual
-            | Output::GateGradient(_) => false,
+            | Output::GateGradient(_)
+            | Output::Gated(_) => false,
             Output::Mode(WriteMode::Add) => true,
             Output::Mode(WriteMode::AddAfterFirst) => accumulate,
         };
         let (operands, words) = Self::operands(lane, &shape, tokens, adds);
         let [elements, row] = [operands[2].len(), shape.c_stride];
         let added = match output {
-            // A gate's gradient has runs of its own.
-            Output::Mode(_) | Output::GateGradient(_) => vec![],
+            // A gate and its gradient have runs of their own.
+            Output::Mode(_) | Output::GateGradient(_) | Output::Gated(_) => vec![],
             Output::Residual => vec![lane.normal(elements)],
             Output::Bias => vec![lane.normal(row)],
             Output::BiasedResidual => vec![lane.normal(elements), lane.normal(row)],

@@ -19,6 +19,7 @@ const ROWS: [(usize, usize); 3] = [(1, 0), (19, 0), (19, 23)];
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("rope of parts", of_parts),
+        Case::new("rope appended to a cache", appended),
         Case::new("attention_group_sum rotated back", group_sum),
     ]
 }
@@ -93,6 +94,62 @@ async fn of_parts(lane: Rc<Lane>) -> Outcome {
                 .variants_of(k::RopeRows { parts: form, ..k::RopeRows::new(shape, true) })
                 .map_err(text)?;
             of.holds(&made, of.operands(&parts, Operand::poison(all)), &sums, rope_forward).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Rows behind those that a cache holds, whole or of parts; a ring begins again among them.
+async fn appended(lane: Rc<Lane>) -> Outcome {
+    for (heads, count) in HEADS.into_iter().zip([1, 3, 1, 2]) {
+        for (rows, ring) in ROWS.into_iter().zip([None, None, Some(29)]) {
+            let turning =
+                Turning { documents: vec![0; rows.0], ..Turning::new(&lane, heads, rows) };
+            let (turned, head_dim, stride) =
+                (heads.0 + heads.1, heads.2, turning.shape.qkv_width());
+            let shape = k::RopeShape { heads: turned, head_dim, dims: head_dim, stride };
+            let (all, apart) = (rows.0 * stride, ROWS[1].0 * stride + 4);
+            let sums = lane.normal(all);
+            let whole = count == 1;
+            let parts = lane.normal((count - 1) * apart + all);
+            let mut sums = if whole { sums } else { parts[..all].to_vec() };
+            for part in 1..count {
+                add_assign(&mut sums, &parts[part * apart..][..all]);
+            }
+            let mut expected = wide(&sums);
+            rope_forward(
+                turning.shape,
+                &mut expected,
+                &turning.documents,
+                turning.position,
+                &turning.angles,
+            );
+            let attention = k::AttentionShape { heads: heads.0, kv_heads: heads.1, head_dim };
+            let (width, held) = (attention.cache_stride(), 48);
+            let mut cache = wide(&lane.normal(held * width));
+            let before = narrow(&cache);
+            for (t, row) in expected.chunks_exact(stride).enumerate() {
+                let place = turning.position + t;
+                let place = ring.map_or(place, |ring| place % ring);
+                cache[place * width..][..width].copy_from_slice(&row[attention.key_offset()..]);
+            }
+            let form = if whole { k::Parts::WHOLE } else { k::Parts { count, apart } };
+            let cached = k::CacheRows { shape: attention, ring };
+            let made = lane
+                .variants_of(k::RopeAppend { shape, parts: form, cache: cached })
+                .map_err(text)?;
+            let place = if whole { Operand::floats(&sums) } else { Operand::poison(all) };
+            let mut operands = turning.operands(&parts, place);
+            if whole {
+                operands.remove(0);
+            }
+            operands.push(Operand::floats(&before));
+            let job = |kernel: &k::Kernel| Job::new(kernel, rows.0, operands.clone());
+            let jobs: Vec<Job> = made.iter().map(job).collect();
+            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+                close("rows", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+                close("cache", &got.floats(1), &cache, ROUNDING).map_err(of(&job.kernel))?;
+            }
         }
     }
     Ok(lane.summary())
