@@ -63,8 +63,8 @@ longTest("weight decay makes a model understand what it has learned", limit, asy
     numbers(said, new RegExp(`decay ${decay}, .*learned ([\\d.]+), unseen ([\\d.]+)`, "g"));
   const [decayed, plain] = [of(4), of(0)];
   const [last, unseen] = [decayed.slice(-3), plain.at(-1)];
-  const most = Math.max(...last.map(([, known]) => known));
-  assert.ok(last.every(([known]) => known > 0.95) && most > 0.8, `with weight decay: ${last}`);
+  const whole = last.some(([known, others]) => known > 0.95 && others > 0.8);
+  assert.ok(whole, `with weight decay: ${last}`);
   assert.ok(unseen[0] > 0.99 && unseen[1] < 0.2, `without: ${unseen}`);
   const learned = decayed.findIndex(([known]) => known > 0.97);
   const understood = decayed.findIndex(([, known]) => known > 0.75);
