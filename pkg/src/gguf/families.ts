@@ -10,8 +10,9 @@ import { type Change, expectField, type Family, type GgufNames, type Rules } fro
 import type { Metadata } from "./format.js";
 import { GEMMA_2, GEMMA_3 } from "./gemma.js";
 import { GPT_2, GPT_NEOX, STABLELM } from "./gpt.js";
-import { GRANITE_FACTORS } from "./granite.js";
+import { GRANITE_FACTORS, readGranite } from "./granite.js";
 import { GGUF_NAMES } from "./names.js";
+import { readDecoder, readPartlyRotated } from "./read-decoder.js";
 import { refuseScaling, ropeOf, ropeTensors, writeRope } from "./rope.js";
 
 /** Architectures whose divisors of angles llama.cpp reads. */
@@ -25,6 +26,7 @@ const DECODER: Rules = {
     writeRope(metadata, architecture, config);
   },
   extra: ropeTensors,
+  read: readDecoder,
 };
 
 /** llama.cpp has no window. Within it both are the same. */
@@ -47,6 +49,10 @@ const RULES: { readonly [type: string]: Rules } = {
       metadata.u32("phi3.rope.scaling.original_context_length", 4096);
     },
     positions: withinWindow,
+    read: (keys, prefix, config) => ({
+      ...readPartlyRotated(keys, prefix, config),
+      sliding_window: keys.number(`${prefix}attention.sliding_window`) || null,
+    }),
   },
   granite: {
     ...DECODER,
@@ -56,6 +62,7 @@ const RULES: { readonly [type: string]: Rules } = {
         metadata.f32(`granite.${key}`, config[field] as number);
       }
     },
+    read: readGranite,
   },
   stablelm: STABLELM,
   gemma2: GEMMA_2,
@@ -66,11 +73,14 @@ const RULES: { readonly [type: string]: Rules } = {
 
 const namesOf = ({ model_type }: ModelConfig) => GGUF_NAMES[model_type as string] as GgufNames;
 
+/** How a family by `model_type` is written and read. */
+export const rulesOf = (type: string): Rules =>
+  Object.hasOwn(RULES, type) ? (RULES[type] as Rules) : DECODER;
+
 /** The family of a config. */
 export function familyOf({ model_type: type }: ModelConfig): Family {
   if (Object.hasOwn(GGUF_NAMES, type as string)) {
-    const own = Object.hasOwn(RULES, type as string) && RULES[type as string];
-    return { ...(GGUF_NAMES[type as string] as GgufNames), ...(own || DECODER) };
+    return { ...(GGUF_NAMES[type as string] as GgufNames), ...rulesOf(type as string) };
   }
   const ours = type === "tinyloom" || type === "gpt_neo";
   const unknown = ours ? "llama.cpp does not know it, and " : "";

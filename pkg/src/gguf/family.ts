@@ -3,6 +3,7 @@
 import type { ModelConfig } from "../model-config.js";
 import { invalid, show } from "../options.js";
 import type { Metadata } from "./format.js";
+import type { Keys } from "./metadata.js";
 
 /** Elements of rows: values, what safetensors has of 16 bits, or codes. */
 export type Elements = Float32Array | Uint16Array | Int8Array;
@@ -33,7 +34,13 @@ export interface GgufNames {
   readonly expected: { readonly [field: string]: readonly unknown[] };
 }
 
-/** What a family's file has beside its names. */
+/** Fields of a config, whatever they are called. */
+export type Fields = { [name: string]: unknown };
+
+/** Whether a file has a tensor. */
+export type Has = (name: string) => boolean;
+
+/** What a family's file has beside its names: how it is written, and read. */
 export interface Rules {
   /** The key of the norms' epsilon; default that of norms without a mean. */
   readonly epsilon?: string;
@@ -41,6 +48,12 @@ export interface Rules {
   renamed?(config: ModelConfig): ModelConfig;
   /** Writes the keys that are the family's own, and refuses what llama.cpp computes otherwise. */
   write(metadata: Metadata, config: ModelConfig): void;
+  /** The family's fields, of the keys behind its prefix and of what all families have, under Llama's names. */
+  read(keys: Keys, prefix: string, config: Fields): Fields;
+  /** Fields that say which products have biases, of the tensors of a file: no key does. */
+  biases?(has: Has): Fields;
+  /** Where layers are in a checkpoint; what is in no layer is beside them. Default `model.layers`. */
+  readonly layers?: string;
   /** Positions that llama.cpp computes as the model does; default `max_position_embeddings`. */
   positions?(config: ModelConfig): number;
   /** Tensors that no checkpoint has. */

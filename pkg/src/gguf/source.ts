@@ -3,7 +3,7 @@
 import { bytesPart, corrupt, type FilePart, type Source } from "../file-part.js";
 import { GENERATION_FILE, generationOf } from "../notes.js";
 import { Blocks, elementOf } from "./elements.js";
-import { familyOf } from "./families.js";
+import { familyOf, rulesOf } from "./families.js";
 import { Keys, refused } from "./metadata.js";
 import { GGUF_NAMES } from "./names.js";
 import { type GgufHead, type GgufTensor, readHead } from "./parse.js";
@@ -14,11 +14,6 @@ import { type NameOf, weightsOf } from "./weights.js";
 
 /** Tensors that are no weights: divisors of angles. */
 const DIVISORS: ReadonlySet<string> = new Set([ROPE_FREQS, LONG_FACTORS, SHORT_FACTORS]);
-/** Where layers are in a checkpoint, by `model_type`; what is in no layer is beside them. */
-const LAYERS: { readonly [type: string]: string } = {
-  gpt2: "transformer.h",
-  gpt_neox: "gpt_neox.layers",
-};
 /** What gives the logits has no prefix. */
 const HEADS: ReadonlySet<string> = new Set(["lm_head", "embed_out"]);
 
@@ -86,7 +81,7 @@ function modelOf(file: FilePart, head: GgufHead, keys: Keys, divisors: Divisors)
     divisors,
   });
   const modules = new Map(Object.entries(names.modules).map(([own, module]) => [module, own]));
-  const layers = LAYERS[type] ?? "model.layers";
+  const { layers = "model.layers" } = rulesOf(type);
   const nameOf: NameOf = ({ name }) => {
     const [, layer, module = "", kind] = /^(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)$/.exec(name) ?? [];
     const own = modules.get(module);
