@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the PyTorch fixtures that tinyloom's numerics are tested against.
 
-    python make_fixtures.py [OUT]        # OUT defaults to fixtures/ beside this file
+    python make_fixtures.py [OUT [NAME...]]   # OUT defaults to fixtures/ beside this file; NAME: these alone
 
 Every fixture is a tiny model of a class in CLASSES, written by transformers' own `save_pretrained`,
 with an oracle computed in float32 on one CPU thread (README.md lists the tensors). The weights come
@@ -873,11 +873,27 @@ def prepared(*folder):
     return Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.joinpath("fixtures", *folder)
 
 
+def asked(fixtures):
+    """The fixtures that the command line names behind the folder, or all."""
+    unknown = set(sys.argv[2:]) - set(fixtures)
+    if unknown:
+        sys.exit(f"there is no fixture {', '.join(sorted(unknown))}")
+    return {name: fixture for name, fixture in fixtures.items() if name in (sys.argv[2:] or fixtures)}
+
+
+def write_names(path, script, constant, fixtures):
+    """The list of a folder's fixtures, which the tests read."""
+    names = "".join(f'  "{name}",\n' for name in fixtures)
+    words = f"// Written by {script}: the files of this folder.\n"
+    path.write_text(f"{words}export const {constant} = [\n{names}];\n")
+
+
 def main():
     out = prepared()
-    for name, fixture in FIXTURES.items():
+    for name, fixture in asked(FIXTURES).items():
         (out / name).mkdir(parents=True, exist_ok=True)
         make(name, fixture, out)
+    write_names(out / "names.mjs", "make_fixtures.py", "MODELS", FIXTURES)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what transformers shows of a model's inside, for `model.hiddenStates` and `model.attention`.
 
-    python make_look_fixtures.py [OUT]        # OUT defaults to fixtures/look beside this file
+    python make_look_fixtures.py [OUT [NAME...]]   # OUT defaults to fixtures/look beside this file; NAME: these alone
 
 For each model in fixtures/ a file MODEL.safetensors: the hidden states and the attention of the first tokens
 of its longest document, from eager attention in float32 on one CPU thread. The same in float64 must agree to
@@ -14,7 +14,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from make_fixtures import FIXTURES, HERE, prepared
+from make_fixtures import FIXTURES, HERE, asked, prepared
 
 # The square of it is what a head's file takes.
 MOST_TOKENS = 24
@@ -66,7 +66,7 @@ def make(name, out):
 def main():
     out = prepared("look")
     out.mkdir(parents=True, exist_ok=True)
-    for name in FIXTURES:
+    for name in asked(FIXTURES):
         make(name, out)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the fixtures of optimizers: ten steps of models in fixtures/ by each optimizer's reference.
 
-    python make_optimizer_fixtures.py [OUT]   # OUT defaults to fixtures/optimizers beside this file
+    python make_optimizer_fixtures.py [OUT [NAME...]]   # OUT defaults to fixtures/optimizers beside this file; NAME: these alone
 
 A fixture names the model whose weights, tokens, targets and documents it begins with, the options under
 tinyloom's names, and what the reference reported before each step: the loss and the gradient norm before
@@ -17,7 +17,9 @@ from safetensors.numpy import load_file
 from torchao.optim import AdamW8bit
 from transformers import AutoModelForCausalLM
 
-from make_fixtures import HERE, IGNORE, STEPS, adamw, forward, prepared, write_json
+from make_fixtures import (
+    HERE, IGNORE, STEPS, adamw, asked, forward, prepared, write_json, write_names,
+)
 
 OPTIONS = {"schedule": "constant", "weight_decay": 0.1, "max_grad_norm": 1.0}
 
@@ -227,11 +229,9 @@ def main():
     torch.optim._muon._zeropower_via_newtonschulz = orthogonal
     out = prepared("optimizers")
     out.mkdir(parents=True, exist_ok=True)
-    for name, fixture in FIXTURES.items():
+    for name, fixture in asked(FIXTURES).items():
         write_json(out / f"{name}.json", train(name, fixture))
-    names = "".join(f'  "{name}",\n' for name in FIXTURES)
-    words = "// Written by make_optimizer_fixtures.py: the files of this folder.\n"
-    (out / "names.mjs").write_text(f"{words}export const OPTIMIZERS = [\n{names}];\n")
+    write_names(out / "names.mjs", "make_optimizer_fixtures.py", "OPTIMIZERS", FIXTURES)
 
 
 if __name__ == "__main__":

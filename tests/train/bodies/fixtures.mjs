@@ -3,48 +3,13 @@
 import { close, equal, ok, sameBytes } from "../../api/bodies/assert.mjs";
 import { openFile, sha256 } from "../../api/bodies/kit.mjs";
 import { readReference, referenceUrl } from "../../api/bodies/reference.mjs";
+import { MODELS } from "../../reference/fixtures/names.mjs";
 import { OPTIMIZERS } from "../../reference/fixtures/optimizers/names.mjs";
 
 const IGNORED = 0xffff_ffff;
 const IN_PAGE = typeof process === "undefined";
 
-const NAMES = [
-  "llama",
-  "llama-tied",
-  "llama-biases",
-  "mistral",
-  "llama3",
-  "llama-linear",
-  "llama-yarn",
-  "qwen2",
-  "qwen3",
-  "smollm3",
-  "olmo2",
-  "granite",
-  "stablelm",
-  "phi3",
-  "phi4-mini",
-  "phi4-mini-long-bf16",
-  "gemma3-scaled-bf16",
-  "llama-yarn-mscale-bf16",
-  "llama-dynamic-bf16",
-  "gpt2",
-  "gpt2-bare-f16-sharded",
-  "gpt2-bf16",
-  "gpt-neo",
-  "gpt-neo-bare-f16-sharded",
-  "gpt-neo-bf16",
-  "gpt-neox",
-  "gpt-neox-sequential",
-  "gpt-neox-f16-sharded",
-  "gpt-neox-bf16",
-  "gemma",
-  "gemma2",
-  "gemma3",
-  "llama-f16-sharded",
-  "llama-bf16",
-];
-const TRAINED = NAMES.filter((name) => !/16/.test(name));
+const TRAINED = MODELS.filter((name) => !/16/.test(name));
 
 /** Models whose own dropout has a fixture: the rates as an option, or in the config. */
 const DROPPED = ["gpt2", "gpt-neo", "gpt-neox"];
@@ -391,18 +356,18 @@ export const cases = {
   ),
 
   ...Object.fromEntries(
-    NAMES.map((name) => [`${name}: logits, and saved again`, (host) => inference(host, name)]),
+    MODELS.map((name) => [`${name}: logits, and saved again`, (host) => inference(host, name)]),
   ),
   ...Object.fromEntries(
     TRAINED.map((name) => [`${name}: gradients and ten steps`, (host) => training(host, name)]),
   ),
 
   ...Object.fromEntries(
-    NAMES.map((name) => [`${name}: hidden states and attention`, (host) => looks(host, name)]),
+    MODELS.map((name) => [`${name}: hidden states and attention`, (host) => looks(host, name)]),
   ),
 
   ...Object.fromEntries(
-    NAMES.map((name) => [`${name}: greedy text`, (host) => greedyText(host, name)]),
+    MODELS.map((name) => [`${name}: greedy text`, (host) => greedyText(host, name)]),
   ),
 
   async "a fresh model is saved with the same bytes everywhere"(host) {
