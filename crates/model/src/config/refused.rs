@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, Neutral};
 use super::slots::WINDOW;
-use crate::arch::Family;
+use crate::arch::{FAMILIES, Family};
 use crate::error::Result;
 use serde_json::Value;
 
@@ -67,18 +67,13 @@ pub(super) fn refuse_unsupported(fields: &Fields<'_>, family: &Family) -> Result
 
 /// Refuses what transformers' model of the family ignores: a program that gives it means something by it.
 pub(super) fn refuse_ignored(fields: &Fields<'_>, family: &Family) -> Result<()> {
-    let (name, neutral, allowed) = NO_WINDOW;
     let switch = "use_sliding_window";
     let has = family.has(&WINDOW) || family.fields().iter().any(|field| field.name == switch);
     if has || fields.peek(switch)? == false {
         return Ok(());
     }
-    fields.require_neutral(name, neutral, allowed)
+    let windowed = |of: &&&Family| of.fields().iter().any(|own| own.name == WINDOW.name);
+    let names: Vec<_> = FAMILIES.iter().filter(windowed).map(|of| of.names[0]).collect();
+    let allowed = format!("absent, or model_type one of {}", names.join(", "));
+    fields.require_neutral(WINDOW.name, NOTHING, &allowed)
 }
-
-/// Of families without windows.
-const NO_WINDOW: Refusal = (
-    "sliding_window",
-    NOTHING,
-    "absent, or model_type \"mistral\", \"phi3\", \"gemma2\" or \"gemma3_text\"",
-);
