@@ -25,6 +25,12 @@ pub struct Rule {
     /// The default peak of the learning rate, and the default decay.
     pub learning_rate: f64,
     pub weight_decay: f64,
+    /// Whether the decay adds to the gradient, as PyTorch's SGD has it. Else it is decoupled.
+    #[cfg_attr(
+        not(feature = "testing"),
+        allow(dead_code, reason = "the test of the written types reads it")
+    )]
+    pub coupled: bool,
     /// What a user may choose besides, in the order in which kernels find them in the step.
     pub numbers: &'static [Number],
     /// Two numbers that a step carries over updates.
@@ -43,6 +49,7 @@ pub(super) const BASE: Rule = Rule {
     what: "",
     learning_rate: 1e-3,
     weight_decay: 0.1,
+    coupled: false,
     numbers: &[],
     carried: |_| [Carried::Rate(0.0); 2],
     state: State::AsGradients(|_| &[]),

@@ -13,6 +13,7 @@ pub(super) static RULE: Rule = Rule {
            the gradient after clipping, and so to the velocity.",
     learning_rate: 0.1,
     weight_decay: 1e-3,
+    coupled: true,
     numbers: NUMBERS,
     carried: |optimizer| [Carried::Rate(optimizer.number("momentum")), Carried::Rate(0.0)],
     state: State::AsGradients(|optimizer| {

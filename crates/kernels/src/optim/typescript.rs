@@ -100,8 +100,11 @@ fn text() -> String {
     text += &comment(&format!("Peak learning rate; {rate}."), "  ");
     text += "  learningRate?: number;\n";
     let decay = defaults(|rule| rule.weight_decay);
+    let coupled = RULES.iter().filter(|rule| rule.coupled);
+    let coupled: Vec<_> = coupled.map(|rule| format!("`\"{}\"`", rule.name)).collect();
     let decay = format!(
-        "Weight decay of matrices and embeddings, but not of norms; {decay}. It is decoupled, but for `\"sgd\"`."
+        "Weight decay of matrices and embeddings, but not of norms; {decay}. It is decoupled, but for {}.",
+        coupled.join(" and ")
     );
     text += &comment(&decay, "  ");
     text += "  weightDecay?: number;\n}\n\n\
