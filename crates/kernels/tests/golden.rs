@@ -14,7 +14,7 @@ use tinyloom_kernels::lower::{
     TrainChoices, inference_plans, initialize_plan, train_plans,
 };
 use tinyloom_kernels::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
-use tinyloom_kernels::optim::{Numbers, Optimizer, Rule};
+use tinyloom_kernels::optim::{Numbers, Optimizer, RULES, Rule};
 use tinyloom_kernels::plan::Plan;
 use tinyloom_kernels::testing::adapters;
 use tinyloom_model::error::Result;
@@ -260,9 +260,11 @@ impl Notes {
     fn optimizers(&mut self, case: &Case, _: &[&str]) {
         let caps = &self.caps.clone();
         let Ok(layout) = case.layout(caps, &[]) else { return };
-        for (name, given) in
-            [("lion", 1.0), ("sgd", 1.0), ("sgd", 0.0), ("adamw8bit", 0.95), ("muon", 0.95)]
-        {
+        let listed =
+            [("lion", 1.0), ("sgd", 1.0), ("sgd", 0.0), ("adamw8bit", 0.95), ("muon", 0.95)];
+        let is_listed = |rule: &&&Rule| listed.iter().any(|(name, _)| *name == rule.name);
+        let others = RULES[1..].iter().filter(|rule| !is_listed(rule)).map(|rule| (rule.name, 1.0));
+        for (name, given) in listed.into_iter().chain(others) {
             let numbers = Numbers::from_iter([("momentum", given)]);
             let optimizer = Optimizer::new(Rule::named(name).unwrap(), &numbers);
             let choices = TrainChoices { tokens: case.tokens, optimizer, ..Default::default() };
