@@ -170,6 +170,7 @@ export interface LayerFields
     | "rope_theta"
     | "sliding_window"
     | "qk_norm"
+    | "attn_logit_softcapping"
     | "attention_bias"
     | "mlp"
     | "intermediate_size"
