@@ -5,6 +5,7 @@ import {
   beginGuest,
   chosenText,
   fail,
+  fits,
   inside,
   kernels,
   learning,
@@ -144,9 +145,10 @@ async function follow(link: Linked): Promise<void> {
         return "paused" as const;
       };
       const said = (at: number) =>
-        at > step
-          ? `It stands at step ${whole(at)}.`
-          : `This is the link's moment, step ${whole(at)}. Resume trains on from here.`;
+        at === step
+          ? `This is the link's moment, step ${whole(at)}. Resume trains on from here.`
+          : `The link's run stands at step ${whole(at)}.`;
+      if (!(await fits())) return;
       await beginGuest("Run of a link", { ends, said });
       if (session.state === "paused") stage.offer("Train on", () => attempt(train, fail));
     }, fail);

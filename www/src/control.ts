@@ -379,6 +379,17 @@ async function newRun({ lab, store }: Open, name: string, lasting = true): Promi
   return beginRun(lab, store, { name, settings, text, vocabulary, fewer, lasting });
 }
 
+/** Whether this machine can train a run of the form's settings; else it is said why not. */
+export async function fits(): Promise<boolean> {
+  const settings = settingsOf();
+  session.go("load");
+  const refused = await setup.judge(session.opened!.lab, settings);
+  if (!refused) return true;
+  session.back();
+  say(refused);
+  return false;
+}
+
 /**
  * Begins a run of the form's settings.
  *
@@ -387,13 +398,7 @@ async function newRun({ lab, store }: Open, name: string, lasting = true): Promi
 export async function begin(reveal = true): Promise<void> {
   const chosen = setup.text();
   if (typeof chosen === "string") return say(chosen);
-  const settings = settingsOf();
-  session.go("load");
-  const refused = await setup.judge(session.opened!.lab, settings);
-  if (refused) {
-    session.back();
-    return say(refused);
-  }
+  if (!(await fits())) return;
   const last = session.run;
   const made = await exchange("Compiling the model for this GPU…", (opened) =>
     newRun(opened, setup.name),
