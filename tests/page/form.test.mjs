@@ -1,0 +1,163 @@
+// The form, the list of runs and a second tab, in a real browser: what they say is so, and nothing leads astray.
+// reads: www
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { launch } from "../../scripts/browser.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+import { Demo, number } from "./demo-page.mjs";
+
+const dist = join(root, "www", "dist");
+const LINK = "#text-source=reverse&size=thimble&steps=4000&tokens-per-step=128&seed=3";
+const PASTED = "A loom makes cloth of threads. ".repeat(60);
+
+const weights = async (demo) => {
+  await demo.until("estimate", async () =>
+    /weights, in number/.test(await demo.page.$eval("#estimate", (one) => one.textContent)),
+  );
+  return number(await demo.page.$eval("#estimate td", (one) => one.textContent));
+};
+
+/** Letters never have a vocabulary of more than 256, and a model has heads of a width that there is. */
+async function models(demo) {
+  await demo.page.$eval("#estimate", (one) => {
+    one.closest("details").open = true;
+  });
+  await demo.fill("text-source", "stories");
+  await demo.fill("size", "mid");
+  const ofTokens = await weights(demo);
+  await demo.fill("text-source", "reverse");
+  await demo.fill("size", "mid");
+  await demo.until("fewer weights", async () => (await weights(demo)) < ofTokens);
+  assert.equal(ofTokens - (await weights(demo)), (4096 - 256) * 384, "embeddings of 3,840 tokens");
+  await demo.fill("size", "own");
+  await demo.fill("own-heads", "2");
+  await demo.fill("own-width", "11");
+  assert.equal(await demo.text("own-width-value"), "2,048");
+  assert.equal(await demo.text("own-heads-value"), "8", "four heads would be too wide");
+  await demo.fill("own-width", "0");
+  assert.equal(await demo.text("own-heads-value"), "8");
+  await demo.fill("own-heads", "4");
+  assert.equal(await demo.text("own-heads-value"), "8", "sixteen would be too narrow");
+}
+
+/** What the status says is of the form as it is. */
+async function says(demo) {
+  await demo.fill("text-source", "file");
+  await demo.until("request", async () => /^Choose a file first/.test(await demo.text("status")));
+  const field = await demo.page.$("#file");
+  await field.uploadFile(join(root, "README.md"));
+  await demo.until("ready", async () => (await demo.text("status")) === "Ready.", 30);
+}
+
+/** On a low window the form does not stick: its buttons could not be reached. */
+async function low(demo) {
+  await demo.page.setViewport({ width: 1366, height: 650 });
+  const position = () => demo.page.$eval("#setup", (one) => getComputedStyle(one).position);
+  assert.equal(await position(), "static");
+  await demo.page.setViewport({ width: 1366, height: 900 });
+  assert.equal(await position(), "static", "with the editor it is higher than the window");
+  await demo.fill("text-source", "reverse");
+  await demo.fill("size", "thimble");
+  await demo.unfold(false);
+  assert.equal(await position(), "sticky");
+}
+
+/** After a reload the form has what the run learns, a pasted text too. */
+async function reload(demo) {
+  await demo.fill("text-source", "paste");
+  await demo.fill("paste", PASTED);
+  await demo.fill("size", "thimble");
+  await demo.fill("steps", "4000");
+  await demo.fill("tokens-per-step", "64");
+  await demo.click("start");
+  await demo.until("first step", async () => (await demo.step()) >= 1);
+  await demo.click("pause");
+  await demo.untilState("paused");
+  // The address that the page has given itself is no link of another's.
+  await demo.click("link");
+  await demo.page.reload();
+  await demo.untilState("paused");
+  assert.equal(await demo.text("text-source"), "paste");
+  assert.equal(await demo.text("paste"), PASTED.trim());
+  assert.equal(await demo.text("steps"), "4000");
+}
+
+/** A run keeps its name where it is given none. */
+async function names(demo) {
+  const [{ name }] = await demo.runs();
+  await demo.page.$eval(`#runs [aria-label="Name of the run ${name}"]`, (input) => {
+    input.value = "  ";
+    input.dispatchEvent(new Event("change"));
+  });
+  assert.equal((await demo.runs())[0].name, name);
+  assert.ok(await demo.page.$("#error[hidden]"), "that is no failure");
+}
+
+/** A second tab says what the first one does, and begins nothing. */
+async function secondTab(demo, browser, url) {
+  await demo.click("start");
+  await demo.untilState("training");
+  await demo.page.waitForSelector('#runs [aria-label^="Export"]:disabled');
+  const disabled = await demo.page.$eval(
+    '#runs [aria-label^="Export"]:disabled',
+    (one) => one.title,
+  );
+  assert.equal(disabled, "It trains: pause it first.");
+  const second = await Demo.open(browser, url);
+  await second.untilState("idle");
+  assert.match(
+    await second.text("loom-said"),
+    /^“.*” is open in another tab, and goes on there\.$/,
+  );
+  assert.ok(await second.page.$("#error[hidden]"));
+  await second.until("the recording", async () =>
+    /^Recorded earlier/.test(await second.text("story")),
+  );
+  assert.deepEqual(second.errors, [], "the second tab's console has errors");
+  await second.page.close();
+  await demo.page.bringToFront();
+  // The chips end a run of the visitor's own only if they say so.
+  demo.dialogs.length = 0;
+  await demo.page.click('[data-learns="paste"]');
+  await demo.untilState("stopped");
+  assert.deepEqual(demo.dialogs, ["confirm"]);
+}
+
+/** A measurement that takes long can be ended. */
+async function measures(demo) {
+  await demo.page.waitForSelector("#benchmark:enabled");
+  await demo.click("benchmark");
+  await demo.until("its place", async () =>
+    /^Measuring: train \w+, 1 of 6, 0:\d\d min so far…$/.test(await demo.text("benchmark-note")),
+  );
+  await demo.click("benchmark");
+  await demo.until("its end", async () => /^Stopped\./.test(await demo.text("benchmark-note")));
+  const label = await demo.page.$eval("#benchmark", (one) => one.textContent);
+  assert.equal(label, "Measure this GPU");
+}
+
+test("the form says what is so, before and after a reload, and in two tabs", {
+  timeout: 600_000,
+}, async (t) => {
+  // What is seen before the script runs is what it then shows.
+  const html = readFileSync(join(dist, "index.html"), "utf8");
+  assert.match(html, /<option value="reverse" selected/);
+  assert.doesNotMatch(html, /<select id="size"><\/select>/);
+  const server = await serve({ "/": dist });
+  t.after(() => server.close());
+  const browser = await launch("chromium");
+  t.after(() => browser.close());
+  const demo = await Demo.open(browser, `${server.url}/${LINK}`);
+  await demo.untilState("idle");
+  await models(demo);
+  await says(demo);
+  await low(demo);
+  await measures(demo);
+  await reload(demo);
+  await names(demo);
+  await secondTab(demo, browser, `${server.url}/?second`);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
