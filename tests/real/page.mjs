@@ -10,9 +10,9 @@ const PAGE = join(root, "docs/real-models.md");
 const HEAD = `# Real models
 
 What \`npm run test:real\` compares: tokenizers, templates, adapters and files that people have, beside Python's programs and
-llama.cpp, and two real models beside transformers and PEFT ([tests/real](../tests/real/README.md)). \`worst\` is the largest
-difference, and \`limit\` the largest that passes. \`npm run test:real -- --write\` writes this page. It keeps the rows of
-checks that did not run.
+llama.cpp, and two real models, one of them also in chats in a page, beside transformers, PEFT and llama.cpp
+([tests/real](../tests/real/README.md)). \`worst\` is the largest difference, and \`limit\` the largest that passes.
+\`npm run test:real -- --write\` writes this page. It keeps the rows of checks that did not run.
 `;
 
 const keyOf = ({ model, weights, check }) => [model, weights, check].join("|");
