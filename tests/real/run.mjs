@@ -6,6 +6,7 @@
 //   --formats a,b    of f32, f16, int8, int4
 //   --checks a,b     of forms (tokenizers, templates, adapters, files), ids, gguf, logits, greedy, loss, lora, and in a page
 //                    of Chromium chat and tuned, behind which peft asks PEFT
+//   --files a,b      of forms: the test files with these words in their path
 //   --write          docs/real-models.md gets the rows; those of other checks stay as they were
 //   --built          nothing is installed or built: pkg/dist is there
 //   --prepared       nor is anything downloaded or asked of Python: target/real is there
@@ -89,6 +90,7 @@ await main(async () => {
       models: { type: "string" },
       formats: { type: "string" },
       checks: { type: "string" },
+      files: { type: "string" },
       folder: { type: "string" },
       packages: { type: "string" },
     },
@@ -112,7 +114,7 @@ await main(async () => {
     await build({});
   }
   const results = { quick, rows: [], missing: [] };
-  if (checks.includes("forms")) results.rows.push(...(await formsRows()));
+  if (checks.includes("forms")) results.rows.push(...(await formsRows(values.files?.split(","))));
   for (const key of checks.some((check) => OF_MODELS.includes(check)) ? models : []) {
     try {
       const ofModel = checks.filter((check) => !NEEDS[check] || MODELS[key][NEEDS[check]]);
