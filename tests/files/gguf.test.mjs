@@ -34,12 +34,12 @@ const apartOf = (name, type) => Math.max(APART[type], MODELS[name].apart ?? 0);
 /** The least margin in nats between a token and the next likely one: rounding must not choose. */
 const MARGIN = 0.1;
 
-test("the models are trained and saved", { timeout: 600_000 }, async (t) => {
+test("the models are trained and saved", { timeout: 1_200_000 }, async (t) => {
   rmSync(folder, { recursive: true, force: true });
   const script = join(import.meta.dirname, "gguf", "host.mjs");
   const { messages, printed, code } = await told(script, {
     args: [folder, ...names],
-    seconds: 590,
+    seconds: 1190,
     signal: t.signal,
   });
   for (const { name, loss, read } of messages) {
@@ -99,7 +99,7 @@ function compare(file, { tokens, logprobs }, expected, apart) {
   return far;
 }
 
-test("llama.cpp continues as tinyloom does", { timeout: 600_000 }, async (t) => {
+test("llama.cpp continues as tinyloom does", { timeout: 900_000 }, async (t) => {
   const server = await serve({
     "/blank.html": Buffer.from("<!doctype html><title>wllama</title>"),
     "/tests": join(root, "tests"),
