@@ -17,18 +17,22 @@ llama.cpp, and two real models, one of them also in chats in a page, beside tran
 
 const keyOf = ({ model, weights, check }) => [model, weights, check].join("|");
 
+/** Browsers tell no description. */
+const nameOf = ({ description, vendor, architecture } = {}) =>
+  description || [vendor, architecture].filter(Boolean).join(" ") || "GPU";
+
 /** Takes the rows of a run into the page. */
 export function writePage({ rows, adapter }, today = new Date().toISOString().slice(0, 10)) {
   const kept = new Map(JSON.parse(readFileSync(ROWS, "utf8")).map((row) => [keyOf(row), row]));
   for (const { seconds: _, ...row } of rows) {
-    const on = row.weights === "" ? "host" : (adapter?.description ?? adapter?.vendor ?? "GPU");
+    const on = row.weights === "" ? "host" : nameOf(adapter);
     // JSON has no infinity and no NaN.
     const limit = row.limit === Number.POSITIVE_INFINITY ? "none" : row.limit;
     const worst = Number.isFinite(row.worst) ? row.worst : String(row.worst);
     kept.set(keyOf(row), { ...row, worst, limit, date: today, on });
   }
   const all = [...kept.values()];
-  writeFileSync(ROWS, `${JSON.stringify(all, null, 1)}\n`);
+  writeFileSync(ROWS, `${JSON.stringify(all, null, 2)}\n`);
   const days = [...new Set(all.map(({ date, on }) => `${date}, ${on}`))];
   const parts = days.map((day) => {
     const own = all.filter(({ date, on }) => `${date}, ${on}` === day);
