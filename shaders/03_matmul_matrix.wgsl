@@ -69,11 +69,6 @@ fn clear_past_end(
   }
 }
 
-// Four neighbours of a row of a subgroup's results.
-fn result(owner: u32, at: u32) -> vec4<f32> {
-  return vec4(results[owner][at], results[owner][at + 1u], results[owner][at + 2u], results[owner][at + 3u]);
-}
-
 fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane = invocation % WORKGROUP;
   let rows = range_rows(step.tokens, range);
@@ -147,15 +142,27 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         let n = owner_n + j * MATRIX_N + four;
 #if GATED
         // The subgroup that has the gate's columns stores for that which has the columns of up.
-        if m < m_end && owner % GROUPS_N < GROUPS_N / 2u {
-          let gate = result(owner, at);
-          store_c(m, n, 0u, activate_four(gate) * result((owner + GROUPS_N / 2u) % SUBGROUPS, at));
-        }
+        let stores = owner % GROUPS_N < GROUPS_N / 2u;
 #else
-        if m < m_end && (!CHECK_N || n < N) {
-          store_c(split * PART_ROWS + m, n, column_of_c(range), result(owner, at));
-        }
+        let stores = !CHECK_N || n < N;
 #endif
+        if m < m_end && stores {
+          // Loaded here: a browser sees that the places are within the array.
+          let x = results[owner][at];
+          let y = results[owner][at + 1u];
+          let z = results[owner][at + 2u];
+          let w = results[owner][at + 3u];
+#if GATED
+          let up = (owner + GROUPS_N / 2u) % SUBGROUPS;
+          let up_x = results[up][at];
+          let up_y = results[up][at + 1u];
+          let up_z = results[up][at + 2u];
+          let up_w = results[up][at + 3u];
+          store_c(m, n, 0u, activate_four(vec4(x, y, z, w)) * vec4(up_x, up_y, up_z, up_w));
+#else
+          store_c(split * PART_ROWS + m, n, column_of_c(range), vec4(x, y, z, w));
+#endif
+        }
       }
       workgroupBarrier();
     }

@@ -1,5 +1,5 @@
 // rope_forward, as 04_rope.wgsl, by vectors of whole heads: rotates queries and keys, and writes whole rows. SUMMED: a product
-// split along K has left PARTS parts of the rows, which are added up in their order. CACHED (rope_append_forward): keys and
+// split along K has left PARTS parts of the rows, which are added up in their order. CACHED: keys and
 // values are also appended to a cache in f32, as 04_cache_append.wgsl does.
 //
 // The first ROTATED_HEADS of each row rotate. Grid: one invocation per two vectors of a row, half a head apart.

@@ -6,7 +6,7 @@ use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, Submit};
 use super::lookup::{CheckRows, Lookup};
 use super::sampler::{Bias, Sampler, check_alternatives};
 use crate::error::{Error, ErrorCode, Result};
-use crate::gpu::{PlanId, Region, Replay, create_checked};
+use crate::gpu::{LocalFuture, PlanId, Region, Replay, create_checked, queue_checked};
 use crate::lower::{LIKELIEST_OFFSET, SampleChoices};
 use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
@@ -319,7 +319,8 @@ impl Generation {
     async fn prefill(&mut self, cache: &PreparedCache) -> Result<(CacheOwner, Vec<u8>)> {
         let (model, count) = (Rc::clone(&self.model), self.text.len());
         let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
-        self.reset_decoding(cache).await?;
+        // Whether that was accepted is awaited while the first chunk is read.
+        let mut reset = Some(self.reset_decoding(cache)?);
         loop {
             let part = model.next_chunk(cache, done, count)?;
             let last = part.end == count;
@@ -337,12 +338,15 @@ impl Generation {
             let tokens = &self.text[part.clone()];
             let Some(read) = model.queue_chunk((cache, held), done, tokens, &chunk)? else {
                 (held, done) = model.begin_text(cache, &self.text, usize::MAX).await?;
-                self.reset_decoding(cache).await?;
+                reset = Some(self.reset_decoding(cache)?);
                 continue;
             };
             if last {
                 // What cannot be queued now fails in the next call: the prompt's draw is kept.
                 let _ = self.fill_in_flight(cache, 1);
+            }
+            if let Some(reset) = reset.take() {
+                reset.await?;
             }
             let bytes = read.await?;
             if last {
@@ -370,11 +374,10 @@ impl Generation {
     }
 
     /// Puts what decoding counts on by itself to where the text is.
-    async fn reset_decoding(&self, cache: &KeyValueCache) -> Result<()> {
-        create_checked(&**self.model.gpu(), || {
-            cache.with(|allocation| self.write_decode_state(allocation))
-        })
-        .await
+    fn reset_decoding(&self, cache: &KeyValueCache) -> Result<LocalFuture<Result<()>>> {
+        let write = || cache.with(|allocation| self.write_decode_state(allocation));
+        let ((), accepted) = queue_checked(&**self.model.gpu(), write)?;
+        Ok(accepted)
     }
 
     fn write_decode_state(&self, allocation: &CacheAllocation) -> Result<()> {

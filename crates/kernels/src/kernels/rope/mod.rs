@@ -82,7 +82,7 @@ pub struct RopeAppend {
 
 impl Spec for RopeAppend {
     fn name(&self) -> &'static str {
-        "rope_append_forward"
+        "rope_forward"
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
@@ -90,7 +90,9 @@ impl Spec for RopeAppend {
         let composer = key_rows(Composer::flat(caps, *self)?, cache.ring)
             .size("QUERY_HEADS", cache.shape.heads)
             .when("CACHED", true);
-        by_heads(composer, caps, (shape, parts), &[read_write("cache")])
+        let mut kernel = by_heads(composer, caps, (shape, parts), &[read_write("cache")])?;
+        kernel.variant += ", to the cache";
+        Ok(kernel)
     }
 }
 
