@@ -129,18 +129,19 @@ impl Notes {
             let what = format!("{:?} cache, {:?} weights", options.kv_cache, options.weights);
             match inference_plans(caps, &layout, case.capacity, options) {
                 Ok(plans) => {
-                    let names = [
-                        "prefill",
-                        "logits",
-                        "loss",
-                        "last row",
-                        "decode",
-                        "sample",
-                        "pack",
-                        "decode a short text",
-                    ];
+                    let names =
+                        ["prefill", "logits", "loss", "last row", "decode", "sample", "pack"];
                     for (name, plan) in names.into_iter().zip(plans.all()) {
                         self.add(name, &what, Ok(plan));
+                    }
+                    let further = [
+                        ("decode a short text", &plans.short_context),
+                        ("prefill of a long text", &plans.long_prefill),
+                    ];
+                    for (name, plan) in further {
+                        if let Some(plan) = plan {
+                            self.add(name, &what, Ok(plan));
+                        }
                     }
                 }
                 Err(error) => self.add("inference", &what, Err(error)),

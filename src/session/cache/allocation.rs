@@ -1,6 +1,6 @@
 //! What a key-value cache has on the GPU: its buffers, and the plans of inference bound to them.
 
-use super::costs::Costs;
+use super::costs::{ChunkCosts, Costs};
 use super::named_plans::NamedPlans;
 use crate::error::Result;
 use crate::gpu::PlanId;
@@ -22,6 +22,8 @@ pub(in crate::session) struct CacheAllocation {
     short_context_tokens: usize,
     /// Most rows of a chunk, and of those whose logits are computed at a time.
     pub chunk: usize,
+    /// Rows that the buffers of a chunk have room for.
+    pub room: usize,
     pub logit_rows: usize,
     pub shape: CacheShape,
     pub cache_rows: usize,
@@ -33,7 +35,8 @@ pub(in crate::session) struct CacheAllocation {
 /// The plans of [`InferencePlans`], installed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct CachePlans {
-    pub prefill: PlanId,
+    prefill: PlanId,
+    long_prefill: Option<PlanId>,
     pub logits: PlanId,
     pub loss: PlanId,
     pub last_row: PlanId,
@@ -41,6 +44,14 @@ pub(in crate::session) struct CachePlans {
     short_context: Option<PlanId>,
     pub sample: PlanId,
     pub pack: PlanId,
+}
+
+/// What reads a chunk of a text.
+pub(in crate::session) struct Prefill {
+    pub plan: PlanId,
+    pub costs: ChunkCosts,
+    /// Most rows of the chunk.
+    pub rows: usize,
 }
 
 /// Tells an allocation from those before it and those of other caches.
@@ -57,6 +68,7 @@ impl NamedPlans for InferencePlans {
     fn install(&self, install: &mut dyn FnMut(&Plan) -> Result<PlanId>) -> Result<CachePlans> {
         Ok(CachePlans {
             prefill: install(&self.prefill)?,
+            long_prefill: self.long_prefill.as_ref().map(&mut *install).transpose()?,
             logits: install(&self.logits)?,
             loss: install(&self.loss)?,
             last_row: install(&self.last_row)?,
@@ -81,6 +93,7 @@ impl CacheAllocation {
             plans: installed,
             short_context_tokens: plans.short_context_keys,
             chunk: plans.chunk,
+            room: plans.room,
             logit_rows: plans.logit_rows,
             shape: plans.shape,
             cache_rows: plans.cache_rows,
@@ -100,7 +113,21 @@ impl CacheAllocation {
         self.plans.short_context.filter(|_| short).unwrap_or(self.plans.decode)
     }
 
-    /// Tokens of the next chunk from `position` on.
+    /// For a text of which so many tokens were unread at first, as [`InferencePlans::prefill_of`].
+    pub fn prefill(&self, unread: usize) -> Prefill {
+        match self.plans.long_prefill.filter(|_| unread > self.room) {
+            Some(plan) => Prefill { plan, costs: self.costs.long_chunk, rows: self.room },
+            None => Prefill { plan: self.plans.prefill, costs: self.costs.chunk, rows: self.chunk },
+        }
+    }
+
+    /// Tokens of the next chunk of such a text from `position` on.
+    pub fn prefill_rows(&self, throughput: &Throughput, position: usize, unread: usize) -> usize {
+        let Prefill { costs, rows, .. } = self.prefill(unread);
+        costs.rows(throughput, rows, |rows| self.keys(position + rows))
+    }
+
+    /// The same by plans that are made for [`Self::chunk`] rows.
     pub fn rows(&self, throughput: &Throughput, position: usize) -> usize {
         self.costs.chunk.rows(throughput, self.chunk, |rows| self.keys(position + rows))
     }

@@ -1,6 +1,6 @@
 //! What is computed of a chunk of a text.
 
-use super::allocation::CacheAllocation;
+use super::allocation::{CacheAllocation, Prefill};
 use super::costs::ChunkCosts;
 use crate::error::Result;
 use crate::gpu::{PlanId, Region};
@@ -15,10 +15,15 @@ pub(in crate::session) struct Chunk {
 }
 
 impl Chunk {
-    /// All layers into the cache, then what those plans compute.
-    pub fn prefill(cache: &CacheAllocation, then: &[PlanId], read: Option<Region>) -> Self {
-        let plans = [&[cache.plans.prefill], then].concat();
-        Self { plans, costs: cache.costs.chunk, read }
+    /// All layers into the cache, of a text of which so many tokens were unread at first, then what those plans compute.
+    pub fn prefill(
+        cache: &CacheAllocation,
+        unread: usize,
+        then: &[PlanId],
+        read: Option<Region>,
+    ) -> Self {
+        let Prefill { plan, costs, .. } = cache.prefill(unread);
+        Self { plans: [&[plan], then].concat(), costs, read }
     }
 
     /// The logits of rows of a chunk, then what those plans compute of them.

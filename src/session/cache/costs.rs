@@ -26,6 +26,8 @@ pub(in crate::session) struct ChunkCosts {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct Costs {
     pub chunk: ChunkCosts,
+    /// A chunk of a long text.
+    pub long_chunk: ChunkCosts,
     /// Logits and loss of as many rows as have them at a time.
     pub logits: ChunkCosts,
     /// A token decoded, up to the last hidden state.
@@ -92,6 +94,7 @@ impl Costs {
     pub fn new(plans: &InferencePlans) -> Self {
         Self {
             chunk: ChunkCosts::new(&[&plans.prefill]),
+            long_chunk: ChunkCosts::new(&[plans.long_prefill.as_ref().unwrap_or(&plans.prefill)]),
             logits: ChunkCosts::new(&[&plans.logits, &plans.loss]),
             decode: Work::of(&plans.decode),
             sample: Work::of(&plans.sample),

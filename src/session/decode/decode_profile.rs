@@ -56,16 +56,18 @@ impl Model {
         cache.begin_text(&self.weights, (self.next_epoch(), None), 0, tokens);
         let gpu = self.gpu();
         let write = |allocation: &CacheAllocation| {
-            let rows = (tokens - 1) % allocation.chunk + 1;
+            let prefill = allocation.prefill(tokens);
+            let rows = (tokens - 1) % prefill.rows + 1;
             let step = Step { position: (tokens - rows) as u32, ..Step::of(rows) };
             gpu.write(allocation.resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&step))?;
             let keys = allocation.keys(tokens);
-            Ok((Replay { keys, ..Replay::new(allocation.plans.prefill, rows) }, allocation.shape))
+            Ok((Replay { keys, ..Replay::new(prefill.plan, rows) }, allocation.shape))
         };
         let (replay, shape) = create_checked(&**gpu, || cache.with(write)).await?;
         let caps = gpu.capabilities();
         let plans = inference_plans(caps, self.layout(), shape, options)?;
-        let rows = plans.prefill.rows(caps.limits.max_compute_workgroups_per_dimension)?;
+        let rows =
+            plans.prefill_of(tokens).rows(caps.limits.max_compute_workgroups_per_dimension)?;
         self.timed(rows, &[replay]).await
     }
 

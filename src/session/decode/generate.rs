@@ -319,18 +319,20 @@ impl Generation {
     async fn prefill(&mut self, cache: &PreparedCache) -> Result<(CacheOwner, Vec<u8>)> {
         let (model, count) = (Rc::clone(&self.model), self.text.len());
         let (mut held, mut done) = model.begin_text(cache, &self.text, usize::MAX).await?;
+        let mut unread = count - done;
         // Whether that was accepted is awaited while the first chunk is read.
         let mut reset = Some(self.reset_decoding(cache)?);
         loop {
-            let part = model.next_chunk(cache, done, count)?;
+            let part = model.next_prefill(cache, done..count, unread)?;
             let last = part.end == count;
             let chunk = |allocation: &CacheAllocation| {
                 if !last {
-                    return Ok(Chunk::prefill(allocation, &[], None));
+                    return Ok(Chunk::prefill(allocation, unread, &[], None));
                 }
                 let read = self.drawn(allocation, 1)?;
                 Ok(Chunk::prefill(
                     allocation,
+                    unread,
                     &[allocation.plans.last_row, self.sample(allocation)],
                     Some(read),
                 ))
@@ -338,6 +340,7 @@ impl Generation {
             let tokens = &self.text[part.clone()];
             let Some(read) = model.queue_chunk((cache, held), done, tokens, &chunk)? else {
                 (held, done) = model.begin_text(cache, &self.text, usize::MAX).await?;
+                unread = count - done;
                 reset = Some(self.reset_decoding(cache)?);
                 continue;
             };
@@ -345,10 +348,13 @@ impl Generation {
                 // What cannot be queued now fails in the next call: the prompt's draw is kept.
                 let _ = self.fill_in_flight(cache, 1);
             }
-            if let Some(reset) = reset.take() {
-                reset.await?;
-            }
-            let bytes = read.await?;
+            let accepted = match reset.take() {
+                Some(reset) => reset.await,
+                None => Ok(()),
+            };
+            let bytes = read.await;
+            accepted?;
+            let bytes = bytes?;
             if last {
                 // What is queued behind it waited for the prompt.
                 model.token_throughput.waited(&**model.gpu());

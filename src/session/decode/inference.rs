@@ -100,7 +100,7 @@ impl Model {
         let write = |allocation: &CacheAllocation| {
             let (gpu, buffer) = (self.gpu(), |name| allocation.resources.get(name));
             if let Some(targets) = targets {
-                let offset = PromptLayout::new(allocation.chunk).targets().offset;
+                let offset = PromptLayout::new(allocation.room).targets().offset;
                 gpu.write(buffer(Buffer::Batch)?, offset, bytemuck::cast_slice(targets))?;
             }
             let row = self.config().hidden_size as u64 * 4;
@@ -164,7 +164,20 @@ impl Model {
         })))
     }
 
-    /// The next chunk of a text of so many tokens from `position` on: as many as the GPU does at once.
+    /// The next chunk of what is left of a text, all layers of it: as many as the GPU does at once. `unread` are all tokens
+    /// that the cache did not hold at first.
+    pub(in crate::session) fn next_prefill(
+        &self,
+        cache: &KeyValueCache,
+        left: Range<usize>,
+        unread: usize,
+    ) -> Result<Range<usize>> {
+        let (throughput, start) = (&self.chunk_throughput, left.start);
+        let rows = |on_gpu: &CacheAllocation| Ok(on_gpu.prefill_rows(throughput, start, unread));
+        Ok(start..left.end.min(start + cache.with(rows)?))
+    }
+
+    /// The same by a plan of an inspection.
     pub(in crate::session) fn next_chunk(
         &self,
         cache: &KeyValueCache,
@@ -183,14 +196,17 @@ impl Model {
         text: &[u32],
     ) -> Result<()> {
         let (mut held, mut done) = self.begin_text(cache, text, usize::MAX).await?;
+        let mut unread = text.len() - done;
         while done < text.len() {
-            let part = self.next_chunk(cache, done, text.len())?;
-            let chunk = |allocation: &CacheAllocation| Ok(Chunk::prefill(allocation, &[], None));
+            let part = self.next_prefill(cache, done..text.len(), unread)?;
+            let chunk =
+                |allocation: &CacheAllocation| Ok(Chunk::prefill(allocation, unread, &[], None));
             let read = self.run_chunk((cache, held), done, &text[part.clone()], &chunk);
             if read.await?.is_some() {
                 done = part.end;
             } else {
                 (held, done) = self.begin_text(cache, text, usize::MAX).await?;
+                unread = text.len() - done;
             }
         }
         cache.holds(held, text);
@@ -263,13 +279,18 @@ impl Model {
     ) -> Result<CacheOwner> {
         let LogitsOf { tokens, from, .. } = text;
         let (mut held, mut done) = self.begin_text(cache, tokens, from).await?;
+        let mut unread = tokens.len() - done;
         while done < tokens.len() {
             report(done)?;
-            let part = self.next_chunk(cache, done, tokens.len())?;
-            if self.read_part((cache, held), text, &part, chunk, take).await? {
+            let part = match text.layers {
+                Some(_) => self.next_chunk(cache, done, tokens.len())?,
+                None => self.next_prefill(cache, done..tokens.len(), unread)?,
+            };
+            if self.read_part((cache, held), text, (&part, unread), chunk, take).await? {
                 done = part.end;
             } else {
                 (held, done) = self.begin_text(cache, tokens, from).await?;
+                unread = tokens.len() - done;
             }
         }
         Ok(held)
@@ -281,12 +302,12 @@ impl Model {
         &self,
         place: (&PreparedCache, CacheOwner),
         text: LogitsOf<'_>,
-        part: &Range<usize>,
+        (part, unread): (&Range<usize>, usize),
         chunk: &dyn Fn(&CacheAllocation, &Range<usize>) -> Result<Chunk>,
         take: &mut dyn FnMut(Range<usize>, &[u8]),
     ) -> Result<bool> {
         let layers = |allocation: &CacheAllocation| {
-            let all = Chunk::prefill(allocation, &[], None);
+            let all = Chunk::prefill(allocation, unread, &[], None);
             Ok(Chunk { plans: text.layers.map_or(all.plans, |own| vec![own]), ..all })
         };
         let tokens = &text.tokens[part.clone()];

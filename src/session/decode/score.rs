@@ -237,7 +237,8 @@ impl Model {
             let gpu = &**self.gpu();
             create_checked(gpu, || pass.write_documents(gpu, &starts)).await?;
             let all = 0..text.0.len();
-            if self.read_part((&cache, held), of, &all, &chunk, &mut take).await? {
+            let part = (&all, all.len());
+            if self.read_part((&cache, held), of, part, &chunk, &mut take).await? {
                 return Ok(());
             }
         }

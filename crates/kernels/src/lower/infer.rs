@@ -19,6 +19,8 @@ use std::ops::Range;
 pub struct InferencePlans {
     /// Rows of a chunk into the cache; leaves the last layer's output in [`Buffer::Hidden`].
     pub prefill: Plan,
+    /// The same for larger chunks, of a text of which more than [`Self::room`] tokens are unread.
+    pub long_prefill: Option<Plan>,
     /// Logits of up to [`Self::logit_rows`] rows of [`Buffer::HeadInput`].
     pub logits: Plan,
     /// Loss of each of these rows, from the logits.
@@ -39,6 +41,8 @@ pub struct InferencePlans {
     pub packed: Vec<(Buffer, u64)>,
     /// Most rows of a prefill.
     pub chunk: usize,
+    /// Rows that the buffers of a chunk have room for: those of [`Self::long_prefill`], if there is one.
+    pub room: usize,
     pub logit_rows: usize,
     /// Rows of a layer's cache: no more than the sliding window and a chunk need.
     pub cache_rows: usize,
@@ -55,10 +59,14 @@ impl InferencePlans {
     }
 
     pub fn all(&self) -> Vec<&Plan> {
-        let Self { prefill, logits, loss, last_row, decode, short_context, sample, pack, .. } =
-            self;
+        let Self { prefill, logits, loss, last_row, decode, sample, pack, .. } = self;
         let plans = [prefill, logits, loss, last_row, decode, sample, pack];
-        plans.into_iter().chain(short_context).collect()
+        plans.into_iter().chain(&self.short_context).chain(&self.long_prefill).collect()
+    }
+
+    /// What reads a chunk of a text of which so many tokens were unread at first. It does not depend on other texts.
+    pub fn prefill_of(&self, unread: usize) -> &Plan {
+        self.long_prefill.as_ref().filter(|_| unread > self.room).unwrap_or(&self.prefill)
     }
 }
 
@@ -68,8 +76,8 @@ const LOGITS_BYTES: u64 = 32 << 20;
 const PROBABILITY_BYTES: u64 = 32 << 20;
 /// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
 const CHUNK: usize = 512;
-/// The same of a long text on a large GPU, which more rows keep busier. A shorter text would wait for kernels made for more
-/// rows than it has.
+/// The same of a text of more tokens than these on a large GPU, which more rows keep busier. A shorter text would wait for
+/// kernels made for more rows than it has.
 const LONG_CHUNK: usize = 2048;
 /// The same of an adapter on the CPU, which fewer rows keep as busy.
 const SOFTWARE_CHUNK: usize = 256;
@@ -152,19 +160,16 @@ fn ring(architecture: &Architecture, chunk: usize) -> Option<usize> {
     (rows < architecture.positions).then_some(rows)
 }
 
-/// Most rows of a chunk of a text for which a cache has so much room.
-fn most_rows(caps: &Capabilities, architecture: &Architecture, capacity: usize) -> usize {
-    if caps.software {
-        return SOFTWARE_CHUNK;
-    }
+/// Whether a cache of so much room may have texts with larger chunks.
+fn has_long_chunks(caps: &Capabilities, architecture: &Architecture, capacity: usize) -> bool {
     // A ring would need as many rows more.
-    let long = capacity >= 2 * LONG_CHUNK && architecture.window().is_none();
-    if long && caps.class() == GpuClass::LARGE { LONG_CHUNK } else { CHUNK }
+    let ring = architecture.window().is_some();
+    capacity > LONG_CHUNK && !ring && !caps.software && caps.class() == GpuClass::LARGE
 }
 
 /// Compiles a model into the plans of inference, for texts of the shape's capacity: a RoPE table of
 /// that length, and a cache of that length or of what a sliding window needs, if that is less. The
-/// kernels depend on the capacity in one thing: those of long texts are made for larger chunks.
+/// kernels do not depend on the capacity. A cache with room for a long text has further ones, for larger chunks of it.
 ///
 /// # Errors
 /// `limit-exceeded` when an activation, the cache or a kernel does not fit the device.
@@ -209,6 +214,8 @@ pub struct Inference<'a> {
     pub(super) params: &'a Params,
     pub(super) shape: CacheShape,
     chunk: usize,
+    /// Rows of the largest chunk.
+    room: usize,
     logit_rows: usize,
     pub(super) cache: Cache,
     weights: WeightFormat,
@@ -232,13 +239,18 @@ impl<'a> Inference<'a> {
         let rows_in = |bytes: u64, columns: usize| (bytes.min(binding) / 4) as usize / columns;
         let layers = graph.nodes[..graph.layers_end].iter().flat_map(|node| &node.writes);
         let widest = layers.map(|&value| graph.values[value].columns).max().unwrap_or(1);
-        let chunk = rows_in(binding, widest).clamp(1, most_rows(caps, architecture, capacity));
+        let most = if caps.software { SOFTWARE_CHUNK } else { CHUNK };
+        let fits = rows_in(binding, widest);
+        let chunk = fits.clamp(1, most);
+        let long = has_long_chunks(caps, architecture, capacity) && fits >= LONG_CHUNK;
+        let room = if long { LONG_CHUNK } else { chunk };
         let logit_rows = rows_in(LOGITS_BYTES, architecture.vocab_size).clamp(1, chunk);
         let ring = ring(architecture, chunk);
         let rows = ring.map_or(capacity, |ring| ring.min(capacity));
         let keys = architecture.positions;
         let cache = Cache { format: options.kv_cache, sequences, rows, ring, keys };
-        Self { caps, params, shape, chunk, logit_rows, cache, weights: options.weights, graph }
+        let weights = options.weights;
+        Self { caps, params, shape, chunk, room, logit_rows, cache, weights, graph }
     }
 
     /// Everything that inference of one text replays.
@@ -246,8 +258,14 @@ impl<'a> Inference<'a> {
     /// # Errors
     /// As [`inference_plans`].
     pub fn plans(&self) -> Result<InferencePlans> {
-        let prefill = self.prefill()?.finish(&[]);
-        let logits = self.logits()?.finish(&prefill.slots);
+        let prefill = self.prefill(self.chunk)?.finish(&[]);
+        let long_prefill = if self.room > self.chunk {
+            Some(self.prefill(self.room)?.finish(&prefill.slots))
+        } else {
+            None
+        };
+        let slots = &long_prefill.as_ref().unwrap_or(&prefill).slots;
+        let logits = self.logits()?.finish(slots);
         let loss = self.loss()?.finish(&logits.slots);
         let last_row = self.last_row()?.finish(&loss.slots);
         let decode = self.decode(self.cache.keys)?.finish(&last_row.slots);
@@ -263,6 +281,7 @@ impl<'a> Inference<'a> {
         let (pack, packed) = self.pack()?;
         Ok(InferencePlans {
             prefill,
+            long_prefill,
             logits,
             loss,
             last_row,
@@ -273,6 +292,7 @@ impl<'a> Inference<'a> {
             pack,
             packed,
             chunk: self.chunk,
+            room: self.room,
             logit_rows: self.logit_rows,
             cache_rows: self.cache.rows,
             shape: self.shape,
@@ -335,7 +355,7 @@ impl<'a> Inference<'a> {
         phase: Phase,
     ) -> Lowering<'a> {
         let builder = Builder::new(self.caps, phase, rows, Buffer::Step);
-        let tokens = PromptLayout::new(self.chunk).tokens();
+        let tokens = PromptLayout::new(self.room).tokens();
         let of = (&self.graph, nodes, Some(outside));
         self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
     }
@@ -365,7 +385,7 @@ impl<'a> Inference<'a> {
 
     pub(super) fn inputs(&self, tokens: Slice) -> Inputs {
         // One document: its zeros serve decoded rows too.
-        let documents = PromptLayout::new(self.chunk).documents();
+        let documents = PromptLayout::new(self.room).documents();
         Inputs { tokens, documents, positions: self.shape.capacity }
     }
 
@@ -435,9 +455,11 @@ impl<'a> Inference<'a> {
         Ok((builder.finish(&[]), packed))
     }
 
-    fn prefill(&self) -> Result<Builder<'_>> {
+    /// All layers over chunks of so many rows.
+    fn prefill(&self, rows: usize) -> Result<Builder<'_>> {
         let nodes = 0..self.graph.layers_end;
-        let mut lowering = self.chunk(nodes.clone());
+        let outside = (self.graph.last_hidden(), self.hidden(Buffer::Hidden, rows));
+        let mut lowering = self.some_rows(rows, nodes.clone(), outside, Phase::Prefill);
         lowering.nodes(nodes)?;
         Ok(lowering.builder)
     }
@@ -466,7 +488,7 @@ impl<'a> Inference<'a> {
                 let builder = Builder::new(self.caps, Phase::Prefill, self.chunk, Buffer::Step);
                 let bytes = self.chunk.next_multiple_of(ALIGN) as u64 * 4;
                 let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
-                let tokens = PromptLayout::new(self.chunk).tokens();
+                let tokens = PromptLayout::new(self.room).tokens();
                 let inputs = Inputs { documents, ..self.inputs(tokens) };
                 let hidden = (self.graph.last_hidden(), self.hidden(Buffer::Hidden, self.chunk));
                 let of = (&self.graph, nodes.clone(), Some(hidden));
@@ -476,7 +498,7 @@ impl<'a> Inference<'a> {
             }
             Probe::Scores(top) => {
                 let mut lowering = self.logit_rows(0..0, Phase::Forward);
-                lowering.chunk_scores(PromptLayout::new(self.chunk).targets(), top)?;
+                lowering.chunk_scores(PromptLayout::new(self.room).targets(), top)?;
                 lowering
             }
         };
@@ -501,14 +523,14 @@ impl<'a> Inference<'a> {
 
     fn loss(&self) -> Result<Builder<'_>> {
         let mut lowering = self.logit_rows(0..0, Phase::Forward);
-        lowering.chunk_loss(PromptLayout::new(self.chunk).targets())?;
+        lowering.chunk_loss(PromptLayout::new(self.room).targets())?;
         Ok(lowering.builder)
     }
 
     fn last_row(&self) -> Result<Builder<'_>> {
         let mut builder = Builder::new(self.caps, Phase::Prefill, 1, Buffer::Step);
         let kernel = builder.kernel(k::CopyRow { hidden: self.params.architecture.hidden })?;
-        let from = self.hidden(Buffer::Hidden, self.chunk);
+        let from = self.hidden(Buffer::Hidden, self.room);
         let launch = Launch::new("last row", kernel).bind("input", from);
         builder.dispatch(launch.bind("output", self.hidden(Buffer::LastHidden, 1)))?;
         Ok(builder)

@@ -54,7 +54,7 @@ fn inference_sizes(
     capacity: usize,
     options: InferenceOptions,
 ) -> BufferSizes {
-    let (chunk, hidden) = (plans.chunk as u64, config.hidden_size as u64 * 4);
+    let (chunk, hidden) = (plans.room as u64, config.hidden_size as u64 * 4);
     let (logit_rows, vocabulary) = (plans.logit_rows as u64, config.vocab_size as u64);
     let shape = attention_shape(Architecture::of(config).layers[0].heads().unwrap());
     let cache = cache_bytes(options.kv_cache, &shape, plans.cache_rows);
@@ -63,7 +63,7 @@ fn inference_sizes(
     sizes.extend(plans.packed.iter().copied());
     sizes.extend((0..config.num_hidden_layers).map(|layer| (Buffer::Cache(layer), cache)));
     sizes.extend([
-        (Buffer::Batch, PromptLayout::new(plans.chunk).bytes()),
+        (Buffer::Batch, PromptLayout::new(plans.room).bytes()),
         (Buffer::Step, STEP_BYTES),
         (Buffer::DecodeStep, STEP_BYTES),
         (Buffer::Hidden, chunk * hidden),

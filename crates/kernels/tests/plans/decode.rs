@@ -1,10 +1,11 @@
 //! Plans of inference: how long texts are attended to, and how large a cache is.
 
 use super::{body, configs, floor};
-use tinyloom_kernels::caps::{Capabilities, Decoding, Features, Limits};
+use tinyloom_kernels::caps::{Capabilities, Decoding, Features, GpuClass, Limits, Target};
 use tinyloom_kernels::kernels::{KernelSpec, KvCache, Matvec, MatvecInput, WeightFormat};
 use tinyloom_kernels::lower::{CacheShape, InferenceOptions, inference_plans};
 use tinyloom_kernels::plan::{Buffer, Dispatch, Plan, buffers};
+use tinyloom_kernels::testing::adapters;
 use tinyloom_model::arch::Architecture;
 use tinyloom_model::error::ErrorCode;
 use tinyloom_model::params::Params;
@@ -176,6 +177,32 @@ fn dispatches_of_a_layer_share_a_bind_group() {
             }
         }
     }
+}
+
+#[test]
+fn only_a_long_text_on_a_large_gpu_is_read_in_larger_chunks() {
+    let of = |rest: &str| {
+        let config = body(256, 128, 384, [4, 2, 32], rest);
+        Params::new(Architecture::of(&config), 128 << 20).unwrap()
+    };
+    let plain = of(r#","max_position_embeddings":8192"#);
+    let caps = adapters::table(Target::Native)
+        .into_iter()
+        .find(|caps| caps.adapter.description.contains("NVIDIA"))
+        .unwrap();
+    assert_eq!(caps.class(), GpuClass::LARGE);
+    let plans = |caps: &Capabilities, layout: &Params, capacity: usize| {
+        inference_plans(caps, layout, capacity, InferenceOptions::default()).unwrap()
+    };
+    let (small, large) = (plans(&caps, &plain, 2048), plans(&caps, &plain, 4096));
+    assert!(small.long_prefill.is_none());
+    assert_eq!(small.prefill.kernels, large.prefill.kernels, "a cache that grew changes no bit");
+    let rows = |unread: usize| large.prefill_of(unread).tokens;
+    assert_eq!([2048, 2049].map(rows), [512, 2048]);
+    assert_eq!((small.room, large.room, large.chunk), (512, 2048, 512));
+    assert!(plans(&floor(), &plain, 4096).long_prefill.is_none());
+    let windowed = r#","model_type":"mistral","sliding_window":300,"max_position_embeddings":8192"#;
+    assert!(plans(&caps, &of(windowed), 4096).long_prefill.is_none());
 }
 
 #[test]
