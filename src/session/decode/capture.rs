@@ -222,7 +222,8 @@ impl Model {
             }
         };
         cache.holds(held, tokens);
-        if layout.bytes() <= KEPT_BYTES {
+        // Not where the model has been freed meanwhile.
+        if layout.bytes() <= KEPT_BYTES && self.weights.buffers().is_ok() {
             self.capture_plan.replace(Some(plan));
         }
         progress.report(count, count, "capture")?;

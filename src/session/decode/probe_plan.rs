@@ -12,6 +12,7 @@ use crate::session::cache::costs::ChunkCosts;
 use crate::session::cache::key_value_cache::KeyValueCache;
 use crate::session::weights::Weights;
 use std::cell::RefCell;
+use std::mem::discriminant;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -26,7 +27,7 @@ pub(in crate::session) struct ProbePlan {
     hidden: usize,
 }
 
-/// The plans of earlier probes of one cache, of attention the last one: that holds the most memory.
+/// The plans of earlier probes of one cache. Of attention and of scores only the last one stays: callers may ask for many.
 #[derive(Debug, Default)]
 pub(in crate::session) struct ProbePlans(RefCell<Vec<Rc<ProbePlan>>>);
 
@@ -38,9 +39,10 @@ impl ProbePlans {
         cache: &KeyValueCache,
         probe: Probe,
     ) -> Result<Rc<ProbePlan>> {
-        let attends = |probe| matches!(probe, Probe::Attention(_));
+        let one = matches!(probe, Probe::Attention(_) | Probe::Scores(_));
         let stays = |plan: &Rc<ProbePlan>| {
-            plan.is_of(cache) && (plan.probe == probe || !attends(probe) || !attends(plan.probe))
+            let other = discriminant(&plan.probe) != discriminant(&probe);
+            plan.is_of(cache) && (plan.probe == probe || !one || other)
         };
         self.0.borrow_mut().retain(stays);
         let known = self.0.borrow().iter().find(|plan| plan.probe == probe).cloned();
@@ -48,6 +50,8 @@ impl ProbePlans {
             return Ok(known);
         }
         let made = Rc::new(ProbePlan::new(weights, cache, probe).await?);
+        // Not where the model has been freed meanwhile.
+        weights.buffers()?;
         self.0.borrow_mut().push(Rc::clone(&made));
         Ok(made)
     }
