@@ -208,8 +208,15 @@ async function* inTurns(all: readonly { readonly tokens: Drawn; readonly texts: 
     }
     if (failed.length > 0) throw failed[0];
   } finally {
-    for (const { tokens } of all) await tokens.return();
+    await endAll(all);
   }
+}
+
+/** Ends all generators. One that fails in its end keeps no other from it. */
+async function endAll(all: readonly { readonly tokens: Drawn }[]): Promise<void> {
+  const ended = await Promise.allSettled(all.map(({ tokens }) => tokens.return()));
+  const failed = ended.find((one) => one.status === "rejected");
+  if (failed) throw failed.reason;
 }
 
 /** The texts of a group, and what they are read with. */

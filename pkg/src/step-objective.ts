@@ -192,15 +192,22 @@ async function write(
   const bytes = columns * 4;
   const [count, each] = rowBytes === bytes ? [1, rows * bytes] : [rows, bytes];
   device.pushErrorScope("validation");
-  const encoder = device.createCommandEncoder();
-  for (let row = 0; row < count; row++) {
-    encoder.copyBufferToBuffer(from, row * bytes, buffer, offset + row * rowBytes, each);
+  let thrown: unknown;
+  try {
+    const encoder = device.createCommandEncoder();
+    for (let row = 0; row < count; row++) {
+      encoder.copyBufferToBuffer(from, row * bytes, buffer, offset + row * rowBytes, each);
+    }
+    device.queue.submit([encoder.finish()]);
+  } catch (error) {
+    // What only looks like a buffer is refused at once, and the scope is still open.
+    thrown = error;
   }
-  device.queue.submit([encoder.finish()]);
-  const refused = await device.popErrorScope();
-  if (refused) {
+  const refused = (await device.popErrorScope()) ?? thrown;
+  if (refused !== undefined) {
+    const why = (refused as Error).message;
     throw invalid(
-      `step: the GPUBuffer that gradient() gave cannot be copied (${refused.message}); give one of runtime.device with ` +
+      `step: the GPUBuffer that gradient() gave cannot be copied (${why}); give one of runtime.device with ` +
         "usage COPY_SRC",
     );
   }

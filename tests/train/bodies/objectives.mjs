@@ -387,6 +387,9 @@ export const cases = {
     await refuses("invalid-options", "gave 3 numbers", () => giving(small));
     const unread = ownBuffer(runtime.device, new Float32Array(20 * 257), 8);
     await refuses("invalid-options", "COPY_SRC", () => giving(unread));
+    // A browser throws at once where something only looks like a buffer.
+    const alike = { mapAsync: async () => undefined, size: 20 * 257 * 4 };
+    await refuses("invalid-options", "COPY_SRC", () => giving(alike));
     const caps = { model_type: "gemma2", head_dim: 32, final_logit_softcapping: 5 };
     const capped = await make(caps);
     await refuses("invalid-options", "caps its logits", () =>
