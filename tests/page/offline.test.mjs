@@ -112,7 +112,16 @@ test("a new version of the page is there at the visit after the one that fetched
   assert.equal((await version(demo.page)).title, title, "this visit has what was kept");
   await demo.page.evaluate(async () => (await navigator.serviceWorker.getRegistration()).update());
   await demo.until("the new version", async () => (await version(demo.page)).waits, 120);
+
+  const other = await demo.page.browserContext().newPage();
+  await other.goto(`${server.url}/lessons.html`);
   await demo.page.goto(`${url}3${LINK}`);
+  await demo.untilState("idle");
+  const beside = await version(demo.page);
+  assert.deepEqual([beside.title, beside.waits], [title, true], "it waits for the other tab");
+  await other.close();
+
+  await demo.page.goto(`${url}4${LINK}`);
   // The page loads itself once more meanwhile: what is asked of it in that moment has no answer.
   const second = () => document.title.startsWith("Version 2");
   await demo.page.waitForFunction(second, { timeout: 60_000 });

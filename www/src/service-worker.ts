@@ -7,7 +7,13 @@ import { cleanupOutdatedCaches, type PrecacheEntry, precacheAndRoute } from "wor
 
 interface Worker {
   readonly __WB_MANIFEST: readonly PrecacheEntry[];
-  readonly clients: { matchAll(options: { type: "window" }): Promise<readonly unknown[]> };
+  readonly registration: { readonly scope: string };
+  readonly clients: {
+    matchAll(options: {
+      type: "window";
+      includeUncontrolled: true;
+    }): Promise<readonly { readonly url: string }[]>;
+  };
   skipWaiting(): Promise<void>;
   addEventListener(
     type: "message",
@@ -28,6 +34,8 @@ self.addEventListener("message", (event) => {
 });
 
 async function takeOver(): Promise<void> {
-  const tabs = await self.clients.matchAll({ type: "window" });
+  // The tabs of the old version are not this worker's own yet.
+  const all = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
+  const tabs = all.filter(({ url }) => url.startsWith(self.registration.scope));
   if (tabs.length <= 1) await self.skipWaiting();
 }
