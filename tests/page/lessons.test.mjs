@@ -54,6 +54,14 @@ test("the lessons take 45 minutes, ask first, and end with a picture", () => {
   }
 });
 
+test("the first lesson waits where nothing is shown yet", () => {
+  const [, part] = lessons[0].parts;
+  const facts = { right: undefined, of: 0, recorded: true, trains: false };
+  assert.equal(part.until.is(facts), false);
+  assert.equal(part.until.is({ ...facts, right: 63, of: 128 }), false);
+  assert.equal(part.until.is({ ...facts, right: 64, of: 128 }), true);
+});
+
 /** Where does it look: a letter is clicked, its threads are cut, and the squares tell. */
 async function looks(demo) {
   await says(demo, /Which letter of the word does it have to look at/);
@@ -117,6 +125,14 @@ test("without WebGPU lessons 1 and 2 work, and the others say what they need", {
   await goesOn(demo);
   await shot(demo, "1-end");
   await picture(demo, 1);
+  assert.equal(await demo.page.title(), `${lessons[0].title}, tinyloom`);
+  await demo.page.evaluate(() => {
+    location.hash = "#text-source=reverse&step=120";
+  });
+  await untilHolds("the end of the lesson", () => demo.page.$eval("#lesson", (one) => one.hidden));
+  const left = await demo.page.evaluate(() => Object.keys(document.body.dataset));
+  assert.ok(!left.some((name) => name.startsWith("lesson")), left.join());
+  assert.ok(!(await demo.page.title()).startsWith(lessons[0].title), await demo.page.title());
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 
   await demo.page.goto(`${server.url}/lessons.html`);

@@ -52,7 +52,9 @@ const beginOpening = (): Promise<void> =>
 /** Does what a link asks for as far as that goes without a GPU. */
 function followRecorded({ lesson, step, cut }: Linked): void {
   if (lesson !== undefined) attempt(() => study(lesson));
-  if (lesson !== undefined || step === undefined) return;
+  if (lesson !== undefined) return;
+  closeLesson();
+  if (step === undefined) return;
   // The recording may be what the link is of; else it is as good as any.
   stage.showRecording(step, cut);
   stage.say(
@@ -122,6 +124,7 @@ function teach(values: { readonly [id: string]: string }, text: string): void {
 /** Does what a link asks for. A run that this browser was at is offered. */
 async function follow(link: Linked): Promise<void> {
   if (link.lesson !== undefined) return study(link.lesson);
+  closeLesson();
   const { run, guest } = session;
   const own = run && !guest ? { name: run.run.name, training: false } : undefined;
   const before = own ?? (await lastRun());
@@ -163,12 +166,16 @@ async function follow(link: Linked): Promise<void> {
   }
 }
 
+/** Ends the lesson that is open, if one is. */
+let closeLesson: () => void = () => undefined;
+
 /** Opens a lesson. */
 async function study(number: number): Promise<void> {
   if (session.state === "loading") session.go("settle");
-  const { openLesson } = await import("./lessons/lesson.ts");
+  const lessons = await import("./lessons/lesson.ts");
+  closeLesson = lessons.closeLesson;
   const trains = session.opened !== undefined;
-  if (!openLesson(number, { stage, trains, train: teach })) say("There is no such lesson.");
+  if (!lessons.openLesson(number, { stage, trains, train: teach })) say("There is no such lesson.");
 }
 
 /** The page's address has changed, or was asked for. */

@@ -32,6 +32,8 @@ class LessonPanel {
   readonly #next = make("button", "primary", "Next");
   readonly #waits = make("p", "hint");
   readonly #text = make("textarea", "");
+  /** The page's title without a lesson. */
+  readonly #title = document.title;
   #part = -1;
   #guess = "";
 
@@ -85,8 +87,13 @@ class LessonPanel {
     this.#go();
   }
 
+  /** Ends it: the page is as it was before. */
   close(): void {
     this.#host.stage.onChange = () => undefined;
+    this.#section.replaceChildren();
+    this.#section.hidden = true;
+    for (const name of ["lesson", "lessonPart", "lessonField"]) delete document.body.dataset[name];
+    document.title = this.#title;
   }
 
   #go(): void {
@@ -181,8 +188,14 @@ let open: LessonPanel | undefined;
 /** Opens a lesson by its number; says whether there is one. */
 export function openLesson(number: number, host: Host): boolean {
   if (!lessons[number - 1]) return false;
-  open?.close();
+  closeLesson();
   open = new LessonPanel(number, host);
   open.open();
   return true;
+}
+
+/** Ends the lesson that is open, if one is. */
+export function closeLesson(): void {
+  open?.close();
+  open = undefined;
 }

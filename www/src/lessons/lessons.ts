@@ -92,7 +92,8 @@ const watch: Lesson = {
         "Watch. Each square is a word that it never reads while it learns. A square turns green once its answer is right to the last letter.",
       begins: true,
       until: {
-        is: ({ right = 0, of, recorded, trains }) => right * 2 >= of && !(recorded && trains),
+        is: ({ right = 0, of, recorded, trains }) =>
+          of > 0 && right * 2 >= of && !(recorded && trains),
         waits: "It goes on when half of the squares are green.",
       },
     },
