@@ -11,6 +11,7 @@ import { pageModule } from "./page-module.mjs";
 
 const { Player } = await pageModule("src/loom/player");
 const { Snapshot, Track } = await pageModule("src/loom/track");
+const { meanAt } = await pageModule("src/mean");
 const { narrowed, sizeOf, weavable, widened } = await pageModule("src/loom/weights");
 
 const SMALL = {
@@ -144,6 +145,18 @@ test("steps that are done twice replace what came before", () => {
     track.losses.map(([step]) => step),
     [1, 2, 3, 4],
   );
+});
+
+test("the curve is the same mean without lag as that of the learning panel", () => {
+  const about = { task: "reverse", name: "reverse", steps: 40, questions: [], example: "" };
+  const track = new Track(about);
+  const losses = Array.from({ length: 40 }, (_, at) => 5 - at / 10 + Math.sin(at));
+  for (const [at, loss] of losses.entries()) track.learn(at + 1, loss);
+  assert.deepEqual(
+    track.curve(40),
+    losses.map((_, at) => [at + 1, meanAt(losses, at)]),
+  );
+  assert.deepEqual(track.curve(10).at(-1), [37, meanAt(losses, 36)]);
 });
 
 test("models that the pass does not know are not woven", () => {

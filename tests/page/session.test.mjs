@@ -108,6 +108,20 @@ test("an address is read, or asks for nothing", async () => {
   assert.equal(readLink("#lesson=4").lesson, 4);
 });
 
+test("a moment has a link, unless it needs what only this browser has", async (t) => {
+  const { momentLink, readLink } = await pageModule("src/link");
+  const { presets } = await pageModule("src/presets");
+  globalThis.location = { href: "https://tinyloom.test/" };
+  t.after(() => delete globalThis.location);
+  const of = { source: "sort", settings: { ...presets.thimble, seed: 5 }, pretrained: false };
+  const { values, step, cut } = readLink(new URL(momentLink({ of, step: 9, cut: [6, 1] })).hash);
+  assert.deepEqual([values.get("size"), step, cut], ["thimble", 9, [1, 6]]);
+  const without = (change) => momentLink({ of: { ...of, ...change }, step: 9, cut: [] });
+  assert.equal(without({ source: "paste" }), undefined);
+  assert.equal(without({ source: "file" }), undefined);
+  assert.equal(without({ pretrained: true }), undefined, "a model of the visitor's own files");
+});
+
 test("the editor's models have heads of a width that there is, and are told from others", async () => {
   const { CHOICES, configOf, fittingHeads, isOwn, valuesOf } = await pageModule("src/own-model");
   for (const width of CHOICES.width) {

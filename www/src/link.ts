@@ -74,19 +74,25 @@ export const link = (): string => address(FIELDS.map((id) => [id, chosenIn(id)])
 
 /** What a moment is of. */
 export interface Moment {
-  /** What is learned, by its name in the form. */
-  readonly source: string;
-  readonly settings: RunSettings;
+  readonly of: {
+    /** What is learned, by its name in the form. */
+    readonly source: string;
+    readonly settings: RunSettings;
+    /** Whether it began with a model of the visitor's own files. */
+    readonly pretrained: boolean;
+  };
   readonly step: number;
   readonly cut: Iterable<number>;
 }
 
 /** The address of a moment; undefined where it needs what only this browser has: a text, or a model's files. */
-export function momentLink({ source, settings, step, cut }: Moment): string | undefined {
+export function momentLink({ of, step, cut }: Moment): string | undefined {
+  const { source, settings, pretrained } = of;
   const { config, learningRate, sequenceLength, tokensPerStep, seed, steps } = settings;
   const size = sizeOf(settings);
-  if (source === "paste" || source === "file" || !(size || isOwn(config))) return undefined;
-  const own = Object.entries(valuesOf(config)).map(([slider, value]): [string, string] => [
+  const own = source === "paste" || source === "file" || pretrained;
+  if (own || !(size || isOwn(config))) return undefined;
+  const sliders = Object.entries(valuesOf(config)).map(([slider, value]): [string, string] => [
     `own-${slider}`,
     String(value),
   ]);
@@ -94,7 +100,7 @@ export function momentLink({ source, settings, step, cut }: Moment): string | un
   return address([
     ["text-source", source],
     ["size", size ?? "own"],
-    ...(size ? [] : own),
+    ...(size ? [] : sliders),
     ["steps", String(steps)],
     ["learning-rate", String(learningRate)],
     ["sequence-length", String(sequenceLength)],

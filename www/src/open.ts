@@ -50,7 +50,8 @@ export async function beginRun(lab: Lab, store: RunStore, beginning: Beginning):
     const content: Content = { data: text.bytes, options };
     if (codec.json !== undefined) content.tokenizer = codec.json;
     const run = await store.create(name, content, lasting);
-    return Training.of(store, { settings, text, data, trainer, run });
+    const parts = { settings, text, data, trainer, run, pretrained: options.pretrained };
+    return Training.of(store, parts);
   });
 }
 
@@ -86,7 +87,7 @@ export async function openRun(
     }
     const trainer = await lastOf(lab, run, kept);
     return await orFreed(trainer.model, data, () =>
-      Training.of(store, { settings, text, data, trainer, run }),
+      Training.of(store, { settings, text, data, trainer, run, pretrained: kept.pretrained }),
     );
   } catch (error) {
     await run.close();

@@ -67,12 +67,15 @@ export interface Parts {
   data: Data;
   trainer: Trainer;
   run: StoredRun;
+  /** Whether the run began with another model's weights instead of new ones. */
+  pretrained: boolean;
 }
 
 /** One model in training with its text, kept in a run. */
 export class Training {
   readonly settings: RunSettings;
   readonly text: Text;
+  readonly pretrained: boolean;
   readonly model: Model;
   /** Says after which steps the weights are wanted. */
   wants: (step: number) => boolean = () => false;
@@ -88,9 +91,10 @@ export class Training {
   /** The last validation loss. */
   #validation: number | undefined;
 
-  private constructor({ settings, text, trainer, data }: Parts, saver: RunSaver) {
+  private constructor({ settings, text, trainer, data, pretrained }: Parts, saver: RunSaver) {
     this.settings = settings;
     this.text = text;
+    this.pretrained = pretrained;
     this.model = trainer.model;
     this.#trainer = trainer;
     this.#data = data;

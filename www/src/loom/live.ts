@@ -12,7 +12,7 @@ const BEFORE = 64;
 
 /** A track for a run; undefined where its model cannot be woven letter by letter. */
 export async function liveTrack(training: Training): Promise<Track | undefined> {
-  const { settings, text, task } = training;
+  const { settings, text, task, pretrained } = training;
   if (!training.ofBytes || !weavable(settings.config)) return undefined;
   const end = async () => new Uint8Array(await text.bytes.slice(-(SQUARES + BEFORE)).arrayBuffer());
   const tail = task ? undefined : await end();
@@ -24,6 +24,7 @@ export async function liveTrack(training: Training): Promise<Track | undefined> 
     questions: tail ? lettersOf(tail, SQUARES) : questionsOf(training.exam ?? []),
     settings,
     source: text.source,
+    pretrained,
     example: shown ? (shown.find((one) => one.length === 6) ?? shown[0]!) : beginningOf(tail!),
   });
 }

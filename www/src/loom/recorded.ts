@@ -102,6 +102,7 @@ export async function readRecording(
     questions: questionsOf(problems),
     settings: { ...presets.thimble, ...reverse.training, seed: defaultSeed },
     source: "reverse",
+    pretrained: false,
     example: "planet",
   });
   for (const [at, loss] of header.losses.entries()) track.learn(at + 1, loss / 1000);

@@ -1,4 +1,5 @@
 /** A run as the stage shows it: its curve, and its weights every few steps. */
+import { meanAt } from "../mean.ts";
 import type { RunSettings } from "../presets.ts";
 import type { TaskName } from "../tasks/index.ts";
 import type { Question } from "./ask.ts";
@@ -6,8 +7,6 @@ import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weight
 
 /** Bytes that all snapshots of a run take at most. */
 const MOST = 64e6;
-/** Steps at either side that a mean is taken of. */
-const REACH = 4;
 
 /** How a model of a step did in the questions. */
 export interface Marks {
@@ -62,6 +61,8 @@ export class Track {
   /** What a link to it needs: its settings, and what it learns by its name in the form. */
   readonly settings: RunSettings;
   readonly source: string;
+  /** Whether it began with a model of the visitor's own files, which no link has. */
+  readonly pretrained: boolean;
   /** Steps that are planned. */
   steps: number;
   /** The loss of each step that is known. */
@@ -85,6 +86,7 @@ export class Track {
     example: string;
     settings: RunSettings;
     source: string;
+    pretrained: boolean;
   }) {
     this.recorded = about.recorded !== undefined;
     this.about = about.recorded ?? "";
@@ -95,6 +97,7 @@ export class Track {
     this.example = about.example;
     this.settings = about.settings;
     this.source = about.source;
+    this.pretrained = about.pretrained;
   }
 
   /** The newest step with weights. */
@@ -122,12 +125,10 @@ export class Track {
   /** A running mean of the losses without lag: of those around each step. At most so many points. */
   curve(points: number): [step: number, mean: number][] {
     const gap = Math.max(1, Math.ceil(this.losses.length / points));
+    const losses = this.losses.map(([, loss]) => loss);
     const means: [number, number][] = [];
-    for (let at = 0; at < this.losses.length; at += gap) {
-      const reach = Math.min(REACH, at);
-      const around = this.losses.slice(at - reach, at + reach + 1);
-      const mean = around.reduce((sum, [, loss]) => sum + loss, 0) / around.length;
-      means.push([this.losses[at]![0], mean]);
+    for (let at = 0; at < losses.length; at += gap) {
+      means.push([this.losses[at]![0], meanAt(losses, at)]);
     }
     return means;
   }

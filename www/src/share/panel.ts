@@ -101,7 +101,7 @@ export class SharePanel {
 }
 
 const linkOf = ({ track, at, off }: Moment): string | undefined =>
-  momentLink({ source: track.source, settings: track.settings, step: Math.round(at), cut: off });
+  momentLink({ of: track, step: Math.round(at), cut: off });
 
 function svgOf(moment: Moment): string {
   const pen = new SvgPen();
