@@ -272,6 +272,9 @@ async function outlives(t) {
   await demo.untilState("stopped");
   await demo.press("Delete", "imported model");
   await demo.until("deletion", async () => (await demo.runs()).length === 3);
+  await demo.untilState("idle");
+  const start = await demo.page.$eval("#start", (one) => one.textContent);
+  assert.equal(start, "Start", "the page has no run that it could go on with");
   await otherData(demo, files);
   await full(t, demo, server.url);
   await rename(demo);

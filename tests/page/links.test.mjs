@@ -13,6 +13,8 @@ const SMALL = "size=thimble&tokens-per-step=128&sequence-length=32";
 const OWN = `#text-source=reverse&${SMALL}&steps=14&seed=3`;
 const MOMENT = `#text-source=sort&${SMALL}&steps=40&learning-rate=0.005&seed=5&step=9&cut=1.6`;
 const SECOND = `#text-source=brackets&${SMALL}&steps=30&seed=2&step=4`;
+const LARGE =
+  "#text-source=reverse&size=own&own-layers=24&own-width=2048&own-heads=8&steps=9&seed=2&step=4&cut=1";
 
 const shownStep = (demo) => demo.page.$eval("#loom", (one) => Number(one.dataset.step));
 const source = (demo) => demo.page.$eval("#loom", (one) => one.dataset.source);
@@ -103,6 +105,24 @@ test("a link to a moment trains up to it, wins over the run of before, and leave
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
 
+/** A link whose model does not fit leaves the stage as it is, and the next run without its cut heads. */
+async function tooLarge(demo) {
+  const follow = (link) =>
+    demo.page.evaluate((hash) => {
+      location.hash = hash;
+    }, link);
+  await follow(LARGE);
+  await demo.until("refusal", async () => /does not fit/.test(await demo.text("status")), 60);
+  assert.equal(await demo.state(), "stopped");
+  await follow(OWN);
+  await demo.until("its settings", async () => (await demo.text("size")) === "thimble");
+  await demo.click("start");
+  await demo.untilState("training");
+  await demo.untilState("stopped");
+  await demo.until("it on the loom", async () => (await source(demo)) === "live");
+  assert.equal((await demo.page.$$('.head[aria-pressed="false"]')).length, 0, "no head is cut");
+}
+
 test("a start that fails leaves the run of before as it was, and a proof lets none begin", {
   timeout: 900_000,
 }, async (t) => {
@@ -139,7 +159,7 @@ test("a start that fails leaves the run of before as it was, and a proof lets no
   await demo.until("refusal", async () => /no text/.test(await demo.text("error")));
   assert.equal(await demo.state(), "stopped");
 
-  await demo.fill("text-source", "reverse");
+  await tooLarge(demo);
   await demo.click("prove");
   await demo.page.waitForSelector("#start:disabled");
   assert.equal(await demo.state(), "stopped");

@@ -161,3 +161,47 @@ test("problems are looked at whose letters differ", async () => {
   assert.equal(clearest(["99+99=198", "12+80=92"]), "12+80=92");
   assert.equal(clearest(["aa>aa", "bb>bb"]), "aa>aa", "where none does, the first one");
 });
+
+/** What has been freed, closed and deleted, and what makes it. */
+function fakes() {
+  const gone = [];
+  const freed = (name, more = {}) => ({ ...more, free: async () => void gone.push(name) });
+  const model = freed("model", { config: { vocab_size: 256 } });
+  const lab = {
+    Model: { create: async () => model, fromPretrained: async () => model },
+    Dataset: { fromText: async () => freed("data", { hash: "", tokens: 1 }) },
+    Trainer: { create: async (of) => ({ model: of }) },
+  };
+  const store = {
+    create: async (name) => ({ name, close: async () => void gone.push(`close ${name}`) }),
+    delete: async (name) => void gone.push(`delete ${name}`),
+    outlives: async () => Promise.reject(new Error("late")),
+  };
+  return { gone, lab, store };
+}
+
+test("a start that fails late leaves no run, no model and no data", async () => {
+  const { beginRun } = await pageModule("src/open");
+  const { presets } = await pageModule("src/presets");
+  const { gone, lab, store } = fakes();
+  const text = { name: "a text", source: "paste", bytes: new Blob(["a b ".repeat(99)]), judge: {} };
+  const settings = { ...presets.thimble, seed: 1 };
+  await assert.rejects(beginRun(lab, store, { name: "new", settings, text }), /^Error: late$/);
+  assert.deepEqual(gone, ["close new", "delete new", "model", "data", "data"]);
+});
+
+test("an imported model that comes to nothing is freed, or was not loaded", async () => {
+  const { importModel } = await pageModule("src/import");
+  const { orFreed } = await pageModule("src/open");
+  const { gone, lab } = fakes();
+  const unread = { text: () => Promise.reject(new Error("unreadable")) };
+  let loaded = false;
+  const loads = { Model: { fromPretrained: async () => (loaded = true) } };
+  const folder = { name: "a", files: { "tokenizer.json": unread } };
+  await assert.rejects(importModel(loads, folder), /unreadable/);
+  assert.equal(loaded, false);
+  const { model } = await importModel(lab, { name: "b", files: {} });
+  const fails = async () => Promise.reject(new Error("no text"));
+  await assert.rejects(orFreed(model, undefined, fails), /no text/);
+  assert.deepEqual(gone, ["model"]);
+});

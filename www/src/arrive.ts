@@ -116,8 +116,7 @@ function teach(values: { readonly [id: string]: string }, text: string): void {
         ? ("stopped" as const)
         : undefined;
     const said = (step: number) => `The lesson's model has made ${whole(step)} steps.`;
-    stage.shows({ step: Number.POSITIVE_INFINITY, cut: [] });
-    attempt(() => beginGuest("Run of a lesson", { ends, said }), fail);
+    attempt(() => beginGuest("Run of a lesson", { ends, said }, []), fail);
   });
 }
 
@@ -138,7 +137,6 @@ async function follow(link: Linked): Promise<void> {
   } else {
     const { steps, seed } = setup.choices();
     const what = `${setup.label.toLowerCase()}, ${whole(steps ?? 0)} steps, seed ${seed}`;
-    stage.shows({ step, cut: link.cut });
     attempt(async () => {
       let reached = false;
       const ends = (event: TrainingEvent) => {
@@ -152,7 +150,7 @@ async function follow(link: Linked): Promise<void> {
           ? `This is the link's moment, step ${whole(at)}. Resume trains on from here.`
           : `The link's run stands at step ${whole(at)}.`;
       if (!(await fits())) return;
-      await beginGuest("Run of a link", { ends, said });
+      await beginGuest("Run of a link", { ends, said }, link.cut);
       if (session.state === "paused") stage.offer("Train on", () => attempt(train, fail));
     }, fail);
     stage.say(

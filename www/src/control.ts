@@ -6,7 +6,7 @@ import type { Lab } from "./lab.ts";
 import { showChip } from "./loom/chips.ts";
 import { Stage } from "./loom/stage.ts";
 import { keepForOffline } from "./offline.ts";
-import { beginRun, openRun } from "./open.ts";
+import { beginRun, openRun, orFreed } from "./open.ts";
 import { AskPanel } from "./panels/ask.ts";
 import { BenchmarkPanel } from "./panels/benchmark.ts";
 import { showState } from "./panels/buttons.ts";
@@ -69,12 +69,7 @@ const runs = new RunsPanel({
         ? `the run “${names[0]}” with its model and its text`
         : `all ${names.length} runs, with their models and texts`;
     if (!confirm(`Delete ${what}?`)) return;
-    attempt(async () => {
-      if (session.run && names.includes(session.run.run.name)) await leave();
-      await change(async (store) => {
-        for (const name of names) await store.delete(name);
-      });
-    });
+    attempt(() => deleteRuns(names));
   },
   compare: (names) => attempt(() => compare(names)),
 });
@@ -152,6 +147,26 @@ async function change(work: (store: RunStore) => Promise<void>): Promise<void> {
   await compare(runs.compared());
 }
 
+/** Deletes runs. Where one is the page's own, the page has none behind it. */
+async function deleteRuns(names: readonly string[]): Promise<void> {
+  const own = session.run !== undefined && names.includes(session.run.run.name);
+  if (own && session.opened) session.go("load");
+  if (own) await leave();
+  try {
+    await change(async (store) => {
+      for (const name of names) await store.delete(name);
+    });
+  } finally {
+    // A GPU that is lost meanwhile has said so.
+    if (own && session.state === "loading") {
+      proofs.end();
+      kernels.end();
+      session.go("settle");
+      say("Ready.");
+    }
+  }
+}
+
 async function compare(names: readonly string[]): Promise<void> {
   learning.compare(await Promise.all(names.map((name) => store()!.curve(name))));
 }
@@ -206,6 +221,19 @@ export type Ends = Omit<Guest<Training, TrainingEvent>, "run">;
  */
 async function take(made: Training, guest?: Ends): Promise<void> {
   const before = session.take(made, guest);
+  try {
+    await present(made);
+  } finally {
+    await before?.free();
+  }
+  for await (const event of made.past()) show(event);
+  for await (const event of made.weights()) show(event);
+  showPlan(await made.plan());
+  showModel(made);
+}
+
+/** Hands a run to all panels. */
+async function present(made: Training): Promise<void> {
   showChip(made.text.source);
   await stage.take(made);
   made.wants = (step) => stage.due(step);
@@ -215,11 +243,6 @@ async function take(made: Training, guest?: Ends): Promise<void> {
   inside.start(made);
   kernels.start(made, session.opened!.lab.runtime.capabilities.software);
   proofs.start(session.opened!.lab, made);
-  await before?.free();
-  for await (const event of made.past()) show(event);
-  for await (const event of made.weights()) show(event);
-  showPlan(await made.plan());
-  showModel(made);
 }
 
 /**
@@ -409,10 +432,24 @@ export async function begin(reveal = true): Promise<void> {
   await train();
 }
 
-/** Begins a run by itself, so that a visitor sees a model learn at once. It ends with the page. */
-export async function beginGuest(name: string, guest: Ends): Promise<void> {
+/**
+ * Begins a run by itself, so that a visitor sees a model learn at once. It ends with the page.
+ *
+ * @param cut - heads that are cut, where the run is shown from its beginning.
+ */
+export async function beginGuest(
+  name: string,
+  guest: Ends,
+  cut?: readonly number[],
+): Promise<void> {
   const what = "Getting ready. Your own model begins in a moment.";
-  const made = await exchange(what, (opened) => newRun(opened, name, false), { guest });
+  stage.shows(cut);
+  let made: Training | undefined;
+  try {
+    made = await exchange(what, (opened) => newRun(opened, name, false), { guest });
+  } finally {
+    if (!made) stage.shows(undefined);
+  }
   if (made) await train();
 }
 
@@ -460,12 +497,14 @@ export async function bring(folder: Folder): Promise<void> {
   }
   const made = await exchange(`Importing ${folder.name}…`, async ({ lab, store }) => {
     const pretrained = await importModel(lab, folder);
-    const { config } = pretrained.model;
-    const choices = setup.choices();
-    const longest = Math.min(choices.sequenceLength!, shapeOf(config).positions ?? 128);
-    const settings = settingsOf({ ...choices, config, sequenceLength: longest });
-    const text = await chosenText(settings);
-    return beginRun(lab, store, { name: folder.name, settings, text, pretrained });
+    return orFreed(pretrained.model, undefined, async () => {
+      const { config } = pretrained.model;
+      const choices = setup.choices();
+      const longest = Math.min(choices.sequenceLength!, shapeOf(config).positions ?? 128);
+      const settings = settingsOf({ ...choices, config, sequenceLength: longest });
+      const text = await chosenText(settings);
+      return beginRun(lab, store, { name: folder.name, settings, text, pretrained });
+    });
   });
   if (!made) return;
   for await (const event of made.keep()) show(event);

@@ -81,8 +81,9 @@ export async function importModel(
   lab: Lab,
   { files }: Folder,
 ): Promise<{ model: Model; tokenizer: string | undefined }> {
-  const model = await lab.Model.fromPretrained(lab.runtime, files);
+  // First what can fail without a model on the GPU.
   const tokenizer = await files["tokenizer.json"]?.text();
+  const model = await lab.Model.fromPretrained(lab.runtime, files);
   const { vocab_size: words = 0 } = model.config;
   if (tokenizer !== undefined || words === 256) return { model, tokenizer };
   await model.free();

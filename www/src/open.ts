@@ -51,7 +51,13 @@ export async function beginRun(lab: Lab, store: RunStore, beginning: Beginning):
     if (codec.json !== undefined) content.tokenizer = codec.json;
     const run = await store.create(name, content, lasting);
     const parts = { settings, text, data, trainer, run, pretrained: options.pretrained };
-    return Training.of(store, parts);
+    try {
+      return await Training.of(store, parts);
+    } catch (error) {
+      await run.close();
+      await store.delete(run.name);
+      throw error;
+    }
   });
 }
 
@@ -154,13 +160,17 @@ async function both(
   throw made.status === "rejected" ? made.reason : (read as PromiseRejectedResult).reason;
 }
 
-/** What is made of a model and its data. If that fails, both are freed. */
-async function orFreed<T>(model: Model, data: Data, make: () => Promise<T>): Promise<T> {
+/** What is made of a model and its data, if there are some yet. If that fails, both are freed. */
+export async function orFreed<T>(
+  model: Model,
+  data: Data | undefined,
+  make: () => Promise<T>,
+): Promise<T> {
   try {
     return await make();
   } catch (error) {
     await model.free();
-    await freeData(data);
+    if (data) await freeData(data);
     throw error;
   }
 }

@@ -72,8 +72,8 @@ export class Stage {
   onChange: () => void = () => undefined;
   /** Where the recording is to stand as soon as there is one. */
   #awaited: { readonly step: number; readonly cut: readonly number[] } | undefined;
-  /** The moment that a link asks for. */
-  #moment: { readonly step: number; readonly cut: readonly number[] } | undefined;
+  /** Heads that are cut in the next run, where a link or a lesson shows it from its beginning. */
+  #next: readonly number[] | undefined;
   /** Heads that are cut. */
   #off: ReadonlySet<number> = new Set();
   #snapshot: Snapshot | undefined;
@@ -137,9 +137,9 @@ export class Stage {
   async take(training: Training): Promise<void> {
     const track = await liveTrack(training);
     if (!track) {
-      this.#moment = undefined;
+      this.#next = undefined;
       this.say(TOO_LARGE);
-    } else if (!this.#moment) this.say("");
+    } else if (!this.#next) this.say("");
     this.#live = track;
     this.#decided = false;
     this.#captions();
@@ -169,9 +169,9 @@ export class Stage {
     byId("loom-said", HTMLElement).append(" ", button);
   }
 
-  /** The next run is shown from its beginning, and up to a link's moment. */
-  shows(moment: { readonly step: number; readonly cut: readonly number[] }): void {
-    this.#moment = moment;
+  /** The next run is shown from its beginning, with these heads cut; undefined: as any other. */
+  shows(cut: readonly number[] | undefined): void {
+    this.#next = cut;
   }
 
   /** Whether the weights of a step are wanted. */
@@ -299,7 +299,7 @@ export class Stage {
     const rested = this.#player.rested > STAY;
     // What the visitor has chosen does not wait for the recording.
     const other =
-      !shown || shown !== this.#recording || live.name !== shown.name || this.#moment !== undefined;
+      !shown || shown !== this.#recording || live.name !== shown.name || this.#next !== undefined;
     if (other || (!this.#decided && (ahead || rested))) this.#goLive();
   }
 
@@ -307,10 +307,10 @@ export class Stage {
     const live = this.#live!;
     // A run that is quicker than the show is shown from its beginning.
     const quick = live.newest / Math.max(1, live.milliseconds) > live.steps / (SHOW * 1000);
-    const moment = this.#moment;
-    this.#moment = undefined;
-    this.#go(live, quick || moment ? 0 : live.newest);
-    if (moment) this.cut(moment.cut);
+    const cut = this.#next;
+    this.#next = undefined;
+    this.#go(live, quick || cut ? 0 : live.newest);
+    if (cut) this.cut(cut);
   }
 
   /** Shows the weights of the present step, if they are others. */
