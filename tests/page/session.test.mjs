@@ -29,6 +29,7 @@ test("each transition leads from the states that have it, and from no other", ()
     settle: ["loading"],
     train: ["loading", "paused", "stopped"],
     pause: ["loading", "training"],
+    end: ["training", "paused"],
     stop: ["loading", "training"],
     fail: ["loading", "idle", "training", "paused", "stopped", "error"],
   };
@@ -66,6 +67,15 @@ test("what did not come to be leaves all as it was", () => {
   const { session: fresh } = at("loading");
   fresh.back();
   assert.equal(fresh.state, "idle", "a page that has just opened has nothing before");
+});
+
+test("a training that is over trains no more while it is scored and kept", () => {
+  const { session, told } = at("training");
+  session.go("end");
+  assert.deepEqual([session.state, session.ending], ["loading", true]);
+  assert.equal(told.at(-1), "loading", "what would halt it is told so");
+  session.go("stop");
+  assert.equal(session.ending, false);
 });
 
 test("a run that the page begins is a guest until another one is taken", () => {

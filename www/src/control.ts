@@ -177,7 +177,8 @@ function show(event: TrainingEvent): void {
   learning.show(event);
   stage.show(event);
   if (event.type === "weights" && run) stage.add(run, event.step, event.file);
-  const ends = session.halting ? undefined : guest?.ends(event);
+  const trains = session.state === "training" && !session.halting;
+  const ends = trains ? guest?.ends(event) : undefined;
   if (ends) halt(ends);
   if (event.type === "writing") samples.write(event.step, event.token);
   if (event.type === "sample") {
@@ -303,6 +304,8 @@ export async function train(): Promise<void> {
 async function end(run: Training): Promise<void> {
   const { step, finished } = run;
   const { guest } = session;
+  // It cannot be halted any more.
+  session.go("end");
   if (!guest) remember(undefined);
   for await (const event of run.score()) show(event);
   for await (const event of run.sample()) show(event);
@@ -347,13 +350,13 @@ export function learn(source: string): void {
 /** Whether leaving the page loses something: steps, or a whole run where there is no storage. */
 export const leavingLoses = (): boolean =>
   tune.leavingLoses ||
-  (!session.guest && (session.state === "training" || Boolean(session.run?.inMemory)));
+  (!session.guest &&
+    (session.state === "training" || session.ending || Boolean(session.run?.inMemory)));
 
 export function halt(how: Halt): void {
   const { run, state } = session;
   session.halt(how);
   if (state === "paused" && run) {
-    session.go("load");
     attempt(() => end(run), fail);
     return;
   }

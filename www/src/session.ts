@@ -16,6 +16,8 @@ const TRANSITIONS = {
   settle: { from: ["loading"], to: "idle" },
   train: { from: ["loading", "paused", "stopped"], to: "training" },
   pause: { from: ["loading", "training"], to: "paused" },
+  /** A training is over: it is scored and kept. */
+  end: { from: ["training", "paused"], to: "loading" },
   stop: { from: ["loading", "training"], to: "stopped" },
   fail: { from: ["loading", "training", ...RESTS], to: "error" },
 } as const satisfies { [name: string]: { from: readonly State[]; to: State } };
@@ -35,6 +37,7 @@ export interface Guest<Run, Event> {
 export class Session<Opened, Run, Event> {
   #state: State = "loading";
   #before: State = "idle";
+  #ending = false;
   #opened: Opened | undefined;
   #left: Opened | undefined;
   #run: Run | undefined;
@@ -55,6 +58,11 @@ export class Session<Opened, Run, Event> {
   /** Whether something is being made, or trains. */
   get busy(): boolean {
     return this.#state === "loading" || this.#state === "training";
+  }
+
+  /** Whether a training is over, and is scored and kept. */
+  get ending(): boolean {
+    return this.#ending;
   }
 
   /** What the GPU gives; undefined before it is open, and once it is gone. */
@@ -87,7 +95,8 @@ export class Session<Opened, Run, Event> {
     if (!(from as readonly State[]).includes(this.#state)) {
       throw new Error(`no “${transition}” in the state “${this.#state}”`);
     }
-    if (to === "loading" && this.#state !== "loading") this.#before = this.#state;
+    if (to === "loading" && !this.busy) this.#before = this.#state;
+    this.#ending = transition === "end";
     if (to === "training") this.#halting = undefined;
     this.#state = to;
     this.#changed(to);
