@@ -116,8 +116,9 @@ async function tooLarge(demo) {
   assert.equal(await demo.state(), "stopped");
   await follow(OWN);
   await demo.until("its settings", async () => (await demo.text("size")) === "thimble");
+  const { length } = await demo.runs();
   await demo.click("start");
-  await demo.untilState("training");
+  await demo.until("the next run", async () => (await demo.runs()).length > length);
   await demo.untilState("stopped");
   await demo.until("it on the loom", async () => (await source(demo)) === "live");
   assert.equal((await demo.page.$$('.head[aria-pressed="false"]')).length, 0, "no head is cut");
