@@ -49,12 +49,18 @@ export async function runBody(tinyloom, gpu, body, { host, core, keep } = {}) {
       result.detail = (await cases[name]({ tinyloom, gpu, runtime, keep, early })) ?? "";
     } catch (error) {
       result.ok = false;
-      result.detail = `${error?.code ?? ""} ${error?.stack ?? error}`;
+      result.detail = `${error?.code ?? ""} ${told(error)}`;
     }
     result.milliseconds = Math.round(performance.now() - began);
     results.push(result);
   }
   return results;
+}
+
+/** What an error says, and where: Firefox's stacks do not have the message. */
+function told(error) {
+  const stack = error?.stack ?? "";
+  return stack.includes(String(error?.message)) ? stack : `${error}\n${stack}`;
 }
 
 /** Gives the classes what tests count and users cannot reach. */

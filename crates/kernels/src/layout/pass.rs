@@ -164,10 +164,10 @@ impl<'a> Pass<'a> {
         let reader = self.only_reader(index, node)?;
         let prompt = matches!(self.request.kind, Kind::Prompt { .. });
         let next = &self.request.graph.nodes[reader];
-        let (matrices, result) = (&self.request.matrices, next.writes[0]);
+        let Op::Gate(Gate { gated: true, .. }) = next.op else { return None };
+        let matrices = &self.request.matrices;
         let whole = matrices.params.matrices[weight].parts.len() == 1;
-        let gated = matches!(next.op, Op::Gate(Gate { gated: true, .. }));
-        if !(prompt && gated && whole && node.reads.len() == 1 && self.layouts.is_f16(result)) {
+        if !(prompt && whole && node.reads.len() == 1 && self.layouts.is_f16(next.writes[0])) {
             return None;
         }
         let shape = gated_shape(self.product(node, Form::MatmulT, weight));
