@@ -1,5 +1,5 @@
 // npm run bench [-- [models|start|growth|attention|matmul|token|cache|batch|precision|peers] --browser chromium|firefox|node --only TEXT --steps N
-//   --seeds N --limits adapter|default --no-subgroups --profile --text FILE --out FOLDER]
+//   --seeds N --limits adapter|default --no-subgroups --published --profile --text FILE --out FOLDER]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
 // target/testing-wasm; for precision, www/dist-node; for peers, bench/peers/dist): no install, no network.
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -26,6 +26,7 @@ const { values, positionals } = commandLine({
     profile: { type: "boolean", default: false },
     limits: { type: "string", default: "adapter" },
     "no-subgroups": { type: "boolean", default: false },
+    published: { type: "boolean", default: false },
     out: { type: "string", default: RESULTS },
   },
 });
@@ -36,6 +37,7 @@ const options = {
   profile: values.profile,
   limits: values.limits,
   subgroups: !values["no-subgroups"],
+  published: values.published,
 };
 
 const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "batch", "precision", "peers"];
@@ -80,6 +82,7 @@ const parts = [
   ...(values.limits === "adapter" ? [] : [values.limits]),
   ...(options.suite === "precision" && options.text ? ["seed"] : []),
   ...(options.subgroups ? [] : ["no-subgroups"]),
+  ...(options.suite === "models" && measured.features.subgroupMatrix ? ["matrices"] : []),
 ];
 writeResults(values.out, values.browser, parts.join("-"), measured);
 process.exit(0);

@@ -27,6 +27,11 @@ const MATRICES = [
   { heads: 6, kvHeads: 2, headDim: 128, tokens: 4096, documents: 8 },
 ].map((work) => ({ ...work, half: true, halves: true, gradients: true }));
 
+/** The shape whose variants docs/attention.md compares. */
+const COMPARED = { heads: 12, kvHeads: 12, headDim: 64, tokens: 4096 };
+const isCompared = (work) => Object.entries(COMPARED).every(([key, value]) => work[key] === value);
+const pickedOnes = (candidates) => candidates.filter(({ picked }) => picked);
+
 /** Shapes of attention over tensors. */
 const TENSORS = [512, 4096].map((tokens) => ({ heads: 12, kvHeads: 12, headDim: 64, tokens }));
 
@@ -53,16 +58,20 @@ function close(runtime, measured) {
   return { adapter, software, features, subgroupSize, limits, ...measured };
 }
 
-/** Every variant of every attention kernel; `only` keeps shapes whose text contains it. */
+/**
+ * Every variant of every attention kernel; `only` keeps shapes whose text contains it, and `published` what
+ * docs/attention.md shows: every variant at one shape, and at the others those that selection picks.
+ */
 export async function attentionSuite(testing, gpu, settings, report) {
-  const { only = "" } = settings;
+  const { only = "", published = false } = settings;
   const runtime = await open(testing, gpu, settings);
   const results = [];
   const measure = async (what, works, suite) => {
     for (const work of works) {
       const { heads, kvHeads, headDim, tokens } = work;
       if (!`${what} ${heads}/${kvHeads} x ${headDim}, ${tokens} `.includes(only)) continue;
-      for (const row of await suite(testing, runtime, work)) {
+      const change = published && !isCompared(work) ? pickedOnes : undefined;
+      for (const row of await suite(testing, runtime, work, change)) {
         results.push(row);
         report(row);
       }

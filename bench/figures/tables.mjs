@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
 import { limitsTable } from "../../tests/reliability/limits-table.mjs";
 import { HEADS, reliabilityRows } from "./reliability.mjs";
-import { newest } from "./sources.mjs";
+import { newest, newestOf } from "./sources.mjs";
 
 /** The documents that have tables. */
 export const DOCUMENTS = [
@@ -17,6 +17,7 @@ export const DOCUMENTS = [
 ];
 
 const H200 = "headless Chromium, NVIDIA H200";
+const PLACE = "chromium-nvidia-h200";
 
 /** A number with three significant digits, and no fewer than its whole part has. */
 function short(value) {
@@ -75,6 +76,7 @@ function peers() {
 function options() {
   const source = newest("models");
   const floor = newest("models-default");
+  const matrices = newestOf("models-matrices").filter(({ place }) => place === PLACE);
   const of = ({ results }, name) => results.results.find(({ workload }) => workload === name);
   const ms = (name, key = "milliseconds", from = source) => `${short(of(from, name)[key])} ms`;
   const bytes = (name) => megabytes(of(source, name).gpuBytes);
@@ -90,6 +92,11 @@ function options() {
     speed("decode seed"),
     speed(`decode seed ${format}`),
   ]);
+  const mixed = (what, name, from) => [
+    `\`precision: "mixed"\` with subgroup matrices, ${what}`,
+    ms(name, "milliseconds", from),
+    ms(`${name} mixed`, "milliseconds", from),
+  ];
   const rows = [
     ...steps,
     [
@@ -104,6 +111,10 @@ function options() {
       ms("train seed x 8"),
       ms("train seed x 8 mixed"),
     ],
+    ...matrices.flatMap((from) => [
+      mixed("seed", "train seed", from),
+      mixed("seed with eight documents", "train seed x 8", from),
+    ]),
     ["`tune`, seed", ms("train seed"), ms("train seed tuned")],
     [
       "`tune` at WebGPU's default limits, seed",
@@ -112,12 +123,15 @@ function options() {
     ...packed,
   ];
   const text =
-    "Two runs of the benchmark, one at the adapter's limits and one at the default limits.";
-  return caption(text, H200, source, floor) + markdown(["option", "without", "with"], rows);
+    "Runs of the benchmark: at the adapter's limits, at the default limits, and with subgroup matrices where a row says so.";
+  return (
+    caption(text, H200, source, floor, ...matrices) + markdown(["option", "without", "with"], rows)
+  );
 }
 
-function precision() {
-  const source = newest("precision");
+/** Distances of training in mixed precision from that in f32. */
+function precision(workload, what) {
+  const source = newest(workload);
   const [, mixed, control] = source.results.results;
   const percent = (share) => `${(100 * share).toFixed(2)} %`;
   const signed = (share) => `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}`;
@@ -134,8 +148,8 @@ function precision() {
   ];
   const { steps } = source.results.settings;
   const text =
-    `Distance from the twin run in f32, over ${steps.toLocaleString("en")} steps and ${mixed.seeds} seeds, in means of ` +
-    `${source.results.window} steps.`;
+    `${what}: distance from the twin run in f32, over ${steps.toLocaleString("en")} steps and ${mixed.seeds} seeds, in ` +
+    `means of ${source.results.window} steps.`;
   return caption(text, H200, source) + markdown(["", "mixed", "f32, learning rate × 1.0001"], rows);
 }
 
@@ -196,14 +210,15 @@ function attentionLengths() {
   return caption(text, H200, source) + markdown(heads, rows);
 }
 
+/** Variants that a workgroup's tile tells apart, and where its rows lie. */
+const TILES = /^tiled \S+ by \S+(, rows resident)?$/;
 const TRAINING = ["attention_forward", "attention_backward_query", "attention_backward_key_value"];
 
 function attentionVariants() {
   const source = newest("attention");
   const at = TRAINING.map((kernel) => attentionRows(source, 12, 64, 4096, kernel));
   const all = at.flat().map(({ variant }) => variant);
-  // Of older results.
-  const variants = [...new Set(all)].filter((variant) => !variant.endsWith("scores kept"));
+  const variants = [...new Set(all)].filter((variant) => TILES.test(variant));
   const rows = variants.map((variant) => [
     variant,
     ...at.map((found) => {
@@ -235,8 +250,10 @@ function attentionMasks() {
 }
 
 function attentionDecode() {
-  const source = newest("attention-decode");
-  const picked = source.results.results.filter((one) => one.picked && one.headDim === 64);
+  const source = newest("attention");
+  const picked = source.results.results.filter(
+    (one) => one.kernel === "attention_decode" && one.picked && one.headDim === 64,
+  );
   const shapes = [
     ...new Set(picked.map(({ heads, kvHeads, tokens }) => `${heads}/${kvHeads}/${tokens}`)),
   ];
@@ -270,7 +287,9 @@ function memory() {
 export const TABLES = {
   peers,
   options,
-  precision,
+  precision: () => precision("precision", "The built-in task"),
+  "precision of seed": () =>
+    precision("precision-seed", "Seed with 512 tokens per step, on tinyshakespeare"),
   "packed weights": () => packed("weights", "kvCache"),
   "packed caches": () => packed("kvCache", "weights"),
   "attention by length": attentionLengths,

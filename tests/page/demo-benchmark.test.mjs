@@ -2,10 +2,10 @@
 // package whose clock is the test's.
 // reads: www bench
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
 import { build } from "esbuild";
+import { newest } from "../../bench/figures/sources.mjs";
 import { runAll } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
 
@@ -115,8 +115,7 @@ test("its rows are those of npm run bench", async () => {
 });
 
 test("its rows have the fields of the project's results", async () => {
-  const kept = "bench/results/chromium-nvidia-h200/2026-11-22-models.json";
-  const { results } = JSON.parse(readFileSync(join(root, kept), "utf8"));
+  const { results } = newest("models").results;
   const report = await measure(fake());
   // What a device without timestamps cannot tell.
   const ofDevice = ["shareOfPeak", "shareOfCopy", "profile"];
