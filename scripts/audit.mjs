@@ -1,5 +1,5 @@
 // What is known against the dependencies: licences, bans and sources of crates, and advisories of crates and npm
-// packages. A service that does not answer, or a program that is not here, is "not checked", and never passed.
+// packages. And whether crates.io would take the crates (tests/package does the same for npm). A service that does not answer, or a program that is not here, is "not checked", and never passed.
 // `node scripts/audit.mjs` first installs cargo-deny; the checks use it where it is.
 import { spawn } from "node:child_process";
 import { join, relative } from "node:path";
@@ -62,6 +62,14 @@ export function judgeDeny({ code, err }) {
   return unchecked(away ?? `cargo-deny ended with ${code}: ${err.trim().slice(-400)}`);
 }
 
+/** What a rehearsal of `cargo publish` comes to. */
+export function judgePublish({ code, err }) {
+  if (code === 0) return PASSED;
+  const away = /failed to (?:fetch|download|update|query)[^\n]*|HTTP request[^\n]*/.exec(err)?.[0];
+  // A signal: the registry has not answered in time.
+  return away || typeof code === "string" ? unchecked(away ?? code) : failed(err.trim());
+}
+
 /** What the answer of `npm audit --json` comes to: high and critical advisories fail. */
 export function judgeNpm({ code, out, err }) {
   let report;
@@ -85,10 +93,22 @@ export function judgeNpm({ code, out, err }) {
   return PASSED;
 }
 
+/** Packs each crate as crates.io would get it. That it builds is for the other checks. */
+const REHEARSAL = [
+  "publish",
+  "--workspace",
+  "--dry-run",
+  "--no-verify",
+  "--locked",
+  "--allow-dirty",
+  "--quiet",
+];
+
 /** Each audit by name: `{ state: "passed" | "failed" | "not checked", why }`. */
 export const AUDITS = {
   "cargo deny: licences, bans, sources": () => deny(["licenses", "bans", "sources"], ["--offline"]),
   "cargo deny: advisories": () => deny(["advisories"]),
+  "cargo publish, as a rehearsal": async () => judgePublish(await outcome("cargo", REHEARSAL)),
   "npm audit": async () => judgeNpm(await outcome("npm", ["audit", "--json"])),
 };
 

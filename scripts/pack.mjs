@@ -10,7 +10,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { address as decided } from "./address.mjs";
 import { Failure, filesBelow, isMain, main, root, run, step, target } from "./lib.mjs";
 
@@ -19,6 +19,11 @@ const pkg = join(root, "pkg");
 /** Files of dist that no source of the same name has. */
 const GENERATED =
   /^(tinyloom|packed|tinyloom\.inline\.min|worker-thread|worker\/comlink|storage\/fflate|worker\/text|text\/thread-source|modeling-source)\.(js|d\.ts)$|^tinyloom_bg\.wasm$|^ts5$/;
+
+/** What README's links reach. It is packed while there is no address that they could lead to. */
+const DOCUMENTS = ["docs", "examples", "bench/peers/README.md", "CONTRIBUTING.md"];
+/** Of it what is generated, or shows the site alone. */
+const NO_DOCUMENT = /^docs\/(api|site\.css)$/;
 
 /** What `npm publish` answers while there is no address. */
 export const REFUSAL =
@@ -56,7 +61,8 @@ export function stage({ address = decided, folder }) {
     base ? absolute(readme, base, `v${manifest.version}`) : readme,
   );
   const subpaths = legacyEntries(manifest, folder);
-  const files = [...manifest.files, ...subpaths];
+  const documents = base ? [] : copyDocuments(folder);
+  const files = [...manifest.files, ...subpaths, ...documents];
   const published = { ...manifest, files, ...whereabouts(address) };
   writeFileSync(join(folder, "package.json"), `${JSON.stringify(published, null, 2)}\n`);
   return published;
@@ -75,6 +81,15 @@ function copySources(folder) {
     if (!wanted(name) && !wanted(name.split("/")[0])) continue;
     cpSync(join(pkg, "dist", name), join(folder, "dist", name));
   }
+}
+
+/** README's documents, pictures and programs; gives their names for package.json's `files`. */
+function copyDocuments(folder) {
+  for (const path of filesBelow(DOCUMENTS, NO_DOCUMENT)) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true });
+    copyFileSync(join(root, path), join(folder, path));
+  }
+  return DOCUMENTS;
 }
 
 /** package.json's fields that name the address; without one, what keeps the package from npm. */

@@ -2,7 +2,7 @@
 // reads: scripts deny.toml
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { judgeDeny, judgeNpm } from "../../scripts/audit.mjs";
+import { judgeDeny, judgeNpm, judgePublish } from "../../scripts/audit.mjs";
 
 test("npm audit passes, fails, or was not made", () => {
   const answer = (counts, vulnerabilities = {}) =>
@@ -32,4 +32,16 @@ test("cargo deny passes, fails, or was not made", () => {
   assert.equal(judged(1, away), "not checked");
   assert.equal(judged("SIGTERM", ""), "not checked");
   assert.equal(judged(101, "thread 'main' panicked"), "not checked");
+});
+
+test("the rehearsal of cargo publish passes, fails, or was not made", () => {
+  const judged = (code, err = "") => judgePublish({ code, err }).state;
+  assert.equal(judged(0), "passed");
+  assert.equal(judged(101, "error: all dependencies must have a version specified"), "failed");
+  assert.equal(
+    judged(101, "error: attempting to make an HTTP request, but --offline"),
+    "not checked",
+  );
+  assert.equal(judged(101, "error: failed to query replaced source registry"), "not checked");
+  assert.equal(judged("SIGTERM"), "not checked");
 });

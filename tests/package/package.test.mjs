@@ -161,7 +161,7 @@ test("npm would publish only what users need, with sources and their maps", asyn
     assert.ok(names.includes(needed), `${needed} is missing`);
   }
   const allowed =
-    /^(dist\/([\w-]+\/)*[\w.-]+\.(js|d\.ts|wasm)(\.map)?|src\/([\w-]+\/)*[\w.-]+\.ts|src\/modeling_tinyloom\.py|([\w-]+\/)?package\.json|README\.md|CHANGELOG\.md|LICENSE-\w+)$/;
+    /^((docs|examples)\/[\w/.-]+|bench\/peers\/README\.md|CONTRIBUTING\.md|dist\/([\w-]+\/)*[\w.-]+\.(js|d\.ts|wasm)(\.map)?|src\/([\w-]+\/)*[\w.-]+\.ts|src\/modeling_tinyloom\.py|([\w-]+\/)?package\.json|README\.md|CHANGELOG\.md|LICENSE-\w+)$/;
   assert.deepEqual(
     names.filter((name) => !allowed.test(name)),
     [],
@@ -174,8 +174,10 @@ test("npm would publish only what users need, with sources and their maps", asyn
   }
   // The module is in it three times: the file, its fallback and the file for CDNs. It has a budget of its own.
   const module = gzipSync(readFileSync(join(folder, "dist/tinyloom_bg.wasm"))).length;
-  const rest = statSync(tarball).size - 3 * module;
-  assert.ok(rest < 1_600_000, `the package is ${rest} bytes beside the module`);
+  const documents = names.filter((name) => /^(docs|examples)\//.test(name));
+  const sizes = documents.map((name) => gzipSync(readFileSync(join(folder, name))).length);
+  const rest = statSync(tarball).size - 3 * module - sizes.reduce((sum, one) => sum + one, 0);
+  assert.ok(rest < 1_600_000, `the package is ${rest} bytes beside the module and the documents`);
 });
 
 test("the worker's file needs no other, and its copy is the same text", async () => {
@@ -239,6 +241,39 @@ test("npm publish refuses until the project has an address", async () => {
   assert.equal(JSON.parse(readFileSync(join(folder, "package.json"), "utf8")).private, true);
 });
 
+/** The addresses of a document's links and pictures, without those of programs. */
+const linksOf = (markdown) =>
+  [
+    ...markdown.replace(/```.*?```/gs, "").matchAll(/\]\(([^)\s]+)\)|\s(?:src|href)="([^"]+)"/g),
+  ].map(([, link, attribute]) => link ?? attribute);
+
+test("without an address, README's links lead to files of the package", async () => {
+  const { folder } = await packed;
+  const links = linksOf(readFileSync(join(folder, "README.md"), "utf8"));
+  const files = links
+    .filter((link) => !/^([a-z]+:|#)/.test(link))
+    .map((link) => link.split("#")[0]);
+  assert.ok(files.length > 20, `${files.length} of ${links.length} links`);
+  assert.deepEqual(
+    files.filter((path) => !existsSync(join(folder, path))),
+    [],
+  );
+});
+
+test("with an address, npm would publish it", (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom-publish-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  stage({ address: "https://code.example/someone/tinyloom", folder });
+  const args = ["publish", "--dry-run", "--offline", "--access", "public", folder];
+  const shell = process.platform === "win32";
+  const { status, stdout, stderr } = spawnSync("npm", args, { encoding: "utf8", shell });
+  assert.equal(status, 0, stderr);
+  const { name, version, files } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  assert.ok(stdout.includes(`+ ${name}@${version}`), stdout);
+  assert.ok(!files.includes("docs"), "its links lead to the address");
+  assert.doesNotMatch(stderr, /auto-corrected/);
+});
+
 test("with an address, package.json and every link of README name it", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-pack-"));
   t.after(() => rmSync(folder, { recursive: true }));
@@ -252,11 +287,10 @@ test("with an address, package.json and every link of README name it", async (t)
     [`git+${base}.git`, `${base}#readme`, `${base}/issues`, undefined],
   );
   const readme = readFileSync(join(folder, "README.md"), "utf8");
-  const links = [...readme.matchAll(/\]\(([^)\s]+)\)|(?:src|href)="([^"]+)"/g)].map(
-    ([, link, attribute]) => link ?? attribute,
+  assert.deepEqual(
+    linksOf(readme).filter((link) => !/^(https?:|#)/.test(link)),
+    [],
   );
-  const relative = links.filter((link) => !/^(https?:|#)/.test(link));
-  assert.deepEqual(relative, []);
   const text = 'see ![a](docs/a.svg) [b](./docs/b.md#c) [d](https://x.y) [e](#f) <img src="g.png">';
   assert.equal(
     absolute(text, "B/", "v1"),
