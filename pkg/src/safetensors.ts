@@ -25,7 +25,8 @@ export interface TensorRange {
 /** Bytes that are not those of their checksum. */
 export function damaged(what: string, found: string, stated: string) {
   return corrupt(
-    `${what} is damaged: its CRC-32 is ${found}, and was ${stated} when it was saved; use another copy`,
+    `${what} is damaged: its CRC-32 is ${found}, and was ${stated} when it was saved; use another copy, ` +
+      "or, if you changed the file yourself, remove its crc32 fields",
   );
 }
 

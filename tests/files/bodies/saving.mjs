@@ -77,9 +77,15 @@ export const cases = {
     const bytes = weights.slice();
     bytes[bytes.length - 5] ^= 1;
     const damaged = { "config.json": saved, "model.safetensors": bytes };
-    await refuses("invalid-checkpoint", ["damaged", "CRC-32"], () =>
+    await refuses("invalid-checkpoint", ["damaged", "CRC-32", "remove its crc32 fields"], () =>
       tinyloom.Model.fromPretrained(runtime, damaged),
     );
+    const { header, data } = openFile(bytes);
+    const { crc32, crc32_header, ...metadata } = header.__metadata__;
+    ok(crc32 && crc32_header, "both are fields of the metadata");
+    const unsigned = makeFile({ ...header, __metadata__: metadata }, data);
+    const changed = { ...damaged, "model.safetensors": unsigned };
+    (await tinyloom.Model.fromPretrained(runtime, changed)).free();
     model.free();
     ok(refused >= 40, `${refused} of 48 were refused`);
     return `${refused} of 48 refused`;
