@@ -58,8 +58,16 @@ async function testsOf(host) {
   return tests;
 }
 
-/** The bodies of a host that are to run, as `openTests` gives them. */
-export const openBodies = async (host) => openTests(`api-${host}`, await testsOf(host));
+/** The bodies of a host that are to run, as `openTests` gives them; of these those that the variable TINYLOOM_BODY names. */
+export async function openBodies(host) {
+  const opened = openTests(`api-${host}`, await testsOf(host));
+  const part = process.env.TINYLOOM_BODY;
+  if (!part) return opened;
+  const run = opened.run.filter(({ name }) => name.includes(part));
+  const how = `TINYLOOM_BODY=${part} npm test -- api/${host}`;
+  if (run.length === 0) throw new Error(`no body that is to run has "${part}" in its name: ${how}`);
+  return { ...opened, run, ended() {} }; // the others keep their keys
+}
 
 /** A host's bodies as a file of tests: whether any is to run, and how many have not passed whole. */
 export const hostState = async (host) => ({
