@@ -105,7 +105,12 @@ export class StoredRun {
     return this.#record.name;
   }
 
-  /** What `runs.create`, or {@link StoredRun.update}, was given as options. */
+  /**
+   * What {@link Runs.create}, or later {@link StoredRun.update}, was given as `options`: a copy of any value that JSON can
+   * hold. It is for the app alone, such as a title or what it gave to `Trainer.create`; tinyloom reads nothing of it, and
+   * a checkpoint has the trainer's own options. `null` where none was given. Its type is `unknown`: a program in
+   * TypeScript says what it kept.
+   */
   get options(): unknown {
     return this.#record.options;
   }

@@ -29,6 +29,7 @@ export interface RunSummary {
   readonly name: string;
   /** Milliseconds since 1970. */
   readonly created: number;
+  /** As {@link StoredRun.options} has them. */
   readonly options: unknown;
   /** The whole checkpoints, the newest first. */
   readonly checkpoints: readonly StoredCheckpoint[];
