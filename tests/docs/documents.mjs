@@ -17,7 +17,10 @@ const AROUND = [
   ...sourcesBelow(["tests/files/hub-tokenizer", "tests/reference/fixtures/llama"]),
 ];
 
-/** The documents whose programs are to run, as `openTests` gives them: a document's key has its programs alone. */
+/**
+ * The documents whose programs are to run, as `openTests` gives them: a document's key has its programs alone. The variable
+ * TINYLOOM_GUIDE names some of them.
+ */
 export function openDocuments() {
   const hosts = ["node", "chromium", "firefox"].map(versionOf);
   const around = [hashOf(AROUND), productKey(), ...hosts];
@@ -27,5 +30,12 @@ export function openDocuments() {
     );
     return { name: path, group: path, key: keyOf(...programs, ...around) };
   });
-  return openTests("docs", tests);
+  const opened = openTests("docs", tests);
+  const part = process.env.TINYLOOM_GUIDE;
+  if (!part) return opened;
+  const run = opened.run.filter(({ name }) => name.includes(part));
+  const how = `TINYLOOM_GUIDE=${part} npm test -- docs/docs`;
+  if (run.length === 0)
+    throw new Error(`no document that is to run has "${part}" in its path: ${how}`);
+  return { ...opened, run, ended() {} }; // the others keep their keys
 }
