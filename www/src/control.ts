@@ -26,8 +26,10 @@ import { type Guest, type Halt, Session, type State } from "./session.ts";
 import { type RunSettings, resolveSettings } from "./settings.ts";
 import { shapeOf } from "./shape.ts";
 import { tasks } from "./tasks/index.ts";
+import { LazyTeachPanel } from "./teach/lazy-panel.ts";
 import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
+import type { TuneHost } from "./tune/host.ts";
 import { LazyTunePanel } from "./tune/lazy-panel.ts";
 
 /** What the page has once the GPU is open. */
@@ -52,12 +54,14 @@ export const SOLVED = 0.98;
 /** Of a run that storage has no place for. */
 const IN_MEMORY = "The run ends with the page: export it to keep it.";
 
-const tune = new LazyTunePanel({
+const host: TuneHost = {
   opened: () => session.opened,
   lost: () => session.left !== undefined,
   training: () => session.run,
   busy: () => session.busy,
-});
+};
+const tune = new LazyTunePanel(host);
+const teach = new LazyTeachPanel(host);
 
 const runs = new RunsPanel({
   resume: (name) => attempt(() => resume(name), fail),
@@ -96,6 +100,7 @@ function changed(state: State): void {
   ask.disabled = run === undefined || state === "loading" || !opened;
   if (state !== "loading") attempt(showRuns);
   else tune.changed();
+  teach.changed();
   attempt(async () => void (await judged()));
   if (setup.disabled || proofs.proving) return;
   const wanted = session.takeWanted();
@@ -350,6 +355,7 @@ export function learn(source: string): void {
 /** Whether leaving the page loses something: steps, or a whole run where there is no storage. */
 export const leavingLoses = (): boolean =>
   tune.leavingLoses ||
+  teach.leavingLoses ||
   (!session.guest &&
     (session.state === "training" || session.ending || Boolean(session.run?.inMemory)));
 

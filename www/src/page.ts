@@ -22,6 +22,7 @@ import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
 import { onChip } from "./loom/chips.ts";
 import { takeNewVersion } from "./offline.ts";
+import { offerPrograms } from "./panels/in-code.ts";
 import { say } from "./panels/status.ts";
 import { rememberAddress } from "./remember.ts";
 import { revealInvalid } from "./reveal.ts";
@@ -81,6 +82,7 @@ addEventListener("visibilitychange", () => {
 addEventListener("hashchange", arrive);
 onChip(learn);
 offerShare(stage);
+offerPrograms();
 offerTour();
 void takeNewVersion();
 // In a task of its own: the page is painted first.

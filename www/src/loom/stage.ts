@@ -13,6 +13,7 @@ import type { Moment } from "./moment.ts";
 import { NumberLine } from "./number-line.ts";
 import { Player, SHOW } from "./player.ts";
 import { loadRecording } from "./recorded.ts";
+import { SecondLoom } from "./second.ts";
 import { Squares } from "./squares.ts";
 import { captionOf, NOUNS, titleOf } from "./story.ts";
 import { Timeline } from "./timeline.ts";
@@ -58,6 +59,7 @@ export class Stage {
     },
   );
   readonly #numberLine = new NumberLine();
+  readonly #second = new SecondLoom(() => this.#changed());
   readonly #word = byId("loom-word", HTMLInputElement);
   readonly #switch = byId("loom-switch", HTMLButtonElement);
   #recording: Track | undefined;
@@ -140,6 +142,7 @@ export class Stage {
       this.#next = undefined;
       this.say(TOO_LARGE);
     } else if (!this.#next) this.say("");
+    if (this.#live) this.#second.over(this.#live);
     this.#live = track;
     this.#decided = false;
     this.#captions();
@@ -270,6 +273,7 @@ export class Stage {
     this.#off = new Set();
     this.#placed = false;
     this.#timeline.show(track, this.#ghost);
+    this.#second.offer(track, this.#recording);
     this.#snapshot = undefined;
     this.#refresh();
   }
@@ -342,7 +346,8 @@ export class Stage {
       const version = this.#version;
       const narrow = this.#drawing.canvas.clientWidth < NARROW;
       const cursor = this.#word.selectionStart ?? 0;
-      const laid = lay(this.#shown!, this.#word.value, cursor, narrow);
+      const { value: text } = this.#word;
+      const laid = lay(this.#shown!, text, cursor, narrow);
       const [off, { weights }] = [this.#off, this.#snapshot];
       const woven = await weave(weights, { ...laid, off }, () => version !== this.#version);
       this.#woven = version;
@@ -353,6 +358,8 @@ export class Stage {
       const ghost = last && laid.answers ? [...answer(last.weights, question).given] : [];
       this.#drawing.show(woven, { wanted: laid.wanted, ghost }, off);
       this.#tell(woven);
+      const stale = () => version !== this.#version;
+      await this.#second.weave(this.#player.at, { text, cursor, narrow }, stale);
     }
     this.#weaving = false;
   }

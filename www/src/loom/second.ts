@@ -1,0 +1,82 @@
+/** A second loom beside the first: another run of the same kind, at the same step, on the same letters. */
+import { byId, whole } from "../dom.ts";
+import { rightSaid } from "./asker.ts";
+import { type Laid, lay } from "./cloth.ts";
+import { Drawing } from "./drawing.ts";
+import type { Track } from "./track.ts";
+import { spelt, weave } from "./weave.ts";
+
+/** Earlier runs of this visit that are kept for it, with all their weights. */
+const KEPT = 2;
+const NONE = "";
+
+const nameOf = (track: Track, at: number): string =>
+  track.recorded
+    ? "the recording"
+    : `${at === 0 ? "the run before" : "the one before that"}, ${whole(track.steps)} steps`;
+
+export class SecondLoom {
+  readonly #part = byId("loom-beside", HTMLElement);
+  readonly #choice = byId("loom-second-of", HTMLSelectElement);
+  readonly #drawing = new Drawing(byId("loom-second", HTMLCanvasElement));
+  /** Runs that are over, the newest first. */
+  #earlier: readonly Track[] = [];
+  #offered: readonly Track[] = [];
+  #track: Track | undefined;
+
+  /** @param changed - hears that another run is to be shown. */
+  constructor(changed: () => void) {
+    this.#choice.addEventListener("change", () => {
+      this.#track = this.#offered[Number(this.#choice.value || Number.NaN)];
+      this.#place();
+      changed();
+    });
+  }
+
+  /** Another run takes the place of this one, which can be looked at beside it. */
+  over(track: Track): void {
+    if (track.newest >= 0) this.#earlier = [track, ...this.#earlier].slice(0, KEPT);
+  }
+
+  /** Offers what can be shown beside a run. What is shown already stays, if it still can be. */
+  offer(shown: Track, recording: Track | undefined): void {
+    const all = [...this.#earlier, ...(recording ? [recording] : [])];
+    this.#offered = all.filter((one) => one !== shown && one.name === shown.name);
+    if (this.#track && !this.#offered.includes(this.#track)) this.#track = undefined;
+    const options = this.#offered.map(
+      (track, at) => new Option(`Beside ${nameOf(track, this.#earlier.indexOf(track))}`, `${at}`),
+    );
+    this.#choice.replaceChildren(new Option("One loom", NONE), ...options);
+    this.#choice.value = this.#track ? `${this.#offered.indexOf(this.#track)}` : NONE;
+    this.#choice.hidden = this.#offered.length === 0;
+    this.#place();
+  }
+
+  /** Draws the other run at a step, with what the first loom has on it. */
+  async weave(
+    at: number,
+    asked: { text: string; cursor: number; narrow: boolean },
+    stale: () => boolean,
+  ): Promise<void> {
+    const track = this.#track;
+    const snapshot = track?.upTo(at);
+    if (!track || !snapshot) return;
+    const laid: Laid = lay(track, asked.text, asked.cursor, asked.narrow);
+    const woven = await weave(snapshot.weights, { ...laid, off: new Set() }, stale);
+    if (!woven || this.#track !== track) return;
+    this.#drawing.show(woven, { wanted: laid.wanted, ghost: [] }, new Set());
+    this.#drawing.refresh();
+    const marks = track.asked(snapshot.step, "")?.marks;
+    const step = `step ${whole(snapshot.step)}`;
+    const right = marks ? `, ${rightSaid(marks)}` : "";
+    const about = track.recorded ? "The recording" : "The earlier run";
+    byId("loom-second-words", HTMLElement).textContent = `${about} at ${step}${right}`;
+    const said = spelt(woven.tokens.slice(woven.given));
+    this.#drawing.canvas.ariaLabel = `${about} at ${step}: it says ${said || "nothing"}`;
+  }
+
+  #place(): void {
+    this.#part.hidden = this.#track === undefined;
+    byId("loom-both", HTMLElement).classList.toggle("two", this.#track !== undefined);
+  }
+}
