@@ -1,6 +1,6 @@
 // npm run figures
 // Draws docs/figures/*.svg from the newest results of headless Chromium on an NVIDIA H200, and writes
-// the documents' tables. The picture of the demo page is made by bench/figures/demo.mjs.
+// the documents' tables. Pictures of the demo page are made by demo.mjs and moving.mjs beside this file.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";

@@ -27,6 +27,7 @@ const CONFIG = {
   view: { stroke: null },
 };
 
+// Vega takes a line of text for wider than it is: a long subtitle would leave room at the right.
 const chart = (title, subtitle, values, rest) => ({
   $schema: "https://vega.github.io/schema/vega-lite/v6.json",
   config: CONFIG,
@@ -62,7 +63,7 @@ function steps({ results }, device) {
     scale: { type: "log", domain: [1, 1000] },
     title: "milliseconds per step, loss read back (logarithmic)",
   };
-  const subtitle = `everyone in one run, ${device}`;
+  const subtitle = ["everyone in one run", device];
   return chart("A training step", subtitle, values, {
     facet: { row: { field: "config", type: "nominal", sort: CONFIGS } },
     spec: {
@@ -104,7 +105,7 @@ function attention({ results }, device) {
   const values = points.filter((one) =>
     points.some(({ heads, tokens }) => heads === one.heads && tokens !== one.tokens),
   );
-  const subtitle = `causal, f32, the picked kernel, ${device}`;
+  const subtitle = ["causal, f32, the picked kernel", device];
   const x = { field: "tokens", title: "tokens" };
   const y = { field: "teraflops", title: "TFLOP/s, the causal half counted" };
   return chart("Attention forward", subtitle, values, lines(x, y, { field: "heads" }));
@@ -117,7 +118,7 @@ function growth({ results }, device) {
       microsecondsPerGigaflop,
     }))
     .filter(({ tokens }) => tokens > 0);
-  const subtitle = `seed configuration, documents of 512 tokens, ${device}`;
+  const subtitle = ["seed configuration, documents of 512 tokens", device];
   const x = { field: "tokens", title: "tokens per step" };
   const y = { field: "microsecondsPerGigaflop", title: "µs for a billion operations" };
   return chart("A step's time against its arithmetic", subtitle, values, {

@@ -1,12 +1,12 @@
 // node bench/figures/demo.mjs [loom] [opening] [tuning]
-// Takes the pictures of docs/figures from the built demo page in headless Chromium: demo.png and demo-phone.png ten seconds
-// after it was opened, demo-inside.png of the run with which it opens, demo-tune.png of that run fine-tuned. Run `npm run build -- --page` first. Names choose among them.
+// Takes the pictures of docs/figures from the built demo page in headless Chromium: demo-phone.png ten seconds after it was
+// opened, demo-inside.png of the run with which it opens, demo-tune.png of that run fine-tuned. Run
+// `npm run build -- --page` first. Names choose among them. moving.mjs films the page for the README.
 import { join } from "node:path";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { main, root, step } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 
-const LOOM = { width: 1440, height: 900 };
 const WIDE = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 844, deviceScaleFactor: 2 };
 /** Milliseconds that a run may take. */
@@ -20,19 +20,14 @@ const ended = (page) =>
     timeout: PATIENCE,
   });
 
-/** The page ten seconds after it was opened, wide and as a phone shows it: the recording, while a model of its own begins. */
+/** The page on a phone, ten seconds after it was opened: the recording, while a model of its own begins. */
 async function loom(browser, url) {
-  for (const [name, viewport] of [
-    ["demo", LOOM],
-    ["demo-phone", PHONE],
-  ]) {
-    const page = await openPage(browser, "about:blank");
-    await page.setViewport(viewport);
-    await page.goto(`${url}/`);
-    await new Promise((done) => setTimeout(done, 10_000));
-    await page.screenshot({ path: file(name) });
-    await page.close();
-  }
+  const page = await openPage(browser, "about:blank");
+  await page.setViewport(PHONE);
+  await page.goto(`${url}/`);
+  await new Promise((done) => setTimeout(done, 10_000));
+  await page.screenshot({ path: file("demo-phone") });
+  await page.close();
 }
 
 /** The page after the run with which it opens: its layers in the dark. */

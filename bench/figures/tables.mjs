@@ -228,7 +228,7 @@ function attentionVariants() {
   ]);
   const text =
     "TFLOP/s at 12 heads of 64 and 4,096 tokens. The rows and columns of a tile come first, the threads " +
-    "of its workgroup second. Selection picks the bold ones.";
+    "of its workgroup second. Of these kernels selection picks the bold ones.";
   return (
     caption(text, H200, source) +
     markdown(["variant", "forward", "queries", "keys and values"], rows)

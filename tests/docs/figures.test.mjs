@@ -25,3 +25,11 @@ for (const path of DOCUMENTS) {
     assert.equal(text, wanted, "run npm run figures");
   });
 }
+
+test("the film of the page moves, and is no larger than a README may load", () => {
+  const bytes = readFileSync(join(root, "docs", "figures", "demo.webp"));
+  assert.equal(bytes.toString("latin1", 8, 16), "WEBPVP8X");
+  assert.ok(bytes[20] & 2, "it is a still picture");
+  assert.ok(bytes.toString("latin1").split("ANMF").length > 40, "it has few pictures");
+  assert.ok(bytes.length < 600_000, `${bytes.length} bytes`);
+});
