@@ -3,14 +3,23 @@
 import type { Dataset } from "../dataset.js";
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
-import { abortSignal, check, integer, invalid, number, oneOf, type Rules } from "../options.js";
+import {
+  abortSignal,
+  check,
+  integer,
+  invalid,
+  number,
+  oneOf,
+  type Rules,
+  show,
+} from "../options.js";
 import type { DatasetDocument } from "../text/types.js";
 import { IGNORE_INDEX } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import { mixed } from "./rollouts.js";
 import { type AlignCheckpoint, checkpointRule, keeper } from "./stored.js";
-import type { Anywhere } from "./texts.js";
+import { type Anywhere, expectFits, expectModel, expectTrainer } from "./texts.js";
 
 /** Options of {@link distill}. */
 export interface DistillOptions {
@@ -87,14 +96,10 @@ function packed(documents: readonly DatasetDocument[], longest: number) {
   return { tokens, targets, documents: starts };
 }
 
-/** Refuses documents that are too long for a micro-step together, before a part of the step is made. */
-function expectFits(tokens: number, documents: number, most: number): void {
-  if (tokens <= most) return;
-  throw invalid(
-    `distill: a micro-step has documentsPerStep, ${documents}, documents; the next ones have ${tokens} tokens in all, and ` +
-      `tokensPerStep is ${most}: lower documentsPerStep to ${Math.max(1, Math.floor((documents * most) / tokens))}, or make ` +
-      "the trainer with a larger tokensPerStep",
-  );
+/** Refuses what is no dataset, here or in a worker. */
+function expectDataset(data: unknown): void {
+  if (typeof (data as Partial<Dataset> | null | undefined)?.document === "function") return;
+  throw invalid(`distill: the dataset is ${show(data)}; give what a function of Dataset gave`);
 }
 
 /**
@@ -113,6 +118,9 @@ export async function* distill(
   data: Anywhere<Dataset>,
   options: DistillOptions = {},
 ): AsyncGenerator<StepMetrics, void, undefined> {
+  expectTrainer("distill", trained);
+  expectModel("distill", "teacher", taught);
+  expectDataset(data);
   const student = trained as Trainer;
   const [teacher, dataset] = [taught as Model, data as Dataset];
   const given = check<DistillOptions>("distill", options, DISTILL);
@@ -130,6 +138,9 @@ export async function* distill(
   const perStep = documentsPerStep * gradientAccumulation;
   const { ids = Math.min(64, own as number), steps = Math.ceil(dataset.documents / perStep) } =
     given;
+  if (ids > (own as number)) {
+    throw invalid(`distill: ids is ${ids}; it must be at most the models' vocab_size, ${own}`);
+  }
   const draw = drawing(dataset, seed);
   const keep = keeper("distill", student, given.checkpoint, signal);
   for (let made = 0; made < steps; made++) {
@@ -141,7 +152,7 @@ export async function* distill(
       for (let i = 0; i < documentsPerStep; i++) drawn.push(await draw(first + part + i));
       batches.push(packed(drawn, longest));
     }
-    for (const { tokens } of batches) expectFits(tokens.length, documentsPerStep, tokensPerStep);
+    expectFits("distill", student, { documentsPerStep }, batches);
     let metrics: StepMetrics | undefined;
     for (const batch of batches) {
       const { tokens, ...of } = batch;

@@ -19,7 +19,10 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
+  expectFits,
   expectNoDropout,
+  expectTrainer,
+  listed,
   logistic,
   modelRule,
   type Packed,
@@ -27,6 +30,7 @@ import {
   placesFrom,
   stepBy,
   sums,
+  textsOf,
 } from "./texts.js";
 
 /** Two continuations of a prompt. */
@@ -113,7 +117,6 @@ function judged(
 /** Both texts of each pair. */
 const packed = (pairs: readonly PreferencePair[]): Packed =>
   pack(
-    "dpo",
     pairs.flatMap(({ prompt, chosen, rejected }) => [
       { prompt, completion: chosen },
       { prompt, completion: rejected },
@@ -121,6 +124,15 @@ const packed = (pairs: readonly PreferencePair[]): Packed =>
   );
 
 type Chosen = Required<Pick<DpoOptions, "loss" | "beta" | "gamma" | "labelSmoothing">>;
+
+/** Refuses options that the loss has no use for. */
+function expectUsed(loss: Chosen["loss"], given: DpoOptions): void {
+  const unused = { gamma: loss !== "simpo", labelSmoothing: loss === "ipo" };
+  for (const [name, none] of Object.entries(unused)) {
+    if (!none || given[name as keyof typeof unused] === undefined) continue;
+    throw invalid(`dpo: ${name} has no meaning with loss "${loss}"; leave it out`);
+  }
+}
 
 /** What the reference says of each pair. */
 async function referenceOf(
@@ -137,7 +149,7 @@ async function referenceOf(
     );
     if (wrong < 0) return reference;
     throw invalid(
-      `dpo: reference[${wrong}] is ${show(reference[wrong])}; give two numbers, of the chosen text and the rejected one`,
+      `dpo: reference[${wrong}] is ${show(reference[wrong])}; give two finite numbers, of the chosen text and the rejected one`,
     );
   }
   const model = (reference as Model | undefined) ?? trainer.model;
@@ -155,33 +167,47 @@ async function referenceOf(
  *
  * @param trained - a trainer of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `pairsPerStep` pairs
  * make a step.
- * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `trainer.step` throws.
+ * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `aborted`, and what `trainer.step` throws.
  */
 export async function* dpo(
   trained: Anywhere<Trainer>,
   pairs: readonly PreferencePair[],
   options: DpoOptions = {},
 ): AsyncGenerator<DpoMetrics, void, undefined> {
+  expectTrainer("dpo", trained);
   const trainer = trained as Trainer;
   const given = check<DpoOptions>("dpo", options, DPO);
   const { loss = "sigmoid", gamma = 1, labelSmoothing = 0, pairsPerStep = 4, signal } = given;
+  expectUsed(loss, given);
   const { beta = loss === "simpo" ? 2 : 0.1, lengthNormalized = loss !== "sigmoid" } = given;
-  if (pairs.length === 0) throw invalid("dpo: there are no pairs; give at least one");
+  const { config } = trainer.model;
+  const all = listed("dpo: pairs", pairs, (place, pair) =>
+    textsOf(place, pair, ["chosen", "rejected"], config),
+  );
+  if (all.length === 0) throw invalid("dpo: there are no pairs; give at least one");
   expectNoDropout("dpo", trainer);
   const { gradientAccumulation } = trainer.options;
   const perStep = pairsPerStep * gradientAccumulation;
-  const { steps = Math.ceil(pairs.length / perStep) } = given;
-  const none = loss === "simpo" ? pairs.map((): ReferencePair => [0, 0]) : undefined;
-  const reference = none ?? (await referenceOf(trainer, pairs, given.reference));
+  const { steps = Math.ceil(all.length / perStep) } = given;
   const chosen = { loss, beta, gamma, labelSmoothing };
+  /** The micro-steps of the next step. */
+  const next = () => {
+    const first = trainer.steps * perStep;
+    const parts = Array.from({ length: gradientAccumulation }, (_, part) => {
+      const places = placesFrom(first + part * pairsPerStep, pairsPerStep, all.length);
+      return { places, ...packed(places.map((place) => all[place] as PreferencePair)) };
+    });
+    expectFits("dpo", trainer, { pairsPerStep }, parts);
+    return parts;
+  };
+  next(); // refuses what does not fit before the reference is asked, which may take long
+  const none = loss === "simpo" ? all.map((): ReferencePair => [0, 0]) : undefined;
+  const reference = none ?? (await referenceOf(trainer, all, given.reference));
   for (let made = 0; made < steps; made++) {
     const seen = { objective: 0, margin: 0, accuracy: 0, chosen: 0, rejected: 0 };
     throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would stay behind
-    const first = trainer.steps * perStep;
     let metrics: StepMetrics | undefined;
-    for (let part = 0; part < gradientAccumulation; part++) {
-      const places = placesFrom(first + part * pairsPerStep, pairsPerStep, pairs.length);
-      const batch = packed(places.map((place) => pairs[place] as PreferencePair));
+    for (const { places, ...batch } of next()) {
       const own = await sums(trainer.model, batch, trainer.adapter);
       const slopes = places.flatMap((place, i) => {
         const [a, b] = [own[2 * i] as number, own[2 * i + 1] as number];

@@ -25,6 +25,9 @@ import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./sto
 import {
   type Anywhere,
   expectNoDropout,
+  expectTrainer,
+  idsOf,
+  listed,
   modelRule,
   type Packed,
   pack,
@@ -157,6 +160,10 @@ function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptio
     );
   }
   const ending = typeof stopToken === "number" ? stopToken : undefined;
+  const vocabulary = model.config.vocab_size as number;
+  if (ending !== undefined && ending >= vocabulary) {
+    throw invalid(`grpo: stopToken is ${ending}; it must be below vocab_size, ${vocabulary}`);
+  }
   const source = { model, adapter, temperature, maxTokens, tokenizer, signal, stopToken: ending };
   const bounds = { clip, clipHigh, klCoefficient };
   const perStep = promptsPerStep * options.gradientAccumulation;
@@ -180,10 +187,7 @@ async function partOf(
   rollouts: readonly Rollout[],
   worth: readonly number[],
 ): Promise<Part> {
-  const packed = pack(
-    "grpo",
-    rollouts.map(({ prompt, tokens }) => ({ prompt, completion: tokens })),
-  );
+  const packed = pack(rollouts.map(({ prompt, tokens }) => ({ prompt, completion: tokens })));
   const { tokens, targets, documents, starts, lengths } = packed;
   const of = new Map(starts.map((start, i) => [start, i]));
   const places = Array.from(documents, (start) => of.get(start) as number);
@@ -268,7 +272,7 @@ async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMe
  *
  * @param trained - a trainer of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `promptsPerStep` prompts
  * make a step.
- * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `generateBatch` and `trainer.step` throw.
+ * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `aborted`, and what `generateBatch` and `trainer.step` throw.
  *
  * @example
  * ```ts
@@ -281,18 +285,21 @@ export async function* grpo(
   prompts: readonly TokenIds[],
   options: GrpoOptions,
 ): AsyncGenerator<GrpoMetrics, void, undefined> {
+  expectTrainer("grpo", trained);
   const trainer = trained as Trainer;
   const given = check<GrpoOptions>("grpo", options, GRPO, "reward");
   expectNoDropout("grpo", trainer);
-  const work = workOf(trainer, prompts, given);
+  const { config } = trainer.model;
+  const all = listed("grpo: prompts", prompts, (place, ids) => idsOf(place, ids, config));
+  const work = workOf(trainer, all, given);
   const { updates = 1 } = given;
-  const { steps = Math.ceil(prompts.length / work.perStep) * updates } = given;
+  const { steps = Math.ceil(all.length / work.perStep) * updates } = given;
   expectWhole("grpo", steps, updates);
   const keep = keeper("grpo", trainer, given.checkpoint, given.signal);
   for (let made = 0; made < steps; ) {
     throwIfAborted(given.signal, "grpo");
     const first = Math.floor(trainer.steps / updates) * work.perStep;
-    const round = await roundOf(work, prompts, first);
+    const round = await roundOf(work, all, first);
     for (let update = 0; update < updates; update++, made++) {
       const metrics = await updated(work, round, update === 0);
       await keep(metrics, update + 1 === updates, made + 1 === steps);

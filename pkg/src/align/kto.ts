@@ -2,19 +2,23 @@
 
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
-import { abortSignal, check, integer, invalid, number, type Rules } from "../options.js";
+import { abortSignal, check, integer, invalid, number, type Rules, show } from "../options.js";
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
+  expectFits,
   expectNoDropout,
+  expectTrainer,
+  listed,
   logistic,
   modelRule,
   pack,
   placesFrom,
   stepBy,
   sums,
+  textsOf,
 } from "./texts.js";
 
 /** A continuation of a prompt, and whether it is to become likelier. */
@@ -61,34 +65,43 @@ const KTO: Rules<KtoOptions> = {
   signal: abortSignal,
 };
 
+function textOf(place: string, given: unknown, { model }: Trainer): LabelledText {
+  const own = textsOf(place, given, ["completion"], model.config);
+  const { desirable } = given as LabelledText;
+  if (typeof desirable === "boolean") return { ...own, desirable };
+  throw invalid(`${place}.desirable is ${show(desirable)}; give true or false`);
+}
+
 /**
  * Trains by KTO (Ethayarajh et al., arXiv:2402.01306) and yields each step's metrics. The texts come in their order, from
  * the one that the trainer's steps have come to. The baseline of a micro-step is the mean over its prompts with the
  * completions of the texts before them, as TRL takes it; it has no gradient.
  *
  * @param trained - a trainer of a model or an adapter, without dropout.
- * @throws {@link TinyloomError} `invalid-options`, `aborted`, and what `trainer.step` throws.
+ * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `aborted`, and what `trainer.step` throws.
  */
 export async function* kto(
   trained: Anywhere<Trainer>,
   texts: readonly LabelledText[],
   options: KtoOptions = {},
 ): AsyncGenerator<KtoMetrics, void, undefined> {
+  expectTrainer("kto", trained);
   const trainer = trained as Trainer;
   const given = check<KtoOptions>("kto", options, KTO);
   const { beta = 0.1, desirableWeight = 1, undesirableWeight = 1, textsPerStep = 4 } = given;
   const { reference = trainer.adapter && trainer.model, signal } = given;
-  if (texts.length < 2) throw invalid(`kto: there are ${texts.length} texts; give at least 2`);
+  const all = listed("kto: texts", texts, (place, one) => textOf(place, one, trainer));
+  if (all.length < 2) throw invalid(`kto: there are ${all.length} texts; give at least 2`);
   if (!reference) {
     throw invalid("kto: reference is missing; give a model, such as another one of the same files");
   }
   expectNoDropout("kto", trainer);
   const { gradientAccumulation } = trainer.options;
   const perStep = textsPerStep * gradientAccumulation;
-  const { steps = Math.ceil(texts.length / perStep) } = given;
+  const { steps = Math.ceil(all.length / perStep) } = given;
   /** How much likelier each text is than under the reference. */
   const gains = async (own: readonly LabelledText[]) => {
-    const batch = pack("kto", own);
+    const batch = pack(own);
     const ours = await sums(trainer.model, batch, trainer.adapter);
     const theirs = await sums(reference as Model, batch);
     return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
@@ -99,9 +112,13 @@ export async function* kto(
     const seen = { objective: 0, baseline: 0 };
     const rewards = { desirable: [] as number[], undesirable: [] as number[] };
     let metrics: StepMetrics | undefined;
-    for (let part = 0; part < gradientAccumulation; part++) {
-      const places = placesFrom(first + part * textsPerStep, textsPerStep, texts.length);
-      const own = places.map((place) => texts[place] as LabelledText);
+    const parts = Array.from({ length: gradientAccumulation }, (_, part) =>
+      placesFrom(first + part * textsPerStep, textsPerStep, all.length).map(
+        (place) => all[place] as LabelledText,
+      ),
+    );
+    expectFits("kto", trainer, { textsPerStep }, parts.map(pack));
+    for (const own of parts) {
       const mismatched = own.map((text, i) => ({
         ...text,
         completion: (own.at(i - 1) as LabelledText).completion,

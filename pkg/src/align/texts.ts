@@ -1,9 +1,11 @@
 /** What the trainers of preference share: texts packed into batches, their log-probabilities, steps by them. */
 
 import type { Adapter } from "../adapter.js";
+import { TinyloomError } from "../error.js";
 import type { Model } from "../model.js";
-import { invalid, type Rule } from "../options.js";
-import { IGNORE_INDEX, type TokenIds } from "../tokens.js";
+import type { ModelConfig } from "../model-config.js";
+import { inspect, invalid, type Rule, show } from "../options.js";
+import { IGNORE_INDEX, positionsOf, type TokenIds, toSomeTokens } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import type { Remote } from "../worker/types.js";
@@ -28,15 +30,75 @@ export interface Packed {
   readonly lengths: readonly number[];
 }
 
-export function pack(where: string, texts: readonly Text[]): Packed {
+/** Refuses what is no trainer, here or in a worker. */
+export function expectTrainer(where: string, trainer: unknown): void {
+  if (typeof (trainer as Partial<Trainer> | null | undefined)?.step === "function") return;
+  throw invalid(`${where}: the trainer is ${show(trainer)}; give what Trainer.create gave`);
+}
+
+/** Refuses what is no model, here or in a worker. */
+export function expectModel(where: string, what: string, model: unknown): void {
+  if (modelRule(model)) throw invalid(`${where}: the ${what} is ${show(model)}; give a model`);
+}
+
+/** The elements of a list that is an argument, each as `read` gives it. */
+export function listed<T>(
+  name: string,
+  given: unknown,
+  read: (place: string, one: unknown) => T,
+): T[] {
+  if (!Array.isArray(given)) throw invalid(`${name} is ${show(given)}; give an array`);
+  return Array.from(given, (one, i) => read(`${name}[${i}]`, one));
+}
+
+/** A copy of a text's ids, all of which the model knows. */
+export function idsOf(place: string, given: unknown, config: ModelConfig): Uint32Array {
+  const ids = toSomeTokens(place, given, config);
+  const vocabulary = config.vocab_size as number;
+  const at = ids.findIndex((id) => id >= vocabulary);
+  if (at < 0) return ids;
+  const allowed = `a token id must be below vocab_size, ${vocabulary}`;
+  throw new TinyloomError("invalid-tokens", `${place}[${at}] is ${ids[at]}; ${allowed}`);
+}
+
+/** A prompt and its continuations under these names, which fit behind it. */
+export function textsOf<Name extends string>(
+  place: string,
+  given: unknown,
+  names: readonly Name[],
+  config: ModelConfig,
+): Record<Name | "prompt", Uint32Array> {
+  if (typeof given !== "object" || given === null) {
+    throw invalid(`${place} is ${show(given)}; give an object with prompt, ${names.join(", ")}`);
+  }
+  return inspect(place, () => {
+    const all = ["prompt", ...names] as const;
+    const own = Object.fromEntries(
+      all.map((name) => [
+        name,
+        idsOf(`${place}.${name}`, (given as Record<string, unknown>)[name], config),
+      ]),
+    ) as Record<Name | "prompt", Uint32Array>;
+    for (const name of names) expectRoom(place, name, own.prompt.length + own[name].length, config);
+    return own;
+  });
+}
+
+function expectRoom(place: string, name: string, tokens: number, config: ModelConfig): void {
+  const most = positionsOf(config);
+  if (tokens <= most) return;
+  throw new TinyloomError(
+    "invalid-tokens",
+    `${place}: prompt and ${name} have ${tokens} tokens in all, more than the model's ${most} positions; shorten them`,
+  );
+}
+
+export function pack(texts: readonly Text[]): Packed {
   const tokens: number[] = [];
   const targets: number[] = [];
   const documents: number[] = [];
   const starts: number[] = [];
   for (const { prompt, completion } of texts) {
-    if (!(prompt?.length > 0 && completion?.length > 0)) {
-      throw invalid(`${where}: a text needs a prompt and a completion of at least one token each`);
-    }
     const start = tokens.length;
     const text = [...prompt, ...completion];
     starts.push(start);
@@ -81,6 +143,29 @@ export function stepBy(
   const weights = new Map(starts.map((start, i) => [start, -(slopes[i] as number)]));
   const targetWeights = Float32Array.from(documents, (start) => weights.get(start) as number);
   return trainer.step({ tokens, targets, documents, targetWeights, normalize: divisor });
+}
+
+/**
+ * Refuses texts that are too long for a micro-step together, before a part of the step is made.
+ *
+ * @param option - the name of the option that says how many there are, with its number.
+ */
+export function expectFits(
+  where: string,
+  { options }: Trainer,
+  option: Readonly<Record<string, number>>,
+  parts: readonly { readonly tokens: ArrayLike<number> }[],
+): void {
+  const tokens = Math.max(...parts.map((part) => part.tokens.length));
+  const most = options.tokensPerStep;
+  if (tokens <= most) return;
+  const [[name, count] = ["", 1]] = Object.entries(option);
+  const fitting = Math.max(1, Math.floor((count * most) / tokens));
+  const lower = count > 1 ? `lower it to ${fitting}, or ` : "";
+  throw invalid(
+    `${where}: ${name} is ${count}; the next micro-step would have ${tokens} tokens, and tokensPerStep is ${most}: ` +
+      `${lower}make the trainer with a larger tokensPerStep`,
+  );
 }
 
 /** Refuses dropout: scores are of the network without it. */

@@ -26,8 +26,8 @@ const REFERENCE = [
   [-37, -15],
 ];
 
-const open = async ({ tinyloom, runtime }, more = {}) => {
-  const model = await tinyloom.Model.create(runtime, config, { seed: 5 });
+const open = async ({ tinyloom, runtime }, more = {}, of = config) => {
+  const model = await tinyloom.Model.create(runtime, of, { seed: 5 });
   const options = { ...trainerOptions, tokensPerStep: 256, ...more };
   return tinyloom.Trainer.create(model, options);
 };
@@ -258,7 +258,8 @@ export const cases = {
     const trainer = await Trainer.create(adapter, { ...trainerOptions, tokensPerStep: 256 });
     const first = await collect(host.tinyloom.align.dpo(trainer, PAIRS, { pairsPerStep: 3 }));
     close(first[0].objective, Math.log(2), 1e-5, "the adapter adds nothing yet");
-    for (const [pairs, options, word] of [
+    const long = Array.from({ length: config.max_position_embeddings }, () => 1);
+    for (const [pairs, options, word, code = "invalid-options"] of [
       [[], {}, "no pairs"],
       [PAIRS, { beta: 0 }, "beta is 0"],
       [PAIRS, { loss: "kto" }, "loss is"],
@@ -266,10 +267,30 @@ export const cases = {
       [PAIRS, { reference: "base" }, 'reference is "base"; give a model'],
       [PAIRS, { reference: trainer }, "give a model"],
       [PAIRS, { reference: [[1, 2], [3], [4, 5]] }, "reference[1] is"],
-      [[{ ...PAIRS[0], chosen: [] }], {}, "a completion of at least one token"],
+      [[{ ...PAIRS[0], chosen: [] }], {}, "pairs[0].chosen is empty", "invalid-tokens"],
+      [[PAIRS[0], { ...PAIRS[0], chosen: "no" }], {}, 'pairs[1].chosen is "no"', "invalid-tokens"],
+      [[{ ...PAIRS[0], rejected: [300] }], {}, "rejected[0] is 300; a token", "invalid-tokens"],
+      [[{ ...PAIRS[0], prompt: [-1] }], {}, "pairs[0].prompt[0] is -1", "invalid-tokens"],
+      [[{ ...PAIRS[0], chosen: long }], {}, "prompt and chosen have", "invalid-tokens"],
+      [PAIRS, { pairsPerStep: 12 }, "pairsPerStep is 12; the next micro-step would have"],
+      [PAIRS, { gamma: 1 }, 'gamma has no meaning with loss "sigmoid"'],
+      [PAIRS, { loss: "ipo", labelSmoothing: 0.1 }, "labelSmoothing has no meaning"],
+      [[null], {}, "pairs[0] is null"],
+      [null, {}, "pairs is null"],
+    ]) {
+      await refuses(code, word, () => collect(host.tinyloom.align.dpo(trainer, pairs, options)));
+    }
+    for (const [texts, word] of [
+      [[{ prompt: [1], completion: [2] }], "texts[0].desirable is undefined"],
+      [7, "texts is 7"],
     ]) {
       await refuses("invalid-options", word, () =>
-        collect(host.tinyloom.align.dpo(trainer, pairs, options)),
+        collect(host.tinyloom.align.kto(trainer, texts)),
+      );
+    }
+    for (const work of ["dpo", "kto", "grpo", "distill"]) {
+      await refuses("invalid-options", `${work}: the trainer is`, () =>
+        collect(host.tinyloom.align[work](model, PAIRS, { reward: () => 1 })),
       );
     }
     const dropped = await Trainer.create(model, { ...trainerOptions, dropout: 0.1 });
@@ -321,19 +342,44 @@ export const cases = {
     );
     const pass = await collect(distill(resumed, teacher, data, asked));
     equal(pass.length, Math.ceil(data.documents / 6), "steps of a pass");
+    for (const model of [whole.model, parted.model, resumed.model, teacher]) model.free();
+  },
+
+  async "what cannot be distilled is refused, and makes no step"(host) {
+    const { Dataset, Model } = host.tinyloom;
+    const { distill } = host.tinyloom.align;
+    const data = Dataset.fromTokens(bytes("the cat sat on a log. ".repeat(20)), {
+      sequenceLength: 24,
+      validationFraction: 0,
+    });
+    const whole = await open(host);
+    const teacher = await Model.create(host.runtime, config, { seed: 11 });
     const other = await Model.create(host.runtime, { ...config, vocab_size: 300 });
     await refuses("invalid-options", "vocab_size is 256 and the teacher's 300", () =>
       collect(distill(whole, other, data)),
     );
+    await refuses("invalid-options", "the teacher is", () =>
+      collect(distill(whole, undefined, data)),
+    );
+    await refuses("invalid-options", "the dataset is", () =>
+      collect(distill(whole, teacher, [1, 2, 3])),
+    );
     await refuses("invalid-options", "ids is 65", () =>
       collect(distill(whole, teacher, data, { ids: 65 })),
     );
+    const small = await open(host, { tokensPerStep: 64 }, { ...config, vocab_size: 40 });
+    await refuses("invalid-options", "ids is 41; it must be at most", () =>
+      collect(distill(small, small.model, data, { ids: 41 })),
+    );
+    small.model.free();
     const { steps } = whole;
-    await refuses("invalid-options", ["documentsPerStep, 16,", "tokensPerStep is 256"], () =>
-      collect(distill(whole, teacher, data, { documentsPerStep: 16 })),
+    await refuses(
+      "invalid-options",
+      ["documentsPerStep is 16;", "tokensPerStep is 256: lower it to"],
+      () => collect(distill(whole, teacher, data, { documentsPerStep: 16 })),
     );
     equal(whole.steps, steps, "no step is made");
-    for (const model of [whole.model, parted.model, resumed.model, teacher, other]) model.free();
+    for (const model of [whole.model, teacher, other]) model.free();
   },
 
   async "a step of distillation is the step of its soft targets"(host) {

@@ -137,11 +137,16 @@ export const cases = {
   async "what cannot be is refused"(host) {
     const trainer = await open(host);
     const { grpo } = host.tinyloom.align;
-    for (const [prompts, more, word] of [
+    for (const [prompts, more, word, code = "invalid-options"] of [
       [[], {}, "no prompts"],
+      [undefined, {}, "prompts is undefined"],
+      [["2 + 2 ="], {}, 'prompts[0] is "2 + 2 ="', "invalid-tokens"],
+      [[PROMPTS[0], []], {}, "prompts[1] is empty", "invalid-tokens"],
+      [[[1, 300]], {}, "prompts[0][1] is 300", "invalid-tokens"],
       [PROMPTS, { reward: undefined }, "reward"],
       [PROMPTS, { reward: () => Number.NaN }, "reward() gave NaN"],
       [PROMPTS, { group: 1 }, "group is 1"],
+      [PROMPTS, { stopToken: 256 }, "stopToken is 256; it must be below vocab_size, 256"],
       [PROMPTS, { klCoefficient: 0.1 }, "reference is missing"],
       [PROMPTS, { klCoefficient: 0.1, reference: {} }, "reference is"],
       [PROMPTS, { steps: 3, updates: 2 }, "a multiple of updates"],
@@ -149,9 +154,7 @@ export const cases = {
       [PROMPTS, { checkpoint: { run: {} } }, "run is"],
       [PROMPTS, { temperature: 0 }, "temperature is 0"],
     ]) {
-      await refuses("invalid-options", word, () =>
-        collect(grpo(trainer, prompts, { ...asked, ...more })),
-      );
+      await refuses(code, word, () => collect(grpo(trainer, prompts, { ...asked, ...more })));
     }
     const failing = () => {
       throw new Error("no judge");
