@@ -43,14 +43,14 @@ function language(seed) {
 
 /**
  * @param options - `seed`; `steps` of the teacher and of each student; `rates`, of which each way takes its best; `report`.
- * @returns the validation losses: the teacher's, and for each way the best one, with its rate.
+ * @returns the validation losses: the teacher's, and for each way the best one, with its rate, and those of all rates.
  */
 export async function chain({ Model, Trainer, Dataset, align }, runtime, options) {
   const {
     seed,
     teaching = 400,
     steps = 120,
-    rates = [0.01, 0.02, 0.04],
+    rates = [0.02, 0.04, 0.08],
     report = () => {},
   } = options;
   const write = language(seed);
@@ -82,7 +82,8 @@ export async function chain({ Model, Trainer, Dataset, align }, runtime, options
       const { model, loss } = await trained(STUDENT, rate, steps, run);
       model.free();
       report({ way, rate, loss });
-      if (!(best[way]?.loss <= loss)) best[way] = { loss, rate };
+      const losses = { ...best[way]?.losses, [rate]: loss };
+      best[way] = { ...(best[way]?.loss <= loss ? best[way] : { loss, rate }), losses };
     }
   }
   teacher.model.free();

@@ -4,6 +4,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
 import { limitsTable } from "../../tests/reliability/limits-table.mjs";
+import { alignTable } from "../align/tables.mjs";
+import { markdown } from "./markdown.mjs";
 import { HEADS, reliabilityRows } from "./reliability.mjs";
 import { newest, newestOf } from "./sources.mjs";
 
@@ -12,6 +14,8 @@ export const DOCUMENTS = [
   "README.md",
   "docs/attention.md",
   "docs/guides/browsers.md",
+  "docs/guides/objectives.md",
+  "docs/guides/preferences.md",
   "docs/reliability.md",
   "docs/speed.md",
 ];
@@ -30,11 +34,6 @@ function short(value) {
 }
 
 const megabytes = (bytes) => `${Math.round(bytes / 1e6).toLocaleString("en")} MB`;
-
-function markdown(heads, rows) {
-  const line = (cells) => `| ${cells.join(" | ")} |`;
-  return [line(heads), `|${"---|".repeat(heads.length)}`, ...rows.map(line)].join("\n");
-}
 
 /** The paragraph before a table: what its numbers are, and where and when they were measured. */
 const caption = (text, where, ...files) =>
@@ -283,6 +282,28 @@ function memory() {
   return caption(text, H200, source) + markdown(["tokens per step", "memory"], rows);
 }
 
+/** What stands above the tables of `bench/align.mjs`. */
+const ALIGN_TEXTS = {
+  sums: "The share of right answers to 200 sums that no training has seen, drawn at temperature 1.",
+  kinds:
+    "Four texts for each of 128 prompts that no training has seen, drawn at temperature 1; from before DPO to after it.",
+  chain:
+    "Validation losses of equal steps on equal data, each way at its best of three learning rates.",
+  speed:
+    "Medians of milliseconds and their quartiles. The two works of a row take turns, and the ratio is that of each round. The loss beside itself says how much of a ratio is chance.",
+};
+
+/** What `bench/align.mjs` found: on a GPU, or where there is none on the software adapter; what is there until it ran. */
+function align(name) {
+  const found = newestOf(`align-${name}`);
+  const source = found.find(({ results }) => !results.software) ?? found[0];
+  if (!source) return undefined;
+  const { adapter, software, results } = source.results;
+  const gpu = adapter.device.replace("nvidia-h200", "NVIDIA H200") || adapter.vendor;
+  const where = `Node with Dawn, ${software ? "on SwiftShader, which runs on the CPU" : gpu}`;
+  return caption(ALIGN_TEXTS[name], where, source) + alignTable(name, results);
+}
+
 /** Each table by name. */
 export const TABLES = {
   peers,
@@ -297,6 +318,9 @@ export const TABLES = {
   "attention by mask": attentionMasks,
   "attention decoding": attentionDecode,
   memory,
+  ...Object.fromEntries(
+    Object.keys(ALIGN_TEXTS).map((name) => [`align ${name}`, () => align(name)]),
+  ),
   limits: limitsTable,
   reliability: () => markdown(HEADS, reliabilityRows()),
 };
@@ -305,9 +329,10 @@ const REGION = /(<!-- table: ([\w ]+) -->\n)[\s\S]*?(<!-- end of table -->)/g;
 
 /** A document's text with its tables as the newest results have them. */
 export function withTables(text) {
-  return text.replace(REGION, (_, begin, name, end) => {
+  return text.replace(REGION, (all, begin, name, end) => {
     if (!TABLES[name]) throw new Error(`there is no table "${name}"; tables.mjs lists them`);
-    return `${begin}\n${TABLES[name]()}\n\n${end}`;
+    const made = TABLES[name]();
+    return made === undefined ? all : `${begin}\n${made}\n\n${end}`;
   });
 }
 

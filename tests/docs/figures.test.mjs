@@ -1,6 +1,6 @@
 // The documents' figures and tables show the newest results.
 // reads: docs/figures bench scripts README.md#tables docs/attention.md#tables docs/guides/browsers.md#tables
-// reads: docs/reliability.md#tables docs/speed.md#tables
+// reads: docs/guides/objectives.md#tables docs/guides/preferences.md#tables docs/reliability.md#tables docs/speed.md#tables
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
 // The trainers of tinyloom/align do what they are for, in short: bench/align.mjs runs the same whole, on three seeds.
-// reads: bench/align.mjs bench/align scripts/lib.mjs scripts/machine.mjs
+// reads: bench/align.mjs bench/align bench/figures/markdown.mjs bench/results.mjs bench/workloads.mjs scripts/lib.mjs scripts/machine.mjs
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -13,11 +13,11 @@ mkdirSync(folder, { recursive: true });
 
 /** Runs a task; gives its result. */
 async function shortly(t, name) {
-  const out = join(folder, `${name}.json`);
-  const args = [name, "--seeds", "1", "--short", "--out", out];
+  const args = [name, "--seeds", "1", "--short", "--out", folder];
   const { printed } = await told(join(root, "bench/align.mjs"), { args, signal: t.signal });
-  t.diagnostic(printed.trim().split("\n").at(-2) ?? "it printed nothing");
-  return JSON.parse(readFileSync(out, "utf8"))[name][0];
+  t.diagnostic(printed);
+  const [, file] = /^written: (.+)$/m.exec(printed) ?? assert.fail(printed);
+  return JSON.parse(readFileSync(file, "utf8")).results[0];
 }
 
 longTest("GRPO: sums that a third of wrong answers has spoilt become right", async (t) => {
