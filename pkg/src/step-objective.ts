@@ -40,7 +40,7 @@ const OBJECTIVE: Rules<Objective> = {
 };
 
 const SOFT: Rules<SoftTargets> = {
-  ids: anything,
+  ids: (value) => (value == null ? "as many token ids for each position" : undefined),
   probabilities: anything,
   direction: oneOf("forward", "reverse"),
   rest: oneOf("class", "renormalize"),
@@ -71,8 +71,10 @@ export async function stepBy(
   }
   const { targetWeights, soft, ...numbers } = check<Objective>("step", more, OBJECTIVE);
   const wanted = toTokens("targets", targets);
-  const weights = targetWeights && toNumbers("targetWeights", targetWeights);
-  const teacher = soft && check<SoftTargets>("step: soft", soft, SOFT, "ids");
+  const weights =
+    targetWeights === undefined ? undefined : toNumbers("targetWeights", targetWeights);
+  const teacher =
+    soft === undefined ? undefined : check<SoftTargets>("step: soft", soft, SOFT, "ids");
   const words = teacher && wordsOf(teacher);
   const json = JSON.stringify({
     ...numbers,
@@ -104,8 +106,11 @@ function wordsOf({ ids, probabilities }: SoftTargets): Uint32Array {
 /** A copy of numbers, as f32. */
 function toNumbers(name: string, values: unknown): Float32Array {
   return inspect(name, () => {
-    const isList = Array.isArray(values) && values.every((one) => typeof one === "number");
-    if (isA(values, Float32Array) || isA(values, Float64Array) || isList) {
+    const list: readonly unknown[] | undefined = Array.isArray(values) ? values : undefined;
+    const wrong = list?.findIndex((one) => typeof one !== "number") ?? -1;
+    if (list && wrong >= 0)
+      throw invalid(`${name}[${wrong}] is ${show(list[wrong])}; give numbers`);
+    if (list || isA(values, Float32Array) || isA(values, Float64Array)) {
       return Float32Array.from(values as Float32Array);
     }
     throw invalid(`${name} is ${show(values)}; give a Float32Array or an array of numbers`);

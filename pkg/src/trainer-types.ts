@@ -168,7 +168,8 @@ export interface GradientBatch {
   documents?: TokenIds;
   /**
    * Is given the logits of some rows at a time, in order, and gives their gradient, in the same order, and their loss. After
-   * a lost device it is called again. Through a worker it runs in the page.
+   * a lost device it is called again. Through a worker it runs in the page. Another call of the same model waits for the
+   * step: the function must not await one.
    */
   gradient: (rows: GradientRows) => StepGradient | Promise<StepGradient>;
   gradientBy?: "logits";
