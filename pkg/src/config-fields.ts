@@ -168,6 +168,7 @@ export interface LayerFields
     | "num_key_value_heads"
     | "head_dim"
     | "rope_theta"
+    | "partial_rotary_factor"
     | "sliding_window"
     | "qk_norm"
     | "attn_logit_softcapping"

@@ -26,6 +26,7 @@ LAYER = {
     "num_key_value_heads": None,  # as many as heads
     "head_dim": None,  # hidden_size / num_attention_heads
     "rope_theta": 10000.0,  # the base of the rotary embedding, or None for none
+    "partial_rotary_factor": 1.0,  # the share of each head, from its first element on, that turns
     "sliding_window": None,  # a position sees so many of the latest, itself among them
     "qk_norm": False,
     "attn_logit_softcapping": None,  # scores become cap * tanh(score / cap)
@@ -98,15 +99,15 @@ def norm(config, size):
     return kind(size, eps=config.norm_eps)
 
 
-def rotated(x, positions, theta):
-    """x: [batch, heads, tokens, head_dim]; halves of a head turn together (arXiv:2104.09864)."""
-    half = x.shape[-1] // 2
+def rotated(x, positions, theta, share):
+    """x: [batch, heads, tokens, head_dim]; halves of what turns do so together (arXiv:2104.09864)."""
+    half = int(x.shape[-1] * share) // 2
     # On the CPU: not every device has float64.
     turns = theta ** -(torch.arange(half, dtype=torch.float64) / half)
     angles = positions[:, None, :, None].cpu().double() * turns
     cos, sin = angles.cos().to(x), angles.sin().to(x)
-    first, second = x[..., :half], x[..., half:]
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    first, second, rest = x.tensor_split((half, 2 * half), dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
 
 
 def capped(x, cap):
@@ -136,7 +137,8 @@ class Attention(nn.Module):
         if layer.qk_norm:
             query, key = self.q_norm(query), self.k_norm(key)
         if layer.rope_theta is not None:
-            query, key = (rotated(y, positions, layer.rope_theta) for y in (query, key))
+            turn = positions, layer.rope_theta, layer.partial_rotary_factor
+            query, key = (rotated(y, *turn) for y in (query, key))
         if layer.sliding_window is not None:
             index = torch.arange(x.shape[1], device=x.device)
             mask = mask & (index[:, None] - index < layer.sliding_window)

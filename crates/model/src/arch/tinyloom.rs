@@ -34,6 +34,7 @@ pub(super) static TINYLOOM: Family = Family {
         EACH_KEY_VALUE_HEADS.or_nothing(),
         EACH_HEAD_DIM.or_nothing(),
         THETA.or(Missing::Real(1e4)),
+        SHARE.or(Missing::Real(1.0)),
         WINDOW.or_nothing().with_nulls(),
         QK_NORM.or(Missing::Flag(false)),
         SOFT_CAP.or_nothing().with_nulls(),
@@ -139,6 +140,12 @@ static NORM_TYPE: Slot = Slot::number(
 /// The base, or null for none: written too, as what stands for a missing field may be a number.
 static THETA: Slot =
     Slot::number(ROPE.name, Kind::Custom { read: read_theta, write: written_as_given }, ROPE.about);
+/// That it is an even number of a head's elements is for [`ModelConfig`]'s own check.
+static SHARE: Slot = Slot::number(
+    ROTARY_SHARE.name,
+    Kind::Custom { read: read_share, write: written_as_given },
+    ROTARY_SHARE.about,
+);
 /// Written as it was given: what stands for a missing one follows from a layer's heads.
 static EACH_KEY_VALUE_HEADS: Slot = Slot::number(
     KEY_VALUE_HEADS.name,
@@ -170,6 +177,15 @@ fn read_theta(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig) 
         ));
     }
     config.own.insert(field.name, theta);
+    Ok(())
+}
+
+fn read_share(field: &Field, fields: &mut Fields<'_>, config: &mut ModelConfig) -> Result<()> {
+    let given = fields.take(field.name)?.unwrap_or(json!(1.0));
+    let share = given.as_f64().ok_or_else(|| refuse(field.name, &given, "a number up to 1"))?;
+    // Without attention there is no head to check.
+    config.partial_rotary_factor = if config.own_flag(&ATTENTION) { share } else { 1.0 };
+    config.own.insert(field.name, given);
     Ok(())
 }
 
@@ -268,7 +284,7 @@ fn attention(model: &mut Describe, name: &str, ropes: &mut Vec<Rope>) -> Attenti
     let (config, hidden) = (model.config, model.config.hidden_size);
     let mut attention = model.attention(0);
     let theta = config.own.get(ROPE.name).and_then(Value::as_f64);
-    attention.rope = theta.map(|theta| rope(ropes, Rope::plain(attention.head_dim, theta)));
+    attention.rope = theta.map(|theta| rope(ropes, Rope::plain(config.rotary_dims(), theta)));
     let (query, key_value) = (attention.width(), attention.kv_heads * attention.head_dim);
     let of = |module: &str| format!("{name}.self_attn.{module}_proj");
     let biased = config.own_flag(&ATTENTION_BIAS);

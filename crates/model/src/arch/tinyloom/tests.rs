@@ -62,6 +62,9 @@ fn a_saved_config_reads_as_the_same() {
         format!(
             r#"{SMALL},"final_logit_softcapping":3.0,"layers":[{{"attn_logit_softcapping":2.0}},{{}}]"#
         ),
+        format!(
+            r#"{SMALL},"partial_rotary_factor":0.5,"attention":false,"layers":[{{"attention":true}}]"#
+        ),
         format!(r#"{SMALL},"head_dim":8,"num_key_value_heads":2,"qk_norm":true,"norm":"sum""#),
     ] {
         let config = read(&fields).unwrap();
@@ -84,6 +87,11 @@ fn positions_are_learned_rotated_or_none() {
     ));
     let ropes: Vec<_> = own.layers.iter().map(|layer| layer.heads().unwrap().rope).collect();
     assert_eq!(ropes, [Some(0), Some(1), Some(0), Some(2)]);
+    let parts = architecture(&format!(
+        r#"{SMALL},"partial_rotary_factor":0.5,"layers":[{{}},{{"partial_rotary_factor":1}},{{"head_dim":16}},{{"attention":false}}]"#
+    ));
+    let turned: Vec<_> = parts.ropes.iter().map(|rope| rope.head_dim).collect();
+    assert_eq!(turned, [4, 8], "elements of heads of 8, 8 and 16");
 }
 
 #[test]
@@ -116,6 +124,9 @@ fn what_no_layer_can_be_is_refused_by_name() {
         (r#","layers":[{"norm_type":"batch"}]"#, "layers[0].norm_type is \"batch\""),
         (r#","norm":"sum","parallel":true"#, "where parallel is true"),
         (r#","layers":[{"rope_theta":0}]"#, "layers[0].rope_theta is 0"),
+        (r#","partial_rotary_factor":0.4"#, "a share of a head that is an even number"),
+        (r#","layers":[{"partial_rotary_factor":2}]"#, "layers[0].partial_rotary_factor is 2"),
+        (r#","partial_rotary_factor":"half""#, "partial_rotary_factor is \"half\""),
         (r#","rope_scaling":{"rope_type":"linear","factor":2}"#, "rope_scaling is"),
         (r#","attention_dropout":0.1"#, "give dropout to the trainer"),
         (r#","layer_types":["full_attention"]"#, "sliding_window in layers"),
