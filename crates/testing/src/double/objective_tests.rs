@@ -6,7 +6,7 @@ use super::session_tests::{options, reloaded};
 use super::tests::{ALTERNATING, NORMED, Pair, TIED, UNTIED, batch, integers, named};
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, ErrorCode};
-use crate::gpu::LocalFuture;
+use crate::gpu::{Gpu, LocalFuture};
 use crate::session::{
     Adapter, GivenGradient, GivenRows, GradientBy, NO_PROGRESS, Normalize, Precision, ScoreOptions,
     SoftTargets, StepObjective, Trainer, TrainerOptions,
@@ -370,11 +370,17 @@ fn scores_are_those_of_the_logits() {
 /// Targets by default are the next tokens of each document.
 #[test]
 fn scores_are_the_losses_and_what_cannot_be_is_refused() {
-    let pair = Pair::new(&Double::floor(), NORMED);
+    let double = Double::floor();
+    let pair = Pair::new(&double, NORMED);
     let tokens = integers(29, 30, 61);
-    let score = pair.model.score(tokens.clone(), None, None, Default::default(), NO_PROGRESS);
-    let scores = block_on(score).unwrap();
+    let plain = Default::default();
+    let dispatches = || double.counters().dispatches;
+    let begun = dispatches();
+    let scores =
+        block_on(pair.model.score(tokens.clone(), None, None, plain, NO_PROGRESS)).unwrap();
+    let scored = dispatches();
     let loss = block_on(pair.model.loss(&tokens, None, Default::default(), NO_PROGRESS));
+    assert_eq!(scored - begun, dispatches() - scored, "scores cost what losses cost");
     let sum: f64 = scores.logprobs.iter().map(|x| f64::from(*x)).sum();
     assert_eq!(-sum / 29.0, loss.unwrap());
     assert_eq!(scores.logprobs[29], 0.0);
