@@ -283,6 +283,28 @@ async function trains(t, tune) {
   return { losses, answers };
 }
 
+/** The first prompt on a loom: with the adapter, and without it another answer. */
+async function looks(tune) {
+  const { demo, page } = tune;
+  const label = () => page.$eval("#tune-loom", (canvas) => canvas.ariaLabel);
+  await demo.click("tune-look");
+  await tune.said(/^Its layers are below/);
+  const adapted = await label();
+  assert.match(adapted, /^Layers 1(, \d+)* of the model, with \d+ heads each, .* its answer: \S/);
+  await demo.axe("light", "tune-loom");
+  await shots(tune, "loom");
+  const { x, y, width } = await (await page.$("#tune-loom")).boundingBox();
+  await page.mouse.move(x + width - 30, y + 40);
+  await demo.until(
+    "words",
+    async () => /^Behind “.*” it says “/.test(await tune.text("loom-note")),
+    30,
+  );
+  await page.click("#tune-loom-adapted");
+  await demo.until("the model alone", async () => (await label()) !== adapted, 60);
+  await tune.said(/^Its layers are below/);
+}
+
 /** Prompts of one's own, and a curve that zooms and comes back. */
 async function asks(tune) {
   const { demo, page } = tune;
@@ -434,6 +456,7 @@ async function tunesFolder(t) {
   await shots(tune, "after");
   await loadsBack(t, parts, trained);
   await asks(tune);
+  await looks(tune);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 }
 longTest(

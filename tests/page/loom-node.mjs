@@ -9,6 +9,7 @@ import { pageModule } from "./page-module.mjs";
 const { numbersOf, narrowed, weavable, weightsOf, widened } = await pageModule("src/loom/weights");
 const { guessOf, headAt, Pass } = await pageModule("src/loom/pass");
 const { answer } = await pageModule("src/loom/ask");
+const { layersFrom, weaveOf } = await pageModule("src/tune/weave");
 const { readRecording } = await pageModule("src/loom/recorded");
 
 const runtime = await Runtime.create({ gpu: create([]) });
@@ -83,7 +84,14 @@ async function shapes() {
     const cut = await model.logits(tokens, { interventions });
     const heads = furthest(weightsOf(shape, numbers), tokens, cut, off);
     const both = furthest(weightsOf(shape, numbers), tokens, cut);
-    found.push({ logits, heads, both, ...(await inside(model, weightsOf(shape, numbers))) });
+    const weights = weightsOf(shape, numbers);
+    found.push({
+      logits,
+      heads,
+      both,
+      ...(await inside(model, weights)),
+      ...(await real(model, weights)),
+    });
     model.free();
   }
   return found;
@@ -115,6 +123,38 @@ async function inside(model, weights) {
     }
   }
   return { shares, states, said };
+}
+
+/** How far what the fine-tune panel weaves by the package is from the loom's own pass, on the last letters of the text. */
+async function real(model, weights) {
+  const { layers, heads } = weights.shape;
+  const pass = new Pass(weights, tokens.length);
+  for (const token of tokens) pass.read(token);
+  const codec = { name: async (token) => String.fromCharCode(token) };
+  const read = { tokens: [...tokens], given: tokens.length - 5 };
+  const woven = await weaveOf(model, codec, read, layersFrom("all", layers), {});
+  const begin = tokens.length - woven.columns;
+  let far = woven.shape.layers === layers && woven.shape.heads === heads ? 0 : 1;
+  const differ = (a, b) => {
+    far = Math.max(far, Math.abs(a - b));
+  };
+  for (let at = 0; at < woven.columns; at++) {
+    const here = begin + at;
+    const guess = guessOf(pass.logits(here));
+    differ(woven.guesses[at].share, guess.share);
+    if (woven.guesses[at].token !== guess.token) far = 1;
+    if (woven.signs.get(tokens[here]).trim() === "") far = 1;
+    for (let layer = 0; layer < layers; layer++) {
+      if (woven.lens[layer][at].token !== guessOf(pass.logits(here, layer)).token) far = 1;
+      for (let head = 0; head < heads; head++) {
+        const shares = pass.shares(layer, head, here);
+        for (let from = 0; from <= at; from++) {
+          differ(woven.shares[layer][head][at][from], shares[begin + from]);
+        }
+      }
+    }
+  }
+  return { columns: woven.columns, given: woven.given, far };
 }
 
 /** A safetensors file of weights. */

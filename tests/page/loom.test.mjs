@@ -36,7 +36,10 @@ test("the loom's pass gives the package's logits, captures and lens, also with h
   assert.equal(status, 0, stderr);
   t.diagnostic(stdout.trim());
   const { shapes, recording } = JSON.parse(stdout.trim().split("\n").at(-1));
-  for (const [at, { logits, heads, both, shares, states, said }] of shapes.entries()) {
+  for (const [at, one] of shapes.entries()) {
+    const { logits, heads, both, shares, states, said, columns, given, far } = one;
+    assert.deepEqual([columns, given], [18, 13], `model ${at}: what the fine-tune panel weaves`);
+    assert.ok(far < NEAR, `model ${at}: what the fine-tune panel weaves differs by ${far}`);
     assert.ok(logits < NEAR, `model ${at}: logits differ by ${logits}`);
     assert.ok(heads < NEAR, `model ${at}, heads cut: logits differ by ${heads}`);
     assert.ok(shares < NEAR, `model ${at}: shares differ by ${shares}`);

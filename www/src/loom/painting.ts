@@ -91,7 +91,10 @@ function names(pen: Pen, { weave, beside, geometry, ink }: Scene): void {
   const rows: (readonly [string, number])[] = [
     [weave.answers ? "it says" : "it says next", top],
     ["it reads", bottom],
-    ...bands.map(({ from, to }, layer) => [`layer ${layer + 1}`, (from + to) / 2] as const),
+    ...bands.map(
+      ({ from, to }, layer) =>
+        [`layer ${(weave.numbers?.[layer] ?? layer) + 1}`, (from + to) / 2] as const,
+    ),
     ...bands.slice(0, -1).map(({ lens }) => ["it would say", lens] as const),
   ];
   if (beside.ghost.length > 0) rows.push(["recording", ghost]);

@@ -4,6 +4,9 @@ import type { Ink } from "./ink.ts";
 import type { Pen } from "./pen.ts";
 import { sign, type Weave } from "./weave.ts";
 
+/** What stands on a token's tile. */
+const onTile = ({ signs }: Weave, token: number): string => signs?.get(token) ?? sign(token);
+
 /** What is drawn with the letters. */
 export interface Letters {
   readonly weave: Weave;
@@ -42,6 +45,8 @@ export class Tiles {
   #context!: Pen;
   #mono = "monospace";
   #moves = false;
+  /** How wide tiles of words are; those of letters are squares. */
+  #wide = 0;
 
   clear(): void {
     this.#turning.clear();
@@ -52,6 +57,7 @@ export class Tiles {
     this.#context = context;
     this.#mono = ink.mono;
     this.#moves = false;
+    this.#wide = letters.weave.signs ? geometry.pitch - 4 : 0;
     context.textAlign = "center";
     context.textBaseline = "middle";
     this.#read(geometry, ink, letters);
@@ -66,7 +72,12 @@ export class Tiles {
     for (let at = 0; at < weave.columns; at++) {
       const token = weave.tokens[at];
       const own = at >= weave.given;
-      const turning = this.#turn(`read ${at}`, token === undefined ? "" : sign(token), 1, elapsed);
+      const turning = this.#turn(
+        `read ${at}`,
+        token === undefined ? "" : onTile(weave, token),
+        1,
+        elapsed,
+      );
       this.#tile(x(at), bottom, turning, {
         size: tile,
         fill: own ? ink.paper : ink.surface,
@@ -84,7 +95,7 @@ export class Tiles {
     for (let layer = 1; layer < weave.shape.layers; layer++) {
       for (let at = first(weave); at < weave.tokens.length; at++) {
         const { token, share } = weave.lens[layer]![at]!;
-        const turning = this.#turn(`lens ${layer} ${at}`, sign(token), share, elapsed);
+        const turning = this.#turn(`lens ${layer} ${at}`, onTile(weave, token), share, elapsed);
         this.#tile(x(at), bands[layer - 1]!.lens, turning, {
           size: lensTile,
           fill: ink.surface,
@@ -102,7 +113,7 @@ export class Tiles {
     const context = this.#context;
     for (let at = first(weave); at < weave.tokens.length; at++) {
       const { token, share } = weave.guesses[at]!;
-      const turning = this.#turn(`said ${at}`, sign(token), share, elapsed);
+      const turning = this.#turn(`said ${at}`, onTile(weave, token), share, elapsed);
       const right = wanted?.[at - first(weave)];
       const colour = right === undefined ? ink.ink : right === token ? ink.right : ink.wrong;
       const solid = turning.strength > 0.5;
@@ -131,7 +142,7 @@ export class Tiles {
     context.font = `${Math.min(12, pitch * 0.5)}px ${this.#mono}`;
     for (const [index, token] of said.entries()) {
       const at = first(weave) + index;
-      if (at < weave.columns) context.fillText(sign(token), x(at), ghost);
+      if (at < weave.columns) context.fillText(onTile(weave, token), x(at), ghost);
     }
     context.globalAlpha = 1;
   }
@@ -154,7 +165,8 @@ export class Tiles {
     if (letter !== "" || share < 1) {
       const shown = letter === "" ? 1 - share : 1;
       context.beginPath();
-      context.roundRect(x - size / 2, y - size / 2, size, size, Math.min(5, size * 0.18));
+      const wide = Math.max(size, this.#wide);
+      context.roundRect(x - wide / 2, y - size / 2, wide, size, Math.min(5, size * 0.18));
       context.globalAlpha = fillAlpha * shown;
       context.fillStyle = fill;
       context.fill();
@@ -166,7 +178,11 @@ export class Tiles {
       }
     }
     context.fillStyle = text;
-    context.font = `600 ${Math.round(size * 0.52)}px ${this.#mono}`;
+    const high = Math.round(size * 0.52);
+    // A letter of the font is about 0.62 of its height wide.
+    const longest = Math.max(1, [...letter].length, [...before].length);
+    const fits = this.#wide > 0 ? Math.min(high, this.#wide / longest / 0.62) : high;
+    context.font = `600 ${fits}px ${this.#mono}`;
     // The letter before sinks while the new one comes from above.
     for (const [one, alpha, shift] of [
       [before, 1 - share, share],

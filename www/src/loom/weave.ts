@@ -5,7 +5,7 @@ import type { Shape, Weights } from "./weights.ts";
 
 /** A text in a model. Arrays have a number for each letter. */
 export interface Weave {
-  readonly shape: Shape;
+  readonly shape: Pick<Shape, "layers" | "heads">;
   /** Letters that are read, and how many of them were given; the others are the model's own. */
   readonly tokens: readonly number[];
   readonly given: number;
@@ -21,6 +21,10 @@ export interface Weave {
   readonly lens: readonly (readonly Guess[])[];
   /** How much each layer's feed-forward block changes the thread: `changes[layer][at]`. */
   readonly changes: readonly (readonly number[])[];
+  /** What tokens are called, where they are words; otherwise they are letters. */
+  readonly signs?: ReadonlyMap<number, string>;
+  /** The numbers of the layers from 0, where not all are shown. */
+  readonly numbers?: readonly number[];
 }
 
 /** What is woven. */

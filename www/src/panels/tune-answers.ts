@@ -35,6 +35,11 @@ export class TuneAnswers {
     return lines.filter(Boolean).slice(0, MOST);
   }
 
+  /** A prompt as a chat. */
+  chatOf(prompt: string): Chat {
+    return [...this.#system, { role: "user", content: prompt }];
+  }
+
   /** Shows the prompts without answers. */
   clear(): void {
     const rows = this.prompts.map((prompt) => tableRow(prompt, "", ""));
@@ -50,7 +55,7 @@ export class TuneAnswers {
   async ask(tuning: Tuning, adapted: boolean, signal: AbortSignal): Promise<void> {
     if (adapted) this.#head.textContent = `After ${tuning.step} steps`;
     for (const row of this.#table.tBodies[0]?.rows ?? []) {
-      const chat = [...this.#system, { role: "user", content: row.cells[0]!.textContent }];
+      const chat = this.chatOf(row.cells[0]!.textContent);
       const cell = row.cells[adapted ? 2 : 1]!;
       const written = make("span", "");
       cell.replaceChildren(written);

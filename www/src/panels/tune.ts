@@ -14,6 +14,7 @@ import { TuneChoice } from "./tune-choice.ts";
 import { TuneExamples } from "./tune-examples.ts";
 import { chosen, fitTokens, showCost, suit } from "./tune-form.ts";
 import { TuneLearning } from "./tune-learning.ts";
+import { TuneLoom } from "./tune-loom.ts";
 
 type TuneState = "waiting" | "reading" | "ready" | "loading" | "training" | "paused" | "done";
 
@@ -41,6 +42,7 @@ export class TunePanel {
   readonly #choice: TuneChoice;
   readonly #learning = new TuneLearning();
   readonly #answers = new TuneAnswers();
+  readonly #loom = new TuneLoom();
   readonly #examples = new TuneExamples((error) => this.#fail(error));
   #state: TuneState = "waiting";
   #reading: Reading | undefined;
@@ -76,6 +78,9 @@ export class TunePanel {
     button("pause").addEventListener("click", () => this.#halt("paused"));
     button("stop").addEventListener("click", () => this.#halt("done"));
     button("save").addEventListener("click", () => void this.#save());
+    button("look").addEventListener("click", () => void this.#look());
+    byId("tune-loom-layers", HTMLSelectElement).addEventListener("change", () => void this.#look());
+    byId("tune-loom-adapted", HTMLInputElement).addEventListener("change", () => void this.#look());
     byId("tune-ask", HTMLFormElement).addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#askBoth();
@@ -142,6 +147,7 @@ export class TunePanel {
     const idle = this.#tuning !== undefined && (state === "paused" || ready);
     button("save").disabled = !idle || this.#asking;
     button("again").disabled = !idle || this.#asking;
+    button("look").disabled = !idle || this.#asking;
   }
 
   /** Whether an adapter can be begun. */
@@ -259,6 +265,7 @@ export class TunePanel {
         if (total > 0) this.#say(`${stageWords(stage)}: ${bytes(loaded)} of ${bytes(total)}`);
       });
       this.#learning.start(this.#tuning);
+      this.#loom.start(this.#tuning.base.config.num_hidden_layers ?? 1);
       this.#answers.clear();
       this.#say("Asking the model before it has learned…");
       await this.#answers.ask(this.#tuning, false, signal);
@@ -332,6 +339,26 @@ export class TunePanel {
       this.#say("The answers are below.");
     } catch (error) {
       this.#fail(error);
+    }
+  }
+
+  /** Shows the first prompt in the model's layers. */
+  async #look(): Promise<void> {
+    const [tuning, prompt] = [this.#tuning, this.#answers.prompts[0]];
+    if (!tuning || prompt === undefined || button("look").disabled) return;
+    clearError(this.#error);
+    this.#asking = true;
+    this.#enable();
+    this.#say("Looking into its layers…");
+    try {
+      const { checked } = byId("tune-loom-adapted", HTMLInputElement);
+      await this.#loom.show(tuning, this.#answers.chatOf(prompt), checked, this.#works().signal);
+      this.#say("Its layers are below.");
+    } catch (error) {
+      this.#fail(error);
+    } finally {
+      this.#asking = false;
+      this.#enable();
     }
   }
 

@@ -1,9 +1,11 @@
 /** An adapter in training on a model that stays as it is. */
 import type { Adapter, Dataset, Model, StepMetrics, Trainer } from "tinyloom/worker";
 import type { Lab } from "../lab.ts";
+import type { Weave } from "../loom/weave.ts";
 import type { BaseModel } from "./base-model.ts";
 import type { Chat } from "./chats.ts";
 import type { TuneSettings } from "./cost.ts";
+import { answered, weaveOf } from "./weave.ts";
 
 /** How often the loss of the chats kept for validation is taken. */
 const EVALUATIONS = 10;
@@ -152,6 +154,20 @@ export class Tuning {
       ...(adapted && { adapter: this.adapter }),
     };
     for await (const { text = "" } of this.#model.generate(tokens, options)) yield text;
+  }
+
+  /** Some layers over a chat and the likeliest answer: of the base alone, or with the adapter. */
+  async look(
+    chat: Chat,
+    adapted: boolean,
+    layers: readonly number[],
+    signal: AbortSignal,
+  ): Promise<Weave> {
+    const { codec, template, context } = this.base;
+    const prompt = await this.#lab.chatPrompt(chat, codec.tokenizer, { template });
+    const options = { signal, ...(adapted && { adapter: this.adapter }) };
+    const read = await answered(this.#model, [...prompt.tokens], context, options);
+    return weaveOf(this.#model, codec, read, layers, options);
   }
 
   /** The adapter as PEFT has it, in a zip. */

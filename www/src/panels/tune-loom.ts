@@ -1,0 +1,69 @@
+/** The loom of the fine-tune panel: some layers of the model over one of the prompts. */
+import { byId } from "../dom.ts";
+import { Drawing } from "../loom/drawing.ts";
+import type { Place } from "../loom/painting.ts";
+import type { Weave } from "../loom/weave.ts";
+import type { Chat } from "../tune/chats.ts";
+import type { Tuning } from "../tune/tuning.ts";
+import { LAYERS, layersFrom } from "../tune/weave.ts";
+
+const percent = (share: number): string => `${Math.round(100 * share)} %`;
+
+export class TuneLoom {
+  readonly #part = byId("tune-loom-part", HTMLElement);
+  readonly #layers = byId("tune-loom-layers", HTMLSelectElement);
+  readonly #note = byId("tune-loom-note", HTMLElement);
+  readonly #drawing = new Drawing(byId("tune-loom", HTMLCanvasElement));
+
+  constructor() {
+    const { canvas } = this.#drawing;
+    canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
+      this.#point(this.#drawing.placeAt(offsetX, offsetY));
+    });
+    canvas.addEventListener("pointerleave", () => this.#point(undefined));
+  }
+
+  /** Which layers can be chosen. */
+  start(count: number): void {
+    const parts = Array.from({ length: Math.ceil(count / LAYERS) }, (_, part) => part * LAYERS);
+    const named = (first: number) => `layers ${first + 1} to ${Math.min(count, first + LAYERS)}`;
+    this.#layers.replaceChildren(
+      new Option(count > LAYERS ? "from the first to the last" : "all layers", "all"),
+      ...(count > LAYERS ? parts.map((first) => new Option(named(first), `${first}`)) : []),
+    );
+    this.#part.hidden = true;
+  }
+
+  /** Weaves a prompt and its answer. */
+  async show(tuning: Tuning, chat: Chat, adapted: boolean, signal: AbortSignal): Promise<void> {
+    const { value } = this.#layers;
+    const count = tuning.base.config.num_hidden_layers ?? 1;
+    const layers = layersFrom(value === "all" ? value : Number(value), count);
+    const woven = await tuning.look(chat, adapted, layers, signal);
+    this.#part.hidden = false;
+    this.#drawing.show(woven, { wanted: undefined, ghost: [] }, new Set());
+    this.#note.textContent = "Point at a thread or a word to see what it is.";
+    const said = woven.tokens.slice(woven.given).map((token) => woven.signs?.get(token));
+    this.#drawing.canvas.ariaLabel =
+      `Layers ${layers.map((layer) => layer + 1).join(", ")} of the model, with ${woven.shape.heads} heads each, ` +
+      `over the end of the prompt and its answer: ${said.join(" ") || "nothing"}`;
+  }
+
+  #point(place: Place | undefined): void {
+    const { weave } = this.#drawing;
+    this.#drawing.pointed = place;
+    this.#drawing.refresh();
+    if (weave && place) this.#note.textContent = told(weave, place);
+  }
+}
+
+/** What is pointed at, in words. */
+function told(weave: Weave, { at, layer, head, from }: Place): string {
+  const word = (place: number) => `“${weave.signs?.get(weave.tokens[place]!) ?? ""}”`;
+  if (layer === undefined || head === undefined || from === undefined) {
+    const { token, share } = weave.guesses[at]!;
+    return `Behind ${word(at)} it says “${weave.signs?.get(token) ?? ""}”, ${percent(share)} sure.`;
+  }
+  const share = weave.shares[layer]![head]![at]![from]!;
+  return `Layer ${weave.numbers![layer]! + 1}, head ${head + 1}: ${word(at)} looks at ${word(from)}, ${percent(share)}.`;
+}
