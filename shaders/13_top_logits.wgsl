@@ -22,7 +22,7 @@
 #if ROWS
 #binding range: Range                  // uniform
 #else
-#binding options: array<vec4<u32>, 2>  // uniform     the Sampling of lib/sample.wgsl; only turn0 is read
+#binding options: array<vec4<u32>, 2>  // uniform     the Sampling of lib/sample.wgsl; only first_draw is read
 #endif
 
 // Less than any logit that is not minus infinity.

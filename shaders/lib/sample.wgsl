@@ -7,7 +7,7 @@ struct Sampling {
   top_k: u32,       // 0: off
   seed_low: u32,
   seed_high: u32,
-  turn0: u32,       // draws made before this submit: slot of `drawn` = draws − turn0
+  first_draw: u32,  // draws made before this submit: slot of `drawn` = draws − first_draw
 }
 
 #if BATCHED
@@ -53,8 +53,8 @@ fn draws_made() -> u32 {
 }
 
 fn end(rows: u32, chosen: u32, logprob: f32) {
-  let turn = draws_made() - options.turn0;
-  // A row that does not advance any more may have drawn before turn0.
+  let turn = draws_made() - options.first_draw;
+  // A row that does not advance any more may have drawn before first_draw.
   if turn < arrayLength(&drawn) / rows {
     drawn[turn * rows + own_row] = vec2(chosen, bitcast<u32>(logprob));
   }
@@ -90,7 +90,7 @@ fn draws_made() -> u32 {
 }
 
 fn end(rows: u32, chosen: u32, logprob: f32) {
-  drawn[step.draws - options.turn0] = vec2(chosen, bitcast<u32>(logprob));
+  drawn[step.draws - options.first_draw] = vec2(chosen, bitcast<u32>(logprob));
   token[0] = chosen;
   seen[chosen / 32u] |= 1u << (chosen % 32u);
   step.position += 1u;

@@ -9,7 +9,7 @@ use crate::arch::Architecture;
 use crate::caps::{Capabilities, GpuClass, Target};
 use crate::config::{DropoutRates, LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
-use crate::kernels::{KvCache, Steering, WeightFormat};
+use crate::kernels::{KvCacheFormat, Steering, WeightFormat};
 use crate::lower::{
     Inference, InferenceOptions, InferencePlans, SeveralPlans, SeveralRows, inference_plans,
     train_plans,
@@ -40,14 +40,14 @@ pub struct TextOptions {
     pub tokens: usize,
     /// Texts that are generated together.
     pub sequences: usize,
-    pub kv_cache: KvCache,
+    pub kv_cache: KvCacheFormat,
     /// None: as the model holds them.
     pub weights: Option<WeightFormat>,
 }
 
 impl Default for TextOptions {
     fn default() -> Self {
-        Self { tokens: 256, sequences: 1, kv_cache: KvCache::F32, weights: None }
+        Self { tokens: 256, sequences: 1, kv_cache: KvCacheFormat::F32, weights: None }
     }
 }
 

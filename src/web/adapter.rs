@@ -8,7 +8,7 @@
 //! the features' part when wgpu can ask by itself.
 
 use super::object;
-use super::webgpu::{AdapterInfo, Descriptor, Device, Names, WebAdapter, WebGpu};
+use super::webgpu::{AdapterInfo, Descriptor, Device, SetLike, WebAdapter, WebGpu};
 use crate::caps::{AdapterName, MATRIX_FEATURE, MatrixConfig, MatrixElement};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{AdapterFacts, DeviceRequest, WgpuDevice};
@@ -102,7 +102,7 @@ fn matrices(info: &AdapterInfo) -> Vec<MatrixConfig> {
 
 /// Membership in one of WebGPU's set-like objects.
 fn has(names: Got, name: &str) -> bool {
-    let names: Names = given(names).unchecked_into();
+    let names: SetLike = given(names).unchecked_into();
     given(names.has(name)).is_truthy()
 }
 
@@ -132,7 +132,7 @@ fn checked(adapter: &WebAdapter, added: Vec<&'static str>) -> Result<JsValue> {
         }
     }
     let missing = |name: &str| unavailable(format!("the adapter has no method {name}"));
-    if !given(features.unchecked_ref::<Names>().membership()).is_function() {
+    if !given(features.unchecked_ref::<SetLike>().membership()).is_function() {
         return Err(missing("features.has"));
     }
     let own: Function =

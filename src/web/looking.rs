@@ -2,7 +2,7 @@
 
 use super::model::{RawModel, read};
 use super::{JsResult, asking, json, to_js};
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::session::{
     AttributedLogit, Captured, Change, InferenceOptions, Intervention, Interventions, Place,
     Progress,
@@ -19,7 +19,7 @@ struct CaptureText {
     /// Kinds and layers.
     captured: Vec<(Captured, usize)>,
     #[serde(default)]
-    kv_cache: KvCache,
+    kv_cache: KvCacheFormat,
     #[serde(default)]
     weights: WeightFormat,
 }

@@ -7,7 +7,7 @@ use crate::arch::{Architecture, Stored};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode, Result};
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::session::{
     Adapter, BatchGeneration, GenerateOptions, Generation, InferenceOptions, Inspection, Model,
     ModelLoader, Progress, ScoreOptions, Scores, estimate,
@@ -30,7 +30,7 @@ struct InspectOptions {
     layer: Option<usize>,
     head: Option<usize>,
     #[serde(default)]
-    kv_cache: KvCache,
+    kv_cache: KvCacheFormat,
     #[serde(default)]
     weights: WeightFormat,
 }
@@ -46,7 +46,7 @@ struct ScoreText {
     entropy: bool,
     layer: Option<usize>,
     #[serde(default)]
-    kv_cache: KvCache,
+    kv_cache: KvCacheFormat,
     #[serde(default)]
     weights: WeightFormat,
 }

@@ -43,11 +43,11 @@ extern "C" {
     pub(super) fn is_fallback(this: &AdapterInfo) -> Result<JsValue, JsValue>;
 
     /// One of WebGPU's set-like objects.
-    pub(super) type Names;
+    pub(super) type SetLike;
     #[wasm_bindgen(method, getter, catch, js_name = has)]
-    pub(super) fn membership(this: &Names) -> Result<JsValue, JsValue>;
+    pub(super) fn membership(this: &SetLike) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, catch)]
-    pub(super) fn has(this: &Names, name: &str) -> Result<JsValue, JsValue>;
+    pub(super) fn has(this: &SetLike, name: &str) -> Result<JsValue, JsValue>;
 
     /// A GPUDeviceDescriptor.
     pub(super) type Descriptor;

@@ -8,7 +8,9 @@ use std::fmt::Write;
 use std::thread;
 
 use tinyloom_kernels::caps::{Capabilities, Target};
-use tinyloom_kernels::kernels::{Constant, DenseMask, Element, KvCache, Objective, WeightFormat};
+use tinyloom_kernels::kernels::{
+    Constant, DenseMask, Element, KvCacheFormat, Objective, WeightFormat,
+};
 use tinyloom_kernels::lower::{
     CacheShape, Inference, InferenceOptions, InferencePlans, Probe, SampleChoices, SeveralRows,
     TrainChoices, inference_plans, initialize_plan, train_plans,
@@ -122,7 +124,7 @@ impl Notes {
             }
         }
         let caches =
-            KvCache::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });
+            KvCacheFormat::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });
         let packed = [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4]
             .map(|weights| InferenceOptions { weights, ..Default::default() });
         for options in caches.into_iter().chain(packed) {
@@ -200,10 +202,10 @@ impl Notes {
         let Ok(layout) = case.layout(caps, targets) else { return };
         let last = layout.architecture.layers.len();
         for (kv_cache, probe) in [
-            (KvCache::F32, Probe::HiddenState(0)),
-            (KvCache::F32, Probe::HiddenState(last)),
-            (KvCache::F32, Probe::Attention(0)),
-            (KvCache::Int8, Probe::Attention(last - 1)),
+            (KvCacheFormat::F32, Probe::HiddenState(0)),
+            (KvCacheFormat::F32, Probe::HiddenState(last)),
+            (KvCacheFormat::F32, Probe::Attention(0)),
+            (KvCacheFormat::Int8, Probe::Attention(last - 1)),
         ] {
             let options = InferenceOptions { kv_cache, ..Default::default() };
             let Ok(plans) = inference_plans(caps, &layout, case.capacity, options) else { return };
@@ -235,7 +237,7 @@ impl Notes {
         let Ok(layout) = case.layout(caps, targets) else { return };
         let default = InferenceOptions::default();
         let packed = InferenceOptions { weights: WeightFormat::Int4, ..default };
-        let caches = KvCache::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..default });
+        let caches = KvCacheFormat::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..default });
         let texts = caches.map(|options| (options, SeveralRows::OfTexts(3)));
         let of_one = [(default, SeveralRows::OfOne(4)), (packed, SeveralRows::OfOne(4))];
         for (options, rows) in texts.into_iter().chain(of_one) {

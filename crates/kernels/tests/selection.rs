@@ -6,8 +6,8 @@ use naga::{AddressSpace, StorageAccess};
 use std::collections::{HashMap, HashSet};
 use tinyloom_kernels::caps::{Capabilities, Features, Limits, Target};
 use tinyloom_kernels::kernels::{
-    Access, AttentionDecode, AttentionShape, CacheAttention, DecodeOver, Kernel, KvCache, Spec,
-    WeightFormat, decode_splits,
+    Access, AttentionDecode, AttentionShape, CacheAttention, DecodeOver, Kernel, KvCacheFormat,
+    Spec, WeightFormat, decode_splits,
 };
 use tinyloom_kernels::lower::{InferenceOptions, inference_plans};
 use tinyloom_kernels::testing::{adapters, catalogue};
@@ -199,8 +199,9 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
         for (config, least) in &configs {
             let bytes = caps.limits.max_storage_buffer_binding_size;
             let params = Params::new(Architecture::of(config), bytes).unwrap();
-            for (weights, kv_cache) in
-                WeightFormat::ALL.into_iter().flat_map(|w| KvCache::ALL.map(|cache| (w, cache)))
+            for (weights, kv_cache) in WeightFormat::ALL
+                .into_iter()
+                .flat_map(|w| KvCacheFormat::ALL.map(|cache| (w, cache)))
             {
                 let options = InferenceOptions { weights, kv_cache, ..Default::default() };
                 let Ok(plans) = inference_plans(&caps, &params, 2048, options) else { continue };
@@ -221,7 +222,7 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
                 }
                 // Where no plan is for longer texts, one dispatch has taken the place of two.
                 let least = least - usize::from(joined && plans.short_context.is_none());
-                let shares = kv_cache == KvCache::F32 && !caps.software;
+                let shares = kv_cache == KvCacheFormat::F32 && !caps.software;
                 assert!(!shares || shared >= least, "{what}: {shared} kernels share: {config:?}");
             }
         }
@@ -378,7 +379,7 @@ fn long_caches_are_cut_into_enough_ranges_to_fill_a_large_gpu() {
         let shape = AttentionShape { heads, kv_heads, head_dim: 64 };
         let splits = decode_splits(nvidia, shape, 32_768, 1).unwrap();
         let attention = CacheAttention { shape, ..CacheAttention::default() };
-        let over = DecodeOver::Cache(attention, KvCache::F32);
+        let over = DecodeOver::Cache(attention, KvCacheFormat::F32);
         let kernel = AttentionDecode { over, splits }.kernel(nvidia).unwrap();
         let [x, y] = kernel.grid.resolve(1, 65_535).unwrap().unwrap();
         assert!(x * y >= 256 && y as usize == splits.count, "{heads}/{kv_heads}: {x} by {y}");

@@ -57,7 +57,7 @@ impl Element {
 /// How keys and values are kept between tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum KvCache {
+pub enum KvCacheFormat {
     #[default]
     F32,
     /// Two elements per word; needs no feature.
@@ -66,7 +66,7 @@ pub enum KvCache {
     Int8,
 }
 
-impl KvCache {
+impl KvCacheFormat {
     pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Int8];
 
     pub const fn name(self) -> &'static str {

@@ -2,7 +2,7 @@
 //! generation.
 
 use super::measure::{close, text, wide};
-use super::model::{NORMED, Pair, TIED, UNTIED, device, hardware, header_of};
+use super::model::{LanePair, NORMED, TIED, UNTIED, device, hardware, header_of};
 use super::{Case, Outcome, SessionLane};
 use crate::arch::Architecture;
 use crate::config::LoraConfig;
@@ -41,7 +41,7 @@ async fn adapted(
     targets: &[&str],
     rank: usize,
 ) -> Outcome {
-    let pair = Pair::new(lane, gpu, config).await?;
+    let pair = LanePair::new(lane, gpu, config).await?;
     let targets = targets.iter().map(|&target| target.into()).collect();
     let lora = LoraConfig { rank, alpha: 2.5, targets, ..LoraConfig::default() };
     let architecture = Architecture::of(&pair.config).adapted(&lora).map_err(text)?;
@@ -69,7 +69,7 @@ async fn fill(adapter: &Adapter, own: &Tensors<f32>) -> Result<(), String> {
 
 async fn trains(
     lane: &SessionLane,
-    pair: &Pair,
+    pair: &LanePair,
     adapter: &Adapter,
     network: &Network<'_, f64>,
 ) -> Outcome {

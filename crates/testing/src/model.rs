@@ -200,13 +200,13 @@ async fn load(
 }
 
 /// A model, and what it is held against.
-pub(crate) struct Pair {
+pub(crate) struct LanePair {
     pub config: ModelConfig,
     pub weights: Tensors<f64>,
     pub model: Rc<Model>,
 }
 
-impl Pair {
+impl LanePair {
     pub async fn new(lane: &SessionLane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<Self, String> {
         let config = ModelConfig::from_json(config).map_err(text)?;
         let narrow = random_tensors::<f32>(&config, lane.seed);
@@ -237,7 +237,7 @@ async fn gradients(
     config: &str,
     lengths: [usize; 2],
 ) -> Outcome {
-    let pair = Pair::new(lane, gpu, config).await?;
+    let pair = LanePair::new(lane, gpu, config).await?;
     let options = TrainerOptions {
         tokens_per_step: lengths[0],
         gradient_accumulation: 2,
@@ -291,7 +291,7 @@ async fn replays_make_nothing(
 
 /// Prompts within one chunk of a prefill and across several.
 async fn logits(lane: &SessionLane, config: &str) -> Outcome {
-    let pair = Pair::new(lane, &device(lane), config).await?;
+    let pair = LanePair::new(lane, &device(lane), config).await?;
     let mut compiled = None;
     for tokens in [1, 33, 300] {
         let prompt = lane.integers(tokens, pair.config.vocab_size);

@@ -2,7 +2,8 @@
 
 use super::measure::{close, same, text};
 use super::model::{
-    ALTERNATING, BIASED, LEARNED, NORMED, PARALLEL, Pair, TIED, UNTIED, WINDOWED, device, hardware,
+    ALTERNATING, BIASED, LEARNED, LanePair, NORMED, PARALLEL, TIED, UNTIED, WINDOWED, device,
+    hardware,
 };
 use super::pretend::Pretend;
 use super::{Case, Outcome, SessionLane};
@@ -10,7 +11,7 @@ use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::lower::attention_shape;
 use crate::session::{GenerateOptions, Generation, InferenceOptions, Model, NO_PROGRESS};
 use crate::twins::log_sum_exp;
@@ -21,8 +22,8 @@ use std::rc::Rc;
 const F16_NATS: f64 = 0.015;
 const INT8_NATS: f64 = 0.2;
 
-const CACHES: [(KvCache, f64); 3] =
-    [(KvCache::F32, 1e-4), (KvCache::F16, F16_NATS), (KvCache::Int8, INT8_NATS)];
+const CACHES: [(KvCacheFormat, f64); 3] =
+    [(KvCacheFormat::F32, 1e-4), (KvCacheFormat::F16, F16_NATS), (KvCacheFormat::Int8, INT8_NATS)];
 
 /// Prompts of one chunk and of two, with the tokens that follow.
 const SHORT: [(usize, usize); 2] = [(1, 20), (270, 20)];
@@ -49,30 +50,30 @@ pub(crate) fn cases() -> Vec<Case> {
     let case = "model windowed: a small cache for a long text with kernels for hardware";
     cases.push(Case::new(case, |lane| async move {
         let (gpu, config) = (hardware(&lane)?, long_windowed());
-        generation(&lane, &gpu, &config, KvCache::F32, 1e-4, &AROUND_THE_RING).await
+        generation(&lane, &gpu, &config, KvCacheFormat::F32, 1e-4, &AROUND_THE_RING).await
     }));
     let case = "model alternating: greedy generation";
     cases.push(Case::new(case, |lane| async move {
-        let (gpu, cache) = (device(&lane), KvCache::F32);
+        let (gpu, cache) = (device(&lane), KvCacheFormat::F32);
         generation(&lane, &gpu, ALTERNATING, cache, 1e-4, &SHORT).await
     }));
     let case = "model alternating: greedy generation with kernels for hardware";
     cases.push(Case::new(case, |lane| async move {
-        let (gpu, cache) = (hardware(&lane)?, KvCache::Int8);
+        let (gpu, cache) = (hardware(&lane)?, KvCacheFormat::Int8);
         generation(&lane, &gpu, ALTERNATING, cache, INT8_NATS, &SHORT).await
     }));
     let case = "model biased: greedy generation with kernels for hardware";
     cases.push(Case::new(case, |lane| async move {
-        generation(&lane, &hardware(&lane)?, BIASED, KvCache::F32, 1e-4, &SHORT).await
+        generation(&lane, &hardware(&lane)?, BIASED, KvCacheFormat::F32, 1e-4, &SHORT).await
     }));
     // A cache of f32 takes what the product before it gives, a packed one rows of f32.
     for (name, config) in [("learned", LEARNED), ("parallel", PARALLEL)] {
         let case = format!("model {name}: greedy generation with kernels for hardware");
         cases.push(Case::new(case, move |lane| async move {
-            generation(&lane, &hardware(&lane)?, config, KvCache::F32, 1e-4, &SHORT).await
+            generation(&lane, &hardware(&lane)?, config, KvCacheFormat::F32, 1e-4, &SHORT).await
         }));
     }
-    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, INT8_NATS)] {
+    for (cache, tolerance) in [(KvCacheFormat::F32, 1e-4), (KvCacheFormat::Int8, INT8_NATS)] {
         let name = cache.name();
         let case = format!("model untied: greedy generation with kernels for hardware, {name}");
         cases.push(Case::new(case, move |lane| async move {
@@ -83,7 +84,7 @@ pub(crate) fn cases() -> Vec<Case> {
         let case = format!("model {name}: a beginning that the cache holds is not read again");
         cases.push(Case::new(case, move |lane| async move { reuse(&lane, config).await }));
     }
-    for (cache, tolerance) in [(KvCache::F32, 1e-4), (KvCache::Int8, INT8_NATS)] {
+    for (cache, tolerance) in [(KvCacheFormat::F32, 1e-4), (KvCacheFormat::Int8, INT8_NATS)] {
         let case = format!("model untied: a cache that grows with its text, {}", cache.name());
         cases.push(Case::new(case, move |lane| growth(lane, cache, tolerance)));
     }
@@ -100,11 +101,11 @@ async fn generation(
     lane: &SessionLane,
     gpu: &Rc<dyn Gpu>,
     config: &str,
-    cache: KvCache,
+    cache: KvCacheFormat,
     tolerance: f64,
     texts: &[(usize, usize)],
 ) -> Outcome {
-    let pair = Pair::new(lane, gpu, config).await?;
+    let pair = LanePair::new(lane, gpu, config).await?;
     let (mut said, mut worst) = (vec![], 0.0f64);
     for &(length, max_tokens) in texts {
         let prompt = lane.integers(length, pair.config.vocab_size);
@@ -118,9 +119,9 @@ async fn generation(
 /// The prompt and the likeliest tokens after it, each held against the reference; also the largest
 /// difference from that in nats.
 async fn continued(
-    pair: &Pair,
+    pair: &LanePair,
     prompt: &[u32],
-    cache: KvCache,
+    cache: KvCacheFormat,
     tolerance: f64,
     max_tokens: usize,
 ) -> Result<(Vec<u32>, f64), String> {
@@ -168,12 +169,12 @@ async fn reuse(lane: &SessionLane, config: &str) -> Outcome {
     let config =
         config.replace(r#""max_position_embeddings":512"#, r#""max_position_embeddings":1024"#);
     // Dispatches are counted, so that a slow GPU must not get smaller chunks.
-    let pair = Pair::new(lane, &Pretend::timeless(&lane.gpu), &config).await?;
+    let pair = LanePair::new(lane, &Pretend::timeless(&lane.gpu), &config).await?;
     let prompt = lane.integers(600, pair.config.vocab_size);
     let others = lane.integers(12, pair.config.vocab_size);
     let read = async |prompt: &[u32]| {
         let before = lane.gpu.counters().dispatches;
-        let (tokens, _) = continued(&pair, prompt, KvCache::F32, 1e-4, 6).await?;
+        let (tokens, _) = continued(&pair, prompt, KvCacheFormat::F32, 1e-4, 6).await?;
         Ok::<_, String>((tokens, lane.gpu.counters().dispatches - before))
     };
     let (_, one_chunk) = read(&others).await?;
@@ -208,8 +209,8 @@ async fn reuse(lane: &SessionLane, config: &str) -> Outcome {
 }
 
 /// A text that outgrows its cache: what that holds is copied, not read again, and nothing compiles.
-async fn growth(lane: Rc<SessionLane>, cache: KvCache, tolerance: f64) -> Outcome {
-    let pair = Pair::new(&lane, &Pretend::timeless(&lane.gpu), UNTIED).await?;
+async fn growth(lane: Rc<SessionLane>, cache: KvCacheFormat, tolerance: f64) -> Outcome {
+    let pair = LanePair::new(&lane, &Pretend::timeless(&lane.gpu), UNTIED).await?;
     let mut dispatches = vec![];
     for (length, tokens) in [(9, 10), (11, 20), (200, 300)] {
         let prompt = lane.integers(length, pair.config.vocab_size);
@@ -231,7 +232,7 @@ async fn growth(lane: Rc<SessionLane>, cache: KvCache, tolerance: f64) -> Outcom
 
 /// Other options between two calls of the same ones: nothing is made, packed or read again.
 async fn alternating(lane: Rc<SessionLane>) -> Outcome {
-    let pair = Pair::new(&lane, &Pretend::timeless(&lane.gpu), UNTIED).await?;
+    let pair = LanePair::new(&lane, &Pretend::timeless(&lane.gpu), UNTIED).await?;
     let options = GenerateOptions {
         max_tokens: 8,
         temperature: 0.0,
@@ -271,7 +272,7 @@ async fn alternating(lane: Rc<SessionLane>) -> Outcome {
 
 /// Texts of packed weights are as likely as a prompt's logits in that format say.
 async fn packed_weights(lane: Rc<SessionLane>) -> Outcome {
-    let pair = Pair::new(&lane, &hardware(&lane)?, UNTIED).await?;
+    let pair = LanePair::new(&lane, &hardware(&lane)?, UNTIED).await?;
     let vocabulary = pair.config.vocab_size;
     let mut worst = 0.0f64;
     for weights in WeightFormat::ALL {
@@ -312,7 +313,7 @@ async fn packed_weights(lane: Rc<SessionLane>) -> Outcome {
 async fn inference_bytes(
     gpu: &Rc<dyn Gpu>,
     config: &ModelConfig,
-    cache: KvCache,
+    cache: KvCacheFormat,
 ) -> Result<u64, String> {
     let model = Model::create(gpu, config.clone(), 1, NO_PROGRESS).await.map_err(text)?;
     let before = model.gpu_bytes();
@@ -324,7 +325,7 @@ async fn inference_bytes(
 /// The logits of all positions of a text of three chunks, the middle one whole: also those whose
 /// keys the newest rows of their chunk all but overwrite.
 async fn every_row(lane: &SessionLane, gpu: &Rc<dyn Gpu>, config: &str) -> Result<(), String> {
-    let pair = Pair::new(lane, gpu, config).await?;
+    let pair = LanePair::new(lane, gpu, config).await?;
     let prompt = lane.integers(700, pair.config.vocab_size);
     let expected = pair.reference().logits(&prompt, &[0; 700]);
     let got =
@@ -343,11 +344,11 @@ pub(crate) fn long_windowed() -> String {
 
 /// A text that goes around the cache of a window of 7 and a chunk of 256, 262 rows, twice while the
 /// prompt is read and once more while tokens follow; and what that cache saves.
-async fn ring(lane: Rc<SessionLane>, cache: KvCache, tolerance: f64) -> Outcome {
+async fn ring(lane: Rc<SessionLane>, cache: KvCacheFormat, tolerance: f64) -> Outcome {
     let gpu = device(&lane);
     let config = long_windowed();
     let said = generation(&lane, &gpu, &config, cache, tolerance, &AROUND_THE_RING).await?;
-    if cache == KvCache::F32 {
+    if cache == KvCacheFormat::F32 {
         every_row(&lane, &gpu, &config).await?;
     }
     let config = ModelConfig::from_json(&config).map_err(text)?;
@@ -390,7 +391,7 @@ async fn refusal(lane: Rc<SessionLane>) -> Outcome {
     let mut caps = lane.caps().clone();
     // Room for the cache of 1,024 tokens, 192 bytes each.
     caps.limits.max_storage_buffer_binding_size = 192 << 10;
-    let pair = Pair::new(&lane, &Pretend::gpu(&lane.gpu, caps), &config).await?;
+    let pair = LanePair::new(&lane, &Pretend::gpu(&lane.gpu, caps), &config).await?;
     let prompt = lane.integers(250, pair.config.vocab_size);
     let expected = generate_around(&pair.model, &prompt, async || Ok(())).await?;
     let long = lane.integers(1025, pair.config.vocab_size);

@@ -1,11 +1,11 @@
 //! What is read back of a whole model on its way to the logits, against the reference network in f64.
 
 use super::measure::{close, text};
-use super::model::{NORMED, Pair, TIED, UNTIED, device, hardware};
+use super::model::{LanePair, NORMED, TIED, UNTIED, device, hardware};
 use super::model_text::long_windowed;
 use super::{Case, Outcome, SessionLane};
 use crate::gpu::Gpu;
-use crate::kernels::KvCache;
+use crate::kernels::KvCacheFormat;
 use crate::session::{InferenceOptions, Inspection, NO_PROGRESS};
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 async fn looks(lane: &SessionLane, gpu: &Rc<dyn Gpu>, config: &str, lengths: &[usize]) -> Outcome {
-    let pair = Pair::new(lane, gpu, config).await?;
+    let pair = LanePair::new(lane, gpu, config).await?;
     let (layers, heads) = (pair.config.num_hidden_layers, pair.config.num_attention_heads);
     let options = InferenceOptions::default();
     let mut compiled = None;
@@ -75,11 +75,11 @@ async fn looks(lane: &SessionLane, gpu: &Rc<dyn Gpu>, config: &str, lengths: &[u
 
 /// Keys are read as the cache keeps them.
 async fn packed(lane: Rc<SessionLane>) -> Outcome {
-    let pair = Pair::new(&lane, &device(&lane), UNTIED).await?;
+    let pair = LanePair::new(&lane, &device(&lane), UNTIED).await?;
     let tokens = lane.integers(40, pair.config.vocab_size);
     let expected = pair.reference().look(&tokens);
     let mut worst = [0.0f64; 2];
-    for (kv_cache, worst) in [KvCache::F32, KvCache::Int8].into_iter().zip(&mut worst) {
+    for (kv_cache, worst) in [KvCacheFormat::F32, KvCacheFormat::Int8].into_iter().zip(&mut worst) {
         let options = InferenceOptions { kv_cache, ..InferenceOptions::default() };
         let got = pair
             .model

@@ -74,7 +74,7 @@ impl BatchText {
         let position = self.tokens.len() as u32 - 1;
         RowChoice {
             sampling: Sampling {
-                turn0: (self.draws + queued) as u32,
+                first_draw: (self.draws + queued) as u32,
                 ..self.options.sampling(self.options.top_k)
             },
             offset: (self.draws as u32).wrapping_sub(position),

@@ -139,7 +139,7 @@ impl Generation {
             Some(held) => {
                 let drawn = if let (Some(rows), Some(lookup)) = (rows, self.lookup.as_mut()) {
                     let sampling = self.options.sampling(self.options.top_k);
-                    let sampling = Sampling { turn0: self.draws as u32, ..sampling };
+                    let sampling = Sampling { first_draw: self.draws as u32, ..sampling };
                     let rows = (rows, self.text.len() - 1);
                     lookup.check(&self.model, &cache, rows, sampling).await?
                 } else {
@@ -405,7 +405,7 @@ impl Generation {
     /// The options of draws that come after `queued` ones which were not read yet.
     fn write_sampling(&self, buffer: crate::gpu::BufferId, queued: usize) -> Result<()> {
         let sampling = Sampling {
-            turn0: (self.draws + queued) as u32,
+            first_draw: (self.draws + queued) as u32,
             ..self.options.sampling(self.bias.top_k(self.options.top_k))
         };
         self.model.gpu().write(buffer, 0, bytemuck::bytes_of(&sampling))

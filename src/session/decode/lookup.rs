@@ -147,9 +147,9 @@ impl Lookup {
         sampling: Sampling,
     ) -> Result<Vec<u8>> {
         let pass = self.pass.as_ref().ok_or_else(|| Error::internal("no check is prepared"))?;
-        let draws = sampling.turn0;
+        let draws = sampling.first_draw;
         let choice = |row: usize| RowChoice {
-            sampling: Sampling { turn0: draws + row as u32, ..sampling },
+            sampling: Sampling { first_draw: draws + row as u32, ..sampling },
             offset: draws.wrapping_sub(first as u32),
             last: u32::MAX,
             ..RowChoice::default()

@@ -4,7 +4,7 @@ use super::inference::LogitsOf;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
 use crate::gpu::create_checked;
-use crate::kernels::{KvCache, RowScore};
+use crate::kernels::{KvCacheFormat, RowScore};
 use crate::lower::{InferenceOptions, Probe, top_rows};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::chunk::Chunk;
@@ -56,7 +56,7 @@ impl ScoreOptions {
 
     /// Whether documents may be read together: without a cache, whose format would show.
     fn may_be_packed(&self) -> bool {
-        self.layer.is_none() && self.inference.kv_cache == KvCache::F32
+        self.layer.is_none() && self.inference.kv_cache == KvCacheFormat::F32
     }
 
     fn check(&self, vocabulary: usize, layers: usize) -> Result<()> {

@@ -1,10 +1,10 @@
 //! Builds WGSL: directives, constants, the kernel with what it imports, its entry point.
 
 pub use super::operand::{Access, Binding};
-use super::operand::{Accessor, Operand, Placement, written};
+use super::operand::{Accessor, DeclaredOperand, Placement, written};
 pub(crate) use super::operand::{read, read_write, uniform};
 use super::preprocess::Preprocessor;
-use super::shape::Parts;
+use super::shape::PartialSums;
 use super::spec::KernelSpec;
 use super::unroll::unroll;
 use crate::caps::{Capabilities, MATRIX_DIRECTIVES, MatrixConfig, Target};
@@ -82,7 +82,7 @@ pub struct Wgsl {
     /// Constants up to which marked loops are written out.
     unrolled: Vec<(&'static str, usize)>,
     /// What it declares with `#operand`.
-    operands: Vec<Operand>,
+    operands: Vec<DeclaredOperand>,
     /// What stands for these.
     accessors: Vec<Accessor>,
 }
@@ -129,8 +129,8 @@ impl Kernel {
     }
 
     /// Says in the variant's name how many parts the kernel adds up.
-    pub(super) fn of_parts(mut self, parts: Parts) -> Self {
-        if parts != Parts::WHOLE {
+    pub(super) fn of_parts(mut self, parts: PartialSums) -> Self {
+        if parts != PartialSums::WHOLE {
             let _ = write!(self.variant, ", {} parts", parts.count);
         }
         self
@@ -260,8 +260,8 @@ impl Composer {
     }
 
     /// Says whether an operand is added up from `parts`, each of so many vectors of `lanes` elements.
-    pub fn summed_parts(self, parts: Parts, lanes: usize) -> Self {
-        let sums = parts != Parts::WHOLE;
+    pub fn summed_parts(self, parts: PartialSums, lanes: usize) -> Self {
+        let sums = parts != PartialSums::WHOLE;
         let composer = self.when("SUMMED", sums);
         if !sums {
             return composer;

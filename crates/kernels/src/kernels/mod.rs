@@ -30,7 +30,7 @@ mod spec;
 mod unroll;
 pub(crate) mod weights;
 
-pub use crate::format::{Element, KvCache, WeightFormat, WriteMode};
+pub use crate::format::{Element, KvCacheFormat, WeightFormat, WriteMode};
 pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 pub use activation::ActivationWidth;
 pub use attention::backward::{attention_backward_f16, attention_matrix_tiles, key_value_owner};
@@ -71,7 +71,7 @@ pub use rope::rope_has_halves;
 pub use shape::{
     AttentionPass, AttentionProducts, AttentionShape, AttentionTile, BackwardRows, BatchAttention,
     CacheAttention, CacheRows, Constant, DecodeQkvShape, DecodeSplits, DenseMask, KeyValueOwner,
-    NewKey, Output, PARTIAL_STATE, Parts, RANGE_KEYS, RopeShape, Scores, SplitReason,
+    NewKey, Output, PARTIAL_STATE, PartialSums, RANGE_KEYS, RopeShape, Scores, SplitReason,
 };
 pub use softmax::{RowPlace, softmax_unit};
 pub use spec::KernelSpec;

@@ -3,7 +3,7 @@
 use super::compose::Composer;
 use super::shape::{AttentionShape, Scores};
 use crate::config::Activation;
-use crate::format::{Element, KvCache, WeightFormat};
+use crate::format::{Element, KvCacheFormat, WeightFormat};
 
 /// The module that defines `Quad`, `pack_quad` and `unpack_quad`.
 pub(super) fn quads(composer: Composer, element: Element) -> Composer {
@@ -11,22 +11,32 @@ pub(super) fn quads(composer: Composer, element: Element) -> Composer {
 }
 
 /// The sizes of a cache's rows: vectors of four elements, and with scales all its words.
-pub(super) fn cache_sizes(composer: Composer, cache: KvCache, shape: &AttentionShape) -> Composer {
+pub(super) fn cache_sizes(
+    composer: Composer,
+    cache: KvCacheFormat,
+    shape: &AttentionShape,
+) -> Composer {
     let composer = composer.size("CACHE_VECTORS", shape.cache_stride() / 4);
     match cache {
-        KvCache::F32 | KvCache::F16 => composer,
-        KvCache::Int8 => composer.size("CACHE_ROW", shape.row_words(cache)),
+        KvCacheFormat::F32 | KvCacheFormat::F16 => composer,
+        KvCacheFormat::Int8 => composer.size("CACHE_ROW", shape.row_words(cache)),
     }
 }
 
 /// The module through which kernels read a cache, with its constants.
-pub(super) fn cache_rows(composer: Composer, cache: KvCache, shape: &AttentionShape) -> Composer {
+pub(super) fn cache_rows(
+    composer: Composer,
+    cache: KvCacheFormat,
+    shape: &AttentionShape,
+) -> Composer {
     cache_flags(cache_sizes(composer, cache, shape), cache).module("lib/cache/rows")
 }
 
 /// How a cache's elements are stored.
-pub(super) fn cache_flags(composer: Composer, cache: KvCache) -> Composer {
-    composer.when("CACHE_F16", cache == KvCache::F16).when("CACHE_INT8", cache == KvCache::Int8)
+pub(super) fn cache_flags(composer: Composer, cache: KvCacheFormat) -> Composer {
+    composer
+        .when("CACHE_F16", cache == KvCacheFormat::F16)
+        .when("CACHE_INT8", cache == KvCacheFormat::Int8)
 }
 
 /// Elements of a packed row that kernels read together.

@@ -46,12 +46,12 @@ pub struct Placement {
 
 /// What `#operand NAME: TYPE` declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Operand {
+pub(super) struct DeclaredOperand {
     pub name: &'static str,
     pub of: &'static str,
 }
 
-impl Operand {
+impl DeclaredOperand {
     /// The line of a composed text, in whose place [`written`] puts a declaration.
     pub fn line(self) -> String {
         format!("#operand {}: {}\n", self.name, self.of)
@@ -113,11 +113,11 @@ impl Accessor {
     /// Those of the operands that a text declares, and the declarations of bindings that none of these is in. None where
     /// a binding would need two types, and where an operand begins inside an element.
     pub fn all(
-        declared: &[Operand],
+        declared: &[DeclaredOperand],
         bindings: &[Binding],
         placements: &[Placement],
     ) -> Option<(Vec<Self>, String)> {
-        let placed = |Operand { name, of }: &Operand| {
+        let placed = |DeclaredOperand { name, of }: &DeclaredOperand| {
             Some((*placements.iter().find(|it| it.operand == *name)?, *of))
         };
         let operands: Vec<(Placement, &str)> =
@@ -145,7 +145,7 @@ impl Accessor {
     }
 
     /// Those of operands that have a binding each, in this order. A text may declare some of them in WGSL.
-    pub fn alone(declared: &[Operand], bindings: &[Binding]) -> Option<Vec<Self>> {
+    pub fn alone(declared: &[DeclaredOperand], bindings: &[Binding]) -> Option<Vec<Self>> {
         let placement =
             |(binding, of): (usize, &Binding)| Placement { operand: of.name, binding, offset: 0 };
         let placements: Vec<Placement> = bindings.iter().enumerate().map(placement).collect();
@@ -203,13 +203,13 @@ mod tests {
 
     const OPERANDS: [&str; 4] = ["a", "b", "c", "step"];
 
-    fn declared(a: &'static str) -> Vec<Operand> {
+    fn declared(a: &'static str) -> Vec<DeclaredOperand> {
         let types = [a, "array<vec4<f32>>", "array<f32>", "Step"];
-        OPERANDS.into_iter().zip(types).map(|(name, of)| Operand { name, of }).collect()
+        OPERANDS.into_iter().zip(types).map(|(name, of)| DeclaredOperand { name, of }).collect()
     }
 
     fn text(a: &'static str) -> String {
-        let lines: String = declared(a).into_iter().map(Operand::line).collect();
+        let lines: String = declared(a).into_iter().map(DeclaredOperand::line).collect();
         lines + "#c[u32(#a[i])+1u]=a+x.a[0]+#b[s_#i].x;\n"
     }
 

@@ -3,7 +3,7 @@
 //! `#import` and the conditions are resolved when a kernel is composed. Operands and `#unroll` stay in the composed text,
 //! by which kernels are compared, until [`super::operand`] and [`super::unroll`] write them out for a pipeline.
 
-use super::operand::{Binding, Operand, declaration};
+use super::operand::{Binding, DeclaredOperand, declaration};
 use super::unroll::{Header, word};
 use crate::error::{Error, Result};
 use std::sync::OnceLock;
@@ -12,25 +12,25 @@ use std::sync::OnceLock;
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shaders.rs"));
 
 /// What each file consists of, once a kernel has needed it: a plan composes hundreds of kernels of the same files.
-static PIECES: [OnceLock<Result<Vec<Piece>>>; FILES.len()] =
+static PIECES: [OnceLock<Result<Vec<Block>>>; FILES.len()] =
     [const { OnceLock::new() }; FILES.len()];
 
 /// A directive, or the lines up to the next one.
 #[derive(Debug)]
-struct Piece {
+struct Block {
     /// Number of its first line.
     line: usize,
-    kind: Kind,
+    kind: BlockKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum BlockKind {
     Text(String),
     Import(&'static str),
     /// The line, and the bound of the loop.
     Unroll(&'static str, &'static str),
-    Operand(Operand),
-    Binding(Operand),
+    Operand(DeclaredOperand),
+    Binding(DeclaredOperand),
     If(Condition),
     Elif(Condition),
     Else,
@@ -59,8 +59,8 @@ fn error(name: &str, line: usize, what: &str) -> Error {
 ///
 /// # Errors
 /// `internal`, with file and line, for what the grammar does not have.
-fn pieces(name: &str, text: &'static str) -> Result<Vec<Piece>> {
-    let mut pieces: Vec<Piece> = vec![];
+fn pieces(name: &str, text: &'static str) -> Result<Vec<Block>> {
+    let mut pieces: Vec<Block> = vec![];
     let mut open = 0_usize;
     for (line, text) in (1..).zip(text.lines()) {
         let element = |rest: &&str| rest.trim_start_matches(word).starts_with('[');
@@ -69,23 +69,23 @@ fn pieces(name: &str, text: &'static str) -> Result<Vec<Piece>> {
             if text.is_empty() {
                 continue;
             }
-            if let Some(Piece { kind: Kind::Text(before), .. }) = pieces.last_mut() {
+            if let Some(Block { kind: BlockKind::Text(before), .. }) = pieces.last_mut() {
                 before.extend([text, "\n"]);
             } else {
-                pieces.push(Piece { line, kind: Kind::Text(format!("{text}\n")) });
+                pieces.push(Block { line, kind: BlockKind::Text(format!("{text}\n")) });
             }
             continue;
         };
         let kind = directive(text, marked).map_err(|what| error(name, line, &what))?;
         match kind {
-            Kind::If(_) => open += 1,
-            Kind::Elif(_) | Kind::Else | Kind::Endif if open == 0 => {
+            BlockKind::If(_) => open += 1,
+            BlockKind::Elif(_) | BlockKind::Else | BlockKind::Endif if open == 0 => {
                 return Err(error(name, line, &meaningless(text)));
             }
-            Kind::Endif => open -= 1,
+            BlockKind::Endif => open -= 1,
             _ => {}
         }
-        pieces.push(Piece { line, kind });
+        pieces.push(Block { line, kind });
     }
     if open > 0 {
         return Err(Error::internal(format!("shaders/{name}.wgsl: an #if has no #endif")));
@@ -98,24 +98,24 @@ fn meaningless(line: &str) -> String {
 }
 
 /// The directive of a line, by what stands behind its mark.
-fn directive(line: &'static str, marked: &'static str) -> Result<Kind, String> {
+fn directive(line: &'static str, marked: &'static str) -> Result<BlockKind, String> {
     let operand = |declared: &'static str| {
         let (name, of) = declared.split_once(": ").ok_or("not `NAME: TYPE`")?;
-        Ok::<_, String>(Operand { name, of })
+        Ok::<_, String>(DeclaredOperand { name, of })
     };
     Ok(match marked.split_once(' ').unwrap_or((marked, "")) {
-        ("import", path) => Kind::Import(path),
+        ("import", path) => BlockKind::Import(path),
         ("unroll", header) => {
             let form = "`for (var NAME = FIRST; NAME < BOUND; NAME++)`";
             let header = Header::of(header).ok_or_else(|| format!("not {form}"))?;
-            Kind::Unroll(line, header.bound)
+            BlockKind::Unroll(line, header.bound)
         }
-        ("operand", declared) => Kind::Operand(operand(declared)?),
-        ("binding", declared) => Kind::Binding(operand(declared)?),
-        ("if", condition) => Kind::If(Condition::of(condition)),
-        ("elif", condition) => Kind::Elif(Condition::of(condition)),
-        ("else", "") => Kind::Else,
-        ("endif", "") => Kind::Endif,
+        ("operand", declared) => BlockKind::Operand(operand(declared)?),
+        ("binding", declared) => BlockKind::Binding(operand(declared)?),
+        ("if", condition) => BlockKind::If(Condition::of(condition)),
+        ("elif", condition) => BlockKind::Elif(Condition::of(condition)),
+        ("else", "") => BlockKind::Else,
+        ("endif", "") => BlockKind::Endif,
         _ => return Err(meaningless(line)),
     })
 }
@@ -132,7 +132,7 @@ pub(super) struct Preprocessor<'a> {
     /// The files that are in the text, in order.
     pub imported: Vec<&'static str>,
     /// What `#operand` declares in the text, in order.
-    pub operands: Vec<Operand>,
+    pub operands: Vec<DeclaredOperand>,
     pub text: String,
 }
 
@@ -173,44 +173,44 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    fn add(&mut self, name: &str, pieces: &[Piece]) -> Result<()> {
+    fn add(&mut self, name: &str, pieces: &[Block]) -> Result<()> {
         let mut branches: Vec<Branch> = vec![];
-        for Piece { line, kind } in pieces {
+        for Block { line, kind } in pieces {
             let at = |what: String| error(name, *line, &what);
             let included = branches.iter().all(|branch| branch.taken);
             match (kind, branches.last_mut()) {
-                (Kind::If(condition), _) => {
+                (BlockKind::If(condition), _) => {
                     let taken = included && self.holds(condition).map_err(at)?;
                     branches.push(Branch { taken, settled: taken || !included });
                 }
-                (Kind::Elif(condition), Some(branch)) => {
+                (BlockKind::Elif(condition), Some(branch)) => {
                     branch.taken = !branch.settled && self.holds(condition).map_err(at)?;
                     branch.settled |= branch.taken;
                 }
-                (Kind::Else, Some(branch)) => {
+                (BlockKind::Else, Some(branch)) => {
                     branch.taken = !branch.settled;
                     branch.settled = true;
                 }
-                (Kind::Endif, _) => {
+                (BlockKind::Endif, _) => {
                     branches.pop();
                 }
                 _ if !included => {}
-                (Kind::Text(lines), _) => self.text.push_str(lines),
-                (Kind::Import(path), _) => self.import(path)?,
-                (Kind::Unroll(line, bound), _) => {
+                (BlockKind::Text(lines), _) => self.text.push_str(lines),
+                (BlockKind::Import(path), _) => self.import(path)?,
+                (BlockKind::Unroll(line, bound), _) => {
                     self.check_bound(bound).map_err(at)?;
                     self.text.extend([line, "\n"]);
                 }
-                (Kind::Operand(operand), _) => {
+                (BlockKind::Operand(operand), _) => {
                     self.index(operand).map_err(at)?;
                     self.text.push_str(&operand.line());
                     self.operands.push(*operand);
                 }
-                (Kind::Binding(operand), _) => {
+                (BlockKind::Binding(operand), _) => {
                     let index = self.index(operand).map_err(at)?;
                     self.text.push_str(&declaration(index, self.bindings[index], operand.of));
                 }
-                (Kind::Elif(_) | Kind::Else, None) => {}
+                (BlockKind::Elif(_) | BlockKind::Else, None) => {}
             }
         }
         Ok(())
@@ -223,7 +223,7 @@ impl<'a> Preprocessor<'a> {
     }
 
     /// Where the table of bindings has an operand.
-    fn index(&self, Operand { name, .. }: &Operand) -> Result<usize, String> {
+    fn index(&self, DeclaredOperand { name, .. }: &DeclaredOperand) -> Result<usize, String> {
         let index = self.bindings.iter().position(|binding| binding.name == *name);
         index.ok_or_else(|| format!("the kernel has no operand `{name}`"))
     }

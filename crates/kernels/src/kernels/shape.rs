@@ -1,7 +1,7 @@
 //! Shapes and options of operations, as plain data: what a [`KernelSpec`](super::KernelSpec) is made of.
 
 use crate::config::Activation;
-use crate::format::{KvCache, WeightFormat, WriteMode};
+use crate::format::{KvCacheFormat, WeightFormat, WriteMode};
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
@@ -18,15 +18,16 @@ impl Hash for Constant {
     }
 }
 
-/// In how many parts a value lies: the terms of a sum, which whoever reads it adds up in their order.
+/// The terms of a sum, as a product that is split along K leaves them. The kernel that reads the value adds them up in
+/// their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Parts {
+pub struct PartialSums {
     pub count: usize,
     /// Elements from one part to the next.
     pub apart: usize,
 }
 
-impl Parts {
+impl PartialSums {
     pub const WHOLE: Self = Self { count: 1, apart: 0 };
 }
 
@@ -150,12 +151,12 @@ impl AttentionShape {
     }
 
     /// 32-bit words of a row of a cache.
-    pub const fn row_words(&self, cache: KvCache) -> usize {
+    pub const fn row_words(&self, cache: KvCacheFormat) -> usize {
         let elements = self.cache_stride();
         match cache {
-            KvCache::F32 => elements,
-            KvCache::F16 => elements / 2,
-            KvCache::Int8 => elements / 4 + 2 * self.kv_heads,
+            KvCacheFormat::F32 => elements,
+            KvCacheFormat::F16 => elements / 2,
+            KvCacheFormat::Int8 => elements / 4 + 2 * self.kv_heads,
         }
     }
 }

@@ -14,13 +14,13 @@ use super::{Layout, Matrices};
 use crate::arch::{Attention, Norm, RopeId, WeightId};
 use crate::caps::Capabilities;
 use crate::graph::{Gate, Graph, Node, Op, Value, ValueId};
-use crate::kernels::{DecodeQkvShape, DecodeSplits, KvCache, NewKey};
+use crate::kernels::{DecodeQkvShape, DecodeSplits, KvCacheFormat, NewKey};
 use std::ops::Range;
 
 /// The key-value cache that attention reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cache {
-    pub format: KvCache,
+    pub format: KvCacheFormat,
     /// Texts in a layer's cache.
     pub sequences: usize,
     /// Rows of each.

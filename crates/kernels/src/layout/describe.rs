@@ -67,7 +67,7 @@ impl Layouts<'_> {
             Layout::SoftmaxRanges { count } => writeln!(f, "v{value} {name}: {count} ranges"),
             Layout::F16 => writeln!(f, "v{value} {name}: f16"),
             Layout::SplitK(split) => {
-                write!(f, "v{value} {name}: {} partial sums", split.parts.count)?;
+                write!(f, "v{value} {name}: {} partial sums", split.sums.count)?;
                 if let Some(stream) = split.stream {
                     write!(f, ", added to v{stream}")?;
                 }

@@ -1,7 +1,7 @@
 //! Which values of a plan lie in f16: those that only products read, which would round them.
 
 use super::shapes::{attention_shape, rope_shape};
-use super::{Kind, Request};
+use super::{PassKind, Request};
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{
@@ -71,7 +71,7 @@ impl Request<'_> {
     }
 
     fn is_prompt(&self) -> bool {
-        matches!(self.kind, Kind::Prompt { .. })
+        matches!(self.kind, PassKind::Prompt { .. })
     }
 
     /// Whether a node reads a value as an operand of products that read f16, those of attention among them.

@@ -1,7 +1,8 @@
-//! How a plan's values lie, and which nodes are joined: decided for a whole graph before any node is lowered.
+//! How a plan's values lie, and which nodes are joined. Both are decided for a whole graph before any node is lowered.
 //!
-//! [`layouts`] and, for decoded rows, [`decode_layouts`] are pure. [`lower`](crate::lower) turns each of its nodes into dispatches by what it says, whatever has
-//! been lowered before.
+//! [`layouts`] decides for batches and chunks of prompts, [`decode_layouts`] for decoded rows. Both are pure functions.
+//! [`lower`](crate::lower) then turns each node into dispatches. What it makes of a node does not depend on the nodes
+//! before.
 
 mod decode;
 mod describe;
@@ -24,14 +25,14 @@ pub use sums::{ColumnSums, GradientProduct, ProductSums};
 
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, ValueId};
-use crate::kernels::{BackwardRows, Element, Parts};
+use crate::kernels::{BackwardRows, Element, PartialSums};
 use crate::params::Params;
 use crate::plan::{Buffer, Slice};
 use std::ops::Range;
 
-/// What a plan covers at a time, as far as layouts depend on it.
+/// The rows that a plan covers at a time, as far as layouts depend on them.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum PassKind {
     /// A batch that trains or evaluates.
     Batch {
         /// Activations are computed again to save memory.
@@ -59,13 +60,13 @@ pub struct Request<'a> {
     pub state: &'a Params,
     /// Rows of the largest batch.
     pub tokens: usize,
-    pub kind: Kind,
+    pub kind: PassKind,
 }
 
 /// The result of a product split along K: the terms of a sum, which the node that reads it first adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitK {
-    pub parts: Parts,
+    pub sums: PartialSums,
     pub slice: Slice,
     /// The residual stream that the sum is added to.
     pub stream: Option<ValueId>,

@@ -2,16 +2,17 @@
 
 use super::shapes::{TokenRows, batch_attention, gate_sums, gated_shape, rope_shape};
 use super::{
-    ColumnSums, Fusion, Kind, LaidNode, Layout, Layouts, ProductSums, Request, RotatedBy, SplitK,
+    ColumnSums, Fusion, LaidNode, Layout, Layouts, PassKind, ProductSums, Request, RotatedBy,
+    SplitK,
 };
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::graph::{Dropout, Gate, Node, Op, ValueId};
 use crate::kernels::{
-    self as k, BatchAttention, Constant, Element, Form, KeyValueOwner, LinearShape, Parts,
+    self as k, BatchAttention, Constant, Element, Form, KeyValueOwner, LinearShape, PartialSums,
 };
 use crate::plan::Range;
 
-pub(super) struct Pass<'a> {
+pub(super) struct LayoutPass<'a> {
     pub request: Request<'a>,
     pub layouts: Layouts<'a>,
     /// By value the nodes that read or write it.
@@ -28,7 +29,7 @@ pub(super) struct Pass<'a> {
 /// How the values of a plan lie, and which of its nodes are joined.
 pub fn layouts(request: Request<'_>) -> Layouts<'_> {
     let nodes = request.nodes.clone();
-    let mut pass = Pass::new(request);
+    let mut pass = LayoutPass::new(request);
     for index in nodes {
         let node = &pass.request.graph.nodes[index];
         let fusion = if pass.absorbed[index] { Fusion::Absorbed } else { pass.fusion(index, node) };
@@ -48,7 +49,7 @@ fn values(request: &Request<'_>) -> Vec<Layout> {
     f16.map(|is| if is { Layout::F16 } else { Layout::F32 }).collect()
 }
 
-impl<'a> Pass<'a> {
+impl<'a> LayoutPass<'a> {
     pub fn new(request: Request<'a>) -> Self {
         let graph = request.graph;
         let mut touching = vec![vec![]; graph.values.len()];
@@ -162,7 +163,7 @@ impl<'a> Pass<'a> {
     /// The gate behind a product of a prompt's rows, if the product can go on to it. A batch's gate and up are read again.
     fn gated(&self, index: usize, node: &Node, weight: WeightId) -> Option<usize> {
         let reader = self.only_reader(index, node)?;
-        let prompt = matches!(self.request.kind, Kind::Prompt { .. });
+        let prompt = matches!(self.request.kind, PassKind::Prompt { .. });
         let next = &self.request.graph.nodes[reader];
         let Op::Gate(Gate { gated: true, .. }) = next.op else { return None };
         let matrices = &self.request.matrices;
@@ -204,12 +205,12 @@ impl<'a> Pass<'a> {
             return Fusion::None;
         }
         let shape = matrices.read(weight, *shape);
-        let parts = k::linear_parts(self.request.caps, &shape);
-        if parts == Parts::WHOLE {
+        let sums = k::linear_parts(self.request.caps, &shape);
+        if sums == PartialSums::WHOLE {
             return Fusion::None;
         }
-        let slice = self.tensor("parts of a product", 4 * parts.count as u64 * parts.apart as u64);
-        self.layouts.values[value] = Layout::SplitK(SplitK { parts, slice, stream });
+        let slice = self.tensor("parts of a product", 4 * sums.count as u64 * sums.apart as u64);
+        self.layouts.values[value] = Layout::SplitK(SplitK { sums, slice, stream });
         self.sums_of[reader] = Some(value);
         Fusion::LeavesSplitK
     }
@@ -228,7 +229,7 @@ impl<'a> Pass<'a> {
     fn rotation_appends(&self, node: &Node) -> bool {
         let Op::Rope { attention } = node.op else { return false };
         let architecture = &self.request.matrices.params.architecture;
-        matches!(self.request.kind, Kind::Prompt { appends: true })
+        matches!(self.request.kind, PassKind::Prompt { appends: true })
             && !self.layouts.is_f16(node.writes[0])
             && rope_shape(architecture, attention).rotates_sums()
     }
@@ -280,7 +281,7 @@ impl<'a> Pass<'a> {
             dropout: dropout.map(|dropout| Constant(dropout.rate)),
             ..batch_attention(attention, self.request.tokens)
         };
-        let by_products = matches!(self.request.kind, Kind::Batch { by_products: true, .. });
+        let by_products = matches!(self.request.kind, PassKind::Batch { by_products: true, .. });
         let tiles = k::attention_product_tiles(self.request.caps, batch).filter(|_| by_products);
         let rotation = self.rotation(node, batch, tiles.is_some());
         if let Some((rope, _)) = rotation {

@@ -4,7 +4,7 @@ use crate::arch::{Architecture, Attention, WeightId};
 use crate::graph::Gate;
 use crate::kernels::{
     ActivationWidth, AttentionShape, BatchAttention, CacheAttention, Constant, Element, Form,
-    LinearShape, LogitRow, Parts, RopeShape, Scores, WeightFormat,
+    LinearShape, LogitRow, PartialSums, RopeShape, Scores, WeightFormat,
 };
 use crate::params::Params;
 use crate::plan::{Buffer, Range, Slice};
@@ -42,9 +42,9 @@ pub fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShap
     }
 }
 
-pub const fn gate_width(gate: Gate, half: bool, parts: Parts) -> ActivationWidth {
+pub const fn gate_width(gate: Gate, half: bool, sums: PartialSums) -> ActivationWidth {
     let Gate { width, activation, gated } = gate;
-    ActivationWidth { width, activation, gated, half, parts }
+    ActivationWidth { width, activation, gated, half, sums }
 }
 
 /// The product with the matrix of gate and up, as its kernel goes on to the gate's result.
@@ -54,7 +54,7 @@ pub const fn gated_shape(gate_up: LinearShape) -> LinearShape {
 
 /// Whether the kernels of a gate can add up partial sums.
 pub const fn gate_sums(gate: Gate) -> bool {
-    gate_width(gate, false, Parts::WHOLE).by_quads()
+    gate_width(gate, false, PartialSums::WHOLE).by_quads()
 }
 
 /// A row of logits that a plan keeps to itself: rows of fours are read and written by vectors.

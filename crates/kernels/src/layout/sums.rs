@@ -1,13 +1,14 @@
 //! Partial sums that one dispatch adds up for several nodes: of norms' weights, and of products' weights.
 
-use super::pass::Pass;
+use super::pass::LayoutPass;
 use super::shapes::{TokenRows, logit_chunks, weight_part};
-use super::{Kind, LaidNode, SharedTensor};
+use super::{LaidNode, PassKind, SharedTensor};
 use crate::arch::WeightId;
 use crate::caps::ALIGN;
 use crate::graph::{Node, Site, label};
 use crate::kernels::{
-    self as k, Form, GradientParts, GradientSums, LinearShape, Parts, SummedWeights, WriteMode,
+    self as k, Form, GradientParts, GradientSums, LinearShape, PartialSums, SummedWeights,
+    WriteMode,
 };
 use crate::plan::{Buffer, Slice};
 
@@ -77,11 +78,11 @@ fn column_bytes(tokens: usize, [columns, rows]: [usize; 2]) -> u64 {
     4 * tokens.div_ceil(rows) as u64 * columns as u64
 }
 
-impl Pass<'_> {
+impl LayoutPass<'_> {
     /// Most bytes that wait: none where activations are computed again to save memory.
     fn most_waiting(&self) -> u64 {
         match self.request.kind {
-            Kind::Batch { recompute: false, .. } => MOST_BYTES,
+            PassKind::Batch { recompute: false, .. } => MOST_BYTES,
             _ => 0,
         }
     }
@@ -184,7 +185,7 @@ impl Pass<'_> {
 
     /// The products of the head's gradient, a chunk of rows of logits at a time.
     pub(super) fn head_gradient(&mut self, weight: WeightId) -> Vec<GradientProduct> {
-        let Kind::Batch { logits, .. } = self.request.kind else { return vec![] };
+        let PassKind::Batch { logits, .. } = self.request.kind else { return vec![] };
         let vocabulary = self.request.matrices.params.architecture.vocab_size;
         let mut products = vec![];
         for rows in logit_chunks(vocabulary, self.request.tokens, logits) {
@@ -211,7 +212,7 @@ impl Pass<'_> {
         let parts = k::linear_parts(self.request.caps, shape);
         let bytes = 4 * parts.count as u64 * parts.apart as u64;
         let long = self.request.tokens > MOST_TOKENS;
-        if long || parts == Parts::WHOLE || bytes > self.most_waiting() {
+        if long || parts == PartialSums::WHOLE || bytes > self.most_waiting() {
             return GradientProduct::default();
         }
         if let Some(own) = self.joins_products((mode, gradient), bytes) {

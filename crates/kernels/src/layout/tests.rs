@@ -1,6 +1,6 @@
 //! What the pass decides, read from its text.
 
-use super::pass::Pass;
+use super::pass::LayoutPass;
 use super::*;
 use crate::arch::{Architecture, DropoutRates};
 use crate::caps::Target;
@@ -33,7 +33,7 @@ fn request<'a>(
     caps: &'a Capabilities,
     params: &'a Params,
     graph: &'a Graph,
-    (tokens, kind, mixed): (usize, Kind, bool),
+    (tokens, kind, mixed): (usize, PassKind, bool),
 ) -> Request<'a> {
     let matrices = Matrices { params, weights: WeightFormat::F32, mixed, rounds: false };
     let nodes = 0..graph.nodes.len();
@@ -41,7 +41,12 @@ fn request<'a>(
     Request { caps, graph, nodes, outside: None, matrices, state, tokens, kind }
 }
 
-fn text(caps: &Capabilities, params: &Params, graph: &Graph, of: (usize, Kind, bool)) -> String {
+fn text(
+    caps: &Capabilities,
+    params: &Params,
+    graph: &Graph,
+    of: (usize, PassKind, bool),
+) -> String {
     layouts(request(caps, params, graph, of)).to_string()
 }
 
@@ -53,7 +58,7 @@ fn step(
 ) -> String {
     let rates = DropoutRates::default();
     let graph = differentiate(&build_training(&params.architecture, rates), &|_| true).unwrap();
-    let kind = Kind::Batch { recompute, by_products: true, logits: tokens };
+    let kind = PassKind::Batch { recompute, by_products: true, logits: tokens };
     text(caps, params, &graph, (tokens, kind, mixed))
 }
 
@@ -168,8 +173,12 @@ fn a_tensor_grows_up_to_a_limit() {
     caps.limits.max_storage_buffer_binding_size = 1024;
     let params = params(4, 128 << 20);
     let graph = build(&params.architecture);
-    let mut pass =
-        Pass::new(request(&caps, &params, &graph, (1, Kind::Prompt { appends: false }, false)));
+    let mut pass = LayoutPass::new(request(
+        &caps,
+        &params,
+        &graph,
+        (1, PassKind::Prompt { appends: false }, false),
+    ));
     let first = pass.tensor("grown", 12);
     pass.tensor("another", 12);
     let second = pass.extend(first, 12, 268).unwrap();

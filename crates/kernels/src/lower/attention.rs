@@ -1,12 +1,12 @@
 //! Attention: over a batch of packed documents, over a key-value cache, and its gradient.
 
-use super::{Lowering, Rows, label};
+use super::{Lowering, PassRows, label};
 use crate::arch::Attention;
 use crate::error::{Error, Result};
 use crate::graph::{Dropout, Node, Site};
 use crate::kernels::{
     self as k, AttentionProducts, AttentionShape, BackwardRows, BatchAttention, CacheAttention,
-    Constant, Kernel, KeyValueOwner, KvCache, Parts,
+    Constant, Kernel, KeyValueOwner, KvCacheFormat, PartialSums,
 };
 use crate::layout::{Cache, Fusion, RotatedBy, attention_shape, batch_attention, cache_attention};
 use crate::plan::{Buffer, Launch, Slice};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 const PROBE_BYTES: u64 = 16;
 
 /// Bytes of a layer's cache of `rows` rows.
-pub fn cache_bytes(cache: KvCache, shape: &AttentionShape, rows: usize) -> u64 {
+pub fn cache_bytes(cache: KvCacheFormat, shape: &AttentionShape, rows: usize) -> u64 {
     rows as u64 * shape.row_words(cache) as u64 * 4
 }
 
@@ -24,8 +24,10 @@ impl Lowering<'_> {
     /// Attention to the cache of the rows that are lowered.
     pub(super) fn cached(&self, attention: Attention) -> CacheAttention {
         let ring = match self.rows {
-            Rows::Batch { .. } | Rows::Documents | Rows::Texts { .. } => None,
-            Rows::Chunk(cache) | Rows::One(cache) | Rows::Several { cache, .. } => cache.ring,
+            PassRows::Batch { .. } | PassRows::Documents | PassRows::Texts { .. } => None,
+            PassRows::Chunk(cache) | PassRows::One(cache) | PassRows::Several { cache, .. } => {
+                cache.ring
+            }
         };
         cache_attention(attention, ring)
     }
@@ -46,19 +48,19 @@ impl Lowering<'_> {
         dropout: Option<Dropout>,
     ) -> Result<()> {
         match self.rows {
-            Rows::Batch { .. } | Rows::Documents => {
+            PassRows::Batch { .. } | PassRows::Documents => {
                 let qkv = self.read(node, 0)?;
                 let flops = self.attention_flops(attention, 2.0);
                 self.attend_rows(node, (attention, dropout), qkv, flops)
             }
-            Rows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
-            Rows::Texts { cache, places } => {
+            PassRows::Chunk(cache) => self.attend_chunk(node, attention, cache).map(drop),
+            PassRows::Texts { cache, places } => {
                 let qkv = self.read(node, 0)?;
                 self.append(node.site, attention, cache, (qkv, Some(places)))?;
                 let flops = self.attention_flops(attention, 2.0);
                 self.attend_rows(node, (attention, None), qkv, flops)
             }
-            Rows::One(_) | Rows::Several { .. } => {
+            PassRows::One(_) | PassRows::Several { .. } => {
                 Err(Error::internal("decoded rows have nodes of their own"))
             }
         }
@@ -92,7 +94,7 @@ impl Lowering<'_> {
         attention: Attention,
         elements: u64,
     ) -> Result<()> {
-        let Rows::Chunk(cache) = self.rows else {
+        let PassRows::Chunk(cache) = self.rows else {
             return Err(Error::internal("only chunks of a prompt are probed"));
         };
         let keys = self.attend_chunk(node, attention, cache)?;
@@ -161,7 +163,7 @@ impl Lowering<'_> {
         let bytes =
             cache_bytes(cache.format, &attention_shape(attention), cache.sequences * cache.rows);
         let of_batch =
-            matches!(self.rows, Rows::Several { shared: false, .. } | Rows::Texts { .. });
+            matches!(self.rows, PassRows::Several { shared: false, .. } | PassRows::Texts { .. });
         let buffer = if of_batch { Buffer::BatchCache(layer) } else { Buffer::Cache(layer) };
         Ok(Slice::new(buffer, 0, bytes))
     }
@@ -194,7 +196,7 @@ impl Lowering<'_> {
         cache: Cache,
         keys: Slice,
     ) -> Result<Slice> {
-        if cache.format == KvCache::F32 {
+        if cache.format == KvCacheFormat::F32 {
             return Ok(keys);
         }
         let of = self.cached(attention).cache();
@@ -219,15 +221,15 @@ impl Lowering<'_> {
         let (qkv, output, logsumexp) =
             (self.read(node, 0)?, self.read(node, 1)?, self.read(node, 2)?);
         // Of partial sums, the first kernel also writes what they add up to, for the others.
-        let (read, parts) = self.read_parts(node, 3, fusion)?;
+        let (read, sums) = self.read_parts(node, 3, fusion)?;
         let d_output = self.value(node.reads[3])?;
-        let summed = parts != Parts::WHOLE;
+        let summed = sums != PartialSums::WHOLE;
         let batch = self.batch_of(attention, dropout);
         let shape = batch.shape;
         let [output_f16, d_output_f16] = [1, 3].map(|index| self.layouts.is_f16(node.reads[index]));
         let delta = self.tensor("delta", shape.heads)?;
         let kernel =
-            self.builder.kernel(k::AttentionDelta { shape, output_f16, d_output_f16, parts })?;
+            self.builder.kernel(k::AttentionDelta { shape, output_f16, d_output_f16, sums })?;
         let launch = Launch::new(label(node.site, "delta"), kernel)
             .bind("output", output)
             .bind("d_output", read)

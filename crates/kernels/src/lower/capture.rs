@@ -1,6 +1,6 @@
 //! What a pass keeps of its layers for who looks into a model.
 
-use super::{Inference, Lowering, Rows};
+use super::{Inference, Lowering, PassRows};
 use crate::arch::{Architecture, Attention, Layer};
 use crate::caps::ALIGN;
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ impl Lowering<'_> {
 
     /// Of all heads, over the cache that the layer has just filled.
     fn capture_attention(&mut self, node: &Node, to: Slice) -> Result<()> {
-        let (Rows::Chunk(cache), Some(layer)) = (self.rows, node.site.layer) else {
+        let (PassRows::Chunk(cache), Some(layer)) = (self.rows, node.site.layer) else {
             return Err(Error::internal("only chunks of a prompt keep probabilities"));
         };
         let none = || Error::internal(format!("{} has no attention", node.site));

@@ -1,7 +1,7 @@
 //! The plans of decoded rows: one token, the drawing of the next one, and batched rows.
 
 use super::infer::{DRAW_SLOTS, Inference, LIKELIEST_OFFSET, SampleChoices, SeveralRows};
-use super::{Inputs, Lowering, Rows};
+use super::{Lowering, PassInputs, PassRows};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels as k;
@@ -11,6 +11,7 @@ use crate::layout::{
 use crate::plan::{Buffer, Builder, Launch, Phase, Slice};
 use std::ops::Range;
 
+mod nodes;
 #[cfg(test)]
 mod tests;
 
@@ -52,7 +53,7 @@ impl<'a> Inference<'a> {
     fn one(&'a self, nodes: Range<usize>, keys: usize) -> Result<(Lowering<'a>, DecodeLayouts)> {
         let hidden = self.graph.last_hidden();
         let layouts = self.layouts(nodes, DecodeRows::One, Some(hidden), keys)?;
-        let rows = Rows::One(Cache { keys, ..self.cache });
+        let rows = PassRows::One(Cache { keys, ..self.cache });
         let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
         let token = Slice::new(Buffer::Token, 0, 4);
         let last = Some((hidden, self.hidden(Buffer::LastHidden, 1)));
@@ -89,9 +90,9 @@ impl<'a> Inference<'a> {
         let keys = if self.shape.capacity <= short { short } else { self.cache.keys };
         let nodes = 0..self.graph.nodes.len();
         let layouts = self.layouts(nodes, DecodeRows::Batched(rows), None, keys)?;
-        let over = Rows::Several { cache: Cache { keys, ..self.cache }, shared };
+        let over = PassRows::Several { cache: Cache { keys, ..self.cache }, shared };
         let documents = words(Buffer::BatchDocuments);
-        let inputs = Inputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
+        let inputs = PassInputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
         let mut lowering = self.lowering((&self.graph, 0..0, None), builder, over, inputs);
         lowering.place_decoded(&layouts)?;
         Ok((lowering, layouts))

@@ -5,7 +5,7 @@ use crate::arch::WeightId;
 use crate::error::Result;
 use crate::graph::{Node, Site};
 use crate::kernels::{self as k, WeightFormat};
-use crate::plan::{Buffer, Launch, Operand, Range, Slice};
+use crate::plan::{Buffer, Launch, NamedSlice, Range, Slice};
 use std::rc::Rc;
 
 impl Lowering<'_> {
@@ -109,7 +109,7 @@ impl Lowering<'_> {
         node: &Node,
         (weight, part): (WeightId, usize),
         kernel: Rc<k::Kernel>,
-        operands: [Operand; 2],
+        operands: [NamedSlice; 2],
     ) -> Result<()> {
         let launch = Launch::new(node.site, kernel)
             .rows(self.vocabulary_range(weight, part))

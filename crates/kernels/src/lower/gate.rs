@@ -4,9 +4,9 @@ use super::{Lowering, label};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, Site};
-use crate::kernels::{self as k, Form, Output, Parts};
+use crate::kernels::{self as k, Form, LinearShape, Output, PartialSums};
 use crate::layout::{Fusion, SplitK, gate_width, gated_shape};
-use crate::plan::{Launch, Range, Slice};
+use crate::plan::{Launch, NamedSlice, Range, Slice};
 
 impl Lowering<'_> {
     pub(super) fn gate(&mut self, node: &Node, gate: Gate, fusion: &Fusion) -> Result<()> {
@@ -16,8 +16,8 @@ impl Lowering<'_> {
         self.activate(node.site, (gate, f16), [input, output], summed)
     }
 
-    /// `activate(gate) · up` of rows `gate | up`, or `activate(up)`; in f16 or not. Of partial sums of these rows it also writes
-    /// what they add up to.
+    /// `activate(gate) · up` of rows `gate | up`, or `activate(up)` without a gate. With `half` the result is in f16. If the
+    /// rows are partial sums, the kernel also writes their sums.
     pub(super) fn activate(
         &mut self,
         site: Site,
@@ -25,8 +25,8 @@ impl Lowering<'_> {
         [rows, output]: [Slice; 2],
         summed: Option<SplitK>,
     ) -> Result<()> {
-        let (input, parts) = summed.map_or((rows, Parts::WHOLE), |it| (it.slice, it.parts));
-        let kernel = self.builder.kernel(k::ActivationForward(gate_width(gate, half, parts)))?;
+        let (input, sums) = summed.map_or((rows, PartialSums::WHOLE), |it| (it.slice, it.sums));
+        let kernel = self.builder.kernel(k::ActivationForward(gate_width(gate, half, sums)))?;
         let launch = Launch::new(site, kernel)
             .bind(if gate.gated { "gate_up" } else { "input" }, input)
             .bind("output", output)
@@ -44,19 +44,31 @@ impl Lowering<'_> {
         let Op::Gate(gate) = gate_node.op else {
             return Err(Error::internal(format!("{} is no gate", gate_node.site)));
         };
-        let rows = self.node_rows(node, weight);
-        let shape = gated_shape(self.matrices.product(Form::MatmulT, weight, 0, rows));
-        let (matrix, shape) = self.operand(weight, 0, shape);
-        let range = Range { cols: shape.n as u32, ..rows.rows };
-        let operands = [self.read(node, 0)?, matrix, self.written(gate_node, 0)?];
-        let output = Output::Gated(gate.activation);
-        self.product(&node.site.to_string(), &shape, output, operands, &[], range)
+        let product = self.matrices.product(Form::MatmulT, weight, 0, self.node_rows(node, weight));
+        let (output, to) = (Output::Gated(gate.activation), self.written(gate_node, 0)?);
+        let label = node.site.to_string();
+        self.through_gate(&label, node, (weight, gated_shape(product)), (output, to), &[])
+    }
+
+    /// A product of `node`'s input with a weight of one part, whose kernel goes on to what the gate makes of it.
+    fn through_gate(
+        &mut self,
+        label: &str,
+        node: &Node,
+        (weight, product): (WeightId, LinearShape),
+        (output, to): (Output, Slice),
+        added: &[NamedSlice],
+    ) -> Result<()> {
+        let (matrix, shape) = self.operand(weight, 0, product);
+        let range =
+            Range { cols: self.params.matrices[weight].rows as u32, ..self.builder.all_rows() };
+        self.product(label, &shape, output, [self.read(node, 0)?, matrix, to], added, range)
     }
 
     pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate, fusion: &Fusion) -> Result<()> {
-        let (input, (d_output, parts)) = (self.read(node, 0)?, self.read_parts(node, 1, fusion)?);
+        let (input, (d_output, sums)) = (self.read(node, 0)?, self.read_parts(node, 1, fusion)?);
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
-        let shape = gate_width(gate, self.layouts.is_f16(node.writes[0]), parts);
+        let shape = gate_width(gate, self.layouts.is_f16(node.writes[0]), sums);
         let kernel = self.builder.kernel(k::ActivationBackward(shape))?;
         let [of_input, of_d_input] =
             if gate.gated { ["gate_up", "d_gate_up"] } else { ["input", "d_input"] };
@@ -79,16 +91,11 @@ impl Lowering<'_> {
         let Op::GateBackward(gate) = gate_node.op else {
             return Err(Error::internal(format!("{} is no gate's gradient", gate_node.site)));
         };
+        let product = self.matrices.product(Form::Matmul, weight, 0, self.node_rows(node, weight));
+        let (output, to) = (Output::GateGradient(gate.activation), self.written(gate_node, 0)?);
+        let added =
+            [("gate_up", self.read(gate_node, 0)?), ("activated", self.written(gate_node, 1)?)];
         let label = label(node.site, "input");
-        let rows = self.node_rows(node, weight);
-        let shape = self.matrices.product(Form::Matmul, weight, 0, rows);
-        let (d_output, gate_up) = (self.read(node, 0)?, self.read(gate_node, 0)?);
-        let (gradient, activated) = (self.written(gate_node, 0)?, self.written(gate_node, 1)?);
-        let (matrix, shape) = self.operand(weight, 0, shape);
-        let output = Output::GateGradient(gate.activation);
-        let range = Range { cols: shape.k as u32, ..rows.rows };
-        let operands = [d_output, matrix, gradient];
-        let added = [("gate_up", gate_up), ("activated", activated)];
-        self.product(&label, &shape, output, operands, &added, range)
+        self.through_gate(&label, node, (weight, product), (output, to), &added)
     }
 }

@@ -2,7 +2,7 @@
 //! binding and `LOGITS_BYTES`, or a share of the weights' bytes.
 
 use super::linear::{OVERWRITE, weight_products};
-use super::{Lowering, Rows};
+use super::{Lowering, PassRows};
 use crate::arch::WeightId;
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ impl Lowering<'_> {
     /// The batch of a training plan, and the rows of logits held at a time.
     pub(super) fn batch(&self) -> Result<(BatchLayout, usize)> {
         match self.rows {
-            Rows::Batch { batch, logits, .. } => Ok((batch, logits)),
+            PassRows::Batch { batch, logits, .. } => Ok((batch, logits)),
             _ => Err(Error::internal("only training has a batch")),
         }
     }
@@ -70,7 +70,7 @@ impl Lowering<'_> {
     /// What a training plan minimises; other plans give the cross-entropy alone.
     fn objective(&self) -> Objective {
         match self.rows {
-            Rows::Batch { objective, .. } => objective,
+            PassRows::Batch { objective, .. } => objective,
             _ => Objective::default(),
         }
     }
@@ -78,7 +78,7 @@ impl Lowering<'_> {
     /// Logits of every row of a chunk of a prompt, or the loss of a batch.
     pub(super) fn head(&mut self, node: &Node, weight: WeightId) -> Result<()> {
         let input = self.read(node, 0)?;
-        if let Rows::Batch { .. } = self.rows {
+        if let PassRows::Batch { .. } = self.rows {
             return self.loss(weight, input, None, None);
         }
         let (label, token_rows) = (node.site.to_string(), self.token_rows(weight));

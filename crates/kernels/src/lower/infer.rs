@@ -1,13 +1,13 @@
 //! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
 //! decoding one token.
 
-use super::{Inputs, Lowering, Rows};
+use super::{Lowering, PassInputs, PassRows};
 use crate::arch::Architecture;
 use crate::caps::{ALIGN, Capabilities, GpuClass};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
-use crate::kernels::{self as k, Kernel, KernelSpec, KvCache, WeightFormat};
-use crate::layout::{Cache, Kind, Matrices, Request, weight_part};
+use crate::kernels::{self as k, Kernel, KernelSpec, KvCacheFormat, WeightFormat};
+use crate::layout::{Cache, Matrices, PassKind, Request, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
@@ -76,8 +76,8 @@ const LOGITS_BYTES: u64 = 32 << 20;
 const PROBABILITY_BYTES: u64 = 32 << 20;
 /// Most rows of a chunk: enough to fill a GPU with the tiles of `linear`.
 const CHUNK: usize = 512;
-/// The same of a text of more tokens than these on a large GPU, which more rows keep busier. A shorter text would wait for
-/// kernels made for more rows than it has.
+/// Most rows of a chunk of a longer text on a large GPU, which more rows keep busier. A shorter text would wait for kernels
+/// that are made for more rows than it has.
 const LONG_CHUNK: usize = 2048;
 /// The same of an adapter on the CPU, which fewer rows keep as busy.
 const SOFTWARE_CHUNK: usize = 256;
@@ -134,7 +134,7 @@ pub enum Probe {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct InferenceOptions {
     /// How keys and values are kept: what they lose shows in the result.
-    pub kv_cache: KvCache,
+    pub kv_cache: KvCacheFormat,
     /// How matrices are read: what they lose does, too. A model that holds them packed has them in its own
     /// format alone.
     pub weights: WeightFormat,
@@ -357,13 +357,13 @@ impl<'a> Inference<'a> {
         let builder = Builder::new(self.caps, phase, rows, Buffer::Step);
         let tokens = PromptLayout::new(self.room).tokens();
         let of = (&self.graph, nodes, Some(outside));
-        self.lowering(of, builder, Rows::Chunk(self.cache), self.inputs(tokens))
+        self.lowering(of, builder, PassRows::Chunk(self.cache), self.inputs(tokens))
     }
 
     /// Whole texts into the cache of several, as far as the last layer's keys and values. Not where a cache rounds:
     /// attention reads them as they were before.
     fn texts(&'a self, of: SeveralRows) -> Result<Option<Builder<'a>>> {
-        if matches!(of, SeveralRows::OfOne(_)) || self.cache.format != KvCache::F32 {
+        if matches!(of, SeveralRows::OfOne(_)) || self.cache.format != KvCacheFormat::F32 {
             return Ok(None);
         }
         let most = if self.caps.software { self.chunk } else { TEXT_ROWS };
@@ -371,22 +371,23 @@ impl<'a> Inference<'a> {
         let builder = Builder::new(self.caps, Phase::Prefill, rows, Buffer::BatchStep);
         let bytes = rows.next_multiple_of(ALIGN) as u64 * 4;
         let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
-        let over = Rows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
+        let over =
+            PassRows::Texts { cache: self.cache, places: Slice { offset: bytes, ..documents } };
         let tokens = Slice::new(Buffer::BatchTokens, 0, bytes);
         let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
         // Without attention there is nothing to read of them.
         let Some(last) = self.graph.nodes.iter().rposition(attends) else { return Ok(None) };
         let end = last + 1;
-        let inputs = Inputs { documents, ..self.inputs(tokens) };
+        let inputs = PassInputs { documents, ..self.inputs(tokens) };
         let mut lowering = self.lowering((&self.graph, 0..end, None), builder, over, inputs);
         lowering.nodes(0..end)?;
         Ok(Some(lowering.builder))
     }
 
-    pub(super) fn inputs(&self, tokens: Slice) -> Inputs {
+    pub(super) fn inputs(&self, tokens: Slice) -> PassInputs {
         // One document: its zeros serve decoded rows too.
         let documents = PromptLayout::new(self.room).documents();
-        Inputs { tokens, documents, positions: self.shape.capacity }
+        PassInputs { tokens, documents, positions: self.shape.capacity }
     }
 
     pub(super) fn matrices(&self) -> Matrices<'a> {
@@ -398,8 +399,8 @@ impl<'a> Inference<'a> {
         &'a self,
         (graph, nodes, outside): (&'a Graph, Range<usize>, Option<(ValueId, Slice)>),
         builder: Builder<'a>,
-        rows: Rows,
-        inputs: Inputs,
+        rows: PassRows,
+        inputs: PassInputs,
     ) -> Lowering<'a> {
         let request = Request {
             caps: self.caps,
@@ -407,13 +408,16 @@ impl<'a> Inference<'a> {
             nodes,
             outside: outside.map(|(value, _)| value),
             matrices: Matrices {
-                rounds: matches!(rows, Rows::Chunk(_) | Rows::Documents | Rows::Texts { .. }),
+                rounds: matches!(
+                    rows,
+                    PassRows::Chunk(_) | PassRows::Documents | PassRows::Texts { .. }
+                ),
                 ..self.matrices()
             },
             state: self.params,
             tokens: builder.tokens,
-            kind: Kind::Prompt {
-                appends: matches!(rows, Rows::Chunk(cache) if cache.format == KvCache::F32),
+            kind: PassKind::Prompt {
+                appends: matches!(rows, PassRows::Chunk(cache) if cache.format == KvCacheFormat::F32),
             },
         };
         let mut lowering = Lowering::new(request, builder, rows, inputs);
@@ -489,10 +493,10 @@ impl<'a> Inference<'a> {
                 let bytes = self.chunk.next_multiple_of(ALIGN) as u64 * 4;
                 let documents = Slice::new(Buffer::BatchDocuments, 0, bytes);
                 let tokens = PromptLayout::new(self.room).tokens();
-                let inputs = Inputs { documents, ..self.inputs(tokens) };
+                let inputs = PassInputs { documents, ..self.inputs(tokens) };
                 let hidden = (self.graph.last_hidden(), self.hidden(Buffer::Hidden, self.chunk));
                 let of = (&self.graph, nodes.clone(), Some(hidden));
-                let mut lowering = self.lowering(of, builder, Rows::Documents, inputs);
+                let mut lowering = self.lowering(of, builder, PassRows::Documents, inputs);
                 lowering.nodes(nodes)?;
                 lowering
             }

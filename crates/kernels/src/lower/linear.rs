@@ -8,7 +8,7 @@ use crate::kernels::{
     self as k, Element, Form, LinearShape, Output, SummedWeights, WeightFormat, WriteMode,
 };
 use crate::layout::{Fusion, GradientProduct, TokenRows};
-use crate::plan::{Buffer, Launch, Operand, Range, Slice};
+use crate::plan::{Buffer, Launch, NamedSlice, Range, Slice};
 use std::rc::Rc;
 
 /// A product of which nothing is kept but itself.
@@ -31,7 +31,7 @@ impl Added {
         }
     }
 
-    pub fn operands(self) -> impl Iterator<Item = Operand> {
+    pub fn operands(self) -> impl Iterator<Item = NamedSlice> {
         let residual = self.residual.map(|slice| ("residual", slice));
         residual.into_iter().chain(self.bias.map(|slice| ("bias", slice)))
     }
@@ -99,7 +99,7 @@ impl Lowering<'_> {
         label: &str,
         (form, weight): (Form, WeightId),
         [from, to]: [Slice; 2],
-        (output, added): (Output, &[Operand]),
+        (output, added): (Output, &[NamedSlice]),
         rows: TokenRows,
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
@@ -216,7 +216,7 @@ impl Lowering<'_> {
         shape: &LinearShape,
         output: Output,
         operands: [Slice; 3],
-        added: &[Operand],
+        added: &[NamedSlice],
         range: Range,
     ) -> Result<()> {
         self.builder.product(label, shape, output, operands, added, (None, range))
@@ -241,7 +241,7 @@ impl Lowering<'_> {
     }
 
     /// A part of a matrix as it lies: packed where its rows are.
-    pub(super) fn row_operand(&self, weight: WeightId, part: usize) -> Operand {
+    pub(super) fn row_operand(&self, weight: WeightId, part: usize) -> NamedSlice {
         match self.matrices.packed(weight, part) {
             Some(packed) => ("packed", packed),
             None => ("b", self.part(weight, part, Buffer::Weights)),

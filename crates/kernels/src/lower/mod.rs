@@ -17,7 +17,6 @@ mod linear;
 mod low_rank;
 mod norm;
 mod rope;
-mod row;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -42,7 +41,7 @@ pub use train::{TrainChoices, TrainPlans, attribution_plan, train_plans};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, Op, ValueId, label};
-use crate::kernels::{Objective, Parts};
+use crate::kernels::{Objective, PartialSums};
 use crate::layout::{
     Cache, Fusion, LaidNode, Layouts, Matrices, Request, SplitK, layouts, weight_part,
 };
@@ -53,7 +52,7 @@ use std::rc::Rc;
 
 /// What nodes read besides values and weights.
 #[derive(Clone, Copy, Debug)]
-struct Inputs {
+struct PassInputs {
     tokens: Slice,
     /// Starts of documents, and where a batch trains their ends.
     documents: Slice,
@@ -61,9 +60,9 @@ struct Inputs {
     positions: usize,
 }
 
-/// What a plan covers at a time.
+/// The rows that a plan covers at a time, with what they read and write besides values.
 #[derive(Clone, Copy, Debug)]
-enum Rows {
+enum PassRows {
     /// A batch whose loss is computed `logits` rows at a time; training minimises `objective`.
     Batch { batch: crate::plan::BatchLayout, logits: usize, objective: Objective },
     /// Packed documents, whose keys and values nobody keeps.
@@ -84,8 +83,8 @@ struct Lowering<'a> {
     graph: &'a Graph,
     params: &'a Params,
     builder: Builder<'a>,
-    rows: Rows,
-    inputs: Inputs,
+    rows: PassRows,
+    inputs: PassInputs,
     matrices: Matrices<'a>,
     /// Layout of gradients and optimizer state.
     state: &'a Params,
@@ -101,12 +100,17 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(request: Request<'a>, mut builder: Builder<'a>, rows: Rows, inputs: Inputs) -> Self {
+    fn new(
+        request: Request<'a>,
+        mut builder: Builder<'a>,
+        rows: PassRows,
+        inputs: PassInputs,
+    ) -> Self {
         let Request { graph, matrices, state, tokens, .. } = request;
         let layouts = layouts(request);
         let mut values = vec![None; layouts.values.len()];
         // Those of decoded rows are placed as `DecodeLayouts` say.
-        if !matches!(rows, Rows::One(_) | Rows::Several { .. }) {
+        if !matches!(rows, PassRows::One(_) | PassRows::Several { .. }) {
             let bytes = layouts.bytes(tokens);
             for (id, place) in values.iter_mut().enumerate() {
                 let home = layouts.home(id);
@@ -240,10 +244,15 @@ impl<'a> Lowering<'a> {
     }
 
     /// Where a value is that a node reads, or its partial sums.
-    fn read_parts(&self, node: &Node, index: usize, fusion: &Fusion) -> Result<(Slice, Parts)> {
+    fn read_parts(
+        &self,
+        node: &Node,
+        index: usize,
+        fusion: &Fusion,
+    ) -> Result<(Slice, PartialSums)> {
         match self.summed(fusion) {
-            Some(SplitK { slice, parts, .. }) => Ok((slice, parts)),
-            None => Ok((self.read(node, index)?, Parts::WHOLE)),
+            Some(SplitK { slice, sums, .. }) => Ok((slice, sums)),
+            None => Ok((self.read(node, index)?, PartialSums::WHOLE)),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Node, Site};
 use crate::kernels::{self as k, Constant, Kernel, NormForm, NormTerms, WriteMode};
 use crate::layout::{ColumnSums, Fusion, SplitK, attention_shape};
-use crate::plan::{Launch, Operand, Slice};
+use crate::plan::{Launch, NamedSlice, Slice};
 use std::rc::Rc;
 
 /// The constants of a norm's kernels.
@@ -19,14 +19,14 @@ impl Lowering<'_> {
     pub(super) fn norm(&mut self, node: &Node, norm: Norm, fusion: &Fusion) -> Result<()> {
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
         let form = NormForm { half: self.layouts.is_f16(node.writes[0]), ..NormForm::PLAIN };
-        let Some(SplitK { slice, parts, stream }) = self.summed(fusion) else {
+        let Some(SplitK { slice, sums, stream }) = self.summed(fusion) else {
             let residual = self.second(node)?.map(|residual| ("residual", residual));
             let form = NormForm { residual: residual.is_some(), ..form };
             return self.norm_rows(node.site, norm, form, [input, output], residual.as_slice());
         };
         let none = || Error::internal(format!("{} adds up what has no residual", node.site));
         let added = [("before", self.place(stream.ok_or_else(none)?)?), ("stream", input)];
-        let form = NormForm { summed: parts, ..form };
+        let form = NormForm { summed: sums, ..form };
         self.norm_rows(node.site, norm, form, [slice, output], &added)
     }
 
@@ -37,7 +37,7 @@ impl Lowering<'_> {
         norm: Norm,
         form: NormForm,
         [x, y]: [Slice; 2],
-        added: &[Operand],
+        added: &[NamedSlice],
     ) -> Result<()> {
         let hidden = self.params.matrices[norm.weight].cols;
         let kernel = if norm.kind != NormKind::Layer {
@@ -70,7 +70,7 @@ impl Lowering<'_> {
         write: WriteMode,
         fusion: &Fusion,
     ) -> Result<()> {
-        let (input, (d_output, parts)) = (self.read(node, 0)?, self.read_parts(node, 1, fusion)?);
+        let (input, (d_output, sums)) = (self.read(node, 0)?, self.read_parts(node, 1, fusion)?);
         let d_input = self.written(node, 0)?;
         let hidden = self.params.matrices[norm.weight].cols;
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
@@ -81,7 +81,7 @@ impl Lowering<'_> {
             self.builder.kernel(k::LayerNormBackward { hidden, epsilon, mode: write, rows })
         } else {
             let terms = terms(norm);
-            self.builder.kernel(k::RmsNormBackward { hidden, terms, mode: write, rows, parts })
+            self.builder.kernel(k::RmsNormBackward { hidden, terms, mode: write, rows, sums })
         }?;
         let launch = Launch::new(node.site, kernel)
             .bind("x", input)

@@ -1,12 +1,12 @@
 //! Rotary position embedding of queries and keys.
 
-use super::{Lowering, Rows};
+use super::{Lowering, PassRows};
 use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Site};
-use crate::kernels::{Parts, RopeAppend, RopeRows, RopeShape};
+use crate::kernels::{PartialSums, RopeAppend, RopeRows, RopeShape};
 use crate::layout::{Fusion, SplitK, rope_shape};
-use crate::plan::{Buffer, Launch, Operand, Slice};
+use crate::plan::{Buffer, Launch, NamedSlice, Slice};
 
 impl Lowering<'_> {
     pub(super) fn rope(
@@ -25,9 +25,9 @@ impl Lowering<'_> {
             return self.rotate_and_append(node, attention, self.summed(fusion));
         }
         match self.summed(fusion) {
-            Some(SplitK { slice, parts, .. }) => {
+            Some(SplitK { slice, sums, .. }) => {
                 let operands = [("parts", slice), ("rows", rows)];
-                self.rotate(node.site, attention, RopeRows { parts, ..of }, &operands)
+                self.rotate(node.site, attention, RopeRows { sums, ..of }, &operands)
             }
             None => self.rotate(node.site, attention, of, &[("qkv", rows)]),
         }
@@ -40,12 +40,12 @@ impl Lowering<'_> {
         attention: Attention,
         summed: Option<SplitK>,
     ) -> Result<()> {
-        let Rows::Chunk(cache) = self.rows else {
+        let PassRows::Chunk(cache) = self.rows else {
             return Err(Error::internal("only chunks of a prompt are appended as they turn"));
         };
         let shape = rope_shape(&self.params.architecture, attention);
-        let parts = summed.map_or(Parts::WHOLE, |split| split.parts);
-        let of = RopeAppend { shape, parts, cache: self.cached(attention).cache() };
+        let sums = summed.map_or(PartialSums::WHOLE, |split| split.sums);
+        let of = RopeAppend { shape, sums, cache: self.cached(attention).cache() };
         let slice = self.cache(node.site, attention, cache)?;
         let rows = (self.builder.tokens * shape.stride) as f64;
         let launch = Launch::new(node.site, self.builder.kernel(of)?)
@@ -54,7 +54,7 @@ impl Lowering<'_> {
             .bind("rows", self.read(node, 0)?)
             .bind("cache", slice)
             .bind_some("parts", summed.map(|split| split.slice));
-        let sums = if summed.is_some() { parts.count as f64 * rows } else { 0.0 };
+        let sums = if summed.is_some() { sums.count as f64 * rows } else { 0.0 };
         self.builder.dispatch(launch.flops(sums + self.rotation_flops(shape)))
     }
 
@@ -85,11 +85,11 @@ impl Lowering<'_> {
         site: Site,
         attention: Attention,
         of: RopeRows,
-        rows: &[Operand],
+        rows: &[NamedSlice],
     ) -> Result<()> {
-        let sums = match of.parts.count {
+        let sums = match of.sums.count {
             1 => 0,
-            parts => parts * self.builder.tokens * of.shape.stride,
+            sums => sums * self.builder.tokens * of.shape.stride,
         };
         let launch = Launch::new(site, self.builder.kernel(of)?)
             .bind("table", self.angles(attention)?)

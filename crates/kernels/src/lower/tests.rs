@@ -5,8 +5,8 @@ use crate::arch::{Architecture, DropoutRates};
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
 use crate::graph::{build, build_training, differentiate, remat};
-use crate::kernels::{KvCache, WeightFormat};
-use crate::layout::Kind;
+use crate::kernels::{KvCacheFormat, WeightFormat};
+use crate::layout::PassKind;
 use crate::plan::{BatchLayout, PromptLayout};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -39,29 +39,34 @@ fn batch<'a>(
     recompute: bool,
 ) -> Lowering<'a> {
     let logits = 256;
-    let kind = Kind::Batch { recompute, by_products: true, logits };
+    let kind = PassKind::Batch { recompute, by_products: true, logits };
     let batch = BatchLayout::new(TOKENS);
-    let rows = Rows::Batch { batch, logits, objective: Objective::default() };
+    let rows = PassRows::Batch { batch, logits, objective: Objective::default() };
     let (tokens, documents) = (batch.tokens(), batch.documents());
-    let inputs = Inputs { tokens, documents, positions: TOKENS };
+    let inputs = PassInputs { tokens, documents, positions: TOKENS };
     lowering(caps, params, graph, (kind, rows, inputs))
 }
 
 fn prompt<'a>(caps: &'a Capabilities, params: &'a Params, graph: &'a Graph) -> Lowering<'a> {
-    let format = KvCache::Int8;
+    let format = KvCacheFormat::Int8;
     let rows = TOKENS;
     let cache = Cache { format, sequences: 1, rows, ring: None, keys: rows };
     let layout = PromptLayout::new(TOKENS);
     let (tokens, documents) = (layout.tokens(), layout.documents());
-    let inputs = Inputs { tokens, documents, positions: TOKENS };
-    lowering(caps, params, graph, (Kind::Prompt { appends: true }, Rows::Chunk(cache), inputs))
+    let inputs = PassInputs { tokens, documents, positions: TOKENS };
+    lowering(
+        caps,
+        params,
+        graph,
+        (PassKind::Prompt { appends: true }, PassRows::Chunk(cache), inputs),
+    )
 }
 
 fn lowering<'a>(
     caps: &'a Capabilities,
     params: &'a Params,
     graph: &'a Graph,
-    (kind, rows, inputs): (Kind, Rows, Inputs),
+    (kind, rows, inputs): (PassKind, PassRows, PassInputs),
 ) -> Lowering<'a> {
     let matrices = Matrices { params, weights: WeightFormat::F32, mixed: false, rounds: false };
     let nodes = 0..graph.nodes.len();

@@ -1,13 +1,13 @@
 //! The training plans: forward and backward of a micro-step, the optimizer, evaluation.
 
 use super::head::{aligned_rows, logits_chunk};
-use super::{CaptureLayout, Inputs, Lowering, Rows};
+use super::{CaptureLayout, Lowering, PassInputs, PassRows};
 use crate::arch::{DropoutRates, WeightId};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
 use crate::kernels::{self as k, Constant, Kernel, KernelSpec, Objective, WeightFormat};
-use crate::layout::{Kind, Matrices, Request};
+use crate::layout::{Matrices, PassKind, Request};
 use crate::optim::{self, Optimizer};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
@@ -63,6 +63,39 @@ pub struct TrainChoices {
     pub average: Option<Constant>,
 }
 
+/// What the passes over a batch have in common.
+struct BatchPass<'a> {
+    caps: &'a Capabilities,
+    params: &'a Params,
+    state: &'a Params,
+    choices: TrainChoices,
+    /// Rows of logits held at a time.
+    logits: usize,
+}
+
+impl BatchPass<'_> {
+    /// What lowers the nodes of a graph. With `by_products` the backward pass of attention may be by products.
+    fn lowering<'a>(&'a self, graph: &'a Graph, by_products: bool) -> Lowering<'a> {
+        let Self { caps, params, state, choices, logits } = *self;
+        let TrainChoices { tokens, recompute, mixed, objective, .. } = choices;
+        let request = Request {
+            caps,
+            graph,
+            nodes: 0..graph.nodes.len(),
+            outside: None,
+            matrices: Matrices { params, weights: params.weights, mixed, rounds: false },
+            state,
+            tokens,
+            kind: PassKind::Batch { recompute, by_products, logits },
+        };
+        let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
+        let batch = BatchLayout::new(tokens);
+        let inputs =
+            PassInputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
+        Lowering::new(request, builder, PassRows::Batch { batch, logits, objective }, inputs)
+    }
+}
+
 /// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
 /// `recompute` the backward pass computes a layer's activations again from the layer's input
 /// ([`graph::remat`]): the same kernels, so the same bits; up to a quarter more arithmetic. With
@@ -111,23 +144,10 @@ pub fn train_plans_of(
     if recompute {
         training = graph::remat(&training);
     }
-    let batch = BatchLayout::new(tokens);
     let logits_rows = logits_chunk(caps, params, tokens);
-    let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
+    let batch = BatchPass { caps, params, state: &state, choices, logits: logits_rows };
     let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
-        let request = Request {
-            caps,
-            graph,
-            nodes: 0..graph.nodes.len(),
-            outside: None,
-            matrices: Matrices { params, weights: params.weights, mixed, rounds: false },
-            state: &state,
-            tokens,
-            kind: Kind::Batch { recompute, by_products, logits: logits_rows },
-        };
-        let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
-        let rows = Rows::Batch { batch, logits: logits_rows, objective: choices.objective };
-        let mut lowering = Lowering::new(request, builder, rows, inputs);
+        let mut lowering = batch.lowering(graph, by_products);
         if mixed {
             // Each time: a step, a load or the user may have changed the weights since.
             lowering.round_weights()?;
@@ -156,15 +176,15 @@ pub fn train_plans_of(
         evaluate,
         averages,
         slots,
-        batch,
+        batch: BatchLayout::new(tokens),
         gradient_unit,
         logits_rows,
     })
 }
 
 /// The forward pass of one text of `layout.tokens` tokens, and gradients of the states behind so many layers into
-/// [`Buffer::Captured`]. Of the logits it computes few rows: `row`, and what has to be computed with it. The caller writes
-/// their gradient, and zeros where [`Plan::head`] has that of the states.
+/// [`Buffer::Captured`]. It computes few rows of the logits: `row`, and those that share a tile with it. The caller writes
+/// the gradient by these logits, and zeros where [`Plan::head`] has the gradient by the states.
 ///
 /// # Errors
 /// `limit-exceeded`, as [`train_plans`].
@@ -179,21 +199,9 @@ pub fn attribution_plan(
     let state = params.trained(&|_| false)?;
     let graph = graph::differentiate_states(&graph::build(&params.architecture), states)?;
     let logits = aligned_rows(params.architecture.hidden).min(tokens);
-    let batch = BatchLayout::new(tokens);
-    let inputs = Inputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
-    let request = Request {
-        caps,
-        graph: &graph,
-        nodes: 0..graph.nodes.len(),
-        outside: None,
-        matrices: Matrices { params, weights: params.weights, mixed: false, rounds: false },
-        state: &state,
-        tokens,
-        kind: Kind::Batch { recompute: false, by_products: false, logits },
-    };
-    let builder = Builder::new(caps, Phase::Forward, tokens, Buffer::Step);
-    let rows = Rows::Batch { batch, logits, objective: Objective::default() };
-    let mut lowering = Lowering::new(request, builder, rows, inputs);
+    let choices = TrainChoices { tokens, ..TrainChoices::default() };
+    let batch = BatchPass { caps, params, state: &state, choices, logits };
+    let mut lowering = batch.lowering(&graph, false);
     lowering.captured = layout;
     lowering.logit_row = Some(row as u32);
     lowering.nodes(0..graph.nodes.len())?;

@@ -3,7 +3,7 @@
 use super::{Content, State, StateSet, Stored, Trained, optimizer_state};
 use crate::kernels::Kernel;
 use crate::params::{Params, Run, Tensor};
-use crate::plan::{Buffer, Builder, Launch, Operand, Range, Slice};
+use crate::plan::{Buffer, Builder, Launch, NamedSlice, Range, Slice};
 
 /// A run of elements with state of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// All of a shard's words of each set of a piece, as operands.
-    pub fn states(&self, piece: &Piece) -> Vec<Operand> {
+    pub fn states(&self, piece: &Piece) -> Vec<NamedSlice> {
         let shard = piece.gradients.shard;
         let sets = piece.sets.iter().zip(self.used[shard]);
         let slices = sets.map(|(set, words)| whole((set.buffer)(shard), words));

@@ -262,9 +262,9 @@ impl Serialize for Numbers {
 
 impl<'de> Deserialize<'de> for Numbers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> result::Result<Self, D::Error> {
-        struct Given;
+        struct GivenNumbers;
 
-        impl<'de> Visitor<'de> for Given {
+        impl<'de> Visitor<'de> for GivenNumbers {
             type Value = Numbers;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -281,6 +281,6 @@ impl<'de> Deserialize<'de> for Numbers {
             }
         }
 
-        deserializer.deserialize_struct("Numbers", number_names(), Given)
+        deserializer.deserialize_struct("Numbers", number_names(), GivenNumbers)
     }
 }

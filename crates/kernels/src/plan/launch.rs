@@ -6,14 +6,14 @@ use crate::kernels::Kernel;
 use std::rc::Rc;
 
 /// An operand, and its name in the kernel's text.
-pub type Operand = (&'static str, Slice);
+pub type NamedSlice = (&'static str, Slice);
 
 /// A kernel with its operands, for [`Builder::dispatch`].
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub(super) label: String,
     pub(super) kernel: Rc<Kernel>,
-    operands: Vec<Operand>,
+    operands: Vec<NamedSlice>,
     pub(super) rows: Option<Range>,
     pub(super) flops: f64,
 }
@@ -41,7 +41,7 @@ impl Launch {
         self
     }
 
-    pub fn bind_all(mut self, operands: impl IntoIterator<Item = Operand>) -> Self {
+    pub fn bind_all(mut self, operands: impl IntoIterator<Item = NamedSlice>) -> Self {
         self.operands.extend(operands);
         self
     }

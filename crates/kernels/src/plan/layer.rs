@@ -22,7 +22,7 @@ const WEIGHTS: [&str; 4] =
 /// What the dispatches of a layer bind, each of them all of it.
 type Region = (Binding, Slice);
 /// The kernel of such a dispatch, and what it binds.
-type Bound = (Kernel, Vec<Slice>);
+type BoundKernel = (Kernel, Vec<Slice>);
 
 /// The tensor that what a layer alone uses lies in, behind the angles that the embedding leaves for all layers.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Builder<'_> {
     /// leaves `angles` for all of them.
     pub fn share_layers(&mut self, layers: &[Range<usize>], angles: Option<Slice>) {
         let mut all = Own { id: self.virtuals.len(), ..Own::default() };
-        let mut bound: BTreeMap<usize, Bound> = BTreeMap::new();
+        let mut bound: BTreeMap<usize, BoundKernel> = BTreeMap::new();
         for layer in layers {
             if let Some((of_layer, own)) = self.shared_layer(layer, angles) {
                 bound.extend((layer.start..).zip(of_layer));
@@ -81,7 +81,11 @@ impl Builder<'_> {
     }
 
     /// What a layer's dispatches bind, and where what it alone uses lies. Its last ones may have bindings of their own.
-    fn shared_layer(&self, all: &Range<usize>, angles: Option<Slice>) -> Option<(Vec<Bound>, Own)> {
+    fn shared_layer(
+        &self,
+        all: &Range<usize>,
+        angles: Option<Slice>,
+    ) -> Option<(Vec<BoundKernel>, Own)> {
         let last = all.clone().rfind(|&index| fits(&self.dispatches[index].1))?;
         let dispatches = all.start..last + 1;
         let some = &self.dispatches[dispatches.clone()];

@@ -16,7 +16,7 @@ mod tune;
 pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE};
-pub use launch::{Launch, Operand};
+pub use launch::{Launch, NamedSlice};
 pub use step::{Initialize, MOST_NUMBERS, RowChoice, STEP_BYTES, Sampling, Step};
 pub use tune::product_plan;
 

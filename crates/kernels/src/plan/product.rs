@@ -1,6 +1,6 @@
 //! Products in a plan.
 
-use super::{Buffer, Builder, Launch, Operand, Range, STEP_BYTES, Slice};
+use super::{Buffer, Builder, Launch, NamedSlice, Range, STEP_BYTES, Slice};
 use crate::error::Result;
 use crate::kernels::{LinearProduct, LinearShape, Output};
 
@@ -16,7 +16,7 @@ impl Builder<'_> {
         shape: &LinearShape,
         output: Output,
         operands: [Slice; 3],
-        added: &[Operand],
+        added: &[NamedSlice],
         at: (Option<Slice>, Range),
     ) -> Result<()> {
         let product = LinearProduct::picked(self.caps, *shape, output);
@@ -32,7 +32,7 @@ impl Builder<'_> {
         label: &str,
         product: LinearProduct,
         [a, b, c]: [Slice; 3],
-        added: &[Operand],
+        added: &[NamedSlice],
         (step, range): (Option<Slice>, Range),
     ) -> Result<()> {
         let Some(sum) = product.sum() else {

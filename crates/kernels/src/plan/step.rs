@@ -47,7 +47,7 @@ pub struct Sampling {
     pub repetition_penalty: f32,
     pub top_k: u32,
     pub seed: [u32; 2],
-    pub turn0: u32,
+    pub first_draw: u32,
 }
 
 /// How one of several rows draws: the `Choice` of `lib/sample.wgsl`.

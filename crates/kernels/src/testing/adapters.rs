@@ -5,7 +5,7 @@ use crate::caps::{
 };
 
 /// What distinguishes an adapter here.
-struct Row {
+struct AdapterRow {
     name: &'static str,
     /// As Chromium calls them: it has no architecture for an H200.
     vendor: &'static str,
@@ -50,8 +50,8 @@ const INTEL: [MatrixConfig; 2] = [
     matrix(MatrixElement::F16, MatrixElement::F16, [8, 16, 16]),
 ];
 
-const ROWS: [Row; 14] = [
-    Row {
+const ROWS: [AdapterRow; 14] = [
+    AdapterRow {
         name: "WebGPU floor",
         vendor: "",
         architecture: "",
@@ -63,7 +63,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "Apple M-series",
         vendor: "apple",
         architecture: "common-3",
@@ -75,7 +75,7 @@ const ROWS: [Row; 14] = [
         matrices: &APPLE,
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "Intel UHD",
         vendor: "intel",
         architecture: "gen-9",
@@ -87,7 +87,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "Adreno, 128 wide",
         vendor: "qualcomm",
         architecture: "adreno-7xx",
@@ -99,7 +99,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "Adreno, small workgroups",
         vendor: "qualcomm",
         architecture: "adreno-6xx",
@@ -111,7 +111,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "Mali, 16 wide",
         vendor: "arm",
         architecture: "valhall",
@@ -123,7 +123,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "NVIDIA",
         vendor: "nvidia",
         architecture: "",
@@ -135,7 +135,7 @@ const ROWS: [Row; 14] = [
         matrices: &NVIDIA,
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "AMD, 32 or 64 wide",
         vendor: "amd",
         architecture: "rdna-3",
@@ -147,7 +147,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "SwiftShader",
         vendor: "google",
         architecture: "swiftshader",
@@ -159,7 +159,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: true,
     },
-    Row {
+    AdapterRow {
         name: "lavapipe",
         vendor: "mesa",
         architecture: "llvmpipe",
@@ -171,7 +171,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: true,
     },
-    Row {
+    AdapterRow {
         name: "lavapipe, no subgroups",
         vendor: "mesa",
         architecture: "llvmpipe",
@@ -183,7 +183,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: true,
     },
-    Row {
+    AdapterRow {
         name: "Intel, with matrices",
         vendor: "intel",
         architecture: "xe-2lpg",
@@ -195,7 +195,7 @@ const ROWS: [Row; 14] = [
         matrices: &INTEL,
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "crippled",
         vendor: "",
         architecture: "",
@@ -207,7 +207,7 @@ const ROWS: [Row; 14] = [
         matrices: &[],
         software: false,
     },
-    Row {
+    AdapterRow {
         name: "crippled, with subgroups",
         vendor: "",
         architecture: "",
@@ -221,7 +221,7 @@ const ROWS: [Row; 14] = [
     },
 ];
 
-impl Row {
+impl AdapterRow {
     fn capabilities(&self, target: Target) -> Capabilities {
         let subgroups = self.subgroup_size[1] > 0;
         let matrices = !self.matrices.is_empty();

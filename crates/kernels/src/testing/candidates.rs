@@ -8,7 +8,7 @@ use crate::kernels::attention::cases::forward::{
 };
 use crate::kernels::{
     self as k, Access, AttentionPass, AttentionShape, BackwardRows, BatchAttention, Binding,
-    CacheAttention, DecodeSplits, Kernel, KvCache, Spec,
+    CacheAttention, DecodeSplits, Kernel, KvCacheFormat, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ pub fn attention(caps: &Capabilities, work: AttentionWork) -> Result<Vec<Candida
         };
         return by_matrices(caps, batch, rows);
     }
-    let delta = delta_of(shape, k::Parts::WHOLE).kernel(caps)?;
+    let delta = delta_of(shape, k::PartialSums::WHOLE).kernel(caps)?;
     let mut candidates = vec![Candidate::new(caps, delta, tokens, true)?];
     let owner = k::key_value_owner(caps, batch);
     if owner == k::KeyValueOwner::Head {
@@ -123,8 +123,11 @@ fn by_matrices(
 ) -> Result<Vec<Candidate>> {
     let BatchAttention { shape, tokens, .. } = batch;
     let BackwardRows { qkv_f16, d_output_f16, d_qkv_f16, .. } = rows;
-    let delta =
-        k::AttentionDelta { output_f16: qkv_f16, d_output_f16, ..delta_of(shape, k::Parts::WHOLE) };
+    let delta = k::AttentionDelta {
+        output_f16: qkv_f16,
+        d_output_f16,
+        ..delta_of(shape, k::PartialSums::WHOLE)
+    };
     let mut candidates = vec![Candidate::new(caps, delta.kernel(caps)?, tokens, true)?];
     let mut add = |picked: &Kernel, kernel: Result<Kernel>| -> Result<()> {
         let kernel = kernel?;
@@ -172,7 +175,7 @@ pub fn decode(caps: &Capabilities, work: AttentionWork) -> Result<Vec<DecodeCand
     counts.retain(|&count| count > 0);
     let mut seen = vec![];
     let mut candidates = vec![];
-    for cache in KvCache::ALL {
+    for cache in KvCacheFormat::ALL {
         for &count in &counts {
             if seen.contains(&(cache, count)) {
                 continue;

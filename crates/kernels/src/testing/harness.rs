@@ -163,14 +163,14 @@ const OUTPUTS: Buffer = Buffer::Slot(1);
 const UNIFORMS: Buffer = Buffer::Slot(2);
 
 /// The jobs as a plan over three buffers, and where each job's outputs lie.
-struct Layout {
+struct JobLayout {
     plan: Plan,
     arenas: [Arena; 3],
     outputs: Vec<Vec<(usize, usize)>>,
 }
 
-fn lay_out(jobs: &[&Job]) -> Result<Layout> {
-    let mut layout = Layout {
+fn lay_out(jobs: &[&Job]) -> Result<JobLayout> {
+    let mut layout = JobLayout {
         plan: Plan {
             kernels: Vec::new(),
             dispatches: Vec::new(),
@@ -223,7 +223,7 @@ fn lay_out(jobs: &[&Job]) -> Result<Layout> {
 }
 
 /// Fails when a word outside the outputs was written.
-fn check_guards(layout: &Layout, words: &[u32], jobs: &[&Job]) -> Result<()> {
+fn check_guards(layout: &JobLayout, words: &[u32], jobs: &[&Job]) -> Result<()> {
     let mut free = vec![true; words.len()];
     for (offset, len) in layout.outputs.iter().flatten() {
         free[*offset..offset + len].fill(false);

@@ -6,7 +6,7 @@ use super::ledger;
 use super::results::Results;
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
-use crate::kernels::{Kernel, Parts, Spec};
+use crate::kernels::{Kernel, PartialSums, Spec};
 use crate::random::{below, philox, split};
 use crate::twins::add_assign;
 use crate::twins::normal::fill_normal;
@@ -101,15 +101,15 @@ impl Lane {
     }
 
     /// `count` parts of a sum, the first of them given, with numbers between them that are not to be read; and the sum.
-    pub(crate) fn parts(&self, first: Vec<f32>, count: usize) -> (Vec<f32>, Parts, Vec<f32>) {
+    pub(crate) fn parts(&self, first: Vec<f32>, count: usize) -> (Vec<f32>, PartialSums, Vec<f32>) {
         let (len, mut all, mut sum) = (first.len(), first.clone(), first);
         if count == 1 {
-            return (all, Parts::WHOLE, sum);
+            return (all, PartialSums::WHOLE, sum);
         }
         let apart = len.next_multiple_of(4) + 4;
         all.extend(self.normal(count * apart - len));
         (1..count).for_each(|part| add_assign(&mut sum, &all[part * apart..][..len]));
-        (all, Parts { count, apart }, sum)
+        (all, PartialSums { count, apart }, sum)
     }
 
     /// Integers below `bound`, others each time.

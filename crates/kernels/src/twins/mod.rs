@@ -11,7 +11,7 @@ mod operands;
 pub use operands::Operands;
 
 // What tests of sessions compare with.
-pub use crate::kernels::attention::twin::gradient_rows::Pass;
+pub use crate::kernels::attention::twin::gradient_rows::ForwardResults;
 pub use crate::kernels::attention::twin::twin as causal_attention;
 pub use crate::kernels::dropout::twin::Masks;
 pub use crate::kernels::loss::twin::{

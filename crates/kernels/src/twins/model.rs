@@ -83,7 +83,7 @@ impl<R: Real> Model<'_, R> {
     pub fn look(&self, tokens: &[u32]) -> Look<R> {
         let architecture = Architecture::of(self.config);
         let graph = build(&architecture);
-        let mut run = Run::new(&architecture, graph.clone(), self.weights);
+        let mut run = GraphRun::new(&architecture, graph.clone(), self.weights);
         run.all(tokens, &vec![0; tokens.len()], &[]);
         let layers = architecture.layers.len();
         // The last one is what the head reads, which may be scaled.
@@ -123,7 +123,7 @@ pub struct Network<'a, R> {
 impl<R: Real> Network<'_, R> {
     /// Logits `[tokens, vocab_size]`.
     pub fn logits(&self, tokens: &[u32], documents: &[u32]) -> Vec<R> {
-        let mut run = Run::new(self.architecture, build(self.architecture), self.weights);
+        let mut run = GraphRun::new(self.architecture, build(self.architecture), self.weights);
         run.all(tokens, documents, &[]);
         run.logits
     }
@@ -159,7 +159,7 @@ impl<R: Real> Network<'_, R> {
             None => build(self.architecture),
         };
         let training = differentiate(&forward, trained).expect("a forward pass");
-        let mut run = Run::new(self.architecture, training, self.weights);
+        let mut run = GraphRun::new(self.architecture, training, self.weights);
         run.masks = masks;
         run.all(&batch.tokens, &batch.documents, &batch.targets);
         let (sum, count) = loss_sum_forward(&run.losses, &batch.targets);
@@ -177,7 +177,7 @@ pub struct Look<R> {
 }
 
 /// A graph while its nodes run.
-struct Run<'a, R> {
+struct GraphRun<'a, R> {
     architecture: &'a Architecture,
     graph: Graph,
     weights: &'a Tensors<R>,
@@ -197,7 +197,7 @@ struct Inputs<'a> {
     targets: &'a [u32],
 }
 
-impl<'a, R: Real> Run<'a, R> {
+impl<'a, R: Real> GraphRun<'a, R> {
     fn new(architecture: &'a Architecture, graph: Graph, weights: &'a Tensors<R>) -> Self {
         let values = vec![vec![]; graph.values.len()];
         let (gradients, logits, losses) = (BTreeMap::new(), vec![], vec![]);

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::{Element, WriteMode};
-use crate::kernels::{Access, Binding, Kernel, Parts};
+use crate::kernels::{Access, Binding, Kernel, PartialSums};
 use crate::plan::{Range, Step};
 use crate::twins::add_assign;
 use half::f16;
@@ -55,7 +55,7 @@ impl<'a> Operands<'a> {
     }
 
     /// The first elements of a value, which may lie in parts.
-    pub fn sum_of(&self, name: &str, elements: usize, parts: Parts) -> Result<Vec<f32>> {
+    pub fn sum_of(&self, name: &str, elements: usize, parts: PartialSums) -> Result<Vec<f32>> {
         let mut sum = self.first(name, elements)?.to_vec();
         for part in 1..parts.count {
             let at = part * parts.apart;

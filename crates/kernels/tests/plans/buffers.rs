@@ -2,7 +2,7 @@
 
 use super::{configs, floor};
 use std::collections::HashSet;
-use tinyloom_kernels::kernels::{Access, GRAD_NORM_GROUPS, KvCache, WeightFormat};
+use tinyloom_kernels::kernels::{Access, GRAD_NORM_GROUPS, KvCacheFormat, WeightFormat};
 use tinyloom_kernels::lower::{
     DRAW_SLOTS, InferenceOptions, InferencePlans, TrainChoices, TrainPlans, attention_shape,
     cache_bytes, inference_plans, train_plans,
@@ -101,9 +101,9 @@ fn plans_bind_each_buffer_whole_and_nothing_else() {
             assert_eq!(without_weights(sizes), expected);
         }
         for (kv_cache, weights) in [
-            (KvCache::F32, WeightFormat::F32),
-            (KvCache::Int8, WeightFormat::F32),
-            (KvCache::F16, WeightFormat::Int8),
+            (KvCacheFormat::F32, WeightFormat::F32),
+            (KvCacheFormat::Int8, WeightFormat::F32),
+            (KvCacheFormat::F16, WeightFormat::Int8),
         ] {
             let options = InferenceOptions { kv_cache, weights, ..Default::default() };
             let plans = inference_plans(&floor(), &layout, 512, options).unwrap();

@@ -3,7 +3,7 @@
 use super::{configs, floor};
 use std::collections::HashMap;
 use tinyloom_kernels::caps::{Capabilities, Target};
-use tinyloom_kernels::kernels::{Access, KvCache, WeightFormat};
+use tinyloom_kernels::kernels::{Access, KvCacheFormat, WeightFormat};
 use tinyloom_kernels::lower::{InferenceOptions, TrainChoices, inference_plans, train_plans};
 use tinyloom_kernels::plan::{Buffer, Plan};
 use tinyloom_kernels::testing::adapters;
@@ -65,7 +65,8 @@ pub(super) fn check_plan(
 
 /// Of every format of the cache and of the weights.
 fn check_inference(what: &str, caps: &Capabilities, layout: &Params) {
-    let caches = KvCache::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });
+    let caches =
+        KvCacheFormat::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });
     let weights =
         WeightFormat::ALL.map(|weights| InferenceOptions { weights, ..Default::default() });
     for options in caches.into_iter().chain(weights) {

@@ -2,7 +2,7 @@
 
 use super::{body, configs, floor};
 use tinyloom_kernels::caps::{Capabilities, Decoding, Features, GpuClass, Limits, Target};
-use tinyloom_kernels::kernels::{KernelSpec, KvCache, Matvec, MatvecInput, WeightFormat};
+use tinyloom_kernels::kernels::{KernelSpec, KvCacheFormat, Matvec, MatvecInput, WeightFormat};
 use tinyloom_kernels::lower::{CacheShape, InferenceOptions, inference_plans};
 use tinyloom_kernels::plan::{Buffer, Dispatch, Plan, buffers};
 use tinyloom_kernels::testing::adapters;
@@ -10,7 +10,7 @@ use tinyloom_model::arch::Architecture;
 use tinyloom_model::error::ErrorCode;
 use tinyloom_model::params::Params;
 
-fn cached(kv_cache: KvCache) -> InferenceOptions {
+fn cached(kv_cache: KvCacheFormat) -> InferenceOptions {
     InferenceOptions { kv_cache, ..InferenceOptions::default() }
 }
 
@@ -27,7 +27,7 @@ fn decode_attention_is_split_by_the_positions_of_the_model() {
             let layout =
                 Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap();
             let kernels = |capacity| {
-                inference_plans(&caps, &layout, capacity, cached(KvCache::F16))
+                inference_plans(&caps, &layout, capacity, cached(KvCacheFormat::F16))
                     .unwrap()
                     .decode
                     .kernels
@@ -51,7 +51,7 @@ fn short_texts_are_decoded_without_a_merge() {
         let config = body(256, 128, 384, [4, 2, head_dim], rest);
         let layout =
             Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
-        for cache in KvCache::ALL {
+        for cache in KvCacheFormat::ALL {
             let plans = inference_plans(&caps, &layout, 256, cached(cache)).unwrap();
             assert_eq!(plans.short_context_keys, keys);
             let near = plans.short_context.as_ref().unwrap();
@@ -67,7 +67,7 @@ fn short_texts_are_decoded_without_a_merge() {
         // Where the class says so, ranges that the product behind them puts together.
         let ranged = Decoding::TEAMS;
         let ranged = Capabilities { decoding: Some(ranged), ..caps.clone() };
-        let plans = inference_plans(&ranged, &layout, 256, cached(KvCache::F32)).unwrap();
+        let plans = inference_plans(&ranged, &layout, 256, cached(KvCacheFormat::F32)).unwrap();
         let count = |plan: &Plan, wanted: fn(&KernelSpec) -> bool| {
             plan.dispatches.iter().filter(|d| wanted(&plan.kernels[d.kernel].spec)).count()
         };
@@ -82,7 +82,8 @@ fn short_texts_are_decoded_without_a_merge() {
         assert_eq!(count(near, products) > 0, wide, "a subgroup reads 8 numbers each");
         assert_eq!(count(&plans.decode, products), 0, "long ones are merged by a dispatch");
         for without in [Capabilities { software: true, ..caps.clone() }, floor()] {
-            let plans = inference_plans(&without, &layout, 256, cached(KvCache::F32)).unwrap();
+            let plans =
+                inference_plans(&without, &layout, 256, cached(KvCacheFormat::F32)).unwrap();
             assert!(plans.short_context.is_none(), "neither a CPU nor barriers have a plan more");
         }
     }
@@ -130,7 +131,7 @@ fn the_newest_row_and_attention_are_one_dispatch() {
             "{weights:?}: 256 invocations are few"
         );
     }
-    for cache in [KvCache::F16, KvCache::Int8] {
+    for cache in [KvCacheFormat::F16, KvCacheFormat::Int8] {
         let plans = inference_plans(&large, &layout, 2048, cached(cache)).unwrap();
         assert_eq!(
             newest(plans.short_context.as_ref().unwrap()),
@@ -210,7 +211,7 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
     let rest = r#","model_type":"mistral","sliding_window":300,"max_position_embeddings":4096"#;
     let config = body(256, 128, 384, [4, 2, 32], rest);
     let layout = Params::new(Architecture::of(&config), floor().limits.binding_bytes()).unwrap();
-    for cache in KvCache::ALL {
+    for cache in KvCacheFormat::ALL {
         let plans = |capacity| inference_plans(&floor(), &layout, capacity, cached(cache)).unwrap();
         let (small, large) = (plans(256), plans(4096));
         assert_eq!(small.cache_rows, 256);
@@ -225,7 +226,7 @@ fn a_window_bounds_the_cache_and_no_more_than_the_kernels_of_one_length_compile(
     for rest in [rest.replace("4096", "512"), rest.replace("300", "null")] {
         let config = body(256, 128, 384, [4, 2, 32], &rest);
         let layout = Params::new(Architecture::of(&config), 128 << 20).unwrap();
-        let plans = inference_plans(&floor(), &layout, 512, cached(KvCache::Int8)).unwrap();
+        let plans = inference_plans(&floor(), &layout, 512, cached(KvCacheFormat::Int8)).unwrap();
         assert_eq!(plans.cache_rows, 512);
         let kernels = plans.prefill.kernels.iter().chain(&plans.decode.kernels);
         assert!(kernels.into_iter().all(|k| !k.wgsl.text().contains("RINGED: bool = true")));

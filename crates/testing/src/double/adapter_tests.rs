@@ -11,7 +11,7 @@ use crate::config::{DropoutRates, LoraConfig};
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::error::{ErrorCode, Result};
 use crate::gpu::Gpu;
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::random::split;
 use crate::session::{
     Adapter, EstimateOptions, GenerateOptions, Generation, InferenceOptions, Model, ModelLoader,
@@ -526,7 +526,7 @@ fn an_adapters_steps_leave_the_bases_cache() {
     assert!(after[1] > before[1]);
     pair.model.changed();
     assert!(versions()[1] > after[1], "a change of the base is one of what lies over it");
-    let drawn = GenerateOptions { kv_cache: KvCache::F32, ..GenerateOptions::default() };
+    let drawn = GenerateOptions { kv_cache: KvCacheFormat::F32, ..GenerateOptions::default() };
     let base = Architecture::of(&pair.config);
     let base = Network { architecture: &base, weights: &pair.weights };
     assert!(continued(&pair.model, &base, drawn) <= 1e-4);

@@ -8,7 +8,7 @@ use super::{Double, Fault};
 use crate::config::ModelConfig;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::session::TrainerOptions;
 use crate::session::{
     BatchGeneration, Drawn, GenerateOptions, Generation, Model, NO_PROGRESS, Progress, Trainer,
@@ -117,7 +117,7 @@ fn every_family_decodes_several_texts() {
 #[test]
 fn every_format_decodes_several_texts() {
     let model = Pair::new(&Double::floor(), UNTIED).model;
-    for kv_cache in KvCache::ALL {
+    for kv_cache in KvCacheFormat::ALL {
         for weights in WeightFormat::ALL {
             same_as_alone(&model, &ragged(3, &GenerateOptions { kv_cache, weights, ..greedy(20) }));
         }

@@ -9,7 +9,7 @@ use crate::caps::{Capabilities, Decoding, Target};
 use crate::config::ModelConfig;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::session::{Drawn, GenerateOptions, Generation, Model, ModelLoader, NO_PROGRESS};
 use crate::twins::check::assert_close;
 use crate::twins::top_logits_forward;
@@ -277,10 +277,10 @@ fn with_keys_times(factor: f32) -> Rc<Model> {
 #[test]
 fn keys_beyond_the_range_of_f16_are_told_and_not_bounded() {
     let (plain, model) = (with_keys_times(1.0), with_keys_times(1_048_576.0));
-    for kv_cache in KvCache::ALL {
+    for kv_cache in KvCacheFormat::ALL {
         let options = GenerateOptions { kv_cache, ..greedy() };
         let mut generation = begun(&model, options.clone());
-        if kv_cache == KvCache::F16 {
+        if kv_cache == KvCacheFormat::F16 {
             let error = block_on(generation.next()).unwrap_err();
             assert_eq!(error.code, ErrorCode::NonFinite);
             assert!(error.message.contains("kvCache \"f16\""), "{}", error.message);

@@ -6,7 +6,7 @@ use super::tests::{
 };
 use super::{Double, Fault};
 use crate::gpu::Gpu;
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::session::{
     Drawn, GenerateOptions, Generation, InferenceOptions, Inspection, Model, NO_PROGRESS, Trainer,
     TrainerOptions,
@@ -70,7 +70,7 @@ fn a_text_with_lookup_is_the_text_without() {
     both(&double, &Pair::new(&double, UNTIED).model, &greedy(150));
     let double = Double::floor();
     let model = Pair::new(&double, UNTIED).model;
-    for kv_cache in KvCache::ALL {
+    for kv_cache in KvCacheFormat::ALL {
         for weights in [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4] {
             both(&double, &model, &GenerateOptions { kv_cache, weights, ..greedy(90) });
         }
@@ -199,7 +199,7 @@ fn logits_from_a_position_are_those_of_the_whole() {
         let pair = Pair::new(&double, config);
         let (model, text) = (&pair.model, integers(3, 50, 61));
         let width = pair.config.vocab_size;
-        for kv_cache in KvCache::ALL {
+        for kv_cache in KvCacheFormat::ALL {
             let options = InferenceOptions { kv_cache, ..InferenceOptions::default() };
             let look = |text: &[u32], from: usize| {
                 block_on(model.inspect(text, Inspection::Logits { from }, options, NO_PROGRESS))

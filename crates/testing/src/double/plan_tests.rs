@@ -9,7 +9,7 @@ use crate::arch::Architecture;
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::gpu::Gpu;
-use crate::kernels::{KvCache, LinearShape, LinearTile, TunedProduct, WeightFormat};
+use crate::kernels::{KvCacheFormat, LinearShape, LinearTile, TunedProduct, WeightFormat};
 use crate::lower::{TrainChoices, TrainPlans, train_plans};
 use crate::optim::Optimizer;
 use crate::params::Params;
@@ -289,7 +289,7 @@ fn logits_and_loss_of_a_prompt_are_the_twins() {
 }
 
 /// The worst difference in nats of greedy tokens and their log-probabilities from the twin's.
-fn continued(pair: &Pair, prompt: &[u32], cache: KvCache, weights: WeightFormat) -> f64 {
+fn continued(pair: &Pair, prompt: &[u32], cache: KvCacheFormat, weights: WeightFormat) -> f64 {
     let options = GenerateOptions {
         max_tokens: 20,
         temperature: 0.0,
@@ -323,7 +323,9 @@ fn continued(pair: &Pair, prompt: &[u32], cache: KvCache, weights: WeightFormat)
 
 #[test]
 fn decoded_tokens_are_the_twins_in_each_cache() {
-    for (cache, nats) in [(KvCache::F32, 1e-4), (KvCache::F16, 0.015), (KvCache::Int8, 0.2)] {
+    for (cache, nats) in
+        [(KvCacheFormat::F32, 1e-4), (KvCacheFormat::F16, 0.015), (KvCacheFormat::Int8, 0.2)]
+    {
         for (double, config) in [
             (Double::floor(), TIED),
             (named("NVIDIA"), WINDOWED),
@@ -351,7 +353,7 @@ fn decoded_tokens_are_the_twins_in_each_cache() {
 fn decoding_behind_a_long_text_is_the_twins() {
     let pair = Pair::new(&named("NVIDIA"), UNTIED);
     let prompt = integers(17, 300, pair.config.vocab_size as u32);
-    let off = continued(&pair, &prompt, KvCache::F32, WeightFormat::F32);
+    let off = continued(&pair, &prompt, KvCacheFormat::F32, WeightFormat::F32);
     assert!(off <= 1e-4, "{off} nats");
 }
 
@@ -369,7 +371,7 @@ fn decoded_tokens_are_those_of_the_packed_weights() {
                 }
             }
             let prompt = integers(19, 9, pair.config.vocab_size as u32);
-            let off = continued(&pair, &prompt, KvCache::F32, format);
+            let off = continued(&pair, &prompt, KvCacheFormat::F32, format);
             assert!(off <= 1e-4, "{off} nats in {}", format.name());
         }
     }

@@ -6,7 +6,7 @@ use super::tests::{Pair, named};
 use crate::format::Element;
 use crate::kernels::{BatchAttention, Form, KernelSpec, LinearProduct};
 use crate::session::{NO_PROGRESS, Trainer, TrainerOptions};
-use crate::twins::{Operands, Pass};
+use crate::twins::{ForwardResults, Operands};
 use half::f16;
 use pollster::block_on;
 use std::cell::RefCell;
@@ -61,7 +61,14 @@ fn weights(seen: &mut Seen, batch: &BatchAttention, on: &Operands<'_>) {
         .map(|name| on.f32(name).unwrap().iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
     let documents = on.u32("documents").unwrap();
     let (twin, shape) = (batch.causal(on).unwrap(), batch.shape);
-    let pass = Pass { shape: twin, qkv: &qkv, documents, lse: &lse, delta: &delta, d_out: &d_out };
+    let pass = ForwardResults {
+        shape: twin,
+        qkv: &qkv,
+        documents,
+        lse: &lse,
+        delta: &delta,
+        d_out: &d_out,
+    };
     let [mut p, mut d_s] = [vec![], vec![]];
     for (head, s) in (0..shape.heads).flat_map(|head| (0..TOKENS).map(move |s| (head, s))) {
         for j in twin.keys(documents[s] as usize, s) {

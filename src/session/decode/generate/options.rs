@@ -2,7 +2,7 @@
 
 use crate::decimal::Decimal;
 use crate::error::{Error, Result};
-use crate::kernels::{KvCache, WeightFormat};
+use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::lower::InferenceOptions;
 use crate::random::split;
 use crate::session::decode::interventions::Interventions;
@@ -30,7 +30,7 @@ pub struct GenerateOptions {
     pub seed: u64,
     pub stop_tokens: Vec<u32>,
     /// How keys and values are kept between tokens.
-    pub kv_cache: KvCache,
+    pub kv_cache: KvCacheFormat,
     /// How matrices are read.
     pub weights: WeightFormat,
     /// How many of the likeliest tokens each step tells; 0: none.
@@ -60,7 +60,7 @@ impl Default for GenerateOptions {
             repetition_penalty: 1.0,
             seed: 0,
             stop_tokens: Vec::new(),
-            kv_cache: KvCache::F32,
+            kv_cache: KvCacheFormat::F32,
             weights: WeightFormat::F32,
             alternatives: 0,
             bias: Vec::new(),
@@ -89,7 +89,7 @@ impl GenerateOptions {
             repetition_penalty: self.repetition_penalty,
             top_k,
             seed: split(self.seed),
-            turn0: 0,
+            first_draw: 0,
         }
     }
 

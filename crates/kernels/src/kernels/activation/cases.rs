@@ -6,7 +6,7 @@ use super::twin::{
 use super::{ActivationBackward, ActivationForward};
 use crate::caps::Capabilities;
 use crate::config::Activation;
-use crate::kernels::{ActivationWidth, Parts, Spec};
+use crate::kernels::{ActivationWidth, PartialSums, Spec};
 use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Operand, Outputs, Step, jobs};
 use crate::testing::lane::Lane;
@@ -33,13 +33,18 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     for (width, activation) in
         [1, 61, 768].into_iter().flat_map(|width| Activation::ALL.map(|of| (width, of)))
     {
-        let plain =
-            ActivationWidth { width, activation, gated: false, half: false, parts: Parts::WHOLE };
+        let plain = ActivationWidth {
+            width,
+            activation,
+            gated: false,
+            half: false,
+            sums: PartialSums::WHOLE,
+        };
         let gated = ActivationWidth { gated: true, ..plain };
         let half = ActivationWidth { half: true, ..gated };
-        let parts = ActivationWidth { parts: Parts { count: 3, apart: 4096 }, ..half };
+        let sums = ActivationWidth { sums: PartialSums { count: 3, apart: 4096 }, ..half };
         let all =
-            if gated.by_quads() { vec![plain, gated, half, parts] } else { vec![plain, gated] };
+            if gated.by_quads() { vec![plain, gated, half, sums] } else { vec![plain, gated] };
         for shape in all {
             entries.push((format!("activation of {width}"), ActivationForward(shape).kernel(caps)));
             let backward = ActivationBackward(shape).kernel(caps);
@@ -83,7 +88,8 @@ async fn gated_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
         (13, 68, false, 3),
         (13, 132, true, 8),
     ] {
-        let shape = ActivationWidth { width, activation, gated: true, half, parts: Parts::WHOLE };
+        let shape =
+            ActivationWidth { width, activation, gated: true, half, sums: PartialSums::WHOLE };
         gated_forward(&lane, shape, (rows, count)).await?;
         gated_backward(&lane, shape, (rows, count)).await?;
     }
@@ -121,8 +127,8 @@ async fn gated_forward(
     shape: ActivationWidth,
     (rows, count): (usize, usize),
 ) -> Result<(), String> {
-    let (read, parts, gate_up) = lane.parts(gates(lane, rows, shape.width), count);
-    let shape = ActivationWidth { parts, ..shape };
+    let (read, sums, gate_up) = lane.parts(gates(lane, rows, shape.width), count);
+    let shape = ActivationWidth { sums, ..shape };
     let exact = wide(&gate_up);
     let output = gated_activation_forward(shape.activation, &exact, shape.width);
     let [products, _] = gated_bounds(shape, [&exact, &vec![0.0; output.len()]]);
@@ -150,8 +156,8 @@ async fn gated_backward(
 ) -> Result<(), String> {
     let ActivationWidth { width, activation, .. } = shape;
     let gate_up = gates(lane, rows, width);
-    let (slopes, parts, d_output) = lane.parts(lane.normal(rows * width), count);
-    let shape = ActivationWidth { parts, ..shape };
+    let (slopes, sums, d_output) = lane.parts(lane.normal(rows * width), count);
+    let shape = ActivationWidth { sums, ..shape };
     let (exact, d_output) = (wide(&gate_up), wide(&d_output));
     let [products, terms] = gated_bounds(shape, [&exact, &d_output]);
     let made = lane.variants_of(ActivationBackward(shape)).map_err(text)?;
@@ -183,8 +189,8 @@ async fn gated_backward(
 /// Without a gate: an element of each size, and the same of its gradient.
 async fn plain_activation(lane: Rc<Lane>, activation: Activation) -> Outcome {
     for (rows, width) in [(1, 1), (13, 134)] {
-        let (gated, half, parts) = (false, false, Parts::WHOLE);
-        let shape = ActivationWidth { width, activation, gated, half, parts };
+        let (gated, half, sums) = (false, false, PartialSums::WHOLE);
+        let shape = ActivationWidth { width, activation, gated, half, sums };
         let (x, d_output) = (gates(&lane, rows, width.div_ceil(2)), lane.normal(rows * width));
         let x = &x[..rows * width];
         let (exact, d_exact) = (wide(x), wide(&d_output));

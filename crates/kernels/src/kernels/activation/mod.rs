@@ -7,7 +7,7 @@ pub(crate) mod twin;
 
 use super::compose::{Composer, Kernel, Spec, read, read_write, uniform};
 use super::modules::activation_module;
-use super::shape::Parts;
+use super::shape::PartialSums;
 use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub struct ActivationWidth {
     pub half: bool,
     /// How what is read lies: `gate | up`, which the forward kernel then leaves whole too, and for the backward one the
     /// gradient of the result. In parts only of gates whose width is a multiple of 4.
-    pub parts: Parts,
+    pub sums: PartialSums,
 }
 
 impl ActivationWidth {
@@ -43,14 +43,14 @@ impl ActivationWidth {
     }
 
     fn composer(self, caps: &Capabilities, spec: impl Spec) -> Result<Composer> {
-        debug_assert!(self.by_quads() || !self.half && self.parts == Parts::WHOLE, "{self:?}");
+        debug_assert!(self.by_quads() || !self.half && self.sums == PartialSums::WHOLE, "{self:?}");
         let composer = Composer::flat(caps, spec)?
             .size("WIDTH", self.width)
             .size("ROW", self.invocations())
             .vectors(self.lanes())
             .when("F16", self.half)
             .when("GATED", self.gated);
-        Ok(activation_module(composer, self.activation).summed_parts(self.parts, self.lanes()))
+        Ok(activation_module(composer, self.activation).summed_parts(self.sums, self.lanes()))
     }
 }
 
@@ -67,13 +67,13 @@ impl Spec for ActivationForward {
         let Self(shape) = *self;
         let input = if shape.gated { "gate_up" } else { "input" };
         let mut bindings = vec![read(input), read_write("output"), uniform("step")];
-        if shape.parts != Parts::WHOLE {
+        if shape.sums != PartialSums::WHOLE {
             bindings.push(read_write("whole"));
         }
         let composer = shape.composer(caps, *self)?;
         let kernel =
             composer.by_row(caps, "06_activation_forward", &bindings, shape.invocations())?;
-        Ok(kernel.of_parts(shape.parts))
+        Ok(kernel.of_parts(shape.sums))
     }
 }
 
@@ -100,6 +100,6 @@ impl Spec for ActivationBackward {
         let composer = shape.composer(caps, *self)?;
         let kernel =
             composer.by_row(caps, "09_activation_backward", &bindings, shape.invocations())?;
-        Ok(kernel.of_parts(shape.parts))
+        Ok(kernel.of_parts(shape.sums))
     }
 }

@@ -4,7 +4,7 @@
 use super::{ActivationBackward, ActivationForward};
 use crate::config::Activation;
 use crate::error::Result;
-use crate::kernels::shape::Parts;
+use crate::kernels::shape::PartialSums;
 use crate::twins::{Operands, Real, Twin};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -97,8 +97,8 @@ impl Twin for ActivationForward {
         let Self(of) = *self;
         let count = on.tokens()? * of.width;
         let y = if of.gated {
-            let gate_up = on.sum_of("gate_up", 2 * count, of.parts)?;
-            if of.parts != Parts::WHOLE {
+            let gate_up = on.sum_of("gate_up", 2 * count, of.sums)?;
+            if of.sums != PartialSums::WHOLE {
                 on.write("whole", 0, &gate_up)?;
             }
             gated_activation_forward(of.activation, &gate_up, of.width)
@@ -113,7 +113,7 @@ impl Twin for ActivationBackward {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let Self(of) = *self;
         let count = on.tokens()? * of.width;
-        let d_y = &on.sum_of("d_output", count, of.parts)?;
+        let d_y = &on.sum_of("d_output", count, of.sums)?;
         let y = if of.gated {
             let x = on.first("gate_up", 2 * count)?;
             let (d_x, y) = gated_activation_backward(of.activation, x, d_y, of.width);

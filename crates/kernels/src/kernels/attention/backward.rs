@@ -3,7 +3,9 @@
 //! said in `shaders/lib/attention/backward_matrix.wgsl`.
 
 use super::matrix::usable;
-use super::operands::{Operands, attention_kernel, common, fused_rows, key_value_constants};
+use super::operands::{
+    AttentionOperands, attention_kernel, common, fused_rows, key_value_constants,
+};
 use super::tile::{FULL_TILE, TALL_TILE, attention_tiles};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
@@ -29,7 +31,13 @@ impl Spec for AttentionBackwardQuery {
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { batch, rows, tile } = *self;
-        backward(caps, (*self).into(), AttentionPass::Query, Operands::of_batch(batch, rows), tile)
+        backward(
+            caps,
+            (*self).into(),
+            AttentionPass::Query,
+            AttentionOperands::of_batch(batch, rows),
+            tile,
+        )
     }
 }
 
@@ -51,7 +59,7 @@ impl Spec for AttentionBackwardKeyValue {
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { batch, rows, owner, ends, tile } = *self;
-        let operands = Operands::Batch { batch, rows, owner, ends };
+        let operands = AttentionOperands::Batch { batch, rows, owner, ends };
         backward(caps, (*self).into(), AttentionPass::KeyValue, operands, tile)
     }
 }
@@ -79,10 +87,10 @@ fn backward(
     caps: &Capabilities,
     spec: KernelSpec,
     pass: AttentionPass,
-    operands: Operands,
+    operands: AttentionOperands,
     given: Option<AttentionTile>,
 ) -> Result<Kernel> {
-    let Operands::Batch { batch, .. } = operands else {
+    let AttentionOperands::Batch { batch, .. } = operands else {
         return Err(Error::internal("only batches have gradients here"));
     };
     let picked = match given {
@@ -233,10 +241,10 @@ fn matrix_kernel(
     caps: &Capabilities,
     spec: KernelSpec,
     pass: AttentionPass,
-    operands: Operands,
+    operands: AttentionOperands,
     (tile, reason): (AttentionTile, String),
 ) -> Result<Kernel> {
-    let Operands::Batch { batch, rows, owner, ends } = operands else {
+    let AttentionOperands::Batch { batch, rows, owner, ends } = operands else {
         return Err(Error::internal("only batches have gradients here"));
     };
     let BatchAttention { shape, scores, window, .. } = batch;

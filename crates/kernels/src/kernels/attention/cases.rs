@@ -18,8 +18,8 @@ mod tensors;
 use crate::caps::Capabilities;
 use crate::kernels::{
     self as k, AttentionPass, AttentionProducts, AttentionShape, BackwardRows, BatchAttention,
-    CacheAttention, Constant, DecodeOver, DenseMask, Element, KeyValueOwner, KvCache, Parts,
-    Scores, Spec, TensorAttention,
+    CacheAttention, Constant, DecodeOver, DenseMask, Element, KeyValueOwner, KvCacheFormat,
+    PartialSums, Scores, Spec, TensorAttention,
 };
 use crate::testing::Case;
 use crate::testing::catalogue::{Entry, HEADS};
@@ -52,7 +52,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
         .collect()
 }
 
-const PARTS: Parts = Parts { count: 3, apart: 4096 };
+const PARTS: PartialSums = PartialSums { count: 3, apart: 4096 };
 const ENDS: usize = 1024;
 
 fn attention(caps: &Capabilities) -> Vec<Entry> {
@@ -92,7 +92,7 @@ fn batches(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>)
     let plain = BatchAttention { shape, ..BatchAttention::default() };
     let mut add =
         |what: &str, kernel| entries.push((format!("{what} of {}", shape.head_dim), kernel));
-    add("attention delta", delta_of(shape, Parts::WHOLE).kernel(caps));
+    add("attention delta", delta_of(shape, PartialSums::WHOLE).kernel(caps));
     add("attention delta of parts", delta_of(shape, PARTS).kernel(caps));
     let dropped = BatchAttention { dropout: Some(Constant(0.1)), ..plain };
     for batch in [plain, dropped] {
@@ -144,8 +144,8 @@ fn decodes(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>)
     let scores = Scores { soft_cap: Some(Constant(30.0)), ..Scores::default() };
     let windowed = CacheAttention { window: Some(1024), scores, ..plain };
     let ringed = CacheAttention { window: Some(1024), ring: Some(1279), ..plain };
-    let mut over = vec![(DecodeOver::Cache(windowed, KvCache::F32), vec![1024])];
-    for cache in KvCache::ALL {
+    let mut over = vec![(DecodeOver::Cache(windowed, KvCacheFormat::F32), vec![1024])];
+    for cache in KvCacheFormat::ALL {
         over.push((DecodeOver::Rows(plain, cache, 3), vec![64, 32_768]));
         over.push((DecodeOver::Cache(plain, cache), vec![64, 2048, 32_768]));
         over.push((DecodeOver::Cache(ringed, cache), vec![1024]));
@@ -185,7 +185,7 @@ fn attention_by_matrices(caps: &Capabilities) -> Vec<Entry> {
         let all =
             BackwardRows { qkv_f16: true, d_output_f16: true, d_qkv_f16: true, rotated: true };
         let mut add = |what: &str, kernel| entries.push((format!("{what} of {head_dim}"), kernel));
-        let delta = delta_of(shape, Parts::WHOLE);
+        let delta = delta_of(shape, PartialSums::WHOLE);
         let delta = k::AttentionDelta { output_f16: true, d_output_f16: true, ..delta };
         add("attention delta in f16", delta.kernel(caps));
         let sum = k::AttentionGroupSum { d_qkv_f16: true, ..group_sum_of(shape) };

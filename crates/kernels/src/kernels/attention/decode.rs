@@ -1,10 +1,10 @@
 //! Attention of one query row over the key-value cache, or of one query row of each batch item over
 //! tensors: in one range of keys or in several that a second kernel merges.
 
-use super::decode_tile::{QueryHeads, SIZE, pick, turns};
+use super::decode_tile::{QueryHeads, SIZE, key_iterations, pick};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::format::{Element, KvCache};
+use crate::format::{Element, KvCacheFormat};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{cache_flags, cache_sizes, key_rows, scores};
@@ -45,8 +45,11 @@ impl Spec for AttentionDecode {
         };
         let tile = pick(caps, shape, heads)?;
         let subgroups = caps.reduces_by_subgroup();
-        let composer =
-            turns(composer(*self, tile.size, (shape, over.scores()), &splits), &tile, shape);
+        let composer = key_iterations(
+            composer(*self, tile.size, (shape, over.scores()), &splits),
+            &tile,
+            shape,
+        );
         let composer = over.place(composer, split);
         let composer = if subgroups { composer.with_subgroups() } else { composer };
         let lanes = if subgroups { "subgroup" } else { "tree" };
@@ -156,9 +159,9 @@ pub(super) fn composer(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecodeOver {
     /// A model's cache, by the newest row of a text.
-    Cache(CacheAttention, KvCache),
+    Cache(CacheAttention, KvCacheFormat),
     /// A model's cache with the texts of this many rows, by the newest row of each.
-    Rows(CacheAttention, KvCache, usize),
+    Rows(CacheAttention, KvCacheFormat, usize),
     /// Tensors of this many batch items, one query row each.
     Tensors(AttentionShape, Scores, Element, usize),
 }

@@ -1,10 +1,10 @@
 //! The newest row of a decoded text, from the residual stream to what ranges of keys leave, in one dispatch.
 
 use super::decode::composer;
-use super::decode_tile::{QueryHeads, pick, turns};
+use super::decode_tile::{QueryHeads, key_iterations, pick};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::format::KvCache;
+use crate::format::KvCacheFormat;
 use crate::kernels::compose::{Binding, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::check_storage;
 use crate::kernels::linear::MatvecInput;
@@ -16,7 +16,7 @@ use crate::kernels::shape::{CacheAttention, DecodeQkvShape, DecodeSplits};
 const UNITS_IN_FLIGHT: usize = 24;
 /// Most elements of the matrix of queries, which each range reads again: as many as were measured.
 const MOST_ELEMENTS: usize = 768 * 768;
-/// Most turns over a row that are not in a loop.
+/// Most iterations over a row that are not in a loop.
 const UNROLLED_PASSES: usize = 4;
 
 /// A workgroup whose teams have all pairs of a head between them.
@@ -91,20 +91,21 @@ impl Spec for AttentionDecodeQkv {
         check_storage(caps, [tile.bytes(heads, true) as u32], self.name())?;
         let packed = weights.packs(k);
         let (rows, unit) = (2 * pairs, if packed { UNIT } else { 4 });
-        let turns_of_rows = (k / unit).div_ceil(lanes);
+        let row_iterations = (k / unit).div_ceil(lanes);
         let unrolled =
-            turns_of_rows.div_ceil(turns_of_rows.div_ceil((UNITS_IN_FLIGHT / rows).max(1)));
-        let passes = turns_of_rows.div_ceil(unrolled);
-        let composer = turns(composer(*self, tile.size, (heads, scores), &splits), &tile, heads)
-            .size("HEAD_DIM", heads.head_dim)
-            .size("HALF", heads.head_dim / 2)
-            .size("K", k)
-            .size("ROW_LANES", lanes)
-            .unrolled("PAIRS", pairs)
-            .unrolled("ROWS", rows)
-            .unrolled("ROW_STEPS", lanes.ilog2() as usize)
-            .unrolled("UNROLLED", unrolled)
-            .size("WINDOW", window.unwrap_or(u32::MAX as usize));
+            row_iterations.div_ceil(row_iterations.div_ceil((UNITS_IN_FLIGHT / rows).max(1)));
+        let passes = row_iterations.div_ceil(unrolled);
+        let composer =
+            key_iterations(composer(*self, tile.size, (heads, scores), &splits), &tile, heads)
+                .size("HEAD_DIM", heads.head_dim)
+                .size("HALF", heads.head_dim / 2)
+                .size("K", k)
+                .size("ROW_LANES", lanes)
+                .unrolled("PAIRS", pairs)
+                .unrolled("ROWS", rows)
+                .unrolled("ROW_STEPS", lanes.ilog2() as usize)
+                .unrolled("UNROLLED", unrolled)
+                .size("WINDOW", window.unwrap_or(u32::MAX as usize));
         let composer = if passes <= UNROLLED_PASSES {
             composer.unrolled("PASSES", passes)
         } else {
@@ -118,7 +119,7 @@ impl Spec for AttentionDecodeQkv {
         .module("lib/matvec/norm_weight")
         .when("TENSORS", false)
         .when("BATCHED", false);
-        let composer = key_rows(cache_sizes(composer, KvCache::F32, &heads), ring)
+        let composer = key_rows(cache_sizes(composer, KvCacheFormat::F32, &heads), ring)
             .when("BIASED", biased)
             .module("lib/matvec/pair_bias");
         let form = if packed { weights.name() } else { "vec4" };

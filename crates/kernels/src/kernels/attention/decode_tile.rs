@@ -124,8 +124,8 @@ pub(super) fn pick(caps: &Capabilities, shape: AttentionShape, heads: QueryHeads
     Err(Error::limit(limit, storage as u64, smallest as u64, name))
 }
 
-/// The sizes of a workgroup's turns over its keys.
-pub(super) fn turns(composer: Composer, tile: &Tile, shape: AttentionShape) -> Composer {
+/// The sizes of a workgroup's iterations over its keys.
+pub(super) fn key_iterations(composer: Composer, tile: &Tile, shape: AttentionShape) -> Composer {
     let composer = composer
         .size("LANES", tile.lanes)
         .size("TEAM", tile.team)

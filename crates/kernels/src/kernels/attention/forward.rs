@@ -2,7 +2,7 @@
 //! holds where a device has them and operands may be in f16, else by tiles or by rows.
 
 use super::matrix::{SHARERS, usable};
-use super::operands::{Operands, attention_kernel};
+use super::operands::{AttentionOperands, attention_kernel};
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::error::{Error, Result};
 use crate::kernels::compose::{Composer, Grid, Kernel, MATRIX_USERS, Spec};
@@ -34,7 +34,7 @@ impl Spec for AttentionForward {
             None if batch.rounds => pick(caps, batch.shape),
             None => Err(String::new()),
         };
-        let operands = Operands::of_batch(batch, BackwardRows::default());
+        let operands = AttentionOperands::of_batch(batch, BackwardRows::default());
         let refused = match picked {
             Ok(picked) => {
                 let halves = [self.qkv_f16, self.output_f16];
@@ -65,7 +65,7 @@ impl Spec for AttentionForwardCached {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let operands = Operands::Cache(self.attention, self.tokens);
+        let operands = AttentionOperands::Cache(self.attention, self.tokens);
         let picked = match self.tile {
             Some(tile) if tile.matrix => Ok((tile, GIVEN_TILE.into())),
             None if self.rounds => pick(caps, self.attention.shape),
@@ -100,7 +100,7 @@ const SCORES_PAD: usize = 4;
 /// What lies in workgroup memory: panels of the rows that a subgroup has and of their weights and scores, and the tile's
 /// keys and values.
 #[derive(Clone, Copy)]
-struct Layout {
+struct TileLayout {
     panels: usize,
     /// Rows of a panel.
     rows: usize,
@@ -108,7 +108,7 @@ struct Layout {
     head_dim: usize,
 }
 
-impl Layout {
+impl TileLayout {
     fn new(caps: &Capabilities, shape: AttentionShape, tile: AttentionTile) -> Self {
         let rows = caps.matrix_lanes() as usize / SHARERS;
         let (columns, head_dim) = (tile.columns, shape.head_dim);
@@ -146,7 +146,7 @@ fn fits(
         && [config.n, config.k].iter().all(|side| tile.columns.is_multiple_of(*side as usize))
         && loads.is_multiple_of(tile.size)
         && tile.size <= caps.limits.workgroup_invocations() as usize
-        && Layout::new(caps, shape, tile).bytes()
+        && TileLayout::new(caps, shape, tile).bytes()
             <= caps.limits.max_compute_workgroup_storage_size as usize
 }
 
@@ -175,7 +175,7 @@ fn pick(
         let have = caps.limits.max_compute_workgroup_storage_size;
         return Err(format!("no tile of matrices fits {have} bytes of workgroup memory"));
     };
-    let bytes = Layout::new(caps, shape, *tile).bytes();
+    let bytes = TileLayout::new(caps, shape, *tile).bytes();
     Ok((*tile, format!("the preferred tile that fits: {bytes} bytes of workgroup memory")))
 }
 
@@ -186,7 +186,7 @@ fn pick(
 fn by_matrices(
     caps: &Capabilities,
     spec: impl Spec,
-    operands: Operands,
+    operands: AttentionOperands,
     halves: [bool; 2],
     (tile, reason): (AttentionTile, String),
 ) -> Result<Kernel> {
@@ -208,8 +208,8 @@ fn with_tile(
 ) -> Result<Composer> {
     let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
     let config = config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, name))?;
-    let layout = Layout::new(caps, shape, tile);
-    let Layout { rows, columns, head_dim, .. } = layout;
+    let layout = TileLayout::new(caps, shape, tile);
+    let TileLayout { rows, columns, head_dim, .. } = layout;
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
     let strip_matrices = layout.strip_matrices(n);
     let strip = strip_matrices * n;

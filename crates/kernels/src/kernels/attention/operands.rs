@@ -18,7 +18,7 @@ use crate::kernels::spec::GIVEN_TILE;
 
 /// What the tiled and the row forms of the attention kernels work on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Operands {
+pub(super) enum AttentionOperands {
     /// The fused rows of a batch. Document ends lie `ends` elements behind the starts.
     Batch { batch: BatchAttention, rows: BackwardRows, owner: KeyValueOwner, ends: usize },
     /// Up to so many rows of a text, and a cache in f32.
@@ -65,7 +65,7 @@ const QUERY_TENSORS: [Binding; 2] = [read_write("d_query"), uniform("geometry")]
 const KEY_VALUE_TENSORS: [Binding; 3] =
     [read_write("d_key"), read_write("d_value"), uniform("geometry")];
 
-impl Operands {
+impl AttentionOperands {
     /// A batch whose gradients, if the pass is one of these, are those of groups.
     pub(super) const fn of_batch(batch: BatchAttention, rows: BackwardRows) -> Self {
         Self::Batch { batch, rows, owner: KeyValueOwner::Group, ends: 0 }
@@ -253,7 +253,7 @@ pub(super) fn attention_kernel(
     caps: &Capabilities,
     spec: impl Spec,
     pass: AttentionPass,
-    operands: Operands,
+    operands: AttentionOperands,
     given: Option<AttentionTile>,
 ) -> Result<Kernel> {
     let (shape, owners) = (operands.shape(), operands.owners(pass));
@@ -278,7 +278,7 @@ fn row_kernel(
     caps: &Capabilities,
     spec: impl Spec,
     pass: AttentionPass,
-    operands: Operands,
+    operands: AttentionOperands,
 ) -> Result<Kernel> {
     let size = workgroup_size(caps, 8, 1, spec.name())?;
     let composer = operands.place(Composer::new(spec, size), pass);

@@ -7,16 +7,16 @@ use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::quads;
 use crate::kernels::rope::rotated_heads;
-use crate::kernels::shape::{AttentionShape, Parts};
+use crate::kernels::shape::{AttentionShape, PartialSums};
 
 /// The row sums that the other backward kernels need. Bindings: output, d_output, delta, step; and where `d_output` lies
-/// in `parts`, which is in f32 alone, what it is as a whole, which the kernel writes.
+/// in `sums`, which is in f32 alone, what it is as a whole, which the kernel writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionDelta {
     pub shape: AttentionShape,
     pub output_f16: bool,
     pub d_output_f16: bool,
-    pub parts: Parts,
+    pub sums: PartialSums,
 }
 
 impl Spec for AttentionDelta {
@@ -25,20 +25,20 @@ impl Spec for AttentionDelta {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, output_f16: output, d_output_f16: d_output, parts } = *self;
-        debug_assert!(!d_output || parts == Parts::WHOLE, "{self:?}");
+        let Self { shape, output_f16: output, d_output_f16: d_output, sums } = *self;
+        debug_assert!(!d_output || sums == PartialSums::WHOLE, "{self:?}");
         let mut bindings =
             vec![read("output"), read("d_output"), read_write("delta"), uniform("step")];
         let place = |composer: Composer| {
             (composer.when("TENSORS", false).when("F16", output || d_output))
                 .when("OUTPUT_F16", output)
                 .when("D_OUTPUT_F16", d_output)
-                .summed_parts(parts, 4)
+                .summed_parts(sums, 4)
         };
-        if parts != Parts::WHOLE {
+        if sums != PartialSums::WHOLE {
             bindings.push(read_write("whole"));
         }
-        Ok(delta_kernel(caps, *self, shape, shape.heads, &bindings, place)?.of_parts(parts))
+        Ok(delta_kernel(caps, *self, shape, shape.heads, &bindings, place)?.of_parts(sums))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Attention over tensors of any strides: how their elements are stored, and where they lie.
 
-use super::operands::{Operands, attention_kernel};
+use super::operands::{AttentionOperands, attention_kernel};
 use super::sums::delta_kernel;
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -60,7 +60,7 @@ impl Spec for AttentionTensors {
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { of, pass, element, dense, batch } = *self;
-        let operands = Operands::Tensors { of, element, dense, batch };
+        let operands = AttentionOperands::Tensors { of, element, dense, batch };
         attention_kernel(caps, *self, pass, operands, None)
     }
 }

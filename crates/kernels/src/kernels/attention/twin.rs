@@ -17,12 +17,12 @@ use crate::kernels::cache::twin::cached;
 use crate::kernels::dropout::twin::{KeyDropout, Masks};
 use crate::kernels::rope::twin::rotated;
 use crate::kernels::{
-    AttentionShape, BackwardRows, BatchAttention, CacheAttention, KeyValueOwner, KvCache, Parts,
-    RopeShape, Scores,
+    AttentionShape, BackwardRows, BatchAttention, CacheAttention, KeyValueOwner, KvCacheFormat,
+    PartialSums, RopeShape, Scores,
 };
 use crate::twins::{Operands, Twin, add_assign, dot};
 use causal::{CausalAttention, Head, attend_kept};
-use gradient_rows::Pass;
+use gradient_rows::ForwardResults;
 use std::ops::Range;
 
 impl Twin for AttentionTensors {}
@@ -114,7 +114,7 @@ impl Twin for AttentionForwardCached {
         let of = self.attention.causal(step.tokens as usize);
         let query = on.f32("query")?.to_vec();
         let cache = self.attention.cache();
-        let keys = |on: &Operands, keys| cached(&cache, KvCache::F32, on.u32("keys")?, keys);
+        let keys = |on: &Operands, keys| cached(&cache, KvCacheFormat::F32, on.u32("keys")?, keys);
         forward(on, &cache.shape, of, (&query, step.position as usize), keys, self.output_f16)
     }
 }
@@ -184,7 +184,7 @@ fn probabilities(
     let (query, lse) = (on.f32("query")?.to_vec(), on.f32("lse")?.to_vec());
     for t in 0..tokens {
         let keys = of.keys(on.u32("documents")?[t] as usize, position + t);
-        let rows = cached(&cache, KvCache::F32, on.u32("keys")?, keys.clone())?;
+        let rows = cached(&cache, KvCacheFormat::F32, on.u32("keys")?, keys.clone())?;
         let seen = Seen::of_cache(shape, rows);
         let [k, _] = seen.heads(of.kv_head(head));
         let query = &query[t * shape.stride() + head * shape.head_dim..][..shape.head_dim];
@@ -199,13 +199,13 @@ fn probabilities(
 
 impl Twin for AttentionDelta {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, output_f16, d_output_f16, parts } = self;
+        let Self { shape, output_f16, d_output_f16, sums } = self;
         let all = on.tokens()? * shape.width();
         let output = on.read_as("output", Element::halved(*output_f16))?;
-        let d_output = if *parts == Parts::WHOLE {
+        let d_output = if *sums == PartialSums::WHOLE {
             on.read_as("d_output", Element::halved(*d_output_f16))?
         } else {
-            let sum = on.sum_of("d_output", all, *parts)?;
+            let sum = on.sum_of("d_output", all, *sums)?;
             on.write("whole", 0, &sum)?;
             sum
         };
@@ -221,12 +221,12 @@ fn backward<T>(
     on: &Operands,
     batch: &BatchAttention,
     lie: BackwardRows,
-    each: impl FnOnce(Pass<'_, f32>) -> T,
+    each: impl FnOnce(ForwardResults<'_, f32>) -> T,
 ) -> Result<T> {
     let (tokens, shape) = (on.tokens()?, batch.shape);
     let qkv = on.read_as("qkv", Element::halved(lie.qkv_f16))?;
     let d_out = on.read_as("d_output", Element::halved(lie.d_output_f16))?;
-    Ok(each(Pass {
+    Ok(each(ForwardResults {
         shape: batch.causal(on)?,
         qkv: &qkv[..tokens * shape.stride()],
         documents: on.u32("documents")?,

@@ -16,7 +16,8 @@ use crate::kernels::rope::twin::{cache_append_forward, rope_forward, rope_table}
 use crate::kernels::weights::cases as weights;
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::kernels::{
-    self as k, CacheRows, KvCache, Matvec, MatvecInput, MatvecOutput, Spec, WeightFormat, ring_rows,
+    self as k, CacheRows, KvCacheFormat, Matvec, MatvecInput, MatvecOutput, Spec, WeightFormat,
+    ring_rows,
 };
 use crate::testing::catalogue::Entry;
 use crate::testing::catalogue::HEADS;
@@ -29,11 +30,11 @@ use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for cache in KvCache::ALL {
+    for cache in KvCacheFormat::ALL {
         let name = cache.name();
         let append = move |lane| append(lane, cache);
         cases.push(Case::new(format!("cache_append {name}"), append));
-        if cache != KvCache::F32 {
+        if cache != KvCacheFormat::F32 {
             cases.push(Case::new(format!("cache_expand {name}"), move |lane| expand(lane, cache)));
         }
     }
@@ -53,7 +54,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     for (heads, kv_heads, head_dim) in HEADS {
         let shape = k::AttentionShape { heads, kv_heads, head_dim };
         let rows = |ring| CacheRows { shape, ring };
-        for cache in KvCache::ALL {
+        for cache in KvCacheFormat::ALL {
             let name = format!("of {head_dim} in {}", cache.name());
             for (what, rows) in [("cache", rows(None)), ("ring", rows(Some(1279)))] {
                 let append = CacheAppend { rows, cache, batched: false }.kernel(caps);
@@ -73,7 +74,7 @@ const CACHES: [Heads; 2] = [(1, 1, 4), (6, 2, 20)];
 /// Rows of the cache that is appended to.
 const ROWS: usize = 9;
 
-async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+async fn append(lane: Rc<Lane>, cache: KvCacheFormat) -> Outcome {
     for heads in CACHES {
         for (tokens, position, ring) in
             [(1, 0, None), (1, 8, None), (5, 3, None), (5, 25, Some(ROWS))]
@@ -112,7 +113,7 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
 /// What f16 cannot hold makes its word NaN, and no other.
 async fn beyond_half(lane: Rc<Lane>) -> Outcome {
     let (shape, kernel_shape) = shapes(CACHES[0], 1);
-    let cache = KvCache::F16;
+    let cache = KvCacheFormat::F16;
     let made = lane
         .variants_of(k::CacheAppend { rows: kernel_shape.cache(), cache, batched: false })
         .map_err(text)?;
@@ -212,13 +213,13 @@ async fn newest_row(
 /// Holds written rows against the twin's: f32 exactly, f16 to the last bit, bytes to the rounding of
 /// their scale and to half a step.
 fn appended(
-    cache: KvCache,
+    cache: KvCacheFormat,
     shape: CausalAttention,
     words: &[u32],
     rows: &[f32],
 ) -> Result<(), String> {
     let twin = packed(cache, shape, rows);
-    if cache == KvCache::F32 {
+    if cache == KvCacheFormat::F32 {
         return same("cache", words, &twin);
     }
     let (got, twin) = (expanded(cache, shape, words), expanded(cache, shape, &twin));
@@ -228,8 +229,8 @@ fn appended(
         for &x in x {
             // Rounding to the even or towards zero, of the number or of its quotient.
             let of_half = f64::from(x).abs() / 1024.0 + 1e-7;
-            near.push(if cache == KvCache::F16 { of_half } else { most / 253.0 });
-            step.push(if cache == KvCache::F16 { of_half } else { most / 126.0 });
+            near.push(if cache == KvCacheFormat::F16 { of_half } else { most / 253.0 });
+            step.push(if cache == KvCacheFormat::F16 { of_half } else { most / 126.0 });
         }
     }
     hold(("kept", cache.name(), [&twin, &near, &step].map(|x| Bits(x))), || {
@@ -244,7 +245,7 @@ fn appended(
     })
 }
 
-async fn expand(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+async fn expand(lane: Rc<Lane>, cache: KvCacheFormat) -> Outcome {
     for heads in CACHES {
         for (tokens, position, ring) in
             [(1, 0, None), (5, 40, None), (300, 0, None), (5, 90, Some(20))]

@@ -10,7 +10,7 @@ use super::modules::{cache_flags, cache_rows, cache_sizes, key_rows};
 use super::shape::CacheRows;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::format::KvCache;
+use crate::format::KvCacheFormat;
 
 /// Rows of a cache for queries that see the last `window` positions, when at most `chunk` positions
 /// are appended at a time: the last of these must not take the place of what the first one sees.
@@ -23,7 +23,7 @@ pub const fn ring_rows(window: usize, chunk: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheAppend {
     pub rows: CacheRows,
-    pub cache: KvCache,
+    pub cache: KvCacheFormat,
     pub batched: bool,
 }
 
@@ -57,7 +57,7 @@ const EXPAND_GROUPS: u32 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheExpand {
     pub rows: CacheRows,
-    pub cache: KvCache,
+    pub cache: KvCacheFormat,
 }
 
 impl Spec for CacheExpand {

@@ -2,7 +2,7 @@
 
 use super::{CacheAppend, CacheExpand};
 use crate::error::Result;
-use crate::format::KvCache;
+use crate::format::KvCacheFormat;
 use crate::kernels::attention::twin::causal::CausalAttention;
 use crate::kernels::attention::twin::twin;
 use crate::kernels::shape::CacheRows;
@@ -69,7 +69,7 @@ pub(crate) fn cache_row(shape: &CacheRows, position: usize) -> usize {
 /// Positions of a cache in f32: key heads | value heads.
 pub(crate) fn cached(
     shape: &CacheRows,
-    cache: KvCache,
+    cache: KvCacheFormat,
     words: &[u32],
     rows: Range<usize>,
 ) -> Result<Vec<f32>> {
@@ -78,9 +78,9 @@ pub(crate) fn cached(
         .flat_map(|position| words[cache_row(shape, position) * width..][..width].iter().copied())
         .collect();
     Ok(match cache {
-        KvCache::F32 => kept.into_iter().map(f32::from_bits).collect(),
-        KvCache::F16 => cast(&cache_expand_f16(&kept)),
-        KvCache::Int8 => cast(&cache_expand_int8(twin(&shape.shape, 1), &kept)),
+        KvCacheFormat::F32 => kept.into_iter().map(f32::from_bits).collect(),
+        KvCacheFormat::F16 => cast(&cache_expand_f16(&kept)),
+        KvCacheFormat::Int8 => cast(&cache_expand_int8(twin(&shape.shape, 1), &kept)),
     })
 }
 
@@ -106,7 +106,7 @@ impl Twin for CacheAppend {
 fn append_at(
     on: &mut Operands,
     shape: &CacheRows,
-    cache: KvCache,
+    cache: KvCacheFormat,
     row_of: impl Fn(usize) -> usize,
 ) -> Result<()> {
     let shape = shape.shape;
@@ -115,9 +115,9 @@ fn append_at(
     let key_value: Vec<f32> =
         rows.chunks(shape.stride()).flat_map(|row| row[shape.key_offset()..].to_vec()).collect();
     let words = match cache {
-        KvCache::F32 => key_value.iter().map(|x| x.to_bits()).collect(),
-        KvCache::F16 => cache_append_f16(&key_value),
-        KvCache::Int8 => cache_append_int8(twin(&shape, 1), &key_value),
+        KvCacheFormat::F32 => key_value.iter().map(|x| x.to_bits()).collect(),
+        KvCacheFormat::F16 => cache_append_f16(&key_value),
+        KvCacheFormat::Int8 => cache_append_int8(twin(&shape, 1), &key_value),
     };
     let width = shape.row_words(cache);
     let kept = on.u32_mut("cache")?;

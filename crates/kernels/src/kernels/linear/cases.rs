@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Form::ALL
         .into_iter()
         .flat_map(|form| {
-            Rows::ALL.into_iter().flat_map(move |rows| {
+            RowLengths::ALL.into_iter().flat_map(move |rows| {
                 [false, true].map(|half| {
                     let by = if half { " by matrices" } else { "" };
                     let name = format!("linear {} {}{by}", form.name(), rows.name());
@@ -66,14 +66,14 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// What the lengths of rows are.
 #[derive(Clone, Copy, PartialEq)]
-enum Rows {
+enum RowLengths {
     Fours,
     Odd,
     /// The matrix's rows are odd, and the rows that have them as columns are padded.
     Padded,
 }
 
-impl Rows {
+impl RowLengths {
     const ALL: [Self; 3] = [Self::Fours, Self::Odd, Self::Padded];
 
     fn name(self) -> &'static str {
@@ -100,23 +100,23 @@ fn outputs(form: Form) -> &'static [Output] {
 /// with a bias, are slices of wider rows, as parts of a sharded matrix are, and their K takes several
 /// steps, in each part of a split one too: whole ones where rows are of fours. The others' K is short and
 /// ends within a step.
-fn shape(form: Form, rows: Rows, wide: bool) -> LinearShape {
+fn shape(form: Form, rows: RowLengths, wide: bool) -> LinearShape {
     // `more`: columns that a row of C, or of A, has beside N, or K. The matrix's rows are N, and K of `Matmul`;
     // `MatmulAt` exchanges the two.
     let by_k = form == Form::Matmul;
     let (n, k, more) = match (rows, wide) {
-        (Rows::Fours, true) => (132, 96, 8),
-        (Rows::Fours, false) => (132, 20, 0),
-        (Rows::Odd, true) => (131, 83, 3),
-        (Rows::Odd, false) => (131, 19, 0),
-        (Rows::Padded, true) if by_k => (132, 95, 9),
-        (Rows::Padded, false) if by_k => (132, 19, 1),
-        (Rows::Padded, true) => (130, 96, 10),
-        (Rows::Padded, false) => (130, 20, 2),
+        (RowLengths::Fours, true) => (132, 96, 8),
+        (RowLengths::Fours, false) => (132, 20, 0),
+        (RowLengths::Odd, true) => (131, 83, 3),
+        (RowLengths::Odd, false) => (131, 19, 0),
+        (RowLengths::Padded, true) if by_k => (132, 95, 9),
+        (RowLengths::Padded, false) if by_k => (132, 19, 1),
+        (RowLengths::Padded, true) => (130, 96, 10),
+        (RowLengths::Padded, false) => (130, 20, 2),
     };
     let (n, k) = if form == Form::MatmulAt { (k + 112, n) } else { (n, k) };
     let shape = LinearShape::new(form, n, k, 192);
-    let shape = LinearShape { padded: rows == Rows::Padded, ..shape };
+    let shape = LinearShape { padded: rows == RowLengths::Padded, ..shape };
     match form {
         Form::MatmulT => LinearShape { c_stride: n + more, ..shape },
         Form::Matmul | Form::MatmulAt => LinearShape { a_stride: k + more, ..shape },
@@ -140,7 +140,7 @@ fn products(
     Ok(fit.map(product).collect())
 }
 
-async fn product(lane: Rc<Lane>, form: Form, rows: Rows, half: bool) -> Outcome {
+async fn product(lane: Rc<Lane>, form: Form, rows: RowLengths, half: bool) -> Outcome {
     for (index, &output) in outputs(form).iter().enumerate() {
         let biased = matches!(output, Output::Bias | Output::BiasedResidual);
         let shape = LinearShape { half, ..shape(form, rows, index == 0 || biased) };
@@ -232,7 +232,7 @@ async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
     let alone = (Element::F32, WeightFormat::F16);
     let lie = if form == Form::MatmulAt { vec![both[0], both[1], alone] } else { both.to_vec() };
     for (a, b) in lie {
-        let shape = LinearShape { a, b, half: true, ..shape(form, Rows::Fours, true) };
+        let shape = LinearShape { a, b, half: true, ..shape(form, RowLengths::Fours, true) };
         let output = outputs(form)[0];
         let runs = [(1, 0, false), (129, 5, true)]
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
@@ -253,7 +253,7 @@ async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
 
 /// A product by matrices of which C lies in f16, as a whole and as the sum of parts.
 async fn results_in_halves(lane: &Lane, form: Form) -> std::result::Result<(), String> {
-    let shape = shape(form, Rows::Fours, true);
+    let shape = shape(form, RowLengths::Fours, true);
     let shape = LinearShape { c: Element::F16, half: true, ..shape };
     let output = outputs(form)[0];
     let runs = [(1, 0, false), (129, 5, true)]

@@ -1,13 +1,13 @@
-//! The product with the matrix of gate and up that goes on to the gate's result: a workgroup has as many columns of gate as of
-//! up, so that neither is written.
+//! The product with the matrix of gate and up, in one kernel with their gate. A workgroup computes as many columns of gate
+//! as of up. It writes only the gate's result.
 
 use super::tile::pick;
 use crate::caps::Capabilities;
 use crate::format::Element;
 use crate::products::{Form, LinearShape, LinearTile};
 
-/// Whether a product by this tile can go on from its sums: by matrices, into f16, of tiles without remainder, of which each
-/// subgroup has columns of gate alone or of up alone.
+/// Whether the kernel of this tile can compute the gate from its sums. The tile must be of subgroup matrices, its result in
+/// f16, and the columns whole tiles. Each subgroup must have columns of gate alone or of up alone.
 pub fn tile_gates(shape: &LinearShape, tile: LinearTile) -> bool {
     let LinearTile::Matrix { bn, wn, .. } = tile else { return false };
     shape.form == Form::MatmulT
@@ -19,7 +19,7 @@ pub fn tile_gates(shape: &LinearShape, tile: LinearTile) -> bool {
         && bn.is_multiple_of(2 * wn)
 }
 
-/// Whether the product that is picked for a shape gives the gate's result, with K whole.
+/// Whether the product that is picked for a shape can compute the gate. K must not be split.
 pub fn linear_gates(caps: &Capabilities, shape: &LinearShape) -> bool {
     let pick = pick(caps, shape);
     pick.splits == 1 && tile_gates(shape, pick.tile)

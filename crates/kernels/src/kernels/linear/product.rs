@@ -12,7 +12,7 @@ use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
 use crate::kernels::modules::activation_module;
-use crate::kernels::shape::{Output, Parts};
+use crate::kernels::shape::{Output, PartialSums};
 use crate::kernels::spec::GIVEN_TILE;
 use crate::products::{Form, LinearShape, LinearTile};
 
@@ -43,10 +43,10 @@ impl Output {
 }
 
 /// In how many parts the product that is picked for a shape leaves its result: more than one where its K is split.
-pub fn linear_parts(caps: &Capabilities, shape: &LinearShape) -> Parts {
+pub fn linear_parts(caps: &Capabilities, shape: &LinearShape) -> PartialSums {
     match pick(caps, shape).splits {
-        1 => Parts::WHOLE,
-        count => Parts { count, apart: shape.part_elements() as usize },
+        1 => PartialSums::WHOLE,
+        count => PartialSums { count, apart: shape.part_elements() as usize },
     }
 }
 
@@ -92,7 +92,7 @@ impl LinearProduct {
         self.is_split().then_some(LinearSum { shape, output, splits })
     }
 
-    /// What becomes of results. Parts are overwritten: what a product is added to is for who sums them.
+    /// What becomes of results. Partial sums are overwritten: what a product is added to is for who sums them.
     const fn target(&self) -> Output {
         if self.is_split() { Output::Mode(WriteMode::Overwrite) } else { self.output }
     }

@@ -38,18 +38,18 @@ impl Spec for Matvec {
         let name = self.name();
         let Self { n, output, .. } = *self;
         let vectors = self.k.div_ceil(self.unit());
-        let Row { lanes, size, meeting } = row(caps, vectors, n, name)?;
-        let turns = vectors / lanes;
-        let unrolled = turns.clamp(1, IN_FLIGHT / self.unit());
+        let RowReader { lanes, size, meeting } = row(caps, vectors, n, name)?;
+        let iterations = vectors / lanes;
+        let unrolled = iterations.clamp(1, IN_FLIGHT / self.unit());
         let normed = self.input.is_normed();
         let products = output.products();
         let sums = products + usize::from(normed);
         check_storage(caps, [4 * size * sums as u32], name)?;
         let composer = Composer::new(*self, size)
             .size("LANES", lanes)
-            .size("WHOLE", turns / unrolled * unrolled)
+            .size("WHOLE", iterations / unrolled * unrolled)
             .unrolled("UNROLLED", unrolled)
-            .unrolled("LAST", turns % unrolled)
+            .unrolled("LAST", iterations % unrolled)
             .size("REST", vectors % lanes)
             .unrolled("PRODUCTS", products)
             .unrolled("SUMS", sums);
@@ -67,7 +67,7 @@ impl Spec for Matvec {
 }
 
 /// Who reads a row of the matrix.
-struct Row {
+struct RowReader {
     lanes: usize,
     /// Invocations of a workgroup.
     size: u32,
@@ -104,7 +104,7 @@ impl Meeting {
 
 /// A row is read by as many neighbours as it keeps busy, all of whose loads are on their way before the first is
 /// needed. A CPU gains nothing from neighbours and loses at barriers.
-fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<Row> {
+fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<RowReader> {
     let most = if vectors > 4 * LANES { LANES_OF_LONG_ROWS } else { LANES };
     if caps.reduces_by_subgroup() && !caps.software && vectors >= SUBGROUP_LANES {
         let lanes = vectors.next_power_of_two().min(most);
@@ -118,10 +118,10 @@ fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<Row>
             1 => Meeting::Subgroups,
             rows => Meeting::SubgroupsOfRows { rows, width },
         };
-        return Ok(Row { lanes, size, meeting });
+        return Ok(RowReader { lanes, size, meeting });
     }
     let (most, wanted) = if caps.software { (1, 8) } else { (LANES, LANES as u32) };
     let size = workgroup_size(caps, wanted, 1, name)?;
     let lanes = vectors.next_power_of_two().clamp(1, most).min(size as usize);
-    Ok(Row { lanes, size, meeting: Meeting::Tree })
+    Ok(RowReader { lanes, size, meeting: Meeting::Tree })
 }

@@ -3,7 +3,7 @@
 use super::{Matvec, MatvecInput, MatvecOutput};
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::format::KvCache;
+use crate::format::KvCacheFormat;
 use crate::kernels::compose::{Composer, Grid, Kernel};
 use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, cache_sizes, key_rows, scores};
@@ -63,12 +63,12 @@ pub(super) fn by_teams(caps: &Capabilities, shape: Matvec, team: &Team) -> Resul
     let Matvec { n, k, input, output, weights, .. } = shape;
     let &Team { lanes, size, rows } = team;
     let words = if shape.packed() { 4 * UNIT / weights.elements() } else { 4 };
-    let turns = (k / shape.unit()).div_ceil(lanes as usize);
+    let iterations = (k / shape.unit()).div_ceil(lanes as usize);
     let most = (WORDS_IN_FLIGHT / (words * rows)).max(1);
-    let unrolled = turns.div_ceil(turns.div_ceil(most));
+    let unrolled = iterations.div_ceil(iterations.div_ceil(most));
     let composer = Composer::new(shape, size)
         .size("LANES", lanes as usize)
-        .size("TURNS", turns.div_ceil(unrolled) * unrolled)
+        .size("TURNS", iterations.div_ceil(unrolled) * unrolled)
         .unrolled("UNROLLED", unrolled)
         .unrolled("ROWS", rows);
     let (composer, merged) = match input {
@@ -114,7 +114,7 @@ fn ranges(
                 .unrolled("VECTOR_STEPS", (heads.head_dim / 4).ilog2() as usize)
                 .size("KV_HEADS", heads.kv_heads)
                 .size("MEMBERS", heads.members());
-            key_rows(cache_sizes(composer, KvCache::F32, heads), attention.ring)
+            key_rows(cache_sizes(composer, KvCacheFormat::F32, heads), attention.ring)
         }
     }
 }

@@ -7,7 +7,7 @@ mod layer;
 pub(crate) use examples::examples;
 
 use crate::kernels::norm::twin::{norm_factors, rms_norm_backward, rms_norm_forward};
-use crate::kernels::{self as k, NormForm, NormTerms, Parts, SummedWeights, WriteMode};
+use crate::kernels::{self as k, NormForm, NormTerms, PartialSums, SummedWeights, WriteMode};
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{
@@ -60,7 +60,7 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
 /// Of the residual stream with `count` parts added to it, which have numbers between them that are not to be read.
 async fn summed(lane: &Lane, hidden: usize, count: usize) -> Result<(), String> {
     let apart = ROWS[1] * hidden.next_multiple_of(4) + 4;
-    let form = NormForm { summed: Parts { count, apart }, ..NormForm::PLAIN };
+    let form = NormForm { summed: PartialSums { count, apart }, ..NormForm::PLAIN };
     let made = lane
         .variants_of(k::RmsNormForward { hidden, terms: norm_terms(false), form })
         .map_err(text)?;
@@ -196,9 +196,9 @@ async fn one_backward(
     (each, count): (usize, usize),
 ) -> Result<(), String> {
     let apart = if count == 1 { 0 } else { ROWS[1] * hidden.next_multiple_of(4) + 4 };
-    let (terms, form) = (norm_terms(shifted), (each, Parts { count, apart }));
+    let (terms, form) = (norm_terms(shifted), (each, PartialSums { count, apart }));
     let made = lane
-        .variants_of(k::RmsNormBackward { hidden, terms, mode, rows: form.0, parts: form.1 })
+        .variants_of(k::RmsNormBackward { hidden, terms, mode, rows: form.0, sums: form.1 })
         .map_err(text)?;
     let adds = mode == WriteMode::Add || (mode == WriteMode::AddAfterFirst && later);
     for rows in ROWS {

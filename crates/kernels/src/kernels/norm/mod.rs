@@ -7,7 +7,7 @@ pub(crate) mod twin;
 
 use super::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use super::limits::{check_storage, elements, row_workgroup, workgroup_size};
-use super::shape::{AttentionShape, Constant, Parts};
+use super::shape::{AttentionShape, Constant, PartialSums};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::WriteMode;
@@ -34,12 +34,13 @@ pub struct NormForm {
     pub residual: bool,
     /// The result lies in f16; rows are of fours.
     pub half: bool,
-    /// Parts that the norm adds up and to the residual stream, which it leaves too; [`Parts::WHOLE`]: it reads rows.
-    pub summed: Parts,
+    /// The norm's input as partial sums. It adds them to the residual stream, and writes that too.
+    /// [`PartialSums::WHOLE`]: the input is rows.
+    pub summed: PartialSums,
 }
 
 impl NormForm {
-    pub const PLAIN: Self = Self { residual: false, half: false, summed: Parts::WHOLE };
+    pub const PLAIN: Self = Self { residual: false, half: false, summed: PartialSums::WHOLE };
 }
 
 /// Weights whose gradients one dispatch adds up.
@@ -77,13 +78,13 @@ const MOST_KEPT: usize = 24;
 
 /// A row of a norm, and how it is read.
 #[derive(Clone, Copy)]
-struct Row {
+struct NormRow {
     hidden: usize,
     /// Elements of a load.
     lanes: usize,
 }
 
-impl Row {
+impl NormRow {
     /// On an H200 the backward pass over 4,096 rows of 768 takes 9 µs by fours, and 19 by elements.
     fn new(hidden: usize) -> Self {
         Self { hidden, lanes: elements(hidden) }
@@ -141,7 +142,7 @@ impl Spec for RmsNormForward {
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { hidden, terms, form } = *self;
         let NormForm { residual, half, summed } = form;
-        let (row, sums) = (Row::new(hidden), summed != Parts::WHOLE);
+        let (row, sums) = (NormRow::new(hidden), summed != PartialSums::WHOLE);
         if residual && (half || sums) || half && row.lanes == 1 {
             return Err(Error::internal(format!("no norm of {hidden} has the form {form:?}")));
         }
@@ -188,7 +189,7 @@ impl Spec for LayerNormForward {
         if self.residual {
             bindings.push(read("residual"));
         }
-        let mut kernel = Row::new(self.hidden)
+        let mut kernel = NormRow::new(self.hidden)
             .composer(caps, *self)?
             .float("EPSILON", self.epsilon.0 as f32)
             .when("RESIDUAL", self.residual)
@@ -200,7 +201,7 @@ impl Spec for LayerNormForward {
     }
 }
 
-/// The gradients of [`RmsNormForward`]. `mode` is for `d_x`, and `d_y` lies in `parts`. `rows` rows, [`norm_rows`] in a
+/// The gradients of [`RmsNormForward`]. `mode` is for `d_x`, and `d_y` lies in `sums`. `rows` rows, [`norm_rows`] in a
 /// plan, leave one partial sum of the weight's gradient. Grid: one workgroup for these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RmsNormBackward {
@@ -208,7 +209,7 @@ pub struct RmsNormBackward {
     pub terms: NormTerms,
     pub mode: WriteMode,
     pub rows: usize,
-    pub parts: Parts,
+    pub sums: PartialSums,
 }
 
 impl Spec for RmsNormBackward {
@@ -217,17 +218,17 @@ impl Spec for RmsNormBackward {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { hidden, terms, mode, rows, parts } = *self;
-        let row = Row::new(hidden);
+        let Self { hidden, terms, mode, rows, sums } = *self;
+        let row = NormRow::new(hidden);
         let composer = row
             .composer(caps, *self)?
             .size("ROWS", rows)
             .size("WRITE_MODE", mode.constant() as usize)
             .float("EPSILON", terms.epsilon.0 as f32)
             .when("SHIFTED", terms.shifted)
-            .summed_parts(parts, row.lanes);
+            .summed_parts(sums, row.lanes);
         let kernel = composer.reduced(caps, "02_rms_norm_backward", &BACKWARD, by_rows(rows))?;
-        Ok(kernel.of_parts(parts))
+        Ok(kernel.of_parts(sums))
     }
 }
 
@@ -247,7 +248,7 @@ impl Spec for LayerNormBackward {
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { hidden, epsilon, mode, rows } = *self;
-        Row::new(hidden)
+        NormRow::new(hidden)
             .composer(caps, *self)?
             .size("ROWS", rows)
             .size("WRITE_MODE", mode.constant() as usize)

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::format::WriteMode;
 use crate::kernels::attention::twin as attention;
 use crate::kernels::attention::twin::causal::CausalAttention;
-use crate::kernels::shape::{Constant, Parts};
+use crate::kernels::shape::{Constant, PartialSums};
 use crate::twins::{Operands, Real, Twin, add_assign, dot};
 
 /// 1 / sqrt(mean(x²) + epsilon)
@@ -168,7 +168,7 @@ impl Twin for RmsNormForward {
         let all = on.tokens()? * hidden;
         let weight = norm_factors(on.first("weight", hidden)?, terms.shifted);
         let mut x = on.sum_of("x", all, form.summed)?;
-        if form.summed != Parts::WHOLE {
+        if form.summed != PartialSums::WHOLE {
             add_assign(&mut x, on.first("before", all)?);
             on.write("stream", 0, &x)?;
         }
@@ -182,10 +182,10 @@ impl Twin for RmsNormForward {
 
 impl Twin for RmsNormBackward {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { hidden, terms, mode, rows, parts } = *self;
+        let Self { hidden, terms, mode, rows, sums } = *self;
         let weight = norm_factors(on.first("weight", hidden)?, terms.shifted);
         let gradient = |x: &[f32], d_y: &[f32]| rms_norm_backward(x, &weight, d_y, terms.epsilon.0);
-        normed_backward(on, [hidden, rows], (mode, parts), &gradient)
+        normed_backward(on, [hidden, rows], (mode, sums), &gradient)
     }
 }
 
@@ -207,7 +207,7 @@ impl Twin for LayerNormBackward {
         let Self { hidden, epsilon: Constant(epsilon), mode, rows } = *self;
         let weight = on.first("weight", 2 * hidden)?.to_vec();
         let gradient = |x: &[f32], d_y: &[f32]| layer_norm_backward(x, &weight, d_y, epsilon);
-        normed_backward(on, [hidden, rows], (mode, Parts::WHOLE), &gradient)
+        normed_backward(on, [hidden, rows], (mode, PartialSums::WHOLE), &gradient)
     }
 }
 
@@ -218,12 +218,12 @@ type Gradient<'a> = dyn Fn(&[f32], &[f32]) -> (Vec<f32>, Vec<f32>) + 'a;
 fn normed_backward(
     on: &mut Operands,
     [hidden, rows]: [usize; 2],
-    (mode, parts): (WriteMode, Parts),
+    (mode, sums): (WriteMode, PartialSums),
     gradient: &Gradient<'_>,
 ) -> Result<()> {
     let (all, adds, block) = (on.tokens()? * hidden, on.adds(mode)?, rows * hidden);
     let x = on.first("x", all)?.to_vec();
-    let d_y = on.sum_of("d_y", all, parts)?;
+    let d_y = on.sum_of("d_y", all, sums)?;
     for (index, (x, d_y)) in x.chunks(block).zip(d_y.chunks(block)).enumerate() {
         let (d_x, d_weight) = gradient(x, d_y);
         on.write_by("d_x", index * block, &d_x, adds)?;

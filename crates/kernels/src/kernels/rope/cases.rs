@@ -7,7 +7,7 @@ use super::{RopeAppend, RopeRows, rope_has_halves};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::kernels::attention::twin::causal::CausalAttention;
-use crate::kernels::{AttentionShape, CacheRows, Parts, RopeShape, Spec};
+use crate::kernels::{AttentionShape, CacheRows, PartialSums, RopeShape, Spec};
 use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Operand, Step, jobs};
 use crate::testing::lane::Lane;
@@ -38,16 +38,16 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
                 }
             }
             if shape.rotates_sums() {
-                let parts = Parts { count: 3, apart: 4096 };
-                add("rope of parts", RopeRows { parts, ..RopeRows::new(shape, true) }.kernel(caps));
+                let sums = PartialSums { count: 3, apart: 4096 };
+                add("rope of parts", RopeRows { sums, ..RopeRows::new(shape, true) }.kernel(caps));
                 let shape_of = AttentionShape {
                     heads: 2 * heads - row_heads,
                     kv_heads: row_heads - heads,
                     head_dim,
                 };
-                for parts in [Parts::WHOLE, parts] {
+                for sums in [PartialSums::WHOLE, sums] {
                     let cache = CacheRows { shape: shape_of, ring: None };
-                    add("rope to a cache", RopeAppend { shape, parts, cache }.kernel(caps));
+                    add("rope to a cache", RopeAppend { shape, sums, cache }.kernel(caps));
                 }
             }
         }

@@ -7,25 +7,25 @@ pub(crate) mod twin;
 
 use super::compose::{Binding, Composer, Kernel, Spec, read, read_write, uniform};
 use super::modules::{key_rows, quads};
-use super::shape::{CacheRows, Parts, RopeShape};
+use super::shape::{CacheRows, PartialSums, RopeShape};
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
 
 /// In place; backward rotates back. With `half` from rows in f32 to rows in f16, where [`rope_has_halves`]. Forward from
-/// `parts` to their sums, where the shape [rotates sums](RopeShape::rotates_sums).
+/// `sums` to their sums, where the shape [rotates sums](RopeShape::rotates_sums).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeRows {
     pub shape: RopeShape,
     pub forward: bool,
     pub half: bool,
-    pub parts: Parts,
+    pub sums: PartialSums,
 }
 
 impl RopeRows {
     /// In place.
     pub const fn new(shape: RopeShape, forward: bool) -> Self {
-        Self { shape, forward, half: false, parts: Parts::WHOLE }
+        Self { shape, forward, half: false, sums: PartialSums::WHOLE }
     }
 
     /// The constants of a rotation of whole rows, in either direction.
@@ -48,7 +48,7 @@ impl Spec for RopeRows {
     /// Grid: in place an invocation for each pair that turns, into f16 for each four elements of a row, and of parts for
     /// each eight.
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, half, parts, .. } = *self;
+        let Self { shape, half, sums, .. } = *self;
         if half {
             debug_assert!(rope_has_halves(shape), "{shape:?}");
             let bindings = [
@@ -61,22 +61,22 @@ impl Spec for RopeRows {
             let composer = quads(self.rotation(caps)?, Element::F16);
             return composer.by_row(caps, "04_rope_f16", &bindings, shape.stride / 4);
         }
-        if parts == Parts::WHOLE {
+        if sums == PartialSums::WHOLE {
             let bindings = [read_write("qkv"), read("table"), read("documents"), uniform("step")];
             let pairs = shape.heads * shape.dims / 2;
             return self.rotation(caps)?.by_row(caps, "04_rope", &bindings, pairs);
         }
         let composer = Composer::flat(caps, *self)?.when("CACHED", false);
-        by_heads(composer, caps, (shape, parts), &[])
+        by_heads(composer, caps, (shape, sums), &[])
     }
 }
 
-/// Rotates rows in place, or from `parts` to their sums, and appends their keys and values to a cache in f32, where the shape
+/// Rotates rows in place, or from `sums` to their sums, and appends their keys and values to a cache in f32, where the shape
 /// [rotates sums](RopeShape::rotates_sums). Bindings: the parts if there are any, table, documents, rows, step, cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeAppend {
     pub shape: RopeShape,
-    pub parts: Parts,
+    pub sums: PartialSums,
     pub cache: CacheRows,
 }
 
@@ -86,11 +86,11 @@ impl Spec for RopeAppend {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, parts, cache } = *self;
+        let Self { shape, sums, cache } = *self;
         let composer = key_rows(Composer::flat(caps, *self)?, cache.ring)
             .size("QUERY_HEADS", cache.shape.heads)
             .when("CACHED", true);
-        let mut kernel = by_heads(composer, caps, (shape, parts), &[read_write("cache")])?;
+        let mut kernel = by_heads(composer, caps, (shape, sums), &[read_write("cache")])?;
         kernel.variant += ", to the cache";
         Ok(kernel)
     }
@@ -100,20 +100,20 @@ impl Spec for RopeAppend {
 fn by_heads(
     composer: Composer,
     caps: &Capabilities,
-    (shape, parts): (RopeShape, Parts),
+    (shape, sums): (RopeShape, PartialSums),
     more: &[Binding],
 ) -> Result<Kernel> {
-    let summed = parts != Parts::WHOLE;
+    let summed = sums != PartialSums::WHOLE;
     let composer = composer.when("SUMMED", summed).when("ROTATED", true);
     let composer = if summed {
-        composer.unrolled("PARTS", parts.count).size("PART_ROW", parts.apart / 4)
+        composer.unrolled("PARTS", sums.count).size("PART_ROW", sums.apart / 4)
     } else {
         composer
     };
     let bindings = [if summed { &[read("parts")][..] } else { &[] }, more];
     let mut kernel = rotated_heads(composer, caps, "04_rope_forward_summed", shape, bindings)?;
     if summed {
-        kernel.variant += &format!(", {} parts", parts.count);
+        kernel.variant += &format!(", {} parts", sums.count);
     }
     Ok(kernel)
 }

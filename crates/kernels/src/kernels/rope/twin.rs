@@ -5,7 +5,7 @@ use super::{RopeAppend, RopeRows};
 use crate::arch::Rope;
 use crate::error::Result;
 use crate::kernels::attention::twin::causal::CausalAttention;
-use crate::kernels::shape::{Parts, RopeShape};
+use crate::kernels::shape::{PartialSums, RopeShape};
 use crate::twins::{Operands, Real, Twin};
 
 /// (cos, sin) of each position and pair, `[positions, pairs]`, in f64.
@@ -104,14 +104,14 @@ pub(crate) fn rotated(
 
 impl Twin for RopeRows {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, forward, half, parts } = *self;
+        let Self { shape, forward, half, sums } = *self;
         let step = on.step()?;
-        let (from, to) = match (half, parts) {
+        let (from, to) = match (half, sums) {
             (true, _) => ("qkv", "rotated"),
-            (_, Parts::WHOLE) => ("qkv", "qkv"),
+            (_, PartialSums::WHOLE) => ("qkv", "qkv"),
             _ => ("parts", "rows"),
         };
-        let mut rows = on.sum_of(from, step.tokens as usize * shape.stride, parts)?;
+        let mut rows = on.sum_of(from, step.tokens as usize * shape.stride, sums)?;
         let (table, documents) = (on.f32("table")?, on.u32("documents")?);
         // The start of a document is said by the row: of rows of texts of their own it wraps.
         let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
@@ -122,10 +122,10 @@ impl Twin for RopeRows {
 
 impl Twin for RopeAppend {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, parts, cache } = *self;
+        let Self { shape, sums, cache } = *self;
         let step = on.step()?;
-        let from = if parts == Parts::WHOLE { "rows" } else { "parts" };
-        let mut rows = on.sum_of(from, step.tokens as usize * shape.stride, parts)?;
+        let from = if sums == PartialSums::WHOLE { "rows" } else { "parts" };
+        let mut rows = on.sum_of(from, step.tokens as usize * shape.stride, sums)?;
         let (table, documents) = (on.f32("table")?, on.u32("documents")?);
         let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
         rotated(&mut rows, shape, table, position, true);

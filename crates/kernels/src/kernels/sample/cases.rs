@@ -88,7 +88,7 @@ async fn sample(
         repetition_penalty: options.repetition_penalty as f32,
         top_k: options.top_k as u32,
         seed: split(lane.seed),
-        turn0: EARLIER,
+        first_draw: EARLIER,
     };
     let step = Step { position: POSITION, draws: EARLIER, ..Step::of(1) };
     let jobs: Vec<_> = made

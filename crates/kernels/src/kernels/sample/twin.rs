@@ -3,6 +3,7 @@
 use super::{Sample, SampleSeveral, TopLogits, TopRows};
 use crate::error::Result;
 use crate::kernels::loss::twin::log_sum_exp;
+use crate::plan::Sampling;
 use crate::random::{philox, uniform};
 use crate::twins::{Operands, Real, Twin};
 
@@ -124,19 +125,6 @@ fn nucleus<R: Real>(sorted: &[R], kept: &[R], top_p: f64) -> R {
     R::ZERO
 }
 
-/// `13_sample.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
-struct Sampling {
-    temperature: f32,
-    top_p: f32,
-    min_p: f32,
-    repetition_penalty: f32,
-    top_k: u32,
-    seed: [u32; 2],
-    turn0: u32,
-}
-
 /// Keeps the draws apart from other streams of a seed (`13_sample.wgsl`).
 const DRAWS: u32 = 0x7361_6d70;
 
@@ -148,7 +136,7 @@ impl Twin for Sample {
         let bias = if biased { on.first("bias", vocabulary)?.to_vec() } else { vec![] };
         let (token, probability) = draw_row(on, (vocabulary, 0), &options, &bias, step.draws)?;
         // Behind a refused submit the draws lag, and lie outside.
-        let turn = 2 * step.draws.wrapping_sub(options.turn0) as usize;
+        let turn = 2 * step.draws.wrapping_sub(options.first_draw) as usize;
         if let Some(slot) = on.u32_mut("drawn")?.get_mut(turn..turn + 2) {
             slot.copy_from_slice(&[token, probability.to_bits()]);
         }
@@ -197,7 +185,7 @@ impl Twin for SampleSeveral {
             let position = (row as u32).wrapping_sub(on.u32("documents")?[row]);
             let draws = position.wrapping_add(choice[8]);
             let (token, probability) = draw_row(on, (vocabulary, row), &options, &[], draws)?;
-            let slot = draws.wrapping_sub(options.turn0) as usize;
+            let slot = draws.wrapping_sub(options.first_draw) as usize;
             let drawn = on.u32_mut("drawn")?;
             if slot < drawn.len() / 2 / rows {
                 let at = 2 * (slot * rows + row);
@@ -218,7 +206,7 @@ impl Twin for TopLogits {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let Self { vocabulary, count } = *self;
         let options: Sampling = on.uniform("options")?;
-        let turn = (on.step()?.draws - options.turn0) as usize;
+        let turn = (on.step()?.draws - options.first_draw) as usize;
         let likeliest = top_logits_forward(on.first("logits", vocabulary)?, count);
         let words: Vec<u32> =
             likeliest.into_iter().flat_map(|(token, logprob)| [token, logprob.to_bits()]).collect();

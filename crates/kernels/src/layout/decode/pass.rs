@@ -5,7 +5,7 @@ use crate::arch::{Attention, Norm, NormKind, RopeId, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Gate, Node, Op, Site, Value, ValueId};
 use crate::kernels::{
-    self as k, CacheAttention, Constant, DecodeQkvShape, DecodeSplits, KvCache, NewKey,
+    self as k, CacheAttention, Constant, DecodeQkvShape, DecodeSplits, KvCacheFormat, NewKey,
 };
 use crate::layout::{Layout, cache_attention, rope_shape};
 
@@ -18,7 +18,7 @@ pub fn decode_layouts(request: &DecodeRequest<'_>) -> Result<DecodeLayouts> {
     let values = request.graph.values.clone();
     let out =
         DecodeLayouts { layouts: vec![Layout::F32; values.len()], values, ..Default::default() };
-    let mut pass = Pass { request, angles: None, out };
+    let mut pass = DecodePass { request, angles: None, out };
     pass.leave_angles();
     let mut index = request.nodes.start;
     while index < request.nodes.end {
@@ -28,16 +28,16 @@ pub fn decode_layouts(request: &DecodeRequest<'_>) -> Result<DecodeLayouts> {
 }
 
 /// A norm, and the weight and the bias of the product that alone reads it.
-type Product = (Norm, WeightId, Option<WeightId>);
+type NormedProduct = (Norm, WeightId, Option<WeightId>);
 
-struct Pass<'a> {
+struct DecodePass<'a> {
     request: &'a DecodeRequest<'a>,
     /// The rotation whose angles the embedding copies.
     angles: Option<RopeId>,
     out: DecodeLayouts,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> DecodePass<'a> {
     /// One row is rotated by the angles of the first layer whose product can; all layers with that rotation share them.
     fn leave_angles(&mut self) {
         let rotated = |index| match self.candidates(index) {
@@ -178,7 +178,7 @@ impl<'a> Pass<'a> {
     fn norm_linear(
         &mut self,
         site: Site,
-        (norm, weight, bias): Product,
+        (norm, weight, bias): NormedProduct,
         x: ValueId,
         writes: &[ValueId],
     ) {
@@ -195,7 +195,7 @@ impl<'a> Pass<'a> {
     fn norm_linear_gate(
         &mut self,
         site: Site,
-        (norm, weight, bias): Product,
+        (norm, weight, bias): NormedProduct,
         gate: Gate,
         [x, to]: [ValueId; 2],
     ) {
@@ -211,7 +211,7 @@ impl<'a> Pass<'a> {
     fn qkv(
         &mut self,
         site: Site,
-        (norm, weight, bias): Product,
+        (norm, weight, bias): NormedProduct,
         (attention, rope): (Attention, Site),
         [x, query]: [ValueId; 2],
     ) {
@@ -318,7 +318,7 @@ impl<'a> Pass<'a> {
     /// by the angles that the embedding copies.
     fn rotates(&self, norm: Norm, weight: WeightId, attention: Attention) -> bool {
         let rope = rope_shape(&self.request.matrices.params.architecture, attention);
-        self.request.cache.format == KvCache::F32
+        self.request.cache.format == KvCacheFormat::F32
             && rope.dims == attention.head_dim
             && self.fuses_pairs(norm, weight)
             && (self.angles.is_none() || self.angles == attention.rope)

@@ -41,7 +41,7 @@ fn teams(invocations: u32) -> Capabilities {
 struct Decoded {
     architecture: Architecture,
     caps: Capabilities,
-    format: KvCache,
+    format: KvCacheFormat,
     keys: usize,
     rows: DecodeRows,
 }
@@ -49,7 +49,7 @@ struct Decoded {
 impl Decoded {
     /// Of up to 512 tokens in a cache of f32.
     fn on(caps: Capabilities) -> Self {
-        let (format, rows) = (KvCache::F32, DecodeRows::One);
+        let (format, rows) = (KvCacheFormat::F32, DecodeRows::One);
         Self { architecture: architecture(""), caps, format, keys: 512, rows }
     }
 
@@ -113,22 +113,43 @@ fn check(layouts: &DecodeLayouts, outside: Option<ValueId>) {
 }
 
 const OUTPUT: &str = "output: Linear(attention output, embedding) -> residual [in place]";
+
 #[test]
 fn norms_of_heads_keep_rotation_and_append_apart() {
     let config = r#"{"model_type":"qwen3","vocab_size":256,"hidden_size":768,"intermediate_size":2048,"num_hidden_layers":2,
         "num_attention_heads":12,"num_key_value_heads":4,"head_dim":64}"#;
     let architecture = Architecture::of(&ModelConfig::from_json(config).unwrap());
-    let qwen3 = Decoded { architecture, ..Decoded::on(teams(512)) };
-    assert_eq!(
-        qwen3.attention(1),
-        [
-            "q, k, v: NormLinear(residual [in place]) -> qkv",
-            "q, k norms: HeadNorms(qkv) -> normed qkv",
-            "rope: Rope(normed qkv) -> rotated qkv [in place]",
-            "cache append: CacheAppend(rotated qkv [in place])",
+    let before = [
+        "q, k, v: NormLinear(residual [in place]) -> qkv",
+        "q, k norms: HeadNorms(qkv) -> normed qkv",
+        "rope: Rope(normed qkv) -> rotated qkv [in place]",
+        "cache append: CacheAppend(rotated qkv [in place])",
+    ];
+    let output = "output: Linear(attention output, residual [in place]) -> residual [in place]";
+    let expect = |caps: Capabilities, attention: &[&str]| {
+        let qwen3 = Decoded { architecture: architecture.clone(), ..Decoded::on(caps) };
+        assert_eq!(qwen3.attention(1), [&before, attention].concat());
+    };
+    // Without subgroups a wide workgroup waits at barriers, so several read ranges of the keys, and a dispatch merges them.
+    expect(
+        floor(),
+        &[
+            "attention: Attention(rotated qkv [in place]) -> attention partials [8 ranges]",
+            "attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
+            output,
+        ],
+    );
+    expect(
+        subgroups(),
+        &["attention: Attention(rotated qkv [in place]) -> attention output", output],
+    );
+    // A large GPU has ranges again, which the output product merges.
+    expect(
+        teams(512),
+        &[
             "attention: Attention(rotated qkv [in place]) -> attention partials [6 ranges]",
             "output: MergingLinear(attention partials [6 ranges], residual [in place]) -> residual [in place]",
-        ]
+        ],
     );
 }
 
@@ -198,7 +219,7 @@ fn wide_workgroups_join_the_newest_row_to_attention() {
 
 #[test]
 fn a_packed_cache_is_appended_to_by_a_kernel_of_its_own() {
-    for format in [KvCache::F16, KvCache::Int8] {
+    for format in [KvCacheFormat::F16, KvCacheFormat::Int8] {
         let decoded = Decoded { format, ..Decoded::on(teams(512)) };
         assert_eq!(decoded.lines()[0], "embedding: Embed() -> embedding");
         let attention = format!("attention: Attention(rotated qkv) -> {PARTIALS}");
@@ -258,7 +279,7 @@ fn biases_are_added_by_the_product() {
     let biased = |op| matches!(op, DecodeOp::QkvAppend { bias: Some(_), .. });
     assert_eq!(nodes.iter().filter(|node| biased(node.op)).count(), 2);
     // A norm before a product with a bias that rotates nothing is a node of its own.
-    let decoded = Decoded { format: KvCache::F16, ..decoded };
+    let decoded = Decoded { format: KvCacheFormat::F16, ..decoded };
     let expected = [
         "q, k, v norm: Norm(embedding) -> norm",
         "q, k, v: Linear(norm) -> rotated qkv",

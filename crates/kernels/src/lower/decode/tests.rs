@@ -4,7 +4,7 @@ use super::*;
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, Decoding, Features, Limits, Target};
 use crate::config::ModelConfig;
-use crate::format::{KvCache, WeightFormat};
+use crate::format::{KvCacheFormat, WeightFormat};
 use crate::lower::{CacheShape, InferenceOptions};
 use crate::params::Params;
 use crate::plan::Dispatch;
@@ -67,9 +67,9 @@ fn shuffled_nodes_have_the_same_dispatches() {
         let params = Params::new(Architecture::of(&config), 128 << 20).unwrap();
         for caps in devices() {
             for (kv_cache, weights) in [
-                (KvCache::F32, WeightFormat::F32),
-                (KvCache::Int8, WeightFormat::F32),
-                (KvCache::F32, WeightFormat::Int4),
+                (KvCacheFormat::F32, WeightFormat::F32),
+                (KvCacheFormat::Int8, WeightFormat::F32),
+                (KvCacheFormat::F32, WeightFormat::Int4),
             ] {
                 let options = InferenceOptions { kv_cache, weights, ..Default::default() };
                 let shape = CacheShape { sequences: 3, capacity: 512 };

@@ -45,7 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// A batch with what the forward pass leaves.
-pub(crate) struct Batch {
+pub(crate) struct BackwardBatch {
     setting: Setting,
     pub shape: CausalAttention,
     pub documents: Vec<u32>,
@@ -62,7 +62,7 @@ pub(crate) struct Batch {
     terms: Vec<f64>,
 }
 
-impl Batch {
+impl BackwardBatch {
     pub fn new(lane: &Lane, setting: Setting, documents: Vec<u32>) -> Self {
         let shape = setting.twin_on(lane, documents.len());
         let qkv = lane.normal(shape.tokens * shape.qkv_width());
@@ -158,14 +158,18 @@ impl Batch {
 async fn delta(lane: Rc<Lane>, setting: Setting) -> Outcome {
     for count in [1, 3] {
         for documents in batches(&lane) {
-            delta_of(&lane, &Batch::new(&lane, setting, documents), count).await?;
+            delta_of(&lane, &BackwardBatch::new(&lane, setting, documents), count).await?;
         }
     }
     Ok(lane.summary())
 }
 
 /// The gradient of the output lies in `count` parts.
-async fn delta_of(lane: &Lane, batch: &Batch, count: usize) -> std::result::Result<(), String> {
+async fn delta_of(
+    lane: &Lane,
+    batch: &BackwardBatch,
+    count: usize,
+) -> std::result::Result<(), String> {
     let (tokens, head_dim) = (batch.shape.tokens, batch.shape.head_dim);
     let out = narrow(&batch.out);
     let (slopes, parts, d_out) = lane.parts(batch.d_out.clone(), count);
@@ -226,7 +230,7 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
     let made = lane.variants_of(by_head).map_err(text)?;
     let sums = lane.variants_of(group_sum_of(shape)).map_err(text)?;
     for documents in batches(&lane) {
-        let batch = Batch::new(&lane, setting, documents);
+        let batch = BackwardBatch::new(&lane, setting, documents);
         let tokens = batch.shape.tokens;
         let parts = |kernel| {
             let mut job = batch.job(&lane, kernel);
@@ -244,7 +248,7 @@ async fn by_head(lane: Rc<Lane>, setting: Setting) -> Outcome {
 /// Sums the parts that a kernel left of each query head by every kernel of sums, and holds what they give.
 pub(crate) async fn summed(
     lane: &Lane,
-    batch: &Batch,
+    batch: &BackwardBatch,
     shape: k::AttentionShape,
     parts: &Outputs,
     sums: &[Kernel],
@@ -273,7 +277,7 @@ async fn side(
 ) -> Outcome {
     let made = lane.kernels(make).map_err(text)?;
     for documents in batches(&lane) {
-        let batch = Batch::new(&lane, setting, documents);
+        let batch = BackwardBatch::new(&lane, setting, documents);
         let jobs: Vec<_> = made.iter().map(|kernel| batch.job(&lane, kernel)).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
             batch.check(&lane, &got, &columns).map_err(of(&job.kernel))?;

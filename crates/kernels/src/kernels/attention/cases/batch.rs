@@ -5,7 +5,7 @@ use super::forward::Setting;
 use crate::data::document_ends;
 use crate::kernels::Kernel;
 use crate::kernels::attention::twin::causal::{CausalAttention, attention_forward};
-use crate::kernels::attention::twin::gradient_rows::Pass;
+use crate::kernels::attention::twin::gradient_rows::ForwardResults;
 use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{close_to_terms, dot, hold, narrow, relative_error, wide};
@@ -22,7 +22,7 @@ pub(crate) enum Side {
 }
 
 /// A batch and what the twins make of it.
-pub(crate) struct Batch {
+pub(crate) struct TwinBatch {
     pub shape: CausalAttention,
     documents: Vec<u32>,
     qkv: Vec<f32>,
@@ -33,18 +33,18 @@ pub(crate) struct Batch {
     pub delta: Vec<f32>,
     exact_lse: Vec<f64>,
     sampled: Vec<usize>,
-    gradients: [Gradient; 2],
+    gradients: [ExpectedGradient; 2],
 }
 
 /// A gradient at the sampled rows, and the same without its delta: a term that cancels wholly where
 /// a query sees one key.
 #[derive(Default)]
-struct Gradient {
+struct ExpectedGradient {
     expected: Vec<f64>,
     terms: Vec<f64>,
 }
 
-impl Batch {
+impl TwinBatch {
     /// Queries are `size` times as large as standard normal ones.
     pub fn new(lane: &Lane, setting: Setting, documents: Vec<u32>, size: f32) -> Self {
         let shape = setting.twin(documents.len());
@@ -61,10 +61,11 @@ impl Batch {
         let gradients = [Side::Query, Side::KeyValue].map(|side| {
             let at = |delta: &[f64]| {
                 let (documents, lse) = (&documents[..], &exact_lse[..]);
-                let pass = Pass { shape, qkv: &exact, documents, lse, delta, d_out: &slopes };
+                let pass =
+                    ForwardResults { shape, qkv: &exact, documents, lse, delta, d_out: &slopes };
                 gradient(&pass, side, &sampled)
             };
-            Gradient { expected: at(&delta), terms: at(&vec![0.0; delta.len()]) }
+            ExpectedGradient { expected: at(&delta), terms: at(&vec![0.0; delta.len()]) }
         });
         let (lse, delta) = (narrow(&exact_lse), narrow(&delta));
         Self { shape, documents, qkv, d_out, out, lse, delta, exact_lse, sampled, gradients }
@@ -93,7 +94,7 @@ impl Batch {
         Job::new(kernel, self.shape.tokens, operands)
     }
 
-    /// Compares what [`Batch::forward`] gave; returns the output's relative error.
+    /// Compares what [`TwinBatch::forward`] gave; returns the output's relative error.
     pub fn check_forward(&self, got: &Outputs, tolerance: f64) -> Result<f64, String> {
         let what = |name: &str| format!("{name} of {} tokens", self.shape.tokens);
         let (out, lse) = (got.floats(0), got.floats(1));
@@ -198,7 +199,7 @@ fn sample(lane: &Lane, tokens: usize) -> Vec<usize> {
 }
 
 /// The columns of a side at some rows, as in d_qkv.
-fn gradient(pass: &Pass<'_, f64>, side: Side, rows: &[usize]) -> Vec<f64> {
+fn gradient(pass: &ForwardResults<'_, f64>, side: Side, rows: &[usize]) -> Vec<f64> {
     let shape = pass.shape;
     let of_row = |&row: &usize| match side {
         Side::Query => (0..shape.n_heads).flat_map(|head| pass.d_query(head, row)).collect(),

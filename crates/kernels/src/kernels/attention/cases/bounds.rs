@@ -1,7 +1,7 @@
 //! The errors that the documentation promises of attention, and scores as large as ±10,000.
 
 use super::backward::ENDS;
-use super::batch::{Batch, Side};
+use super::batch::{Side, TwinBatch};
 use super::forward::{HEADS, Setting, delta_of};
 use super::long::{Kernels, run};
 use crate::kernels::{self as k, Kernel, Spec};
@@ -38,7 +38,7 @@ fn some<'a>(lane: &Lane, kernels: &'a [Kernel], tokens: usize) -> &'a [Kernel] {
 async fn bounds(lane: Rc<Lane>, heads: (usize, usize, usize), tokens: usize) -> Outcome {
     let setting = Setting::plain(heads);
     let kernels = Kernels::new(&lane, setting, tokens)?;
-    let mut batch = Batch::new(&lane, setting, vec![0; tokens], 1.0);
+    let mut batch = TwinBatch::new(&lane, setting, vec![0; tokens], 1.0);
     let mut forward = vec![];
     for kernel in some(&lane, &kernels.forward, tokens) {
         let got = run(&lane, &batch, &[batch.forward(kernel)]).await?.remove(0);
@@ -46,7 +46,8 @@ async fn bounds(lane: Rc<Lane>, heads: (usize, usize, usize), tokens: usize) -> 
         forward.push((error, got));
     }
     let (_, own) = &forward[0];
-    let delta = delta_of(setting.shape(), k::Parts::WHOLE).kernel(lane.caps()).map_err(text)?;
+    let delta =
+        delta_of(setting.shape(), k::PartialSums::WHOLE).kernel(lane.caps()).map_err(text)?;
     let delta = run(&lane, &batch, &[batch.delta_job(&delta, &own.floats(0))]).await?.remove(0);
     (batch.lse, batch.delta) = (own.floats(1), delta.floats(0));
     let mut errors = [0.0f64; 2];
@@ -76,7 +77,7 @@ async fn large_scores(lane: Rc<Lane>) -> Outcome {
     for (heads, soft_cap) in [(HEADS[1], None), (HEADS[3], Some(30.0))] {
         let setting = Setting { soft_cap, ..Setting::plain(heads) };
         let kernels = Kernels::new(&lane, setting, ENDS)?;
-        let batch = Batch::new(&lane, setting, lane.documents(70), 1e4);
+        let batch = TwinBatch::new(&lane, setting, lane.documents(70), 1e4);
         if soft_cap.is_none() && batch.largest_score() < 1e4 {
             return Err(format!("scores of at most {:.0}", batch.largest_score()));
         }

@@ -1,6 +1,6 @@
 //! Family 10 by products: batches of several strips of rows, with tables of their tiles.
 
-use super::backward::{Batch, summed};
+use super::backward::{BackwardBatch, summed};
 use super::forward::{Setting, group_sum_of};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
@@ -42,7 +42,7 @@ async fn backward(lane: Rc<Lane>, setting: Setting, turned: bool) -> Outcome {
     let strip_count = most(|documents| documents.len().div_ceil(k::STRIP));
     let tiles = most(|documents| count_tiles(documents, &mut [], &mut []));
     for documents in batches {
-        let batch = Batch::new(&lane, setting, documents);
+        let batch = BackwardBatch::new(&lane, setting, documents);
         let batch = if turned { batch.turned() } else { batch };
         let whole = k::BatchAttention { tokens: strip_count * k::STRIP, ..setting.batch() };
         let mut tables = batch.documents.clone();
@@ -63,7 +63,7 @@ const TABLES: usize = 384;
 
 struct Products<'a> {
     lane: &'a Lane,
-    batch: &'a Batch,
+    batch: &'a BackwardBatch,
     whole: k::BatchAttention,
     rotated: bool,
     tiles: usize,

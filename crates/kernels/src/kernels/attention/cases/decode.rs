@@ -2,13 +2,15 @@
 
 use super::forward::{HEADS, SOFTMAX, Setting};
 use crate::kernels::attention::twin::causal::{
-    CausalAttention, Part, attention_decode, attention_decode_merge, attention_decode_split,
+    CausalAttention, PartialSoftmax, attention_decode, attention_decode_merge,
+    attention_decode_split,
 };
 use crate::kernels::cache::twin::{
     cache_append_f16, cache_append_int8, cache_expand_f16, cache_expand_int8,
 };
 use crate::kernels::{
-    self as k, DecodeOver, DecodeSplits, Kernel, KvCache, PARTIAL_STATE, RANGE_KEYS, SplitReason,
+    self as k, DecodeOver, DecodeSplits, Kernel, KvCacheFormat, PARTIAL_STATE, RANGE_KEYS,
+    SplitReason,
 };
 use crate::testing::harness::{Job, Operand, POISON, Step};
 use crate::testing::lane::Lane;
@@ -25,14 +27,14 @@ pub(crate) fn shapes(heads: Heads, tokens: usize) -> (CausalAttention, k::CacheA
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for cache in KvCache::ALL {
+    for cache in KvCacheFormat::ALL {
         let name = cache.name();
         let ring = move |lane| ring(lane, cache);
         cases.push(Case::new(format!("attention decode with a ring, {name} cache"), ring));
         for heads in HEADS {
             let (n, kv, dim) = heads;
             // The forms of the cache differ in how a vector is read alone.
-            if cache != KvCache::F32 && !matches!(dim, 4 | 64) {
+            if cache != KvCacheFormat::F32 && !matches!(dim, 4 | 64) {
                 continue;
             }
             let named = format!("attention decode {n}/{kv} heads of {dim}, {name} cache");
@@ -51,29 +53,29 @@ pub(crate) fn ranges(count: usize) -> DecodeSplits {
 }
 
 /// Rows of a cache as the words of its form.
-pub(crate) fn packed(cache: KvCache, shape: CausalAttention, rows: &[f32]) -> Vec<u32> {
+pub(crate) fn packed(cache: KvCacheFormat, shape: CausalAttention, rows: &[f32]) -> Vec<u32> {
     match cache {
-        KvCache::F32 => rows.iter().map(|x| x.to_bits()).collect(),
-        KvCache::F16 => cache_append_f16(rows),
-        KvCache::Int8 => cache_append_int8(shape, rows),
+        KvCacheFormat::F32 => rows.iter().map(|x| x.to_bits()).collect(),
+        KvCacheFormat::F16 => cache_append_f16(rows),
+        KvCacheFormat::Int8 => cache_append_int8(shape, rows),
     }
 }
 
 /// What the words of a cache stand for.
-pub(crate) fn expanded(cache: KvCache, shape: CausalAttention, words: &[u32]) -> Vec<f64> {
+pub(crate) fn expanded(cache: KvCacheFormat, shape: CausalAttention, words: &[u32]) -> Vec<f64> {
     match cache {
-        KvCache::F32 => words.iter().map(|&bits| f64::from(f32::from_bits(bits))).collect(),
-        KvCache::F16 => cache_expand_f16(words),
-        KvCache::Int8 => cache_expand_int8(shape, words),
+        KvCacheFormat::F32 => words.iter().map(|&bits| f64::from(f32::from_bits(bits))).collect(),
+        KvCacheFormat::F16 => cache_expand_f16(words),
+        KvCacheFormat::Int8 => cache_expand_int8(shape, words),
     }
 }
 
 /// How far packing may take the result from that of f32, relative in L2.
-fn loss(cache: KvCache) -> f64 {
+fn loss(cache: KvCacheFormat) -> f64 {
     match cache {
-        KvCache::F32 => SOFTMAX,
-        KvCache::F16 => 2e-3,
-        KvCache::Int8 => 2e-2,
+        KvCacheFormat::F32 => SOFTMAX,
+        KvCacheFormat::F16 => 2e-3,
+        KvCacheFormat::Int8 => 2e-2,
     }
 }
 
@@ -90,11 +92,11 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    pub fn new(lane: &Lane, heads: Heads, cache: KvCache, keys: usize, size: f32) -> Self {
+    pub fn new(lane: &Lane, heads: Heads, cache: KvCacheFormat, keys: usize, size: f32) -> Self {
         Self::with(lane, Setting::plain(heads), cache, keys, size)
     }
 
-    fn with(lane: &Lane, setting: Setting, cache: KvCache, keys: usize, size: f32) -> Self {
+    fn with(lane: &Lane, setting: Setting, cache: KvCacheFormat, keys: usize, size: f32) -> Self {
         let shape = setting.twin(1);
         let row: Vec<f32> = lane.normal(shape.qkv_width()).iter().map(|x| x * size).collect();
         let rows = lane.normal(keys * shape.cache_width());
@@ -117,7 +119,7 @@ impl Query {
         Job::new(kernel, 1, operands.to_vec())
     }
 
-    fn check(&self, got: &[f32], cache: KvCache, tolerance: f64) -> Result<(), String> {
+    fn check(&self, got: &[f32], cache: KvCacheFormat, tolerance: f64) -> Result<(), String> {
         let keys = self.keys;
         close(&format!("{keys} keys"), got, &self.expected, tolerance)?;
         // What packing costs is measured with heads that models have: a dozen results of a head of 4 that
@@ -134,7 +136,7 @@ impl Query {
         &self,
         lane: &Lane,
         kernels: &[Kernel],
-        cache: KvCache,
+        cache: KvCacheFormat,
         tolerance: f64,
     ) -> Result<(), String> {
         let width = self.shape.out_width();
@@ -152,7 +154,7 @@ impl Query {
         lane: &Lane,
         [splits, merges]: [&[Kernel]; 2],
         count: usize,
-        cache: KvCache,
+        cache: KvCacheFormat,
         tolerance: f64,
     ) -> Result<(), String> {
         let row = self.shape.head_dim + PARTIAL_STATE;
@@ -191,7 +193,7 @@ impl Query {
 pub(crate) fn decoders(
     lane: &Lane,
     heads: Heads,
-    cache: KvCache,
+    cache: KvCacheFormat,
     count: usize,
 ) -> Result<Vec<Kernel>, String> {
     let over = DecodeOver::Cache(shapes(heads, 1).1, cache);
@@ -207,16 +209,16 @@ pub(crate) fn decoders(
 }
 
 pub(crate) fn mergers(lane: &Lane, heads: Heads, count: usize) -> Result<Vec<Kernel>, String> {
-    let over = DecodeOver::Cache(shapes(heads, 1).1, KvCache::F32);
+    let over = DecodeOver::Cache(shapes(heads, 1).1, KvCacheFormat::F32);
     lane.variants_of(k::AttentionDecodeMerge { of: over.partials(), splits: ranges(count) })
         .map_err(text)
 }
 
-async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
+async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCacheFormat) -> Outcome {
     const COUNT: usize = 5;
     // Every workgroup size at one width, every form of the kernel at all of them: software adapters
     // compile for long.
-    let all = heads.2 == 4 && cache == KvCache::F32;
+    let all = heads.2 == 4 && cache == KvCacheFormat::F32;
     let some = |kernels: Vec<Kernel>| if all { kernels } else { forms(kernels) };
     let made = some(decoders(&lane, heads, cache, COUNT)?);
     let merges = some(mergers(&lane, heads, COUNT)?);
@@ -226,7 +228,7 @@ async fn decode(lane: Rc<Lane>, heads: Heads, cache: KvCache) -> Outcome {
         query.split(&lane, [&made, &merges], COUNT, cache, SOFTMAX).await?;
     }
     // One range differs from several in where its result goes alone.
-    if heads.2 == 4 || (heads.2 == 64 && cache == KvCache::F32) {
+    if heads.2 == 4 || (heads.2 == 64 && cache == KvCacheFormat::F32) {
         let made = forms(decoders(&lane, heads, cache, 1)?);
         for keys in [1, 7, 263] {
             let query = Query::new(&lane, heads, cache, keys, 1.0);
@@ -250,23 +252,30 @@ pub(crate) fn forms(kernels: Vec<Kernel>) -> Vec<Kernel> {
 /// Scores of ±10,000: one key takes nearly all the weight, and rounding of scores is all there is.
 async fn large_scores(lane: Rc<Lane>) -> Outcome {
     let heads = (4, 2, 32);
-    let query = Query::new(&lane, heads, KvCache::F32, 300, 1e4);
+    let query = Query::new(&lane, heads, KvCacheFormat::F32, 300, 1e4);
     query
-        .whole(&lane, &forms(decoders(&lane, heads, KvCache::F32, 1)?), KvCache::F32, 2e-2)
+        .whole(
+            &lane,
+            &forms(decoders(&lane, heads, KvCacheFormat::F32, 1)?),
+            KvCacheFormat::F32,
+            2e-2,
+        )
         .await?;
     let (splits, merges) =
-        (forms(decoders(&lane, heads, KvCache::F32, 3)?), mergers(&lane, heads, 3)?);
-    query.split(&lane, [&splits, &merges], 3, KvCache::F32, 2e-2).await?;
+        (forms(decoders(&lane, heads, KvCacheFormat::F32, 3)?), mergers(&lane, heads, 3)?);
+    query.split(&lane, [&splits, &merges], 3, KvCacheFormat::F32, 2e-2).await?;
     Ok(lane.summary())
 }
 
 async fn long(lane: Rc<Lane>) -> Outcome {
     let heads = (3, 1, 4);
     for (keys, count) in [(8_200, 16), (32_768, 130)] {
-        let query = Query::new(&lane, heads, KvCache::F32, keys, 1.0);
-        let made =
-            [forms(decoders(&lane, heads, KvCache::F32, count)?), mergers(&lane, heads, count)?];
-        query.split(&lane, [&made[0], &made[1]], count, KvCache::F32, 2.0 * SOFTMAX).await?;
+        let query = Query::new(&lane, heads, KvCacheFormat::F32, keys, 1.0);
+        let made = [
+            forms(decoders(&lane, heads, KvCacheFormat::F32, count)?),
+            mergers(&lane, heads, count)?,
+        ];
+        query.split(&lane, [&made[0], &made[1]], count, KvCacheFormat::F32, 2.0 * SOFTMAX).await?;
     }
     Ok(lane.summary())
 }
@@ -282,21 +291,21 @@ async fn window(lane: Rc<Lane>) -> Outcome {
     };
     for count in [1, 2] {
         let splits = ranges(count);
-        let over = DecodeOver::Cache(setting.cached(None), KvCache::F32);
+        let over = DecodeOver::Cache(setting.cached(None), KvCacheFormat::F32);
         let made = forms(lane.variants_of(k::AttentionDecode { over, splits }).map_err(text)?);
         let merges = lane
             .variants_of(k::AttentionDecodeMerge { of: over.partials(), splits })
             .map_err(text)?;
         for keys in [1, WINDOW - 1, WINDOW, WINDOW + 1, 400] {
             let seen = keys.min(WINDOW);
-            let mut query = Query::with(&lane, setting, KvCache::F32, seen, 1.0);
+            let mut query = Query::with(&lane, setting, KvCacheFormat::F32, seen, 1.0);
             let unseen = (keys - seen) * query.shape.cache_width();
             query.words.splice(0..0, std::iter::repeat_n(u32::MAX, unseen));
             query.step.position = keys as u32 - 1;
             if count == 1 {
-                query.whole(&lane, &made, KvCache::F32, SOFTMAX).await?;
+                query.whole(&lane, &made, KvCacheFormat::F32, SOFTMAX).await?;
             } else {
-                query.split(&lane, [&made, &merges], count, KvCache::F32, SOFTMAX).await?;
+                query.split(&lane, [&made, &merges], count, KvCacheFormat::F32, SOFTMAX).await?;
             }
         }
     }
@@ -304,7 +313,7 @@ async fn window(lane: Rc<Lane>) -> Outcome {
 }
 
 /// A window in a cache that has begun anew, once or more often, and whose other rows are NaN.
-async fn ring(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+async fn ring(lane: Rc<Lane>, cache: KvCacheFormat) -> Outcome {
     const WINDOW: usize = 150;
     const RING: usize = 180;
     let setting = Setting { window: Some(WINDOW), scale: Some(0.3), ..Setting::plain((3, 1, 4)) };
@@ -346,17 +355,21 @@ async fn merge(lane: Rc<Lane>) -> Outcome {
             let mut partials = vec![f32::NAN; shape.n_heads * COUNT * (shape.head_dim + 4)];
             let mut expected = vec![];
             for rows in partials.chunks_exact_mut(COUNT * (shape.head_dim + 4)) {
-                let mut whole = Part::empty(shape.head_dim);
+                let mut whole = PartialSoftmax::empty(shape.head_dim);
                 for (index, row) in
                     rows.chunks_exact_mut(shape.head_dim + 4).take(active).enumerate()
                 {
                     let part = if index % 3 == 1 {
-                        Part::empty(shape.head_dim)
+                        PartialSoftmax::empty(shape.head_dim)
                     } else {
                         let [largest, total] = [0, 1].map(|_| f64::from(lane.normal(1)[0]));
                         let sum = wide(&lane.normal(shape.head_dim));
                         let largest = f64::from((8.0 * largest) as f32);
-                        Part { sum, largest, total: f64::from((1.0 + total.abs()) as f32) }
+                        PartialSoftmax {
+                            sum,
+                            largest,
+                            total: f64::from((1.0 + total.abs()) as f32),
+                        }
                     };
                     row[..shape.head_dim].copy_from_slice(&narrow(&part.sum));
                     let state = [part.largest, part.total, 0.0, 0.0];

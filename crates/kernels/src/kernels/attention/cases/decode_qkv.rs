@@ -4,7 +4,8 @@ use super::forward::{SOFTMAX, Setting};
 use crate::arch::Rope;
 use crate::caps::{Capabilities, Decoding};
 use crate::kernels::attention::twin::causal::{
-    CausalAttention, Part, attention_decode, attention_decode_merge, attention_decode_split,
+    CausalAttention, PartialSoftmax, attention_decode, attention_decode_merge,
+    attention_decode_split,
 };
 use crate::kernels::linear::cases::matvec::{matvec_matrix, matvec_variants};
 use crate::kernels::linear::twin::matvec_forward;
@@ -145,7 +146,7 @@ impl DecodedRow {
                 let [largest, total] = [0, 1].map(|i| f64::from(part[head_dim + i]));
                 attention_decode_merge(
                     &whole,
-                    &Part { sum: wide(&part[..head_dim]), largest, total },
+                    &PartialSoftmax { sum: wide(&part[..head_dim]), largest, total },
                 )
             });
             heads.extend(whole.sum.iter().map(|x| (x / whole.total) as f32));

@@ -108,7 +108,7 @@ fn unpacked(element: Element, words: &[u32]) -> Vec<f32> {
 }
 
 /// Queries of several batch items, the keys that each sees, all others NaN, and what comes out.
-struct Batch {
+struct DecodeBatch {
     shape: CausalAttention,
     element: Element,
     seen: Vec<Range<usize>>,
@@ -121,7 +121,7 @@ struct Batch {
     lse: Vec<f64>,
 }
 
-impl Batch {
+impl DecodeBatch {
     fn new(
         lane: &Lane,
         setting: Setting,
@@ -318,7 +318,7 @@ async fn decode(lane: Rc<Lane>, setting: Setting, element: Element) -> Outcome {
         // One range differs from several in where its result goes alone.
         let whole = if matches!(shape.head_dim, 4 | 64) { decoders(1)? } else { vec![] };
         for order in Order::ALL {
-            let made = Batch::new(&lane, setting, element, order, seen);
+            let made = DecodeBatch::new(&lane, setting, element, order, seen);
             made.whole(&lane, &whole).await?;
             made.split(&lane, [&splits, &mergers], COUNT).await?;
         }

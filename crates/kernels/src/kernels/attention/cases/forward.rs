@@ -192,8 +192,8 @@ pub(crate) const fn prefill_of(attention: k::CacheAttention) -> k::AttentionForw
 }
 
 /// The delta of rows in f32.
-pub(crate) const fn delta_of(shape: k::AttentionShape, parts: k::Parts) -> k::AttentionDelta {
-    k::AttentionDelta { shape, output_f16: false, d_output_f16: false, parts }
+pub(crate) const fn delta_of(shape: k::AttentionShape, sums: k::PartialSums) -> k::AttentionDelta {
+    k::AttentionDelta { shape, output_f16: false, d_output_f16: false, sums }
 }
 
 /// The gradient of queries of rows in f32.

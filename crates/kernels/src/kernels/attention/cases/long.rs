@@ -2,7 +2,7 @@
 //! share keys × lengths, the forward pass and both gradients.
 
 use super::backward::ENDS;
-use super::batch::{Batch, Side};
+use super::batch::{Side, TwinBatch};
 use super::bounds::{FORWARD, GRADIENTS};
 use super::decode::{Query, decoders, forms, mergers};
 use super::forward::{
@@ -12,7 +12,7 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::kernels::attention::twin::causal::attention_prefill;
 use crate::kernels::{
-    self as k, AttentionPass, AttentionTile, Kernel, KeyValueOwner, KvCache, Spec,
+    self as k, AttentionPass, AttentionTile, Kernel, KeyValueOwner, KvCacheFormat, Spec,
 };
 use crate::testing::harness::{Job, Operand, Outputs, Step};
 use crate::testing::lane::Lane;
@@ -36,7 +36,7 @@ const LONGEST: usize = 2048;
 /// [`ENDS`] beyond the longest batch.
 const LONG_ENDS: usize = 2304;
 
-/// Up to so much of [`Batch::work`] a software adapter runs kernels that it would not pick.
+/// Up to so much of [`TwinBatch::work`] a software adapter runs kernels that it would not pick.
 const CHEAP: usize = 1 << 24;
 /// Rows from which each job has a submit of its own: buffers stay small, submits short.
 const MANY: usize = 128;
@@ -71,7 +71,7 @@ fn product(cases: &mut Vec<Case>, heads: (usize, usize, usize)) {
     }
     let name = |what: &str| format!("attention product {what} {}", Setting::plain(heads).name());
     cases.push(Case::full(name("prefill"), move |lane| prefill(lane, heads)));
-    for cache in KvCache::ALL {
+    for cache in KvCacheFormat::ALL {
         let what = format!("decode, {} cache,", cache.name());
         cases.push(Case::full(name(&what), move |lane| decode(lane, heads, cache)));
     }
@@ -98,7 +98,7 @@ async fn lengths(
     let kernels = Kernels::new(&lane, setting, ends)?;
     let mut worst = [0.0f64; 2];
     for documents in lengths.iter().flat_map(|&length| batches(length)) {
-        let batch = Batch::new(&lane, setting, documents, 1.0);
+        let batch = TwinBatch::new(&lane, setting, documents, 1.0);
         let errors = kernels.check(&lane, &batch, [FORWARD, GRADIENTS]).await?;
         worst = [0, 1].map(|i| worst[i].max(errors[i]));
     }
@@ -113,7 +113,7 @@ async fn many(lane: Rc<Lane>) -> Outcome {
     let (tile, caps) = (AttentionTile::new(8, 4, 2, 8), lane.caps());
     let (shape, of_batch) = (setting.shape(), setting.batch());
     let documents = lane.documents(33 * tile.rows - 1);
-    let batch = Batch::new(&lane, setting, documents, 1.0);
+    let batch = TwinBatch::new(&lane, setting, documents, 1.0);
     let tiles = batch.shape.tokens.div_ceil(tile.rows);
     for (pass, owners) in [
         (AttentionPass::Forward, shape.heads),
@@ -148,7 +148,7 @@ async fn many(lane: Rc<Lane>) -> Outcome {
 
 /// What a kernel computes of a batch.
 #[derive(Clone, Copy)]
-enum Part {
+enum Computed {
     Forward,
     Gradient(Side),
     /// Of keys and values, for each query head.
@@ -190,7 +190,7 @@ impl Kernels {
         Ok(Self { forward, query, key_value, by_head, sums, ends })
     }
 
-    fn jobs(&self, lane: &Lane, batch: &Batch) -> Vec<(Part, Job)> {
+    fn jobs(&self, lane: &Lane, batch: &TwinBatch) -> Vec<(Computed, Job)> {
         let parts = 2 * batch.shape.tokens * batch.shape.out_width();
         let gradient = |kernel, words| batch.backward(kernel, self.ends, words);
         let forward = affordable(lane, batch, &self.forward);
@@ -198,12 +198,12 @@ impl Kernels {
         let key_value = affordable(lane, batch, &self.key_value);
         let by_head = affordable(lane, batch, &self.by_head);
         let mut jobs = vec![];
-        jobs.extend(forward.iter().map(|kernel| (Part::Forward, batch.forward(kernel))));
+        jobs.extend(forward.iter().map(|kernel| (Computed::Forward, batch.forward(kernel))));
         for (side, kernels) in [(Side::Query, query), (Side::KeyValue, key_value)] {
-            let job = |kernel| (Part::Gradient(side), gradient(kernel, batch.words()));
+            let job = |kernel| (Computed::Gradient(side), gradient(kernel, batch.words()));
             jobs.extend(kernels.iter().map(job));
         }
-        jobs.extend(by_head.iter().map(|kernel| (Part::ByHead, gradient(kernel, parts))));
+        jobs.extend(by_head.iter().map(|kernel| (Computed::ByHead, gradient(kernel, parts))));
         jobs
     }
 
@@ -211,7 +211,7 @@ impl Kernels {
     pub async fn check(
         &self,
         lane: &Lane,
-        batch: &Batch,
+        batch: &TwinBatch,
         [forward, gradients]: [f64; 2],
     ) -> std::result::Result<[f64; 2], String> {
         let (parts, jobs): (Vec<_>, Vec<_>) = self.jobs(lane, batch).into_iter().unzip();
@@ -220,15 +220,15 @@ impl Kernels {
         for ((part, job), got) in parts.iter().zip(&jobs).zip(run(lane, batch, &jobs).await?) {
             let named = of(&job.kernel);
             match *part {
-                Part::Forward => {
+                Computed::Forward => {
                     let error = batch.check_forward(&got, forward).map_err(named)?;
                     worst[0] = worst[0].max(error);
                 }
-                Part::Gradient(side) => {
+                Computed::Gradient(side) => {
                     let error = batch.check_gradient(&got, side, gradients).map_err(named)?;
                     worst[1] = worst[1].max(error);
                 }
-                Part::ByHead => sums.extend(self.sums.iter().map(|sum| batch.sum(sum, &got))),
+                Computed::ByHead => sums.extend(self.sums.iter().map(|sum| batch.sum(sum, &got))),
             }
         }
         for got in run(lane, batch, &sums).await? {
@@ -266,7 +266,7 @@ fn prefills(lane: &Lane, setting: Setting) -> std::result::Result<Vec<Kernel>, S
 }
 
 /// The kernels that a device runs on a batch: a software adapter only its own where work is much.
-fn affordable<'a>(lane: &Lane, batch: &Batch, kernels: &'a [Kernel]) -> &'a [Kernel] {
+fn affordable<'a>(lane: &Lane, batch: &TwinBatch, kernels: &'a [Kernel]) -> &'a [Kernel] {
     let own = lane.caps().software && batch.work() > CHEAP;
     if own { &kernels[..kernels.len().min(1)] } else { kernels }
 }
@@ -274,7 +274,7 @@ fn affordable<'a>(lane: &Lane, batch: &Batch, kernels: &'a [Kernel]) -> &'a [Ker
 /// Runs jobs on a batch, those of a long one each in a submit of its own.
 pub(crate) async fn run(
     lane: &Lane,
-    batch: &Batch,
+    batch: &TwinBatch,
     jobs: &[Job],
 ) -> std::result::Result<Vec<Outputs>, String> {
     let turn = if batch.shape.tokens > MANY { 1 } else { jobs.len().max(1) };
@@ -316,7 +316,7 @@ async fn prefill(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
 }
 
 /// One query over caches of every length, in one range and in several.
-async fn decode(lane: Rc<Lane>, heads: (usize, usize, usize), cache: KvCache) -> Outcome {
+async fn decode(lane: Rc<Lane>, heads: (usize, usize, usize), cache: KvCacheFormat) -> Outcome {
     const COUNT: usize = 5;
     let whole = forms(decoders(&lane, heads, cache, 1)?);
     let split = forms(decoders(&lane, heads, cache, COUNT)?);

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::kernels::attention::twin::causal::{
     CausalAttention, attention_backward, attention_forward,
 };
-use crate::kernels::attention::twin::gradient_rows::Pass;
+use crate::kernels::attention::twin::gradient_rows::ForwardResults;
 use crate::kernels::rope::twin::{rope_backward, rope_table};
 use crate::kernels::{
     self as k, AttentionPass, AttentionTile, BackwardRows, Kernel, KeyValueOwner, Spec,
@@ -66,7 +66,7 @@ async fn delta(lane: Rc<Lane>) -> Outcome {
         let spec = k::AttentionDelta {
             output_f16: output,
             d_output_f16: d_output,
-            ..delta_of(shape, k::Parts::WHOLE)
+            ..delta_of(shape, k::PartialSums::WHOLE)
         };
         let made = lane.variants_of(spec).map_err(text)?;
         let tokens = 70;
@@ -122,7 +122,7 @@ fn batches(lane: &Lane) -> [Vec<u32>; 5] {
 }
 
 /// A batch of numbers that f16 has, and the gradients with how far they may be off.
-struct Batch {
+struct F16Batch {
     lie: BackwardRows,
     setting: Setting,
     documents: Vec<u32>,
@@ -138,7 +138,7 @@ fn as_halves(values: Vec<f32>) -> Vec<f32> {
     values.into_iter().map(|x| f16::from_f32(x).to_f32()).collect()
 }
 
-impl Batch {
+impl F16Batch {
     /// Gradients that lie in f16 are rotated back.
     fn new(lane: &Lane, setting: Setting, lie: BackwardRows, documents: Vec<u32>) -> Self {
         let twin = setting.twin_on(lane, documents.len());
@@ -150,7 +150,7 @@ impl Batch {
         let heads = out.chunks_exact(twin.head_dim).zip(slopes.chunks_exact(twin.head_dim));
         let delta: Vec<f64> = heads.map(|(out, slope)| dot(out, slope)).collect();
         let (seen, known) = (&documents[..], &lse[..]);
-        let pass = Pass {
+        let pass = ForwardResults {
             shape: twin,
             qkv: &exact,
             documents: seen,
@@ -268,7 +268,7 @@ pub(crate) fn turn_bounds(twin: CausalAttention, bounds: &mut [f64], expected: &
 
 /// How far the gradients of a batch may be off: each weight is rounded to f16, relative to itself or in its unit, and
 /// what f32 computes it from may cancel.
-fn bounds(pass: &Pass<'_, f64>) -> Vec<f64> {
+fn bounds(pass: &ForwardResults<'_, f64>) -> Vec<f64> {
     let (shape, width) = (pass.shape, pass.shape.qkv_width());
     let mut bounds = vec![0.0; shape.tokens * width];
     let fused = |row: usize, offset: usize| row * width + offset;
@@ -323,7 +323,7 @@ async fn steep(
     made: &[Kernel],
 ) -> std::result::Result<(), String> {
     const STEEP: f32 = 4096.0;
-    let mut batch = Batch::new(lane, setting, lie, vec![0; 40]);
+    let mut batch = F16Batch::new(lane, setting, lie, vec![0; 40]);
     batch.d_out.iter_mut().for_each(|x| *x *= STEEP);
     batch.delta.iter_mut().for_each(|x| *x *= f64::from(STEEP));
     let jobs: Vec<_> = made.iter().map(|kernel| batch.job(lane, kernel, batch.words())).collect();
@@ -364,7 +364,7 @@ async fn sides(
         steep(&lane, setting, lie, &made).await?;
     }
     for documents in batches(&lane) {
-        let batch = Batch::new(&lane, setting, lie, documents);
+        let batch = F16Batch::new(&lane, setting, lie, documents);
         let tokens = batch.documents.len();
         let parts = tokens * 2 * shape.width();
         let words = if sums.is_empty() { batch.words() } else { parts };

@@ -74,7 +74,7 @@ async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
     // Queries of the last are so large that rows leave the range of their weights from tile to tile.
     let plain = [vec![0], lane.documents(70), vec![0; 133]].map(|documents| (documents, 1.0));
     for (documents, size) in plain.into_iter().chain([(lane.documents(150), 8.0)]) {
-        let batch = Batch::new(&lane, setting, documents, size);
+        let batch = ForwardBatch::new(&lane, setting, documents, size);
         let job = |kernel: &Kernel| batch.job(&lane, kernel, half);
         let jobs: Vec<_> = made.iter().map(job).collect();
         for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
@@ -137,7 +137,7 @@ async fn prefill(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
 }
 
 /// Rows of numbers that f16 holds, and what the twin makes of them.
-struct Batch {
+struct ForwardBatch {
     setting: Setting,
     shape: CausalAttention,
     documents: Vec<u32>,
@@ -148,7 +148,7 @@ struct Batch {
     terms: Vec<f64>,
 }
 
-impl Batch {
+impl ForwardBatch {
     /// Queries are `size` times as large as standard normal ones.
     fn new(lane: &Lane, setting: Setting, documents: Vec<u32>, size: f32) -> Self {
         let shape = setting.twin_on(lane, documents.len());

@@ -3,7 +3,7 @@
 use super::forward::SOFTMAX;
 use crate::caps::Capabilities;
 use crate::error::Result;
-use crate::kernels::attention::twin::masked::{Inputs, MaskedAttention};
+use crate::kernels::attention::twin::masked::{MaskedAttention, MaskedInputs};
 use crate::kernels::{AttentionPass, DenseMask, Element, Geometry, Kernel};
 use crate::ops::{
     AttentionKey, AttentionMask, AttentionOperation, DensePart, MaskShape, PerItem, Role, View,
@@ -16,7 +16,7 @@ use half::f16;
 
 /// The order and spacing of a tensor's axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Layout {
+pub(crate) enum AxisOrder {
     /// `[batch, heads, rows, head_dim]`
     Heads,
     /// `[batch, rows, heads, head_dim]`
@@ -27,13 +27,13 @@ pub(crate) enum Layout {
 
 /// One problem: sizes, mask and storage.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct TensorSetting {
     pub name: &'static str,
     pub heads: (usize, usize, usize),
     pub batch: usize,
     pub rows: (usize, usize),
     pub element: Element,
-    pub layouts: [Layout; 2],
+    pub layouts: [AxisOrder; 2],
     pub soft_cap: Option<f32>,
     pub scale: Option<f32>,
     pub mask: Mask,
@@ -67,7 +67,7 @@ pub(crate) struct MaskData {
 }
 
 impl MaskData {
-    pub fn new(lane: &Lane, setting: &Setting) -> Self {
+    pub fn new(lane: &Lane, setting: &TensorSetting) -> Self {
         let (batch, (queries, keys), heads) = (setting.batch, setting.rows, setting.heads.0);
         let none = AttentionMask::default();
         let rule = |mask, shown: Box<dyn Fn(usize, usize, usize) -> bool>| Self {
@@ -130,7 +130,7 @@ impl MaskData {
         }
     }
 
-    pub fn additive(lane: &Lane, setting: &Setting) -> Self {
+    pub fn additive(lane: &Lane, setting: &TensorSetting) -> Self {
         let (batch, (queries, keys), heads) = (setting.batch, setting.rows, setting.heads.0);
         let strides = [heads * queries * keys, queries * keys, keys];
         let mut values = lane.normal(batch * strides[0]);
@@ -183,13 +183,13 @@ impl Compiled {
 }
 
 /// A tensor's place in a buffer of some elements.
-pub(crate) fn view(layout: Layout, counts: [usize; 3], head_dim: usize) -> (View, usize) {
+pub(crate) fn view(layout: AxisOrder, counts: [usize; 3], head_dim: usize) -> (View, usize) {
     let [batch, heads, rows] = counts;
     let row = head_dim;
     let (offset, strides, len) = match layout {
-        Layout::Heads => (0, [heads * rows * row, rows * row, row], batch * heads * rows * row),
-        Layout::Rows => (0, [heads * rows * row, row, heads * row], batch * heads * rows * row),
-        Layout::Cache => {
+        AxisOrder::Heads => (0, [heads * rows * row, rows * row, row], batch * heads * rows * row),
+        AxisOrder::Rows => (0, [heads * rows * row, row, heads * row], batch * heads * rows * row),
+        AxisOrder::Cache => {
             let room = rows + 5;
             (8, [heads * room * row, room * row, row], 8 + batch * heads * room * row)
         }
@@ -219,7 +219,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    pub fn new(setting: &Setting, keys: bool) -> Self {
+    pub fn new(setting: &TensorSetting, keys: bool) -> Self {
         let (heads, kv_heads, head_dim) = setting.heads;
         let (heads, rows) = if keys { (kv_heads, setting.rows.1) } else { (heads, setting.rows.0) };
         let counts = [setting.batch, heads, rows];
@@ -270,8 +270,8 @@ impl Placed {
 }
 
 /// A problem with its data and right answers.
-pub(crate) struct Problem {
-    pub setting: Setting,
+pub(crate) struct TensorProblem {
+    pub setting: TensorSetting,
     pub mask: MaskData,
     pub twin: MaskedAttention,
     pub placed: [Placed; 2],
@@ -280,8 +280,8 @@ pub(crate) struct Problem {
     pub exact: [Vec<f64>; 4],
 }
 
-impl Problem {
-    pub fn new(lane: &Lane, setting: Setting) -> Self {
+impl TensorProblem {
+    pub fn new(lane: &Lane, setting: TensorSetting) -> Self {
         let (heads, kv_heads, head_dim) = setting.heads;
         let twin = MaskedAttention {
             batch: setting.batch,
@@ -307,13 +307,13 @@ impl Problem {
         Self { setting, mask, twin, placed, data, exact }
     }
 
-    pub fn inputs(&self) -> Inputs<'_> {
+    pub fn inputs(&self) -> MaskedInputs<'_> {
         let [query, key, value, _] = &self.exact;
-        Inputs { query, key, value }
+        MaskedInputs { query, key, value }
     }
 
     pub fn compiled(&self, caps: &Capabilities, backward: bool) -> Result<Compiled> {
-        let Setting { heads: (heads, kv_heads, head_dim), batch, rows, .. } = self.setting;
+        let TensorSetting { heads: (heads, kv_heads, head_dim), batch, rows, .. } = self.setting;
         let operation =
             if backward { AttentionOperation::Backward } else { AttentionOperation::Forward };
         let key = AttentionKey {

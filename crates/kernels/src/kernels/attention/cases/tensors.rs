@@ -1,9 +1,9 @@
 //! Families 05 and 10 over tensors: every mask, batches, strides, f16 storage.
 
 use super::forward::{HEADS, SOFTMAX};
-use super::tensor_problem::{Layout, Mask, Problem, Setting};
+use super::tensor_problem::{AxisOrder, Mask, TensorProblem, TensorSetting};
 use crate::error::Result;
-use crate::kernels::attention::twin::masked::Inputs;
+use crate::kernels::attention::twin::masked::MaskedInputs;
 use crate::kernels::{AttentionPass, Element, Kernel};
 use crate::testing::harness::{Job, Operand, Outputs};
 use crate::testing::lane::Lane;
@@ -14,44 +14,49 @@ use crate::testing::measure::{
 use crate::testing::{Case, Outcome};
 use std::rc::Rc;
 
-const PLAIN: Setting = Setting {
+const PLAIN: TensorSetting = TensorSetting {
     name: "",
     heads: (4, 2, 8),
     batch: 2,
     rows: (37, 37),
     element: Element::F32,
-    layouts: [Layout::Heads, Layout::Heads],
+    layouts: [AxisOrder::Heads, AxisOrder::Heads],
     soft_cap: None,
     scale: None,
     mask: Mask::Causal,
     all_kernels: true,
 };
 
-fn settings() -> Vec<Setting> {
-    use Layout::*;
+fn settings() -> Vec<TensorSetting> {
+    use AxisOrder::*;
     let masks = [
-        Setting {
+        TensorSetting {
             name: "whole",
             mask: Mask::Whole,
             rows: (5, 70),
             layouts: [Rows, Cache],
             ..PLAIN
         },
-        Setting { name: "offset", mask: Mask::Offset, batch: 1, rows: (40, 33), ..PLAIN },
-        Setting { name: "window", mask: Mask::WindowAndLengths, rows: (33, 35), ..PLAIN },
-        Setting { name: "documents", mask: Mask::Documents, layouts: [Rows, Rows], ..PLAIN },
-        Setting {
+        TensorSetting { name: "offset", mask: Mask::Offset, batch: 1, rows: (40, 33), ..PLAIN },
+        TensorSetting { name: "window", mask: Mask::WindowAndLengths, rows: (33, 35), ..PLAIN },
+        TensorSetting { name: "documents", mask: Mask::Documents, layouts: [Rows, Rows], ..PLAIN },
+        TensorSetting {
             name: "tree",
             mask: Mask::Tree,
             rows: (34, 80),
             layouts: [Heads, Cache],
             ..PLAIN
         },
-        Setting { name: "boolean", mask: Mask::Boolean, rows: (33, 40), batch: 1, ..PLAIN },
-        Setting { name: "additive", mask: Mask::Additive, scale: Some(0.3), ..PLAIN },
-        Setting { name: "additive capped", mask: Mask::Additive, soft_cap: Some(2.0), ..PLAIN },
-        Setting { name: "f16", element: Element::F16, layouts: [Rows, Cache], ..PLAIN },
-        Setting {
+        TensorSetting { name: "boolean", mask: Mask::Boolean, rows: (33, 40), batch: 1, ..PLAIN },
+        TensorSetting { name: "additive", mask: Mask::Additive, scale: Some(0.3), ..PLAIN },
+        TensorSetting {
+            name: "additive capped",
+            mask: Mask::Additive,
+            soft_cap: Some(2.0),
+            ..PLAIN
+        },
+        TensorSetting { name: "f16", element: Element::F16, layouts: [Rows, Cache], ..PLAIN },
+        TensorSetting {
             name: "f16 bits",
             element: Element::F16,
             mask: Mask::Tree,
@@ -59,7 +64,7 @@ fn settings() -> Vec<Setting> {
             ..PLAIN
         },
     ];
-    let sizes = HEADS.map(|heads| Setting {
+    let sizes = HEADS.map(|heads| TensorSetting {
         name: "causal",
         heads,
         rows: (33, 65),
@@ -70,7 +75,7 @@ fn settings() -> Vec<Setting> {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let case = |setting: Setting| {
+    let case = |setting: TensorSetting| {
         let (heads, kv_heads, head_dim) = setting.heads;
         let name =
             format!("attention tensors {}, {heads}/{kv_heads} heads of {head_dim}", setting.name);
@@ -79,8 +84,8 @@ pub(crate) fn cases() -> Vec<Case> {
     settings().into_iter().map(case).collect()
 }
 
-async fn tensors(lane: Rc<Lane>, setting: Setting) -> Outcome {
-    let problem = Problem::new(&lane, setting);
+async fn tensors(lane: Rc<Lane>, setting: TensorSetting) -> Outcome {
+    let problem = TensorProblem::new(&lane, setting);
     let (out, lse) = problem.twin.forward(problem.inputs(), &problem.mask.bias);
     forward(&lane, &problem, &out, &lse).await?;
     let statistics = delta(&lane, &problem, &out, &lse).await?;
@@ -88,7 +93,12 @@ async fn tensors(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
-async fn forward(lane: &Lane, problem: &Problem, out: &[f64], lse: &[f64]) -> Result<(), String> {
+async fn forward(
+    lane: &Lane,
+    problem: &TensorProblem,
+    out: &[f64],
+    lse: &[f64],
+) -> Result<(), String> {
     let compiled = problem.compiled(lane.caps(), false).map_err(text)?;
     let [of_query, of_key] = &problem.placed;
     let [query, key, value, _] = &problem.data;
@@ -128,7 +138,7 @@ async fn forward(lane: &Lane, problem: &Problem, out: &[f64], lse: &[f64]) -> Re
 /// The statistics that the gradients read; checked.
 async fn delta(
     lane: &Lane,
-    problem: &Problem,
+    problem: &TensorProblem,
     out: &[f64],
     lse: &[f64],
 ) -> Result<Vec<f32>, String> {
@@ -165,7 +175,7 @@ async fn delta(
 
 async fn gradients(
     lane: &Lane,
-    problem: &Problem,
+    problem: &TensorProblem,
     out: &[f64],
     lse: &[f64],
     statistics: &[f32],
@@ -186,7 +196,7 @@ async fn gradients(
         Operand::words(&compiled.mask),
     ];
     let geometry = Operand::uniform(&compiled.geometry);
-    let loss = |inputs: Inputs| dot(&twin.forward(inputs, bias).0, &problem.exact[3]);
+    let loss = |inputs: MaskedInputs| dot(&twin.forward(inputs, bias).0, &problem.exact[3]);
     let finish =
         |outputs: &[Operand]| [&shared[..], outputs, std::slice::from_ref(&geometry)].concat();
     for kernel in problem.kernels(lane, AttentionPass::Query.kernel_name()).map_err(text)? {
@@ -200,7 +210,7 @@ async fn gradients(
             "d_query",
             &got,
             [&exact.query, &terms.query, &problem.exact[0]],
-            |x| loss(Inputs { query: x, ..problem.inputs() }),
+            |x| loss(MaskedInputs { query: x, ..problem.inputs() }),
         )
         .map_err(&named)?;
     }
@@ -210,13 +220,13 @@ async fn gradients(
         let named = of(&kernel);
         let d_key = of_key.read(got.words(0)).map_err(&named)?;
         check(lane, problem, "d_key", &d_key, [&exact.key, &terms.key, &problem.exact[1]], |x| {
-            loss(Inputs { key: x, ..problem.inputs() })
+            loss(MaskedInputs { key: x, ..problem.inputs() })
         })
         .map_err(&named)?;
         let d_value = of_key.read(got.words(1)).map_err(&named)?;
         let sides: [&[f64]; 3] = [&exact.value, &terms.value, &problem.exact[2]];
         check(lane, problem, "d_value", &d_value, sides, |x| {
-            loss(Inputs { value: x, ..problem.inputs() })
+            loss(MaskedInputs { value: x, ..problem.inputs() })
         })
         .map_err(&named)?;
     }
@@ -236,7 +246,7 @@ async fn one(
 /// Against the twin's gradient and, in f32, finite differences of its loss.
 fn check(
     lane: &Lane,
-    problem: &Problem,
+    problem: &TensorProblem,
     what: &str,
     got: &[f32],
     [exact, terms, point]: [&[f64]; 3],

@@ -9,7 +9,7 @@ use crate::twins::{Operands, Twin, dot};
 use std::ops::Range;
 
 /// A batch, and where it has its tiles.
-struct Batch {
+struct TileBatch {
     of: CausalAttention,
     /// Of each head.
     tiles: usize,
@@ -20,7 +20,7 @@ struct Batch {
     d_output: Vec<f32>,
 }
 
-impl Batch {
+impl TileBatch {
     fn new(on: &Operands, spec: &AttentionBackwardProducts) -> Result<Self> {
         let AttentionBackwardProducts { shape, scores, window, tiles, ends, .. } = *spec;
         let documents = on.u32("documents")?.to_vec();
@@ -73,7 +73,7 @@ impl Batch {
 
 impl Twin for AttentionBackwardProducts {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let batch = Batch::new(on, self)?;
+        let batch = TileBatch::new(on, self)?;
         match self.products {
             AttentionProducts::Scores => scores(on, self, &batch),
             _ => sums(on, self, &batch),
@@ -81,7 +81,7 @@ impl Twin for AttentionBackwardProducts {
     }
 }
 
-fn scores(on: &mut Operands, spec: &AttentionBackwardProducts, batch: &Batch) -> Result<()> {
+fn scores(on: &mut Operands, spec: &AttentionBackwardProducts, batch: &TileBatch) -> Result<()> {
     let (shape, factor) = (&spec.shape, spec.scores.factor(&spec.shape) as f32);
     let (lse, delta) = (on.f32("lse")?.to_vec(), on.f32("delta")?.to_vec());
     for (head, row) in batch.all() {
@@ -100,7 +100,7 @@ fn scores(on: &mut Operands, spec: &AttentionBackwardProducts, batch: &Batch) ->
     Ok(())
 }
 
-fn sums(on: &mut Operands, spec: &AttentionBackwardProducts, batch: &Batch) -> Result<()> {
+fn sums(on: &mut Operands, spec: &AttentionBackwardProducts, batch: &TileBatch) -> Result<()> {
     let AttentionBackwardProducts { shape, products, rotated, .. } = *spec;
     let (p, d_scores) = (on.f32("probabilities")?.to_vec(), on.f32("d_scores")?.to_vec());
     let (dim, scale) = (shape.head_dim, spec.scores.factor(&shape) as f32);

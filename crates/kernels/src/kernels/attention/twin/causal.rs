@@ -262,13 +262,13 @@ pub fn attention_decode<R: Real>(
 /// What a range of keys leaves for the merge: the weighted sum of values, the largest score in base 2
 /// and the sum of weights.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part<R> {
+pub struct PartialSoftmax<R> {
     pub sum: Vec<R>,
     pub largest: R,
     pub total: R,
 }
 
-impl<R: Real> Part<R> {
+impl<R: Real> PartialSoftmax<R> {
     /// A range without keys.
     pub fn empty(head_dim: usize) -> Self {
         let largest = R::from_f64(NEGATIVE_HUGE);
@@ -287,26 +287,29 @@ pub fn attention_decode_split<R: Real>(
     cache: &[R],
     head: usize,
     range: Range<usize>,
-) -> Part<R> {
+) -> PartialSoftmax<R> {
     let (stride, head_dim) = (shape.cache_width(), shape.head_dim);
     let query = heads(shape, qkv_row, head)[0].row(0);
     let of = |head: usize| Head { data: cache, stride, offset: head * head_dim, head_dim };
     let (keys, values) = (of(shape.kv_head(head)), of(shape.n_kv_heads + shape.kv_head(head)));
     let base = R::from_f64(std::f64::consts::LOG2_E);
-    let part = |k: usize| Part {
+    let part = |k: usize| PartialSoftmax {
         sum: values.row(k).to_vec(),
         largest: shape.score(dot(query, keys.row(k))).0 * base,
         total: R::ONE,
     };
-    range.map(part).fold(Part::empty(head_dim), |a, b| attention_decode_merge(&a, &b))
+    range.map(part).fold(PartialSoftmax::empty(head_dim), |a, b| attention_decode_merge(&a, &b))
 }
 
 /// Two ranges as one.
-pub fn attention_decode_merge<R: Real>(a: &Part<R>, b: &Part<R>) -> Part<R> {
+pub fn attention_decode_merge<R: Real>(
+    a: &PartialSoftmax<R>,
+    b: &PartialSoftmax<R>,
+) -> PartialSoftmax<R> {
     let largest = a.largest.max(b.largest);
     let (x, y) = (exp2(a.largest - largest), exp2(b.largest - largest));
     let sum = a.sum.iter().zip(&b.sum).map(|(&p, &q)| x * p + y * q).collect();
-    Part { sum, largest, total: x * a.total + y * b.total }
+    PartialSoftmax { sum, largest, total: x * a.total + y * b.total }
 }
 
 /// d_qkv, fused like `qkv`, with P recomputed from the LSE (Dao, arXiv:2307.08691):

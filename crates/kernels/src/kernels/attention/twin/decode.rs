@@ -1,7 +1,7 @@
 //! Decode attention over the key-value cache, and the merge of its ranges.
 
 use super::Seen;
-use super::causal::{Part, attention_decode_merge};
+use super::causal::{PartialSoftmax, attention_decode_merge};
 use crate::error::{Error, Result};
 use crate::kernels::attention::{
     AttentionDecode, AttentionDecodeMerge, AttentionDecodeQkv, DecodeOver, DecodePartials,
@@ -11,7 +11,8 @@ use crate::kernels::linear::twin::rows::{matrix_of_rows, to_heads};
 use crate::kernels::linear::twin::{bias_forward, matvec_forward};
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::{
-    AttentionShape, CacheAttention, DecodeQkvShape, KvCache, NewKey, PARTIAL_STATE, RANGE_KEYS,
+    AttentionShape, CacheAttention, DecodeQkvShape, KvCacheFormat, NewKey, PARTIAL_STATE,
+    RANGE_KEYS,
 };
 use crate::twins::{Operands, Twin, dot};
 use std::f32::consts::LOG2_E;
@@ -47,7 +48,7 @@ type NewestRow = (usize, usize);
 fn newest_rows(
     on: &Operands,
     over: &DecodeOver,
-) -> Result<(CacheAttention, KvCache, Vec<NewestRow>)> {
+) -> Result<(CacheAttention, KvCacheFormat, Vec<NewestRow>)> {
     match *over {
         DecodeOver::Cache(attention, cache) => {
             Ok((attention, cache, vec![(on.step()?.position as usize, 0)]))
@@ -78,7 +79,7 @@ impl Twin for AttentionDecode {
 fn decode_row(
     on: &mut Operands,
     attention: &CacheAttention,
-    cache: KvCache,
+    cache: KvCacheFormat,
     (splits, row): (usize, usize),
     (keys, first): (Range<usize>, usize),
 ) -> Result<()> {
@@ -91,9 +92,9 @@ fn decode_row(
             let at = row * shape.stride() + head * shape.head_dim;
             let query = on.f32("query")?[at..][..shape.head_dim].to_vec();
             let [keys, values] = seen.heads(of.kv_head(head));
-            let part = (0..seen.len()).fold(Part::empty(shape.head_dim), |sum, k| {
+            let part = (0..seen.len()).fold(PartialSoftmax::empty(shape.head_dim), |sum, k| {
                 let largest = of.score(dot(&query, keys.row(k))).0 * LOG2_E;
-                let own = Part { sum: values.row(k).to_vec(), largest, total: 1.0 };
+                let own = PartialSoftmax { sum: values.row(k).to_vec(), largest, total: 1.0 };
                 attention_decode_merge(&sum, &own)
             });
             let head = row * shape.heads + head;
@@ -110,7 +111,7 @@ fn decode_row(
     Ok(())
 }
 
-fn result(part: &Part<f32>) -> Vec<f32> {
+fn result(part: &PartialSoftmax<f32>) -> Vec<f32> {
     let total = if part.total > 0.0 { part.total } else { 1.0 };
     part.sum.iter().map(|x| x / total).collect()
 }
@@ -150,13 +151,14 @@ pub(crate) fn merged(
     }
     let of = attention.causal(1);
     let mut parts = merged_row(on, shape, splits, (0, seen_before(attention, position)))?;
-    let own = cached(&attention.cache(), KvCache::F32, on.u32("cache")?, position..position + 1)?;
+    let own =
+        cached(&attention.cache(), KvCacheFormat::F32, on.u32("cache")?, position..position + 1)?;
     let own = Seen::of_cache(shape, own);
     for (head, part) in parts.iter_mut().enumerate() {
         let query = &on.f32("query")?[head * shape.head_dim..][..shape.head_dim];
         let [keys, values] = own.heads(of.kv_head(head));
         let largest = of.score(dot(query, keys.row(0))).0 * LOG2_E;
-        let key = Part { sum: values.row(0).to_vec(), largest, total: 1.0 };
+        let key = PartialSoftmax { sum: values.row(0).to_vec(), largest, total: 1.0 };
         *part = attention_decode_merge(part, &key);
     }
     Ok(parts.iter().flat_map(result).collect())
@@ -167,18 +169,19 @@ fn merged_row(
     shape: &AttentionShape,
     splits: usize,
     (row, keys): (usize, Range<usize>),
-) -> Result<Vec<Part<f32>>> {
+) -> Result<Vec<PartialSoftmax<f32>>> {
     let (count, each) = (ranges(keys, splits).len(), shape.head_dim + PARTIAL_STATE);
     let mut output = vec![];
     for head in row * shape.heads..(row + 1) * shape.heads {
         let partials = &on.f32("partials")?[head * splits * each..][..count * each];
-        let part = |data: &[f32]| Part {
+        let part = |data: &[f32]| PartialSoftmax {
             sum: data[..shape.head_dim].to_vec(),
             largest: data[shape.head_dim],
             total: data[shape.head_dim + 1],
         };
         let parts = partials.chunks(each).map(part);
-        let whole = parts.fold(Part::empty(shape.head_dim), |a, b| attention_decode_merge(&a, &b));
+        let whole = parts
+            .fold(PartialSoftmax::empty(shape.head_dim), |a, b| attention_decode_merge(&a, &b));
         output.push(whole);
     }
     Ok(output)
@@ -199,6 +202,6 @@ impl Twin for AttentionDecodeQkv {
         let position = on.step()?.position as usize;
         to_heads(on, &attention.cache(), row, ["query", "angles"], (position, [0, 0]))?;
         let before = (seen_before(&attention, position), 0);
-        decode_row(on, &attention, KvCache::F32, (self.splits.count, 0), before)
+        decode_row(on, &attention, KvCacheFormat::F32, (self.splits.count, 0), before)
     }
 }

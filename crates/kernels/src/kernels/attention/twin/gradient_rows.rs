@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// A batch and what its forward pass left.
 #[derive(Clone, Copy, Debug)]
-pub struct Pass<'a, R> {
+pub struct ForwardResults<'a, R> {
     pub shape: CausalAttention,
     /// Fused rows.
     pub qkv: &'a [R],
@@ -21,7 +21,7 @@ pub struct Pass<'a, R> {
     pub d_out: &'a [R],
 }
 
-impl<'a, R: Real> Pass<'a, R> {
+impl<'a, R: Real> ForwardResults<'a, R> {
     fn fused(&self, row: usize, offset: usize, head: usize) -> &'a [R] {
         let (stride, head_dim) = (self.shape.qkv_width(), self.shape.head_dim);
         Head { data: self.qkv, stride, offset: offset + head * head_dim, head_dim }.row(row)
@@ -108,7 +108,8 @@ mod tests {
         let whole = attention_backward(shape, &qkv, documents, &out, &lse, &d_out);
         let rows = out.chunks(shape.head_dim).zip(d_out.chunks(shape.head_dim));
         let delta: Vec<f64> = rows.map(|(o, d)| dot(o, d)).collect();
-        let pass = Pass { shape, qkv: &qkv, documents, lse: &lse, delta: &delta, d_out: &d_out };
+        let pass =
+            ForwardResults { shape, qkv: &qkv, documents, lse: &lse, delta: &delta, d_out: &d_out };
         for row in 0..shape.tokens {
             let heads = 0..shape.n_heads;
             let mut got: Vec<f64> = heads.flat_map(|head| pass.d_query(head, row)).collect();

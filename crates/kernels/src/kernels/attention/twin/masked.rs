@@ -21,7 +21,7 @@ pub type Bias<'a> = &'a dyn Fn(usize, usize, usize, usize) -> Option<f64>;
 
 /// Contiguous tensors.
 #[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
+pub struct MaskedInputs<'a> {
     pub query: &'a [f64],
     pub key: &'a [f64],
     pub value: &'a [f64],
@@ -71,7 +71,12 @@ impl MaskedAttention {
     }
 
     /// The scores of a row with their derivatives, `None` where the key is hidden.
-    fn scores(&self, inputs: Inputs, bias: Bias, place: [usize; 3]) -> Vec<Option<(f64, f64)>> {
+    fn scores(
+        &self,
+        inputs: MaskedInputs,
+        bias: Bias,
+        place: [usize; 3],
+    ) -> Vec<Option<(f64, f64)>> {
         let [item, head, row] = place;
         let query = &inputs.query[self.query_at(item, head, row)..][..self.head_dim];
         (0..self.key_rows)
@@ -85,7 +90,7 @@ impl MaskedAttention {
     }
 
     /// (output, natural-log LSE). A row without keys gives zeros and [`NEGATIVE_HUGE`].
-    pub fn forward(&self, inputs: Inputs, bias: Bias) -> (Vec<f64>, Vec<f64>) {
+    pub fn forward(&self, inputs: MaskedInputs, bias: Bias) -> (Vec<f64>, Vec<f64>) {
         let mut output = vec![0.0; self.elements()[0]];
         let mut lse = vec![];
         for place in self.rows() {
@@ -108,7 +113,7 @@ impl MaskedAttention {
     /// The gradients of Σ output · d_output, with the forward's results given.
     pub fn backward(
         &self,
-        inputs: Inputs,
+        inputs: MaskedInputs,
         bias: Bias,
         output: &[f64],
         lse: &[f64],

@@ -5,7 +5,7 @@ use crate::kernels::attention::cases::forward::SOFTMAX;
 use crate::kernels::attention::twin::causal::attention_decode;
 use crate::kernels::linear::cases::several::{ROWS, documents, several};
 use crate::kernels::rope::twin::cache_append_forward;
-use crate::kernels::{self as k, KvCache, PARTIAL_STATE};
+use crate::kernels::{self as k, KvCacheFormat, PARTIAL_STATE};
 use crate::testing::harness::{Job, Operand, POISON};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{close, hold, of, same, text, wide};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for cache in KvCache::ALL {
+    for cache in KvCacheFormat::ALL {
         let name = cache.name();
         let append = move |lane| append(lane, cache);
         cases.push(Case::new(format!("cache_append of several texts, {name}"), append));
@@ -24,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+async fn append(lane: Rc<Lane>, cache: KvCacheFormat) -> Outcome {
     for heads in [(1, 1, 4), (6, 2, 20)] {
         // Texts of their own; four rows of one text; texts whose caches have begun anew.
         for (positions, stride, ring) in
@@ -62,11 +62,16 @@ async fn append(lane: Rc<Lane>, cache: KvCache) -> Outcome {
 }
 
 /// Rows that are written where they should be and nowhere else: f32 exactly, others to a step of rounding.
-fn rows_close(cache: KvCache, got: &[u32], expected: &[u32], words: usize) -> Result<(), String> {
-    if cache == KvCache::F32 {
+fn rows_close(
+    cache: KvCacheFormat,
+    got: &[u32],
+    expected: &[u32],
+    words: usize,
+) -> Result<(), String> {
+    if cache == KvCacheFormat::F32 {
         return same("cache", got, expected);
     }
-    let parts = if cache == KvCache::F16 { 2 } else { 4 };
+    let parts = if cache == KvCacheFormat::F16 { 2 } else { 4 };
     let each = || near_rows(parts, got.chunks(words).zip(expected.chunks(words)));
     hold(("rows", parts, words, expected), each)
 }
@@ -96,9 +101,9 @@ fn near_rows<'a>(
 }
 
 /// Texts of one key and of many, with NaN behind each; the rows of one text.
-async fn decode(lane: Rc<Lane>, cache: KvCache) -> Outcome {
+async fn decode(lane: Rc<Lane>, cache: KvCacheFormat) -> Outcome {
     let heads: &[Heads] =
-        if cache == KvCache::F32 { &[(3, 1, 4), (4, 2, 64)] } else { &[(4, 2, 64)] };
+        if cache == KvCacheFormat::F32 { &[(3, 1, 4), (4, 2, 64)] } else { &[(4, 2, 64)] };
     for &heads in heads {
         for (keys, stride, count) in [
             ([1, 64, 130, 7], 150, 1),
@@ -115,7 +120,7 @@ async fn decode(lane: Rc<Lane>, cache: KvCache) -> Outcome {
 async fn attend(
     lane: &Lane,
     heads: Heads,
-    cache: KvCache,
+    cache: KvCacheFormat,
     keys: [usize; 4],
     (stride, count): (usize, usize),
 ) -> Result<(), String> {

@@ -4,7 +4,7 @@ use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::kernels::{
     self as k, AttentionShape, CacheAttention, CacheRows, Constant, DecodeQkvShape, Element, Form,
-    GradientParts, GradientSums, KvCache, LinearProduct, LinearShape, LinearSum, Matvec,
+    GradientParts, GradientSums, KvCacheFormat, LinearProduct, LinearShape, LinearSum, Matvec,
     MatvecInput, MatvecOutput, MatvecRows, NewKey, Output, Spec, WeightFormat, WriteMode,
 };
 use crate::testing::catalogue::{Entry, HEADS, MATRICES};
@@ -146,8 +146,9 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     if let Some(splits) = k::merged_splits(caps, heads, 1024) {
         let from = MatvecInput::Ranges(heads, splits, NewKey::Among);
         add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
-        let kernel = k::AttentionDecode { over: k::DecodeOver::Cache(heads, KvCache::F32), splits }
-            .kernel(caps);
+        let kernel =
+            k::AttentionDecode { over: k::DecodeOver::Cache(heads, KvCacheFormat::F32), splits }
+                .kernel(caps);
         entries.push(("attention decode of a short text".into(), kernel));
     }
     entries

@@ -3,7 +3,7 @@
 use crate::caps::{Capabilities, Decoding};
 use crate::config::Activation;
 use crate::kernels::activation::twin::{gated_activation_backward, gated_activation_forward};
-use crate::kernels::attention::twin::causal::{Part, attention_decode_merge};
+use crate::kernels::attention::twin::causal::{PartialSoftmax, attention_decode_merge};
 use crate::kernels::linear::twin::matvec_forward;
 use crate::kernels::norm::twin::rms_norm_forward;
 use crate::kernels::weights::cases as weights;
@@ -191,7 +191,7 @@ fn shape_of(input: MatvecInput) -> CacheAttention {
 fn left(lane: &Lane, shape: &AttentionShape, count: usize, active: usize) -> (Vec<f32>, Vec<f64>) {
     let (mut partials, mut row) = (vec![], vec![]);
     for _ in 0..shape.heads {
-        let mut whole = Part::empty(shape.head_dim);
+        let mut whole = PartialSoftmax::empty(shape.head_dim);
         for range in 0..count {
             let idle = range >= active;
             let mut part = lane.normal(shape.head_dim + PARTIAL_STATE);
@@ -202,7 +202,7 @@ fn left(lane: &Lane, shape: &AttentionShape, count: usize, active: usize) -> (Ve
             } else {
                 let [largest, total] = [0, 1].map(|i| f64::from(part[shape.head_dim + i]));
                 let sum = wide(&part[..shape.head_dim]);
-                whole = attention_decode_merge(&whole, &Part { sum, largest, total });
+                whole = attention_decode_merge(&whole, &PartialSoftmax { sum, largest, total });
             }
             partials.extend(part);
         }

@@ -93,13 +93,13 @@ fn shape_of(
 }
 
 async fn product(lane: &Lane, shape: MatvecRows) -> Result<(), String> {
-    let problem = Problem::new(lane, shape).await?;
+    let problem = RowsProblem::new(lane, shape).await?;
     let made = lane.variants_of(shape).map_err(text)?;
     problem.check(lane, &made).await
 }
 
 /// Operands of a product, and what it should give.
-struct Problem {
+struct RowsProblem {
     shape: MatvecRows,
     operands: Vec<Operand>,
     expected: Vec<f64>,
@@ -123,7 +123,7 @@ async fn matrix(
     Ok((Operand::words(&words), matrix))
 }
 
-impl Problem {
+impl RowsProblem {
     async fn new(lane: &Lane, shape: MatvecRows) -> Result<Self, String> {
         let MatvecRows { n, k, rows, stride, input, output, weights, .. } = shape;
         let column = 7;

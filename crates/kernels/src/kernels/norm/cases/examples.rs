@@ -3,14 +3,14 @@
 use crate::caps::Capabilities;
 use crate::kernels::{
     AttentionShape, ColumnSum, Constant, HeadNormBackward, HeadNormForward, LayerNormBackward,
-    LayerNormForward, NormForm, NormTerms, Parts, RmsNormBackward, RmsNormForward, Spec,
+    LayerNormForward, NormForm, NormTerms, PartialSums, RmsNormBackward, RmsNormForward, Spec,
     SummedWeights, WriteMode,
 };
 use crate::testing::catalogue::Entry;
 
 const TERMS: NormTerms = NormTerms::plain(1e-6);
 const SHIFTED: NormTerms = NormTerms { shifted: true, ..TERMS };
-const PARTS: Parts = Parts { count: 3, apart: 4096 };
+const PARTS: PartialSums = PartialSums { count: 3, apart: 4096 };
 
 pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     let mut entries = vec![];
@@ -31,11 +31,11 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
                 forward(" of parts", NormForm { summed: PARTS, ..NormForm::PLAIN });
             }
             let (hidden, mode, rows) = (width, WriteMode::Add, 2);
-            let mut backward = |of: &str, parts| {
-                let kernel = RmsNormBackward { hidden, terms, mode, rows, parts }.kernel(caps);
+            let mut backward = |of: &str, sums| {
+                let kernel = RmsNormBackward { hidden, terms, mode, rows, sums }.kernel(caps);
                 add(&format!("{what}norm backward{of}"), kernel);
             };
-            backward("", Parts::WHOLE);
+            backward("", PartialSums::WHOLE);
             if !terms.shifted {
                 backward(" of parts", PARTS);
             }

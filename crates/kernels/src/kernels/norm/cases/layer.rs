@@ -108,8 +108,8 @@ async fn one_backward(
     let adds = mode == WriteMode::Add || (mode == WriteMode::AddAfterFirst && later);
     for rows in ROWS {
         let blocks = rows.div_ceil(each);
-        let problem = Problem::new(lane, rows, hidden, adds);
-        let Problem { x, weight, d_y, before, .. } = &problem;
+        let problem = NormProblem::new(lane, rows, hidden, adds);
+        let NormProblem { x, weight, d_y, before, .. } = &problem;
         let jobs: Vec<_> = made
             .iter()
             .map(|kernel| {
@@ -132,7 +132,7 @@ async fn one_backward(
 }
 
 /// Rows and their gradients, with what is expected of them.
-struct Problem {
+struct NormProblem {
     x: Vec<f32>,
     weight: Vec<f32>,
     d_y: Vec<f32>,
@@ -141,7 +141,7 @@ struct Problem {
     adds: bool,
 }
 
-impl Problem {
+impl NormProblem {
     fn new(lane: &Lane, rows: usize, hidden: usize, adds: bool) -> Self {
         let (x, weight) = (far(lane, rows, hidden), lane.normal(2 * hidden));
         let [d_y, before] = [(); 2].map(|()| lane.normal(rows * hidden));

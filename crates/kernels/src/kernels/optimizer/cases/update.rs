@@ -1,6 +1,6 @@
 //! Family 12: the kernels of all rules, each held to its twin in f64.
 
-use crate::kernels::optimizer::twin::update::{Bound, Cpu, UpdateTwin, Written};
+use crate::kernels::optimizer::twin::update::{BoundWords, Cpu, UpdateTwin, Written};
 use crate::kernels::{Access, Constant, UpdateKernel, UpdateSpec};
 use crate::optim::{Numbers, Optimizer, RULES, Rule};
 use crate::testing::harness::{Job, Operand, Outputs, Step};
@@ -108,7 +108,7 @@ async fn hold(lane: Rc<Lane>, kernel: &'static UpdateKernel) -> Outcome {
 }
 
 /// Holds an output to what the twin has made of it. What the twin has not written stays to the bit.
-fn compare(got: &Outputs, index: usize, bound: &Bound<f64>) -> Result<(), String> {
+fn compare(got: &Outputs, index: usize, bound: &BoundWords<f64>) -> Result<(), String> {
     let (what, words) = (bound.binding.name, got.words(index));
     let (mut kept, mut before) = (vec![], vec![]);
     let [mut numbers, mut expected, mut terms] = [const { vec![] }; 3];

@@ -26,7 +26,7 @@ pub(crate) use twin;
 
 /// A binding's words, and what the twin has made of them.
 #[derive(Clone, Debug)]
-pub struct Bound<R> {
+pub struct BoundWords<R> {
     pub binding: Binding,
     pub words: Vec<u32>,
     /// Elements that the twin has written, as numbers or as words.
@@ -48,7 +48,7 @@ pub struct Cpu<R> {
     pub spec: UpdateSpec,
     /// Invocations of a workgroup.
     pub workgroup: usize,
-    pub bound: Vec<Bound<R>>,
+    pub bound: Vec<BoundWords<R>>,
 }
 
 impl<R: Real> Cpu<R> {
@@ -61,7 +61,7 @@ impl<R: Real> Cpu<R> {
             let number = |&word| f64::from(f32::from_bits(word));
             let terms = words.iter().map(number).map(|x| if x.is_finite() { x } else { 0.0 });
             let terms = terms.collect();
-            Bound { binding, words, written, terms }
+            BoundWords { binding, words, written, terms }
         };
         let bound = operands.into_iter().map(bind).collect();
         Self { spec, workgroup: workgroup as usize, bound }
@@ -74,7 +74,7 @@ impl<R: Real> Cpu<R> {
         ))
     }
 
-    fn bound(&self, name: &str) -> Result<&Bound<R>> {
+    fn bound(&self, name: &str) -> Result<&BoundWords<R>> {
         self.bound.iter().find(|b| b.binding.name == name).ok_or_else(|| self.missing(name))
     }
 

@@ -76,7 +76,7 @@ impl<'a> Turning<'a> {
     }
 }
 
-/// Parts have numbers between them that are not to be read.
+/// Partial sums have numbers between them that are not to be read.
 async fn of_parts(lane: Rc<Lane>) -> Outcome {
     for (heads, count) in HEADS.into_iter().zip([2, 8, 3, 5]) {
         for rows in ROWS {
@@ -89,9 +89,9 @@ async fn of_parts(lane: Rc<Lane>) -> Outcome {
             for part in 1..count {
                 add_assign(&mut sums, &parts[part * apart..][..all]);
             }
-            let form = k::Parts { count, apart };
+            let form = k::PartialSums { count, apart };
             let made = lane
-                .variants_of(k::RopeRows { parts: form, ..k::RopeRows::new(shape, true) })
+                .variants_of(k::RopeRows { sums: form, ..k::RopeRows::new(shape, true) })
                 .map_err(text)?;
             of.holds(&made, of.operands(&parts, Operand::poison(all)), &sums, rope_forward).await?;
         }
@@ -133,10 +133,10 @@ async fn appended(lane: Rc<Lane>) -> Outcome {
                 let place = ring.map_or(place, |ring| place % ring);
                 cache[place * width..][..width].copy_from_slice(&row[attention.key_offset()..]);
             }
-            let form = if whole { k::Parts::WHOLE } else { k::Parts { count, apart } };
+            let form = if whole { k::PartialSums::WHOLE } else { k::PartialSums { count, apart } };
             let cached = k::CacheRows { shape: attention, ring };
             let made = lane
-                .variants_of(k::RopeAppend { shape, parts: form, cache: cached })
+                .variants_of(k::RopeAppend { shape, sums: form, cache: cached })
                 .map_err(text)?;
             let place = if whole { Operand::floats(&sums) } else { Operand::poison(all) };
             let mut operands = turning.operands(&parts, place);

@@ -40,7 +40,7 @@ async fn likeliest_of(
     turns: usize,
 ) -> Result<(), String> {
     let turn = lane.integers(1, turns)[0];
-    let sampling = Sampling { turn0: EARLIER, ..Sampling::default() };
+    let sampling = Sampling { first_draw: EARLIER, ..Sampling::default() };
     let step = Step { draws: EARLIER + turn, ..Step::of(1) };
     let made = lane.variants_of(TopLogits { vocabulary: logits.len(), count }).map_err(text)?;
     let jobs: Vec<_> = made

@@ -36,7 +36,7 @@ fn choice(lane: &Lane, row: usize, options: &SamplingOptions, position: usize) -
             repetition_penalty: options.repetition_penalty as f32,
             top_k: options.top_k as u32,
             seed: split(lane.seed + row as u64),
-            turn0: earlier(row),
+            first_draw: earlier(row),
         },
         offset: earlier(row).wrapping_sub(position as u32),
         last: if row == ENDING { position as u32 + 2 } else { 1000 },

@@ -1,7 +1,5 @@
 //! Nodes of decoded rows, to dispatches: of each by itself, whatever was lowered before.
 
-use super::linear::Added;
-use super::{Lowering, Rows};
 use crate::arch::{Attention, Norm, WeightId};
 use crate::error::{Error, Result};
 use crate::graph::{Node, Op};
@@ -10,12 +8,14 @@ use crate::kernels::{
     MatvecOutput, MatvecRows, NewKey, NormForm, Output,
 };
 use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
-use crate::plan::{Launch, Operand, Range, Slice};
+use crate::lower::linear::Added;
+use crate::lower::{Lowering, PassRows};
+use crate::plan::{Launch, NamedSlice, Range, Slice};
 use std::rc::Rc;
 
 impl Lowering<'_> {
     /// Gives the values of decoded rows their places.
-    pub(super) fn place_decoded(&mut self, layouts: &DecodeLayouts) -> Result<()> {
+    pub(in crate::lower) fn place_decoded(&mut self, layouts: &DecodeLayouts) -> Result<()> {
         self.values.resize(layouts.values.len(), None);
         for &id in &layouts.tensors {
             let value = layouts.values[id];
@@ -27,7 +27,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn decoded(&mut self, node: &DecodeNode) -> Result<()> {
+    pub(in crate::lower) fn decoded(&mut self, node: &DecodeNode) -> Result<()> {
         match node.op {
             DecodeOp::Plain(op) => self.plain(node, op),
             DecodeOp::EmbedAngles { weight, rope } => {
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         node: &DecodeNode,
         (weight, bias): (WeightId, Option<WeightId>),
         input: MatvecInput,
-        (residual, mut operands): (usize, Vec<Operand>),
+        (residual, mut operands): (usize, Vec<NamedSlice>),
     ) -> Result<()> {
         let residual = node.reads.get(residual).map(|&id| self.place(id)).transpose()?;
         let added = Added { residual, bias: bias.map(|bias| self.whole(bias)) };
@@ -125,7 +125,7 @@ impl Lowering<'_> {
         node: &DecodeNode,
         norm: Norm,
         (weight, output): (WeightId, MatvecOutput),
-        operands: &[Operand],
+        operands: &[NamedSlice],
     ) -> Result<()> {
         let operands = [operands, &[("norm_weight", self.whole(norm.weight))]].concat();
         let input = MatvecInput::Norm { epsilon: Constant(norm.epsilon) };
@@ -233,7 +233,7 @@ impl Lowering<'_> {
         node: &DecodeNode,
         weight: WeightId,
         (input, output): (MatvecInput, MatvecOutput),
-        operands: &[Operand],
+        operands: &[NamedSlice],
     ) -> Result<()> {
         let [from, to] = [self.read(node, 0)?, self.result_of(node)?];
         let matrix = self.params.matrices[weight].clone();
@@ -275,12 +275,12 @@ impl Lowering<'_> {
     }
 
     const fn is_batched(&self) -> bool {
-        matches!(self.rows, Rows::Several { .. })
+        matches!(self.rows, PassRows::Several { .. })
     }
 
     fn decode_cache(&self) -> Result<Cache> {
         match self.rows {
-            Rows::One(cache) | Rows::Several { cache, .. } => Ok(cache),
+            PassRows::One(cache) | PassRows::Several { cache, .. } => Ok(cache),
             _ => Err(Error::internal("no decoded rows have a cache")),
         }
     }
