@@ -59,8 +59,8 @@ pub(super) async fn write_rope_tables(
     long: bool,
 ) -> Result<()> {
     for (buffer, rope) in tables {
-        let turns = (rope.frequencies(long), rope.magnitude());
-        write_rope_table(gpu, buffer, positions.clone(), turns).await?;
+        let angles = (rope.frequencies(long), rope.magnitude());
+        write_rope_table(gpu, buffer, positions.clone(), angles).await?;
     }
     Ok(())
 }

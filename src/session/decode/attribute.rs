@@ -1,6 +1,6 @@
 //! Attribution: gradients of a logit by the states behind layers.
 
-use crate::data::{Batch, IGNORE_INDEX, write_document_ends, write_sorted_by_token};
+use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, PlanId, Region, Replay, create_checked, submit_checked};
 use crate::graph::Captured;
@@ -13,6 +13,7 @@ use crate::session::progress::Progress;
 use crate::session::resources::Resources;
 use crate::session::step::{Step, rope_tables, write_rope_tables};
 use crate::session::throughput::Work;
+use crate::session::train::batch::fill;
 use crate::session::train::given::{Cut, Logits, cut};
 
 /// Which number's gradient is asked for.
@@ -112,7 +113,11 @@ impl Model {
             resources.allocate(&sizes, &[])?;
             let mut piece = |plan: &Plan| {
                 let plan_id = resources.install(plan, &[&weights])?;
-                Ok(Piece { plan: plan_id, work: Work::of(plan), largest: Work::of_largest(plan) })
+                Ok(CostedPlan {
+                    plan: plan_id,
+                    work: Work::of(plan),
+                    largest: Work::of_largest(plan),
+                })
             };
             let (forward, backward) = (piece(&forward)?, piece(&backward)?);
             Ok(Attribution { resources, forward, logits, gradient, backward, rows: plan.tokens })
@@ -123,13 +128,13 @@ impl Model {
 }
 
 /// A part of the plan, and what it costs.
-struct Piece {
+struct CostedPlan {
     plan: PlanId,
     work: Work,
     largest: Work,
 }
 
-impl Piece {
+impl CostedPlan {
     /// Runs it in as many submits as keep each short, and reads a region back.
     async fn run(&self, model: &Model, rows: usize, read: Region) -> Result<Vec<u8>> {
         let (gpu, throughput) = (&**model.gpu(), &model.chunk_throughput);
@@ -144,18 +149,19 @@ impl Piece {
 /// The plan of an attribution, bound.
 struct Attribution {
     resources: Resources,
-    /// Up to the logits of some rows, among them the one that is asked for.
-    forward: Piece,
+    /// Computes the logits of some rows. The one that is asked for is among them.
+    forward: CostedPlan,
     logits: Logits,
-    /// Where the head leaves the gradient by the states of all rows, of which it computes those with logits.
+    /// Where the head writes the gradient by the states. It computes the rows that have logits; the caller writes zeros to
+    /// the others.
     gradient: Slice,
-    backward: Piece,
+    backward: CostedPlan,
     /// Of the text.
     rows: usize,
 }
 
 impl Attribution {
-    /// Runs the forward pass; gives the tokens with the derivatives by their logits, before a cap.
+    /// Runs the forward pass. Returns the tokens, each with the derivative by its logit before a cap.
     async fn slopes(&self, model: &Model, logit: AttributedLogit) -> Result<Vec<(u32, f32)>> {
         let buffer = self.resources.get(self.logits.buffer())?;
         let mut slopes = vec![];
@@ -171,7 +177,8 @@ impl Attribution {
         Ok(slopes)
     }
 
-    /// Writes the gradient by the logits that were computed, and zeros for the states of the other rows.
+    /// Writes the gradient by the logits that were computed. Writes zeros for the states of all rows: the head overwrites
+    /// those of rows with logits.
     fn write_gradient(&self, gpu: &dyn Gpu, row: usize, slopes: &[(u32, f32)]) -> Result<()> {
         let buffer = self.resources.get(self.logits.buffer())?;
         let all = self.logits.region(buffer, self.rows);
@@ -191,18 +198,9 @@ fn write_text(gpu: &dyn Gpu, resources: &Resources, tokens: &[u32]) -> Result<()
     let batch = Batch::new(tokens.to_vec(), vec![IGNORE_INDEX; tokens.len()], None);
     let padded = BatchLayout::new(tokens.len()).padded;
     let mut words = vec![0u32; 5 * padded];
-    let (own, rest) = words.split_at_mut(padded);
-    own[..tokens.len()].copy_from_slice(tokens);
-    let (targets, rest) = rest.split_at_mut(padded);
-    targets[..tokens.len()].copy_from_slice(&batch.targets);
-    let (order, rest) = rest.split_at_mut(padded);
-    let (starts, ends) = rest.split_at_mut(padded);
-    let count = tokens.len();
-    write_sorted_by_token(tokens, &mut order[..count], &mut ends[..count]);
-    starts[..count].copy_from_slice(&batch.documents);
-    write_document_ends(&batch.documents, &mut ends[..count]);
+    fill(&mut words, padded, &batch)?;
     let buffer = resources.get(Buffer::Batch)?;
     let bytes = resources.bytes_of(Buffer::Batch).unwrap_or(0) as usize / 4;
     gpu.write(buffer, 0, bytemuck::cast_slice(&words[..bytes.min(5 * padded)]))?;
-    gpu.write(resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&Step::of(count)))
+    gpu.write(resources.get(Buffer::Step)?, 0, bytemuck::bytes_of(&Step::of(tokens.len())))
 }

@@ -1,6 +1,6 @@
 //! Checks the batch of a micro-step, and writes its words to the GPU.
 
-use super::{MicroStep, Trainer};
+use super::{PlanChoice, Trainer};
 use crate::data::{Batch, write_document_ends, write_sorted_by_token};
 use crate::error::{Error, Result};
 use crate::kernels::STRIP;
@@ -52,38 +52,44 @@ impl Trainer {
 
     pub(super) fn write_batch(&self, batch: &Batch) -> Result<()> {
         let padded = self.plans.batch.padded;
-        let Batch { tokens, targets, documents } = batch;
         let strips = self.plans.micro_step.tokens.div_ceil(STRIP);
         let table_words = self.plans.tiles.map_or(0, |tiles| strips + tiles);
         // Each step overwrites all words that its plan reads.
         let mut all = self.batch_words.borrow_mut();
         all.resize(5 * padded + table_words, 0);
         let (words, tables) = all.split_at_mut(5 * padded);
-        let mut parts = words.chunks_exact_mut(padded).map(|whole| {
-            let (part, padding) = whole.split_at_mut(tokens.len());
-            padding.fill(0);
-            part
-        });
-        let mut part = || parts.next().ok_or_else(|| Error::internal("a batch has five parts"));
-        part()?.copy_from_slice(tokens);
-        part()?.copy_from_slice(targets);
-        let (order, starts, ends) = (part()?, part()?, part()?);
-        write_sorted_by_token(tokens, order, ends);
-        starts.copy_from_slice(documents);
-        write_document_ends(documents, ends);
+        fill(words, padded, batch)?;
         let long = self.is_long(batch);
         if !long && !tables.is_empty() {
             let (before, strip_of) = tables.split_at_mut(strips);
             before.fill(0);
-            count_tiles(documents, before, strip_of);
+            count_tiles(&batch.documents, before, strip_of);
         }
         self.batch_tokens.set(batch.len());
         // A step of another loss says so behind this.
-        self.batch_kind.replace(MicroStep { steered: None, long });
+        self.batch_plan.replace(PlanChoice { steered: None, long });
         let (buffer, resources) = (self.buffer(Buffer::Batch)?, self.resources.borrow());
         // Where no kernel reads documents there is no room for them.
         let room = resources.as_ref().and_then(|resources| resources.bytes_of(Buffer::Batch));
         let words = all.len().min(room.unwrap_or(0) as usize / 4);
         self.model.gpu().write(buffer, 0, bytemuck::cast_slice(&all[..words]))
     }
+}
+
+/// Fills the five parts of a batch, `padded` words each, as [`BatchLayout`](crate::plan::BatchLayout) has them.
+pub(in crate::session) fn fill(words: &mut [u32], padded: usize, batch: &Batch) -> Result<()> {
+    let Batch { tokens, targets, documents } = batch;
+    let mut parts = words.chunks_exact_mut(padded).map(|whole| {
+        let (part, padding) = whole.split_at_mut(tokens.len());
+        padding.fill(0);
+        part
+    });
+    let mut part = || parts.next().ok_or_else(|| Error::internal("a batch has five parts"));
+    part()?.copy_from_slice(tokens);
+    part()?.copy_from_slice(targets);
+    let (order, starts, ends) = (part()?, part()?, part()?);
+    write_sorted_by_token(tokens, order, ends);
+    starts.copy_from_slice(documents);
+    write_document_ends(documents, ends);
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::loss::LossSum;
 use super::objective::Normalize;
 use super::run_progress::RunProgress;
-use super::{Metrics, MicroStep, StepObjective, Trainer};
+use super::{Metrics, PlanChoice, StepObjective, Trainer};
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
 use crate::gpu::{BufferId, LocalFuture, PlanId, Region, Replay, create_checked, submit_checked};
@@ -296,8 +296,8 @@ impl Trainer {
             let resources = resources.as_mut().ok_or_else(|| Error::internal("no resources"))?;
             let before = resources.bytes();
             let mut install = |plan: &Plan| resources.install(plan, &[&weights]);
-            let kind = MicroStep { steered: None, long };
-            let plan = self.micro_step_plan(&kind);
+            let choice = PlanChoice { steered: None, long };
+            let plan = self.micro_step_plan(&choice);
             let pieces = match by {
                 GradientBy::Logits => self.pieces_by_logits(plan, &mut install),
                 GradientBy::States => self.pieces_by_states(plan, &mut install),

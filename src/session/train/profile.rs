@@ -1,6 +1,6 @@
 //! Times of a step's dispatches.
 
-use super::{MicroStep, Trainer};
+use super::{PlanChoice, Trainer};
 use crate::error::{Error, Result};
 use crate::gpu::{Region, Replay, submit_checked};
 use crate::plan::{Buffer, OPTIMIZER_BYTES, PlanRow};
@@ -41,7 +41,7 @@ impl Trainer {
         let gpu = self.model.gpu();
         let timed = submit_checked(&**gpu, || {
             self.write_step(&step)?;
-            let MicroStep { steered, long } = &*self.batch_kind.borrow();
+            let PlanChoice { steered, long } = &*self.batch_plan.borrow();
             let plans = steered.as_ref().map_or(self.installed, |steered| steered.installed);
             gpu.profile(Replay::new(plans.micro_step_of(*long), tokens))
         })?;

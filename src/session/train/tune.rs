@@ -14,7 +14,7 @@ const BUDGET: f64 = 1800.0;
 /// Milliseconds that one measurement should take: much longer than its end takes to be noticed.
 const LENGTH: f64 = 8.0;
 const MOST_REPEATS: usize = 1024;
-/// Milliseconds of one turn beyond which a product is left to the estimate: submits must stay short.
+/// Milliseconds of one run beyond which a product is left to the estimate: submits must stay short.
 const LONG: f64 = 50.0;
 /// Milliseconds of work that raise the clock of a GPU that has idled.
 const WAKING: f64 = 300.0;
@@ -124,8 +124,8 @@ fn operands(
     Ok(())
 }
 
-/// Milliseconds of each plan: the least of a few measurements of many turns each. By the host's clock,
-/// since timestamps are optional, and in browsers coarse. None where a turn of one is too long.
+/// Milliseconds of each plan: the least of a few measurements of many runs each. By the host's clock,
+/// since timestamps are optional, and in browsers coarse. None where a run of one is too long.
 async fn times(
     gpu: &Rc<dyn Gpu>,
     plans: &[PlanId],
@@ -133,13 +133,13 @@ async fn times(
     end: Region,
     awake: f64,
 ) -> Result<Option<Vec<f64>>> {
-    let run = async |plan: PlanId, turns: usize| {
-        let replays = vec![Replay::new(plan, tokens); turns];
+    let run = async |plan: PlanId, runs: usize| {
+        let replays = vec![Replay::new(plan, tokens); runs];
         let began = gpu.now();
         gpu.submit(&replays, 1, Some(end))?.await?;
         Ok::<_, crate::error::Error>(gpu.now() - began)
     };
-    let mut turns = vec![];
+    let mut runs = vec![];
     for &plan in plans {
         // A first run may still be compiling.
         run(plan, 1).await?;
@@ -155,13 +155,13 @@ async fn times(
             // The first runs are mostly the wait for their end: at most twice as many at a time.
             count = if took >= LENGTH { count } else { (2 * count).min(MOST_REPEATS) };
         }
-        turns.push(count);
+        runs.push(count);
     }
     let mut least = vec![f64::INFINITY; plans.len()];
     for _ in 0..ROUNDS {
         for (index, &plan) in plans.iter().enumerate() {
-            let took = run(plan, turns[index]).await?;
-            least[index] = least[index].min(took / turns[index] as f64);
+            let took = run(plan, runs[index]).await?;
+            least[index] = least[index].min(took / runs[index] as f64);
         }
     }
     Ok(Some(least))
