@@ -113,7 +113,8 @@ impl CacheAllocation {
         self.plans.short_context.filter(|_| short).unwrap_or(self.plans.decode)
     }
 
-    /// For a text of which so many tokens were unread at first, as [`InferencePlans::prefill_of`].
+    /// The plan that reads the chunks of a text. The cache did not hold `unread` of its tokens at first.
+    /// [`InferencePlans::prefill_of`] chooses in the same way.
     pub fn prefill(&self, unread: usize) -> Prefill {
         match self.plans.long_prefill.filter(|_| unread > self.room) {
             Some(plan) => Prefill { plan, costs: self.costs.long_chunk, rows: self.room },
@@ -121,15 +122,10 @@ impl CacheAllocation {
         }
     }
 
-    /// Tokens of the next chunk of such a text from `position` on.
-    pub fn prefill_rows(&self, throughput: &Throughput, position: usize, unread: usize) -> usize {
+    /// Rows of the next chunk of such a text, which begins at `position`.
+    pub fn chunk_rows(&self, throughput: &Throughput, position: usize, unread: usize) -> usize {
         let Prefill { costs, rows, .. } = self.prefill(unread);
         costs.rows(throughput, rows, |rows| self.keys(position + rows))
-    }
-
-    /// The same by plans that are made for [`Self::chunk`] rows.
-    pub fn rows(&self, throughput: &Throughput, position: usize) -> usize {
-        self.costs.chunk.rows(throughput, self.chunk, |rows| self.keys(position + rows))
     }
 
     /// The rows of a chunk whose logits are computed next, of `wanted` ones.

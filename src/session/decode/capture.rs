@@ -207,7 +207,7 @@ impl Model {
         let (mut held, mut done) = self.begin_text(&cache, tokens, 0).await?;
         let bytes = loop {
             progress.report(done, count, "capture")?;
-            let part = self.next_chunk(&cache, done, count)?;
+            let part = self.next_chunk(&cache, done..count, 0)?;
             let last = part.end == count;
             let chunk = |_: &CacheAllocation| {
                 let buffer = plan.bound.resources.get(Buffer::Captured)?;

@@ -323,7 +323,7 @@ impl Generation {
         // Whether that was accepted is awaited while the first chunk is read.
         let mut reset = Some(self.reset_decoding(cache)?);
         loop {
-            let part = model.next_prefill(cache, done..count, unread)?;
+            let part = model.next_chunk(cache, done..count, unread)?;
             let last = part.end == count;
             let chunk = |allocation: &CacheAllocation| {
                 if !last {

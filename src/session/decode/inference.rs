@@ -164,29 +164,18 @@ impl Model {
         })))
     }
 
-    /// The next chunk of what is left of a text, all layers of it: as many as the GPU does at once. `unread` are all tokens
-    /// that the cache did not hold at first.
-    pub(in crate::session) fn next_prefill(
+    /// The next chunk of what is left of a text: as many rows as the GPU does at once. `unread` are all tokens that the
+    /// cache did not hold at first, or 0 where the plan of an inspection reads the chunk: it is made for chunks of the
+    /// usual size.
+    pub(in crate::session) fn next_chunk(
         &self,
         cache: &KeyValueCache,
         left: Range<usize>,
         unread: usize,
     ) -> Result<Range<usize>> {
         let (throughput, start) = (&self.chunk_throughput, left.start);
-        let rows = |on_gpu: &CacheAllocation| Ok(on_gpu.prefill_rows(throughput, start, unread));
+        let rows = |on_gpu: &CacheAllocation| Ok(on_gpu.chunk_rows(throughput, start, unread));
         Ok(start..left.end.min(start + cache.with(rows)?))
-    }
-
-    /// The same by a plan of an inspection.
-    pub(in crate::session) fn next_chunk(
-        &self,
-        cache: &KeyValueCache,
-        position: usize,
-        tokens: usize,
-    ) -> Result<Range<usize>> {
-        let rows =
-            cache.with(|allocation| Ok(allocation.rows(&self.chunk_throughput, position)))?;
-        Ok(position..tokens.min(position + rows))
     }
 
     /// Reads what the cache does not hold of a text into it. The caller holds the cache's lock.
@@ -198,7 +187,7 @@ impl Model {
         let (mut held, mut done) = self.begin_text(cache, text, usize::MAX).await?;
         let mut unread = text.len() - done;
         while done < text.len() {
-            let part = self.next_prefill(cache, done..text.len(), unread)?;
+            let part = self.next_chunk(cache, done..text.len(), unread)?;
             let chunk =
                 |allocation: &CacheAllocation| Ok(Chunk::prefill(allocation, unread, &[], None));
             let read = self.run_chunk((cache, held), done, &text[part.clone()], &chunk);
@@ -282,10 +271,8 @@ impl Model {
         let mut unread = tokens.len() - done;
         while done < tokens.len() {
             report(done)?;
-            let part = match text.layers {
-                Some(_) => self.next_chunk(cache, done, tokens.len())?,
-                None => self.next_prefill(cache, done..tokens.len(), unread)?,
-            };
+            let by_cache = if text.layers.is_none() { unread } else { 0 };
+            let part = self.next_chunk(cache, done..tokens.len(), by_cache)?;
             if self.read_part((cache, held), text, (&part, unread), chunk, take).await? {
                 done = part.end;
             } else {

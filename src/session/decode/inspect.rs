@@ -8,6 +8,7 @@ use crate::gpu::Region;
 use crate::lower::{InferenceOptions, Probe};
 use crate::plan::Buffer;
 use crate::session::cache::allocation::CacheAllocation;
+use crate::session::cache::caches::PreparedCache;
 use crate::session::cache::chunk::Chunk;
 use crate::session::model::Model;
 use crate::session::progress::Progress;
@@ -114,18 +115,7 @@ impl Model {
         let _lock = cache.lock().await;
         let report = |done| progress.report(done, count, stage);
         let Some((probe, head)) = probe else {
-            let logits = |allocation: &CacheAllocation, rows: &Range<usize>| {
-                let buffer = allocation.resources.get(Buffer::Logits)?;
-                let read = Region { buffer, offset: 0, bytes: (rows.len() * width) as u64 * 4 };
-                Ok(Chunk::logits(allocation, &[], read))
-            };
-            let mut take = |rows: Range<usize>, read: &[u8]| {
-                result.truncate((rows.start - from) * width);
-                result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(read));
-            };
-            let text = LogitsOf { tokens, targets: None, from, layers: None };
-            let held = self.read_rows(&cache, text, &logits, &report, &mut take).await?;
-            cache.holds(held, tokens);
+            self.read_logits(&cache, (tokens, from), &report, &mut result).await?;
             report(count)?;
             return Ok(result);
         };
@@ -133,7 +123,7 @@ impl Model {
         let (mut held, mut done) = self.begin_text(&cache, tokens, from).await?;
         while done < count {
             report(done)?;
-            let part = probe_plan.part(self.next_chunk(&cache, done, count)?);
+            let part = probe_plan.part(self.next_chunk(&cache, done..count, 0)?);
             let columns = probe_plan.columns(&part);
             let chunk = |allocation: &CacheAllocation| {
                 probe_plan.chunk(&**self.gpu(), allocation, &part, head)
@@ -156,6 +146,30 @@ impl Model {
         }
         report(count)?;
         Ok(result)
+    }
+
+    /// The logits of the tokens from `from` on. The caller holds the cache's lock.
+    async fn read_logits(
+        &self,
+        cache: &PreparedCache,
+        (tokens, from): (&[u32], usize),
+        report: &dyn Fn(usize) -> Result<()>,
+        result: &mut Vec<f32>,
+    ) -> Result<()> {
+        let width = self.config().vocab_size;
+        let logits = |allocation: &CacheAllocation, rows: &Range<usize>| {
+            let buffer = allocation.resources.get(Buffer::Logits)?;
+            let read = Region { buffer, offset: 0, bytes: (rows.len() * width) as u64 * 4 };
+            Ok(Chunk::logits(allocation, &[], read))
+        };
+        let mut take = |rows: Range<usize>, read: &[u8]| {
+            result.truncate((rows.start - from) * width);
+            result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(read));
+        };
+        let text = LogitsOf { tokens, targets: None, from, layers: None };
+        let held = self.read_rows(cache, text, &logits, report, &mut take).await?;
+        cache.holds(held, tokens);
+        Ok(())
     }
 
     /// Of a residual stream that a model has divided. The final norm undoes it.
