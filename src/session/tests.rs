@@ -1,5 +1,6 @@
 //! Sessions on a GPU that computes nothing.
 
+use super::decode::capture::KEPT_BYTES;
 use super::fake::{Encoded, Fake};
 use super::throughput::Work;
 use super::{
@@ -11,6 +12,7 @@ use crate::config::ModelConfig;
 use crate::data::{Batch, Dataset, DatasetOptions};
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
+use crate::graph::Captured;
 use crate::kernels::WeightFormat;
 use crate::lower::inference_plans;
 use pollster::block_on;
@@ -553,4 +555,20 @@ fn a_step_tells_the_share_of_its_places_that_stayed_empty() {
         let metrics = block_on(trainer.step(&Batch::next_tokens(vec![1; 25]))).unwrap();
         assert!((metrics.unfilled - 0.75).abs() < 1e-12, "{metrics:?}");
     }
+}
+
+#[test]
+fn what_a_capture_keeps_is_bounded_with_all_that_its_plan_has() {
+    let fake = Fake::new(false, 1e9, 0.0);
+    let model = model(&fake, config(64, 63, 2048));
+    let all = model.captured_of(&[Captured::Residual]).unwrap();
+    let kept = |tokens: usize| {
+        let options = InferenceOptions::default();
+        block_on(model.capture(&vec![1; tokens], &all, options, NO_PROGRESS)).unwrap();
+        model.weights.bound_bytes.get()
+    };
+    assert!((1..KEPT_BYTES).contains(&kept(100)));
+    // The tensors alone reach the bound.
+    assert_eq!(2048 * 64 * 64 * 4, KEPT_BYTES);
+    assert_eq!(kept(2048), 0);
 }

@@ -27,8 +27,9 @@ const fn name(what: Captured) -> &'static str {
     }
 }
 
-/// Most bytes of captured tensors that stay on the GPU between calls.
-const KEPT_BYTES: u64 = 32 << 20;
+/// Most bytes of a capture that stay on the GPU between calls. They are those of its tensors and of all other buffers of
+/// its plan.
+pub(in crate::session) const KEPT_BYTES: u64 = 32 << 20;
 
 /// The plan of the last capture, bound to a cache, and what it leaves.
 #[derive(Debug)]
@@ -223,7 +224,7 @@ impl Model {
         };
         cache.holds(held, tokens);
         // Not where the model has been freed meanwhile.
-        if layout.bytes() <= KEPT_BYTES && self.weights.buffers().is_ok() {
+        if plan.bound.resources.bytes() <= KEPT_BYTES && self.weights.buffers().is_ok() {
             self.capture_plan.replace(Some(plan));
         }
         progress.report(count, count, "capture")?;
