@@ -157,8 +157,7 @@ impl CheckpointReader {
         let entries = in_order(parse_header(file, header)?);
         check_layout(file, &entries, data_length)?;
         let bases = bases(self.expected.keys());
-        let expected = |name: &str| self.expected.contains_key(name);
-        let known = Names { expected: &expected, bases: &bases };
+        let known = Names { expected: &|name| self.expected.contains_key(name), bases: &bases };
         refuse_unexpected(file, &entries, &known)?;
         let names = self.names_of(&entries, &known);
         let mut wanted = vec![];
@@ -193,9 +192,10 @@ impl CheckpointReader {
             wanted.push(Wanted { name, begin: data + begin, end: data + end, dtype: entry.dtype });
         }
         for Wanted { name, dtype, .. } in &wanted {
-            let expected = self.expected.get_mut(name).expect("taken from this map above");
-            expected.found =
-                Some(Found { file: file.to_owned(), dtype: *dtype, decoded: 0, sum: 0 });
+            if let Some(expected) = self.expected.get_mut(name) {
+                let file = file.to_owned();
+                expected.found = Some(Found { file, dtype: *dtype, decoded: 0, sum: 0 });
+            }
         }
         Ok(wanted)
     }
@@ -262,11 +262,9 @@ impl CheckpointReader {
     /// tensor.
     pub fn advance(&mut self, name: &str, begin: u64, length: u64, element: usize) -> Result<u64> {
         let wrong = |message: String| Err(Error::checkpoint(message));
-        let expected = self.expected.get_mut(name);
-        let Some(expected @ Expected { found: Some(_), .. }) = expected else {
-            return wrong(format!("tensor {name} was not asked for"));
-        };
-        let found = expected.found.as_ref().expect("matched above");
+        let unasked = || Error::checkpoint(format!("tensor {name} was not asked for"));
+        let expected = self.expected.get_mut(name).ok_or_else(unasked)?;
+        let found = expected.found.as_ref().ok_or_else(unasked)?;
         let (file, need) = (&found.file, expected.bytes(found));
         let end = begin + length;
         if begin != found.decoded {

@@ -31,11 +31,14 @@ pub(super) static RULE: Rule = Rule {
     ..BASE
 };
 
-const NUMBERS: &[Number] = &{
-    let [beta1, beta2, epsilon] = *adamw::NUMBERS else { panic!("AdamW has three numbers") };
-    let what = "how much of the momentum a step keeps";
-    [beta1, beta2, epsilon, Number::new("momentum", 0.95, Bounds::Share, what)]
-};
+const KEPT: &str = "how much of the momentum a step keeps";
+/// Those of AdamW, and the momentum's.
+const NUMBERS: &[Number] = &[
+    adamw::NUMBERS[0],
+    adamw::NUMBERS[1],
+    adamw::NUMBERS[2],
+    Number::new("momentum", 0.95, Bounds::Share, KEPT),
+];
 
 /// Newton-Schulz steps.
 const STEPS: usize = 5;
