@@ -300,6 +300,12 @@ async function looks(tune) {
     async () => /^Behind “.*” it says “/.test(await tune.text("loom-note")),
     30,
   );
+  await page.focus("#tune-loom");
+  await page.keyboard.press("Home");
+  const first = await tune.text("loom-note");
+  assert.match(first, /^Behind “.*” it says “.* layer 1 looks most at “.*”, /);
+  await page.keyboard.press("ArrowRight");
+  assert.notEqual(await tune.text("loom-note"), first);
   await page.click("#tune-loom-adapted");
   await demo.until("the model alone", async () => (await label()) !== adapted, 60);
   await tune.said(/^Its layers are below/);

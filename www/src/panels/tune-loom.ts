@@ -3,6 +3,7 @@ import { byId } from "../dom.ts";
 import { Drawing } from "../loom/drawing.ts";
 import type { Place } from "../loom/painting.ts";
 import type { Weave } from "../loom/weave.ts";
+import { shapeOf } from "../shape.ts";
 import type { Chat } from "../tune/chats.ts";
 import type { Tuning } from "../tune/tuning.ts";
 import { LAYERS, layersFrom } from "../tune/weave.ts";
@@ -21,6 +22,14 @@ export class TuneLoom {
       this.#point(this.#drawing.placeAt(offsetX, offsetY));
     });
     canvas.addEventListener("pointerleave", () => this.#point(undefined));
+    canvas.addEventListener("keydown", (event) => {
+      const last = (this.#drawing.weave?.tokens.length ?? 0) - 1;
+      const from = this.#drawing.pointed?.at ?? last;
+      const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last }[event.key];
+      if (to === undefined || last < 0) return;
+      event.preventDefault();
+      this.#point({ at: Math.max(0, Math.min(last, to)) });
+    });
   }
 
   /** Which layers can be chosen. */
@@ -37,12 +46,13 @@ export class TuneLoom {
   /** Weaves a prompt and its answer. */
   async show(tuning: Tuning, chat: Chat, adapted: boolean, signal: AbortSignal): Promise<void> {
     const { value } = this.#layers;
-    const count = tuning.base.config.num_hidden_layers ?? 1;
+    const count = shapeOf(tuning.base.config).layers ?? 1;
     const layers = layersFrom(value === "all" ? value : Number(value), count);
     const woven = await tuning.look(chat, adapted, layers, signal);
     this.#part.hidden = false;
     this.#drawing.show(woven, { wanted: undefined, ghost: [] }, new Set());
-    this.#note.textContent = "Point at a thread or a word to see what it is.";
+    this.#note.textContent =
+      "Point at a thread or a word to see what it is, or go through the words by the arrow keys.";
     const said = woven.tokens.slice(woven.given).map((token) => woven.signs?.get(token));
     this.#drawing.canvas.ariaLabel =
       `Layers ${layers.map((layer) => layer + 1).join(", ")} of the model, with ${woven.shape.heads} heads each, ` +
@@ -53,8 +63,17 @@ export class TuneLoom {
     const { weave } = this.#drawing;
     this.#drawing.pointed = place;
     this.#drawing.refresh();
-    if (weave && place) this.#note.textContent = told(weave, place);
+    const words = weave && place && told(weave, place);
+    if (words && words !== this.#note.textContent) this.#note.textContent = words;
   }
+}
+
+/** The place that has the largest sum of shares. */
+function strongest(heads: readonly Float32Array[]): number {
+  const sums = Array.from(heads[0] ?? [], (_, from) =>
+    heads.reduce((sum, shares) => sum + shares[from]!, 0),
+  );
+  return sums.indexOf(Math.max(...sums));
 }
 
 /** What is pointed at, in words. */
@@ -62,7 +81,13 @@ function told(weave: Weave, { at, layer, head, from }: Place): string {
   const word = (place: number) => `“${weave.signs?.get(weave.tokens[place]!) ?? ""}”`;
   if (layer === undefined || head === undefined || from === undefined) {
     const { token, share } = weave.guesses[at]!;
-    return `Behind ${word(at)} it says “${weave.signs?.get(token) ?? ""}”, ${percent(share)} sure.`;
+    const says = `Behind ${word(at)} it says “${weave.signs?.get(token) ?? ""}”, ${percent(share)} sure.`;
+    const looks = weave.shares.map((heads, one) => {
+      const all = heads.map((rows) => rows[at]!);
+      const most = strongest(all);
+      return `layer ${weave.numbers![one]! + 1} looks most at ${word(most)}`;
+    });
+    return `${says} Of its heads together ${looks.join(", ")}.`;
   }
   const share = weave.shares[layer]![head]![at]![from]!;
   return `Layer ${weave.numbers![layer]! + 1}, head ${head + 1}: ${word(at)} looks at ${word(from)}, ${percent(share)}.`;

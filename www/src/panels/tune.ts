@@ -3,6 +3,7 @@ import { TinyloomError } from "tinyloom/worker";
 import { byId, bytes, download, whole } from "../dom.ts";
 import type { Folder } from "../import.ts";
 import { invalidField, revealInvalid } from "../reveal.ts";
+import { shapeOf } from "../shape.ts";
 import type { Chat } from "../tune/chats.ts";
 import { type TuneCost, tuneCost } from "../tune/cost.ts";
 import type { TuneHost } from "../tune/host.ts";
@@ -147,7 +148,10 @@ export class TunePanel {
     const idle = this.#tuning !== undefined && (state === "paused" || ready);
     button("save").disabled = !idle || this.#asking;
     button("again").disabled = !idle || this.#asking;
-    button("look").disabled = !idle || this.#asking;
+    const looks = idle && !this.#asking;
+    button("look").disabled = !looks;
+    byId("tune-loom-layers", HTMLSelectElement).disabled = !looks;
+    byId("tune-loom-adapted", HTMLInputElement).disabled = !looks;
   }
 
   /** Whether an adapter can be begun. */
@@ -265,7 +269,7 @@ export class TunePanel {
         if (total > 0) this.#say(`${stageWords(stage)}: ${bytes(loaded)} of ${bytes(total)}`);
       });
       this.#learning.start(this.#tuning);
-      this.#loom.start(this.#tuning.base.config.num_hidden_layers ?? 1);
+      this.#loom.start(shapeOf(this.#tuning.base.config).layers ?? 1);
       this.#answers.clear();
       this.#say("Asking the model before it has learned…");
       await this.#answers.ask(this.#tuning, false, signal);

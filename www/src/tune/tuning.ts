@@ -164,9 +164,15 @@ export class Tuning {
     signal: AbortSignal,
   ): Promise<Weave> {
     const { codec, template, context } = this.base;
-    const prompt = await this.#lab.chatPrompt(chat, codec.tokenizer, { template });
+    const { tokenizer, endToken } = codec;
+    const prompt = await this.#lab.chatPrompt(chat, tokenizer, { template });
     const options = { signal, ...(adapted && { adapter: this.adapter }) };
-    const read = await answered(this.#model, [...prompt.tokens], context, options);
+    const ends = {
+      tokenizer,
+      stop: prompt.stop,
+      ...(endToken !== undefined && { stopTokens: [endToken] }),
+    };
+    const read = await answered(this.#model, [...prompt.tokens], context, { ...options, ...ends });
     return weaveOf(this.#model, codec, read, layers, options);
   }
 

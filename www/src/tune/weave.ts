@@ -3,11 +3,14 @@ import type { Model } from "tinyloom/worker";
 import type { Codec } from "../data.ts";
 import type { Guess } from "../loom/pass.ts";
 import type { Weave } from "../loom/weave.ts";
+import { shapeOf } from "../shape.ts";
 
 /** Tokens on the loom, and the most of them that are the answer. */
 const [COLUMNS, ANSWER] = [18, 8];
 /** Layers on the loom. */
 export const LAYERS = 6;
+/** The most tokens of a prompt: shares of all pairs of them are read. */
+const PROMPT = 256;
 /** The most letters of a tile. */
 const LETTERS = 7;
 
@@ -36,7 +39,7 @@ export async function answered(
   context: number,
   options: object,
 ): Promise<Read> {
-  const asked = prompt.slice(1 - context);
+  const asked = prompt.slice(-Math.min(PROMPT, context - 1));
   const tokens = [...asked];
   const maxTokens = Math.min(ANSWER, context - asked.length);
   for await (const { token } of model.generate(asked, { ...options, maxTokens, temperature: 0 })) {
@@ -71,7 +74,7 @@ export async function weaveOf(
     residual: true,
     mlp: true,
   });
-  const last = model.config.num_hidden_layers as number;
+  const last = shapeOf(model.config).layers ?? layers.length;
   const lens = await model.lens(all, {
     ...options,
     top: 1,
