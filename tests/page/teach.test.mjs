@@ -90,6 +90,8 @@ test("a blind comparison has as many of each kind, and no beginning twice", () =
   for (const { sample, taught } of all) assert.equal(sample.text, taught ? "after" : "before");
   const order = all.map(({ taught }) => Number(taught)).join("");
   assert.doesNotMatch(order, /^0{8}1{8}$|^1{8}0{8}$/);
+  const other = mixed(written("before"), written("after"), 8);
+  assert.notDeepEqual(other, all, "another seed, another comparison");
   const liked = tallied(all, ({ taught }) => taught);
   assert.deepEqual(liked, { before: 0, after: 8, each: 8 });
 });

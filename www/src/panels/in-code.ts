@@ -21,7 +21,7 @@ async function show(details: HTMLDetailsElement): Promise<void> {
   const text = make("pre", "scroll", program);
   text.tabIndex = 0;
   text.role = "region";
-  text.ariaLabel = "The panel in code";
+  text.ariaLabel = `The panel “${name}” in code`;
   const copy = make("button", "", "Copy");
   copy.type = "button";
   copy.addEventListener("click", async () => {

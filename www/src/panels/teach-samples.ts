@@ -43,6 +43,9 @@ export function thumbs(
   return make("li", "", words, make("div", "thumbs", ...both));
 }
 
+/** Pairs of before and after that are shown. What is compared blind is of others. */
+export const SHOWN = 6;
+
 const percent = (share: number): string => `${Math.round(100 * share)} %`;
 
 /** How many samples each rule holds for, before and after; the one that was rewarded stands first. */
@@ -69,7 +72,7 @@ export function showChange(
   });
   const table = byId("teach-shares", HTMLTableElement);
   table.replaceChildren(make("thead", "", make("tr", "", ...heads)), make("tbody", "", ...rows));
-  const pairs = before.slice(0, 6).map((sample, at) => {
+  const pairs = before.slice(0, SHOWN).map((sample, at) => {
     const item = make("li", "");
     item.append(
       make("p", "beginning", sample.beginning.trim()),

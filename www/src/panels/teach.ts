@@ -7,10 +7,10 @@ import { RULES, ruleOf } from "../teach/rules.ts";
 import { shareOf, type TeachStep, type Written } from "../teach/teaching.ts";
 import type { TuneHost } from "../tune/host.ts";
 import { clearError, showErrorIn } from "./status.ts";
-import { showChange, thumbs } from "./teach-samples.ts";
+import { SHOWN, showChange, thumbs } from "./teach-samples.ts";
 
 /** What the panel does at the moment. */
-type TeachState = "waiting" | "ready" | "writing" | "teaching" | "comparing";
+type TeachState = "waiting" | "ready" | "writing" | "teaching" | "comparing" | "saving";
 
 /** Marks of each kind without which nothing can be learned. */
 const LEAST = 2;
@@ -31,26 +31,34 @@ export class TeachPanel {
   #saved = 0;
   /** What is compared blind, with the visitor's marks. */
   #blind: readonly BlindSample[] = [];
+  /** Comparisons so far: each is of other samples. */
+  #compared = 0;
   readonly #blindMarks = new Map<Written, boolean>();
 
   constructor(host: TuneHost) {
     this.#host = host;
     this.#way.append(...RULES.map(({ name, label }) => new Option(`A rule: ${label}`, name)));
-    this.#way.addEventListener("change", () => this.#enable());
+    this.#way.addEventListener("change", () => this.#marked());
     button("write").addEventListener("click", () => void this.#do("writing", () => this.#write()));
     button("start").addEventListener("click", () => void this.#do("teaching", () => this.#teach()));
     button("blind").addEventListener("click", () => void this.#do("comparing", () => this.#ask()));
     button("stop").addEventListener("click", () => this.#work?.abort());
-    button("save").addEventListener("click", () => void this.#save());
+    button("save").addEventListener("click", () => void this.#do("saving", () => this.#save()));
     button("forget").addEventListener("click", () => void this.#forget("It is as it was."));
   }
 
   /** The page's run, or its GPU, is another one now. */
   changed(): void {
-    const { training } = this.#pupil ?? {};
-    const gone = !this.#host.opened() || (training && training !== this.#host.training());
-    if (gone && this.#pupil && !this.#busy) void this.#forget("");
-    if (!this.#busy) this.#set(this.#waits() === undefined ? "ready" : "waiting");
+    const pupil = this.#pupil;
+    const other = pupil && this.#host.training() !== pupil.training;
+    const gone = pupil && (!this.#host.opened() || other || (pupil.stale && !pupil.begun));
+    if (this.#busy) {
+      // What it works on is gone, or no longer what the page shows.
+      if (gone) this.#work?.abort();
+      return;
+    }
+    if (gone) void this.#forget("");
+    this.#set(this.#waits() === undefined ? "ready" : "waiting");
   }
 
   /** Whether leaving the page loses what was taught. */
@@ -59,7 +67,7 @@ export class TeachPanel {
   }
 
   get #busy(): boolean {
-    return ["writing", "teaching", "comparing"].includes(this.#state);
+    return !["waiting", "ready"].includes(this.#state);
   }
 
   /** Why nothing can be taught now. */
@@ -93,8 +101,12 @@ export class TeachPanel {
       return "The model writes by itself, the rule says what is good, and what is good becomes likelier.";
     }
     const [good, bad] = this.#counts();
-    if (!this.#pupil || this.#pupil.samples.length === 0) return "First let it write.";
-    const marks = `${good} good, ${bad} bad.`;
+    const pupil = this.#pupil;
+    if (!pupil || pupil.samples.length === 0) return "First let it write.";
+    const of = pupil.stale
+      ? ` This is the model of step ${pupil.step}; forget it to teach the newer one.`
+      : "";
+    const marks = `${good} good, ${bad} bad.${of}`;
     if (good >= LEAST && bad >= LEAST)
       return `${marks} Teach it, or mark more: 20 do much better than 4.`;
     return `${marks} Mark at least ${LEAST} of each kind.`;
@@ -106,24 +118,34 @@ export class TeachPanel {
     return [good, marks.length - good];
   }
 
+  /** A thumb, or who judges, is another one. While something is being done that changes nothing yet. */
+  #marked(): void {
+    if (this.#state === "ready") this.#set("ready");
+    else this.#enable();
+  }
+
   #enable(): void {
     const byHand = this.#way.value === "thumbs";
     const ready = this.#state === "ready";
     const [good, bad] = this.#counts();
     const taught = (this.#pupil?.teaching.step ?? 0) > 0;
     this.#way.disabled = this.#busy;
+    for (const thumb of this.#section.querySelectorAll<HTMLButtonElement>(".thumb")) {
+      thumb.disabled = this.#busy;
+    }
     button("write").hidden = !byHand;
     button("write").disabled = !ready || this.#pupil?.full === true;
     button("write").textContent = this.#pupil?.samples.length ? "Write more" : "Let it write";
     button("start").disabled = !ready || (byHand && (good < LEAST || bad < LEAST));
-    button("stop").disabled = !this.#busy;
+    button("stop").disabled = !this.#busy || this.#state === "saving";
     button("blind").disabled = !ready || !taught;
     button("save").disabled = !ready || !taught;
-    button("forget").disabled = !ready || !taught;
+    button("forget").disabled = !ready || !this.#pupil;
   }
 
   /** Does one thing at a time. What fails is said, and the panel is as before. */
   async #do(state: TeachState, work: () => Promise<string | undefined>): Promise<void> {
+    if (this.#busy) return;
     clearError(this.#error);
     this.#work = new AbortController();
     this.#set(state);
@@ -157,7 +179,7 @@ export class TeachPanel {
     for (const sample of await pupil.more(this.#signal)) {
       const item = thumbs(sample, pupil.samples.indexOf(sample) + 1, (good) => {
         pupil.mark(sample, good);
-        this.#set("ready");
+        this.#marked();
       });
       this.#list.append(item);
     }
@@ -174,12 +196,11 @@ export class TeachPanel {
     this.#say("It writes behind beginnings that nobody has marked…");
     const { before, after } = await pupil.both(signal);
     showChange(before, after, pupil.rules, rule);
-    const [from, to] = [before, after].map((one) =>
-      Math.round(100 * shareOf(one, rule ?? RULES[0]!)),
-    );
-    return rule
-      ? `“${rule.label}” held for ${from} % of what it wrote, and holds for ${to} % now.`
-      : "Taught. Below is what has changed. Compare blind to see whether you like it better.";
+    if (!rule) {
+      return "Taught. Below is what has changed. Compare blind to see whether you like it better.";
+    }
+    const [from, to] = [before, after].map((one) => Math.round(100 * shareOf(one, rule)));
+    return `“${rule.label}” held for ${from} % of what it wrote, and holds for ${to} % now.`;
   }
 
   #show({ step, steps, wanted }: TeachStep): void {
@@ -193,7 +214,7 @@ export class TeachPanel {
     const pupil = await this.#taken();
     this.#say("It writes…");
     const { before, after } = await pupil.both(this.#signal);
-    this.#blind = mixed(before, after, pupil.teaching.step);
+    this.#blind = mixed(before.slice(SHOWN), after.slice(SHOWN), ++this.#compared);
     this.#blindMarks.clear();
     const items = this.#blind.map(({ sample }, at) =>
       thumbs(sample, at + 1, (good) => {
@@ -221,15 +242,11 @@ export class TeachPanel {
         : `You liked ${before} of ${each} from before, and ${after} of ${each} from after.`;
   }
 
-  async #save(): Promise<void> {
+  async #save(): Promise<string> {
     const { teaching, training } = this.#pupil!;
-    try {
-      download(await teaching.save(), `${training.run.name} taught.zip`);
-      this.#saved = teaching.step;
-      this.#say("The zip has the adapter as PEFT reads it, and Adapter.load of tinyloom.");
-    } catch (error) {
-      showErrorIn(this.#error, error);
-    }
+    download(await teaching.save(), `${training.run.name} taught.zip`);
+    this.#saved = teaching.step;
+    return "The zip has the adapter as PEFT reads it, and Adapter.load of tinyloom.";
   }
 
   /** Drops what was taught, with all marks. */

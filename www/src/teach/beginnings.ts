@@ -41,8 +41,12 @@ export function beginningsOf(text: string, unit: Unit, seed: number): string[] {
           .map((line) => `\n${line}\n`)
       : (text.match(/[^.!?\n]+[.!?]+(?=\s)/g) ?? []).map((sentence) => `${sentence.trim()} `);
   const fitting = found.filter(({ length }) => length >= SHORTEST && length <= LONGEST);
-  const all = [...new Set(fitting)];
-  const random = randomSource(seed);
+  return shuffled([...new Set(fitting)], randomSource(seed));
+}
+
+/** A list in another order (Fisher and Yates). */
+export function shuffled<T>(list: readonly T[], random: () => number): T[] {
+  const all = [...list];
   for (let last = all.length - 1; last > 0; last--) {
     const other = Math.floor(random() * (last + 1));
     [all[last], all[other]] = [all[other]!, all[last]!];

@@ -1,5 +1,6 @@
 /** A blind comparison: samples of before and of after, in an order that says nothing. */
 import { randomSource } from "../../stories/generate.ts";
+import { shuffled } from "./beginnings.ts";
 import type { Written } from "./teaching.ts";
 
 /** Samples of each kind. */
@@ -10,7 +11,7 @@ export interface BlindSample {
   readonly taught: boolean;
 }
 
-/** As many of each kind, mixed; the two of one beginning are never both there. */
+/** As many of each kind, drawn and mixed by the seed; the two of one beginning are never both there. */
 export function mixed(
   before: readonly Written[],
   after: readonly Written[],
@@ -18,15 +19,12 @@ export function mixed(
 ): BlindSample[] {
   const random = randomSource(seed);
   const count = Math.min(EACH, before.length >> 1);
+  const places = shuffled([...before.keys()], random);
   const chosen = [
-    ...before.slice(0, count).map((sample) => ({ sample, taught: false })),
-    ...after.slice(count, 2 * count).map((sample) => ({ sample, taught: true })),
+    ...places.slice(0, count).map((at) => ({ sample: before[at]!, taught: false })),
+    ...places.slice(count, 2 * count).map((at) => ({ sample: after[at]!, taught: true })),
   ];
-  for (let last = chosen.length - 1; last > 0; last--) {
-    const other = Math.floor(random() * (last + 1));
-    [chosen[last], chosen[other]] = [chosen[other]!, chosen[last]!];
-  }
-  return chosen;
+  return shuffled(chosen, random);
 }
 
 /** How many of each kind a visitor has called good. */

@@ -9,7 +9,7 @@ import { beginningsOf, unitOf } from "./beginnings.ts";
 import { RULES, type Rule } from "./rules.ts";
 import { type Marked, Teaching, type Written } from "./teaching.ts";
 
-/** Bytes at the end of a text that beginnings are taken from: training has not seen the last tenth. */
+/** Bytes at the end of a text that beginnings are taken from. Training sees all but the last tenth of a text. */
 const READ = 200_000;
 /** The most samples to mark, and those that are never marked: what has changed is measured on them. */
 export const [MARKED, UNMARKED] = [40, 64];
@@ -27,10 +27,13 @@ export class Pupil {
   readonly unmarked: readonly string[];
   readonly #marks = new Map<Written, boolean>();
   readonly #samples: Written[] = [];
+  /** Steps of the run when its model was copied. */
+  readonly step: number;
   #before: Written[] | undefined;
 
   private constructor(training: Training, teaching: Teaching, beginnings: readonly string[]) {
     this.training = training;
+    this.step = training.step;
     this.teaching = teaching;
     const marked = Math.min(MARKED, Math.floor(beginnings.length / 2));
     this.toMark = beginnings.slice(0, marked);
@@ -48,7 +51,9 @@ export class Pupil {
     signal: AbortSignal,
   ): Promise<Pupil> {
     const { settings, text, run } = training;
-    const end = await text.bytes.slice(-READ).text();
+    const read = await text.bytes.slice(-READ).text();
+    // A text that is longer is cut there, in a line and maybe in a letter.
+    const end = text.bytes.size > READ ? read.slice(read.indexOf("\n") + 1) : read;
     const unit = unitOf(end);
     const beginnings = beginningsOf(end, unit, settings.seed);
     if (beginnings.length < FEWEST) {
@@ -71,6 +76,16 @@ export class Pupil {
     if (!judge) return RULES;
     const holds = (text: string) => tally(judge.judge(text, true)).grammatical > 0;
     return [...RULES, { name: "grammar", label: "is a sentence of the grammar", holds }];
+  }
+
+  /** Whether the run has trained on since its model was copied. */
+  get stale(): boolean {
+    return this.training.step !== this.step;
+  }
+
+  /** Whether there is something to lose: marks, or what it has learned. */
+  get begun(): boolean {
+    return this.#marks.size > 0 || this.teaching.step > 0;
   }
 
   get samples(): readonly Written[] {

@@ -13,7 +13,7 @@ const RANK = 8;
 /** Texts of a step, both of marks and of what a reward judges. */
 const TEXTS = 8;
 /** How marks are learned, and how rewards are; decisions/072-teaching-by-hand.md. */
-const MARKS = { rate: 0.006, steps: 10, beta: 0.5, undesirableWeight: 0.3 };
+const MARKS = { rate: 0.006, steps: 15, beta: 0.5 };
 const REWARDS = { rate: 0.002, steps: 30, klCoefficient: 0.4 };
 
 /** A sample, as the model has written it behind a beginning. */
@@ -105,12 +105,11 @@ export class Teaching {
     beginnings: readonly string[],
     { adapted, seed, signal }: { adapted: boolean; seed: number; signal?: AbortSignal | undefined },
   ): Promise<Written[]> {
-    const { codec, context, unit } = this.#taught;
+    const { codec, unit } = this.#taught;
     const [end] = await codec.encode(endOf(unit));
     const prompts = await Promise.all(beginnings.map((text) => this.#prompt(text)));
     const drawn = prompts.map((): number[] => []);
-    const longest = Math.max(0, ...prompts.map(({ length }) => length));
-    const maxTokens = Math.min(LONGEST, context - longest);
+    const maxTokens = this.#most;
     const asked = prompts.map((prompt, at) => ({ prompt, seed: (seed + at) >>> 0 }));
     const written = this.#model.generateBatch(asked, {
       maxTokens,
@@ -134,7 +133,7 @@ export class Teaching {
    * so that it goes on to write as it has learned.
    */
   async *learn(marks: readonly Marked[], signal?: AbortSignal): AsyncGenerator<TeachStep> {
-    const { rate, steps, beta, undesirableWeight } = MARKS;
+    const { rate, steps, beta } = MARKS;
     const trainer = await this.#trains(rate);
     const texts = alternating(marks).map(({ prompt, tokens, good }) => ({
       prompt,
@@ -143,10 +142,14 @@ export class Teaching {
     }));
     const textsPerStep = Math.min(TEXTS, texts.length);
     const one = { steps: 1, ...(signal && { signal }) };
-    const learned = { ...one, beta, undesirableWeight, textsPerStep };
+    const learned = { ...one, beta, textsPerStep };
     const held = { ...one, share: 1, temperature: 1 };
     for (let step = 1; step <= steps; step++) {
-      for await (const _ of kto(trainer, texts, learned)) this.#step++;
+      // Its own are given to each step: by the trainer's steps, of which others lie between, some would never come.
+      const own = Array.from({ length: textsPerStep }, (_, at) => {
+        return texts[((step - 1) * textsPerStep + at) % texts.length]!;
+      });
+      for await (const _ of kto(trainer, own, learned)) this.#step++;
       for await (const _ of distill(trainer, this.#model, this.#taught.dataset, held)) this.#step++;
       yield { step, steps };
     }
@@ -160,15 +163,17 @@ export class Teaching {
   ): AsyncGenerator<TeachStep> {
     const { rate, steps, klCoefficient } = REWARDS;
     const trainer = await this.#trains(rate);
-    const { codec, context, unit } = this.#taught;
+    const { codec, unit } = this.#taught;
     const [end] = await codec.encode(endOf(unit));
     const prompts = await Promise.all(beginnings.map((text) => this.#prompt(text)));
-    const longest = Math.max(0, ...prompts.map(({ length }) => length));
     const options = {
-      reward: async ({ tokens }: { tokens: Uint32Array }) =>
-        Number(rule.holds((await this.#cut([...tokens])).text)),
+      // What goes on behind another end has not been judged: it is worth nothing.
+      reward: async ({ tokens }: { tokens: Uint32Array }) => {
+        const first = await this.#cut([...tokens]);
+        return Number(first.tokens.length === tokens.length && rule.holds(first.text));
+      },
       group: TEXTS,
-      maxTokens: Math.min(LONGEST, context - longest),
+      maxTokens: this.#most,
       stopToken: end!,
       klCoefficient,
       steps,
@@ -190,6 +195,11 @@ export class Teaching {
   /** Frees the model, its adapter and its trainer. */
   async free(): Promise<void> {
     await this.#model.free();
+  }
+
+  /** Tokens of a sample at most: any beginning fits before any sample, as KTO puts them together. */
+  get #most(): number {
+    return Math.min(LONGEST, this.#taught.context >> 1);
   }
 
   /** A beginning's tokens: the last ones, where the model sees too few. */
