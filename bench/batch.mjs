@@ -7,7 +7,7 @@ const TOKENS = 256;
 /** Texts of a batch. */
 const COUNTS = [1, 4, 16, 32];
 /** Weights in which sixteen texts are decoded. */
-const FORMATS = ["f16", "int8", "int5", "int4"];
+const FORMATS = ["f16", "int8", "int4"];
 const RUNS = 3;
 
 /** Milliseconds of a whole generation, and from its first token to its last. */

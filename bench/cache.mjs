@@ -12,7 +12,7 @@ const TOKENS = 160 * SEQUENCE;
 const FORMS = [
   {},
   ...["f16", "int8"].map((kvCache) => ({ kvCache })),
-  ...["f16", "int8", "int5", "int4"].map((weights) => ({ weights })),
+  ...["f16", "int8", "int4"].map((weights) => ({ weights })),
 ];
 
 /** The mean loss over whole sequences of `tokens`, each from a beginning of its own. */

@@ -26,8 +26,7 @@ const KINDS = {
  * a clock or a scheduler that drifts slows all alike.
  *
  * @param packages - the imported package of each build, by name.
- * @param rows - `{ kind, model, documents?, precision?, weights?, old?, texts?, tokens? }` each; the first build has its
- * weights in `old`.
+ * @param rows - `{ kind, model, documents?, precision?, weights?, texts?, tokens? }` each.
  * @param options.blocks - blocks per row. @param options.steps - training steps per block and build.
  * @param options.runtime - of Runtime.create.
  * @returns milliseconds of each block, by workload and build, and the adapter.
@@ -40,19 +39,11 @@ export async function alternate(packages, rows, { blocks, steps, runtime }) {
   const milliseconds = {};
   for (const row of rows) {
     const subjects = {};
-    for (const name of names) {
-      const own = row.old && name === names[0] ? { ...row, weights: row.old } : row;
-      const { measures, model } = await KINDS[row.kind](packages[name], runtimes[name], own, {
+    for (const name of names)
+      subjects[name] = await KINDS[row.kind](packages[name], runtimes[name], row, {
         steps,
         runtime,
       });
-      const beside = row.old ? ` beside ${row.old}` : "";
-      const named = Object.entries(measures).map(([workload, measure]) => [
-        workload.replace(own.weights, row.weights) + beside,
-        measure,
-      ]);
-      subjects[name] = { model, measures: Object.fromEntries(named) };
-    }
     for (let block = 0; block < blocks; block++) {
       for (const name of block % 2 ? [...names].reverse() : names) {
         for (const [workload, measure] of Object.entries(subjects[name].measures)) {

@@ -2,8 +2,7 @@
 // Two builds on this machine's GPU in headless Chromium, in turns. Each round opens a page with both builds. There
 // they alternate by blocks (see compare-page.mjs): pages of one build differ by more than what is looked for. OLD and
 // NEW are folders with `pkg/dist` of each build. The rows are those of ROWS; without `--rows`, all of them. `--plain` holds
-// both builds to WebGPU's default limits, without optional features. In rows with `old` OLD has its weights in that format: give one
-// build twice to compare the two formats.
+// both builds to WebGPU's default limits, without optional features.
 // Prints per row the medians of all blocks, their ratio, and the quartiles of the ratios of single blocks.
 import { writeFileSync } from "node:fs";
 import { commandLine } from "../scripts/lib.mjs";
@@ -27,9 +26,6 @@ const ROWS = {
   "decode-smollm2": { kind: "decode", model: "SmolLM2-135M", weights: "f32" },
   "decode-smollm2-f16": { kind: "decode", model: "SmolLM2-135M", weights: "f16" },
   "decode-smollm2-int4": { kind: "decode", model: "SmolLM2-135M", weights: "int4" },
-  "decode-smollm2-int5": { kind: "decode", model: "SmolLM2-135M", weights: "int5", old: "int4" },
-  "decode-qwen3-int4": { kind: "decode", model: "Qwen3-0.6B", weights: "int4" },
-  "decode-qwen3-int5": { kind: "decode", model: "Qwen3-0.6B", weights: "int5", old: "int4" },
   "batch-16": { kind: "batch", model: "seed", texts: 16, weights: "f32" },
   "prompt-512": { kind: "prompt", model: "seed", tokens: 512, weights: "f32" },
   "prompt-smollm2": { kind: "prompt", model: "SmolLM2-135M", tokens: 512, weights: "f32" },
@@ -39,20 +35,6 @@ const ROWS = {
   "prompt-smollm2-20": { kind: "prompt", model: "SmolLM2-135M", tokens: 20, weights: "f32" },
   "prompt-qwen3-f16": { kind: "prompt", model: "Qwen3-0.6B", tokens: 512, weights: "f16" },
   "prompt-qwen3-int4": { kind: "prompt", model: "Qwen3-0.6B", tokens: 512, weights: "int4" },
-  "prompt-smollm2-int5": {
-    kind: "prompt",
-    model: "SmolLM2-135M",
-    tokens: 512,
-    weights: "int5",
-    old: "int4",
-  },
-  "prompt-qwen3-int5": {
-    kind: "prompt",
-    model: "Qwen3-0.6B",
-    tokens: 512,
-    weights: "int5",
-    old: "int4",
-  },
   "prompt-qwen3-4000-f16": { kind: "prompt", model: "Qwen3-0.6B", tokens: 4000, weights: "f16" },
   "prompt-qwen3-4000-int4": { kind: "prompt", model: "Qwen3-0.6B", tokens: 4000, weights: "int4" },
   cold: { kind: "cold", model: "seed" },

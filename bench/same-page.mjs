@@ -6,7 +6,7 @@ const TOKENS = 256;
 /** Steps before the save that a run is resumed from, and behind it. */
 const STEPS = 6;
 /** Formats of the weights that decode. */
-const FORMATS = ["f32", "f16", "int8", "int5", "int4"];
+const FORMATS = ["f32", "f16", "int8", "int4"];
 
 /** By name: random weights repeat one token, unless tokens that occurred become less likely. */
 const TEXTS = { "greedy text": {}, "text without repeats": { repetitionPenalty: 4 } };

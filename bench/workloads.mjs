@@ -212,7 +212,7 @@ export async function decode(tinyloom, runtime, name, options = {}) {
 }
 
 /** Bytes of a weight, its share of a scale counted. */
-const BYTES = { f32: 4, f16: 2, int8: 9 / 8, int5: 11 / 16, int4: 5 / 8 };
+const BYTES = { f32: 4, f16: 2, int8: 9 / 8, int4: 5 / 8 };
 
 export const decodeName = (name, { context = 128, weights = "f32" } = {}) =>
   [

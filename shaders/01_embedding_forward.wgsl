@@ -36,7 +36,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let i = row * INVOCATIONS + id % INVOCATIONS;
 #if PACKED
   let words = fetch_packed(i);
-  let scale = factor_of(words, fetch_scale(i));
+  let scale = scale_of(i);
   #unroll for (var q = 0u; q < QUADS; q++) {
     output[id * QUADS + q] = scale * quad_of(words, q);
   }

@@ -25,7 +25,7 @@ const TEAM_UNITS: u32 = K / (4u * QUADS);
 // What an invocation has of a turn, for each of its rows.
 struct Held {
   words: array<array<Words, ROWS>, UNROLLED>,
-  scales: array<array<Scale, ROWS>, UNROLLED>,
+  scales: array<array<f32, ROWS>, UNROLLED>,
 }
 
 // Places past a row's end give its last unit, and results past the last one repeat it.
@@ -39,7 +39,7 @@ fn hold(first: u32, turn: u32, part: u32) -> Held {
     #unroll for (var r = 0u; r < ROWS; r++) {
       let i = matrix_row(0u, min(first + r, N - 1u)) * TEAM_UNITS + unit(turn + u, part);
       held.words[u][r] = fetch_packed(i);
-      held.scales[u][r] = fetch_scale(i);
+      held.scales[u][r] = scale_of(i);
     }
   }
   return held;
@@ -78,7 +78,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         #unroll for (var q = 0u; q < QUADS; q++) {
           sum += dot(factors[q], quad_of(held.words[u][r], q));
         }
-        sums[r] += factor_of(held.words[u][r], held.scales[u][r]) * sum;
+        sums[r] += held.scales[u][r] * sum;
       }
     }
     if turn + UNROLLED < TURNS {

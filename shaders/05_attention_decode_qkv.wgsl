@@ -77,12 +77,12 @@ fn multiply(head: u32) {
   #unroll for (var t = 0u; t < PASSES; t++) {
     let turn = t * UNROLLED;
     var words: array<array<Words, ROWS>, UNROLLED>;
-    var scales: array<array<Scale, ROWS>, UNROLLED>;
+    var scales: array<array<f32, ROWS>, UNROLLED>;
     #unroll for (var u = 0u; u < UNROLLED; u++) {
       #unroll for (var r = 0u; r < ROWS; r++) {
         let i = (first + r * ROWS_APART) * UNITS_PER_ROW + min((turn + u) * ROW_LANES + part, UNITS_PER_ROW - 1u);
         words[u][r] = fetch_packed(i);
-        scales[u][r] = fetch_scale(i);
+        scales[u][r] = scale_of(i);
       }
     }
     #unroll for (var u = 0u; u < UNROLLED; u++) {
@@ -100,7 +100,7 @@ fn multiply(head: u32) {
         #unroll for (var q = 0u; q < QUADS; q++) {
           sum += dot(factors[q], quad_of(words[u][r], q));
         }
-        sums[r] += factor_of(words[u][r], scales[u][r]) * sum;
+        sums[r] += scales[u][r] * sum;
       }
     }
   }

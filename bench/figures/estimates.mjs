@@ -7,7 +7,7 @@ import { MODELS } from "../../scripts/random-checkpoint.mjs";
 export const ESTIMATES = "docs/guides/adapters.md";
 const REGION = /(<!-- estimates -->\n)[\s\S]*?(<!-- end of estimates -->)/;
 
-const FORMATS = ["f32", "f16", "int8", "int5", "int4"];
+const FORMATS = ["f32", "f16", "int8", "int4"];
 export const FINE_TUNING = {
   adapter: { rank: 16, targets: "all-linear" },
   trainer: { tokensPerStep: 512 },

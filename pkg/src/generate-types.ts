@@ -61,8 +61,7 @@ export interface GenerateOptions extends Intervened {
   /**
    * The format in which matrices are read; default "f32". A model that was loaded packed is read in its own
    * format, the default there, and any other is refused. Per token, "f16" reads half the bytes. "int8"
-   * and "int4", with one scale per 32 weights, read 9/32 and 5/32 of them, and "int5" 11/64, but for a head in
-   * "int8". The packed copies take that
+   * and "int4", with one scale per 32 weights, read 9/32 and 5/32 of them. The packed copies take that
    * much memory besides the f32 weights, and the GPU packs them again after each training step. Norms,
    * embeddings and matrices whose rows are not a multiple of 32 stay f32. To read a prompt, each matrix
    * is unpacked once per chunk of tokens. `loss` measures what a format costs a model.

@@ -115,8 +115,7 @@ export interface GgufFiles {
 export interface PretrainedOptions extends LoadOptions {
   /**
    * The format in which the model holds its matrices, embedding and head among them; default "f32". With "f16",
-   * "int8", "int5" and "int4" they take 1/2, 9/32, 11/64 and 5/32 of the memory; with "int5" embedding and head are in
-   * "int8", and so are matrices whose rows are not a multiple of 64. They are packed as they arrive, so that no
+   * "int8" and "int4" they take 1/2, 9/32 and 5/32 of the memory. They are packed as they arrive, so that no
    * matrix is ever whole in f32; norms, biases and matrices whose rows are not a multiple of 32 stay f32. A packed
    * model generates, and adapters are trained on it. It has not the checkpoint's own numbers: it is neither
    * trained nor saved itself, no adapter is merged into it, and it is read in no other format.

@@ -174,7 +174,7 @@ export class Model {
     const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
       const { loadWeights } = await deferredPart();
       const loader = (config: string) => new module.RawLoader(raw, config, weights);
-      const coded = weights !== undefined && weights !== "f32" && weights !== "f16";
+      const coded = weights === "int8" || weights === "int4";
       return loadWeights({ module, source: files, names: MODEL_FILES, coded, loader }, long, seen);
     };
     return runtimes.of(runtime).call(async (raw, module) => {

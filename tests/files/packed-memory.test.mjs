@@ -8,7 +8,7 @@ import { longTest } from "../gate/core.mjs";
 /** Bytes on their way: a piece as it is read, as numbers, and as it is packed. */
 const AHEAD = 48 << 20;
 /** Bytes of a weight, norms and scales among them. */
-const BYTES = { f16: 2.01, int8: 1.13, int5: 0.81, int4: 0.64 };
+const BYTES = { f16: 2.01, int8: 1.13, int4: 0.64 };
 
 for (const [weights, most] of Object.entries(BYTES)) {
   longTest(

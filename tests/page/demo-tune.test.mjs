@@ -179,12 +179,11 @@ async function predicted(tune) {
   assert.ok((await tune.choose("rank", "32")) > first, "a larger rank takes more");
   assert.equal(await tune.choose("rank", "8"), first);
   const sizes = [first];
-  for (const weights of ["f16", "int8", "int5", "int4"])
-    sizes.push(await tune.choose("weights", weights));
+  for (const weights of ["f16", "int8", "int4"]) sizes.push(await tune.choose("weights", weights));
   assert.deepEqual(
     sizes,
     sizes.toSorted((a, b) => b - a),
-    "bytes of f32, f16, int8, int5 and int4",
+    "bytes of f32, f16, int8 and int4",
   );
   assert.equal(await tune.choose("weights", "f32"), first);
   await demo.page.click("#tune-choices summary");

@@ -8,13 +8,7 @@ export const TIE = 1e-3;
  * Nats per token that a format may cost on dithered weights. int4 has no limit here: the table tells what it
  * costs.
  */
-export const COST = {
-  f32: LIMITS.loss,
-  f16: 5e-3,
-  int8: 2e-2,
-  int5: 6e-2,
-  int4: Number.POSITIVE_INFINITY,
-};
+export const COST = { f32: LIMITS.loss, f16: 5e-3, int8: 2e-2, int4: Number.POSITIVE_INFINITY };
 
 /** Written so that a NaN fails. */
 const within = (worst, limit) => worst <= limit;
@@ -66,12 +60,6 @@ export function lossRow(check, weights, got, wanted, tokens) {
   const worst = weights === "f32" ? Math.abs(rise) : rise;
   const note = `${got.toFixed(5)}, transformers ${wanted.toFixed(5)}`;
   return row(check, `${tokens} tokens`, worst, COST[weights], note);
-}
-
-/** The same of a model whose weights went through a type of llama.cpp: for comparison alone. */
-export function typeRow(check, got, wanted, tokens) {
-  const note = `${got.toFixed(5)}, by transformers`;
-  return row(check, `${tokens} tokens`, got - wanted, Number.POSITIVE_INFINITY, note);
 }
 
 /**

@@ -6,14 +6,12 @@ import { pathToFileURL } from "node:url";
 import { Adapter, Model, Runtime, Tokenizer, Trainer } from "tinyloom";
 import { create } from "webgpu";
 import { strings } from "../text/strings.mjs";
-import { greedyRow, idsRow, logitsRow, lorasRow, lossRow, textsRow, typeRow } from "./compare.mjs";
+import { greedyRow, idsRow, logitsRow, lorasRow, lossRow, textsRow } from "./compare.mjs";
 
 const { folder, formats, checks, quick } = JSON.parse(process.argv[2]);
 
 /** What is left out of a loss, as the batch of a step has it. */
 const LEFT_OUT = 0xffff_ffff;
-
-const DITHERED = "loss on dithered weights";
 
 const url = (name) => pathToFileURL(`${join(folder, name)}/`);
 const reference = (name) => JSON.parse(readFileSync(join(folder, name, "reference.json"), "utf8"));
@@ -69,13 +67,6 @@ async function loss(weights, name, check) {
     lossRow(check, weights, await model.loss(ids), value, ids.length),
   );
   model.free();
-}
-
-/** What the types of llama.cpp cost the same weights. */
-async function types(check) {
-  const { loss, types } = reference("loss");
-  for (const [type, value] of Object.entries(types))
-    await timed(type, () => typeRow(check, value, loss.value, loss.ids.length));
 }
 
 /** Ten steps of the adapter that PEFT began with, on its batch. */
@@ -156,8 +147,7 @@ const f32 = formats.includes("f32");
 if (f32) await inF32();
 if (checks.includes("loss")) {
   if (f32) await loss("f32", "logits", "loss");
-  for (const weights of formats) await loss(weights, "loss", DITHERED);
-  await types(DITHERED);
+  for (const weights of formats) await loss(weights, "loss", "loss on dithered weights");
 }
 if (f32 && checks.includes("lora")) await lora();
 process.exit(0); // Dawn's threads would keep the process alive

@@ -2,7 +2,7 @@
 
     python reference.py logits FOLDER TEXTS OUT    # ids and logits of texts, and the loss of one
     python reference.py greedy FOLDER TEXTS OUT    # greedy text
-    python reference.py loss FOLDER TEXTS OUT      # the loss alone, and that of the weights in types of llama.cpp
+    python reference.py loss FOLDER TEXTS OUT      # the loss alone
     python reference.py lora FOLDER TEXTS OUT      # an adapter, a batch of chats, and ten losses on it
 
 FOLDER is a model's, TEXTS is texts.json. OUT gets reference.json and, of `logits`, logits0.f32 and so on, little-endian.
@@ -13,17 +13,12 @@ import argparse
 import json
 from pathlib import Path
 
-import gguf
-import numpy as np
 import torch
-from gguf.quants import dequantize, quantize
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 GREEDY = 64
 LOSS = 200  # tokens
 LEFT_OUT = -100
-# Types that files of llama.cpp have as a whole, and that its Python writes.
-TYPES = ("F16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
 LORA = {"steps": 10, "learningRate": 2e-3, "weightDecay": 0.01, "maxGradNorm": 1.0}
 
 
@@ -45,26 +40,6 @@ def loss(model, tokenizer, given, _):
     ids = tokenizer(given["loss"])["input_ids"][:LOSS]
     value = model(torch.tensor([ids]), labels=torch.tensor([ids])).loss.item()
     return {"loss": {"ids": ids, "value": value}}
-
-
-def rounded(weights, kind):
-    kind = gguf.GGMLQuantizationType[kind]
-    return torch.from_numpy(np.array(dequantize(quantize(weights.numpy(), kind), kind)))
-
-
-def costs(model, tokenizer, given, out):
-    """The loss, and by type that of a model whose matrices went through it; embedding and head through Q8_0, which llama.cpp
-    takes where rows are no multiple of 256."""
-    exact = loss(model, tokenizer, given, out)
-    own = {name: p.clone() for name, p in model.named_parameters() if p.dim() == 2}
-    types = {}
-    for kind in TYPES:
-        for name, p in own.items():
-            table = "embed" in name or "lm_head" in name
-            through = "Q8_0" if table and kind != "F16" else kind
-            model.get_parameter(name).copy_(rounded(p, through))
-        types[kind] = loss(model, tokenizer, given, out)["loss"]["value"]
-    return {**exact, "types": types}
 
 
 def logits(model, tokenizer, given, out):
@@ -146,7 +121,7 @@ def lora(model, tokenizer, given, out):
     return {"options": LORA, "losses": losses, "batch": dict(zip(names, row))}
 
 
-WORK = {"logits": logits, "greedy": greedy, "loss": costs, "lora": lora}
+WORK = {"logits": logits, "greedy": greedy, "loss": loss, "lora": lora}
 
 
 def main():

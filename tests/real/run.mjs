@@ -3,7 +3,7 @@
 // if a row fails or a model cannot be had.
 //   --quick          SmolLM2 in f32: its ids, and the logits of one text
 //   --models a,b     of smollm2, gemma3
-//   --formats a,b    of f32, f16, int8, int5, int4
+//   --formats a,b    of f32, f16, int8, int4
 //   --checks a,b     of forms (tokenizers, templates, adapters, files), ids, gguf, logits, greedy, loss, lora, and in a page
 //                    of Chromium chat and tuned, behind which peft asks PEFT
 //   --files a,b      of forms: the test files with these words in their path

@@ -36,7 +36,6 @@ ADAPTERS = {
     "packed-int8": ("packed-base", "int8", 43),
     "packed-int4": ("packed-base", "int4", 44),
     "packed-gemma3-int4": ("packed-gemma3-base", "int4", 45),
-    "packed-int5": ("packed-base", "int5", 48),
 }
 LORA = dict(r=4, lora_alpha=8, target_modules="all-linear")
 GROUP = 32
@@ -52,36 +51,13 @@ def unpacked(matrix, weights):
     return (scale * steps.astype(np.float32)).reshape(matrix.shape)
 
 
-def in_five_bits(matrix):
-    """The same in five bits: a grid from the least to the largest of 32 neighbours, zero among them, whose width has five
-    bits of a mantissa."""
-    f32 = np.float32
-    groups = matrix.astype(f32).reshape(-1, GROUP)
-    least = np.minimum(groups.min(axis=1, keepdims=True), f32(0))
-    width = (np.maximum(groups.max(axis=1, keepdims=True), f32(0)) - least) / f32(31) * f32(32)
-    bits = width.view(np.uint32)
-    width = ((bits + np.uint32(0x1FFFF) + (bits >> 18 & 1)) >> 18 << 18).view(f32)
-    steps = f32(32) / width
-    zero = np.clip(np.round(-least * steps * f32(2)), 0, 63).astype(f32)
-    codes = np.clip(np.round(groups * steps + zero / f32(2)), 0, 31).astype(f32)
-    return (width * ((f32(2) * codes - zero) / f32(64))).reshape(matrix.shape)
-
-
-def kept(name, matrix, weights):
-    """What a matrix of a model stands for: in int5 embeddings, and rows of no whole 64, are in int8."""
-    if weights != "int5":
-        return unpacked(matrix, weights)
-    whole = matrix.shape[1] % (2 * GROUP) == 0 and "embed" not in name
-    return in_five_bits(matrix) if whole else unpacked(matrix, "int8")
-
-
 def pack(model, weights):
     """Puts each matrix's unpacked numbers in its place; gives the checkpoint's own."""
     own = {k: p.detach().clone() for k, p in model.named_parameters()}
     with torch.no_grad():
-        for name, p in model.named_parameters():
+        for p in model.parameters():
             if p.dim() == 2:
-                p.copy_(torch.from_numpy(kept(name, p.numpy(), weights)))
+                p.copy_(torch.from_numpy(unpacked(p.numpy(), weights)))
     return own
 
 

@@ -92,16 +92,13 @@ pub enum WeightFormat {
     /// Four bits, `GROUP` neighbours of a row to an f32 scale: the element of the largest magnitude
     /// is −8 of them, as in ggml's Q4_0.
     Int4,
-    /// Five bits, `GROUP` neighbours of a row to 16 bits with a width and a zero point, which two groups have in a word:
-    /// 5.5 bits a weight. Embedding and head, and rows of no whole pairs of groups, are signed bytes.
-    Int5,
 }
 
-/// Neighbours in a row that share a scale, and codes to a factor where a file has codes.
+/// Neighbours in a row that share a scale.
 pub const GROUP: usize = 32;
 
 impl WeightFormat {
-    pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Int8, Self::Int4, Self::Int5];
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Int8, Self::Int4];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,62 +106,36 @@ impl WeightFormat {
             Self::F16 => "f16",
             Self::Int8 => "int8",
             Self::Int4 => "int4",
-            Self::Int5 => "int5",
         }
-    }
-
-    /// Neighbours in a row that are packed together.
-    pub const fn group(self) -> usize {
-        match self {
-            Self::Int5 => 2 * GROUP,
-            _ => GROUP,
-        }
-    }
-
-    /// Words that a packed matrix has for each group in each of its parts, which lie one after the other: codes, where
-    /// a code is longer than four bits its fifth ones, and what they are scaled by.
-    pub const fn parts(self) -> &'static [usize] {
-        match self {
-            Self::F32 => &[32],
-            Self::F16 => &[16],
-            Self::Int8 => &[8, 1],
-            Self::Int4 => &[4, 1],
-            Self::Int5 => &[8, 2, 1],
-        }
-    }
-
-    /// The word at which a part of so many elements begins; that behind the last part for the number of parts.
-    pub const fn part_at(self, elements: usize, part: usize) -> usize {
-        let (mut words, mut before) = (0, 0);
-        while before < part {
-            words += self.parts()[before];
-            before += 1;
-        }
-        elements / self.group() * words
-    }
-
-    /// The words of codes that are read together, for so many elements.
-    pub const fn code_words(self, elements: usize) -> usize {
-        elements * self.parts()[0] / self.group()
     }
 
     /// Whether rows of this many elements are packed: whole groups are, others stay f32.
     pub const fn packs(self, columns: usize) -> bool {
-        !matches!(self, Self::F32) && columns.is_multiple_of(self.group())
+        !matches!(self, Self::F32) && columns.is_multiple_of(GROUP)
     }
 
-    /// The format of a matrix in a model of this one: `table` is an embedding or a head, whose errors reach every
-    /// token.
-    pub const fn of_matrix(self, columns: usize, table: bool) -> Self {
+    /// Elements of a vector of 16 bytes.
+    pub const fn elements(self) -> usize {
         match self {
-            Self::Int5 if table || !self.packs(columns) => Self::Int8,
-            format => format,
+            Self::F32 => 4,
+            Self::F16 => 8,
+            Self::Int8 => 16,
+            Self::Int4 => 32,
         }
     }
 
-    /// Bytes of a packed matrix, in whole vectors of 16.
+    /// Vectors of 16 bytes before a packed matrix's scales.
+    pub const fn vectors(self, elements: usize) -> usize {
+        elements / self.elements()
+    }
+
+    /// Bytes of a packed matrix: its rows, then the scales of all groups.
     pub const fn bytes(self, rows: usize, columns: usize) -> u64 {
-        let words = self.part_at(rows * columns, self.parts().len());
-        16 * words.div_ceil(4) as u64
+        let elements = rows * columns;
+        let scales = match self {
+            Self::F32 | Self::F16 => 0,
+            Self::Int8 | Self::Int4 => (elements / GROUP).div_ceil(4),
+        };
+        16 * (self.vectors(elements) + scales) as u64
     }
 }

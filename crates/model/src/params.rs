@@ -171,9 +171,8 @@ impl Params {
         wanted: &dyn Fn(WeightId) -> bool,
     ) -> Result<Self> {
         let format = |id: WeightId| {
-            let held = architecture.format_of(id, weights);
-            let packs = held.packs(architecture.weights[id].columns);
-            if packs && architecture.is_matrix(id) { held } else { WeightFormat::F32 }
+            let packs = weights.packs(architecture.weights[id].columns);
+            if packs && architecture.is_matrix(id) { weights } else { WeightFormat::F32 }
         };
         let mut builder = Builder::new(&architecture, capacity);
         for decay in [true, false] {
@@ -226,23 +225,17 @@ impl Params {
         })
     }
 
-    /// The format of a matrix where inference packs those of this model as `weights` says.
-    pub fn read_as(&self, weights: WeightFormat, weight: WeightId) -> WeightFormat {
-        self.architecture.format_of(weight, weights)
-    }
-
     /// Where a part of a matrix lies that inference packs: the number of its buffer, and bytes in front of it there.
     /// Each lies behind the one before, as far as a binding reaches, so that the matrices of a layer are neighbours.
     /// Matrices that nothing multiplies by are not packed.
     pub fn packed_part(
         &self,
-        weights: WeightFormat,
+        format: WeightFormat,
         weight: WeightId,
         part: usize,
     ) -> Option<(usize, u64)> {
         let (mut buffer, mut end) = (0, 0);
         for (id, matrix) in self.matrices.iter().enumerate() {
-            let format = self.read_as(weights, id);
             if !matrix.multiplied || !format.packs(matrix.cols) {
                 continue;
             }

@@ -71,25 +71,6 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
   let nibbles = (vec4(fetched.x) >> vec4(0u, 4u, 8u, 12u)) & vec4(15u);
   return bitcast<f32>(fetched.y) * (vec4<f32>(nibbles) - 8.0);
 }
-#elif B_INT5
-// Operand `b` of the linear kernels in five bits an element, as lib/weights.wgsl reads them: eight elements to a word, from word
-// B_FIFTHS on their fifth bits, and from word B_SCALES on the grids of 64 neighbours.
-#import lib/five_bits
-
-#binding b: array<u32>
-
-// The words that have four elements and their grids, and which four they are.
-alias FetchedB = vec4<u32>;
-
-fn fetch_b(outer: u32, inner: u32) -> FetchedB {
-  let i = outer * B_STRIDE + inner;
-  return vec4(b[i / 8u], b[B_FIFTHS + i / 32u], b[B_SCALES + i / 64u], i / 4u);
-}
-
-fn elements_b(fetched: FetchedB) -> vec4<f32> {
-  let four = five_bits(fetched.x, fetched.y, fetched.w) - zero_of(fetched.z, fetched.w);
-  return width_of(fetched.z, fetched.w) * four;
-}
 #else
 // Operand `b` of the linear kernels in f32, four elements at a time.
 #binding b: array<vec4<f32>>

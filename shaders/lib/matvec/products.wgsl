@@ -24,7 +24,7 @@ fn add_products(sums: ptr<function, array<f32, SUMS>>, n: u32, v: u32) {
     #unroll for (var q = 0u; q < QUADS; q++) {
       sum += dot(factors[q], quad_of(words, q));
     }
-    (*sums)[p] += factor_of(words, fetch_scale(i)) * sum;
+    (*sums)[p] += scale_of(i) * sum;
   }
 }
 #else

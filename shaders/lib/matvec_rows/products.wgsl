@@ -33,7 +33,7 @@ fn add_products(sums: ptr<function, array<f32, SUMS>>, first: u32, row0: u32, v0
     #unroll for (var p = 0u; p < PRODUCTS; p++) {
       let i = matrix_row(p % EACH, min(first + p / EACH, N - 1u)) * VECTORS + v;
       let words = fetch_packed(i);
-      let scale = factor_of(words, fetch_scale(i));
+      let scale = scale_of(i);
       #unroll for (var q = 0u; q < QUADS; q++) {
         weights[(u * PRODUCTS + p) * QUADS + q] = scale * weighted(quad_of(words, q), v * QUADS + q);
       }

@@ -67,7 +67,7 @@ impl TensorStorage<'_> {
         for (first, part, offset, len) in pieces(self.layout, self.tensor, start, codes.len()) {
             let own = first - start..first - start + len;
             let scales = &scales[own.start / GROUP..own.end / GROUP];
-            self.write_words(gpu, part, offset, len, &pack_codes(format, &codes[own], scales))?;
+            self.write_words(gpu, part, offset, (len, &pack_codes(format, &codes[own]), scales))?;
         }
         Ok(())
     }
@@ -80,60 +80,62 @@ impl TensorStorage<'_> {
         offset: usize,
         values: &[f32],
     ) -> Result<()> {
-        let packed = pack(self.layout.matrices[self.tensor.matrix].format, values);
-        self.write_words(gpu, part, offset, values.len(), &packed)
+        let (words, scales) = pack(self.layout.matrices[self.tensor.matrix].format, values);
+        self.write_words(gpu, part, offset, (values.len(), &words, &scales))
     }
 
-    /// Writes the words of so many packed elements, those of each part of the format behind those of the part before.
+    /// Writes the words of so many packed elements, and their factors.
     fn write_words(
         &self,
         gpu: &Rc<dyn Gpu>,
         part: usize,
         offset: usize,
-        len: usize,
-        packed: &[Vec<u32>],
+        (len, words, scales): (usize, &[u32], &[f32]),
     ) -> Result<()> {
-        let format = self.layout.matrices[self.tensor.matrix].format;
-        if !(offset.is_multiple_of(format.group()) && len.is_multiple_of(format.group())) {
+        let Matrix { format, cols, parts, first_part, .. } =
+            &self.layout.matrices[self.tensor.matrix];
+        if !(offset.is_multiple_of(GROUP) && len.is_multiple_of(GROUP)) {
             let piece = format!("{len} elements from {offset} on");
             return Err(Error::internal(format!("a piece of no whole groups: {piece}")));
         }
-        for (words, region) in packed.iter().zip(self.regions(part, offset, len)?) {
-            gpu.write(region.buffer, region.offset, bytemuck::cast_slice(words))?;
-        }
-        Ok(())
-    }
-
-    /// Where so many elements of a packed part lie, from its element `offset` on: by the format's parts.
-    fn regions(&self, part: usize, offset: usize, len: usize) -> Result<Vec<Region>> {
-        let Matrix { format, cols, parts, first_part, .. } =
-            &self.layout.matrices[self.tensor.matrix];
         let buffer = (self.find)(Buffer::Packed(part))?;
-        let all = parts[part - first_part].rows * cols;
-        let region = |(at, &words): (usize, &usize)| {
-            let of = |elements: usize| 4 * (elements / format.group() * words) as u64;
-            let begin = 4 * format.part_at(all, at) as u64;
-            Region { buffer, offset: begin + of(offset), bytes: of(len) }
-        };
-        Ok(format.parts().iter().enumerate().map(region).collect())
+        gpu.write(buffer, 16 * format.vectors(offset) as u64, bytemuck::cast_slice(words))?;
+        if scales.is_empty() {
+            return Ok(());
+        }
+        let rows = parts[part - first_part].rows;
+        let behind = 16 * format.vectors(rows * cols) as u64;
+        gpu.write(buffer, behind + 4 * (offset / GROUP) as u64, bytemuck::cast_slice(scales))
     }
 
     /// Reads all elements of a packed tensor.
     fn read_packed(&self, gpu: &Rc<dyn Gpu>) -> Result<LocalFuture<Result<Vec<u8>>>> {
-        let format = self.layout.matrices[self.tensor.matrix].format;
-        let runs = self.layout.runs(self.tensor);
-        let runs = runs.iter().map(|run| self.regions(run.shard, run.offset, run.len));
-        let runs: Vec<Vec<Region>> = runs.collect::<Result<_>>()?;
+        let Matrix { format, cols, parts, first_part, .. } =
+            self.layout.matrices[self.tensor.matrix].clone();
+        let mut regions = vec![];
+        for run in self.layout.runs(self.tensor) {
+            let buffer = (self.find)(Buffer::Packed(run.shard))?;
+            let words = 16 * format.vectors(run.offset) as u64;
+            let bytes = 16 * format.vectors(run.len) as u64;
+            regions.push(Region { buffer, offset: words, bytes });
+            if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) {
+                let behind = 16 * format.vectors(parts[run.shard - first_part].rows * cols) as u64;
+                let offset = behind + 4 * (run.offset / GROUP) as u64;
+                regions.push(Region { buffer, offset, bytes: 4 * (run.len / GROUP) as u64 });
+            }
+        }
         let gpu = Rc::clone(gpu);
         let total = self.tensor.shape.iter().product::<usize>() as u64 * 4;
         let mut values: Vec<u8> = room(&format!("tensor {}", self.tensor.name), total)?;
+        let with_scales = !matches!(format, WeightFormat::F32 | WeightFormat::F16);
         Ok(Box::pin(async move {
-            for regions in runs {
-                let mut packed: Vec<Vec<u32>> = vec![];
-                for region in regions {
-                    packed.push(bytemuck::pod_collect_to_vec(&gpu.read(region)?.await?));
-                }
-                values.extend_from_slice(bytemuck::cast_slice(&unpack(format, &packed)));
+            for regions in regions.chunks(1 + usize::from(with_scales)) {
+                let words = bytemuck::pod_collect_to_vec(&gpu.read(regions[0])?.await?);
+                let scales = match regions.get(1) {
+                    Some(region) => bytemuck::pod_collect_to_vec(&gpu.read(*region)?.await?),
+                    None => vec![],
+                };
+                values.extend_from_slice(bytemuck::cast_slice(&unpack(format, &words, &scales)));
             }
             Ok(values)
         }))

@@ -71,7 +71,7 @@ async function sameBytes({ tinyloom, runtime }, shapes, trainers, generations) {
   return `${sum} bytes`;
 }
 
-const GENERATIONS = [{ tokens: 20 }, { tokens: 60, kvCache: "int8", weights: "int5" }];
+const GENERATIONS = [{ tokens: 20 }, { tokens: 60, kvCache: "int8", weights: "int4" }];
 
 /** The case of a model, by its place in the list. */
 const ofModel = (shape, index) => [

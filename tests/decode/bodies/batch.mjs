@@ -82,7 +82,6 @@ export const cases = {
       ["int8", "f16"],
       ["f32", "int8"],
       ["f16", "int4"],
-      ["f32", "int5"],
     ]) {
       await sameAsAlone(model, ragged(3, 5), { maxTokens: 12, temperature: 0, kvCache, weights });
     }

@@ -150,17 +150,6 @@ export const cases = {
     }
   },
 
-  async "int5 is nearer to a file than int4"({ tinyloom, runtime }) {
-    const bytes = llama("q8_0");
-    const whole = await logitsOf(tinyloom, runtime, bytes);
-    const off = {};
-    for (const weights of ["int8", "int5", "int4"]) {
-      const { logits } = await logitsOf(tinyloom, runtime, bytes, { weights });
-      off[weights] = apart(logits, whole.logits);
-    }
-    ok(off.int8 < off.int5 && off.int5 < 0.7 * off.int4, JSON.stringify(off));
-  },
-
   async "a model of a file is saved with its name and its ends"({ tinyloom, runtime }) {
     const keys = { ...KEYS, "tokenizer.ggml.eos_token_id": 7, "tokenizer.ggml.eot_token_id": 8 };
     const embedding = { name: "token_embd.weight", shape: [VOCABULARY, HIDDEN], type: 0 };

@@ -12,40 +12,14 @@ import {
   trainerOptions,
 } from "../../api/bodies/kit.mjs";
 
-const FORMATS = ["f16", "int8", "int5", "int4"];
+const FORMATS = ["f16", "int8", "int4"];
 const LORA = { rank: 4, alpha: 8, seed: 9 };
 const PROMPT = [116, 104, 101];
 const GROUP = 32;
 
-const f32 = Math.fround;
-const nearest = (x) => (Math.abs(x % 1) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
-/** A number rounded to five bits of a mantissa. */
-function short(x) {
-  const bits = new Uint32Array(Float32Array.of(x).buffer);
-  bits[0] = ((bits[0] + 0x1ffff + ((bits[0] >>> 18) & 1)) >>> 18) << 18;
-  return new Float32Array(bits.buffer)[0];
-}
-
-/** Numbers of the grid of int5 of each 32, which have both its ends: so they have the same grid again. */
-function onGrid(values) {
-  const made = new Float32Array(values.length);
-  for (let at = 0; at < values.length; at += GROUP) {
-    const group = values.subarray(at, at + GROUP);
-    const [least, most] = [Math.min(0, ...group), Math.max(0, ...group)];
-    const width = short(f32(f32(f32(most - least) / 31) * 32));
-    const steps = f32(32 / width);
-    const zero = nearest(f32(f32(-least * steps) * 2));
-    for (const [i, x] of group.entries()) {
-      const code = nearest(f32(f32(x * steps) + zero / 2));
-      const end = x === most ? 31 : Math.min(Math.max(code, 0), 31);
-      made[at + i] = width * ((2 * (x === least ? 0 : end) - zero) / 64);
-    }
-  }
-  return made;
-}
-
 /** The numbers that packed ones stand for, in 32-bit arithmetic, as docs/guides/adapters.md has them. */
 function unpacked(values, format) {
+  const f32 = Math.fround;
   const made = new Float32Array(values.length);
   for (let at = 0; at < values.length; at += GROUP) {
     const group = values.subarray(at, at + GROUP);
@@ -54,7 +28,10 @@ function unpacked(values, format) {
       format === "int8" ? [f32(Math.abs(extreme) / 127), -127, 127] : [f32(extreme / -8), -8, 7];
     const inverse = f32(1 / scale);
     for (const [i, x] of group.entries()) {
-      made[at + i] = scale * Math.min(Math.max(nearest(f32(x * inverse)), least), most);
+      const steps = f32(x * inverse);
+      const even = 2 * Math.round(steps / 2);
+      const nearest = Math.abs(steps % 1) === 0.5 ? even : Math.round(steps);
+      made[at + i] = scale * Math.min(Math.max(nearest, least), most);
     }
   }
   return made;
@@ -68,12 +45,9 @@ function kept(files, format) {
     if (name === "__metadata__") continue;
     const values = new Float32Array(data.slice(...entry.data_offsets).buffer);
     const half = (x) => Math.fround(Math.round(x * 4096) / 4096);
-    const table = /embed_tokens|lm_head/.test(name);
     let own = values;
-    if (entry.shape.length === 2 && format === "int5" && !table) own = onGrid(values);
-    else if (entry.shape.length === 2)
-      own =
-        format === "f16" ? values.map(half) : unpacked(values, format === "int5" ? "int8" : format);
+    if (entry.shape.length === 2)
+      own = format === "f16" ? values.map(half) : unpacked(values, format);
     pieces.push(new Uint8Array(own.buffer));
   }
   delete header.__metadata__; // its checksums are those of other numbers
@@ -192,7 +166,7 @@ export const cases = {
     const { Adapter, Model, Trainer } = host.tinyloom;
     const source = await checkpoint(host);
     const load = (weights) => Model.fromPretrained(host.runtime, source, { weights });
-    const model = await load("int5");
+    const model = await load("int4");
     const adapter = await Adapter.create(model, LORA);
     const trainer = await Trainer.create(adapter, { ...trainerOptions, learningRate: 0.02 });
     const plain = await textOf(model);
@@ -240,7 +214,7 @@ export const cases = {
     const [before, bytes] = [await textOf(model, { adapter }), model.gpuBytes];
     const words = ["int8", "leave weights out"];
     const { tokens } = batch(9);
-    for (const weights of ["f32", "f16", "int5", "int4"]) {
+    for (const weights of ["f32", "f16", "int4"]) {
       await refuses("invalid-options", words, () => model.generate(PROMPT, { weights, adapter }));
       const { message } = await refuses("invalid-options", words, () =>
         model.loss(tokens, undefined, { weights }),
@@ -298,7 +272,7 @@ export const cases = {
     const { Adapter, Model, Runtime, Trainer } = host.tinyloom;
     const runtime = await Runtime.create({ gpu: host.gpu });
     const source = await checkpoint({ ...host, runtime });
-    const model = await Model.fromPretrained(runtime, source, { weights: "int5" });
+    const model = await Model.fromPretrained(runtime, source, { weights: "int4" });
     const adapter = await Adapter.create(model, LORA);
     const trainer = await Trainer.create(adapter, { ...trainerOptions, learningRate: 0.02 });
     for (let at = 0; at < 3; at++) await trainer.step(batch(48, 40 * at));
@@ -306,7 +280,7 @@ export const cases = {
     runtime.simulateLoss();
     equal(await textOf(model), plain, "the text of the model that came back");
     equal(await textOf(model, { adapter }), adapted, "with its adapter");
-    equal([model.weights, trainer.steps], ["int5", 3]);
+    equal([model.weights, trainer.steps], ["int4", 3]);
     runtime.destroy();
   },
 

@@ -17,7 +17,7 @@ const NAMES = [
   "gemma2",
   "llama-dropout",
 ];
-const PACKED = ["packed-int8", "packed-int4", "packed-gemma3-int4", "packed-int5"];
+const PACKED = ["packed-int8", "packed-int4", "packed-gemma3-int4"];
 /** Checkpoints in halves that have matrices in another order, or tensors under other names. */
 const HALVES = ["gpt2-bf16", "gpt2-bare-f16-sharded", "gpt-neox-bf16", "gpt-neox-f16-sharded"];
 export const PEFT = ["adapter_config.json", "adapter_model.safetensors"];

@@ -48,13 +48,7 @@ pub(super) fn packed_matrix(composer: Composer, format: WeightFormat, elements: 
     if format == WeightFormat::F32 {
         return composer;
     }
-    let composer = composer.unrolled("QUADS", UNIT / 4);
-    let composer = match format {
-        WeightFormat::Int5 => composer
-            .size("FIFTHS", format.part_at(elements, 1))
-            .size("SCALES", format.part_at(elements, 2)),
-        _ => composer.size("SCALES", elements / UNIT),
-    };
+    let composer = composer.unrolled("QUADS", UNIT / 4).size("SCALES", elements / UNIT);
     packed_flags(composer, format).module("lib/weights")
 }
 
@@ -76,7 +70,6 @@ fn packed_flags(composer: Composer, format: WeightFormat) -> Composer {
         .when("PACKED_F16", format == WeightFormat::F16)
         .when("PACKED_INT8", format == WeightFormat::Int8)
         .when("PACKED_INT4", format == WeightFormat::Int4)
-        .when("PACKED_INT5", format == WeightFormat::Int5)
 }
 
 /// The module that says in which row a position lies, with its constants.

@@ -119,7 +119,7 @@ impl Matrices<'_> {
         if as_held || self.params.architecture.is_low_rank(weight) {
             return self.params.matrices[weight].format;
         }
-        self.params.read_as(self.weights, weight)
+        self.weights
     }
 
     /// Whether rows may be rounded to f16 where no matrix is read, because most matrices are read with less than f32.
@@ -140,7 +140,7 @@ impl Matrices<'_> {
             return None;
         }
         let (number, offset) = match self.params.weights {
-            WeightFormat::F32 => self.params.packed_part(self.weights, weight, part)?,
+            WeightFormat::F32 => self.params.packed_part(format, weight, part)?,
             _ => (matrix.first_part + part, 0),
         };
         let bytes = format.bytes(matrix.parts[part].rows, matrix.cols);

@@ -449,7 +449,7 @@ impl<'a> Inference<'a> {
                     Some((_, bytes)) => *bytes = end.max(*bytes),
                     None => packed.push((slice.buffer, end)),
                 }
-                let (format, columns) = (matrices.format(weight), matrix.cols);
+                let (format, columns) = (self.weights, matrix.cols);
                 let kernel = builder.kernel(k::PackWeights { format, rows: part.rows, columns })?;
                 let matrix = weight_part(self.params, weight, index, Buffer::Weights);
                 let launch = Launch::new("pack", kernel);

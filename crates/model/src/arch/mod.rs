@@ -30,7 +30,6 @@ pub use tinyloom::LEARNED_POSITIONS;
 
 use crate::config::{Activation, ModelConfig};
 use crate::error::{Error, Result};
-use crate::format::WeightFormat;
 use describe::Describe;
 
 /// Every family, in the order of messages. The first stands for a missing `model_type`.
@@ -303,12 +302,6 @@ impl Architecture {
     /// Whether products, or gathers of embeddings, read a weight's rows: what a model may hold packed.
     pub fn is_matrix(&self, weight: WeightId) -> bool {
         weight == self.embedding || self.multiplies(weight)
-    }
-
-    /// How a weight is packed in a model of a format.
-    pub fn format_of(&self, weight: WeightId, weights: WeightFormat) -> WeightFormat {
-        let table = weight == self.embedding || weight == self.head;
-        weights.of_matrix(self.weights[weight].columns, table)
     }
 
     /// Whether products read a weight's rows.

@@ -4,7 +4,7 @@
 use super::Double;
 use super::adapter_tests::{ALL, Adapted, continued, lora, options, trains_on};
 use super::tests::{Pair, integers, load_as, named, software};
-use crate::arch::{Architecture, Weight};
+use crate::arch::Architecture;
 use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
 use crate::error::{Error, ErrorCode};
@@ -20,10 +20,10 @@ use crate::twins::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
 use std::rc::Rc;
 
-pub(super) const PACKED: [WeightFormat; 4] =
-    [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Int5];
+pub(super) const PACKED: [WeightFormat; 3] =
+    [WeightFormat::F16, WeightFormat::Int8, WeightFormat::Int4];
 
-/// An odd vocabulary, tied. In int5 the embedding is in int8, and so are the rows of 96.
+/// An odd vocabulary, tied.
 const ODD: &str = r#"{"vocab_size":67,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":2,
     "num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,"tie_word_embeddings":true,
     "initializer_range":0.2,"max_position_embeddings":512}"#;
@@ -39,34 +39,25 @@ pub(super) fn packed(double: &Rc<Double>, config: &str, format: WeightFormat) ->
     let model = load_as(double, &config, &narrow, format);
     let mut weights = Tensors::<f64>::new();
     let of = Architecture::of(&config);
-    for param in of.params() {
-        weights.insert(param.name.clone(), kept(&of, &param.name, format, &narrow[&param.name]));
+    let all = of.weights.iter().enumerate();
+    for (id, param) in all.flat_map(|(id, weight)| weight.params.iter().map(move |it| (id, it))) {
+        let (name, x) = (param.name.clone(), &narrow[&param.name]);
+        let packs = of.is_matrix(id) && format.packs(of.weights[id].columns);
+        let kept = if packs {
+            unpack_weights_forward(format, &pack_weights_forward(format, x), x.len())
+        } else {
+            x.iter().copied().map(f64::from).collect()
+        };
+        weights.insert(name, kept);
     }
     Pair { config, weights, model }
 }
 
-/// What a tensor stands for in a model of a format.
-pub(super) fn kept(of: &Architecture, name: &str, format: WeightFormat, x: &[f32]) -> Vec<f64> {
-    let has = |weight: &Weight| weight.params.iter().any(|param| param.name == name);
-    let id = of.weights.iter().position(has).unwrap();
-    let format = of.format_of(id, format);
-    if of.is_matrix(id) && format.packs(of.weights[id].columns) {
-        return unpack_weights_forward(format, &pack_weights_forward(format, x), x.len());
-    }
-    x.iter().copied().map(f64::from).collect()
-}
-
-/// An f32 model that is read packed as the other one is: of the same checkpoint, but for the embedding, which is looked up
-/// as it is.
+/// An f32 model of the same numbers.
 fn unpacked(double: &Rc<Double>, pair: &Pair) -> Rc<Model> {
-    let mut weights = random_tensors::<f32>(&pair.config, 7);
-    let embedding = "model.embed_tokens.weight";
-    weights.get_mut(embedding).unwrap().copy_from_slice(&narrowed(&pair.weights[embedding]));
+    let narrow = |x: &Vec<f64>| x.iter().map(|&x| x as f32).collect();
+    let weights = pair.weights.iter().map(|(name, x)| (name.clone(), narrow(x))).collect();
     load_as(double, &pair.config, &weights, WeightFormat::F32)
-}
-
-fn narrowed(x: &[f64]) -> Vec<f32> {
-    x.iter().map(|&x| x as f32).collect()
 }
 
 pub(super) fn as_held(model: &Model) -> InferenceOptions {

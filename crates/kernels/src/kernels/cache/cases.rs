@@ -130,13 +130,12 @@ async fn beyond_half(lane: Rc<Lane>) -> Outcome {
 }
 
 /// Few lanes per row and many, rows of vectors and of single elements, positions at the beginning,
-/// far on and in a ring; two formats of packed weights, whose rows are found in the same way as others'.
+/// far on and in a ring; one form of packed weights, whose rows are found in the same way as others'.
 async fn heads_of_rows(lane: Rc<Lane>) -> Outcome {
     for (heads, columns, weights) in [
         ((1, 1, 4), 19, WeightFormat::F32),
         ((6, 2, 20), 260, WeightFormat::F32),
         ((3, 3, 32), 96, WeightFormat::Int8),
-        ((3, 3, 32), 192, WeightFormat::Int5),
     ] {
         for (position, ring) in [(0, None), (7, None), (25, Some(ROWS))] {
             newest_row(&lane, heads, columns, weights, (position, ring), false).await?;

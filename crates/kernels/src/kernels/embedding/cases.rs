@@ -154,8 +154,7 @@ async fn decoded(lane: Rc<Lane>) -> Outcome {
 
 /// Rows of a packed part: its last group of scales is not full where rows are odd.
 async fn from_packed(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
-    for (groups, part) in [(1, 17..18), (3, 17..46), (5, 0..VOCABULARY)] {
-        let hidden = groups * format.group();
+    for (hidden, part) in [(32, 17..18), (96, 17..46), (160, 0..VOCABULARY)] {
         let kernels =
             lane.variants_of(k::EmbeddingForward { hidden, rows: part.len(), format, rotated: 0 });
         let made = kernels.map_err(text)?;

@@ -194,9 +194,8 @@ async fn product(lane: Rc<Lane>, form: Form, rows: RowLengths, half: bool) -> Ou
 
 /// The rows of a packed B are of whole groups, and so one of N and K is; the other is a multiple of four, or
 /// odd as that of a head is whose vocabulary is.
-fn packed_shape(form: Form, format: WeightFormat, vectors: bool) -> LinearShape {
-    let (rows, groups) = if vectors { (132, 3) } else { (131, 5) };
-    let columns = groups * format.group();
+fn packed_shape(form: Form, vectors: bool) -> LinearShape {
+    let (rows, columns) = if vectors { (132, 96) } else { (131, 160) };
     match form {
         Form::MatmulT => {
             LinearShape { c_stride: rows + 8, ..LinearShape::new(form, rows, columns, 192) }
@@ -209,7 +208,7 @@ fn packed_shape(form: Form, format: WeightFormat, vectors: bool) -> LinearShape 
 async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) -> Outcome {
     let output = outputs(form)[0];
     for vectors in [true, false] {
-        let shape = LinearShape { b: format, half, ..packed_shape(form, format, vectors) };
+        let shape = LinearShape { b: format, half, ..packed_shape(form, vectors) };
         let runs = [(1, 0, false), (129, 5, true)]
             .map(|(tokens, row0, later)| Run::new(&lane, shape, output, tokens, row0, later));
         let make = |caps: &Capabilities| {

@@ -306,15 +306,11 @@ fn b_form(composer: Composer, shape: &LinearShape) -> Composer {
         WeightFormat::F16 => "B_F16",
         WeightFormat::Int8 => "B_INT8",
         WeightFormat::Int4 => "B_INT4",
-        WeightFormat::Int5 => "B_INT5",
     };
-    let forms = ["B_SCALAR", "B_F16", "B_INT8", "B_INT4", "B_INT5"];
-    let at = |part| shape.b.part_at(shape.n * shape.k, part);
-    let composer = composer.one_of(&forms, form);
-    match shape.b {
+    let composer = composer.one_of(&["B_SCALAR", "B_F16", "B_INT8", "B_INT4"], form);
+    if !matches!(shape.b, WeightFormat::Int8 | WeightFormat::Int4) {
         // Products of other shapes share the text.
-        WeightFormat::F32 | WeightFormat::F16 => composer,
-        WeightFormat::Int8 | WeightFormat::Int4 => composer.size("B_SCALES", at(1)),
-        WeightFormat::Int5 => composer.size("B_FIFTHS", at(1)).size("B_SCALES", at(2)),
+        return composer;
     }
+    composer.size("B_SCALES", 4 * shape.b.vectors(shape.n * shape.k))
 }

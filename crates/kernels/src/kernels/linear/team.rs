@@ -62,7 +62,7 @@ pub(super) fn team(caps: &Capabilities, shape: &Matvec) -> Option<Team> {
 pub(super) fn by_teams(caps: &Capabilities, shape: Matvec, team: &Team) -> Result<Kernel> {
     let Matvec { n, k, input, output, weights, .. } = shape;
     let &Team { lanes, size, rows } = team;
-    let words = if shape.packed() { weights.code_words(UNIT) } else { 4 };
+    let words = if shape.packed() { 4 * UNIT / weights.elements() } else { 4 };
     let iterations = (k / shape.unit()).div_ceil(lanes as usize);
     let most = (WORDS_IN_FLIGHT / (words * rows)).max(1);
     let unrolled = iterations.div_ceil(iterations.div_ceil(most));

@@ -8,7 +8,7 @@ pub(crate) mod twin;
 use super::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
-use crate::format::WeightFormat;
+use crate::format::{GROUP, WeightFormat};
 
 /// One invocation for each of `count` units.
 fn finish(
@@ -52,15 +52,10 @@ impl Spec for PackWeights {
             let reason = "one invocation per four elements";
             return finish(composer, caps, &bindings, format, vectors, reason);
         }
-        let groups = elements / format.group();
-        let composer = composer.size("GROUPS", groups);
-        if format == WeightFormat::Int5 {
-            let composer = composer.module("08_pack_weights_five_bits");
-            let reason = "one invocation per two groups of 32 elements";
-            return finish(composer, caps, &bindings, format, groups, reason);
-        }
+        let groups = elements / GROUP;
         let composer = composer
-            .size("WORDS", format.parts()[0])
+            .size("GROUPS", groups)
+            .size("WORDS", GROUP * 4 / format.elements())
             .when("INT8", format == WeightFormat::Int8)
             .module("08_pack_weights");
         let reason = "one invocation per group of 32 elements";

@@ -192,9 +192,9 @@ async fn rows(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
     };
     for (setting, columns, biased, position, ring) in [
         (plain, 96, false, 0, None),
-        (plain, 320, false, 1, None),
+        (plain, 288, false, 1, None),
         (plain, 32, true, RANGE_KEYS, None),
-        (plain, 576, false, RANGE_KEYS + 1, None),
+        (plain, 544, false, RANGE_KEYS + 1, None),
         (plain, 64, false, 5 * RANGE_KEYS + 3, None),
         (special, 72, true, 3 * RANGE_KEYS, Some(2 * RANGE_KEYS)),
         (special, 40, false, 7, None),

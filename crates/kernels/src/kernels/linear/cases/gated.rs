@@ -35,12 +35,8 @@ const N: usize = 256;
 async fn gated(lane: Rc<Lane>, activation: Activation) -> Outcome {
     let rounded =
         |x: Vec<f32>| -> Vec<f32> { x.into_iter().map(|x| f16::from_f32(x).to_f32()).collect() };
-    for (depth, b) in [
-        (32, WeightFormat::F16),
-        (160, WeightFormat::F16),
-        (160, WeightFormat::Int4),
-        (192, WeightFormat::Int5),
-    ] {
+    for (depth, b) in [(32, WeightFormat::F16), (160, WeightFormat::F16), (160, WeightFormat::Int4)]
+    {
         let plain = LinearShape::new(Form::MatmulT, N, depth, MOST);
         let (a, c) = (Element::F16, Element::F16);
         let shape = LinearShape { c_stride: N / 2, a, b, c, half: true, ..plain };

@@ -171,7 +171,6 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
         (4, 8, 5 * RANGE_KEYS + 1, windowed, MatvecOutput::Plain, WeightFormat::F16),
         (2, 16, 16 * RANGE_KEYS + 1, plain, MatvecOutput::Added, WeightFormat::Int8),
         (4, 5, RANGE_KEYS + 1, plain, MatvecOutput::Residual, WeightFormat::Int4),
-        (2, 4, 3 * RANGE_KEYS, plain, MatvecOutput::Added, WeightFormat::Int5),
     ] {
         let shape = AttentionShape { heads, kv_heads: 1, head_dim: 160 };
         let shape = CacheAttention { shape, window, ..CacheAttention::default() };

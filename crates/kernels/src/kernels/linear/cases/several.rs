@@ -65,7 +65,7 @@ async fn products(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
             (6, 2048),
         ]
     } else {
-        &[(1, weights.group()), (70, 256), (13, 2304), (4099, 64), (6, 4160)]
+        &[(1, 32), (70, 256), (13, 2304), (4099, 64), (6, 4128)]
     };
     for (index, &(n, k)) in sizes.iter().enumerate() {
         for (turn, rows) in [1, 3, 16, 17].into_iter().enumerate() {
@@ -189,7 +189,6 @@ async fn heads_of_texts(lane: Rc<Lane>) -> Outcome {
         ((1, 1, 4), 19, WeightFormat::F32, false),
         ((6, 2, 20), 260, WeightFormat::F32, true),
         ((3, 3, 32), 96, WeightFormat::Int8, false),
-        ((3, 3, 32), 192, WeightFormat::Int5, true),
     ] {
         for (positions, stride, ring) in
             [([0, 8, 3, 5], ROWS, None), ([2, 3, 4, 5], 0, None), ([25, 0, 9, 8], ROWS, Some(ROWS))]
