@@ -51,7 +51,7 @@ async function inTurns(names, [first, second], given, rounds) {
 }
 
 /**
- * @param options - `config`; `rounds` of scores, of which steps have a third; `updates` of GRPO that count.
+ * @param options - `config`; `rounds` of scores: steps are timed in a third as many; `updates` of GRPO that are timed.
  * @returns pairs of works with their times: a plain step and one with weights, a loss and scores of as many tokens, and a
  * loss beside itself, which says how much chance there is in it; of GRPO the seconds of an update, and the share of them
  * that the texts take.

@@ -18,7 +18,7 @@ const SMALL = 832;
 const [PICTURES, EACH] = [48, 200];
 /** Milliseconds that the last picture stays. */
 const LAST = 4000;
-/** The first steps are shown slower: time goes with this power, as on the page. */
+/** The step that is shown grows with this power of the time, so that early steps take longer. The page does the same. */
 const SLOW_START = 1.7;
 /** Bytes that the README may load for it. */
 const MOST = 600_000;

@@ -145,7 +145,8 @@ export class Teaching {
     const learned = { ...one, beta, textsPerStep };
     const held = { ...one, share: 1, temperature: 1 };
     for (let step = 1; step <= steps; step++) {
-      // Its own are given to each step: by the trainer's steps, of which others lie between, some would never come.
+      // `kto` starts at the text that the trainer's step count points to. Steps of distillation count too, so that it
+      // would skip texts. Each call gets only the texts of its step.
       const own = Array.from({ length: textsPerStep }, (_, at) => {
         return texts[((step - 1) * textsPerStep + at) % texts.length]!;
       });
