@@ -264,7 +264,7 @@ test("with an address, npm would publish it", (t) => {
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-publish-"));
   t.after(() => rmSync(folder, { recursive: true }));
   stage({ address: "https://code.example/someone/tinyloom", folder });
-  const args = ["publish", "--dry-run", "--offline", "--access", "public", folder];
+  const args = ["publish", "--dry-run", "--offline", "--loglevel", "notice", "--access", "public", folder];
   const shell = process.platform === "win32";
   const { status, stdout, stderr } = spawnSync("npm", args, { encoding: "utf8", shell });
   assert.equal(status, 0, stderr);
