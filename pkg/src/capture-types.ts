@@ -39,21 +39,25 @@ export interface ByLayer {
 }
 
 /** What {@link Model.capture} gives: what was asked for, by layer. */
-export type Captured = { readonly [K in keyof CaptureKinds]?: ByLayer };
+export type Captured<Asked = CaptureKinds> = { readonly [K in keyof CaptureKinds]?: ByLayer } & {
+  readonly [K in keyof CaptureKinds & keyof Asked as Asked[K] extends true ? K : never]: ByLayer;
+};
 
 /** Options of {@link Model.lens}. `onProgress` counts tokens of each layer. */
 export interface LensOptions extends InferenceOptions {
   /** Counted as `residual` of {@link CaptureOptions}. Default: all, from the embedding on. */
   layers?: readonly number[];
-  /** How many of the likeliest ids of each position are told; default 5, at most 64. */
+  /** How many of the likeliest ids of each position are told; default 5, at most 64; of 0 there are none. */
   top?: number;
   /** The ids that log-probabilities are asked of, one for each token; 0xffffffff for none. Default: the next tokens. */
   targets?: Uint32Array | readonly number[];
 }
 
 /** What a model would say behind a layer. */
-export interface LensLayer extends Scores {
+export interface LensLayer extends Pick<Scores, "logprobs"> {
   readonly layer: number;
+  /** The likeliest ids of each position, with their probabilities, as in {@link Scores}. */
+  readonly top: NonNullable<Scores["top"]>;
 }
 
 /** Options of {@link Model.attribute}. */

@@ -1,5 +1,6 @@
 /** What a model computes on its way, and what moves its logits; loaded when it is needed. */
 
+import type { With } from "./asked.js";
 import type {
   AttributeOptions,
   ByLayer,
@@ -12,8 +13,8 @@ import type {
 import type { WeightFormat } from "./formats.js";
 import { adapter } from "./generate-options.js";
 import { interventionsOf } from "./interventions.js";
-import type { ModelConfig } from "./model-config.js";
 import { INFERENCE, inference } from "./model-options.js";
+import type { Scores } from "./model-types.js";
 import {
   anything,
   check,
@@ -27,13 +28,14 @@ import {
 } from "./options.js";
 import { LONG } from "./progress.js";
 import type { RawModel } from "./raw-types.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 import { scores } from "./score.js";
 import { type TokenIds, toTokens } from "./tokens.js";
 import { watched } from "./watch.js";
 
 /** A call with what it needs of its model. */
 export interface Looking {
-  readonly config: ModelConfig;
+  readonly config: ResolvedConfig;
   readonly weights: WeightFormat;
   /** Does work on the model, or with an adapter over it. */
   run<T>(options: object, work: (raw: RawModel) => Promise<T>): Promise<T>;
@@ -66,9 +68,6 @@ const ATTRIBUTE: Rules<AttributeOptions> = {
   ...LONG,
 };
 
-const countOf = (config: ModelConfig) =>
-  (config.num_hidden_layers ?? config.n_layer ?? config.num_layers) as number;
-
 const upTo = (count: number) => Array.from({ length: count }, (_, layer) => layer);
 
 /** {@link Model.capture}. */
@@ -81,7 +80,7 @@ export async function capture(
   const names = Object.keys(KINDS) as (keyof CaptureKinds)[];
   const kinds = names.filter((name) => chosen[name]);
   if (kinds.length === 0) throw invalid(`capture takes at least one of ${names.join(", ")}`);
-  const count = countOf(of.config);
+  const count = of.config.num_hidden_layers;
   const { kvCache, weights } = JSON.parse(json);
   return of.run(chosen, async (raw) => {
     const captured = chosen.layers
@@ -90,11 +89,10 @@ export async function capture(
     const own = JSON.stringify({ kvCache, weights, captured });
     const changed = interventionsOf("capture", chosen.interventions, raw);
     const found = await watched("capture", chosen, (ask) => raw.capture(tokens, own, ask, changed));
-    const result: { [K in Kind]?: { [layer: number]: Float32Array } } = {};
+    const result: { [kind: string]: { [layer: number]: Float32Array } } = {};
+    for (const kind of kinds) result[kind] = {};
     for (const [at, [kind, layer]] of captured.entries()) {
-      const rows = result[kind] ?? {};
-      rows[layer] = found[at] as Float32Array;
-      result[kind] = rows;
+      (result[kind] as { [layer: number]: Float32Array })[layer] = found[at] as Float32Array;
     }
     return result;
   });
@@ -123,13 +121,13 @@ export async function lens(
   const wanted = targets && toTokens("targets", targets as TokenIds);
   const all: LensLayer[] = [];
   const { kvCache, weights } = JSON.parse(json);
-  for (const layer of layers ?? upTo(countOf(of.config) + 1)) {
+  for (const layer of layers ?? upTo(of.config.num_hidden_layers + 1)) {
     const own = JSON.stringify({ kvCache, weights, top, layer });
     const given = { ...chosen, top };
     const told = await of.run(chosen, (raw) =>
       scores(raw, [tokens, wanted, undefined, own], given, "lens"),
     );
-    all.push({ layer, ...told });
+    all.push({ layer, ...(told as With<Scores, "top">) });
   }
   return all;
 }
@@ -148,7 +146,7 @@ export async function attribute(
   }
   const chosen = check("attribute", options, ATTRIBUTE, "target");
   const { target, against, position = tokens.length - 1 } = chosen;
-  const all = [...new Set(chosen.layers ?? upTo(countOf(of.config) + 1))];
+  const all = [...new Set(chosen.layers ?? upTo(of.config.num_hidden_layers + 1))];
   const json = JSON.stringify({ target, against, position, layers: all });
   const found = await of.run(chosen, (raw) =>
     watched("attribute", chosen, (ask) => raw.attribute(tokens, json, ask)),

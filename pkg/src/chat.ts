@@ -1,5 +1,6 @@
 /** `chat`: an answer to a conversation, as it is written. */
 
+import type { With } from "./asked.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import { GENERATE } from "./generate-options.js";
 import type { GeneratedToken, GenerateOptions, Generation } from "./generate-types.js";
@@ -58,8 +59,20 @@ export function chat(
   model: Model,
   tokenizer: TextEncoding & TextDecoding,
   messages: Conversation,
+  options: ChatOptions & { alternatives: number },
+): Generation<With<GeneratedToken, "text" | "alternatives">>;
+export function chat(
+  model: Model,
+  tokenizer: TextEncoding & TextDecoding,
+  messages: Conversation,
+  options?: ChatOptions,
+): Generation<With<GeneratedToken, "text">>;
+export function chat(
+  model: Model,
+  tokenizer: TextEncoding & TextDecoding,
+  messages: Conversation,
   options: ChatOptions = {},
-): Generation {
+): Generation<With<GeneratedToken, "text">> {
   const withSeed = evaluated(() => inspect("chat", () => seeded([options], 0)));
   const call = evaluated(() => callOf(model, tokenizer, messages, withSeed().values[0]));
   return Object.assign(answered(call), { seed: seedOf(withSeed) });
@@ -112,7 +125,9 @@ function callOf(
   });
 }
 
-async function* answered(call: () => Call): AsyncGenerator<GeneratedToken, void, undefined> {
+async function* answered(
+  call: () => Call,
+): AsyncGenerator<With<GeneratedToken, "text">, void, undefined> {
   const { model, tokenizer, conversation, template, own } = call();
   throwIfAborted(own.signal, "chat");
   const prompt = await promptOf(conversation, tokenizer, template);
@@ -138,7 +153,7 @@ function endsOf(
 ): { stopTokens: number[] } {
   const { ends } = models.of(model).notes;
   const endToken = inspect("chat: tokenizer", () => tokenizer.endToken);
-  const vocabulary = model.config.vocab_size as number;
+  const vocabulary = model.config.vocab_size;
   return { stopTokens: defaultEnds([...ends, ...stopTokens], endToken, vocabulary) };
 }
 

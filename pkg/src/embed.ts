@@ -1,10 +1,10 @@
 /** Embeddings of texts: the hidden states behind the last layer, pooled. */
 
 import { given, type Until } from "./caller-functions.js";
-import type { ModelConfig } from "./model-config.js";
 import { INFERENCE } from "./model-options.js";
 import type { EmbedOptions, HiddenStatesOptions, InferenceOptions } from "./model-types.js";
 import { called, check, flag, inspect, invalid, oneOf, type Rules, show } from "./options.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 import type { TextEncoding } from "./tokenizer-types.js";
 import { type TokenIds, toSomeTokens } from "./tokens.js";
 
@@ -21,7 +21,7 @@ const EMBED: Rules<EmbedOptions> = {
 
 /** What is asked of a model. */
 interface Embedding {
-  readonly config: ModelConfig;
+  readonly config: ResolvedConfig;
   readonly handle: Until["handle"];
   states(tokens: Uint32Array, options: HiddenStatesOptions): Promise<Float32Array>;
 }
@@ -34,7 +34,7 @@ interface EmbedCall {
   readonly rest: InferenceOptions;
 }
 
-function embedCall(config: ModelConfig, given: unknown, all: EmbedOptions): EmbedCall {
+function embedCall(config: ResolvedConfig, given: unknown, all: EmbedOptions): EmbedCall {
   const { tokenizer, pooling, normalize, instruction, ...rest } = check("embed", all, EMBED);
   const texts = inspect("embed", () => {
     if (!Array.isArray(given)) {
@@ -60,8 +60,7 @@ export async function embed(
 ): Promise<Float32Array[]> {
   const { texts, options, rest } = embedCall(model.config, given, all);
   const { onProgress, ...each } = rest;
-  const { num_hidden_layers, n_layer, num_layers } = model.config;
-  const layer = (num_hidden_layers ?? n_layer ?? num_layers) as number;
+  const layer = model.config.num_hidden_layers;
   const told = (loaded: number) =>
     onProgress &&
     called("onProgress", () => onProgress({ loaded, total: texts.length, stage: "embed" }));

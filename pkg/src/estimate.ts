@@ -1,6 +1,7 @@
 /** What a model will take, computed without a GPU. */
 
 import type { AdapterOptions } from "./adapter-types.js";
+import type { With } from "./asked.js";
 import { toError } from "./error.js";
 import { type KvCache, kvCache, type WeightFormat, weights } from "./formats.js";
 import { deferredPart } from "./lazy.js";
@@ -65,14 +66,34 @@ export interface Estimate {
    * Floating-point operations of an optimizer step on full batches, and of a generated token. A batch is
    * counted as one document: attention within shorter documents takes fewer.
    */
-  readonly operations: { readonly step?: number; readonly token?: number };
+  readonly operations: PerPass;
   /**
    * Predicted milliseconds of the same, where capabilities were given. For an NVIDIA H200 and for
    * software adapters on two cores they are within a factor of two. WebGPU does not tell how fast other
    * GPUs are, so theirs are guesses by class.
    */
-  readonly milliseconds?: { readonly step?: number; readonly token?: number };
+  readonly milliseconds?: PerPass;
 }
+
+/** Of a step where the options had a `trainer`, of a token where they had `generate`. */
+interface PerPass {
+  readonly step?: number;
+  readonly token?: number;
+}
+
+type Passes<K extends keyof PerPass> = {
+  readonly operations: With<PerPass, K>;
+  readonly milliseconds?: With<PerPass, K>;
+};
+
+/** An {@link Estimate} with a trainer. */
+export type StepEstimate = With<Estimate, "snapshots"> & Passes<"step">;
+/** An {@link Estimate} with a text. */
+export type TokenEstimate = Estimate & Passes<"token">;
+/** An {@link Estimate} by what was told of the machine: with capabilities it has times. */
+export type Timed<T extends Estimate, Told> = Told extends Capabilities
+  ? With<T, "milliseconds">
+  : T;
 
 const OPTIONS: Rules<EstimateOptions> = {
   weights,
@@ -104,6 +125,26 @@ const TEXT: Rules<TextEstimate> = {
  * console.log(`${(bytes.total / 1e6).toFixed(0)} MB`);
  * ```
  */
+export function estimate<Told extends Capabilities | undefined = undefined>(
+  config: ModelConfig,
+  options: EstimateOptions & { trainer: TrainerOptions; generate: TextEstimate },
+  capabilities?: Told,
+): Promise<Timed<StepEstimate & TokenEstimate, Told>>;
+export function estimate<Told extends Capabilities | undefined = undefined>(
+  config: ModelConfig,
+  options: EstimateOptions & { trainer: TrainerOptions },
+  capabilities?: Told,
+): Promise<Timed<StepEstimate, Told>>;
+export function estimate<Told extends Capabilities | undefined = undefined>(
+  config: ModelConfig,
+  options: EstimateOptions & { generate: TextEstimate },
+  capabilities?: Told,
+): Promise<Timed<TokenEstimate, Told>>;
+export function estimate<Told extends Capabilities | undefined = undefined>(
+  config: ModelConfig,
+  options?: EstimateOptions,
+  capabilities?: Told,
+): Promise<Timed<Estimate, Told>>;
 export async function estimate(
   config: ModelConfig,
   options: EstimateOptions = {},

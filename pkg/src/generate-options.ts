@@ -6,7 +6,6 @@ import { kvCache, weights } from "./formats.js";
 import type { BatchOptions, BatchPrompt, GenerateOptions } from "./generate-types.js";
 import { models } from "./internal.js";
 import type { Intervention } from "./interventions-types.js";
-import type { ModelConfig } from "./model-config.js";
 import { defaultEnds } from "./notes.js";
 import {
   abortSignal,
@@ -23,6 +22,7 @@ import {
   seed,
   tokenList,
 } from "./options.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 import { drawnSeed } from "./seeds.js";
 import type { TextDecoding } from "./tokenizer-types.js";
 import { expectFits, type TokenIds, toSomeTokens } from "./tokens.js";
@@ -100,13 +100,13 @@ export interface GenerateCall {
 
 /** What generation reads of a model. @internal */
 export interface DecodedModel {
-  readonly config: ModelConfig;
+  readonly config: ResolvedConfig;
   readonly weights: WeightFormat;
 }
 
 /** Whose generation it is. @internal */
 export interface Generating {
-  readonly config: ModelConfig;
+  readonly config: ResolvedConfig;
   /** What ends a text by default, as far as the model names it. */
   readonly ends: readonly number[];
   /** The seed where none is given. */
@@ -123,7 +123,7 @@ export function generateCall(
   const { signal, tokenizer, stop, bias, adapter, adapters, heal, skipSpecialTokens, ...rest } =
     chosen;
   expectTokenizer(tokenizer, { prompt, stop, heal, skipSpecialTokens });
-  const vocabulary = config.vocab_size as number;
+  const vocabulary = config.vocab_size;
   const endToken = inspect("generate: tokenizer", () => tokenizer?.endToken);
   const stopTokens = rest.stopTokens
     ? Array.from(rest.stopTokens)

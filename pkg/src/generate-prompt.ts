@@ -2,8 +2,8 @@
 
 import type { Call } from "./generate-tokens.js";
 import type { GeneratedToken } from "./generate-types.js";
-import type { ModelConfig } from "./model-config.js";
 import { promptTokens } from "./prompt-tokens.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 import { type Biases, biases } from "./token-bias.js";
 import { type Healing, healedBiases, healing } from "./token-healing.js";
 import { withText } from "./token-text.js";
@@ -19,10 +19,10 @@ interface Begun {
   readonly healing: Healing | undefined;
 }
 
-export async function begun(call: Call, config: ModelConfig): Promise<Begun> {
+export async function begun(call: Call, config: ResolvedConfig): Promise<Begun> {
   const { tokenizer, bias, stop, skipSpecialTokens, heal, prompt } = call;
   const whole = await promptTokens(prompt, tokenizer, config, call);
-  const size = config.vocab_size as number;
+  const size = config.vocab_size;
   const healed =
     heal && tokenizer ? await healing(tokenizer, whole, size, call.stopTokens) : undefined;
   const ids = healed?.kept ?? whole;

@@ -109,13 +109,15 @@ export interface GenerateOptions extends Intervened {
 }
 
 /** What `model.generate` gives: the tokens as they are drawn. */
-export interface Generation extends AsyncGenerator<GeneratedToken, void, undefined> {
+export interface Generation<Token extends GeneratedToken = GeneratedToken>
+  extends AsyncGenerator<Token, void, undefined> {
   /** The seed in use, given or drawn: with it the text repeats. */
   readonly seed: number;
 }
 
 /** What `model.generateBatch` gives: the tokens of all texts as they are drawn. */
-export interface BatchGeneration extends AsyncGenerator<BatchToken, void, undefined> {
+export interface BatchGeneration<Token extends BatchToken = BatchToken>
+  extends AsyncGenerator<Token, void, undefined> {
   /** The seed of each text, given or drawn. */
   readonly seeds: readonly number[];
 }

@@ -14,6 +14,7 @@ export type {
   ResolvedAdapterOptions,
   WeightedAdapter,
 } from "./adapter-types.js";
+export type { Only, With } from "./asked.js";
 export type {
   AttributeOptions,
   ByLayer,
@@ -28,7 +29,15 @@ export type { LayerFields } from "./config-fields.js";
 export { Dataset } from "./dataset.js";
 export type { DatasetOptions, TextOptions } from "./dataset-types.js";
 export { type ErrorCode, TinyloomError } from "./error.js";
-export { type Estimate, type EstimateOptions, estimate, type TextEstimate } from "./estimate.js";
+export {
+  type Estimate,
+  type EstimateOptions,
+  estimate,
+  type StepEstimate,
+  type TextEstimate,
+  type Timed,
+  type TokenEstimate,
+} from "./estimate.js";
 export type { CheckpointFiles, CheckpointSource, FileContent } from "./file-part.js";
 export type { ElementType, KvCache, WeightFormat } from "./formats.js";
 export type {
@@ -68,6 +77,7 @@ export type { Dtype } from "./notes.js";
 export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 export type { LoadOptions, LongOptions, Progress } from "./progress.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
+export type { ResolvedConfig } from "./resolved-config.js";
 export type { RopeParameters } from "./rope-parameters.js";
 export type { RunOptions } from "./run-types.js";
 export { Runtime } from "./runtime.js";

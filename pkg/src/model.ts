@@ -1,4 +1,5 @@
 import { overOf, withOver } from "./adapter-parts.js";
+import type { Only, With } from "./asked.js";
 import { CallQueue } from "./call-queue.js";
 import type { Looking } from "./capture.js";
 import type {
@@ -19,6 +20,8 @@ import type {
   BatchGeneration,
   BatchOptions,
   BatchPrompt,
+  BatchToken,
+  GeneratedToken,
   GenerateOptions,
   Generation,
 } from "./generate-types.js";
@@ -55,6 +58,7 @@ import type { LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw-types.js";
 import type { Origin } from "./recovery/origin.js";
+import { type ResolvedConfig, resolvedConfig } from "./resolved-config.js";
 import { Runtime } from "./runtime.js";
 import { FORMAT, saveOptions } from "./save-options.js";
 import {
@@ -65,6 +69,7 @@ import {
   type RunHandle,
   type SaveTarget,
 } from "./save-types.js";
+import type { TextDecoding } from "./tokenizer-types.js";
 import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 import { watched } from "./watch.js";
 
@@ -84,7 +89,7 @@ export class Model {
   /** Its trainers and adapters. */
   readonly #owned = new Set<OwnedByModel>();
   /** The config in full, with every default filled in. */
-  readonly config: Readonly<ModelConfig>;
+  readonly config: ResolvedConfig;
   /** The format in which it holds its matrices, as {@link Model.fromPretrained} was asked. */
   readonly weights: WeightFormat;
   /** The shape of each parameter, by its name in the checkpoint. A tied head is its embedding. */
@@ -105,7 +110,7 @@ export class Model {
       own: (one) => this.#owned.add(one),
       disown: (one) => this.#owned.delete(one),
     });
-    this.config = Object.freeze(JSON.parse(raw.config()) as ModelConfig);
+    this.config = resolvedConfig(JSON.parse(raw.config()));
     this.weights = raw.weights() as WeightFormat;
     this.parameters = Object.freeze(Object.fromEntries(JSON.parse(raw.tensors())));
     inner.own(this);
@@ -241,6 +246,16 @@ export class Model {
    * const { logprobs } = await model.score(tokens, { temperature: 0.7 });
    * ```
    */
+  score(
+    tokens: TokenIds,
+    options: ScoreOptions & { entropy: true; top: number },
+  ): Promise<With<Scores, "entropy" | "top">>;
+  score(
+    tokens: TokenIds,
+    options: ScoreOptions & { entropy: true },
+  ): Promise<With<Scores, "entropy">>;
+  score(tokens: TokenIds, options: ScoreOptions & { top: number }): Promise<With<Scores, "top">>;
+  score(tokens: TokenIds, options?: ScoreOptions): Promise<Scores>;
   async score(tokens: TokenIds, options: ScoreOptions = {}): Promise<Scores> {
     const [long, json] = inference("score", options, SCORE, this.weights);
     const { targets, documents, signal } = long;
@@ -306,8 +321,12 @@ export class Model {
    * const [first, shares] = [residual[0], attention[2]]; // the embeddings, and all heads of layer 2
    * ```
    */
-  async capture(tokens: TokenIds, options: CaptureOptions): Promise<Captured> {
-    return this.#looking(tokens, options, (part) => part.capture);
+  async capture<Asked extends CaptureOptions>(
+    tokens: TokenIds,
+    options: Only<Asked, CaptureOptions>,
+  ): Promise<Captured<Asked>> {
+    const given: CaptureOptions = options;
+    return this.#looking(tokens, given, (part) => part.capture) as Promise<Captured<Asked>>;
   }
 
   /**
@@ -447,6 +466,19 @@ export class Model {
    * console.log(story.seed); // given as an option, the same story
    * ```
    */
+  generate(
+    prompt: TokenIds | string,
+    options: GenerateOptions & { tokenizer: TextDecoding; alternatives: number },
+  ): Generation<With<GeneratedToken, "text" | "alternatives">>;
+  generate(
+    prompt: TokenIds | string,
+    options: GenerateOptions & { tokenizer: TextDecoding },
+  ): Generation<With<GeneratedToken, "text">>;
+  generate(
+    prompt: TokenIds | string,
+    options: GenerateOptions & { alternatives: number },
+  ): Generation<With<GeneratedToken, "alternatives">>;
+  generate(prompt: TokenIds | string, options?: GenerateOptions): Generation;
   generate(prompt: TokenIds | string, options: GenerateOptions = {}): Generation {
     return generation(this, prompt, options);
   }
@@ -470,6 +502,14 @@ export class Model {
    * for await (const { index, text } of model.generateBatch(prompts, { tokenizer })) texts[index] += text;
    * ```
    */
+  generateBatch(
+    prompts: readonly (TokenIds | string | BatchPrompt)[],
+    options: BatchOptions & { tokenizer: TextDecoding },
+  ): BatchGeneration<With<BatchToken, "text">>;
+  generateBatch(
+    prompts: readonly (TokenIds | string | BatchPrompt)[],
+    options?: BatchOptions,
+  ): BatchGeneration;
   generateBatch(
     prompts: readonly (TokenIds | string | BatchPrompt)[],
     options: BatchOptions = {},

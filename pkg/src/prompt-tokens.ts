@@ -2,7 +2,7 @@
 
 import { given, type Until } from "./caller-functions.js";
 import { startOf, startsWith } from "./dataset-options.js";
-import type { ModelConfig } from "./model-config.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 import type { TextDecoding } from "./tokenizer-types.js";
 import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 
@@ -13,7 +13,7 @@ import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 export async function promptTokens(
   prompt: Uint32Array | string,
   tokenizer: TextDecoding | undefined,
-  config: ModelConfig,
+  config: ResolvedConfig,
   until: Until,
 ): Promise<Uint32Array> {
   if (typeof prompt !== "string") return prompt;

@@ -16,6 +16,6 @@ export async function scores(
   const changed = interventionsOf(where, options.interventions, raw);
   const given = await watched(where, options, (ask) => raw.score(...asked, ask, changed));
   const [logprobs, entropy, ids, probabilities] = given as Given;
-  const top = options.top ? { ids, probabilities } : undefined;
+  const top = options.top !== undefined ? { ids, probabilities } : undefined;
   return { logprobs, ...(options.entropy && { entropy }), ...(top && { top }) };
 }

@@ -4,9 +4,8 @@ import type { Until } from "./caller-functions.js";
 import { given } from "./caller-functions.js";
 import type { GenerateCall } from "./generate-options.js";
 import type { GenerateOptions } from "./generate-types.js";
-import type { ModelConfig } from "./model-config.js";
 import { inspect, invalid, show } from "./options.js";
-import { positionsOf } from "./tokens.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 
 /** The biases of a generation. */
 export interface Biases {
@@ -21,16 +20,16 @@ export interface Biases {
 /** The biases that an option gives, as a number for each token of the vocabulary. */
 export function biases(
   option: NonNullable<GenerateOptions["bias"]>,
-  config: ModelConfig,
+  config: ResolvedConfig,
   call: Until & Pick<GenerateCall, "maxTokens"> & { readonly ids: Uint32Array },
 ): Biases {
-  const vocabulary = config.vocab_size as number;
+  const vocabulary = config.vocab_size;
   if (typeof option !== "function") {
     return { fixed: numbers("bias", option, vocabulary), drew: () => undefined };
   }
   const text = Array.from(call.ids);
   // Behind the longest text no bias is asked for.
-  const most = Math.min(text.length + call.maxTokens, positionsOf(config));
+  const most = Math.min(text.length + call.maxTokens, config.max_position_embeddings);
   return {
     fixed: undefined,
     drew: (token) => void text.push(token),

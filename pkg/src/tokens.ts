@@ -1,8 +1,8 @@
 /** Token ids as users may give them, and as the GPU takes them. */
 
 import { TinyloomError } from "./error.js";
-import type { ModelConfig } from "./model-config.js";
 import { inspect, show } from "./options.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 
 /**
  * Token ids: whole numbers of at least 0. Every call copies them at once, so the array may be changed
@@ -70,22 +70,20 @@ function read(name: string, ids: unknown): Uint32Array {
  *
  * @param config - of the model that reads them as one text, where they are to be no more than it has positions.
  */
-export function toSomeTokens(name: string, ids: unknown, config?: ModelConfig): Uint32Array {
+export function toSomeTokens(name: string, ids: unknown, config?: ResolvedConfig): Uint32Array {
   if (config) inspect(name, () => expectFits(name, ids, config), "invalid-tokens");
   return some(name, toTokens(name, ids));
 }
 
-/** The most tokens of a text. */
-export const positionsOf = ({ n_positions, max_position_embeddings = n_positions }: ModelConfig) =>
-  max_position_embeddings as number;
-
 /** Refuses more ids than the model has positions: before they are copied, since there may be a hundred million. */
-export function expectFits(name: string, ids: unknown, config: ModelConfig): void {
-  const most = positionsOf(config);
+export function expectFits(name: string, ids: unknown, config: ResolvedConfig): void {
+  const most = config.max_position_embeddings;
   if (!(Array.isArray(ids) || ArrayBuffer.isView(ids))) return;
   const { length } = ids as Uint32Array;
   if (!(length > most)) return; // a DataView has none
-  const called = config.max_position_embeddings ? "max_position_embeddings" : "n_positions";
+  // As its config spells it.
+  const usual = "max_position_embeddings";
+  const called = Object.hasOwn({ ...config }, usual) ? usual : "n_positions";
   throw new TinyloomError(
     "invalid-tokens",
     `${name} has ${length} tokens, more than ${called}, ${most}; give a shorter text, such as its last tokens`,

@@ -1,4 +1,5 @@
 import { Adapter, makeAdapter } from "./adapter.js";
+import type { With } from "./asked.js";
 import type { LoadedRun } from "./checkpoint-loader.js";
 import { type Dataset, dataOf } from "./dataset.js";
 import { disposable } from "./dispose.js";
@@ -139,6 +140,11 @@ export class Trainer {
    * @param options - also `signal`, which ends the call between two kernels, and `onProgress`.
    * @throws {@link TinyloomError} `invalid-options`, `limit-exceeded`, `out-of-memory`, `aborted`.
    */
+  static create(
+    trained: Adapter,
+    options?: TrainerOptions & LongOptions,
+  ): Promise<With<Trainer, "adapter">>;
+  static create(trained: Model | Adapter, options?: TrainerOptions & LongOptions): Promise<Trainer>;
   static async create(
     trained: Model | Adapter,
     options: TrainerOptions & LongOptions = {},
@@ -178,6 +184,16 @@ export class Trainer {
    * had then: others are refused.
    * @throws {@link TinyloomError} `invalid-checkpoint` and what {@link Model.fromPretrained} throws.
    */
+  static resume(
+    on: Model,
+    files: string | URL | CheckpointFiles | RunHandle,
+    options?: LongOptions,
+  ): Promise<With<Trainer, "adapter">>;
+  static resume(
+    on: Runtime | Model,
+    files: string | URL | CheckpointFiles | RunHandle,
+    options?: LongOptions,
+  ): Promise<Trainer>;
   static async resume(
     on: Runtime | Model,
     files: string | URL | CheckpointFiles | RunHandle,

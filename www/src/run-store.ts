@@ -131,8 +131,8 @@ export class RunStore {
     };
     const name = await this.freeName(`${run.name}, in memory`);
     const moved = await (await this.#inMemory()).create(name, content);
-    for (const metrics of (await run.metrics()) as StepMetrics[]) await moved.addMetrics(metrics);
-    for (const sample of (await run.samples()) as KeptSample[]) await moved.addSample(sample);
+    for (const metrics of await run.metrics()) await moved.addMetrics(metrics);
+    for (const sample of await run.samples()) await moved.addSample(sample);
     await run.close().catch((error: unknown) => {
       if (!isFull(error)) throw error; // the curve's end did not fit either
     });

@@ -125,7 +125,8 @@ export async function* distill(
   const [teacher, dataset] = [taught as Model, data as Dataset];
   const given = check<DistillOptions>("distill", options, DISTILL);
   const { temperature = 2, share = 0.5, direction = "forward", rest = "class", signal } = given;
-  const [own, theirs] = [student.model, teacher].map(({ config }) => config.vocab_size as number);
+  const own = student.model.config.vocab_size;
+  const theirs = teacher.config.vocab_size;
   if (own !== theirs) {
     throw invalid(
       `distill: the student's vocab_size is ${own} and the teacher's ${theirs}; both need the same tokenizer`,
@@ -136,9 +137,8 @@ export async function* distill(
   const { documentsPerStep = Math.floor(tokensPerStep / longest) } = given;
   if (dataset.documents === 0) throw invalid("distill: the dataset has no document for training");
   const perStep = documentsPerStep * gradientAccumulation;
-  const { ids = Math.min(64, own as number), steps = Math.ceil(dataset.documents / perStep) } =
-    given;
-  if (ids > (own as number)) {
+  const { ids = Math.min(64, own), steps = Math.ceil(dataset.documents / perStep) } = given;
+  if (ids > own) {
     throw invalid(`distill: ids is ${ids}; it must be at most the models' vocab_size, ${own}`);
   }
   const draw = drawing(dataset, seed);
@@ -157,7 +157,7 @@ export async function* distill(
     for (const batch of batches) {
       const { tokens, ...of } = batch;
       const { top } = await teacher.score(tokens, { ...of, top: ids, temperature });
-      const soft = { ...(top as NonNullable<typeof top>), direction, rest, share, temperature };
+      const soft = { ...top, direction, rest, share, temperature };
       metrics = await student.step({ ...batch, soft });
     }
     await keep(metrics as StepMetrics, true, made + 1 === steps);

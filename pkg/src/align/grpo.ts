@@ -1,5 +1,6 @@
 /** Reinforcement: training on texts that the model itself writes, by what they are worth. */
 
+import type { With } from "../asked.js";
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
 import type { Scores } from "../model-types.js";
@@ -16,7 +17,7 @@ import {
   type Rules,
 } from "../options.js";
 import type { TextDecoding } from "../tokenizer-types.js";
-import { positionsOf, type TokenIds } from "../tokens.js";
+import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import { advantagesOf, type Bounds, deviation, judged, mean, type Part } from "./policy.js";
@@ -152,7 +153,7 @@ function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptio
   }
   const longest = prompts.reduce((most, prompt) => Math.max(most, prompt.length), 0);
   const texts = promptsPerStep * group;
-  const length = Math.min(longest + maxTokens, positionsOf(model.config));
+  const length = Math.min(longest + maxTokens, model.config.max_position_embeddings);
   if (texts * length > options.tokensPerStep) {
     throw invalid(
       `grpo: a micro-step may have ${texts} texts of ${length} tokens, ${texts * length} in all, and tokensPerStep is ` +
@@ -160,7 +161,7 @@ function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptio
     );
   }
   const ending = typeof stopToken === "number" ? stopToken : undefined;
-  const vocabulary = model.config.vocab_size as number;
+  const vocabulary = model.config.vocab_size;
   if (ending !== undefined && ending >= vocabulary) {
     throw invalid(`grpo: stopToken is ${ending}; it must be below vocab_size, ${vocabulary}`);
   }
@@ -175,9 +176,13 @@ function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptio
 function scored(
   { trainer, source }: Work,
   { tokens, targets, documents }: Packed,
-): Promise<Scores> {
+): Promise<With<Scores, "entropy">> {
   const { model, adapter } = trainer;
-  const more = { temperature: source.temperature, entropy: true, ...(adapter && { adapter }) };
+  const more = {
+    temperature: source.temperature,
+    entropy: true as const,
+    ...(adapter && { adapter }),
+  };
   return model.score(tokens, { targets, documents, ...more });
 }
 
@@ -280,6 +285,16 @@ async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMe
  * for await (const m of grpo(trainer, prompts, { reward, tokenizer, steps: 50 })) console.log(m.step, m.reward);
  * ```
  */
+export function grpo(
+  trained: Anywhere<Trainer>,
+  prompts: readonly TokenIds[],
+  options: GrpoOptions & { reference: Anywhere<Model> },
+): AsyncGenerator<With<GrpoMetrics, "kl">, void, undefined>;
+export function grpo(
+  trained: Anywhere<Trainer>,
+  prompts: readonly TokenIds[],
+  options: GrpoOptions,
+): AsyncGenerator<GrpoMetrics, void, undefined>;
 export async function* grpo(
   trained: Anywhere<Trainer>,
   prompts: readonly TokenIds[],

@@ -1,14 +1,18 @@
 /** The objective of GRPO: advantages, ratios of probabilities, the divergence from a reference. */
 
+import type { With } from "../asked.js";
 import type { Scores } from "../model-types.js";
 import { IGNORE_INDEX } from "../tokens.js";
 import type { Packed } from "./texts.js";
+
+/** What a model says of a text, with entropies. */
+type EntropyToo = With<Scores, "entropy">;
 
 /** Texts of a micro-step. Lists have a number for each position. */
 export interface Part {
   readonly packed: Packed;
   /** What the model said of them when they were drawn. */
-  readonly old: Scores;
+  readonly old: EntropyToo;
   /** Log-probabilities under the reference. */
   readonly reference: Float32Array | undefined;
   readonly advantages: readonly number[];
@@ -62,7 +66,11 @@ export function advantagesOf(
  *
  * @param own - what the model says now.
  */
-export function judged(part: Part, own: Scores, { clip, clipHigh, klCoefficient }: Bounds): Judged {
+export function judged(
+  part: Part,
+  own: EntropyToo,
+  { clip, clipHigh, klCoefficient }: Bounds,
+): Judged {
   const { packed, old, reference, advantages, lengths } = part;
   const weights = new Float32Array(own.logprobs.length);
   const seen = { objective: 0, kl: 0, entropy: 0, clipped: 0 };
@@ -78,7 +86,7 @@ export function judged(part: Part, own: Scores, { clip, clipHigh, klCoefficient 
     weights[i] = ((free ? gain : 0) - klCoefficient * (1 - Math.exp(apart))) / length;
     seen.objective += (klCoefficient * kl - Math.min(gain, bounded)) / length;
     seen.kl += kl;
-    seen.entropy += own.entropy?.[i] ?? 0;
+    seen.entropy += own.entropy[i] as number;
     seen.clipped += free ? 0 : 1;
   }
   return { weights, ...seen };

@@ -4,7 +4,7 @@ import type { Adapter } from "../adapter.js";
 import type { Model } from "../model.js";
 import { awaited, invalid, show } from "../options.js";
 import type { TextDecoding } from "../tokenizer-types.js";
-import { positionsOf, type TokenIds, toSomeTokens } from "../tokens.js";
+import { type TokenIds, toSomeTokens } from "../tokens.js";
 
 /** A text that the model wrote for a prompt. */
 export interface Rollout {
@@ -84,7 +84,7 @@ export async function rollOut(
       own.tokens.push(token);
       own.text += text ?? "";
     }
-    const context = positionsOf(model.config);
+    const context = model.config.max_position_embeddings;
     for (const { index, prompt, tokens, text } of texts) {
       const room = Math.min(maxTokens, context - prompt.length);
       const finished = tokens.length < room;

@@ -3,9 +3,9 @@
 import type { Adapter } from "../adapter.js";
 import { TinyloomError } from "../error.js";
 import type { Model } from "../model.js";
-import type { ModelConfig } from "../model-config.js";
 import { inspect, invalid, type Rule, show } from "../options.js";
-import { IGNORE_INDEX, positionsOf, type TokenIds, toSomeTokens } from "../tokens.js";
+import type { ResolvedConfig } from "../resolved-config.js";
+import { IGNORE_INDEX, type TokenIds, toSomeTokens } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import type { Remote } from "../worker/types.js";
@@ -52,9 +52,9 @@ export function listed<T>(
 }
 
 /** A copy of a text's ids, all of which the model knows. */
-export function idsOf(place: string, given: unknown, config: ModelConfig): Uint32Array {
+export function idsOf(place: string, given: unknown, config: ResolvedConfig): Uint32Array {
   const ids = toSomeTokens(place, given, config);
-  const vocabulary = config.vocab_size as number;
+  const vocabulary = config.vocab_size;
   const at = ids.findIndex((id) => id >= vocabulary);
   if (at < 0) return ids;
   const allowed = `a token id must be below vocab_size, ${vocabulary}`;
@@ -66,7 +66,7 @@ export function textsOf<Name extends string>(
   place: string,
   given: unknown,
   names: readonly Name[],
-  config: ModelConfig,
+  config: ResolvedConfig,
 ): Record<Name | "prompt", Uint32Array> {
   if (typeof given !== "object" || given === null) {
     throw invalid(`${place} is ${show(given)}; give an object with prompt, ${names.join(", ")}`);
@@ -84,8 +84,8 @@ export function textsOf<Name extends string>(
   });
 }
 
-function expectRoom(place: string, name: string, tokens: number, config: ModelConfig): void {
-  const most = positionsOf(config);
+function expectRoom(place: string, name: string, tokens: number, config: ResolvedConfig): void {
+  const most = config.max_position_embeddings;
   if (tokens <= most) return;
   throw new TinyloomError(
     "invalid-tokens",

@@ -22,8 +22,12 @@ import { byStep, type Entry, Log, withoutRepeated } from "./log.js";
 import { describe, type RunRecord, updated } from "./record.js";
 import { contentOf, type RunContent, type RunFiles } from "./types.js";
 
-/** The metrics of a step, as far as they were given. */
-export type NotedMetrics = Partial<StepMetrics> & { readonly step: number };
+/** The metrics of a step, as far as they were given. A number that was not finite is null. */
+export type NotedMetrics = { readonly step: number } & {
+  readonly [K in Exclude<keyof StepMetrics, "step">]?:
+    | StepMetrics[K]
+    | (NonNullable<StepMetrics[K]> extends number ? null : never);
+};
 
 /** A sample of the model's text, or anything else that is JSON. */
 export interface Sample {
@@ -215,8 +219,8 @@ export class StoredRun {
   }
 
   /** The samples kept, by their step; those of one step in the order in which they were added. */
-  async samples(): Promise<unknown[]> {
-    return this.#read(this.#logs[SAMPLES]);
+  async samples(): Promise<Sample[]> {
+    return (await this.#read(this.#logs[SAMPLES])) as Sample[];
   }
 
   #read(log: Log): Promise<Entry[]> {

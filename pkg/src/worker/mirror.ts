@@ -1,6 +1,8 @@
 /** The page's classes: made from what the worker says of its own. */
 
+import type { ModelConfig } from "../model-config.js";
 import { invalid } from "../options.js";
+import { resolvedConfig } from "../resolved-config.js";
 import { REMOTE } from "../value-text.js";
 import { seededCall } from "./surface.js";
 import {
@@ -165,5 +167,6 @@ function reader(
     };
   }
   const value = kind === "promise" ? connection.settled(id, name) : connection.unpack(wire);
+  if (where === "Model.config" && value) resolvedConfig(value as ModelConfig); // what is not enumerable was not sent
   return () => value;
 }

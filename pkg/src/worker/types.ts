@@ -26,21 +26,31 @@ type Callable = (...values: never[]) => unknown;
  * - Raw GPU objects, such as `runtime.device`, are left out: they cannot leave the worker.
  */
 export type Remote<T> = {
-  [K in keyof T as T[K] extends Raw ? never : K]: T[K] extends Callable
-    ? RemoteMethod<T[K]>
-    : Crossed<T[K]>;
+  [K in keyof T as T[K] extends Raw ? never : K]: [K, T[K]] extends AsItIs
+    ? T[K]
+    : T[K] extends Callable
+      ? RemoteMethod<T[K]>
+      : Crossed<T[K]>;
 };
 
-/** A function that runs in the worker: of the last three of its overloads, if it has several. */
+/**
+ * Methods and functions of plain data that give a promise anyway, with type parameters, which an inferred type would
+ * lose.
+ */
+type AsItIs = ["capture", direct.Model["capture"]] | ["estimate", typeof direct.estimate];
+
+/** A function that runs in the worker: of the last four of its overloads, if it has several. */
 export type RemoteMethod<F> = F extends {
   (...values: infer A): infer R;
   (...values: infer B): infer S;
   (...values: infer C): infer T;
+  (...values: infer D): infer U;
 }
   ? // An overload that it has not gives unknown, which an intersection leaves out.
     (unknown extends R ? unknown : RemoteCall<A, R>) &
       (unknown extends S ? unknown : RemoteCall<B, S>) &
-      RemoteCall<C, T>
+      (unknown extends T ? unknown : RemoteCall<C, T>) &
+      RemoteCall<D, U>
   : F extends (...values: infer A) => infer R
     ? RemoteCall<A, R>
     : never;
@@ -64,11 +74,13 @@ export type RemoteClass<C extends { readonly prototype: unknown }> = {
 export type RemoteExports<E> = {
   readonly [K in keyof E]: K extends keyof typeof PAGE
     ? E[K]
-    : E[K] extends Callable
-      ? RemoteMethod<E[K]>
-      : E[K] extends { readonly prototype: unknown }
-        ? RemoteClass<E[K]>
-        : E[K];
+    : [K, E[K]] extends AsItIs
+      ? E[K]
+      : E[K] extends Callable
+        ? RemoteMethod<E[K]>
+        : E[K] extends { readonly prototype: unknown }
+          ? RemoteClass<E[K]>
+          : E[K];
 };
 
 /** What {@link connect} gives: the API, and the end of the connection. */

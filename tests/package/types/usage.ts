@@ -10,6 +10,7 @@ import {
   chat,
   Dataset,
   type ErrorCode,
+  estimate,
   type HiddenStatesOptions,
   IGNORE_INDEX,
   type Intervention,
@@ -29,7 +30,9 @@ import {
   type TokenBias,
   Trainer,
 } from "tinyloom";
+import { grpo } from "tinyloom/align";
 import { type AttentionResult, attention, softmax, Tensor } from "tinyloom/ops";
+import type { NotedMetrics, Runs, Sample, StoredRun } from "tinyloom/storage";
 import * as worker from "tinyloom/worker";
 
 export async function use(blob: Blob, controller: AbortController): Promise<void> {
@@ -118,7 +121,7 @@ export async function adapted(model: Model, signal: AbortSignal): Promise<void> 
   const saved: AdapterFiles = await adapter.save();
   const again = await Adapter.load(model, saved, { dropout: 0 });
   const targets: readonly string[] = again.options.targets;
-  const tuned: Adapter | undefined = (await Trainer.create(again)).adapter;
+  const tuned: Adapter = (await Trainer.create(again)).adapter;
   void [targets, tuned, await model.loss([1, 2], undefined, { adapter: again })];
   // @ts-expect-error: a model is no adapter of itself
   void model.loss([1, 2], undefined, { adapter: model });
@@ -128,7 +131,7 @@ export async function adapted(model: Model, signal: AbortSignal): Promise<void> 
 
 export async function looked(model: Model, signal: AbortSignal): Promise<number> {
   const at: ModelAttentionOptions = { layer: 0, head: 1, kvCache: "f16" };
-  const layer: HiddenStatesOptions["layer"] = model.config.num_hidden_layers ?? 0;
+  const layer: HiddenStatesOptions["layer"] = model.config.num_hidden_layers;
   const looks: Float32Array[] = [
     await model.attention([1, 2], at),
     await model.hiddenStates(new Uint16Array(2), { layer, signal }),
@@ -143,17 +146,17 @@ export async function looked(model: Model, signal: AbortSignal): Promise<number>
   ];
   // @ts-expect-error: a head has a number
   interventions.push({ at: "head", layer, scale: 0 });
-  void [mlp?.[0], first?.logprobs, gradients[layer]];
+  void [mlp[0], first?.top.ids, gradients[layer]];
   void (await model.logits([1], { interventions }));
   return looks.length;
 }
 
 export async function told(model: Model): Promise<void> {
   const told = { tokenizer: new ByteTokenizer(), stop: ["\n"] as const };
-  for await (const { text } of model.generate([1], told)) void text?.length;
+  for await (const { text } of model.generate([1], told)) void text.length;
   const prompts: BatchPrompt[] = [{ prompt: [1], seed: 2, stop: ["a"], maxTokens: 3 }];
   for await (const { index, token, text } of model.generateBatch([[1], ...prompts], told)) {
-    void (index + token + (text?.length ?? 0));
+    void (index + token + text.length);
   }
   for (const one of await Promise.all([Adapter.create(model), Adapter.create(model)])) {
     const own: BatchPrompt = { prompt: "once", adapter: one };
@@ -165,12 +168,12 @@ export async function told(model: Model): Promise<void> {
   void model.generateBatch([[1]], { alternatives: 2 });
   for await (const { token } of model.generate([1], { promptLookup: true })) void token;
   const story = model.generate("once", { ...told, heal: true, skipSpecialTokens: true });
-  for await (const { text } of story) void text?.length;
+  for await (const { text } of story) void text.length;
   const seeds: readonly number[] = model.generateBatch(["once", ...prompts], told).seeds;
   const messages: Conversation = [{ role: "user", content: "hello" }];
   const options: ChatOptions = { tools: [{ name: "look" }], maxTokens: 9, template: "x" };
   const answer = chat(model, new ByteTokenizer(), messages, options);
-  for await (const { text } of answer) void text?.length;
+  for await (const { text } of answer) void text.length;
   void (story.seed + answer.seed + seeds.length);
   // @ts-expect-error a batch heals no prompt
   void model.generateBatch([[1]], { heal: true });
@@ -182,7 +185,7 @@ export async function told(model: Model): Promise<void> {
   const pairs: TokenBias = [[1, 2]];
   const bias = (tokens: Uint32Array) => (tokens.length > 2 ? pairs : undefined);
   for await (const { alternatives } of model.generate([1], { bias, alternatives: 2 })) {
-    void (alternatives?.[0]?.logprob satisfies number | undefined);
+    void (alternatives[0]?.logprob satisfies number | undefined);
   }
 }
 
@@ -245,7 +248,7 @@ export async function useWorker(file: File, signal: AbortSignal, given: Worker):
   }
   for await (const { token } of model.generate([1], { maxTokens: 2 })) void (token + vendor.length);
   const learned: worker.BpeTokenizer = await BpeTokenizer.train("a text", { vocabSize: 300 });
-  for await (const { text } of model.generate([1], { tokenizer: learned })) void text?.length;
+  for await (const { text } of model.generate([1], { tokenizer: learned })) void text.length;
   const count: number = trainer.model.parameterCount;
   const rows = await trainer.plan();
   const bytes: Uint8Array<ArrayBuffer> = (await model.save())["model.safetensors"];
@@ -271,6 +274,93 @@ export async function useWorker(file: File, signal: AbortSignal, given: Worker):
   const sum: number = await own.add(1, 2);
   for await (const _ of own.count(sum)) void plan;
   worker.serve(extra);
+}
+
+/** Whether two types are one: an optional field is not the same as one that is there. */
+type Same<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+const same = <A, B>(_: Same<A, B>): void => undefined;
+
+/** What an option asks for is there; the page has the same of a worker. */
+export async function asked(
+  direct: Model,
+  remote: worker.Model,
+  capabilities: Capabilities,
+): Promise<void> {
+  const tokenizer = new ByteTokenizer();
+  for (const model of [direct, remote]) {
+    const size: number = model.config.hidden_size / model.config.num_attention_heads;
+    const tied: boolean = model.config.tie_word_embeddings;
+    // @ts-expect-error: not every family has it
+    const window: number = model.config.sliding_window;
+    void [size, tied, window];
+  }
+  const told = { tokenizer, alternatives: 2 };
+  for await (const { text, alternatives } of direct.generate("a", told)) {
+    void (text.length + alternatives.length);
+  }
+  for await (const { text, alternatives } of remote.generate("a", told)) {
+    void (text.length + alternatives.length);
+  }
+  for await (const { text } of direct.generate("a", { tokenizer, maxTokens: 2 })) void text.length;
+  for await (const { text } of remote.generate("a", { tokenizer })) void text.length;
+  for await (const { text } of remote.generateBatch(["a"], { tokenizer })) void text.length;
+  for await (const { text } of direct.generateBatch(["a"], { tokenizer })) void text.length;
+  for await (const { alternatives } of remote.generate([1], { alternatives: 2 })) {
+    void alternatives.length;
+  }
+  for await (const token of direct.generate([1])) {
+    // @ts-expect-error: without a tokenizer there is no text
+    void token.text.length;
+  }
+  // @ts-expect-error: no such option, of any of the overloads
+  void direct.generate("a", { tokenizer, alternative: 2 });
+  for await (const { text } of chat(direct, tokenizer, [])) void text.length;
+  for await (const { alternatives } of chat(direct, tokenizer, [], { alternatives: 2 })) {
+    void alternatives.length;
+  }
+  const { entropy, top } = await direct.score([1], { entropy: true, top: 2 });
+  void (entropy.length + top.ids.length + (await remote.score([1], { top: 2 })).top.ids.length);
+  const plain = await direct.score([1]);
+  same<typeof plain.entropy, Float32Array | undefined>(true);
+  void (await direct.lens([1]))[0]?.top.ids;
+  for (const model of [direct, remote]) {
+    const found = await model.capture([1], { residual: true, layers: [0] });
+    void found.residual[0]?.length;
+    // @ts-expect-error: not asked for
+    void found.mlp[0];
+  }
+  // @ts-expect-error: no such kind
+  void direct.capture([1], { residual: true, attentions: true });
+  const trainer = await Trainer.create(await Adapter.create(direct));
+  same<typeof trainer.adapter, Adapter>(true);
+  void (await Trainer.resume(direct, {})).adapter.free();
+  const { operations, milliseconds, snapshots } = await estimate(
+    {},
+    { trainer: {}, generate: {} },
+    capabilities,
+  );
+  void (operations.step + operations.token + milliseconds.step + snapshots.gpu);
+  const untimed = await (await worker.connect()).estimate({}, { generate: {} });
+  void untimed.operations.token;
+  // @ts-expect-error: without capabilities there are no times
+  void untimed.milliseconds.token;
+}
+
+/** Metrics and samples have one type wherever they are read. */
+export async function kept(runs: Runs, run: StoredRun, remote: worker.StoredRun): Promise<void> {
+  const lists = [await run.metrics(), await runs.metrics("a"), await remote.metrics()] as const;
+  same<(typeof lists)[number], NotedMetrics[]>(true);
+  same<NotedMetrics["loss"], number | null | undefined>(true);
+  same<NotedMetrics["skipped"], boolean | undefined>(true);
+  for (const metrics of lists.flat()) await run.addMetrics(metrics);
+  const samples: [Sample[], Sample[]] = [await run.samples(), await remote.samples()];
+  for (const sample of samples.flat()) await run.addSample(sample);
+}
+
+export async function rewarded(trainer: Trainer, reference: Model): Promise<void> {
+  const options = { reward: () => 1, reference };
+  for await (const { kl } of grpo(trainer, [[1]], options)) void kl.toFixed();
 }
 
 export function explain(error: unknown): ErrorCode | undefined {

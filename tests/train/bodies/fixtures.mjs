@@ -104,9 +104,25 @@ async function wayBack(host, name, model, tokens) {
   equal(found, recorded, `the saved files are not those of ${name}/saved.sha256`);
 }
 
+/** Of each family, under these names, whatever its own are; its own alone are what a copy has. */
+function checkSizes({ config, parameters }) {
+  const { vocab_size, hidden_size, num_hidden_layers, num_attention_heads } = config;
+  const [, embedding] = Object.entries(parameters).find(([name]) =>
+    /\b(embed_\w+|wte)\./.test(name),
+  );
+  equal([vocab_size, hidden_size], embedding, "sizes of the embedding");
+  const layers = Object.keys(parameters).map((name) => /\.(\d+)\./.exec(name)?.[1] ?? -1);
+  equal(num_hidden_layers, 1 + Math.max(...layers), "layers");
+  equal(hidden_size % num_attention_heads, 0, "heads");
+  ok(config.max_position_embeddings >= 32 && config.initializer_range > 0, "positions, range");
+  equal(typeof config.tie_word_embeddings, "boolean", "tied");
+  equal("hidden_size" in { ...config }, config.model_type !== "gpt2", "a copy has its own names");
+}
+
 async function inference(host, name) {
   const oracle = await oracleOf(name);
   const model = await load(host, name);
+  checkSizes(model);
   const logits = await logitsOf(model, oracle);
   equal(logits.length, oracle.logits.length, "number of logits");
   const difference = furthest(logits, oracle.logits);
@@ -154,8 +170,7 @@ async function looks(host, name) {
   const { tokens } = oracle;
   const model = await load(host, name);
   const { config } = model;
-  const layers = config.num_hidden_layers ?? config.n_layer ?? config.num_layers;
-  const heads = config.num_attention_heads ?? config.n_head ?? config.num_heads;
+  const { num_hidden_layers: layers, num_attention_heads: heads } = config;
   const worst = { states: 0, attention: 0 };
   const hold = (what, kind, got, all, index) => {
     const expected = all.slice(index * got.length, (index + 1) * got.length);

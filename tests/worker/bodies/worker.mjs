@@ -110,6 +110,25 @@ export const cases = {
     here.destroy();
   },
 
+  async "sizes of a config have their usual names, whatever the family's are"(host) {
+    const own = { model_type: "gpt2", n_embd: 64, n_head: 2, n_layer: 1, n_positions: 32 };
+    const { tinyloom, direct, runtime, gpu } = host;
+    const here = await direct.Runtime.create({ gpu });
+    const made = await direct.Model.create(here, { ...own, vocab_size: 256 });
+    const model = await tinyloom.Model.create(runtime, { ...own, vocab_size: 256 });
+    for (const config of [made.config, model.config]) {
+      const { hidden_size, num_attention_heads, num_hidden_layers } = config;
+      equal([hidden_size, num_attention_heads, num_hidden_layers], [64, 2, 1]);
+      equal(config.max_position_embeddings, 32);
+    }
+    equal(JSON.stringify(model.config), JSON.stringify(made.config), "as config.json has them");
+    await refuses("invalid-tokens", "n_positions, 32", () => made.loss(new Uint32Array(40)));
+    const states = await model.hiddenStates([1], { layer: model.config.num_hidden_layers });
+    equal(states.length, 64, "a state behind the last layer");
+    here.destroy();
+    await model.free();
+  },
+
   async "memory that threads share is copied on its way to the worker"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
     const { tokens } = batch(16);
