@@ -1,6 +1,6 @@
 //! The options of optimizers in TypeScript: written from the rules' rows, and held to them.
 //!
-//! `TINYLOOM_GOLDEN=write cargo test -p tinyloom-kernels typescript` writes the file.
+//! `TINYLOOM_GOLDEN=write cargo test -p tinyloom-kernels --features testing typescript` writes the file.
 
 use super::{Bounds, Number, RULES};
 use std::{env, fs};
