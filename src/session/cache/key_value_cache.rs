@@ -84,8 +84,8 @@ impl KeyValueCache {
         self.allocation.borrow().as_ref().map_or(0, |allocation| allocation.shape.capacity)
     }
 
-    /// Allocates for texts of `tokens` tokens, twice as many as before where that fits. The text
-    /// that is in the cache stays.
+    /// Makes room for texts of `tokens` tokens, rounded up to a power of two, or to a multiple of
+    /// [`LEAST_CAPACITY`] where memory is short. The text in the cache stays.
     pub async fn reserve(&self, model: &Weights, tokens: usize) -> Result<()> {
         if self.capacity() >= tokens {
             return Ok(());
