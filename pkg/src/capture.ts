@@ -70,6 +70,13 @@ const ATTRIBUTE: Rules<AttributeOptions> = {
 
 const upTo = (count: number) => Array.from({ length: count }, (_, layer) => layer);
 
+/** Refuses layers that are not there. The state behind the last layer has the number behind the last layer's. */
+function expectLayers(method: string, layers: readonly number[] | undefined, most: number): void {
+  const wrong = layers?.findIndex((layer) => layer > most) ?? -1;
+  if (wrong < 0) return;
+  throw invalid(`${method}: layers[${wrong}] is ${layers?.[wrong]}; it must be from 0 to ${most}`);
+}
+
 /** {@link Model.capture}. */
 export async function capture(
   of: Looking,
@@ -81,6 +88,7 @@ export async function capture(
   const kinds = names.filter((name) => chosen[name]);
   if (kinds.length === 0) throw invalid(`capture takes at least one of ${names.join(", ")}`);
   const count = of.config.num_hidden_layers;
+  expectLayers("capture", chosen.layers, kinds.includes("residual") ? count : count - 1);
   const { kvCache, weights } = JSON.parse(json);
   return of.run(chosen, async (raw) => {
     const captured = chosen.layers
@@ -118,10 +126,12 @@ export async function lens(
 ): Promise<LensLayer[]> {
   const [chosen, json] = inference("lens", options, LENS, of.weights);
   const { layers, targets, top = 5 } = chosen;
+  const count = of.config.num_hidden_layers;
+  expectLayers("lens", layers, count);
   const wanted = targets && toTokens("targets", targets as TokenIds);
   const all: LensLayer[] = [];
   const { kvCache, weights } = JSON.parse(json);
-  for (const layer of layers ?? upTo(of.config.num_hidden_layers + 1)) {
+  for (const layer of layers ?? upTo(count + 1)) {
     const own = JSON.stringify({ kvCache, weights, top, layer });
     const given = { ...chosen, top };
     const told = await of.run(chosen, (raw) =>
@@ -146,7 +156,9 @@ export async function attribute(
   }
   const chosen = check("attribute", options, ATTRIBUTE, "target");
   const { target, against, position = tokens.length - 1 } = chosen;
-  const all = [...new Set(chosen.layers ?? upTo(of.config.num_hidden_layers + 1))];
+  const count = of.config.num_hidden_layers;
+  expectLayers("attribute", chosen.layers, count);
+  const all = [...new Set(chosen.layers ?? upTo(count + 1))];
   const json = JSON.stringify({ target, against, position, layers: all });
   const found = await of.run(chosen, (raw) =>
     watched("attribute", chosen, (ask) => raw.attribute(tokens, json, ask)),

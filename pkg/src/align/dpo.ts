@@ -27,7 +27,8 @@ import {
   modelRule,
   type Packed,
   pack,
-  placesFrom,
+  partsOf,
+  partsToCome,
   stepBy,
   sums,
   textsOf,
@@ -190,24 +191,23 @@ export async function* dpo(
   const perStep = pairsPerStep * gradientAccumulation;
   const { steps = Math.ceil(all.length / perStep) } = given;
   const chosen = { loss, beta, gamma, labelSmoothing };
-  /** The micro-steps of the next step. */
-  const next = () => {
-    const first = trainer.steps * perStep;
-    const parts = Array.from({ length: gradientAccumulation }, (_, part) => {
-      const places = placesFrom(first + part * pairsPerStep, pairsPerStep, all.length);
-      return { places, ...packed(places.map((place) => all[place] as PreferencePair)) };
-    });
-    expectFits("dpo", trainer, { pairsPerStep }, parts);
-    return parts;
+  const lengths = all.map((pair) => packed([pair]).tokens.length);
+  /** Refuses what does not fit in so many steps to come. */
+  const expectRoom = (toCome: number) => {
+    const parts = partsToCome(trainer, toCome, pairsPerStep, all.length);
+    const tokens = parts.map((places) => places.reduce((sum, at) => sum + (lengths[at] ?? 0), 0));
+    expectFits("dpo", trainer, { pairsPerStep }, tokens);
   };
-  next(); // refuses what does not fit before the reference is asked, which may take long
+  expectRoom(steps); // before the reference is asked, which may take long
   const none = loss === "simpo" ? all.map((): ReferencePair => [0, 0]) : undefined;
   const reference = none ?? (await referenceOf(trainer, all, given.reference));
   for (let made = 0; made < steps; made++) {
     const seen = { objective: 0, margin: 0, accuracy: 0, chosen: 0, rejected: 0 };
     throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would stay behind
+    expectRoom(1); // the trainer may have made other steps since
     let metrics: StepMetrics | undefined;
-    for (const { places, ...batch } of next()) {
+    for (const places of partsOf(trainer, trainer.steps, pairsPerStep, all.length)) {
+      const batch = packed(places.map((place) => all[place] as PreferencePair));
       const own = await sums(trainer.model, batch, trainer.adapter);
       const slopes = places.flatMap((place, i) => {
         const [a, b] = [own[2 * i] as number, own[2 * i + 1] as number];

@@ -2,6 +2,7 @@
 
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
+import type { ResolvedConfig } from "../model-config.js";
 import { abortSignal, check, integer, invalid, number, type Rules, show } from "../options.js";
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
@@ -10,14 +11,17 @@ import {
   type Anywhere,
   expectFits,
   expectNoDropout,
+  expectPositions,
   expectTrainer,
   listed,
   logistic,
   modelRule,
   pack,
-  placesFrom,
+  partsOf,
+  partsToCome,
   stepBy,
   sums,
+  type Text,
   textsOf,
 } from "./texts.js";
 
@@ -72,6 +76,21 @@ function textOf(place: string, given: unknown, { model }: Trainer): LabelledText
   throw invalid(`${place}.desirable is ${show(desirable)}; give true or false`);
 }
 
+/** Refuses a prompt whose baseline is of a completion that does not fit behind it. */
+function expectMismatches(
+  places: readonly number[],
+  all: readonly LabelledText[],
+  config: ResolvedConfig,
+): void {
+  for (const [i, at] of places.entries()) {
+    const other = places.at(i - 1) as number;
+    const [own, before] = [all[at], all[other]] as [LabelledText, LabelledText];
+    const tokens = own.prompt.length + before.completion.length;
+    const parts = `its prompt and the completion of texts[${other}], of which the baseline is,`;
+    expectPositions(`kto: texts[${at}]`, parts, tokens, config);
+  }
+}
+
 /**
  * Trains by KTO (Ethayarajh et al., arXiv:2402.01306) and yields each step's metrics. The texts come in their order, from
  * the one that the trainer's steps have come to. The baseline of a micro-step is the mean over its prompts with the
@@ -106,19 +125,22 @@ export async function* kto(
     const theirs = await sums(reference as Model, batch);
     return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
   };
+  /** Refuses what does not fit in so many steps to come. */
+  const expectRoom = (toCome: number) => {
+    const parts = partsToCome(trainer, toCome, textsPerStep, all.length);
+    for (const places of parts) expectMismatches(places, all, trainer.model.config);
+    const lengths = parts.map((places) => pack(places.map((at) => all[at] as Text)).tokens.length);
+    expectFits("kto", trainer, { textsPerStep }, lengths);
+  };
+  expectRoom(steps);
   for (let made = 0; made < steps; made++) {
     throwIfAborted(signal, "kto"); // not between micro-steps: half a step would stay behind
-    const first = trainer.steps * perStep;
     const seen = { objective: 0, baseline: 0 };
     const rewards = { desirable: [] as number[], undesirable: [] as number[] };
     let metrics: StepMetrics | undefined;
-    const parts = Array.from({ length: gradientAccumulation }, (_, part) =>
-      placesFrom(first + part * textsPerStep, textsPerStep, all.length).map(
-        (place) => all[place] as LabelledText,
-      ),
-    );
-    expectFits("kto", trainer, { textsPerStep }, parts.map(pack));
-    for (const own of parts) {
+    expectRoom(1); // the trainer may have made other steps since
+    for (const places of partsOf(trainer, trainer.steps, textsPerStep, all.length)) {
+      const own = places.map((place) => all[place] as LabelledText);
       const mismatched = own.map((text, i) => ({
         ...text,
         completion: (own.at(i - 1) as LabelledText).completion,

@@ -79,17 +79,26 @@ export function textsOf<Name extends string>(
         idsOf(`${place}.${name}`, (given as Record<string, unknown>)[name], config),
       ]),
     ) as Record<Name | "prompt", Uint32Array>;
-    for (const name of names) expectRoom(place, name, own.prompt.length + own[name].length, config);
+    for (const name of names) {
+      const tokens = own.prompt.length + own[name].length;
+      expectPositions(place, `prompt and ${name}`, tokens, config);
+    }
     return own;
   });
 }
 
-function expectRoom(place: string, name: string, tokens: number, config: ResolvedConfig): void {
+/** Refuses a text whose parts are longer together than the model reads. */
+export function expectPositions(
+  place: string,
+  parts: string,
+  tokens: number,
+  config: ResolvedConfig,
+): void {
   const most = config.max_position_embeddings;
   if (tokens <= most) return;
   throw new TinyloomError(
     "invalid-tokens",
-    `${place}: prompt and ${name} have ${tokens} tokens in all, more than the model's ${most} positions; shorten them`,
+    `${place}: ${parts} have ${tokens} tokens in all, more than the model's ${most} positions; shorten them`,
   );
 }
 
@@ -146,24 +155,25 @@ export function stepBy(
 }
 
 /**
- * Refuses texts that are too long for a micro-step together, before a part of the step is made.
+ * Refuses texts that are too long for a micro-step together, before a part of a step is made.
  *
  * @param option - the name of the option that says how many there are, with its number.
+ * @param parts - the tokens of each micro-step.
  */
 export function expectFits(
   where: string,
   { options }: Trainer,
   option: Readonly<Record<string, number>>,
-  parts: readonly { readonly tokens: ArrayLike<number> }[],
+  parts: readonly number[],
 ): void {
-  const tokens = Math.max(...parts.map((part) => part.tokens.length));
+  const tokens = parts.reduce((longest, part) => Math.max(longest, part), 0);
   const most = options.tokensPerStep;
   if (tokens <= most) return;
   const [[name, count] = ["", 1]] = Object.entries(option);
   const fitting = Math.max(1, Math.floor((count * most) / tokens));
   const lower = count > 1 ? `lower it to ${fitting}, or ` : "";
   throw invalid(
-    `${where}: ${name} is ${count}; the next micro-step would have ${tokens} tokens, and tokensPerStep is ${most}: ` +
+    `${where}: ${name} is ${count}; a micro-step would have ${tokens} tokens, and tokensPerStep is ${most}: ` +
       `${lower}make the trainer with a larger tokensPerStep`,
   );
 }
@@ -181,6 +191,38 @@ export function expectNoDropout(where: string, trainer: Trainer): void {
 /** The next places of a list from one on; it begins again at its end. */
 export const placesFrom = (first: number, count: number, length: number): number[] =>
   Array.from({ length: count }, (_, i) => (first + i) % length);
+
+/** The places of the texts in each micro-step of one step. */
+export function partsOf(
+  { options }: Trainer,
+  step: number,
+  perPart: number,
+  length: number,
+): number[][] {
+  const { gradientAccumulation } = options;
+  const first = step * gradientAccumulation * perPart;
+  return Array.from({ length: gradientAccumulation }, (_, part) =>
+    placesFrom(first + part * perPart, perPart, length),
+  );
+}
+
+/** The different micro-steps of the steps to come: those that begin with the same text are the same. */
+export function partsToCome(
+  trainer: Trainer,
+  steps: number,
+  perPart: number,
+  length: number,
+): number[][] {
+  const parts = new Map<number, number[]>();
+  for (let step = 0; step < steps; step++) {
+    for (const part of partsOf(trainer, trainer.steps + step, perPart, length)) {
+      const start = part[0] as number;
+      if (parts.has(start)) return [...parts.values()]; // from here on all come again
+      parts.set(start, part);
+    }
+  }
+  return [...parts.values()];
+}
 
 /** The rule of an option that is a model, here or in a worker. */
 export const modelRule: Rule = (value) =>

@@ -265,13 +265,16 @@ export const cases = {
       await wrong(["layers"], () => model.lens([1], { layers }));
       await wrong(["layers"], () => model.attribute([1], { target: 1, layers }));
     }
-    await wrong(["residual of layer 3", "0 to 2"], () =>
+    await wrong(["capture: layers[0] is 3", "0 to 2"], () =>
       model.capture([1], { residual: true, layers: [3] }),
     );
-    await wrong(["attention of layer 2", "0 to 1"], () =>
+    await wrong(["capture: layers[0] is 2", "0 to 1"], () =>
       model.capture([1], { attention: true, layers: [2] }),
     );
-    await wrong(["layer is 3"], () => model.lens([1], { layers: [3] }));
+    await wrong(["lens: layers[1] is 3", "0 to 2"], () => model.lens([1], { layers: [0, 3] }));
+    await wrong(["attribute: layers[0] is 3", "0 to 2"], () =>
+      model.attribute([1], { target: 1, layers: [3] }),
+    );
     await wrong(["top"], () => model.lens([1], { top: 65 }));
     await wrong(["residual of layer 3"], () => model.attribute([1], { target: 1, layers: [3] }));
     await wrong(["target"], () => model.attribute([1], {}));

@@ -272,7 +272,7 @@ export const cases = {
       [[{ ...PAIRS[0], rejected: [300] }], {}, "rejected[0] is 300; a token", "invalid-tokens"],
       [[{ ...PAIRS[0], prompt: [-1] }], {}, "pairs[0].prompt[0] is -1", "invalid-tokens"],
       [[{ ...PAIRS[0], chosen: long }], {}, "prompt and chosen have", "invalid-tokens"],
-      [PAIRS, { pairsPerStep: 12 }, "pairsPerStep is 12; the next micro-step would have"],
+      [PAIRS, { pairsPerStep: 12 }, "pairsPerStep is 12; a micro-step would have"],
       [PAIRS, { gamma: 1 }, 'gamma has no meaning with loss "sigmoid"'],
       [PAIRS, { loss: "ipo", labelSmoothing: 0.1 }, "labelSmoothing has no meaning"],
       [[null], {}, "pairs[0] is null"],
@@ -297,6 +297,38 @@ export const cases = {
     await refuses("invalid-options", "dropout 0", () =>
       collect(host.tinyloom.align.dpo(dropped, PAIRS)),
     );
+    model.free();
+  },
+
+  async "what does not fit in a later step is refused before the first one"(host) {
+    const { Adapter, Model, Trainer } = host.tinyloom;
+    const model = await Model.create(host.runtime, config, { seed: 5 });
+    const adapter = await Adapter.create(model, { rank: 4, seed: 3 });
+    const trainer = await Trainer.create(adapter, { ...trainerOptions, tokensPerStep: 256 });
+    const most = config.max_position_embeddings;
+    const text = (prompt, completion) => ({
+      prompt: Array(prompt).fill(1),
+      completion: Array(completion).fill(1),
+      desirable: true,
+    });
+    const few = [text(1, 1), text(1, 1), text(most - 1, 1), text(1, 2)];
+    const kto = (texts, options) => collect(host.tinyloom.align.kto(trainer, texts, options));
+    await refuses("invalid-tokens", "texts[2]: its prompt and the completion of texts[3]", () =>
+      kto(few, { textsPerStep: 2 }),
+    );
+    const wide = [text(1, 1), text(1, 1), ...Array.from({ length: 6 }, () => text(2, most - 4))];
+    await refuses("invalid-options", "textsPerStep is 5; a micro-step would have 310", () =>
+      kto(wide, { textsPerStep: 5, steps: 3 }),
+    );
+    const pairs = wide.map(({ prompt, completion }) => ({
+      prompt,
+      chosen: completion,
+      rejected: completion,
+    }));
+    await refuses("invalid-options", "pairsPerStep is 3; a micro-step would have 372", () =>
+      collect(host.tinyloom.align.dpo(trainer, pairs, { pairsPerStep: 3 })),
+    );
+    equal(trainer.steps, 0);
     model.free();
   },
 
