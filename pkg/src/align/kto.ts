@@ -2,8 +2,8 @@
 
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
-import type { ResolvedConfig } from "../model-config.js";
 import { abortSignal, check, integer, invalid, number, type Rules, show } from "../options.js";
+import type { ResolvedConfig } from "../resolved-config.js";
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
