@@ -26,7 +26,7 @@ mod cases;
 #[path = "golden/listing.rs"]
 mod listing;
 
-use cases::{ALTERNATING, CASES, Case, FAMILIES, LATER, LIKE_LLAMA, PACKED, PARTLY_ROTATED, PLAIN};
+use cases::{CASES, Case, MODELS, PACKED};
 use listing::{Listing, hashes};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
@@ -320,15 +320,8 @@ fn listed(name: &'static str, case: &Case, targets: &[&str], part: Part) -> List
 
 fn listings() -> Vec<Listing> {
     let plain = CASES.iter().map(|case| (case, &[][..]));
-    let families = FAMILIES
-        .iter()
-        .chain(&LATER)
-        .chain(&ALTERNATING)
-        .chain(&PLAIN)
-        .chain(&PARTLY_ROTATED)
-        .chain(&LIKE_LLAMA);
     let cases: Vec<(&'static Case, &'static [&'static str])> =
-        plain.chain(families.map(|(case, targets)| (case, *targets))).collect();
+        plain.chain(MODELS.iter().map(|(case, targets)| (case, *targets))).collect();
     thread::scope(|scope| {
         let mut running = vec![];
         let mut start =
@@ -342,7 +335,7 @@ fn listings() -> Vec<Listing> {
             start(case.name, case, &[], Notes::optimizers);
         }
         start(CASES[1].name, &CASES[1], &[], Notes::averages);
-        for case in [&CASES[1], &FAMILIES[0].0] {
+        for case in [&CASES[1], &MODELS[0].0] {
             start(case.name, case, &[], Notes::intervened);
         }
         for (case, targets) in &PACKED {

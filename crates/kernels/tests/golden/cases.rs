@@ -109,9 +109,10 @@ pub const CASES: [Case; 9] = [
     },
 ];
 
-/// Families and adapters, in a listing of their own: biases of queries, keys and values; norms of heads; an adapter
-/// on some modules, and one on all modules of a model with biases.
-pub const FAMILIES: [(Case, &[&str]); 4] = [
+/// Models by what their plans have that no plan above has. A new model goes to the end, so that the rows of the others
+/// keep their numbers.
+pub const MODELS: &[(Case, &[&str])] = &[
+    // Biases of queries, keys and values; norms of heads; a LoRA adapter on some modules, and one on all modules.
     (
         Case {
             name: "qwen2, tied",
@@ -155,35 +156,6 @@ pub const FAMILIES: [(Case, &[&str]); 4] = [
         },
         &[ALL_LINEAR],
     ),
-];
-
-/// Adapters on models that hold their matrices packed, in a listing of their own: a vocabulary cut into parts, and
-/// an odd one.
-pub const PACKED: [(Case, &[&str]); 2] = [
-    (
-        Case {
-            name: "a packed base, its vocabulary cut",
-            config: r#"{"vocab_size":150000,"hidden_size":896,"intermediate_size":4864,"num_hidden_layers":1,
-                "num_attention_heads":14,"num_key_value_heads":2,"head_dim":64,"tie_word_embeddings":true}"#,
-            tokens: 512,
-            capacity: 1024,
-        },
-        &[ALL_LINEAR],
-    ),
-    (
-        Case {
-            name: "a packed base of odd vocabulary, untied",
-            config: r#"{"model_type":"qwen2","vocab_size":4099,"hidden_size":64,"intermediate_size":100,
-                "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1}"#,
-            tokens: 96,
-            capacity: 256,
-        },
-        &["q_proj", "down_proj"],
-    ),
-];
-
-/// Families behind those: their rows leave the numbers of the others as they are.
-pub const LATER: [(Case, &[&str]); 2] = [
     (
         Case {
             name: "gpt2, an odd vocabulary",
@@ -203,10 +175,7 @@ pub const LATER: [(Case, &[&str]); 2] = [
         },
         &[ALL_LINEAR],
     ),
-];
-
-/// Families with windows in some of their layers, behind all of those.
-pub const ALTERNATING: [(Case, &[&str]); 2] = [
+    // Windows in some layers.
     (
         Case {
             name: "gemma2, both kinds of layers",
@@ -229,10 +198,7 @@ pub const ALTERNATING: [(Case, &[&str]); 2] = [
         },
         &["q_proj", "o_proj", "down_proj"],
     ),
-];
-
-/// Families with layer norms, biases and no gate but GPT-2, behind all of those.
-pub const PLAIN: [(Case, &[&str]); 4] = [
+    // Layer norms, biases and no gate.
     (
         Case {
             name: "gpt_neo, both kinds of layers",
@@ -274,10 +240,19 @@ pub const PLAIN: [(Case, &[&str]); 4] = [
         },
         &["query_key_value", "dense_4h_to_h"],
     ),
-];
-
-/// Biases of all products, norms behind blocks and over all heads, factors, layer norms beside a gate.
-pub const LIKE_LLAMA: [(Case, &[&str]); 5] = [
+    // Some layers without RoPE.
+    (
+        Case {
+            name: "smollm3, every second layer without RoPE",
+            config: r#"{"model_type":"smollm3","vocab_size":512,"hidden_size":128,"intermediate_size":320,
+            "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+            "no_rope_layer_interval":2,"max_position_embeddings":2048}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[],
+    ),
+    // Biases of all products, norms behind blocks and over all heads, factors, layer norms beside a gate.
     (
         Case {
             name: "phi3",
@@ -335,15 +310,27 @@ pub const LIKE_LLAMA: [(Case, &[&str]); 5] = [
     ),
 ];
 
-/// A family of which some layers have no RoPE.
-pub const PARTLY_ROTATED: [(Case, &[&str]); 1] = [(
-    Case {
-        name: "smollm3, every second layer without RoPE",
-        config: r#"{"model_type":"smollm3","vocab_size":512,"hidden_size":128,"intermediate_size":320,
-            "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
-            "no_rope_layer_interval":2,"max_position_embeddings":2048}"#,
-        tokens: 512,
-        capacity: 1024,
-    },
-    &[],
-)];
+/// Adapters on models that hold their matrices packed, in a listing of their own: a vocabulary cut into parts, and
+/// an odd one.
+pub const PACKED: [(Case, &[&str]); 2] = [
+    (
+        Case {
+            name: "a packed base, its vocabulary cut",
+            config: r#"{"vocab_size":150000,"hidden_size":896,"intermediate_size":4864,"num_hidden_layers":1,
+                "num_attention_heads":14,"num_key_value_heads":2,"head_dim":64,"tie_word_embeddings":true}"#,
+            tokens: 512,
+            capacity: 1024,
+        },
+        &[ALL_LINEAR],
+    ),
+    (
+        Case {
+            name: "a packed base of odd vocabulary, untied",
+            config: r#"{"model_type":"qwen2","vocab_size":4099,"hidden_size":64,"intermediate_size":100,
+                "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1}"#,
+            tokens: 96,
+            capacity: 256,
+        },
+        &["q_proj", "down_proj"],
+    ),
+];
