@@ -1,4 +1,4 @@
-// A family of models is one file of crates/model/src/arch: no product code outside that crate names one.
+// A model family is one file of crates/model/src/arch: no product code outside that crate names one.
 // reads: src crates
 // needs no build
 import assert from "node:assert/strict";

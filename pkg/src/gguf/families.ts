@@ -1,5 +1,5 @@
 /**
- * How each family of models lies in a GGUF file: the keys and layouts of llama.cpp's `convert_hf_to_gguf.py`. Its names
+ * How each model family lies in a GGUF file: the keys and layouts of llama.cpp's `convert_hf_to_gguf.py`. Its names
  * are the core's, in `names.ts`. A family that Llama's decoder covers needs no more.
  */
 

@@ -1,4 +1,4 @@
-/** What is said of a family of models that lies in a GGUF file. */
+/** What is said of a model family that lies in a GGUF file. */
 
 import type { ModelConfig } from "../model-config.js";
 import { invalid, show } from "../options.js";

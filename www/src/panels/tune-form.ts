@@ -9,7 +9,7 @@ import type { TuneCost, TuneSettings } from "../tune/cost.ts";
 const input = (id: string) => byId(`tune-${id}`, HTMLInputElement);
 const select = (id: string) => byId(`tune-${id}`, HTMLSelectElement);
 
-/** Modules of attention alone, as each family of models calls them. */
+/** Modules of attention alone, as each model family calls them. */
 const ATTENTION: readonly (readonly [family: RegExp, names: readonly string[]])[] = [
   [/^gpt2$/, ["attn.c_attn", "attn.c_proj"]],
   [/^gpt_neox$/, ["query_key_value", "attention.dense"]],

@@ -1,4 +1,4 @@
-//! What a family of models is.
+//! What a model family is.
 
 use super::describe::Describe;
 use super::gguf::Gguf;
@@ -6,7 +6,7 @@ use super::{Architecture, FAMILIES};
 use crate::config::{Field, Refusal, Slot};
 use std::fmt;
 
-/// A family of models: all that tinyloom knows of it.
+/// A model family: all that tinyloom knows of it.
 pub struct Family {
     /// `model_type`, and the class that `architectures` names.
     pub names: [&'static str; 2],
