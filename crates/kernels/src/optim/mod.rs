@@ -17,8 +17,8 @@ mod stored;
 mod typescript;
 
 /// All rules. The first is the default.
-pub static RULES: [&Rule; 6] =
-    [&adamw::RULE, &adafactor::RULE, &adamw8bit::RULE, &lion::RULE, &muon::RULE, &sgd::RULE];
+pub static RULES: &[&Rule] =
+    &[&adamw::RULE, &adafactor::RULE, &adamw8bit::RULE, &lion::RULE, &muon::RULE, &sgd::RULE];
 
 pub use rule::{Bounds, Number, Numbers, Optimizer, Rule, State};
 pub use stored::{Content, StateSet, Stored, Trained, stored_sets};

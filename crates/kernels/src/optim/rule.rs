@@ -210,7 +210,7 @@ impl PartialEq for Rule {
 impl Rule {
     /// The rule of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        RULES.into_iter().find(|rule| rule.name == name)
+        RULES.iter().copied().find(|rule| rule.name == name)
     }
 }
 

@@ -43,7 +43,7 @@ fn no_velocity() -> TrainerOptions {
 
 /// Each rule, and gradient descent without a velocity.
 fn all() -> impl Iterator<Item = TrainerOptions> {
-    RULES.into_iter().map(|rule| of(rule.name)).chain([no_velocity()])
+    RULES.iter().map(|rule| of(rule.name)).chain([no_velocity()])
 }
 
 /// Those whose state lies as the gradients do, with its sets.

@@ -38,7 +38,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
         let kernel = Average { count, share: Constant(0.01) }.kernel(caps);
         entries.push((format!("average of {count}"), kernel));
     }
-    for kernel in RULES.into_iter().flat_map(|rule| rule.kernels) {
+    for kernel in RULES.iter().flat_map(|rule| rule.kernels) {
         for sizes in kernel.tests.sizes {
             let what = format!("{} of {sizes:?}", kernel.name);
             entries.push((what, kernel.of(*sizes).kernel(caps)));

@@ -78,7 +78,7 @@ pub fn one_moment(
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let kernels = RULES.into_iter().flat_map(|rule| rule.kernels);
+    let kernels = RULES.iter().flat_map(|rule| rule.kernels);
     let case = |kernel: &&'static UpdateKernel| {
         let kernel = *kernel;
         let name = kernel.name.strip_suffix("_forward").unwrap_or(kernel.name);
