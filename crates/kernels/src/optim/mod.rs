@@ -1,7 +1,7 @@
 //! Optimizers: plans that turn gradients into updates of the weights.
 //!
 //! A [`Rule`] is one file: its numbers, its state and where that lies, its dispatches. The CPU twins of its kernels are
-//! in `twin.rs` below it. No other code knows a rule by name. All rules stand behind clipping by the global norm and the
+//! in `twin.rs` below it. No other product code knows a rule by name. All rules stand behind clipping by the global norm and the
 //! decision whether a step updates.
 
 pub(crate) mod adafactor;
