@@ -41,11 +41,12 @@ pub struct LinearShape {
     /// That dimension is N of [`Form::MatmulT`] and K of the other forms. [`Form::Matmul`] needs zeros in A's
     /// padding; C's padding may hold anything.
     pub padded: bool,
-    /// How B lies: packed only where it is a matrix of weights, in rows of whole groups, or in f16 of vectors.
+    /// The format of B. Packed only where it is a matrix of weights with rows of whole groups. f16 only where its rows
+    /// are of vectors.
     pub b: WeightFormat,
-    /// How A lies: in f16, two elements to a word, only where products round it and rows are of vectors.
+    /// The format of A. f16, two elements to a word, only where products round it and its rows are of vectors.
     pub a: Element,
-    /// How C lies: in f16 only where it is overwritten and rows are of vectors.
+    /// The format of C. f16 only where it is overwritten and its rows are of vectors.
     pub c: Element,
     /// Operands may be rounded to f16, where a device multiplies those faster.
     pub half: bool,
@@ -66,7 +67,7 @@ impl LinearShape {
         [self.part_stride(), k, self.a_stride, self.c_stride].iter().all(|size| size % 4 == 0)
     }
 
-    /// A number of the matrix's rows, with the padding behind them.
+    /// A number of the matrix's rows, with the padding that follows them.
     fn padded_len(&self, rows: usize) -> usize {
         if self.padded { rows.next_multiple_of(4) } else { rows }
     }
@@ -111,7 +112,7 @@ pub struct TunedProduct {
     /// Parts of K.
     pub splits: usize,
     pub nanoseconds: u64,
-    /// Of what the estimate picks.
+    /// Nanoseconds of what the estimate picks.
     pub estimated_nanoseconds: u64,
 }
 

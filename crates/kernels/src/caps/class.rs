@@ -20,17 +20,17 @@ pub struct GpuClass {
 /// ids, and elsewhere none but [`Decoding::SHARED`] is taken. Which is faster only a measurement tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoding {
-    /// Ranges of the keys of a short text, whose results the product behind attention puts together. 1: a workgroup
-    /// reads all keys of a query head.
+    /// Ranges of the keys of a short text, which the output product merges. 1: a workgroup reads all keys of a query
+    /// head.
     pub merged_ranges: usize,
-    /// Results that a subgroup has by itself in a product with a packed matrix of very many rows. 0: a workgroup
-    /// shares each row.
+    /// Matrix rows that one subgroup computes alone, in a product with a packed matrix of at least 8,192 rows. 0: a
+    /// whole workgroup computes each row.
     pub team_rows: usize,
-    /// Rows of a matrix that a workgroup has where subgroups of one known width share each: a power of two. 1: a
-    /// workgroup shares each row.
+    /// Matrix rows of a workgroup, each computed by whole subgroups of one known width: a power of two. 1: a whole
+    /// workgroup computes each row.
     pub workgroup_rows: usize,
-    /// Most invocations of a workgroup that multiplies a query head of the newest row and then attends to the keys
-    /// before it: a power of two. 0: two dispatches do so.
+    /// Most invocations of a workgroup that computes a query head of the newest row and its attention: a power of two.
+    /// 0: two dispatches do so.
     pub qkv_invocations: usize,
 }
 
@@ -73,9 +73,8 @@ const APPLE: [&str; 2] = ["apple", "0x106b"];
 const PHONES: [&str; 8] =
     ["qualcomm", "arm", "img-tec", "samsung", "0x5143", "0x13b5", "0x1010", "0x144d"];
 
-// Whole words of architectures' and devices' names, as `words` gives them: an RTX A1000 is no A100. A part
-// that ends in `*` may go on within its word. Chromium's architectures are those of Dawn's
-// `src/dawn/gpu_info.json`.
+// Whole words of architectures' and devices' names, as `words` gives them: an RTX A1000 is no A100. A part that ends in
+// `*` may go on within its word. Chromium's architectures are those of Dawn's `src/dawn/gpu_info.json`.
 const LARGE: [&str; 12] = [
     "hopper", "volta", "cdna", "a100", "a100x", "h100", "h200", "gh200", "b200", "gb200", "v100",
     "instinct",
@@ -136,7 +135,7 @@ impl Capabilities {
         if unnamed || self.model_has(&LARGE) { GpuClass::LARGE } else { GpuClass::DESKTOP }
     }
 
-    /// Of the browsers' adapters only NVIDIA's have so much workgroup memory.
+    /// Among adapters in browsers, only NVIDIA's have this much workgroup memory.
     fn class_by_limits(&self) -> GpuClass {
         let limits = &self.limits;
         let wide = limits.max_compute_workgroup_storage_size >= 48 << 10

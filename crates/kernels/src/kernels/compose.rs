@@ -40,7 +40,7 @@ pub enum Grid {
 }
 
 impl Grid {
-    /// The same for `rows` rows, however many the batch has.
+    /// This grid for `rows` rows, however many the batch has.
     ///
     /// # Errors
     /// As [`Grid::resolve`].
@@ -117,8 +117,9 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The same kernel where its operands lie so in what others bind too. None where a binding would need two types, where
-    /// an operand begins inside an element, and where the text declares one in WGSL.
+    /// The same kernel, with its operands at these places in bindings that other kernels share. None where a binding
+    /// would need two types, where an operand begins inside an element, and where the text declares an operand by
+    /// `#binding`.
     pub fn placed(&self, bindings: &[Binding], placements: &[Placement]) -> Option<Self> {
         let (mut accessors, rest) = Accessor::all(&self.wgsl.operands, bindings, placements)?;
         let all = accessors.len() == placements.len();
@@ -164,7 +165,7 @@ pub(super) struct Composer {
     spec: KernelSpec,
     workgroup_size: u32,
     header: String,
-    /// Files below `shaders` that it has behind its constants, without the ending.
+    /// Files below `shaders` that follow the constants, without the ending.
     modules: Vec<&'static str>,
     /// What `#if` may ask.
     flags: Vec<(&'static str, bool)>,
@@ -259,7 +260,7 @@ impl Composer {
         self.when("BY_FOUR", lanes == 4)
     }
 
-    /// Says whether an operand is added up from `parts`, each of so many vectors of `lanes` elements.
+    /// Says whether an operand is the sum of `parts`, which are read by vectors of `lanes` elements.
     pub fn summed_parts(self, parts: PartialSums, lanes: usize) -> Self {
         let sums = parts != PartialSums::WHOLE;
         let composer = self.when("SUMMED", sums);

@@ -93,7 +93,7 @@ impl Composer {
         self.module(file).finish(caps, bindings, grid, "flat", FLAT)
     }
 
-    /// The same for each of `count` elements, however many rows the batch has.
+    /// Finishes a kernel with an invocation for each of `count` elements, however many rows the batch has.
     pub(super) fn fixed(
         self,
         caps: &Capabilities,

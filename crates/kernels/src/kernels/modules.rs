@@ -42,8 +42,7 @@ pub(super) fn cache_flags(composer: Composer, cache: KvCacheFormat) -> Composer 
 /// Elements of a packed row that kernels read together.
 pub(super) const UNIT: usize = 8;
 
-/// The module through which kernels read a packed matrix of `elements` elements, with its
-/// constants.
+/// The module through which kernels read a packed matrix of `elements` elements, with its constants.
 pub(super) fn packed_matrix(composer: Composer, format: WeightFormat, elements: usize) -> Composer {
     if format == WeightFormat::F32 {
         return composer;
@@ -52,7 +51,8 @@ pub(super) fn packed_matrix(composer: Composer, format: WeightFormat, elements: 
     packed_flags(composer, format).module("lib/weights")
 }
 
-/// The same of a matrix of rows of `k` columns, which is read so in f32 too: by vectors of four elements.
+/// The module through which kernels read units of a matrix of rows of `k` columns. In f32 a unit is a vector of four
+/// elements.
 pub(super) fn matrix_units(
     composer: Composer,
     format: WeightFormat,
@@ -72,7 +72,7 @@ fn packed_flags(composer: Composer, format: WeightFormat) -> Composer {
         .when("PACKED_INT4", format == WeightFormat::Int4)
 }
 
-/// The module that says in which row a position lies, with its constants.
+/// The module that says which row a position has, with its constants.
 pub(super) fn key_rows(composer: Composer, ring: Option<usize>) -> Composer {
     composer
         .flag("RINGED", ring.is_some())

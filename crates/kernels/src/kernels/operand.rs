@@ -1,7 +1,7 @@
 //! What stands in a text for a kernel's operands: `docs/architecture.md`, "How a kernel's text is made", has the grammar.
 //!
-//! `#operand a: array<f32>` declares one, and `#a[i]` is its element i. Where an operand lies is no part of a kernel's
-//! choice: each has a binding of its own, or the dispatches of a layer share theirs
+//! `#operand a: array<f32>` declares one, and `#a[i]` is its element i. Where an operand is bound is no part of a
+//! kernel's choice: each has a binding of its own, or the dispatches of a layer share theirs
 //! (`docs/decisions/059-one-bind-group-per-layer.md`).
 
 use super::unroll::{closing, word};
@@ -36,7 +36,7 @@ pub(crate) const fn uniform(name: &'static str) -> Binding {
     Binding { name, access: Access::Uniform }
 }
 
-/// Where an operand lies: in a binding, behind so many bytes.
+/// Where an operand is: in a binding, at an offset in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub operand: &'static str,
@@ -68,7 +68,7 @@ pub(super) struct Accessor {
     variable: &'static str,
     /// Elements in front of it.
     first: u64,
-    /// Whether its numbers lie among vectors.
+    /// Whether its binding is of vectors, and the operand of numbers.
     of_vectors: bool,
 }
 
@@ -110,8 +110,8 @@ pub(super) fn declaration(index: usize, Binding { name, access }: Binding, of: &
 }
 
 impl Accessor {
-    /// Those of the operands that a text declares, and the declarations of bindings that none of these is in. None where
-    /// a binding would need two types, and where an operand begins inside an element.
+    /// The accessors of the operands that a text declares, and the declarations of bindings that have none of these
+    /// operands. None where a binding would need two types, and where an operand begins inside an element.
     pub fn all(
         declared: &[DeclaredOperand],
         bindings: &[Binding],
@@ -144,7 +144,7 @@ impl Accessor {
         Some((accessors, declarations.concat()))
     }
 
-    /// Those of operands that have a binding each, in this order. A text may declare some of them in WGSL.
+    /// The accessors of operands that have a binding each, in this order. A text may declare some of them in WGSL.
     pub fn alone(declared: &[DeclaredOperand], bindings: &[Binding]) -> Option<Vec<Self>> {
         let placement =
             |(binding, of): (usize, &Binding)| Placement { operand: of.name, binding, offset: 0 };

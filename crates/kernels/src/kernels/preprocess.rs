@@ -97,7 +97,7 @@ fn meaningless(line: &str) -> String {
     format!("`{}` means nothing here", line.trim())
 }
 
-/// The directive of a line, by what stands behind its mark.
+/// The directive of a line, by what follows its mark.
 fn directive(line: &'static str, marked: &'static str) -> Result<BlockKind, String> {
     let operand = |declared: &'static str| {
         let (name, of) = declared.split_once(": ").ok_or("not `NAME: TYPE`")?;

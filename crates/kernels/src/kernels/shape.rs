@@ -64,8 +64,8 @@ pub struct BatchAttention {
     pub rounds: bool,
 }
 
-/// How the rows lie that the backward kernels of a batch read and write. In f16 two elements lie in a word: only where the
-/// kernels multiply by matrices.
+/// The layout of the rows that the backward kernels of a batch read and write. In f16 a word has two elements: only
+/// where the kernels multiply by matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BackwardRows {
     pub qkv_f16: bool,
@@ -161,14 +161,12 @@ impl AttentionShape {
     }
 }
 
-/// The length of a range of keys is a multiple of this. The keys that a workgroup reads per iteration
-/// divide it.
+/// The length of a range of keys is a multiple of this. The keys that a workgroup reads per iteration divide it.
 pub const RANGE_KEYS: usize = 64;
-/// Elements behind a partial sum: largest score, sum of weights, two for alignment.
+/// Elements that follow a partial sum: largest score, sum of weights, two for alignment.
 pub const PARTIAL_STATE: usize = 4;
 
-/// A masked score. It stands for minus infinity: some compilers reject the real one, and differences of it
-/// are NaN.
+/// A masked score. It stands for minus infinity: some compilers reject the real one, and differences of it are NaN.
 pub(super) const MASKED: f32 = -1e30;
 
 /// The three kernels that share the tiling.
@@ -191,9 +189,8 @@ impl AttentionPass {
     }
 }
 
-/// A tile of the shared scheme in `lib/attention/tile.wgsl`. In each turn, `row_groups` ×
-/// `size / row_groups` invocations compute `rows` × `columns` scores. The rows per group are a multiple
-/// of 4.
+/// A tile of the shared scheme in `lib/attention/tile.wgsl`. In each turn, `row_groups` × `size / row_groups`
+/// invocations compute `rows` × `columns` scores. The rows per group are a multiple of 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
     pub rows: usize,
@@ -214,7 +211,7 @@ pub enum AttentionProducts {
     Scores,
     /// From these the gradients of queries, keys and values.
     Sums,
-    /// Those of queries alone, and all others.
+    /// The gradients of queries alone, and those of keys and values.
     QuerySums,
     KeyValueSums,
 }
@@ -256,7 +253,7 @@ pub enum SplitReason {
     OneRange { keys: usize },
     /// Each range takes `each` of the `wanted` workgroups (on a CPU, invocations) that keep the device busy.
     FillsDevice { each: usize, wanted: usize, unit: &'static str },
-    /// A short text's, which the product behind attention merges.
+    /// A short text's ranges, which the output product merges.
     Merged { keys: usize },
     /// The caller said so.
     Given,
@@ -281,31 +278,32 @@ pub enum Output {
     Gated(Activation),
 }
 
-/// The heads that the rotary embedding turns: those of queries and keys, at the beginning of a fused row.
+/// The heads that the rotary embedding rotates: those of queries and keys, at the beginning of a fused row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeShape {
     pub heads: usize,
     pub head_dim: usize,
-    /// Elements that turn, at the beginning of each head; even.
+    /// Elements that are rotated, at the beginning of each head; even.
     pub dims: usize,
     /// Elements of a row.
     pub stride: usize,
 }
 
 impl RopeShape {
-    /// Whether whole heads turn, whose halves are of fours: kernels that add something up turn those.
+    /// Whether whole heads are rotated and half a head is a multiple of four elements. Kernels that also add up partial
+    /// sums rotate no other heads.
     pub const fn rotates_sums(&self) -> bool {
         self.dims == self.head_dim && self.dims.is_multiple_of(8)
     }
 }
 
-/// Where the newest row's key and value are when ranges of keys are put together.
+/// Where the newest row's key and value are when ranges of keys are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NewKey {
     /// In the last range.
     Among,
-    /// In the cache alone, of f32: [`AttentionDecodeQkv`](super::AttentionDecodeQkv) has left ranges of the
-    /// keys before it.
+    /// In no range, but in the cache, which is in f32: [`AttentionDecodeQkv`](super::AttentionDecodeQkv) has left
+    /// ranges of the keys before it.
     Apart,
 }
 

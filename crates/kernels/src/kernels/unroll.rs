@@ -52,7 +52,7 @@ pub(super) fn unroll(text: &str, sizes: &[(&'static str, usize)]) -> String {
 /// What is known at a place in the text.
 struct Scope<'a> {
     sizes: &'a [(&'static str, usize)],
-    /// Of the loops around it, the innermost last.
+    /// The variables of the loops around it, the innermost last.
     variables: Vec<(&'a str, usize)>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Scope<'a> {
         known.map(|(_, value)| *value)
     }
 
-    /// The variable whose number `text`, which is behind a `#`, joins to a name.
+    /// The variable whose number `text`, which follows a `#`, joins to a name.
     fn joined(&self, text: &str) -> Option<(&'a str, usize)> {
         self.variables.iter().rev().find(|(variable, _)| joins(text, variable)).copied()
     }
@@ -132,7 +132,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Whether text behind a `#` stands for the number of a variable: `sum_#i_#j`.
+/// Whether text that follows a `#` stands for the number of a variable: `sum_#i_#j`.
 fn joins(text: &str, variable: &str) -> bool {
     let rest = text.strip_prefix(variable);
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))

@@ -1,7 +1,7 @@
-//! Passes over decoded rows: which nodes one kernel does, and how what lies between them is stored.
+//! Passes over decoded rows: which nodes one kernel does, and how the values between them are stored.
 //!
-//! A kernel for one row reads a whole matrix, so what stands before and behind a product is cheap beside it. Each
-//! fusion is a node of its own here, [`DecodeOp`]. Its dispatches depend on the node and on the layouts alone.
+//! A kernel for one row reads a whole matrix, so what comes before and after a product is cheap beside it. Each fusion
+//! is a node of its own here, [`DecodeOp`]. Its dispatches depend on the node and on the layouts alone.
 
 mod describe;
 mod pass;
@@ -23,11 +23,12 @@ pub struct Cache {
     pub format: KvCacheFormat,
     /// Texts in a layer's cache.
     pub sequences: usize,
-    /// Rows of each.
+    /// Rows of the buffer for each text: its capacity, or the ring.
     pub rows: usize,
-    /// Rows after which the cache of a layer with a window begins again.
+    /// Rows after which the cache begins again, where every layer has a window.
     pub ring: Option<usize>,
-    /// Most tokens of a text, whatever the cache holds: a cache that grows compiles nothing.
+    /// The most tokens of a text that the plan is for. It does not depend on the cache's size, so a cache that grows
+    /// compiles no kernel.
     pub keys: usize,
 }
 
@@ -36,7 +37,7 @@ pub struct Cache {
 pub enum DecodeRows {
     /// The newest row of one text.
     One,
-    /// Batched rows: so many, each of a text of its own or of the next positions of one.
+    /// This many rows: each of a text of its own, or all the next positions of one text.
     Batched(usize),
 }
 
@@ -48,7 +49,7 @@ pub struct DecodeRequest<'a> {
     pub graph: &'a Graph,
     /// The nodes that the plan has.
     pub nodes: Range<usize>,
-    /// A value that lies in a buffer of other plans.
+    /// A value in a buffer of other plans.
     pub outside: Option<ValueId>,
     pub matrices: Matrices<'a>,
     pub rows: DecodeRows,
@@ -98,10 +99,10 @@ pub enum DecodeOp {
 /// An operation on values, as it is lowered.
 pub type DecodeNode = Node<DecodeOp>;
 
-/// The nodes of decoded rows in their order, and how their values lie.
+/// The nodes of decoded rows in their order, and the layouts of their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecodeLayouts {
-    /// Those of the graph, then those that only these nodes have.
+    /// The graph's values, then those that only these nodes have.
     pub values: Vec<Value>,
     pub layouts: Vec<Layout>,
     /// The values that have a tensor, in the order in which tensors are numbered.

@@ -1,4 +1,4 @@
-//! Which values of a plan lie in f16: those that only products read, which would round them.
+//! Which values of a plan are in f16: those that only products read, which would round them.
 
 use super::shapes::{attention_shape, rope_shape};
 use super::{PassKind, Request};
@@ -40,8 +40,8 @@ impl Request<'_> {
         f16.iter().zip(written).map(|(half, written)| *half && written).collect()
     }
 
-    /// Whether attention over a batch is by matrices, in the forward and in the backward pass: both read what lies in f16,
-    /// and a pass that computes activations again writes them as the first one did.
+    /// Whether attention over a batch is by matrices, in the forward and in the backward pass. Both read values in f16.
+    /// A pass that computes activations again writes them as the first one did.
     fn attends_in_f16(&self, attention: Attention) -> bool {
         let shape = attention_shape(attention);
         attention_forward_f16(self.caps, shape) && attention_backward_f16(self.caps, shape)

@@ -1,4 +1,5 @@
-//! How a plan's values lie, and which nodes are joined. Both are decided for a whole graph before any node is lowered.
+//! The layouts of a plan's values, and which nodes are joined. Both are decided for a whole graph before any node is
+//! lowered.
 //!
 //! [`layouts`] decides for batches and chunks of prompts, [`decode_layouts`] for decoded rows. Both are pure functions.
 //! [`lower`](crate::lower) then turns each node into dispatches. What it makes of a node does not depend on the nodes
@@ -53,7 +54,7 @@ pub struct Request<'a> {
     pub graph: &'a Graph,
     /// The nodes that the plan has.
     pub nodes: Range<usize>,
-    /// A value that lies in a buffer of other plans.
+    /// A value in a buffer of other plans.
     pub outside: Option<ValueId>,
     pub matrices: Matrices<'a>,
     /// The layout of gradients.
@@ -72,20 +73,20 @@ pub struct SplitK {
     pub stream: Option<ValueId>,
 }
 
-/// How a value lies.
+/// How a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     F32,
     /// Two elements to a word.
     F16,
-    /// Partial sums, and in f32 what their first reader makes of them for the others.
+    /// Partial sums. Their first reader also writes their total in f32, for the other readers.
     SplitK(SplitK),
     InPlaceOf(ValueId),
     /// The cosines and sines of one position.
     Angles,
     /// The row's rotated query heads alone: what wrote them has appended its keys and values to the cache.
     QueryHeads,
-    /// Of each head a partial softmax for each of so many ranges of keys.
+    /// For each head, `count` partial softmaxes, each over a range of keys.
     SoftmaxRanges {
         count: usize,
     },
@@ -131,8 +132,8 @@ pub enum Fusion {
         sum_of: Option<ValueId>,
         partials: Slice,
     },
-    /// Attention's gradients, with the rotation of this node behind them, if these dispatches do it, and by products
-    /// with room for so many tiles of each head.
+    /// Attention's gradients. `rotation`: the node whose rotation these dispatches also do. `tiles`: by products, with
+    /// room for this many tiles of each head.
     AttentionBackward {
         sum_of: Option<ValueId>,
         rotation: Option<(usize, RotatedBy)>,
@@ -173,13 +174,13 @@ pub struct SharedTensor {
     pub bytes: u64,
 }
 
-/// How values lie, and the nodes in the order of their dispatches.
+/// The layouts of values, and the nodes in the order of their dispatches.
 #[derive(Clone, Debug)]
 pub struct Layouts<'a> {
     pub graph: &'a Graph,
     pub values: Vec<Layout>,
     pub nodes: Vec<LaidNode>,
-    /// Numbered behind the values.
+    /// Their numbers follow those of the values.
     pub tensors: Vec<SharedTensor>,
     pub column_sums: Vec<ColumnSums>,
     pub product_sums: Vec<ProductSums>,
@@ -218,7 +219,7 @@ impl Layouts<'_> {
         TokenRows { operands, result: self.element(node.writes.first()), ..rows }
     }
 
-    /// How the rows of attention's gradient lie, whose result lies where `target` does.
+    /// The layout of the rows of attention's gradient, whose result is in `target`'s place.
     pub fn backward_rows(&self, node: &Node, target: ValueId) -> BackwardRows {
         let [qkv_f16, d_output_f16] = [0, 3].map(|index| self.is_f16(node.reads[index]));
         BackwardRows { qkv_f16, d_output_f16, d_qkv_f16: self.is_f16(target), rotated: false }
@@ -241,7 +242,7 @@ impl Layouts<'_> {
         values.chain(self.tensors.iter().map(|tensor| tensor.bytes)).collect()
     }
 
-    /// What lies in a slice of a shared tensor, and its bytes.
+    /// The shared tensor of a slice.
     pub fn shared(&self, slice: Slice) -> Option<SharedTensor> {
         let Buffer::Virtual(id) = slice.buffer else { return None };
         self.tensors.get(id.checked_sub(self.values.len())?).copied()

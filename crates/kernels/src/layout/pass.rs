@@ -26,7 +26,7 @@ pub(super) struct LayoutPass<'a> {
     pub products: Option<ProductSums>,
 }
 
-/// How the values of a plan lie, and which of its nodes are joined.
+/// The layouts of a plan's values, and which of its nodes are joined.
 pub fn layouts(request: Request<'_>) -> Layouts<'_> {
     let nodes = request.nodes.clone();
     let mut pass = LayoutPass::new(request);
@@ -160,7 +160,8 @@ impl<'a> LayoutPass<'a> {
         self.split_product((value, stream), weight, &shape, reader)
     }
 
-    /// The gate behind a product of a prompt's rows, if the product can go on to it. A batch's gate and up are read again.
+    /// The activation after a product of a prompt's rows, if one kernel can do both. In a batch the backward pass reads
+    /// gate and up again.
     fn gated(&self, index: usize, node: &Node, weight: WeightId) -> Option<usize> {
         let reader = self.only_reader(index, node)?;
         let prompt = matches!(self.request.kind, PassKind::Prompt { .. });
@@ -215,7 +216,7 @@ impl<'a> LayoutPass<'a> {
         Fusion::LeavesSplitK
     }
 
-    /// A rotation is in place where both values lie alike.
+    /// A rotation is in place where both values have one layout.
     fn rope(&mut self, index: usize, node: &Node) -> Fusion {
         if !self.layouts.is_f16(node.writes[0]) {
             self.layouts.values[node.writes[0]] = Layout::InPlaceOf(node.reads[0]);
@@ -290,7 +291,7 @@ impl<'a> LayoutPass<'a> {
         Fusion::AttentionBackward { sum_of: self.sums_of[index], rotation, tiles }
     }
 
-    /// The rotation behind attention's gradients, if one of their dispatches can do it.
+    /// The rotation after attention's gradients, if one of their dispatches can do it.
     fn rotation(
         &self,
         node: &Node,

@@ -27,7 +27,7 @@ pub fn batch_attention(attention: Attention, tokens: usize) -> BatchAttention {
     BatchAttention { shape, scores, window, tokens, ..BatchAttention::default() }
 }
 
-/// Attention to a cache, which may be a ring of so many rows.
+/// Attention to a cache, which may be a ring of `ring` rows.
 pub fn cache_attention(attention: Attention, ring: Option<usize>) -> CacheAttention {
     let (shape, window) = (attention_shape(attention), attention.window);
     CacheAttention { shape, scores: scores(attention), window, ring }
@@ -80,9 +80,9 @@ pub struct TokenRows {
     pub rows: Range,
     /// Elements from one row to the next; those past the matrix's rows are padding.
     pub stride: usize,
-    /// How the first operand lies, and in a product of two activations the second.
+    /// The format of the first operand, and in a product of two activations of the second.
     pub operands: [Element; 2],
-    /// How the result lies.
+    /// The format of the result.
     pub result: Element,
 }
 

@@ -19,8 +19,8 @@ const MOST_BYTES: u64 = 16 << 20;
 /// the GPU's cache: eight documents of seed took 0.6 % longer on an H200.
 const MOST_TOKENS: usize = 1024;
 
-/// Partial sums of the gradients of norms' weights, added up by one dispatch. Their gradients lie at equal distances:
-/// all norms of a Llama, pairs where biases lie between.
+/// Partial sums of the gradients of norms' weights, added up by one dispatch. Their gradients must be at equal
+/// distances. In a Llama that is all norms. Where biases are between them, it is two norms at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnSums {
     /// Where the first are from.
@@ -28,7 +28,7 @@ pub struct ColumnSums {
     /// Columns, and rows of each partial sum.
     pub shape: [usize; 2],
     pub weights: SummedWeights,
-    /// Of all weights.
+    /// The partial sums of all weights.
     pub partials: Slice,
     /// From the last weight's to the first one's.
     pub gradients: Slice,
@@ -235,7 +235,7 @@ impl LayoutPass<'_> {
         }
     }
 
-    /// Room for one more product's partial sums. None where its gradient is in another shard or behind the others, where
+    /// Room for one more product's partial sums. None where its gradient is in another shard or after the others, where
     /// it is written in another way, or where too many bytes would wait.
     fn joins_products(
         &mut self,

@@ -86,8 +86,8 @@ impl Lowering<'_> {
         Ok(keys)
     }
 
-    /// Attention of a chunk of a prompt, and how much its queries attend to each key: of the head that
-    /// [`Buffer::Probe`] names, into [`Buffer::Probabilities`], which holds so many elements.
+    /// Attention of a chunk of a prompt. Also writes how much the queries of one head attend to each key.
+    /// [`Buffer::Probe`] names the head. The result is in [`Buffer::Probabilities`], which has `elements` elements.
     pub(super) fn probabilities(
         &mut self,
         node: &Node,
@@ -220,7 +220,7 @@ impl Lowering<'_> {
         };
         let (qkv, output, logsumexp) =
             (self.read(node, 0)?, self.read(node, 1)?, self.read(node, 2)?);
-        // Of partial sums, the first kernel also writes what they add up to, for the others.
+        // The first kernel that reads partial sums also writes their total, for the others.
         let (read, sums) = self.read_parts(node, 3, fusion)?;
         let d_output = self.value(node.reads[3])?;
         let summed = sums != PartialSums::WHOLE;
@@ -260,7 +260,7 @@ impl Lowering<'_> {
         self.group_sum(node.site, (attention, sum), parts, d_qkv)
     }
 
-    /// The gradients by products, with room for so many tiles of each head. Gives what is to be added up by groups.
+    /// The gradients by products, with room for `tiles` tiles of each head. Gives what is to be added up by groups.
     fn gradients_by_products(
         &mut self,
         site: Site,

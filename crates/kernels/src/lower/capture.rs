@@ -9,7 +9,7 @@ use crate::kernels::{self as k, Constant};
 use crate::plan::{Buffer, Launch, Plan, Range, Slice};
 use std::rc::Rc;
 
-/// Where captured tensors lie in [`Buffer::Captured`], of a text of so many tokens.
+/// Where captured tensors are in [`Buffer::Captured`], for a text of `tokens` tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureLayout {
     pub tokens: usize,
@@ -17,7 +17,7 @@ pub struct CaptureLayout {
 }
 
 impl CaptureLayout {
-    /// Of a text: rows of each position, or of each head and position.
+    /// The layout for a text: each tensor has a row for each position, or for each head and position.
     pub fn new(architecture: &Architecture, captured: &[(Captured, usize)], tokens: usize) -> Self {
         let mut offset = 0;
         let slice = |&(what, layer): &(Captured, usize)| {
@@ -29,13 +29,13 @@ impl CaptureLayout {
         Self { tokens, slices: captured.iter().map(slice).collect() }
     }
 
-    /// Of all of them together.
+    /// Bytes of all tensors.
     pub fn bytes(&self) -> u64 {
         self.slices.last().map_or(0, |last| last.offset + last.bytes)
     }
 }
 
-/// Numbers that a position of a text of so many tokens has.
+/// Numbers of `what` for each position of a text of `tokens` tokens.
 pub fn capture_columns(
     architecture: &Architecture,
     what: Captured,
@@ -71,7 +71,7 @@ impl Inference<'_> {
         slots: &[u64],
     ) -> Result<Plan> {
         let layers = self.params.architecture.layers.len();
-        // The last state is captured behind the layers.
+        // The last state is captured after the layers.
         let last = captured.contains(&(Captured::Residual, layers));
         let nodes = 0..self.graph.layers_end + usize::from(last);
         let mut lowering = self.chunk(nodes.clone());
@@ -105,7 +105,7 @@ impl Lowering<'_> {
         self.builder.dispatch(launch.flops((self.builder.tokens * columns) as f64))
     }
 
-    /// Of all heads, over the cache that the layer has just filled.
+    /// Captures the probabilities of all heads, over the cache that the layer has just filled.
     fn capture_attention(&mut self, node: &Node, to: Slice) -> Result<()> {
         let (PassRows::Chunk(cache), Some(layer)) = (self.rows, node.site.layer) else {
             return Err(Error::internal("only chunks of a prompt keep probabilities"));

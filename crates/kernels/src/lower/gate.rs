@@ -80,8 +80,8 @@ impl Lowering<'_> {
         self.builder.dispatch(launch.flops(16.0 * (self.builder.tokens * gate.width) as f64))
     }
 
-    /// The gradients of gate and up, by the product that gives the gradient of their gate's result: that of `node`, with
-    /// the gate's own node behind it.
+    /// The gradients of gate and up. One kernel does the product of `node`, which gives the gradient of the
+    /// activation's result, and then `gate_node`.
     pub(super) fn gate_gradient(
         &mut self,
         node: &Node,

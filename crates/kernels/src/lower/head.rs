@@ -22,7 +22,7 @@ const LOGITS_SHARE: u64 = 8;
 /// The numbers that steer a loss.
 const STEERING: Slice = Slice::new(Buffer::Steering, 0, size_of::<SteeringNumbers>() as u64);
 
-/// Where [`Buffer::Scores`] has a [`RowScore`] for each row of a chunk of so many.
+/// Where [`Buffer::Scores`] has a [`RowScore`] for each of `rows` rows.
 pub fn scores(rows: usize) -> Slice {
     Slice::new(Buffer::Scores, 0, (rows * size_of::<RowScore>()) as u64)
 }
@@ -36,10 +36,9 @@ pub fn top_rows(rows: usize, top: usize) -> Slice {
 /// Rows of the largest tile of a product.
 const TILE_ROWS: usize = 128;
 
-/// Rows of logits held at a time. All chunks but the last have this many. It is a multiple of the largest
-/// tile's rows where that fits, so that no tile is partly empty. It is at least what aligns the offset of the
-/// next chunk's rows of `hidden` elements. The weights counted are those of `params` alone: an adapter's, not
-/// its base's.
+/// Rows of logits held at a time. All chunks but the last have this many. It is a multiple of the largest tile's rows
+/// where that fits, so that no tile is partly empty. It is at least what aligns the offset of the next chunk's rows of
+/// `hidden` elements. The weights counted are those of `params` alone: an adapter's, not its base's.
 pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) -> usize {
     let model = &params.architecture;
     let wanted = LOGITS_BYTES.max(params.bytes() / LOGITS_SHARE).min(caps.limits.binding_bytes());
@@ -53,7 +52,7 @@ pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) 
     tokens.div_ceil(chunks).next_multiple_of(step)
 }
 
-/// The fewest rows of `hidden` elements behind which others can be bound.
+/// Rows of `hidden` elements may be bound from each multiple of this number of rows on.
 pub(super) fn aligned_rows(hidden: usize) -> usize {
     ALIGN >> hidden.trailing_zeros().min(ALIGN.trailing_zeros())
 }

@@ -1,5 +1,4 @@
-//! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk,
-//! decoding one token.
+//! The inference plans: prefill of a chunk into the key-value cache, logits and loss of a chunk, decoding one token.
 
 use super::{Lowering, PassInputs, PassRows};
 use crate::arch::Architecture;
@@ -19,7 +18,7 @@ use std::ops::Range;
 pub struct InferencePlans {
     /// Rows of a chunk into the cache; leaves the last layer's output in [`Buffer::Hidden`].
     pub prefill: Plan,
-    /// The same for larger chunks, of a text of which more than [`Self::room`] tokens are unread.
+    /// As [`Self::prefill`], for larger chunks. It reads texts with more than [`Self::room`] unread tokens.
     pub long_prefill: Option<Plan>,
     /// Logits of up to [`Self::logit_rows`] rows of [`Buffer::HeadInput`].
     pub logits: Plan,
@@ -29,7 +28,7 @@ pub struct InferencePlans {
     pub last_row: Plan,
     /// [`Buffer::Token`] through all layers to [`Buffer::LastHidden`], its keys and values appended.
     pub decode: Plan,
-    /// The same of texts of up to [`Self::short_context_keys`] tokens, where other kernels are faster.
+    /// As [`Self::decode`], for texts of up to [`Self::short_context_keys`] tokens, where other kernels are faster.
     pub short_context: Option<Plan>,
     pub short_context_keys: usize,
     /// [`Buffer::LastHidden`] to the next [`Buffer::Token`].
@@ -50,7 +49,7 @@ pub struct InferencePlans {
 }
 
 impl InferencePlans {
-    /// What decodes texts of up to so many tokens.
+    /// The plan that decodes texts of up to `tokens` tokens.
     pub fn decode_of(&self, tokens: usize) -> &Plan {
         self.short_context
             .as_ref()
@@ -64,7 +63,8 @@ impl InferencePlans {
         plans.into_iter().chain(&self.short_context).chain(&self.long_prefill).collect()
     }
 
-    /// What reads a chunk of a text of which so many tokens were unread at first. It does not depend on other texts.
+    /// The plan that reads a chunk of a text that had `unread` unread tokens at first. It does not depend on other
+    /// texts.
     pub fn prefill_of(&self, unread: usize) -> &Plan {
         self.long_prefill.as_ref().filter(|_| unread > self.room).unwrap_or(&self.prefill)
     }
@@ -79,14 +79,13 @@ const CHUNK: usize = 512;
 /// Most rows of a chunk of a longer text on a large GPU, which more rows keep busier. A shorter text would wait for kernels
 /// that are made for more rows than it has.
 const LONG_CHUNK: usize = 2048;
-/// The same of an adapter on the CPU, which fewer rows keep as busy.
+/// Most rows of a chunk on a CPU. More rows would not keep it busier.
 const SOFTWARE_CHUNK: usize = 256;
 /// Most rows of texts that are read together on a GPU: enough to keep a large one busy.
 const TEXT_ROWS: usize = 1024;
-/// Draws that [`Buffer::Drawn`] has room for, of each row: as many passes of a submit are read back at once.
+/// Draws that [`Buffer::Drawn`] has room for, for each row. So this many passes of a submit are read back at once.
 pub const DRAW_SLOTS: usize = 16;
-/// Where [`Buffer::Drawn`] has the likeliest tokens of each turn, behind the draws: an offset that
-/// every device can bind.
+/// Where [`Buffer::Drawn`] has the likeliest tokens of each pass, after the draws. Every device can bind this offset.
 pub const LIKELIEST_OFFSET: u64 = 256;
 const _: () = assert!(DRAW_SLOTS as u64 * 8 <= LIKELIEST_OFFSET);
 
@@ -111,18 +110,19 @@ impl From<usize> for CacheShape {
 pub struct SampleChoices {
     /// [`Buffer::Bias`] is added to the logits that are drawn from.
     pub biased: bool,
-    /// How many of the likeliest tokens are left behind the draws in [`Buffer::Drawn`].
+    /// How many of the likeliest tokens [`Buffer::Drawn`] gets after the draws.
     pub likeliest: usize,
 }
 
 /// What is read back of a layer for who looks into a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Rows of a chunk in [`Buffer::Hidden`], of the hidden state that [`Graph::hidden_state`] numbers so.
+    /// Rows of a chunk in [`Buffer::Hidden`], of the hidden state with this number in [`Graph::hidden_state`].
     HiddenState(usize),
     /// How much the queries of a head attend to each key in this layer, in [`Buffer::Probabilities`].
     Attention(usize),
-    /// What rows of [`Buffer::Logits`] say of their tokens, and so many of the likeliest, in [`Buffer::Scores`].
+    /// What rows of [`Buffer::Logits`] say of their tokens, and this many of the likeliest tokens, in
+    /// [`Buffer::Scores`].
     Scores(usize),
     /// Rows of packed documents in [`Buffer::Hidden`], as the last layer leaves them. They have no keys and values in the
     /// cache: each document is whole. [`Buffer::BatchDocuments`] says where it starts.
@@ -138,7 +138,8 @@ pub struct InferenceOptions {
     /// How matrices are read: what they lose does, too. A model that holds them packed has them in its own
     /// format alone.
     pub weights: WeightFormat,
-    /// What is changed on the way: plans have a place for it wherever it may be, and the session knows it by this number.
+    /// The interventions on the way to the logits. Plans have a place for one wherever it may be. The session knows
+    /// them by this number.
     #[serde(skip)]
     pub interventions: Option<NonZeroU32>,
 }
@@ -160,9 +161,9 @@ fn ring(architecture: &Architecture, chunk: usize) -> Option<usize> {
     (rows < architecture.positions).then_some(rows)
 }
 
-/// Whether a cache of so much room may have texts with larger chunks.
+/// Whether a cache of this capacity may have texts with larger chunks.
 fn has_long_chunks(caps: &Capabilities, architecture: &Architecture, capacity: usize) -> bool {
-    // A ring would need as many rows more.
+    // With larger chunks a ring would need that many more rows.
     let ring = architecture.window().is_some();
     capacity > LONG_CHUNK && !ring && !caps.software && caps.class() == GpuClass::LARGE
 }
@@ -185,9 +186,9 @@ pub fn inference_plans(
 /// Rows that are decoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeveralRows {
-    /// The newest row of each of so many texts, in a cache of their own.
+    /// The newest row of each of this many texts, in a cache of their own.
     OfTexts(usize),
-    /// So many rows of the text of the model's cache.
+    /// This many rows of the text in the model's cache.
     OfOne(usize),
 }
 
@@ -330,18 +331,18 @@ impl<'a> Inference<'a> {
         Ok(SeveralPlans { pass, texts, cache_rows: self.cache.rows })
     }
 
-    /// These nodes for a chunk of a prompt.
+    /// Nodes for a chunk of a prompt.
     pub(super) fn chunk(&'a self, nodes: Range<usize>) -> Lowering<'a> {
         self.chunk_to(self.graph.last_hidden(), nodes)
     }
 
-    /// The same where [`Buffer::Hidden`] is for another value than what the last layer leaves.
+    /// The nodes of a chunk, where [`Buffer::Hidden`] has another value than the last layer's output.
     fn chunk_to(&'a self, hidden: ValueId, nodes: Range<usize>) -> Lowering<'a> {
         let outside = (hidden, self.hidden(Buffer::Hidden, self.chunk));
         self.some_rows(self.chunk, nodes, outside, Phase::Prefill)
     }
 
-    /// The nodes behind the layers for the rows whose logits are computed.
+    /// The nodes after the layers, for the rows whose logits are computed.
     fn logit_rows(&'a self, nodes: Range<usize>, phase: Phase) -> Lowering<'a> {
         let input = self.hidden(Buffer::HeadInput, self.logit_rows);
         self.some_rows(self.logit_rows, nodes, (self.graph.last_hidden(), input), phase)
@@ -394,7 +395,7 @@ impl<'a> Inference<'a> {
         Matrices { params: self.params, weights: self.weights, mixed: false, rounds: false }
     }
 
-    /// Some nodes of a graph; a value of theirs may lie in a buffer of other plans.
+    /// Some nodes of a graph. One of their values may be in a buffer of other plans.
     pub(super) fn lowering(
         &'a self,
         (graph, nodes, outside): (&'a Graph, Range<usize>, Option<(ValueId, Slice)>),
@@ -459,7 +460,7 @@ impl<'a> Inference<'a> {
         Ok((builder.finish(&[]), packed))
     }
 
-    /// All layers over chunks of so many rows.
+    /// All layers over chunks of `rows` rows.
     fn prefill(&self, rows: usize) -> Result<Builder<'_>> {
         let nodes = 0..self.graph.layers_end;
         let outside = (self.graph.last_hidden(), self.hidden(Buffer::Hidden, rows));

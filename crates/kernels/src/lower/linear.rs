@@ -88,7 +88,7 @@ impl Lowering<'_> {
         TokenRows { rows: self.builder.all_rows(), stride, operands: [result; 2], result }
     }
 
-    /// The same of what a node reads and writes.
+    /// The rows that a node reads and writes.
     pub(super) fn node_rows(&self, node: &Node, weight: WeightId) -> TokenRows {
         self.layouts.product_rows(node, self.token_rows(weight))
     }
@@ -240,7 +240,7 @@ impl Lowering<'_> {
         (self.row_operand(weight, part).1, shape)
     }
 
-    /// A part of a matrix as it lies: packed where its rows are.
+    /// A part of a matrix: packed where its rows are.
     pub(super) fn row_operand(&self, weight: WeightId, part: usize) -> NamedSlice {
         match self.matrices.packed(weight, part) {
             Some(packed) => ("packed", packed),

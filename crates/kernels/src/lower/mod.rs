@@ -71,10 +71,11 @@ enum PassRows {
     Chunk(Cache),
     /// One decoded row over the cache.
     One(Cache),
-    /// The rows of whole texts, each a document, whose keys and values go to the cache of all: by `places`, for each row
-    /// its number less the row of the cache, which wraps.
+    /// The rows of whole texts. Each text is a document. Keys and values go to the batch's cache. `places` has for each
+    /// row `row - cache row`, modulo 2^32.
     Texts { cache: Cache, places: Slice },
-    /// Decoded rows of texts of their own, with one cache for all of them, or of the text of the model's cache.
+    /// Several decoded rows. `shared`: all are of the text in the model's cache. Else each is of a text of its own in
+    /// the batch's cache.
     Several { cache: Cache, shared: bool },
 }
 
@@ -88,9 +89,9 @@ struct Lowering<'a> {
     matrices: Matrices<'a>,
     /// Layout of gradients and optimizer state.
     state: &'a Params,
-    /// How values lie, and which nodes are joined.
+    /// The layouts of values, and which nodes are joined.
     layouts: Rc<Layouts<'a>>,
-    /// That of the forward pass.
+    /// The phase of the forward pass.
     phase: Phase,
     values: Vec<Option<Slice>>,
     /// Where what is captured goes.
@@ -109,7 +110,7 @@ impl<'a> Lowering<'a> {
         let Request { graph, matrices, state, tokens, .. } = request;
         let layouts = layouts(request);
         let mut values = vec![None; layouts.values.len()];
-        // Those of decoded rows are placed as `DecodeLayouts` say.
+        // Values of decoded rows are placed as `DecodeLayouts` say.
         if !matches!(rows, PassRows::One(_) | PassRows::Several { .. }) {
             let bytes = layouts.bytes(tokens);
             for (id, place) in values.iter_mut().enumerate() {
@@ -200,7 +201,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Where a value lies.
+    /// A value's place.
     fn place(&self, id: ValueId) -> Result<Slice> {
         let place = self.values.get(id).copied().flatten();
         place.ok_or_else(|| Error::internal(format!("value {id} has no place")))
@@ -221,7 +222,7 @@ impl<'a> Lowering<'a> {
         self.value(node.writes[index])
     }
 
-    /// The same of a value that fits a binding.
+    /// A value's place. The value must fit a binding.
     fn value(&self, id: ValueId) -> Result<Slice> {
         let slice = self.place(id)?;
         if let (Buffer::Virtual(_), Some(value)) = (slice.buffer, self.graph.values.get(id)) {

@@ -19,7 +19,8 @@ pub struct TrainPlans {
     pub micro_step: Plan,
     /// Tiles of each head for which its attention has room; none where the host counts none.
     pub tiles: Option<usize>,
-    /// The same for batches of documents so long that they have more tiles, if there may be any.
+    /// As [`Self::micro_step`], for batches whose documents are so long that they have more tiles. None where no batch
+    /// has more.
     pub long: Option<Plan>,
     pub optimizer: Plan,
     pub evaluate: Plan,
@@ -53,10 +54,10 @@ pub struct TrainChoices {
     pub recompute: bool,
     /// Products read the weights in f16.
     pub mixed: bool,
-    /// Only so many layers are trained, and what follows them; none: all, or an adapter.
+    /// Only this many of the last layers are trained, and what follows them. None: all layers, or a LoRA adapter.
     pub last_layers: Option<usize>,
     pub objective: Objective,
-    /// Of the model's own; an adapter has its own.
+    /// The rates of the model itself. A LoRA adapter has its own.
     pub dropout: DropoutRates,
     pub optimizer: Optimizer,
     /// How much of the average of weights a step keeps; none: no average.
@@ -96,14 +97,13 @@ impl BatchPass<'_> {
     }
 }
 
-/// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With
-/// `recompute` the backward pass computes a layer's activations again from the layer's input
-/// ([`graph::remat`]): the same kernels, so the same bits; up to a quarter more arithmetic. With
-/// `mixed` the products of activations with weights, forward and backward, read these in f16. Where the device
-/// multiplies f16 by matrices, they also round activations and their gradients, and what only they read lies in f16.
-/// Sums, the gradients of weights, the weights that the optimizer changes and its moments stay f32 (after
-/// Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). Those that are
-/// rounded to f16 are multiplied by [`TrainPlans::gradient_unit`].
+/// Compiles a model into the plans of training with up to `tokens` tokens per micro-step. With `recompute` the backward
+/// pass computes a layer's activations again from the layer's input ([`graph::remat`]): the same kernels, so the same
+/// bits; up to a quarter more arithmetic. With `mixed` the products of activations with weights, forward and backward,
+/// read these in f16. Where the device multiplies f16 by matrices, they also round activations and their gradients, and
+/// what only they read is in f16. Sums, the gradients of weights, the weights that the optimizer changes and its
+/// moments stay f32 (after Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740). Those that are rounded
+/// to f16 are multiplied by [`TrainPlans::gradient_unit`].
 ///
 /// # Errors
 /// `limit-exceeded`, naming the limit, when an activation or a kernel does not fit the device;
@@ -125,8 +125,7 @@ pub fn train_plans(
     train_plans_of(caps, params, choices, &|weight| weight >= first)
 }
 
-/// The same where any choice of weights is trained.
-/// Gradients and moments have the layout of [`Params::trained`].
+/// The plans of training for any choice of weights. Gradients and moments have the layout of [`Params::trained`].
 ///
 /// # Errors
 /// As [`train_plans`].
@@ -182,9 +181,9 @@ pub fn train_plans_of(
     })
 }
 
-/// The forward pass of one text of `layout.tokens` tokens, and gradients of the states behind so many layers into
-/// [`Buffer::Captured`]. It computes few rows of the logits: `row`, and those that share a tile with it. The caller writes
-/// the gradient by these logits, and zeros where [`Plan::head`] has the gradient by the states.
+/// The forward pass of one text of `layout.tokens` tokens, and gradients of the states after some layers into
+/// [`Buffer::Captured`]. It computes few rows of the logits: `row`, and those that share a tile with it. The caller
+/// writes the gradient by these logits, and zeros where [`Plan::head`] has the gradient by the states.
 ///
 /// # Errors
 /// `limit-exceeded`, as [`train_plans`].
@@ -226,8 +225,9 @@ fn rounds(caps: &Capabilities) -> bool {
     caps.half_matrix().is_some()
 }
 
-/// The power of two by which gradients of a mean over so many tokens become about those of a sum, whose size does not
-/// depend on how many there are. f16 has normal numbers from 6e-5 to 65,504 (`docs/decisions/053-gradients-in-f16.md`).
+/// The power of two by which gradients of a mean over `tokens` tokens become about those of a sum. Their size then does
+/// not depend on the number of tokens. f16 has normal numbers from 6e-5 to 65,504
+/// (`docs/decisions/053-gradients-in-f16.md`).
 fn sums_over(tokens: usize) -> f64 {
     tokens.next_power_of_two() as f64
 }

@@ -198,7 +198,7 @@ impl AttentionCall<'_> {
         Ok((buffers, made))
     }
 
-    /// Where the tensors lie, those to be made among them.
+    /// The views of the tensors, those to be made among them.
     fn views(&self, key: &AttentionKey) -> Result<Vec<(Role, View)>> {
         let place = self.operation.name();
         let mut views = vec![];

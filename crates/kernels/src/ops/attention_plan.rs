@@ -27,7 +27,7 @@ pub struct AttentionKey {
     pub dense: DenseMask,
 }
 
-/// Where a tensor `[batch, heads, rows, head_dim]` lies in its buffer, in elements: multiples of 4.
+/// Where a tensor `[batch, heads, rows, head_dim]` is in its buffer, in elements: multiples of 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     pub offset: usize,
@@ -48,7 +48,7 @@ impl View {
     }
 }
 
-/// Notes in the uniform where a tensor lies.
+/// Notes a tensor's view in the uniform.
 pub(super) fn place(geometry: &mut Geometry, role: Role, view: View) {
     let strides = match role {
         Role::Query => &mut geometry.query,
@@ -65,8 +65,8 @@ pub(super) fn place(geometry: &mut Geometry, role: Role, view: View) {
 }
 
 impl AttentionKey {
-    /// The uniform of a call whose tensors lie so. [`AttentionMask::words`](super::AttentionMask::words)
-    /// adds where the mask lies; `key_rows` are the tensors' own.
+    /// The uniform of a call with these views. [`AttentionMask::words`](super::AttentionMask::words) adds where the
+    /// mask is. `key_rows` are the tensors' own.
     pub fn geometry(&self, key_rows: usize, views: &[(Role, View)]) -> Geometry {
         let mut geometry = Geometry {
             batch: self.batch as u32,
@@ -130,8 +130,8 @@ impl Compiler<'_> {
                 tensor(rows(key.kv_heads, key.key_rows))
             }
             Role::Logsumexp => 4 * rows(key.heads, key.query_rows),
-            // Of one list of intervals: whether there are more, and how large a dense part is, only
-            // the call knows.
+            // Bytes of one list of intervals. Only the call knows whether there are more, and how large a dense part
+            // is.
             Role::Mask => 8 * key.query_rows as u64,
             Role::Geometry => size_of::<Geometry>() as u64,
         };

@@ -1,5 +1,5 @@
-//! Masks of attention over tensors, as the kernels read them: an interval of keys for each query, an
-//! interval of queries for each key, and a dense part behind them.
+//! Masks of attention over tensors, as the kernels read them: an interval of keys for each query, then an interval of
+//! queries for each key, then a dense part.
 
 use crate::error::{Result, room};
 use crate::kernels::{DenseMask, Geometry};
@@ -67,8 +67,8 @@ impl AttentionMask {
         self.dense.map_or(DenseMask::None, |dense| dense.kind)
     }
 
-    /// The words that kernels read; `geometry` gets where they lie. Those of the dense part come last
-    /// and are zeros: the caller fills them. Intervals of queries are there for the backward pass alone.
+    /// The words that kernels read. `geometry` gets where they are. Those of the dense part come last and are zeros:
+    /// the caller fills them. Intervals of queries are there for the backward pass alone.
     ///
     /// # Errors
     /// `out-of-memory` where the module's own memory has no room for them.

@@ -9,7 +9,7 @@ use crate::kernels::DenseMask;
 pub trait DenseData {
     fn bytes(&self) -> usize;
 
-    /// Copies what lies from a byte on.
+    /// Copies the bytes from `from` on.
     fn read(&self, from: usize, into: &mut [u8]);
 }
 
@@ -26,7 +26,7 @@ impl DenseData for Vec<u8> {
 /// How a dense mask is given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DenseKind<'a> {
-    /// Rows of bits, one for each pair of queries, in one list for all items or lists of so many words.
+    /// Rows of bits, one for each pair of queries: one list for all items, or lists of these numbers of words.
     Tree { lists: Option<&'a [f64]> },
     /// A byte for each query and key, in a shape that broadcasts.
     Boolean { shape: &'a [f64] },
@@ -183,7 +183,7 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// A shape that broadcasts to the tensors', of as many elements as there are.
+    /// A shape that broadcasts to the tensors', and that has `elements` elements.
     fn judge(what: &str, given: &[f64], elements: usize, shape: MaskShape) -> Result<Self> {
         let full = [shape.batch, shape.heads, shape.query_rows, shape.key_rows];
         let mut own = [1.0; 4];
@@ -215,7 +215,7 @@ impl Matrix {
         self.own[..3].iter().product()
     }
 
-    /// The part of the mask whose rows have so many words.
+    /// The dense part, with rows of `row` words.
     fn part(&self, kind: DenseMask, row: usize) -> Result<DensePart> {
         let [items, heads, rows, _] = self.own;
         let words = self.rows() as u64 * row as u64;
@@ -313,7 +313,7 @@ fn tree(place: &str, lists: Option<&[f64]>, words: usize, shape: MaskShape) -> R
     Ok(DensePart { kind: DenseMask::Bits, strides, keys_from: key_rows - query_rows, words })
 }
 
-/// A bit for each key, of rows of as many bytes, or of one that stands for all keys.
+/// Sets a bit for each key, from rows with a byte for each key, or with one byte for all keys.
 fn fill_bits(data: &dyn DenseData, key_rows: usize, words: &mut [u32]) {
     let row = key_rows.div_ceil(32);
     let rows = words.len() / row;
@@ -354,7 +354,7 @@ fn wrong_bias(what: &str, data: &dyn DenseData) -> Option<Error> {
     })
 }
 
-/// Biases, of rows of as many f32 as keys, or of one that stands for all keys.
+/// Copies biases, from rows with an f32 for each key, or with one f32 for all keys.
 fn fill_biases(what: &str, data: &dyn DenseData, key_rows: usize, words: &mut [u32]) -> Result<()> {
     let rows = words.len() / key_rows;
     let given = data.bytes() / 4;

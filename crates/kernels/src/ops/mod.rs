@@ -102,7 +102,7 @@ impl OperationKey {
     }
 }
 
-/// Where an operation's tensors lie in their buffers: the contents of [`Role::Geometry`].
+/// Where an operation's tensors are in their buffers: the contents of [`Role::Geometry`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Places {
     Attention(Geometry),

@@ -6,7 +6,7 @@ use super::refuse::Sizes;
 use crate::error::{Error, Result};
 use crate::kernels::Element;
 
-/// A view of a buffer, in elements. It lies in its buffer, and no two of its indices share an element.
+/// A view of a buffer, in elements. It is inside its buffer, and no two of its indices share an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorView {
     /// The buffer's number.
@@ -59,7 +59,7 @@ impl TensorView {
         )))
     }
 
-    /// Whether the elements lie one after the other in row-major order.
+    /// Whether the elements follow one another in row-major order.
     pub(super) fn contiguous(&self) -> bool {
         let mut length = 1;
         self.shape.iter().zip(&self.strides).rev().all(|(&size, &stride)| {

@@ -69,7 +69,7 @@ const WHOLE: &[StateSet] = &[StateSet::new("variance", Buffer::Moment1, Content:
 /// Rows of a column that an invocation adds up.
 const STRETCH: usize = 128;
 
-/// The update of a tensor, which lies in these pieces.
+/// The update of a tensor in these pieces.
 fn update(
     builder: &mut Builder<'_>,
     pieces: &Pieces<'_>,
@@ -78,7 +78,7 @@ fn update(
 ) -> Result<()> {
     let count: usize = tensor.shape.iter().product();
     let label = format!("adafactor {}", tensor.name);
-    // Of a vector 0: each element has a second moment of its own.
+    // 0 for a vector: each of its elements has a second moment of its own.
     let factored = own.iter().any(|piece| piece.holds(Content::RowSquares));
     let columns = if factored { own[0].columns } else { 0 };
     for piece in own {
@@ -129,7 +129,7 @@ fn row_means(
     builder.dispatch(launch.bind_all(rows).flops(2.0 * len as f64))
 }
 
-/// The means of a matrix's columns, of so many rows in all.
+/// The means of the columns of a matrix with `rows` rows in all.
 fn column_means(
     builder: &mut Builder<'_>,
     label: &str,
@@ -160,7 +160,7 @@ fn column_means(
     builder.dispatch(launch.flops((stretches * columns) as f64))
 }
 
-/// Of so many rows of so many elements. Grid: one workgroup per row.
+/// Sizes: rows, columns. Grid: one workgroup per row.
 static ROWS: UpdateKernel = UpdateKernel {
     name: "adafactor_rows_forward",
     make: rows,
@@ -187,7 +187,7 @@ fn rows(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     .reduced(caps, spec, columns, Grid::Flat { rows: 1, per_block: rows, per_group: 1 })
 }
 
-/// Of so many rows of so many elements. Grid: one invocation per stretch and column.
+/// Sizes: rows, columns. Grid: one invocation per stretch and column.
 static COLUMNS: UpdateKernel = UpdateKernel {
     name: "adafactor_columns_forward",
     make: |spec, caps| {
@@ -210,7 +210,7 @@ static COLUMNS: UpdateKernel = UpdateKernel {
     tests: twin::COLUMNS,
 };
 
-/// Of so many rows, columns and stretches. Grid: one invocation per column.
+/// Sizes: rows, columns, stretches. Grid: one invocation per column.
 static COLUMN_MEANS: UpdateKernel = UpdateKernel {
     name: "adafactor_column_means_forward",
     make: |spec, caps| {
@@ -234,7 +234,7 @@ static COLUMN_MEANS: UpdateKernel = UpdateKernel {
     tests: twin::COLUMN_MEANS,
 };
 
-/// Of so many elements in rows of so many, or of a vector with 0. Grid: [`parts_of`] workgroups.
+/// Sizes: elements, and columns or 0 for a vector. Grid: [`parts_of`] workgroups.
 static NORMS: UpdateKernel = UpdateKernel {
     name: "adafactor_norms_forward",
     make: |spec, caps| strided(spec, caps, false),

@@ -50,7 +50,7 @@ fn update(builder: &mut Builder<'_>, run: &Update) -> Result<()> {
     builder.dispatch(launch.flops(14.0 * len as f64))
 }
 
-/// The update of a tensor whose moments lie elsewhere than its gradients.
+/// The update of a tensor whose moments are not laid out as its gradients.
 pub(super) fn update_placed(
     builder: &mut Builder<'_>,
     pieces: &Pieces<'_>,
@@ -74,7 +74,7 @@ const BINDINGS: [Binding; 8] = [
     uniform("place"),
 ];
 
-/// Of a run of so many elements. Grid: one invocation per vector.
+/// Size: elements of a run. Grid: one invocation per vector.
 static ADAMW: UpdateKernel = UpdateKernel {
     name: "adamw_forward",
     make: |spec, caps| {
@@ -90,7 +90,7 @@ static ADAMW: UpdateKernel = UpdateKernel {
     tests: twin::ADAMW,
 };
 
-/// Of so many elements. Grid: one invocation per element.
+/// Size: elements. Grid: one invocation per element.
 static PLACED: UpdateKernel = UpdateKernel {
     name: "adamw_placed_forward",
     make: placed,

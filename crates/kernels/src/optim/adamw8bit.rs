@@ -69,7 +69,7 @@ fn update(builder: &mut Builder<'_>, pieces: &Pieces<'_>, piece: &Piece) -> Resu
     builder.dispatch(launch.bind_all(pieces.states(piece)).flops(14.0 * len as f64))
 }
 
-/// Of so many elements, whole blocks. Grid: one workgroup per block.
+/// Size: elements, whole blocks. Grid: one workgroup per block.
 static CODED: UpdateKernel = UpdateKernel {
     name: "adamw8bit_forward",
     make: coded,

@@ -32,7 +32,7 @@ const NUMBERS: &[Number] = &[
     Number::new("beta2", 0.99, Bounds::Share, "decay rate of the moment"),
 ];
 
-/// Of a run of so many elements. Grid: one invocation per vector.
+/// Size: elements of a run. Grid: one invocation per vector.
 static LION: UpdateKernel = UpdateKernel {
     name: "lion_forward",
     make: |spec, caps| {

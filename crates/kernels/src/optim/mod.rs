@@ -1,8 +1,8 @@
 //! Optimizers: plans that turn gradients into updates of the weights.
 //!
-//! A [`Rule`] is one file: its numbers, its state and where that lies, its dispatches. The CPU twins of its kernels are
-//! in `twin.rs` below it. No other product code knows a rule by name. All rules stand behind clipping by the global norm and the
-//! decision whether a step updates.
+//! A [`Rule`] is one file: its numbers, its state and that state's layout, its dispatches. The CPU twins of its kernels
+//! are in `twin.rs` below it. No other product code knows a rule by name. Before any rule come clipping by the global
+//! norm and the decision whether a step updates.
 
 pub(crate) mod adafactor;
 pub(crate) mod adamw;
@@ -60,13 +60,13 @@ pub fn stored_state(optimizer: &Optimizer, layout: &Params) -> Vec<Stored> {
     }
 }
 
-/// The plan of an optimizer's step, which reuses the slots of others, and of the averages behind it, if there are
-/// any. `state` is the layout of gradients and state. `share` is what a step moves the average towards the
-/// weights, from 0 to 1; none: there is no average.
+/// The plan of an optimizer's step, then of the averages of weights, if there are any. It reuses the `slots` of other
+/// plans. `state` is the layout of gradients and state. `share` is what a step moves the average towards the weights,
+/// from 0 to 1; none: there is no average.
 ///
 /// # Errors
-/// `limit-exceeded` when the device has no room for a workgroup; `invalid-options` where the optimizer cannot
-/// train weights that lie as these do.
+/// `limit-exceeded` when the device has no room for a workgroup; `invalid-options` where the optimizer cannot train
+/// weights with this layout.
 pub fn plan(
     caps: &Capabilities,
     optimizer: &Optimizer,
@@ -90,8 +90,7 @@ pub fn plan(
 /// The set of averages, for a save.
 pub const AVERAGES: StateSet = StateSet::new("ema", Buffer::Average, Content::Numbers);
 
-/// Appends a step of the moving average of all that is trained, the share of the weights as they are being
-/// `share`.
+/// Appends a step of the moving average of all that is trained, the share of the weights as they are being `share`.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no room for a workgroup.
@@ -123,7 +122,7 @@ pub fn average_plan(
     Ok(builder.finish(&[]))
 }
 
-/// Workgroups, and so partial sums, over a run of so many elements.
+/// Workgroups, and so partial sums, over a run of `count` elements.
 fn parts_of(count: usize) -> usize {
     count.div_ceil(2048).min(k::GRAD_NORM_GROUPS)
 }

@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 const KEPT: &str = "how much of the momentum a step keeps";
-/// Those of AdamW, and the momentum's.
+/// The numbers of AdamW, and the momentum.
 const NUMBERS: &[Number] = &[
     adamw::NUMBERS[0],
     adamw::NUMBERS[1],
@@ -56,7 +56,7 @@ fn updates(builder: &mut Builder<'_>, params: &Params, state: &Params) -> Result
     pieces.joined(by_adamw).iter().try_for_each(|piece| update_placed(builder, &pieces, piece))
 }
 
-/// The update of a matrix, which lies in these pieces.
+/// The update of a matrix in these pieces.
 fn matrix(
     builder: &mut Builder<'_>,
     pieces: &Pieces<'_>,
@@ -170,7 +170,7 @@ fn groups(count: usize) -> Grid {
     Grid::Fixed { x: parts_of(count) as u32, y: 1 }
 }
 
-/// Of a run of so many elements. Grid: [`parts_of`] workgroups.
+/// Size: elements of a run. Grid: [`parts_of`] workgroups.
 static MUON: UpdateKernel = UpdateKernel {
     name: "muon_forward",
     make: muon,
@@ -198,7 +198,7 @@ fn muon(spec: UpdateSpec, caps: &Capabilities) -> Result<Kernel> {
     .reduced(caps, spec, 1024, groups(spec.sizes[0]))
 }
 
-/// Of a matrix of so many elements whose squares are in so many parts. Grid: as [`MUON`]'s.
+/// Sizes: elements of a matrix, and parts of their squares. Grid: as [`MUON`]'s.
 static SCALE: UpdateKernel = UpdateKernel {
     name: "muon_scale_forward",
     make: |spec, caps| {
@@ -214,7 +214,7 @@ static SCALE: UpdateKernel = UpdateKernel {
     tests: twin::SCALE,
 };
 
-/// Of a matrix of so many rows. Grid: one invocation per element.
+/// Size: rows of a square matrix. Grid: one invocation per element.
 static POLYNOMIAL: UpdateKernel = UpdateKernel {
     name: "muon_polynomial_forward",
     make: |spec, caps| {
@@ -230,7 +230,7 @@ static POLYNOMIAL: UpdateKernel = UpdateKernel {
     tests: twin::POLYNOMIAL,
 };
 
-/// Of a run of so many elements, by the constant times the learning rate. Grid: one invocation per element.
+/// Size: elements of a run. The constant is a factor on the learning rate. Grid: one invocation per element.
 static UPDATE: UpdateKernel = UpdateKernel {
     name: "muon_update_forward",
     make: |spec, caps| {

@@ -1,4 +1,5 @@
-//! State that does not lie as gradients do: each tensor has the words that it needs, one behind the other.
+//! State that is not laid out as gradients are: each tensor has the words that it needs, after those of the tensor
+//! before.
 
 use super::{Content, State, StateSet, Stored, Trained, optimizer_state};
 use crate::kernels::Kernel;

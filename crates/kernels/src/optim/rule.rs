@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::{fmt, result};
 
-/// How gradients become updates. All rules stand behind clipping by the global norm and the decision whether a step
+/// How gradients become updates. Before any rule come clipping by the global norm and the decision whether a step
 /// updates.
 #[derive(Debug)]
 pub struct Rule {
@@ -138,12 +138,12 @@ impl Carried {
     }
 }
 
-/// The state that a rule keeps, and where it lies.
+/// The state that a rule keeps, and its layout.
 #[derive(Clone, Copy, Debug)]
 pub enum State {
     /// The same sets of every parameter, each laid out as the gradients are.
     AsGradients(fn(&Optimizer) -> &'static [StateSet]),
-    /// Sets of each parameter, laid out one parameter behind the other.
+    /// Sets of each parameter, laid out one parameter after the other.
     PerTensor(fn(&Trained) -> &'static [StateSet]),
 }
 

@@ -45,7 +45,7 @@ fn has_velocity(optimizer: &Optimizer) -> bool {
     optimizer.number("momentum") > 0.0
 }
 
-/// Of a run of so many elements, with a velocity or 0 for none. Grid: one invocation per vector.
+/// Sizes: elements of a run, and whether there is a velocity. Grid: one invocation per vector.
 static SGD: UpdateKernel = UpdateKernel {
     name: "sgd_forward",
     make: sgd,

@@ -1,4 +1,4 @@
-//! State as `optimizer.safetensors` has it: names, shapes, and where the bytes lie.
+//! State as `optimizer.safetensors` has it: names, shapes, and where the bytes are.
 
 use crate::arch::{Stored as Order, Swap};
 use crate::params::{Params, Tensor};
@@ -79,7 +79,7 @@ impl StateSet {
         Self { suffix, buffer, content }
     }
 
-    /// The shape of a tensor in a file, that of its parameter given. What is not per element is in the file as it lies
+    /// The shape of a tensor in a file, that of its parameter given. What is not per element is in the file as it is
     /// here: rows are those that kernels see.
     pub fn shape(&self, of: &[usize], order: Order) -> Vec<usize> {
         match self.content {
@@ -91,7 +91,7 @@ impl StateSet {
         }
     }
 
-    /// The tensor of a parameter whose state lies in these slices.
+    /// The tensor of a parameter whose state is in these slices.
     pub(super) fn stored(&self, tensor: &Tensor, slices: Vec<Slice>) -> Stored {
         let dot = if self.suffix.is_empty() { "" } else { "." };
         let Tensor { name, shape, stored: order, .. } = tensor;
@@ -135,14 +135,14 @@ impl Trained {
     }
 }
 
-/// A tensor of a file, and where its bytes lie, in order.
+/// A tensor of a file, and where its bytes are, in order.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub name: String,
     pub shape: Vec<usize>,
     pub content: Content,
     pub slices: Vec<Slice>,
-    /// From the order in which it lies here to the file's, if that is another one.
+    /// From the order that it has here to the file's, if that is another one.
     pub swap: Option<Swap>,
 }
 
@@ -151,7 +151,7 @@ impl Stored {
         self.slices.iter().map(|slice| slice.bytes).sum()
     }
 
-    /// Where a range of its bytes lies, stretch by stretch.
+    /// Where a range of its bytes is, stretch by stretch.
     pub fn cut(&self, bytes: &Range<u64>) -> Vec<Slice> {
         let mut at = 0;
         let mut found = vec![];
@@ -166,7 +166,7 @@ impl Stored {
     }
 }
 
-/// Tensors of sets that lie as the layout says, set by set; an empty suffix leaves the names.
+/// Tensors of sets with this layout, set by set. An empty suffix leaves the names.
 pub fn stored_sets(layout: &Params, sets: &[StateSet]) -> Vec<Stored> {
     let of = |set: &StateSet| {
         let set = *set;

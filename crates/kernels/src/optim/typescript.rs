@@ -11,7 +11,7 @@ fn number(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-3 { format!("{value:e}") } else { value.to_string() }
 }
 
-/// A comment of lines of up to 100 characters, so far to the right.
+/// A comment with this indent and lines of up to 100 characters.
 fn comment(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,11 +1,10 @@
-//! How a batch lies in its buffer.
+//! The layout of a batch in its buffer.
 
 use super::{Buffer, Slice};
 use crate::caps::ALIGN;
 use crate::kernels::STRIP;
 
-/// Where the parts of a batch lie in [`Buffer::Batch`], in u32 elements: each part is padded to a
-/// binding's alignment.
+/// Where the parts of a batch are in [`Buffer::Batch`], in u32 elements. Each part is padded to a binding's alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLayout {
     /// Elements reserved for each part.
@@ -39,7 +38,7 @@ impl BatchLayout {
         self.slice(3, 2)
     }
 
-    /// Those, and tables of the tiles of attention's backward pass.
+    /// [`Self::documents`], and tables of the tiles of attention's backward pass.
     pub fn tables(&self) -> Slice {
         self.slice(3, 3)
     }
@@ -50,10 +49,10 @@ impl BatchLayout {
     }
 }
 
-/// Tiles of probabilities of each head in attention's backward pass by products: of each strip of queries, those from
-/// the first key that its first query sees on. `starts` are those of the documents. Also writes tables of them: for
-/// each strip the tiles before it less its first one, for each tile its strip, and `u32::MAX` behind the last one.
-/// Without room for a table there is none.
+/// Counts each head's tiles of probabilities in attention's backward pass by products. A strip of queries has those
+/// from the first key on that its first query sees. `starts` has where each query's document starts. Also writes
+/// tables. `before` gets for each strip the tiles before it less its first tile. `strip_of` gets for each tile its
+/// strip, and `u32::MAX` after the last tile. An empty slice gets no table.
 pub fn count_tiles(starts: &[u32], before: &mut [u32], strip_of: &mut [u32]) -> usize {
     strip_of.fill(u32::MAX);
     let mut count = 0;
@@ -71,7 +70,7 @@ pub fn count_tiles(starts: &[u32], before: &mut [u32], strip_of: &mut [u32]) -> 
     count
 }
 
-/// The same for a chunk of a prompt, which is one document.
+/// Where the parts of a chunk of a prompt are in [`Buffer::Batch`]. A chunk is one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLayout {
     padded: usize,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Bytes by buffer.
 pub type BufferSizes = BTreeMap<Buffer, u64>;
 
-/// What a device allocates for a buffer of so many bytes.
+/// What a device allocates for a buffer of `bytes` bytes.
 pub const fn allocated_bytes(bytes: u64) -> u64 {
     let padded = bytes.next_multiple_of(16);
     if padded == 0 { 16 } else { padded }

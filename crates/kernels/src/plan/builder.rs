@@ -22,7 +22,7 @@ pub struct Builder<'a> {
     pub step: Buffer,
     /// With their kernels, which are numbered when the plan is finished.
     pub(super) dispatches: Vec<(Rc<Kernel>, Dispatch)>,
-    /// Those made so far.
+    /// The kernels made so far.
     kernels: Vec<Rc<Kernel>>,
     ranges: Vec<Range>,
     pub(super) virtuals: Vec<u64>,
@@ -46,7 +46,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Gives the first activations, of so many bytes each, their numbers.
+    /// Gives the first activations, of these sizes in bytes, their numbers.
     pub fn reserve(&mut self, bytes: Vec<u64>) {
         self.virtuals = bytes;
     }
@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Dispatches so far.
+    /// The number of dispatches so far.
     pub fn dispatched(&self) -> usize {
         self.dispatches.len()
     }

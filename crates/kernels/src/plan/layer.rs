@@ -1,8 +1,8 @@
 //! One bind group for the dispatches of a layer of a decoded token. A browser's host pays for each bind group that it
 //! sets, and at each dispatch for each binding (`docs/decisions/059-one-bind-group-per-layer.md`).
 //!
-//! What a layer alone uses lies in one virtual tensor then, and weights that are neighbours are bound together. This is
-//! decided from the operands of all dispatches, before they are bound.
+//! What only the layer uses then has places in one virtual tensor, and weights that are neighbours are bound together.
+//! This is decided from the operands of all dispatches, before they are bound.
 
 use super::{Buffer, Builder, Dispatch, Slice};
 use crate::caps::ALIGN;
@@ -24,7 +24,7 @@ type Region = (Binding, Slice);
 /// The kernel of such a dispatch, and what it binds.
 type BoundKernel = (Kernel, Vec<Slice>);
 
-/// The tensor that what a layer alone uses lies in, behind the angles that the embedding leaves for all layers.
+/// The tensor for what only the layer uses. Before that it has the angles that the embedding leaves for all layers.
 #[derive(Debug, Default)]
 struct Own {
     /// Its number.
@@ -80,7 +80,8 @@ impl Builder<'_> {
         }
     }
 
-    /// What a layer's dispatches bind, and where what it alone uses lies. Its last ones may have bindings of their own.
+    /// What a layer's dispatches bind, and the tensor for what only the layer uses. Its last dispatches may have
+    /// bindings of their own.
     fn shared_layer(
         &self,
         all: &Range<usize>,
@@ -195,9 +196,8 @@ fn fits(dispatch: &Dispatch) -> bool {
     !dispatch.slices.iter().any(alone)
 }
 
-/// Whether so many dispatches with `bound` bindings in all had better have one bind group of `shared`. In halves of
-/// what a binding costs a host at a dispatch: where its bind group is set it costs one more, and that costs six
-/// besides.
+/// Whether one bind group of `shared` bindings is cheaper than one for each dispatch, with `bound` bindings in all. The
+/// unit is half of what a binding costs a host at a dispatch. Setting a bind group costs 1 per binding, and 6 more.
 const fn pays(dispatches: usize, bound: usize, shared: usize) -> bool {
     2 * dispatches * shared + shared + 6 < 3 * bound + 6 * dispatches
 }

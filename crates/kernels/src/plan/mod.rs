@@ -71,12 +71,12 @@ pub enum Buffer {
     Squares,
     /// Key-value cache of a layer.
     Cache(usize),
-    /// Key-value cache of a layer for several texts, one behind the other.
+    /// Key-value cache of a layer for several texts, one after the other.
     BatchCache(usize),
     /// The token to decode next of each of several rows. Of whole texts: all their tokens.
     BatchTokens,
-    /// Of each row `row - position`, modulo 2^32, by which a kernel finds the row's position. Of whole texts this is the row
-    /// where a text begins, and behind these lies `row - row of the cache`, modulo 2^32, for what is appended.
+    /// For each row `row - position`, modulo 2^32: the row at which its text would begin. Whole texts have a second
+    /// part after it: `row - cache row`, modulo 2^32, for what is appended.
     BatchDocuments,
     /// The tokens that each of several rows has seen, as a bit set.
     BatchSeen,
@@ -168,8 +168,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What a dispatch costs besides, as so many operations or bytes: 5 µs of a slow GPU, half a
-    /// millisecond of a CPU.
+    /// What a dispatch costs besides its work, in operations or bytes: 5 µs of a slow GPU, half a millisecond of a CPU.
     pub const DISPATCH: f64 = 1.5e6;
 
     /// Operations and bytes of a replay of `rows` rows of at most `most`, the last of which sees `keys`
@@ -203,7 +202,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Those of its bindings, and those of what it reads and writes of them.
+    /// The slices of its bindings, and those of its operands.
     fn all_slices(&mut self) -> impl Iterator<Item = &mut Slice> {
         self.slices.iter_mut().chain(self.operands.iter_mut().map(|(_, slice)| slice))
     }
@@ -228,8 +227,8 @@ pub struct Plan {
     pub head: Option<HeadRows>,
 }
 
-/// Where the head of a batch reads the states of all rows, and leaves the loss's gradient by them: f32, one row of
-/// `hidden_size` numbers behind the other.
+/// Where the head of a batch reads the states of all rows, and leaves the loss's gradient by them: rows of
+/// `hidden_size` numbers in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadRows {
     pub states: Slice,
@@ -287,7 +286,7 @@ impl Plan {
             .collect()
     }
 
-    /// Of each dispatch the number of its bind group. Dispatches one after the other that bind the same have one.
+    /// The number of each dispatch's bind group. Successive dispatches that bind the same share one.
     pub fn groups(&self) -> Vec<usize> {
         let accesses = |dispatch: &Dispatch| {
             self.kernels[dispatch.kernel].bindings.iter().map(|binding| binding.access)

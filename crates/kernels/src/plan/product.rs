@@ -23,7 +23,7 @@ impl Builder<'_> {
         self.product_by(label, product, operands, added, at)
     }
 
-    /// The same, with this choice of parts and tile.
+    /// As [`Builder::product`], with this choice of parts and tile.
     ///
     /// # Errors
     /// As [`Builder::product`].
@@ -79,8 +79,8 @@ impl Builder<'_> {
         Ok(launch.bind_some("step", step))
     }
 
-    /// A `step` of so many rows, whatever the batch: a range, whose first word is where a step has its tokens.
-    /// All else in it is 0.
+    /// A `step` of `rows` rows, whatever the batch: a range, whose first word is where a step has its tokens. All else
+    /// in it is 0.
     pub fn fixed_step(&mut self, rows: usize) -> Slice {
         let Slice { offset, .. } = self.range(Range { row0: rows as u32, ..Range::default() });
         Slice::new(Buffer::Ranges, offset, STEP_BYTES)

@@ -57,7 +57,7 @@ pub struct RowChoice {
     pub sampling: Sampling,
     /// Draws made less position, which wraps.
     pub offset: u32,
-    /// Position behind which the row does not advance.
+    /// The last position to which the row advances.
     pub last: u32,
     pub reserved: [u32; 2],
 }

@@ -20,7 +20,7 @@ pub struct AttentionWork {
     pub kv_heads: usize,
     pub head_dim: usize,
     pub tokens: usize,
-    /// Operands may be rounded to f16; with `halves` they, and the results, lie in f16.
+    /// Operands may be rounded to f16. With `halves` they and the results are in f16.
     #[serde(default)]
     pub half: bool,
     #[serde(default)]
@@ -72,8 +72,8 @@ impl Candidate {
     }
 }
 
-/// The attention kernels of a training step, each pass in every variant; of the kernels with
-/// document ends, these lie `tokens` elements behind the starts.
+/// The attention kernels of a training step, each pass in every variant; document ends follow `tokens` elements after
+/// the starts.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no kernel for the shape.

@@ -17,13 +17,13 @@ pub struct LinearWork {
     pub m: usize,
     pub n: usize,
     pub k: usize,
-    /// The second operand lies in f16.
+    /// The second operand is in f16.
     #[serde(default)]
     pub half: bool,
-    /// Operands may be rounded to f16 for subgroup matrices, and the second one lies in f16.
+    /// Operands may be rounded to f16 for subgroup matrices, and the second one is in f16.
     #[serde(default)]
     pub matrix: bool,
-    /// With `matrix`: the first operand lies in f16 too.
+    /// With `matrix`: the first operand is in f16 too.
     #[serde(default)]
     pub halves: bool,
 }

@@ -114,7 +114,7 @@ fn softmax(caps: &Capabilities, work: AttentionWork) -> Result<TensorCandidate> 
 const NAMES: [&str; 9] =
     ["query", "key", "value", "output", "logsumexp", "dOutput", "dQuery", "dKey", "dValue"];
 
-/// Of the queries, and at least of keys and values.
+/// Bytes of the queries, and at least of keys and values.
 fn tensor_bytes(work: AttentionWork, element: Element) -> u64 {
     (work.heads * work.tokens * work.head_dim * element.bytes()) as u64
 }

@@ -22,7 +22,7 @@ pub trait Device: Debug {
     /// Milliseconds since some fixed moment.
     fn now(&self) -> f64;
 
-    /// Runs a plan once for so many rows. The slots of the plan hold these words: inputs, outputs, uniforms.
+    /// Runs a plan once for `rows` rows. The slots of the plan hold these words: inputs, outputs, uniforms.
     fn run<'a>(
         &'a self,
         plan: &'a Plan,
@@ -128,7 +128,7 @@ impl Outputs {
         &self.0[index]
     }
 
-    /// Of an output in f16, two elements to a word.
+    /// The elements of an output in f16, two to a word.
     pub fn halves(&self, index: usize) -> Vec<f32> {
         let half = |bits: u32| f16::from_bits(bits as u16).to_f32();
         self.0[index].iter().flat_map(|&word| [half(word & 0xffff), half(word >> 16)]).collect()
@@ -162,7 +162,7 @@ const INPUTS: Buffer = Buffer::Slot(0);
 const OUTPUTS: Buffer = Buffer::Slot(1);
 const UNIFORMS: Buffer = Buffer::Slot(2);
 
-/// The jobs as a plan over three buffers, and where each job's outputs lie.
+/// The jobs as a plan over three buffers, and where each job's outputs are.
 struct JobLayout {
     plan: Plan,
     arenas: [Arena; 3],

@@ -1,8 +1,8 @@
 //! The kernels' tests: one body for every lane (native, and the browsers through wasm).
 //!
-//! A case builds each distinct kernel that selection returns over [`adapters::table`], as far as
-//! the lane's device can compile it, runs it on fresh random data with poisoned outputs and holds
-//! the result against the CPU twin in f64. The device stands behind the trait [`Device`].
+//! A case builds each distinct kernel that selection returns over [`adapters::table`], as far as the lane's device can
+//! compile it, runs it on fresh random data with poisoned outputs and holds the result against the CPU twin in f64. The
+//! trait [`Device`] hides the device.
 
 pub mod adapters;
 pub mod candidates;
@@ -104,7 +104,7 @@ impl Case {
 
 macro_rules! cases {
     ($($family:ident: $($kernel:ident),+;)+) => {
-        /// Those of all families.
+        /// The cases of all families.
         fn of_families() -> Vec<Case> {
             [$(crate::kernels::$family::cases::cases()),+].into_iter().flatten().collect()
         }
@@ -112,7 +112,7 @@ macro_rules! cases {
 }
 families!(cases);
 
-/// Those of all families, and what concerns every kernel.
+/// The cases of all families, and those that concern every kernel.
 pub fn cases() -> Vec<Case> {
     of_families().into_iter().chain(texts::cases()).collect()
 }

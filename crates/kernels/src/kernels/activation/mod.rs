@@ -19,15 +19,15 @@ pub struct ActivationWidth {
     pub activation: Activation,
     /// Rows have another `width` elements, which the activation of the first ones multiplies.
     pub gated: bool,
-    /// Results lie in f16, two to a word: only of gates whose width is a multiple of 4.
+    /// Results are in f16, two to a word. Only with a gate, and a width that is a multiple of 4.
     pub half: bool,
-    /// How what is read lies: `gate | up`, which the forward kernel then leaves whole too, and for the backward one the
-    /// gradient of the result. In parts only of gates whose width is a multiple of 4.
+    /// The partial sums of what is read. Forward that is `gate | up`, whose sum the kernel also writes. Backward it is
+    /// the gradient of the result. Only with a gate, and a width that is a multiple of 4.
     pub sums: PartialSums,
 }
 
 impl ActivationWidth {
-    /// Whether an invocation has four elements. Then results may lie in f16, and what is read in parts.
+    /// Whether an invocation computes four elements. Only then results may be in f16, and what is read in partial sums.
     pub const fn by_quads(self) -> bool {
         self.gated && self.width.is_multiple_of(4)
     }

@@ -1,6 +1,6 @@
 //! The gradients of attention over the fused rows of a batch, each side by its own kernel: by matrices that a subgroup
-//! holds where a device has them and operands may be in f16, else by tiles or by rows. What lies where by matrices is
-//! said in `shaders/lib/attention/backward_matrix.wgsl`.
+//! holds where a device has them and operands may be in f16, else by tiles or by rows.
+//! `shaders/lib/attention/backward_matrix.wgsl` says where matrices keep what.
 
 use super::matrix::usable;
 use super::operands::{
@@ -41,7 +41,7 @@ impl Spec for AttentionBackwardQuery {
     }
 }
 
-/// The gradients of keys and values. Document ends lie `ends` elements behind the starts. Bindings as of
+/// The gradients of keys and values. Document ends follow `ends` elements after the starts. Bindings as of
 /// [`AttentionBackwardQuery`]; by `owner` the gradient is that of a group, or parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionBackwardKeyValue {
@@ -64,8 +64,7 @@ impl Spec for AttentionBackwardKeyValue {
     }
 }
 
-/// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head
-/// gets its own.
+/// Workgroups that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy: fewer, and each query head gets its own.
 pub(super) const BUSY_GROUPS: usize = 256;
 
 /// Who owns gradients of keys and values. Where long batches of small heads have tiles of 64 keys, more
@@ -117,9 +116,10 @@ fn pick_for(
     if batch.rounds { pick(caps, batch.shape, pass) } else { Err(String::new()) }
 }
 
-/// Cells behind each line of columns and of weights: without them the loads of a matrix meet in the same banks.
+/// Cells of padding after each line of columns and of weights. Without them the loads of a matrix meet in the same
+/// banks.
 const PAD: usize = 8;
-/// Floats behind each row of scores: four rows of eight neighbours then lie in different banks.
+/// Floats of padding after each row of scores. With them four rows of eight neighbours are in different banks.
 const SCORE_PAD: usize = 8;
 /// Keys of a block of random words, and the least columns or keys of a tile.
 const BLOCK: usize = 32;
@@ -128,7 +128,7 @@ const WEIGHT_BITS: i32 = 6;
 
 const TILES: [AttentionTile; 2] = [AttentionTile::pairs(32, 32), AttentionTile::pairs(64, 32)];
 
-/// Of larger heads the columns take most of the workgroup memory, so that more rows share them.
+/// The columns of larger heads take most of the workgroup memory, so more rows share them.
 const ROOMY_HEAD: usize = 64;
 /// Rows of a pair of subgroups. More would share the loads of a column's matrices, but leave fewer subgroups to wait
 /// for memory and barriers (`docs/decisions/051-matrix-attention-backward.md`).
@@ -168,7 +168,7 @@ fn fits(
     tile: AttentionTile,
 ) -> bool {
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
-    // Of queries' gradients a subgroup has half of the head.
+    // A subgroup computes half of a head of the queries' gradients.
     let across = shape.head_dim * kinds(pass) / 2;
     let loads = tile.columns * shape.head_dim / 4;
     let whole = [
@@ -227,8 +227,8 @@ fn pick(
     Ok((tiles[0], format!("the preferred tile that fits: {need} bytes of workgroup memory")))
 }
 
-/// Whether both backward passes are on matrices where operands may be rounded: the gradients they read and write may then
-/// lie in f16.
+/// Whether both backward passes are on matrices where operands may be rounded. The gradients that they read and write
+/// may then be in f16.
 pub fn attention_backward_f16(caps: &Capabilities, shape: AttentionShape) -> bool {
     pick(caps, shape, AttentionPass::Query).is_ok()
 }

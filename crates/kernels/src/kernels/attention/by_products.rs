@@ -16,10 +16,10 @@ pub const STRIP: usize = 128;
 const COLUMNS: usize = 64;
 const STEPS: usize = 16;
 const INVOCATIONS: usize = 128;
-/// Vectors of padding behind each step of K.
+/// Vectors of padding after each step of K.
 const PAD: usize = 2;
 const BYTES: usize = 4 * STEPS * (STRIP + COLUMNS + 16 * PAD);
-/// Most bytes that probabilities, and as many that score gradients, may take.
+/// Most bytes of probabilities. Score gradients may take as many again.
 const SCRATCH_BYTES: u64 = 64 << 20;
 /// Fewest workgroups of scores that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, in a batch of as many tiles as
 /// there is room for. With 12 heads of 64 on an H200 the backward pass took 71 µs of 128 tokens (24 workgroups) where a
@@ -61,7 +61,7 @@ pub fn attention_products_rotate(caps: &Capabilities, batch: BatchAttention) -> 
     attention_product_tiles(caps, batch).is_some() && !sums_at_once(caps, batch)
 }
 
-/// Tiles of a document of so many strips.
+/// Tiles of a document of `strips` strips.
 pub const fn all_tiles(strips: u64) -> u64 {
     strips * (strips + 1) / 2
 }
@@ -81,10 +81,10 @@ fn sums_at_once(caps: &Capabilities, batch: BatchAttention) -> bool {
     batch.shape.heads * batch.tokens.div_ceil(STRIP) < caps.class().workgroups(BUSY_GROUPS)
 }
 
-/// A kernel of the backward pass by products. Each head has up to `tiles` tiles of probabilities, and as many of
-/// score gradients. Document ends lie `ends` elements behind the starts. Tables of the tiles lie `2 * ends` behind
-/// the starts. Bindings of scores: qkv, d_output, lse, delta, documents, probabilities (as `gradient`), step, d_scores.
-/// Of sums: qkv, d_output, documents, probabilities, d_scores, d_qkv, step, where heads share keys the parts for
+/// A kernel of the backward pass by products. Each head has up to `tiles` tiles of probabilities, and as many of score
+/// gradients. Document ends follow `ends` elements after the starts, and tables of the tiles `2 * ends` after the
+/// starts. Bindings of scores: qkv, d_output, lse, delta, documents, probabilities (as `gradient`), step, d_scores. Of
+/// sums: qkv, d_output, documents, probabilities, d_scores, d_qkv, step, where heads share keys the parts for
 /// `attention_group_sum`, and for gradients that are rotated back the table of angles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionBackwardProducts {

@@ -169,11 +169,11 @@ pub enum DecodeOver {
 /// Whose partial results are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecodePartials {
-    /// Of the newest row of a text, which sees a window.
+    /// Results of the newest row of a text, which may see a window.
     Cache(AttentionShape, Option<usize>),
-    /// The same of this many texts.
+    /// Results of the newest row of each of this many texts.
     Rows(AttentionShape, Option<usize>, usize),
-    /// Of tensors of this many batch items.
+    /// Results of tensors of this many batch items.
     Tensors(AttentionShape, Element, usize),
 }
 

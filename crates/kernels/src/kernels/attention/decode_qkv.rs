@@ -14,7 +14,7 @@ use crate::kernels::shape::{CacheAttention, DecodeQkvShape, DecodeSplits};
 
 /// Units of a matrix that an invocation has in flight: they stay in registers.
 const UNITS_IN_FLIGHT: usize = 24;
-/// Most elements of the matrix of queries, which each range reads again: as many as were measured.
+/// Most elements of the queries' matrix, which each range reads again. More were not measured.
 const MOST_ELEMENTS: usize = 768 * 768;
 /// Most iterations over a row that are not in a loop.
 const UNROLLED_PASSES: usize = 4;
@@ -48,8 +48,8 @@ impl Workgroup {
     }
 }
 
-/// Whether [`AttentionDecodeQkv`] is expected to be faster than a product and attention behind it. The product
-/// behind it can put the newest key to the others then.
+/// Whether [`AttentionDecodeQkv`] is expected to be faster than a product and then attention. Where it is, the output
+/// product can add the newest key.
 pub fn decode_qkv_fuses(caps: &Capabilities, shape: &DecodeQkvShape) -> bool {
     Workgroup::of(caps, shape).is_some()
 }

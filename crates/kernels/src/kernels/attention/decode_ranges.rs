@@ -8,12 +8,11 @@ use crate::kernels::shape::{
     AttentionShape, CacheAttention, DecodeSplits, PARTIAL_STATE, RANGE_KEYS, SplitReason,
 };
 
-/// Most keys that a plan may see, by the model's positions or its window, for which one range is enough: the merge would
-/// cost another dispatch.
+/// A plan for at most this many keys has one range. More ranges need a merge, which is another dispatch.
 const ONE_RANGE: usize = 256;
-/// Elements of keys that a workgroup per query head reads as fast as ranges and the dispatch that merges them.
+/// Up to this many elements (keys × head_dim), one workgroup per query head is as fast as several ranges and a merge.
 pub(super) const SHORT_CONTEXT: usize = 1024 * 64;
-/// Most query heads per key-value head with which that was measured, and one more.
+/// The largest group of query heads for which this is assumed. It was measured for up to three.
 const MOST_SHARED: usize = 4;
 /// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
 /// half as many read a packed cache of 32,768 tokens 14 % slower.
@@ -29,7 +28,7 @@ fn groups(caps: &Capabilities, shape: AttentionShape) -> usize {
 }
 
 impl DecodeSplits {
-    /// So many ranges: for measurements and tests.
+    /// This number of ranges: for measurements and tests.
     pub const fn given(count: usize) -> Self {
         Self { count, reason: SplitReason::Given }
     }
@@ -61,7 +60,7 @@ impl DecodeSplits {
     }
 }
 
-/// The ranges for `batch` queries, each of which sees up to so many `keys`.
+/// The ranges for `batch` queries, each of which sees up to `keys` keys.
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup fits.
@@ -113,8 +112,8 @@ pub fn cache_splits(
     decode_splits(caps, shape, keys, batch)
 }
 
-/// The ranges of a short text whose results a product of as many numbers as queries have puts together; none where it cannot,
-/// or where [`Decoding::merged_ranges`](crate::caps::Decoding) says that one is better.
+/// The ranges of a short text where the output product merges them. None where it cannot, or where
+/// [`Decoding::merged_ranges`](crate::caps::Decoding) prefers one range.
 pub fn merged_splits(
     caps: &Capabilities,
     attention: CacheAttention,

@@ -37,7 +37,7 @@ impl Tile {
 
 /// Vectors of results that an invocation keeps. They stay in registers, beside the keys and values in flight.
 const REGISTERS: usize = 16;
-/// Vectors of keys, and as many of values, that an invocation has in flight.
+/// Vectors of keys that an invocation has in flight. It has as many vectors of values.
 const IN_FLIGHT: usize = 8;
 /// Scores that an invocation keeps at a time.
 const SCORES: usize = 32;
@@ -49,7 +49,7 @@ const LANES: usize = 8;
 const MOST_LANES: usize = 32;
 /// Invocations of a workgroup.
 pub(super) const SIZE: usize = 128;
-/// The same where one range is all: a workgroup for each query head.
+/// Invocations of a workgroup that reads all keys of a query head.
 const SIZE_ALONE: usize = 512;
 
 /// Neighbours that share a key: more than [`LANES`] only where each would need too many registers.
@@ -68,13 +68,13 @@ fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {
 /// Which query heads a workgroup has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueryHeads {
-    /// Those of a key-value head, if they fit.
+    /// All query heads of a key-value head, if they fit.
     Shared,
-    /// One, and a range of its keys.
+    /// One query head, and a range of its keys.
     One,
-    /// The same behind the product that gives its query, in so many invocations.
+    /// One query head and a range of its keys, after the product that gives the query, in this many invocations.
     Qkv(usize),
-    /// One, and all of its keys.
+    /// One query head, and all of its keys.
     Alone,
 }
 

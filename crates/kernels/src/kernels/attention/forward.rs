@@ -48,8 +48,8 @@ impl Spec for AttentionForward {
 }
 
 /// Attention of the rows of a chunk of a prompt to a cache in f32, which has their own keys and values too. `tokens` is
-/// the most rows of a chunk. Where it `rounds`, it may multiply in f16; only then may the output lie in f16. Bindings: query, keys (the cache), documents, output,
-/// lse, step.
+/// the most rows of a chunk. Where it `rounds`, it may multiply in f16. Only then may the output be in f16. Bindings:
+/// query, keys (the cache), documents, output, lse, step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionForwardCached {
     pub attention: CacheAttention,
@@ -89,16 +89,16 @@ impl Spec for AttentionForwardCached {
 /// memory.
 const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
 
-/// Of the atomic that says whether results are multiplied, as it is counted.
+/// Bytes of the atomic that says whether results are multiplied, rounded up.
 const FLAG_BYTES: usize = 16;
 
-/// Cells behind each line of a tile: without them the loads of a matrix meet in the same banks.
+/// Cells of padding after each line of a tile. Without them the loads of a matrix meet in the same banks.
 const PAD: usize = 8;
-/// Floats behind each line of scores: neighbours' vectors of four begin in different banks.
+/// Floats of padding after each line of scores. With them neighbours' vectors of four begin in different banks.
 const SCORES_PAD: usize = 4;
 
-/// What lies in workgroup memory: panels of the rows that a subgroup has and of their weights and scores, and the tile's
-/// keys and values.
+/// What workgroup memory has: panels of a subgroup's rows, of their weights and of their scores, and the tile's keys
+/// and values.
 #[derive(Clone, Copy)]
 struct TileLayout {
     panels: usize,
@@ -156,7 +156,8 @@ pub fn matrix_forward_tiles(caps: &Capabilities, shape: AttentionShape) -> Vec<A
     TILES.into_iter().filter(|tile| fits(caps, shape, config, *tile)).collect()
 }
 
-/// Whether a forward pass whose operands may be rounded is by matrices: what it reads and its output may lie in f16.
+/// Whether a forward pass whose operands may be rounded is by matrices. What it reads and its output may then be in
+/// f16.
 pub fn attention_forward_f16(caps: &Capabilities, shape: AttentionShape) -> bool {
     pick(caps, shape).is_ok()
 }
@@ -179,7 +180,7 @@ fn pick(
     Ok((*tile, format!("the preferred tile that fits: {bytes} bytes of workgroup memory")))
 }
 
-/// The kernel with a tile of matrices. Queries, keys and values, and the output, may lie in f16.
+/// The kernel with a tile of matrices. Queries, keys and values, and the output, may be in f16.
 ///
 /// # Errors
 /// `limit-exceeded` where the device has no matrices, or the tile does not fit.

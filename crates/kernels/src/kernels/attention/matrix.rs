@@ -3,8 +3,8 @@
 use crate::caps::{Capabilities, MatrixConfig};
 use crate::kernels::shape::{AttentionShape, AttentionTile};
 
-/// Lanes of the forward pass that share a row of scores. One each would leave half as many subgroups to wait for memory
-/// and barriers (`docs/decisions/050-matrix-attention-forward.md`).
+/// Lanes of the forward pass that share a row of scores. One lane for each row would leave half as many subgroups to
+/// wait for memory and barriers (`docs/decisions/050-matrix-attention-forward.md`).
 pub(super) const SHARERS: usize = 2;
 
 /// The largest head whose results a subgroup can hold: 16 rows of them are 64 registers of each lane.

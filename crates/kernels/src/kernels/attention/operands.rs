@@ -19,9 +19,9 @@ use crate::kernels::spec::GIVEN_TILE;
 /// What the tiled and the row forms of the attention kernels work on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AttentionOperands {
-    /// The fused rows of a batch. Document ends lie `ends` elements behind the starts.
+    /// The fused rows of a batch. Document ends follow `ends` elements after the starts.
     Batch { batch: BatchAttention, rows: BackwardRows, owner: KeyValueOwner, ends: usize },
-    /// Up to so many rows of a text, and a cache in f32.
+    /// At most this many rows of a text, and a cache in f32.
     Cache(CacheAttention, usize),
     /// Tensors of `batch` items.
     Tensors { of: TensorAttention, element: Element, dense: DenseMask, batch: usize },
@@ -169,7 +169,7 @@ impl AttentionOperands {
     }
 }
 
-/// Says which pass a kernel is of, or none.
+/// Says which pass a kernel belongs to, or that it belongs to none.
 pub(super) fn pass_flags(composer: Composer, pass: Option<AttentionPass>) -> Composer {
     composer
         .when("FORWARD", pass == Some(AttentionPass::Forward))
@@ -177,8 +177,8 @@ pub(super) fn pass_flags(composer: Composer, pass: Option<AttentionPass>) -> Com
         .when("KEY_VALUE", pass == Some(AttentionPass::KeyValue))
 }
 
-/// Says that a kernel's rows are the fused rows of a batch, whose documents' ends lie so many elements behind the starts,
-/// if it reads them.
+/// Says that a kernel's rows are the fused rows of a batch. If it reads documents' ends, these follow `ends` elements
+/// after the starts.
 pub(super) fn fused_rows(composer: Composer, ends: Option<usize>) -> Composer {
     let composer = composer.when("TENSORS", false).when("ENDS", ends.is_some());
     ends.into_iter().fold(composer, |composer, ends| composer.size("DOCUMENT_ENDS", ends))

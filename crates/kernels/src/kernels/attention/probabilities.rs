@@ -15,7 +15,7 @@ pub struct AttentionProbabilities {
     pub attention: CacheAttention,
 }
 
-/// The same of a head of a whole text, into the rows of all heads of it.
+/// How much the queries of one head of a whole text attend to each key. The rows are among those of all heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionShares {
     pub attention: CacheAttention,

@@ -9,8 +9,8 @@ use crate::kernels::modules::quads;
 use crate::kernels::rope::rotated_heads;
 use crate::kernels::shape::{AttentionShape, PartialSums};
 
-/// The row sums that the other backward kernels need. Bindings: output, d_output, delta, step; and where `d_output` lies
-/// in `sums`, which is in f32 alone, what it is as a whole, which the kernel writes.
+/// The row sums that the other backward kernels need. Bindings: output, d_output, delta, step. Where `d_output` is in
+/// partial `sums`, which are in f32, the kernel writes their sum to a last binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionDelta {
     pub shape: AttentionShape,

@@ -1,4 +1,4 @@
-//! Attention over tensors of any strides: how their elements are stored, and where they lie.
+//! Attention over tensors of any strides: how their elements are stored, and where.
 
 use super::operands::{AttentionOperands, attention_kernel};
 use super::sums::delta_kernel;

@@ -90,9 +90,8 @@ impl AttentionTile {
         }
     }
 
-    /// Each column group gets the same number of `vectors`. This many invocations share each vector of the
-    /// remainder: 1 where the remainder does not divide the groups, or where the shares do not fit the
-    /// tile of columns.
+    /// Each column group gets the same number of `vectors`. This many invocations share each vector of the remainder: 1
+    /// where the remainder does not divide the groups, or where the shares do not fit the tile of columns.
     const fn shares(&self, vectors: usize) -> usize {
         let rest = vectors % self.column_groups();
         if rest == 0 || !self.column_groups().is_multiple_of(rest) {
@@ -208,8 +207,7 @@ fn for_small_heads(
     }
 }
 
-/// The half tile is taken where the full tile would give fewer workgroups than this. Microseconds on an
-/// NVIDIA H200:
+/// The half tile is taken where the full tile would give fewer workgroups than this. Microseconds on an NVIDIA H200:
 ///
 /// | pass | head | workgroups | full | half |
 /// |---|---|---|---|---|
@@ -277,7 +275,7 @@ fn preferred(
     wanted
 }
 
-/// The preferred tile that fits, for batches of up to so many `tokens`, whose rows have so many `owners`.
+/// The preferred tile that fits, for batches of up to `tokens` tokens, whose rows have `owners` owners.
 pub(super) fn pick(
     caps: &Capabilities,
     shape: AttentionShape,

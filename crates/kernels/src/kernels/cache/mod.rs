@@ -18,8 +18,8 @@ pub const fn ring_rows(window: usize, chunk: usize) -> usize {
     window.saturating_add(chunk).saturating_sub(1)
 }
 
-/// Key and value heads of fused rows into the cache: rows of one text, or with `batched` of texts of their own, each behind
-/// its text's. Grid: an invocation for each vector of four elements.
+/// Key and value heads of fused rows into the cache. `batched`: each row is of a text of its own, and follows the rows
+/// of that text. Grid: an invocation for each vector of four elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheAppend {
     pub rows: CacheRows,

@@ -65,8 +65,8 @@ impl Spec for Scale {
     }
 }
 
-/// Some columns of rows of `stride` elements, times a factor, behind those of the chunks before. Grid: an invocation for each
-/// element.
+/// Some columns of rows of `stride` elements, times a factor, after those of earlier chunks. Grid: an invocation for
+/// each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CaptureForward {
     pub stride: usize,

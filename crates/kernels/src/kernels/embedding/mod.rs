@@ -101,7 +101,7 @@ impl Spec for PositionForward {
     }
 }
 
-/// Document ends lie `ends` elements behind the starts. Grid: `tokens · hidden` invocations.
+/// Document ends follow `ends` elements after the starts. Grid: `tokens · hidden` invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PositionBackward {
     pub hidden: usize,

@@ -40,10 +40,10 @@ pub struct InterventionEntry {
     pub reserved: u32,
 }
 
-/// Where numbers lie in the operand of [`InterveneForward`], in words.
+/// Where the operand of [`InterveneForward`] has its parts, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InterventionLayout {
-    /// The first entry: behind two words of each site, its first entry and how many it has.
+    /// The first entry. Before it each site has two words: its first entry, and how many it has.
     pub entries: usize,
     /// The first vector.
     pub vectors: usize,
@@ -51,7 +51,7 @@ pub struct InterventionLayout {
 }
 
 impl InterventionLayout {
-    /// Of a model of so many layers with rows of `hidden` elements.
+    /// The layout for a model of `layers` layers with rows of `hidden` elements.
     pub fn new(layers: usize, hidden: usize) -> Self {
         let entries = (2 * InterventionSite::count(layers)).next_multiple_of(64);
         let vectors = entries + MOST_INTERVENTIONS * size_of::<InterventionEntry>() / 4;

@@ -1,5 +1,5 @@
-//! The product with the matrix of gate and up, in one kernel with their gate. A workgroup computes as many columns of gate
-//! as of up. It writes only the gate's result.
+//! The product with the matrix of gate and up, and the gated activation, in one kernel. A workgroup computes as many
+//! columns of gate as of up. It writes only the activation's result.
 
 use super::tile::pick;
 use crate::caps::Capabilities;

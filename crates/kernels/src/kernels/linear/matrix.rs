@@ -8,9 +8,9 @@ use crate::kernels::compose::{Composer, MATRIX_USERS};
 use crate::kernels::shape::Output;
 use crate::products::{Form, LinearShape, LinearTile};
 
-/// Cells behind each row of a tile: without them the loads of a matrix meet in the same banks.
+/// Cells of padding after each row of a tile. Without them the loads of a matrix meet in the same banks.
 const PAD: usize = 8;
-/// Floats behind each row of results on their way out.
+/// Floats of padding after each row of results on their way out.
 const RESULT_PAD: usize = 4;
 
 const fn choice(
@@ -24,8 +24,8 @@ const fn choice(
     Choice { tile, factor, busy, edges, together: 1, part: PART }
 }
 
-/// Of the largest tile whose subgroups have 64×64 results: its registers leave room for two workgroups. It is so fast
-/// that memory's time shows.
+/// The largest tile whose subgroups have 64×64 results. Its registers leave room for two workgroups. It is so fast that
+/// memory's time shows.
 const fn widest(factor: f64, edges: f64) -> Choice {
     Choice { together: 2, part: 0.41, ..choice([128, 128, 32], [64, 64], factor, 1.0, edges) }
 }
@@ -93,7 +93,7 @@ fn fits(caps: &Capabilities, config: MatrixConfig, tile: LinearTile, form: Form)
         && bytes(config, tile, form) <= caps.limits.max_compute_workgroup_storage_size as usize
 }
 
-/// How the tile of an operand lies: in panels of the `w` of its `b` rows or columns that a subgroup multiplies.
+/// The layout of an operand's tile: panels, each of the `w` of its `b` rows or columns that a subgroup multiplies.
 struct Panels {
     count: usize,
     /// Lines of a panel: along K where the operand is stored so, else along M or N.
@@ -108,7 +108,7 @@ impl Panels {
         Self { count: b / w, lines, len }
     }
 
-    /// Those of a and b.
+    /// The panels of a and b.
     fn of(form: Form, [bm, bn, bk]: [usize; 3], [wm, wn]: [usize; 2]) -> [Self; 2] {
         let a = Self::new(form != Form::MatmulAt, bm, wm, bk);
         [a, Self::new(form == Form::MatmulT, bn, wn, bk)]
@@ -122,8 +122,8 @@ impl Panels {
         self.count * self.lines * self.row()
     }
 
-    /// Adds where the elements of operand `A` or `B` lie, and what an invocation loads of them: `across` vectors of a
-    /// line of all panels lie side by side.
+    /// Adds where the elements of operand `A` or `B` are, and what an invocation loads of them. `across` vectors of a
+    /// line of all panels are neighbours.
     fn constants(&self, composer: Composer, operand: char, across: usize) -> Composer {
         let apart = composer.workgroup_size() / across;
         let sizes = [

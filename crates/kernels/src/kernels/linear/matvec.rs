@@ -15,8 +15,8 @@ pub enum MatvecInput {
     Norm {
         epsilon: Constant,
     },
-    /// A row of heads that attention has left in ranges; `step` is bound last, and where the newest key is apart the
-    /// row's queries and the cache in front of it. Only where [`matvec_merges`](crate::kernels::matvec_merges).
+    /// Partial results of attention over ranges of keys. `step` is bound last. Where the newest key is apart, the row's
+    /// queries and the cache are bound before it. Only where [`matvec_merges`](crate::kernels::matvec_merges).
     Ranges(CacheAttention, DecodeSplits, NewKey),
 }
 
@@ -24,21 +24,21 @@ pub enum MatvecInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatvecOutput {
     Plain,
-    /// Added to what the results' place holds: of one row, not together with a norm.
+    /// Added to what the output holds. For one row, not together with a norm.
     Added,
-    /// Added to a residual: of one row not together with a norm.
+    /// Added to a residual. For one row, not together with a norm.
     Residual,
     /// Added to a bias, which all rows share; with a norm as a residual is.
     Bias,
-    /// Both: the bias is bound behind the residual.
+    /// Added to both: the bias is bound after the residual.
     BiasedResidual,
-    /// N results of 2 · N rows, `activate(gate) · up`: of one row only behind a norm.
+    /// N results of 2 · N rows, `activate(gate) · up`. For one row, only together with a norm.
     Gated(Activation),
-    /// N pairs of the query, key and value heads of a text's newest row, rotated and, but for the
-    /// query's, appended to a cache of f32: only behind a norm. The uniform is `step`; the rotation and the cache are
-    /// bound behind it, and of several rows the documents.
+    /// N pairs of the query, key and value heads of a text's newest row, rotated. Keys and values are appended to a
+    /// cache in f32. Only together with a norm. The uniform is `step`. The rotation and the cache are bound after it,
+    /// and for several rows the documents.
     Heads(CacheRows),
-    /// The same with a bias on the products.
+    /// [`Self::Heads`] with a bias on the products.
     BiasedHeads(CacheRows),
 }
 
@@ -47,7 +47,7 @@ pub enum MatvecOutput {
 pub struct Matvec {
     pub n: usize,
     pub k: usize,
-    /// Where the first result lies among those of all parts of a matrix.
+    /// The first result's index among those of all parts of a matrix.
     pub first: usize,
     pub input: MatvecInput,
     pub output: MatvecOutput,
@@ -55,7 +55,7 @@ pub struct Matvec {
     pub weights: WeightFormat,
 }
 
-/// The same of up to `rows` rows.
+/// The products of up to `rows` rows of `k` elements with one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatvecRows {
     pub n: usize,

@@ -1,5 +1,4 @@
-//! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that
-//! keeps a GPU busy.
+//! The linear family: `matmul`, `matmul_t`, `matmul_at` by tiles or directly, K split where that keeps a GPU busy.
 
 use super::gate_gradient::{self, tile_gives_gate_gradient};
 use super::gated::tile_gates;
@@ -97,7 +96,7 @@ impl LinearProduct {
         if self.is_split() { Output::Mode(WriteMode::Overwrite) } else { self.output }
     }
 
-    /// How results lie: parts are in f32.
+    /// The element format of results: parts are in f32.
     const fn element(&self) -> Element {
         if self.is_split() { Element::F32 } else { self.shape.c }
     }
@@ -158,7 +157,7 @@ impl LinearProduct {
         )
     }
 
-    /// How operands and results lie, and what is computed from these, as the variant's name says it.
+    /// The formats of operands and results, and what is computed from these, as the variant's name says it.
     fn operands(&self) -> String {
         let mut width = String::from(if self.shape.by_vectors() { "vec4" } else { "scalar" });
         if self.shape.a == Element::F16 {
@@ -298,7 +297,7 @@ impl LinearProduct {
     }
 }
 
-/// How B lies.
+/// The layout of B.
 fn b_form(composer: Composer, shape: &LinearShape) -> Composer {
     let form = match shape.b {
         WeightFormat::F32 if shape.by_vectors() => "",

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::kernels::compose::{Composer, Grid, Kernel, Spec};
 use crate::kernels::limits::{check_storage, workgroup_size};
 
-/// Most invocations that share a row, and as many where each would else load more than four vectors of a matrix.
+/// Most invocations that share a row: the first, or the second where each would else load more than four vectors of a
+/// matrix.
 const LANES: usize = 64;
 const LANES_OF_LONG_ROWS: usize = 128;
 /// Most elements that an invocation loads at a time.
@@ -79,7 +80,7 @@ enum Meeting {
     Tree,
     /// By subgroups, which the workgroup's one row has all of.
     Subgroups,
-    /// By subgroups of so many invocations; each of the workgroup's rows has some whole ones.
+    /// By subgroups of `width` invocations. Each of the workgroup's rows has some whole subgroups.
     SubgroupsOfRows {
         rows: usize,
         width: usize,
@@ -87,7 +88,7 @@ enum Meeting {
 }
 
 impl Meeting {
-    /// Says so for rows of so many invocations; also gives what the variant is then called.
+    /// Adds the flags and constants for rows of `lanes` invocations. Also gives what the variant is then called.
     fn joined(self, composer: Composer, lanes: usize) -> (Composer, String) {
         let rows = matches!(self, Self::SubgroupsOfRows { .. });
         let composer = composer.when("ROWS_OF_SUBGROUPS", rows);
@@ -102,8 +103,8 @@ impl Meeting {
     }
 }
 
-/// A row is read by as many neighbours as it keeps busy, all of whose loads are on their way before the first is
-/// needed. A CPU gains nothing from neighbours and loses at barriers.
+/// As many neighbours read a row as it keeps busy. All of their loads are on their way before the first is needed. A
+/// CPU gains nothing from neighbours and loses at barriers.
 fn row(caps: &Capabilities, vectors: usize, n: usize, name: &str) -> Result<RowReader> {
     let most = if vectors > 4 * LANES { LANES_OF_LONG_ROWS } else { LANES };
     if caps.reduces_by_subgroup() && !caps.software && vectors >= SUBGROUP_LANES {

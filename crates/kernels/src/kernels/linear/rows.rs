@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::kernels::compose::{Composer, Grid, Kernel, Spec};
 use crate::kernels::limits::{check_storage, workgroup_size};
 
-/// Most rows for which a number of the matrix is read once: as many sums as this times the matrix's rows stay
-/// in registers.
+/// Most rows for which a number of the matrix is read once. The sums, this many for each of the matrix's rows, stay in
+/// registers.
 const MOST_COLUMNS: usize = 16;
 /// Invocations that share rows of a matrix.
 const LANES: usize = 64;
-/// The same of rows that each would else load more than four vectors of, one after the other.
+/// Invocations where each would else load more than four vectors of a row, one after the other.
 const LANES_OF_LONG_ROWS: usize = 128;
 /// Most invocations whose sums meet by shuffles, and fewest that share rows.
 const BLOCK: usize = 32;
@@ -30,7 +30,7 @@ const IN_FLIGHT: usize = 12;
 struct WorkSplit {
     /// Invocations of a workgroup.
     size: usize,
-    /// Those that share rows of the matrix.
+    /// Invocations that share rows of the matrix.
     lanes: usize,
     /// Rows of the matrix that they share.
     products: usize,
@@ -38,8 +38,8 @@ struct WorkSplit {
     in_flight: usize,
 }
 
-/// Of matrices whose vectors are units of many elements: few make a row. On an H100 a pass of 16 texts in int4 takes
-/// 590 µs with these, and 680 with the lanes of f32.
+/// For matrices whose vectors are units of many elements, so that a row has few. On an H100 a pass of 16 texts in int4
+/// takes 590 µs with these, and 680 with the lanes of f32.
 const PACKED: WorkSplit = WorkSplit { size: 128, lanes: 128, products: 4, in_flight: 1 };
 
 /// Whether sums meet by shuffles.

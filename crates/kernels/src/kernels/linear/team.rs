@@ -1,4 +1,4 @@
-//! The matrix-vector product where a subgroup has results by itself ([`Decoding`](crate::caps::Decoding)).
+//! The matrix-vector product where one subgroup computes whole results ([`Decoding`](crate::caps::Decoding)).
 
 use super::{Matvec, MatvecInput, MatvecOutput};
 use crate::caps::Capabilities;
@@ -9,11 +9,11 @@ use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, cache_sizes, key_rows, scores};
 use crate::kernels::shape::{CacheAttention, MASKED, NewKey, PARTIAL_STATE, RANGE_KEYS};
 
-/// Words of a matrix that an invocation has in flight: they stay in registers, as do as many of what is multiplied.
+/// Words of a matrix that an invocation has in flight. They stay in registers, with as many words of the row.
 const WORDS_IN_FLIGHT: usize = 64;
-/// Fewest rows of a matrix of which each subgroup has several: with fewer, too few subgroups are busy.
+/// Fewest rows of a matrix where each subgroup computes several. With fewer rows too few subgroups are busy.
 const VERY_MANY: usize = 8192;
-/// Invocations of a workgroup that puts ranges together, all of which share that work, and of another one.
+/// Invocations of a workgroup that merges ranges, which all of them share, and of another workgroup.
 const SIZE_MERGING: u32 = 256;
 const SIZE: u32 = 128;
 
@@ -27,7 +27,7 @@ pub(super) struct Team {
     rows: usize,
 }
 
-/// Whether a product of `k` numbers can put together what ranges of keys have left.
+/// Whether a product with rows of `k` numbers can merge ranges of keys.
 pub fn matvec_merges(caps: &Capabilities, k: usize) -> bool {
     let lanes = caps.subgroup_size[0] as usize;
     let bytes = caps.limits.max_compute_workgroup_storage_size as usize;

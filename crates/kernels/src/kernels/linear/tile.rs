@@ -34,8 +34,8 @@ impl LinearTile {
         !matches!(self, Self::Direct { .. })
     }
 
-    /// Vectors behind each row of the two operands' tiles: where an operand is transposed on its way,
-    /// they keep the stores of a subgroup in different banks.
+    /// Vectors of padding after each row of the two operands' tiles. Where an operand is transposed on its way, they
+    /// keep the stores of a subgroup in different banks.
     pub(in crate::kernels) const fn pads(form: Form) -> [usize; 2] {
         match form {
             Form::MatmulT => [2, 2],
@@ -130,7 +130,7 @@ const CHOICES: [Choice; 5] = [
     choice([64, 64, 16], [8, 4], 1.09, 1.9),
     choice([32, 32, 16], [4, 4], 1.5, 5.0),
 ];
-/// The same for [`Form::MatmulAt`], which transposes no operand.
+/// The choices for [`Form::MatmulAt`], which transposes no operand.
 const CHOICES_AT: [Choice; 4] = [
     choice([128, 128, 16], [8, 8], 0.98, 1.0),
     choice([128, 64, 16], [8, 8], 1.03, 1.6),
@@ -138,7 +138,7 @@ const CHOICES_AT: [Choice; 4] = [
     choice([32, 32, 16], [4, 4], 1.75, 5.5),
 ];
 
-/// Those of a tile without matrices.
+/// [`Choice::edges`] of a tile without matrices.
 const EDGES: f64 = 16.0;
 /// The dispatch of the second stage on a [`GpuClass::LARGE`], in multiply-adds of a compute unit: it takes a step some
 /// 4 µs.
@@ -149,9 +149,8 @@ const LEAST_DEPTH: usize = 64;
 /// Most bytes of all parts: memory that the plan keeps, for a tenth of a large product's time.
 const PARTS_BYTES: u64 = 64 << 20;
 
-/// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address
-/// pattern: the larger the block the better (two cores: 16×16 6.6 to 7.5 GFLOP/s, 8×8 4.4 to 5), but
-/// compiling it takes longer.
+/// On SwiftShader a vector load costs as much as twenty vector multiply-adds, whatever the address pattern: the larger
+/// the block the better (two cores: 16×16 6.6 to 7.5 GFLOP/s, 8×8 4.4 to 5), but compiling it takes longer.
 const DIRECT: [LinearTile; 2] =
     [LinearTile::Direct { tm: 16, tn: 16 }, LinearTile::Direct { tm: 8, tn: 8 }];
 /// Multiply-adds from which a large block repays its compilation within a hundred steps. Products of a form share it.
@@ -183,8 +182,7 @@ fn choices(caps: &Capabilities, shape: &LinearShape) -> Vec<&'static Choice> {
     choices
 }
 
-/// What was measured on this device, else the tile and the parts of K that are expected to take the
-/// least time.
+/// What was measured on this device, else the tile and the parts of K that are expected to take the least time.
 pub(in crate::kernels) fn pick(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     let measured = caps.tuned.iter().find(|tuned| tuned.shape == *shape);
     let can = |tile: LinearTile, splits| {

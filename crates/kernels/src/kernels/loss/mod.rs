@@ -36,7 +36,7 @@ pub enum Steering {
     Nothing,
     /// A weight for each target, and a temperature of the logits.
     Weights,
-    /// Those, and probabilities of up to [`SOFT_IDS`] tokens for each row.
+    /// [`Self::Weights`], and probabilities of up to [`SOFT_IDS`] tokens for each row.
     SoftTargets,
     /// A temperature; instead of its loss a row gives what [`RowScore`] says.
     Scores,
@@ -78,7 +78,7 @@ pub struct SteeringNumbers {
 }
 
 impl SteeringNumbers {
-    /// Those of hard targets alone.
+    /// The numbers for hard targets alone.
     pub fn of(temperature: f64) -> Self {
         Self {
             temperature: temperature as f32,

@@ -21,7 +21,7 @@ pub struct NormTerms {
 }
 
 impl NormTerms {
-    /// Those of a weight that is multiplied as it is.
+    /// The terms for a weight that is multiplied as it is.
     pub const fn plain(epsilon: f64) -> Self {
         Self { epsilon: Constant(epsilon), shifted: false }
     }
@@ -32,7 +32,7 @@ impl NormTerms {
 pub struct NormForm {
     /// The result is added to a residual.
     pub residual: bool,
-    /// The result lies in f16; rows are of fours.
+    /// The result is in f16. The elements of a row are a multiple of four.
     pub half: bool,
     /// The norm's input as partial sums. It adds them to the residual stream, and writes that too.
     /// [`PartialSums::WHOLE`]: the input is rows.
@@ -49,7 +49,7 @@ pub struct SummedWeights {
     pub count: usize,
     /// Elements from one weight's partial sums to the next one's.
     pub partials: usize,
-    /// The same of gradients, which lie in the opposite order.
+    /// Elements from one weight's gradient to the next one's. Gradients are in the opposite order.
     pub outputs: usize,
 }
 
@@ -57,8 +57,8 @@ impl SummedWeights {
     pub const ONE: Self = Self { count: 1, partials: 0, outputs: 0 };
 }
 
-/// Rows that one workgroup of `rms_norm_backward` or `layer_norm_backward` folds into one partial weight gradient: as many
-/// as leave about `BLOCKS` workgroups, since it works on one row after the other.
+/// Rows that one workgroup of `rms_norm_backward` or `layer_norm_backward` folds into one partial weight gradient. They
+/// leave about `BLOCKS` workgroups, since each works on one row after the other.
 pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
     if caps.software {
         8
@@ -108,7 +108,7 @@ impl NormRow {
     }
 }
 
-/// A workgroup for so many rows.
+/// A workgroup for `rows` rows.
 const fn by_rows(rows: usize) -> Grid {
     Grid::Flat { rows, per_block: 1, per_group: 1 }
 }
@@ -201,8 +201,8 @@ impl Spec for LayerNormForward {
     }
 }
 
-/// The gradients of [`RmsNormForward`]. `mode` is for `d_x`, and `d_y` lies in `sums`. `rows` rows, [`norm_rows`] in a
-/// plan, leave one partial sum of the weight's gradient. Grid: one workgroup for these.
+/// The gradients of [`RmsNormForward`]. `mode` is for `d_x`, and `d_y` is in partial `sums`. `rows` rows, [`norm_rows`]
+/// in a plan, leave one partial sum of the weight's gradient. Grid: one workgroup for these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RmsNormBackward {
     pub hidden: usize,

@@ -34,7 +34,7 @@ pub struct UpdateSpec {
 }
 
 impl UpdateSpec {
-    /// The same with a constant in its text.
+    /// This spec with a constant in its text.
     pub const fn with(self, constant: Constant) -> Self {
         Self { constant, ..self }
     }
@@ -124,7 +124,7 @@ impl UpdateText<'_> {
         text.flat(caps, spec, count / lanes)
     }
 
-    /// So many workgroups, which reduce as rows of so many columns are reduced.
+    /// Workgroups of `groups`, which reduce as rows of `columns` columns are reduced.
     pub fn reduced(
         &self,
         caps: &Capabilities,

@@ -12,8 +12,8 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::Element;
 
-/// In place; backward rotates back. With `half` from rows in f32 to rows in f16, where [`rope_has_halves`]. Forward from
-/// `sums` to their sums, where the shape [rotates sums](RopeShape::rotates_sums).
+/// Rotates rows in place, or back. `half`: reads f32 and writes f16. `sums`: adds up partial sums first. Not every
+/// shape has these two forms ([`rope_has_halves`], [`RopeShape::rotates_sums`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeRows {
     pub shape: RopeShape,
@@ -45,8 +45,8 @@ impl Spec for RopeRows {
         if self.forward { "rope_forward" } else { "rope_backward" }
     }
 
-    /// Grid: in place an invocation for each pair that turns, into f16 for each four elements of a row, and of parts for
-    /// each eight.
+    /// Grid: in place an invocation for each pair that is rotated. Into f16, one for each four elements of a row. From
+    /// partial sums, one for each eight.
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { shape, half, sums, .. } = *self;
         if half {

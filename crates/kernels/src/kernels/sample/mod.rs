@@ -103,7 +103,7 @@ fn draw(
     Ok(kernel)
 }
 
-/// The `count` likeliest tokens of a vocabulary, which has as many at least, with their log-probabilities. Grid: one
+/// The `count` likeliest tokens with their log-probabilities. The vocabulary has at least `count` tokens. Grid: one
 /// workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopLogits {

@@ -9,8 +9,8 @@ use crate::kernels::{
 };
 use crate::layout::{Layout, cache_attention, rope_shape};
 
-/// The nodes by which a device decodes rows: each norm is joined to the product behind it, and that to the gate or the
-/// rotation behind it, where a kernel does so.
+/// The nodes by which a device decodes rows. Each norm is joined to the product after it, and the product to the
+/// activation or rotation after it, where a kernel does both.
 ///
 /// # Errors
 /// `limit-exceeded` when no workgroup of attention fits.
@@ -38,7 +38,8 @@ struct DecodePass<'a> {
 }
 
 impl<'a> DecodePass<'a> {
-    /// One row is rotated by the angles of the first layer whose product can; all layers with that rotation share them.
+    /// The embedding copies the angles of one rotation, for one row: that of the first layer whose product can rotate.
+    /// All layers with that rotation read these angles.
     fn leave_angles(&mut self) {
         let rotated = |index| match self.candidates(index) {
             [norm, product, rope] => match (norm.op, product.op, rope.op) {
@@ -58,9 +59,9 @@ impl<'a> DecodePass<'a> {
         }
     }
 
-    /// The node at an index, or with it those behind it that a product's kernel may do too: a norm, the product that alone
-    /// reads it, and the gate or the rotation that alone reads that. A norm stays where another node reads it too: an
-    /// adapter, or a sum where it is the residual stream.
+    /// The nodes from an index on that one kernel might do: a norm, the product after it, and the activation or
+    /// rotation after that. Each must be the only reader of the one before. Else the node alone: a LoRA adapter may
+    /// read the norm too, or a sum where the norm is the residual stream.
     fn candidates(&self, index: usize) -> &'a [Node] {
         let nodes = &self.request.graph.nodes[index..self.request.nodes.end];
         let follows =
@@ -87,7 +88,7 @@ impl<'a> DecodePass<'a> {
         &nodes[..count]
     }
 
-    /// Adds the nodes from an index on that this device fuses, or what they are on this device; gives how many they are.
+    /// Adds what this device makes of the nodes from an index on. Returns how many nodes of the graph that covers.
     fn nodes(&mut self, index: usize) -> Result<usize> {
         let candidates = self.candidates(index);
         let [Node { op: Op::Norm(norm), reads, .. }, product, behind @ ..] = candidates else {
@@ -166,8 +167,8 @@ impl<'a> DecodePass<'a> {
         self.push(op, node.site, &reads, &node.writes);
     }
 
-    /// Whether a product of one row is added to its residual where that lies: nothing reads it later, and the sum has
-    /// no place of its own.
+    /// Whether a product of one row is added to its residual in place: nothing reads the residual later, and the sum
+    /// has no place of its own.
     fn adds_in_place(&self, index: usize, sum: ValueId, residual: ValueId) -> bool {
         let mut later = self.request.graph.nodes[index + 1..].iter();
         self.is_one()
@@ -220,7 +221,7 @@ impl<'a> DecodePass<'a> {
             let op = DecodeOp::Plain(Op::Rope { attention });
             return self.push(op, rope, &[query], &[query]);
         }
-        // Batched rows lie as those of the product do, with nothing behind their queries.
+        // Batched rows keep the product's stride, with nothing after their queries.
         let columns = if self.is_one() { attention.width() } else { attention.stride() };
         self.out.values[query] = Value { name: "query", gradient: false, columns };
         self.out.layouts[query] = Layout::QueryHeads;
@@ -308,8 +309,8 @@ impl<'a> DecodePass<'a> {
         norm.kind == NormKind::Rms && k::matvec_fuses(self.request.caps)
     }
 
-    /// Whether a kernel can do so and multiply pairs of rows, a gate's and the one above it or those half a head apart:
-    /// the two may lie in different parts of a matrix that is cut.
+    /// Whether a kernel can also multiply pairs of matrix rows: a gate's and its up row, or two that are half a head
+    /// apart. In a matrix that is cut, the two may be in different parts.
     fn fuses_pairs(&self, norm: Norm, weight: WeightId) -> bool {
         self.request.matrices.params.matrices[weight].parts.len() == 1 && self.fuses(norm)
     }

@@ -96,8 +96,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// `output = matrix · input`, plus a bias and, from the read of this index on, a residual if there is one. A residual
-    /// that lies where the output does is added to in place.
+    /// `output = matrix · input`, plus a bias and, from the read of this index on, a residual if there is one. A
+    /// residual in the output's place is added to in place.
     fn linear_row(
         &mut self,
         node: &DecodeNode,
@@ -243,7 +243,7 @@ impl Lowering<'_> {
             let weights = self.matrices.format(weight);
             let (n, k, first) = (part.rows / products, matrix.cols, part.row0);
             let of = Matvec { n, k, first, input, output, weights };
-            // Heads lie as the rows of their matrix do.
+            // Heads are in the order of their matrix's rows.
             let stride = if heads { matrix.rows } else { matrix.rows / products };
             let launch = Launch::new(node.site, self.row_kernel(of, stride)?)
                 .bind(of_input, from)
