@@ -173,7 +173,7 @@ pub(super) fn descriptor(caps: &Capabilities) -> wgpu::DeviceDescriptor<'static>
     }
 }
 
-/// In a page wgpu's text has a stack behind its first line.
+/// In a page wgpu's text has a stack after its first line.
 pub(super) fn no_device(error: &wgpu::RequestDeviceError) -> Error {
     let text = error.to_string();
     no_adapter(&format!("the adapter gave no device: {}", text.lines().next().unwrap_or_default()))

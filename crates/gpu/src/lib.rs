@@ -47,16 +47,16 @@ pub struct Replay {
     pub rows: usize,
     /// Positions of a cache that the last row sees, to share out the cost; 0 without one.
     pub keys: usize,
-    /// A submit ends before each of these dispatches, so that the GPU begins while the rest is encoded. What is before
-    /// them writes nothing that outlives the step. 0: none. Not where work is cut into several submits anyway.
+    /// Dispatches before which a submit ends, so that the GPU begins while the rest is encoded. Dispatches before a cut
+    /// write nothing that outlives the step. 0 is no cut. Unused where `submits` is more than 1.
     pub cuts: [usize; 3],
-    /// What is read is copied before this dispatch, and can be used while the GPU runs it and those behind it: they
-    /// write nothing of that. None, or where work is cut into several submits anyway: the copy comes last.
+    /// The dispatch before which the bytes to read are copied. They can be used while the GPU runs the rest, which does
+    /// not write them. None, or where `submits` is more than 1: the copy comes last.
     pub copy_before: Option<usize>,
 }
 
 impl Replay {
-    /// Of a plan that reads no cache, or whose cost does not depend on how much of it.
+    /// A replay of a plan that reads no cache, or whose cost does not depend on how much of it.
     pub const fn new(plan: PlanId, rows: usize) -> Self {
         Self { plan, rows, keys: 0, cuts: [0; 3], copy_before: None }
     }
@@ -114,7 +114,7 @@ pub trait Gpu {
     /// multiples of 4.
     fn write(&self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Copies between buffers in one submit, behind what has been submitted, under [`Gpu::push_error_scope`].
+    /// Copies between buffers in one submit, after what has been submitted, under [`Gpu::push_error_scope`].
     fn copy(&self, copies: &[BufferCopy]) -> Result<()>;
 
     /// Lets the host do what waits for its thread: input, painting, other tasks.
@@ -124,9 +124,8 @@ pub trait Gpu {
     /// them. Errors are not reported here; `install` compiles the kernel again and reports them.
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()>;
 
-    /// Compiles a plan's kernels (each distinct text once, while it is in use) and binds its
-    /// buffers as `resolve` says, under [`Gpu::push_error_scope`].
-    /// Of [`Buffer::Given`] it binds the whole buffer.
+    /// Compiles a plan's kernels (each distinct text once, while it is in use) and binds its buffers as `resolve` says,
+    /// under [`Gpu::push_error_scope`]. Of [`Buffer::Given`] it binds the whole buffer.
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId>;
 
     /// Binds other buffers to an installed plan, under [`Gpu::push_error_scope`]. What has been submitted keeps those
@@ -180,8 +179,8 @@ pub trait Gpu {
     fn destroy(&self);
 }
 
-/// Queues the work of one call. Its future fails if the device refused any of it, and only then, or
-/// when the work's own future does.
+/// Queues the work of one call. Its future fails where the device refused any of it, or where the work's own future
+/// fails.
 ///
 /// # Errors
 /// What `queue` itself gives.

@@ -37,10 +37,10 @@ impl InstalledDispatch {
 /// An installed plan over a device's pipelines and bindings.
 #[derive(Debug)]
 pub struct Program<P, B> {
-    /// Of each kernel.
+    /// One for each kernel.
     pipelines: Vec<P>,
     dispatches: Vec<InstalledDispatch>,
-    /// Of each bind group.
+    /// One for each bind group.
     pub bindings: RefCell<Vec<B>>,
     /// The batch that costs refer to.
     tokens: usize,
@@ -68,7 +68,7 @@ pub trait Encoder<P, B> {
     fn dispatch(&mut self, groups: [u32; 2]);
     /// Ends the submit, and begins another, which has no pipeline and no bindings set.
     fn cut(&mut self);
-    /// The same, with the copy of what is read at the end of the submit.
+    /// As [`Self::cut`], with the copy of what is read at the end of the submit.
     fn cut_behind_copy(&mut self) -> Result<()>;
 }
 

@@ -98,8 +98,8 @@ pub struct ModelConfig {
     pub final_logit_softcapping: Option<f64>,
     /// Scores are divided by its root; none: by that of `head_dim`.
     pub query_pre_attn_scalar: Option<usize>,
-    /// What layers have other than this says, where the family's layers say what they are: kinds of layers in their
-    /// order, which begin again behind the last one. Ask [`ModelConfig::layer`].
+    /// Where layers differ from the rest of this config: kinds of layers in their order, which begins again after the
+    /// last one. Ask [`ModelConfig::layer`].
     pub layers: Vec<LayerKind>,
     /// What only the family has, by the names of its [slots](Slot).
     pub own: BTreeMap<&'static str, Value>,
@@ -116,16 +116,15 @@ pub const MAX_HEAD_DIM: usize = 256;
 pub const MAX_TENSOR_ELEMENTS: u64 = i32::MAX as u64;
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json` of a supported family, as transformers 4 and 5
-    /// write it. Missing fields get the defaults of transformers' config of that family;
-    /// whatever the file asks for and tinyloom lacks is refused by name, and so is a field whose
-    /// name is misspelt. A text above a megabyte is refused unread.
+    /// Reads a Hugging Face `config.json` of a supported family, as transformers 4 and 5 write it. Missing fields get
+    /// the defaults of transformers' config of that family; whatever the file asks for and tinyloom lacks is refused by
+    /// name, and so is a field whose name is misspelt. A text above a megabyte is refused unread.
     pub fn from_json(text: &str) -> Result<Self> {
         Self::read(text, FAMILIES)
     }
 
-    /// The same of a config that a program has written by hand: a field that nothing is known of is refused too, and one
-    /// that transformers' model of this family ignores.
+    /// Reads a config that a program has written by hand. An unknown field is refused too, and one that transformers'
+    /// model of this family ignores.
     pub fn from_code(text: &str) -> Result<Self> {
         let config = Self::read(text, FAMILIES)?;
         let fields = Fields::read(text)?;
@@ -134,7 +133,7 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// The same of one of these families, of which the first stands for a missing `model_type`.
+    /// Reads a config of one of these families. The first stands for a missing `model_type`.
     pub fn read(text: &str, families: &[&'static Family]) -> Result<Self> {
         let mut fields = Fields::read(text)?;
         // A model that reads images too has its text model's config in it.
@@ -285,8 +284,7 @@ impl ModelConfig {
         }
     }
 
-    /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that
-    /// tinyloom does not read.
+    /// The text of `config.json`: loads in transformers 4 and 5 and gives back the fields that tinyloom does not read.
     pub fn to_json(&self) -> String {
         let kept = self.extra.iter().map(|(name, text)| (name.as_str(), Text::kept(text)));
         let mut map: BTreeMap<&str, Text<'_>> = kept.collect();
@@ -343,7 +341,7 @@ const NOTE: &str = "tinyloom_note";
 const SOFT_CAP_NOTE: &str =
     "transformers ignores attn_logit_softcapping in this model: it computes other logits";
 
-/// The family that a config is of: `model_type`, which `architectures` must not contradict.
+/// The family of a config: `model_type`, which `architectures` must not contradict.
 fn family(fields: &mut Fields<'_>, families: &[&'static Family]) -> Result<&'static Family> {
     let allowed = || {
         let names: Vec<_> = families.iter().map(|of| format!("\"{}\"", of.names[0])).collect();

@@ -1,6 +1,6 @@
 //! A part of [tinyloom](https://docs.rs/tinyloom), without a promise of stability of its own.
 //!
-//! Models as data: configs and families, graphs and their derived passes, where parameters lie, batches.
+//! Models as data: configs and families, graphs and their derived passes, layouts of parameters, batches.
 
 #![warn(missing_debug_implementations)]
 

@@ -1,13 +1,12 @@
 //! Where each parameter lives: named tensors to ranges of a few large buffers ("shards").
 //!
-//! Parameters that are multiplied by the same input (q, k, v; gate, up) lie one after the other, so
-//! that kernels see them as one matrix. What is decayed comes first and the rest last, so that weight
-//! decay applies to a prefix of each shard. Gradients and optimizer state have the layout of the
-//! trained parameters ([`Params::trained`]), which is that of the weights where all are trained. Optimizers that
-//! update tensor by tensor have places of their own (`optim/pieces.rs`).
+//! Parameters that are multiplied by the same input (q, k, v; gate, up) are neighbours, so that kernels see them as one
+//! matrix. What is decayed comes first and the rest last, so that weight decay applies to a prefix of each shard.
+//! Gradients and optimizer state have the layout of the trained parameters ([`Params::trained`]), which is that of the
+//! weights where all are trained. Optimizers that update tensor by tensor have places of their own (`optim/pieces.rs`).
 //!
-//! An adapter's weights are a layout over the base's ([`Params::adapted`]): their shards are numbered
-//! behind the base's, which stay where they are, so that a plan finds both by the same names.
+//! A LoRA adapter's weights are a layout over the base's ([`Params::adapted`]). The numbers of their shards follow
+//! those of the base's, which stay where they are. So a plan finds both by the same names.
 //!
 //! A layout may hold its matrices packed ([`Params::packed`]): each part of one is a buffer of its own then, and
 //! the shards have what is left, which is f32.
@@ -24,7 +23,8 @@ const PART_ALIGN: usize = 2 * ALIGN;
 /// A run of a matrix's rows inside one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Of a packed matrix the number of the part among those of all matrices, which is that of its buffer.
+    /// The number of its shard. In a packed matrix, the number of the part among those of all matrices, which is its
+    /// buffer's number.
     pub shard: usize,
     /// First element of the part in its shard; a multiple of `PART_ALIGN`. Of a packed matrix 0.
     pub offset: usize,
@@ -41,7 +41,7 @@ pub struct Matrix {
     pub parts: Vec<Part>,
     /// The number of the first part among those of all matrices.
     pub first_part: usize,
-    /// How it lies on the GPU.
+    /// Its format on the GPU.
     pub format: WeightFormat,
     /// Whether products read its rows.
     multiplied: bool,
@@ -64,13 +64,13 @@ pub struct Tensor {
     pub matrix: WeightId,
     pub row0: usize,
     pub rows: usize,
-    /// How the checkpoint has the rows that lie here.
+    /// How the checkpoint stores the rows.
     pub stored: Stored,
     pub init: Init,
 }
 
 impl Tensor {
-    /// What takes its elements from the order in which they lie here to the checkpoint's, if that is another one.
+    /// What takes its elements from the order that they have here to the checkpoint's, if that is another one.
     pub fn swap(&self) -> Option<Swap> {
         let elements: usize = self.shape.iter().product();
         self.stored.swap(self.rows, elements / self.rows)
@@ -115,11 +115,11 @@ pub struct Params {
     pub architecture: Architecture,
     /// By [`WeightId`].
     pub matrices: Vec<Matrix>,
-    /// Its own, in the order in which they lie in the shards.
+    /// Its own tensors, in their order in the shards.
     pub tensors: Vec<Tensor>,
     /// The base's, then its own.
     pub shards: Vec<Shard>,
-    /// How the matrices that can be packed lie, but for an adapter's, which are f32.
+    /// The format of the matrices that can be packed, except a LoRA adapter's, which are f32.
     pub weights: WeightFormat,
     /// Weights and shards of the base, if it is a layout over one.
     base: Base,
@@ -142,8 +142,7 @@ impl Params {
         Self::packed(architecture, binding_bytes, WeightFormat::F32)
     }
 
-    /// The same with matrices, embedding and head among them, in another format where their rows are of whole
-    /// groups.
+    /// A layout with matrices, embedding and head among them, in another format where their rows are of whole groups.
     ///
     /// # Errors
     /// As [`Params::new`].
@@ -225,8 +224,8 @@ impl Params {
         })
     }
 
-    /// Where a part of a matrix lies that inference packs: the number of its buffer, and bytes in front of it there.
-    /// Each lies behind the one before, as far as a binding reaches, so that the matrices of a layer are neighbours.
+    /// Where inference has a packed part of a matrix: the number of its buffer, and the byte at which it begins. Each
+    /// part follows the one before, as far as a binding reaches, so that the matrices of a layer are neighbours.
     /// Matrices that nothing multiplies by are not packed.
     pub fn packed_part(
         &self,

@@ -14,7 +14,7 @@ use crate::twins::log_sum_exp;
 use crate::twins::model::{Network, Tensors, random_adapter};
 use std::rc::Rc;
 
-/// Of the modules that are stacked into one product some, and one of those that are alone.
+/// Some of the modules that are stacked into one product, and one module that is alone.
 const SOME: [&str; 3] = ["v_proj", "gate_proj", "down_proj"];
 const ALL: [&str; 1] = ["all-linear"];
 

@@ -114,7 +114,7 @@ pub struct Listing {
     pub key: Option<String>,
     /// Why there is no key, where the case makes no sessions.
     pub unlisted: Option<String>,
-    /// Jobs that the key is of: as many as a run has that leaves no kernel out.
+    /// Jobs in the key: those of a run that leaves no kernel out.
     pub jobs: usize,
     /// Names and variants of the kernels that the core runs of it.
     pub kernels: BTreeSet<String>,
@@ -130,7 +130,7 @@ pub struct Report {
     /// Pipelines compiled for it.
     pub pipelines: u64,
     pub milliseconds: f64,
-    /// Of these, those in which kernels by themselves were compiled and bound, and in which they ran.
+    /// The part of `milliseconds` in which kernels were compiled and bound, and the part in which they ran.
     pub compiling: f64,
     pub running: f64,
     /// Runs of a kernel, and those that another device of the adapter had done before.

@@ -28,8 +28,7 @@ pub(crate) const WINDOWED: &str = r#"{"model_type":"mistral","vocab_size":64,"hi
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"initializer_range":0.2,
     "max_position_embeddings":512}"#;
 
-/// With a window in one of two layers, norms behind blocks, and capped scores and logits; otherwise as the
-/// windowed one.
+/// With a window in one of two layers, norms after blocks, and capped scores and logits. Otherwise as the windowed one.
 pub(crate) const ALTERNATING: &str = r#"{"model_type":"gemma2","vocab_size":64,"hidden_size":32,
     "intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,
     "head_dim":32,"sliding_window":7,"attn_logit_softcapping":1.5,"final_logit_softcapping":2.5,

@@ -94,7 +94,7 @@ pub fn testing_linear(runtime: &RawRuntime, work: &str) -> JsResult<String> {
     json(&candidates_linear::linear(device.capabilities(), &parse(work)?).map_err(to_js)?)
 }
 
-/// The kernels of a token decoded behind `context` others, with their times, as JSON.
+/// The kernels of a token decoded after `context` others, with their times, as JSON.
 #[wasm_bindgen]
 pub async fn testing_decode_profile(
     runtime: &RawRuntime,

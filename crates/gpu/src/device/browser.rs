@@ -112,8 +112,8 @@ fn standing_in<T>(
     Some(asked)
 }
 
-/// Begins to compile the pipeline that `ask` asks the device for; its result is of no use.
-/// None where the browser cannot.
+/// Begins to compile the pipeline that `ask` asks the device for. Nobody uses its result. None where the browser
+/// cannot.
 pub(super) fn begin_pipeline<T>(
     device: &wgpu::Device,
     ask: impl FnOnce() -> T,

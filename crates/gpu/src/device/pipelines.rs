@@ -1,7 +1,7 @@
 //! Bind group layouts and compute pipelines, one for each distinct kernel text.
 //!
-//! A pipeline is shared between calls once the device has accepted the call that compiled it. One that
-//! no installed plan uses is kept, since the next model may use it, but only so many of them are.
+//! A pipeline is shared between calls once the device has accepted the call that compiled it. One that no installed
+//! plan uses is kept, up to a number of them, since the next model may use it.
 
 use crate::kernels::{Access, Binding, Kernel, Wgsl};
 use crate::{Counters, LocalFuture};

@@ -1,11 +1,11 @@
 //! Waits for readbacks in a browser, and makes it poll the GPU for them.
 //!
-//! Chromium's GPU process polls the GPU when commands arrive, and otherwise only every other
-//! millisecond: on an H200 160 short dispatches took 3.1 ms from submit to mapped bytes, and 1.0 ms with commands
-//! arriving meanwhile (`docs/decisions/017-polling-in-chromium.md`). An empty error scope is a command that gives the
-//! GPU nothing to do, and its answer says when to send the next. They are sent only around the time that the last
-//! readback took: a step of a second costs no more of them than one of twenty milliseconds. The first of them are the
-//! error scopes of the call itself, which are popped behind its submit.
+//! Chromium's GPU process polls the GPU when commands arrive, and otherwise only every other millisecond: on an H200
+//! 160 short dispatches took 3.1 ms from submit to mapped bytes, and 1.0 ms with commands arriving meanwhile
+//! (`docs/decisions/017-polling-in-chromium.md`). An empty error scope is a command that gives the GPU nothing to do,
+//! and its answer says when to send the next. They are sent only around the time that the last readback took: a step of
+//! a second costs no more of them than one of twenty milliseconds. The first of them are the error scopes of the call
+//! itself, which are popped after its submit.
 //!
 //! Firefox polls at each submit, be it empty, and otherwise every 100 milliseconds. There empty submits
 //! go with the error scopes, and some alone long before and after: how long the last readback took may

@@ -222,7 +222,7 @@ impl WgpuDevice {
     }
 }
 
-/// Of scopes that were popped, the innermost first.
+/// The first error of scopes that were popped, the innermost first.
 async fn first_caught(popped: Vec<(Filter, Caught)>) -> Option<(Filter, String)> {
     let mut first = None;
     for (filter, caught) in popped {

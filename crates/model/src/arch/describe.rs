@@ -12,7 +12,7 @@ pub struct Describe<'a> {
     pub config: &'a ModelConfig,
     /// What its norms are.
     pub norms: NormKind,
-    /// Of its norms.
+    /// What its norms add to the mean square.
     pub epsilon: f64,
     pub weights: Vec<Weight>,
     /// How the checkpoint has the next products.
@@ -111,7 +111,7 @@ impl<'a> Describe<'a> {
         Norm { weight, epsilon: self.epsilon, kind: self.norms }
     }
 
-    /// Norms of queries and keys, of so many elements at a time, by the modules of both.
+    /// Norms of queries and keys, of `columns` elements at a time, by the modules of both.
     pub fn head_norms(&mut self, block: &str, columns: usize) -> HeadNorms {
         let modules = ["q_norm", "k_norm"].map(|module| format!("{block}.{module}"));
         self.norm_of(&modules, columns)

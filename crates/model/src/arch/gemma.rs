@@ -1,8 +1,7 @@
-//! Gemma (arXiv:2403.08295): Llama with norms by 1 + the weight, and embeddings times √hidden.
-//! Gemma 2 (arXiv:2408.00118): also with norms of what each block adds, windows in every other layer, and soft
-//! caps of scores and logits, which the config resolves.
-//! Gemma 3 (arXiv:2503.19786): Gemma 2 with a norm of each head's queries and keys instead of the caps, and other
-//! angles in layers with a window.
+//! Gemma (arXiv:2403.08295): Llama with norms by 1 + the weight, and embeddings times √hidden. Gemma 2
+//! (arXiv:2408.00118): also with norms of what each block adds, windows in every other layer, and soft caps of scores
+//! and logits, which the config resolves. Gemma 3 (arXiv:2503.19786): Gemma 2 with a norm of each head's queries and
+//! keys instead of the caps, and other angles in layers with a window.
 
 use super::gguf::{Change, DECODER, GELU, Gguf, HEAD_NORMS, UNCAPPED};
 use super::llama::{Differences, HeadsNormed, LLAMA, Place, decoder};
@@ -112,7 +111,7 @@ const OF_GEMMA: Differences = Differences {
 
 /// llama.cpp takes the logits of the embedding.
 const TIED_HEAD: (&str, &[&str]) = ("tie_word_embeddings", &["true"]);
-/// Norms before and behind each block, by llama.cpp's names.
+/// Norms before and after each block, by llama.cpp's names.
 const AROUND: &[(&str, &str)] = &[
     ("post_attention_layernorm", "post_attention_norm"),
     ("pre_feedforward_layernorm", "ffn_norm"),

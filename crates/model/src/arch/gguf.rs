@@ -1,4 +1,4 @@
-//! How a family lies in the files of llama.cpp, by the names of its `convert_hf_to_gguf.py`. `pkg/src/gguf` writes them.
+//! How llama.cpp's files store a family, by the names of its `convert_hf_to_gguf.py`. `pkg/src/gguf` writes them.
 
 /// Another order of a tensor's elements, or other elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

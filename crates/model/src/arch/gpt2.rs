@@ -53,7 +53,7 @@ pub(super) static GPT2: Family = Family {
     describe,
 };
 
-/// Of old files. Newer ones have another name for it.
+/// The name in old files. Newer ones have another.
 static CONTEXT: Slot = Slot::number(
     "n_ctx",
     Kind::Custom { read: read_context, write: |_, _| vec![] },

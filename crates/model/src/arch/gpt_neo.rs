@@ -87,7 +87,7 @@ fn named(value: &Value, kinds: &mut Vec<LayerType>) -> bool {
     true
 }
 
-/// The same of a list that follows itself so often, unless that is more than `most`.
+/// Adds the kinds of a list as often as its count says, unless those are more than `most`. Whether all are known.
 fn repeated(part: &Value, most: usize, kinds: &mut Vec<LayerType>) -> bool {
     let [names, count] = list(part) else { return false };
     let count = count.as_u64().unwrap_or(u64::MAX);

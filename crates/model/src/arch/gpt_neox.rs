@@ -62,7 +62,7 @@ static PARALLEL: Slot = Slot::own_flag(
     "use_parallel_residual",
     "Both blocks of a layer of GPT-NeoX read the layer's input. Default true.",
 );
-/// Its one rate is of embeddings too.
+/// Its one rate is for embeddings too.
 static DROPOUT: Slot = Slot::number(
     "hidden_dropout",
     Kind::Custom {

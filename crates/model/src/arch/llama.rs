@@ -66,7 +66,7 @@ fn describe(model: Describe) -> Architecture {
     decoder(model, Differences::NONE)
 }
 
-/// Where a layer's norms of rows are: before each block, behind it, or both.
+/// Where a layer's norms of rows are: before each block, after it, or both.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Place {
     Before,

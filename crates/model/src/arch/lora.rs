@@ -1,4 +1,4 @@
-//! An adapter as part of what a model is: weights behind the base's, and where their products are added.
+//! A LoRA adapter as part of what a model is: weights that follow the base's, and where their products are added.
 //!
 //! An adapted architecture is the base's with more weights: a pair (A, B) per adapted module, also
 //! where several modules are stacked into one weight. The graph adds `scale · x·Aᵀ·Bᵀ` to that
@@ -26,7 +26,7 @@ pub struct LowRank {
 }
 
 impl Architecture {
-    /// The same model with an adapter. The base's weights keep their ids.
+    /// This model with a LoRA adapter. The base's weights keep their ids.
     ///
     /// # Errors
     /// `invalid-options` for values that no adapter has, for a target that no module has, and where there
@@ -118,7 +118,7 @@ impl Architecture {
     }
 }
 
-/// The module that a matrix is of.
+/// The module that has a matrix.
 fn module(param: &Param) -> &str {
     param.name.strip_suffix(".weight").unwrap_or(&param.name)
 }

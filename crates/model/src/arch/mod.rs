@@ -1,6 +1,5 @@
-//! What a model is, as data: its parameters, its layers, what each layer's attention and
-//! feed-forward block look like. One file per family; everything behind this room is derived from
-//! [`Architecture`] and knows no family by name.
+//! What a model is, as data: its parameters, its layers, what each layer's attention and feed-forward block look like.
+//! One file per model family. All that comes after is derived from [`Architecture`] and knows no family by name.
 
 mod describe;
 mod family;
@@ -76,7 +75,7 @@ pub struct Param {
 }
 
 impl Param {
-    /// Rows of the weight of so many columns that it is a part of.
+    /// Its rows in its weight, which has `columns` columns.
     pub fn rows(&self, columns: usize) -> usize {
         self.shape.iter().product::<usize>() / columns
     }
@@ -104,7 +103,7 @@ pub struct Weight {
 pub enum NormKind {
     /// By the root of their mean square, times the weight.
     Rms,
-    /// The same, times 1 + the weight.
+    /// By the root of their mean square, times 1 + the weight.
     RmsPlusOne,
     /// By their mean and deviation. The weight has two rows: factors, then what is added.
     Layer,
@@ -118,8 +117,8 @@ pub struct Norm {
     pub kind: NormKind,
 }
 
-/// Norms of queries and of keys: a weight of two rows, queries' first. Each norms as many elements at a time as a row
-/// has: those of a head, or of all heads where there are as many of keys as of queries.
+/// Norms of queries and of keys. The weight has two rows, queries' first. A norm is over as many elements as a row has:
+/// those of one head, or of all heads where queries and keys have the same number of heads.
 pub type HeadNorms = Norm;
 
 /// Heads, and what a query may see.
@@ -160,11 +159,11 @@ pub struct Linear {
 /// Norms of a block, each of which may be absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BlockNorms {
-    /// Of what the block reads.
+    /// Norm of what the block reads.
     pub before: Option<Norm>,
-    /// Of what it adds.
+    /// Norm of what it adds.
     pub behind: Option<Norm>,
-    /// Of the residual stream that it has added to, which is what follows reads.
+    /// Norm of the sum, the residual stream. What follows reads the result.
     pub of_sum: Option<Norm>,
 }
 
@@ -243,7 +242,7 @@ pub struct Architecture {
     /// A row for each position, added to the embedding.
     pub position_embedding: Option<WeightId>,
     pub layers: Vec<Layer>,
-    /// Of what the head reads.
+    /// Norm of what the head reads.
     pub final_norm: Option<Norm>,
     /// Equal to `embedding` when the embeddings are tied.
     pub head: WeightId,
@@ -275,12 +274,11 @@ impl Architecture {
         self.params().map(elements).sum()
     }
 
-    /// The first of the weights that a trainer trains, which are the last ones: an adapter's, or the model's.
-    /// With `last_layers` they are those of so many layers, and of what follows the layers.
+    /// The first weight that a trainer trains. All after it are trained too: those of a LoRA adapter, or of the model.
+    /// With `last_layers` they are those of this many last layers, and of what follows the layers.
     ///
     /// # Errors
-    /// `invalid-options` for a number of layers that the model has not, and for any where an adapter is
-    /// trained.
+    /// `invalid-options` for a number of layers that the model has not, and for any where an adapter is trained.
     pub fn first_trained(&self, last_layers: Option<usize>) -> Result<WeightId> {
         let adapter = self.low_rank.first();
         let Some(count) = last_layers else { return Ok(adapter.map_or(0, |low| low.a)) };
@@ -309,7 +307,7 @@ impl Architecture {
         weight == self.head || self.linear_weights().any(|id| id == weight)
     }
 
-    /// Whether a text of so many tokens turns by the angles of long ones.
+    /// Whether a text of `tokens` tokens is rotated by the angles of long texts.
     pub fn is_long(&self, tokens: usize) -> bool {
         tokens > self.short_tokens()
     }

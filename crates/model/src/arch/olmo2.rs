@@ -1,4 +1,4 @@
-//! OLMo 2 (OLMo et al., arXiv:2501.00656): Llama with norms behind its blocks instead of before them, and a norm of all
+//! OLMo 2 (OLMo et al., arXiv:2501.00656): Llama with norms after its blocks instead of before them, and a norm of all
 //! heads' queries together, and of their keys.
 
 use super::Family;

@@ -7,7 +7,7 @@ use std::f64::consts::TAU;
 /// Angles of the rotary embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
-    /// Elements of a head that turn: all of them, or so many at its beginning.
+    /// Elements of a head that are rotated, at its beginning, or all.
     pub head_dim: usize,
     pub config: RopeConfig,
 }

@@ -8,13 +8,13 @@ pub enum Stored {
     Rows,
     /// By their columns: a matrix is `[in, out]`.
     Columns,
-    /// Head by head: so many rows of a head's query, then of its key, then of its value. Kernels see the queries of all
-    /// heads, then all keys, then all values.
+    /// Head by head: this many rows of a head's query, then of its key, then of its value. Kernels see the queries of
+    /// all heads, then all keys, then all values.
     Heads(usize),
 }
 
 impl Stored {
-    /// The same order of rows, for what has no columns to exchange.
+    /// This order of rows, for what has no columns to exchange.
     pub(super) const fn by_rows(self) -> Self {
         match self {
             Self::Columns => Self::Rows,

@@ -13,7 +13,7 @@ use crate::config::{
 use crate::error::Result;
 use serde_json::{Value, json};
 
-/// Fields behind `layers` are of each layer: the model's stand for those that a layer leaves out.
+/// Fields after `layers` belong to each layer. Where a layer leaves one out, the model's stands for it.
 pub(super) static TINYLOOM: Family = Family {
     names: ["tinyloom", "TinyloomForCausalLM"],
     like: None,
@@ -263,7 +263,7 @@ fn describe(mut model: Describe) -> Architecture {
     }
 }
 
-/// The next norms are of the kind that the config says.
+/// Sets the kind of the next norms, as the config says.
 fn set_norms(model: &mut Describe) {
     let layer = model.config.own.get(NORM_TYPE.name).is_some_and(|name| name == NORM_TYPES[1]);
     model.norms = if layer { NormKind::Layer } else { NormKind::Rms };
@@ -331,7 +331,7 @@ fn norm(model: &mut Describe, name: &str, module: &str, places: &[&str]) -> Opti
     places.contains(&place).then(|| model.norm(&format!("{name}.{module}"), hidden))
 }
 
-/// The norms of a block. `post` and `sum` name the modules of the norms behind it.
+/// The norms of a block. `post` and `sum` name the modules of the norms after it.
 fn behind(
     model: &mut Describe,
     name: &str,

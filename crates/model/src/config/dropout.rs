@@ -3,11 +3,11 @@
 /// Shares that a training step leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DropoutRates {
-    /// Of the elements of embeddings.
+    /// Share of the elements of embeddings.
     pub embedding: f64,
-    /// Of the keys that each query attends to.
+    /// Share of the keys that each query attends to.
     pub attention: f64,
-    /// Of the elements of what attention and the feed-forward block add.
+    /// Share of the elements of what attention and the feed-forward block add.
     pub residual: f64,
 }
 

@@ -84,7 +84,7 @@ impl Slot {
         Self { name, aliases: &[], kind, typescript: "number", about }
     }
 
-    /// The same, or null.
+    /// A number that has no other names, or null.
     pub const fn nullable(name: &'static str, kind: Kind, about: &'static str) -> Self {
         Self::number(name, kind, about).typed("number | null")
     }
@@ -99,7 +99,7 @@ impl Slot {
         Self::number(name, Kind::Own(real), about)
     }
 
-    /// The same of another type in TypeScript.
+    /// This slot with another type in TypeScript.
     pub const fn typed(self, typescript: &'static str) -> Self {
         Self { typescript, ..self }
     }
@@ -137,12 +137,12 @@ fn flag(field: &Field, fields: &mut Fields<'_>, _: &ModelConfig) -> Result<Value
 }
 
 impl Field {
-    /// The same under the family's own name.
+    /// This field under the family's own name.
     pub const fn named(self, name: &'static str) -> Self {
         Self { name, ..self }
     }
 
-    /// The same, written as null where it is none.
+    /// This field, written as null where it is none.
     pub const fn with_nulls(self) -> Self {
         Self { nulls: true, ..self }
     }

@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The config in a field, where the config itself is of none of these families and that one is.
+    /// The config in a field, where the field's config has one of these families and the outer config has none of them.
     pub fn nested(&self, name: &str, families: &[&'static Family]) -> Result<Option<Self>> {
         let known = |fields: &Self| -> Result<bool> {
             let given = fields.peek("model_type")?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub enum LayerType {
     /// All keys before them.
     Full,
-    /// Those in the sliding window.
+    /// Keys in the sliding window.
     Sliding,
 }
 
@@ -23,7 +23,7 @@ impl LayerType {
         }
     }
 
-    /// Those that a field lists, one for each of so many layers.
+    /// The types that a field lists, one for each of `layers` layers.
     pub(crate) fn read(name: &str, value: &Value, layers: usize) -> Result<Vec<Self>> {
         let names = value.as_array().map_or(&[][..], Vec::as_slice);
         let known = |name: &Value| Self::ALL.into_iter().find(|kind| name == kind.name());

@@ -7,7 +7,7 @@ use crate::arch::Family;
 use crate::error::{Error, Result};
 use serde_json::value::RawValue;
 
-/// What the layers have. A family's fields behind this one are of each layer.
+/// What the layers have. A family's fields after this one belong to each layer.
 pub static LAYERS_LIST: Slot = Slot::number(
     "layers",
     Kind::Custom { read, write },

@@ -1,5 +1,4 @@
-//! How an adapter is made: low-rank adaptation (Hu et al., "LoRA", arXiv:2106.09685), with PEFT's names
-//! of modules.
+//! How an adapter is made: low-rank adaptation (Hu et al., "LoRA", arXiv:2106.09685), with PEFT's names of modules.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ pub struct LoraConfig {
     pub dropout: f64,
     /// Modules by their name or the end of it, such as `q_proj` or `layers.0.mlp.down_proj`.
     pub targets: Vec<String>,
-    /// Of A. B starts at zero.
+    /// The seed of A. B starts at zero.
     pub seed: u64,
 }
 

@@ -20,7 +20,7 @@ const ALL_ONES: Neutral = |value| value.as_array().is_some_and(|list| list.iter(
 pub(super) const WHOLE_HEADS: &str = "1: this family rotates whole heads";
 const HEAD_NORMS: &str = "false: families have norms of queries and keys by no field";
 
-/// Of families that are like Llama and have no biases by these fields.
+/// Refusals of families that are like Llama and have no biases by these fields.
 pub const NO_BIASES: [Refusal; 2] = [
     ("attention_bias", OFF, "false: tinyloom has no biases by this field in this family"),
     ("mlp_bias", OFF, "false: tinyloom has no biases by this field in this family"),

@@ -220,7 +220,7 @@ struct Own {
     family: &'static Family,
     positions: usize,
     original: Option<usize>,
-    /// Of the layers of one kind.
+    /// Whether this is for the layers of one kind.
     nested: bool,
 }
 
@@ -422,7 +422,7 @@ impl RopeConfig {
         }
     }
 
-    /// Whether there are as many divisors as pairs that turn.
+    /// Whether there are as many divisors as rotated pairs.
     pub(super) fn check(&self, dims: usize) -> Result<()> {
         let RopeScaling::LongRope { short, long, .. } = &self.scaling else { return Ok(()) };
         for (key, list) in [("short_factor", short), ("long_factor", long)] {

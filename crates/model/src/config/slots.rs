@@ -7,7 +7,7 @@ use super::{Activation, LayerType, MAX_HEAD_DIM, ModelConfig};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 
-/// Those that a misspelt name may stand for in any family.
+/// The slots that a misspelt name may stand for in any family.
 pub static SHARED: [&Slot; 20] = [
     &VOCAB_SIZE,
     &HIDDEN_SIZE,
@@ -123,7 +123,7 @@ pub static ORIGINAL_POSITIONS: Slot = Slot::number(
     Kind::With,
     "Positions of the first training: longer texts turn by the long factors of `longrope`.",
 );
-/// Of each head, where a part of it rotates.
+/// The share of each head, where only a part is rotated.
 pub static ROTARY_SHARE: Slot =
     Slot::number("partial_rotary_factor", Kind::With, "The share of each head that RoPE rotates.");
 pub static ROPE_PARAMETERS: Slot = Slot::number("rope_parameters", Kind::With, "How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`.").typed("RopeParameters | null");
@@ -137,7 +137,7 @@ pub static WINDOW: Slot = Slot::nullable(
     "A position sees at most this many of the latest positions, itself included. If all layers have a window \
      (Mistral), the cache of `generate` keeps only these and one chunk of the prompt, for a text of any length.",
 );
-/// The same of a family that has it in some layers, and never null.
+/// [`WINDOW`] of a family that has it in some layers, and never null.
 pub static LAYER_WINDOW: Slot = Slot::number(
     "sliding_window",
     Kind::Size(1 << 24, |c| c.sliding_window.get_or_insert_default()),
@@ -284,7 +284,7 @@ fn write_hidden_act(field: &Field, config: &ModelConfig) -> Written {
     vec![(field.name, json!(name))]
 }
 
-/// If no field says so, all have a window but every so many.
+/// If no field lists the layers, all have a window but every n-th.
 fn read_layer_types(
     field: &Field,
     fields: &mut Fields<'_>,

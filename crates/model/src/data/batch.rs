@@ -15,15 +15,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of one document unless `documents` says otherwise; check it with
-    /// [`validate`](Self::validate).
+    /// A batch of one document unless `documents` says otherwise; check it with [`validate`](Self::validate).
     pub fn new(tokens: Vec<u32>, targets: Vec<u32>, documents: Option<Vec<u32>>) -> Self {
         let documents = documents.unwrap_or_else(|| vec![0; tokens.len()]);
         Self { tokens, targets, documents }
     }
 
-    /// The targets of plain language modelling: each token's target is the next one, and the last
-    /// has none.
+    /// The targets of plain language modelling: each token's target is the next one, and the last has none.
     pub fn next_tokens(tokens: Vec<u32>) -> Self {
         let targets =
             tokens.iter().skip(1).copied().chain([IGNORE_INDEX]).take(tokens.len()).collect();
@@ -83,8 +81,7 @@ impl Batch {
     }
 }
 
-/// Every position must name its own document's first position: either itself, or the document of
-/// the position before.
+/// Every position must name its own document's first position: either itself, or the document of the position before.
 fn validate_documents(documents: &[u32]) -> Result<()> {
     for (i, &start) in documents.iter().enumerate() {
         let problem = if start as usize > i {
@@ -131,7 +128,7 @@ pub fn sorted_by_token(tokens: &[u32]) -> Vec<u32> {
     order
 }
 
-/// The same into a list of that length; `scratch` is another.
+/// [`sorted_by_token`] into `order`. `order` and `scratch` have the length of `tokens`.
 ///
 /// A radix sort by bytes, the lowest first: it is stable and allocates nothing. In the module, which is
 /// optimised for size, sorting 256 tokens by comparisons took a quarter of the host's time for a small step. A closure

@@ -12,7 +12,7 @@ use std::rc::Rc;
 pub const VALIDATION_TARGETS: usize = 1 << 16;
 
 const DEFAULT_SEQUENCE_LENGTH: usize = 128;
-/// The same for documents, which are kept whole where that is possible.
+/// The length for documents, which are kept whole where that is possible.
 const DEFAULT_DOCUMENT_LENGTH: usize = 1024;
 /// Third counter word of the dataset's random stream; keeps it apart from other users of a seed.
 const STREAM: u32 = 0x6461_7461;
@@ -53,8 +53,8 @@ impl DatasetOptions {
     }
 }
 
-/// Tokens split into a training part and, behind it, a validation part: one text, of which windows are
-/// drawn at random places, or documents, which are packed whole in a shuffled order.
+/// Tokens split into a training part and, after it, a validation part: one text, of which windows are drawn at random
+/// places, or documents, which are packed whole in a shuffled order.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     tokens: Rc<dyn TokenSource>,
@@ -109,15 +109,14 @@ impl Dataset {
         Ok(Self { tokens, documents, boundary: train, sequence_length, options, walk })
     }
 
-    /// A dataset of documents that lie end to end. A token never predicts that of another document. The
-    /// last documents are the validation split. A document longer than `sequence_length` is cut.
+    /// A dataset of documents, one after the other. A token never predicts that of another document. The last documents
+    /// are the validation split. A document longer than `sequence_length` is cut.
     ///
     /// # Arguments
     /// `starts`: the first token of each document, from 0 on, ascending.
     ///
     /// # Errors
-    /// `invalid-options`; `invalid-tokens` for wrong starts, or where no document for training has two
-    /// tokens.
+    /// `invalid-options`; `invalid-tokens` for wrong starts, or where no document for training has two tokens.
     pub fn from_documents(
         tokens: Rc<dyn TokenSource>,
         starts: Vec<u32>,
@@ -181,10 +180,10 @@ impl Dataset {
         tokens
     }
 
-    /// Training batch number `index`, a pure function of the index and two seeds, the dataset's and
-    /// the trainer's. Of one text: as many windows of `sequence_length` tokens as fit into the step, from
-    /// random places, and a shorter one that fills the rest. Of documents: the next whole ones of the
-    /// epoch's order, as many as fit; an epoch's last batch goes on with documents of the next.
+    /// Training batch number `index`, a pure function of the index and two seeds, the dataset's and the trainer's. From
+    /// one text it takes windows of `sequence_length` tokens at random places, as many as fit into the step, and a
+    /// shorter one that fills the rest. From documents it takes the next whole ones of the epoch's order, as many as
+    /// fit. An epoch's last batch goes on with documents of the next.
     ///
     /// # Errors
     /// `invalid-options` when a document is longer than the step.
@@ -194,7 +193,7 @@ impl Dataset {
         Ok(batch)
     }
 
-    /// The same into a batch of before, whose memory it keeps.
+    /// As [`Dataset::batch`], into an earlier batch, whose memory it keeps.
     ///
     /// # Errors
     /// As [`Dataset::batch`]; `invalid-options` when `validationFraction` is 1.
@@ -242,8 +241,7 @@ impl Dataset {
         self.pack(walk.next(documents, &*self.tokens).iter().copied(), batch);
     }
 
-    /// Tokens of a document in steps of that size. Only a length that nobody asked for adapts to a
-    /// smaller step.
+    /// Tokens of a document in steps of that size. Only a length that nobody asked for adapts to a smaller step.
     fn document_length(&self, tokens_per_step: usize) -> Result<usize> {
         let length = self.sequence_length;
         if length <= tokens_per_step {
@@ -280,10 +278,9 @@ impl Dataset {
         Ok(self.validation_windows(length).1.div_ceil(tokens_per_step / length))
     }
 
-    /// Batch `i` of an evaluation. Windows of a document's length lie end to end over the
-    /// validation split, the last one short, so that each target counts once; of a split with more
-    /// than [`VALIDATION_TARGETS`] targets, windows evenly spread from its start are used. Documents are
-    /// packed whole in their order, and sampled alike.
+    /// Batch `i` of an evaluation. Windows of a document's length follow one another over the validation split, the
+    /// last one short, so that each target counts once. In a split with more than [`VALIDATION_TARGETS`] targets,
+    /// windows evenly spread from its start are used. Documents are packed whole in their order, and sampled alike.
     ///
     /// # Errors
     /// `invalid-options` when a document is longer than the step.

@@ -7,10 +7,10 @@ use std::ops::Range;
 /// Third counter word of the order's random stream; keeps it apart from other users of a seed.
 const STREAM: u32 = 0x6f72_6465;
 
-/// Where the documents of a dataset lie, end to end.
+/// Where the documents of a dataset begin, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Documents {
-    /// The first token of each, and behind them the number of tokens.
+    /// The first token of each, and last the number of tokens.
     starts: Vec<u32>,
     /// How many of the first are for training; the others are for validation.
     pub train: usize,
@@ -80,8 +80,8 @@ impl Documents {
     }
 }
 
-/// Packs pieces of at most `most` tokens each into batches of at most as many: a piece that does not fit
-/// into what is left of a batch begins the next.
+/// Packs pieces of at most `most` tokens into batches of at most `most` tokens. A piece that does not fit into what is
+/// left of a batch begins the next.
 pub(super) fn packs(pieces: &[(usize, usize)], most: usize) -> Vec<Range<usize>> {
     let mut packs = vec![];
     let (mut first, mut used) = (0, 0);
@@ -179,7 +179,7 @@ fn shuffled(count: usize, seed: u64, epoch: u64) -> Vec<u32> {
     order
 }
 
-/// The same into a list of that length.
+/// [`shuffled`] into `order`, whose length is the count.
 fn shuffle(order: &mut [u32], seed: u64, epoch: u64) {
     (0..).zip(&mut *order).for_each(|(i, document)| *document = i);
     let [low, high] = split(epoch);

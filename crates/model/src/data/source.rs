@@ -1,4 +1,4 @@
-//! Where a dataset's tokens lie.
+//! Where a dataset's tokens are.
 
 use super::IGNORE_INDEX;
 use std::fmt::Debug;
@@ -43,7 +43,7 @@ impl TokenSource for Vec<u32> {
 pub struct MaskedTokens {
     /// The ids.
     pub tokens: Vec<u32>,
-    /// Whether each token is a target; as many as there are tokens.
+    /// Whether each token is a target.
     pub learned: Vec<bool>,
 }
 

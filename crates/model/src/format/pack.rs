@@ -1,6 +1,5 @@
-//! Packing on the host, group by group: what `08_pack_weights.wgsl` does on a GPU. A division rounds the same
-//! way on every processor, and need not on a GPU, so that a checkpoint packed here gives the same bytes
-//! everywhere.
+//! Packing on the host, group by group: what `08_pack_weights.wgsl` does on a GPU. A division rounds the same way on
+//! every processor, and need not on a GPU, so that a checkpoint packed here gives the same bytes everywhere.
 
 use super::{GROUP, WeightFormat};
 use half::f16;
@@ -10,8 +9,7 @@ const HALF_MOST: f32 = 65504.0;
 /// Below this the reciprocal of a scale would overflow: such a group is zero.
 const VANISHING: f32 = 1e-30;
 
-/// The words of whole groups of finite numbers, and behind them, where the format has them, a scale for each
-/// group.
+/// The words of whole groups of finite numbers, and a scale for each group where the format has scales.
 pub fn pack(format: WeightFormat, values: &[f32]) -> (Vec<u32>, Vec<f32>) {
     let mut words = Vec::with_capacity(4 * format.vectors(values.len()));
     let mut scales = vec![];
@@ -93,7 +91,7 @@ mod tests {
     #[test]
     fn codes_come_back_from_their_values() {
         let values: Vec<f32> = (0..3 * GROUP).map(|i| libm::sinf(i as f32) / 3.0).collect();
-        // Of four bits the far end of the other sign is a step away: 1/3 over 8.
+        // With four bits the far end of the other sign is a step away: 1/3 over 8.
         for (format, apart) in
             [(WeightFormat::F16, 2e-4), (WeightFormat::Int8, 2e-3), (WeightFormat::Int4, 0.042)]
         {

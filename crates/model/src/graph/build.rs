@@ -12,17 +12,17 @@ pub fn build(architecture: &Architecture) -> Graph {
     forward(architecture, None, false, &[])
 }
 
-/// The same with [`Op::Intervene`] at each site.
+/// The forward pass with [`Op::Intervene`] at each site.
 pub fn build_intervened(architecture: &Architecture) -> Graph {
     forward(architecture, None, true, &[])
 }
 
-/// The same with [`Op::Capture`] for each of these of a layer, by its place in the list.
+/// The forward pass with [`Op::Intervene`], and [`Op::Capture`] for each item of the list, which its index numbers.
 pub fn build_captured(architecture: &Architecture, captured: &[(Captured, usize)]) -> Graph {
     forward(architecture, None, true, captured)
 }
 
-/// The same as a training step runs it: with the model's dropout at these rates, and an adapter's.
+/// The forward pass of a training step: with the model's dropout at these rates, and a LoRA adapter's.
 pub fn build_training(architecture: &Architecture, rates: DropoutRates) -> Graph {
     forward(architecture, Some(rates), false, &[])
 }
@@ -95,7 +95,7 @@ struct Build<'a> {
     layer: Option<usize>,
     hidden: usize,
     training: bool,
-    /// Of the model's own dropout.
+    /// The rates of the model's own dropout.
     rates: DropoutRates,
     intervened: bool,
     captured: &'a [(Captured, usize)],
@@ -117,7 +117,7 @@ impl Build<'_> {
         let norms = attention.and_then(|block| block.norms.before);
         let normed = self.norm(norms, "attention norm", x);
         // Parallel blocks read x before the sums that pass its gradient on as it is, so that the backward pass adds to
-        // it behind them.
+        // it after them.
         let beside = mlp.filter(|_| layer.parallel && attention.is_some());
         let beside = beside.map(|block| match block.norms.before {
             Some(norm) => (self.norm(Some(norm), "mlp norm", x), None),
@@ -201,7 +201,7 @@ impl Build<'_> {
         gate_up
     }
 
-    /// Lets interventions change x where it lies, in a graph that has any.
+    /// Lets interventions change x in place, in a graph that has any.
     fn intervene(&mut self, site: InterventionSite, x: ValueId) {
         if self.intervened {
             self.node(Op::Intervene { site }, "interventions", &[x], &[x]);

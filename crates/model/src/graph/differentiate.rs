@@ -16,8 +16,8 @@ pub fn differentiate(forward: &Graph, trained: &dyn Fn(WeightId) -> bool) -> Res
     derived(forward, trained, &[])
 }
 
-/// Adds the backward pass as far as the state of the residual stream behind the embedding, and captures the gradients of
-/// states behind so many layers, in the order of the list. No weight is trained.
+/// Adds the backward pass back to the state after the embedding, and captures the gradients of the states after these
+/// numbers of layers, in the order of the list. No weight is trained.
 ///
 /// # Errors
 /// As [`differentiate`]; `internal` for a state that there is not.
@@ -141,8 +141,7 @@ impl Pass<'_> {
         self.graph.nodes.push(Node { op, reads, writes, site });
     }
 
-    /// The gradient of a value that is about to be written, and how: the first node that does so
-    /// makes it.
+    /// The gradient of a value that is about to be written, and how: the first node that does so makes it.
     fn gradient(&mut self, of: ValueId) -> (ValueId, WriteMode) {
         if let Some(&gradient) = self.gradients.get(&of) {
             let waits = self.late.iter().any(|late| late.d_y == gradient);

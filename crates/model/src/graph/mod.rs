@@ -108,7 +108,7 @@ impl Dropout {
 /// Where [`Op::Intervene`] changes what a model computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterventionSite {
-    /// The state of the residual stream behind so many layers: 0 is the embedding.
+    /// The state of the residual stream after this many layers: 0 is the embedding.
     Residual(usize),
     /// What the heads of a layer's attention leave for its output product.
     Heads(usize),
@@ -131,7 +131,7 @@ impl InterventionSite {
         }
     }
 
-    /// How many a model of so many layers has.
+    /// How many sites a model of `layers` layers has.
     pub const fn count(layers: usize) -> usize {
         Self::Residual(layers).number() + 1
     }
@@ -141,7 +141,7 @@ impl InterventionSite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Captured {
-    /// The state of the residual stream behind so many layers, up to all of them.
+    /// The state of the residual stream after some number of layers, up to all of them.
     Residual,
     /// What attention, or the feed-forward block, adds to the stream.
     AttentionOutput,
@@ -178,7 +178,7 @@ pub enum Op {
     LowRank(LowRank),
     /// qkv → qkv with each head's queries and keys normed.
     HeadNorms { norms: HeadNorms, attention: Attention },
-    /// qkv → qkv rotated, which takes its place where both lie alike: nothing else reads it.
+    /// qkv → qkv rotated, in place where both have one layout. Nothing else reads qkv.
     Rope { attention: Attention },
     /// qkv → output, logsumexp. With dropout a query leaves out some of the keys that it attends to.
     Attention { attention: Attention, dropout: Option<Dropout> },
@@ -228,7 +228,7 @@ pub struct Node<O = Op> {
 pub struct Graph {
     pub values: Vec<Value>,
     pub nodes: Vec<Node>,
-    /// The first node behind the last layer: of the final norm.
+    /// The first node after the last layer: the final norm.
     pub layers_end: usize,
     /// The first node of the backward pass.
     pub backward: usize,
@@ -244,8 +244,8 @@ impl Graph {
         self.values.len() - 1
     }
 
-    /// The node that leaves hidden state `index`, counted as transformers does: 0 is the embedding, i the
-    /// output of i layers, and as many as there are layers the last one's behind the final norm.
+    /// The node that leaves hidden state `index`, counted as transformers does: 0 is the embedding and i the output of
+    /// i layers. The last layer's output is taken after the final norm.
     pub fn hidden_state(&self, index: usize) -> Option<usize> {
         let layer = |node: &Node| node.site.layer;
         let before = &self.nodes[..self.layers_end];

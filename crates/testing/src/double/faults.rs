@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 pub enum Fault {
     /// A submit or copy is refused: nothing of it happens.
     RefusedSubmit,
-    /// Of the parts that a submit is cut into one is refused, with the first half of its first plan's dispatches: the
+    /// One of the parts that a submit is cut into is refused, with the first half of its first plan's dispatches. The
     /// others happen.
     RefusedPart,
     /// A submit happens, but its bytes do not arrive.

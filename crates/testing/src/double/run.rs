@@ -32,7 +32,7 @@ fn take<'a>(
 ) -> Result<Operands<'a>> {
     let words = |(_, slice): &Operand| {
         let Some(buffer) = slice.buffer else {
-            // A range, and zeros behind it for who binds more.
+            // A range, and then zeros for who binds more.
             let range = &ranges[(slice.offset / RANGE_STRIDE) as usize];
             let mut words = bytemuck::cast_slice(bytemuck::bytes_of(range)).to_vec();
             words.resize(slice.bytes as usize / 4, 0);
