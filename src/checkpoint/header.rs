@@ -1,4 +1,4 @@
-//! The header of a safetensors file: its JSON read and written, and where its tensors lie.
+//! The header of a safetensors file: its JSON read and written, and where its tensors are.
 
 use super::PREFIX;
 use crate::error::{Error, Result};
@@ -36,8 +36,7 @@ pub(super) fn parse_header(file: &str, header: &[u8]) -> Result<Vec<(String, Ent
     Ok(entries)
 }
 
-/// The tensors of a header, read without building what is not one: a hostile header ends at its
-/// first wrong entry.
+/// The tensors of a header, read without building what is not one: a hostile header ends at its first wrong entry.
 struct Header(Vec<(String, Entry)>);
 
 impl<'de> Deserialize<'de> for Header {
@@ -147,14 +146,13 @@ pub(super) fn check_layout(
     Ok(())
 }
 
-/// The first bytes of a file of F32 tensors that follow in the order given: the length prefix and
-/// the header, padded so that the data is aligned to 8 bytes. `metadata` holds strings by name;
-/// transformers wants `("format", "pt")`.
+/// The first bytes of a file of F32 tensors that follow in the order given: the length prefix and the header, padded so
+/// that the data is aligned to 8 bytes. `metadata` holds strings by name; transformers wants `("format", "pt")`.
 pub fn write_header(tensors: &[(String, Vec<usize>)], metadata: &[(&str, &str)]) -> Vec<u8> {
     write_header_of(tensors, &|_| false, metadata)
 }
 
-/// The same where tensors, by their place, may be of U8.
+/// As [`write_header`], where `codes` says by index which tensors are U8.
 pub fn write_header_of(
     tensors: &[(String, Vec<usize>)],
     codes: &dyn Fn(usize) -> bool,

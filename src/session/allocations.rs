@@ -31,7 +31,7 @@ fn step(layers: usize, tokens: usize) -> Seen {
     step_of(&Dataset::from_tokens(text, DatasetOptions::default()).unwrap(), layers, tokens)
 }
 
-/// The same, of documents with 32 inputs each.
+/// One step over the next batch of a dataset of documents with 32 inputs each.
 fn step_of_documents(layers: usize, tokens: usize) -> Seen {
     let text: Vec<u32> = (0..33_000).map(|i| i % 500).collect();
     let starts = (0..1000).map(|document| document * 33).collect();

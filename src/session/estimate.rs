@@ -51,7 +51,7 @@ impl Default for TextOptions {
     }
 }
 
-/// Of an optimizer step with all its micro-steps full, and of a decoded token.
+/// A figure for an optimizer step with all its micro-steps full, and one for a decoded token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PerCall {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,9 +63,9 @@ pub struct PerCall {
 /// What a model will take.
 #[derive(Clone, Debug, Serialize)]
 pub struct Estimate {
-    /// Of the model, an adapter's not counted.
+    /// The model's parameters, without a LoRA adapter's.
     pub parameters: u64,
-    /// Those that a trainer trains: of the adapter, of the last layers, or else all.
+    /// The parameters that a trainer trains: the LoRA adapter's, those of the last layers, or else all.
     pub trainable: u64,
     pub bytes: MemoryBytes,
     /// Floating-point operations.
@@ -215,7 +215,7 @@ impl Speed {
         Self { operations: gigaflops * 1e6, traffic: gigabytes * 1e6, dispatch, readback }
     }
 
-    /// Of a plan at its largest batch.
+    /// Milliseconds of a plan at its largest batch.
     fn milliseconds(self, plan: &Plan) -> f64 {
         let work = plan.dispatches.iter().map(|dispatch| {
             let cost = dispatch.cost;

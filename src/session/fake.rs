@@ -24,7 +24,7 @@ pub(super) struct Fake {
     buffers: RefCell<HashMap<u32, u64>>,
     /// Every plan that was ever installed, with the buffer of its step, where it reads one.
     pub plans: RefCell<Vec<(Plan, Option<u32>)>>,
-    /// The same, as a device encodes them.
+    /// The plans as a device encodes them.
     programs: RefCell<Vec<Rc<Program<(), ()>>>>,
     /// What all replays have encoded.
     pub encoded: Cell<Encoded>,
@@ -53,7 +53,7 @@ pub(super) struct Encoded {
     pub bindings: usize,
     pub dispatches: usize,
     pub cuts: usize,
-    /// Cuts behind the copy of what is read.
+    /// Cuts after the copy of what is read.
     pub copies: usize,
 }
 
@@ -122,7 +122,7 @@ impl Fake {
         self.counters.set(Counters { gpu_bytes, buffers: counters.buffers + 1, ..counters });
     }
 
-    /// Every slice lies in its buffer; of an operation's buffers, which are bound whole, that they exist.
+    /// Checks that every slice is inside its buffer. An operation's buffers are bound whole, so they need only exist.
     fn bind(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<()> {
         for slice in plan.dispatches.iter().flat_map(|dispatch| &dispatch.slices) {
             if slice.buffer != Buffer::Ranges {

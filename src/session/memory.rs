@@ -135,7 +135,7 @@ pub(super) enum Purpose {
     Model,
     Adapter,
     Trainer,
-    /// The plans of texts of so many tokens, and how many of these.
+    /// The plans for `sequences` texts of `tokens` tokens.
     Inference {
         tokens: usize,
         sequences: usize,

@@ -65,7 +65,7 @@ impl Model {
         Weights::allocate(gpu, config, format).map(Self::new)
     }
 
-    /// As if the GPU had been seen to do so many units of work per millisecond.
+    /// As if the GPU had been seen to do `units` units of work per millisecond.
     #[cfg(feature = "testing")]
     pub fn pretend_throughput(&self, units: f64) {
         self.chunk_throughput.pretend(units);

@@ -55,7 +55,7 @@ impl Resources {
         self.add_as(&format!("{name:?}"), name, bytes)
     }
 
-    /// The same with a label of its own, by which messages call it.
+    /// Makes a zeroed buffer with a label of its own, by which messages call it.
     pub fn add_as(&mut self, label: &str, name: Buffer, bytes: u64) -> Result<BufferId> {
         let id = self.gpu.create_buffer(label, bytes)?;
         if let Some((old, _)) = self.buffers.insert(name, (id, bytes)) {
@@ -83,7 +83,7 @@ impl Resources {
         self.find(name).map(|(_, bytes)| bytes)
     }
 
-    /// Takes over what it has not itself, and frees the rest.
+    /// Takes from `old` the buffers that it has no own one for. The other buffers of `old`, and its plans, are freed.
     pub fn inherit(&mut self, mut old: Self) {
         let (kept, replaced): (Vec<_>, _) =
             mem::take(&mut old.buffers).into_iter().partition(|(name, _)| !self.has(*name));

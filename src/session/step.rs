@@ -16,7 +16,7 @@ pub(crate) struct StepResult {
     /// Sum of the losses of the last batch, and its targets counted.
     pub loss: f32,
     pub counted: f32,
-    /// The same over the accumulation.
+    /// Both over the accumulation.
     pub total_loss: f32,
     pub total_counted: f32,
     pub grad_norm: f32,
@@ -40,7 +40,7 @@ pub(crate) struct OptimizerState {
 const _: () = assert!(size_of::<StepResult>() as u64 == METRICS_BYTES);
 const _: () = assert!(size_of::<OptimizerState>() as u64 == OPTIMIZER_BYTES);
 
-/// The tables of rotary angles that plans read, with what they are of.
+/// The tables of rotary angles that plans read, each with its rotation.
 pub(super) fn rope_tables<'a>(
     resources: &Resources,
     architecture: &'a Architecture,

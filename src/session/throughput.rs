@@ -104,7 +104,7 @@ impl Throughput {
         throughput
     }
 
-    /// As if so many units of work had been seen to take a millisecond.
+    /// As if `units` units of work had been seen to take a millisecond.
     #[cfg(feature = "testing")]
     pub fn pretend(&self, units: f64) {
         self.per_unit.set(1.0 / units);

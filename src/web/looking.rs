@@ -108,14 +108,14 @@ pub(super) fn changed(
 
 #[wasm_bindgen]
 impl RawModel {
-    /// What a call changes on the way to the logits: interventions as JSON, and their vectors, one behind the other.
+    /// What a call changes on the way to the logits: interventions as JSON, and their vectors, one after the other.
     pub fn interventions(&self, given: &str, vectors: &[f32]) -> JsResult<RawInterventions> {
         let given: Vec<GivenIntervention> = read("interventions", given)?;
         let all: Vec<_> = given.into_iter().map(|one| one.of(vectors)).collect();
         Ok(RawInterventions { held: self.model.interventions(&all).map_err(to_js)? })
     }
 
-    /// All that there is of kinds, given as JSON: each with each of the layers that have it, as JSON.
+    /// Each of some kinds with each layer that has it. Kinds and result are JSON.
     #[wasm_bindgen(js_name = capturedOf)]
     pub fn captured_of(&self, kinds: &str) -> JsResult<String> {
         let kinds: Vec<Captured> = read("capture", kinds)?;
@@ -138,7 +138,7 @@ impl RawModel {
         Ok(all.map_err(to_js)?.iter().map(|own| Float32Array::from(&own[..])).collect())
     }
 
-    /// The gradient of a logit by the state behind each of some layers.
+    /// The gradient of a logit by the state after each of some layers.
     pub async fn attribute(
         &self,
         tokens: Vec<u32>,

@@ -33,7 +33,7 @@ fn object(properties: &[(&str, &JsValue)]) -> Object {
     object
 }
 
-/// An error as JavaScript sees it. `unread`: it is of a part of a step that is done all the same.
+/// An error as JavaScript sees it. `unread`: the part of a step that failed is done all the same.
 pub fn to_js(error: Error) -> JsValue {
     let (code, message) = (error.code.as_str().into(), error.message.into());
     let unread = (error.code == ErrorCode::Unread).into();

@@ -24,7 +24,7 @@ use wasm_bindgen::prelude::*;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct InspectOptions {
     look: Inspected,
-    /// Of logits the first position.
+    /// The first position whose logits are wanted.
     #[serde(default)]
     from: usize,
     layer: Option<usize>,
@@ -225,7 +225,7 @@ impl RawModel {
         Ok(RawGeneration { generation: Rc::new(RefCell::new(Some(generation))) })
     }
 
-    /// Generation of several prompts, one behind the other in `tokens`, each with its own options in a JSON array.
+    /// Generation of several prompts, one after the other in `tokens`, each with its own options in a JSON array.
     pub fn batch(
         &self,
         tokens: &[u32],
@@ -401,7 +401,7 @@ pub struct RawBatch {
 
 #[wasm_bindgen]
 impl RawBatch {
-    /// Of each draw the text's number, the token and its log-probability; of each text that has ended its number, -1
+    /// For each draw the text's number, the token and its log-probability. For each text that has ended its number, -1
     /// and 0. Empty when all have ended.
     pub async fn next(&self, ask: Function) -> JsResult<Vec<f64>> {
         let (slot, ask) = (Rc::clone(&self.batch), asking(ask));

@@ -70,9 +70,9 @@ impl RawTrainer {
         Ok(numbers(&trainer.step_by(&batch, &objective).await.map_err(to_js)?))
     }
 
-    /// A step whose gradient `ask` gives, by logits or by states. Of the numbers, their first row, their rows, and where
-    /// the gradient lies (the number of the buffer, the offset and the bytes from row to row; none where it cannot be
-    /// written there) it makes a promise of the gradient, null where it has been written, and the loss.
+    /// A step whose gradient `ask` gives, by logits or by states. `ask` gets the numbers, their first row, their rows,
+    /// and the gradient's place: the number of a buffer, the offset and the bytes from row to row, or none where it
+    /// cannot be written there. It returns a promise of the gradient, null where it has been written, and the loss.
     #[wasm_bindgen(js_name = stepGiven)]
     pub async fn step_given(
         &self,
@@ -130,7 +130,7 @@ impl RawTrainer {
         }))
     }
 
-    /// Queues a step at once; the promise is of its metrics.
+    /// Queues a step at once. The promise gives its metrics.
     #[wasm_bindgen(js_name = queueDataset)]
     pub fn queue_dataset(&self, dataset: &RawDataset) -> JsResult<Promise> {
         let queued = self.trainer.queue_dataset(&*dataset.get()?).map_err(to_js)?;

@@ -107,7 +107,7 @@ impl CacheAllocation {
         AllocationId(self.plans.prefill)
     }
 
-    /// What decodes a token of a text that reaches so far.
+    /// The plan that decodes a token, for a text of `reach` tokens.
     pub fn decode(&self, reach: usize) -> PlanId {
         let short = reach <= self.short_context_tokens;
         self.plans.short_context.filter(|_| short).unwrap_or(self.plans.decode)
@@ -134,7 +134,7 @@ impl CacheAllocation {
         wanted.start..wanted.end.min(wanted.start + rows)
     }
 
-    /// Positions that the last of so many sees at most.
+    /// Positions that the last of `positions` positions sees at most.
     pub fn keys(&self, positions: usize) -> usize {
         positions.min(self.cache_rows)
     }

@@ -15,7 +15,7 @@ pub(in crate::session) struct Chunk {
 }
 
 impl Chunk {
-    /// All layers into the cache, of a text of which so many tokens were unread at first, then what those plans compute.
+    /// All layers into the cache, for a text that had `unread` unread tokens at first. Then the plans of `then`.
     pub fn prefill(
         cache: &CacheAllocation,
         unread: usize,
@@ -32,7 +32,7 @@ impl Chunk {
         Self { plans, costs: cache.costs.logits, read: Some(read) }
     }
 
-    /// The losses of so many rows of a chunk.
+    /// The losses of `rows` rows of a chunk.
     pub fn losses(cache: &CacheAllocation, rows: usize) -> Result<Self> {
         let buffer = cache.resources.get(Buffer::Losses)?;
         let read = Region { buffer, offset: 0, bytes: rows as u64 * 4 };

@@ -18,7 +18,7 @@ pub(in crate::session) struct ChunkCosts {
     rows: f64,
     /// Arithmetic of all layers' attention per query and key.
     attention: f64,
-    /// The same of the dispatch that has most.
+    /// `attention` of the dispatch that has most of it.
     largest_attention: f64,
 }
 
@@ -28,7 +28,7 @@ pub(in crate::session) struct Costs {
     pub chunk: ChunkCosts,
     /// A chunk of a long text.
     pub long_chunk: ChunkCosts,
-    /// Logits and loss of as many rows as have them at a time.
+    /// Logits and loss of the most rows that have them at a time.
     pub logits: ChunkCosts,
     /// A token decoded, up to the last hidden state.
     pub decode: Work,
@@ -40,7 +40,7 @@ pub(in crate::session) struct Costs {
 }
 
 impl ChunkCosts {
-    /// Of plans for chunks of the same size, one after the other.
+    /// The costs of plans for chunks of one size, one after the other.
     pub fn new(plans: &[&Plan]) -> Self {
         let dispatches = plans.iter().flat_map(|plan| &plan.dispatches);
         let per_key = dispatches.map(|dispatch| dispatch.cost.flops_per_earlier_key);
@@ -56,8 +56,8 @@ impl ChunkCosts {
         }
     }
 
-    /// Rows, at most `most`, of the next chunk, whose last one sees `keys` positions: as many as the GPU does in dispatches
-    /// of half a submit, and all in all without the host waiting for long.
+    /// Rows of the next chunk, at most `most`. The last row sees `keys` positions. No dispatch takes longer than half a
+    /// submit, and the host does not wait long for the whole chunk.
     pub fn rows(
         &self,
         throughput: &Throughput,

@@ -206,8 +206,7 @@ impl KeyValueCache {
         self.growths.set(self.growths.get() + 1);
     }
 
-    /// Packs the matrices as they are now, where they are read packed. When it ends, no later version is
-    /// there.
+    /// Packs the matrices as they are now, where they are read packed. When it ends, no later version is there.
     pub async fn pack(&self, model: &Weights, throughput: &Throughput) -> Result<()> {
         let held = model.layout.weights != WeightFormat::F32;
         if held || self.options.weights == WeightFormat::F32 {
@@ -227,13 +226,13 @@ impl KeyValueCache {
         }
     }
 
-    /// Whether its rotary angles are those of a text of so many tokens.
+    /// Whether its rotary angles are those of a text of `tokens` tokens.
     pub fn has_rope_for(&self, model: &Weights, tokens: usize) -> bool {
         self.long_rope.get() == model.layout.architecture.is_long(tokens)
     }
 
-    /// Gives the cache the rotary angles of a text of so many tokens. What it held with others is void. The caller holds
-    /// the [lock](Self::lock).
+    /// Gives the cache the rotary angles of a text of `tokens` tokens. What it held with others is void. The caller
+    /// holds the [lock](Self::lock).
     pub async fn set_rope_for(&self, model: &Weights, tokens: usize) -> Result<()> {
         if self.has_rope_for(model, tokens) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Attribution: gradients of a logit by the states behind layers.
+//! Attribution: gradients of a logit by the states after layers.
 
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::error::{Error, Result};
@@ -45,16 +45,16 @@ impl AttributedLogit {
         Ok(())
     }
 
-    /// The tokens whose logits it is of, with their factors.
+    /// The tokens whose logits it differentiates, with their factors.
     fn terms(&self) -> impl Iterator<Item = (u32, f32)> {
         std::iter::once((self.target, 1.0)).chain(self.against.map(|against| (against, -1.0)))
     }
 }
 
 impl Model {
-    /// The gradient of a logit, or of one less another, by the state of each position behind each of some layers: for each
-    /// layer `tokens.len() × hidden_size` numbers. 0 is the embedding, and the state behind the last layer is before the
-    /// final norm. The text is one document.
+    /// The gradient of a logit, or of one less another, by the state of each position after each of some layers: for
+    /// each layer `tokens.len() × hidden_size` numbers. 0 is the embedding. The state after the last layer is before
+    /// the final norm. The text is one document.
     ///
     /// # Errors
     /// `invalid-tokens`, `invalid-options`, `freed`, `limit-exceeded`, `out-of-memory`, `device-lost`, `aborted`.
@@ -135,7 +135,7 @@ struct CostedPlan {
 }
 
 impl CostedPlan {
-    /// Runs it in as many submits as keep each short, and reads a region back.
+    /// Runs it in several submits, so that each is short, and reads a region back.
     async fn run(&self, model: &Model, rows: usize, read: Region) -> Result<Vec<u8>> {
         let (gpu, throughput) = (&**model.gpu(), &model.chunk_throughput);
         let submits = throughput.submits(self.work, self.largest);
@@ -156,7 +156,7 @@ struct Attribution {
     /// the others.
     gradient: Slice,
     backward: CostedPlan,
-    /// Of the text.
+    /// Rows of the text.
     rows: usize,
 }
 

@@ -69,7 +69,7 @@ impl BatchText {
         RowState { token: self.tokens[last], position }
     }
 
-    /// How it draws behind `queued` draws which were not read yet.
+    /// How it draws after `queued` draws that were not read yet.
     fn choice(&self, queued: usize, capacity: usize) -> RowChoice {
         let position = self.tokens.len() as u32 - 1;
         RowChoice {
@@ -99,8 +99,9 @@ impl Ready {
     }
 }
 
-/// A running generation of several texts. It has a key-value cache of its own. Prompts are read
-/// together where a plan for whole texts fits and the cache is in f32, else one after the other through the model's cache. Where the weights have changed, all texts are read again before the next token.
+/// A running generation of several texts. It has a key-value cache of its own. Prompts are read together where a plan
+/// for whole texts fits and the cache is in f32, else one after the other through the model's cache. Where the weights
+/// have changed, all texts are read again before the next token.
 #[derive(Debug)]
 pub struct BatchGeneration {
     model: Rc<Model>,
@@ -184,7 +185,7 @@ impl BatchGeneration {
         let mut given = vec![];
         while given.is_empty() {
             if self.texts.iter().all(|text| text.left() == 0) {
-                // What is in flight was drawn behind the end: it may fail.
+                // What is in flight was drawn after the end: it may fail.
                 let _ = self.in_flight.settle().await;
                 match self.non_finite {
                     Some(index) => return Err(named(index, not_finite())),
@@ -254,9 +255,9 @@ impl BatchGeneration {
         read.filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// Which of the texts are read whole, each. Others are read through the model's cache: those that are too long, and
-    /// those of which most that fit into a pass with them begin alike, which the cache reads once. It does not depend on the
-    /// GPU's pace: a seed gives the same text at any.
+    /// For each text whether it is read whole. Two kinds are read through the model's cache: texts that are too long,
+    /// and texts that share most of their beginning with their neighbours, since the cache reads that once. The choice
+    /// does not depend on the GPU's speed, so a seed gives the same text.
     fn whole_texts(&self, pass: &BatchedPass, texts: &[(usize, &[u32])]) -> Vec<bool> {
         let mut whole = vec![];
         let Some(plan) = &pass.texts else { return vec![false; texts.len()] };
@@ -317,8 +318,8 @@ impl BatchGeneration {
         seen
     }
 
-    /// Queues submits until as many are in flight as should be, or no token is left to draw: one of at most `first`
-    /// passes where none is.
+    /// Queues submits until enough are in flight, or no token is left to draw. Where none is in flight, the next has at
+    /// most `first` passes.
     fn fill_in_flight(
         &mut self,
         cache: &PreparedCache,
@@ -338,7 +339,7 @@ impl BatchGeneration {
         Ok(())
     }
 
-    /// Some of `most` passes behind `queued` ones: as many as the GPU does in one submit.
+    /// Queues a submit after `queued` passes: of at most `most` passes, as the GPU's speed allows.
     fn decode(
         &self,
         (cache, pass): (&PreparedCache, &BatchedPass),

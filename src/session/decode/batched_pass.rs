@@ -19,7 +19,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::session) struct RowState {
     pub token: u32,
-    /// Of the token in its text.
+    /// The token's position in its text.
     pub position: usize,
 }
 
@@ -29,7 +29,7 @@ pub(in crate::session) struct BatchedPass {
     model: Rc<Model>,
     pub bound: BoundPlans<BatchedPlans>,
     rows: usize,
-    /// Rows of the cache from one text to the next; 0 where all rows are of one.
+    /// Rows of the cache from one text to the next. 0 where all rows are of one text.
     stride: usize,
     pub work: Work,
     pub largest: Work,
@@ -60,17 +60,17 @@ impl TextsPlan {
         self.rows_within(&Throughput::cautious(caps), MOST_MILLISECONDS)
     }
 
-    /// What so many rows cost.
+    /// What `rows` rows cost.
     fn of_rows(&self, rows: usize, work: Work) -> Work {
         Work { flops: work.flops * rows as f64 / self.rows as f64, ..work }
     }
 
-    /// Rows to read at a time: as many as the GPU does in dispatches of half a submit.
+    /// Rows to read at a time. No dispatch takes longer than half a submit.
     pub fn most_rows(&self, throughput: &Throughput) -> usize {
         self.rows_within(throughput, SUBMIT_MILLISECONDS / 2.0)
     }
 
-    /// As many as it has room for in dispatches of so many milliseconds.
+    /// The most rows for which no dispatch takes longer than `milliseconds`.
     fn rows_within(&self, throughput: &Throughput, milliseconds: f64) -> usize {
         let mut rows = self.rows;
         while rows > 1 && throughput.predict(self.of_rows(rows, self.largest)) > milliseconds {
@@ -116,14 +116,15 @@ impl BatchedPass {
         self.bound.ids.pass
     }
 
-    /// Rows that a text of so many tokens takes of [`TextsPlan`]; none where the cache has no room beyond it. It begins
-    /// where tiles do, so that its bits do not depend on the texts before it.
+    /// Rows of [`TextsPlan`] that a text takes: its tokens, rounded up to a multiple of [`ALIGN`]. So each text begins
+    /// at a tile, and its bits do not depend on the texts before it. None where the cache has no free row after the
+    /// text.
     pub fn rows_of(&self, tokens: usize) -> Option<usize> {
         (tokens < self.stride).then_some(tokens.next_multiple_of(ALIGN))
     }
 
-    /// Reads texts into the cache, each with the row that it is of. Together they take no more rows than
-    /// [`TextsPlan::most_rows`], or there is one.
+    /// Reads texts, each with its number in the batch, into the cache. Several texts together take no more rows than
+    /// [`TextsPlan::most_rows`].
     pub async fn read_whole(&self, texts: &TextsPlan, read: &[(usize, &[u32])]) -> Result<()> {
         let (mut tokens, mut documents, mut places) = (vec![], vec![], vec![]);
         for &(row, text) in read {
@@ -131,7 +132,7 @@ impl BatchedPass {
             let end = start + self.rows_of(text.len()).unwrap_or(text.len());
             tokens.extend_from_slice(text);
             documents.resize(tokens.len(), start as u32);
-            // What is behind the text, each row a document of its own, goes where the text's next tokens will.
+            // Each padding row is a document of its own. It goes where the text's next token will.
             documents.extend((tokens.len()..end).map(|t| t as u32));
             tokens.resize(end, 0);
             let place = |t: usize| row * self.stride + (t - start).min(self.stride - 1);
@@ -212,7 +213,7 @@ impl BatchedPass {
         self.model.gpu().write(buffer, 0, bytemuck::cast_slice(choices))
     }
 
-    /// What so many passes of a submit leave.
+    /// Where `passes` passes of a submit leave their draws.
     pub fn drawn(&self, passes: usize) -> Result<Region> {
         let bytes = (passes * self.rows) as u64 * 8;
         Ok(Region { buffer: self.buffer(Buffer::BatchDrawn)?, offset: 0, bytes })

@@ -72,7 +72,7 @@ impl CapturePlan {
 }
 
 impl Model {
-    /// Whether a layer has what is to be captured of it; the residual stream is also behind the last one.
+    /// Whether a layer has what is to be captured of it. The residual stream has one state more than there are layers.
     fn has_captured(&self, what: Captured, layer: usize) -> bool {
         let layers = &self.layout().architecture.layers;
         match what {
@@ -82,7 +82,7 @@ impl Model {
         }
     }
 
-    /// All that there is of some kinds: each with the layers that have it.
+    /// Each of these kinds with each layer that has it.
     ///
     /// # Errors
     /// `invalid-options` for a kind that no layer has.

@@ -9,8 +9,8 @@ use crate::session::model::Model;
 use crate::session::step::{Sampling, Step};
 
 impl Model {
-    /// The kernels of one token decoded behind `context` others, with GPU times where the device
-    /// has timestamps. What the cache holds does not matter.
+    /// The kernels of one token decoded after `context` others, with GPU times where the device has timestamps. What
+    /// the cache holds does not matter.
     ///
     /// # Errors
     /// As [`Model::logits`].
@@ -42,7 +42,7 @@ impl Model {
         self.timed(rows, &[decode, sample].map(|plan| Replay::new(plan, 1))).await
     }
 
-    /// The same of the last chunk of a prompt of so many tokens.
+    /// The kernels of the last chunk of a prompt of `tokens` tokens, with GPU times as above.
     ///
     /// # Errors
     /// As [`Model::logits`].

@@ -23,7 +23,7 @@ pub use options::GenerateOptions;
 /// Failures of a check's pass that plain decoding does not have.
 const UNFIT: [ErrorCode; 2] = [ErrorCode::OutOfMemory, ErrorCode::LimitExceeded];
 
-/// Turns of a submit for which the GPU waits.
+/// Passes in each submit while nothing is in flight.
 const EARLY_PASSES: usize = 2;
 
 /// A token and its log-probability (nats) under the model, before bias, temperature and filters.
@@ -35,9 +35,8 @@ pub struct Drawn {
     pub alternatives: Vec<(u32, f32)>,
 }
 
-/// A running generation. The key-value cache belongs to the model: when something else has used
-/// it, or the weights have changed, what it does not hold of the text so far is read again before the
-/// next token. So is a prompt that begins like the text before.
+/// A running generation. The key-value cache belongs to the model. Where something else has used it, or the weights
+/// have changed, the part of the text that it no longer holds is read again before the next token.
 #[derive(Debug)]
 pub struct Generation {
     model: Rc<Model>,
@@ -165,7 +164,7 @@ impl Generation {
         // The last token's keys and values come with the next one.
         cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
-            // What is in flight was drawn behind the end: it may fail.
+            // What is in flight was drawn after the end: it may fail.
             let _ = self.in_flight.settle().await;
         }
         if given.is_empty() && std::mem::take(&mut self.non_finite) {
@@ -255,8 +254,8 @@ impl Generation {
         rows
     }
 
-    /// Queues submits until as many are in flight as should be, or no token is left to draw. `undrawn`: tokens that
-    /// a prompt's pass draws before.
+    /// Queues submits until enough are in flight, or no token is left to draw. `undrawn`: tokens that a prompt's pass
+    /// draws before.
     fn fill_in_flight(&mut self, cache: &PreparedCache, undrawn: usize) -> Result<()> {
         // What is in flight is read before a check.
         let checking = self.lookup.as_ref().is_some_and(|lookup| lookup.checking);
@@ -283,7 +282,7 @@ impl Generation {
         (self.options.max_tokens - self.draws).min(self.max_len.saturating_sub(self.text.len()))
     }
 
-    /// Of those, the tokens that can be drawn before the text turns by other angles and is read again.
+    /// Of [`Self::left`], the tokens that can be drawn before the text is rotated by other angles and so is read again.
     fn left_alike(&self) -> usize {
         let short = self.model.layout().architecture.short_tokens();
         let alike = match short.checked_sub(self.text.len()) {
@@ -356,7 +355,7 @@ impl Generation {
             accepted?;
             let bytes = bytes?;
             if last {
-                // What is queued behind it waited for the prompt.
+                // What is queued after it waited for the prompt.
                 model.token_throughput.waited(&**model.gpu());
                 cache.holds(held, &self.text);
                 return Ok((held, bytes));
@@ -370,7 +369,7 @@ impl Generation {
         self.sampler.as_ref().map_or(allocation.plans.sample, |sampler| sampler.bound.ids)
     }
 
-    /// Where so many draws are left.
+    /// Where `passes` passes leave their draws.
     fn drawn(&self, allocation: &CacheAllocation, passes: usize) -> Result<Region> {
         let (buffer, bytes) = match &self.sampler {
             Some(sampler) => sampler.drawn(allocation, passes)?,
@@ -421,13 +420,13 @@ impl Generation {
         [costs.decode.plus(sample), largest]
     }
 
-    /// Submits of so many passes where nothing is in flight: the GPU begins with the first passes while the host
-    /// encodes the others.
+    /// Submits that `passes` passes are cut into. Several where nothing is in flight: the GPU begins with the first
+    /// passes while the host encodes the others.
     fn early_submits(&self, passes: usize) -> usize {
         if self.in_flight.is_empty() { passes.div_ceil(EARLY_PASSES) } else { 1 }
     }
 
-    /// Decodes some of `left` tokens behind `queued` ones: as many as the GPU does in one submit.
+    /// Queues a submit after `queued` tokens: of at most `left` tokens, as the GPU's speed allows.
     fn decode(&self, cache: &PreparedCache, left: usize, queued: usize) -> Result<Submit> {
         let (gpu, throughput) = (&**self.model.gpu(), &self.model.token_throughput);
         let queue = |allocation: &CacheAllocation| {

@@ -13,8 +13,8 @@ pub(in crate::session) const MOST_IN_FLIGHT: usize = 4;
 /// Most passes of a submit, each of which draws a token of every text. The cache must have rows for all of them.
 pub(in crate::session) const MOST_PASSES: usize = 8;
 const _: () = assert!(MOST_PASSES <= DRAW_SLOTS);
-/// What all of them together may take, but for two of one token: a text that ends waits for what was queued behind its
-/// end.
+/// Milliseconds that all submits in flight may take together. Two submits of one pass each may take longer. It is
+/// bounded because a text that ends waits for what was queued after its end.
 const IN_FLIGHT_MILLISECONDS: f64 = 2.0 * SUBMIT_MILLISECONDS;
 
 /// A submit of some passes, each of which draws a token of every text.

@@ -29,7 +29,7 @@ pub(super) struct LogitsOf<'a> {
 }
 
 impl<'a> LogitsOf<'a> {
-    /// All of a text and its targets, behind all layers.
+    /// All of a text and its targets, after all layers.
     pub fn of((tokens, targets): (&'a [u32], &'a [u32])) -> Self {
         Self { tokens, targets: Some(targets), from: 0, layers: None }
     }
@@ -89,7 +89,7 @@ impl Model {
         Ok(queued)
     }
 
-    /// The same of some `rows` of the chunk that is in [`Buffer::Hidden`], whose logits are wanted.
+    /// Queues the logits of some `rows` of the chunk that is in [`Buffer::Hidden`].
     fn queue_logits<'a>(
         &'a self,
         place: (&PreparedCache, CacheOwner),
@@ -115,12 +115,12 @@ impl Model {
         self.queue_rows(place, Step::of(rows.len()), &write, chunk)
     }
 
-    /// Queues a chunk, or rows of one, behind what `write` puts in place. That also tells how many keys there are.
+    /// Queues a chunk, or rows of one, after what `write` puts in place. `write` also tells how many keys there are.
     fn queue_rows<'a>(
         &'a self,
         (cache, held): (&PreparedCache, CacheOwner),
         step: Step,
-        // Neither is of any type: each would be another copy of this in the module.
+        // Both are `dyn`: each generic type would be another copy of this in the module.
         write: &dyn Fn(&CacheAllocation) -> Result<usize>,
         chunk: &dyn Fn(&CacheAllocation) -> Result<Chunk>,
     ) -> Result<Option<ReadBack<'a>>> {
@@ -164,7 +164,7 @@ impl Model {
         })))
     }
 
-    /// The next chunk of what is left of a text: as many rows as the GPU does at once. `unread` are all tokens that the
+    /// The next chunk of what is left of a text: the rows that the GPU does at once. `unread` are all tokens that the
     /// cache did not hold at first, or 0 where the plan of an inspection reads the chunk: it is made for chunks of the
     /// usual size.
     pub(in crate::session) fn next_chunk(

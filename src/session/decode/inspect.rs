@@ -136,7 +136,7 @@ impl Model {
             };
             for row in read.chunks_exact(columns * 4) {
                 result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(row));
-                // Of attention: no row of the chunk sees a later key.
+                // Attention's rows get zeros: no row of the chunk sees a later key.
                 result.resize(result.len() + width - columns, 0.0);
             }
             done = part.end;
@@ -172,7 +172,7 @@ impl Model {
         Ok(())
     }
 
-    /// Of a residual stream that a model has divided. The final norm undoes it.
+    /// The factor on a residual stream that the model has divided. The final norm undoes the division.
     fn factor_of(&self, inspection: Inspection) -> Option<f32> {
         let of = &self.weights.layout.architecture;
         match inspection {

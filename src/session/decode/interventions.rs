@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 /// Where numbers are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The residual stream behind so many layers: 0 is the embedding, and behind the last layer it is before the final
+    /// The residual stream after this many layers: 0 is the embedding. After the last layer it is before the final
     /// norm.
     Residual(usize),
     /// What a layer's attention adds to the residual stream.
@@ -31,7 +31,8 @@ pub enum Change {
     Scale(f32),
     /// The vector is added, times a factor.
     Add { vector: Vec<f32>, strength: f32 },
-    /// What lies along the vector is taken away, times a factor: all of it with 1. The vector need not have length 1.
+    /// The component along the vector is taken away, times a factor: all of it with 1. The vector need not have length
+    /// 1.
     Project { vector: Vec<f32>, strength: f32 },
     /// Replaced: by one vector, or by one for each position.
     Set(Vec<f32>),
@@ -69,7 +70,7 @@ impl PartialEq for Interventions {
     }
 }
 
-/// Those that are held, by their numbers.
+/// The interventions that are held, by their numbers.
 #[derive(Debug, Default)]
 pub(in crate::session) struct KnownInterventions {
     last: Option<NonZeroU32>,
@@ -140,7 +141,7 @@ impl Writer {
         });
     }
 
-    /// Where vectors begin that are put behind the others.
+    /// Where vectors begin that are put after the others.
     fn vectors(&mut self, values: impl Iterator<Item = f32>) -> usize {
         let begin = self.layout.vectors + self.vectors.len();
         self.vectors.extend(values);

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Tokens that have to occur again.
 const NGRAM: usize = 3;
-/// Rows of a check: the last token, and as many behind it as are looked up.
+/// Rows of a check: the last token, and the tokens that are looked up to follow it.
 const ROWS: usize = 16;
 /// Places in the table of what has occurred.
 const PLACES: usize = 4096;
@@ -24,14 +24,14 @@ const MOST_STREAK: usize = 192;
 /// Tokens that a check has to give to be worth its round trip.
 const WORTH: usize = 4;
 
-/// The tokens of a check: the text's last one, and those that are foreseen behind it.
+/// The tokens of a check: the text's last one, and those that are foreseen to follow it.
 pub(in crate::session) type CheckRows = [u32; ROWS];
 
 /// What foresees a text, and whether that is checked now. Before it is, plain decoding tells at no cost how
 /// often it would have been right.
 #[derive(Debug)]
 pub(in crate::session) struct Lookup {
-    /// For each hash of three tokens the position behind their last occurrence.
+    /// For each hash of three tokens the position after their last occurrence.
     places: Vec<u32>,
     /// Tokens of the text that are in the table.
     known: usize,
@@ -190,7 +190,7 @@ impl Lookup {
         Some(rows)
     }
 
-    /// Learns from a check that gave so many tokens.
+    /// Learns from a check that gave `given` tokens.
     fn checked(&mut self, given: usize) {
         if given >= WORTH {
             self.wanted = (self.wanted / 2).max(LEAST_STREAK);

@@ -1,4 +1,4 @@
-//! What reads texts into the cache and draws tokens behind them.
+//! What reads texts into the cache and draws the tokens that follow.
 
 pub(super) mod attribute;
 pub(super) mod batch;

@@ -84,7 +84,7 @@ impl ProbePlan {
         self.bound.ids
     }
 
-    /// As many tokens of a chunk as its results have room for.
+    /// The tokens of a chunk for which there is room for results.
     pub fn part(&self, part: Range<usize>) -> Range<usize> {
         let Some(bytes) = self.bound.resources.bytes_of(Buffer::Probabilities) else { return part };
         let (start, mut rows) = (part.start, part.len());
@@ -104,8 +104,8 @@ impl ProbePlan {
         }
     }
 
-    /// The work on a chunk of these tokens, and the numbers of each row that it leaves. Attention's are of
-    /// this head and end with the chunk's last key.
+    /// The work on a chunk of these tokens, and the numbers of each row that it leaves. For attention these are one
+    /// head's, up to the chunk's last key.
     pub fn chunk(
         &self,
         gpu: &dyn Gpu,

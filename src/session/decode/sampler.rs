@@ -123,7 +123,7 @@ impl Sampler {
         write_bias(&*self.bound.weights.gpu.0, &self.bound.resources, bias)
     }
 
-    /// Where draws are left, and the bytes of so many.
+    /// Where draws are left, and the bytes of `passes` passes.
     pub fn drawn(&self, allocation: &CacheAllocation, passes: usize) -> Result<(BufferId, u64)> {
         let count = self.choices.likeliest;
         let own = self.bound.resources.get(Buffer::Drawn);

@@ -24,7 +24,7 @@ pub struct ScoreOptions {
     pub top: usize,
     /// Whether the entropy is wanted.
     pub entropy: bool,
-    /// Asks the state behind so many layers, by final norm and head; none: that behind all.
+    /// Scores by the state after this many layers, with final norm and head. None: after all.
     pub layer: Option<usize>,
     pub inference: InferenceOptions,
 }
@@ -80,8 +80,8 @@ impl ScoreOptions {
 impl Scores {
     /// Appends the scores of some rows of a text.
     ///
-    /// `part` says which rows these are. `read` is what the plan wrote of up to `most` rows: a [`RowScore`] of each, and
-    /// behind all of them the likeliest tokens of each.
+    /// `part` says which rows these are. `read` is what the plan wrote of up to `most` rows: a [`RowScore`] of each,
+    /// and then the likeliest tokens of each.
     fn add(&mut self, part: &Range<usize>, read: &[u8], most: usize, options: &ScoreOptions) {
         let rows = &read[..part.len() * size_of::<RowScore>()];
         let rows: Vec<RowScore> = bytemuck::pod_collect_to_vec(rows);
@@ -104,7 +104,7 @@ impl Scores {
         }
     }
 
-    /// Keeps so many rows.
+    /// Keeps the first `rows` rows.
     fn truncate(&mut self, rows: usize, options: &ScoreOptions) {
         self.logprobs.truncate(rows);
         self.entropy.truncate(rows);

@@ -23,7 +23,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The same whatever the targets are.
+    /// Checks a batch whatever its targets are.
     pub(super) fn check_rows(&self, batch: &Batch) -> Result<()> {
         let config = self.model.config();
         batch.validate(config.vocab_size, self.plans.micro_step.tokens)?;
@@ -66,7 +66,7 @@ impl Trainer {
             count_tiles(&batch.documents, before, strip_of);
         }
         self.batch_tokens.set(batch.len());
-        // A step of another loss says so behind this.
+        // A step of another loss changes this afterwards.
         self.batch_plan.replace(PlanChoice { steered: None, long });
         let (buffer, resources) = (self.buffer(Buffer::Batch)?, self.resources.borrow());
         // Where no kernel reads documents there is no room for them.

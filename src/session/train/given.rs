@@ -35,13 +35,13 @@ pub struct GivenRows {
     pub place: Option<GradientPlace>,
 }
 
-/// Where rows of a gradient lie on the GPU.
+/// Where rows of a gradient are on the GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct GradientPlace {
     pub buffer: BufferId,
-    /// Of the first row, in bytes.
+    /// Where the first row begins, in bytes.
     pub offset: u64,
-    /// From one row to the next.
+    /// Bytes from one row to the next.
     pub row_bytes: u64,
 }
 
@@ -56,10 +56,10 @@ pub enum GivenGradient {
 /// Gives the gradient of rows, and their loss.
 pub type RowGradient<'a> = &'a dyn Fn(GivenRows) -> LocalFuture<Result<(GivenGradient, f64)>>;
 
-/// A part of a micro-step, and what comes behind it.
+/// A part of a micro-step, and what follows it.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// With the rows of those that are not of the whole batch.
+    /// Each with its rows, where it is not for the whole batch.
     plans: Vec<(PlanId, Option<usize>)>,
     then: Then,
 }
@@ -71,7 +71,7 @@ pub(super) struct GivenPieces {
     pieces: Rc<Vec<Piece>>,
 }
 
-/// What is done behind a piece.
+/// What is done after a piece.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     /// The function is given logits.
@@ -94,7 +94,7 @@ struct Given {
     most: usize,
 }
 
-/// Where the logits of some rows lie, before a cap; or where the gradient of states does.
+/// Where the logits of some rows are, before a cap, or where the gradient of states is.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct Logits {
     slice: Slice,
@@ -108,11 +108,11 @@ pub(in crate::session) struct Logits {
 pub(in crate::session) enum Cut {
     /// Where the loss of rows was.
     Loss(Logits),
-    /// Behind the gradients of all of them.
+    /// After the gradients of all of them.
     Losses,
 }
 
-/// The plan without its loss, cut where the loss was; behind the last cut is all else.
+/// The plan without its loss, cut where the loss was. All else follows the last cut.
 pub(in crate::session) fn cut(plan: &Plan) -> Vec<(Plan, Option<Cut>)> {
     let of = |dispatches| Plan { dispatches, products: vec![], ..plan.clone() };
     let (mut pieces, mut dispatches) = (vec![], vec![]);
@@ -146,7 +146,7 @@ impl Logits {
         self.rows.row0 as usize
     }
 
-    /// How many there are of a batch of so many tokens.
+    /// How many of the rows a batch of `tokens` tokens has.
     pub fn rows_of(&self, tokens: usize) -> usize {
         self.rows.rows_of(tokens)
     }
@@ -163,7 +163,7 @@ impl Logits {
         Region { buffer, offset: self.slice.offset + at as u64 * 4, bytes: 4 }
     }
 
-    /// Rows as a function sees them, of words as they lie, or the words of a part of one.
+    /// Rows as a function sees them, from the GPU's bytes. These may also be a part of one row.
     pub fn read(&self, bytes: &[u8]) -> Vec<f32> {
         let words: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
         let of = |row: &[f32]| row[..row.len().min(self.row.vocabulary)].to_vec();
@@ -180,7 +180,7 @@ impl Logits {
         })
     }
 
-    /// The gradient as it lies, of the logits before a cap.
+    /// The gradient of the logits before a cap, as the GPU stores it.
     pub fn written(&self, gradient: &[f32], logits: &[f32], scale: f32) -> Vec<f32> {
         let vocabulary = self.row.vocabulary;
         let rows = gradient.chunks(vocabulary).zip(logits.chunks(vocabulary));
@@ -259,7 +259,7 @@ impl Trainer {
         })
     }
 
-    /// Tells the GPU the losses of the micro-step and of the step so far; the last micro-step updates the weights.
+    /// Writes the losses of the micro-step and of the step until now. The last micro-step updates the weights.
     async fn update_given(
         &self,
         losses: [LossSum; 2],
@@ -397,7 +397,7 @@ impl Trainer {
         Ok(nats)
     }
 
-    /// Runs a piece, and reads what comes behind it.
+    /// Runs a piece, and reads what the next part needs.
     async fn run_piece(&self, piece: &Piece, tokens: usize) -> Result<Vec<u8>> {
         let region = match piece.then {
             Then::Logits(Given { rows, .. }) => rows.region(self.buffer(rows.buffer())?, tokens),

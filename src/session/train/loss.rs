@@ -2,8 +2,8 @@
 
 use std::ops::Add;
 
-/// Losses added up, and the targets that they are of. In f32 both would stop growing: it has no odd
-/// number above 2²⁴, and a step may have 2⁴⁰ targets.
+/// The sum of losses, and the number of their targets. In f32 both would stop growing: it has no odd number above 2²⁴,
+/// and a step may have 2⁴⁰ targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::session) struct LossSum {
     pub nats: f64,

@@ -14,7 +14,7 @@ use crate::session::step::{Step, StepResult};
 use crate::session::throughput::{MOST_SUBMITS, SUBMIT_MILLISECONDS};
 use std::rc::Rc;
 
-/// An idle GPU is busy with so many dispatches of a long step until the next ones are encoded.
+/// This many dispatches of a long step keep an idle GPU busy until the next ones are encoded.
 const FIRST_DISPATCHES: usize = 4;
 /// Longer steps gain by that submit. Steps of 3 to 11 ms lost up to 0.1 ms (H200, Chromium).
 const FIRST_SUBMIT_MILLISECONDS: f64 = 15.0;
@@ -56,7 +56,7 @@ impl Trainer {
         self.queue_step((batch, &StepObjective::default()), None, 0)?.await
     }
 
-    /// The same with an objective of the step's own.
+    /// As [`Trainer::step`], with an objective of the step's own.
     ///
     /// # Errors
     /// As [`Trainer::step`]; `invalid-options` for an objective that cannot be, and where micro-steps of one step differ
@@ -72,8 +72,8 @@ impl Trainer {
         self.queue_step((batch, objective), plans, 0)?.await
     }
 
-    /// Queues a micro-step behind those that are in flight, and moves the cursor by `drawn` batches. Its time counts from
-    /// the end of the one before it. If it fails, the progress is as if it had not been queued.
+    /// Queues a micro-step after those that are in flight, and moves the cursor by `drawn` batches. Its time counts
+    /// from the end of the one before it. If it fails, the progress is as if it had not been queued.
     pub(super) fn queue_step(
         self: &Rc<Self>,
         (batch, objective): (&Batch, &StepObjective),
@@ -146,8 +146,9 @@ impl Trainer {
     /// The micro-step and the update.
     ///
     /// An idle GPU gets the forward pass before the rest is encoded: on an H100 an awaited step of 458 dispatches took
-    /// 2.3 ms longer than its kernels. If the step is long, a few dispatches go even before that. The update comes last,
-    /// behind the copy of what the step reports. So a caller that awaits the report can prepare the next step meanwhile.
+    /// 2.3 ms longer than its kernels. If the step is long, a few dispatches go even before that. The update comes
+    /// last, after the copy of what the step reports. So a caller that awaits the report can prepare the next step
+    /// meanwhile.
     pub(super) fn replays(&self, batch: &Batch, plans: TrainerPlans, share: f64) -> [Replay; 2] {
         let TrainPlans { micro_step, optimizer, .. } = &self.plans;
         let plan = plans.micro_step_of(self.is_long(batch));
@@ -167,7 +168,7 @@ impl Trainer {
         [step.sent_early(early, first), Replay { copy_before, ..update }]
     }
 
-    /// Submits that so much of a full micro-step is cut into.
+    /// Submits that this share of a full micro-step is cut into.
     pub(super) fn submits(&self, share: f64) -> usize {
         let submits = (self.expected.get() * share / SUBMIT_MILLISECONDS).ceil();
         submits.clamp(1.0, MOST_SUBMITS as f64) as usize

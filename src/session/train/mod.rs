@@ -57,7 +57,7 @@ pub struct Trainer {
     pub(super) resources: RefCell<Option<Resources>>,
     plans: TrainPlans,
     installed: TrainerPlans,
-    /// Those of other losses, once a step has asked for them.
+    /// The plans of other losses, once a step has asked for them.
     steered_plans: RefCell<Vec<Rc<SteeredPlans>>>,
     /// The micro-steps cut for gradient functions, of short documents or of long ones, once a step has asked for them.
     given_pieces: RefCell<Vec<GivenPieces>>,
@@ -66,13 +66,13 @@ pub struct Trainer {
     options: RefCell<TrainerOptions>,
     schedule: Cell<Schedule>,
     in_flight: Rc<StepsInFlight>,
-    /// Of the accumulation that was queued last; micro-steps in flight keep their own.
+    /// The losses of the accumulation that was queued last. Micro-steps in flight keep their own.
     losses: RefCell<Rc<Cell<LossSum>>>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
-    /// Which plan it is for.
+    /// Which plan that batch is for.
     batch_plan: RefCell<PlanChoice>,
-    /// What [`Trainer::plan`] last listed: rows of [`Trainer::wgsl`] are of that list.
+    /// What [`Trainer::plan`] last listed. [`Trainer::wgsl`] counts rows in that list.
     listed: RefCell<PlanChoice>,
     /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
     /// next ones.

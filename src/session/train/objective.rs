@@ -76,7 +76,7 @@ pub struct SoftTargets {
     pub temperature: f64,
 }
 
-/// N of a step so far, where it is not the number of targets.
+/// N of a step until now, where it is not the number of targets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::session) enum Normalized {
@@ -205,7 +205,7 @@ impl StepObjective {
     }
 }
 
-/// What N is of, as the option has it.
+/// What N counts, as the option has it.
 fn words(normalized: Option<Normalized>) -> String {
     match normalized {
         None => "\"targets\"".into(),

@@ -24,7 +24,7 @@ pub struct TrainerOptions {
     pub total_steps: Option<u64>,
     pub min_learning_rate: Option<f64>,
     pub weight_decay: f64,
-    /// Of the optimizer, as far as they are given.
+    /// The optimizer's numbers that are given.
     #[serde(flatten)]
     pub numbers: Numbers,
     /// None: no clipping.
@@ -34,7 +34,7 @@ pub struct TrainerOptions {
     /// Activations are computed again in the backward pass instead of kept: less memory, more time.
     pub recompute: bool,
     pub precision: Precision,
-    /// Only so many layers are trained, and what follows them; none: all.
+    /// Only this many of the last layers are trained, and what follows them. None: all.
     pub last_layers: Option<usize>,
     /// The share of each target's probability that the loss spreads over the vocabulary.
     pub label_smoothing: f64,
@@ -142,7 +142,7 @@ impl TrainerOptions {
         Optimizer::new(self.optimizer, &self.numbers)
     }
 
-    /// The same with every default filled in, for a model whose config has these rates of dropout.
+    /// These options with every default filled in, for a model whose config has these rates of dropout.
     pub(in crate::session) fn filled(self, dropout: DropoutRates) -> Self {
         let numbers = self.optimizer().numbers().collect();
         let DropoutRates { embedding, attention, residual } = self.dropout.over(dropout);

@@ -55,9 +55,9 @@ impl TrainerPlans {
 /// Which of the plans a micro-step takes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlanChoice {
-    /// Of another loss than the trainer's own.
+    /// The plans of another loss than the trainer's own.
     pub steered: Option<Rc<SteeredPlans>>,
-    /// Of long documents.
+    /// Whether documents are long.
     pub long: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct Resume {
     reader: CheckpointReader,
     /// The trainer, once there is memory for it.
     trainer: Rc<OnceCell<Rc<Trainer>>>,
-    /// Where its tensors lie.
+    /// Where its tensors are.
     stored: OnceCell<Vec<Stored>>,
     /// The uploads.
     pending: Pending,
@@ -42,7 +42,7 @@ impl Resume {
         Self::of_architecture(&Architecture::of(config), state)
     }
 
-    /// The same for a run that trained an adapter, saved with one of these tensors.
+    /// Reads the state of a run that trained a LoRA adapter with these tensors.
     ///
     /// # Errors
     /// As [`Resume::new`].
@@ -50,7 +50,7 @@ impl Resume {
         Self::of_architecture(&adapter.model().layout().architecture, state)
     }
 
-    /// The same for a run whose model, or adapter, the loader loads. What cannot fit is refused here, before
+    /// Reads the state of a run whose model, or LoRA adapter, the loader loads. What cannot fit is refused here, before
     /// a tensor's file is asked for.
     ///
     /// # Errors

@@ -30,13 +30,14 @@ impl RunProgress {
         }
     }
 
-    /// The same with the targets of the next micro-step.
+    /// This progress with the targets of the next micro-step.
     pub fn with_targets(self, targets: u64) -> Self {
         let before = if self.micro_step == 0 { 0 } else { self.counted };
         Self { counted: before + targets, ..self }
     }
 
-    /// Behind a micro-step, which took so many batches from the dataset and may have been the last of its step.
+    /// The progress after a micro-step, which took `drawn` batches from the dataset and may have been the last of its
+    /// step.
     pub fn behind(self, last: bool, drawn: u64) -> Self {
         Self {
             step: self.step + u64::from(last),
@@ -46,7 +47,7 @@ impl RunProgress {
         }
     }
 
-    /// N: what the losses of the step so far are divided by.
+    /// N: what the losses of the step until now are divided by.
     pub fn divisor(self) -> f64 {
         self.normalized.map_or(self.counted as f64, Normalized::number)
     }

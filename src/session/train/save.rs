@@ -65,8 +65,8 @@ impl Trainer {
         state.to_json()
     }
 
-    /// What a save would hold, but for the numbers that lie on the GPU; none in the middle of an
-    /// accumulation, and while averages stand where the weights are.
+    /// What a save would hold, without the numbers on the GPU. None in the middle of an accumulation, and while
+    /// averages are in the weights' place.
     pub(in crate::session) fn between_steps(&self) -> Option<(Vec<Stored>, TrainerState)> {
         let progress = self.progress();
         let state = || {

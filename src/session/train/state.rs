@@ -32,7 +32,7 @@ pub(in crate::session) struct TrainerState {
     /// as in states of version 0.1.0, those in `metrics` count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nats: Option<[u32; 2]>,
-    /// Of a run that trains an adapter: what tells its base from others.
+    /// In a run that trains a LoRA adapter: a checksum of the base's weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u32>,
 }

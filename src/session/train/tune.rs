@@ -152,7 +152,7 @@ async fn times(
             if gpu.now() >= awake && (took >= LENGTH || count >= MOST_REPEATS) {
                 break;
             }
-            // The first runs are mostly the wait for their end: at most twice as many at a time.
+            // The first runs are mostly the wait for their end. So the count at most doubles each time.
             count = if took >= LENGTH { count } else { (2 * count).min(MOST_REPEATS) };
         }
         runs.push(count);

@@ -1,14 +1,13 @@
 //! LoRA adapters on a frozen base (Hu et al., arXiv:2106.09685).
 //!
-//! An adapter is data ([`LoraConfig`]): rank, alpha, targets by PEFT's names of modules, seed. On a
-//! base it is a model of its own, [`Adapter::model`], whose architecture is the base's with more
-//! weights ([`Architecture::adapted`](crate::arch::Architecture::adapted)), whose layout lies over the
-//! base's ([`Params::adapted`](crate::params::Params::adapted)), and which finds what it does not own in
-//! the base's buffers. All that takes a model takes this one: a trainer has gradients and moments of
-//! the adapter's weights alone, since a layout's own weights are what is trained; generation, loss and
-//! looks read base and adapter, with a key-value cache of their own; a save holds the adapter's
-//! tensors under PEFT's names. Several adapters share one base, and none of them changes it before it
-//! is merged.
+//! An adapter is data ([`LoraConfig`]): rank, alpha, targets by PEFT's names of modules, seed. On a base it is a model
+//! of its own, [`Adapter::model`], whose architecture is the base's with more weights
+//! ([`Architecture::adapted`](crate::arch::Architecture::adapted)), whose layout is one over the base's
+//! ([`Params::adapted`](crate::params::Params::adapted)), and which finds what it does not own in the base's buffers.
+//! All that takes a model takes this one: a trainer has gradients and moments of the adapter's weights alone, since a
+//! layout's own weights are what is trained; generation, loss and looks read base and adapter, with a key-value cache
+//! of their own; a save holds the adapter's tensors under PEFT's names. Several adapters share one base, and none of
+//! them changes it before it is merged.
 
 use super::tensor_storage::TensorStorage;
 use crate::arch::{LowRank, WeightId};
@@ -122,7 +121,7 @@ impl Adapter {
     }
 }
 
-/// Adds `scale · B·A` to rows of a matrix, of which B has as many and A as many columns. Sums are f64.
+/// Adds `scale · B·A` to rows of a matrix. B has one row for each, and A has the matrix's columns. Sums are f64.
 fn add_low_rank(weights: &mut [f32], [b, a]: [&[f32]; 2], rank: usize, scale: f64) {
     let columns = a.len() / rank;
     for (row, b) in weights.chunks_exact_mut(columns).zip(b.chunks_exact(rank)) {

@@ -51,8 +51,8 @@ impl ModelLoader {
         Self::packed(gpu, config, WeightFormat::F32)
     }
 
-    /// The same of a model that holds its matrices in another format: a piece is packed as it comes in, so that
-    /// no matrix is ever whole in f32.
+    /// Judges the config of a model that holds its matrices in another format. A piece is packed as it comes in, so
+    /// that no matrix is ever whole in f32.
     ///
     /// # Errors
     /// As [`ModelLoader::new`].
@@ -160,7 +160,7 @@ impl ModelLoader {
             let checked = checked.await;
             let model = made?;
             checked?;
-            // Of two that were under way the first one's model stays.
+            // Where two were under way the first one's model stays.
             let _ = slot.set(Rc::new(model));
             Ok(())
         }))
@@ -187,8 +187,8 @@ impl ModelLoader {
         self.set_values(name, start)
     }
 
-    /// The same of numbers that are codes times the factor of their group of 32, where f32 would begin at byte `begin`.
-    /// A matrix that is held in such codes takes them as they are, and others their values.
+    /// Takes a piece whose numbers are codes times the factor of their group of 32. In f32 it would begin at byte
+    /// `begin`. A matrix that is held in such codes takes them as they are, and others take their values.
     ///
     /// # Errors
     /// As [`ModelLoader::set_piece`].
@@ -233,7 +233,7 @@ impl ModelLoader {
         self.pending.queue(&*self.gpu, upload)
     }
 
-    /// Refuses numbers, each of so many elements of a tensor from `start` on.
+    /// Refuses numbers that are not finite. Each stands for `each` elements of a tensor, from `start` on.
     fn expect_finite(&self, name: &str, start: u64, each: usize, numbers: &[f32]) -> Result<()> {
         let Some(i) = numbers.iter().position(|x| !x.is_finite()) else { return Ok(()) };
         let (at, why) = (start + (i * each) as u64, "a weight has to be finite");

@@ -42,9 +42,9 @@ pub(super) struct Weights {
     version: Cell<u64>,
     /// Bytes of what plans own that are bound to a cache of these weights.
     pub bound_bytes: Cell<u64>,
-    /// The sum of a version.
+    /// The checksum, with the version of the weights that it was made of.
     checksum: Cell<Option<(u64, u32)>>,
-    /// Whose weights lie under these, which are an adapter's.
+    /// The base's weights, where these are a LoRA adapter's.
     base: Option<Rc<Self>>,
 }
 
@@ -270,8 +270,8 @@ impl Weights {
         self.buffers.replace(None);
     }
 
-    /// A number that tells the weights under an adapter's from others, on every adapter of GPUs; none
-    /// where there are none.
+    /// A checksum of the base's weights, where these are a LoRA adapter's. It is the same on every GPU. None for a
+    /// model without a base.
     ///
     /// # Errors
     /// `freed`, `out-of-memory`, `device-lost`.

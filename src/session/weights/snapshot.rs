@@ -26,12 +26,12 @@ pub struct Snapshot {
     /// Its tensors, in the order of a save.
     stored: Vec<Stored>,
     copies: Resources,
-    /// Of a trainer, but for the numbers that lie in `copies`.
+    /// The state of a trainer, without the numbers in `copies`.
     state: Option<TrainerState>,
 }
 
 impl Snapshot {
-    /// Copies a model's weights, behind the steps that are on their way.
+    /// Copies a model's weights, after the steps that are on their way.
     ///
     /// # Errors
     /// `freed`, `out-of-memory`, `device-lost`; `invalid-options` of a packed model, which never changes.
@@ -95,8 +95,8 @@ impl Snapshot {
         header_of(&self.stored)
     }
 
-    /// Where the bytes of the file's data from `begin` to `end` lie: buffer, offset and length of each
-    /// stretch, in the order of the file.
+    /// Where the file's data has these bytes on the GPU: buffer, offset and length of each stretch, in the order of the
+    /// file.
     fn stretches(&self, bytes: Range<u64>) -> Result<Vec<(BufferId, u64, u64)>> {
         let (mut found, mut at) = (vec![], 0);
         for stored in &self.stored {
@@ -115,7 +115,7 @@ impl Snapshot {
     /// `device-lost`.
     pub async fn read(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
         let find = |name| self.copies.get(name);
-        // Stretches of the file, each with the tensor that it is of if that lies here in another order.
+        // Stretches of the file, each with its tensor if that has another order here.
         let (mut cuts, mut next, mut at) = (vec![], bytes.start, 0);
         for stored in &self.stored {
             let end = at + stored.bytes();
@@ -142,8 +142,7 @@ impl Snapshot {
         Ok(data)
     }
 
-    /// Bytes of tensors that lie here as they do in the file. Tensors that lie side by side come in one
-    /// readback.
+    /// Bytes of tensors that have the file's order here. Neighbours come in one readback.
     async fn read_rows(&self, bytes: Range<u64>) -> Result<Vec<u8>> {
         let stretches = self.stretches(bytes.clone())?;
         let mut data = Vec::new();

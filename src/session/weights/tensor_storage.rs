@@ -84,7 +84,7 @@ impl TensorStorage<'_> {
         self.write_words(gpu, part, offset, (values.len(), &words, &scales))
     }
 
-    /// Writes the words of so many packed elements, and their factors.
+    /// Writes the words of `len` packed elements, and their factors.
     fn write_words(
         &self,
         gpu: &Rc<dyn Gpu>,
@@ -165,8 +165,8 @@ impl TensorStorage<'_> {
         read_regions(gpu, &self.tensor.name, regions)
     }
 
-    /// Writes elements from `start` on of the tensor as a file has it. Of one that lies here in another order,
-    /// pieces come in order and wait in `held` for the last one.
+    /// Writes elements from `start` on of the tensor as a file has it. Where the tensor has another order here, pieces
+    /// come in order and wait in `held` for the last one.
     ///
     /// # Errors
     /// `out-of-memory`, `device-lost`.
@@ -201,8 +201,8 @@ impl TensorStorage<'_> {
     }
 }
 
-/// Writes elements from `start` on of a tensor of so many, which a file has in the order that `swap` gives. Pieces
-/// come in order and wait in `held` for the last one.
+/// Writes elements from `start` on of a tensor that a file has in the order that `swap` gives. Pieces come in order and
+/// wait in `held` for the last one.
 fn write_swapped(
     name: &str,
     (swap, total): (Swap, usize),
@@ -233,7 +233,7 @@ fn write_swapped(
     Ok(())
 }
 
-/// A range of the elements of a tensor in a file's order, from the bytes of all of it as it lies here.
+/// A range of the elements of a tensor in a file's order, from all of its bytes in the order that they have here.
 fn read_swapped(
     whole: LocalFuture<Result<Vec<u8>>>,
     swap: Swap,
@@ -296,8 +296,8 @@ pub(in crate::session) fn read_stored(
     })
 }
 
-/// Writes words of a stored tensor as a file has it, from its word `start` on. Those of one that lies here
-/// in another order wait in `held` for the last one.
+/// Writes words of a stored tensor as a file has it, from its word `start` on. Where the tensor has another order here,
+/// words wait in `held` for the last one.
 pub(in crate::session) fn write_stored(
     gpu: &Rc<dyn Gpu>,
     stored: &Stored,
@@ -330,8 +330,8 @@ pub(in crate::session) fn header_of(stored: &[Stored]) -> Vec<u8> {
     write_header_of(&tensors, &codes, &[("format", "pt")])
 }
 
-/// Where `len` elements of a tensor lie, from `start` on: the first element of each stretch, its
-/// shard, its offset there and its length.
+/// Where `len` elements of a tensor are, from `start` on: the first element of each stretch, its shard, its offset
+/// there and its length.
 fn pieces(
     layout: &Params,
     tensor: &Tensor,
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
     use crate::config::ModelConfig;
 
-    /// Pieces of every length cover a tensor that lies in several shards, each element once.
+    /// Pieces of every length cover a tensor in several shards, each element once.
     #[test]
     fn pieces_cover_a_tensor_in_several_shards() {
         let config = r#"{"vocab_size":1000,"hidden_size":64,"intermediate_size":64,

@@ -35,8 +35,8 @@ pub struct GenerateOptions {
     pub weights: WeightFormat,
     /// How many of the likeliest tokens each step tells; 0: none.
     pub alternatives: usize,
-    /// One number for each token that is added to its logit behind the penalty, or none at all. Negative
-    /// infinity keeps a token out.
+    /// One number for each token that is added to its logit after the penalty, or none at all. Negative infinity keeps
+    /// a token out.
     #[serde(skip)]
     pub bias: Vec<f32>,
     /// What is changed on the way to the logits.
