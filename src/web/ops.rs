@@ -67,7 +67,7 @@ impl RawTensor {
         future_to_promise(async move { checked.await.map(|()| JsValue::UNDEFINED).map_err(to_js) })
     }
 
-    /// So many bytes from `offset` on; both multiples of 4.
+    /// `bytes` bytes from `offset` on, both multiples of 4.
     pub async fn read(&self, offset: f64, bytes: f64) -> JsResult<Vec<u8>> {
         let tensor = self.tensor()?;
         tensor.read(offset as u64, bytes as u64).await.map_err(to_js)

@@ -82,14 +82,14 @@ pub struct ModelConfig {
     pub rope: RopeConfig,
     /// The share of each head that it turns, from the first element on.
     pub partial_rotary_factor: f64,
-    /// That of layers with a window, where they have another one.
+    /// RoPE of layers with a window, where they have another one.
     pub rope_local: Option<RopeConfig>,
     pub tie_word_embeddings: bool,
     pub hidden_act: Activation,
     pub initializer_range: f64,
     /// A position sees at most this many of the latest positions, itself among them.
     pub sliding_window: Option<usize>,
-    /// Which layers have that window; none: all.
+    /// Which layers have that window. Empty: all.
     pub layer_types: Vec<LayerType>,
     /// Attention scores are squashed into ± this by tanh. Gemma 2 has the field; transformers' Llama and
     /// Mistral ignore it.

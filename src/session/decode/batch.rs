@@ -256,8 +256,8 @@ impl BatchGeneration {
     }
 
     /// For each text whether it is read whole. Two kinds are read through the model's cache: texts that are too long,
-    /// and texts that share most of their beginning with their neighbours, since the cache reads that once. The choice
-    /// does not depend on the GPU's speed, so a seed gives the same text.
+    /// and groups of texts that share more than half of their tokens with the text before, since the cache reads those
+    /// once. The choice does not depend on the GPU's speed, so a seed gives the same text.
     fn whole_texts(&self, pass: &BatchedPass, texts: &[(usize, &[u32])]) -> Vec<bool> {
         let mut whole = vec![];
         let Some(plan) = &pass.texts else { return vec![false; texts.len()] };

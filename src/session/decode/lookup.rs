@@ -39,7 +39,7 @@ pub(in crate::session) struct Lookup {
     next: Option<usize>,
     /// Tokens in a row that were foreseen.
     streak: usize,
-    /// Such tokens before checks begin.
+    /// Foreseen tokens in a row before checks begin.
     wanted: usize,
     /// Checks are worth while.
     pub checking: bool,
@@ -102,7 +102,7 @@ impl Lookup {
     ) -> Result<Option<CheckRows>> {
         let Some(rows) = self.worthwhile(cache, text, left) else { return Ok(None) };
         if !self.pass.as_ref().is_some_and(|pass| pass.bound.belongs_to(cache)) {
-            // That of a cache as it was goes first: there may be no memory for both.
+            // The old cache's pass goes first: there may be no memory for both.
             self.pass = None;
             let _lock = cache.lock().await;
             self.pass = Some(BatchedPass::new(model, cache, None, ROWS).await?);

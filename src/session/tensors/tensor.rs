@@ -73,7 +73,7 @@ impl Tensor {
         Err(Error::internal(format!("{bytes} bytes from {offset} of a tensor of {have}")))
     }
 
-    /// So many bytes from `offset` on, both multiples of 4.
+    /// `bytes` bytes from `offset` on, both multiples of 4.
     ///
     /// # Errors
     /// `internal` past the tensor's end, `out-of-memory`, `device-lost`.

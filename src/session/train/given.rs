@@ -78,7 +78,7 @@ enum Then {
     Logits(Given),
     /// States are read for it.
     States(HeadRows),
-    /// It is given them.
+    /// The function is given states.
     Gradient(Given),
     /// The micro-step is over.
     Nothing,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 /// A trainer's progress, and how many of its steps are in flight.
 #[derive(Debug, Default)]
 pub(super) struct StepsInFlight {
-    /// As if the steps in flight had arrived.
+    /// The progress as if the steps in flight had arrived.
     progress: Cell<RunProgress>,
     steps: Cell<usize>,
     failed: Cell<bool>,

@@ -113,7 +113,7 @@ impl Trainer {
         let (trainer, losses) = (Rc::clone(self), Rc::clone(&self.losses.borrow()));
         Ok(Box::pin(async move {
             let read = read.await;
-            // Behind the read: a lost device fails this too, so a step counts as done only if the device lives.
+            // After the read: a lost device fails this too, so a step counts as done only if the device lives.
             accepted.await.map_err(|error| sent.failed(error))?;
             drop(sent); // done, even where its result does not arrive
             let result: StepResult = bytemuck::pod_read_unaligned(&read.map_err(unread)?);

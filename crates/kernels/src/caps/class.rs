@@ -6,7 +6,7 @@ use super::Capabilities;
 /// measured on [`GpuClass::LARGE`]; [`GpuClass::workgroups`] scales them to the other classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuClass {
-    /// As messages call it.
+    /// Its name in messages.
     pub called: &'static str,
     /// Multiprocessors, compute units or cores: each runs workgroups of its own.
     pub units: usize,

@@ -29,7 +29,7 @@ pub enum MatrixElement {
 impl MatrixElement {
     pub const ALL: [Self; 6] = [Self::F32, Self::F16, Self::U32, Self::I32, Self::U8, Self::I8];
 
-    /// As WebGPU and WGSL call it.
+    /// Its name in WebGPU and WGSL.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",

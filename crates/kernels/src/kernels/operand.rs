@@ -213,7 +213,7 @@ mod tests {
         lines + "#c[u32(#a[i])+1u]=a+x.a[0]+#b[s_#i].x;\n"
     }
 
-    /// The text where operands lie in these bindings, behind so many bytes.
+    /// The text with operands at these bindings and byte offsets.
     fn shared(a: &'static str, places: [(usize, u64); 4]) -> Option<String> {
         let placement = |(operand, (binding, offset))| Placement { operand, binding, offset };
         let placements: Vec<_> = OPERANDS.into_iter().zip(places).map(placement).collect();

@@ -249,7 +249,7 @@ pub struct DecodeSplits {
 /// Why keys are cut into this number of ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SplitReason {
-    /// So few keys are not worth a merge.
+    /// This number of keys is not worth a merge.
     OneRange { keys: usize },
     /// Each range takes `each` of the `wanted` workgroups (on a CPU, invocations) that keep the device busy.
     FillsDevice { each: usize, wanted: usize, unit: &'static str },

@@ -324,7 +324,7 @@ impl<'a> Inference<'a> {
         let pass = self.several(rows)?.finish(slots);
         let texts = match self.texts(rows) {
             Ok(texts) => texts.map(|builder| builder.finish(&pass.slots)),
-            // They are read one after the other.
+            // Texts are then read one after the other.
             Err(error) if error.code == ErrorCode::LimitExceeded => None,
             Err(error) => return Err(error),
         };

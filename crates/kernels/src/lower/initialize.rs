@@ -10,8 +10,9 @@ use crate::plan::{Buffer, Builder, Launch, Phase, Plan, Range, STEP_BYTES, Slice
 /// Every device can bind a uniform at multiples of this.
 pub const OPTIONS_STRIDE: u64 = 4 * ALIGN as u64;
 
-/// Draws the weights that start normal; others are left as they are. [`Buffer::Step`] holds the
-/// options of `00_initialize.wgsl` for each of [`Params::deviations`], [`OPTIONS_STRIDE`] bytes apart, and a `Range` of this plan what that calls a run.
+/// Draws the weights that start normal; others are left as they are. [`Buffer::Step`] holds the options of
+/// `00_initialize.wgsl` for each of [`Params::deviations`], [`OPTIONS_STRIDE`] bytes apart, and a `Range` of this plan
+/// is what that file calls a run.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no room for a workgroup.

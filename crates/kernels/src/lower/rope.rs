@@ -62,7 +62,7 @@ impl Lowering<'_> {
         3.0 * (self.builder.tokens * shape.heads * shape.dims) as f64
     }
 
-    /// The table of the angles by which a layer turns.
+    /// The table of a layer's rotary angles.
     pub(super) fn angles(&self, attention: Attention) -> Result<Slice> {
         let rope = attention.rope.ok_or_else(|| Error::internal("a rotation has no angles"))?;
         Ok(self.rope_table(rope))

@@ -67,8 +67,8 @@ impl AttentionMask {
         self.dense.map_or(DenseMask::None, |dense| dense.kind)
     }
 
-    /// The words that kernels read. `geometry` gets where they are. Those of the dense part come last and are zeros:
-    /// the caller fills them. Intervals of queries are there for the backward pass alone.
+    /// The words that kernels read. `geometry` gets where they are. The dense part's words come last and are zeros: the
+    /// caller fills them. Intervals of queries are there for the backward pass alone.
     ///
     /// # Errors
     /// `out-of-memory` where the module's own memory has no room for them.

@@ -42,7 +42,7 @@ pub(super) fn allowed([low, high]: [f64; 2]) -> String {
     format!("a whole number of at least {} and at most {}", Shown(low), Shown(high))
 }
 
-/// So many whole numbers, each within the bounds for its index.
+/// `count` whole numbers, each within the bounds for its index.
 pub(super) fn whole_numbers(
     what: &str,
     given: &[f64],

@@ -90,7 +90,7 @@ pub fn plan(
 /// The set of averages, for a save.
 pub const AVERAGES: StateSet = StateSet::new("ema", Buffer::Average, Content::Numbers);
 
-/// Appends a step of the moving average of all that is trained, the share of the weights as they are being `share`.
+/// Appends a step of the moving average of all trained weights. `share` is the share of the present weights.
 ///
 /// # Errors
 /// `limit-exceeded` when the device has no room for a workgroup.

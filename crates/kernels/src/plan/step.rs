@@ -28,7 +28,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// That of a batch of some rows, all else zero.
+    /// The step of a batch of `tokens` rows, all else zero.
     pub fn of(tokens: usize) -> Self {
         Self { tokens: tokens as u32, ..Self::default() }
     }

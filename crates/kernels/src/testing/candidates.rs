@@ -25,7 +25,7 @@ pub struct AttentionWork {
     pub half: bool,
     #[serde(default)]
     pub halves: bool,
-    /// So do the gradients that the backward pass reads and writes.
+    /// With `halves`: the gradients that the backward pass reads and writes are in f16 too.
     #[serde(default)]
     pub gradients: bool,
 }

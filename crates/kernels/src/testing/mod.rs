@@ -56,7 +56,7 @@ pub type Outcome = Result<String, String>;
 pub enum Level {
     /// What every change runs.
     Everyday,
-    /// That and the products it samples, which take hours on software adapters.
+    /// Everyday's set, and all products instead of a sample. These take hours on software adapters.
     Full,
 }
 

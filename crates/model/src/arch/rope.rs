@@ -7,7 +7,7 @@ use std::f64::consts::TAU;
 /// Angles of the rotary embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
-    /// Elements of a head that are rotated, at its beginning, or all.
+    /// Elements of a head that are rotated: all of them, or those at its beginning.
     pub head_dim: usize,
     pub config: RopeConfig,
 }

@@ -92,7 +92,7 @@ struct Found {
     original: Option<usize>,
     /// The base outside the places.
     field: Field,
-    /// That of layers with a window, where these have their own.
+    /// The field for layers with a window, where these have their own base.
     local_field: Option<Field>,
     /// The share of each head that rotates, where a family has that.
     share_field: Option<Field>,

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(sorted_by_token(&[3, 1, 3, 0, 1, 3]), [3, 1, 4, 0, 2, 5]);
         assert_eq!(sorted_by_token(&[0, 0]), [0, 1]);
         assert!(sorted_by_token(&[]).is_empty());
-        // Of one, two, three and four bytes.
+        // Tokens of one, two, three and four bytes.
         for largest in [255, 256, 0xffff, 0x1_0000, 0xff_ffff, 0x100_0000, u32::MAX] {
             let token = |i: u32| i.wrapping_mul(2_654_435_761) % (largest / 3) * (1 + i % 3);
             let mut tokens: Vec<u32> = (0..700).map(|i| token(i % 400)).collect();

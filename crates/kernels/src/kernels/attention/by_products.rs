@@ -83,9 +83,9 @@ fn sums_at_once(caps: &Capabilities, batch: BatchAttention) -> bool {
 
 /// A kernel of the backward pass by products. Each head has up to `tiles` tiles of probabilities, and as many of score
 /// gradients. Document ends follow `ends` elements after the starts, and tables of the tiles `2 * ends` after the
-/// starts. Bindings of scores: qkv, d_output, lse, delta, documents, probabilities (as `gradient`), step, d_scores. Of
-/// sums: qkv, d_output, documents, probabilities, d_scores, d_qkv, step, where heads share keys the parts for
-/// `attention_group_sum`, and for gradients that are rotated back the table of angles.
+/// starts. Bindings of the scores' kernel: qkv, d_output, lse, delta, documents, probabilities (as `gradient`), step,
+/// d_scores. Bindings of the sums' kernels: qkv, d_output, documents, probabilities, d_scores, d_qkv, step, where heads
+/// share keys the parts for `attention_group_sum`, and for gradients that are rotated back the table of angles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionBackwardProducts {
     pub shape: AttentionShape,

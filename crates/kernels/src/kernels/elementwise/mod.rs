@@ -94,7 +94,7 @@ impl Spec for CaptureForward {
 /// Sums that [`Checksum`] leaves.
 pub const CHECKSUM_LANES: usize = 4096;
 
-/// Of `count` words.
+/// The checksum of `count` words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Checksum {
     pub count: usize,

@@ -11,9 +11,9 @@ use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::format::WeightFormat;
 
-/// The rows of those tokens that are within the range's columns, of a part of `rows` rows; the first range clears the
-/// others. Of a decoded row also the `rotated` numbers that a table turns by at its position, if these are not 0. Grid: an
-/// invocation for each element, or each unit of a packed row.
+/// The embedding rows of the tokens in the range's columns, from a part of `rows` rows. The first range clears the rows
+/// of other tokens. For a decoded row also copies `rotated` numbers of its position from a table of rotary angles, if
+/// not 0. Grid: an invocation for each element, or each unit of a packed row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EmbeddingForward {
     pub hidden: usize,

@@ -22,8 +22,7 @@ const MANY: usize = 1024;
 /// Rows from which units of one block are enough. On an H100 a pass of 16 texts takes 604 to 680 µs with these, and
 /// with 64 lanes for every matrix 682.
 const PLENTY: usize = 4096;
-/// Most vectors of four elements of a matrix that an invocation has on their way together: as many as its sums leave
-/// registers for.
+/// Most vectors of four elements of a matrix that an invocation loads together. Its sums leave no registers for more.
 const IN_FLIGHT: usize = 12;
 
 /// How the work of a product is shared.
@@ -84,7 +83,7 @@ impl Spec for MatvecRows {
         let vectors = k.div_ceil(of.unit());
         let form = pick(caps, &of, vectors);
         let size = workgroup_size(caps, form.size as u32, 1, self.name())?;
-        // Where lanes are the workgroup they are as few as that may have.
+        // Where all invocations of a workgroup share rows, a smaller workgroup has fewer lanes.
         let lanes = form.lanes.min(size as usize);
         let columns = rows.next_power_of_two().min(MOST_COLUMNS);
         let sum_rows = form.products + usize::from(input.is_normed());

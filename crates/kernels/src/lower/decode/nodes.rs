@@ -257,7 +257,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Which columns of their results a dispatch of batched rows has: of one row they are constants of its kernel.
+    /// The columns of a dispatch of batched rows. For one row they are constants of its kernel.
     fn part_columns(&mut self, first: usize, count: usize) -> Option<Slice> {
         let (col0, cols) = (first as u32, count as u32);
         let range = Range { col0, cols, ..self.builder.all_rows() };
