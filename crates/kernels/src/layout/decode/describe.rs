@@ -27,7 +27,7 @@ impl DecodeLayouts {
             let name = self.values[value];
             match self.layouts[value] {
                 Layout::InPlaceOf(_) => format!("{name} [in place]"),
-                Layout::QueryHeads => format!("{name} [kv appended]"),
+                Layout::QueryHeads => format!("{name} [query heads]"),
                 Layout::SoftmaxRanges { count } => format!("{name} [{count} ranges]"),
                 _ => name.to_string(),
             }

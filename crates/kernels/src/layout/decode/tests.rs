@@ -153,7 +153,7 @@ fn norms_of_heads_keep_rotation_and_append_apart() {
     );
 }
 
-const APPEND: &str = "q, k, v: QkvAppend(embedding, angles) -> query [kv appended]";
+const APPEND: &str = "q, k, v: QkvAppend(embedding, angles) -> query [query heads]";
 
 #[test]
 fn default_limits_decode_a_short_text_without_subgroups() {
@@ -161,14 +161,14 @@ fn default_limits_decode_a_short_text_without_subgroups() {
         Decoded::on(floor()).lines(),
         [
             "embedding: EmbedAngles() -> embedding, angles",
-            "layer 0 q, k, v: QkvAppend(embedding, angles) -> query [kv appended]",
-            "layer 0 attention: Attention(query [kv appended]) -> attention partials [8 ranges]",
+            "layer 0 q, k, v: QkvAppend(embedding, angles) -> query [query heads]",
+            "layer 0 attention: Attention(query [query heads]) -> attention partials [8 ranges]",
             "layer 0 attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
             "layer 0 output: Linear(attention output, embedding) -> residual [in place]",
             "layer 0 gate, up: NormLinearGate(residual [in place]) -> activation",
             "layer 0 down: Linear(activation, residual [in place]) -> residual [in place]",
-            "layer 1 q, k, v: QkvAppend(residual [in place], angles) -> query [kv appended]",
-            "layer 1 attention: Attention(query [kv appended]) -> attention partials [8 ranges]",
+            "layer 1 q, k, v: QkvAppend(residual [in place], angles) -> query [query heads]",
+            "layer 1 attention: Attention(query [query heads]) -> attention partials [8 ranges]",
             "layer 1 attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
             "layer 1 output: Linear(attention output, residual [in place]) -> residual [in place]",
             "layer 1 gate, up: NormLinearGate(residual [in place]) -> activation",
@@ -176,14 +176,14 @@ fn default_limits_decode_a_short_text_without_subgroups() {
         ]
     );
     let shorter = Decoded { keys: 256, ..Decoded::on(floor()) };
-    let attention = "attention: Attention(query [kv appended]) -> attention output";
+    let attention = "attention: Attention(query [query heads]) -> attention output";
     assert_eq!(shorter.attention(0), [APPEND, attention, OUTPUT]);
 }
 
 #[test]
 fn subgroups_read_a_short_text_in_one_range() {
     let short = Decoded::on(subgroups());
-    let attention = "attention: Attention(query [kv appended]) -> attention output";
+    let attention = "attention: Attention(query [query heads]) -> attention output";
     assert_eq!(short.attention(1)[1], attention);
     assert_eq!(short.attention(0), [APPEND, attention, OUTPUT]);
     let long = Decoded { keys: 4096, ..short }.attention(0);
@@ -196,7 +196,7 @@ const PARTIALS: &str = "attention partials [6 ranges]";
 #[test]
 fn the_output_product_of_a_short_context_merges_ranges() {
     let short = Decoded::on(teams(256));
-    let attention = format!("attention: Attention(query [kv appended]) -> {PARTIALS}");
+    let attention = format!("attention: Attention(query [query heads]) -> {PARTIALS}");
     let output = format!("output: MergingLinear({PARTIALS}, embedding) -> residual [in place]");
     assert_eq!(short.attention(0), [APPEND, &attention, &output]);
     let long = Decoded { keys: 4096, ..short }.attention(0);
@@ -207,10 +207,10 @@ fn the_output_product_of_a_short_context_merges_ranges() {
 fn wide_workgroups_join_the_newest_row_to_attention() {
     let short = Decoded::on(teams(512));
     let joined = format!(
-        "q, k, v, attention: QkvAttentionDecode(embedding, angles) -> query [kv appended], {PARTIALS}"
+        "q, k, v, attention: QkvAttentionDecode(embedding, angles) -> query [query heads], {PARTIALS}"
     );
     let output = format!(
-        "output: MergingLinear({PARTIALS}, query [kv appended], embedding) -> residual [in place]"
+        "output: MergingLinear({PARTIALS}, query [query heads], embedding) -> residual [in place]"
     );
     assert_eq!(short.attention(0), [joined, output]);
     let long = Decoded { keys: 4096, ..short }.attention(0);
@@ -314,8 +314,8 @@ fn batched_rows_add_residuals_of_their_own() {
     let decoded = Decoded { rows: DecodeRows::Batched(3), ..Decoded::on(teams(512)) };
     let expected = [
         "embedding: Embed() -> embedding",
-        "layer 0 q, k, v: QkvAppend(embedding) -> query [kv appended]",
-        "layer 0 attention: Attention(query [kv appended]) -> attention output",
+        "layer 0 q, k, v: QkvAppend(embedding) -> query [query heads]",
+        "layer 0 attention: Attention(query [query heads]) -> attention output",
         "layer 0 output: Linear(attention output, embedding) -> residual",
     ];
     let lines = decoded.lines();
