@@ -17,7 +17,7 @@ pub struct GpuClass {
 }
 
 /// Which forms of the kernels of a decoded token a GPU takes. All are right wherever there are subgroups of known
-/// ids, and elsewhere none but [`Decoding::SHARED`] is taken. Which is faster only a measurement tells.
+/// ids, and elsewhere none but [`Decoding::PLAIN`] is taken. Which is faster only a measurement tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoding {
     /// Ranges of the keys of a short text, which the output product merges. 1: a workgroup reads all keys of a query
@@ -36,7 +36,7 @@ pub struct Decoding {
 
 impl Decoding {
     /// A workgroup for a row of a matrix, and for a query head of a short text.
-    pub const SHARED: Self =
+    pub const PLAIN: Self =
         Self { merged_ranges: 1, team_rows: 0, workgroup_rows: 1, qkv_invocations: 0 };
     /// Measured on an H100 and an H200 (`docs/decisions/036`, `060`), and on no other class.
     pub const TEAMS: Self =
@@ -49,13 +49,13 @@ impl GpuClass {
         Self { called: "a large GPU", units: 132, gigabytes: 4800, decoding: Decoding::TEAMS };
     /// A GPU with its own memory: GeForce RTX 3070 or 4060 Ti, Radeon RX 7700, Intel Arc A770.
     pub const DESKTOP: Self =
-        Self { called: "a desktop GPU", units: 46, gigabytes: 450, decoding: Decoding::SHARED };
+        Self { called: "a desktop GPU", units: 46, gigabytes: 450, decoding: Decoding::PLAIN };
     /// A GPU that shares the CPU's memory: Apple M2, Intel Core Ultra, AMD Ryzen.
     pub const INTEGRATED: Self =
-        Self { called: "an integrated GPU", units: 10, gigabytes: 100, decoding: Decoding::SHARED };
+        Self { called: "an integrated GPU", units: 10, gigabytes: 100, decoding: Decoding::PLAIN };
     /// A phone's GPU, and the GPU of an old or cheap notebook.
     pub const MOBILE: Self =
-        Self { called: "a mobile GPU", units: 5, gigabytes: 50, decoding: Decoding::SHARED };
+        Self { called: "a mobile GPU", units: 5, gigabytes: 50, decoding: Decoding::PLAIN };
 
     pub const ALL: [Self; 4] = [Self::LARGE, Self::DESKTOP, Self::INTEGRATED, Self::MOBILE];
 
@@ -110,7 +110,7 @@ impl Capabilities {
     pub fn decoding(&self) -> Decoding {
         match self.decoding {
             Some(given) => given,
-            None if self.software => Decoding::SHARED,
+            None if self.software => Decoding::PLAIN,
             None => self.class().decoding,
         }
     }
