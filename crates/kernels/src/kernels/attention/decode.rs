@@ -38,10 +38,10 @@ impl Spec for AttentionDecode {
             return self.row(caps, split);
         }
         let heads = match (over, splits.reason) {
-            (DecodeOver::Tensors(..), _) => QueryHeads::Shared,
+            (DecodeOver::Tensors(..), _) => QueryHeads::Grouped,
             (_, SplitReason::Merged { .. }) => QueryHeads::One,
             _ if !split => QueryHeads::Alone,
-            _ => QueryHeads::Shared,
+            _ => QueryHeads::Grouped,
         };
         let tile = pick(caps, shape, heads)?;
         let subgroups = caps.reduces_by_subgroup();

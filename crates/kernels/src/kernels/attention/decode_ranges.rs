@@ -13,7 +13,7 @@ const ONE_RANGE: usize = 256;
 /// Up to this many elements (keys × head_dim), one workgroup per query head is as fast as several ranges and a merge.
 pub(super) const SHORT_CONTEXT: usize = 1024 * 64;
 /// The largest group of query heads for which this is assumed. It was measured for up to three.
-const MOST_SHARED: usize = 4;
+const MOST_GROUP: usize = 4;
 /// Workgroups that keep the memory of a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, eight per unit:
 /// half as many read a packed cache of 32,768 tokens 14 % slower.
 const GROUPS: usize = 1056;
@@ -76,7 +76,7 @@ pub fn decode_splits(
     let (wanted, each, unit) = if caps.software {
         (SOFTWARE_INVOCATIONS, shape.heads * batch, "invocations")
     } else {
-        let tile = pick(caps, shape, QueryHeads::Shared)?;
+        let tile = pick(caps, shape, QueryHeads::Grouped)?;
         (groups(caps, shape), shape.kv_heads * tile.blocks(shape) * batch, "workgroups")
     };
     let most = keys.div_ceil(RANGE_KEYS).min(MOST_RANGES);
@@ -88,8 +88,8 @@ pub fn decode_splits(
 /// that is not expected to pay: on a CPU, whose dispatches cost little; without subgroups, where a wide workgroup
 /// waits at barriers; and where more query heads than were measured would read the same keys.
 pub fn short_context_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
-    let shared = shape.members();
-    if caps.software || !caps.reduces_by_subgroup() || shared > MOST_SHARED {
+    let group = shape.members();
+    if caps.software || !caps.reduces_by_subgroup() || group > MOST_GROUP {
         return 0;
     }
     SHORT_CONTEXT / shape.head_dim.max(64)

@@ -69,7 +69,7 @@ fn lanes(caps: &Capabilities, shape: AttentionShape, group: usize) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueryHeads {
     /// All query heads of a key-value head, if they fit.
-    Shared,
+    Grouped,
     /// One query head, and a range of its keys.
     One,
     /// One query head and a range of its keys, after the product that gives the query, in this many invocations.
@@ -81,11 +81,11 @@ pub(super) enum QueryHeads {
 /// The largest workgroup that fits.
 pub(super) fn pick(caps: &Capabilities, shape: AttentionShape, heads: QueryHeads) -> Result<Tile> {
     let name = "attention_decode";
-    let alone = heads != QueryHeads::Shared;
+    let alone = heads != QueryHeads::Grouped;
     let (most, range) = match heads {
         QueryHeads::Alone => (SIZE_ALONE, SHORT_CONTEXT),
         QueryHeads::Qkv(size) => (size, RANGE_KEYS),
-        QueryHeads::Shared | QueryHeads::One => (SIZE, RANGE_KEYS),
+        QueryHeads::Grouped | QueryHeads::One => (SIZE, RANGE_KEYS),
     };
     let invocations = workgroup_size(caps, most as u32, 1, name)? as usize;
     let storage = caps.limits.max_compute_workgroup_storage_size as usize;
