@@ -84,7 +84,7 @@ pub enum DecodeOp {
     /// qkv, or queries whose keys and values are in the cache → output, or partial results of several ranges of keys.
     Attention { attention: Attention, splits: DecodeSplits },
     /// Partial results → output.
-    MergeRanges { attention: Attention, splits: DecodeSplits },
+    MergePartials { attention: Attention, splits: DecodeSplits },
     /// [`Op::Linear`] of the output that it merges itself: partial results, the queries where the newest key is apart,
     /// and a residual if there is one → y.
     MergingLinear {

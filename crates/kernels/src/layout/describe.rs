@@ -64,7 +64,7 @@ impl Layouts<'_> {
         let name = self.graph.values[value];
         match self.values[value] {
             Layout::F32 | Layout::Angles | Layout::QueryHeads => Ok(()),
-            Layout::SoftmaxRanges { count } => writeln!(f, "v{value} {name}: {count} ranges"),
+            Layout::PartialSoftmax { count } => writeln!(f, "v{value} {name}: {count} ranges"),
             Layout::F16 => writeln!(f, "v{value} {name}: f16"),
             Layout::SplitK(split) => {
                 write!(f, "v{value} {name}: {} partial sums", split.sums.count)?;

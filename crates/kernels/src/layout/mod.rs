@@ -87,7 +87,7 @@ pub enum Layout {
     /// The row's rotated query heads alone: what wrote them has appended its keys and values to the cache.
     QueryHeads,
     /// For each head, `count` partial softmaxes, each over a range of keys.
-    SoftmaxRanges {
+    PartialSoftmax {
         count: usize,
     },
 }

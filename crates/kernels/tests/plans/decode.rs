@@ -73,7 +73,7 @@ fn short_texts_are_decoded_without_a_merge() {
         };
         let merges = |spec: &KernelSpec| matches!(spec, KernelSpec::AttentionDecodeMerge(_));
         let products = |spec: &KernelSpec| {
-            let ranges = |shape: &Matvec| matches!(shape.input, MatvecInput::Ranges(..));
+            let ranges = |shape: &Matvec| matches!(shape.input, MatvecInput::PartialSoftmax(..));
             matches!(spec, KernelSpec::Matvec(shape) if ranges(shape))
         };
         let near = plans.short_context.as_ref().unwrap();

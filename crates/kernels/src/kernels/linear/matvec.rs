@@ -17,7 +17,7 @@ pub enum MatvecInput {
     },
     /// Partial results of attention over ranges of keys. `step` is bound last. Where the newest key is apart, the row's
     /// queries and the cache are bound before it. Only where [`matvec_merges`](crate::kernels::matvec_merges).
-    Ranges(CacheAttention, DecodeSplits, NewKey),
+    PartialSoftmax(CacheAttention, DecodeSplits, NewKey),
 }
 
 /// What becomes of the products.
@@ -73,8 +73,8 @@ impl MatvecInput {
         matches!(self, Self::Norm { .. })
     }
 
-    pub(super) const fn is_ranges(self) -> bool {
-        matches!(self, Self::Ranges(..))
+    pub(super) const fn merges(self) -> bool {
+        matches!(self, Self::PartialSoftmax(..))
     }
 }
 
@@ -122,7 +122,7 @@ impl Matvec {
     /// The operands, of one row or of several. `c` is a part of the results of several, which `range` tells.
     pub(super) fn operands(&self, batched: bool) -> Result<Vec<Binding>> {
         let Self { input, output, .. } = *self;
-        let (normed, ranges, heads) = (input.is_normed(), input.is_ranges(), output.heads());
+        let (normed, merges, heads) = (input.is_normed(), input.merges(), output.heads());
         let fits = match output {
             MatvecOutput::Plain => true,
             MatvecOutput::Added => !normed && !batched,
@@ -132,10 +132,10 @@ impl Matvec {
                 normed
             }
         };
-        if !fits || ranges && batched {
+        if !fits || merges && batched {
             return Err(Error::internal("no product has both this input and this output"));
         }
-        let first = read(if ranges { "partials" } else { "a" });
+        let first = read(if merges { "partials" } else { "a" });
         let matrix = read(if self.packed() { "packed" } else { "b" });
         let mut operands = vec![first, matrix, read_write("c")];
         operands.extend(normed.then_some(read("norm_weight")));
@@ -146,10 +146,10 @@ impl Matvec {
             operands.extend(batched.then_some(read("documents")));
         }
         operands.extend(output.is_biased().then_some(read("bias")));
-        if matches!(input, MatvecInput::Ranges(.., NewKey::Apart)) {
+        if matches!(input, MatvecInput::PartialSoftmax(.., NewKey::Apart)) {
             operands.extend([read("query"), read("cache")]);
         }
-        operands.extend(ranges.then_some(uniform("step")));
+        operands.extend(merges.then_some(uniform("step")));
         operands.extend((batched && heads.is_none()).then_some(uniform("range")));
         Ok(operands)
     }
@@ -217,6 +217,6 @@ pub(in crate::kernels) fn norm_operand(
         MatvecInput::Norm { epsilon } => {
             composer.when("NORMED", true).float("EPSILON", epsilon.0 as f32)
         }
-        MatvecInput::Plain | MatvecInput::Ranges(..) => composer.when("NORMED", false),
+        MatvecInput::Plain | MatvecInput::PartialSoftmax(..) => composer.when("NORMED", false),
     }
 }

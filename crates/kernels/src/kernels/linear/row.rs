@@ -33,7 +33,7 @@ impl Spec for Matvec {
         if let Some(team) = team(caps, self) {
             return by_teams(caps, *self, &team);
         }
-        if self.input.is_ranges() {
+        if self.input.merges() {
             return Err(Error::internal("teams alone put ranges together"));
         }
         let name = self.name();

@@ -40,7 +40,7 @@ pub fn matvec_merges(caps: &Capabilities, k: usize) -> bool {
 
 /// The teams of a product; none where others take it.
 pub(super) fn team(caps: &Capabilities, shape: &Matvec) -> Option<Team> {
-    let merges = shape.input.is_ranges();
+    let merges = shape.input.merges();
     let several =
         shape.packed() && shape.n >= VERY_MANY && matches!(shape.output, MatvecOutput::Plain);
     let rows = caps.decoding().team_rows;
@@ -73,7 +73,7 @@ pub(super) fn by_teams(caps: &Capabilities, shape: Matvec, team: &Team) -> Resul
         .unrolled("ROWS", rows);
     let (composer, merged) = match input {
         MatvecInput::Plain | MatvecInput::Norm { .. } => (composer.when("RANGES", false), ""),
-        MatvecInput::Ranges(heads, splits, newest) => {
+        MatvecInput::PartialSoftmax(heads, splits, newest) => {
             check_storage(caps, [4 * k as u32], "matvec")?;
             (ranges(composer, &heads, (splits.count, newest)), ", ranges merged")
         }

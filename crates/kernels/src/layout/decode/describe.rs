@@ -28,7 +28,7 @@ impl DecodeLayouts {
             match self.layouts[value] {
                 Layout::InPlaceOf(_) => format!("{name} [in place]"),
                 Layout::QueryHeads => format!("{name} [query heads]"),
-                Layout::SoftmaxRanges { count } => format!("{name} [{count} ranges]"),
+                Layout::PartialSoftmax { count } => format!("{name} [{count} ranges]"),
                 _ => name.to_string(),
             }
         };

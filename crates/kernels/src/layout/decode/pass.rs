@@ -151,7 +151,7 @@ impl<'a> DecodePass<'a> {
         }
         let mut reads = node.reads.clone();
         let writer = self.out.nodes.iter().find(|writer| writer.writes.contains(&input));
-        let ranges = matches!(self.out.layouts[input], Layout::SoftmaxRanges { .. });
+        let ranges = matches!(self.out.layouts[input], Layout::PartialSoftmax { .. });
         let op = match writer.filter(|_| ranges).map(|writer| (writer.op, &writer.writes)) {
             Some((DecodeOp::QkvAttentionDecode { attention, splits, .. }, writes)) => {
                 reads.insert(1, writes[0]);
@@ -241,7 +241,7 @@ impl<'a> DecodePass<'a> {
             let columns = columns(&splits);
             self.out.values[output] =
                 Value { name: "attention partials", gradient: false, columns };
-            self.out.layouts[output] = Layout::SoftmaxRanges { count: splits.count };
+            self.out.layouts[output] = Layout::PartialSoftmax { count: splits.count };
             if !self.join_attention(input, output, splits) {
                 let op = DecodeOp::Attention { attention, splits };
                 self.push(op, node.site, &[input], &[output]);
@@ -256,10 +256,10 @@ impl<'a> DecodePass<'a> {
             return Ok(());
         }
         self.tensor(output);
-        let layout = Layout::SoftmaxRanges { count: splits.count };
+        let layout = Layout::PartialSoftmax { count: splits.count };
         let partials = self.value("attention partials", columns(&splits), layout);
         self.push(op, node.site, &[input], &[partials]);
-        let op = DecodeOp::MergeRanges { attention, splits };
+        let op = DecodeOp::MergePartials { attention, splits };
         self.push(op, node.site.part(" merge"), &[partials], &[output]);
         Ok(())
     }

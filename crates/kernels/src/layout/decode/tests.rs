@@ -135,7 +135,7 @@ fn norms_of_heads_keep_rotation_and_append_apart() {
         floor(),
         &[
             "attention: Attention(rotated qkv [in place]) -> attention partials [8 ranges]",
-            "attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
+            "attention merge: MergePartials(attention partials [8 ranges]) -> attention output",
             output,
         ],
     );
@@ -163,13 +163,13 @@ fn default_limits_decode_a_short_text_without_subgroups() {
             "embedding: EmbedAngles() -> embedding, angles",
             "layer 0 q, k, v: QkvAppend(embedding, angles) -> query [query heads]",
             "layer 0 attention: Attention(query [query heads]) -> attention partials [8 ranges]",
-            "layer 0 attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
+            "layer 0 attention merge: MergePartials(attention partials [8 ranges]) -> attention output",
             "layer 0 output: Linear(attention output, embedding) -> residual [in place]",
             "layer 0 gate, up: NormLinearGate(residual [in place]) -> activation",
             "layer 0 down: Linear(activation, residual [in place]) -> residual [in place]",
             "layer 1 q, k, v: QkvAppend(residual [in place], angles) -> query [query heads]",
             "layer 1 attention: Attention(query [query heads]) -> attention partials [8 ranges]",
-            "layer 1 attention merge: MergeRanges(attention partials [8 ranges]) -> attention output",
+            "layer 1 attention merge: MergePartials(attention partials [8 ranges]) -> attention output",
             "layer 1 output: Linear(attention output, residual [in place]) -> residual [in place]",
             "layer 1 gate, up: NormLinearGate(residual [in place]) -> activation",
             "layer 1 down: Linear(activation, residual [in place]) -> residual",
@@ -188,7 +188,7 @@ fn subgroups_read_a_short_text_in_one_range() {
     assert_eq!(short.attention(0), [APPEND, attention, OUTPUT]);
     let long = Decoded { keys: 4096, ..short }.attention(0);
     assert_eq!(long.len(), 4, "{long:?}");
-    assert!(long[2].starts_with("attention merge: MergeRanges("), "{long:?}");
+    assert!(long[2].starts_with("attention merge: MergePartials("), "{long:?}");
 }
 
 const PARTIALS: &str = "attention partials [6 ranges]";
@@ -242,7 +242,7 @@ fn a_window_bounds_the_ranges() {
     let [first, second] = [0, 1].map(|layer| decoded.attention(layer));
     assert!(first[1].ends_with("-> attention partials [3 ranges]"), "{first:?}");
     assert!(first[2].starts_with("output: MergingLinear("), "{first:?}");
-    assert!(second[2].starts_with("attention merge: MergeRanges("), "{second:?}");
+    assert!(second[2].starts_with("attention merge: MergePartials("), "{second:?}");
     decoded.caps = floor();
     assert!(decoded.attention(0)[1].ends_with("-> attention output"), "one range is enough");
 }

@@ -53,11 +53,11 @@ impl Lowering<'_> {
                 self.append(node.site, attention, cache, (qkv, documents)).map(drop)
             }
             DecodeOp::Attention { attention, splits } => self.attend(node, attention, splits),
-            DecodeOp::MergeRanges { attention, splits } => {
-                self.merge_ranges(node, attention, splits)
+            DecodeOp::MergePartials { attention, splits } => {
+                self.merge_partials(node, attention, splits)
             }
             DecodeOp::MergingLinear { weight, bias, attention, splits, newest } => {
-                let input = MatvecInput::Ranges(self.cached(attention), splits, newest);
+                let input = MatvecInput::PartialSoftmax(self.cached(attention), splits, newest);
                 let (residual, newest) = match newest {
                     NewKey::Among => (1, vec![]),
                     NewKey::Apart => {
@@ -209,7 +209,7 @@ impl Lowering<'_> {
         4.0 * (self.builder.tokens * cache.rows * attention.width()) as f64
     }
 
-    fn merge_ranges(
+    fn merge_partials(
         &mut self,
         node: &DecodeNode,
         attention: Attention,
@@ -237,7 +237,8 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let [from, to] = [self.read(node, 0)?, self.result_of(node)?];
         let matrix = self.params.matrices[weight].clone();
-        let of_input = if matches!(input, MatvecInput::Ranges(..)) { "partials" } else { "a" };
+        let of_input =
+            if matches!(input, MatvecInput::PartialSoftmax(..)) { "partials" } else { "a" };
         let (products, heads) = (output.products(), output.heads().is_some());
         for (index, part) in matrix.parts.iter().enumerate() {
             let weights = self.matrices.format(weight);

@@ -262,7 +262,7 @@ async fn product(lane: Rc<Lane>) -> Outcome {
         let setting = Setting { window, soft_cap, ..Setting::plain((heads, heads / shared, dim)) };
         let ring = window.map(|window| window + 10);
         let (twin, shape) = (setting.twin(1), setting.cached(ring));
-        let input = MatvecInput::Ranges(shape, splits(COUNT), NewKey::Apart);
+        let input = MatvecInput::PartialSoftmax(shape, splits(COUNT), NewKey::Apart);
         let weights = WeightFormat::F32;
         let product = Matvec { n: 37, k: heads * dim, first: 5, input, output, weights };
         let row = lane.normal(twin.qkv_width());

@@ -138,13 +138,13 @@ fn teams(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
         add(8192, NORM, MatvecOutput::Plain, weights);
         if let Some(splits) = k::merged_splits(caps, heads, 1024) {
             for output in [MatvecOutput::Added, MatvecOutput::Residual] {
-                add(n, MatvecInput::Ranges(heads, splits, NewKey::Among), output, weights);
+                add(n, MatvecInput::PartialSoftmax(heads, splits, NewKey::Among), output, weights);
             }
         }
     }
     add(8192, MatvecInput::Plain, MatvecOutput::Plain, WeightFormat::F16);
     if let Some(splits) = k::merged_splits(caps, heads, 1024) {
-        let from = MatvecInput::Ranges(heads, splits, NewKey::Among);
+        let from = MatvecInput::PartialSoftmax(heads, splits, NewKey::Among);
         add(n, from, MatvecOutput::BiasedResidual, WeightFormat::F32);
         let kernel =
             k::AttentionDecode { over: k::DecodeOver::Cache(heads, KvCacheFormat::F32), splits }
@@ -173,7 +173,7 @@ fn newest(caps: &Capabilities, width: usize) -> Vec<Entry> {
         }
         let kernel = k::AttentionDecodeQkv { shape, splits }.kernel(caps);
         entries.push((format!("the newest row by a matrix in {}", weights.name()), kernel));
-        let input = MatvecInput::Ranges(heads, splits, NewKey::Apart);
+        let input = MatvecInput::PartialSoftmax(heads, splits, NewKey::Apart);
         let product =
             Matvec { n: width, k: width, first: 0, input, output: MatvecOutput::Added, weights };
         let named = format!("ranges and the newest key by a matrix in {}", weights.name());

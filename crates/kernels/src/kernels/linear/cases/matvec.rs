@@ -74,7 +74,7 @@ const FORMS: [Decoding; 3] = [
 
 /// The kernels that the table's adapters choose, and those of each form.
 pub(crate) fn matvec_variants(lane: &Lane, shape: Matvec) -> Result<Vec<Kernel>, String> {
-    let mut made = if matches!(shape.input, MatvecInput::Ranges(..)) {
+    let mut made = if matches!(shape.input, MatvecInput::PartialSoftmax(..)) {
         vec![]
     } else {
         lane.variants_of(shape).map_err(text)?
@@ -87,7 +87,7 @@ pub(crate) fn matvec_variants(lane: &Lane, shape: Matvec) -> Result<Vec<Kernel>,
             let subgroup_size = lane.caps().subgroup_size;
             let caps = Capabilities { decoding: Some(form), subgroup_size, ..caps.clone() };
             let merges = k::matvec_merges(&caps, shape.k);
-            if matches!(shape.input, MatvecInput::Ranges(..)) && !merges {
+            if matches!(shape.input, MatvecInput::PartialSoftmax(..)) && !merges {
                 return Ok(vec![]);
             }
             shape.kernel(&caps).map(|kernel| vec![kernel])
@@ -119,7 +119,7 @@ pub(crate) async fn row_by(
             operands.push(Operand::floats(&weight));
             rms_norm_forward(&wide(&a), &wide(&weight), epsilon)
         }
-        MatvecInput::Ranges(..) => return Err("ranges have a case of their own".into()),
+        MatvecInput::PartialSoftmax(..) => return Err("ranges have a case of their own".into()),
     };
     let added = match output {
         MatvecOutput::Residual | MatvecOutput::Bias => vec![base],
@@ -175,7 +175,7 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
         let shape = AttentionShape { heads, kv_heads: 1, head_dim: 160 };
         let shape = CacheAttention { shape, window, ..CacheAttention::default() };
         let splits = DecodeSplits { count, reason: SplitReason::Merged { keys: 1024 } };
-        let input = MatvecInput::Ranges(shape, splits, NewKey::Among);
+        let input = MatvecInput::PartialSoftmax(shape, splits, NewKey::Among);
         let shape = Matvec { n: 37, k: 160 * heads, first: 5, input, output, weights };
         ranges(&lane, shape, (shape_of(input), count, keys)).await?;
     }
@@ -183,7 +183,7 @@ async fn product_of_ranges(lane: Rc<Lane>) -> Outcome {
 }
 
 fn shape_of(input: MatvecInput) -> CacheAttention {
-    let MatvecInput::Ranges(shape, ..) = input else { panic!("a product of ranges") };
+    let MatvecInput::PartialSoftmax(shape, ..) = input else { panic!("a product of ranges") };
     shape
 }
 

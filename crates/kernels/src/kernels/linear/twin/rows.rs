@@ -35,7 +35,9 @@ impl Twin for Matvec {
             MatvecInput::Norm { epsilon } => {
                 rms_norm_forward(on.first("a", k)?, on.first("norm_weight", k)?, epsilon.0)
             }
-            MatvecInput::Ranges(heads, splits, newest) => merged(on, &heads, splits.count, newest)?,
+            MatvecInput::PartialSoftmax(heads, splits, newest) => {
+                merged(on, &heads, splits.count, newest)?
+            }
         };
         let y = matvec_forward(&a, &matrix, None);
         match output {
