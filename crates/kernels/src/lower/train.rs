@@ -65,7 +65,7 @@ pub struct TrainChoices {
 }
 
 /// What the passes over a batch have in common.
-struct BatchPass<'a> {
+struct TrainPass<'a> {
     caps: &'a Capabilities,
     params: &'a Params,
     state: &'a Params,
@@ -74,7 +74,7 @@ struct BatchPass<'a> {
     logits: usize,
 }
 
-impl BatchPass<'_> {
+impl TrainPass<'_> {
     /// What lowers the nodes of a graph. With `by_products` the backward pass of attention may be by products.
     fn lowering<'a>(&'a self, graph: &'a Graph, by_products: bool) -> Lowering<'a> {
         let Self { caps, params, state, choices, logits } = *self;
@@ -144,7 +144,7 @@ pub fn train_plans_of(
         training = graph::remat(&training);
     }
     let logits_rows = logits_chunk(caps, params, tokens);
-    let batch = BatchPass { caps, params, state: &state, choices, logits: logits_rows };
+    let batch = TrainPass { caps, params, state: &state, choices, logits: logits_rows };
     let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
         let mut lowering = batch.lowering(graph, by_products);
         if mixed {
@@ -199,7 +199,7 @@ pub fn attribution_plan(
     let graph = graph::differentiate_states(&graph::build(&params.architecture), states)?;
     let logits = aligned_rows(params.architecture.hidden).min(tokens);
     let choices = TrainChoices { tokens, ..TrainChoices::default() };
-    let batch = BatchPass { caps, params, state: &state, choices, logits };
+    let batch = TrainPass { caps, params, state: &state, choices, logits };
     let mut lowering = batch.lowering(&graph, false);
     lowering.captured = layout;
     lowering.logit_row = Some(row as u32);
