@@ -208,8 +208,8 @@ impl KeyValueCache {
 
     /// Packs the matrices as they are now, where they are read packed. When it ends, no later version is there.
     pub async fn pack(&self, model: &Weights, throughput: &Throughput) -> Result<()> {
-        let held = model.layout.weights != WeightFormat::F32;
-        if held || self.options.weights == WeightFormat::F32 {
+        let packed_already = model.layout.weights != WeightFormat::F32;
+        if packed_already || self.options.weights == WeightFormat::F32 {
             return Ok(());
         }
         loop {
