@@ -143,7 +143,7 @@ impl KeyValueCache {
             // The copies are older than the text.
             self.text.take();
         }
-        self.settle(larger);
+        self.replace_allocation(larger);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl KeyValueCache {
     }
 
     /// Moves into a larger allocation, which has what was to be copied.
-    fn settle(&self, mut larger: CacheAllocation) {
+    fn replace_allocation(&self, mut larger: CacheAllocation) {
         let mut allocation = self.allocation.borrow_mut();
         if let Some(old) = allocation.take() {
             larger.resources.inherit(old.resources);

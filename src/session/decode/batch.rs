@@ -186,7 +186,7 @@ impl BatchGeneration {
         while given.is_empty() {
             if self.texts.iter().all(|text| text.left() == 0) {
                 // What is in flight was drawn after the end: it may fail.
-                let _ = self.in_flight.settle().await;
+                let _ = self.in_flight.drain().await;
                 match self.non_finite {
                     Some(index) => return Err(named(index, not_finite())),
                     None => break,
@@ -211,7 +211,7 @@ impl BatchGeneration {
     /// Makes the pass, and reads all texts short of their last tokens. What is in flight was drawn before the model
     /// changed.
     async fn read_texts(&mut self, cache: &PreparedCache, progress: Progress<'_>) -> Result<Ready> {
-        self.in_flight.settle().await?;
+        self.in_flight.drain().await?;
         let _lock = cache.lock().await;
         let (model, rows) = (&self.model, self.texts.len());
         cache.set_rope_for(&model.weights, 0).await?;

@@ -149,7 +149,7 @@ impl Generation {
             }
             None => {
                 // What is in flight was drawn before the model changed.
-                self.in_flight.settle().await?;
+                self.in_flight.drain().await?;
                 let _lock = cache.lock().await;
                 self.prepare_sampler(&cache).await?;
                 self.prefill(&cache).await?
@@ -165,7 +165,7 @@ impl Generation {
         cache.holds(held, &self.text[..self.text.len() - 1]);
         if self.finished {
             // What is in flight was drawn after the end: it may fail.
-            let _ = self.in_flight.settle().await;
+            let _ = self.in_flight.drain().await;
         }
         if given.is_empty() && std::mem::take(&mut self.non_finite) {
             return Err(not_finite());

@@ -100,11 +100,11 @@ impl DrawsInFlight {
 
     /// Waits for what is in flight, and drops it: its tokens count for nothing, its first error
     /// does.
-    pub async fn settle(&mut self) -> Result<()> {
-        let mut settled = Ok(());
+    pub async fn drain(&mut self) -> Result<()> {
+        let mut drained = Ok(());
         for Submit { drawn, .. } in std::mem::take(&mut self.0) {
-            settled = settled.and(drawn.await.map(drop));
+            drained = drained.and(drawn.await.map(drop));
         }
-        settled
+        drained
     }
 }
