@@ -19,7 +19,7 @@ use std::ops::Range;
 
 /// The key-value cache that attention reads and writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Cache {
+pub struct CacheLayout {
     pub format: KvCacheFormat,
     /// Texts in a layer's cache.
     pub sequences: usize,
@@ -53,7 +53,7 @@ pub struct DecodeRequest<'a> {
     pub outside: Option<ValueId>,
     pub matrices: Matrices<'a>,
     pub rows: DecodeRows,
-    pub cache: Cache,
+    pub cache: CacheLayout,
 }
 
 /// An operation on decoded rows. Reads and writes are those of [`DecodeNode`], in this order.

@@ -15,7 +15,7 @@ mod sums;
 mod tests;
 
 pub use decode::{
-    Cache, DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows, decode_layouts,
+    CacheLayout, DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows, decode_layouts,
 };
 pub use pass::layouts;
 pub use shapes::{

@@ -8,7 +8,9 @@ use crate::kernels::{
     self as k, AttentionProducts, AttentionShape, BackwardRows, BatchAttention, CacheAttention,
     Constant, Kernel, KeyValueOwner, KvCacheFormat, PartialSums,
 };
-use crate::layout::{Cache, Fusion, RotatedBy, attention_shape, batch_attention, cache_attention};
+use crate::layout::{
+    CacheLayout, Fusion, RotatedBy, attention_shape, batch_attention, cache_attention,
+};
 use crate::plan::{Buffer, Launch, Slice};
 use std::rc::Rc;
 
@@ -67,7 +69,12 @@ impl Lowering<'_> {
     }
 
     /// Attention of a chunk of a prompt to the cache, its own keys and values appended; gives what it read.
-    fn attend_chunk(&mut self, node: &Node, attention: Attention, cache: Cache) -> Result<Slice> {
+    fn attend_chunk(
+        &mut self,
+        node: &Node,
+        attention: Attention,
+        cache: CacheLayout,
+    ) -> Result<Slice> {
         let keys = if self.layouts.appends(node.reads[0]) {
             self.cache(node.site, attention, cache)?
         } else {
@@ -157,7 +164,12 @@ impl Lowering<'_> {
     }
 
     /// The layer's cache.
-    pub(super) fn cache(&self, site: Site, attention: Attention, cache: Cache) -> Result<Slice> {
+    pub(super) fn cache(
+        &self,
+        site: Site,
+        attention: Attention,
+        cache: CacheLayout,
+    ) -> Result<Slice> {
         let none = || Error::internal(format!("{site} is in no layer"));
         let layer = site.layer.ok_or_else(none)?;
         let bytes =
@@ -173,7 +185,7 @@ impl Lowering<'_> {
         &mut self,
         site: Site,
         attention: Attention,
-        cache: Cache,
+        cache: CacheLayout,
         (qkv, documents): (Slice, Option<Slice>),
     ) -> Result<Slice> {
         let slice = self.cache(site, attention, cache)?;
@@ -193,7 +205,7 @@ impl Lowering<'_> {
         &mut self,
         site: Site,
         attention: Attention,
-        cache: Cache,
+        cache: CacheLayout,
         keys: Slice,
     ) -> Result<Slice> {
         if cache.format == KvCacheFormat::F32 {

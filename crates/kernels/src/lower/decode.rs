@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels as k;
 use crate::layout::{
-    Cache, DecodeLayouts, DecodeRequest, DecodeRows, attention_shape, decode_layouts,
+    CacheLayout, DecodeLayouts, DecodeRequest, DecodeRows, attention_shape, decode_layouts,
 };
 use crate::plan::{Buffer, Builder, Launch, Phase, Slice};
 use std::ops::Range;
@@ -45,7 +45,7 @@ impl<'a> Inference<'a> {
             outside,
             matrices: self.matrices(),
             rows,
-            cache: Cache { keys, ..self.cache },
+            cache: CacheLayout { keys, ..self.cache },
         })
     }
 
@@ -53,7 +53,7 @@ impl<'a> Inference<'a> {
     fn one(&'a self, nodes: Range<usize>, keys: usize) -> Result<(Lowering<'a>, DecodeLayouts)> {
         let hidden = self.graph.last_hidden();
         let layouts = self.layouts(nodes, DecodeRows::One, Some(hidden), keys)?;
-        let rows = PassRows::One(Cache { keys, ..self.cache });
+        let rows = PassRows::One(CacheLayout { keys, ..self.cache });
         let builder = Builder::new(self.caps, Phase::Decode, 1, Buffer::DecodeStep);
         let token = Slice::new(Buffer::Token, 0, 4);
         let last = Some((hidden, self.hidden(Buffer::LastHidden, 1)));
@@ -90,7 +90,7 @@ impl<'a> Inference<'a> {
         let keys = if self.shape.capacity <= short { short } else { self.cache.keys };
         let nodes = 0..self.graph.nodes.len();
         let layouts = self.layouts(nodes, DecodeRows::Batched(rows), None, keys)?;
-        let over = PassRows::Several { cache: Cache { keys, ..self.cache }, shared };
+        let over = PassRows::Several { cache: CacheLayout { keys, ..self.cache }, shared };
         let documents = words(Buffer::BatchDocuments);
         let inputs = PassInputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
         let mut lowering = self.lowering((&self.graph, 0..0, None), builder, over, inputs);

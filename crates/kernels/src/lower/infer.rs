@@ -6,7 +6,7 @@ use crate::caps::{ALIGN, Capabilities, GpuClass};
 use crate::error::{Error, ErrorCode, Result};
 use crate::graph::{self, Graph, Node, Op, ValueId};
 use crate::kernels::{self as k, Kernel, KernelSpec, KvCacheFormat, WeightFormat};
-use crate::layout::{Cache, Matrices, PassKind, Request, weight_part};
+use crate::layout::{CacheLayout, Matrices, PassKind, Request, weight_part};
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Launch, Phase, Plan, PromptLayout, Slice};
 use serde::Deserialize;
@@ -218,7 +218,7 @@ pub struct Inference<'a> {
     /// Rows of the largest chunk.
     room: usize,
     logit_rows: usize,
-    pub(super) cache: Cache,
+    pub(super) cache: CacheLayout,
     weights: WeightFormat,
     /// The forward pass.
     pub(super) graph: Graph,
@@ -249,7 +249,7 @@ impl<'a> Inference<'a> {
         let ring = ring(architecture, chunk);
         let rows = ring.map_or(capacity, |ring| ring.min(capacity));
         let keys = architecture.positions;
-        let cache = Cache { format: options.kv_cache, sequences, rows, ring, keys };
+        let cache = CacheLayout { format: options.kv_cache, sequences, rows, ring, keys };
         let weights = options.weights;
         Self { caps, params, shape, chunk, room, logit_rows, cache, weights, graph }
     }

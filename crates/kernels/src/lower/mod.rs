@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, Op, ValueId, label};
 use crate::kernels::{Objective, PartialSums};
 use crate::layout::{
-    Cache, Fusion, LaidNode, Layouts, Matrices, Request, SplitK, layouts, weight_part,
+    CacheLayout, Fusion, LaidNode, Layouts, Matrices, Request, SplitK, layouts, weight_part,
 };
 use crate::params::Params;
 use crate::plan::{Buffer, Builder, Phase, Slice};
@@ -68,15 +68,15 @@ enum PassRows {
     /// Packed documents, whose keys and values nobody keeps.
     Documents,
     /// A chunk of a prompt over the cache.
-    Chunk(Cache),
+    Chunk(CacheLayout),
     /// One decoded row over the cache.
-    One(Cache),
+    One(CacheLayout),
     /// The rows of whole texts. Each text is a document. Keys and values go to the batch's cache. `places` has for each
     /// row `row - cache row`, modulo 2^32.
-    Texts { cache: Cache, places: Slice },
+    Texts { cache: CacheLayout, places: Slice },
     /// Several decoded rows. `shared`: all are of the text in the model's cache. Else each is of a text of its own in
     /// the batch's cache.
-    Several { cache: Cache, shared: bool },
+    Several { cache: CacheLayout, shared: bool },
 }
 
 /// Turns nodes into the dispatches of one plan.

@@ -50,7 +50,7 @@ fn batch<'a>(
 fn prompt<'a>(caps: &'a Capabilities, params: &'a Params, graph: &'a Graph) -> Lowering<'a> {
     let format = KvCacheFormat::Int8;
     let rows = TOKENS;
-    let cache = Cache { format, sequences: 1, rows, ring: None, keys: rows };
+    let cache = CacheLayout { format, sequences: 1, rows, ring: None, keys: rows };
     let layout = PromptLayout::new(TOKENS);
     let (tokens, documents) = (layout.tokens(), layout.documents());
     let inputs = PassInputs { tokens, documents, positions: TOKENS };

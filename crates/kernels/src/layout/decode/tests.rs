@@ -71,7 +71,7 @@ impl Decoded {
                 rounds: false,
             },
             rows: self.rows,
-            cache: Cache { format, sequences: 1, rows: keys, ring: None, keys },
+            cache: CacheLayout { format, sequences: 1, rows: keys, ring: None, keys },
         };
         let layouts = decode_layouts(&request).unwrap();
         check(&layouts, request.outside);

@@ -7,7 +7,7 @@ use crate::kernels::{
     self as k, Constant, DecodeOver, DecodeQkvShape, DecodeSplits, Kernel, Matvec, MatvecInput,
     MatvecOutput, MatvecRows, NewKey, NormForm, Output,
 };
-use crate::layout::{Cache, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
+use crate::layout::{CacheLayout, DecodeLayouts, DecodeNode, DecodeOp, Fusion};
 use crate::lower::linear::Added;
 use crate::lower::{Lowering, PassRows};
 use crate::plan::{Launch, NamedSlice, Range, Slice};
@@ -196,7 +196,7 @@ impl Lowering<'_> {
         self.builder.dispatch(launch.flops(self.attend_flops(attention, cache)))
     }
 
-    fn decode_over(&self, attention: Attention, cache: Cache) -> DecodeOver {
+    fn decode_over(&self, attention: Attention, cache: CacheLayout) -> DecodeOver {
         let attention = self.cached(attention);
         if self.is_batched() {
             DecodeOver::Rows(attention, cache.format, self.builder.tokens)
@@ -205,7 +205,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn attend_flops(&self, attention: Attention, cache: Cache) -> f64 {
+    fn attend_flops(&self, attention: Attention, cache: CacheLayout) -> f64 {
         4.0 * (self.builder.tokens * cache.rows * attention.width()) as f64
     }
 
@@ -279,7 +279,7 @@ impl Lowering<'_> {
         matches!(self.rows, PassRows::Several { .. })
     }
 
-    fn decode_cache(&self) -> Result<Cache> {
+    fn decode_cache(&self) -> Result<CacheLayout> {
         match self.rows {
             PassRows::One(cache) | PassRows::Several { cache, .. } => Ok(cache),
             _ => Err(Error::internal("no decoded rows have a cache")),
