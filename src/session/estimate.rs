@@ -11,7 +11,7 @@ use crate::config::{DropoutRates, LoraConfig, ModelConfig};
 use crate::error::{Error, Result};
 use crate::kernels::{KvCacheFormat, Steering, WeightFormat};
 use crate::lower::{
-    Inference, InferenceOptions, InferencePlans, SeveralPlans, SeveralRows, inference_plans,
+    BatchedPlans, BatchedRows, Inference, InferenceOptions, InferencePlans, inference_plans,
     train_plans,
 };
 use crate::params::Params;
@@ -169,9 +169,9 @@ fn generation(
             .map(|of| of.iter().sum::<f64>())
     } else {
         let shape = batch_shape(sequences, tokens, most);
-        let rows = SeveralRows::OfTexts(sequences);
+        let rows = BatchedRows::OfTexts(sequences);
         let slots = &plans.sample.slots;
-        let several = Inference::new(caps, layout, shape, options).several_plans(rows, slots)?;
+        let several = Inference::new(caps, layout, shape, options).batched_plans(rows, slots)?;
         bytes = bytes.plus(beside(&plans, &several));
         let pass = &several.pass;
         [pass.flops(), speed.milliseconds(pass)].map(|of| of / sequences as f64)
@@ -180,7 +180,7 @@ fn generation(
 }
 
 /// What several texts bring: what the plans of one text have not, or too small.
-fn beside(plans: &InferencePlans, several: &SeveralPlans) -> MemoryBytes {
+fn beside(plans: &InferencePlans, several: &BatchedPlans) -> MemoryBytes {
     let held = buffers(plans.all());
     let mut own = buffers(several.all());
     own.retain(|name, &mut bytes| held.get(name).is_none_or(|&has| has < bytes));

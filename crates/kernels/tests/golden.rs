@@ -12,7 +12,7 @@ use tinyloom_kernels::kernels::{
     Constant, DenseMask, Element, KvCacheFormat, Objective, WeightFormat,
 };
 use tinyloom_kernels::lower::{
-    CacheShape, Inference, InferenceOptions, InferencePlans, Probe, SampleChoices, SeveralRows,
+    BatchedRows, CacheShape, Inference, InferenceOptions, InferencePlans, Probe, SampleChoices,
     TrainChoices, inference_plans, initialize_plan, train_plans,
 };
 use tinyloom_kernels::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
@@ -224,9 +224,9 @@ impl Notes {
         let Ok(plans) = inference_plans(caps, &layout, case.capacity, options) else { return };
         self.add("prefill with interventions", "", Ok(&plans.prefill));
         self.add("decode with interventions", "", Ok(&plans.decode));
-        let rows = SeveralRows::OfTexts(3);
+        let rows = BatchedRows::OfTexts(3);
         let shape = CacheShape { sequences: 3, capacity: case.capacity };
-        let several = Inference::new(caps, &layout, shape, options).several_plans(rows, &[]);
+        let several = Inference::new(caps, &layout, shape, options).batched_plans(rows, &[]);
         let pass = several.map(|plans| plans.pass);
         self.add_made("batched rows with interventions", "", &pass);
     }
@@ -238,16 +238,16 @@ impl Notes {
         let default = InferenceOptions::default();
         let packed = InferenceOptions { weights: WeightFormat::Int4, ..default };
         let caches = KvCacheFormat::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..default });
-        let texts = caches.map(|options| (options, SeveralRows::OfTexts(3)));
-        let of_one = [(default, SeveralRows::OfOne(4)), (packed, SeveralRows::OfOne(4))];
+        let texts = caches.map(|options| (options, BatchedRows::OfTexts(3)));
+        let of_one = [(default, BatchedRows::OfOne(4)), (packed, BatchedRows::OfOne(4))];
         for (options, rows) in texts.into_iter().chain(of_one) {
-            let sequences = if let SeveralRows::OfTexts(rows) = rows { rows } else { 1 };
+            let sequences = if let BatchedRows::OfTexts(rows) = rows { rows } else { 1 };
             let shape = CacheShape { sequences, capacity: case.capacity };
             let InferenceOptions { kv_cache, weights, .. } = options;
             let what = format!(
                 "InferenceOptions {{ kv_cache: {kv_cache:?}, weights: {weights:?} }}, {rows:?}"
             );
-            match Inference::new(caps, &layout, shape, options).several_plans(rows, &[]) {
+            match Inference::new(caps, &layout, shape, options).batched_plans(rows, &[]) {
                 Ok(plans) => {
                     let names = ["batched rows", "whole texts"];
                     for (name, plan) in names.into_iter().zip(plans.all()) {

@@ -1,10 +1,10 @@
 //! The pass over batched rows that are decoded, bound to a cache.
 
-use super::batched_plans::BatchedPlans;
+use super::batched_plans::BatchedPlanIds;
 use crate::caps::{ALIGN, Capabilities};
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferId, PlanId, Region, Replay, submit_checked};
-use crate::lower::{CacheShape, SeveralRows};
+use crate::lower::{BatchedRows, CacheShape};
 use crate::plan::{Buffer, Plan};
 use crate::session::cache::allocation::CacheAllocation;
 use crate::session::cache::bound_plans::BoundPlans;
@@ -27,7 +27,7 @@ pub(in crate::session) struct RowState {
 #[derive(Debug)]
 pub(in crate::session) struct BatchedPass {
     model: Rc<Model>,
-    pub bound: BoundPlans<BatchedPlans>,
+    pub bound: BoundPlans<BatchedPlanIds>,
     rows: usize,
     /// Rows of the cache from one text to the next. 0 where all rows are of one text.
     stride: usize,
@@ -97,7 +97,7 @@ impl BatchedPass {
         rows: usize,
     ) -> Result<Self> {
         let of =
-            if batch.is_some() { SeveralRows::OfTexts(rows) } else { SeveralRows::OfOne(rows) };
+            if batch.is_some() { BatchedRows::OfTexts(rows) } else { BatchedRows::OfOne(rows) };
         let (shape, plans) = cache.with(|on_gpu| {
             let shape = batch.unwrap_or(on_gpu.shape);
             let (caps, form) = (model.gpu().capabilities(), (shape, cache.options, of));

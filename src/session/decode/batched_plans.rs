@@ -4,7 +4,7 @@
 use crate::caps::Capabilities;
 use crate::error::Result;
 use crate::gpu::PlanId;
-use crate::lower::{CacheShape, Inference, InferenceOptions, SeveralPlans, SeveralRows};
+use crate::lower::{BatchedPlans, BatchedRows, CacheShape, Inference, InferenceOptions};
 use crate::params::Params;
 use crate::plan::Plan;
 use crate::session::cache::named_plans::NamedPlans;
@@ -12,25 +12,25 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// What plans are made of, besides the device, the model and the slots of a cache.
-type BatchedForm = (CacheShape, InferenceOptions, SeveralRows);
+type BatchedForm = (CacheShape, InferenceOptions, BatchedRows);
 
-/// The plans of [`SeveralPlans`], installed.
+/// The plans of [`BatchedPlans`], installed.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::session) struct BatchedPlans {
+pub(in crate::session) struct BatchedPlanIds {
     pub pass: PlanId,
     pub texts: Option<PlanId>,
 }
 
-impl NamedPlans for SeveralPlans {
-    type Ids = BatchedPlans;
+impl NamedPlans for BatchedPlans {
+    type Ids = BatchedPlanIds;
 
     fn all(&self) -> Vec<&Plan> {
         self.all()
     }
 
-    fn install(&self, install: &mut dyn FnMut(&Plan) -> Result<PlanId>) -> Result<BatchedPlans> {
+    fn install(&self, install: &mut dyn FnMut(&Plan) -> Result<PlanId>) -> Result<BatchedPlanIds> {
         let pass = install(&self.pass)?;
-        Ok(BatchedPlans { pass, texts: self.texts.as_ref().map(install).transpose()? })
+        Ok(BatchedPlanIds { pass, texts: self.texts.as_ref().map(install).transpose()? })
     }
 }
 
@@ -42,7 +42,7 @@ pub(in crate::session) struct LastBatchedPlans(RefCell<Option<LastPass>>);
 struct LastPass {
     form: BatchedForm,
     slots: Vec<u64>,
-    plans: Rc<SeveralPlans>,
+    plans: Rc<BatchedPlans>,
 }
 
 impl LastBatchedPlans {
@@ -53,14 +53,14 @@ impl LastBatchedPlans {
         params: &Params,
         form: BatchedForm,
         slots: &[u64],
-    ) -> Result<Rc<SeveralPlans>> {
+    ) -> Result<Rc<BatchedPlans>> {
         let mut last = self.0.borrow_mut();
         if let Some(last) = last.as_ref().filter(|last| last.form == form && last.slots == slots) {
             return Ok(Rc::clone(&last.plans));
         }
         let (shape, options, rows) = form;
         let inference = Inference::new(caps, params, shape, options);
-        let plans = Rc::new(inference.several_plans(rows, slots)?);
+        let plans = Rc::new(inference.batched_plans(rows, slots)?);
         *last = Some(LastPass { form, slots: slots.to_vec(), plans: Rc::clone(&plans) });
         Ok(plans)
     }

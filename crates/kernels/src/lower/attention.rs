@@ -27,7 +27,7 @@ impl Lowering<'_> {
     pub(super) fn cached(&self, attention: Attention) -> CacheAttention {
         let ring = match self.rows {
             PassRows::Batch { .. } | PassRows::Documents | PassRows::Texts { .. } => None,
-            PassRows::Chunk(cache) | PassRows::One(cache) | PassRows::Several { cache, .. } => {
+            PassRows::Chunk(cache) | PassRows::One(cache) | PassRows::Batched { cache, .. } => {
                 cache.ring
             }
         };
@@ -62,7 +62,7 @@ impl Lowering<'_> {
                 let flops = self.attention_flops(attention, 2.0);
                 self.attend_rows(node, (attention, None), qkv, flops)
             }
-            PassRows::One(_) | PassRows::Several { .. } => {
+            PassRows::One(_) | PassRows::Batched { .. } => {
                 Err(Error::internal("decoded rows have nodes of their own"))
             }
         }
@@ -175,7 +175,7 @@ impl Lowering<'_> {
         let bytes =
             cache_bytes(cache.format, &attention_shape(attention), cache.sequences * cache.rows);
         let of_batch =
-            matches!(self.rows, PassRows::Several { shared: false, .. } | PassRows::Texts { .. });
+            matches!(self.rows, PassRows::Batched { one_text: false, .. } | PassRows::Texts { .. });
         let buffer = if of_batch { Buffer::BatchCache(layer) } else { Buffer::Cache(layer) };
         Ok(Slice::new(buffer, 0, bytes))
     }

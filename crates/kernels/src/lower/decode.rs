@@ -1,6 +1,6 @@
 //! The plans of decoded rows: one token, the drawing of the next one, and batched rows.
 
-use super::infer::{DRAW_SLOTS, Inference, LIKELIEST_OFFSET, SampleChoices, SeveralRows};
+use super::infer::{BatchedRows, DRAW_SLOTS, Inference, LIKELIEST_OFFSET, SampleChoices};
 use super::{Lowering, PassInputs, PassRows};
 use crate::error::Result;
 use crate::graph::{Node, Op, ValueId};
@@ -81,16 +81,16 @@ impl<'a> Inference<'a> {
     }
 
     /// Batched rows.
-    fn batched(&'a self, of: SeveralRows) -> Result<(Lowering<'a>, DecodeLayouts)> {
-        let (SeveralRows::OfTexts(rows) | SeveralRows::OfOne(rows)) = of;
+    fn batched(&'a self, of: BatchedRows) -> Result<(Lowering<'a>, DecodeLayouts)> {
+        let (BatchedRows::OfTexts(rows) | BatchedRows::OfOne(rows)) = of;
         let builder = Builder::new(self.caps, Phase::Decode, rows, Buffer::BatchStep);
         let words = |buffer| Slice::new(buffer, 0, rows as u64 * 4);
-        let shared = matches!(of, SeveralRows::OfOne(_));
+        let one_text = matches!(of, BatchedRows::OfOne(_));
         let short = self.short_context_keys();
         let keys = if self.shape.capacity <= short { short } else { self.cache.keys };
         let nodes = 0..self.graph.nodes.len();
         let layouts = self.layouts(nodes, DecodeRows::Batched(rows), None, keys)?;
-        let over = PassRows::Several { cache: CacheLayout { keys, ..self.cache }, shared };
+        let over = PassRows::Batched { cache: CacheLayout { keys, ..self.cache }, one_text };
         let documents = words(Buffer::BatchDocuments);
         let inputs = PassInputs { documents, ..self.inputs(words(Buffer::BatchTokens)) };
         let mut lowering = self.lowering((&self.graph, 0..0, None), builder, over, inputs);
@@ -99,7 +99,7 @@ impl<'a> Inference<'a> {
     }
 
     /// [`Buffer::BatchTokens`] through all layers, and a token drawn for each.
-    pub(super) fn several(&'a self, of: SeveralRows) -> Result<Builder<'a>> {
+    pub(super) fn decode_batched(&'a self, of: BatchedRows) -> Result<Builder<'a>> {
         let (mut lowering, layouts) = self.batched(of)?;
         layouts.nodes.iter().try_for_each(|node| lowering.decoded(node))?;
         lowering.cap_logits()?;

@@ -185,7 +185,7 @@ pub fn inference_plans(
 
 /// Rows that are decoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeveralRows {
+pub enum BatchedRows {
     /// The newest row of each of this many texts, in a cache of their own.
     OfTexts(usize),
     /// This many rows of the text in the model's cache.
@@ -194,7 +194,7 @@ pub enum SeveralRows {
 
 /// What decodes several rows.
 #[derive(Debug)]
-pub struct SeveralPlans {
+pub struct BatchedPlans {
     /// [`Buffer::BatchTokens`] through all layers, their keys and values appended, and a token drawn for each.
     pub pass: Plan,
     /// Whole texts into the cache, where they can be read together.
@@ -202,7 +202,7 @@ pub struct SeveralPlans {
     pub cache_rows: usize,
 }
 
-impl SeveralPlans {
+impl BatchedPlans {
     pub fn all(&self) -> Vec<&Plan> {
         std::iter::once(&self.pass).chain(&self.texts).collect()
     }
@@ -320,15 +320,15 @@ impl<'a> Inference<'a> {
     ///
     /// # Errors
     /// As [`inference_plans`].
-    pub fn several_plans(&self, rows: SeveralRows, slots: &[u64]) -> Result<SeveralPlans> {
-        let pass = self.several(rows)?.finish(slots);
+    pub fn batched_plans(&self, rows: BatchedRows, slots: &[u64]) -> Result<BatchedPlans> {
+        let pass = self.decode_batched(rows)?.finish(slots);
         let texts = match self.texts(rows) {
             Ok(texts) => texts.map(|builder| builder.finish(&pass.slots)),
             // Texts are then read one after the other.
             Err(error) if error.code == ErrorCode::LimitExceeded => None,
             Err(error) => return Err(error),
         };
-        Ok(SeveralPlans { pass, texts, cache_rows: self.cache.rows })
+        Ok(BatchedPlans { pass, texts, cache_rows: self.cache.rows })
     }
 
     /// Nodes for a chunk of a prompt.
@@ -363,8 +363,8 @@ impl<'a> Inference<'a> {
 
     /// Whole texts into the cache of several, as far as the last layer's keys and values. Not where a cache rounds:
     /// attention reads them as they were before.
-    fn texts(&'a self, of: SeveralRows) -> Result<Option<Builder<'a>>> {
-        if matches!(of, SeveralRows::OfOne(_)) || self.cache.format != KvCacheFormat::F32 {
+    fn texts(&'a self, of: BatchedRows) -> Result<Option<Builder<'a>>> {
+        if matches!(of, BatchedRows::OfOne(_)) || self.cache.format != KvCacheFormat::F32 {
             return Ok(None);
         }
         let most = if self.caps.software { self.chunk } else { TEXT_ROWS };

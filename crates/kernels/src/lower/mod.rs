@@ -31,8 +31,8 @@ pub use decode::CHOICE_BYTES;
 pub use given::{scale_plan, zero_plan};
 pub use head::{scores, top_rows};
 pub use infer::{
-    ANY_INTERVENTIONS, CacheShape, DRAW_SLOTS, Inference, InferenceOptions, InferencePlans,
-    LIKELIEST_OFFSET, Probe, SampleChoices, SeveralPlans, SeveralRows, inference_plans,
+    ANY_INTERVENTIONS, BatchedPlans, BatchedRows, CacheShape, DRAW_SLOTS, Inference,
+    InferenceOptions, InferencePlans, LIKELIEST_OFFSET, Probe, SampleChoices, inference_plans,
 };
 pub use initialize::{OPTIONS_STRIDE, initialize_plan};
 pub use train::train_plans_of;
@@ -74,9 +74,9 @@ enum PassRows {
     /// The rows of whole texts. Each text is a document. Keys and values go to the batch's cache. `places` has for each
     /// row `row - cache row`, modulo 2^32.
     Texts { cache: CacheLayout, places: Slice },
-    /// Several decoded rows. `shared`: all are of the text in the model's cache. Else each is of a text of its own in
+    /// Several decoded rows. `one_text`: all are of the text in the model's cache. Else each is of a text of its own in
     /// the batch's cache.
-    Several { cache: CacheLayout, shared: bool },
+    Batched { cache: CacheLayout, one_text: bool },
 }
 
 /// Turns nodes into the dispatches of one plan.
@@ -111,7 +111,7 @@ impl<'a> Lowering<'a> {
         let layouts = layouts(request);
         let mut values = vec![None; layouts.values.len()];
         // Values of decoded rows are placed as `DecodeLayouts` say.
-        if !matches!(rows, PassRows::One(_) | PassRows::Several { .. }) {
+        if !matches!(rows, PassRows::One(_) | PassRows::Batched { .. }) {
             let bytes = layouts.bytes(tokens);
             for (id, place) in values.iter_mut().enumerate() {
                 let home = layouts.home(id);

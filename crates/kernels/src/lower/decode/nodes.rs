@@ -276,12 +276,12 @@ impl Lowering<'_> {
     }
 
     const fn is_batched(&self) -> bool {
-        matches!(self.rows, PassRows::Several { .. })
+        matches!(self.rows, PassRows::Batched { .. })
     }
 
     fn decode_cache(&self) -> Result<CacheLayout> {
         match self.rows {
-            PassRows::One(cache) | PassRows::Several { cache, .. } => Ok(cache),
+            PassRows::One(cache) | PassRows::Batched { cache, .. } => Ok(cache),
             _ => Err(Error::internal("no decoded rows have a cache")),
         }
     }

@@ -78,7 +78,7 @@ fn shuffled_nodes_have_the_same_dispatches() {
                 let made = |case: usize| match case {
                     0 => context.one(0..context.graph.layers_end, context.cache.keys),
                     1 => context.one(0..all, 512),
-                    _ => context.batched(SeveralRows::OfTexts(3)),
+                    _ => context.batched(BatchedRows::OfTexts(3)),
                 };
                 for case in 0..3 {
                     let in_order = lowered(made(case).unwrap(), |count| (0..count).collect());
