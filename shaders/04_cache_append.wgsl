@@ -1,7 +1,7 @@
-// cache_append_forward: the (rotated) key and the value heads of each row, behind the rows that the cache already holds.
+// cache_append_forward: the (rotated) key and the value heads of each row, after the rows that the cache already holds.
 //
 //   0 qkv        read     f32 [tokens, STRIDE]   key and value heads from column KEY_OFFSET on
-//   1 cache      write    [capacity, row]        rows overwritten: lib/cache/rows.wgsl
+//   1 cache      write    [cache rows, row]      rows overwritten: lib/cache/rows.wgsl
 //   2 step       uniform
 //   3 documents  read     u32 [tokens]           with BATCHED
 //

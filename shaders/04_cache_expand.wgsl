@@ -7,7 +7,7 @@
 #import lib/cache/key_row
 #import lib/cache/rows
 
-// rows: f32 [capacity, 2 · KV_HEADS · HEAD_DIM] those in use overwritten: lib/cache/key_row.wgsl
+// rows: f32 [cache rows, 2 · KV_HEADS · HEAD_DIM] those in use overwritten: lib/cache/key_row.wgsl
 #binding rows: array<vec4<f32>>  // write
 #binding step: Step              // uniform
 

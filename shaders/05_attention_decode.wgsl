@@ -5,9 +5,9 @@
 // Over a cache, whose keys `key_vector` reads (lib/attention/decode_operands.wgsl, and there lib/cache/rows.wgsl):
 //
 //   0 query   read   f32 [HEADS · HEAD_DIM …]      the row's query heads come first
-//   1 cache   read   [capacity, row]               key heads, then value heads; lib/cache/
+//   1 cache   read   [cache rows, row]             key heads, then value heads; lib/cache/
 //   2 output  write  f32 [HEADS · HEAD_DIM]        overwritten
-//   3 step    uniform                              the cache holds step.position + 1 positions, of
+//   3 step    uniform                              step.position + 1 positions, the newest appended already, of
 //                                                  which the query sees the last WINDOW
 //
 // Over a cache that holds the texts of several rows, documents

@@ -6,7 +6,7 @@
 //   1 b or packed  read        f32 [(HEADS + 2 · KV_HEADS) · HEAD_DIM, K]; or packed (lib/weights.wgsl)
 //   2 norm_weight  read        f32 [K]
 //   6 partials     write       lib/attention/decode_partial.wgsl
-//   7 step         uniform     the cache holds step.position positions
+//   7 step         uniform     step.position positions are in the cache; this kernel appends the newest one
 //   8 bias, where the products have one: lib/matvec/pair_bias.wgsl
 //
 // A team has ROW_LANES neighbours of one subgroup, 2 to the power of ROW_STEPS. It multiplies both rows of PAIRS
