@@ -95,17 +95,17 @@ pub fn short_context_keys(caps: &Capabilities, shape: AttentionShape) -> usize {
     SHORT_CONTEXT / shape.head_dim.max(64)
 }
 
-/// The ranges of `batch` queries over the cache, each of a text of up to `capacity` tokens.
+/// The ranges of `batch` queries over the cache, each of a text of up to `most_keys` tokens.
 ///
 /// # Errors
 /// As [`decode_splits`].
 pub fn cache_splits(
     caps: &Capabilities,
     attention: CacheAttention,
-    capacity: usize,
+    most_keys: usize,
     batch: usize,
 ) -> Result<DecodeSplits> {
-    let (shape, keys) = (attention.shape, attention.keys(capacity));
+    let (shape, keys) = (attention.shape, attention.keys(most_keys));
     if keys <= short_context_keys(caps, shape) {
         return Ok(DecodeSplits { count: 1, reason: SplitReason::OneRange { keys } });
     }
@@ -117,9 +117,9 @@ pub fn cache_splits(
 pub fn merged_splits(
     caps: &Capabilities,
     attention: CacheAttention,
-    capacity: usize,
+    most_keys: usize,
 ) -> Option<DecodeSplits> {
-    let (shape, keys) = (attention.shape, attention.keys(capacity));
+    let (shape, keys) = (attention.shape, attention.keys(most_keys));
     let count = keys.div_ceil(RANGE_KEYS).min(caps.decoding().merged_ranges);
     let merges = count > 1 && matvec_merges(caps, shape.width());
     (merges && keys <= short_context_keys(caps, shape))
