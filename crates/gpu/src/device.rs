@@ -13,9 +13,9 @@ use std::rc::Rc;
 
 #[cfg(target_arch = "wasm32")]
 mod browser;
+mod device_loss;
 #[cfg(feature = "testing")]
 mod installed;
-mod loss;
 mod pipelines;
 mod readback;
 #[cfg(target_arch = "wasm32")]
@@ -23,9 +23,9 @@ mod readback_poller;
 mod replay;
 mod scopes;
 
+use device_loss::DeviceLoss;
 #[cfg(feature = "testing")]
 pub use installed::Installed;
-use loss::Loss;
 use pipelines::Pipelines;
 use readback::StagingPool;
 use replay::InstalledPlan;
@@ -53,7 +53,7 @@ pub struct WgpuDevice {
     error_scopes: RefCell<Vec<CallScopes>>,
     calls: Cell<u64>,
     staging: Rc<StagingPool>,
-    loss: Loss,
+    loss: DeviceLoss,
     counters: Rc<Cell<Counters>>,
     clock: fn() -> f64,
     tuned: RefCell<Option<Vec<TunedProduct>>>,
@@ -111,7 +111,7 @@ impl WgpuDevice {
             .request_device(&adapter::descriptor(&caps))
             .await
             .map_err(|e| adapter::no_device(&e))?;
-        let loss = Loss::new(&device);
+        let loss = DeviceLoss::new(&device);
         // All work is in error scopes, so an error that arrives here comes from other code on this device.
         // In a browser it is for the page to catch.
         #[cfg(not(target_arch = "wasm32"))]

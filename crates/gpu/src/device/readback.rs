@@ -1,7 +1,7 @@
 //! Brings bytes back to the host through reused staging buffers.
 
 use super::WgpuDevice;
-use super::loss::Loss;
+use super::device_loss::DeviceLoss;
 use crate::LocalFuture;
 use crate::error::{Error, Result};
 use futures_channel::oneshot::{Canceled, Receiver};
@@ -83,7 +83,7 @@ impl StagingPool {
         staging: wgpu::Buffer,
         bytes: u64,
         submitted: wgpu::SubmissionIndex,
-        loss: &Loss,
+        loss: &DeviceLoss,
     ) -> LocalFuture<Result<Vec<u8>>> {
         let (sender, receiver) = futures_channel::oneshot::channel();
         staging.map_async(wgpu::MapMode::Read, ..bytes, move |result| {
@@ -99,7 +99,7 @@ impl StagingPool {
             };
             if let Some(reason) = failed {
                 let message = format!("the GPU did not give bytes back: {reason}; call again");
-                return Err(loss.or(Error::internal(message)).await);
+                return Err(loss.explain(Error::internal(message)).await);
             }
             loss.alive()?;
             let Some(staging) = filled.taken() else {
@@ -112,7 +112,7 @@ impl StagingPool {
                 Err(error) => {
                     staging.destroy();
                     let message = format!("the GPU's bytes could not be read: {error}; call again");
-                    return Err(loss.or(Error::internal(message)).await);
+                    return Err(loss.explain(Error::internal(message)).await);
                 }
             };
             staging.unmap();

@@ -152,7 +152,7 @@ impl WgpuDevice {
         let (loss, held) = (self.loss.clone(), self.counters.get().gpu_bytes);
         Box::pin(async move {
             match first_error(popped, allocated, held).await {
-                Some(error) => return Err(loss.or(error).await),
+                Some(error) => return Err(loss.explain(error).await),
                 None => loss.alive()?,
             }
             unproved.accept();

@@ -17,12 +17,12 @@ struct State {
 
 /// The end of a device, as its callback reports it.
 #[derive(Clone)]
-pub(super) struct Loss {
+pub(super) struct DeviceLoss {
     device: wgpu::Device,
     state: Arc<Mutex<State>>,
 }
 
-impl Loss {
+impl DeviceLoss {
     /// Begins to listen.
     pub fn new(device: &wgpu::Device) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
@@ -69,21 +69,21 @@ impl Loss {
 
     /// The loss of the device, where that is why a call failed; else the call's own error. A failure
     /// may arrive before the loss that caused it.
-    pub async fn or(&self, error: Error) -> Error {
+    pub async fn explain(&self, error: Error) -> Error {
         if self.alive().is_ok() {
-            self.settle().await;
+            self.wait_for_news().await;
         }
         self.alive().err().unwrap_or(error)
     }
 
     #[cfg(not(target_arch = "wasm32"))]
-    async fn settle(&self) {
+    async fn wait_for_news(&self) {
         let _ = self.device.poll(wgpu::PollType::Poll);
     }
 
     /// Waits until the device is known to be lost or to work.
     #[cfg(target_arch = "wasm32")]
-    async fn settle(&self) {
+    async fn wait_for_news(&self) {
         use crate::host::pause;
         use futures_util::future::select;
         use std::pin::pin;
