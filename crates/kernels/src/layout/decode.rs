@@ -13,7 +13,7 @@ pub use pass::decode_layouts;
 use super::{Layout, Matrices};
 use crate::arch::{Attention, Norm, RopeId, WeightId};
 use crate::caps::Capabilities;
-use crate::graph::{Gate, Graph, Node, Op, Value, ValueId};
+use crate::graph::{Graph, MlpActivation, Node, Op, Value, ValueId};
 use crate::kernels::{DecodeQkvShape, DecodeSplits, KvCacheFormat, NewKey};
 use std::ops::Range;
 
@@ -66,7 +66,7 @@ pub enum DecodeOp {
     /// x → y = matrix · norm(x).
     NormLinear { norm: Norm, weight: WeightId },
     /// x → activate(gate) · up of the two halves of matrix · norm(x).
-    NormLinearGate { norm: Norm, weight: WeightId, gate: Gate },
+    NormLinearGate { norm: Norm, weight: WeightId, mlp: MlpActivation },
     /// x, and for one row its angles → queries. Norm, product, bias and rotation; keys and values go to the cache.
     QkvAppend { norm: Norm, weight: WeightId, bias: Option<WeightId>, attention: Attention },
     /// x, angles → queries, partial results: [`DecodeOp::QkvAppend`], and attention of the newest row to ranges of the

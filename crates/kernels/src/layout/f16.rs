@@ -52,7 +52,7 @@ impl Request<'_> {
         let params = self.matrices.params;
         match node.op {
             Op::Norm(norm) => norm.kind != NormKind::Layer && node.reads.len() == 1,
-            Op::Gate(gate) | Op::GateBackward(gate) => gate.gated,
+            Op::Activation(mlp) | Op::ActivationBackward(mlp) => mlp.gated,
             Op::Rope { attention } | Op::RopeBackward { attention } => {
                 rope_has_halves(rope_shape(&params.architecture, attention))
             }

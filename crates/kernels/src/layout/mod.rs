@@ -19,7 +19,7 @@ pub use decode::{
 };
 pub use pass::layouts;
 pub use shapes::{
-    Matrices, TokenRows, attention_shape, batch_attention, cache_attention, gate_width,
+    Matrices, TokenRows, activation_width, attention_shape, batch_attention, cache_attention,
     gated_shape, logit_chunks, padded_logits, rope_shape, weight_part,
 };
 pub use sums::{ColumnSums, GradientProduct, ProductSums};
@@ -123,9 +123,9 @@ pub enum Fusion {
     Appends {
         sum_of: Option<ValueId>,
     },
-    /// A product of gradients is followed by this node, a gate's gradient.
+    /// A product of gradients is followed by this node, an activation's gradient.
     GateGradient(usize),
-    /// A product with the matrix of gate and up is followed by this node, their gate.
+    /// A product with the matrix of gate and up is followed by this node, the activation.
     Gated(usize),
     /// A norm's gradient adds up the partial sums of a value, if there are any, and leaves those of its weight's here.
     NormBackward {

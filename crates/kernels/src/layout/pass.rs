@@ -1,12 +1,12 @@
 //! The pass over a plan's nodes, in their order.
 
-use super::shapes::{TokenRows, batch_attention, gate_sums, gated_shape, rope_shape};
+use super::shapes::{TokenRows, activation_sums, batch_attention, gated_shape, rope_shape};
 use super::{
     ColumnSums, Fusion, LaidNode, Layout, Layouts, PassKind, ProductSums, Request, RotatedBy,
     SplitK,
 };
 use crate::arch::{Attention, NormKind, WeightId};
-use crate::graph::{Dropout, Gate, Node, Op, ValueId};
+use crate::graph::{Dropout, MlpActivation, Node, Op, ValueId};
 use crate::kernels::{
     self as k, BatchAttention, Constant, Element, Form, KeyValueOwner, LinearShape, PartialSums,
 };
@@ -81,7 +81,7 @@ impl<'a> LayoutPass<'a> {
     fn fusion(&mut self, index: usize, node: &Node) -> Fusion {
         match node.op {
             Op::Linear { weight, bias } => self.linear(index, node, weight, bias.is_some()),
-            Op::Norm(_) | Op::Gate(_) | Op::GateBackward(_) => self.sum(index),
+            Op::Norm(_) | Op::Activation(_) | Op::ActivationBackward(_) => self.sum(index),
             Op::Rope { .. } | Op::RopeBackward { .. } => self.rope(index, node),
             Op::LinearInput { weight, .. } => self.linear_input(index, node, weight),
             Op::NormBackward { norm, trained, .. } => {
@@ -147,9 +147,9 @@ impl<'a> LayoutPass<'a> {
     }
 
     fn linear(&mut self, index: usize, node: &Node, weight: WeightId, biased: bool) -> Fusion {
-        if let Some(gate) = self.gated(index, node, weight).filter(|_| !biased) {
-            self.absorbed[gate] = true;
-            return Fusion::Gated(gate);
+        if let Some(activation) = self.gated(index, node, weight).filter(|_| !biased) {
+            self.absorbed[activation] = true;
+            return Fusion::Gated(activation);
         }
         let (value, stream) = (node.writes[0], node.reads.get(1).copied());
         let reader = self.first_reader(value).filter(|_| !biased);
@@ -166,7 +166,7 @@ impl<'a> LayoutPass<'a> {
         let reader = self.only_reader(index, node)?;
         let prompt = matches!(self.request.kind, PassKind::Prompt { .. });
         let next = &self.request.graph.nodes[reader];
-        let Op::Gate(Gate { gated: true, .. }) = next.op else { return None };
+        let Op::Activation(MlpActivation { gated: true, .. }) = next.op else { return None };
         let matrices = &self.request.matrices;
         let whole = matrices.params.matrices[weight].parts.len() == 1;
         if !(prompt && whole && node.reads.len() == 1 && self.layouts.is_f16(next.writes[0])) {
@@ -187,7 +187,7 @@ impl<'a> LayoutPass<'a> {
                 let shape = rope_shape(&self.request.matrices.params.architecture, attention);
                 !to_stream && !self.layouts.is_f16(reader.writes[0]) && shape.rotates_sums()
             }
-            Op::Gate(gate) => !to_stream && gate_sums(gate),
+            Op::Activation(mlp) => !to_stream && activation_sums(mlp),
             _ => false,
         }
     }
@@ -239,7 +239,7 @@ impl<'a> LayoutPass<'a> {
         let Some(reader) = self.only_reader(index, node) else { return Fusion::None };
         let shape = self.product(node, Form::Matmul, weight);
         let op = self.request.graph.nodes[reader].op;
-        if matches!(op, Op::GateBackward(Gate { gated: true, .. }))
+        if matches!(op, Op::ActivationBackward(MlpActivation { gated: true, .. }))
             && self.request.matrices.is_plain(weight)
             && k::linear_gives_gate_gradient(self.request.caps, &shape)
         {
@@ -248,7 +248,7 @@ impl<'a> LayoutPass<'a> {
         }
         let adds_up = match op {
             Op::NormBackward { norm, .. } => norm.kind != NormKind::Layer,
-            Op::GateBackward(gate) => gate_sums(gate),
+            Op::ActivationBackward(mlp) => activation_sums(mlp),
             Op::AttentionBackward { .. } => true,
             _ => false,
         };

@@ -1,7 +1,7 @@
 //! The kernels' shapes, of what a model has: both the pass over layouts and lowering ask kernels by these.
 
 use crate::arch::{Architecture, Attention, WeightId};
-use crate::graph::Gate;
+use crate::graph::MlpActivation;
 use crate::kernels::{
     ActivationWidth, AttentionShape, BatchAttention, CacheAttention, Constant, Element, Form,
     LinearShape, LogitRow, PartialSums, RopeShape, Scores, WeightFormat,
@@ -42,19 +42,23 @@ pub fn rope_shape(architecture: &Architecture, attention: Attention) -> RopeShap
     }
 }
 
-pub const fn gate_width(gate: Gate, half: bool, sums: PartialSums) -> ActivationWidth {
-    let Gate { width, activation, gated } = gate;
+pub const fn activation_width(
+    mlp: MlpActivation,
+    half: bool,
+    sums: PartialSums,
+) -> ActivationWidth {
+    let MlpActivation { width, activation, gated } = mlp;
     ActivationWidth { width, activation, gated, half, sums }
 }
 
-/// The product with the matrix of gate and up, as its kernel goes on to the gate's result.
+/// The product with the matrix of gate and up, as its kernel goes on to the activation's result.
 pub const fn gated_shape(gate_up: LinearShape) -> LinearShape {
     LinearShape { c_stride: gate_up.n / 2, c: Element::F16, ..gate_up }
 }
 
-/// Whether the kernels of a gate can add up partial sums.
-pub const fn gate_sums(gate: Gate) -> bool {
-    gate_width(gate, false, PartialSums::WHOLE).by_quads()
+/// Whether the kernels of an activation can add up partial sums.
+pub const fn activation_sums(mlp: MlpActivation) -> bool {
+    activation_width(mlp, false, PartialSums::WHOLE).by_quads()
 }
 
 /// A row of logits that a plan keeps to itself: rows of fours are read and written by vectors.

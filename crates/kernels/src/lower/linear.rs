@@ -44,9 +44,9 @@ impl Lowering<'_> {
         (weight, bias): (WeightId, Option<WeightId>),
         fusion: &Fusion,
     ) -> Result<()> {
-        if let Fusion::Gated(gate) = fusion {
+        if let Fusion::Gated(activation) = fusion {
             let graph = self.graph;
-            return self.gated_product(node, &graph.nodes[*gate], weight);
+            return self.gated_product(node, &graph.nodes[*activation], weight);
         }
         let input = self.read(node, 0)?;
         let residual = self.second(node)?;
@@ -125,9 +125,9 @@ impl Lowering<'_> {
         write: WriteMode,
         fusion: &Fusion,
     ) -> Result<()> {
-        if let Fusion::GateGradient(gate) = fusion {
+        if let Fusion::GateGradient(activation) = fusion {
             let graph = self.graph;
-            return self.gate_gradient(node, &graph.nodes[*gate], weight);
+            return self.gate_gradient(node, &graph.nodes[*activation], weight);
         }
         let rows = self.node_rows(node, weight);
         let label = label(node.site, "input");

@@ -1,13 +1,13 @@
 //! From nodes of a [`Graph`] to dispatches: for many rows of a batch, for a chunk of a prompt over a
 //! key-value cache, or for one decoded row. One file per operation.
 
+mod activation;
 mod attention;
 mod capture;
 mod checksum;
 mod decode;
 mod dropout;
 mod embed;
-mod gate;
 mod given;
 mod head;
 mod infer;
@@ -184,7 +184,7 @@ impl<'a> Lowering<'a> {
             }
             Op::Rope { attention } => self.rope(node, attention, true, fusion),
             Op::Attention { attention, dropout } => self.attention(node, attention, dropout),
-            Op::Gate(gate) => self.gate(node, gate, fusion),
+            Op::Activation(mlp) => self.activation(node, mlp, fusion),
             Op::Head { weight } => self.head(node, weight),
             Op::HeadBackward { weight, .. } => self.head_backward(node, weight, fusion),
             Op::LinearInput { weight, write } => self.linear_input(node, weight, write, fusion),
@@ -195,7 +195,7 @@ impl<'a> Lowering<'a> {
             Op::AttentionBackward { attention, dropout } => {
                 self.attention_backward(node, (attention, dropout), fusion)
             }
-            Op::GateBackward(gate) => self.gate_backward(node, gate, fusion),
+            Op::ActivationBackward(mlp) => self.activation_backward(node, mlp, fusion),
             Op::EmbedBackward { weight, clear } => self.embed_backward(node, weight, clear),
             Op::PositionsBackward { weight } => self.positions_backward(node, weight),
         }

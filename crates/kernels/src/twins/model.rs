@@ -9,7 +9,9 @@ use crate::arch::{
 use crate::config::{DropoutRates, ModelConfig};
 use crate::data::Batch;
 use crate::format::WriteMode;
-use crate::graph::{Dropout, Gate, Graph, Node, Op, ValueId, build, build_training, differentiate};
+use crate::graph::{
+    Dropout, Graph, MlpActivation, Node, Op, ValueId, build, build_training, differentiate,
+};
 use crate::kernels::activation::twin::{
     activation_backward, activation_forward, gated_activation_backward, gated_activation_forward,
 };
@@ -340,8 +342,8 @@ impl<'a, R: Real> GraphRun<'a, R> {
                 let y = head_norm_forward(shape, self.read(node, 0), &weight, norms.epsilon);
                 self.put(node, y);
             }
-            Op::Gate(gate) => {
-                let y = activated(gate, self.read(node, 0));
+            Op::Activation(mlp) => {
+                let y = activated(mlp, self.read(node, 0));
                 self.put(node, y);
             }
             Op::Head { weight } => {
@@ -398,8 +400,8 @@ impl<'a, R: Real> GraphRun<'a, R> {
                 let d_qkv = attention_backward(shape, qkv, inputs.documents, output, lse, d_output);
                 self.put(node, d_qkv);
             }
-            Op::GateBackward(gate) => {
-                let (d_x, y) = activated_backward(gate, self.read(node, 0), self.read(node, 1));
+            Op::ActivationBackward(mlp) => {
+                let (d_x, y) = activated_backward(mlp, self.read(node, 0), self.read(node, 1));
                 self.put(node, d_x);
                 self.write(node.writes[1], y, WriteMode::Overwrite);
             }
@@ -521,20 +523,20 @@ impl<'a, R: Real> GraphRun<'a, R> {
     }
 }
 
-fn activated<R: Real>(gate: Gate, x: &[R]) -> Vec<R> {
-    if gate.gated {
-        gated_activation_forward(gate.activation, x, gate.width)
+fn activated<R: Real>(mlp: MlpActivation, x: &[R]) -> Vec<R> {
+    if mlp.gated {
+        gated_activation_forward(mlp.activation, x, mlp.width)
     } else {
-        activation_forward(gate.activation, x)
+        activation_forward(mlp.activation, x)
     }
 }
 
 /// The gradient, and what [`activated`] gives.
-fn activated_backward<R: Real>(gate: Gate, x: &[R], d_y: &[R]) -> (Vec<R>, Vec<R>) {
-    if gate.gated {
-        gated_activation_backward(gate.activation, x, d_y, gate.width)
+fn activated_backward<R: Real>(mlp: MlpActivation, x: &[R], d_y: &[R]) -> (Vec<R>, Vec<R>) {
+    if mlp.gated {
+        gated_activation_backward(mlp.activation, x, d_y, mlp.width)
     } else {
-        activation_backward(gate.activation, x, d_y)
+        activation_backward(mlp.activation, x, d_y)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The forward pass of an architecture. The only place where a decoder layer is written down.
 
-use super::{Captured, Dropout, Gate, Graph, InterventionSite, Node, Op, Site, ValueId};
+use super::{Captured, Dropout, Graph, InterventionSite, MlpActivation, Node, Op, Site, ValueId};
 use crate::arch::{
     Architecture, Attention, AttentionBlock, BlockNorms, DropoutRates, FeedForward, Layer, Linear,
     Norm, WeightId,
@@ -130,8 +130,8 @@ impl Build<'_> {
         let gate_up = gate_up.unwrap_or_else(|| self.gate_up(block, normed));
         let (width, activation, gated) = (block.feed, block.activation, block.gated);
         let activated = self.value("activation", width);
-        let gate = Gate { width, activation, gated };
-        self.node(Op::Gate(gate), "activation", &[gate_up], &[activated]);
+        let mlp = MlpActivation { width, activation, gated };
+        self.node(Op::Activation(mlp), "activation", &[gate_up], &[activated]);
         let block = Block {
             whats: ["down", "down adapter", "mlp post norm", "mlp dropout", "mlp sum norm"],
             linear: block.down,

@@ -42,7 +42,7 @@ fn derived(forward: &Graph, trained: &dyn Fn(WeightId) -> bool, states: &[usize]
     let first = if states.is_empty() { None } else { forward.hidden_state(0) };
     let embedding = first.map(|node| forward.nodes[node].writes[0]);
     let needed = needed(forward, trained, embedding);
-    let gates = forward.nodes.iter().filter(|node| matches!(node.op, Op::Gate(_)));
+    let gates = forward.nodes.iter().filter(|node| matches!(node.op, Op::Activation(_)));
     let gated = gates.map(|node| node.writes[0]).collect();
     let drops = forward.nodes.iter().filter(|node| matches!(node.op, Op::Dropout { .. }));
     let dropped = drops.map(|node| (node.writes[0], node.clone())).collect();
@@ -225,12 +225,12 @@ impl Pass<'_> {
                 let op = Op::AttentionBackward { attention, dropout };
                 self.emit(op, node.site, &[qkv, output, logsumexp, d_y], &[d_qkv]);
             }
-            Op::Gate(gate) => {
+            Op::Activation(mlp) => {
                 let (x, y) = (node.reads[0], node.writes[0]);
                 let (d_x, _) = self.gradient(x);
                 let again = self.graph.add(self.graph.values[y]);
                 self.again.insert(y, again);
-                self.emit(Op::GateBackward(gate), node.site, &[x, d_y], &[d_x, again]);
+                self.emit(Op::ActivationBackward(mlp), node.site, &[x, d_y], &[d_x, again]);
                 self.flush();
             }
             Op::Embed { weight } | Op::Positions { weight } if !(self.trained)(weight) => {}

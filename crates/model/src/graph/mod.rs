@@ -76,7 +76,7 @@ pub fn label(site: Site, what: &str) -> String {
 
 /// Width of a feed-forward block, its activation, and whether that gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate {
+pub struct MlpActivation {
     pub width: usize,
     pub activation: Activation,
     pub gated: bool,
@@ -183,7 +183,7 @@ pub enum Op {
     /// qkv → output, logsumexp. With dropout a query leaves out some of the keys that it attends to.
     Attention { attention: Attention, dropout: Option<Dropout> },
     /// gate | up → activate(gate) · up, or up → activate(up).
-    Gate(Gate),
+    Activation(MlpActivation),
     /// x → logits, or their loss.
     Head { weight: WeightId },
     /// x → d_x, if it is needed: logits, loss and the gradients of the head, a chunk of rows at a time.
@@ -206,8 +206,8 @@ pub enum Op {
     RopeBackward { attention: Attention },
     /// qkv, output, logsumexp, d_output → d_qkv.
     AttentionBackward { attention: Attention, dropout: Option<Dropout> },
-    /// What [`Op::Gate`] read, d_y → its gradient, and what [`Op::Gate`] gave.
-    GateBackward(Gate),
+    /// What [`Op::Activation`] read, d_y → its gradient, and what [`Op::Activation`] gave.
+    ActivationBackward(MlpActivation),
     /// d_rows → the weight's gradient, which is cleared first unless another node has written it.
     EmbedBackward { weight: WeightId, clear: bool },
     /// d_rows → the gradient of [`Op::Positions`]'s weight.

@@ -3,7 +3,7 @@
 use super::{DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows};
 use crate::arch::{Attention, Norm, NormKind, RopeId, WeightId};
 use crate::error::{Error, Result};
-use crate::graph::{Gate, Node, Op, Site, Value, ValueId};
+use crate::graph::{MlpActivation, Node, Op, Site, Value, ValueId};
 use crate::kernels::{
     self as k, CacheAttention, Constant, DecodeQkvShape, DecodeSplits, KvCacheFormat, NewKey,
 };
@@ -73,8 +73,8 @@ impl<'a> DecodePass<'a> {
                 let again = |it: &Node| it.reads.contains(&product.reads[0]);
                 match (product.op, behind.first().map(|next| next.op)) {
                     _ if behind.iter().any(again) => 1,
-                    (Op::Linear { bias: None, .. }, Some(Op::Gate(gate)))
-                        if gate.gated && follows(2) =>
+                    (Op::Linear { bias: None, .. }, Some(Op::Activation(mlp)))
+                        if mlp.gated && follows(2) =>
                     {
                         3
                     }
@@ -103,8 +103,8 @@ impl<'a> DecodePass<'a> {
             },
         );
         match behind.first().map(|next| (next.op, next)) {
-            Some((Op::Gate(gate), next)) => {
-                self.norm_linear_gate(product.site, of, gate, [x, next.writes[0]]);
+            Some((Op::Activation(mlp), next)) => {
+                self.norm_linear_gate(product.site, of, mlp, [x, next.writes[0]]);
             }
             Some((Op::Rope { attention }, next)) => {
                 self.qkv(product.site, of, (attention, next.site), [x, next.writes[0]]);
@@ -197,16 +197,17 @@ impl<'a> DecodePass<'a> {
         &mut self,
         site: Site,
         (norm, weight, bias): NormedProduct,
-        gate: Gate,
+        mlp: MlpActivation,
         [x, to]: [ValueId; 2],
     ) {
         if self.fuses_pairs(norm, weight) {
-            let op = DecodeOp::NormLinearGate { norm, weight, gate };
+            let op = DecodeOp::NormLinearGate { norm, weight, mlp };
             return self.push(op, site, &[x], &[to]);
         }
-        let gate_up = self.value("gate and up", 2 * gate.width, Layout::F32);
+        let gate_up = self.value("gate and up", 2 * mlp.width, Layout::F32);
         self.norm_linear(site, (norm, weight, bias), x, &[gate_up]);
-        self.push(DecodeOp::Plain(Op::Gate(gate)), site.part(" activation"), &[gate_up], &[to]);
+        let op = DecodeOp::Plain(Op::Activation(mlp));
+        self.push(op, site.part(" activation"), &[gate_up], &[to]);
     }
 
     fn qkv(

@@ -304,7 +304,7 @@ fn a_cpu_joins_nothing() {
     let expected = [
         "layer 0 gate, up norm: Norm(residual [in place]) -> norm",
         "layer 0 gate, up: Linear(norm) -> gate and up",
-        "layer 0 gate, up activation: Gate(gate and up) -> activation",
+        "layer 0 gate, up activation: Activation(gate and up) -> activation",
     ];
     assert_eq!(gate, expected.iter().collect::<Vec<_>>());
 }

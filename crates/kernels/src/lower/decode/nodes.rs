@@ -37,8 +37,8 @@ impl Lowering<'_> {
             DecodeOp::NormLinear { norm, weight } => {
                 self.norm_linear(node, norm, (weight, MatvecOutput::Plain), &[])
             }
-            DecodeOp::NormLinearGate { norm, weight, gate } => {
-                self.norm_linear(node, norm, (weight, MatvecOutput::Gated(gate.activation)), &[])
+            DecodeOp::NormLinearGate { norm, weight, mlp } => {
+                self.norm_linear(node, norm, (weight, MatvecOutput::Gated(mlp.activation)), &[])
             }
             DecodeOp::QkvAppend { norm, weight, bias, attention } => {
                 self.qkv_append(node, norm, (weight, bias), attention)
@@ -81,9 +81,9 @@ impl Lowering<'_> {
                 let io = [self.read(node, 0)?, self.written(node, 0)?];
                 self.norm_rows(node.site, norm, form, io, residual.as_slice())
             }
-            Op::Gate(gate) => {
+            Op::Activation(mlp) => {
                 let io = [self.read(node, 0)?, self.written(node, 0)?];
-                self.activate(node.site, (gate, false), io, None)
+                self.activate(node.site, (mlp, false), io, None)
             }
             Op::Rope { attention } => {
                 let rows = [("qkv", self.read(node, 0)?)];

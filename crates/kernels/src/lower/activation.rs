@@ -3,17 +3,22 @@
 use super::{Lowering, label};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
-use crate::graph::{Gate, Node, Op, Site};
+use crate::graph::{MlpActivation, Node, Op, Site};
 use crate::kernels::{self as k, Form, LinearShape, Output, PartialSums};
-use crate::layout::{Fusion, SplitK, gate_width, gated_shape};
+use crate::layout::{Fusion, SplitK, activation_width, gated_shape};
 use crate::plan::{Launch, NamedSlice, Range, Slice};
 
 impl Lowering<'_> {
-    pub(super) fn gate(&mut self, node: &Node, gate: Gate, fusion: &Fusion) -> Result<()> {
+    pub(super) fn activation(
+        &mut self,
+        node: &Node,
+        mlp: MlpActivation,
+        fusion: &Fusion,
+    ) -> Result<()> {
         let (input, output) = (self.read(node, 0)?, self.written(node, 0)?);
         let f16 = self.layouts.is_f16(node.writes[0]);
         let summed = self.summed(fusion);
-        self.activate(node.site, (gate, f16), [input, output], summed)
+        self.activate(node.site, (mlp, f16), [input, output], summed)
     }
 
     /// `activate(gate) · up` of rows `gate | up`, or `activate(up)` without a gate. With `half` the result is in f16. If the
@@ -21,37 +26,39 @@ impl Lowering<'_> {
     pub(super) fn activate(
         &mut self,
         site: Site,
-        (gate, half): (Gate, bool),
+        (mlp, half): (MlpActivation, bool),
         [rows, output]: [Slice; 2],
         summed: Option<SplitK>,
     ) -> Result<()> {
         let (input, sums) = summed.map_or((rows, PartialSums::WHOLE), |it| (it.slice, it.sums));
-        let kernel = self.builder.kernel(k::ActivationForward(gate_width(gate, half, sums)))?;
+        let kernel =
+            self.builder.kernel(k::ActivationForward(activation_width(mlp, half, sums)))?;
         let launch = Launch::new(site, kernel)
-            .bind(if gate.gated { "gate_up" } else { "input" }, input)
+            .bind(if mlp.gated { "gate_up" } else { "input" }, input)
             .bind("output", output)
             .bind_some("whole", summed.map(|_| rows));
-        self.builder.dispatch(launch.flops(8.0 * (self.builder.tokens * gate.width) as f64))
+        self.builder.dispatch(launch.flops(8.0 * (self.builder.tokens * mlp.width) as f64))
     }
 
-    /// The gate's result, by the product of `node` with the matrix of gate and up.
+    /// The activation's result. One kernel does the product of `node` with the matrix of gate and up, and then
+    /// `activation`.
     pub(super) fn gated_product(
         &mut self,
         node: &Node,
-        gate_node: &Node,
+        activation: &Node,
         weight: WeightId,
     ) -> Result<()> {
-        let Op::Gate(gate) = gate_node.op else {
-            return Err(Error::internal(format!("{} is no gate", gate_node.site)));
+        let Op::Activation(mlp) = activation.op else {
+            return Err(Error::internal(format!("{} is no activation", activation.site)));
         };
         let product = self.matrices.product(Form::MatmulT, weight, 0, self.node_rows(node, weight));
-        let (output, to) = (Output::Gated(gate.activation), self.written(gate_node, 0)?);
+        let (output, to) = (Output::Gated(mlp.activation), self.written(activation, 0)?);
         let label = node.site.to_string();
-        self.through_gate(&label, node, (weight, gated_shape(product)), (output, to), &[])
+        self.through_activation(&label, node, (weight, gated_shape(product)), (output, to), &[])
     }
 
-    /// A product of `node`'s input with a weight of one part, whose kernel goes on to what the gate makes of it.
-    fn through_gate(
+    /// A product of `node`'s input with a weight of one part, whose kernel goes on to the activation or its gradient.
+    fn through_activation(
         &mut self,
         label: &str,
         node: &Node,
@@ -65,37 +72,45 @@ impl Lowering<'_> {
         self.product(label, &shape, output, [self.read(node, 0)?, matrix, to], added, range)
     }
 
-    pub(super) fn gate_backward(&mut self, node: &Node, gate: Gate, fusion: &Fusion) -> Result<()> {
+    pub(super) fn activation_backward(
+        &mut self,
+        node: &Node,
+        mlp: MlpActivation,
+        fusion: &Fusion,
+    ) -> Result<()> {
         let (input, (d_output, sums)) = (self.read(node, 0)?, self.read_parts(node, 1, fusion)?);
         let (d_input, output) = (self.written(node, 0)?, self.written(node, 1)?);
-        let shape = gate_width(gate, self.layouts.is_f16(node.writes[0]), sums);
+        let shape = activation_width(mlp, self.layouts.is_f16(node.writes[0]), sums);
         let kernel = self.builder.kernel(k::ActivationBackward(shape))?;
         let [of_input, of_d_input] =
-            if gate.gated { ["gate_up", "d_gate_up"] } else { ["input", "d_input"] };
+            if mlp.gated { ["gate_up", "d_gate_up"] } else { ["input", "d_input"] };
         let launch = Launch::new(node.site, kernel)
             .bind(of_input, input)
             .bind("d_output", d_output)
             .bind(of_d_input, d_input)
             .bind("output", output);
-        self.builder.dispatch(launch.flops(16.0 * (self.builder.tokens * gate.width) as f64))
+        self.builder.dispatch(launch.flops(16.0 * (self.builder.tokens * mlp.width) as f64))
     }
 
     /// The gradients of gate and up. One kernel does the product of `node`, which gives the gradient of the
-    /// activation's result, and then `gate_node`.
+    /// activation's result, and then `activation`.
     pub(super) fn gate_gradient(
         &mut self,
         node: &Node,
-        gate_node: &Node,
+        activation: &Node,
         weight: WeightId,
     ) -> Result<()> {
-        let Op::GateBackward(gate) = gate_node.op else {
-            return Err(Error::internal(format!("{} is no gate's gradient", gate_node.site)));
+        let Op::ActivationBackward(mlp) = activation.op else {
+            return Err(Error::internal(format!(
+                "{} is no activation's gradient",
+                activation.site
+            )));
         };
         let product = self.matrices.product(Form::Matmul, weight, 0, self.node_rows(node, weight));
-        let (output, to) = (Output::GateGradient(gate.activation), self.written(gate_node, 0)?);
+        let (output, to) = (Output::GateGradient(mlp.activation), self.written(activation, 0)?);
         let added =
-            [("gate_up", self.read(gate_node, 0)?), ("activated", self.written(gate_node, 1)?)];
+            [("gate_up", self.read(activation, 0)?), ("activated", self.written(activation, 1)?)];
         let label = label(node.site, "input");
-        self.through_gate(&label, node, (weight, product), (output, to), &added)
+        self.through_activation(&label, node, (weight, product), (output, to), &added)
     }
 }
