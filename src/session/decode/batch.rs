@@ -2,7 +2,7 @@
 
 use super::batched_pass::{BatchedPass, RowState};
 use super::generate::{Drawn, GenerateOptions, not_finite};
-use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, Submit};
+use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, QueuedPasses};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{Replay, create_checked};
 use crate::lower::{CacheShape, InferenceOptions};
@@ -318,8 +318,8 @@ impl BatchGeneration {
         seen
     }
 
-    /// Queues submits until enough are in flight, or no token is left to draw. Where none is in flight, the next has at
-    /// most `first` passes.
+    /// Queues passes until enough are in flight, or no token is left to draw. Where none is in flight, it queues at
+    /// most `first` together.
     fn fill_in_flight(
         &mut self,
         cache: &PreparedCache,
@@ -339,17 +339,17 @@ impl BatchGeneration {
         Ok(())
     }
 
-    /// Queues a submit after `queued` passes: of at most `most` passes, as the GPU's speed allows.
+    /// Queues passes after `queued` ones: at most `most`, as the GPU's speed allows.
     fn decode(
         &self,
         (cache, pass): (&PreparedCache, &BatchedPass),
         most: usize,
         queued: usize,
-    ) -> Result<Submit> {
+    ) -> Result<QueuedPasses> {
         let (gpu, throughput) = (&**self.model.gpu(), &self.throughput);
         let queue = || {
             cache.with(|allocation| cache.intervene(&self.model, allocation))?;
-            let passes = Submit::passes(throughput, pass.work, most);
+            let passes = QueuedPasses::passes(throughput, pass.work, most);
             let work = pass.work.times(passes);
             let submits = throughput.submits(work, pass.largest);
             let choice = |text: &BatchText| text.choice(queued, self.capacity);
@@ -358,7 +358,7 @@ impl BatchGeneration {
             let sent = throughput.sent(gpu, work);
             Ok((passes, sent, gpu.submit(&all[..passes], submits, Some(pass.drawn(passes)?))?))
         };
-        Submit::queued(gpu, queue)
+        QueuedPasses::queued(gpu, queue)
     }
 
     /// The tokens that count of those drawn; notes which texts have ended.

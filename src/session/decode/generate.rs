@@ -1,8 +1,8 @@
-//! Generation: prefill, then several tokens per submit.
+//! Generation: prefill, then several tokens queued at a time.
 
 mod options;
 
-use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, Submit};
+use super::in_flight::{DrawsInFlight, MOST_IN_FLIGHT, MOST_PASSES, QueuedPasses};
 use super::lookup::{CheckRows, Lookup};
 use super::sampler::{Bias, Sampler, check_alternatives};
 use crate::error::{Error, ErrorCode, Result};
@@ -23,7 +23,7 @@ pub use options::GenerateOptions;
 /// Failures of a check's pass that plain decoding does not have.
 const UNFIT: [ErrorCode; 2] = [ErrorCode::OutOfMemory, ErrorCode::LimitExceeded];
 
-/// Passes in each submit while nothing is in flight.
+/// Passes of each submit while nothing is in flight.
 const EARLY_PASSES: usize = 2;
 
 /// A token and its log-probability (nats) under the model, before bias, temperature and filters.
@@ -221,8 +221,8 @@ impl Generation {
             .collect()
     }
 
-    /// How many submits are in flight together. Behind a prompt it is one, so that the prompt's draw is read soon.
-    /// Behind a text that is read again it is none: two texts in alternation would queue it in vain each time.
+    /// How many groups of passes are in flight. After a prompt it is one, so that the prompt's draw is read soon. After
+    /// a text that is read again it is none: two texts in alternation would queue it in vain each time.
     fn most_in_flight(&self, behind_prompt: bool) -> usize {
         let begins = self.draws == self.options.drawn && self.lookup.is_none();
         match (self.options.stepwise, behind_prompt) {
@@ -254,7 +254,7 @@ impl Generation {
         rows
     }
 
-    /// Queues submits until enough are in flight, or no token is left to draw. `undrawn`: tokens that a prompt's pass
+    /// Queues passes until enough are in flight, or no token is left to draw. `undrawn`: tokens that a prompt's pass
     /// draws before.
     fn fill_in_flight(&mut self, cache: &PreparedCache, undrawn: usize) -> Result<()> {
         // What is in flight is read before a check.
@@ -426,14 +426,14 @@ impl Generation {
         if self.in_flight.is_empty() { passes.div_ceil(EARLY_PASSES) } else { 1 }
     }
 
-    /// Queues a submit after `queued` tokens: of at most `left` tokens, as the GPU's speed allows.
-    fn decode(&self, cache: &PreparedCache, left: usize, queued: usize) -> Result<Submit> {
+    /// Queues passes after `queued` ones: at most `left`, as the GPU's speed allows.
+    fn decode(&self, cache: &PreparedCache, left: usize, queued: usize) -> Result<QueuedPasses> {
         let (gpu, throughput) = (&**self.model.gpu(), &self.model.token_throughput);
         let queue = |allocation: &CacheAllocation| {
             cache.intervene(&self.model, allocation)?;
             let [token, largest] = self.work(allocation);
             let most = if self.options.stepwise { 1 } else { MOST_PASSES };
-            let passes = Submit::passes(throughput, token, most).min(left);
+            let passes = QueuedPasses::passes(throughput, token, most).min(left);
             let work = token.times(passes);
             let submits = throughput.submits(work, largest).max(self.early_submits(passes));
             if self.lookup.as_ref().is_some_and(|lookup| lookup.state_is_stale) {
@@ -448,8 +448,8 @@ impl Generation {
             let sent = throughput.sent(gpu, work);
             Ok((passes, sent, gpu.submit(&all[..2 * passes], submits, Some(region))?))
         };
-        let submit = Submit::queued(gpu, || cache.with(queue))?;
-        cache.writes(self.text.len() + queued + submit.passes);
-        Ok(submit)
+        let queued_passes = QueuedPasses::queued(gpu, || cache.with(queue))?;
+        cache.writes(self.text.len() + queued + queued_passes.passes);
+        Ok(queued_passes)
     }
 }

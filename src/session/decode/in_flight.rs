@@ -1,4 +1,4 @@
-//! Submits of drawn tokens that are in flight.
+//! Passes that draw tokens, in flight.
 
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, LocalFuture, submit_checked};
@@ -7,38 +7,39 @@ use crate::session::throughput::{SUBMIT_MILLISECONDS, Sent, Throughput, Work};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Submits that are in flight together: while one is read and another is decoded, the browser encodes a third, so
-/// that neither it nor the GPU nor the host waits for the others.
+/// Groups of passes in flight together. While one is read and another is decoded, the browser encodes a third, so that
+/// neither it nor the GPU nor the host waits for the others.
 pub(in crate::session) const MOST_IN_FLIGHT: usize = 4;
-/// Most passes of a submit, each of which draws a token of every text. The cache must have rows for all of them.
+/// Most passes that are queued together, each of which draws a token of every text. The cache must have rows for all.
 pub(in crate::session) const MOST_PASSES: usize = 8;
 const _: () = assert!(MOST_PASSES <= DRAW_SLOTS);
-/// Milliseconds that all submits in flight may take together. Two submits of one pass each may take longer. It is
-/// bounded because a text that ends waits for what was queued after its end.
+/// Milliseconds that all passes in flight may take together. Two single passes may take longer. It is bounded because a
+/// text that ends waits for what was queued after its end.
 const IN_FLIGHT_MILLISECONDS: f64 = 2.0 * SUBMIT_MILLISECONDS;
 
-/// A submit of some passes, each of which draws a token of every text.
-pub(in crate::session) struct Submit {
+/// Passes that were queued together and are read back together. Each draws a token of every text. The GPU may get them
+/// in several submits.
+pub(in crate::session) struct QueuedPasses {
     pub passes: usize,
     sent: Sent,
     drawn: LocalFuture<Result<Vec<u8>>>,
 }
 
-impl std::fmt::Debug for Submit {
+impl std::fmt::Debug for QueuedPasses {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Submit").field("passes", &self.passes).finish_non_exhaustive()
+        f.debug_struct("QueuedPasses").field("passes", &self.passes).finish_non_exhaustive()
     }
 }
 
-impl Submit {
-    /// How many of at most `most` passes the GPU does in one submit, where each is `work`.
+impl QueuedPasses {
+    /// How many of at most `most` passes are queued together, where each is `work`.
     pub fn passes(throughput: &Throughput, work: Work, most: usize) -> usize {
         let passes =
             (IN_FLIGHT_MILLISECONDS / MOST_IN_FLIGHT as f64 / throughput.predict(work)) as usize;
         passes.clamp(1, most)
     }
 
-    /// What `queue` submits: it gives the passes, what was noted of the work, and where the draws are to come.
+    /// What `queue` submits. It gives the passes, what was noted of the work, and where the draws are to come.
     ///
     /// # Errors
     /// What `queue` itself gives.
@@ -60,14 +61,15 @@ impl Submit {
 
 /// Submits that were not read yet, the oldest first.
 #[derive(Debug, Default)]
-pub(in crate::session) struct DrawsInFlight(VecDeque<Submit>);
+pub(in crate::session) struct DrawsInFlight(VecDeque<QueuedPasses>);
 
 impl DrawsInFlight {
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// How many of at most `most` submits are to be in flight: two where one token takes a submit's whole time.
+    /// How many of at most `most` groups of passes are to be in flight: two where one token takes a submit's whole
+    /// time.
     pub fn most(&self, most: usize) -> usize {
         let slow = self.0.back().is_some_and(|submit| submit.passes == 1);
         if slow { most.min(2) } else { most }
@@ -79,11 +81,11 @@ impl DrawsInFlight {
 
     /// Passes of all that is in flight.
     pub fn passes(&self) -> usize {
-        self.0.iter().map(|submit| submit.passes).sum()
+        self.0.iter().map(|queued| queued.passes).sum()
     }
 
-    pub fn push(&mut self, submit: Submit) {
-        self.0.push_back(submit);
+    pub fn push(&mut self, queued: QueuedPasses) {
+        self.0.push_back(queued);
     }
 
     /// Awaits the oldest: its passes, and what they have drawn.
@@ -93,7 +95,7 @@ impl DrawsInFlight {
         throughput: &Throughput,
     ) -> Result<(usize, Vec<u8>)> {
         let oldest = self.0.pop_front();
-        let Submit { passes, sent, drawn } =
+        let QueuedPasses { passes, sent, drawn } =
             oldest.ok_or_else(|| Error::internal("nothing is being decoded"))?;
         Ok((passes, throughput.arrival(gpu, sent, drawn).await?))
     }
@@ -102,7 +104,7 @@ impl DrawsInFlight {
     /// does.
     pub async fn drain(&mut self) -> Result<()> {
         let mut drained = Ok(());
-        for Submit { drawn, .. } in std::mem::take(&mut self.0) {
+        for QueuedPasses { drawn, .. } in std::mem::take(&mut self.0) {
             drained = drained.and(drawn.await.map(drop));
         }
         drained
