@@ -407,7 +407,7 @@ impl RawBatch {
         let (slot, ask) = (Rc::clone(&self.batch), asking(ask));
         let mut batch = slot.replace(None).ok_or_else(|| busy("batch"))?;
         let drawn = batch.next(Progress(&ask)).await;
-        let ended = batch.ended();
+        let ended = batch.take_ended();
         slot.replace(Some(batch));
         let mut numbers = vec![];
         // A pass may end one text and fail for another. This call returns the ends. The next call returns the error.

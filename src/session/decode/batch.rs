@@ -167,7 +167,7 @@ impl BatchGeneration {
     }
 
     /// The texts that have ended since the last call.
-    pub fn ended(&mut self) -> Vec<usize> {
+    pub fn take_ended(&mut self) -> Vec<usize> {
         let texts = self.texts.iter_mut().enumerate();
         let ends =
             |text: &mut BatchText| text.left() == 0 && !std::mem::replace(&mut text.reported, true);

@@ -334,7 +334,7 @@ fn texts_go_on_beside_one_whose_logits_are_not_finite() {
     let mut ends = vec![];
     let error = loop {
         let some = block_on(batch.next(NO_PROGRESS));
-        ends.extend(batch.ended());
+        ends.extend(batch.take_ended());
         match some {
             Ok(some) => some.into_iter().for_each(|(i, drawn)| all[i].push(drawn)),
             Err(error) => break error,
