@@ -417,6 +417,7 @@ impl<'a> Inference<'a> {
             },
             state: self.params,
             tokens: builder.tokens,
+            // Decoded rows have no nodes here: `decode_layouts` has theirs.
             kind: PassKind::Prompt {
                 appends: matches!(rows, PassRows::Chunk(cache) if cache.format == KvCacheFormat::F32),
             },

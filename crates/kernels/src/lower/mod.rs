@@ -1,5 +1,5 @@
-//! From nodes of a [`Graph`] to dispatches: for many rows of a batch, for a chunk of a prompt over a
-//! key-value cache, or for one decoded row. One file per operation.
+//! From nodes of a [`Graph`] to dispatches: for many rows of a batch, for a chunk of a prompt over a key-value cache,
+//! or for decoded rows. One file per operation. `train`, `infer` and `decode` make the plans.
 
 mod activation;
 mod attention;

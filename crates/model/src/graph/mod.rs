@@ -163,7 +163,8 @@ pub enum Op {
     Positions { weight: WeightId },
     /// x → y, plus a second read if there is one.
     Norm(Norm),
-    /// x → y = x · weightᵀ, plus a bias and a second read if there are any.
+    /// A linear layer: x → y = x · weightᵀ, plus a bias and a second read if there are any. Prose calls it a product.
+    /// Its kernel is `matmul_t` for many rows and `matvec` for one.
     Linear { weight: WeightId, bias: Option<WeightId> },
     /// rows, multiplied in place.
     Scale { factor: f64 },
