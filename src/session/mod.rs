@@ -43,6 +43,6 @@ pub use train::{
     DropoutOptions, GivenGradient, GivenRows, GradientBy, GradientPlace, Metrics, Normalize,
     Precision, RowGradient, SoftTargets, StepObjective, Trainer, TrainerOptions,
 };
-pub use weights::adapter::Adapter;
 pub use weights::loader::ModelLoader;
+pub use weights::lora::Adapter;
 pub use weights::snapshot::{Snapshot, Taken};

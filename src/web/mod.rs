@@ -4,8 +4,8 @@
 //! text; tensors, and calls of operations on them, as typed arrays. Futures own what they use, so no
 //! borrow of an object outlives a call.
 
-mod adapter;
 mod dataset;
+mod gpu_adapter;
 mod looking;
 mod lora;
 mod model;

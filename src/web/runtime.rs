@@ -1,6 +1,6 @@
 //! `RawRuntime`: a device.
 
-use super::{JsResult, adapter, json, to_js};
+use super::{JsResult, gpu_adapter, json, to_js};
 use crate::error::{Error, ErrorCode, Result};
 use crate::gpu::{BufferId, DeviceRequest, Gpu, LimitsRequest, RequestedFeatures, WgpuDevice};
 use crate::kernels::TunedProduct;
@@ -105,7 +105,7 @@ impl RawRuntime {
     /// Dawn's in Node) gave.
     pub async fn create(gpu: JsValue, adapter: JsValue, options: String) -> JsResult<RawRuntime> {
         let request = request(&options).map_err(to_js)?;
-        let device = adapter::open(gpu.unchecked_ref(), adapter.unchecked_ref(), &request)
+        let device = gpu_adapter::open(gpu.unchecked_ref(), adapter.unchecked_ref(), &request)
             .await
             .map_err(to_js)?;
         let operations = Rc::new(Operations::new(&(Rc::clone(&device) as Rc<dyn Gpu>)));

@@ -18,7 +18,7 @@ use tinyloom_kernels::lower::{
 use tinyloom_kernels::ops::{AttentionKey, AttentionOperation, OperationKey, SoftmaxKey};
 use tinyloom_kernels::optim::{Numbers, Optimizer, RULES, Rule};
 use tinyloom_kernels::plan::Plan;
-use tinyloom_kernels::testing::adapters;
+use tinyloom_kernels::testing::gpu_adapters;
 use tinyloom_model::error::Result;
 
 #[path = "golden/cases.rs"]
@@ -310,7 +310,7 @@ type Part = fn(&mut Notes, &Case, &[&str]);
 /// A case on all adapters.
 fn listed(name: &'static str, case: &Case, targets: &[&str], part: Part) -> Listing {
     let mut listing = Listing::default();
-    for caps in adapters::table(Target::Browser) {
+    for caps in gpu_adapters::table(Target::Browser) {
         let mut notes = Notes { listing, caps, case: name };
         part(&mut notes, case, targets);
         listing = notes.listing;

@@ -10,7 +10,7 @@ use tinyloom_kernels::kernels::{
     Spec, WeightFormat, decode_splits,
 };
 use tinyloom_kernels::lower::{InferenceOptions, inference_plans};
-use tinyloom_kernels::testing::{adapters, catalogue};
+use tinyloom_kernels::testing::{catalogue, gpu_adapters};
 use tinyloom_model::arch::Architecture;
 use tinyloom_model::config::ModelConfig;
 use tinyloom_model::error::ErrorCode;
@@ -107,7 +107,7 @@ fn reflect_matrix(kernel: &Kernel, caps: &Capabilities) -> Reflection {
     let entries: Vec<_> = wgsl.split("@compute @workgroup_size(").skip(1).collect();
     let [entry] = entries[..] else { panic!("{} entry points", entries.len()) };
     let (size, rest) = entry.split_once(")\nfn ").expect("an entry point");
-    let emulating = adapters::emulating(caps).expect("a device with matrices");
+    let emulating = gpu_adapters::emulating(caps).expect("a device with matrices");
     let emulated = kernel.spec.kernel(&emulating).expect("the same kernel");
     let parsed = reflect(&emulated);
     let found = Reflection {
@@ -195,7 +195,7 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
         (of("qwen3", 768, 2, ""), 0),
         (of("gemma2", 768, 2, window), 0),
     ];
-    for caps in [Target::Native, Target::Browser].into_iter().flat_map(adapters::table) {
+    for caps in [Target::Native, Target::Browser].into_iter().flat_map(gpu_adapters::table) {
         for (config, least) in &configs {
             let bytes = caps.limits.max_storage_buffer_binding_size;
             let params = Params::new(Architecture::of(config), bytes).unwrap();
@@ -235,7 +235,7 @@ fn every_variant_over_the_table_matches_its_binding_table() {
     let mut known = Known::default();
     let mut choices = HashSet::new();
     for target in [Target::Native, Target::Browser] {
-        let table = adapters::table(target);
+        let table = gpu_adapters::table(target);
         assert!(table.len() >= 8);
         for caps in &table {
             let crippled = caps.adapter.description.contains("crippled");
@@ -373,7 +373,7 @@ fn the_floor_runs_everything_without_features() {
 
 #[test]
 fn long_caches_are_cut_into_enough_ranges_to_fill_a_large_gpu() {
-    let table = adapters::table(Target::Browser);
+    let table = gpu_adapters::table(Target::Browser);
     let nvidia = table.iter().find(|caps| caps.adapter.description == "NVIDIA").expect("a row");
     for (heads, kv_heads) in [(12, 12), (12, 4), (32, 8), (14, 2), (32, 1)] {
         let shape = AttentionShape { heads, kv_heads, head_dim: 64 };

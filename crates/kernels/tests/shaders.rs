@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tinyloom_kernels::caps::{Capabilities, Target};
-use tinyloom_kernels::testing::{adapters, catalogue};
+use tinyloom_kernels::testing::{catalogue, gpu_adapters};
 
 /// Words behind a kernel's name in the name of a file that has one form of it.
 const FORMS: [&str; 7] = ["row", "team", "tiled", "direct", "matrix", "f16", "summed"];
@@ -22,7 +22,7 @@ struct Use {
 /// The table, and the adapters on which plain WGSL stands in for matrices.
 fn every_adapter() -> Vec<Capabilities> {
     let target = Target::Browser;
-    adapters::table(target).into_iter().chain(adapters::emulated(target)).collect()
+    gpu_adapters::table(target).into_iter().chain(gpu_adapters::emulated(target)).collect()
 }
 
 fn uses() -> BTreeMap<&'static str, Use> {

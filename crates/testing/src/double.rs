@@ -7,8 +7,6 @@
 //! of the call's scopes.
 
 #[cfg(test)]
-mod adapter_tests;
-#[cfg(test)]
 mod architecture_tests;
 #[cfg(test)]
 mod batch_tests;
@@ -29,6 +27,8 @@ mod last_layers_tests;
 mod layer_tests;
 #[cfg(test)]
 mod lookup_tests;
+#[cfg(test)]
+mod lora_tests;
 mod memory;
 #[cfg(test)]
 mod mixed_tests;

@@ -3,9 +3,9 @@
 //! The kernels' cases are those of [`tinyloom_kernels::testing`]; those here make sessions or buffers of their own. All
 //! run on a real device, in every lane. [`double`] is a GPU on the CPU, made of the kernels' twins.
 
-mod adapter;
 mod device;
 pub mod double;
+mod lora;
 mod model;
 mod model_text;
 mod on_device;
@@ -17,8 +17,8 @@ pub mod web;
 
 pub use on_device::SessionLane;
 pub use tinyloom_kernels::testing::{
-    Level, Mode, Others, Results, adapters, candidates, candidates_linear, candidates_tensors,
-    catalogue, matrix_texts,
+    Level, Mode, Others, Results, candidates, candidates_linear, candidates_tensors, catalogue,
+    gpu_adapters, matrix_texts,
 };
 
 // What is tested, and with what.
@@ -156,7 +156,7 @@ fn every_case() -> Vec<Case> {
         device::cases(),
         model::cases(),
         model_text::cases(),
-        adapter::cases(),
+        lora::cases(),
         probe::cases(),
         training::cases(),
         #[cfg(not(target_arch = "wasm32"))]

@@ -1,6 +1,6 @@
 //! Whole models against the reference network in f64: loss, every gradient, logits, generation.
 
-use super::adapters::{restrict, table};
+use super::gpu_adapters::{restrict, table};
 use super::measure::{close, same, text, wide};
 use super::pretend::Pretend;
 use super::{Case, Outcome, SessionLane};

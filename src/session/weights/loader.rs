@@ -1,6 +1,6 @@
 //! Builds a model from the files of a checkpoint, a piece at a time.
 
-use super::adapter::Adapter;
+use super::lora::Adapter;
 use super::tensor_storage::TensorStorage;
 use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};

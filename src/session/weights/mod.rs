@@ -1,7 +1,7 @@
 //! A model's weights on a GPU: what of a model does not depend on how it is used.
 
-pub(super) mod adapter;
 pub(super) mod loader;
+pub(super) mod lora;
 pub(super) mod snapshot;
 pub(super) mod tensor_storage;
 

@@ -158,7 +158,7 @@ fn norms_of_other_widths_are_summed_apart() {
 #[cfg(feature = "testing")]
 #[test]
 fn a_mixed_step_by_matrices() {
-    let table = crate::testing::adapters::table(Target::Browser);
+    let table = crate::testing::gpu_adapters::table(Target::Browser);
     let caps = table.iter().find(|caps| caps.half_matrix().is_some()).unwrap();
     let text = step(caps, &params(2, 128 << 20), 512, (false, true));
     for line in ["v1 attention norm: f16", "v9 activation: f16"] {

@@ -1,6 +1,6 @@
 //! What a case has here: the device, the table of adapters, random data.
 
-use super::adapters::{emulated, restrict, table};
+use super::gpu_adapters::{emulated, restrict, table};
 use super::harness::{self, Device, Job, Outputs};
 use super::ledger;
 use super::results::Results;

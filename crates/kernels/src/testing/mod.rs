@@ -1,14 +1,14 @@
 //! The kernels' tests: one body for every lane (native, and the browsers through wasm).
 //!
-//! A case builds each distinct kernel that selection returns over [`adapters::table`], as far as the lane's device can
+//! A case builds each distinct kernel that selection returns over [`gpu_adapters::table`], as far as the lane's device can
 //! compile it, runs it on fresh random data with poisoned outputs and holds the result against the CPU twin in f64. The
 //! trait [`Device`] hides the device.
 
-pub mod adapters;
 pub mod candidates;
 pub mod candidates_linear;
 pub mod candidates_tensors;
 pub mod catalogue;
+pub mod gpu_adapters;
 pub mod harness;
 pub(crate) mod lane;
 pub mod ledger;

@@ -1,7 +1,7 @@
 //! Every kernel text that selection returns over the table, as far as the device can have it, before WebGPU's
 //! compiler of WGSL. That takes a twentieth of a second per text where a driver's compiler takes a second.
 
-use super::adapters::{emulated, restrict, table};
+use super::gpu_adapters::{emulated, restrict, table};
 use super::lane::Lane;
 use super::measure::text;
 use super::{Case, Outcome, catalogue, harness};

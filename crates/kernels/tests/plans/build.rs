@@ -6,7 +6,7 @@ use tinyloom_kernels::caps::{Capabilities, Target};
 use tinyloom_kernels::kernels::{Access, KvCacheFormat, WeightFormat};
 use tinyloom_kernels::lower::{InferenceOptions, TrainChoices, inference_plans, train_plans};
 use tinyloom_kernels::plan::{Buffer, Plan};
-use tinyloom_kernels::testing::adapters;
+use tinyloom_kernels::testing::gpu_adapters;
 use tinyloom_model::arch::Architecture;
 use tinyloom_model::config::ModelConfig;
 use tinyloom_model::error::ErrorCode;
@@ -164,7 +164,7 @@ fn built_or_refused_by_name(caps: &Capabilities, config: &ModelConfig, tokens: u
 
 #[test]
 fn plans_build_over_the_table() {
-    for caps in adapters::table(Target::Browser) {
+    for caps in gpu_adapters::table(Target::Browser) {
         for (config, tokens) in configs().into_iter().take(5) {
             // Heads of 256 may take more workgroup memory, or more invocations, than these have.
             if config.head_dim == 256 && caps.adapter.description.contains("crippled") {

@@ -5,7 +5,7 @@ use tinyloom_kernels::caps::{Capabilities, Decoding, Features, GpuClass, Limits,
 use tinyloom_kernels::kernels::{KernelSpec, KvCacheFormat, Matvec, MatvecInput, WeightFormat};
 use tinyloom_kernels::lower::{CacheShape, InferenceOptions, inference_plans};
 use tinyloom_kernels::plan::{Buffer, Dispatch, Plan, buffers};
-use tinyloom_kernels::testing::adapters;
+use tinyloom_kernels::testing::gpu_adapters;
 use tinyloom_model::arch::Architecture;
 use tinyloom_model::error::ErrorCode;
 use tinyloom_model::params::Params;
@@ -187,7 +187,7 @@ fn only_a_long_text_on_a_large_gpu_is_read_in_larger_chunks() {
         Params::new(Architecture::of(&config), 128 << 20).unwrap()
     };
     let plain = of(r#","max_position_embeddings":8192"#);
-    let caps = adapters::table(Target::Native)
+    let caps = gpu_adapters::table(Target::Native)
         .into_iter()
         .find(|caps| caps.adapter.description.contains("NVIDIA"))
         .unwrap();

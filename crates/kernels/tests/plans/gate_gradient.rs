@@ -4,7 +4,7 @@ use super::config;
 use tinyloom_kernels::caps::{Capabilities, Target};
 use tinyloom_kernels::kernels::{KernelSpec, LinearProduct, Output};
 use tinyloom_kernels::lower::{TrainChoices, train_plans};
-use tinyloom_kernels::testing::adapters;
+use tinyloom_kernels::testing::gpu_adapters;
 use tinyloom_model::arch::Architecture;
 use tinyloom_model::params::Params;
 
@@ -19,7 +19,7 @@ fn seed(shard_bytes: u64) -> Params {
 }
 
 fn nvidia() -> Capabilities {
-    let table = adapters::table(Target::Browser);
+    let table = gpu_adapters::table(Target::Browser);
     let found = table.into_iter().find(|caps| caps.adapter.description.contains("NVIDIA"));
     found.expect("an adapter of NVIDIA")
 }

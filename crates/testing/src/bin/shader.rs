@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::process::ExitCode;
 use tinyloom::caps::Target;
-use tinyloom_testing::{adapters, catalogue};
+use tinyloom_testing::{catalogue, gpu_adapters};
 
 const USAGE: &str = "usage: npm run shader -- KERNEL [--adapter NAME]";
 
@@ -28,7 +28,7 @@ fn run(arguments: Vec<String>) -> Result<String, String> {
         [kernel, flag, adapter] if flag == "--adapter" => (kernel, adapter.as_str()),
         _ => return Err(USAGE.into()),
     };
-    let table = adapters::table(Target::Browser);
+    let table = gpu_adapters::table(Target::Browser);
     let names = || table.iter().map(|caps| caps.adapter.description.as_str()).collect::<Vec<_>>();
     let caps = table.iter().find(|caps| caps.adapter.description == adapter);
     let caps =

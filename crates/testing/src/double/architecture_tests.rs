@@ -1,8 +1,8 @@
 //! Models whose layers say what they are, on the double: held to the graph's twin, which is held to differences.
 
 use super::Double;
-use super::adapter_tests::{ALL, Adapted, continued, lora, trains_on};
 use super::layer_tests::decodes_as_it_trains;
+use super::lora_tests::{ALL, Adapted, continued, lora, trains_on};
 use super::packed_tests::{PACKED, estimates, packed};
 use super::plan_tests::trains;
 use super::tests::{Pair, named, software};

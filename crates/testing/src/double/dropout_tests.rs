@@ -1,7 +1,7 @@
 //! Dropout of models and of adapters, on the double: held to the graph's twin in f64 with the same masks.
 
 use super::Double;
-use super::adapter_tests::{
+use super::lora_tests::{
     ALL, fill, fill_from, lora, masked, options, resumed, steps, steps_as_the_twin, trains,
 };
 use super::session_tests::reloaded;

@@ -4,11 +4,11 @@
 use super::Double;
 use super::peft_tests::{feed, file, text};
 use super::tests::{Pair, TIED, UNTIED, gpu};
-use crate::adapters::table;
 use crate::caps::{Capabilities, Decoding, Target};
 use crate::config::ModelConfig;
 use crate::error::ErrorCode;
 use crate::gpu::Gpu;
+use crate::gpu_adapters::table;
 use crate::kernels::{KvCacheFormat, WeightFormat};
 use crate::session::{Drawn, GenerateOptions, Generation, Model, ModelLoader, NO_PROGRESS};
 use crate::twins::check::assert_close;

@@ -1,7 +1,7 @@
 //! A step's own objective on the double: weights, what their sum is divided by, temperatures, soft targets; scores.
 
 use super::Double;
-use super::adapter_tests::{ALL, lora};
+use super::lora_tests::{ALL, lora};
 use super::session_tests::{options, reloaded};
 use super::tests::{ALTERNATING, NORMED, Pair, TIED, UNTIED, batch, integers, named};
 use crate::data::{Batch, IGNORE_INDEX};

@@ -1,7 +1,7 @@
 //! Every optimizer on the double: its update held to the twin, its state counted, saved and resumed.
 
 use super::Double;
-use super::adapter_tests::{fill_from, lora, resumed};
+use super::lora_tests::{fill_from, lora, resumed};
 use super::plan_tests::step_options;
 use super::session_tests::{file_of, options, reloaded, steps};
 use super::tests::{BIASED, NORMED, Pair, TIED, UNTIED, batch, integers, weights};

@@ -2,7 +2,7 @@
 //! packed ones stand for.
 
 use super::Double;
-use super::adapter_tests::{ALL, Adapted, continued, lora, options, trains_on};
+use super::lora_tests::{ALL, Adapted, continued, lora, options, trains_on};
 use super::tests::{Pair, integers, load_as, named, software};
 use crate::arch::Architecture;
 use crate::caps::{Capabilities, Target};

@@ -2,12 +2,12 @@
 
 use super::Double;
 use super::layer_tests::OPTIONS;
-use crate::adapters::table;
 use crate::arch::{Architecture, FAMILIES};
 use crate::caps::Capabilities;
 use crate::config::ModelConfig;
 use crate::data::{Batch, IGNORE_INDEX};
 use crate::gpu::Gpu;
+use crate::gpu_adapters::table;
 use crate::kernels::WeightFormat;
 pub(super) use crate::model::{ALTERNATING, LEARNED, PARALLEL, TIED, WINDOWED};
 use crate::random::philox;

@@ -158,7 +158,7 @@ fn meeting(
 mod tests {
     use super::*;
     use crate::kernels::{MatvecInput, MatvecOutput, WeightFormat};
-    use crate::testing::adapters;
+    use crate::testing::gpu_adapters;
 
     /// Numbers of a line: `low_1[2u * 3u]` has 1, 2 and 3.
     fn numbers(line: &str) -> Vec<usize> {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn lanes_add_up_all_sums_once() {
         for width in [4, 8, 32] {
-            let caps = adapters::table(crate::caps::Target::Browser);
+            let caps = gpu_adapters::table(crate::caps::Target::Browser);
             let mut caps = caps.into_iter().find(shuffles).unwrap();
             caps.subgroup_size = [width, width];
             for (rows, n) in [(16, 40), (2, 6), (1, 3)] {

@@ -308,12 +308,12 @@ mod tests {
     use super::*;
     use crate::caps::Target;
     use crate::kernels::TunedProduct;
-    use crate::testing::adapters;
+    use crate::testing::gpu_adapters;
 
     /// Picks that were the fastest of all tiles and splits on an H100, or within 4 %.
     #[test]
     fn picks_are_those_that_measured_best() {
-        let table = adapters::table(Target::Native);
+        let table = gpu_adapters::table(Target::Native);
         let caps = table.iter().find(|caps| caps.adapter.description.contains("NVIDIA")).unwrap();
         for (form, [m, n, k], best) in [
             (Form::MatmulT, [4096, 4096, 4096], "128x128x16 in 1"),
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn parts_stay_within_their_bytes_and_a_binding() {
-        for caps in adapters::table(Target::Native) {
+        for caps in gpu_adapters::table(Target::Native) {
             let most = PARTS_BYTES.min(caps.limits.binding_bytes());
             for form in Form::ALL {
                 for (n, k, tokens) in [(1280, 6912, 2048), (3456, 1280, 2048), (8192, 8192, 65_536)]
