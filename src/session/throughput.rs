@@ -115,9 +115,8 @@ impl Throughput {
         self.per_unit.get() * work.units()
     }
 
-    /// Submits for work whose largest dispatch is `largest`. One ends with the dispatch that reaches
-    /// its share, so that it may be longer than that by one dispatch. A fifth is left, since no two
-    /// kernels reach the same speed.
+    /// Submits for work whose largest dispatch is `largest`. One ends with the dispatch that reaches its share, so that
+    /// it may be longer than that by one dispatch. A fifth is left, since no two kernels reach the same speed.
     pub fn submits(&self, work: Work, largest: Work) -> usize {
         let whole = self.predict(work);
         if whole <= SUBMIT_MILLISECONDS {

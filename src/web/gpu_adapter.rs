@@ -1,11 +1,10 @@
 //! Reads what wgpu does not report of the browser's adapter, and requests a device with subgroups and their matrices.
 //!
 //! wgpu 30 does not know WebGPU's `subgroups` feature, nor that of subgroup matrices, and so cannot request them
-//! (<https://github.com/gfx-rs/wgpu/issues/10146>). Until it does, this file reads the
-//! adapter's facts and hands a stand-in for it to wgpu through a stand-in for `navigator.gpu` that
-//! lives for one call. The stand-in's `requestDevice` adds the features, and gives a device or a
-//! rejection whatever the adapter's own does: an exception inside wgpu would end the module. Delete
-//! the features' part when wgpu can ask by itself.
+//! (<https://github.com/gfx-rs/wgpu/issues/10146>). Until it does, this file reads the adapter's facts and hands a
+//! stand-in for it to wgpu through a stand-in for `navigator.gpu` that lives for one call. The stand-in's
+//! `requestDevice` adds the features, and gives a device or a rejection whatever the adapter's own does: an exception
+//! inside wgpu would end the module. Delete the features' part when wgpu can ask by itself.
 
 use super::object;
 use super::webgpu::{AdapterInfo, Descriptor, Device, SetLike, WebAdapter, WebGpu};

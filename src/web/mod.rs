@@ -1,8 +1,7 @@
 //! The raw classes that the TypeScript package wraps: the only code that speaks wasm-bindgen.
 //!
-//! Every failure crosses as a plain object `{ code, message }`. Structured values cross as JSON
-//! text; tensors, and calls of operations on them, as typed arrays. Futures own what they use, so no
-//! borrow of an object outlives a call.
+//! Every failure crosses as a plain object `{ code, message }`. Structured values cross as JSON text; tensors, and
+//! calls of operations on them, as typed arrays. Futures own what they use, so no borrow of an object outlives a call.
 
 mod dataset;
 mod gpu_adapter;

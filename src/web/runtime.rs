@@ -101,8 +101,7 @@ impl RawRuntime {
 
 #[wasm_bindgen]
 impl RawRuntime {
-    /// Opens a device on an adapter that this GPU object (`navigator.gpu`, or a stand-in such as
-    /// Dawn's in Node) gave.
+    /// Opens a device on an adapter that this GPU object (`navigator.gpu`, or a stand-in such as Dawn's in Node) gave.
     pub async fn create(gpu: JsValue, adapter: JsValue, options: String) -> JsResult<RawRuntime> {
         let request = request(&options).map_err(to_js)?;
         let device = gpu_adapter::open(gpu.unchecked_ref(), adapter.unchecked_ref(), &request)
@@ -130,8 +129,7 @@ impl RawRuntime {
         json(self.device_rc()?.capabilities())
     }
 
-    /// A promise of `{ reason, message }`, once the device is lost. It borrows nothing: the object may be
-    /// freed before.
+    /// A promise of `{ reason, message }`, once the device is lost. It borrows nothing: the object may be freed before.
     pub fn lost(&self) -> JsResult<Promise> {
         let waiting = self.device_rc()?.when_lost();
         Ok(future_to_promise(async move {

@@ -100,8 +100,7 @@ impl DrawsInFlight {
         Ok((passes, throughput.arrival(gpu, sent, drawn).await?))
     }
 
-    /// Waits for what is in flight, and drops it: its tokens count for nothing, its first error
-    /// does.
+    /// Waits for what is in flight, and drops it: its tokens count for nothing, its first error does.
     pub async fn drain(&mut self) -> Result<()> {
         let mut drained = Ok(());
         for QueuedPasses { drawn, .. } in std::mem::take(&mut self.0) {

@@ -20,9 +20,8 @@ pub enum Inspection {
     /// The logits of every position from `from` on: `(tokens.len() - from) × vocab_size`. What the cache holds of the
     /// text before is not read again.
     Logits { from: usize },
-    /// The hidden state of every position, counted as transformers counts `output_hidden_states`: 0 is the
-    /// embedding, i the output of i layers, and with `num_hidden_layers` the final norm's.
-    /// `tokens.len() × hidden_size`.
+    /// The hidden state of every position, counted as transformers counts `output_hidden_states`: 0 is the embedding, i
+    /// the output of i layers, and with `num_hidden_layers` the final norm's. `tokens.len() × hidden_size`.
     HiddenStates { layer: usize },
     /// How much each position attends to each, with one head of one layer: probabilities, 0 where a
     /// position does not see another. `tokens.len() × tokens.len()`, a row per position that attends.

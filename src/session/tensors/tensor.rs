@@ -44,8 +44,7 @@ impl Tensor {
         Ok(Self { gpu: GpuRef(Rc::clone(gpu)), buffer: buffer?, bytes, allocated })
     }
 
-    /// Whether the device has memory for it: `out-of-memory` names its size. The future does not keep the
-    /// tensor.
+    /// Whether the device has memory for it: `out-of-memory` names its size. The future does not keep the tensor.
     pub fn allocated(&self) -> LocalFuture<Result<()>> {
         Box::pin(self.allocated.clone())
     }

@@ -62,8 +62,7 @@ impl StepsInFlight {
 }
 
 impl StepInFlight {
-    /// Takes the step back, which the device has refused. What one of several submits has done stays
-    /// done.
+    /// Takes the step back, which the device has refused. What one of several submits has done stays done.
     pub fn failed(&mut self, error: Error) -> Error {
         self.failed = true;
         if self.submits == 1 || error.code == ErrorCode::DeviceLost {

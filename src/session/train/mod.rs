@@ -74,8 +74,7 @@ pub struct Trainer {
     batch_plan: RefCell<PlanChoice>,
     /// What [`Trainer::plan`] last listed. [`Trainer::wgsl`] counts rows in that list.
     listed: RefCell<PlanChoice>,
-    /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the
-    /// next ones.
+    /// The last batch as it was written, and as it was drawn from a dataset: their memory serves the next ones.
     batch_words: RefCell<Vec<u32>>,
     drawn: RefCell<Batch>,
     /// Expected milliseconds of a full micro-step with its optimizer step.

@@ -16,8 +16,7 @@ use crate::session::weights::tensor_storage::write_stored;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Builds a trainer from a saved state: takes the header, then allocates, then takes the tensors in
-/// pieces.
+/// Builds a trainer from a saved state: takes the header, then allocates, then takes the tensors in pieces.
 #[derive(Debug)]
 pub struct Resume {
     state: TrainerState,
@@ -142,12 +141,10 @@ impl Resume {
         trainer.ok_or_else(|| Error::internal("no trainer has been allocated yet"))
     }
 
-    /// Uploads the next bytes of a tensor, from its byte `begin` on. Pieces come in order and hold
-    /// whole elements.
+    /// Uploads the next bytes of a tensor, from its byte `begin` on. Pieces come in order and hold whole elements.
     ///
     /// # Errors
-    /// `invalid-checkpoint` if the bytes are not those that the header announced, or no run can have
-    /// left them.
+    /// `invalid-checkpoint` if the bytes are not those that the header announced, or no run can have left them.
     pub fn set_piece(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<()> {
         let trainer = Rc::clone(self.trainer()?);
         let start = self.reader.decode(name, begin, bytes, &mut self.values)?;

@@ -1,5 +1,4 @@
-//! What a saved training run holds besides the model: `optimizer.safetensors` and
-//! `trainer_state.json`.
+//! What a saved training run holds besides the model: `optimizer.safetensors` and `trainer_state.json`.
 
 use super::loss::LossSum;
 use super::objective::Normalized;

@@ -145,8 +145,7 @@ impl ModelLoader {
     /// leaves the loader without a model.
     ///
     /// # Errors
-    /// `invalid-checkpoint` if a tensor is in no header; `limit-exceeded`, `out-of-memory`,
-    /// `device-lost`.
+    /// `invalid-checkpoint` if a tensor is in no header; `limit-exceeded`, `out-of-memory`, `device-lost`.
     pub fn allocate(&self) -> Result<LocalFuture<Result<()>>> {
         self.reader.expect_all()?;
         if self.model.get().is_some() {

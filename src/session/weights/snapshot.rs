@@ -95,8 +95,8 @@ impl Snapshot {
         header_of(&self.stored)
     }
 
-    /// Where the file's data has these bytes on the GPU: buffer, offset and length of each stretch, in the order of the
-    /// file.
+    /// Where these bytes of the file's data are on the GPU: each stretch's buffer, offset and length, in the file's
+    /// order.
     fn stretches(&self, bytes: Range<u64>) -> Result<Vec<(BufferId, u64, u64)>> {
         let (mut found, mut at) = (vec![], 0);
         for stored in &self.stored {

@@ -1,10 +1,9 @@
 //! What wgpu leaves out of a browser's WebGPU: error scopes and pipelines compiled side by side.
 //!
 //! wgpu 30 has no `createComputePipelineAsync` and no way to wrap a pipeline that it did not make
-//! (<https://github.com/gfx-rs/wgpu/issues/3794>). So its own request is answered for it: while it
-//! asks, the device has a `createComputePipeline` of ours, which first takes the descriptor down and,
-//! when the browser has compiled that, hands the result over. Nothing stays on the device. Delete
-//! this when wgpu can ask by itself.
+//! (<https://github.com/gfx-rs/wgpu/issues/3794>). So its own request is answered for it: while it asks, the device has
+//! a `createComputePipeline` of ours, which first takes the descriptor down and, when the browser has compiled that,
+//! hands the result over. Nothing stays on the device. Delete this when wgpu can ask by itself.
 
 use crate::error::{Error, Result};
 use js_sys::{Object, Promise, Reflect};

@@ -93,8 +93,8 @@ impl Lowering<'_> {
         Ok(keys)
     }
 
-    /// Attention of a chunk of a prompt. Also writes how much the queries of one head attend to each key.
-    /// [`Buffer::Probe`] names the head. The result is in [`Buffer::Probabilities`], which has `elements` elements.
+    /// Attention of a chunk of a prompt. How much the head in [`Buffer::Probe`] attends to each key goes to
+    /// [`Buffer::Probabilities`], which has `elements` elements.
     pub(super) fn probabilities(
         &mut self,
         node: &Node,

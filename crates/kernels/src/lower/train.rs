@@ -19,8 +19,7 @@ pub struct TrainPlans {
     pub micro_step: Plan,
     /// Tiles of each head for which its attention has room; none where the host counts none.
     pub tiles: Option<usize>,
-    /// As [`Self::micro_step`], for batches whose documents are so long that they have more tiles. None where no batch
-    /// has more.
+    /// As [`Self::micro_step`], for batches of long documents, which have more tiles. None where no batch has more.
     pub long: Option<Plan>,
     pub optimizer: Plan,
     pub evaluate: Plan,

@@ -50,9 +50,9 @@ impl BatchLayout {
 }
 
 /// Counts each head's tiles of probabilities in attention's backward pass by products. A strip of queries has those
-/// from the first key on that its first query sees. `starts` has where each query's document starts. Also writes
-/// tables. `before` gets for each strip the tiles before it less its first tile. `strip_of` gets for each tile its
-/// strip, and `u32::MAX` after the last tile. An empty slice gets no table.
+/// from the first key on that its first query sees. `starts` has each query's document start. Also fills tables that
+/// are not empty: `before` with the tiles before a strip less its first tile, `strip_of` with a tile's strip, then
+/// `u32::MAX`.
 pub fn count_tiles(starts: &[u32], before: &mut [u32], strip_of: &mut [u32]) -> usize {
     strip_of.fill(u32::MAX);
     let mut count = 0;

@@ -9,7 +9,7 @@ use crate::kernels::limits::{check_storage, workgroup_size};
 use crate::kernels::modules::{UNIT, cache_sizes, key_rows, scores};
 use crate::kernels::shape::{CacheAttention, MASKED, NewKey, PARTIAL_STATE, RANGE_KEYS};
 
-/// Words of a matrix that an invocation has in flight. They stay in registers, with as many words of the row.
+/// Words of a matrix that an invocation has in flight. They stay in registers, as does the row's part.
 const WORDS_IN_FLIGHT: usize = 64;
 /// Fewest rows of a matrix where each subgroup computes several. With fewer rows too few subgroups are busy.
 const VERY_MANY: usize = 8192;
