@@ -448,7 +448,7 @@ fn nothing_is_learnt_from_refused_work() {
     (0..14).for_each(|_| drop(block_on(generation.next()).unwrap()));
     let learnt = predictions(&model)[1];
     fake.refuse.set(true);
-    // Those before the refused submit are read first, and teach something.
+    // The passes before the refused submit are read first, and teach something.
     let next: Vec<_> = (0..4).map(|_| block_on(generation.next())).collect();
     assert_eq!(next.iter().filter(|next| next.is_err()).count(), 1);
     let after = predictions(&model)[1];
@@ -497,7 +497,7 @@ fn a_gpu_without_work_gets_a_step_piece_by_piece() {
         let after = fake.encoded.get();
         assert_eq!((after.cuts - before.cuts, after.copies - before.copies), pieces);
     }
-    // Behind a step that is on its way, the GPU has work.
+    // While a step is on its way, the GPU has work.
     let fake = Fake::new(false, 3e10, 0.0);
     let options = TrainerOptions { tokens_per_step: 32, ..TrainerOptions::default() };
     let trainer =

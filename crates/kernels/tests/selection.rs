@@ -185,7 +185,7 @@ fn kernels_that_share_bindings_match_their_binding_tables() {
         );
         ModelConfig::from_json(&text).unwrap()
     };
-    // Those of families without biases, norms of heads and norms behind blocks share in every format of the weights.
+    // Layers of families without biases, norms of heads and norms after blocks share in every format of the weights.
     let window = r#","sliding_window":512"#;
     let configs = [
         (of("llama", 768, 2, ""), 5),
@@ -314,7 +314,7 @@ fn full() -> bool {
     variable("TINYLOOM_LEVEL").is_some_and(|level| level == "full")
 }
 
-/// So many limits an everyday run has. At least 18: [`tight`] has nine sizes of memory, on every second index.
+/// The number of limits of an everyday run. At least 18: [`tight`] has nine sizes of memory, on every second index.
 const LIMITS: u32 = 20;
 
 /// The limits of this run and their indices: others with each `TINYLOOM_SEED`.
@@ -385,7 +385,7 @@ fn long_caches_are_cut_into_enough_ranges_to_fill_a_large_gpu() {
         assert!(x * y >= 256 && y as usize == splits.count, "{heads}/{kv_heads}: {x} by {y}");
         // Up to sixteen query heads share a reading of the cache.
         assert_eq!(x as usize, kv_heads * (heads / kv_heads).div_ceil(16), "{heads}/{kv_heads}");
-        // As many ranges as have 64 keys; a short window has one, and so has a short cache.
+        // Each range has 64 keys. A short window has one range, and so has a short cache.
         assert_eq!(decode_splits(nvidia, shape, 257, 1).unwrap().count, 5);
         let windowed = CacheAttention { window: Some(256), ..attention };
         assert_eq!(decode_splits(nvidia, shape, windowed.keys(32_768), 1).unwrap().count, 1);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tinyloom_kernels::caps::{Capabilities, Target};
 use tinyloom_kernels::testing::{catalogue, gpu_adapters};
 
-/// Words behind a kernel's name in the name of a file that has one form of it.
+/// Words after a kernel's name in the name of a file that has one form of it.
 const FORMS: [&str; 7] = ["row", "team", "tiled", "direct", "matrix", "f16", "summed"];
 /// What entry points of one file add to its name: a direction, a form of product, a stage.
 const ENDINGS: [&str; 6] = ["", "_forward", "_backward", "_t", "_at", "_split"];

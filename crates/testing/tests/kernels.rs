@@ -73,8 +73,8 @@ fn list(file: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A key stands for a case only where it is of all that the case runs: fails one whose listing has other jobs. A run that
-/// left kernels out, or ended early, has fewer.
+/// A key stands for a case only where it covers all that the case runs. Fails a case whose listing has other jobs. A
+/// run that left kernels out, or ended early, has fewer.
 fn compare_with_listing(device: &Rc<WgpuDevice>, report: &mut Report) {
     if !report.ok || report.unrun > 0 {
         return;

@@ -48,7 +48,7 @@ fn the_core_proves_every_text() {
     assert!(own.pipelines < whole.pipelines, "{own:?} of {whole:?}");
 }
 
-/// The listing goes on to the end of a case: behind checks that only outputs can pass, draws and jobs on other jobs'
+/// The listing goes on to the end of a case: after checks that only outputs can pass, draws and jobs on other jobs'
 /// outputs.
 #[test]
 fn a_listing_has_every_job() {

@@ -154,7 +154,7 @@ fn norms_of_other_widths_are_summed_apart() {
     assert_eq!(sums.collect::<Vec<_>>(), expected);
 }
 
-/// What only products by matrices read lies in f16, and is then no partial sums.
+/// What only products by matrices read is in f16, and is then no partial sums.
 #[cfg(feature = "testing")]
 #[test]
 fn a_mixed_step_by_matrices() {

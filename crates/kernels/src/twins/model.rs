@@ -147,8 +147,7 @@ impl<R: Real> Network<'_, R> {
         self.loss_and_gradients_with(batch, trained, DropoutRates::default(), None)
     }
 
-    /// The same of a training step whose dropout, at the model's rates and at those that the adapter has, has these
-    /// masks.
+    /// Loss and gradients of a training step. Dropout, at the model's rates and the LoRA adapter's, has these masks.
     pub fn loss_and_gradients_with(
         &self,
         batch: &Batch,
@@ -187,7 +186,7 @@ struct GraphRun<'a, R> {
     gradients: BTreeMap<WeightId, Vec<R>>,
     logits: Vec<R>,
     losses: Vec<R>,
-    /// Of a training step.
+    /// The masks of a training step.
     masks: Option<Masks>,
 }
 
@@ -540,7 +539,7 @@ fn activated_backward<R: Real>(mlp: MlpActivation, x: &[R], d_y: &[R]) -> (Vec<R
     }
 }
 
-/// What takes a parameter of a weight of so many columns to the checkpoint's order.
+/// What takes a parameter of a weight with `columns` columns to the checkpoint's order.
 fn swap_of(param: &Param, columns: usize) -> Option<Swap> {
     param.stored.swap(param.rows(columns), columns)
 }

@@ -16,7 +16,7 @@ pub struct Operands<'a> {
 }
 
 impl<'a> Operands<'a> {
-    /// Of a kernel what is bound, and the words of each.
+    /// What is bound to a kernel, and the words of each binding.
     pub fn new(kernel: &'a Kernel, bound: Vec<Binding>, words: Vec<Vec<u32>>) -> Self {
         Self { kernel, bound, words }
     }
@@ -54,7 +54,7 @@ impl<'a> Operands<'a> {
         self.f32(name)?.get(..count).ok_or_else(short)
     }
 
-    /// The first elements of a value, which may lie in parts.
+    /// The first elements of a value, which may be in parts.
     pub fn sum_of(&self, name: &str, elements: usize, parts: PartialSums) -> Result<Vec<f32>> {
         let mut sum = self.first(name, elements)?.to_vec();
         for part in 1..parts.count {
@@ -97,7 +97,7 @@ impl<'a> Operands<'a> {
         Ok(())
     }
 
-    /// Overwrites elements from `at` on of an operand that lies in f16, or in f32.
+    /// Overwrites elements from `at` on of an operand in f16 or in f32.
     pub fn write_at(
         &mut self,
         name: &str,
@@ -117,7 +117,7 @@ impl<'a> Operands<'a> {
         Ok(())
     }
 
-    /// The elements of an operand that lies in f16, or in f32.
+    /// The elements of an operand in f16 or in f32.
     pub fn read_as(&self, name: &str, element: Element) -> Result<Vec<f32>> {
         let half = |bits: u32| f16::from_bits(bits as u16).to_f32();
         Ok(match element {

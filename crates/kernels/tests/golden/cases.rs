@@ -16,12 +16,12 @@ pub struct Case {
 }
 
 impl Case {
-    /// The parameters on a device, an adapter's of rank 8 behind the base's where there are `targets`.
+    /// The parameters on a device, and after them a LoRA adapter's of rank 8 where there are `targets`.
     pub fn layout(&self, caps: &Capabilities, targets: &[&str]) -> Result<Params> {
         self.packed(caps, targets, WeightFormat::F32)
     }
 
-    /// The same where the base holds its matrices in another format.
+    /// The parameters where the base holds its matrices in another format.
     pub fn packed(
         &self,
         caps: &Capabilities,
@@ -252,7 +252,7 @@ pub const MODELS: &[(Case, &[&str])] = &[
         },
         &[],
     ),
-    // Biases of all products, norms behind blocks and over all heads, factors, layer norms beside a gate.
+    // Biases of all products, norms after blocks and over all heads, factors, layer norms beside a gate.
     (
         Case {
             name: "phi3",

@@ -63,7 +63,7 @@ pub(super) fn check_plan(
     }
 }
 
-/// Of every format of the cache and of the weights.
+/// Inference in every format of the cache and of the weights.
 fn check_inference(what: &str, caps: &Capabilities, layout: &Params) {
     let caches =
         KvCacheFormat::ALL.map(|kv_cache| InferenceOptions { kv_cache, ..Default::default() });

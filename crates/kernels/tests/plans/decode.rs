@@ -64,7 +64,7 @@ fn short_texts_are_decoded_without_a_merge() {
                 |name| if name == "attention_decode_split" { "attention_decode" } else { name };
             assert_eq!(names(near, ""), far.map(whole).collect::<Vec<_>>());
         }
-        // Where the class says so, ranges that the product behind them puts together.
+        // Where the class says so, ranges that the output product merges.
         let ranged = Decoding::TEAMS;
         let ranged = Capabilities { decoding: Some(ranged), ..caps.clone() };
         let plans = inference_plans(&ranged, &layout, 256, cached(KvCacheFormat::F32)).unwrap();
@@ -141,7 +141,7 @@ fn the_newest_row_and_attention_are_one_dispatch() {
     }
 }
 
-/// Of a layer of five dispatches, all bind the same, in every format; the last layer's last writes elsewhere.
+/// A layer has five dispatches, which all bind the same, in every format. The last layer's last one writes elsewhere.
 #[test]
 fn dispatches_of_a_layer_share_a_bind_group() {
     let config = body(256, 768, 2048, [12, 4, 64], "");

@@ -29,7 +29,7 @@ fn long() -> TrainChoices {
     TrainChoices { tokens: 4096, ..TrainChoices::default() }
 }
 
-/// Dispatches of a step that give gradients of gates: behind their sums, and alone.
+/// Dispatches of a step that give gradients of gates: after their sums, and alone.
 fn counts(caps: &Capabilities, params: &Params, choices: TrainChoices) -> [usize; 2] {
     let plan = train_plans(caps, params, choices).unwrap().micro_step;
     let count = |of: fn(&KernelSpec) -> bool| {

@@ -1,4 +1,4 @@
-//! Where parameters lie: in shards, and the parts of a matrix.
+//! Where parameters are: in shards, and the parts of a matrix.
 
 use super::configs;
 use tinyloom_kernels::kernels::WeightFormat;
@@ -61,7 +61,7 @@ fn parts_are_aligned_and_cover_their_matrix() {
     }
 }
 
-/// Matrices that inference packs lie one behind the other, and begin another buffer where a binding would be too long.
+/// Matrices that inference packs follow one another, and begin another buffer where a binding would be too long.
 #[test]
 fn packed_matrices_lie_side_by_side() {
     let capacities = [1 << 16, 1 << 20, 128 << 20];

@@ -43,7 +43,7 @@ fn parallel(layers: usize) -> Architecture {
     architecture
 }
 
-/// Both blocks read one value, and both norms add to its gradient behind the sums that begin it.
+/// Both blocks read one value, and both norms add to its gradient after the sums that begin it.
 #[test]
 fn parallel_blocks_read_one_value() {
     let graph = build(&parallel(1));
@@ -129,7 +129,7 @@ fn the_last_layer_is_not_computed_again() {
     let training = differentiate(&build(&architecture(2, true)), &|_| true).unwrap();
     let again = remat(&training);
     let extra = again.nodes.len() - training.nodes.len();
-    // All but the activation and the product behind it, which no backward node reads.
+    // All but the activation and the product after it, which no backward node reads.
     assert_eq!(extra, 7, "{:?}", labels(&again.nodes[again.backward..]));
     let first_layer = again.nodes[again.backward..].iter().filter(|n| n.site.layer == Some(0));
     let forward = first_layer.filter(|n| matches!(n.op, Op::Attention { .. })).count();

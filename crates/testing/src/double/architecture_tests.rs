@@ -41,7 +41,8 @@ fn they_decode_as_they_train() {
     }
 }
 
-/// Those that have each block, norm and activation somewhere. `tests/files/architectures.test.mjs` has others.
+/// The architectures that together have each block, norm and activation. `tests/files/architectures.test.mjs` has
+/// others.
 const PACKED_ONES: [&str; 6] = [
     "all kinds",
     "alternating windows",

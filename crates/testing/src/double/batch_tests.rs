@@ -253,7 +253,7 @@ fn texts_go_on_when_the_weights_change_or_the_cache_grows() {
     block_on(trainer.step(&step(&pair.config, 3, 32))).unwrap();
     let later = rest(&mut batch, 3);
     for (index, (prompt, options)) in prompts.iter().enumerate() {
-        // What generate gives behind the text so far, with the weights as they are now.
+        // What generate gives after the text so far, with the weights as they are now.
         let text = [&prompt[..], &first[index]].concat();
         let options = GenerateOptions { drawn: first[index].len(), ..options.clone() };
         assert_eq!(tokens(&later[index]), tokens(&alone(&pair.model, &(text, options))));
@@ -309,7 +309,7 @@ fn texts_go_on_beside_one_whose_logits_are_not_finite() {
     let double = Double::floor();
     let config = ModelConfig::from_json(UNTIED).unwrap();
     let mut weights = random_tensors::<f32>(&config, 7);
-    // Nothing reaches the first channel but the embedding of token 60, behind which the logits overflow.
+    // Nothing reaches the first channel but the embedding of token 60, after which the logits overflow.
     for (name, values) in &mut weights {
         let width = config.hidden_size;
         let channel = |values: &mut [f32], x| values.chunks_mut(width).for_each(|row| row[0] = x);

@@ -105,7 +105,7 @@ fn trainer(adapter: &Adapter, options: TrainerOptions) -> Rc<Trainer> {
     block_on(Trainer::create(adapter.model(), options, NO_PROGRESS)).unwrap()
 }
 
-/// Of the model's own, with what the saved state says of the rates.
+/// The model's own dropout, with what the saved state says of the rates.
 #[test]
 fn a_resumed_model_draws_the_masks_of_the_whole_run() {
     let options = || TrainerOptions { dropout: overridden(RATES), ..masked() };
@@ -149,7 +149,7 @@ fn a_resumed_run_draws_the_masks_of_the_whole_one() {
     assert!(weights(second.model()) == weights(whole.model()));
 }
 
-/// The same adapter with and without: a step's loss differs, an evaluation's does not.
+/// One LoRA adapter with and without dropout: a step's loss differs, an evaluation's does not.
 #[test]
 fn only_steps_leave_inputs_out() {
     let pair = Pair::new(&Double::floor(), TIED);

@@ -145,7 +145,7 @@ fn a_refused_prompt_leaves_the_model_as_before() {
     assert_eq!(logits().unwrap(), expected);
 }
 
-/// The prompt's own submit fails, or the tokens that are queued behind it; the next call reads the text again.
+/// The prompt's own submit fails, or the tokens that are queued after it. The next call reads the text again.
 #[test]
 fn a_failure_behind_a_prompt_changes_no_token() {
     let generated = |fault: Option<(Fault, usize)>| {

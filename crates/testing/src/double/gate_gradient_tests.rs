@@ -14,7 +14,7 @@ fn tiled(config: &str, tokens: usize) -> Rc<Double> {
     tuned(&gpu, products, LinearTile::Tiled { bm: 128, bn: 64, bk: 16, tm: 8, tn: 8 }, 1)
 }
 
-/// Dispatches of a step that give gradients of gates: behind their sums, and alone.
+/// Dispatches of a step that give gradients of gates: after their sums, and alone.
 fn counts(plans: &TrainPlans) -> [usize; 2] {
     let plan = &plans.micro_step;
     let kernels = || plan.dispatches.iter().map(|dispatch| &plan.kernels[dispatch.kernel]);
@@ -29,7 +29,7 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
     for config in [UNTIED, WINDOWED, ALTERNATING, NORMED, BIASED] {
         for recompute in [false, true] {
             let double = tiled(config, 40);
-            // Of two layers.
+            // There are two layers.
             assert_eq!(counts(&plans(&double, config, 40, recompute)), [2, 0], "{config}");
             trains(&double, config, recompute, [40, 23]);
         }

@@ -45,7 +45,7 @@ fn tokens(drawn: &[Drawn]) -> Vec<u32> {
     drawn.iter().map(|drawn| drawn.token).collect()
 }
 
-/// Logits behind a text.
+/// Logits after a text.
 pub(super) fn logits(model: &Rc<Model>, text: &[u32]) -> Vec<f64> {
     let vocabulary = model.config().vocab_size;
     let all = block_on(model.logits(text, Default::default(), NO_PROGRESS)).unwrap();

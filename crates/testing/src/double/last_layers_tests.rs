@@ -26,7 +26,7 @@ fn trainer(model: &Rc<Model>, options: TrainerOptions) -> Rc<Trainer> {
     block_on(Trainer::create(model, options, NO_PROGRESS)).unwrap()
 }
 
-/// Whether a tensor is of layer `first` or behind it.
+/// Whether a tensor belongs to layer `first` or follows it.
 fn behind(name: &str, first: usize) -> bool {
     let own = ["model.layers.", "transformer.h.", "gpt_neox.layers."];
     match own.into_iter().find_map(|prefix| name.strip_prefix(prefix)) {

@@ -1,4 +1,5 @@
-//! What layers may have, where no family has it: RoPE of their own or none, norms before blocks, behind them, both, none.
+//! What layers may have, where no family has it: RoPE of their own or none, norms before blocks, after them, both,
+//! none.
 
 use super::Double;
 use super::batch_tests::same_as_alone;
@@ -25,7 +26,7 @@ pub(super) static OPTIONS: Family = Family {
             Some((Some(attention), Some(mlp))) => (attention, mlp),
             _ => panic!("a layer of Llama has both blocks"),
         };
-        // Norms behind the blocks alone, and angles of its own.
+        // Norms after the blocks alone, and angles of its own.
         let (attention, mlp) = next();
         of.ropes.push(Rope::plain(attention.attention.head_dim, 50.0));
         attention.norms.behind = attention.norms.before.take();
@@ -52,7 +53,7 @@ fn layers_of_each_kind_train_as_the_twin() {
     trains(&named("NVIDIA"), LAYERS, false, [40, 23]);
 }
 
-/// Logits behind each decoded token are those of the whole text as one batch: of the model's prompts, and of the twin.
+/// Logits after each decoded token are those of the whole text as one batch: of the model's prompts, and of the twin.
 #[test]
 fn layers_of_each_kind_decode_as_they_train() {
     decodes_as_it_trains(LAYERS);

@@ -1,4 +1,4 @@
-//! Prompt lookup on the double, and logits behind what a cache holds: what users build such things of.
+//! Prompt lookup on the double, and logits after what a cache holds: users build such things from these.
 
 use super::tests::{
     ALTERNATING, LEARNED, NORMED, Pair, TIED, TWO_TABLES, UNTIED, WINDOWED, batch, integers,
@@ -112,7 +112,7 @@ fn checks_begin_where_the_text_repeats() {
     options.stop_tokens = vec![stop];
     assert_eq!(tokens(&rest(&mut begun(&model, &round(20), &options))), plain[..first]);
     assert!(most >= 16, "{most}");
-    // Of a chain of one token after the other each check gives all.
+    // In a chain of one token after the other each check gives all.
     let [one_by_one, in_checks] = both(&double, &model, &greedy(400));
     assert!(in_checks < one_by_one + 10, "{in_checks} submits for {one_by_one}");
 }

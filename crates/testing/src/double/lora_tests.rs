@@ -24,7 +24,7 @@ use crate::twins::{pack_weights_forward, unpack_weights_forward};
 use pollster::block_on;
 use std::rc::Rc;
 
-/// Of stacked modules some, and some of a layer alone.
+/// Some stacked modules, and some of one layer alone.
 const SOME: [&str; 4] = ["k_proj", "up_proj", "0.mlp.down_proj", "o_proj"];
 pub(super) const ALL: [&str; 1] = ["all-linear"];
 
@@ -317,7 +317,7 @@ fn an_adapter_is_not_packed_with_its_base() {
                 pair.weights.insert(name, unpack_weights_forward(format, &words, x.len()));
             }
         }
-        // Of rank 32, rows that could be packed.
+        // With rank 32, rows could be packed.
         let adapted = Adapted::new(&pair, lora(&ALL, 32), 5);
         let options = GenerateOptions { weights: format, ..GenerateOptions::default() };
         let off = continued(adapted.adapter.model(), &adapted.network(), options);
@@ -346,7 +346,7 @@ fn a_new_adapter_changes_nothing() {
         let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
         assert!(most <= bound && most > 0.8 * bound, "{name}: {most} of {bound}");
     }
-    // The same seed gives the same bits, another one others.
+    // A seed gives the same bits again, and another seed gives others.
     let saved = weights(adapter.model());
     let again = |seed| {
         let lora = LoraConfig { seed, ..lora(&ALL, 4) };

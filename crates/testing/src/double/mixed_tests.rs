@@ -1,4 +1,4 @@
-//! Mixed precision on an adapter with subgroup matrices: which values lie in f16, and how far that leads from f32.
+//! Mixed precision on an adapter with subgroup matrices: which values are in f16, and how far that leads from f32.
 
 use super::session_tests::{options, steps};
 use super::tests::{BIASED, LEARNED, NORMED, PARALLEL, Pair, TWO_TABLES, UNTIED, named};
@@ -31,8 +31,8 @@ fn each_family_trains_as_in_f32() {
     }
 }
 
-/// Of a gated block the normed rows, the activation and both gradients lie in f16, and all products that read them
-/// are by matrices.
+/// In a gated block the normed rows, the activation and both gradients are in f16, and all products that read them are
+/// by matrices.
 #[test]
 fn what_only_products_read_lies_in_f16() {
     let double = named("NVIDIA");
@@ -67,7 +67,7 @@ fn what_only_products_read_lies_in_f16() {
     assert_eq!(halves, 2 * (4 + 2 * 2));
 }
 
-/// Attention is by matrices, forward and backward, and the rows before and behind it lie in f16.
+/// Attention is by matrices, forward and backward, and the rows before and after it are in f16.
 #[test]
 fn attention_is_by_matrices_too() {
     let double = named("NVIDIA");
@@ -104,7 +104,7 @@ fn attention_is_by_matrices_too() {
             _ => {}
         }
     }
-    // Of two layers: three passes, the rotation before them, both gradients of two matrices.
+    // In two layers: three passes, the rotation before them, both gradients of two matrices.
     assert_eq!([passes, turned, gradients], [2 * 3, 2, 2 * 4]);
 }
 
@@ -129,7 +129,7 @@ fn gradients_are_those_of_f32() {
 const SEED: &str = r#"{"vocab_size":8192,"hidden_size":768,"intermediate_size":2048,"num_hidden_layers":12,
     "num_attention_heads":12,"num_key_value_heads":4,"max_position_embeddings":8192,"tie_word_embeddings":true}"#;
 
-/// Of all arithmetic that a plan counts, with attention's of one document of all tokens.
+/// The share of all arithmetic that a plan counts, attention's being that of one document of all tokens.
 #[test]
 fn nearly_all_arithmetic_of_a_step_is_by_matrices() {
     let double = named("NVIDIA");

@@ -46,7 +46,7 @@ fn all() -> impl Iterator<Item = TrainerOptions> {
     RULES.iter().map(|rule| of(rule.name)).chain([no_velocity()])
 }
 
-/// Those whose state lies as the gradients do, with its sets.
+/// The rules whose state is laid out as the gradients are, with its sets.
 fn plain() -> impl Iterator<Item = (TrainerOptions, u64)> {
     all().filter_map(|options| match options.optimizer.state {
         State::AsGradients(sets) => {
@@ -169,7 +169,7 @@ fn codes_take_what_is_estimated() {
     }
 }
 
-/// Of both kinds of state, by the gradients that the device had.
+/// With both kinds of state, by the gradients that the device had.
 #[test]
 fn a_step_of_codes_is_the_twins() {
     let pair = Pair::new(&Double::floor(), CODED);
@@ -320,7 +320,7 @@ fn a_resumed_run_goes_on_to_the_bit() {
 fn an_adapters_run_goes_on_to_the_bit() {
     for options in all() {
         let config = model_of(&options, UNTIED);
-        // Of rank 64 A is large enough for codes.
+        // With rank 64 A is large enough for codes.
         let rank = if options.optimizer.name == "adamw8bit" { 64 } else { 4 };
         let create = |pair: &Pair| {
             let adapter =
@@ -386,7 +386,7 @@ fn what_is_no_update_changes_nothing() {
     }
 }
 
-/// Of all that is trained, between steps, over a skipped step, and through a save in the middle.
+/// Averages of all that is trained, between steps, over a skipped step, and through a save in the middle.
 #[test]
 fn an_average_follows_and_changes_places_to_the_bit() {
     for last_layers in [None, Some(1)] {

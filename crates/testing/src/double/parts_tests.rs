@@ -69,8 +69,8 @@ fn a_step_has_the_twins_loss_gradients_and_weights() {
     for recompute in [false, true] {
         let double = split(LLAMA, TOKENS);
         let counts = counts(&plans(&double, LLAMA, TOKENS, recompute));
-        // Forward behind attention and the feed-forward block; again behind attention of the layer that is computed again,
-        // whose queries and keys turn again too.
+        // Forward after attention and the feed-forward block. Again after attention of the layer that is computed
+        // again, whose queries and keys are rotated again too.
         let expected = if recompute { [5, 4, 3, 2, 2, 2] } else { [4, 4, 2, 2, 2, 2] };
         assert_eq!(counts, expected, "recompute: {recompute}");
         trains(&double, LLAMA, recompute, [TOKENS, 23]);
@@ -111,7 +111,7 @@ fn sums_of_groups_turn_back() {
     }
 }
 
-/// Of a chunk of a prompt. What its last layer leaves is for another plan: no norm writes it.
+/// For a chunk of a prompt. What its last layer leaves is for another plan: no norm writes it.
 #[test]
 fn a_prompt_has_the_twins_logits() {
     let gpu = named("NVIDIA");

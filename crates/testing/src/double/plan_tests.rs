@@ -95,7 +95,8 @@ pub(super) fn plans(double: &Double, config: &str, tokens: usize, recompute: boo
     train_plans(caps, &params, choices).unwrap()
 }
 
-/// A GPU on which these products were measured to be fastest by a tile, with K in so many parts where it is long enough.
+/// A GPU on which these products were measured to be fastest by a tile, with K in this many parts where it is long
+/// enough.
 pub(super) fn tuned(
     gpu: &Double,
     products: Vec<LinearShape>,

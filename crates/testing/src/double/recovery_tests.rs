@@ -207,7 +207,7 @@ fn a_text_that_is_given_up_lets_the_next_one_begin() {
     assert_eq!(block_on(third).unwrap(), expected);
 }
 
-/// A step is queued behind what a text asks of the GPU first: its first chunk, or its packing. A chunk is shortest on a
+/// A step is queued after what a text asks of the GPU first: its first chunk, or its packing. A chunk is shortest on a
 /// CPU.
 #[test]
 fn a_text_is_read_with_one_version_of_the_weights() {

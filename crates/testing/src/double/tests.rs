@@ -37,7 +37,8 @@ pub(super) const BIASED: &str = r#"{"model_type":"qwen2","vocab_size":61,"hidden
     "intermediate_size":56,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":16,"initializer_range":0.2,"max_position_embeddings":512}"#;
 
-/// As the learned one, with windows in one of two layers and scores as they are: matrices stored as they lie.
+/// As the learned one, with windows in one of two layers and scores as they are. The file has the matrices in the GPU's
+/// order.
 pub(super) const UNSCALED: &str = r#"{"model_type":"gpt_neo","vocab_size":61,"hidden_size":36,
     "intermediate_size":58,"num_layers":2,"num_heads":3,"window_size":7,"initializer_range":0.1,
     "max_position_embeddings":512}"#;

@@ -87,7 +87,7 @@ struct Lost {
     /// Shares that become zero, or less than f16's normal numbers.
     zero: f64,
     subnormal: f64,
-    /// Of all, relative in L2.
+    /// The error of all, relative in L2.
     error: f64,
     largest: f64,
 }
@@ -110,7 +110,7 @@ impl Lost {
     }
 }
 
-/// The gradients of one step behind so many others.
+/// The gradients of one step after `behind` others.
 fn gradients(behind: usize) -> Seen {
     let pair = Pair::new(&named("NVIDIA"), SMALL);
     let options = TrainerOptions { gradient_accumulation: 1, learning_rate: 3e-3, ..options() };

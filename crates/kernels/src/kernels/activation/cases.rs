@@ -105,7 +105,7 @@ fn gated_bounds(shape: ActivationWidth, [gate_up, d_output]: [&[f64]; 2]) -> [Ve
 }
 
 impl ActivationWidth {
-    /// Where a kernel leaves so many results.
+    /// Where a kernel leaves `elements` results.
     fn poison(self, elements: usize) -> Operand {
         Operand::poison(if self.half { elements / 2 } else { elements })
     }
@@ -121,7 +121,7 @@ impl ActivationWidth {
     }
 }
 
-/// What is read lies in `count` parts.
+/// What is read is in `count` parts.
 async fn gated_forward(
     lane: &Lane,
     shape: ActivationWidth,
@@ -148,7 +148,7 @@ async fn gated_forward(
     Ok(())
 }
 
-/// The gradient of the output lies in `count` parts.
+/// The gradient of the output is in `count` parts.
 async fn gated_backward(
     lane: &Lane,
     shape: ActivationWidth,

@@ -28,12 +28,12 @@ use std::ops::Range;
 impl Twin for AttentionTensors {}
 impl Twin for AttentionDeltaTensors {}
 
-/// Heads as the twins know them, for so many rows.
+/// Heads as the twins know them, for `tokens` rows.
 pub const fn twin(shape: &AttentionShape, tokens: usize) -> CausalAttention {
     CausalAttention::new(shape.heads, shape.kv_heads, shape.head_dim, tokens)
 }
 
-/// The same with scores and a window.
+/// Heads as the twins know them, with scores and a window.
 fn causal(
     shape: &AttentionShape,
     Scores { soft_cap, scale }: Scores,
@@ -45,7 +45,7 @@ fn causal(
 }
 
 impl CacheAttention {
-    /// As the twins know it, for so many rows.
+    /// This attention as the twins know it, for `tokens` rows.
     fn causal(&self, tokens: usize) -> CausalAttention {
         causal(&self.shape, self.scores, self.window, tokens)
     }
@@ -168,7 +168,7 @@ impl Twin for AttentionShares {
     }
 }
 
-/// The rows of a head, of so many columns each, from an element on.
+/// Writes the rows of a head, each of `columns` columns, from element `begin` on.
 fn probabilities(
     attention: CacheAttention,
     on: &mut Operands<'_>,

@@ -285,7 +285,7 @@ pub(crate) fn ring_of(shape: CausalAttention, rows: &[f32], first: usize, ring: 
     cache
 }
 
-/// Chunks at the beginning of a text, one row past the ring's end, across it, and far behind it.
+/// Chunks at the beginning of a text, one row past the ring's end, across it, and far after it.
 async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
     const CHUNK: usize = 70;
     let window = setting.window.ok_or("a ring needs a window")?;

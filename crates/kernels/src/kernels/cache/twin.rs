@@ -27,8 +27,8 @@ pub fn cache_expand_f16(words: &[u32]) -> Vec<f64> {
     words.iter().flat_map(|&word| [half(word & 0xffff), half(word >> 16)]).collect()
 }
 
-/// Rows `k heads | v heads` as words of four signed bytes each, behind those of a row the scale of
-/// each head as f32: the largest magnitude over 127.
+/// Rows `k heads | v heads` as words of four signed bytes each, and after those of a row the scale of each head as f32:
+/// the largest magnitude over 127.
 pub fn cache_append_int8(shape: CausalAttention, rows: &[f32]) -> Vec<u32> {
     let mut words = vec![];
     for row in rows.chunks_exact(shape.cache_width()) {
@@ -61,7 +61,7 @@ pub fn cache_expand_int8(shape: CausalAttention, words: &[u32]) -> Vec<f64> {
     rows
 }
 
-/// The row of the cache in which a position lies.
+/// The row of the cache that a position has.
 pub(crate) fn cache_row(shape: &CacheRows, position: usize) -> usize {
     shape.ring.map_or(position, |ring| position % ring)
 }

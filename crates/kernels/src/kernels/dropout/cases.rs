@@ -32,7 +32,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
-/// The twin's bits where it overwrites. Rows behind the batch stay as they were.
+/// The twin's bits where it overwrites. Rows after the batch stay as they were.
 async fn dropout(lane: Rc<Lane>, residual: bool) -> Outcome {
     let (seed, micro_step, place) = (split(lane.seed), 77, 3);
     let masks = Masks { seed, micro_step };

@@ -41,7 +41,7 @@ fn threshold(rate: f64) -> u32 {
     (rate * 2f64.powi(32)) as u32
 }
 
-/// Keys that the queries of a layer leave out, of a batch of so many tokens.
+/// Keys that the queries of a layer leave out, in a batch of `tokens` tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyDropout {
     pub rate: f64,

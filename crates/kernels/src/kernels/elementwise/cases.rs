@@ -40,7 +40,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
     entries
 }
 
-/// The host's bits, in a run inside a shard; what lies around it stays.
+/// The host's bits, in a run inside a shard. What is around it stays.
 async fn initialize(lane: Rc<Lane>) -> Outcome {
     let (seed, stream, index, first) = (lane.seed, 5, 1000, 3);
     for (count, std) in [(1, 0.02), (257, 1.0), (5000, 0.3)] {
@@ -112,7 +112,7 @@ async fn checksum(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Rows of a chunk behind others; what lies before and behind them stays.
+/// Rows of a chunk after others. What is before and after them stays.
 async fn capture(lane: Rc<Lane>) -> Outcome {
     for (stride, first, columns) in [(5, 0, 5), (48, 16, 16), (77, 70, 7)] {
         let spec = CaptureForward { stride, first, columns, factor: Constant(0.5) };
@@ -137,7 +137,7 @@ async fn capture(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Rows of the batch alone: what lies behind them stays.
+/// Rows of the batch alone: what follows them stays.
 async fn scale(lane: Rc<Lane>) -> Outcome {
     for columns in [1, 16, 77] {
         for factor in [2.0, 0.1] {

@@ -74,7 +74,7 @@ impl Twin for Checksum {
     }
 }
 
-/// Of `00_initialize.wgsl`.
+/// The options of `00_initialize.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 struct Options {

@@ -252,7 +252,7 @@ fn differences(
     })
 }
 
-/// Positions of a table: more than a batch of 67 rows behind 13 others reaches.
+/// Positions of a table: more than a batch of 67 rows after 13 others reaches.
 const POSITIONS: usize = 83;
 
 /// Rows whose position is in another part of the table stay as they were.

@@ -30,7 +30,7 @@ pub fn embedding_backward<R: Real>(
     d_weight
 }
 
-/// x[t, :] += weight[position + t − start of t's document, :], for the rows behind `position` others.
+/// x[t, :] += weight[position + t − start of t's document, :], for the rows after `position` others.
 pub fn position_forward<R: Real>(
     x: &mut [R],
     weight: &[R],

@@ -77,7 +77,7 @@ fn operand(lane: &Lane, columns: usize, layout: InterventionLayout) -> Vec<u32> 
     words
 }
 
-/// Rows of a chunk behind others, and of documents; rows behind the batch stay as they were.
+/// Rows of a chunk after others, and of documents. Rows after the batch stay as they were.
 async fn interventions(lane: Rc<Lane>, residual: bool) -> Outcome {
     for columns in [1, 16, 77, 300] {
         let layout = InterventionLayout::new(2, columns);

@@ -204,7 +204,7 @@ fn packed_shape(form: Form, vectors: bool) -> LinearShape {
     }
 }
 
-/// A product whose B lies packed, in every tile.
+/// A product whose B is packed, in every tile.
 async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) -> Outcome {
     let output = outputs(form)[0];
     for vectors in [true, false] {
@@ -225,8 +225,8 @@ async fn packed(lane: Rc<Lane>, form: Form, format: WeightFormat, half: bool) ->
     Ok(lane.summary())
 }
 
-/// A product by matrices of activations that lie in f16: A, and of `MatmulAt` both or B alone; of the other forms C too,
-/// as a whole and as the sum of parts.
+/// A product by matrices of activations in f16: A, with `MatmulAt` also both or B alone. With the other forms C too, as
+/// a whole and as the sum of parts.
 async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
     let both = [(Element::F16, WeightFormat::F32), (Element::F16, WeightFormat::F16)];
     let alone = (Element::F32, WeightFormat::F16);
@@ -251,7 +251,7 @@ async fn halves(lane: Rc<Lane>, form: Form) -> Outcome {
     Ok(lane.summary())
 }
 
-/// A product by matrices of which C lies in f16, as a whole and as the sum of parts.
+/// A product by matrices with C in f16, as a whole and as the sum of parts.
 async fn results_in_halves(lane: &Lane, form: Form) -> std::result::Result<(), String> {
     let shape = shape(form, RowLengths::Fours, true);
     let shape = LinearShape { c: Element::F16, half: true, ..shape };

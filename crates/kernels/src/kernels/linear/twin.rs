@@ -78,7 +78,7 @@ pub fn bias_backward<R: Real>(d_y: &[R], columns: usize) -> Vec<R> {
     d_bias
 }
 
-/// Elements `columns` of each of `rows` rows that lie `stride` elements apart.
+/// Elements `columns` of each of `rows` rows, which are `stride` elements apart.
 fn gathered(
     data: &[f32],
     stride: usize,
@@ -176,7 +176,7 @@ fn store(on: &mut Operands, shape: &LinearShape, output: Output, product: &[f32]
                     on.write_at("c", at, result, shape.c)?;
                 }
             }
-            // Of all rows at once.
+            // The gradients of all rows at once.
             Output::GateGradient(activation) => {
                 return store_gate_gradient(on, shape, activation, product);
             }

@@ -80,7 +80,7 @@ fn rows_of(vocabulary: usize) -> Vec<LogitRow> {
     strides.into_iter().map(|stride| LogitRow { vocabulary, stride }).collect()
 }
 
-/// Random logits, and the same as they lie: what no kernel may read is NaN.
+/// Random logits, and their words: what no kernel may read is NaN.
 fn logits(lane: &Lane, row: LogitRow, rows: usize, at: f32) -> (Vec<f32>, Vec<f32>) {
     let logits: Vec<f32> =
         lane.normal(rows * row.vocabulary).into_iter().map(|x| at + 3.0 * x).collect();
@@ -120,7 +120,7 @@ async fn cross_entropy(lane: Rc<Lane>, gradient: bool) -> Outcome {
     for row in VOCABULARIES.into_iter().flat_map(rows_of) {
         let vocabulary = row.vocabulary;
         let made = lane.variants_of(k::CrossEntropy { row, gradient }).map_err(text)?;
-        // Chunk of a longer batch: rows before it and behind it are not its own.
+        // Chunk of a longer batch: rows before it and after it are not its own.
         for (row0, rows) in [(0, 1), (3, 7)] {
             let targets = targets(&lane, row0 + rows + 2, vocabulary);
             let own = &targets[row0..row0 + rows];
@@ -362,7 +362,7 @@ async fn other(lane: &Lane, spec: ObjectiveCrossEntropy) -> std::result::Result<
     let vocabulary = row.vocabulary;
     let made = lane.variants_of(spec).map_err(text)?;
     let more = [objective.label_smoothing, objective.z_loss].map(|x| f64::from(x.0 as f32));
-    // Rows before the chunk and behind it are not its own.
+    // Rows before the chunk and after it are not its own.
     for (row0, rows, at) in [(0, 1, 0.0), (3, 7, 0.0), (2, 5, 3000.0)] {
         let targets = targets(lane, row0 + rows + 2, vocabulary);
         let own = &targets[row0..row0 + rows];
@@ -399,8 +399,7 @@ async fn other(lane: &Lane, spec: ObjectiveCrossEntropy) -> std::result::Result<
     Ok(())
 }
 
-/// Rows of the batch alone: what lies behind them stays. A logit beyond the range of drivers' own tanh is the
-/// cap.
+/// Rows of the batch alone: what follows them stays. A logit beyond the range of drivers' own tanh is the cap.
 async fn soft_cap(lane: Rc<Lane>) -> Outcome {
     for (columns, cap) in [(1, 30.0), (61, 1.5), (300, 30.0), (61, 1e6)] {
         let made = lane.variants_of(k::SoftCap { columns, cap: Constant(cap) }).map_err(text)?;

@@ -126,7 +126,7 @@ pub fn objective_cross_entropy_backward<R: Real>(
 #[derive(Clone, Debug)]
 pub struct Steered<R> {
     pub temperature: R,
-    /// Of each row; empty: all 1.
+    /// The weight of each row. Empty: all 1.
     pub weights: Vec<R>,
     pub soft: Option<Softened<R>>,
 }
@@ -134,7 +134,7 @@ pub struct Steered<R> {
 /// Probabilities of a teacher.
 #[derive(Clone, Debug)]
 pub struct Softened<R> {
-    /// Of each row the classes of one token each, and the probability of the rest.
+    /// For each row the classes of one token each, and the probability of the rest.
     pub rows: Vec<(Vec<(usize, R)>, R)>,
     pub temperature: R,
     pub share: R,
@@ -316,7 +316,7 @@ impl Twin for ObjectiveCrossEntropy {
     }
 }
 
-/// Soft targets as they lie.
+/// Soft targets as kernels read them.
 pub fn softened<R: Real>(
     words: &[u32],
     first: usize,

@@ -57,7 +57,7 @@ async fn forward(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Of the residual stream with `count` parts added to it, which have numbers between them that are not to be read.
+/// The norm of the residual stream with `count` parts added to it. Between parts are numbers that are not to be read.
 async fn summed(lane: &Lane, hidden: usize, count: usize) -> Result<(), String> {
     let apart = ROWS[1] * hidden.next_multiple_of(4) + 4;
     let form = NormForm { summed: PartialSums { count, apart }, ..NormForm::PLAIN };

@@ -310,7 +310,7 @@ mod tests {
         let y = layer_norm_forward(&[1.0, 2.0, 6.0, 7.0, 7.0, 7.0], &weight, 0.0000001);
         let r = 1.0 / (14.0f64 / 3.0 + 1e-7).sqrt();
         assert_close("y", &y[..3], &[0.5 - 2.0 * r, -2.0 * r, 9.0 * r - 1.0], 1e-15, 0.0);
-        // Of a row without deviation what is added remains.
+        // In a row without deviation what is added remains.
         assert_eq!(y[3..], weight[3..]);
     }
 

@@ -43,7 +43,7 @@ impl<R: Real> StepOptions<R> {
         }
     }
 
-    /// The same with an optimizer's numbers.
+    /// These options with an optimizer's numbers.
     pub fn with(mut self, optimizer: &Optimizer) -> Self {
         for (own, (_, number)) in self.numbers.iter_mut().zip(optimizer.numbers()) {
             *own = [number, 1.0 - number].map(R::from_f64);

@@ -20,7 +20,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 const DRAWS: usize = 300;
-/// Draws that the text made before: the stream and the slots begin behind them.
+/// Draws that the text made before: the stream and the slots begin after them.
 const EARLIER: u32 = 5;
 const POSITION: u32 = 40;
 /// The stream's name in the counter: "samp".

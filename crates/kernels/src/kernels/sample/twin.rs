@@ -135,7 +135,7 @@ impl Twin for Sample {
         let mut step = on.step()?;
         let bias = if biased { on.first("bias", vocabulary)?.to_vec() } else { vec![] };
         let (token, probability) = draw_row(on, (vocabulary, 0), &options, &bias, step.draws)?;
-        // Behind a refused submit the draws lag, and lie outside.
+        // After a refused submit the draws lag, and are outside.
         let turn = 2 * step.draws.wrapping_sub(options.first_draw) as usize;
         if let Some(slot) = on.u32_mut("drawn")?.get_mut(turn..turn + 2) {
             slot.copy_from_slice(&[token, probability.to_bits()]);

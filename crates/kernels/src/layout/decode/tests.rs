@@ -26,7 +26,7 @@ fn subgroups() -> Capabilities {
     Capabilities { features, subgroup_size: [32, 32], ..floor() }
 }
 
-/// A class whose subgroups have whole results, with workgroups of so many invocations.
+/// A class whose subgroups compute whole results, with workgroups of `invocations` invocations.
 fn teams(invocations: u32) -> Capabilities {
     let limits = Limits {
         max_compute_invocations_per_workgroup: invocations,
@@ -47,7 +47,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    /// Of up to 512 tokens in a cache of f32.
+    /// For up to 512 tokens in a cache of f32.
     fn on(caps: Capabilities) -> Self {
         let (format, rows) = (KvCacheFormat::F32, DecodeRows::One);
         Self { architecture: architecture(""), caps, format, keys: 512, rows }

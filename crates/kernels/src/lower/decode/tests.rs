@@ -37,7 +37,7 @@ fn lowered(
     all
 }
 
-/// The dispatches behind the first so many, with what their ranges hold.
+/// The dispatches from number `from` on, with what their ranges hold.
 fn texts(builder: &Builder<'_>, from: usize) -> Vec<String> {
     let dispatches = builder.dispatches_from(from);
     let text = |(kernel, dispatch): (&k::Kernel, &Dispatch)| {

@@ -206,7 +206,7 @@ fn mean_runs(lane: &Lane) -> Vec<Problem> {
     [(1, 1, true), (1003, 3, true), (61, 40, true), (300, 2, false)].map(problem).into()
 }
 
-/// Of matrices and vectors, some with an update that is clipped.
+/// Runs of matrices and vectors, some with an update that is clipped.
 fn strided_runs(lane: &Lane, update: bool) -> Vec<Problem> {
     let problem = |(rows, columns, decay, updates, parts): (usize, usize, usize, bool, usize)| {
         let [weight0, gradient0, row0, column0, part0] = [37, 11, 64, 21, 3];

@@ -98,7 +98,7 @@ fn attention(of: &mut Architecture, layer: usize) -> &mut AttentionBlock {
     of.layers[layer].attention.as_mut().unwrap()
 }
 
-/// Of both blocks.
+/// The norms of both blocks.
 fn norms(layer: &mut Layer) -> [&mut BlockNorms; 2] {
     let attention = layer.attention.as_mut().unwrap();
     [&mut attention.norms, &mut layer.mlp.as_mut().unwrap().norms]
@@ -112,7 +112,7 @@ const OPTIONS: [fn(&mut Architecture); 4] = [
         of.ropes.push(Rope::plain(4, 7.0));
         attention(of, 0).attention.rope = Some(of.ropes.len() - 1);
     },
-    // Norms behind the blocks alone, then none.
+    // Norms after the blocks alone, then none.
     |of| {
         for (layer, behind) in of.layers.iter_mut().zip([true, false]) {
             for norms in norms(layer) {
@@ -121,7 +121,7 @@ const OPTIONS: [fn(&mut Architecture); 4] = [
             }
         }
     },
-    // One block with its norm before, one with its norm behind.
+    // One block with its norm before, one with its norm after.
     |of| {
         let [_, norms] = norms(&mut of.layers[0]);
         norms.behind = norms.before.take();

@@ -22,7 +22,7 @@ use crate::testing::{Case, Outcome};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Where the ends begin behind the starts: beyond any batch here, as plans have it.
+/// Where the ends begin after the starts: beyond any batch here, as plans have it.
 pub(crate) const ENDS: usize = 192;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -87,7 +87,7 @@ impl BackwardBatch {
         Self { setting, shape, documents, qkv, out, lse, d_out, point, rope, expected, terms }
     }
 
-    /// The same where gradients are those of queries and keys before a rotation of whole heads.
+    /// This problem with the gradients of queries and keys before a rotation of whole heads.
     pub fn turned(mut self) -> Self {
         let rope = turns(self.setting);
         rope_backward(self.shape, &mut self.point, &self.documents, 0, &rope);
@@ -164,7 +164,7 @@ async fn delta(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
-/// The gradient of the output lies in `count` parts.
+/// The gradient of the output is in `count` parts.
 async fn delta_of(
     lane: &Lane,
     batch: &BackwardBatch,

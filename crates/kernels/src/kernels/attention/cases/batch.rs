@@ -105,8 +105,7 @@ impl TwinBatch {
         Ok(relative_error(&out, &self.out, &[]))
     }
 
-    /// A backward kernel's job with `output` words to write; document ends lie `ends` behind the
-    /// starts.
+    /// A backward kernel's job with `output` words to write; document ends follow `ends` after the starts.
     pub fn backward(&self, kernel: &Kernel, ends: usize, output: usize) -> Job {
         let mut documents = self.documents.clone();
         documents.resize(ends, u32::MAX);

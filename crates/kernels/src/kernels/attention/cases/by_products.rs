@@ -58,7 +58,7 @@ async fn backward(lane: Rc<Lane>, setting: Setting, turned: bool) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Where ends begin behind starts, and tables behind ends.
+/// Where ends begin after starts, and tables after ends.
 const TABLES: usize = 384;
 
 struct Products<'a> {
@@ -132,7 +132,7 @@ impl Products<'_> {
         summed(lane, batch, shape, &Outputs::of(got.words(1).to_vec()), &sums).await
     }
 
-    /// What a kernel of sums leaves where `before` lies.
+    /// What a kernel of sums leaves in the place of `before`.
     async fn run(
         &self,
         kernel: &Kernel,

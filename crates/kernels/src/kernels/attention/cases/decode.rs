@@ -79,14 +79,14 @@ fn loss(cache: KvCacheFormat) -> f64 {
     }
 }
 
-/// One query over a random cache with NaN behind its last row, and what comes out.
+/// One query over a random cache with NaN after its last row, and what comes out.
 pub(crate) struct Query {
     shape: CausalAttention,
     keys: usize,
     row: Vec<f32>,
     words: Vec<u32>,
     step: Step,
-    /// Of the cache as packed, and as it was before.
+    /// Results for the cache as packed, and as it was before.
     expected: Vec<f64>,
     unpacked: Vec<f64>,
 }
@@ -345,7 +345,7 @@ async fn ring(lane: Rc<Lane>, cache: KvCacheFormat) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Random ranges, some of them without weight, and NaN behind the active ones.
+/// Random ranges, some of them without weight, and NaN after the active ones.
 async fn merge(lane: Rc<Lane>) -> Outcome {
     const COUNT: usize = 70;
     for heads in [(3, 1, 4), (2, 2, 80), (2, 1, 256)] {
@@ -378,7 +378,7 @@ async fn merge(lane: Rc<Lane>) -> Outcome {
                 }
                 expected.extend(whole.sum.iter().map(|x| x / whole.total));
             }
-            // So many keys that each of the active ranges has 64.
+            // Each of the active ranges has 64 keys.
             let position = (active * RANGE_KEYS) as u32 - 1;
             let operands = [
                 Operand::floats(&partials),

@@ -25,15 +25,15 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// How a tensor `[batch, heads, rows, head_dim]` lies in memory.
+/// How memory has a tensor `[batch, heads, rows, head_dim]`.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     /// `[batch, heads, rows, head_dim]`.
     HeadMajor,
     /// `[batch, rows, heads, head_dim]`.
     RowMajor,
-    /// As `HeadMajor`, but with room for seven more rows and a vector between rows, behind three
-    /// vectors of something else.
+    /// As `HeadMajor`, but with room for seven more rows and a vector between rows, after three vectors of something
+    /// else.
     Roomy,
 }
 
@@ -183,7 +183,7 @@ impl DecodeBatch {
         Job::new(kernel, 1, operands)
     }
 
-    /// Holds the output, what lies between its heads, and the logsumexp.
+    /// Checks the output, what is between its heads, and the logsumexp.
     fn check(&self, words: &[u32], lse: &[f32]) -> Result<(), String> {
         let output = Tensor::new(self.element, self.output, self.seen.len());
         let per_word = 4 / self.element.bytes();

@@ -42,7 +42,7 @@ pub(crate) struct Setting {
     pub window: Option<usize>,
     pub soft_cap: Option<f32>,
     pub scale: Option<f32>,
-    /// Of a batch: the cache has none.
+    /// The rate for a batch. A cache has none.
     pub dropout: Option<f64>,
 }
 
@@ -68,7 +68,7 @@ impl Setting {
         HEADS.map(Self::plain).into_iter().chain(special).collect()
     }
 
-    /// Those whose queries leave keys out: every tile is among them, each kind of rest, a window and a cap.
+    /// The cases whose queries leave keys out. Among them are every tile, each kind of rest, a window and a cap.
     pub fn dropped() -> [Self; 4] {
         let of = |heads, dropout| Self { dropout: Some(dropout), ..Self::plain(heads) };
         let special = Self { window: Some(40), soft_cap: Some(1.5), ..of(HEADS[5], 0.1) };
@@ -80,7 +80,7 @@ impl Setting {
         (Masks { seed: split(lane.seed), micro_step: 77 }, 65_541)
     }
 
-    /// The step of a batch, and behind the other operands what dropout needs.
+    /// The step of a batch, and after the other operands what dropout needs.
     pub fn step(&self, lane: &Lane, tokens: usize) -> (Operand, Option<Operand>) {
         let (Masks { seed, micro_step }, place) = self.masks(lane);
         let step = Step { draws: micro_step, reserved: seed, ..Step::of(tokens) };
@@ -107,7 +107,7 @@ impl Setting {
         k::Scores { soft_cap: self.soft_cap.map(constant), scale: self.scale.map(constant) }
     }
 
-    /// Of a batch.
+    /// Attention over a batch.
     pub fn batch(&self) -> k::BatchAttention {
         k::BatchAttention {
             shape: self.shape(),
@@ -118,13 +118,13 @@ impl Setting {
         }
     }
 
-    /// Of a cache, which may be a ring of so many rows.
+    /// Attention over a cache, which may be a ring of `ring` rows.
     pub fn cached(&self, ring: Option<usize>) -> k::CacheAttention {
         let Self { window, .. } = *self;
         k::CacheAttention { shape: self.shape(), scores: self.scores(), window, ring }
     }
 
-    /// Of queries over tensors.
+    /// Attention over tensors.
     pub fn over_tensors(&self, element: Element, batch: usize) -> k::DecodeOver {
         k::DecodeOver::Tensors(self.shape(), self.scores(), element, batch)
     }
@@ -278,7 +278,7 @@ fn alone(
     Ok(())
 }
 
-/// A cache of `rows` random rows and NaN behind them.
+/// A cache of `rows` random rows and NaN after them.
 fn cache(lane: &Lane, shape: CausalAttention, rows: usize) -> Vec<f32> {
     let mut cache = lane.normal(rows * shape.cache_width());
     cache.resize((rows + 40) * shape.cache_width(), f32::NAN);
@@ -298,8 +298,7 @@ async fn prefill(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Runs prefill kernels on the rows of `qkv` behind `position` cached ones, and holds each against
-/// `expected`.
+/// Runs prefill kernels on the rows of `qkv` after `position` cached ones, and compares each with `expected`.
 pub(crate) async fn prefill_close(
     lane: &Lane,
     what: &str,

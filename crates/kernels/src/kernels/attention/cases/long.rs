@@ -36,7 +36,7 @@ const LONGEST: usize = 2048;
 /// [`ENDS`] beyond the longest batch.
 const LONG_ENDS: usize = 2304;
 
-/// Up to so much of [`TwinBatch::work`] a software adapter runs kernels that it would not pick.
+/// Up to this [`TwinBatch::work`] a software adapter runs kernels that it would not pick.
 const CHEAP: usize = 1 << 24;
 /// Rows from which each job has a submit of its own: buffers stay small, submits short.
 const MANY: usize = 128;
@@ -77,7 +77,7 @@ fn product(cases: &mut Vec<Case>, heads: (usize, usize, usize)) {
     }
 }
 
-/// The document of that length alone, and between others where its borders lie inside tiles.
+/// The document of that length alone, and between others where its borders are inside tiles.
 fn batches(length: usize) -> Vec<Vec<u32>> {
     let alone = vec![0; length];
     if length == LONGEST {
@@ -151,7 +151,7 @@ async fn many(lane: Rc<Lane>) -> Outcome {
 enum Computed {
     Forward,
     Gradient(Side),
-    /// Of keys and values, for each query head.
+    /// Gradients of keys and values, for each query head.
     ByHead,
 }
 
@@ -166,7 +166,7 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Of batches whose document ends lie `ends` behind the starts.
+    /// Batches whose document ends follow `ends` after the starts.
     pub fn new(lane: &Lane, setting: Setting, ends: usize) -> std::result::Result<Self, String> {
         let (shape, batch) = (setting.shape(), setting.batch());
         let key_value = |owner| {
@@ -285,7 +285,7 @@ pub(crate) async fn run(
     Ok(outputs)
 }
 
-/// New rows behind a cache whose length is no multiple of a tile.
+/// New rows after a cache whose length is no multiple of a tile.
 async fn prefill(lane: Rc<Lane>, heads: (usize, usize, usize)) -> Outcome {
     const POSITION: usize = 37;
     let setting = Setting::plain(heads);

@@ -32,7 +32,7 @@ const WEIGHT_UNIT: f64 = 64.0;
 /// What f32 changes a sum of some hundred products by, relative to its terms.
 const SINGLE: f64 = 4e-6;
 
-/// Rows that lie in f16 are those of plans, whose gradients the kernels rotate back.
+/// Rows in f16 are those of plans, whose gradients the kernels rotate back.
 const ALL: BackwardRows =
     BackwardRows { qkv_f16: true, d_output_f16: true, d_qkv_f16: true, rotated: true };
 
@@ -139,7 +139,7 @@ fn as_halves(values: Vec<f32>) -> Vec<f32> {
 }
 
 impl F16Batch {
-    /// Gradients that lie in f16 are rotated back.
+    /// Gradients in f16 are rotated back.
     fn new(lane: &Lane, setting: Setting, lie: BackwardRows, documents: Vec<u32>) -> Self {
         let twin = setting.twin_on(lane, documents.len());
         let qkv = as_halves(lane.normal(twin.tokens * twin.qkv_width()));

@@ -84,7 +84,7 @@ async fn forward(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Rows behind others in a cache, which where there is a window is a ring. What no query sees of it is NaN.
+/// Rows after others in a cache, which where there is a window is a ring. What no query sees of it is NaN.
 async fn prefill(lane: Rc<Lane>, setting: Setting, half: bool) -> Outcome {
     const CHUNK: usize = 133;
     let ring = setting.window.map(|window| ring_rows(window, CHUNK));

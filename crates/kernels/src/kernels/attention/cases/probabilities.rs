@@ -20,11 +20,11 @@ pub(crate) fn cases() -> Vec<Case> {
     Setting::all().into_iter().map(of_setting).collect()
 }
 
-/// Words behind the result that nobody may write.
+/// Words after the result that nobody may write.
 const BEHIND: usize = 9;
 
-/// A text's first rows, a single row, more rows than a workgroup has invocations; with a window also
-/// over a ring, at its end, across it and far behind it.
+/// A text's first rows, a single row, more rows than a workgroup has invocations; with a window also over a ring, at
+/// its end, across it and far after it.
 async fn probabilities(lane: Rc<Lane>, setting: Setting) -> Outcome {
     const CHUNK: usize = 70;
     for (position, tokens) in [(0, 5), (37, 1), (30, CHUNK)] {
@@ -39,7 +39,7 @@ async fn probabilities(lane: Rc<Lane>, setting: Setting) -> Outcome {
     Ok(lane.summary())
 }
 
-/// The same rows among those of all heads of a longer text: what is around them stays.
+/// One head's rows among those of all heads of a longer text: what is around them stays.
 async fn shares(
     lane: &Lane,
     made: &[Kernel],

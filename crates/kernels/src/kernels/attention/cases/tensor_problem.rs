@@ -21,7 +21,7 @@ pub(crate) enum AxisOrder {
     Heads,
     /// `[batch, rows, heads, head_dim]`
     Rows,
-    /// As `Heads`, with room for more rows behind those in use, and not from the beginning.
+    /// As `Heads`, with room for more rows after those in use, and not from the beginning.
     Cache,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Mask {
     WindowAndLengths,
     /// Both directions within documents.
     Documents,
-    /// Drafts behind a prefix that all see.
+    /// Drafts after a prefix that all see.
     Tree,
     /// Bits by head, with rows that see nothing.
     Boolean,
@@ -160,7 +160,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// A call whose tensors lie as `view` says of those of queries and those of keys.
+    /// A call whose tensors have the views that `view` gives for queries and for keys.
     pub fn new(
         caps: &Capabilities,
         key: AttentionKey,

@@ -11,10 +11,10 @@ use std::ops::Range;
 /// A batch, and where it has its tiles.
 struct TileBatch {
     of: CausalAttention,
-    /// Of each head.
+    /// Tiles of each head.
     tiles: usize,
     documents: Vec<u32>,
-    /// Of each strip of queries the tiles before it less its first one.
+    /// For each strip of queries the tiles before it less its first one.
     before: Vec<u32>,
     qkv: Vec<f32>,
     d_output: Vec<f32>,

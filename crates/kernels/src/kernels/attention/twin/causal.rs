@@ -151,7 +151,7 @@ pub fn attend<R: Real>(
     attend_kept(query, keys, values, range, score, |_| R::ONE, out)
 }
 
-/// The same where each key's probability is multiplied by what is `kept` of it.
+/// Attends to keys whose probabilities are multiplied by what is `kept` of each.
 pub fn attend_kept<R: Real>(
     query: &[R],
     keys: Head<'_, R>,
@@ -203,8 +203,8 @@ pub fn attention_forward<R: Real>(
     (out, lse)
 }
 
-/// How much new rows behind `position` cached ones attend to each row of the cache with one head:
-/// softmax of the scores, 0 for keys that a row does not see. `[tokens, position + tokens]`
+/// How much new rows after `position` cached ones attend to each row of the cache with one head: softmax of the scores,
+/// 0 for keys that a row does not see. `[tokens, position + tokens]`
 pub fn attention_probabilities_forward<R: Real>(
     shape: CausalAttention,
     qkv: &[R],
@@ -227,8 +227,8 @@ pub fn attention_probabilities_forward<R: Real>(
     shares
 }
 
-/// Attention of new rows behind `position` cached ones; the cache already holds the keys and values
-/// of the new rows too. Row t sees cache rows 0 to `position` + t.
+/// Attention of new rows after `position` cached ones. The cache already holds the keys and values of the new rows too.
+/// Row t sees cache rows 0 to `position` + t.
 pub fn attention_prefill<R: Real>(
     shape: CausalAttention,
     qkv: &[R],

@@ -24,7 +24,7 @@ fn seen(window: Option<usize>, position: usize) -> Range<usize> {
     end.saturating_sub(window.unwrap_or(end))..end
 }
 
-/// The same without the row's own.
+/// The keys that a row sees, without its own.
 fn seen_before(attention: &CacheAttention, position: usize) -> Range<usize> {
     let Range { start, end } = seen(attention.window, position);
     start..end - 1
@@ -62,8 +62,8 @@ fn no_tensors() -> Error {
     Error::internal("the CPU double has no twin of decoding over tensors")
 }
 
-/// Of one range the output; of several partial results, each the sum of values, the largest score in base
-/// 2 and the sum of weights.
+/// One range gives the output. Several give partial results: the sum of values, the largest score in base 2 and the sum
+/// of weights.
 impl Twin for AttentionDecode {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
         let (attention, cache, rows) = newest_rows(on, &self.over)?;

@@ -46,7 +46,7 @@ impl<'a, R: Real> ForwardResults<'a, R> {
         (kept, whole - shared)
     }
 
-    /// The same with the gradient's two terms: that of the probability, and what all keys share of it.
+    /// The weight with the gradient's two terms: that of the probability, and what all keys share of it.
     pub fn weight_terms(&self, head: usize, s: usize, j: usize) -> (R, R, R) {
         let (shape, kv_head) = (self.shape, self.shape.kv_head(head));
         let at = s * shape.n_heads + head;

@@ -100,7 +100,7 @@ fn near_rows<'a>(
     Ok(())
 }
 
-/// Texts of one key and of many, with NaN behind each; the rows of one text.
+/// Texts of one key and of many, with NaN after each. The rows of one text.
 async fn decode(lane: Rc<Lane>, cache: KvCacheFormat) -> Outcome {
     let heads: &[Heads] =
         if cache == KvCacheFormat::F32 { &[(3, 1, 4), (4, 2, 64)] } else { &[(4, 2, 64)] };

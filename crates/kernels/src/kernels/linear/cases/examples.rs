@@ -120,7 +120,7 @@ fn matvecs(caps: &Capabilities, n: usize, k: usize) -> Vec<Entry> {
     entries
 }
 
-/// Attention whose outputs have so many elements.
+/// Attention whose outputs have `width` elements.
 fn heads_of(width: usize) -> CacheAttention {
     let shape = AttentionShape { heads: width / 64, kv_heads: width / 192, head_dim: 64 };
     CacheAttention { shape, ..CacheAttention::default() }

@@ -23,7 +23,7 @@ const TOKENS: [usize; 2] = [1, 129];
 /// Most rows that a shape is for.
 const MOST: usize = 192;
 
-/// Widths end within a tile, and K within a step or behind several whole ones.
+/// Widths end within a tile, and K within a step or after several whole ones.
 async fn gate_gradient(lane: Rc<Lane>, activation: Activation) -> Outcome {
     for (width, k) in [(4, 20), (132, 96)] {
         let shape = LinearShape::new(Form::Matmul, width, k, MOST);

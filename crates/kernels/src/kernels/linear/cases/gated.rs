@@ -31,7 +31,7 @@ const MOST: usize = 192;
 /// Columns of gate and up: two of the widest tiles.
 const N: usize = 256;
 
-/// K is within a step, or ends within one behind several.
+/// K is within a step, or ends within one after several.
 async fn gated(lane: Rc<Lane>, activation: Activation) -> Outcome {
     let rounded =
         |x: Vec<f32>| -> Vec<f32> { x.into_iter().map(|x| f16::from_f32(x).to_f32()).collect() };

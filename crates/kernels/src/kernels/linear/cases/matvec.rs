@@ -83,7 +83,7 @@ pub(crate) fn matvec_variants(lane: &Lane, shape: Matvec) -> Result<Vec<Kernel>,
     let forms = if lane.mode.others == Others::Run { &FORMS[..] } else { &FORMS[..1] };
     for &form in forms {
         let formed = |caps: &Capabilities| {
-            // Of a CPU's adapter the width stays its own in the table: a team is no wider than the device's.
+            // A CPU's adapter keeps its own width in the table: a team is no wider than the device's.
             let subgroup_size = lane.caps().subgroup_size;
             let caps = Capabilities { decoding: Some(form), subgroup_size, ..caps.clone() };
             let merges = k::matvec_merges(&caps, shape.k);
@@ -101,7 +101,7 @@ pub(crate) fn matvec_variants(lane: &Lane, shape: Matvec) -> Result<Vec<Kernel>,
     Ok(made)
 }
 
-/// The product with a matrix that lies in `b` and stands for the numbers of `matrix`.
+/// The product with a matrix whose words are in `b` and stand for the numbers of `matrix`.
 pub(crate) async fn row_by(
     lane: &Lane,
     shape: Matvec,

@@ -27,7 +27,7 @@ pub(crate) struct Run {
     pub expected: Vec<f64>,
 }
 
-/// Of the slice of wider rows, where there are any.
+/// The first column of the slice of wider rows, where there are any.
 fn first_column(shape: &LinearShape) -> usize {
     let more = [(shape.a_stride, shape.k), (shape.c_stride, shape.n)];
     match more.into_iter().any(|(stride, used)| stride >= used + 3) {
@@ -185,7 +185,7 @@ impl Run {
         Job::new(kernel, self.tokens, operands)
     }
 
-    /// C before the product, as it lies.
+    /// C before the product, as words.
     pub fn result_words(&self) -> Vec<u32> {
         match self.shape.c {
             Element::F32 => self.operands[2].iter().map(|x| x.to_bits()).collect(),
@@ -193,15 +193,15 @@ impl Run {
         }
     }
 
-    /// Rows of C with those behind them that the most tokens would have, as plans bind them: kernels that store whole
-    /// matrices need the room of one.
+    /// Rows of C, and then those that the most tokens would have, as plans bind them: kernels that store whole matrices
+    /// need the room of one.
     fn with_room(&self, mut words: Vec<u32>) -> Operand {
         let per_word = if self.shape.c == Element::F16 { 2 } else { 1 };
         words.resize(words.len().max(self.shape.m() * self.shape.c_stride / per_word), POISON);
         Operand::words(&words)
     }
 
-    /// A residual, which lies as C, and a bias, which is a row.
+    /// A residual, which is stored as C, and a bias, which is a row.
     fn added_operands(&self) -> impl Iterator<Item = Operand> {
         self.added.iter().map(|added| match added.len() == self.operands[2].len() {
             true => self.with_room(added.iter().map(|x| x.to_bits()).collect()),

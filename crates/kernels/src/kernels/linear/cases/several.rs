@@ -77,7 +77,7 @@ async fn products(lane: Rc<Lane>, weights: WeightFormat) -> Outcome {
     Ok(lane.summary())
 }
 
-/// A part of a matrix: columns lie on both sides of the result's.
+/// A part of a matrix: there are columns on both sides of the result's.
 fn shape_of(
     (n, k, rows): (usize, usize, usize),
     normed: bool,

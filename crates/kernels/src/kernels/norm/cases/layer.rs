@@ -29,7 +29,7 @@ fn far(lane: &Lane, rows: usize, hidden: usize) -> Vec<f32> {
     lane.normal(rows * hidden).iter().enumerate().map(|(i, x)| x + offset(i)).collect()
 }
 
-/// Of each row: 1 / deviation, and its largest element in deviations. Normed elements have the rounding of that.
+/// For each row: 1 / deviation, and its largest element in deviations. Normed elements have the rounding of that.
 fn scales(x: &[f64], hidden: usize) -> Vec<(f64, f64)> {
     let row = |row: &[f64]| {
         let mean = row.iter().sum::<f64>() / hidden as f64;
@@ -179,8 +179,8 @@ impl NormProblem {
             .collect();
         close_to_terms("d_weight", d_weight, &exact_weight, &slopes, ROUNDING)?;
         let loss = |x: &[f64], weight: &[f64]| dot(&layer_norm_forward(x, weight, EPSILON), &d_y);
-        // Of the twin, to which d_x is held above: what terms leave that cancel may be less than their rounding.
-        // Steps are relative to the deviation of their row, within which the loss bends.
+        // The twin's d_x, with which d_x is compared above: what terms leave that cancel may be less than their
+        // rounding. Steps are relative to the deviation of their row, within which the loss bends.
         let step = |(i, d): (usize, f32)| d * (1.0 / scales[i / hidden].0).min(1.0) as f32;
         let direction: Vec<f32> = lane.normal(x.len()).into_iter().enumerate().map(step).collect();
         directional("d_x", &cast(&exact), &x, &direction, |x| loss(x, &weight))?;

@@ -36,7 +36,7 @@ impl Problem {
 /// Lengths around a workgroup and past all of them, elements that are decayed, whether the step updates.
 pub const RUNS: [(usize, usize, bool); 4] =
     [(1, 0, true), (1003, 640, true), (70_000, 69_999, true), (300, 100, false)];
-/// Elements behind a run that lies in a longer buffer.
+/// Elements after a run in a longer buffer.
 pub const BEHIND: usize = 70;
 
 /// A step with a rule's default numbers.
@@ -59,7 +59,7 @@ pub fn decided(update: bool, step: &Step) -> [Operand; 2] {
     decided_at([0.271, 0.142_6], update, step)
 }
 
-/// The same with these numbers carried.
+/// A decision with these numbers carried.
 pub fn decided_at([first, second]: [f32; 2], update: bool, step: &Step) -> [Operand; 2] {
     let factor = if update { 0.37f32 } else { 0.0 };
     [Operand::floats(&[first, second, factor, f32::from(update)]), Operand::uniform(step)]
@@ -137,7 +137,7 @@ fn compare(got: &Outputs, index: usize, bound: &BoundWords<f64>) -> Result<(), S
     same_codes(what, &codes, &wanted)
 }
 
-/// The same codes, but for values half way between two, which have either.
+/// Compares codes. Values half way between two may have either.
 fn same_codes(what: &str, got: &[u8], wanted: &[u8]) -> Result<(), String> {
     let apart = got.iter().zip(wanted).map(|(a, b)| a.abs_diff(*b));
     let (other, most) = apart.fold((0, 0), |(n, most), d| (n + usize::from(d > 0), most.max(d)));

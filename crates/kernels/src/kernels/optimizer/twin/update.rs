@@ -120,7 +120,7 @@ impl<R: Real> Cpu<R> {
         if self.step()?.still == 0 { self.write(name, at, values) } else { Ok(()) }
     }
 
-    /// The same of words.
+    /// Writes words of a state.
     pub fn write_state_words(&mut self, name: &str, at: usize, words: &[u32]) -> Result<()> {
         if self.step()?.still != 0 {
             return Ok(());
@@ -163,7 +163,7 @@ impl<R: Real> Cpu<R> {
     }
 
     /// What each of `groups` workgroups adds up that share the elements as `lib/reduce_*` kernels do: a stretch of a
-    /// workgroup's size, then the next behind those of all others.
+    /// workgroup's size, then the next after those of all others.
     pub fn by_workgroups(&self, groups: usize, terms: &[R]) -> Vec<R> {
         let mut sums = vec![R::ZERO; groups];
         for (stretch, terms) in terms.chunks(self.workgroup).enumerate() {

@@ -99,7 +99,7 @@ async fn of_parts(lane: Rc<Lane>) -> Outcome {
     Ok(lane.summary())
 }
 
-/// Rows behind those that a cache holds, whole or of parts; a ring begins again among them.
+/// Rows after those that a cache holds, whole or of parts. A ring begins again among them.
 async fn appended(lane: Rc<Lane>) -> Outcome {
     for (heads, count) in HEADS.into_iter().zip([1, 3, 1, 2]) {
         for (rows, ring) in ROWS.into_iter().zip([None, None, Some(29)]) {

@@ -79,7 +79,7 @@ async fn likeliest_of(
     Ok(())
 }
 
-/// Rows of a chunk, one of them with many ties; those before and behind are not its own.
+/// Rows of a chunk, one of them with many ties. Those before and after are not its own.
 async fn of_rows(lane: Rc<Lane>) -> Outcome {
     const ROW0: usize = 3;
     const ROWS: usize = 5;

@@ -255,7 +255,7 @@ fn probabilities_of_a_cached_sequence_are_those_of_the_lse_and_give_the_output()
             let at = s * shape.out_width() + head * shape.head_dim;
             assert_close("output", &sum, &out[at..][..shape.head_dim], 1e-14, 0.0);
         }
-        // The rows from the third on, behind those before.
+        // The rows from the third on, after those before.
         let rest = CausalAttention { tokens: 4, ..shape };
         let rows = &qkv[3 * shape.qkv_width()..];
         let got = attention_probabilities_forward(rest, rows, &cache, 3, head);
