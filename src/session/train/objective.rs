@@ -169,10 +169,17 @@ impl StepObjective {
             }
         };
         let progress = RunProgress { normalized, ..progress };
-        if last && progress.divisor() == 0.0 {
+        let divisor = progress.divisor();
+        if last && divisor == 0.0 {
             return Err(Error::options(
                 "normalize is \"weights\", and all targetWeights of the step are 0: there is nothing to divide by",
             ));
+        }
+        if last && !normal(divisor) {
+            return Err(Error::options(format!(
+                "normalize is \"weights\", and the targetWeights of the step add up to {divisor:?} without their signs; \
+                 that must be a number from 1.2e-38 to 3.4e38"
+            )));
         }
         Ok(progress)
     }

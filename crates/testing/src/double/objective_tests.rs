@@ -216,6 +216,9 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let none = weighted(&[0.0; 10], Normalize::Weights);
     assert_eq!(block_on(trainer.step_by(&text, &none)).unwrap().loss, 0.0);
     refused(&none, "nothing to divide by");
+    for weight in [1e-44, 1e38] {
+        refused(&weighted(&[weight; 10], Normalize::Weights), "add up to");
+    }
     let done = block_on(trainer.step_by(&text, &weighted(&ones, Normalize::Weights))).unwrap();
     assert!(!done.skipped && done.loss.is_finite());
 }
