@@ -47,7 +47,7 @@ export type Captured<Asked = CaptureKinds> = { readonly [K in keyof CaptureKinds
 export interface LensOptions extends InferenceOptions {
   /** Counted as `residual` of {@link CaptureOptions}. Default: all, from the embedding on. */
   layers?: readonly number[];
-  /** How many of the likeliest ids of each position are told; default 5, at most 64; of 0 there are none. */
+  /** How many of the likeliest ids of each position are told: at most 64; of 0 there are none. Default 5, or the vocabulary. */
   top?: number;
   /** The ids that log-probabilities are asked of, one for each token; 0xffffffff for none. Default: the next tokens. */
   targets?: Uint32Array | readonly number[];

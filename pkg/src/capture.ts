@@ -30,7 +30,7 @@ import { LONG } from "./progress.js";
 import type { RawModel } from "./raw-types.js";
 import type { ResolvedConfig } from "./resolved-config.js";
 import { scores } from "./score.js";
-import { type TokenIds, toTokens } from "./tokens.js";
+import { toTokens } from "./tokens.js";
 import { watched } from "./watch.js";
 
 /** A call with what it needs of its model. */
@@ -125,10 +125,10 @@ export async function lens(
   options: LensOptions,
 ): Promise<LensLayer[]> {
   const [chosen, json] = inference("lens", options, LENS, of.weights);
-  const { layers, targets, top = 5 } = chosen;
+  const { layers, targets, top = Math.min(5, of.config.vocab_size) } = chosen;
   const count = of.config.num_hidden_layers;
   expectLayers("lens", layers, count);
-  const wanted = targets && toTokens("targets", targets as TokenIds);
+  const wanted = targets === undefined ? targets : toTokens("targets", targets);
   const all: LensLayer[] = [];
   const { kvCache, weights } = JSON.parse(json);
   for (const layer of layers ?? upTo(count + 1)) {
@@ -146,9 +146,11 @@ export async function lens(
 export async function attribute(
   of: Looking,
   tokens: Uint32Array,
-  { interventions, ...options }: AttributeOptions & { interventions?: readonly unknown[] },
+  given: AttributeOptions & { interventions?: readonly unknown[] },
 ): Promise<ByLayer> {
-  if (interventions?.length) {
+  const { interventions = [], ...options } = given ?? {};
+  const none = Array.isArray(interventions) && interventions.length === 0;
+  if (!none) {
     throw invalid(
       "attribute takes no interventions: its gradients are those of the model as it is; to see what a change does, compare " +
         "logits with it and without",

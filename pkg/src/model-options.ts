@@ -20,7 +20,7 @@ import {
   index,
   inspect,
   list,
-  numeric,
+  number,
   type Rules,
   seed,
 } from "./options.js";
@@ -43,7 +43,7 @@ export const SCORE: Rules<ScoreOptions> = {
   ...INFERENCE,
   targets: anything,
   documents: anything,
-  temperature: numeric,
+  temperature: number(1e-6, 1e6), // JSON, which the module reads, has no NaN
   entropy: flag,
   top: index,
 };

@@ -145,6 +145,9 @@ export const cases = {
     ok(furthest(lens[0].logprobs, logprobs) < 1e-5, "the last layer says what the model says");
     equal(lens[0].top.ids.length, 0, "no likeliest ids where none are asked for");
     model.free();
+    const few = await make(host, { ...config, vocab_size: 3 });
+    equal((await few.lens([1, 2], { layers: [0] }))[0].top.ids.length, 6, "a vocabulary below 5");
+    few.free();
   },
 
   async "gradients are slopes of logits"(host) {
@@ -276,12 +279,19 @@ export const cases = {
       model.attribute([1], { target: 1, layers: [3] }),
     );
     await wrong(["top"], () => model.lens([1], { top: 65 }));
+    await refuses("invalid-tokens", ["targets is null"], () => model.lens([1], { targets: null }));
     await wrong(["residual of layer 3"], () => model.attribute([1], { target: 1, layers: [3] }));
     await wrong(["target"], () => model.attribute([1], {}));
     await wrong(["target is 256"], () => model.attribute([1], { target: 256 }));
     await wrong(["against is 256"], () => model.attribute([1], { target: 1, against: 256 }));
     const cut = { target: 1, interventions: [{ at: "attention", layer: 0, scale: 0 }] };
     await wrong(["attribute takes no interventions", "logits"], () => model.attribute([1], cut));
+    for (const interventions of [5, null])
+      await wrong(["attribute takes no interventions"], () =>
+        model.attribute([1], { target: 1, interventions }),
+      );
+    for (const none of [undefined, null])
+      await wrong(["attribute needs target"], () => model.attribute([1], none));
     await wrong(["position is 1"], () => model.attribute([1], { target: 1, position: 1 }));
     await refuses("invalid-tokens", ["empty"], () => model.capture([], ALL));
     await refuses("invalid-tokens", ["empty"], () => model.attribute([], { target: 1 }));

@@ -164,6 +164,7 @@ export const cases = {
     for (const [options, word] of [
       [{ top: 65 }, "top is 65"],
       [{ temperature: 0 }, "temperature is 0"],
+      [{ temperature: Number.NaN }, "temperature is NaN"],
       [{ heat: 1 }, "heat"],
     ]) {
       await refuses("invalid-options", word, () => model.score(tokens, options));
