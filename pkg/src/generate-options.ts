@@ -20,6 +20,7 @@ import {
   number,
   type Rules,
   seed,
+  tokenizer,
   tokenList,
 } from "./options.js";
 import type { ResolvedConfig } from "./resolved-config.js";
@@ -51,10 +52,7 @@ const BATCH: Rules<BatchOptions> = {
     Array.isArray(value) && value.every((text) => typeof text === "string" && text)
       ? undefined
       : "an array of strings that are not empty",
-  tokenizer: (value) =>
-    typeof (value as TextDecoding | null)?.decoder === "function"
-      ? undefined
-      : "a tokenizer, which has decoder()",
+  tokenizer,
   skipSpecialTokens: flag,
   kvCache,
   weights,

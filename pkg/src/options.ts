@@ -80,6 +80,12 @@ export const tokenList: Rule = (value) =>
     ? undefined
     : "an array of token ids (whole numbers of at least 0)";
 
+/** What gives the texts of tokens. */
+export const tokenizer: Rule = (value) =>
+  typeof (value as { readonly decoder?: unknown } | null)?.decoder === "function"
+    ? undefined
+    : "a tokenizer, which has decoder()";
+
 /** An AbortSignal, from whichever realm. */
 export const abortSignal: Rule = (value) =>
   typeof value === "object" &&

@@ -19,7 +19,7 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import { mixed } from "./rollouts.js";
 import { type AlignCheckpoint, checkpointRule, keeper } from "./stored.js";
-import { type Anywhere, expectFits, expectModel, expectTrainer } from "./texts.js";
+import { type Anywhere, expectCount, expectFits, expectModel, expectTrainer } from "./texts.js";
 
 /** Options of {@link distill}. */
 export interface DistillOptions {
@@ -98,7 +98,8 @@ function packed(documents: readonly DatasetDocument[], longest: number) {
 
 /** Refuses what is no dataset, here or in a worker. */
 function expectDataset(data: unknown): void {
-  if (typeof (data as Partial<Dataset> | null | undefined)?.document === "function") return;
+  const { document, documents } = (data ?? {}) as Partial<Dataset>;
+  if (typeof document === "function" && typeof documents === "number") return;
   throw invalid(`distill: the dataset is ${show(data)}; give what a function of Dataset gave`);
 }
 
@@ -135,6 +136,7 @@ export async function* distill(
   const { gradientAccumulation, tokensPerStep, seed } = student.options;
   const longest = Math.min(dataset.sequenceLength, tokensPerStep);
   const { documentsPerStep = Math.floor(tokensPerStep / longest) } = given;
+  expectCount("distill", student, { documentsPerStep }, 1);
   if (dataset.documents === 0) throw invalid("distill: the dataset has no document for training");
   const perStep = documentsPerStep * gradientAccumulation;
   const { ids = Math.min(64, own), steps = Math.ceil(dataset.documents / perStep) } = given;

@@ -5,11 +5,12 @@ import type { Model } from "../model.js";
 import {
   abortSignal,
   check,
+  copied,
   flag,
   fraction,
+  inspect,
   integer,
   invalid,
-  number,
   oneOf,
   type Rules,
   show,
@@ -19,9 +20,11 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
+  expectCount,
   expectFits,
   expectNoDropout,
   expectTrainer,
+  expectVocabulary,
   listed,
   logistic,
   modelRule,
@@ -29,6 +32,7 @@ import {
   pack,
   partsOf,
   partsToCome,
+  scale,
   stepBy,
   sums,
   textsOf,
@@ -86,8 +90,8 @@ export interface DpoMetrics extends StepMetrics {
 
 const DPO: Rules<DpoOptions> = {
   loss: oneOf("sigmoid", "ipo", "simpo"),
-  beta: number(0, undefined, true),
-  gamma: number(0),
+  beta: scale(),
+  gamma: scale(0),
   labelSmoothing: fraction(0, 0.5),
   lengthNormalized: flag,
   pairsPerStep: integer(1),
@@ -128,7 +132,8 @@ type Chosen = Required<Pick<DpoOptions, "loss" | "beta" | "gamma" | "labelSmooth
 
 /** Refuses options that the loss has no use for. */
 function expectUsed(loss: Chosen["loss"], given: DpoOptions): void {
-  const unused = { gamma: loss !== "simpo", labelSmoothing: loss === "ipo" };
+  const simpo = loss === "simpo";
+  const unused = { gamma: !simpo, labelSmoothing: loss === "ipo", reference: simpo };
   for (const [name, none] of Object.entries(unused)) {
     if (!none || given[name as keyof typeof unused] === undefined) continue;
     throw invalid(`dpo: ${name} has no meaning with loss "${loss}"; leave it out`);
@@ -139,23 +144,26 @@ function expectUsed(loss: Chosen["loss"], given: DpoOptions): void {
 async function referenceOf(
   trainer: Trainer,
   pairs: readonly PreferencePair[],
-  reference: DpoOptions["reference"],
+  { reference, signal }: DpoOptions,
 ): Promise<readonly ReferencePair[]> {
   if (Array.isArray(reference)) {
-    if (reference.length !== pairs.length) {
-      throw invalid(`dpo: reference has ${reference.length} pairs, and there are ${pairs.length}`);
+    const own = inspect("dpo: reference", () => copied(reference));
+    if (own.length !== pairs.length) {
+      throw invalid(`dpo: reference has ${own.length} pairs, and there are ${pairs.length}`);
     }
-    const wrong = reference.findIndex(
+    const wrong = own.findIndex(
       (pair) => !(Array.isArray(pair) && pair.length === 2 && pair.every(Number.isFinite)),
     );
-    if (wrong < 0) return reference;
+    if (wrong < 0) return own;
     throw invalid(
-      `dpo: reference[${wrong}] is ${show(reference[wrong])}; give two finite numbers, of the chosen text and the rejected one`,
+      `dpo: reference[${wrong}] is ${show(own[wrong])}; give two finite numbers, of the chosen text and the rejected one`,
     );
   }
   const model = (reference as Model | undefined) ?? trainer.model;
+  expectVocabulary("dpo", trainer.model, model);
   const all: ReferencePair[] = [];
   for (const pair of pairs) {
+    throwIfAborted(signal, "dpo");
     const [chosen = 0, rejected = 0] = await sums(model, packed([pair]));
     all.push([chosen, rejected]);
   }
@@ -187,6 +195,7 @@ export async function* dpo(
   );
   if (all.length === 0) throw invalid("dpo: there are no pairs; give at least one");
   expectNoDropout("dpo", trainer);
+  expectCount("dpo", trainer, { pairsPerStep }, 4); // two texts of a prompt and a continuation
   const { gradientAccumulation } = trainer.options;
   const perStep = pairsPerStep * gradientAccumulation;
   const { steps = Math.ceil(all.length / perStep) } = given;
@@ -200,7 +209,7 @@ export async function* dpo(
   };
   expectRoom(steps); // before the reference is asked, which may take long
   const none = loss === "simpo" ? all.map((): ReferencePair => [0, 0]) : undefined;
-  const reference = none ?? (await referenceOf(trainer, all, given.reference));
+  const reference = none ?? (await referenceOf(trainer, all, given));
   for (let made = 0; made < steps; made++) {
     const seen = { objective: 0, margin: 0, accuracy: 0, chosen: 0, rejected: 0 };
     throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would stay behind

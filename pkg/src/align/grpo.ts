@@ -1,20 +1,21 @@
 /** Reinforcement: training on texts that the model itself writes, by what they are worth. */
 
 import type { With } from "../asked.js";
-import { throwIfAborted } from "../error.js";
+import { TinyloomError, throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
 import type { Scores } from "../model-types.js";
 import {
   abortSignal,
-  anything,
   callback,
   check,
+  inspect,
   integer,
   invalid,
   number,
   oneOf,
   orNull,
   type Rules,
+  tokenizer,
 } from "../options.js";
 import type { TextDecoding } from "../tokenizer-types.js";
 import type { TokenIds } from "../tokens.js";
@@ -26,6 +27,7 @@ import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./sto
 import {
   type Anywhere,
   expectNoDropout,
+  expectReference,
   expectTrainer,
   idsOf,
   listed,
@@ -33,6 +35,7 @@ import {
   type Packed,
   pack,
   placesFrom,
+  scale,
 } from "./texts.js";
 
 /** Options of {@link grpo}. */
@@ -104,7 +107,7 @@ export interface GrpoMetrics extends StepMetrics {
 
 const GRPO: Rules<GrpoOptions> = {
   reward: callback,
-  tokenizer: anything,
+  tokenizer,
   group: integer(2),
   promptsPerStep: integer(1),
   maxTokens: integer(1),
@@ -112,7 +115,7 @@ const GRPO: Rules<GrpoOptions> = {
   updates: integer(1),
   clip: number(0, 1),
   clipHigh: number(0),
-  klCoefficient: number(0),
+  klCoefficient: scale(0),
   reference: modelRule,
   advantages: oneOf("group", "batch", "none"),
   loss: oneOf("dapo", "grpo", "dr_grpo"),
@@ -136,6 +139,17 @@ interface Work extends Bounds {
   readonly loss: "dapo" | "grpo" | "dr_grpo";
 }
 
+/** The tokens of the longest prompt. Refuses one behind which the model has no position left. */
+function expectRoom(prompts: readonly TokenIds[], positions: number): number {
+  const longest = prompts.reduce((most, prompt) => Math.max(most, prompt.length), 0);
+  if (longest < positions) return longest;
+  const at = prompts.findIndex((prompt) => prompt.length === longest);
+  throw new TinyloomError(
+    "invalid-tokens",
+    `grpo: prompts[${at}] has ${longest} tokens, and the model has ${positions} positions: no text fits behind it; shorten it`,
+  );
+}
+
 /** The options in force, refused where they cannot be. */
 function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptions): Work {
   const { group = 8, promptsPerStep = 1, maxTokens = 256, temperature = 1 } = given;
@@ -144,14 +158,16 @@ function workOf(trainer: Trainer, prompts: readonly TokenIds[], given: GrpoOptio
   const { model, adapter, options } = trainer;
   const { reference = klCoefficient > 0 ? adapter && model : undefined } = given;
   const { eos_token_id: ends } = model.config;
-  const { stopToken = tokenizer?.endToken ?? (Array.isArray(ends) ? ends[0] : ends) } = given;
+  const endToken = inspect("grpo: tokenizer", () => tokenizer?.endToken);
+  const { stopToken = endToken ?? (Array.isArray(ends) ? ends[0] : ends) } = given;
   if (prompts.length === 0) throw invalid("grpo: there are no prompts; give at least one");
   if (klCoefficient > 0 && !reference) {
     throw invalid(
       "grpo: reference is missing; give a model, such as another one of the same files, or klCoefficient 0",
     );
   }
-  const longest = prompts.reduce((most, prompt) => Math.max(most, prompt.length), 0);
+  if (reference) expectReference("grpo", trainer, reference as Model);
+  const longest = expectRoom(prompts, model.config.max_position_embeddings);
   const texts = promptsPerStep * group;
   const length = Math.min(longest + maxTokens, model.config.max_position_embeddings);
   if (texts * length > options.tokensPerStep) {

@@ -2,16 +2,18 @@
 
 import { throwIfAborted } from "../error.js";
 import type { Model } from "../model.js";
-import { abortSignal, check, integer, invalid, number, type Rules, show } from "../options.js";
+import { abortSignal, check, inspect, integer, invalid, type Rules, show } from "../options.js";
 import type { ResolvedConfig } from "../resolved-config.js";
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
+  expectCount,
   expectFits,
   expectNoDropout,
   expectPositions,
+  expectReference,
   expectTrainer,
   listed,
   logistic,
@@ -19,6 +21,7 @@ import {
   pack,
   partsOf,
   partsToCome,
+  scale,
   stepBy,
   sums,
   type Text,
@@ -60,9 +63,9 @@ export interface KtoMetrics extends StepMetrics {
 }
 
 const KTO: Rules<KtoOptions> = {
-  beta: number(0, undefined, true),
-  desirableWeight: number(0),
-  undesirableWeight: number(0),
+  beta: scale(),
+  desirableWeight: scale(0),
+  undesirableWeight: scale(0),
   textsPerStep: integer(2),
   steps: integer(1),
   reference: modelRule,
@@ -71,7 +74,7 @@ const KTO: Rules<KtoOptions> = {
 
 function textOf(place: string, given: unknown, { model }: Trainer): LabelledText {
   const own = textsOf(place, given, ["completion"], model.config);
-  const { desirable } = given as LabelledText;
+  const { desirable } = inspect(place, () => ({ ...(given as LabelledText) }));
   if (typeof desirable === "boolean") return { ...own, desirable };
   throw invalid(`${place}.desirable is ${show(desirable)}; give true or false`);
 }
@@ -108,13 +111,18 @@ export async function* kto(
   const trainer = trained as Trainer;
   const given = check<KtoOptions>("kto", options, KTO);
   const { beta = 0.1, desirableWeight = 1, undesirableWeight = 1, textsPerStep = 4 } = given;
+  if (!(desirableWeight || undesirableWeight)) {
+    throw invalid("kto: desirableWeight and undesirableWeight are 0: nothing would be learned");
+  }
   const { reference = trainer.adapter && trainer.model, signal } = given;
   const all = listed("kto: texts", texts, (place, one) => textOf(place, one, trainer));
   if (all.length < 2) throw invalid(`kto: there are ${all.length} texts; give at least 2`);
   if (!reference) {
     throw invalid("kto: reference is missing; give a model, such as another one of the same files");
   }
+  expectReference("kto", trainer, reference as Model);
   expectNoDropout("kto", trainer);
+  expectCount("kto", trainer, { textsPerStep }, 2);
   const { gradientAccumulation } = trainer.options;
   const perStep = textsPerStep * gradientAccumulation;
   const { steps = Math.ceil(all.length / perStep) } = given;

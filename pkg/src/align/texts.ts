@@ -3,7 +3,7 @@
 import type { Adapter } from "../adapter.js";
 import { TinyloomError } from "../error.js";
 import type { Model } from "../model.js";
-import { inspect, invalid, type Rule, show } from "../options.js";
+import { inspect, invalid, number, type Rule, show } from "../options.js";
 import type { ResolvedConfig } from "../resolved-config.js";
 import { IGNORE_INDEX, type TokenIds, toSomeTokens } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
@@ -32,7 +32,8 @@ export interface Packed {
 
 /** Refuses what is no trainer, here or in a worker. */
 export function expectTrainer(where: string, trainer: unknown): void {
-  if (typeof (trainer as Partial<Trainer> | null | undefined)?.step === "function") return;
+  const { step, model } = (trainer ?? {}) as Partial<Trainer>;
+  if (typeof step === "function" && !modelRule(model)) return;
   throw invalid(`${where}: the trainer is ${show(trainer)}; give what Trainer.create gave`);
 }
 
@@ -47,8 +48,10 @@ export function listed<T>(
   given: unknown,
   read: (place: string, one: unknown) => T,
 ): T[] {
-  if (!Array.isArray(given)) throw invalid(`${name} is ${show(given)}; give an array`);
-  return Array.from(given, (one, i) => read(`${name}[${i}]`, one));
+  return inspect(name, () => {
+    if (!Array.isArray(given)) throw invalid(`${name} is ${show(given)}; give an array`);
+    return Array.from(given, (one, i) => read(`${name}[${i}]`, one));
+  });
 }
 
 /** A copy of a text's ids, all of which the model knows. */
@@ -178,6 +181,48 @@ export function expectFits(
   );
 }
 
+/**
+ * Refuses so many texts that no lengths of them fit into a micro-step, before a list of them is made.
+ *
+ * @param option - as of {@link expectFits}.
+ * @param least - the fewest tokens of one of them.
+ */
+export function expectCount(
+  where: string,
+  { options }: Trainer,
+  option: Readonly<Record<string, number>>,
+  least: number,
+): void {
+  const [[name, count] = ["", 1]] = Object.entries(option);
+  const most = options.tokensPerStep;
+  if (count * least <= most) return;
+  throw invalid(
+    `${where}: ${name} is ${count}; with ${least} tokens at least for each they need more than tokensPerStep, ${most}: ` +
+      "lower it, or make the trainer with a larger tokensPerStep",
+  );
+}
+
+/**
+ * Refuses a reference that lacks tokens, and one that is the model in training: what is measured from that is always 0.
+ */
+export function expectReference(where: string, { model, adapter }: Trainer, given: Model): void {
+  if (given === model && !adapter) {
+    throw invalid(
+      `${where}: reference is the model that is trained; give another one, such as one of the same files`,
+    );
+  }
+  expectVocabulary(where, model, given);
+}
+
+/** Refuses a reference that lacks tokens. One may have more: some are padded. */
+export function expectVocabulary(where: string, model: Model, reference: Model): void {
+  const [own, theirs] = [model, reference].map((one) => one.config.vocab_size);
+  if ((theirs as number) >= (own as number)) return;
+  throw invalid(
+    `${where}: the vocab_size of reference is ${theirs}, below the model's, ${own}; both need the same tokenizer`,
+  );
+}
+
 /** Refuses dropout: scores are of the network without it. */
 export function expectNoDropout(where: string, trainer: Trainer): void {
   const { dropout } = trainer.options;
@@ -223,6 +268,13 @@ export function partsToCome(
   }
   return [...parts.values()];
 }
+
+/**
+ * Scales of objectives. Smaller and larger ones make slopes that f32 does not hold.
+ *
+ * @param least - 0 where the scale may turn a part off.
+ */
+export const scale = (least = 1e-6): Rule => number(least, 1e6);
 
 /** The rule of an option that is a model, here or in a worker. */
 export const modelRule: Rule = (value) =>
