@@ -246,7 +246,7 @@ async function roundOf(work: Work, prompts: readonly TokenIds[], first: number):
   const seeds = asked.map((_, i) => mixed(seed, trainer.steps, i));
   const rollouts = await rollOut(source, asked, seeds);
   const generationMilliseconds = performance.now() - begun;
-  const rewards = await rewardsOf("grpo", work.reward, rollouts);
+  const rewards = await rewardsOf("grpo", work.reward, rollouts, source.signal);
   throwIfAborted(source.signal, "grpo");
   const worth = advantagesOf(rewards, group, work.advantages);
   const parts: Part[] = [];

@@ -1,5 +1,6 @@
 /** Texts that a model writes for prompts, and what they are worth. */
 
+import { either } from "../abortable.js";
 import type { Adapter } from "../adapter.js";
 import type { Model } from "../model.js";
 import { awaited, invalid, show } from "../options.js";
@@ -95,17 +96,25 @@ export async function rollOut(
   return made;
 }
 
-/** The rewards of texts, which are asked for all at once. */
+/** The rewards of texts, which are asked for all at once, until the signal fires. */
 export function rewardsOf(
   where: string,
   reward: Reward,
   rollouts: readonly Rollout[],
+  signal?: AbortSignal,
 ): Promise<number[]> {
-  return Promise.all(
-    rollouts.map(async (rollout) => {
-      const given: unknown = await awaited(`${where}: reward`, () => reward(rollout));
-      if (typeof given === "number" && Number.isFinite(given)) return given;
-      throw invalid(`${where}: reward() gave ${show(given)}; it must give a finite number`);
-    }),
-  );
+  const rewards = rollouts.map(async (rollout) => {
+    // What it does to its lists shall not change what is trained on.
+    const own = { ...rollout, prompt: rollout.prompt.slice(), tokens: rollout.tokens.slice() };
+    const given: unknown = await awaited(`${where}: reward`, () => reward(own));
+    if (isReward(given)) return given;
+    throw invalid(
+      `${where}: reward() gave ${show(given)}; it must give a number from -1e30 to 1e30`,
+    );
+  });
+  return either(Promise.all(rewards), signal, undefined, where);
 }
+
+/** Numbers whose squares and differences are finite. */
+const isReward = (given: unknown): given is number =>
+  typeof given === "number" && Math.abs(given) <= 1e30;

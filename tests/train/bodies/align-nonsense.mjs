@@ -1,5 +1,5 @@
 // What callers of the trainers of preference may get wrong: references, counts, getters, rewards, steps of other calls.
-import { equal, refuses } from "../../api/bodies/assert.mjs";
+import { equal, refuses, sameBytes } from "../../api/bodies/assert.mjs";
 import { collect, trainerOptions } from "../../api/bodies/kit.mjs";
 
 /** Where this body's cases run: see hosts.mjs. */
@@ -106,6 +106,7 @@ export const cases = {
     await wrong("grpo", PROMPTS, { ...asked, tokenizer: null }, "tokenizer is null");
     const long = [PROMPTS[0], new Array(16).fill(1)];
     await wrong("grpo", long, asked, "prompts[1] has 16 tokens", "invalid-tokens");
+    await wrong("grpo", PROMPTS, { ...asked, reward: () => 1e31 }, "reward() gave 1e+31");
     for (const model of [other, trainer.model]) model.free();
   },
 
@@ -129,5 +130,36 @@ export const cases = {
       collect(distill(trainer, reference, { document: () => {} })),
     );
     for (const model of [reference, trainer.model]) model.free();
+  },
+
+  async "a reward may change its lists"(host) {
+    const weights = [];
+    for (const change of [
+      () => {},
+      ({ tokens, prompt }) => [tokens, prompt].map((x) => x.fill(1)),
+    ]) {
+      const trainer = await open(host);
+      const reward = (rollout) => {
+        const worth = asked.reward(rollout);
+        change(rollout);
+        return worth;
+      };
+      await collect(host.tinyloom.align.grpo(trainer, PROMPTS, { ...asked, reward, steps: 1 }));
+      weights.push((await trainer.model.save())["model.safetensors"]);
+      trainer.model.free();
+    }
+    sameBytes(weights[1], weights[0], "weights");
+  },
+
+  async "the signal does not wait for a reward"(host) {
+    const trainer = await open(host);
+    const stop = new AbortController();
+    const reward = () => {
+      stop.abort();
+      return new Promise(() => {});
+    };
+    const options = { ...asked, reward, signal: stop.signal };
+    await refusing(host, trainer)("grpo", PROMPTS, options, "grpo", "aborted");
+    trainer.model.free();
   },
 };
