@@ -20,6 +20,7 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
+  expectAlone,
   expectCount,
   expectFits,
   expectNoDropout,
@@ -214,8 +215,9 @@ export async function* dpo(
     const seen = { objective: 0, margin: 0, accuracy: 0, chosen: 0, rejected: 0 };
     throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would stay behind
     expectRoom(1); // the trainer may have made other steps since
+    const before = trainer.steps;
     let metrics: StepMetrics | undefined;
-    for (const places of partsOf(trainer, trainer.steps, pairsPerStep, all.length)) {
+    for (const places of partsOf(trainer, before, pairsPerStep, all.length)) {
       const batch = packed(places.map((place) => all[place] as PreferencePair));
       const own = await sums(trainer.model, batch, trainer.adapter);
       const slopes = places.flatMap((place, i) => {
@@ -232,8 +234,10 @@ export async function* dpo(
         seen.rejected += b / perStep;
         return [slope / inChosen, -slope / inRejected];
       });
+      expectAlone("dpo", trainer, before);
       metrics = await stepBy(trainer, batch, slopes, perStep);
     }
+    expectAlone("dpo", trainer, before + 1);
     yield { ...(metrics as StepMetrics), ...seen };
   }
 }

@@ -26,6 +26,7 @@ import { mixed, type Reward, type Rollout, rewardsOf, rollOut, type Source } fro
 import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./stored.js";
 import {
   type Anywhere,
+  expectAlone,
   expectNoDropout,
   expectReference,
   expectTrainer,
@@ -263,8 +264,17 @@ async function roundOf(work: Work, prompts: readonly TokenIds[], first: number):
   return { parts, divisor, tokens, told };
 }
 
-/** Makes one optimizer step. Each part of the round is a micro-step. */
-async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMetrics> {
+/**
+ * Makes one optimizer step. Each part of the round is a micro-step.
+ *
+ * @param before - the trainer's steps at its scores.
+ */
+async function updated(
+  work: Work,
+  round: Round,
+  first: boolean,
+  before: number,
+): Promise<GrpoMetrics> {
   const { temperature, signal } = work.source;
   const { divisor: normalize, told } = round;
   const seen = { objective: 0, kl: 0, entropy: 0, clipped: 0 };
@@ -275,12 +285,14 @@ async function updated(work: Work, round: Round, first: boolean): Promise<GrpoMe
     const own = first ? part.old : await scored(work, part.packed);
     const { weights: targetWeights, ...sums } = judged(part, own, work);
     const batch = { tokens, targets, documents, targetWeights, normalize, temperature };
+    expectAlone("grpo", work.trainer, before);
     metrics = await work.trainer.step(batch);
     seen.objective += sums.objective / normalize;
     for (const name of ["kl", "entropy", "clipped"] as const) {
       seen[name] += sums[name] / round.tokens;
     }
   }
+  expectAlone("grpo", work.trainer, before + 1);
   const { kl, ...means } = seen;
   const own = { ...means, ...(work.reference && { kl }), ...told };
   return { ...(metrics as StepMetrics), ...own, ...(!first && { generationMilliseconds: 0 }) };
@@ -329,12 +341,14 @@ export async function* grpo(
   const keep = keeper("grpo", trainer, given.checkpoint, given.signal);
   for (let made = 0; made < steps; ) {
     throwIfAborted(given.signal, "grpo");
-    const first = Math.floor(trainer.steps / updates) * work.perStep;
+    let before = trainer.steps;
+    const first = Math.floor(before / updates) * work.perStep;
     const round = await roundOf(work, all, first);
     for (let update = 0; update < updates; update++, made++) {
-      const metrics = await updated(work, round, update === 0);
+      const metrics = await updated(work, round, update === 0, before);
       await keep(metrics, update + 1 === updates, made + 1 === steps);
       yield metrics;
+      before = trainer.steps;
     }
   }
 }

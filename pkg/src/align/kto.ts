@@ -9,6 +9,7 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
+  expectAlone,
   expectCount,
   expectFits,
   expectNoDropout,
@@ -147,7 +148,8 @@ export async function* kto(
     const rewards = { desirable: [] as number[], undesirable: [] as number[] };
     let metrics: StepMetrics | undefined;
     expectRoom(1); // the trainer may have made other steps since
-    for (const places of partsOf(trainer, trainer.steps, textsPerStep, all.length)) {
+    const before = trainer.steps;
+    for (const places of partsOf(trainer, before, textsPerStep, all.length)) {
       const own = places.map((place) => all[place] as LabelledText);
       const mismatched = own.map((text, i) => ({
         ...text,
@@ -165,8 +167,10 @@ export async function* kto(
         return -weight * sign * beta * value * (1 - value);
       });
       seen.baseline += baseline / gradientAccumulation;
+      expectAlone("kto", trainer, before);
       metrics = await stepBy(trainer, batch, slopes, perStep);
     }
+    expectAlone("kto", trainer, before + 1);
     const mean = (list: readonly number[]) =>
       list.reduce((sum, x) => sum + x, 0) / Math.max(1, list.length);
     const { desirable, undesirable } = rewards;

@@ -141,6 +141,14 @@ export async function sums(model: Model, packed: Packed, adapter?: Adapter): Pro
   );
 }
 
+/** Refuses a step that another call made amid one of ours: the scores before it are not of the weights that it left. */
+export function expectAlone(where: string, trainer: Trainer, steps: number): void {
+  if (trainer.steps === steps) return;
+  throw invalid(
+    `${where}: the trainer made a step of another call between scores and the step by them; let one call end before the next`,
+  );
+}
+
 /**
  * A micro-step along the slopes of an objective: its derivatives by the log-probability of each completion.
  *

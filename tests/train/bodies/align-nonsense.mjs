@@ -1,5 +1,5 @@
 // What callers of the trainers of preference may get wrong: references, counts, getters, rewards, steps of other calls.
-import { equal, refuses, sameBytes } from "../../api/bodies/assert.mjs";
+import { equal, ok, refuses, sameBytes } from "../../api/bodies/assert.mjs";
 import { collect, trainerOptions } from "../../api/bodies/kit.mjs";
 
 /** Where this body's cases run: see hosts.mjs. */
@@ -160,6 +160,29 @@ export const cases = {
     };
     const options = { ...asked, reward, signal: stop.signal };
     await refusing(host, trainer)("grpo", PROMPTS, options, "grpo", "aborted");
+    trainer.model.free();
+  },
+
+  async "a step of another call between scores and step is refused"(host) {
+    const { dpo, grpo } = host.tinyloom.align;
+    const trainer = await open(host);
+    const reward = async ({ tokens }) => {
+      if (trainer.steps === 0) await trainer.step({ tokens: [1, 2], targets: [2, 3] });
+      return tokens[0];
+    };
+    await refuses("invalid-options", "grpo: the trainer made a step of another call", () =>
+      collect(grpo(trainer, PROMPTS, { ...asked, reward, steps: 1 })),
+    );
+    const runs = Array.from({ length: 2 }, () => collect(dpo(trainer, PAIRS, { steps: 2 })));
+    const ends = await Promise.allSettled(runs);
+    ok(
+      ends.some(({ reason }) =>
+        reason?.message.includes("dpo: the trainer made a step of another"),
+      ),
+      "two calls at a time",
+    );
+    const metrics = await collect(dpo(trainer, PAIRS, { steps: 2 }));
+    equal(metrics.length, 2, "one call behind the other");
     trainer.model.free();
   },
 };
