@@ -80,6 +80,20 @@ export const cases = {
     }
   },
 
+  async "advantages are divided by the deviation of rewards, or by nothing"(host) {
+    const found = [];
+    for (const advantages of ["group", "none"]) {
+      const trainer = await open(host);
+      const run = { ...asked, steps: 1, advantages };
+      found.push(...(await collect(host.tinyloom.align.grpo(trainer, PROMPTS, run))));
+      trainer.model.free();
+    }
+    const [divided, plain] = found;
+    ok(divided.rewardDeviation > 0.01, "rewards differ");
+    const ratio = plain.gradNorm / divided.gradNorm;
+    close(ratio, divided.rewardDeviation + 1e-4, 1e-4 * ratio, "the gradient's norm");
+  },
+
   async "an adapter's reference is the model without it; rewards see texts"(host) {
     const { Adapter, ByteTokenizer } = host.tinyloom;
     const trainer = await open(host, {}, (model) => Adapter.create(model, { rank: 4, seed: 3 }));
