@@ -397,7 +397,7 @@ export class Model {
     texts: readonly (string | TokenIds)[],
     options: EmbedOptions = {},
   ): Promise<Float32Array[]> {
-    const given = inspect("embed", () => [copied(texts), { ...options }] as const);
+    const given = inspect("embed", () => [copied(texts), { ...copied(options) }] as const);
     const states = (ids: Uint32Array, own: HiddenStatesOptions) => this.hiddenStates(ids, own);
     const { embed } = await deferredPart();
     return embed({ config: this.config, handle: this.#handle, states }, ...given);

@@ -196,6 +196,16 @@ export const cases = {
     const states = await model.hiddenStates(tokens, { layer: 1, interventions: set });
     for (const [i, x] of states.entries())
       close(x, direction()[i % 64], 1e-6, "a state that is set");
+    const last = [{ at: "residual", layer: 2, set: direction(), positions: [23] }];
+    const behind = await model.hiddenStates(tokens, { layer: 2, interventions: last });
+    const [vector] = await model.embed([tokens], { normalize: false, interventions: last });
+    ok(furthest(vector, behind.subarray(-64)) < 1e-5, "a vector of a text");
+    const [other] = await model.embed([tokens], { normalize: false });
+    ok(furthest(vector, other) > 1e-2, "a vector without");
+    const own = { at: "residual", layer: 2, scale: 1 };
+    const late = { normalize: false, interventions: [own], onProgress: () => (own.scale = 0) };
+    const [kept] = await model.embed([tokens], late);
+    ok(furthest(kept, other) < 1e-5, "an intervention that the caller changes meanwhile");
     const shares = await model.attention(tokens, { layer: 1, head: 0, interventions: set });
     // All keys are alike but for their positions.
     const plain = await model.attention(tokens, { layer: 1, head: 0 });
