@@ -1,5 +1,6 @@
 /** Steps with an objective of their own: their options checked, and how the module takes them. */
 
+import { either } from "./abortable.js";
 import type { InnerRuntime } from "./inner-runtime.js";
 import {
   anything,
@@ -54,20 +55,27 @@ const GIVEN: Rules<Given> = {
   normalize: number(0, undefined, true),
 };
 
+/** Whose step it is. */
+interface Own {
+  readonly runtime: InnerRuntime;
+  /** Fires when the trainer is freed: a gradient function is not waited for then. */
+  readonly ended: AbortSignal;
+}
+
 /** A step whose batch has more than tokens, targets and documents. */
 export async function stepBy(
   raw: RawTrainer,
   tokens: Uint32Array,
   documents: Uint32Array | undefined,
   { targets, ...more }: { targets: unknown } & Partial<Objective & Given>,
-  runtime: InnerRuntime,
+  own: Own,
 ): Promise<RawMetrics> {
   if (more.gradient !== undefined) {
     if (targets !== undefined) {
       throw invalid("step: a gradient function has no targets beside it; leave them out");
     }
     const given = check<Given>("step with a gradient function", more, GIVEN, "gradient");
-    return stepGiven(raw, tokens, documents, given, runtime);
+    return stepGiven(raw, tokens, documents, given, own);
   }
   const { targetWeights, soft, ...numbers } = check<Objective>("step", more, OBJECTIVE);
   const wanted = toTokens("targets", targets);
@@ -122,7 +130,7 @@ async function stepGiven(
   tokens: Uint32Array,
   documents: Uint32Array | undefined,
   { gradient, gradientBy, normalize = 1 }: Given,
-  runtime: InnerRuntime,
+  { runtime, ended }: Own,
 ): Promise<RawMetrics> {
   let failed: { error: unknown } | undefined;
   const byStates = gradientBy === "states";
@@ -132,7 +140,8 @@ async function stepGiven(
       const of = byStates
         ? { states: values, first, rows, hidden: columns }
         : { logits: values, first, rows, vocabulary: columns };
-      const given = await awaited("step: gradient", () => gradient(of as GradientRows & StateRows));
+      const work = async () => gradient(of as GradientRows & StateRows);
+      const given = await awaited("step: gradient", () => either(work(), ended));
       const [own, loss] = judged(given, values.length);
       if (!isBuffer(own)) return [own, loss];
       const [device, to] = placed(runtime, place);

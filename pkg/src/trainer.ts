@@ -304,8 +304,8 @@ export class Trainer {
     const own = Object.keys(more).length > 0;
     if (own) {
       const given = inspect("step", () => copied({ targets, ...more }));
-      const { runtime } = this.#of;
-      begin = async (raw) => (await deferredPart()).stepBy(raw, ids, starts, given, runtime);
+      const on = { runtime: this.#of.runtime, ended: this.#handle.ended };
+      begin = async (raw) => (await deferredPart()).stepBy(raw, ids, starts, given, on);
     } else {
       const wanted = toTokens("targets", targets);
       begin = (raw) => raw.step(ids, wanted, starts);

@@ -1,6 +1,6 @@
 // Weights, soft targets and a gradient function by logits in each form of training: what the kernel computes of a teacher is
 // what a function computes in f64 by the definition.
-import { close, equal, ok } from "../../api/bodies/assert.mjs";
+import { close, equal, ok, refuses } from "../../api/bodies/assert.mjs";
 import { batch, config, trainerOptions } from "../../api/bodies/kit.mjs";
 
 /** Where this body's cases run: see hosts.mjs. */
@@ -93,12 +93,27 @@ async function same(host, more, tolerance) {
   for (const { model } of [kernel, own]) model.free();
 }
 
-export const cases = Object.fromEntries(
-  [
-    ["an accumulation", { gradientAccumulation: 2 }, 1e-4],
-    ["recompute", { recompute: true }, 1e-4],
-    ["mixed precision", { precision: "mixed" }, 5e-3],
-    ["the last layer alone", { lastLayers: 1 }, 1e-4],
-    ["an adapter", { adapted: true }, 1e-4],
-  ].map(([name, more, tolerance]) => [name, (host) => same(host, more, tolerance)]),
-);
+export const cases = {
+  ...Object.fromEntries(
+    [
+      ["an accumulation", { gradientAccumulation: 2 }, 1e-4],
+      ["recompute", { recompute: true }, 1e-4],
+      ["mixed precision", { precision: "mixed" }, 5e-3],
+      ["the last layer alone", { lastLayers: 1 }, 1e-4],
+      ["an adapter", { adapted: true }, 1e-4],
+    ].map(([name, more, tolerance]) => [name, (host) => same(host, more, tolerance)]),
+  ),
+
+  async "a step whose function never settles ends with its trainer"(host) {
+    const trainer = await still(host, {});
+    const { model } = trainer;
+    let step;
+    await new Promise((asked) => {
+      const gradient = () => new Promise(() => asked());
+      step = trainer.step({ tokens, gradient });
+    });
+    trainer.free();
+    await refuses("freed", "Trainer", () => step);
+    model.free();
+  },
+};
