@@ -280,7 +280,6 @@ export const cases = {
     );
     await wrong(["top"], () => model.lens([1], { top: 65 }));
     await refuses("invalid-tokens", ["targets is null"], () => model.lens([1], { targets: null }));
-    await wrong(["residual of layer 3"], () => model.attribute([1], { target: 1, layers: [3] }));
     await wrong(["target"], () => model.attribute([1], {}));
     await wrong(["target is 256"], () => model.attribute([1], { target: 256 }));
     await wrong(["against is 256"], () => model.attribute([1], { target: 1, against: 256 }));
