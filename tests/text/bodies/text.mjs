@@ -174,11 +174,15 @@ export const cases = {
       }
     }
     const listed = await Dataset.fromDocuments(rows, tokenizer, options);
-    const split = await Dataset.from(new Blob([rows.join("--")]), tokenizer, {
-      ...options,
-      separator: "--",
-    });
-    equal([split.hash, split.documents], [listed.hash, 4], "between separators");
+    const separated = rows.join("<-->");
+    // A separator may begin in one piece and end in another.
+    for (const cut of [1, 3, 7, separated.length]) {
+      const pieces = separated.match(new RegExp(`[^]{1,${cut}}`, "gu"));
+      const source = cut < separated.length ? streamOf(...pieces) : new Blob([separated]);
+      const split = await Dataset.from(source, tokenizer, { ...options, separator: "<-->" });
+      const found = [split.hash, split.documents];
+      equal(found, [listed.hash, 4], `between separators, in pieces of ${cut}`);
+    }
     const ended = await Dataset.fromDocuments(rows, tokenizer, { ...options, endToken: 0 });
     equal(ended.tokens, all.length + 4, "an end token behind each");
     const from = (content, how) => () => Dataset.from(new Blob([content]), tokenizer, how);
