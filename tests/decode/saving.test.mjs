@@ -162,6 +162,36 @@ function makeLarge(value) {
   return { ...f32, "model.safetensors": makeFile(entries, bytes) };
 }
 
+test("a merge of matrices larger than a part of the work is the one that merge() makes", async () => {
+  // Parts of 65,536 elements begin within a row of 96.
+  const model = await newModel({
+    hidden_size: 96,
+    intermediate_size: 768,
+    initializer_range: 0.02,
+  });
+  const adapter = await Adapter.create(model, { rank: 2 });
+  const trainer = await tinyloom.Trainer.create(adapter, { tokensPerStep: 16, learningRate: 0.05 });
+  const tokens = Uint32Array.from({ length: 16 }, (_, i) => (i * 37) % 256);
+  for (let step = 0; step < 2; step++) await trainer.step({ tokens, targets: tokens });
+  const before = await model.save();
+  const written = openFile((await adapter.saveMerged(before))["model.safetensors"]);
+  await adapter.merge();
+  const [plain, made] = [before, await model.save()].map((f) => openFile(f["model.safetensors"]));
+  const values = ({ header, data }, name) =>
+    new Float32Array(data.slice(...header[name].data_offsets).buffer);
+  const apart = (a, b) => a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
+  const { __metadata__: _, ...tensors } = made.header;
+  let large = 0;
+  for (const name of Object.keys(tensors)) {
+    const [merged, base] = [values(made, name), values(plain, name)];
+    const off = apart(values(written, name), merged);
+    assert.ok(off <= 1e-6, `${name} is ${off} apart`);
+    if (merged.length > 65_536 && apart(merged, base) > 1e-3) large += 1;
+  }
+  assert.ok(large > 0, "no large matrix was changed");
+  model.free();
+});
+
 test("a GGUF file carries the model's name", async () => {
   const nameOf = async (fields, options = {}) => {
     const model = await newModel(fields);
