@@ -103,6 +103,7 @@ export const cases = {
       { prompt, adapters: sum },
       { prompt: other, adapters: sum.map((one) => ({ ...one })), seed: 3, temperature: 1 },
       other,
+      { prompt, adapters: [{ adapter: a, scale: 2 }, { adapter: b }] },
     ];
     const options = { maxTokens: 9, temperature: 0, stopTokens: [] };
     const drawn = async (given, more) => {
@@ -122,8 +123,8 @@ export const cases = {
       const ids = (all) => all.map(({ token }) => token);
       equal(ids(texts[index]), ids(alone), `text ${index} by generate`);
     }
-    const same = [0, 1, 2, 4].map((index) => JSON.stringify(texts[index]));
-    equal(new Set(same).size, 4, "texts of one prompt");
+    const same = [0, 1, 2, 4, 7].map((index) => JSON.stringify(texts[index]));
+    equal(new Set(same).size, 5, "texts of one prompt");
     const given = await drawn([prompt, { prompt, adapters: sum }, prompts[1]], { adapter: a });
     equal(
       given,
@@ -135,8 +136,8 @@ export const cases = {
     const first = await order();
     equal(await order(), first, "the order of tokens");
     equal(
-      [...new Set(first.slice(0, 7))].sort(),
-      [0, 1, 2, 3, 4, 5, 6],
+      [...new Set(first.slice(0, 8))].sort(),
+      [0, 1, 2, 3, 4, 5, 6, 7],
       "all texts go on together",
     );
     for await (const { index } of model.generateBatch(prompts, options)) if (index === 4) break;
