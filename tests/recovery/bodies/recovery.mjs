@@ -135,10 +135,12 @@ export const place = {
   whole: ["firefox"],
   why: "what comes back, and in which order, is decided in TypeScript; how a device is lost is the host's",
   core: 12,
+  always: ["an option that was changed behind the last snapshot is changed again"],
   smoke: [
     "a call waits, unless its signal fires",
     "an onState that throws is reported, and ends nothing",
     "without recovery a lost device is the end",
+    "an option that was changed behind the last snapshot is changed again",
   ],
 };
 
@@ -203,6 +205,29 @@ export const cases = {
     for (const at of [0, 1]) sameFiles(parted.files[at], whole.files[at]);
     equal([of("lost").length, of("different").length], [1, 0]);
     return `${of("snapshot").length} snapshots, ${of("recovered")[0].repeated} steps repeated`;
+  },
+
+  async "an option that was changed behind the last snapshot is changed again"(context) {
+    const { runtime, of } = await recovering(context);
+    // The steps are repeated from the model's beginning.
+    context.tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 1e9, share: 100 };
+    const work = async (lost) => {
+      const trainer = await trained(context, runtime);
+      await trainer.step(batch(20));
+      trainer.learningRate = 2e-3;
+      await trainer.step(batch(20, 5));
+      if (lost) runtime.simulateLoss();
+      const { loss, learningRate } = await trainer.step(batch(20, 9));
+      const files = await trainer.save();
+      trainer.model.free();
+      return { told: [loss, learningRate], files };
+    };
+    const [whole, parted] = [await work(false), await work(true)];
+    equal(parted.told, whole.told, "the step behind the loss");
+    sameFiles(parted.files, whole.files);
+    const told = ["lost", "different", "snapshot"].map((name) => of(name).length);
+    equal(told, [1, 0, 0], "losses, steps with other results, snapshots");
+    runtime.destroy();
   },
 
   async "parts of an accumulation that begins again are not repeated after a loss"(context) {
