@@ -458,6 +458,23 @@ test("a mirror or iterator that is dropped frees what it stood for", async (t) =
   assert.equal(part.double, 2 * engine.rate, "sent again after it was dropped");
 });
 
+test("what is sent again while the page lets go of it has its properties", async (t) => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc");
+  let dropped = 0;
+  for (let round = 0; round < 20; round++) {
+    const one = new Engine();
+    const { kept } = await link(t, { kept: () => one });
+    const first = await (async () => new WeakRef(await kept()))();
+    await pause(1);
+    const again = kept(); // on its way before the first one's end is told
+    collect();
+    dropped += Number(first.deref() === undefined);
+    assert.equal((await again).rate, 1, `round ${round}`);
+  }
+  assert.ok(dropped > 0, "the first one was never dropped");
+});
+
 test("the page has a tokenizer and an error class of its own", () => {
   assert.deepEqual(PAGE, { ByteTokenizer, TinyloomError });
 });
