@@ -1,7 +1,7 @@
 //! Family 02: norms of each head's queries and keys, forward and backward.
 
 use crate::kernels::attention::twin::causal::CausalAttention;
-use crate::kernels::norm::cases::{EPSILON, norm_terms};
+use crate::kernels::norm::cases::{EPSILON, RowBehind, norm_terms};
 use crate::kernels::norm::twin::{head_norm_backward, head_norm_forward, norm_factors};
 use crate::kernels::{self as k, AttentionShape as Shape};
 use crate::testing::harness::{Job, Operand, Step};
@@ -99,11 +99,12 @@ async fn one_backward(
             rows: each,
         })
         .map_err(text)?;
+    let behind = RowBehind::new(lane, twin.qkv_width());
     let jobs: Vec<_> = made
         .iter()
         .map(|kernel| {
-            let read = [&x, &weight, &d_y].map(|x| Operand::floats(x));
-            let mut operands = read.to_vec();
+            let [x, d_y] = [&x, &d_y].map(|rows| behind.added_to(rows));
+            let mut operands = vec![x, Operand::floats(&weight), d_y];
             let partial = Operand::poison(blocks * 2 * head_dim);
             operands.extend([partial, Operand::uniform(&Step::of(rows))]);
             Job::new(kernel, rows, operands)
@@ -111,7 +112,7 @@ async fn one_backward(
         .collect();
     for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
         let named = of(&job.kernel);
-        let got_d_x = got.floats(0);
+        let got_d_x = behind.cut_off(&got).map_err(&named)?;
         close_to_terms("d_x", &got_d_x, &d_x, &terms, 2.0 * ROUNDING).map_err(&named)?;
         let mut sums = vec![0.0f64; 2 * head_dim];
         for row in got.floats(1).chunks_exact(2 * head_dim) {

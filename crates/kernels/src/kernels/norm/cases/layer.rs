@@ -1,5 +1,6 @@
 //! Family 02: LayerNorm forward and backward.
 
+use crate::kernels::norm::cases::RowBehind;
 use crate::kernels::norm::twin::{layer_norm_backward, layer_norm_forward};
 use crate::kernels::{self as k, Constant, WriteMode};
 use crate::testing::harness::{Job, Operand, Step};
@@ -110,11 +111,13 @@ async fn one_backward(
         let blocks = rows.div_ceil(each);
         let problem = NormProblem::new(lane, rows, hidden, adds);
         let NormProblem { x, weight, d_y, before, .. } = &problem;
+        let behind = RowBehind::new(lane, hidden);
         let jobs: Vec<_> = made
             .iter()
             .map(|kernel| {
                 let step = Step { accumulate: u32::from(later), ..Step::of(rows) };
-                let mut operands = [x, weight, d_y, before].map(|x| Operand::floats(x)).to_vec();
+                let [x, d_y, before] = [x, d_y, before].map(|rows| behind.added_to(rows));
+                let mut operands = vec![x, Operand::floats(weight), d_y, before];
                 operands.extend([Operand::poison(blocks * 2 * hidden), Operand::uniform(&step)]);
                 Job::new(kernel, rows, operands)
             })
@@ -125,7 +128,8 @@ async fn one_backward(
                 sums.iter_mut().zip(row).for_each(|(sum, &part)| *sum += f64::from(part));
             }
             let sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
-            problem.hold(lane, &got.floats(0), &sums).map_err(of(&job.kernel))?;
+            let hold = |d_x: Vec<f32>| problem.hold(lane, &d_x, &sums);
+            behind.cut_off(&got).and_then(hold).map_err(of(&job.kernel))?;
         }
     }
     Ok(())
