@@ -4,7 +4,7 @@ use super::PackWeights;
 use crate::caps::Capabilities;
 use crate::config::Activation;
 use crate::kernels::linear::cases::matvec::{EPSILON, matvec_matrix, row_by};
-use crate::kernels::weights::twin::{packing_error, unpack_weights_forward};
+use crate::kernels::weights::twin::{packing_errors, unpack_weights_forward};
 use crate::kernels::{self as k, Matvec, MatvecInput, MatvecOutput, Spec, WeightFormat};
 use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Job, Operand};
@@ -74,10 +74,10 @@ async fn kept(lane: Rc<Lane>, format: WeightFormat) -> Outcome {
         for words in packed(&lane, format, (rows, columns), &values).await? {
             let unpacked = unpack_weights_forward(format, &words, values.len());
             let most: Vec<f64> =
-                values.chunks(32).map(|group| packing_error(format, group)).collect();
+                values.chunks(32).flat_map(|group| packing_errors(format, group)).collect();
             hold(("kept", Bits(&wide(&values)), Bits(&most)), || {
                 for (i, (x, y)) in values.iter().zip(&unpacked).enumerate() {
-                    let (error, most) = ((f64::from(*x) - y).abs(), most[i / 32]);
+                    let (error, most) = ((f64::from(*x) - y).abs(), most[i]);
                     if error.is_nan() || error > most {
                         return Err(format!("{x} as {y}, {error:.1e} off; {most:.1e} allowed"));
                     }
