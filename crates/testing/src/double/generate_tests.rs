@@ -3,7 +3,7 @@
 
 use super::Double;
 use super::peft_tests::{feed, file, text};
-use super::tests::{Pair, TIED, UNTIED, gpu};
+use super::tests::{Pair, TIED, UNTIED, WINDOWED, gpu, integers, software};
 use crate::caps::{Capabilities, Decoding, Target};
 use crate::config::ModelConfig;
 use crate::error::ErrorCode;
@@ -186,6 +186,29 @@ fn a_sampler_follows_its_cache_and_leaves_nothing() {
     assert!(model.gpu_bytes() > bytes);
     drop(last);
     assert_eq!((model.gpu_bytes(), double.counters().gpu_bytes), (bytes, held));
+}
+
+/// A ring of 262 rows, for a window of 7 and chunks of 256 rows. What decoding has written into it counts at once.
+#[test]
+fn no_beginning_is_taken_from_rows_that_decoding_has_overwritten() {
+    let made = || Pair::new(&software(), WINDOWED).model;
+    let written = |model: &Rc<Model>, prompt: &[u32], max_tokens: usize| {
+        let options = GenerateOptions { max_tokens, ..greedy() };
+        rest(block_on(Generation::start(model, prompt, options)).unwrap())
+    };
+    let (prompt, others) = (integers(3, 300, 64), integers(4, 6, 64));
+    let model = made();
+    // The prompt's draw, and two submits of eight tokens.
+    let overwritten = prompt.len() + 16 - 262;
+    for seen_from in overwritten - 8..overwritten + 2 {
+        assert_eq!(written(&model, &prompt, 17).len(), 17);
+        let parted = [&prompt[..seen_from + 6], &others].concat();
+        let (found, expected) = (written(&model, &parted, 3), written(&made(), &parted, 3));
+        assert_eq!(tokens(&found), tokens(&expected), "from position {seen_from} on");
+        let told = |drawn: &[Drawn]| drawn.iter().map(|drawn| drawn.logprob).collect::<Vec<_>>();
+        let wanted: Vec<f64> = told(&expected).into_iter().map(f64::from).collect();
+        assert_close("log-probabilities", &told(&found), &wanted, 2e-5, 0.0);
+    }
 }
 
 #[test]
