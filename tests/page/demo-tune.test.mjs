@@ -291,9 +291,14 @@ async function looks(tune) {
   await tune.said(/^Its layers are below/);
   const adapted = await label();
   assert.match(adapted, /^Layers 1(, \d+)* of the model, with \d+ heads each, .* its answer: \S/);
+  const top = async (id) => (await (await page.$(id)).boundingBox()).y;
+  const above = (await top("#tune-loom")) - (await top("#tune-loom-adapted"));
+  assert.ok(above > 0 && above < 60, `its controls stand ${above} pixels above it`);
   await demo.axe("light", "tune-loom");
   await shots(tune, "loom");
-  const { x, y, width } = await (await page.$("#tune-loom")).boundingBox();
+  const canvas = await page.$("#tune-loom");
+  await canvas.scrollIntoView();
+  const { x, y, width } = await canvas.boundingBox();
   await page.mouse.move(x + width - 30, y + 40);
   await demo.until(
     "words",
