@@ -5,14 +5,15 @@ import type { DrawnData } from "./dataset-types.js";
 import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type { FilePart } from "./file-part.js";
 import { CONFIG_BYTES, type Source } from "./file-part.js";
+import type { ModelConfig } from "./model-config.js";
 import { type Dtype, GENERATION_FILE, notesOf } from "./notes.js";
-import { invalid, show } from "./options.js";
+import { invalid, object, show } from "./options.js";
 import { baseNameIn, plainAdapter } from "./peft-files.js";
 import { type LongOptions, report, reported } from "./progress.js";
 import { end } from "./raw-handle.js";
 import type { RawLoader, RawModel, RawModule, RawResume, RawTrainer, Seen } from "./raw-types.js";
 import { type OpenFile, pullTensors, readHeaders, withRoom } from "./safetensors.js";
-import { ADAPTER_FILES } from "./save-types.js";
+import { ADAPTER_FILES, MODEL_FILES } from "./save-types.js";
 import { readState } from "./trainer-state.js";
 import { watched } from "./watch.js";
 
@@ -107,6 +108,23 @@ export async function loadRun(
     if (resume) end(resume);
     end(loader);
   }
+}
+
+/** A checkpoint's config as it is written: without defaults, and not judged. */
+export async function configIn(source: Source): Promise<ModelConfig> {
+  const text = await readConfig(source, MODEL_FILES);
+  const wrong = (what: string, cause?: unknown) =>
+    new TinyloomError("invalid-config", `${source.place(MODEL_FILES[0] as string)} is ${what}`, {
+      cause,
+    });
+  let config: unknown;
+  try {
+    config = JSON.parse(text);
+  } catch (cause) {
+    throw wrong(`not JSON: ${show(cause)}`, cause);
+  }
+  if (object(config) !== undefined) throw wrong(`${show(config)}, and no object of fields`);
+  return config as ModelConfig;
 }
 
 async function readConfig(source: Source, names: readonly string[]): Promise<string> {

@@ -10,7 +10,7 @@ export {
 } from "./adapter-lifecycle.js";
 export { exchanged, saveAveraged } from "./averages.js";
 export { attribute, capture, lens } from "./capture.js";
-export { loadRun, loadWeights } from "./checkpoint-loader.js";
+export { configIn, loadRun, loadWeights } from "./checkpoint-loader.js";
 export { configWithBase, save, saveWeights } from "./checkpoint-writer.js";
 export { embed } from "./embed.js";
 export { generatedBatch } from "./generate-batch.js";

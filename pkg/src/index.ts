@@ -76,6 +76,7 @@ export type {
 export type { Dtype } from "./notes.js";
 export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
 export type { LoadOptions, LongOptions, Progress } from "./progress.js";
+export { readConfig } from "./read-config.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";
 export type { ResolvedConfig } from "./resolved-config.js";
 export type { RopeParameters } from "./rope-parameters.js";

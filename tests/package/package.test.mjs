@@ -43,7 +43,7 @@ test("importing touches neither the GPU nor globals", () => {
   });
   assert.equal(
     stdout.trim(),
-    "webgpu-unavailable Adapter,BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer,chat,chatPrompt,estimate Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
+    "webgpu-unavailable Adapter,BpeTokenizer,ByteTokenizer,Dataset,IGNORE_INDEX,Model,Runtime,Tensor,TinyloomError,Tokenizer,Trainer,chat,chatPrompt,estimate,readConfig Tensor,TinyloomError,attention,softmax ByteTokenizer,IGNORE_INDEX,TinyloomError,connect,serve,transfer",
   );
 });
 
@@ -264,7 +264,16 @@ test("with an address, npm would publish it", (t) => {
   const folder = mkdtempSync(join(tmpdir(), "tinyloom-publish-"));
   t.after(() => rmSync(folder, { recursive: true }));
   stage({ address: "https://code.example/someone/tinyloom", folder });
-  const args = ["publish", "--dry-run", "--offline", "--loglevel", "notice", "--access", "public", folder];
+  const args = [
+    "publish",
+    "--dry-run",
+    "--offline",
+    "--loglevel",
+    "notice",
+    "--access",
+    "public",
+    folder,
+  ];
   const shell = process.platform === "win32";
   const { status, stdout, stderr } = spawnSync("npm", args, { encoding: "utf8", shell });
   assert.equal(status, 0, stderr);

@@ -158,6 +158,7 @@ const onModel = ({ runtime, files, byte, adapter }) => ({
   "Model.create": () => [runtime, { ...CONFIG }, { seed: 1 }],
   "Model.countParameters": () => [runtime, { ...CONFIG }],
   "Model.fromPretrained": () => [runtime, { ...files }, { onProgress: () => {} }],
+  readConfig: () => [{ ...files }, { onProgress: () => {} }],
   "Model#logits": () => [[1, 2, 3], { weights: "f32" }],
   "Model#loss": () => [[1, 2, 3], [2, 3, 4], { weights: "f32" }],
   "Model#hiddenStates": () => [[1, 2], { layer: 1 }],

@@ -1,6 +1,12 @@
 /** A text as a trainer and a model see it: its tokens, and how they become text again. */
 import library from "@huggingface/tokenizers?url";
-import { ByteTokenizer, type Dataset, type Tokenizer } from "tinyloom/worker";
+import {
+  ByteTokenizer,
+  type CheckpointSource,
+  type Dataset,
+  type LongOptions,
+  type Tokenizer,
+} from "tinyloom/worker";
 import type { Lab } from "./lab.ts";
 import { entropyOf } from "./letters.ts";
 import { ByteStream, type Decoder } from "./sample.ts";
@@ -15,9 +21,7 @@ const PROBE_STEPS = 4;
 const TOKEN_BYTES = 8;
 
 /** How text becomes tokens, and tokens text. */
-export interface Codec {
-  /** Its tokenizer.json; undefined where bytes are the tokens. */
-  readonly json: string | undefined;
+export interface Words {
   readonly tokenizer: ByteTokenizer | Tokenizer;
   /** The template of chats, in Jinja, where the tokenizer has one. */
   readonly template?: string | undefined;
@@ -27,6 +31,12 @@ export interface Codec {
   decoder(): Promise<Decoder>;
   /** What a token is called by itself. */
   name(token: number): Promise<string>;
+}
+
+/** The same of a run, which keeps its tokenizer. */
+export interface Codec extends Words {
+  /** Its tokenizer.json; undefined where bytes are the tokens. */
+  readonly json: string | undefined;
 }
 
 /** Files that say more of a tokenizer. */
@@ -59,11 +69,19 @@ export async function codecOf(
   }
   const beside = ABOUT.flatMap((name) => (folder[name] ? [[name, folder[name]] as const] : []));
   const files = { "tokenizer.json": new Blob([json]), ...Object.fromEntries(beside) };
+  return { json, ...(await wordsOf(lab, files)) };
+}
+
+/** The tokenizer of a checkpoint. */
+export async function wordsOf(
+  lab: Lab,
+  source: CheckpointSource,
+  long: LongOptions = {},
+): Promise<Words> {
   // The worker knows no package by its name, so it gets the address of the one that reads other tokenizers.
-  const tokenizer = await lab.Tokenizer.fromPretrained(files, { library });
+  const tokenizer = await lab.Tokenizer.fromPretrained(source, { library, ...long });
   const names = new Map<number, string>();
   return {
-    json,
     tokenizer,
     template: tokenizer.chatTemplate,
     endToken: tokenizer.endToken,

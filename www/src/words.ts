@@ -37,7 +37,8 @@ const WORDS: { readonly [code: string]: string } = {
 const STAGES: { readonly [stage: string]: string } = { upload: "Copying to your GPU" };
 
 /** A stage of the package's progress, as a visitor reads it. */
-export const stageWords = (stage: string): string => STAGES[stage] ?? stage;
+export const stageWords = (stage: string): string =>
+  STAGES[stage] ?? stage.replace(/^download /, "Downloading ");
 
 /** The label of a kernel, with layers counted from 1 as in the rest of the page. */
 export const fromOne = (label: string): string =>

@@ -23,7 +23,7 @@ export function showErrorIn(
   thrown: unknown,
   others: { readonly [code: string]: string } = {},
 ): void {
-  const { code, message } = TinyloomError.from(thrown);
+  const { code, message, cause } = TinyloomError.from(thrown);
   box.dataset["code"] = code;
   const here = {
     userAgent: navigator.userAgent,
@@ -31,9 +31,11 @@ export function showErrorIn(
     online: navigator.onLine,
   };
   const words = others[code] ?? wordsFor(code, here);
+  // A message in the page's own words has the library's error under it.
+  const under = words === undefined && cause instanceof TinyloomError ? cause : undefined;
   box.replaceChildren(make("p", "words", words ?? sentence(message)));
-  if (words !== undefined) {
-    const exact = make("p", "hint", `${message} (${code})`);
+  if (words !== undefined || under) {
+    const exact = make("p", "hint", `${under?.message ?? message} (${under?.code ?? code})`);
     box.append(make("details", "", make("summary", "", "Details"), exact));
   }
   box.hidden = false;

@@ -1,16 +1,19 @@
 /** The model and the chats that a visitor chooses for a fine-tuning, read as soon as both are there. */
 import { byId, whole } from "../dom.ts";
 import { type Folder, folderOf } from "../import.ts";
-import { type BaseModel, baseOfFolder, baseOfRun } from "../tune/base-model.ts";
+import { addressOf } from "../tune/address.ts";
+import { type BaseModel, baseOfRun } from "../tune/base-model.ts";
 import { type Chat, readChats } from "../tune/chats.ts";
 import { exampleFor } from "../tune/examples.ts";
+import { type Given, givenAddress, givenFolder } from "../tune/given.ts";
 import type { TuneHost } from "../tune/host.ts";
 import { type Reading, readDataset } from "../tune/tuning.ts";
+import { TuneAddress } from "./tune-address.ts";
 
 /** What the panel hears. */
 export interface ChoiceEvents {
-  /** Something else is chosen, and is being read. */
-  reading(): void;
+  /** Something else is chosen, and is being read; `what` says what of it. */
+  reading(what?: string): void;
   /** It is read. `ofPage` says whose model it is where that is another one; otherwise it is undefined. */
   read(reading: Reading, ofPage: boolean | undefined): Promise<void>;
   failed(error: unknown): void;
@@ -18,12 +21,12 @@ export interface ChoiceEvents {
   waiting(why: string): void;
 }
 
-/** The option of a folder. Those of runs have their names behind "run:". */
-const FOLDER = "folder";
+/** The option of a model that was brought. Those of runs have their names behind "run:". */
+const GIVEN = "given";
 const RUN = "run:";
 
 const NO_MODEL =
-  "There is no model yet. Train one above, which becomes the base here, or open a checkpoint folder.";
+  "There is no model yet. Train one above, which becomes the base here, open a checkpoint folder, or type an address.";
 
 /** The files of a picker, with the name of their folder. Files in folders within are left out. */
 function pickedFolder(files: readonly File[]): Folder {
@@ -41,9 +44,20 @@ export class TuneChoice {
   readonly #paste = byId("tune-paste", HTMLTextAreaElement);
   readonly #file = byId("tune-file", HTMLInputElement);
   readonly #note = byId("tune-chats-note", HTMLElement);
-  #folder: Folder | undefined;
+  readonly #address = new TuneAddress(
+    (typed) => {
+      try {
+        const address = addressOf(typed, location.protocol === "https:");
+        this.#take(givenAddress(address, () => this.#address.keeps));
+      } catch (error) {
+        this.#events.failed(error);
+      }
+    },
+    () => this.#giveUp(),
+  );
+  #given: Given | undefined;
   /** The last one that was a model: it is chosen again after one that is none. */
-  #good: Folder | undefined;
+  #good: Given | undefined;
   #chosenFile: File | undefined;
   /** The model that was read last, by its option. */
   #known: { readonly key: string; readonly base: BaseModel } | undefined;
@@ -86,14 +100,30 @@ export class TuneChoice {
   }
 
   takeFolder(folder: Folder): void {
-    this.#folder = folder;
+    try {
+      this.#take(givenFolder(folder));
+    } catch (error) {
+      this.#events.failed(error);
+    }
+  }
+
+  /** Chooses a model that was brought. */
+  #take(given: Given): void {
+    this.#given = given;
     this.#known = undefined;
     this.#picked = true;
     this.#events.reading();
     void this.#list().then(() => {
-      this.#choose(FOLDER);
+      this.#choose(GIVEN);
       return this.#read();
     });
+  }
+
+  /** Reads the address no further: the model before is chosen again, or none. */
+  #giveUp(): void {
+    this.#reading?.abort();
+    this.#given = this.#good;
+    void this.#list().then(() => this.#read());
   }
 
   #choose(value: string): void {
@@ -110,6 +140,7 @@ export class TuneChoice {
 
   /** The page has other runs now. */
   refresh(): void {
+    this.#address.refresh();
     if (this.#listing) return;
     this.#listing = true;
     const before = this.#base.value;
@@ -134,7 +165,7 @@ export class TuneChoice {
     const options = names.map((name) => new Option(name, RUN + name));
     if (present !== undefined)
       options.unshift(new Option(`${present}, on this page`, RUN + present));
-    if (this.#folder) options.unshift(new Option(`${this.#folder.name}, a folder`, FOLDER));
+    if (this.#given) options.unshift(new Option(this.#given.label, GIVEN));
     if (options.length === 0) options.push(new Option("No model yet", ""));
     const { value } = this.#base;
     const shown = [...this.#base.options].map((one) => one.value + one.text).join("\n");
@@ -156,19 +187,20 @@ export class TuneChoice {
   /** Reads what is chosen; what is read meanwhile is dropped. */
   async #read(): Promise<void> {
     this.#reading?.abort();
+    this.#address.busy = false;
     const opened = this.#host.opened();
     const { value } = this.#base;
     if (!opened || value === "") {
       this.#reading = undefined;
       return this.#events.waiting(NO_MODEL);
     }
-    const folder = this.#folder;
+    const given = this.#given;
     const work = new AbortController();
     this.#reading = work;
     this.#events.reading();
     try {
       const known = this.#known?.key === value ? this.#known.base : undefined;
-      const base = known ?? (await this.#open(value));
+      const base = known ?? (await this.#open(value, work.signal));
       work.signal.throwIfAborted();
       const chats = await this.#chats(base);
       work.signal.throwIfAborted();
@@ -186,28 +218,35 @@ export class TuneChoice {
       await this.#last?.dataset.free();
       this.#last = reading;
       this.#describe(reading);
-      await this.#events.read(reading, known ? undefined : value !== FOLDER);
+      await this.#events.read(reading, known ? undefined : value !== GIVEN);
     } catch (error) {
       if (work.signal.aborted) return;
       this.#note.textContent = "";
-      if (this.#folder !== folder) await this.#list().then(() => this.#read());
+      if (this.#given !== given) await this.#list().then(() => this.#read());
       this.#events.failed(error);
     }
   }
 
-  async #open(value: string): Promise<BaseModel> {
+  async #open(value: string, signal: AbortSignal): Promise<BaseModel> {
     const { lab, store } = this.#host.opened()!;
-    const folder = this.#folder;
-    if (value !== FOLDER || !folder) {
+    const given = this.#given;
+    if (value !== GIVEN || !given) {
       return baseOfRun(lab, store, value.slice(RUN.length), this.#host.training());
     }
+    this.#address.busy = true;
     try {
-      const base = await baseOfFolder(lab, folder);
-      this.#good = folder;
+      const base = await given.open(lab, signal, (what) => {
+        if (signal.aborted) return;
+        this.#address.tell(what);
+        this.#events.reading(what);
+      });
+      this.#good = given;
       return base;
     } catch (error) {
-      if (this.#folder === folder) this.#folder = this.#good === folder ? undefined : this.#good;
+      if (this.#given === given) this.#given = this.#good === given ? undefined : this.#good;
       throw error;
+    } finally {
+      if (!signal.aborted) this.#address.busy = false;
     }
   }
 

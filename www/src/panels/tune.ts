@@ -65,7 +65,7 @@ export class TunePanel {
   constructor(host: TuneHost) {
     this.#host = host;
     this.#choice = new TuneChoice(host, {
-      reading: () => this.#unread(),
+      reading: (what) => this.#unread(what),
       read: (reading, ofPage) => this.#read(reading, ofPage),
       failed: (error) => this.#fail(error),
       waiting: (why) => this.#wait(why),
@@ -175,11 +175,11 @@ export class TunePanel {
     this.#say(why);
   }
 
-  #unread(): void {
+  #unread(what = "Reading the chats…"): void {
     clearError(this.#error);
     this.#reading = undefined;
     this.#set("reading");
-    this.#say("Reading the chats…");
+    this.#say(what);
   }
 
   /** The chats are read. */
@@ -266,7 +266,8 @@ export class TunePanel {
     try {
       this.#tuning = await Tuning.begin(opened.lab, reading, settings, signal, (progress) => {
         const { loaded, total, stage } = progress;
-        if (total > 0) this.#say(`${stageWords(stage)}: ${bytes(loaded)} of ${bytes(total)}`);
+        const all = total > 0 ? ` of ${bytes(total)}` : "";
+        this.#say(`${stageWords(stage)}: ${bytes(loaded)}${all}`);
       });
       this.#learning.start(this.#tuning);
       this.#loom.start(shapeOf(this.#tuning.base.config).layers ?? 1);

@@ -1,4 +1,4 @@
-/** What an adapter is put on: a run of this page, or a folder of Hugging Face's. */
+/** What an adapter is put on, as the panel sees it, and the runs of this page as such. */
 import {
   type Model,
   type ModelConfig,
@@ -6,11 +6,9 @@ import {
   TinyloomError,
   type WeightFormat,
 } from "tinyloom/worker";
-import { type Codec, codecOf } from "../data.ts";
-import type { Folder } from "../import.ts";
+import { codecOf, type Words } from "../data.ts";
 import type { Lab } from "../lab.ts";
 import { keptOf, type RunStore, tokenizerOf } from "../run-store.ts";
-import { shapeOf } from "../shape.ts";
 import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
 import type { Training } from "../training.ts";
 
@@ -21,7 +19,7 @@ type Told = (progress: { loaded: number; total: number; stage: string }) => void
 export interface BaseModel {
   readonly name: string;
   readonly config: ModelConfig;
-  readonly codec: Codec;
+  readonly codec: Words;
   /** The chat template in Jinja. */
   readonly template: string;
   /** Whose that is. */
@@ -33,7 +31,8 @@ export interface BaseModel {
   load(weights: WeightFormat, signal: AbortSignal, onProgress: Told): Promise<Model>;
 }
 
-const refused = (words: string): TinyloomError => new TinyloomError("invalid-options", words);
+export const refused = (words: string): TinyloomError =>
+  new TinyloomError("invalid-options", words);
 
 /** For a model that has no template of its own. */
 const PLAIN =
@@ -46,8 +45,9 @@ const ofTask = (name: TaskName): string =>
   "{% for message in messages %}{{ message.content }}" +
   `{{ ${JSON.stringify(tasks[name].mark)} if message.role == 'user' else '\\n' }}{% endfor %}`;
 
-function templateFor(
-  codec: Codec,
+/** The model's own template, else its task's, else the page's. */
+export function templateFor(
+  codec: Words,
   task: TaskName | undefined,
 ): Pick<BaseModel, "template" | "templateOf"> {
   if (codec.template) return { template: codec.template, templateOf: "model" };
@@ -110,44 +110,4 @@ async function loadRun(
   if (weights === "f32") return model;
   const files = await model.save().finally(() => model.free());
   return lab.Model.fromPretrained(lab.runtime, files, { weights, ...long });
-}
-
-/** The model in a folder. */
-export async function baseOfFolder(lab: Lab, { name, files }: Folder): Promise<BaseModel> {
-  const described = files["config.json"];
-  if (!described) {
-    throw refused(
-      "The folder has no config.json. Open a folder as Hugging Face has it: config.json, one or more " +
-        ".safetensors files, and tokenizer.json.",
-    );
-  }
-  if (!Object.keys(files).some((file) => file.endsWith(".safetensors"))) {
-    throw refused(
-      "The folder has no .safetensors file. Weights in .bin, .gguf or .onnx files are not read here.",
-    );
-  }
-  let config: ModelConfig;
-  try {
-    config = JSON.parse(await described.text()) as ModelConfig;
-  } catch {
-    throw refused("The config.json of this folder is no JSON.");
-  }
-  const own = await files["tokenizer.json"]?.text();
-  const { vocab_size: words = 0 } = config;
-  if (own === undefined && words !== 256) {
-    throw refused(
-      `The folder has no tokenizer.json, and its model has ${words} tokens instead of the 256 of bytes.`,
-    );
-  }
-  const codec = await codecOf(lab, own, files);
-  return {
-    name,
-    config,
-    codec,
-    task: undefined,
-    ...templateFor(codec, undefined),
-    context: shapeOf(config).positions ?? 1024,
-    load: (weights, signal, onProgress) =>
-      lab.Model.fromPretrained(lab.runtime, files, { weights, signal, onProgress }),
-  };
 }

@@ -1,0 +1,64 @@
+/** The field of the fine-tune panel for a model's address. */
+import { byId } from "../dom.ts";
+
+/** Where the package keeps files of addresses in the browser. */
+const KEPT = "tinyloom";
+
+export class TuneAddress {
+  readonly #field = byId("tune-address", HTMLInputElement);
+  readonly #load = byId("tune-load", HTMLButtonElement);
+  readonly #keep = byId("tune-keep", HTMLInputElement);
+  readonly #forget = byId("tune-forget", HTMLButtonElement);
+  readonly #note = byId("tune-address-note", HTMLElement);
+  readonly #hint = this.#note.textContent;
+  #busy = false;
+
+  /**
+   * @param load - hears what was typed.
+   * @param cancel - hears that it is not to be read any further.
+   */
+  constructor(load: (typed: string) => void, cancel: () => void) {
+    this.#load.addEventListener("click", () => {
+      if (this.#busy) cancel();
+      else load(this.#field.value);
+    });
+    this.#field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault(); // the form would begin to train
+      if (!this.#busy) load(this.#field.value);
+    });
+    // What is typed here is no choice of the form until it is loaded.
+    for (const one of [this.#field, this.#keep]) {
+      one.addEventListener("change", (event) => event.stopPropagation());
+    }
+    this.#forget.addEventListener("click", () => {
+      void caches.delete(KEPT).then(() => this.refresh());
+    });
+    this.refresh();
+  }
+
+  /** Whether the browser is to keep a model's files. */
+  get keeps(): boolean {
+    return this.#keep.checked && "caches" in globalThis;
+  }
+
+  /** Whether a model that was brought is being read. */
+  set busy(busy: boolean) {
+    this.#busy = busy;
+    this.#load.textContent = busy ? "Cancel" : "Load";
+    if (!busy) this.#note.textContent = this.#hint;
+  }
+
+  /** Says beside the field what is being read. */
+  tell(what: string): void {
+    this.#note.textContent = what;
+  }
+
+  /** Shows whether files are kept. */
+  refresh(): void {
+    if (!("caches" in globalThis)) return;
+    void caches.has(KEPT).then((kept) => {
+      this.#forget.hidden = !kept;
+    });
+  }
+}

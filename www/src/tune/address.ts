@@ -1,0 +1,177 @@
+/** Addresses of models: what a visitor types, and in words why one did not load. */
+import { TinyloomError } from "tinyloom/worker";
+import { OFFLINE } from "../words.ts";
+
+/** Where a model lies on the web. */
+export interface Address {
+  /** As the package takes it. */
+  readonly source: string;
+  /** What the model is called. */
+  readonly name: string;
+  /** Who is asked for it. */
+  readonly host: string;
+}
+
+const HUB = "huggingface.co";
+const refused = (words: string, cause?: unknown): TinyloomError =>
+  new TinyloomError("invalid-options", words, { cause });
+
+/**
+ * Reads what was typed: `hf:OWNER/NAME`, with a revision and a file if wanted, the same without `hf:`, the address of a
+ * page of the hub, or that of a folder or of a GGUF file.
+ *
+ * @param secure - whether this page comes by https.
+ * @throws TinyloomError `invalid-options`.
+ */
+export function addressOf(typed: string, secure: boolean): Address {
+  const text = typed.trim();
+  if (text === "") throw refused("Type the address of a model first.");
+  if (/^[\w-][\w.-]*\/[\w-][\w.-]*$/.test(text)) return ofHub(`hf:${text}`);
+  if (/^hf:/i.test(text)) return ofHub(`hf:${text.slice(3)}`);
+  let url: URL;
+  try {
+    url = new URL(/^[a-z][a-z+.-]*:\/\//i.test(text) ? text : `https://${text}`);
+  } catch (cause) {
+    throw refused(
+      `“${text}” is no address. One is hf:OWNER/NAME, or https://… of a folder or a .gguf file.`,
+      cause,
+    );
+  }
+  const local = /^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname);
+  if (url.protocol !== "https:" && url.protocol !== "http:") {
+    throw refused(
+      `The page loads from https addresses; ${url.protocol}// is none. A model on your disk is opened by the buttons above.`,
+    );
+  }
+  if (url.protocol === "http:" && secure && !local) {
+    throw refused("Browsers let a page from https load from https addresses only; this is http.");
+  }
+  const path = url.pathname.replace(/\/+$/, "");
+  if (url.hostname === HUB) {
+    // The address of a page is that of no file; those of its files have "resolve" in them.
+    const [, repository, , revision = "", file = ""] =
+      /^\/([\w.-]+\/[\w.-]+)(\/(?:tree|blob)\/([^/]+)(\/.*)?)?$/.exec(path) ?? [];
+    if (repository) return ofHub(`hf:${repository}${revision && `@${revision}`}${file}`);
+  }
+  const parts = path.split("/").filter((part) => part !== "");
+  return { source: url.href, name: decoded(parts.at(-1) ?? url.host), host: url.host };
+}
+
+function ofHub(source: string): Address {
+  const [, repository, file] = /^hf:([\w.-]+\/[\w.-]+)(?:@(?:refs\/\w+\/)?[^/@]+)?\/*(.*)$/.exec(
+    source,
+  ) ?? [undefined, undefined, undefined];
+  if (repository === undefined) {
+    throw refused(
+      "A repository of the hub is hf:OWNER/NAME, as in hf:HuggingFaceTB/SmolLM2-135M-Instruct; @REVISION may stand behind it.",
+    );
+  }
+  return { source, name: file ? file.split("/").at(-1)! : repository, host: HUB };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** What a page can find out of an address that its worker could not fetch. */
+export interface Asked {
+  /** Whether there is a network. */
+  readonly online: boolean;
+  /** Whether a server answers there at all, if only to other websites than this one. */
+  answers(address: string): Promise<"yes" | "no" | "forbidden">;
+}
+
+/**
+ * The failure in a visitor's words; itself where the page's other words fit.
+ *
+ * @param host - who was asked.
+ */
+export async function addressFailure(
+  thrown: unknown,
+  host: string,
+  asked: Asked,
+): Promise<TinyloomError> {
+  const error = TinyloomError.from(thrown);
+  const { code, message } = error;
+  const [, status] = / answered (\d{3})/.exec(message) ?? [];
+  const [, failed] = /(https?:\S+) could not be fetched/.exec(message) ?? [];
+  if (code === "storage-full") {
+    return refused(
+      "The browser has no room to keep the files of this model. Take the tick from “Keep its files in this browser”, or delete files that are kept.",
+      error,
+    );
+  }
+  if (failed) return refused(await unreached(failed, host, asked), error);
+  if (status === "401" || status === "403") {
+    return refused(
+      `The server ${host} does not give this model to everybody (${status}): there is none of that name, it is private, or its terms ` +
+        "have to be accepted first. Look at its spelling, or download it there and open the folder here.",
+      error,
+    );
+  }
+  if (status) return refused(`The server ${host} answered ${status}. Try again later.`, error);
+  if (/ is (missing|not there)[;,]/.test(message) || /there is neither /.test(message)) {
+    return refused(missing(message, host), error);
+  }
+  if (/ is not JSON: .*</.test(message) || /no GGUF file, or an error page/.test(message)) {
+    return refused("What lies there is a web page, and no file of a model.", error);
+  }
+  return error;
+}
+
+/** The words for an address that no answer came from. */
+async function unreached(failed: string, host: string, asked: Asked): Promise<string> {
+  if (!asked.online) return OFFLINE_MODEL;
+  const answers = await asked.answers(failed);
+  const at = new URL(failed).host;
+  if (answers === "forbidden") {
+    return (
+      `The rules of this website do not let its pages load from ${at}. Who runs it can add https://${at} to connect-src in ` +
+      "its Content-Security-Policy. Or download the model, and open its folder here."
+    );
+  }
+  if (answers === "yes") {
+    return (
+      `The server ${at} answers, but lets no other website read its files: it sends no Access-Control-Allow-Origin (CORS). Download ` +
+      "the model there, and open its folder here."
+    );
+  }
+  return `The server ${at === host ? host : `${at}, to which ${host} points,`} does not answer. Look at the address and at your network.`;
+}
+
+const OFFLINE_MODEL = `${OFFLINE.split(",")[0]}. A model on your disk can be opened by the buttons above.`;
+
+/** The words for an address at which something lacks. */
+function missing(message: string, host: string): string {
+  const [, file = "a file"] =
+    /([\w.-]+)(?: \([\w.]+\))? is (?:missing|not there)/.exec(message) ?? [];
+  if (file.endsWith(".gguf"))
+    return `The server ${host} has no file ${file} there. Look at its name.`;
+  const what = /there is neither /.test(message) ? "no weights in safetensors" : `no ${file}`;
+  return (
+    `There is ${what} at this address. It has to be that of a folder with config.json, .safetensors files and ` +
+    "tokenizer.json, or that of a .gguf file."
+  );
+}
+
+/** Asks whether somebody is there: an answer that nobody may read also counts, and a policy that forbids to ask. */
+export async function answers(address: string): Promise<"yes" | "no" | "forbidden"> {
+  let forbidden = false;
+  const hears = ({ blockedURI: blocked }: SecurityPolicyViolationEvent) => {
+    forbidden ||= address.startsWith(blocked) || blocked.startsWith(new URL(address).origin);
+  };
+  document.addEventListener("securitypolicyviolation", hears);
+  try {
+    await fetch(address, { method: "HEAD", mode: "no-cors", cache: "no-store" });
+    return "yes";
+  } catch {
+    await new Promise((turn) => setTimeout(turn)); // its event comes after it
+    return forbidden ? "forbidden" : "no";
+  } finally {
+    document.removeEventListener("securitypolicyviolation", hears);
+  }
+}
