@@ -16,12 +16,13 @@ const CALL = 120;
  * Opens the page.
  *
  * @param hash - the part of the address behind the `#`, with it.
+ * @param others - what the server gives instead of some of the page's files, by path.
  */
-export async function openWithoutGpu(t, hash = "") {
+export async function openWithoutGpu(t, hash = "", others = {}) {
   const worker = readdirSync(join(dist, "assets")).find((name) => name.startsWith("model-worker-"));
   const without = "delete WorkerNavigator.prototype.gpu;\n";
   const code = Buffer.concat([Buffer.from(without), readFileSync(join(dist, "assets", worker))]);
-  const server = await serve({ "/": dist, [`/assets/${worker}`]: code });
+  const server = await serve({ "/": dist, [`/assets/${worker}`]: code, ...others });
   t.after(() => server.close());
   const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());

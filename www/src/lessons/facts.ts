@@ -1,6 +1,7 @@
 /** What a lesson needs to know of what the stage shows. */
+
+import { type Marks, rightOf } from "../loom/ask.ts";
 import type { Moment } from "../loom/moment.ts";
-import { type Marks, rightOf } from "../loom/track.ts";
 import type { Facts } from "./lessons.ts";
 
 const count = (marks: Marks | undefined): number | undefined => marks && rightOf(marks);

@@ -17,6 +17,16 @@ export interface Answer {
   readonly stops: boolean;
 }
 
+/** How a model did in all questions. */
+export interface Marks {
+  readonly right: readonly boolean[];
+  /** Questions whose answer ended where the right one does. */
+  readonly stops: number;
+}
+
+/** How many were right. */
+export const rightOf = ({ right }: Marks): number => right.filter(Boolean).length;
+
 const utf8 = new TextEncoder();
 
 /** Problems as questions: the answers end with a line break. */
@@ -58,5 +68,18 @@ export function answer(weights: Weights, question: Question, off?: ReadonlySet<n
     given: Uint8Array.from(given),
     right,
     stops: given.length === most && given.at(-1) === END,
+  };
+}
+
+/** Asks all questions of a model. */
+export function marksOf(
+  weights: Weights,
+  questions: readonly Question[],
+  off: ReadonlySet<number>,
+): Marks {
+  const answers = questions.map((question) => answer(weights, question, off));
+  return {
+    right: answers.map(({ right }) => right),
+    stops: answers.filter(({ stops }) => stops).length,
   };
 }

@@ -1,10 +1,9 @@
-/** Asks a model's questions one by one, so that the page never stands still, and keeps what came of them. */
-import { answer, type Question } from "./ask.ts";
-import { type Marks, rightOf, type Snapshot } from "./track.ts";
+/** Asks models their questions, one model after another, and keeps what came of them. */
+import { answer, type Marks, marksOf, type Question, rightOf } from "./ask.ts";
+import type { Task } from "./asking-worker.ts";
+import type { Snapshot } from "./track.ts";
 
-/** Milliseconds of questions after which the page gets its turn. */
-const TURN = 8;
-/** Milliseconds between two rounds of questions, at most. */
+/** Milliseconds between two models, at most. */
 const REST = 1500;
 
 /** What is to be asked. */
@@ -15,57 +14,72 @@ export interface Exam {
   readonly off: ReadonlySet<number>;
 }
 
+/** Asks all questions of a model. */
+export type Examine = (exam: Exam) => Promise<Marks>;
+
 /** What the marks of a model with these heads cut are kept by. */
 export const keyOf = (off: ReadonlySet<number>): string => [...off].sort((a, b) => a - b).join();
 
-const turn = (milliseconds = 0) => new Promise((go) => setTimeout(go, milliseconds));
-
 export class Asker {
-  readonly #now: () => Exam | undefined;
-  readonly #done: (exam: Exam, marks: Marks) => void;
+  readonly #examine: Examine;
+  readonly #next: (milliseconds: number) => Exam | undefined;
+  readonly #done: () => void;
+  readonly #rests: () => boolean;
   #asking = false;
+  /** Milliseconds that the last model took. */
+  #took = 0;
 
   /**
-   * @param now - what the stage shows at the moment.
-   * @param done - hears what came of all questions.
+   * @param next - what is to be asked next, if it takes so many milliseconds.
+   * @param done - hears that a model has answered.
+   * @param rests - whether something else needs the machine, too.
    */
-  constructor(now: () => Exam | undefined, done: (exam: Exam, marks: Marks) => void) {
-    this.#now = now;
+  constructor(
+    examine: Examine,
+    next: (milliseconds: number) => Exam | undefined,
+    done: () => void,
+    rests: () => boolean,
+  ) {
+    this.#examine = examine;
+    this.#next = next;
     this.#done = done;
+    this.#rests = rests;
   }
 
-  /** Asks what is shown, and what will be, until all of it has been asked. */
+  /** Asks until all that is wanted has been asked. */
   async ask(): Promise<void> {
     if (this.#asking) return;
     this.#asking = true;
     for (;;) {
-      const exam = this.#now();
-      if (!exam || exam.questions.length === 0 || exam.snapshot.marks.has(keyOf(exam.off))) break;
+      const exam = this.#next(this.#took);
+      if (!exam) break;
       const began = performance.now();
-      const marks = await this.#all(exam);
-      exam.snapshot.marks.set(keyOf(exam.off), marks);
-      this.#done(exam, marks);
-      // Where the machine computes on its CPU, training needs it too.
-      await turn(Math.min(REST, performance.now() - began));
+      exam.snapshot.marks.set(keyOf(exam.off), await this.#examine(exam));
+      this.#took = performance.now() - began;
+      this.#done();
+      if (this.#rests()) await new Promise((go) => setTimeout(go, Math.min(REST, this.#took)));
     }
     this.#asking = false;
   }
+}
 
-  async #all({ snapshot, questions, off }: Exam): Promise<Marks> {
-    const { weights } = snapshot;
-    const right: boolean[] = [];
-    let stops = 0;
-    let began = performance.now();
-    for (const question of questions) {
-      const given = answer(weights, question, off);
-      right.push(given.right);
-      if (given.stops) stops++;
-      if (performance.now() - began < TURN) continue;
-      await turn();
-      began = performance.now();
-    }
-    return { right, stops };
-  }
+/** Asks in a worker, which begins with the first questions. */
+export function examiner(): Examine {
+  let worker: Worker | undefined;
+  const asked = (task: Task): Promise<Marks> =>
+    new Promise((done, fail) => {
+      worker ??= new Worker(new URL("./asking-worker.ts", import.meta.url), { type: "module" });
+      worker.onmessage = ({ data }: MessageEvent<Marks>) => done(data);
+      worker.onerror = fail;
+      worker.postMessage(task);
+    });
+  return ({ snapshot, questions, off }) => {
+    const { shape, halves } = snapshot;
+    // A browser that refuses the worker has the page ask by itself.
+    return asked({ shape, halves, questions, off }).catch(() =>
+      marksOf(snapshot.weights, questions, off),
+    );
+  };
 }
 
 /** What is said of a square that is pointed at. */

@@ -1,6 +1,7 @@
 /** What the stage shows at a moment: all that pictures, tables, links and lessons need of it. */
+import type { Marks } from "./ask.ts";
 import type { Kit, Threads } from "./pen.ts";
-import type { Marks, Snapshot, Track } from "./track.ts";
+import type { Snapshot, Track } from "./track.ts";
 
 export interface Moment {
   readonly track: Track;

@@ -66,6 +66,15 @@ export class Player {
     return this.#endedAt === undefined ? 0 : performance.now() - this.#endedAt;
   }
 
+  /** The step at which it will be after some milliseconds, if there are weights up to there. */
+  after(milliseconds: number): number {
+    const { track } = this;
+    if (!track || !this.#playing) return this.at;
+    const way =
+      (this.at / track.steps) ** (1 / SLOW_START) + (milliseconds / 1000 / SHOW) * this.speed;
+    return Math.max(this.at, Math.min(track.newest, track.steps * way ** SLOW_START));
+  }
+
   /** Whether nothing more can come. */
   get #atEnd(): boolean {
     const { track } = this;
@@ -80,10 +89,7 @@ export class Player {
     this.#ticked = Date.now();
     if (!track || !this.#playing) return false;
     if (this.at < track.newest) {
-      const way =
-        (this.at / track.steps) ** (1 / SLOW_START) + (elapsed / 1000 / SHOW) * this.speed;
-      const next = Math.max(this.at + 0.02, track.steps * way ** SLOW_START);
-      this.at = Math.min(track.newest, next);
+      this.at = Math.min(track.newest, Math.max(this.at + 0.02, this.after(elapsed)));
       return true;
     }
     if (this.#atEnd) {

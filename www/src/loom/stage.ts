@@ -3,7 +3,7 @@ import { byId, make, whole } from "../dom.ts";
 import { tasks } from "../tasks/index.ts";
 import type { Training, TrainingEvent } from "../training.ts";
 import { answer } from "./ask.ts";
-import { Asker, keyOf, rightSaid, squareWords } from "./asker.ts";
+import { Asker, type Exam, examiner, keyOf, rightSaid, squareWords } from "./asker.ts";
 import { Card } from "./card.ts";
 import { lay } from "./cloth.ts";
 import { Drawing, type Place } from "./drawing.ts";
@@ -11,6 +11,7 @@ import { telling } from "./explain.ts";
 import { liveTrack } from "./live.ts";
 import type { Moment } from "./moment.ts";
 import { NumberLine } from "./number-line.ts";
+import { type Stand, toAsk, toShow } from "./pace.ts";
 import { Player, SHOW } from "./player.ts";
 import { loadRecording } from "./recorded.ts";
 import { SecondLoom } from "./second.ts";
@@ -27,6 +28,13 @@ const STAY = 2500;
 const AHEAD = 8;
 /** Pixels of a loom on a phone. */
 const NARROW = 560;
+/** What is on the loom: everything that is said beside it is of these weights, or says of which. */
+interface Picture {
+  readonly track: Track;
+  readonly snapshot: Snapshot;
+  readonly off: ReadonlySet<number>;
+}
+
 const TOO_LARGE =
   "This model cannot be woven letter by letter here; the workshop below looks into it.";
 
@@ -47,16 +55,20 @@ export class Stage {
   readonly #player = new Player(
     (moved) => {
       this.#maybeLive();
-      if (moved) this.#refresh();
+      this.#refresh(moved);
     },
     () => this.#captions(),
   );
   readonly #asker = new Asker(
-    () => this.#exam,
+    examiner(),
+    (milliseconds) => this.#toAsk(milliseconds),
     () => {
+      this.#refresh();
       this.#changedMarks();
       this.#timeline.refresh();
     },
+    // Where the machine computes on its CPU, training needs it too.
+    () => this.#live?.ended === false,
   );
   readonly #numberLine = new NumberLine();
   readonly #second = new SecondLoom(() => this.#changed());
@@ -78,10 +90,14 @@ export class Stage {
   #next: readonly number[] | undefined;
   /** Heads that are cut. */
   #off: ReadonlySet<number> = new Set();
+  /** The weights that are to be woven, and since when. */
   #snapshot: Snapshot | undefined;
-  /** What is to be woven, and what was, by a count of changes. */
+  #since = 0;
+  #picture: Picture | undefined;
+  /** What is to be woven, and what was, by a count of changes; and that of changes of run, text and heads alone. */
   #version = 0;
   #woven = 0;
+  #content = 0;
   #weaving = false;
   #place: Place | undefined;
   /** Whether the visitor chose the place. */
@@ -211,19 +227,19 @@ export class Stage {
 
   /** What is shown now, for pictures and links. */
   get moment(): Moment | undefined {
-    const [track, snapshot] = [this.#shown, this.#snapshot];
-    if (!track || !snapshot) return undefined;
+    if (!this.#picture) return undefined;
+    const { track, snapshot, off } = this.#picture;
     const { weave: woven } = this.#drawing;
     return {
       track,
       snapshot,
       at: this.#player.at,
-      off: this.#off,
+      off,
       ghost: this.#ghost,
       title: byId("sentence", HTMLElement).textContent,
       caption: byId("story", HTMLElement).textContent,
       squares: byId("squares-title", HTMLElement).textContent,
-      marks: track.asked(snapshot.step, keyOf(this.#off))?.marks,
+      marks: track.asked(snapshot.step, keyOf(off))?.marks,
       map: track.task === "sort" ? this.#numberLine.canvas : undefined,
       word: woven ? this.#word.value : "",
       chosen: this.#placed ? this.#place?.at : undefined,
@@ -275,6 +291,7 @@ export class Stage {
     this.#timeline.show(track, this.#ghost);
     this.#second.offer(track, this.#recording);
     this.#snapshot = undefined;
+    this.#picture = undefined;
     this.#refresh();
   }
 
@@ -317,14 +334,24 @@ export class Stage {
     if (cut) this.cut(cut);
   }
 
-  /** Shows the weights of the present step, if they are others. */
-  #refresh(): void {
-    this.#timeline.at = this.#player.at;
-    const snapshot = this.#shown?.upTo(this.#player.at);
+  /**
+   * Shows the weights of the present step, if they are others.
+   *
+   * @param moved - whether the handle has.
+   */
+  #refresh(moved = true): void {
+    if (moved) this.#timeline.at = this.#player.at;
+    const stand = this.#stand;
+    const snapshot = stand && toShow(stand, this.#snapshot, performance.now() - this.#since);
     if (!snapshot || snapshot === this.#snapshot) return;
     this.#snapshot = snapshot;
-    this.#changed();
-    if (this.#shown?.task === "sort") this.#numberLine.draw(snapshot.weights);
+    this.#since = performance.now();
+    this.#wants();
+  }
+
+  get #stand(): Stand | undefined {
+    const { track, at, playing } = this.#player;
+    return track && { track, at, playing, key: keyOf(this.#off) };
   }
 
   #newWord(): void {
@@ -332,10 +359,15 @@ export class Stage {
     this.#changed();
   }
 
-  /** Weaves and asks anew: text, weights or cut heads are others. */
+  /** Weaves and asks anew: run, text or cut heads are others. */
   #changed(): void {
+    this.#content++;
+    this.#wants();
+  }
+
+  /** Weaves and asks anew. */
+  #wants(): void {
     this.#version++;
-    this.#changedMarks();
     void this.#asker.ask();
     if (!this.#weaving) void this.#weave();
   }
@@ -343,13 +375,16 @@ export class Stage {
   async #weave(): Promise<void> {
     this.#weaving = true;
     while (this.#woven !== this.#version && this.#snapshot) {
-      const version = this.#version;
+      const [version, content] = [this.#version, this.#content];
       const narrow = this.#drawing.canvas.clientWidth < NARROW;
       const cursor = this.#word.selectionStart ?? 0;
       const { value: text } = this.#word;
-      const laid = lay(this.#shown!, text, cursor, narrow);
-      const [off, { weights }] = [this.#off, this.#snapshot];
-      const woven = await weave(weights, { ...laid, off }, () => version !== this.#version);
+      const picture = { track: this.#shown!, snapshot: this.#snapshot, off: this.#off };
+      const { track, off, snapshot } = picture;
+      const laid = lay(track, text, cursor, narrow);
+      // Newer weights alone wait for their turn: otherwise a quick run would be seen at its end only.
+      const stale = () => content !== this.#content;
+      const woven = await weave(snapshot.weights, { ...laid, off }, stale);
       this.#woven = version;
       if (!woven) continue;
       const last = this.#ghost?.snapshots.at(-1);
@@ -357,8 +392,11 @@ export class Stage {
       const question = { prompt: laid.given, wanted: new Uint8Array(laid.adds + 1) };
       const ghost = last && laid.answers ? [...answer(last.weights, question).given] : [];
       this.#drawing.show(woven, { wanted: laid.wanted, ghost }, off);
+      this.#picture = picture;
+      this.#timeline.step = snapshot.step;
+      if (track.task === "sort") this.#numberLine.draw(snapshot.weights);
+      this.#changedMarks();
       this.#tell(woven);
-      const stale = () => version !== this.#version;
       await this.#second.weave(this.#player.at, { text, cursor, narrow }, stale);
     }
     this.#weaving = false;
@@ -380,19 +418,36 @@ export class Stage {
     const { layers, heads } = woven.shape;
     this.#drawing.canvas.setAttribute(
       "aria-label",
-      `The loom at step ${whole(this.#snapshot?.step ?? 0)}: the model reads ${read} and says ${said || "nothing"}. ` +
+      `The loom at step ${whole(this.#picture?.snapshot.step ?? 0)}: the model reads ${read} and says ${said || "nothing"}. ` +
         `Layers: ${layers}, heads in each: ${heads}. Arrow keys choose a letter.`,
     );
   }
 
-  get #exam() {
-    const [snapshot, shown] = [this.#snapshot, this.#shown];
-    return snapshot && shown && { snapshot, questions: shown.questions, off: this.#off };
+  /** What is asked next, if it takes so many milliseconds. */
+  #toAsk(milliseconds: number): Exam | undefined {
+    const stand = this.#stand;
+    if (!stand || stand.track.questions.length === 0) return undefined;
+    const snapshot = toAsk(stand, this.#player.after(milliseconds));
+    return snapshot && { snapshot, questions: stand.track.questions, off: this.#off };
   }
 
-  /** Squares and sentences of the present weights, as far as they were asked. */
+  /** How the model on the loom did, or that before it. */
+  get #asked() {
+    const { track, snapshot, off } = this.#picture ?? {};
+    return track?.asked(snapshot!.step, keyOf(off!));
+  }
+
+  /** The weights whose answers are in the squares. */
+  get #exam(): Exam | undefined {
+    if (!this.#picture) return undefined;
+    const { track, snapshot, off } = this.#picture;
+    return { snapshot: this.#asked?.snapshot ?? snapshot, questions: track.questions, off };
+  }
+
+  /** Squares and sentences of what is on the loom. */
   #changedMarks(): void {
-    const asked = this.#shown?.asked(this.#snapshot?.step ?? 0, keyOf(this.#off));
+    if (!this.#picture) return;
+    const asked = this.#asked;
     const ghost = this.#ghost?.snapshots.at(-1)?.marks.get("")?.right;
     this.#squares.show(asked?.marks.right ?? [], ghost);
     this.#captions();
@@ -403,24 +458,24 @@ export class Stage {
     byId("time-play", HTMLElement).textContent = this.#player.playing ? "Pause" : "Play";
     this.#switch.hidden = !(live && live.newest >= 0 && live.name === this.#recording?.name);
     this.#switch.textContent = shown === live ? "See the recording" : "See your own model";
-    if (!shown) return;
-    const key = keyOf(this.#off);
-    const step = this.#snapshot?.step ?? 0;
+    if (!this.#picture) return;
+    const { track, snapshot, off } = this.#picture;
+    const { step } = snapshot;
     const { speed } = this.#player;
-    const told = { shown, live, at: step, cut: this.#off.size, show: SHOW / speed };
-    byId("sentence", HTMLElement).textContent = titleOf(shown);
-    const grey = shown.recorded ? shown : this.#ghost;
+    const told = { shown: track, live, at: step, cut: off.size, show: SHOW / speed };
+    byId("sentence", HTMLElement).textContent = titleOf(track);
+    const grey = track.recorded ? track : this.#ghost;
     byId("time-key", HTMLElement).textContent = grey
       ? `Grey: ${grey.recorded ? grey.about : "the run before"}.`
       : "";
-    // Until the newest weights were asked, the sentence is of those before.
-    const asked = shown.asked(step, key);
+    const asked = this.#asked;
     byId("story", HTMLElement).textContent = captionOf({ ...told, asked });
-    const count = `${rightSaid(asked?.marks)}${asked ? ` at step ${whole(asked.step)}` : ""}`;
-    byId("squares-count", HTMLElement).textContent = key ? `${count}, threads cut` : count;
-    this.#squares.label = `${count}, of ${shown.questions.length}. Arrow keys go through them; Enter weaves one.`;
+    const of = asked ? ` at step ${whole(asked.snapshot.step)}` : "";
+    const count = `${rightSaid(asked?.marks)}${of}`;
+    byId("squares-count", HTMLElement).textContent = off.size > 0 ? `${count}, threads cut` : count;
+    this.#squares.label = `${count}, of ${track.questions.length}. Arrow keys go through them; Enter weaves one.`;
     const stage = byId("loom", HTMLElement);
-    stage.dataset["source"] = shown.recorded ? "recording" : "live";
+    stage.dataset["source"] = track.recorded ? "recording" : "live";
     stage.dataset["step"] = String(step);
     this.onChange();
   }

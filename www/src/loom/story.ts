@@ -1,7 +1,8 @@
 /** The sentence above the loom, and what is said below it. */
 import { whole } from "../dom.ts";
 import type { TaskName } from "../tasks/index.ts";
-import { type Marks, rightOf, type Track } from "./track.ts";
+import { type Marks, rightOf } from "./ask.ts";
+import type { Snapshot, Track } from "./track.ts";
 
 /** What a task's questions are called. */
 export const NOUNS: { readonly [task in TaskName]: string } = {
@@ -24,9 +25,10 @@ export const titleOf = ({ task }: Track): string =>
 export interface Told {
   readonly shown: Track;
   readonly live: Track | undefined;
+  /** The step whose weights are shown. */
   readonly at: number;
-  /** How the model did that was asked last. */
-  readonly asked: { readonly step: number; readonly marks: Marks } | undefined;
+  /** How the model did that was asked last, at that step or before. */
+  readonly asked: { readonly snapshot: Snapshot; readonly marks: Marks } | undefined;
   /** How many heads are cut. */
   readonly cut: number;
   /** Seconds in which a run is shown. */
@@ -34,17 +36,22 @@ export interface Told {
 }
 
 /** How it does, in a sentence. */
-function score({ shown, asked, cut }: Told): string {
+function score({ shown, asked, at, cut }: Told): string {
   const { length } = shown.questions;
   const what = shown.task ? NOUNS[shown.task] : "letters of a text";
   if (!asked) return `It is being asked ${length} ${what} that it has never seen.`;
-  const { step, marks } = asked;
+  const { snapshot, marks } = asked;
+  const { step } = snapshot;
   const steps = `${whole(step)} ${step === 1 ? "step" : "steps"}`;
-  const when = step === 0 ? "Before its first step" : `After ${steps}`;
-  const does = `${shown.task ? "answers" : "guesses"} ${rightOf(marks)} of ${length} ${what}`;
-  return cut > 0
-    ? `With ${cut} of its heads cut it ${does}.`
-    : `${when} it ${does} it has never seen.`;
+  const when = step === 0 ? "before its first step" : `after ${steps}`;
+  const does = shown.task ? ["answers", "answered"] : ["guesses", "guessed"];
+  // Of weights before those that are shown the sentence says which, and what becomes of these.
+  const now = step === at;
+  const did = `${does[now ? 0 : 1]} ${rightOf(marks)} of ${length} ${what}`;
+  const end = now ? "." : `; step ${whole(at)} is being asked.`;
+  if (cut === 0)
+    return `${when[0]!.toUpperCase()}${when.slice(1)} it ${did} it has never seen${end}`;
+  return `With ${cut} of its heads cut it ${did}${now ? "" : ` ${when}`}${end}`;
 }
 
 export function captionOf(told: Told): string {
@@ -66,7 +73,7 @@ export function captionOf(told: Told): string {
   if (shown.ended && seconds > 0 && seconds < show * 0.7) {
     return `${said} Trained in ${seconds.toFixed(1)} s on your machine, shown ${Math.round(show / seconds)} × slower.`;
   }
-  if (shown.ended && at >= shown.newest) {
+  if (shown.ended && at >= shown.newest && told.asked?.snapshot.step === at) {
     return `${whole(at)} steps ago this model was noise. ${said.replace(/^After .*? steps? it/, "It now")} Type one, or drag the line below back in time.`;
   }
   const learns = document.body.dataset["state"] === "training";

@@ -29,6 +29,8 @@ export class Timeline {
   readonly #range = byId("time-range", HTMLInputElement);
   #tracks: { shown: Track; ghost: Track | undefined } | undefined;
   #at = 0;
+  /** The step whose weights are shown. */
+  #step = 0;
   #asked = false;
 
   /** @param scrub - hears to which step the visitor goes. */
@@ -46,6 +48,12 @@ export class Timeline {
   /** Moves the handle. */
   set at(step: number) {
     this.#at = step;
+    this.#move();
+  }
+
+  /** Says which step's weights are shown. */
+  set step(step: number) {
+    this.#step = step;
     this.#move();
   }
 
@@ -143,8 +151,8 @@ export class Timeline {
     for (const end of ["x1", "x2"]) {
       this.#figure.querySelector(".handle-line")?.setAttribute(end, x.toFixed(1));
     }
-    const step = Math.round(this.#at);
-    this.#range.value = String(step);
+    this.#range.value = String(Math.round(this.#at));
+    const step = this.#step;
     const loss = this.#tracks.shown.losses.findLast(([one]) => one <= Math.max(1, step))?.[1];
     const said = `step ${whole(step)}${loss === undefined ? "" : `, surprise ${loss.toFixed(2)}`}`;
     this.#range.setAttribute("aria-valuetext", said);

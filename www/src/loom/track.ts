@@ -2,24 +2,18 @@
 import { meanAt } from "../mean.ts";
 import type { RunSettings } from "../presets.ts";
 import type { TaskName } from "../tasks/index.ts";
-import type { Question } from "./ask.ts";
+import { type Marks, type Question, rightOf } from "./ask.ts";
 import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weights.ts";
 
 /** Bytes that all snapshots of a run take at most. */
 const MOST = 64e6;
 
-/** How a model of a step did in the questions. */
-export interface Marks {
-  readonly right: readonly boolean[];
-  /** Questions whose answer ended where the right one does. */
-  readonly stops: number;
-}
-
 /** The model after a step. */
 export class Snapshot {
   readonly step: number;
   readonly shape: Shape;
-  readonly #halves: Uint16Array;
+  /** Its weights in 16 bits. */
+  readonly halves: Uint16Array;
   #weights: WeakRef<Weights> | undefined;
   /** How it did, by the heads that were cut. */
   readonly marks = new Map<string, Marks>();
@@ -27,25 +21,22 @@ export class Snapshot {
   constructor(step: number, shape: Shape, numbers: Float32Array) {
     this.step = step;
     this.shape = shape;
-    this.#halves = narrowed(numbers);
+    this.halves = narrowed(numbers);
   }
 
   get bytes(): number {
-    return this.#halves.byteLength;
+    return this.halves.byteLength;
   }
 
   /** Its weights, each rounded to 16 bits. */
   get weights(): Weights {
     const kept = this.#weights?.deref();
     if (kept) return kept;
-    const weights = weightsOf(this.shape, widened(this.#halves));
+    const weights = weightsOf(this.shape, widened(this.halves));
     this.#weights = new WeakRef(weights);
     return weights;
   }
 }
-
-/** How many were right. */
-export const rightOf = ({ right }: Marks): number => right.filter(Boolean).length;
 
 export class Track {
   /** A recording was made before; the visitor's own run is not. */
@@ -156,9 +147,9 @@ export class Track {
   }
 
   /** How the last model up to a step did that was asked. */
-  asked(step: number, key: string): { step: number; marks: Marks } | undefined {
-    const last = this.snapshots.findLast((one) => one.step <= step && one.marks.has(key));
-    return last && { step: last.step, marks: last.marks.get(key)! };
+  asked(step: number, key: string): { snapshot: Snapshot; marks: Marks } | undefined {
+    const snapshot = this.snapshots.findLast((one) => one.step <= step && one.marks.has(key));
+    return snapshot && { snapshot, marks: snapshot.marks.get(key)! };
   }
 
   /** No step follows. */

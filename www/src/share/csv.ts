@@ -1,7 +1,7 @@
 /** Tables of a moment, for a spreadsheet. */
-import { answer } from "../loom/ask.ts";
+import { answer, rightOf } from "../loom/ask.ts";
 import type { Moment } from "../loom/moment.ts";
-import { rightOf } from "../loom/track.ts";
+
 import { END } from "../tasks/task.ts";
 
 type Cell = string | number;

@@ -1,8 +1,10 @@
 /** A picture of a moment, in the size that social networks show. */
+
+import { rightOf } from "../loom/ask.ts";
 import { inkOf } from "../loom/ink.ts";
 import type { Moment } from "../loom/moment.ts";
 import { canvasKit } from "../loom/pen.ts";
-import { rightOf, type Track } from "../loom/track.ts";
+import type { Track } from "../loom/track.ts";
 
 /** Size of the picture in pixels. */
 export const [WIDTH, HEIGHT] = [1200, 630];
@@ -69,7 +71,7 @@ export function drawPicture(context: CanvasRenderingContext2D, moment: Moment): 
   curve(context, moment, ink, brand!);
   map(context, moment, ink);
   const right = { x: SQUARES.x, room: WIDTH - EDGE - SQUARES.x };
-  const step = `step ${Math.round(moment.at)}`;
+  const step = `step ${moment.snapshot.step}`;
   write(context, { ...right, text: step, y: 556, font: `20px ${sans}`, colour: ink.muted });
   write(context, { ...right, text: "tinyloom", y: 598, font: `600 34px ${serif}`, colour: brand! });
   context.restore();
