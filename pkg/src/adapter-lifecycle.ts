@@ -30,7 +30,7 @@ import {
   show,
 } from "./options.js";
 import { LOAD, LONG, type LongOptions } from "./progress.js";
-import { end, RawHandle } from "./raw-handle.js";
+import { dispose, RawHandle } from "./raw-handle.js";
 import type { RawModel, RawRuntime, Seen } from "./raw-types.js";
 import type { Origin } from "./recovery/origin.js";
 import { ADAPTER_FILES } from "./save-types.js";
@@ -251,7 +251,7 @@ async function over<T extends { readonly model: RawModel }, A, M>(
     const on = base.runtime.now((own) => own);
     const seen: Seen = { sum: 0 };
     const made = await build(raw, long, seen);
-    if (base.handle.freed) end(made.model);
+    if (base.handle.freed) dispose(made.model);
     void base.handle.raw; // code "freed"
     const again = async (_: RawRuntime, then: Seen) => {
       await base.recovery?.current();

@@ -10,7 +10,7 @@ import { type Dtype, GENERATION_FILE, notesOf } from "./notes.js";
 import { invalid, object, show } from "./options.js";
 import { baseNameIn, plainAdapter } from "./peft-files.js";
 import { type LongOptions, report, reported } from "./progress.js";
-import { end } from "./raw-handle.js";
+import { dispose } from "./raw-handle.js";
 import type { RawLoader, RawModel, RawModule, RawResume, RawTrainer, Seen } from "./raw-types.js";
 import { type OpenFile, pullTensors, readHeaders, withRoom } from "./safetensors.js";
 import { ADAPTER_FILES, MODEL_FILES } from "./save-types.js";
@@ -58,7 +58,7 @@ export async function loadWeights(
     await reported(long);
     return await loader.finish();
   } finally {
-    end(loader);
+    dispose(loader);
   }
 }
 
@@ -105,8 +105,8 @@ export async function loadRun(
     const fixedTotal = totalStepsGiven === true;
     return { model, trainer, progress, fixedTotal, dataHash, dataOptions };
   } finally {
-    if (resume) end(resume);
-    end(loader);
+    if (resume) dispose(resume);
+    dispose(loader);
   }
 }
 

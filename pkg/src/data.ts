@@ -3,7 +3,7 @@
 import type { DrawOptions } from "./dataset-types.js";
 import { TinyloomError, toError } from "./error.js";
 import { invalid } from "./options.js";
-import { end } from "./raw-handle.js";
+import { dispose } from "./raw-handle.js";
 import type { RawDataset, RawModule } from "./raw-types.js";
 import type { Cuts } from "./text/cuts.js";
 import type { TokenStore } from "./text/store.js";
@@ -160,5 +160,5 @@ export class Data {
 
 /** In an instance that panicked nothing can be ended any more. */
 function endOf(made: Made | undefined): void {
-  if (made && !made.module.panic) end(made.raw);
+  if (made && !made.module.panic) dispose(made.raw);
 }

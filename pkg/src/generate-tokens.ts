@@ -16,7 +16,7 @@ import type {
 } from "./generate-types.js";
 import { models } from "./internal.js";
 import { deferredPart } from "./lazy.js";
-import { end, type RawHandle } from "./raw-handle.js";
+import { dispose, type RawHandle } from "./raw-handle.js";
 import type { RawGeneration, RawModel } from "./raw-types.js";
 import { drawnSeed } from "./seeds.js";
 import type { Biases } from "./token-bias.js";
@@ -89,7 +89,7 @@ async function* generated({ config, weights }: DecodedModel, chosen: Call): Toke
   const started = async (raw: RawModel): Promise<RawGeneration> => {
     const heals = healing?.done === false;
     if (generation && by === raw && healed !== heals) return generation;
-    if (generation) end(generation);
+    if (generation) dispose(generation);
     generation = undefined;
     healed = !heals;
     const text = behind(ids, drawn);
@@ -117,7 +117,7 @@ async function* generated({ config, weights }: DecodedModel, chosen: Call): Toke
     yield* withText ? withText(tokens) : tokens;
   } finally {
     // Of a module that has panicked nothing is given back, as the error of its call says.
-    await chosen.queue.run(() => generation && end(generation)).catch(() => undefined);
+    await chosen.queue.run(() => generation && dispose(generation)).catch(() => undefined);
   }
 }
 

@@ -12,7 +12,7 @@ import type { Model } from "./model.js";
 import { DEFAULTS } from "./optimizers.js";
 import { check, integer, invalid, number, object, type Rules, show } from "./options.js";
 import { LONG, type LongOptions, report, reported } from "./progress.js";
-import { end } from "./raw-handle.js";
+import { dispose } from "./raw-handle.js";
 import type { Ask, RawDataset, RawLoader, RawModule } from "./raw-types.js";
 import { type RawOptions, TRAINER } from "./trainer-options.js";
 import type { RateOptions, RatePoint, RateSearch } from "./trainer-types.js";
@@ -114,7 +114,7 @@ async function found(
 function refusedTrainer({ handle, runtime }: InnerModel, json: string): Promise<void> {
   return handle.run(async (raw) => {
     const create = (ask: Ask) => runtime.module.RawTrainer.create(raw, json, ask);
-    end(await watched(WHERE, {}, create));
+    dispose(await watched(WHERE, {}, create));
   });
 }
 
@@ -163,10 +163,10 @@ async function searched({
       await reported(long);
       return { learningRate: steepest(points), points };
     } finally {
-      end(trainer);
+      dispose(trainer);
     }
   } finally {
-    end(model);
+    dispose(model);
   }
 }
 

@@ -11,7 +11,7 @@ import type { InnerAdapter } from "./internal.js";
 import type { ModelFiles } from "./model-types.js";
 import { floats, NUMBERS } from "./numbers.js";
 import { LOAD } from "./progress.js";
-import { end } from "./raw-handle.js";
+import { dispose } from "./raw-handle.js";
 import type { RawModel, RawWriter } from "./raw-types.js";
 import { tensorSizes } from "./readback.js";
 import {
@@ -93,7 +93,7 @@ export async function saveMerged(
       return await save(chosen, inDtype(saved, chosen.dtype ?? dtype));
     } finally {
       for (const part of parts) part.rest?.();
-      end(checker);
+      dispose(checker);
     }
   }, chosen.signal);
 }

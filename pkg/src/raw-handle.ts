@@ -24,7 +24,7 @@ export interface Restorer<R> {
 }
 
 /** Gives back what a raw object holds, and the object, without waiting for the garbage collector. */
-export function end(raw: Releasable): void {
+export function dispose(raw: Releasable): void {
   raw.release();
   raw.free();
 }
@@ -139,7 +139,7 @@ export class RawHandle<R extends Releasable> {
     if (raw === undefined) return;
     this.#raw = undefined;
     this.#ended?.abort();
-    this.#queue.run(() => end(raw)).catch(() => undefined); // of a module that panicked
+    this.#queue.run(() => dispose(raw)).catch(() => undefined); // of a module that panicked
   }
 
   /** Resolves when the operations begun so far, and the release behind them, have ended. */

@@ -5,7 +5,7 @@ import type { CallQueue } from "../call-queue.js";
 import { TinyloomError, toError } from "../error.js";
 import { noteLoss } from "../gpu-adapter.js";
 import { inNode } from "../node.js";
-import { end, type RawHandle, type Restorer } from "../raw-handle.js";
+import { dispose, type RawHandle, type Restorer } from "../raw-handle.js";
 import type { RawModel, RawModule, RawRuntime } from "../raw-types.js";
 import type { LostInfo, Owned } from "../runtime-types.js";
 import type { RecoverOptions, RecoveryState } from "./types.js";
@@ -251,7 +251,7 @@ export class DeviceRecovery implements Restorer<RawRuntime> {
   #serve(old: RawRuntime, raw: RawRuntime): void {
     const { handle, opened } = this.#runtime;
     if (handle.freed) {
-      end(raw);
+      dispose(raw);
       return void this.raw;
     }
     const adapter = (one: RawRuntime) => JSON.stringify(JSON.parse(one.capabilities()));

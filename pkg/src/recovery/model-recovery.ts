@@ -3,7 +3,7 @@
 import { either } from "../abortable.js";
 import type { CallQueue } from "../call-queue.js";
 import { TinyloomError, toError } from "../error.js";
-import { end, type RawHandle, type Restorer } from "../raw-handle.js";
+import { dispose, type RawHandle, type Restorer } from "../raw-handle.js";
 import type { RawModel, RawRuntime, RawTrainer, Releasable } from "../raw-types.js";
 import type { SaveOptions } from "../save-types.js";
 import { stored } from "../stored-runs.js";
@@ -100,11 +100,11 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
     const { module } = this.device;
     await this.#othersKept(adapter);
     const copy = await adapter.snapshot();
-    const weights = await fileOf(copy).finally(() => end(copy));
+    const weights = await fileOf(copy).finally(() => dispose(copy));
     const config = adapter.config();
     const apply = async (model: RawModel) => {
       const again = await loadAgain(module, await model.adaptAs(config), weights);
-      await again.merge(() => false).finally(() => end(again));
+      await again.merge(() => false).finally(() => dispose(again));
     };
     return () => logged(this.log, { apply });
   }
@@ -212,7 +212,7 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
       this.#serve(on, model, raws);
       replay.told();
     } catch (error) {
-      for (const raw of [...raws.values(), ...(model ? [model] : [])]) end(raw);
+      for (const raw of [...raws.values(), ...(model ? [model] : [])]) dispose(raw);
       throw error;
     }
   }
@@ -220,7 +220,7 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
   #serve(on: RawRuntime, model: RawModel, raws: ReadonlyMap<RecoveredTrainer, RawTrainer>): void {
     void this.handle.raw;
     for (const [trainer, raw] of raws) {
-      if (trainer.handle.freed) end(raw);
+      if (trainer.handle.freed) dispose(raw);
       else trainer.handle.swap(raw);
     }
     this.handle.swap(model);
@@ -239,9 +239,9 @@ export class ModelRecovery implements RecoveredModel, Snapshotted {
     });
     const resumed = this.trainers.find(({ options }) => options === undefined);
     if (trainer && resumed) raws.set(resumed, trainer);
-    else if (trainer) end(trainer);
+    else if (trainer) dispose(trainer);
     if (this.origin.seen && this.origin.seen.sum !== seen.sum) {
-      end(model);
+      dispose(model);
       throw new TinyloomError(
         "invalid-checkpoint",
         "its source has changed since it was loaded; load it again",

@@ -3,7 +3,7 @@
 import { bytesOf } from "../checkpoint-writer.js";
 import { toError } from "../error.js";
 import type { RawHandle } from "../raw-handle.js";
-import { end } from "../raw-handle.js";
+import { dispose } from "../raw-handle.js";
 import type { RawModel, RawSnapshot } from "../raw-types.js";
 import { cut, type Entry, type RecoveredTrainer, Step } from "./action-log.js";
 import type { DeviceRecovery } from "./device-recovery.js";
@@ -318,5 +318,5 @@ export class SnapshotSchedule {
 
 /** Ends copies that nobody needs any more, whenever they arrive. */
 function drop(copies: readonly Promise<RawSnapshot>[]): void {
-  for (const copy of copies) copy.then(end, () => undefined);
+  for (const copy of copies) copy.then(dispose, () => undefined);
 }

@@ -3,7 +3,7 @@
 import { TinyloomError } from "../error.js";
 import type { FilePart } from "../file-part.js";
 import { show } from "../options.js";
-import { end } from "../raw-handle.js";
+import { dispose } from "../raw-handle.js";
 import type {
   RawLoader,
   RawModel,
@@ -114,7 +114,7 @@ export async function loadAgain(
     await pullTensors(open, () => {});
     return await loader.finish();
   } finally {
-    end(loader);
+    dispose(loader);
   }
 }
 
@@ -184,12 +184,12 @@ export async function restored(
     try {
       for (const [trainer, resume] of resumes) raws.set(trainer, await resume.finish());
     } catch (error) {
-      end(model);
+      dispose(model);
       throw error;
     }
     return model;
   } finally {
-    for (const resume of resumes.values()) end(resume);
-    end(loader);
+    for (const resume of resumes.values()) dispose(resume);
+    dispose(loader);
   }
 }
