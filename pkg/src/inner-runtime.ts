@@ -15,7 +15,7 @@ export interface InnerRuntime {
   /** A call on the raw runtime that ends at once, with its errors worded. */
   now<T>(operation: (raw: RawRuntime) => T): T;
   /** One that takes its time, and ends with the device. */
-  callOnce<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T>;
+  callUnrepeated<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T>;
   /** The same, made again on the next device where this one is lost. */
   call<T>(
     operation: (raw: RawRuntime, module: RawModule) => Promise<T>,

@@ -49,7 +49,7 @@ export class Operands {
     dense?: Uint8Array,
   ): Promise<Record<N, Tensor>> {
     const runtime = this.#runtime;
-    const { queue, now, callOnce } = runtime;
+    const { queue, now, callUnrepeated } = runtime;
     const judged = now((raw) => raw.operation(operation, this.fields.numbers, dense));
     const made: Tensor[] = [];
     let begun = false;
@@ -66,7 +66,7 @@ export class Operands {
       const ids = Uint32Array.from(made, (one) => tensors.of(one).id());
       await queue.run(() => {
         for (const { allocation } of all) void allocation.handle.raw;
-        return callOnce(async () => {
+        return callUnrepeated(async () => {
           begun = true;
           const done = judged.run(ids);
           done.catch(() => undefined);

@@ -83,18 +83,18 @@ export class RawHandle<R extends Releasable> {
   /** A call in its turn. */
   async run<T>(operation: (raw: R) => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     void this.raw;
-    const call = this.#queue.run(() => this.#made(operation, this.restorer, signal));
+    const call = this.#queue.run(() => this.#runRepeated(operation, this.restorer, signal));
     return this.#orAborted(call, signal);
   }
 
   /** A call that waits for no turn. */
-  runAtOnce<T>(operation: (raw: R) => T | Promise<T>, signal?: AbortSignal): Promise<T> {
-    return this.#orAborted(this.#made(operation, this.restorer, signal), signal);
+  runOutOfTurn<T>(operation: (raw: R) => T | Promise<T>, signal?: AbortSignal): Promise<T> {
+    return this.#orAborted(this.#runRepeated(operation, this.restorer, signal), signal);
   }
 
   /** A call that waits for no turn, and ends with the device. */
-  runOnce<T>(operation: (raw: R) => T | Promise<T>): Promise<T> {
-    return this.#made(operation, undefined, undefined);
+  runUnrepeated<T>(operation: (raw: R) => T | Promise<T>): Promise<T> {
+    return this.#runRepeated(operation, undefined, undefined);
   }
 
   #orAborted<T>(call: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
@@ -102,7 +102,7 @@ export class RawHandle<R extends Releasable> {
   }
 
   /** Makes a call on whatever raw object serves, and again when the restorer has another one. */
-  async #made<T>(
+  async #runRepeated<T>(
     operation: (raw: R) => T | Promise<T>,
     restorer: Restorer<R> | undefined,
     signal: AbortSignal | undefined,
