@@ -141,7 +141,9 @@ function loadingOver(
  */
 export async function sumOfAdapters(base: InnerModel, given: unknown): Promise<InnerAdapter> {
   const parts = partsOf(base, given);
-  const own = parts.map(({ inner }) => inner.handle.now((raw) => JSON.parse(raw.adapterOptions())));
+  const own = parts.map(({ inner }) =>
+    inner.handle.callSync((raw) => JSON.parse(raw.adapterOptions())),
+  );
   const rank = own.reduce((sum: number, options) => sum + options.rank, 0);
   const targets = [...new Set(own.flatMap((options) => options.targets as string[]))];
   const json = JSON.stringify({ rank, alpha: rank, targets });
@@ -248,7 +250,7 @@ async function over<T extends { readonly model: RawModel }, A, M>(
   seeded?: true,
 ): Promise<{ adapter: A; made: T }> {
   return base.handle.run(async (raw) => {
-    const on = base.runtime.now((own) => own);
+    const on = base.runtime.callSync((own) => own);
     const seen: Seen = { sum: 0 };
     const made = await build(raw, long, seen);
     if (base.handle.freed) dispose(made.model);

@@ -95,12 +95,12 @@ export class Adapter implements AdapterOption {
 
   /** How many weights A and B have in all. */
   get parameterCount(): number {
-    return this.#inner.handle.now((raw) => raw.parameterCount());
+    return this.#inner.handle.callSync((raw) => raw.parameterCount());
   }
 
   /** Bytes of GPU memory in use by the adapter and its trainers, besides the model's. */
   get gpuBytes(): number {
-    return this.#inner.handle.now((raw) => raw.gpuBytes());
+    return this.#inner.handle.callSync((raw) => raw.gpuBytes());
   }
 
   /**

@@ -13,7 +13,7 @@ export interface InnerRuntime {
   own(one: Owned): void;
   disown(one: Owned): void;
   /** A call on the raw runtime that ends at once, with its errors worded. */
-  now<T>(operation: (raw: RawRuntime) => T): T;
+  callSync<T>(operation: (raw: RawRuntime) => T): T;
   /** One that takes its time, and ends with the device. */
   callUnrepeated<T>(operation: (raw: RawRuntime, module: RawModule) => Promise<T> | T): Promise<T>;
   /** The same, made again on the next device where this one is lost. */

@@ -192,12 +192,12 @@ export class Model {
 
   /** How many weights there are; tied embeddings count once. */
   get parameterCount(): number {
-    return this.#handle.now((raw) => raw.parameterCount());
+    return this.#handle.callSync((raw) => raw.parameterCount());
   }
 
   /** Bytes of GPU memory in use by the model and its trainers. */
   get gpuBytes(): number {
-    return this.#handle.now((raw) => raw.gpuBytes());
+    return this.#handle.callSync((raw) => raw.gpuBytes());
   }
 
   /**

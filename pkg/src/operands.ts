@@ -49,8 +49,8 @@ export class Operands {
     dense?: Uint8Array,
   ): Promise<Record<N, Tensor>> {
     const runtime = this.#runtime;
-    const { queue, now, callUnrepeated } = runtime;
-    const judged = now((raw) => raw.operation(operation, this.fields.numbers, dense));
+    const { queue, callSync, callUnrepeated } = runtime;
+    const judged = callSync((raw) => raw.operation(operation, this.fields.numbers, dense));
     const made: Tensor[] = [];
     let begun = false;
     try {

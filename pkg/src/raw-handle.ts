@@ -70,7 +70,7 @@ export class RawHandle<R extends Releasable> {
   }
 
   /** A call that needs no turn in the queue. */
-  now<T>(operation: (raw: R) => T): T {
+  callSync<T>(operation: (raw: R) => T): T {
     const { raw } = this;
     if (this.#life.panic) throw this.#life.panic;
     try {

@@ -137,12 +137,12 @@ export class Runtime {
       module,
       own: (one) => this.#owned.add(one),
       disown: (one) => this.#owned.delete(one),
-      now: (operation) => this.#handle.now(operation),
+      callSync: (operation) => this.#handle.callSync(operation),
       callUnrepeated: (operation) => this.#handle.runUnrepeated(whileOpen(operation)),
       call: (operation, signal) => this.#handle.runOutOfTurn(whileOpen(operation), signal),
       recovery,
       remember: async () => this.#tuning?.remember(),
-      counters: () => this.#handle.now((own) => JSON.parse(own.counters()) as Counters),
+      counters: () => this.#handle.callSync((own) => JSON.parse(own.counters()) as Counters),
     });
   }
 
@@ -205,7 +205,7 @@ export class Runtime {
 
   /** The raw device, for a page's own work beside tinyloom's. Its buffers are yours to free. */
   get device(): GPUDevice {
-    return this.#handle.now((raw) => raw.device());
+    return this.#handle.callSync((raw) => raw.device());
   }
 
   /**

@@ -193,7 +193,7 @@ function placed(runtime: InnerRuntime, place: Float64Array | undefined): [GPUDev
     );
   }
   const [id = 0, offset = 0, rowBytes = 0] = place;
-  return runtime.now((raw) => [raw.device(), { buffer: raw.buffer(id), offset, rowBytes }]);
+  return runtime.callSync((raw) => [raw.device(), { buffer: raw.buffer(id), offset, rowBytes }]);
 }
 
 /** Copies rows of a gradient to where the module reads them. */

@@ -58,7 +58,7 @@ export class Tensor {
     this.#view = { shape: Object.freeze([...shape]), strides: Object.freeze([...strides]), offset };
     tensors.set(this, {
       allocation,
-      id: () => allocation.handle.now((raw) => raw.id()),
+      id: () => allocation.handle.callSync((raw) => raw.id()),
     });
   }
 
@@ -84,12 +84,12 @@ export class Tensor {
     }
     const given = data === null || data === undefined;
     const stored = given ? undefined : store(where, data, sizes, element);
-    const raw = runtime.now((own) => own.tensor(count, element));
+    const raw = runtime.callSync((own) => own.tensor(count, element));
     const allocation = new Allocation(runtime, raw, element, count);
     const tensor = new Tensor(allocation, contiguous(sizes));
     try {
       if (stored) {
-        const written = allocation.handle.now((raw) => tensor.#write(raw, stored));
+        const written = allocation.handle.callSync((raw) => tensor.#write(raw, stored));
         allocation.ready = allocation.ready.then(() => written);
         allocation.ready.catch(() => undefined);
       }
@@ -128,7 +128,7 @@ export class Tensor {
    * @throws {@link TinyloomError} `freed`.
    */
   get buffer(): GPUBuffer {
-    return this.#allocation.handle.now((raw) => raw.buffer());
+    return this.#allocation.handle.callSync((raw) => raw.buffer());
   }
 
   /**

@@ -47,7 +47,7 @@ export class TrainerSteps implements Runnable {
     this.#recovery = recovery;
     this.#count = count;
     this.fixedTotal = fixedTotal;
-    const options = handle.now((raw) => JSON.parse(raw.options()) as RawOptions);
+    const options = handle.callSync((raw) => JSON.parse(raw.options()) as RawOptions);
     this.#tokensPerStep = options.tokensPerStep;
   }
 
@@ -58,7 +58,7 @@ export class TrainerSteps implements Runnable {
 
   /** Changes an option between two steps, or between two parts of one. */
   change(change: (raw: RawTrainer) => void): void {
-    this.#handle.now(change);
+    this.#handle.callSync(change);
     this.#recovery?.changed(change);
   }
 
@@ -168,14 +168,14 @@ export class TrainerSteps implements Runnable {
     const { stepsAhead = 0, evaluateEvery, dataChanged } = options;
     this.raw(data);
     if (!dataChanged) this.identity.expectSame(data, this.#tokensPerStep);
-    this.#handle.now((raw) => {
+    this.#handle.callSync((raw) => {
       if (stepsAhead > 0) raw.expectWholeSteps();
       if (evaluateEvery) raw.evaluationBatches(this.raw(evaluated.data, evaluated.all));
     });
   }
 
   begun(): number {
-    return this.#handle.now((raw) => raw.steps());
+    return this.#handle.callSync((raw) => raw.steps());
   }
 
   told(metrics: StepMetrics): StepMetrics {
@@ -255,7 +255,8 @@ export class TrainerSteps implements Runnable {
 
   #totalSteps(): number | undefined {
     return (
-      this.#handle.now((raw) => JSON.parse(raw.options()) as RawOptions).totalSteps ?? undefined
+      this.#handle.callSync((raw) => JSON.parse(raw.options()) as RawOptions).totalSteps ??
+      undefined
     );
   }
 

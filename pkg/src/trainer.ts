@@ -127,7 +127,7 @@ export class Trainer {
     trainers.set(this, {
       handle: this.#handle,
       activationBytes: () => {
-        const [shared = 0, unshared = 0] = this.#handle.now((own) => own.activationBytes());
+        const [shared = 0, unshared = 0] = this.#handle.callSync((own) => own.activationBytes());
         return { shared, unshared };
       },
     });
@@ -255,14 +255,14 @@ export class Trainer {
 
   /** The options in force, every default filled in. */
   get options(): ResolvedTrainerOptions {
-    const options = this.#handle.now((raw) => JSON.parse(raw.options()) as RawOptions);
+    const options = this.#handle.callSync((raw) => JSON.parse(raw.options()) as RawOptions);
     const { minLearningRate } = this.schedule;
     return Object.freeze({ ...options, minLearningRate });
   }
 
   /** How the learning rate goes. */
   get schedule(): Schedule {
-    const raw = this.#handle.now((trainer) => JSON.parse(trainer.schedule()) as RawSchedule);
+    const raw = this.#handle.callSync((trainer) => JSON.parse(trainer.schedule()) as RawSchedule);
     const { schedule: kind, ...rest } = raw;
     return Object.freeze({ kind, ...rest });
   }
@@ -410,7 +410,7 @@ export class Trainer {
    * step. A step by a gradient function is listed as one without.
    */
   plan(): PlanRow[] {
-    return this.#handle.now((raw) => JSON.parse(raw.plan()) as PlanRow[]);
+    return this.#handle.callSync((raw) => JSON.parse(raw.plan()) as PlanRow[]);
   }
 
   /**
@@ -421,7 +421,7 @@ export class Trainer {
    * @throws {@link TinyloomError} `invalid-options` where the plan has no such row.
    */
   wgsl(row: number): string {
-    return this.#handle.now((raw) => raw.plan(typeof row === "number" ? row : Number.NaN));
+    return this.#handle.callSync((raw) => raw.plan(typeof row === "number" ? row : Number.NaN));
   }
 
   /**

@@ -24,7 +24,7 @@ export class Tuning {
     this.#handle = handle;
     this.#name = name;
     this.#kept = known.length;
-    handle.now((raw) => raw.tune(known));
+    handle.callSync((raw) => raw.tune(known));
   }
 
   /** Has products measured that were not measured on this adapter before. */
@@ -51,7 +51,7 @@ export class Tuning {
 
   /** Keeps what has been measured since. */
   async remember(): Promise<void> {
-    const measured = this.#handle.now((raw) => raw.tuned());
+    const measured = this.#handle.callSync((raw) => raw.tuned());
     if (measured.length === this.#kept) return; // products are added, never changed
     const [all, ofShape] = this.#module.RawRuntime.tunedFormat() as unknown as [number, number];
     const products = new Map<string, string>();

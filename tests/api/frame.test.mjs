@@ -248,7 +248,7 @@ test("operations run in order, and a freed object refuses", async () => {
     handle.run(() => {}),
     code("freed"),
   );
-  assert.throws(() => handle.now(() => {}), code("freed"));
+  assert.throws(() => handle.callSync(() => {}), code("freed"));
   assert.deepEqual(events, ["first", "third", "release"]);
 });
 
@@ -366,7 +366,7 @@ test("a panic ends what runs in its instance of the module and what comes after"
   for (const call of [running, waiting, handle.run(() => 1)]) {
     await assert.rejects(call, code("internal"));
   }
-  assert.throws(() => handle.now(() => 1), /panicked at src\/x.rs/);
+  assert.throws(() => handle.callSync(() => 1), /panicked at src\/x.rs/);
   handle.free();
   const fresh = new RawHandle("Model", raw, new CallQueue(), other);
   assert.equal(await fresh.run(() => 2), 2, "another instance goes on");
