@@ -13,7 +13,7 @@ export { attribute, capture, lens } from "./capture.js";
 export { configIn, loadRun, loadWeights } from "./checkpoint-loader.js";
 export { configWithBase, save, saveWeights } from "./checkpoint-writer.js";
 export { embed } from "./embed.js";
-export { generatedBatch } from "./generate-batch.js";
+export { tokensOfBatch } from "./generate-batch.js";
 export { begun } from "./generate-prompt.js";
 export { gradients } from "./gradients.js";
 export { prepareHost } from "./host.js";

@@ -170,7 +170,7 @@ function alike(a: Over[1], b: Over[1]): boolean {
 type Drawn = AsyncGenerator<BatchToken, void, undefined>;
 
 /** {@link Model.generateBatch}. */
-export async function* generatedBatch(given: Given, model: DecodedModel): Drawn {
+export async function* tokensOfBatch(given: Given, model: DecodedModel): Drawn {
   const all = calls(given);
   const { signal } = given;
   throwIfAborted(signal, WHERE);

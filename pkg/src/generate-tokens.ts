@@ -49,7 +49,7 @@ export function generation(
   });
   const tokens = async function* (): Tokens {
     const [over, chosen] = call();
-    yield* drawnOver(over, (handle) => generated(model, { ...chosen, handle }));
+    yield* drawnOver(over, (handle) => tokensOfGeneration(model, { ...chosen, handle }));
   };
   return Object.assign(tokens(), { seed });
 }
@@ -69,13 +69,13 @@ export function batchGeneration(
   });
   const tokens = async function* (): AsyncGenerator<BatchToken, void, undefined> {
     const given = call();
-    const { generatedBatch } = await deferredPart();
-    yield* generatedBatch(given, model);
+    const { tokensOfBatch } = await deferredPart();
+    yield* tokensOfBatch(given, model);
   };
   return Object.assign(tokens(), { seeds });
 }
 
-async function* generated({ config, weights }: DecodedModel, chosen: Call): Tokens {
+async function* tokensOfGeneration({ config, weights }: DecodedModel, chosen: Call): Tokens {
   const { signal, tokenizer, bias, alternatives, json } = chosen;
   throwIfAborted(signal, "generate");
   // Without these the prompt is of tokens.
@@ -113,7 +113,7 @@ async function* generated({ config, weights }: DecodedModel, chosen: Call): Toke
     }, signal);
   await chosen.handle.run(async (raw) => void (await started(raw)), signal);
   try {
-    const tokens = tokensOf(next, chosen, biases);
+    const tokens = drawnTokens(next, chosen, biases);
     yield* withText ? withText(tokens) : tokens;
   } finally {
     // Of a module that has panicked nothing is given back, as the error of its call says.
@@ -126,7 +126,7 @@ async function* generated({ config, weights }: DecodedModel, chosen: Call): Toke
  *
  * @param next - gives pairs of token and log-probability: a draw, then the alternatives to it.
  */
-async function* tokensOf(
+async function* drawnTokens(
   next: (bias?: Float32Array) => Promise<Float64Array>,
   { signal, alternatives }: Call,
   biases: Biases | undefined,
