@@ -13,7 +13,7 @@ import { promptTokens } from "./prompt-tokens.js";
 import type { RawHandle } from "./raw-handle.js";
 import type { RawBatch, RawModel } from "./raw-types.js";
 import { type TextOf, textOf } from "./token-text.js";
-import { behind, type TokenIds } from "./tokens.js";
+import { promptAndDrawn, type TokenIds } from "./tokens.js";
 import { watched } from "./watch.js";
 
 type Given = ReturnType<typeof batchGiven>;
@@ -106,14 +106,14 @@ class Text {
   }
 
   get tokens(): Uint32Array {
-    return behind(this.#call.ids, this.#drawn);
+    return promptAndDrawn(this.#call.ids, this.#drawn);
   }
 
   drew(token: number): void {
     this.#drawn.push(token);
   }
 
-  /** The module's own options, behind what has been drawn. */
+  /** The module's own options, after what has been drawn. */
   options(weights: string): object {
     const drawn = this.#drawn.length;
     const maxTokens = this.ended ? drawn : this.#call.maxTokens;
@@ -240,13 +240,13 @@ async function* ofGroup(
   { handle, own: texts, places }: GroupCall,
 ): Drawn {
   const { signal } = given;
-  let by: RawModel | undefined;
+  let madeOn: RawModel | undefined;
   let batch: RawBatch | undefined;
-  /** The first time, or after a lost device: then behind the tokens that were drawn before. */
+  /** The raw batch. It is made at the first call, and again after a lost device: of each prompt and its drawn tokens. */
   const started = (raw: RawModel): RawBatch => {
-    if (batch && by === raw) return batch;
+    if (batch && madeOn === raw) return batch;
     batch = released(batch);
-    by = raw;
+    madeOn = raw;
     const tokens = texts.map((text) => text.tokens);
     const lengths = Uint32Array.from(tokens, ({ length }) => length);
     const options = JSON.stringify(texts.map((text) => text.options(model.weights)));

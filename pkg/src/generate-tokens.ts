@@ -20,7 +20,7 @@ import { dispose, type RawHandle } from "./raw-handle.js";
 import type { RawGeneration, RawModel } from "./raw-types.js";
 import { drawnSeed } from "./seeds.js";
 import type { Biases } from "./token-bias.js";
-import { behind, type TokenIds } from "./tokens.js";
+import { promptAndDrawn, type TokenIds } from "./tokens.js";
 import { evaluated } from "./watch.js";
 
 type Tokens = AsyncGenerator<GeneratedToken, void, undefined>;
@@ -82,20 +82,20 @@ async function* tokensOfGeneration({ config, weights }: DecodedModel, chosen: Ca
   const begun = tokenizer || bias ? await (await deferredPart()).begun(chosen, config) : undefined;
   const { ids = chosen.prompt as Uint32Array, biases, withText, healing } = begun ?? {};
   const drawn: number[] = [];
-  let by: RawModel | undefined;
+  let madeOn: RawModel | undefined;
   let generation: RawGeneration | undefined;
   let healed = false;
-  /** The first time, after a lost device, or when the prompt's end is healed: then behind the tokens drawn before. */
+  /** The raw generation. It is made at the first call, and again after a lost device and when the prompt's end is healed. */
   const started = async (raw: RawModel): Promise<RawGeneration> => {
     const heals = healing?.done === false;
-    if (generation && by === raw && healed !== heals) return generation;
+    if (generation && madeOn === raw && healed !== heals) return generation;
     if (generation) dispose(generation);
     generation = undefined;
     healed = !heals;
-    const text = behind(ids, drawn);
+    const text = promptAndDrawn(ids, drawn);
     const own = heals && { stepwise: true, promptLookup: false };
     const options = { weights, ...JSON.parse(json), ...own, drawn: drawn.length };
-    by = raw;
+    madeOn = raw;
     const fixed = heals ? undefined : biases?.fixed;
     const { interventions } = chosen;
     const changed =

@@ -90,8 +90,8 @@ export function expectFits(name: string, ids: unknown, config: ResolvedConfig): 
   );
 }
 
-/** The tokens of a text and those drawn behind it. */
-export function behind(text: Uint32Array, drawn: readonly number[]): Uint32Array {
+/** The tokens of a prompt, and then those drawn. */
+export function promptAndDrawn(text: Uint32Array, drawn: readonly number[]): Uint32Array {
   const all = new Uint32Array(text.length + drawn.length);
   all.set(text);
   all.set(drawn, text.length);
