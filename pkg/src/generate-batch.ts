@@ -11,7 +11,7 @@ import { interventionsOf } from "./interventions.js";
 import { check, invalid, object, show } from "./options.js";
 import { promptTokens } from "./prompt-tokens.js";
 import type { RawHandle } from "./raw-handle.js";
-import type { RawBatch, RawModel } from "./raw-types.js";
+import type { RawBatchGeneration, RawModel } from "./raw-types.js";
 import { type TextOf, textOf } from "./token-text.js";
 import { promptAndDrawn, type TokenIds } from "./tokens.js";
 import { watched } from "./watch.js";
@@ -241,9 +241,9 @@ async function* ofGroup(
 ): Drawn {
   const { signal } = given;
   let madeOn: RawModel | undefined;
-  let batch: RawBatch | undefined;
+  let batch: RawBatchGeneration | undefined;
   /** The raw batch. It is made at the first call, and again after a lost device: of each prompt and its drawn tokens. */
-  const started = (raw: RawModel): RawBatch => {
+  const started = (raw: RawModel): RawBatchGeneration => {
     if (batch && madeOn === raw) return batch;
     batch = released(batch);
     madeOn = raw;
@@ -301,7 +301,7 @@ async function* ofGroup(
 }
 
 /** Gives back what a batch holds; of a module that has panicked nothing, as the error of its call says. */
-function released(batch: RawBatch | undefined): undefined {
+function released(batch: RawBatchGeneration | undefined): undefined {
   try {
     batch?.release();
     batch?.free();

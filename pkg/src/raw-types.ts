@@ -167,7 +167,7 @@ export interface RawModel extends Releasable, RawWriter {
     lengths: Uint32Array,
     optionsJson: string,
     interventions?: RawInterventions | null,
-  ): RawBatch;
+  ): RawBatchGeneration;
   /** Copies the weights at once. */
   snapshot(): Promise<RawSnapshot>;
   /** A new adapter over it. */
@@ -187,7 +187,7 @@ export interface RawInterventions {
   free(): void;
 }
 
-export interface RawBatch extends Releasable {
+export interface RawBatchGeneration extends Releasable {
   /**
    * A text's number, a token and its log-probability, of each draw; of each text that has ended its number, -1 and
    * 0. Empty when all have.

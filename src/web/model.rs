@@ -232,7 +232,7 @@ impl RawModel {
         lengths: &[u32],
         options: &str,
         interventions: Option<RawInterventions>,
-    ) -> JsResult<RawBatch> {
+    ) -> JsResult<RawBatchGeneration> {
         let options: Vec<GenerateOptions> = read("generateBatch", options)?;
         let mut rest = tokens;
         let mut prompts = vec![];
@@ -243,7 +243,7 @@ impl RawModel {
             rest = behind;
         }
         let batch = BatchGeneration::start(&self.model, prompts).map_err(to_js)?;
-        Ok(RawBatch { batch: Rc::new(RefCell::new(Some(batch))) })
+        Ok(RawBatchGeneration { batch: Rc::new(RefCell::new(Some(batch))) })
     }
 
     #[wasm_bindgen(js_name = saveHeader)]
@@ -395,12 +395,12 @@ impl RawGeneration {
 /// A running generation of several texts.
 #[wasm_bindgen]
 #[derive(Debug)]
-pub struct RawBatch {
+pub struct RawBatchGeneration {
     batch: Rc<RefCell<Option<BatchGeneration>>>,
 }
 
 #[wasm_bindgen]
-impl RawBatch {
+impl RawBatchGeneration {
     /// For each draw the text's number, the token and its log-probability. For each text that has ended its number, -1
     /// and 0. Empty when all have ended.
     pub async fn next(&self, ask: Function) -> JsResult<Vec<f64>> {
