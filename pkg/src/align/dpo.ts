@@ -20,7 +20,6 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
-  expectAlone,
   expectCount,
   expectFits,
   expectNoDropout,
@@ -33,7 +32,9 @@ import {
   pack,
   partsOf,
   partsToCome,
+  type Steered,
   scale,
+  steered,
   stepBy,
   sums,
   textsOf,
@@ -177,7 +178,7 @@ async function referenceOf(
  *
  * @param trained - a trainer of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `pairsPerStep` pairs
  * make a step.
- * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `aborted`, and what `trainer.step` throws.
+ * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `non-finite`, `aborted`, and what `trainer.step` throws.
  */
 export async function* dpo(
   trained: Anywhere<Trainer>,
@@ -216,7 +217,7 @@ export async function* dpo(
     throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would stay behind
     expectRoom(1); // the trainer may have made other steps since
     const before = trainer.steps;
-    let metrics: StepMetrics | undefined;
+    const parts: Steered[] = [];
     for (const places of partsOf(trainer, before, pairsPerStep, all.length)) {
       const batch = packed(places.map((place) => all[place] as PreferencePair));
       const own = await sums(trainer.model, batch, trainer.adapter);
@@ -234,10 +235,8 @@ export async function* dpo(
         seen.rejected += b / perStep;
         return [slope / inChosen, -slope / inRejected];
       });
-      expectAlone("dpo", trainer, before);
-      metrics = await stepBy(trainer, batch, slopes, perStep);
+      parts.push(steered(batch, slopes));
     }
-    expectAlone("dpo", trainer, before + 1);
-    yield { ...(metrics as StepMetrics), ...seen };
+    yield { ...(await stepBy("dpo", trainer, before, parts, { divisor: perStep })), ...seen };
   }
 }

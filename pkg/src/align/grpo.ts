@@ -26,7 +26,6 @@ import { mixed, type Reward, type Rollout, rewardsOf, rollOut, type Source } fro
 import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./stored.js";
 import {
   type Anywhere,
-  expectAlone,
   expectNoDropout,
   expectReference,
   expectTrainer,
@@ -36,7 +35,9 @@ import {
   type Packed,
   pack,
   placesFrom,
+  type Steered,
   scale,
+  stepBy,
 } from "./texts.js";
 
 /** Options of {@link grpo}. */
@@ -276,26 +277,23 @@ async function updated(
   before: number,
 ): Promise<GrpoMetrics> {
   const { temperature, signal } = work.source;
-  const { divisor: normalize, told } = round;
+  const { divisor, told } = round;
   const seen = { objective: 0, kl: 0, entropy: 0, clipped: 0 };
-  let metrics: StepMetrics | undefined;
+  const parts: Steered[] = [];
   throwIfAborted(signal, "grpo"); // not between micro-steps: half a step would stay behind
   for (const part of round.parts) {
-    const { tokens, targets, documents } = part.packed;
     const own = first ? part.old : await scored(work, part.packed);
     const { weights: targetWeights, ...sums } = judged(part, own, work);
-    const batch = { tokens, targets, documents, targetWeights, normalize, temperature };
-    expectAlone("grpo", work.trainer, before);
-    metrics = await work.trainer.step(batch);
-    seen.objective += sums.objective / normalize;
+    parts.push({ batch: part.packed, targetWeights });
+    seen.objective += sums.objective / divisor;
     for (const name of ["kl", "entropy", "clipped"] as const) {
       seen[name] += sums[name] / round.tokens;
     }
   }
-  expectAlone("grpo", work.trainer, before + 1);
+  const metrics = await stepBy("grpo", work.trainer, before, parts, { divisor, temperature });
   const { kl, ...means } = seen;
   const own = { ...means, ...(work.reference && { kl }), ...told };
-  return { ...(metrics as StepMetrics), ...own, ...(!first && { generationMilliseconds: 0 }) };
+  return { ...metrics, ...own, ...(!first && { generationMilliseconds: 0 }) };
 }
 
 /**
@@ -305,7 +303,8 @@ async function updated(
  *
  * @param trained - a trainer of a model or an adapter, without dropout; `gradientAccumulation` micro-steps of `promptsPerStep` prompts
  * make a step.
- * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `aborted`, and what `generateBatch` and `trainer.step` throw.
+ * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `non-finite`, `aborted`, and what `generateBatch` and
+ * `trainer.step` throw.
  *
  * @example
  * ```ts

@@ -9,7 +9,6 @@ import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
-  expectAlone,
   expectCount,
   expectFits,
   expectNoDropout,
@@ -22,7 +21,9 @@ import {
   pack,
   partsOf,
   partsToCome,
+  type Steered,
   scale,
+  steered,
   stepBy,
   sums,
   type Text,
@@ -101,7 +102,7 @@ function expectMismatches(
  * completions of the texts before them, as TRL takes it; it has no gradient.
  *
  * @param trained - a trainer of a model or an adapter, without dropout.
- * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `aborted`, and what `trainer.step` throws.
+ * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `non-finite`, `aborted`, and what `trainer.step` throws.
  */
 export async function* kto(
   trained: Anywhere<Trainer>,
@@ -146,7 +147,7 @@ export async function* kto(
     throwIfAborted(signal, "kto"); // not between micro-steps: half a step would stay behind
     const seen = { objective: 0, baseline: 0 };
     const rewards = { desirable: [] as number[], undesirable: [] as number[] };
-    let metrics: StepMetrics | undefined;
+    const parts: Steered[] = [];
     expectRoom(1); // the trainer may have made other steps since
     const before = trainer.steps;
     for (const places of partsOf(trainer, before, textsPerStep, all.length)) {
@@ -167,14 +168,13 @@ export async function* kto(
         return -weight * sign * beta * value * (1 - value);
       });
       seen.baseline += baseline / gradientAccumulation;
-      expectAlone("kto", trainer, before);
-      metrics = await stepBy(trainer, batch, slopes, perStep);
+      parts.push(steered(batch, slopes));
     }
-    expectAlone("kto", trainer, before + 1);
+    const metrics = await stepBy("kto", trainer, before, parts, { divisor: perStep });
     const mean = (list: readonly number[]) =>
       list.reduce((sum, x) => sum + x, 0) / Math.max(1, list.length);
     const { desirable, undesirable } = rewards;
     const means = { desirable: mean(desirable), undesirable: mean(undesirable) };
-    yield { ...(metrics as StepMetrics), ...seen, ...means };
+    yield { ...metrics, ...seen, ...means };
   }
 }

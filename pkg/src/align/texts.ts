@@ -141,28 +141,60 @@ export async function sums(model: Model, packed: Packed, adapter?: Adapter): Pro
   );
 }
 
+/** A micro-step: texts, and a weight of each target. */
+export interface Steered {
+  readonly batch: Packed;
+  readonly targetWeights: Float32Array;
+}
+
+/** Texts with weights along the slopes of an objective: its derivatives by the log-probability of each completion. */
+export function steered(batch: Packed, slopes: readonly number[]): Steered {
+  const weights = new Map(batch.starts.map((start, i) => [start, -(slopes[i] as number)]));
+  const of = (start: number) => weights.get(start) as number;
+  return { batch, targetWeights: Float32Array.from(batch.documents, of) };
+}
+
 /** Refuses a step that another call made amid one of ours: the scores before it are not of the weights that it left. */
-export function expectAlone(where: string, trainer: Trainer, steps: number): void {
+function expectAlone(where: string, trainer: Trainer, steps: number): void {
   if (trainer.steps === steps) return;
   throw invalid(
     `${where}: the trainer made a step of another call between scores and the step by them; let one call end before the next`,
   );
 }
 
+function expectFinite(where: string, { targetWeights }: Steered): void {
+  const wrong = targetWeights.find((weight) => !Number.isFinite(weight));
+  if (wrong === undefined) return;
+  throw new TinyloomError(
+    "non-finite",
+    `${where}: a target would have the weight ${wrong}: log-probabilities are too far from those of before or of the ` +
+      "reference; lower the learning rate, or the scales of the objective",
+  );
+}
+
 /**
- * A micro-step along the slopes of an objective: its derivatives by the log-probability of each completion.
+ * A step whose micro-steps have all been scored: what fails before it leaves no half of a step behind.
  *
- * @param divisor - texts or pairs of the whole step, over which the objective is a mean.
+ * @param before - the trainer's steps at the scores.
+ * @param divisor - texts, pairs or tokens of the whole step, over which the objective is a mean.
  */
-export function stepBy(
+export async function stepBy(
+  where: string,
   trainer: Trainer,
-  { tokens, targets, documents, starts }: Packed,
-  slopes: readonly number[],
-  divisor: number,
+  before: number,
+  parts: readonly Steered[],
+  { divisor: normalize, temperature = 1 }: { divisor: number; temperature?: number },
 ): Promise<StepMetrics> {
-  const weights = new Map(starts.map((start, i) => [start, -(slopes[i] as number)]));
-  const targetWeights = Float32Array.from(documents, (start) => weights.get(start) as number);
-  return trainer.step({ tokens, targets, documents, targetWeights, normalize: divisor });
+  for (const part of parts) expectFinite(where, part);
+  let metrics: StepMetrics | undefined;
+  for (const { batch, targetWeights } of parts) {
+    const { tokens, targets, documents } = batch;
+    const own = { tokens, targets, documents, targetWeights, normalize, temperature };
+    expectAlone(where, trainer, before);
+    metrics = await trainer.step(own);
+  }
+  expectAlone(where, trainer, before + 1);
+  return metrics as StepMetrics;
 }
 
 /**

@@ -163,6 +163,30 @@ export const cases = {
     trainer.model.free();
   },
 
+  async "a step that fails leaves no half of it behind"(host) {
+    const { dpo, kto } = host.tinyloom.align;
+    const trainer = await open(host, { gradientAccumulation: 2 });
+    const far = {
+      loss: "ipo",
+      pairsPerStep: 1,
+      reference: [
+        [-1, -2],
+        [1e300, 0],
+      ],
+    };
+    await refuses("non-finite", "dpo: a target would have the weight", () =>
+      collect(dpo(trainer, PAIRS, far)),
+    );
+    const reference = await make(host);
+    const gone = kto(trainer, [...TEXTS, ...TEXTS], { reference, textsPerStep: 2, steps: 2 });
+    equal((await gone.next()).value.step, 1);
+    reference.free();
+    await refuses("freed", "Model", () => gone.next());
+    const batch = { tokens: [1, 2], targets: [2, 3] };
+    for (const step of [1, 2]) equal((await trainer.step(batch)).step, step, "a step of its own");
+    trainer.model.free();
+  },
+
   async "a step of another call between scores and step is refused"(host) {
     const { dpo, grpo } = host.tinyloom.align;
     const trainer = await open(host);
