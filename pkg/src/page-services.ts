@@ -6,6 +6,8 @@ export interface Page {
   packed(): Promise<string>;
   /** Asks the browser to keep what is stored, which only a page can. */
   persist(): Promise<boolean>;
+  /** The address of a module by its name: a worker has no import map. */
+  resolve(name: string): Promise<string | undefined>;
 }
 
 let page: Page | undefined;
@@ -19,6 +21,10 @@ export function askPage(ask: Page | undefined): void {
 export function packedOfPage(): Promise<string> | undefined {
   return page?.packed();
 }
+
+/** The address that the page's import map has for a module; undefined where it has none, or there is no page to ask. */
+export const addressInPage = async (name: string): Promise<string | undefined> =>
+  page?.resolve(name).catch(() => undefined);
 
 /** Asks the browser to keep what is stored. Without an answer yet it is a promise of one. */
 export async function persist(): Promise<boolean> {

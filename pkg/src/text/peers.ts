@@ -3,6 +3,7 @@
 import { TinyloomError } from "../error.js";
 import { show } from "../options.js";
 import { wholeUrl } from "../page-address.js";
+import { addressInPage } from "../page-services.js";
 
 /**
  * The module `@huggingface/tokenizers`.
@@ -29,15 +30,18 @@ export async function load<T>(library: unknown): Promise<T> {
   }
 }
 
+/** The module at an address, which no bundler is to look for. */
+const at = (address: string): Promise<object> =>
+  import(/* @vite-ignore */ /* webpackIgnore: true */ address);
+
 async function imported(library: unknown): Promise<object> {
-  if (typeof library === "string") {
-    const { href } = wholeUrl("library", library);
-    return (await import(/* @vite-ignore */ /* webpackIgnore: true */ href)) as object;
-  }
+  if (typeof library === "string") return at(wholeUrl("library", library).href);
   // Within `try`, so that bundlers warn, and do not fail, where the package is not installed.
   try {
     return await import("@huggingface/tokenizers");
   } catch (cause) {
+    const address = await addressInPage("@huggingface/tokenizers");
+    if (address) return at(address);
     throw new TypeError(show(cause), { cause });
   }
 }

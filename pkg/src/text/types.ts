@@ -127,7 +127,7 @@ export interface DatasetDocument {
 export interface TokenizerOptions extends LoadOptions {
   /**
    * The module `@huggingface/tokenizers`, or its address. Default: the installed package, by its name. In a
-   * worker without a bundler no name is found: there, give the address.
+   * worker without a bundler the page's import map counts, where the browser has `import.meta.resolve`.
    */
   library?: string | object;
 }

@@ -16,6 +16,7 @@ import {
   setProperties,
 } from "./mirror.js";
 import { PackedCall } from "./pack.js";
+import { resolve } from "./resolve.js";
 import {
   type Exported,
   type HostApi,
@@ -75,7 +76,7 @@ export class Connection implements MirrorCalls {
   /** What the worker exports, as the page has it. */
   async open(): Promise<Record<string, unknown>> {
     const exported = await this.#guarded(() =>
-      this.#host.hello(pageAddress(), Comlink.proxy({ packed: packedModule, persist })),
+      this.#host.hello(pageAddress(), Comlink.proxy({ packed: packedModule, persist, resolve })),
     );
     const result: Record<string, unknown> = {};
     for (const [name, one] of Object.entries(exported)) result[name] = this.#export(name, one);
