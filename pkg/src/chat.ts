@@ -5,7 +5,7 @@ import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import { GENERATE } from "./generate-options.js";
 import type { GeneratedToken, GenerateOptions, Generation } from "./generate-types.js";
 import { models } from "./internal.js";
-import { textPart } from "./lazy.js";
+import { tokenizersPart } from "./lazy.js";
 import { Model } from "./model.js";
 import { defaultEnds } from "./notes.js";
 import { check, copied, inspect, invalid, isA, object, show } from "./options.js";
@@ -163,7 +163,7 @@ async function promptOf(
   template: TemplateOptions,
 ): Promise<ChatPrompt> {
   try {
-    return await (await textPart()).chatPrompt(conversation, tokenizer, template);
+    return await (await tokenizersPart()).chatPrompt(conversation, tokenizer, template);
   } catch (error) {
     if (!isTinyloomError(error)) throw error;
     const said = error.message.replace(/^chatPrompt/, "chat");

@@ -10,7 +10,7 @@ import {
 import type { DatasetOptions, TextOptions } from "./dataset-types.js";
 import type { CheckpointFiles } from "./file-part.js";
 import { datasets } from "./internal.js";
-import { textPart } from "./lazy.js";
+import { textPart, tokenizersPart } from "./lazy.js";
 import { check, integer, invalid, isA, show } from "./options.js";
 import type { LongOptions } from "./progress.js";
 import type { TextSource } from "./text/read.js";
@@ -105,7 +105,9 @@ export class Dataset {
     if (typeof text !== "string") {
       if (!isA(text, Blob))
         throw invalid(`Dataset.fromText takes a string or a Blob, not ${show(text)}`);
-      return Dataset.#of((part) => part.fromSource("Dataset.fromText", text, encoding, options));
+      return Dataset.#of(
+        textPart().then((part) => part.fromSource("Dataset.fromText", text, encoding, options)),
+      );
     }
     const store = stored(some("the text", await encoded(encoding, text)));
     return new Dataset(withStart(store, await startOf(encoding, startTokens), chosen, encoding));
@@ -138,7 +140,9 @@ export class Dataset {
     tokenizer: TextEncoding,
     options: SourceOptions = {},
   ): Promise<Dataset> {
-    return Dataset.#of((part) => part.fromSource("Dataset.from", source, tokenizer, options));
+    return Dataset.#of(
+      textPart().then((part) => part.fromSource("Dataset.from", source, tokenizer, options)),
+    );
   }
 
   /**
@@ -153,7 +157,9 @@ export class Dataset {
     tokenizer: TextEncoding,
     options: DocumentOptions = {},
   ): Promise<Dataset> {
-    return Dataset.#of((part) => part.fromDocuments(documents, tokenizer, options));
+    return Dataset.#of(
+      textPart().then((part) => part.fromDocuments(documents, tokenizer, options)),
+    );
   }
 
   /**
@@ -168,7 +174,9 @@ export class Dataset {
     tokenizer: TextEncoding,
     options: ConversationOptions = {},
   ): Promise<Dataset> {
-    return Dataset.#of((part) => part.fromConversations(list, tokenizer, options));
+    return Dataset.#of(
+      tokenizersPart().then((part) => part.fromConversations(list, tokenizer, options)),
+    );
   }
 
   /**
@@ -181,13 +189,11 @@ export class Dataset {
     source: string | URL | CheckpointFiles,
     options: TokenizerOptions = {},
   ): Promise<Dataset> {
-    return Dataset.#of((part) => part.loadDataset(source, options));
+    return Dataset.#of(textPart().then((part) => part.loadDataset(source, options)));
   }
 
-  static async #of(
-    make: (part: Awaited<ReturnType<typeof textPart>>) => Promise<Prepared>,
-  ): Promise<Dataset> {
-    return new Dataset(await make(await textPart()));
+  static async #of(prepared: Promise<Prepared>): Promise<Dataset> {
+    return new Dataset(await prepared);
   }
 
   /**

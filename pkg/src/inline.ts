@@ -10,9 +10,10 @@ import * as gguf from "./gguf/index.js";
 import { carryParts } from "./lazy.js";
 import packed from "./packed.js";
 import * as text from "./text/index.js";
+import * as tokenizers from "./text/tokenizers.js";
 import { carry } from "./wasm-compile.js";
 
 carry(packed);
-carryParts({ text, deferred, gguf });
+carryParts({ text, tokenizers, deferred, gguf });
 
 export * from "./index.js";

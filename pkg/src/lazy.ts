@@ -1,7 +1,7 @@
 /**
- * The three parts of `tinyloom` that load when they are first used. `text` has datasets and tokenizers, and is larger than
- * all others together. `deferred` has what a page needs once it has a GPU device, and loads beside the wasm module. `gguf`
- * reads and writes GGUF files.
+ * The four parts of `tinyloom` that load when they are first used. `text` has datasets. `tokenizers` has those of files, their
+ * training, and conversations. `deferred` has what a page needs once it has a GPU device, and loads beside the wasm module.
+ * `gguf` reads and writes GGUF files.
  */
 
 import { TinyloomError } from "./error.js";
@@ -9,6 +9,7 @@ import { show } from "./value-text.js";
 
 const parts = {
   text: () => import("./text/index.js"),
+  tokenizers: () => import("./text/tokenizers.js"),
   deferred: () => import("./deferred.js"),
   gguf: () => import("./gguf/index.js"),
 };
@@ -16,8 +17,9 @@ const parts = {
 type Parts = { readonly [K in keyof typeof parts]: Awaited<ReturnType<(typeof parts)[K]>> };
 
 /** Gives the parts that `tinyloom/inline` brings, for hosts where nothing can be loaded later. */
-export function carryParts({ text, deferred, gguf }: Parts): void {
+export function carryParts({ text, tokenizers, deferred, gguf }: Parts): void {
   parts.text = () => Promise.resolve(text);
+  parts.tokenizers = () => Promise.resolve(tokenizers);
   parts.deferred = () => Promise.resolve(deferred);
   parts.gguf = () => Promise.resolve(gguf);
 }
@@ -39,5 +41,6 @@ async function loaded<K extends keyof Parts>(name: K): Promise<Parts[K]> {
 }
 
 export const textPart = () => loaded("text");
+export const tokenizersPart = () => loaded("tokenizers");
 export const deferredPart = () => loaded("deferred");
 export const ggufPart = () => loaded("gguf");

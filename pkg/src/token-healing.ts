@@ -3,7 +3,7 @@
  * tokens (S. Lundberg, "The art of prompt design: prompt boundaries and token healing", 2023).
  */
 
-import { textPart } from "./lazy.js";
+import { tokenizersPart } from "./lazy.js";
 import { inspect, invalid, isA } from "./options.js";
 import type { Biases } from "./token-bias.js";
 import { ByteTokenizer } from "./tokenizer.js";
@@ -135,7 +135,7 @@ export function healedBiases(own: Biases | undefined, by: Healing): Biases {
 
 /** @internal */
 export async function vocabularyOf(tokenizer: TextDecoding): Promise<Vocabulary> {
-  const { BYTE_CHARACTERS } = await textPart();
+  const { BYTE_CHARACTERS } = await tokenizersPart();
   const made =
     known.get(tokenizer) ??
     inspect("generate: heal", () => readVocabulary(tokenizer, BYTE_CHARACTERS));

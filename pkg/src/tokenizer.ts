@@ -1,6 +1,6 @@
 import { TinyloomError } from "./error.js";
 import type { CheckpointSource } from "./file-part.js";
-import { textPart } from "./lazy.js";
+import { tokenizersPart } from "./lazy.js";
 import { invalid, isA, show } from "./options.js";
 import type { TextSource } from "./text/read.js";
 import { decodesSpecial, parsesSpecial } from "./text/special.js";
@@ -57,7 +57,7 @@ export abstract class Tokenizer implements TextEncoding, TextDecoding {
     source: CheckpointSource,
     options: TokenizerOptions = {},
   ): Promise<PretrainedTokenizer> {
-    return (await textPart()).loadTokenizer(source, options);
+    return (await tokenizersPart()).loadTokenizer(source, options);
   }
 }
 
@@ -107,7 +107,7 @@ export abstract class BpeTokenizer extends Tokenizer implements PretrainedTokeni
     text: string | TextSource | readonly (string | TextSource)[],
     options: TrainOptions,
   ): Promise<BpeTokenizer> {
-    return (await textPart()).train(text, options);
+    return (await tokenizersPart()).train(text, options);
   }
 }
 
@@ -166,7 +166,7 @@ export async function chatPrompt(
   tokenizer: TextEncoding,
   options: TemplateOptions = {},
 ): Promise<ChatPrompt> {
-  return (await textPart()).chatPrompt(conversation, tokenizer, options);
+  return (await tokenizersPart()).chatPrompt(conversation, tokenizer, options);
 }
 
 /** A decoder that keeps a byte-order mark: it is a character of the text like any other. */

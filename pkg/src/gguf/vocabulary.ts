@@ -1,6 +1,6 @@
 /** A tokenizer's tokens and merges as llama.cpp reads them. */
 
-import { textPart } from "../lazy.js";
+import { tokenizersPart } from "../lazy.js";
 import type { ModelConfig } from "../model-config.js";
 import { invalid, isA, show } from "../options.js";
 import type { LoadedFiles } from "../text/pretrained.js";
@@ -42,7 +42,7 @@ export async function vocabularyOf(
       return undefined;
     };
   }
-  const { BYTE_CHARACTERS, readTokenizer } = await textPart();
+  const { BYTE_CHARACTERS, readTokenizer } = await tokenizersPart();
   if (isA(tokenizer, ByteTokenizer)) return ofBytes(BYTE_CHARACTERS, config);
   const save = (tokenizer as { save?: unknown } | undefined)?.save;
   const source = typeof save === "function" ? save.call(tokenizer) : tokenizer;

@@ -6,12 +6,12 @@ import { type Prepared, TEXT, withStart } from "../dataset-options.js";
 import type { TextOptions } from "../dataset-types.js";
 import { corrupt, type Source } from "../file-part.js";
 import { openSource } from "../file-source.js";
+import { tokenizersPart } from "../lazy.js";
 import { check, flag, integer, isA, object, oneOf, type Rules, show } from "../options.js";
 import { LOAD, LONG, type LongOptions } from "../progress.js";
 import { ByteTokenizer, type PretrainedTokenizer } from "../tokenizer.js";
 import type { TextEncoding } from "../tokenizer-types.js";
 import { DocumentStore } from "./documents.js";
-import { loadTokenizer } from "./pretrained.js";
 import { Pace } from "./read.js";
 import { TokenStore } from "./store.js";
 import type { DatasetFiles, TokenizerOptions } from "./types.js";
@@ -189,7 +189,7 @@ async function tokenizerOf(
     if (file) files[name] = Uint8Array.from(await file.read(0, file.size));
     file?.rest?.();
   }
-  return loadTokenizer(files, options);
+  return (await tokenizersPart()).loadTokenizer(files, options);
 }
 
 async function describe(from: Source): Promise<Description> {
