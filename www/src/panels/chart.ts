@@ -1,4 +1,4 @@
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { meanAt, REACH } from "../mean.ts";
 import type { Curve } from "../run-store.ts";
@@ -7,6 +7,8 @@ import type { Curve } from "../run-store.ts";
 export const OTHERS = 4;
 /** The part of the steps that is shown as the newest. */
 const NEWEST = 0.2;
+/** Milliseconds after the first step in which the chart's library loads, unless it is wanted before. */
+const LATER = 1000;
 /** A selection of fewer pixels is a click. */
 const CLICK = 4;
 
@@ -42,6 +44,20 @@ export interface ChartEvents {
   zoomed(zoomed: boolean): void;
 }
 
+let library: Promise<typeof uPlot> | undefined;
+
+/** What draws the curves: a quarter of the page's code. The first step of the first visit does not share the network with it. */
+function drawing(): Promise<typeof uPlot> {
+  library ??= import("uplot").then(
+    (module) => module.default,
+    (error) => {
+      library = undefined; // without a network; it is tried again when the chart is looked at
+      throw error;
+    },
+  );
+  return library;
+}
+
 const digits = (value: number): string => String(Number(value.toPrecision(3)));
 
 /** A logarithm has no place for 0. */
@@ -51,6 +67,7 @@ const positive = (value: number | null): number | null => (value === 0 ? null : 
 export class LossChart {
   readonly #host: HTMLElement;
   readonly #events: ChartEvents;
+  #library: typeof uPlot | undefined;
   #plot: uPlot | undefined;
   /** Whether the plot is about to be made anew. */
   #stale = false;
@@ -72,9 +89,23 @@ export class LossChart {
     new ResizeObserver(() => {
       this.#plot?.setSize({ width: host.clientWidth, height: host.clientHeight });
     }).observe(host);
+    new IntersectionObserver((seen) => {
+      if (seen.some(({ isIntersecting: is }) => is)) void this.#load();
+    }).observe(host);
     // uPlot paints with the colours it was made with.
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#renew());
     host.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  /** Loads what draws, unless it is there; says whether it is. */
+  async #load(): Promise<boolean> {
+    if (this.#library) return true;
+    const loaded = await drawing().catch(() => undefined);
+    if (loaded && !this.#library) {
+      this.#library = loaded;
+      this.#renew();
+    }
+    return loaded !== undefined;
   }
 
   /** Clears the curves for a run that ends at step `end`, whose losses may have bounds. */
@@ -112,6 +143,7 @@ export class LossChart {
 
   add(point: Point): void {
     if (!Number.isFinite(point.loss)) return;
+    if (this.#points.length === 0) setTimeout(() => void this.#load(), LATER);
     this.#points.push(point);
     // The means of the last steps take the new one in.
     const last = this.#points.slice(-2 * REACH - 1).map(({ loss }) => loss);
@@ -175,7 +207,7 @@ export class LossChart {
       steps.map(() => (ofLoss ? cleaned(value ?? null) : null));
     const { blind, letters, entropy } = this.#bounds ?? {};
     const own = [steps, ...curves, line(blind), line(letters), line(entropy)] as uPlot.AlignedData;
-    return this.#others.length === 0 || !ofLoss ? own : uPlot.join([...this.#others, own]);
+    return this.#others.length === 0 || !ofLoss ? own : this.#library!.join([...this.#others, own]);
   }
 
   #range(): [number, number] {
@@ -200,8 +232,9 @@ export class LossChart {
   #build(): void {
     if (!this.#stale) return;
     this.#stale = false;
+    if (!this.#library) return;
     this.#plot?.destroy();
-    this.#plot = new uPlot(this.#options(), this.#data(), this.#host);
+    this.#plot = new this.#library(this.#options(), this.#data(), this.#host);
   }
 
   #options(): uPlot.Options {
@@ -276,9 +309,11 @@ export class LossChart {
     const move = moves[event.key];
     if (this.#points.length === 0 || (move === undefined && event.key !== "Escape")) return;
     if (move !== undefined) event.preventDefault();
-    this.#build();
-    // uPlot has the scales of a new plot once the present task has ended.
-    queueMicrotask(() => this.#move(move));
+    void this.#load().then(() => {
+      this.#build();
+      // uPlot has the scales of a new plot once the present task has ended.
+      queueMicrotask(() => this.#move(move));
+    });
   }
 
   /** Moves the cursor by so many steps; without a number it goes. */
