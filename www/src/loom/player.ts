@@ -15,6 +15,8 @@ export class Player {
   /** The step that is shown, with its fraction. */
   at = 0;
   speed = 1;
+  /** The run on the second loom. */
+  #beside: Track | undefined;
   #playing = true;
   /** When the present run came to its end. */
   #endedAt: number | undefined;
@@ -44,11 +46,17 @@ export class Player {
     this.#endedAt = undefined;
   }
 
+  /** Shows another run beside it on a second loom, or none any more. */
+  set beside(track: Track | undefined) {
+    this.#beside = track;
+    if (this.track?.ended) this.at = Math.min(this.at, this.#last);
+  }
+
   /** Stops at a step. */
   stop(at: number): void {
     const { track } = this;
     // What is left of a recording is on its way.
-    this.at = Math.min(at, Math.max(0, track?.recorded ? track.steps : (track?.newest ?? 0)));
+    this.at = Math.min(at, Math.max(0, track?.recorded ? track.steps : 0, this.#last));
     this.#playing = false;
     this.#changed();
   }
@@ -70,16 +78,22 @@ export class Player {
   after(milliseconds: number): number {
     const { track } = this;
     if (!track || !this.#playing) return this.at;
-    const way =
-      (this.at / track.steps) ** (1 / SLOW_START) + (milliseconds / 1000 / SHOW) * this.speed;
-    return Math.max(this.at, Math.min(track.newest, track.steps * way ** SLOW_START));
+    const steps = Math.max(track.steps, this.#last);
+    const way = (this.at / steps) ** (1 / SLOW_START) + (milliseconds / 1000 / SHOW) * this.speed;
+    return Math.max(this.at, Math.min(this.#last, steps * way ** SLOW_START));
+  }
+
+  /** The last step that can be shown. Beside a longer run one that has ended stays at its end. */
+  get #last(): number {
+    const { track } = this;
+    return Math.max(track?.newest ?? 0, (track?.ended && this.#beside?.newest) || 0);
   }
 
   /** Whether nothing more can come. */
   get #atEnd(): boolean {
     const { track } = this;
     return (
-      track !== undefined && this.at >= track.newest && track.newest >= track.steps && track.ended
+      track !== undefined && this.at >= this.#last && track.newest >= track.steps && track.ended
     );
   }
 
@@ -88,8 +102,8 @@ export class Player {
     const elapsed = Math.min(LONGEST, Date.now() - this.#ticked);
     this.#ticked = Date.now();
     if (!track || !this.#playing) return false;
-    if (this.at < track.newest) {
-      this.at = Math.min(track.newest, Math.max(this.at + 0.02, this.after(elapsed)));
+    if (this.at < this.#last) {
+      this.at = Math.min(this.#last, Math.max(this.at + 0.02, this.after(elapsed)));
       return true;
     }
     if (this.#atEnd) {

@@ -1,9 +1,9 @@
 /** A second loom beside the first: another run of the same kind, at the same step, on the same letters. */
 import { byId, whole } from "../dom.ts";
-import { rightSaid } from "./asker.ts";
+import { type Exam, rightSaid } from "./asker.ts";
 import { type Laid, lay } from "./cloth.ts";
 import { Drawing } from "./drawing.ts";
-import type { Track } from "./track.ts";
+import type { Snapshot, Track } from "./track.ts";
 import { spelt, weave } from "./weave.ts";
 
 /** Earlier runs of this visit that are kept for it, with all their weights. */
@@ -23,14 +23,34 @@ export class SecondLoom {
   #earlier: readonly Track[] = [];
   #offered: readonly Track[] = [];
   #track: Track | undefined;
+  /** The weights on it. */
+  #snapshot: Snapshot | undefined;
 
   /** @param changed - hears that another run is to be shown. */
   constructor(changed: () => void) {
     this.#choice.addEventListener("change", () => {
       this.#track = this.#offered[Number(this.#choice.value || Number.NaN)];
+      this.#snapshot = undefined;
       this.#place();
       changed();
     });
+  }
+
+  /** The run on it. */
+  get track(): Track | undefined {
+    return this.#track;
+  }
+
+  /** Whether it shows other weights at this step than it does now. */
+  behind(at: number): boolean {
+    return this.#track !== undefined && this.#track.upTo(at) !== this.#snapshot;
+  }
+
+  /** The questions of what it shows, unless they are answered. */
+  get unasked(): Exam | undefined {
+    const [track, snapshot] = [this.#track, this.#snapshot];
+    if (!track || !snapshot || snapshot.marks.has("")) return undefined;
+    return { snapshot, questions: track.questions, off: new Set() };
   }
 
   /** Another run takes the place of this one, which can be looked at beside it. */
@@ -43,6 +63,7 @@ export class SecondLoom {
     const all = [...this.#earlier, ...(recording ? [recording] : [])];
     this.#offered = all.filter((one) => one !== shown && one.name === shown.name);
     if (this.#track && !this.#offered.includes(this.#track)) this.#track = undefined;
+    if (!this.#track) this.#snapshot = undefined;
     const options = this.#offered.map(
       (track, at) => new Option(`Beside ${nameOf(track, this.#earlier.indexOf(track))}`, `${at}`),
     );
@@ -66,13 +87,24 @@ export class SecondLoom {
     if (!woven || this.#track !== track) return;
     this.#drawing.show(woven, { wanted: laid.wanted, ghost: [] }, new Set());
     this.#drawing.refresh();
-    const marks = track.asked(snapshot.step, "")?.marks;
-    const step = `step ${whole(snapshot.step)}`;
-    const right = marks ? `, ${rightSaid(marks)}` : "";
-    const about = track.recorded ? "The recording" : "The earlier run";
-    byId("loom-second-words", HTMLElement).textContent = `${about} at ${step}${right}`;
+    this.#snapshot = snapshot;
+    this.tell();
     const said = spelt(woven.tokens.slice(woven.given));
-    this.#drawing.canvas.ariaLabel = `${about} at ${step}: it says ${said || "nothing"}`;
+    this.#drawing.canvas.ariaLabel = `${this.#about}: it says ${said || "nothing"}`;
+  }
+
+  /** What is on it. */
+  get #about(): string {
+    const [track, { step }] = [this.#track!, this.#snapshot!];
+    const end = track.ended && step === track.newest ? ", its last" : "";
+    return `${track.recorded ? "The recording" : "The earlier run"} at step ${whole(step)}${end}`;
+  }
+
+  /** Says what is on it, and how that did. */
+  tell(): void {
+    if (!this.#track || !this.#snapshot) return;
+    const words = `${this.#about}: ${rightSaid(this.#snapshot.marks.get(""))}`;
+    byId("loom-second-words", HTMLElement).textContent = words;
   }
 
   #place(): void {

@@ -3,7 +3,8 @@ import { byId, make, whole } from "../dom.ts";
 import { tasks } from "../tasks/index.ts";
 import type { Training, TrainingEvent } from "../training.ts";
 import { answer } from "./ask.ts";
-import { Asker, type Exam, examiner, keyOf, rightSaid, squareWords } from "./asker.ts";
+import { Asker, type Exam, examiner, keyOf, squareWords } from "./asker.ts";
+import { type Picture, showWords } from "./captions.ts";
 import { Card } from "./card.ts";
 import { lay } from "./cloth.ts";
 import { Drawing, type Place } from "./drawing.ts";
@@ -16,7 +17,7 @@ import { Player, SHOW } from "./player.ts";
 import { loadRecording } from "./recorded.ts";
 import { SecondLoom } from "./second.ts";
 import { Squares } from "./squares.ts";
-import { captionOf, NOUNS, titleOf } from "./story.ts";
+import { NOUNS } from "./story.ts";
 import { Timeline } from "./timeline.ts";
 import { Snapshot, type Track } from "./track.ts";
 import { spelt, type Weave, weave } from "./weave.ts";
@@ -28,13 +29,6 @@ const STAY = 2500;
 const AHEAD = 8;
 /** Pixels of a loom on a phone. */
 const NARROW = 560;
-/** What is on the loom: everything that is said beside it is of these weights, or says of which. */
-interface Picture {
-  readonly track: Track;
-  readonly snapshot: Snapshot;
-  readonly off: ReadonlySet<number>;
-}
-
 const TOO_LARGE =
   "This model cannot be woven letter by letter here; the workshop below looks into it.";
 
@@ -65,13 +59,17 @@ export class Stage {
     () => {
       this.#refresh();
       this.#changedMarks();
+      this.#second.tell();
       this.#timeline.refresh();
     },
     // Where the machine computes on its CPU, training needs it too.
     () => this.#live?.ended === false,
   );
   readonly #numberLine = new NumberLine();
-  readonly #second = new SecondLoom(() => this.#changed());
+  readonly #second = new SecondLoom(() => {
+    this.#beside();
+    this.#changed();
+  });
   readonly #word = byId("loom-word", HTMLInputElement);
   readonly #switch = byId("loom-switch", HTMLButtonElement);
   #recording: Track | undefined;
@@ -288,11 +286,18 @@ export class Stage {
     if (before?.questions !== track.questions) this.#squares.start(track.questions);
     this.#off = new Set();
     this.#placed = false;
-    this.#timeline.show(track, this.#ghost);
     this.#second.offer(track, this.#recording);
+    this.#beside();
     this.#snapshot = undefined;
     this.#picture = undefined;
     this.#refresh();
+  }
+
+  /** Time is that of both looms. */
+  #beside(): void {
+    const { track } = this.#second;
+    this.#player.beside = track;
+    if (this.#shown) this.#timeline.show(this.#shown, this.#ghost, track);
   }
 
   /** What lies behind a run: the run before, or the recording of the same task. */
@@ -343,7 +348,11 @@ export class Stage {
     if (moved) this.#timeline.at = this.#player.at;
     const stand = this.#stand;
     const snapshot = stand && toShow(stand, this.#snapshot, performance.now() - this.#since);
-    if (!snapshot || snapshot === this.#snapshot) return;
+    if (!snapshot) return;
+    if (snapshot === this.#snapshot) {
+      if (moved && this.#second.behind(stand.at)) this.#wants();
+      return;
+    }
     this.#snapshot = snapshot;
     this.#since = performance.now();
     this.#wants();
@@ -398,6 +407,7 @@ export class Stage {
       this.#changedMarks();
       this.#tell(woven);
       await this.#second.weave(this.#player.at, { text, cursor, narrow }, stale);
+      void this.#asker.ask();
     }
     this.#weaving = false;
   }
@@ -428,7 +438,8 @@ export class Stage {
     const stand = this.#stand;
     if (!stand || stand.track.questions.length === 0) return undefined;
     const snapshot = toAsk(stand, this.#player.after(milliseconds));
-    return snapshot && { snapshot, questions: stand.track.questions, off: this.#off };
+    if (!snapshot) return this.#second.unasked;
+    return { snapshot, questions: stand.track.questions, off: this.#off };
   }
 
   /** How the model on the loom did, or that before it. */
@@ -459,24 +470,12 @@ export class Stage {
     this.#switch.hidden = !(live && live.newest >= 0 && live.name === this.#recording?.name);
     this.#switch.textContent = shown === live ? "See the recording" : "See your own model";
     if (!this.#picture) return;
-    const { track, snapshot, off } = this.#picture;
-    const { step } = snapshot;
-    const { speed } = this.#player;
-    const told = { shown: track, live, at: step, cut: off.size, show: SHOW / speed };
-    byId("sentence", HTMLElement).textContent = titleOf(track);
-    const grey = track.recorded ? track : this.#ghost;
-    byId("time-key", HTMLElement).textContent = grey
-      ? `Grey: ${grey.recorded ? grey.about : "the run before"}.`
-      : "";
-    const asked = this.#asked;
-    byId("story", HTMLElement).textContent = captionOf({ ...told, asked });
-    const of = asked ? ` at step ${whole(asked.snapshot.step)}` : "";
-    const count = `${rightSaid(asked?.marks)}${of}`;
-    byId("squares-count", HTMLElement).textContent = off.size > 0 ? `${count}, threads cut` : count;
-    this.#squares.label = `${count}, of ${track.questions.length}. Arrow keys go through them; Enter weaves one.`;
-    const stage = byId("loom", HTMLElement);
-    stage.dataset["source"] = track.recorded ? "recording" : "live";
-    stage.dataset["step"] = String(step);
+    showWords(this.#picture, this.#squares, {
+      asked: this.#asked,
+      live,
+      ghost: this.#ghost,
+      seconds: SHOW / this.#player.speed,
+    });
     this.onChange();
   }
 

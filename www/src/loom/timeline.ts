@@ -27,7 +27,7 @@ const NEAR = 9;
 export class Timeline {
   readonly #figure = byId("time-curve", SVGSVGElement);
   readonly #range = byId("time-range", HTMLInputElement);
-  #tracks: { shown: Track; ghost: Track | undefined } | undefined;
+  #tracks: { shown: Track; ghost: Track | undefined; beside: Track | undefined } | undefined;
   #at = 0;
   /** The step whose weights are shown. */
   #step = 0;
@@ -39,9 +39,13 @@ export class Timeline {
     new ResizeObserver(() => this.refresh()).observe(this.#figure);
   }
 
-  /** Shows a run, with another one behind it. */
-  show(shown: Track, ghost: Track | undefined): void {
-    this.#tracks = { shown, ghost };
+  /**
+   * Shows a run, with another one behind it.
+   *
+   * @param beside - the one on the second loom, whose steps are there, too.
+   */
+  show(shown: Track, ghost: Track | undefined, beside: Track | undefined): void {
+    this.#tracks = { shown, ghost, beside };
     this.refresh();
   }
 
@@ -68,8 +72,14 @@ export class Timeline {
   }
 
   get #steps(): number {
-    const { shown, ghost } = this.#tracks!;
-    return Math.max(1, shown.steps, ghost && !shown.ended ? Math.min(ghost.steps, shown.steps) : 0);
+    const { shown, ghost, beside } = this.#tracks!;
+    const longer = shown.ended ? (beside?.newest ?? 0) : 0;
+    return Math.max(
+      1,
+      shown.steps,
+      longer,
+      ghost && !shown.ended ? Math.min(ghost.steps, shown.steps) : 0,
+    );
   }
 
   #x(step: number): number {
@@ -156,7 +166,10 @@ export class Timeline {
     const loss = this.#tracks.shown.losses.findLast(([one]) => one <= Math.max(1, step))?.[1];
     const said = `step ${whole(step)}${loss === undefined ? "" : `, surprise ${loss.toFixed(2)}`}`;
     this.#range.setAttribute("aria-valuetext", said);
-    byId("loom-step", HTMLElement).textContent = `step ${whole(step)}`;
+    // Beside a longer run the handle goes on.
+    const { shown } = this.#tracks;
+    const last = shown.ended && step === shown.newest && this.#at > step ? ", its last" : "";
+    byId("loom-step", HTMLElement).textContent = `step ${whole(step)}${last}`;
     byId("loom-loss", HTMLElement).textContent =
       loss === undefined ? "" : `surprise ${loss.toFixed(2)}`;
   }

@@ -1,0 +1,64 @@
+// Two looms: both are at the step of the one handle, also where one run is longer, and each says how its own model did.
+// reads: www
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { launch } from "../../scripts/browser.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+import { Demo, PHONE, within } from "./demo-page.mjs";
+
+const CALL = 120;
+/** A run that is much shorter than the recording. */
+const STEPS = 12;
+const LINK = `#text-source=reverse&size=thimble&steps=${STEPS}&tokens-per-step=128&seed=3`;
+
+test("two looms follow one handle, each to its own end", { timeout: 300_000 }, async (t) => {
+  const server = await serve({ "/": join(root, "www", "dist") });
+  t.after(() => server.close());
+  const browser = await launch("chromium", { seconds: CALL });
+  t.after(() => browser.close());
+  const demo = await within(CALL, "page", Demo.open(browser, `${server.url}/${LINK}`));
+  const { page } = demo;
+  await demo.untilState("idle");
+  await demo.click("start");
+  await demo.untilState("stopped");
+  await demo.until("the own run on the loom", () =>
+    page.$eval("#loom", (one) => one.dataset.source === "live"),
+  );
+  const beside = async () => (await page.$$("#loom-second-of option")).length > 1;
+  await demo.until("something to be shown beside it", beside);
+  await demo.fill("loom-second-of", "0");
+  const label = () => page.$eval("#loom-canvas", (one) => one.getAttribute("aria-label"));
+  const words = () => demo.text("loom-second-words");
+  const both = (step, second) =>
+    demo.until(`${step} and ${second}`, async () => {
+      const first = (await label()).startsWith(`The loom at step ${step}:`);
+      return first && second.test(await words());
+    });
+
+  await demo.fill("time-range", "4");
+  await both(4, /^The recording at step 4: \d+ right$/);
+  const longer = () => page.$eval("#time-range", ({ max }) => Number(max));
+  await demo.until("the longer run's steps", async () => (await longer()) === 340);
+  await demo.fill("time-range", "340");
+  await both(STEPS, /^The recording at step 340, its last: 12\d right$/);
+  assert.equal(await demo.text("loom-step"), `step ${STEPS}, its last`);
+  const count = new RegExp(`^\\d+ right at step ${STEPS}$`);
+  await demo.until("answers", async () => count.test(await demo.text("squares-count")));
+  await demo.axe("light", "two looms");
+  await demo.shot("loom-two-light", { width: 1440, height: 900 });
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+  await demo.shot("loom-two-dark", { width: 1280, height: 800 });
+  await demo.shot("loom-two-phone", PHONE);
+
+  // It plays from the beginning to the end of the longer one, and with one loom to its own.
+  await demo.fill("time-speed", "4");
+  await demo.click("time-play");
+  await demo.until("play", async () => /step \d\d?:/.test(await words()));
+  await both(STEPS, /^The recording at step 340, its last/);
+  await demo.fill("loom-second-of", "");
+  await demo.until("one loom", async () => (await longer()) === STEPS);
+  assert.equal(await page.$eval("#time-range", ({ value }) => Number(value)), STEPS);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
