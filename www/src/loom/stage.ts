@@ -14,6 +14,7 @@ import type { Moment } from "./moment.ts";
 import { NumberLine } from "./number-line.ts";
 import { type Stand, toAsk, toShow } from "./pace.ts";
 import { Player, SHOW } from "./player.ts";
+import { listen } from "./pointing.ts";
 import { loadRecording } from "./recorded.ts";
 import { SecondLoom } from "./second.ts";
 import { Squares } from "./squares.ts";
@@ -124,7 +125,11 @@ export class Stage {
       if (this.#shown === this.#live) this.#go(this.#recording!, this.#recording!.steps);
       else this.#goLive();
     });
-    this.#listen();
+    listen(this.#drawing, {
+      at: () => this.#place?.at ?? 0,
+      choose: (place) => this.#choose(place),
+      brief: (woven, place) => this.#card.brief(woven, place, this.#off),
+    });
   }
 
   get #shown(): Track | undefined {
@@ -510,36 +515,5 @@ export class Stage {
     this.#placed = true;
     const { weave: woven } = this.#drawing;
     if (woven) this.#tell(woven);
-  }
-
-  #listen(): void {
-    const { canvas } = this.#drawing;
-    const note = byId("loom-note", HTMLElement);
-    const at = ({ offsetX, offsetY }: MouseEvent) => this.#drawing.placeAt(offsetX, offsetY);
-    const point = (place: Place | undefined) => {
-      this.#drawing.pointed = place;
-      this.#drawing.refresh();
-      const { weave: woven } = this.#drawing;
-      note.textContent = woven && place ? this.#card.brief(woven, place, this.#off) : "";
-    };
-    canvas.addEventListener("pointermove", (event) => {
-      if (event.pointerType !== "touch") point(at(event));
-    });
-    canvas.addEventListener("pointerleave", () => point(undefined));
-    canvas.addEventListener("click", (event) => {
-      const place = at(event);
-      if (!place) return;
-      this.#choose(place);
-      note.textContent = this.#card.brief(this.#drawing.weave!, place, this.#off);
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const woven = this.#drawing.weave;
-      const last = (woven?.tokens.length ?? 0) - 1;
-      const from = this.#place?.at ?? 0;
-      const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last }[event.key];
-      if (!woven || to === undefined) return;
-      event.preventDefault();
-      this.#choose({ at: Math.max(0, Math.min(last, to)) });
-    });
   }
 }
