@@ -5,13 +5,16 @@
 //! offsets in `usize`, which in WebAssembly ends at tensors of 512 MB. The crate's `Dtype` is
 //! used, and the tests hold both directions against the crate.
 
+mod decode;
 mod header;
 mod names;
 
+pub use decode::all_finite;
 pub use header::{write_header, write_header_of};
 
 use crate::decimal::Decimal;
 use crate::error::{Error, Result, room};
+use decode::decode;
 use header::{Entry, check_layout, in_order, parse_header};
 use names::{HEAD, Names, bases, refuse_unexpected};
 use safetensors::Dtype;
@@ -365,25 +368,6 @@ fn list(names: &[impl AsRef<str>]) -> String {
         text += &format!(" and {} more", names.len() - LISTED);
     }
     text
-}
-
-/// Little-endian F32, F16 or BF16 to f32, appended to `values`; four U8 as the bits of one.
-pub fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
-    let mut halves = |convert: fn([u8; 2]) -> f32| {
-        values.extend(bytes.as_chunks().0.iter().map(|&b| convert(b)))
-    };
-    match dtype {
-        Dtype::F16 => halves(|b| half::f16::from_le_bytes(b).to_f32()),
-        Dtype::BF16 => halves(|b| half::bf16::from_le_bytes(b).to_f32()),
-        Dtype::F32 | Dtype::U8 => {
-            values.extend(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)))
-        }
-        other => {
-            let message = format!("dtype {other} cannot be read; F32, F16 and BF16 can");
-            return Err(Error::checkpoint(message));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
