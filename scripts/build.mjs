@@ -64,6 +64,7 @@ const WASM_FEATURES = [
   "--enable-nontrapping-float-to-int",
   "--enable-reference-types",
   "--enable-sign-ext",
+  "--enable-simd",
 ];
 
 /**

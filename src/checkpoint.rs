@@ -9,7 +9,6 @@ mod decode;
 mod header;
 mod names;
 
-pub use decode::all_finite;
 pub use header::{write_header, write_header_of};
 
 use crate::decimal::Decimal;
@@ -234,7 +233,6 @@ impl CheckpointReader {
             _ => (1, Dtype::F32),
         };
         let start = self.advance(name, begin, bytes.len() as u64, element)?;
-        values.clear();
         if values.capacity() < bytes.len() / element {
             *values = room(&format!("a piece of tensor {name}"), (bytes.len() / element) as u64)?;
         }

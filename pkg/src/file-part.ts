@@ -12,6 +12,8 @@ export interface FilePart {
   /** Whether its bytes come from the network. */
   readonly remote: boolean;
   readonly size: number;
+  /** Whether its bytes are in memory: reading them ahead gains nothing, and they may be gone when their turn comes. */
+  readonly here?: true;
   /** The bytes from `begin` to `end`. Reading forward is cheapest. */
   read(begin: number, end: number): Promise<Uint8Array>;
   /** Gives back what reading holds, such as a connection; a later read opens it again. */
@@ -90,7 +92,7 @@ export function bytesPart(name: string, content: ArrayBuffer | Uint8Array): File
     );
   };
   const read = (begin: number, end: number) => readable(name, () => part(begin, end));
-  return { name, place: name, remote: false, size, read };
+  return { name, place: name, remote: false, here: true, size, read };
 }
 
 /** A Blob as a file. */

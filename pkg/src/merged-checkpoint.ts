@@ -14,18 +14,10 @@ import { LOAD } from "./progress.js";
 import { dispose } from "./raw-handle.js";
 import type { RawModel, RawWriter } from "./raw-types.js";
 import { tensorSizes } from "./readback.js";
-import {
-  damaged,
-  framed,
-  PREFIX,
-  parse,
-  readHeader,
-  readHeaders,
-  SHORT,
-  turns,
-} from "./safetensors.js";
+import { framed, PREFIX, parse, readHeader, readHeaders, SHORT, turns } from "./safetensors.js";
 import { DTYPE, saveOptions } from "./save-options.js";
 import { MODEL_FILES } from "./save-types.js";
+import { damaged } from "./tensor-sum.js";
 import { transpose } from "./transpose.js";
 
 /** A tensor of the checkpoint. */

@@ -1,9 +1,10 @@
 /** The outer frame of a safetensors file: 8 bytes of header length, a JSON header, then the data. */
 
 import { crc32, hex } from "./crc32.js";
-import { corrupt, type FilePart, type Groups } from "./file-part.js";
+import { corrupt, type FilePart } from "./file-part.js";
 import { show } from "./options.js";
 import type { RawModule, Seen, TensorSink } from "./raw-types.js";
+import { damaged, TensorSum } from "./tensor-sum.js";
 import { expectRoom } from "./wasm-memory.js";
 
 /** Bytes that state the header's length. */
@@ -20,14 +21,6 @@ export interface TensorRange {
   readonly name: string;
   readonly begin: number;
   readonly end: number;
-}
-
-/** Bytes that are not those of their checksum. */
-export function damaged(what: string, found: string, stated: string) {
-  return corrupt(
-    `${what} is damaged: its CRC-32 is ${found}, and was ${stated} when it was saved; use another copy, ` +
-      "or, if you changed the file yourself, remove its crc32 fields",
-  );
 }
 
 /** Reads the length prefix, holds it against the file and the longest allowed, then returns the JSON header's bytes. */
@@ -122,7 +115,7 @@ export async function readHeaders(
 
 /**
  * Hands the tensors to the sinks, a piece of a few megabytes at a time: neither a file nor a tensor is
- * ever whole in the module's memory. Gives the page a turn now and then.
+ * ever whole in the module's memory. The next piece is read while one is converted. Gives the page a turn now and then.
  *
  * @param step - called before each piece with its file, the bytes done and in all; may throw to stop.
  * @param coded - whether the sink holds matrices in codes: those that a file has are then taken as they are.
@@ -132,43 +125,56 @@ export async function pullTensors(
   step: (file: FilePart, loaded: number, total: number) => void,
   coded = false,
 ): Promise<void> {
-  let total = 0;
-  for (const { ranges } of files) for (const { begin, end } of ranges) total += end - begin;
+  const sizes = files.flatMap(({ ranges }) => ranges.map(({ begin, end }) => end - begin));
+  const total = sizes.reduce((sum, size) => sum + size, 0);
   let loaded = 0;
   const turn = turns();
   for (const { file, sink, ranges, sums } of files) {
+    const codes = coded && sink.setGroups !== undefined;
+    const pieces = ranges.flatMap(piecesOf);
+    let sum = new TensorSum(undefined);
+    let coming: ReturnType<typeof read> | undefined;
     try {
-      for (const { name, begin, end } of ranges) {
-        const stated = sums.get(name);
-        let sum = 0;
-        for (let at = begin; at < end; at += PIECE) {
-          step(file, loaded, total);
-          const to = Math.min(end, at + PIECE);
-          const groups = coded && sink.setGroups ? await file.groups?.(at, to) : undefined;
-          const bytes = groups ? bytesOf(groups) : await file.read(at, to);
-          if (stated || sink.summed) sum = crc32(bytes, sum);
-          if (groups) sink.setGroups?.(name, at - begin, groups.codes, groups.scales);
-          else sink.setPiece(name, at - begin, bytes);
-          loaded += to - at;
-          await turn();
-        }
-        if (stated && stated !== hex(sum))
-          throw damaged(`${file.place}: tensor ${name}`, hex(sum), stated);
-        sink.summed?.(sum);
+      for (const [i, piece] of pieces.entries()) {
+        const { name, begin, end, at, to } = piece;
+        step(file, loaded, total);
+        const content = await (coming ?? read(file, piece, codes));
+        const next = file.here ? undefined : pieces[i + 1];
+        coming = next && read(file, next, codes);
+        coming?.catch(() => undefined); // told when its turn comes
+        if (at === begin) sum = new TensorSum(sums.get(name));
+        sum.add(content);
+        if (content instanceof Uint8Array) sink.setPiece(name, at - begin, content);
+        else sink.setGroups?.(name, at - begin, content.codes, content.scales);
+        loaded += to - at;
+        await turn();
+        if (to === end) sink.summed?.(sum.end(`${file.place}: tensor ${name}`));
       }
       step(file, loaded, total);
     } finally {
+      await coming?.catch(() => undefined); // nothing may be reading when the file is given back
       file.rest?.();
     }
   }
 }
 
-/** Codes and factors as they are summed. */
-function bytesOf({ codes, scales }: Groups): Uint8Array {
-  const bytes = new Uint8Array(codes.length + scales.byteLength);
-  bytes.set(new Uint8Array(codes.buffer, codes.byteOffset, codes.length));
-  bytes.set(new Uint8Array(scales.buffer, scales.byteOffset, scales.byteLength), codes.length);
-  return bytes;
+/** Bytes of a tensor, from `at` to before `to` of its file. */
+interface Piece extends TensorRange {
+  readonly at: number;
+  readonly to: number;
+}
+
+function piecesOf(range: TensorRange): Piece[] {
+  const pieces: Piece[] = [];
+  for (let at = range.begin; at < range.end; at += PIECE) {
+    pieces.push({ ...range, at, to: Math.min(range.end, at + PIECE) });
+  }
+  return pieces;
+}
+
+async function read(file: FilePart, { at, to }: Piece, codes: boolean) {
+  const groups = codes ? await file.groups?.(at, to) : undefined;
+  return groups ?? (await file.read(at, to));
 }
 
 /** Gives the page a turn where the work has held it for long. */
@@ -177,9 +183,15 @@ export function turns(most = TURN): () => Promise<void> {
   return async () => {
     if (performance.now() - began < most) return;
     // Nobody waits for a hidden page, and its timers come once a second.
-    if (globalThis.document?.hidden !== true) await new Promise((next) => setTimeout(next));
+    if (globalThis.document?.hidden !== true) await nextTurn();
     began = performance.now();
   };
+}
+
+/** Lets the page do what waits. A timer would come 4 ms later, which adds up to seconds of a large model. */
+function nextTurn(): Promise<void> {
+  const { scheduler } = globalThis as { scheduler?: { yield?(): Promise<void> } };
+  return scheduler?.yield?.() ?? new Promise((next) => setTimeout(next));
 }
 
 /** A header's JSON, and its tensors in the order of their data. */

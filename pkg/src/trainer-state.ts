@@ -3,7 +3,8 @@
 import { crc32, hex } from "./crc32.js";
 import type { DrawnData } from "./dataset-types.js";
 import { corrupt } from "./file-part.js";
-import { damaged, HEX } from "./safetensors.js";
+import { HEX } from "./safetensors.js";
+import { damaged } from "./tensor-sum.js";
 
 /** What this layer adds to the module's state, but for the checksums. */
 export interface AddedState extends DrawnData {

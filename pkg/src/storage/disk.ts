@@ -4,7 +4,7 @@ import { crc32, hex } from "../crc32.js";
 import { isTinyloomError, TinyloomError } from "../error.js";
 import type { FilePart } from "../file-part.js";
 import { show } from "../options.js";
-import { damaged } from "../safetensors.js";
+import { damaged } from "../tensor-sum.js";
 
 /** Names of the folders from the root on, and of the file. */
 export type Path = readonly string[];

@@ -3,7 +3,7 @@
 use super::lora::Adapter;
 use super::tensor_storage::TensorStorage;
 use crate::arch::Architecture;
-use crate::checkpoint::{CheckpointReader, Wanted, all_finite};
+use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::format::GROUP;
@@ -234,10 +234,7 @@ impl ModelLoader {
 
     /// Refuses numbers that are not finite. Each stands for `each` elements of a tensor, from `start` on.
     fn expect_finite(&self, name: &str, start: u64, each: usize, numbers: &[f32]) -> Result<()> {
-        if all_finite(numbers) {
-            return Ok(());
-        }
-        let i = numbers.iter().position(|x| !x.is_finite()).unwrap_or_default();
+        let Some(i) = numbers.iter().position(|x| !x.is_finite()) else { return Ok(()) };
         let (at, why) = (start + (i * each) as u64, "a weight has to be finite");
         Err(self.reader.refuse_value(name, at, numbers[i], why))
     }

@@ -63,11 +63,29 @@ function wordsOf(bytes) {
   return Object.fromEntries(names.map((name) => [name, words(name)]));
 }
 
+const EMBEDDING = "model.embed_tokens.weight";
+
+/** The files of a tied model whose embedding, 64 wide, has these words of 16 bits, and whose other weights are 0. */
+async function withWords({ tinyloom, runtime }, dtype, words) {
+  const sizes = { ...config, vocab_size: words.length / config.hidden_size };
+  const model = await tinyloom.Model.create(runtime, sizes, { seed: 1 });
+  const files = await model.save();
+  model.free();
+  const { header, data } = openFile(convert(files["model.safetensors"], dtype));
+  data.fill(0);
+  data.set(new Uint8Array(words.buffer), header[EMBEDDING].data_offsets[0]);
+  return { ...files, "model.safetensors": makeFile(header, data) };
+}
+
 /** Where this body's cases run: see hosts.mjs. */
 export const place = {
   whole: ["node"],
   why: "bytes are read in the module; Blobs, URLs and signals are the host's",
-  smoke: ["what is saved loads again, from bytes and from Blobs", "loading stops at the signal"],
+  smoke: [
+    "what is saved loads again, from bytes and from Blobs",
+    "every finite number of 16 bits is read to the bit, and no other",
+    "loading stops at the signal",
+  ],
 };
 
 export const cases = {
@@ -108,6 +126,37 @@ export const cases = {
       const half = { ...files, "model.safetensors": convert(files["model.safetensors"], dtype) };
       const other = await logitsOf(host, half);
       for (const [index, value] of logits.entries()) close(other[index], value, tolerance, dtype);
+    }
+  },
+
+  async "every finite number of 16 bits is read to the bit, and no other"(host) {
+    const { fromPretrained } = host.tinyloom.Model;
+    for (const [dtype, fraction, bias] of [
+      ["F16", 10, 15],
+      ["BF16", 7, 127],
+    ]) {
+      const largest = 2 * bias + 1; // the exponent of infinities and NaN
+      const exponentOf = (word) => (word >>> fraction) & largest;
+      const all = Uint16Array.from({ length: 1 << 16 }, (_, word) => word);
+      const words = all.filter((word) => exponentOf(word) < largest);
+      const files = await withWords(host, dtype, words);
+      const model = await fromPretrained(host.runtime, files);
+      const expected = Float32Array.from(words, (word) => {
+        const [exponent, rest] = [exponentOf(word), (word & ((1 << fraction) - 1)) / 2 ** fraction];
+        const magnitude = (rest + Math.sign(exponent)) * 2 ** (Math.max(exponent, 1) - bias);
+        return word >>> 15 ? -magnitude : magnitude;
+      });
+      sameBytes(await model.parameter(EMBEDDING), expected, dtype);
+      model.free();
+      const few = new Uint16Array(32 * config.hidden_size);
+      for (let place = 0; place < 8; place++) {
+        const other = few.slice();
+        other[1000 + place] = largest << fraction;
+        const wrong = await withWords(host, dtype, other);
+        await refuses("invalid-checkpoint", [EMBEDDING, `[15, ${40 + place}]`, "finite"], () =>
+          fromPretrained(host.runtime, wrong),
+        );
+      }
     }
   },
 
