@@ -17,9 +17,9 @@ import type { DatasetDocument } from "../text/types.js";
 import { IGNORE_INDEX } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
+import { type Anywhere, expectCount, expectFits, expectModel, expectTrainer } from "./checks.js";
 import { mixed } from "./rollouts.js";
 import { type AlignCheckpoint, checkpointRule, keeper } from "./stored.js";
-import { type Anywhere, expectCount, expectFits, expectModel, expectTrainer } from "./texts.js";
 
 /** Options of {@link distill}. */
 export interface DistillOptions {

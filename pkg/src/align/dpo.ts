@@ -26,18 +26,20 @@ import {
   expectTrainer,
   expectVocabulary,
   listed,
-  logistic,
   modelRule,
+  scale,
+  textsOf,
+} from "./checks.js";
+import {
+  logistic,
   type Packed,
   pack,
   partsOf,
   partsToCome,
   type Steered,
-  scale,
   steered,
   stepBy,
   sums,
-  textsOf,
 } from "./texts.js";
 
 /** Two continuations of a prompt. */

@@ -21,9 +21,6 @@ import type { TextDecoding } from "../tokenizer-types.js";
 import type { TokenIds } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
-import { advantagesOf, type Bounds, deviation, judged, mean, type Part } from "./policy.js";
-import { mixed, type Reward, type Rollout, rewardsOf, rollOut, type Source } from "./rollouts.js";
-import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./stored.js";
 import {
   type Anywhere,
   expectNoDropout,
@@ -32,13 +29,12 @@ import {
   idsOf,
   listed,
   modelRule,
-  type Packed,
-  pack,
-  placesFrom,
-  type Steered,
   scale,
-  stepBy,
-} from "./texts.js";
+} from "./checks.js";
+import { advantagesOf, type Bounds, deviation, judged, mean, type Part } from "./policy.js";
+import { mixed, type Reward, type Rollout, rewardsOf, rollOut, type Source } from "./rollouts.js";
+import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./stored.js";
+import { type Packed, pack, placesFrom, type Steered, stepBy } from "./texts.js";
 
 /** Options of {@link grpo}. */
 export interface GrpoOptions {

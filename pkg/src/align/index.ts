@@ -4,6 +4,7 @@
  * @module tinyloom/align
  */
 
+export type { Anywhere } from "./checks.js";
 export { type DistillOptions, distill } from "./distill.js";
 export {
   type DpoMetrics,
@@ -16,4 +17,3 @@ export { type GrpoMetrics, type GrpoOptions, grpo } from "./grpo.js";
 export { type KtoMetrics, type KtoOptions, kto, type LabelledText } from "./kto.js";
 export type { Reward, Rollout } from "./rollouts.js";
 export type { AlignCheckpoint } from "./stored.js";
-export type { Anywhere } from "./texts.js";

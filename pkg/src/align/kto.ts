@@ -16,18 +16,20 @@ import {
   expectReference,
   expectTrainer,
   listed,
-  logistic,
   modelRule,
+  scale,
+  textsOf,
+} from "./checks.js";
+import {
+  logistic,
   pack,
   partsOf,
   partsToCome,
   type Steered,
-  scale,
   steered,
   stepBy,
   sums,
   type Text,
-  textsOf,
 } from "./texts.js";
 
 /** A continuation of a prompt, and whether it is to become likelier. */

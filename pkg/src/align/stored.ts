@@ -4,7 +4,7 @@ import { check, integer, invalid, type Rules } from "../options.js";
 import type { StoredRun } from "../storage/stored-run.js";
 import type { Trainer } from "../trainer.js";
 import type { StepMetrics } from "../trainer-types.js";
-import type { Anywhere } from "./texts.js";
+import type { Anywhere } from "./checks.js";
 
 /** Where and when a trainer of preference saves. */
 export interface AlignCheckpoint {
