@@ -21,6 +21,7 @@ export { interventionsOf } from "./interventions.js";
 export { findLearningRate } from "./learning-rate.js";
 export { saveMerged } from "./merged-checkpoint.js";
 export { parameter, setParameter } from "./parameters.js";
+export { prepare } from "./prepare.js";
 export { recovering } from "./recovery/index.js";
 export { RunSaver } from "./run-saver.js";
 export { scores } from "./score.js";

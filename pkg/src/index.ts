@@ -75,6 +75,7 @@ export type {
 } from "./model-types.js";
 export type { Dtype } from "./notes.js";
 export type { OptimizerNumbers, OptimizerOptions } from "./optimizers.js";
+export type { PreparedText, PrepareOptions } from "./prepare-types.js";
 export type { LoadOptions, LongOptions, Progress } from "./progress.js";
 export { readConfig } from "./read-config.js";
 export type { RecoverOptions, RecoveryState, RepeatedStep } from "./recovery/types.js";

@@ -54,6 +54,7 @@ import type {
 } from "./model-types.js";
 import { NO_NOTES, notesOf } from "./notes.js";
 import { check, copied, inspect, invalid, isA, type Rules, show } from "./options.js";
+import type { PrepareOptions } from "./prepare-types.js";
 import type { LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
 import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw-types.js";
@@ -447,6 +448,22 @@ export class Model {
         return watched(look, long, (ask) => raw.inspect(ids, json, ask, changed));
       }, signal),
     );
+  }
+
+  /**
+   * Compiles what a first text of {@link Model.generate} or {@link Model.generateBatch} would compile, which takes seconds
+   * on a slow machine. Nothing is allocated, and no text is read. Calls on the model that come meanwhile wait.
+   *
+   * @throws {@link TinyloomError} `invalid-options`, `invalid-tokens`, `limit-exceeded`, `aborted`.
+   *
+   * @example
+   * ```ts
+   * await model.prepare({ generate: true, onProgress: ({ loaded, total }) => show(loaded / total) });
+   * ```
+   */
+  async prepare(options: PrepareOptions): Promise<void> {
+    const own = inspect("prepare", () => copied(options));
+    return (await deferredPart()).prepare(this.#inner, this, own);
   }
 
   /**

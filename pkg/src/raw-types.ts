@@ -161,6 +161,14 @@ export interface RawModel extends Releasable, RawWriter {
     bias?: Float32Array,
     interventions?: RawInterventions | null,
   ): Promise<RawGeneration>;
+  /** Compiles what a generation will need: of so many texts, of so many tokens each. */
+  prepare(
+    optionsJson: string,
+    sequences: number,
+    tokens: number,
+    ask: Ask,
+    interventions?: RawInterventions | null,
+  ): Promise<void>;
   /** Begins a generation of several prompts, one behind the other. */
   batch(
     tokens: Uint32Array,

@@ -225,6 +225,22 @@ impl RawModel {
         Ok(RawGeneration { generation: Rc::new(RefCell::new(Some(generation))) })
     }
 
+    /// Compiles what a generation will need.
+    pub async fn prepare(
+        &self,
+        options: String,
+        sequences: usize,
+        tokens: usize,
+        ask: Function,
+        interventions: Option<RawInterventions>,
+    ) -> JsResult<()> {
+        let (model, ask) = (Rc::clone(&self.model), asking(ask));
+        let mut options: GenerateOptions = read("prepare", &options)?;
+        options.interventions = interventions.map(|by| by.held);
+        let texts = [sequences, tokens];
+        model.prepare_generation(&options, texts, Progress(&ask)).await.map_err(to_js)
+    }
+
     /// Generation of several prompts, one after the other in `tokens`, each with its own options in a JSON array.
     pub fn batch(
         &self,

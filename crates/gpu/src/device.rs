@@ -366,6 +366,24 @@ impl Gpu for WgpuDevice {
         self.pipelines.prepare(plans.iter().flat_map(|plan| &plan.kernels))
     }
 
+    #[cfg(target_arch = "wasm32")]
+    fn compile(&self, kernel: &Kernel) -> LocalFuture<Result<()>> {
+        let (compiled, loss) = (self.pipelines.prepare(std::iter::once(kernel)), self.loss.clone());
+        Box::pin(async move {
+            compiled.await;
+            loss.alive()
+        })
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn compile(&self, kernel: &Kernel) -> LocalFuture<Result<()>> {
+        self.open_scopes();
+        if self.pipelines.get(kernel, self.call()).1 {
+            self.note_compiled(&kernel.wgsl);
+        }
+        self.close_scopes()
+    }
+
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {
         self.loss.alive()?;
         let id = PlanId(self.next_id()?);

@@ -25,7 +25,7 @@ use tinyloom_model::error;
 
 use crate::caps::Capabilities;
 use crate::error::{Error, ErrorCode, Result};
-use crate::kernels::TunedProduct;
+use crate::kernels::{Kernel, TunedProduct};
 use crate::plan::{Buffer, Plan};
 use std::future::Future;
 use std::pin::Pin;
@@ -123,6 +123,13 @@ pub trait Gpu {
     /// Compiles the kernels of plans in parallel, where the platform can. [`Gpu::install`] then finds
     /// them. Errors are not reported here; `install` compiles the kernel again and reports them.
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()>;
+
+    /// Compiles a kernel that no call has compiled, off the page's thread where the platform can. The work begins with
+    /// the call. What a browser refuses is reported by [`Gpu::install`], which compiles it again. The doubles of a
+    /// GPU in the tests compile nothing.
+    fn compile(&self, _kernel: &Kernel) -> LocalFuture<Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Compiles a plan's kernels (each distinct text once, while it is in use) and binds its buffers as `resolve` says,
     /// under [`Gpu::push_error_scope`]. Of [`Buffer::Given`] it binds the whole buffer.

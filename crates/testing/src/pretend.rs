@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gpu::{
     BufferCopy, BufferId, Counters, Gpu, LocalFuture, PlanId, Region, Replay, WgpuDevice,
 };
-use crate::kernels::TunedProduct;
+use crate::kernels::{Kernel, TunedProduct};
 use crate::plan::{Buffer, Plan};
 use std::rc::Rc;
 
@@ -61,6 +61,10 @@ impl Gpu for Pretend {
 
     fn prepare(&self, plans: &[&Plan]) -> LocalFuture<()> {
         self.device.prepare(plans)
+    }
+
+    fn compile(&self, kernel: &Kernel) -> LocalFuture<Result<()>> {
+        self.device.compile(kernel)
     }
 
     fn install(&self, plan: &Plan, resolve: &dyn Fn(Buffer) -> Result<BufferId>) -> Result<PlanId> {

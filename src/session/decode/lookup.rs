@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// Tokens that have to occur again.
 const NGRAM: usize = 3;
 /// Rows of a check: the last token, and the tokens that are looked up to follow it.
-const ROWS: usize = 16;
+pub(super) const ROWS: usize = 16;
 /// Places in the table of what has occurred.
 const PLACES: usize = 4096;
 /// Tokens in a row that were foreseen before checks begin, at first and at most: each failure doubles them.

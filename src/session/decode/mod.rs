@@ -13,6 +13,7 @@ mod inference;
 pub(super) mod inspect;
 pub(super) mod interventions;
 mod lookup;
+mod prepare;
 pub(super) mod probe_plan;
 mod sampler;
 pub(in crate::session) mod score;

@@ -22,6 +22,7 @@ import {
   type Phase,
   type PlanBinding,
   type PlanRow,
+  type Progress,
   type ResolvedTrainerOptions,
   Runtime,
   type Schedule,
@@ -296,6 +297,12 @@ export async function asked(
     void [size, tied, window];
   }
   const told = { tokenizer, alternatives: 2 };
+  const onProgress = ({ loaded, total, stage }: Progress) => console.log(stage, loaded / total);
+  await direct.prepare({ generate: true, onProgress, signal: AbortSignal.timeout(9) });
+  const adapter = await (await worker.connect()).Adapter.create(remote);
+  await remote.prepare({ generate: { ...told, adapter, sequences: 4, weights: "int8" } });
+  // @ts-expect-error: what to prepare for
+  void direct.prepare({ onProgress });
   for await (const { text, alternatives } of direct.generate("a", told)) {
     void (text.length + alternatives.length);
   }

@@ -1,0 +1,47 @@
+/** {@link Model.prepare}; loaded when it is needed. */
+
+import { overOf, withOver } from "./adapter-parts.js";
+import { type DecodedModel, generateCall } from "./generate-options.js";
+import type { InnerModel } from "./internal.js";
+import { interventionsOf } from "./interventions.js";
+import { check, integer, object, type Rules } from "./options.js";
+import type { PreparedText, PrepareOptions } from "./prepare-types.js";
+import { LONG } from "./progress.js";
+import { watched } from "./watch.js";
+
+const PREPARE: Rules<PrepareOptions> = {
+  generate: (value) =>
+    value !== true && object(value) !== undefined ? "true, or options of generate" : undefined,
+  ...LONG,
+};
+const TEXTS: Rules<Pick<PreparedText, "sequences" | "tokens">> = {
+  sequences: integer(1, 256),
+  tokens: integer(1, 0xffff_ffff),
+};
+
+/** The tokens of a text by default, where the model has so many positions. */
+const USUAL = 256;
+
+export async function prepare(
+  model: InnerModel,
+  { config, weights }: DecodedModel,
+  options: PrepareOptions,
+): Promise<void> {
+  const { generate, ...long } = check("prepare", options, PREPARE, "generate");
+  const { sequences, tokens, ...text } = generate === true ? {} : generate;
+  const texts = check("prepare: generate", { sequences, tokens }, TEXTS);
+  const by = { config, ends: [], drawn: 0 };
+  const { json, bias, heal, interventions, ...over } = generateCall(Uint32Array.of(0), text, by);
+  // What is healed is drawn with a bias.
+  const own = { weights, ...JSON.parse(json), stepwise: heal || bias !== undefined };
+  const most = Math.min(USUAL, config.max_position_embeddings);
+  return withOver(overOf(model, over), (handle) =>
+    handle.run((raw) => {
+      const changed = interventionsOf("prepare", interventions, raw);
+      const [count, longest] = [texts.sequences ?? 1, texts.tokens ?? most];
+      return watched("prepare", long, (ask) =>
+        raw.prepare(JSON.stringify(own), count, longest, ask, changed),
+      );
+    }, long.signal),
+  );
+}
