@@ -207,29 +207,6 @@ export const cases = {
     return `${of("snapshot").length} snapshots, ${of("recovered")[0].repeated} steps repeated`;
   },
 
-  async "an option that was changed behind the last snapshot is changed again"(context) {
-    const { runtime, of } = await recovering(context);
-    // The steps are repeated from the model's beginning.
-    context.tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 1e9, share: 100 };
-    const work = async (lost) => {
-      const trainer = await trained(context, runtime);
-      await trainer.step(batch(20));
-      trainer.learningRate = 2e-3;
-      await trainer.step(batch(20, 5));
-      if (lost) runtime.simulateLoss();
-      const { loss, learningRate } = await trainer.step(batch(20, 9));
-      const files = await trainer.save();
-      trainer.model.free();
-      return { told: [loss, learningRate], files };
-    };
-    const [whole, parted] = [await work(false), await work(true)];
-    equal(parted.told, whole.told, "the step behind the loss");
-    sameFiles(parted.files, whole.files);
-    const told = ["lost", "different", "snapshot"].map((name) => of(name).length);
-    equal(told, [1, 0, 0], "losses, steps with other results, snapshots");
-    runtime.destroy();
-  },
-
   async "parts of an accumulation that begins again are not repeated after a loss"(context) {
     const { runtime, of } = await recovering(context);
     const options = { gradientAccumulation: 3 };
@@ -366,4 +343,27 @@ export const cases = {
   },
 
   ...toldOfLosses,
+
+  async "an option that was changed behind the last snapshot is changed again"(context) {
+    const { runtime, of } = await recovering(context);
+    // The steps are repeated from the model's beginning.
+    context.tinyloom.internal.runtimes.of(runtime).recovery.pace = { least: 1e9, share: 100 };
+    const work = async (lost) => {
+      const trainer = await trained(context, runtime);
+      await trainer.step(batch(20));
+      trainer.learningRate = 2e-3;
+      await trainer.step(batch(20, 5));
+      if (lost) runtime.simulateLoss();
+      const { loss, learningRate } = await trainer.step(batch(20, 9));
+      const files = await trainer.save();
+      trainer.model.free();
+      return { told: [loss, learningRate], files };
+    };
+    const [whole, parted] = [await work(false), await work(true)];
+    equal(parted.told, whole.told, "the step behind the loss");
+    sameFiles(parted.files, whole.files);
+    const told = ["lost", "different", "snapshot"].map((name) => of(name).length);
+    equal(told, [1, 0, 0], "losses, steps with other results, snapshots");
+    runtime.destroy();
+  },
 };
