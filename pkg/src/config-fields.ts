@@ -26,9 +26,9 @@ export interface ConfigFields {
   num_hidden_layers?: number;
   max_position_embeddings?: number;
   /** Heads of keys and values; `num_attention_heads` must be a multiple. */
-  num_key_value_heads?: number;
+  num_key_value_heads?: number | null;
   /** Width of a head, a multiple of 4 up to 256; default `hidden_size / num_attention_heads`. */
-  head_dim?: number;
+  head_dim?: number | null;
   /** The base of RoPE; null in a layer of a tinyloom model: it has none. */
   rope_theta?: number | null;
   /** How RoPE reaches longer texts, as transformers 5 has it; its version 4 calls it `rope_scaling`. */
@@ -36,7 +36,7 @@ export interface ConfigFields {
   /** The same, as transformers 4 has it. */
   rope_scaling?: RopeParameters | null;
   /** Width of the feed-forward block; null in GPT-2 and GPT-Neo: 4 · `hidden_size`. */
-  intermediate_size?: number;
+  intermediate_size?: number | null;
   vocab_size?: number;
   rms_norm_eps?: number;
   tie_word_embeddings?: boolean;

@@ -103,6 +103,8 @@ export async function use(blob: Blob, controller: AbortController): Promise<void
   // @ts-expect-error: an activation that tinyloom does not compute
   const relu: ModelConfig = { hidden_act: "relu" };
   void relu;
+  const nulls: ModelConfig = { head_dim: null, num_key_value_heads: null, intermediate_size: null };
+  void nulls;
   // @ts-expect-error: a count, not a method
   trainer.steps = 5;
   // @ts-expect-error: no such schedule
@@ -294,7 +296,9 @@ export async function asked(
     const tied: boolean = model.config.tie_word_embeddings;
     // @ts-expect-error: not every family has it
     const window: number = model.config.sliding_window;
-    void [size, tied, window];
+    // @ts-expect-error: null in configs whose layers say it
+    const width: number = model.config.head_dim ?? null;
+    void [size, tied, window, width];
   }
   const told = { tokenizer, alternatives: 2 };
   const onProgress = ({ loaded, total, stage }: Progress) => console.log(stage, loaded / total);

@@ -60,7 +60,7 @@ pub static LAYERS: Slot =
 pub static HEADS: Slot =
     Slot::number("num_attention_heads", Kind::Size(1 << 16, |c| &mut c.num_attention_heads), "")
         .also(&["num_heads", "n_head", "n_heads", "heads"]);
-pub static KEY_VALUE_HEADS: Slot = Slot::number(
+pub static KEY_VALUE_HEADS: Slot = Slot::nullable(
     "num_key_value_heads",
     Kind::Custom {
         read: read_key_value_heads,
@@ -69,7 +69,7 @@ pub static KEY_VALUE_HEADS: Slot = Slot::number(
     "Heads of keys and values; `num_attention_heads` must be a multiple.",
 )
 .also(&["num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads"]);
-pub static HEAD_DIM: Slot = Slot::number(
+pub static HEAD_DIM: Slot = Slot::nullable(
     "head_dim",
     Kind::Custom {
         read: |field, fields, config| {

@@ -25,7 +25,10 @@ fn typescript() -> String {
         if written.insert(field.name, ()).is_some() {
             continue;
         }
-        let Field { name, slot, nulls, .. } = field;
+        let Field { name, slot, .. } = field;
+        // A field that is null in one family is null in a config of any.
+        let mut all = FAMILIES.iter().flat_map(|family| family.fields());
+        let nulls = all.any(|own| own.name == name && own.nulls);
         let about = if name == slot.name {
             slot.about.to_owned()
         } else {
