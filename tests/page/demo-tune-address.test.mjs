@@ -178,8 +178,15 @@ async function cancels(tune, hub) {
 async function trained(tune) {
   const { demo, page } = tune;
   await demo.fill("tune-steps", String(STEPS));
+  // So few steps may be over before the page is asked for its state.
+  await page.$eval("#tune-panel", (panel) => {
+    globalThis.tuneTrained = false;
+    new MutationObserver(() => {
+      globalThis.tuneTrained ||= panel.dataset.state === "training";
+    }).observe(panel, { attributeFilter: ["data-state"] });
+  });
   await demo.click("tune-start");
-  await tune.until("training");
+  await demo.until("training", () => page.evaluate(() => globalThis.tuneTrained));
   await tune.until("done");
   await tune.said(new RegExp(`^Done after ${STEPS} steps`));
   return page.$eval("#tune-loss", ({ dataset }) => dataset.value);

@@ -34,12 +34,12 @@ export class TuneAddress {
     this.#forget.addEventListener("click", () => {
       void caches.delete(KEPT).then(() => this.refresh());
     });
-    this.refresh();
+    void this.refresh();
   }
 
   /** Whether the browser is to keep a model's files. */
   get keeps(): boolean {
-    return this.#keep.checked && "caches" in globalThis;
+    return this.#keep.checked && !this.#keep.disabled;
   }
 
   /** Whether a model that was brought is being read. */
@@ -54,11 +54,10 @@ export class TuneAddress {
     this.#note.textContent = what;
   }
 
-  /** Shows whether files are kept. */
-  refresh(): void {
-    if (!("caches" in globalThis)) return;
-    void caches.has(KEPT).then((kept) => {
-      this.#forget.hidden = !kept;
-    });
+  /** Shows whether files are kept. Some private windows keep none. */
+  async refresh(): Promise<void> {
+    const kept = await globalThis.caches?.has(KEPT).catch(() => undefined);
+    this.#keep.disabled = kept === undefined;
+    this.#forget.hidden = !kept;
   }
 }

@@ -140,7 +140,7 @@ export class TuneChoice {
 
   /** The page has other runs now. */
   refresh(): void {
-    this.#address.refresh();
+    void this.#address.refresh();
     if (this.#listing) return;
     this.#listing = true;
     const before = this.#base.value;
