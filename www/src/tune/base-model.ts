@@ -10,6 +10,7 @@ import { codecOf, type Words } from "../data.ts";
 import type { Lab } from "../lab.ts";
 import { keptOf, type RunStore, tokenizerOf } from "../run-store.ts";
 import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
+import { END } from "../tasks/task.ts";
 import type { Training } from "../training.ts";
 
 /** What `Model.fromPretrained` reports. */
@@ -80,8 +81,10 @@ export async function baseOfRun(
     const kept = keptOf(run);
     if (!kept) throw refused(`“${name}” was not made by this page, so its settings are not known.`);
     const { settings, text } = kept;
-    const codec = await codecOf(lab, await tokenizerOf(run));
-    const task = codec.json === undefined && isTaskName(text.task) ? text.task : undefined;
+    const own = await codecOf(lab, await tokenizerOf(run));
+    const task = own.json === undefined && isTaskName(text.task) ? text.task : undefined;
+    // A line break ends an answer of a task; the template alone does not say so, since other answers have several lines.
+    const codec = task ? { ...own, endToken: END } : own;
     const { config, sequenceLength } = settings;
     return {
       name,
