@@ -2,10 +2,11 @@
 // answers that are quicker and slower than the run, and on the page with a worker that is slow.
 // reads: www tests/page/no-gpu.mjs tests/page/page-module.mjs
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { root } from "../../scripts/lib.mjs";
+import { asset } from "./demo-page.mjs";
 import { openWithoutGpu, untilHolds } from "./no-gpu.mjs";
 import { pageModule } from "./page-module.mjs";
 
@@ -141,11 +142,10 @@ test("a sentence of earlier weights says so", () => {
 
 /** The built worker that asks, each of whose answers comes so much later. */
 function slowWorker(milliseconds) {
-  const assets = join(root, "www", "dist", "assets");
-  const name = readdirSync(assets).find((one) => one.startsWith("asking-worker-"));
+  const path = asset("asking-worker");
   const slow = `const late=postMessage;postMessage=(m)=>setTimeout(()=>late(m),${milliseconds});\n`;
-  const code = Buffer.concat([Buffer.from(slow), readFileSync(join(assets, name))]);
-  return { [`/assets/${name}`]: code };
+  const built = readFileSync(join(root, "www", "dist", path));
+  return { [path]: Buffer.concat([Buffer.from(slow), built]) };
 }
 
 /** In the page: reads after each change what threads, sentence and squares are of. */
@@ -217,4 +217,22 @@ test("on the page threads, sentence and squares are of one step, or the sentence
   const steps = new Set(looks.map(({ threads }) => threads));
   assert.ok(steps.size > 20, `${steps.size} of the 38 snapshots were shown`);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+test("where the worker that asks does not load, the page asks one model after another", {
+  timeout: 200_000,
+}, async (t) => {
+  const broken = { [asset("asking-worker")]: Buffer.from("throw 1") };
+  const { demo } = await openWithoutGpu(t, "", broken);
+  const all = async () => (await demo.page.$eval("#time-range", (one) => one.max)) === "340";
+  await untilHolds("all of it", all);
+  await demo.fill("time-range", "32");
+  // The recording has its own answers, but none of a model with a head less.
+  await demo.page.click('[aria-label="Head 1 of layer 1"]');
+  for (const step of [32, 340, 64]) {
+    await demo.fill("time-range", `${step}`);
+    const answers = new RegExp(`^\\d+ right at step ${step}, `);
+    const here = async () => answers.test(await demo.text("squares-count"));
+    await untilHolds(`answers of step ${step}`, here, 30);
+  }
 });

@@ -50,35 +50,45 @@ export class Asker {
   async ask(): Promise<void> {
     if (this.#asking) return;
     this.#asking = true;
-    for (;;) {
-      const exam = this.#next(this.#took);
-      if (!exam) break;
-      const began = performance.now();
-      exam.snapshot.marks.set(keyOf(exam.off), await this.#examine(exam));
-      this.#took = performance.now() - began;
-      this.#done();
-      if (this.#rests()) await new Promise((go) => setTimeout(go, Math.min(REST, this.#took)));
+    try {
+      for (;;) {
+        const exam = this.#next(this.#took);
+        if (!exam) break;
+        const began = performance.now();
+        exam.snapshot.marks.set(keyOf(exam.off), await this.#examine(exam));
+        this.#took = performance.now() - began;
+        this.#done();
+        if (this.#rests()) await new Promise((go) => setTimeout(go, Math.min(REST, this.#took)));
+      }
+    } finally {
+      this.#asking = false;
     }
-    this.#asking = false;
   }
 }
 
-/** Asks in a worker, which begins with the first questions. */
+/** Asks in a worker, which begins with the first questions. Where it does not load, the page asks by itself. */
 export function examiner(): Examine {
   let worker: Worker | undefined;
+  let refused = false;
   const asked = (task: Task): Promise<Marks> =>
     new Promise((done, fail) => {
       worker ??= new Worker(new URL("./asking-worker.ts", import.meta.url), { type: "module" });
       worker.onmessage = ({ data }: MessageEvent<Marks>) => done(data);
       worker.onerror = fail;
+      worker.onmessageerror = fail;
       worker.postMessage(task);
     });
-  return ({ snapshot, questions, off }) => {
+  return async ({ snapshot, questions, off }) => {
     const { shape, halves } = snapshot;
-    // A browser that refuses the worker has the page ask by itself.
-    return asked({ shape, halves, questions, off }).catch(() =>
-      marksOf(snapshot.weights, questions, off),
-    );
+    try {
+      if (!refused) return await asked({ shape, halves, questions, off });
+    } catch {
+      // A worker that did not load says so once, and would leave the next questions unanswered.
+      worker?.terminate();
+      refused = true;
+    }
+    await new Promise((turn) => setTimeout(turn)); // the page draws between two models
+    return marksOf(snapshot.weights, questions, off);
   };
 }
 
