@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { addressOf as inPackage } from "../../pkg/dist/addresses.js";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
@@ -15,9 +16,10 @@ import { serveModels } from "./demo-tune-hub.mjs";
 import { Tune } from "./demo-tune-panel.mjs";
 import { pageModule } from "./page-module.mjs";
 
-const { addressFailure, addressOf } = await pageModule("src/tune/address");
+const { addressFailure, addressOf, forbids } = await pageModule("src/tune/address");
 
 const dist = join(root, "www", "dist");
+const HUB = "https://huggingface.co";
 const CALL = 120;
 const LINK = "#text-source=reverse&size=thimble&steps=24&tokens-per-step=128&seed=3";
 const FILES = checkpoint();
@@ -26,42 +28,89 @@ const CSV = `prompt,completion\n${CHATS.map(([asked, answer]) => `${asked.conten
 const STEPS = 3;
 
 test("an address names a repository of the hub, a folder or a file", () => {
-  const hub = "huggingface.co";
-  for (const [typed, source, name, host] of [
-    ["hf:org/name", "hf:org/name", "org/name", hub],
-    [" HF:org/na.me@v1 ", "hf:org/na.me@v1", "org/na.me", hub],
-    ["org/name", "hf:org/name", "org/name", hub],
-    ["hf:org/name@refs/pr/7/q8.gguf", "hf:org/name@refs/pr/7/q8.gguf", "q8.gguf", hub],
-    ["https://huggingface.co/org/name", "hf:org/name", "org/name", hub],
-    ["huggingface.co/org/name/", "hf:org/name", "org/name", hub],
-    ["https://huggingface.co/org/name/tree/v1", "hf:org/name@v1", "org/name", hub],
+  const resolve = `${HUB}/org/name/resolve`;
+  // What is typed, as the package takes it, the name, and the address that the package makes of it.
+  for (const [typed, source, name, url] of [
+    ["hf:org/name", "hf:org/name", "org/name", `${resolve}/main/`],
+    [" HF:org/na.me@v1 ", "hf:org/na.me@v1", "org/na.me", `${HUB}/org/na.me/resolve/v1/`],
+    ["org/name", "hf:org/name", "org/name", `${resolve}/main/`],
+    ["org/name@v1", "hf:org/name@v1", "org/name", `${resolve}/v1/`],
+    ["org/name@main/q8.gguf", "hf:org/name@main/q8.gguf", "q8.gguf", `${resolve}/main/q8.gguf`],
+    ["org/name/q8.gguf", "hf:org/name/q8.gguf", "q8.gguf", `${resolve}/main/q8.gguf`],
     [
-      "https://huggingface.co/org/name/blob/main/q8.gguf",
-      "hf:org/name@main/q8.gguf",
+      "hf:org/name@refs/pr/7/q8.gguf",
+      "hf:org/name@refs/pr/7/q8.gguf",
       "q8.gguf",
-      hub,
+      `${resolve}/refs%2Fpr%2F7/q8.gguf`,
+    ],
+    [`${HUB}/org/name`, "hf:org/name", "org/name", `${resolve}/main/`],
+    ["huggingface.co/org/name/", "hf:org/name", "org/name", `${resolve}/main/`],
+    ["hf.co/org/name", "hf:org/name", "org/name", `${resolve}/main/`],
+    ["https://www.huggingface.co/org/name", "hf:org/name", "org/name", `${resolve}/main/`],
+    [`${HUB}/org/name/tree/v1`, "hf:org/name@v1", "org/name", `${resolve}/v1/`],
+    [
+      `${HUB}/org/name/tree/refs%2Fpr%2F7`,
+      "hf:org/name@refs/pr/7",
+      "org/name",
+      `${resolve}/refs%2Fpr%2F7/`,
     ],
     [
-      "https://huggingface.co/org/name/resolve/main/",
-      "https://huggingface.co/org/name/resolve/main/",
-      "main",
-      hub,
+      `${HUB}/org/name/blob/a%2Fbranch/q8.gguf`,
+      `${resolve}/a%2Fbranch/q8.gguf`,
+      "q8.gguf",
+      `${resolve}/a%2Fbranch/q8.gguf`,
     ],
+    [
+      `${HUB}/org/name/blob/main/sub%20dir/q8.gguf`,
+      "hf:org/name@main/sub dir/q8.gguf",
+      "q8.gguf",
+      `${resolve}/main/sub%20dir/q8.gguf`,
+    ],
+    [`${resolve}/main/`, `${resolve}/main/`, "main", `${resolve}/main/`],
+  ]) {
+    const given = addressOf(typed, true);
+    assert.deepEqual(given, { source, name, host: "huggingface.co" }, typed);
+    assert.equal(inPackage("a test", given.source).href, url, typed);
+  }
+  for (const [typed, source, name, host] of [
+    ["example.com/models", "https://example.com/models", "models", "example.com"],
     ["example.com/a%20model", "https://example.com/a%20model", "a model", "example.com"],
     ["http://localhost:80/m/", "http://localhost/m/", "m", "localhost"],
+    ["localhost/model", "http://localhost/model", "model", "localhost"],
+    ["localhost:8000/model", "http://localhost:8000/model", "model", "localhost:8000"],
+    ["127.0.0.1:8000/m", "http://127.0.0.1:8000/m", "m", "127.0.0.1:8000"],
   ]) {
     assert.deepEqual(addressOf(typed, true), { source, name, host }, typed);
+    assert.equal(inPackage("a test", source).href, source, typed);
   }
+});
+
+test("what is no address of a model is refused in words", () => {
   for (const [typed, words] of [
     ["", /^Type the address/],
     ["hf:name", /^A repository of the hub is hf:OWNER\/NAME/],
+    ["hf:org/name@", /^A repository of the hub is hf:OWNER\/NAME/],
+    ["hf:a/b c", /^A repository of the hub is hf:OWNER\/NAME/],
+    ["huggingface.co/datasets/squad", /below “datasets”, is not that of a model/],
+    ["https://hf.co/spaces/org/name", /below “spaces”, is not that of a model/],
     ["not an address", /is no address/],
-    ["file:///home/model", /file:\/\/ is none/],
+    ["file:///home/model", /file:\/\/ is not one of them/],
     ["http://example.com/m", /from https load from https/],
   ]) {
     assert.throws(() => addressOf(typed, true), { message: words }, typed);
   }
   assert.equal(addressOf("http://example.com/m", false).source, "http://example.com/m");
+});
+
+test("a violation of the page's policy is one of this address only if its origin is", () => {
+  const of = (blockedURI, effectiveDirective = "connect-src") =>
+    forbids({ blockedURI, effectiveDirective }, "https://a.example/m/config.json");
+  assert.ok(of("https://a.example/m/config.json"));
+  assert.ok(of("https://a.example"));
+  for (const other of ["", "inline", "https://a.example.org/m", "http://a.example/m"]) {
+    assert.ok(!of(other), other);
+  }
+  assert.ok(!of("https://a.example/m/config.json", "img-src"));
 });
 
 test("without a network the page says so, and asks nobody", async () => {
@@ -143,7 +192,7 @@ async function refuses(tune, hub) {
     [`${hub.url}/none/q8.gguf`, /has no file q8\.gguf there/, /invalid-checkpoint/],
     [`${hub.url}/private`, /private, or its terms/, /answered 401/],
     [`${hub.url}/broken`, /answered 503\. Try again later/, /answered 503/],
-    [`${hub.url}/page`, /a web page, and no file of a model/, /is not JSON/],
+    [`${hub.url}/page`, /leads to a web page, not to a model's file/, /is not JSON/],
     [`${hub.url}/closed`, /answers, but lets no other website read its files/, /could not be/],
     [`${hub.gone}/model`, /^The server localhost:\d+ does not answer/, /could not be fetched/],
     [`${hub.url}/bare`, /^There is no tokenizer\.json/, /missing/],
@@ -316,4 +365,24 @@ test("where the website's own policy forbids the address, the page says who can 
     /^The rules of this website .* add https?:\/\/localhost:\d+ to connect-src in its Content/;
   await demo.until(`${words}`, async () => words.test(await tune.text("error")), 30);
   assert.deepEqual(hub.asked, [], "nobody was asked");
+});
+
+test("where the browser keeps nothing, the panel does not offer it, and loads all the same", {
+  timeout: 200_000,
+}, async (t) => {
+  const { demo, tune, hub } = await open(t);
+  const { page } = demo;
+  const refused = () => page.$eval("#tune-keep", (one) => one.disabled);
+  await demo.until("a browser that keeps files", async () => !(await refused()));
+  await page.evaluate(() => {
+    const get = () => {
+      throw new DOMException("storage is forbidden", "SecurityError");
+    };
+    Object.defineProperty(globalThis, "caches", { get });
+  });
+  await demo.click("tune-forget");
+  await demo.until("no offer", refused);
+  await load(tune, `${hub.url}/tiny`);
+  await tune.until("ready", 30);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
 });

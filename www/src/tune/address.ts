@@ -13,6 +13,16 @@ export interface Address {
 }
 
 const HUB = "huggingface.co";
+const HUB_TOO = /^(hf\.co|www\.huggingface\.co)$/;
+/** A repository without `hf:`, as the hub writes it. A first part with a dot, or `localhost`, is that of a host. */
+const BARE = /^(?!localhost\/)[\w-]+\/[\w-][\w.-]*([@/].*)?$/i;
+/** Owner and name, a revision, and a file, as the package takes them. */
+const REPOSITORY = /^hf:([\w.-]+\/[\w.-]+)(?:@(?:refs\/\w+\/[\w.-]+|[^/@\s]+))?(?:\/+(.*))?$/;
+/** A page of the hub: a repository, what is shown of it, a revision, and what lies there. */
+const PAGE = /^\/([\w.-]+\/[\w.-]+)(?:\/(?:tree|blob)\/(refs\/\w+\/[^/]+|[^/]+)(\/.*)?)?$/;
+const LOCAL = /^(localhost|127\.0\.0\.1|\[::1\])$/;
+const HINT =
+  "A repository of the hub is hf:OWNER/NAME, as in hf:HuggingFaceTB/SmolLM2-135M-Instruct; @REVISION may follow it.";
 const refused = (words: string, cause?: unknown): TinyloomError =>
   new TinyloomError("invalid-options", words, { cause });
 
@@ -26,46 +36,57 @@ const refused = (words: string, cause?: unknown): TinyloomError =>
 export function addressOf(typed: string, secure: boolean): Address {
   const text = typed.trim();
   if (text === "") throw refused("Type the address of a model first.");
-  if (/^[\w-][\w.-]*\/[\w-][\w.-]*$/.test(text)) return ofHub(`hf:${text}`);
+  if (BARE.test(text)) return ofHub(`hf:${text}`);
   if (/^hf:/i.test(text)) return ofHub(`hf:${text.slice(3)}`);
-  let url: URL;
+  const url = urlOf(text);
+  if (url.protocol !== "https:" && url.protocol !== "http:") {
+    throw refused(
+      `The page loads from https addresses; ${url.protocol}// is not one of them. A model on your disk is opened by the buttons above.`,
+    );
+  }
+  if (url.protocol === "http:" && secure && !LOCAL.test(url.hostname)) {
+    throw refused("Browsers let a page from https load from https addresses only; this is http.");
+  }
+  if (HUB_TOO.test(url.hostname)) url.hostname = HUB;
+  const path = url.pathname.replace(/\/+$/, "");
+  const page = url.hostname === HUB ? ofPage(path) : undefined;
+  if (page) return page;
+  const parts = path.split("/").filter((part) => part !== "");
+  return { source: url.href, name: decoded(parts.at(-1) ?? url.host), host: url.host };
+}
+
+/** An address without a scheme is one of https, or of http on this machine. */
+function urlOf(text: string): URL {
+  const beginning = (url: URL): string => (LOCAL.test(url.hostname) ? "http://" : "https://");
   try {
-    url = new URL(/^[a-z][a-z+.-]*:\/\//i.test(text) ? text : `https://${text}`);
+    if (/^[a-z][a-z+.-]*:\/\//i.test(text)) return new URL(text);
+    return new URL(beginning(new URL(`http://${text}`)) + text);
   } catch (cause) {
     throw refused(
       `“${text}” is no address. One is hf:OWNER/NAME, or https://… of a folder or a .gguf file.`,
       cause,
     );
   }
-  const local = /^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname);
-  if (url.protocol !== "https:" && url.protocol !== "http:") {
-    throw refused(
-      `The page loads from https addresses; ${url.protocol}// is none. A model on your disk is opened by the buttons above.`,
-    );
-  }
-  if (url.protocol === "http:" && secure && !local) {
-    throw refused("Browsers let a page from https load from https addresses only; this is http.");
-  }
-  const path = url.pathname.replace(/\/+$/, "");
-  if (url.hostname === HUB) {
-    // The address of a page is that of no file; those of its files have "resolve" in them.
-    const [, repository, , revision = "", file = ""] =
-      /^\/([\w.-]+\/[\w.-]+)(\/(?:tree|blob)\/([^/]+)(\/.*)?)?$/.exec(path) ?? [];
-    if (repository) return ofHub(`hf:${repository}${revision && `@${revision}`}${file}`);
-  }
-  const parts = path.split("/").filter((part) => part !== "");
-  return { source: url.href, name: decoded(parts.at(-1) ?? url.host), host: url.host };
+}
+
+/** What a page of the hub shows; undefined where the path is that of a file, which has "resolve" in it. */
+function ofPage(path: string): Address | undefined {
+  const [, other] = /^\/(datasets|spaces|collections|docs|papers)\//.exec(path) ?? [];
+  if (other)
+    throw refused(`That page of the hub, below “${other}”, is not that of a model. ${HINT}`);
+  const [, repository, revision = "", file = ""] = PAGE.exec(path) ?? [];
+  if (!repository) return undefined;
+  const source = `hf:${repository}${revision && `@${decoded(revision)}`}${decoded(file)}`;
+  const given = ofHub(source);
+  // The package's own writing has no branch with a slash in its name.
+  if (!/%2f/i.test(revision) || /^refs\//.test(decoded(revision))) return given;
+  const url = `https://${HUB}/${repository}/resolve/${revision}${file}`;
+  return { ...given, source: url, name: file ? decoded(file).split("/").at(-1)! : repository };
 }
 
 function ofHub(source: string): Address {
-  const [, repository, file] = /^hf:([\w.-]+\/[\w.-]+)(?:@(?:refs\/\w+\/)?[^/@]+)?\/*(.*)$/.exec(
-    source,
-  ) ?? [undefined, undefined, undefined];
-  if (repository === undefined) {
-    throw refused(
-      "A repository of the hub is hf:OWNER/NAME, as in hf:HuggingFaceTB/SmolLM2-135M-Instruct; @REVISION may stand behind it.",
-    );
-  }
+  const [, repository, file] = REPOSITORY.exec(source) ?? [];
+  if (repository === undefined) throw refused(HINT);
   return { source, name: file ? file.split("/").at(-1)! : repository, host: HUB };
 }
 
@@ -81,7 +102,7 @@ function decoded(text: string): string {
 export interface Asked {
   /** Whether there is a network. */
   readonly online: boolean;
-  /** Whether a server answers there at all, if only to other websites than this one. */
+  /** Whether a server answers at all, even where it lets this page read nothing. */
   answers(address: string): Promise<"yes" | "no" | "forbidden">;
 }
 
@@ -118,7 +139,7 @@ export async function addressFailure(
     return refused(missing(message, host), error);
   }
   if (/ is not JSON: .*</.test(message) || /no GGUF file, or an error page/.test(message)) {
-    return refused("What lies there is a web page, and no file of a model.", error);
+    return refused("That address leads to a web page, not to a model's file.", error);
   }
   return error;
 }
@@ -161,8 +182,8 @@ function missing(message: string, host: string): string {
 /** Asks whether somebody is there: an answer that nobody may read also counts, and a policy that forbids to ask. */
 export async function answers(address: string): Promise<"yes" | "no" | "forbidden"> {
   let forbidden = false;
-  const hears = ({ blockedURI: blocked }: SecurityPolicyViolationEvent) => {
-    forbidden ||= address.startsWith(blocked) || blocked.startsWith(new URL(address).origin);
+  const hears = (event: SecurityPolicyViolationEvent) => {
+    forbidden ||= forbids(event, address);
   };
   document.addEventListener("securitypolicyviolation", hears);
   try {
@@ -173,5 +194,18 @@ export async function answers(address: string): Promise<"yes" | "no" | "forbidde
     return forbidden ? "forbidden" : "no";
   } finally {
     document.removeEventListener("securitypolicyviolation", hears);
+  }
+}
+
+/** Whether a violation of the page's policy is that of fetching an address, and not of something else. */
+export function forbids(
+  { effectiveDirective: directive, blockedURI: blocked }: SecurityPolicyViolationEvent,
+  address: string,
+): boolean {
+  if (directive !== "connect-src") return false;
+  try {
+    return new URL(blocked).origin === new URL(address).origin;
+  } catch {
+    return false; // such as "inline", or nothing
   }
 }
