@@ -4,6 +4,16 @@ import { byId } from "../dom.ts";
 /** Where the package keeps files of addresses in the browser. */
 const KEPT = "tinyloom";
 
+/** Undefined where the browser keeps nothing: a private window, a frame without storage, blocked cookies. */
+async function stored<T>(work: (storage: CacheStorage) => Promise<T>): Promise<T | undefined> {
+  try {
+    // Some browsers refuse the object, others what is asked of it.
+    return await work(globalThis.caches);
+  } catch {
+    return undefined;
+  }
+}
+
 export class TuneAddress {
   readonly #field = byId("tune-address", HTMLInputElement);
   readonly #load = byId("tune-load", HTMLButtonElement);
@@ -32,7 +42,7 @@ export class TuneAddress {
       one.addEventListener("change", (event) => event.stopPropagation());
     }
     this.#forget.addEventListener("click", () => {
-      void caches.delete(KEPT).then(() => this.refresh());
+      void stored((storage) => storage.delete(KEPT)).then(() => this.refresh());
     });
     void this.refresh();
   }
@@ -54,9 +64,9 @@ export class TuneAddress {
     this.#note.textContent = what;
   }
 
-  /** Shows whether files are kept. Some private windows keep none. */
+  /** Shows whether files are kept. */
   async refresh(): Promise<void> {
-    const kept = await globalThis.caches?.has(KEPT).catch(() => undefined);
+    const kept = await stored((storage) => storage.has(KEPT));
     this.#keep.disabled = kept === undefined;
     this.#forget.hidden = !kept;
   }

@@ -21,7 +21,7 @@ export interface ChoiceEvents {
   waiting(why: string): void;
 }
 
-/** The option of a model that was brought. Those of runs have their names behind "run:". */
+/** The option of a model that was brought. Those of runs have their names after "run:". */
 const GIVEN = "given";
 const RUN = "run:";
 
@@ -113,17 +113,24 @@ export class TuneChoice {
     this.#known = undefined;
     this.#picked = true;
     this.#events.reading();
-    void this.#list().then(() => {
-      this.#choose(GIVEN);
-      return this.#read();
-    });
+    this.#listed(() => this.#choose(GIVEN));
   }
 
   /** Reads the address no further: the model before is chosen again, or none. */
   #giveUp(): void {
     this.#reading?.abort();
     this.#given = this.#good;
-    void this.#list().then(() => this.#read());
+    this.#listed();
+  }
+
+  /** Lists the models anew, and reads what is chosen. Of the list's failure the panel hears. */
+  #listed(choose: () => void = () => undefined): void {
+    this.#list()
+      .then(() => {
+        choose();
+        return this.#read();
+      })
+      .catch((error: unknown) => this.#events.failed(error));
   }
 
   #choose(value: string): void {
@@ -155,7 +162,7 @@ export class TuneChoice {
       });
   }
 
-  /** Lists the models: that of the page first. Keeps what is chosen while it is there. */
+  /** Lists the models: one that was brought first, then that of the page. Keeps what is chosen while it is there. */
   async #list(): Promise<void> {
     const opened = this.#host.opened();
     if (!opened) return;
@@ -222,7 +229,9 @@ export class TuneChoice {
     } catch (error) {
       if (work.signal.aborted) return;
       this.#note.textContent = "";
-      if (this.#given !== given) await this.#list().then(() => this.#read());
+      // Of two failures the first one is told.
+      const read = () => this.#read();
+      if (this.#given !== given) await this.#list().then(read, () => undefined);
       this.#events.failed(error);
     }
   }
