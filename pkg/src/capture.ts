@@ -70,7 +70,7 @@ const ATTRIBUTE: Rules<AttributeOptions> = {
 
 const upTo = (count: number) => Array.from({ length: count }, (_, layer) => layer);
 
-/** Refuses layers that are not there. The state behind the last layer has the number behind the last layer's. */
+/** Refuses layers that are not there. The number after the last layer's stands for the state after the last layer. */
 function expectLayers(method: string, layers: readonly number[] | undefined, most: number): void {
   const wrong = layers?.findIndex((layer) => layer > most) ?? -1;
   if (wrong < 0) return;

@@ -138,7 +138,9 @@ export async function pullTensors(
       for (const [i, piece] of pieces.entries()) {
         const { name, begin, end, at, to } = piece;
         step(file, loaded, total);
-        const content = await (coming ?? read(file, piece, codes));
+        const reading = coming ?? read(file, piece, codes);
+        coming = undefined;
+        const content = await reading;
         const next = file.here ? undefined : pieces[i + 1];
         coming = next && read(file, next, codes);
         coming?.catch(() => undefined); // told when its turn comes
@@ -152,8 +154,9 @@ export async function pullTensors(
       }
       step(file, loaded, total);
     } finally {
-      await coming?.catch(() => undefined); // nothing may be reading when the file is given back
       file.rest?.();
+      // After a failure a piece may still be on its way. Its read may have opened the file again.
+      coming?.catch(() => undefined).finally(() => file.rest?.());
     }
   }
 }
@@ -166,10 +169,12 @@ interface Piece extends TensorRange {
 
 function piecesOf(range: TensorRange): Piece[] {
   const pieces: Piece[] = [];
-  for (let at = range.begin; at < range.end; at += PIECE) {
+  let at = range.begin;
+  do {
     pieces.push({ ...range, at, to: Math.min(range.end, at + PIECE) });
-  }
-  return pieces;
+    at += PIECE;
+  } while (at < range.end);
+  return pieces; // one of no bytes of a tensor without any
 }
 
 async function read(file: FilePart, { at, to }: Piece, codes: boolean) {

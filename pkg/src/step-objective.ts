@@ -142,7 +142,7 @@ async function stepGiven(
         : { logits: values, first, rows, vocabulary: columns };
       const work = async () => gradient(of as GradientRows & StateRows);
       const given = await awaited("step: gradient", () => either(work(), ended));
-      const [own, loss] = judged(given, values.length);
+      const [own, loss] = checkedGradient(given, values.length);
       if (!isBuffer(own)) return [own, loss];
       const [device, to] = placed(runtime, place);
       await write(device, own, to, [rows, columns]);
@@ -162,7 +162,7 @@ async function stepGiven(
 const isBuffer = (value: unknown): value is GPUBuffer =>
   typeof (value as Partial<GPUBuffer> | null)?.mapAsync === "function";
 
-function judged(given: StepGradient, length: number): [Float32Array | GPUBuffer, number] {
+function checkedGradient(given: StepGradient, length: number): [Float32Array | GPUBuffer, number] {
   const { gradient, loss } = called("step: gradient", () => ({ ...given }));
   const own = isBuffer(gradient)
     ? gradient

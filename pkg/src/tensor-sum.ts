@@ -18,7 +18,7 @@ export function damaged(what: string, found: string, stated: string) {
   );
 }
 
-/** CRC-32 where the file states one. Else {@link fingerprint}, which takes a third of the time. */
+/** CRC-32 where the file states one. Else {@link fingerprint}, which takes a quarter of the time. */
 export class TensorSum {
   readonly #stated: string | undefined;
   #sum = 0;
@@ -51,7 +51,7 @@ export class TensorSum {
 }
 
 /**
- * Tells a content from another one within this page: xxHash32 (Collet, 2012). It is stored nowhere.
+ * Tells a content from another one within this page: xxHash32, as its specification has it. It is stored nowhere.
  *
  * @param before - the seed: the fingerprint of what is in front of these bytes.
  */
@@ -85,7 +85,7 @@ export function fingerprint(bytes: Uint8Array, before = 0): number {
 const round = (sum: number, word: number) =>
   Math.imul(turned((sum + Math.imul(word, P2)) | 0, 13), P1);
 
-/** A word whose bits have moved up by so many places, round the end. */
+/** Rotates a word left by `by` bits. */
 const turned = (word: number, by: number) => (word << by) | (word >>> (32 - by));
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Int8Array | Float32Array) =>

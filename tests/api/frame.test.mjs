@@ -109,6 +109,104 @@ test("a tensor of several pieces comes in order, and the page gets its turns", a
   assert.ok(turns >= 2, `${turns} turns`);
 });
 
+/** A file of `size` zeros whose reads end when `finish` is called, and what happens to it in order. */
+function slowFile(name, size, more = {}) {
+  const events = [];
+  const waiting = [];
+  const read = (begin, end) => {
+    events.push(`read ${begin >> 22}`);
+    return new Promise((resolve, reject) => {
+      waiting.push({ done: () => resolve(new Uint8Array(end - begin)), fail: reject });
+    });
+  };
+  const rest = () => events.push("rest");
+  const file = { name, place: name, remote: false, size, read, rest, ...more };
+  return { file, events, waiting };
+}
+
+const MIDDLE = 4 << 20;
+/** A tensor of three pieces, from a sink that notes them. */
+function threePieces(slow, setPiece = () => {}) {
+  const sink = {
+    headerLimit: () => 0,
+    addFile: () => "[]",
+    setPiece: (name, begin) => {
+      slow.events.push(`set ${begin >> 22}`);
+      setPiece(name, begin);
+    },
+    summed: () => slow.events.push("summed"),
+  };
+  const ranges = [{ name: "a", begin: 0, end: 2 * MIDDLE + 16 }];
+  return [{ file: slow.file, sink, ranges, sums: new Map(), dtypes: new Set() }];
+}
+const settled = () => new Promise((next) => setTimeout(next, 40));
+
+test("the next piece is read while one is taken, and never two at once", async () => {
+  const slow = slowFile("x", 2 * MIDDLE + 16);
+  const pulled = pullTensors(threePieces(slow), () => {});
+  for (const piece of [0, 1, 2]) {
+    await settled();
+    assert.equal(slow.waiting.length, piece + 1, "reads that have begun");
+    slow.waiting[piece].done();
+  }
+  await pulled;
+  const one = ["read 0", "read 1", "set 0", "read 2", "set 1", "set 2", "summed", "rest"];
+  assert.deepEqual(slow.events, one);
+});
+
+test("a piece that fails is told when its turn comes", async () => {
+  const slow = slowFile("x", 2 * MIDDLE + 16);
+  const pulled = pullTensors(threePieces(slow), () => {});
+  const refused = assert.rejects(pulled, /gone/);
+  await settled();
+  slow.waiting[0].done();
+  await settled();
+  slow.waiting[1].fail(new Error("gone"));
+  await refused;
+  assert.deepEqual(slow.events, ["read 0", "read 1", "set 0", "rest"]);
+});
+
+test("a failure does not wait for what is read ahead, which then gives its file back", async () => {
+  const slow = slowFile("x", 2 * MIDDLE + 16);
+  const full = () => {
+    throw new Error("full");
+  };
+  const pulled = pullTensors(threePieces(slow, full), () => {});
+  const refused = assert.rejects(pulled, /full/);
+  await settled();
+  slow.waiting[0].done();
+  await refused;
+  assert.deepEqual(slow.events, ["read 0", "read 1", "set 0", "rest"]);
+  slow.waiting[1].done();
+  await settled();
+  assert.deepEqual(slow.events.slice(4), ["rest"]);
+});
+
+test("bytes in memory are read when their turn comes", async () => {
+  const slow = slowFile("x", 2 * MIDDLE + 16, { here: true });
+  const pulled = pullTensors(threePieces(slow), () => {});
+  for (const piece of [0, 1, 2]) {
+    await settled();
+    slow.waiting[piece].done();
+  }
+  await pulled;
+  const each = [0, 1, 2].flatMap((piece) => [`read ${piece}`, `set ${piece}`]);
+  assert.deepEqual(slow.events, [...each, "summed", "rest"]);
+});
+
+test("a tensor without bytes has a sum, too", async () => {
+  const { file, events, waiting } = slowFile("x", 0);
+  const sink = { setPiece: (_, begin, bytes) => events.push([begin, bytes.length]) };
+  const sums = [];
+  const given = { file, sink: { ...sink, summed: (sum) => sums.push(sum) }, sums: new Map() };
+  const pulled = pullTensors([{ ...given, ranges: [{ name: "a", begin: 8, end: 8 }] }], () => {});
+  await settled();
+  waiting[0].done();
+  await pulled;
+  assert.deepEqual(events.slice(1), [[0, 0], "rest"]);
+  assert.equal(sums.length, 1);
+});
+
 test("a header that cannot be is refused", async () => {
   const part = (bytes) => ({
     name: "x",

@@ -111,7 +111,7 @@ export function expectFits(
 }
 
 /**
- * Refuses so many texts that no lengths of them fit into a micro-step, before a list of them is made.
+ * Refuses a number of texts that cannot fit into a micro-step whatever their lengths, before a list of that length is made.
  *
  * @param option - as of {@link expectFits}.
  * @param least - the fewest tokens of one of them.

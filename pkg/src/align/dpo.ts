@@ -110,7 +110,7 @@ const DPO: Rules<DpoOptions> = {
 const softplus = (x: number) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 
 /** The loss of a pair whose chosen text is so much likelier, and its derivative by that. */
-function judged(
+function pairLoss(
   apart: number,
   { loss, beta, gamma, labelSmoothing: flipped }: Chosen,
 ): [number, number] {
@@ -205,7 +205,7 @@ export async function* dpo(
   const { steps = Math.ceil(all.length / perStep) } = given;
   const chosen = { loss, beta, gamma, labelSmoothing };
   const lengths = all.map((pair) => packed([pair]).tokens.length);
-  /** Refuses what does not fit in so many steps to come. */
+  /** Refuses texts that do not fit in the next `toCome` steps. */
   const expectRoom = (toCome: number) => {
     const parts = partsToCome(trainer, toCome, pairsPerStep, all.length);
     const tokens = parts.map((places) => places.reduce((sum, at) => sum + (lengths[at] ?? 0), 0));
@@ -229,7 +229,7 @@ export async function* dpo(
         const [inChosen = 1, inRejected = 1] = lengths;
         const [c, r] = reference[place] as ReferencePair;
         const apart = (a - c) / inChosen - (b - r) / inRejected;
-        const [value, slope] = judged(apart, chosen);
+        const [value, slope] = pairLoss(apart, chosen);
         seen.objective += value / perStep;
         seen.margin += (beta * apart) / perStep;
         seen.accuracy += Number(apart > 0) / perStep;

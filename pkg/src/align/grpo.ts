@@ -31,7 +31,7 @@ import {
   modelRule,
   scale,
 } from "./checks.js";
-import { advantagesOf, type Bounds, deviation, judged, mean, type Part } from "./policy.js";
+import { advantagesOf, type Bounds, deviation, mean, type Part, tokenWeights } from "./policy.js";
 import { mixed, type Reward, type Rollout, rewardsOf, rollOut, type Source } from "./rollouts.js";
 import { type AlignCheckpoint, checkpointRule, expectWhole, keeper } from "./stored.js";
 import { type Packed, pack, placesFrom, type Steered, stepBy } from "./texts.js";
@@ -279,7 +279,7 @@ async function updated(
   throwIfAborted(signal, "grpo"); // not between micro-steps: half a step would stay behind
   for (const part of round.parts) {
     const own = first ? part.old : await scored(work, part.packed);
-    const { weights: targetWeights, ...sums } = judged(part, own, work);
+    const { weights: targetWeights, ...sums } = tokenWeights(part, own, work);
     parts.push({ batch: part.packed, targetWeights });
     seen.objective += sums.objective / divisor;
     for (const name of ["kl", "entropy", "clipped"] as const) {

@@ -137,7 +137,7 @@ export async function* kto(
     const theirs = await sums(reference as Model, batch);
     return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
   };
-  /** Refuses what does not fit in so many steps to come. */
+  /** Refuses texts that do not fit in the next `toCome` steps. */
   const expectRoom = (toCome: number) => {
     const parts = partsToCome(trainer, toCome, textsPerStep, all.length);
     for (const places of parts) expectMismatches(places, all, trainer.model.config);

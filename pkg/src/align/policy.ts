@@ -66,7 +66,7 @@ export function advantagesOf(
  *
  * @param own - what the model says now.
  */
-export function judged(
+export function tokenWeights(
   part: Part,
   own: EntropyToo,
   { clip, clipHigh, klCoefficient }: Bounds,

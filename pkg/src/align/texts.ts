@@ -78,7 +78,7 @@ export function steered(batch: Packed, slopes: readonly number[]): Steered {
 function expectAlone(where: string, trainer: Trainer, steps: number): void {
   if (trainer.steps === steps) return;
   throw invalid(
-    `${where}: the trainer made a step of another call between scores and the step by them; let one call end before the next`,
+    `${where}: another call stepped the trainer after the scores were computed; let one call end before the next`,
   );
 }
 

@@ -108,6 +108,7 @@ class Weights implements FilePart {
   readonly name: string;
   readonly place: string;
   readonly remote: boolean;
+  declare readonly here?: true;
   readonly size: number;
   readonly #file: FilePart;
   readonly #header: Uint8Array;
@@ -125,6 +126,7 @@ class Weights implements FilePart {
   ) {
     [this.name, this.place, this.remote] = [file.name, file.place, file.remote];
     [this.#file, this.#header, this.#entries, this.#config] = [file, header, entries, config];
+    if (file.here) this.here = true;
     this.size = header.length + size;
   }
 

@@ -99,7 +99,8 @@ function partOf(name: string, { header, data }: SnapshotFile): FilePart {
     begin < header.length
       ? header.subarray(begin, stop)
       : data.subarray(begin - header.length, stop - header.length);
-  return { name, place: name, remote: false, size: header.length + data.length, read };
+  const size = header.length + data.length;
+  return { name, place: name, remote: false, here: true, size, read };
 }
 
 /** An adapter's tensors, to be taken by a loader again. */

@@ -22,9 +22,9 @@ export async function load<T>(library: unknown): Promise<T> {
     throw new TinyloomError(
       "module-unavailable",
       `this needs the package @huggingface/tokenizers, which could not be loaded (${show(cause)}); install it ` +
-        "(npm install @huggingface/tokenizers). A page without a bundler names it in its import map, as " +
+        "(npm install @huggingface/tokenizers). A page without a bundler names it in its import map, for its worker too, as " +
         '"./node_modules/@huggingface/tokenizers/dist/tokenizers.mjs". With Parcel, ' +
-        "and in a worker without a bundler, give { library }: its module, or the module's address",
+        "and where a browser has no import.meta.resolve, give { library }: its module, or the module's address",
       { cause },
     );
   }
