@@ -194,7 +194,7 @@ export const cases = {
       if (trainer.steps === 0) await trainer.step({ tokens: [1, 2], targets: [2, 3] });
       return tokens[0];
     };
-    await refuses("invalid-options", "grpo: the trainer made a step of another call", () =>
+    await refuses("invalid-options", "grpo: another call stepped the trainer", () =>
       collect(grpo(trainer, PROMPTS, { ...asked, reward, steps: 1 })),
     );
     const runs = Array.from({ length: 2 }, () => collect(dpo(trainer, PAIRS, { steps: 2 })));
