@@ -13,6 +13,16 @@ const CALL = 120;
 const STEPS = 12;
 const LINK = `#text-source=reverse&size=thimble&steps=${STEPS}&tokens-per-step=128&seed=3`;
 
+/** In the page: reads after each weave of the second loom, which comes after the first one's, the steps of both. */
+function watch() {
+  const [first, second] = ["loom-canvas", "loom-second"].map((id) => document.getElementById(id));
+  globalThis.looks = [];
+  const stepOf = ({ ariaLabel }) => Number(/at step (\d+)/.exec(ariaLabel)[1]);
+  new MutationObserver(() => {
+    globalThis.looks.push({ first: stepOf(first), second: stepOf(second) });
+  }).observe(second, { attributeFilter: ["aria-label"] });
+}
+
 test("two looms follow one handle, each to its own end", { timeout: 300_000 }, async (t) => {
   const server = await serve({ "/": join(root, "www", "dist") });
   t.after(() => server.close());
@@ -44,6 +54,8 @@ test("two looms follow one handle, each to its own end", { timeout: 300_000 }, a
   await demo.fill("time-range", "340");
   await both(STEPS, /^The recording at step 340, its last: 12\d right$/);
   assert.equal(await demo.text("loom-step"), `step ${STEPS}, its last`);
+  const spoken = await page.$eval("#time-range", (one) => one.ariaValueText);
+  assert.match(spoken, new RegExp(`^step ${STEPS}, its last, handle at 340, surprise \\d`));
   const count = new RegExp(`^\\d+ right at step ${STEPS}$`);
   await demo.until("answers", async () => count.test(await demo.text("squares-count")));
   await demo.axe("light", "two looms");
@@ -51,6 +63,20 @@ test("two looms follow one handle, each to its own end", { timeout: 300_000 }, a
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
   await demo.shot("loom-two-dark", { width: 1280, height: 800 });
   await demo.shot("loom-two-phone", PHONE);
+
+  // While it plays, what the first one waits for the second one waits for, too: with a head less all is asked anew.
+  await page.click('[aria-label="Head 1 of layer 1"]');
+  await demo.fill("time-range", "0");
+  await both(0, /^The recording at step 0: /);
+  await demo.fill("time-speed", "0.25");
+  await page.evaluate(watch);
+  await demo.click("time-play");
+  await both(STEPS, /^The recording at step [1-9]\d/);
+  const looks = await page.evaluate(() => globalThis.looks);
+  const before = looks.filter(({ first }) => first < STEPS);
+  for (const look of before) assert.ok(look.second <= look.first, JSON.stringify(look));
+  assert.ok(before.length > 3, `${before.length} looks before the shorter run's end`);
+  await demo.fill("time-range", "340");
 
   // It plays from the beginning to the end of the longer one, and with one loom to its own.
   await demo.fill("time-speed", "4");

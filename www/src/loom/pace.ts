@@ -38,6 +38,14 @@ export function toShow(
 }
 
 /**
+ * The step of a second loom: that of the weights on the first. Where these are the last of their run, that of the handle,
+ * which goes on beside a longer run.
+ */
+export function besideAt({ ended, newest }: Track, { step }: Snapshot, at: number): number {
+  return ended && step === newest ? Math.max(step, at) : step;
+}
+
+/**
  * The weights to ask: those of the handle. While the run plays, those where it will be when the answers are there, or
  * else the next ones.
  *

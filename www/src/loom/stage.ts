@@ -12,7 +12,7 @@ import { telling } from "./explain.ts";
 import { liveTrack } from "./live.ts";
 import type { Moment } from "./moment.ts";
 import { NumberLine } from "./number-line.ts";
-import { type Stand, toAsk, toShow } from "./pace.ts";
+import { besideAt, type Stand, toAsk, toShow } from "./pace.ts";
 import { Player, SHOW } from "./player.ts";
 import { listen } from "./pointing.ts";
 import { loadRecording } from "./recorded.ts";
@@ -355,7 +355,7 @@ export class Stage {
     const snapshot = stand && toShow(stand, this.#snapshot, performance.now() - this.#since);
     if (!snapshot) return;
     if (snapshot === this.#snapshot) {
-      if (moved && this.#second.behind(stand.at)) this.#wants();
+      if (moved && this.#second.behind(besideAt(stand.track, snapshot, stand.at))) this.#wants();
       return;
     }
     this.#snapshot = snapshot;
@@ -411,7 +411,8 @@ export class Stage {
       if (track.task === "sort") this.#numberLine.draw(snapshot.weights);
       this.#changedMarks();
       this.#tell(woven);
-      await this.#second.weave(this.#player.at, { text, cursor, narrow }, stale);
+      const at = besideAt(track, snapshot, this.#player.at);
+      await this.#second.weave(at, { text, cursor, narrow }, stale);
       void this.#asker.ask();
     }
     this.#weaving = false;

@@ -164,12 +164,14 @@ export class Timeline {
     this.#range.value = String(Math.round(this.#at));
     const step = this.#step;
     const loss = this.#tracks.shown.losses.findLast(([one]) => one <= Math.max(1, step))?.[1];
-    const said = `step ${whole(step)}${loss === undefined ? "" : `, surprise ${loss.toFixed(2)}`}`;
-    this.#range.setAttribute("aria-valuetext", said);
     // Beside a longer run the handle goes on.
     const { shown } = this.#tracks;
-    const last = shown.ended && step === shown.newest && this.#at > step ? ", its last" : "";
-    byId("loom-step", HTMLElement).textContent = `step ${whole(step)}${last}`;
+    const beyond = shown.ended && step === shown.newest && this.#at > step;
+    const words = `step ${whole(step)}${beyond ? ", its last" : ""}`;
+    const handle = beyond ? `, handle at ${whole(Math.round(this.#at))}` : "";
+    const surprise = loss === undefined ? "" : `, surprise ${loss.toFixed(2)}`;
+    this.#range.setAttribute("aria-valuetext", `${words}${handle}${surprise}`);
+    byId("loom-step", HTMLElement).textContent = words;
     byId("loom-loss", HTMLElement).textContent =
       loss === undefined ? "" : `surprise ${loss.toFixed(2)}`;
   }
