@@ -302,6 +302,11 @@ async function folder(tune, hub) {
   assert.equal(fetched(), 1);
   assert.equal(await trained(tune), loss);
   assert.equal(fetched(), 1, "what is kept is not fetched");
+  const before = hub.asked.length;
+  await load(tune, `${hub.url}/tiny`);
+  await tune.until("ready", 30);
+  const again = hub.asked.slice(before).filter((path) => path.slice(6) in FILES);
+  assert.deepEqual(again, [], "config and tokenizer are kept, too");
   await demo.until("kept files", async () => (await page.$("#tune-forget[hidden]")) === null);
   await demo.click("tune-forget");
   await demo.until("none", async () => (await page.$("#tune-forget[hidden]")) !== null);

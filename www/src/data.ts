@@ -4,7 +4,7 @@ import {
   ByteTokenizer,
   type CheckpointSource,
   type Dataset,
-  type LongOptions,
+  type LoadOptions,
   type Tokenizer,
 } from "tinyloom/worker";
 import type { Lab } from "./lab.ts";
@@ -76,7 +76,7 @@ export async function codecOf(
 export async function wordsOf(
   lab: Lab,
   source: CheckpointSource,
-  long: LongOptions = {},
+  long: LoadOptions = {},
 ): Promise<Words> {
   // The worker knows no package by its name, so it gets the address of the one that reads other tokenizers.
   const tokenizer = await lab.Tokenizer.fromPretrained(source, { library, ...long });

@@ -256,6 +256,7 @@ export class TuneChoice {
       throw error;
     } finally {
       if (!signal.aborted) this.#address.busy = false;
+      void this.#address.refresh(); // what says what the model is may be kept now
     }
   }
 

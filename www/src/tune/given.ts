@@ -1,5 +1,5 @@
 /** Models that a visitor brings: a checkpoint folder, a GGUF file, or an address of either. */
-import type { CheckpointSource, LongOptions, ModelConfig, TinyloomError } from "tinyloom/worker";
+import type { CheckpointSource, LoadOptions, ModelConfig, TinyloomError } from "tinyloom/worker";
 import { codecOf, type Words, wordsOf } from "../data.ts";
 import type { Folder } from "../import.ts";
 import type { Lab } from "../lab.ts";
@@ -31,7 +31,7 @@ export function givenFolder(folder: Folder): Given {
 /**
  * An address.
  *
- * @param keep - whether the browser keeps the weights.
+ * @param keep - whether the browser keeps the files.
  */
 export function givenAddress({ source, name, host }: Address, keep: () => boolean): Given {
   const inWords = (error: unknown): Promise<TinyloomError> =>
@@ -104,10 +104,13 @@ async function baseAt(
   lab: Lab,
   name: string,
   source: CheckpointSource,
-  long: LongOptions,
+  { signal }: LoadOptions,
   told: (what: string) => void,
   cache?: () => boolean,
 ): Promise<BaseModel> {
+  // Of a GGUF file only the beginning is fetched here: to keep it, all of it would have to be.
+  const whole = typeof source === "string" && /\.gguf$/i.test(source.replace(/[?#].*$/, ""));
+  const long: LoadOptions = { ...(signal && { signal }), cache: !whole && (cache?.() ?? false) };
   told("Reading what the model is…");
   const config = await lab.readConfig(source, long);
   told("Reading its tokenizer…");
@@ -120,7 +123,7 @@ async function wordsAt(
   lab: Lab,
   source: CheckpointSource,
   { vocab_size: count }: ModelConfig,
-  long: LongOptions,
+  long: LoadOptions,
 ): Promise<Words> {
   try {
     return await wordsOf(lab, source, long);
