@@ -21,7 +21,7 @@ const PROBE_STEPS = 4;
 const TOKEN_BYTES = 8;
 
 /** How text becomes tokens, and tokens text. */
-export interface Words {
+export interface Codec {
   readonly tokenizer: ByteTokenizer | Tokenizer;
   /** The template of chats, in Jinja, where the tokenizer has one. */
   readonly template?: string | undefined;
@@ -33,8 +33,8 @@ export interface Words {
   name(token: number): Promise<string>;
 }
 
-/** The same of a run, which keeps its tokenizer. */
-export interface Codec extends Words {
+/** That of a run, which keeps its tokenizer. */
+export interface KeptCodec extends Codec {
   /** Its tokenizer.json; undefined where bytes are the tokens. */
   readonly json: string | undefined;
 }
@@ -56,7 +56,7 @@ export async function codecOf(
   lab: Lab,
   json?: string,
   folder: { readonly [name: string]: Blob } = {},
-): Promise<Codec> {
+): Promise<KeptCodec> {
   if (json === undefined) {
     const tokenizer = new ByteTokenizer();
     return {
@@ -77,7 +77,7 @@ export async function wordsOf(
   lab: Lab,
   source: CheckpointSource,
   long: LoadOptions = {},
-): Promise<Words> {
+): Promise<Codec> {
   // The worker knows no package by its name, so it gets the address of the one that reads other tokenizers.
   const tokenizer = await lab.Tokenizer.fromPretrained(source, { library, ...long });
   const names = new Map<number, string>();
@@ -111,7 +111,7 @@ const byteName = (token: number): string =>
 
 /** The datasets of a text. */
 export interface Data {
-  readonly codec: Codec;
+  readonly codec: KeptCodec;
   readonly dataset: Dataset;
   /** The last part of the validation split, for the curve. */
   readonly probe: Dataset;
@@ -128,7 +128,7 @@ export async function loadData(
   lab: Lab,
   settings: RunSettings,
   text: Text,
-  codec: Codec,
+  codec: KeptCodec,
 ): Promise<Data> {
   return text.task && codec.json === undefined
     ? loadProblems(lab, settings, text, codec)
@@ -139,7 +139,7 @@ async function loadText(
   lab: Lab,
   { sequenceLength, tokensPerStep, seed }: RunSettings,
   { bytes, judge }: Text,
-  codec: Codec,
+  codec: KeptCodec,
 ): Promise<Data> {
   const split = Math.floor(bytes.size * validationFraction);
   const wanted = Math.max(PROBE_STEPS * tokensPerStep, sequenceLength + 1);
@@ -164,7 +164,7 @@ async function loadProblems(
   lab: Lab,
   { seed }: RunSettings,
   { bytes, task }: Text,
-  codec: Codec,
+  codec: KeptCodec,
 ): Promise<Data> {
   const problems = readProblems(tasks[task!], await bytes.text());
   // The page gets its turn before so many objects go to the worker.

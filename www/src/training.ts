@@ -8,7 +8,7 @@ import type {
   Trainer,
 } from "tinyloom/worker";
 import { grammarEntropy } from "../stories/entropy.ts";
-import { type Codec, type Data, freeData } from "./data.ts";
+import { type Data, freeData, type KeptCodec } from "./data.ts";
 import { type Score, type ScoreKind, scoreKind } from "./exam.ts";
 import { Examiner } from "./examiner.ts";
 import { RunSaver, type Stored } from "./run-saver.ts";
@@ -178,7 +178,7 @@ export class Training {
   }
 
   /** How text becomes tokens. */
-  get codec(): Codec {
+  get codec(): KeptCodec {
     return this.#data.codec;
   }
 

@@ -1,6 +1,6 @@
 /** Asks models their questions, one model after another, and keeps what came of them. */
 import { answer, type Marks, marksOf, type Question, rightOf } from "./ask.ts";
-import type { Task } from "./asking-worker.ts";
+import type { Asking } from "./asking-worker.ts";
 import type { Snapshot } from "./track.ts";
 
 /** Milliseconds between two models, at most. */
@@ -15,13 +15,13 @@ export interface Exam {
 }
 
 /** Asks all questions of a model. */
-export type Examine = (exam: Exam) => Promise<Marks>;
+export type AskAll = (exam: Exam) => Promise<Marks>;
 
 /** What the marks of a model with these heads cut are kept by. */
 export const keyOf = (off: ReadonlySet<number>): string => [...off].sort((a, b) => a - b).join();
 
 export class Asker {
-  readonly #examine: Examine;
+  readonly #askAll: AskAll;
   readonly #next: (milliseconds: number) => Exam | undefined;
   readonly #done: () => void;
   readonly #rests: () => boolean;
@@ -35,12 +35,12 @@ export class Asker {
    * @param rests - whether something else needs the machine, too.
    */
   constructor(
-    examine: Examine,
+    askAll: AskAll,
     next: (milliseconds: number) => Exam | undefined,
     done: () => void,
     rests: () => boolean,
   ) {
-    this.#examine = examine;
+    this.#askAll = askAll;
     this.#next = next;
     this.#done = done;
     this.#rests = rests;
@@ -55,7 +55,7 @@ export class Asker {
         const exam = this.#next(this.#took);
         if (!exam) break;
         const began = performance.now();
-        exam.snapshot.marks.set(keyOf(exam.off), await this.#examine(exam));
+        exam.snapshot.marks.set(keyOf(exam.off), await this.#askAll(exam));
         this.#took = performance.now() - began;
         this.#done();
         if (this.#rests()) await new Promise((go) => setTimeout(go, Math.min(REST, this.#took)));
@@ -67,16 +67,16 @@ export class Asker {
 }
 
 /** Asks in a worker, which begins with the first questions. Where it does not load, the page asks by itself. */
-export function examiner(): Examine {
+export function askingWorker(): AskAll {
   let worker: Worker | undefined;
   let refused = false;
-  const asked = (task: Task): Promise<Marks> =>
+  const asked = (asking: Asking): Promise<Marks> =>
     new Promise((done, fail) => {
       worker ??= new Worker(new URL("./asking-worker.ts", import.meta.url), { type: "module" });
       worker.onmessage = ({ data }: MessageEvent<Marks>) => done(data);
       worker.onerror = fail;
       worker.onmessageerror = fail;
-      worker.postMessage(task);
+      worker.postMessage(asking);
     });
   return async ({ snapshot, questions, off }) => {
     const { shape, halves } = snapshot;

@@ -3,7 +3,7 @@ import { marksOf, type Question } from "./ask.ts";
 import { type Shape, weightsOf, widened } from "./weights.ts";
 
 /** What is asked. */
-export interface Task {
+export interface Asking {
   readonly shape: Shape;
   /** The weights in 16 bits. */
   readonly halves: Uint16Array;
@@ -12,7 +12,7 @@ export interface Task {
   readonly off: ReadonlySet<number>;
 }
 
-addEventListener("message", ({ data }: MessageEvent<Task>) => {
+addEventListener("message", ({ data }: MessageEvent<Asking>) => {
   const { shape, halves, questions, off } = data;
   postMessage(marksOf(weightsOf(shape, widened(halves)), questions, off));
 });

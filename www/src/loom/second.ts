@@ -42,7 +42,7 @@ export class SecondLoom {
   }
 
   /** Whether it shows other weights at this step than it does now. */
-  behind(at: number): boolean {
+  stale(at: number): boolean {
     return this.#track !== undefined && this.#track.upTo(at) !== this.#snapshot;
   }
 

@@ -3,7 +3,7 @@ import { byId, make, whole } from "../dom.ts";
 import { tasks } from "../tasks/index.ts";
 import type { Training, TrainingEvent } from "../training.ts";
 import { answer } from "./ask.ts";
-import { Asker, type Exam, examiner, keyOf, squareWords } from "./asker.ts";
+import { Asker, askingWorker, type Exam, keyOf, squareWords } from "./asker.ts";
 import { type Picture, showWords } from "./captions.ts";
 import { Card } from "./card.ts";
 import { lay } from "./cloth.ts";
@@ -55,7 +55,7 @@ export class Stage {
     () => this.#captions(),
   );
   readonly #asker = new Asker(
-    examiner(),
+    askingWorker(),
     (milliseconds) => this.#toAsk(milliseconds),
     () => {
       this.#refresh();
@@ -285,7 +285,7 @@ export class Stage {
   /** Shows a run from a step on. */
   #go(track: Track, at: number): void {
     const before = this.#shown;
-    this.#ghost = track === this.#live ? this.#behind(track, before) : undefined;
+    this.#ghost = track === this.#live ? this.#ghostOf(track, before) : undefined;
     this.#player.go(track, at);
     if (before?.name !== track.name) this.#newTask(track);
     if (before?.questions !== track.questions) this.#squares.start(track.questions);
@@ -305,8 +305,8 @@ export class Stage {
     if (this.#shown) this.#timeline.show(this.#shown, this.#ghost, track);
   }
 
-  /** What lies behind a run: the run before, or the recording of the same task. */
-  #behind(track: Track, before: Track | undefined): Track | undefined {
+  /** What is drawn in grey behind a run: the run before, or the recording of the same task. */
+  #ghostOf(track: Track, before: Track | undefined): Track | undefined {
     if (before && before !== track && before.name === track.name) return before;
     return this.#recording?.name === track.name ? this.#recording : undefined;
   }
@@ -355,7 +355,7 @@ export class Stage {
     const snapshot = stand && toShow(stand, this.#snapshot, performance.now() - this.#since);
     if (!snapshot) return;
     if (snapshot === this.#snapshot) {
-      if (moved && this.#second.behind(besideAt(stand.track, snapshot, stand.at))) this.#wants();
+      if (moved && this.#second.stale(besideAt(stand.track, snapshot, stand.at))) this.#wants();
       return;
     }
     this.#snapshot = snapshot;

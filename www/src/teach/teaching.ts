@@ -1,7 +1,7 @@
 /** A model that is taught by hand: an adapter on it learns which of its own samples a visitor likes. */
 import { distill, grpo, kto } from "tinyloom/align";
 import type { Adapter, Dataset, Model, Trainer } from "tinyloom/worker";
-import type { Words } from "../data.ts";
+import type { Codec } from "../data.ts";
 import type { Lab } from "../lab.ts";
 import { endOf, firstUnit, type Unit } from "./beginnings.ts";
 import type { Rule } from "./rules.ts";
@@ -32,7 +32,7 @@ export interface Marked extends Written {
 /** What is taught, on what. */
 export interface Taught {
   readonly lab: Lab;
-  readonly codec: Words;
+  readonly codec: Codec;
   readonly unit: Unit;
   /** What the model has learned from: it is held to what it says of that. */
   readonly dataset: Dataset;

@@ -6,7 +6,7 @@ import {
   TinyloomError,
   type WeightFormat,
 } from "tinyloom/worker";
-import { codecOf, type Words } from "../data.ts";
+import { type Codec, codecOf } from "../data.ts";
 import type { Lab } from "../lab.ts";
 import { keptOf, type RunStore, tokenizerOf } from "../run-store.ts";
 import { isTaskName, type TaskName, tasks } from "../tasks/index.ts";
@@ -20,7 +20,7 @@ type Told = (progress: { loaded: number; total: number; stage: string }) => void
 export interface BaseModel {
   readonly name: string;
   readonly config: ModelConfig;
-  readonly codec: Words;
+  readonly codec: Codec;
   /** The chat template in Jinja. */
   readonly template: string;
   /** Whose that is. */
@@ -48,7 +48,7 @@ const ofTask = (name: TaskName): string =>
 
 /** The model's own template, else its task's, else the page's. */
 export function templateFor(
-  codec: Words,
+  codec: Codec,
   task: TaskName | undefined,
 ): Pick<BaseModel, "template" | "templateOf"> {
   if (codec.template) return { template: codec.template, templateOf: "model" };

@@ -1,6 +1,6 @@
 /** Models that a visitor brings: a checkpoint folder, a GGUF file, or an address of either. */
 import type { CheckpointSource, LoadOptions, ModelConfig, TinyloomError } from "tinyloom/worker";
-import { codecOf, type Words, wordsOf } from "../data.ts";
+import { type Codec, codecOf, wordsOf } from "../data.ts";
 import type { Folder } from "../import.ts";
 import type { Lab } from "../lab.ts";
 import { shapeOf } from "../shape.ts";
@@ -124,7 +124,7 @@ async function wordsAt(
   source: CheckpointSource,
   { vocab_size: count }: ModelConfig,
   long: LoadOptions,
-): Promise<Words> {
+): Promise<Codec> {
   try {
     return await wordsOf(lab, source, long);
   } catch (error) {
@@ -139,7 +139,7 @@ function baseWith(
     readonly name: string;
     readonly config: ModelConfig;
     readonly source: CheckpointSource;
-    readonly words: Words;
+    readonly words: Codec;
     cache?(): boolean;
   },
 ): BaseModel {

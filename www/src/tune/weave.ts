@@ -1,6 +1,6 @@
 /** A real model on the loom: what its layers look at over a chat, by the package's own capture and lens. */
 import type { Model } from "tinyloom/worker";
-import type { Words } from "../data.ts";
+import type { Codec } from "../data.ts";
 import type { Guess } from "../loom/pass.ts";
 import type { Weave } from "../loom/weave.ts";
 import { shapeOf } from "../shape.ts";
@@ -60,7 +60,7 @@ function signOf(name: string): string {
 /** The last tokens of a text in some layers of a model. */
 export async function weaveOf(
   model: Model,
-  codec: Words,
+  codec: Codec,
   { tokens: all, given }: Read,
   layers: readonly number[],
   options: object,
