@@ -77,7 +77,7 @@ async function reasonToSkip(
   if (needed.total > most) {
     return `needs ${bytes(needed.total)}, and this page takes at most ${bytes(most)}`;
   }
-  // Each of four rounds takes so many steps.
+  // Each of four rounds takes this number of steps.
   const seconds = (4 * steps * (milliseconds?.step ?? 0)) / 1000;
   return seconds > PATIENCE ? `would take about ${duration(seconds)} on this adapter` : undefined;
 }

@@ -71,7 +71,7 @@ const ofText = (options: { sequenceLength: number; seed: number }): string[] => 
   `const dataset = await Dataset.fromText(text, tokenizer, ${literal({ ...options, validationFraction })});`,
 ];
 
-/** Each line is a problem with its answer behind the mark, and a line break ends the answer. */
+/** Each line is a problem with its answer after the mark, and a line break ends the answer. */
 const ofProblems = (mark: string, seed: number): string[] => [
   `const problems = text.trim().split("\\n").map((line) => line.split(${JSON.stringify(mark)}));`,
   `const documents = problems.map(([asked, completion]) => ({ prompt: asked + ${JSON.stringify(mark)}, completion }));`,

@@ -152,7 +152,7 @@ async function change(work: (store: RunStore) => Promise<void>): Promise<void> {
   await compare(runs.compared());
 }
 
-/** Deletes runs. Where one is the page's own, the page has none behind it. */
+/** Deletes runs. If one is the page's own, the page has no run afterwards. */
 async function deleteRuns(names: readonly string[]): Promise<void> {
   const own = session.run !== undefined && names.includes(session.run.run.name);
   if (own && session.opened) session.go("load");

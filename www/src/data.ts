@@ -167,7 +167,7 @@ async function loadProblems(
   codec: KeptCodec,
 ): Promise<Data> {
   const problems = readProblems(tasks[task!], await bytes.text());
-  // The page gets its turn before so many objects go to the worker.
+  // The page gets its turn before these many objects go to the worker.
   await new Promise((turn) => setTimeout(turn));
   const load = (part: readonly Problem[], validation: number) =>
     lab.Dataset.fromDocuments(part, codec.tokenizer, {

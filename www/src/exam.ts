@@ -12,7 +12,7 @@ export function scoreKind(task: TaskName | undefined, judged: boolean): ScoreKin
   return judged ? "sentences" : "guesses";
 }
 
-/** So many of so many were right. */
+/** How many were right, and of how many. */
 export interface Score {
   readonly right: number;
   readonly of: number;

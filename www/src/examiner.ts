@@ -3,7 +3,7 @@ import type { Data } from "./data.ts";
 import { exam, guesses, type Score } from "./exam.ts";
 import type { SamplePiece } from "./sample.ts";
 
-/** Between two exams lies so many times what one takes, and at least so many milliseconds. */
+/** Between two exams lies at least SHARE times as long as one takes, and PAUSE milliseconds at least. */
 const [SHARE, PAUSE] = [8, 400];
 /** Sentences that a share is taken of: those of the newest three or four samples. */
 const SENTENCES = 12;

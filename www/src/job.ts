@@ -62,7 +62,7 @@ export interface JobResult {
 /** For a weight, its gradient and two moments. */
 const TRAINING_BYTES = 16;
 
-/** At most so many tokens are evaluated where the CPU computes; elsewhere the whole split. */
+/** The most tokens that are evaluated where the CPU computes; elsewhere it is the whole split. */
 const SOFTWARE_EVALUATION = 24_576;
 
 /** Sampling ends at the first count of bytes, or at the second once it took this many seconds. */

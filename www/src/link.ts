@@ -41,7 +41,7 @@ export interface Linked {
 const counted = (text: string | null): number | undefined =>
   text !== null && /^\d{1,7}$/.test(text) ? Number(text) : undefined;
 
-/** Reads an address's part behind the `#`; undefined where it asks for nothing. */
+/** Reads an address's part after the `#`; undefined where it asks for nothing. */
 export function readLink(hash: string): Linked | undefined {
   const values = new URLSearchParams(hash.replace(/^#/, ""));
   const lesson = counted(values.get("lesson"));

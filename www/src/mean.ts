@@ -2,7 +2,7 @@
 export const REACH = 6;
 
 /**
- * The mean of the losses around one. It has as many from before as from behind it, so that it does not lag: where a
+ * The mean of the losses around one. It has as many from before it as from after it, so that it does not lag: where a
  * loss falls, a mean of those before alone would lie above the validation loss.
  */
 export function meanAt(losses: readonly number[], at: number): number {

@@ -16,13 +16,13 @@ import { Training } from "./training.ts";
 
 /** What a new training starts from. */
 export interface Beginning {
-  /** The run's name; if one has it, a number is put behind it. */
+  /** The run's name; if one has it, a number follows it. */
   name: string;
   settings: RunSettings;
   text: Text;
   /** Tokens to learn from the text; without it letters are the tokens. */
   vocabulary?: number | undefined;
-  /** Whether fewer tokens do where the text has not so many groups of letters. */
+  /** Whether a text with too few groups of letters may have fewer tokens. */
   fewer?: boolean;
   /** A model to go on with instead of a new one, and its tokenizer.json if it has one. */
   pretrained?: { model: Model; tokenizer: string | undefined };

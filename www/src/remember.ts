@@ -6,7 +6,7 @@ export interface Remembered {
   id: string;
   /** Whether it was training, and goes on by itself. */
   training: boolean;
-  /** The part of the page's address behind the `#` when it trained: another link wins over the run. */
+  /** The part of the page's address after the `#` when it trained: another link wins over the run. */
   link?: string | undefined;
 }
 

@@ -7,7 +7,7 @@ export interface Stored {
   readonly bytes: number;
 }
 
-/** At least so many milliseconds lie between two checkpoints, and so many times what one takes. */
+/** Between two checkpoints lie PAUSE milliseconds at least, and at least SHARE times as long as one takes. */
 const [PAUSE, SHARE] = [2000, 20];
 
 /** Keeps a run while it trains: curve and samples as they come, the model every few seconds. */

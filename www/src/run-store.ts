@@ -95,7 +95,7 @@ export class RunStore {
     return [...inMemory, ...(await this.#runs.list())];
   }
 
-  /** A name that no run has: the name itself, or with a number behind it. */
+  /** A name that no run has: the name itself, or with a number after it. */
   async freeName(name: string): Promise<string> {
     const taken = new Set((await this.list()).map((run) => run.name));
     let free = name;

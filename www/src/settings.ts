@@ -60,7 +60,7 @@ function byteConfig(config: ModelConfig, sequenceLength: number): ModelConfig {
 /** Share of a text that is kept for validation: its last part. */
 export const validationFraction = 0.1;
 
-/** Bytes of the built-in text: so many that no document is seen twice, unless the run is very long. */
+/** Bytes of the built-in text: enough that no document is seen twice, unless the run is very long. */
 export function storyBytes({ steps, tokensPerStep }: RunSettings): number {
   const wanted = (steps * tokensPerStep) / (1 - validationFraction);
   return Math.ceil(Math.min(Math.max(wanted * 1.05, 280_000), 4_000_000));

@@ -1,8 +1,8 @@
 /** When the demo loses the GPU on purpose ("pull the plug"): once a visitor can see enough steps done twice. */
 
-/** Steps that have to lie behind the last snapshot. */
+/** Steps that have to be made after the last snapshot. */
 const WANTED = 10;
-/** Steps between two snapshots at least: so many lie behind one before the next is taken, however slow the steps are. */
+/** Steps between two snapshots at least, however slow the steps are. */
 export const BETWEEN = 2 * WANTED;
 
 /** Waits for the step at which the plug is pulled. */

@@ -140,7 +140,7 @@ export class Training {
     return this.#data.exam && this.text.task;
   }
 
-  /** What it learns, behind "Learning". */
+  /** What it learns, said after "Learning". */
   get subject(): string {
     const task = this.task && tasks[this.task];
     return task ? `to ${task.label.toLowerCase()}` : `from ${this.text.name.split(", ")[0]}`;

@@ -25,6 +25,6 @@ export function factsOf(moment: Moment | undefined, trains: boolean): Facts {
     trains,
     loss: track?.losses.at(-1)?.[1],
     validations: track?.validations ?? [],
-    behind: count(ghost?.snapshots.at(-1)?.marks.get("")),
+    ghost: count(ghost?.snapshots.at(-1)?.marks.get("")),
   };
 }

@@ -22,8 +22,8 @@ export interface Facts {
   /** The loss of the newest step, and the validation losses by step. */
   readonly loss: number | undefined;
   readonly validations: readonly (readonly [step: number, loss: number])[];
-  /** Right answers of the run behind, at its end. */
-  readonly behind: number | undefined;
+  /** Right answers of the grey run, at its end. */
+  readonly ghost: number | undefined;
 }
 
 /** A part of a lesson. Each asks or shows one thing. */
@@ -186,7 +186,7 @@ const layer: Lesson = {
     },
     {
       says: (facts, guess) =>
-        `${guessed(guess)}It answers ${count(facts)}. The one with two layers answered ${facts.behind ?? "nearly all"}. Why? Click a letter of its answer and see where the one head looks. What would it need a second look for?`,
+        `${guessed(guess)}It answers ${count(facts)}. The one with two layers answered ${facts.ghost ?? "nearly all"}. Why? Click a letter of its answer and see where the one head looks. What would it need a second look for?`,
       answers: [
         "To read the letter, after the first look has found the place",
         "To read the same letter twice",

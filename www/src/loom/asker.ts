@@ -30,7 +30,7 @@ export class Asker {
   #took = 0;
 
   /**
-   * @param next - what is to be asked next, if it takes so many milliseconds.
+   * @param next - what is to be asked next, if its answers take these milliseconds.
    * @param done - hears that a model has answered.
    * @param rests - whether something else needs the machine, too.
    */

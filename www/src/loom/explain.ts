@@ -25,7 +25,7 @@ export const ordinal = (count: number): string => `${count}${ENDS[ORDINAL.select
 /** Words joined by commas and an "and". */
 const joined = new Intl.ListFormat("en", { type: "conjunction" });
 
-/** A letter with its place. Behind the mark places count from there: it is the model's own answer. */
+/** A letter with its place. After the mark places count from there: it is the model's own answer. */
 function placed({ tokens, given, answers }: Weave, at: number): string {
   const token = tokens[at]!;
   if (answers && at === given - 1) return "the mark behind the word";

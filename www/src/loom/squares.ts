@@ -59,7 +59,7 @@ export class Squares {
     this.#grid.hidden = questions.length === 0;
   }
 
-  /** Fills those that are right, and tints those that the run behind had right. */
+  /** Fills those that are right, and tints those that the grey run had right. */
   show(right: readonly boolean[], ghost: readonly boolean[] | undefined): void {
     for (const [index, one] of this.#squares.entries()) {
       one.classList.toggle("right", right[index] === true);

@@ -180,7 +180,7 @@ export class Stage {
     byId("loom-said", HTMLElement).textContent = text;
   }
 
-  /** Offers something behind what is said. */
+  /** Offers something after what is said. */
   offer(label: string, act: () => void): void {
     const button = make("button", "", label);
     button.type = "button";
@@ -402,7 +402,7 @@ export class Stage {
       this.#woven = version;
       if (!woven) continue;
       const last = this.#ghost?.snapshots.at(-1);
-      // The run behind says the same problem's answer at its end.
+      // The grey run says its answer to the same problem, at its end.
       const question = { prompt: laid.given, wanted: new Uint8Array(laid.adds + 1) };
       const ghost = last && laid.answers ? [...answer(last.weights, question).given] : [];
       this.#drawing.show(woven, { wanted: laid.wanted, ghost }, off);
@@ -439,7 +439,7 @@ export class Stage {
     );
   }
 
-  /** What is asked next, if it takes so many milliseconds. */
+  /** What is asked next, if its answers take these milliseconds. */
   #toAsk(milliseconds: number): Exam | undefined {
     const stand = this.#stand;
     if (!stand || stand.track.questions.length === 0) return undefined;

@@ -40,7 +40,7 @@ export class Timeline {
   }
 
   /**
-   * Shows a run, with another one behind it.
+   * Shows a run, with another one in grey behind it.
    *
    * @param beside - the one on the second loom, whose steps are there, too.
    */

@@ -113,7 +113,7 @@ export class Track {
     this.snapshots.splice(0, this.snapshots.length, ...kept);
   }
 
-  /** A running mean of the losses without lag: of those around each step. At most so many points. */
+  /** A running mean of the losses without lag: of those around each step. `points` is the most of them. */
   curve(points: number): [step: number, mean: number][] {
     const gap = Math.max(1, Math.ceil(this.losses.length / points));
     const losses = this.losses.map(([, loss]) => loss);

@@ -8,7 +8,7 @@ import type { Training } from "../training.ts";
 import { showError } from "./status.ts";
 import { readTokens, tokenElement } from "./tokens.ts";
 
-/** A visitor's problem without the mark behind which the answer comes. */
+/** A visitor's problem without the mark that the answer follows. */
 function problemOf({ mark }: Task, asked: string): string {
   const problem = asked.trim();
   return problem.endsWith(mark) ? problem.slice(0, -mark.length) : problem;

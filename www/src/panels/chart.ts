@@ -316,7 +316,7 @@ export class LossChart {
     });
   }
 
-  /** Moves the cursor by so many steps; without a number it goes. */
+  /** Moves the cursor by a number of steps; without one it goes. */
   #move(by: number | undefined): void {
     const plot = this.#plot;
     if (!plot) return;

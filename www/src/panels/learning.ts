@@ -16,7 +16,7 @@ const WHY: { readonly [quantity in Quantity]: string } = {
 
 /** What the panel has to know of a run. */
 export interface Learner {
-  /** What it learns, behind "Learning". */
+  /** What it learns, said after "Learning". */
   readonly subject: string;
   readonly settings: { readonly steps: number; readonly tokensPerStep: number };
   /** Steps done. */

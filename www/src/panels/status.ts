@@ -14,7 +14,7 @@ export function showError(thrown: unknown): void {
 }
 
 /**
- * Shows a failure in a box: in a visitor's words, with the library's message behind "details".
+ * Shows a failure in a box: in a visitor's words, with the library's message under "details".
  *
  * @param others - words for some codes that fit better there.
  */

@@ -1,6 +1,6 @@
 import type { Task } from "./task.ts";
 
-/** A problem with what the model answered, and the break behind it. */
+/** A problem with what the model answered, and the break after it. */
 export interface AnsweredPiece {
   text: string;
   verdict: "right" | "wrong";

@@ -33,7 +33,7 @@ export interface Task {
 export const EXAM = 128;
 /** Of the problems, those kept from training: validation loss and exam are of them. */
 export const HELD_OUT = 0.04;
-/** The byte behind each answer, from which the model learns to stop: a line break. */
+/** The byte after each answer, from which the model learns to stop: a line break. */
 export const END = 10;
 
 /** A whole number below `below`. */

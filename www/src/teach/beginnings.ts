@@ -1,7 +1,7 @@
 /** Beginnings that a model goes on from: each is a whole sentence, or a line, of the text it has learned. */
 import { randomSource } from "../../stories/generate.ts";
 
-/** What a sample is: what stands behind its beginning, up to the end of the next sentence or line. */
+/** What a sample is: what follows its beginning, up to the end of the next sentence or line. */
 export type Unit = "sentence" | "line";
 
 /** The most letters that lines have on average where a text is made of lines, as plays and poems are. */
@@ -28,8 +28,8 @@ export function firstUnit(text: string, unit: Unit): { text: string; whole: bool
 }
 
 /**
- * Different beginnings in an order that follows from the seed. A sentence comes with the space behind it, a line with
- * the break before and behind it.
+ * Different beginnings in an order that follows from the seed. A sentence comes with the space after it, a line with
+ * the breaks before and after it.
  */
 export function beginningsOf(text: string, unit: Unit, seed: number): string[] {
   const found =

@@ -110,7 +110,7 @@ export class Pupil {
     else this.#marks.set(sample, good);
   }
 
-  /** Some more samples of the model as it is, each behind a beginning of its own. */
+  /** Some more samples of the model as it is, each after a beginning of its own. */
   async more(signal: AbortSignal): Promise<Written[]> {
     const from = this.#samples.length;
     const beginnings = this.toMark.slice(from, from + AT_ONCE);
@@ -124,7 +124,7 @@ export class Pupil {
     return written;
   }
 
-  /** What it writes behind the beginnings that nobody marks: before it was taught, and as it is. */
+  /** What it writes after the beginnings that nobody marks: before it was taught, and as it is. */
   async both(
     signal: AbortSignal,
   ): Promise<{ before: readonly Written[]; after: readonly Written[] }> {

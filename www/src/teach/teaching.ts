@@ -16,7 +16,7 @@ const TEXTS = 8;
 const MARKS = { rate: 0.006, steps: 15, beta: 0.5 };
 const REWARDS = { rate: 0.002, steps: 30, klCoefficient: 0.4 };
 
-/** A sample, as the model has written it behind a beginning. */
+/** A sample, as the model has written it after a beginning. */
 export interface Written {
   readonly beginning: string;
   readonly prompt: readonly number[];
@@ -100,7 +100,7 @@ export class Teaching {
     return this.#trainer;
   }
 
-  /** A sample behind each beginning; the same seed gives the same. */
+  /** A sample after each beginning; the same seed gives the same. */
   async write(
     beginnings: readonly string[],
     { adapted, seed, signal }: { adapted: boolean; seed: number; signal?: AbortSignal | undefined },
@@ -168,7 +168,7 @@ export class Teaching {
     const [end] = await codec.encode(endOf(unit));
     const prompts = await Promise.all(beginnings.map((text) => this.#prompt(text)));
     const options = {
-      // What goes on behind another end has not been judged: it is worth nothing.
+      // What goes on after another end has not been judged: it is worth nothing.
       reward: async ({ tokens }: { tokens: Uint32Array }) => {
         const first = await this.#cut([...tokens]);
         return Number(first.tokens.length === tokens.length && rule.holds(first.text));

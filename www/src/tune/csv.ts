@@ -15,7 +15,7 @@ export function* csvRows(text: string, delimiter: string): Generator<string[], v
   }
 }
 
-/** A field from its opening quote on, and the place behind it. Without an end it has all that is left. */
+/** A field from its opening quote on, and the place after it. Without an end it has all that is left. */
 function quoted(text: string, begin: number): [field: string, next: number] {
   let field = "";
   for (let at = begin + 1; ; ) {

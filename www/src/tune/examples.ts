@@ -5,7 +5,7 @@ import { type TaskName, tasks } from "../tasks/index.ts";
 import type { Task } from "../tasks/task.ts";
 import type { Chat } from "./chats.ts";
 
-/** Chats of a task: so many, besides those that are shown. */
+/** How many chats of a task there are, besides those that are shown. */
 const PROBLEMS = 1000;
 
 /** Chats, and what they teach. */
@@ -20,8 +20,8 @@ const pair = (asked: string, answer: string): Chat => [
 ];
 
 /**
- * What is put behind a right answer: a letter that no task has. In tinyloom, of one seed, an adapter of rank 8 puts it
- * behind every one of them after 100 steps of 512 tokens; after as many steps two further letters were not right yet,
+ * What is put after a right answer: a letter that no task has. In tinyloom, of one seed, an adapter of rank 8 puts it
+ * after every one of them after 100 steps of 512 tokens; after as many steps two further letters were not right yet,
  * and a whole other answer was not after 200.
  */
 const MARK = "!";

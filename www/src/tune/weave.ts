@@ -32,7 +32,7 @@ export function layersFrom(first: number | "all", count: number): number[] {
   return Array.from({ length: shown }, (_, at) => Math.round(at * step));
 }
 
-/** The likeliest answer's tokens behind a prompt. */
+/** The likeliest answer's tokens after a prompt. */
 export async function answered(
   model: Model,
   prompt: readonly number[],
