@@ -57,6 +57,14 @@ export function asset(name) {
   return `/assets/${file}`;
 }
 
+/** The built worker that asks, each of whose answers comes so much later. */
+export function slowWorker(milliseconds) {
+  const path = asset("asking-worker");
+  const slow = `const late=postMessage;postMessage=(m)=>setTimeout(()=>late(m),${milliseconds});\n`;
+  const built = readFileSync(join(dist, path));
+  return { [path]: Buffer.concat([Buffer.from(slow), built]) };
+}
+
 /** Heads of the benchmark's largest configuration. */
 const OF_SEED = "num_attention_heads:12,num_key_value_heads:4";
 

@@ -2,11 +2,8 @@
 // answers that are quicker and slower than the run, and on the page with a worker that is slow.
 // reads: www tests/page/no-gpu.mjs tests/page/page-module.mjs
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
-import { root } from "../../scripts/lib.mjs";
-import { asset } from "./demo-page.mjs";
+import { asset, slowWorker } from "./demo-page.mjs";
 import { openWithoutGpu, untilHolds } from "./no-gpu.mjs";
 import { pageModule } from "./page-module.mjs";
 
@@ -148,14 +145,6 @@ test("a sentence of earlier weights says so", () => {
     delete globalThis.document;
   }
 });
-
-/** The built worker that asks, each of whose answers comes so much later. */
-function slowWorker(milliseconds) {
-  const path = asset("asking-worker");
-  const slow = `const late=postMessage;postMessage=(m)=>setTimeout(()=>late(m),${milliseconds});\n`;
-  const built = readFileSync(join(root, "www", "dist", path));
-  return { [path]: Buffer.concat([Buffer.from(slow), built]) };
-}
 
 /** In the page: reads after each change what threads, sentence and squares are of. */
 function watch() {

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { Demo, PHONE, within } from "./demo-page.mjs";
+import { Demo, PHONE, slowWorker, within } from "./demo-page.mjs";
 
 const CALL = 120;
 /** A run that is much shorter than the recording. */
@@ -24,7 +24,8 @@ function watch() {
 }
 
 test("two looms follow one handle, each to its own end", { timeout: 300_000 }, async (t) => {
-  const server = await serve({ "/": join(root, "www", "dist") });
+  // Answers that take longer than the run shows a step: threads wait for them.
+  const server = await serve({ "/": join(root, "www", "dist"), ...slowWorker(400) });
   t.after(() => server.close());
   const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
@@ -68,14 +69,16 @@ test("two looms follow one handle, each to its own end", { timeout: 300_000 }, a
   await page.click('[aria-label="Head 1 of layer 1"]');
   await demo.fill("time-range", "0");
   await both(0, /^The recording at step 0: /);
-  await demo.fill("time-speed", "0.25");
   await page.evaluate(watch);
   await demo.click("time-play");
   await both(STEPS, /^The recording at step [1-9]\d/);
   const looks = await page.evaluate(() => globalThis.looks);
   const before = looks.filter(({ first }) => first < STEPS);
   for (const look of before) assert.ok(look.second <= look.first, JSON.stringify(look));
-  assert.ok(before.length > 3, `${before.length} looks before the shorter run's end`);
+  t.diagnostic(
+    `steps of both: ${before.map(({ first, second }) => `${first}, ${second}`).join("; ")}`,
+  );
+  assert.ok(before.length > 1, `${before.length} looks before the shorter run's end`);
   await demo.fill("time-range", "340");
 
   // It plays from the beginning to the end of the longer one, and with one loom to its own.
