@@ -53,7 +53,7 @@ export const SETS = {
     ...["chromium.test", "firefox.test", "native.test", "cases", "harness", "lane", "level"].map(
       (name) => `tests/lanes/${name}.mjs`,
     ),
-    ...["adapters", "harness", "lane", "ledger", "measure", "mod", "results"].map(
+    ...["gpu_adapters", "harness", "lane", "ledger", "measure", "mod", "results"].map(
       (name) => `crates/kernels/src/testing/${name}.rs`,
     ),
     ...["src/lib", "src/on_device", "src/web", "tests/kernels"].map(
