@@ -7,6 +7,7 @@ import type { ResolvedConfig } from "../resolved-config.js";
 import { toSomeTokens } from "../tokens.js";
 import type { Trainer } from "../trainer.js";
 import type { Remote } from "../worker/types.js";
+import { partsToCome } from "./texts.js";
 
 /** An object of the API, in this realm or in a worker: what a trainer of preference needs of it is the same. */
 export type Anywhere<T> = T | Remote<T>;
@@ -45,7 +46,7 @@ export function idsOf(place: string, given: unknown, config: ResolvedConfig): Ui
   throw new TinyloomError("invalid-tokens", `${place}[${at}] is ${ids[at]}; ${allowed}`);
 }
 
-/** A prompt and its continuations under these names, which fit behind it. */
+/** A prompt and its continuations under these names. Each continuation fits into the model's context after the prompt. */
 export function textsOf<Name extends string>(
   place: string,
   given: unknown,
@@ -111,6 +112,26 @@ export function expectFits(
 }
 
 /**
+ * Refuses texts of which those of a micro-step to come are too long together.
+ *
+ * @param option - as of {@link expectFits}.
+ * @param lengths - the tokens of each text, or of each pair of texts.
+ * @param steps - how many steps are to come.
+ */
+export function expectRoom(
+  where: string,
+  trainer: Trainer,
+  option: Readonly<Record<string, number>>,
+  lengths: readonly number[],
+  steps: number,
+): void {
+  const [perPart = 1] = Object.values(option);
+  const parts = partsToCome(trainer, steps, perPart, lengths.length);
+  const tokens = parts.map((places) => places.reduce((sum, at) => sum + (lengths[at] ?? 0), 0));
+  expectFits(where, trainer, option, tokens);
+}
+
+/**
  * Refuses a number of texts that cannot fit into a micro-step whatever their lengths, before a list of that length is made.
  *
  * @param option - as of {@link expectFits}.
@@ -132,9 +153,22 @@ export function expectCount(
 }
 
 /**
- * Refuses a reference that lacks tokens, and one that is the model in training: what is measured from that is always 0.
+ * Refuses a reference that is missing or lacks tokens, and one that is the model in training: what is measured from that is
+ * always 0.
+ *
+ * @param or - what else an error may advise where there is none.
  */
-export function expectReference(where: string, { model, adapter }: Trainer, given: Model): void {
+export function expectReference(
+  where: string,
+  { model, adapter }: Trainer,
+  given: Model | undefined,
+  or = "",
+): asserts given is Model {
+  if (!given) {
+    throw invalid(
+      `${where}: reference is missing; give a model, such as another one of the same files${or}`,
+    );
+  }
   if (given === model && !adapter) {
     throw invalid(
       `${where}: reference is the model that is trained; give another one, such as one of the same files`,
@@ -145,8 +179,9 @@ export function expectReference(where: string, { model, adapter }: Trainer, give
 
 /** Refuses a reference that lacks tokens. One may have more: some are padded. */
 export function expectVocabulary(where: string, model: Model, reference: Model): void {
-  const [own, theirs] = [model, reference].map((one) => one.config.vocab_size);
-  if ((theirs as number) >= (own as number)) return;
+  const own = model.config.vocab_size;
+  const theirs = reference.config.vocab_size;
+  if (theirs >= own) return;
   throw invalid(
     `${where}: the vocab_size of reference is ${theirs}, below the model's, ${own}; both need the same tokenizer`,
   );

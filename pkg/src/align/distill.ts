@@ -146,7 +146,7 @@ export async function* distill(
   const draw = drawing(dataset, seed);
   const keep = keeper("distill", student, given.checkpoint, signal);
   for (let made = 0; made < steps; made++) {
-    throwIfAborted(signal, "distill"); // not between micro-steps: half a step would stay behind
+    throwIfAborted(signal, "distill"); // not between micro-steps: half a step would be left
     const first = student.steps * perStep;
     const batches: ReturnType<typeof packed>[] = [];
     for (let part = 0; part < perStep; part += documentsPerStep) {

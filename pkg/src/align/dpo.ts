@@ -21,8 +21,8 @@ import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
   expectCount,
-  expectFits,
   expectNoDropout,
+  expectRoom,
   expectTrainer,
   expectVocabulary,
   listed,
@@ -35,11 +35,10 @@ import {
   type Packed,
   pack,
   partsOf,
-  partsToCome,
-  type Steered,
-  steered,
   stepBy,
   sums,
+  type WeightedBatch,
+  weightedBatch,
 } from "./texts.js";
 
 /** Two continuations of a prompt. */
@@ -204,22 +203,18 @@ export async function* dpo(
   const perStep = pairsPerStep * gradientAccumulation;
   const { steps = Math.ceil(all.length / perStep) } = given;
   const chosen = { loss, beta, gamma, labelSmoothing };
-  const lengths = all.map((pair) => packed([pair]).tokens.length);
-  /** Refuses texts that do not fit in the next `toCome` steps. */
-  const expectRoom = (toCome: number) => {
-    const parts = partsToCome(trainer, toCome, pairsPerStep, all.length);
-    const tokens = parts.map((places) => places.reduce((sum, at) => sum + (lengths[at] ?? 0), 0));
-    expectFits("dpo", trainer, { pairsPerStep }, tokens);
-  };
-  expectRoom(steps); // before the reference is asked, which may take long
+  const lengths = all.map(
+    ({ prompt, chosen, rejected }) => 2 * prompt.length + chosen.length + rejected.length,
+  );
+  expectRoom("dpo", trainer, { pairsPerStep }, lengths, steps); // before the reference is asked, which may take long
   const none = loss === "simpo" ? all.map((): ReferencePair => [0, 0]) : undefined;
   const reference = none ?? (await referenceOf(trainer, all, given));
   for (let made = 0; made < steps; made++) {
     const seen = { objective: 0, margin: 0, accuracy: 0, chosen: 0, rejected: 0 };
-    throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would stay behind
-    expectRoom(1); // the trainer may have made other steps since
+    throwIfAborted(signal, "dpo"); // not between micro-steps: half a step would be left
+    expectRoom("dpo", trainer, { pairsPerStep }, lengths, 1); // the trainer may have made other steps since
     const before = trainer.steps;
-    const parts: Steered[] = [];
+    const parts: WeightedBatch[] = [];
     for (const places of partsOf(trainer, before, pairsPerStep, all.length)) {
       const batch = packed(places.map((place) => all[place] as PreferencePair));
       const own = await sums(trainer.model, batch, trainer.adapter);
@@ -237,7 +232,7 @@ export async function* dpo(
         seen.rejected += b / perStep;
         return [slope / inChosen, -slope / inRejected];
       });
-      parts.push(steered(batch, slopes));
+      parts.push(weightedBatch(batch, slopes));
     }
     yield { ...(await stepBy("dpo", trainer, before, parts, { divisor: perStep })), ...seen };
   }

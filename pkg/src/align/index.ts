@@ -13,7 +13,8 @@ export {
   type PreferencePair,
   type ReferencePair,
 } from "./dpo.js";
-export { type GrpoMetrics, type GrpoOptions, grpo } from "./grpo.js";
+export { type GrpoMetrics, grpo } from "./grpo.js";
+export type { GrpoOptions } from "./grpo-options.js";
 export { type KtoMetrics, type KtoOptions, kto, type LabelledText } from "./kto.js";
 export type { Reward, Rollout } from "./rollouts.js";
 export type { AlignCheckpoint } from "./stored.js";

@@ -10,10 +10,10 @@ import type { StepMetrics } from "../trainer-types.js";
 import {
   type Anywhere,
   expectCount,
-  expectFits,
   expectNoDropout,
   expectPositions,
   expectReference,
+  expectRoom,
   expectTrainer,
   listed,
   modelRule,
@@ -25,11 +25,10 @@ import {
   pack,
   partsOf,
   partsToCome,
-  type Steered,
-  steered,
   stepBy,
   sums,
-  type Text,
+  type WeightedBatch,
+  weightedBatch,
 } from "./texts.js";
 
 /** A continuation of a prompt, and whether it is to become likelier. */
@@ -83,7 +82,7 @@ function textOf(place: string, given: unknown, { model }: Trainer): LabelledText
   throw invalid(`${place}.desirable is ${show(desirable)}; give true or false`);
 }
 
-/** Refuses a prompt whose baseline is of a completion that does not fit behind it. */
+/** Refuses a prompt whose baseline is of a completion that does not fit into the model's context after it. */
 function expectMismatches(
   places: readonly number[],
   all: readonly LabelledText[],
@@ -121,10 +120,7 @@ export async function* kto(
   const { reference = trainer.adapter && trainer.model, signal } = given;
   const all = listed("kto: texts", texts, (place, one) => textOf(place, one, trainer));
   if (all.length < 2) throw invalid(`kto: there are ${all.length} texts; give at least 2`);
-  if (!reference) {
-    throw invalid("kto: reference is missing; give a model, such as another one of the same files");
-  }
-  expectReference("kto", trainer, reference as Model);
+  expectReference("kto", trainer, reference as Model | undefined);
   expectNoDropout("kto", trainer);
   expectCount("kto", trainer, { textsPerStep }, 2);
   const { gradientAccumulation } = trainer.options;
@@ -137,20 +133,19 @@ export async function* kto(
     const theirs = await sums(reference as Model, batch);
     return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
   };
-  /** Refuses texts that do not fit in the next `toCome` steps. */
-  const expectRoom = (toCome: number) => {
+  const lengths = all.map(({ prompt, completion }) => prompt.length + completion.length);
+  const expectNext = (toCome: number) => {
     const parts = partsToCome(trainer, toCome, textsPerStep, all.length);
     for (const places of parts) expectMismatches(places, all, trainer.model.config);
-    const lengths = parts.map((places) => pack(places.map((at) => all[at] as Text)).tokens.length);
-    expectFits("kto", trainer, { textsPerStep }, lengths);
+    expectRoom("kto", trainer, { textsPerStep }, lengths, toCome);
   };
-  expectRoom(steps);
+  expectNext(steps);
   for (let made = 0; made < steps; made++) {
-    throwIfAborted(signal, "kto"); // not between micro-steps: half a step would stay behind
+    throwIfAborted(signal, "kto"); // not between micro-steps: half a step would be left
     const seen = { objective: 0, baseline: 0 };
     const rewards = { desirable: [] as number[], undesirable: [] as number[] };
-    const parts: Steered[] = [];
-    expectRoom(1); // the trainer may have made other steps since
+    const parts: WeightedBatch[] = [];
+    expectNext(1); // the trainer may have made other steps since
     const before = trainer.steps;
     for (const places of partsOf(trainer, before, textsPerStep, all.length)) {
       const own = places.map((place) => all[place] as LabelledText);
@@ -170,7 +165,7 @@ export async function* kto(
         return -weight * sign * beta * value * (1 - value);
       });
       seen.baseline += baseline / gradientAccumulation;
-      parts.push(steered(batch, slopes));
+      parts.push(weightedBatch(batch, slopes));
     }
     const metrics = await stepBy("kto", trainer, before, parts, { divisor: perStep });
     const mean = (list: readonly number[]) =>

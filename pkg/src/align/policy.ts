@@ -5,14 +5,14 @@ import type { Scores } from "../model-types.js";
 import { IGNORE_INDEX } from "../tokens.js";
 import type { Packed } from "./texts.js";
 
-/** What a model says of a text, with entropies. */
-type EntropyToo = With<Scores, "entropy">;
+/** Scores of texts, with the entropy at each position. */
+export type ScoresWithEntropy = With<Scores, "entropy">;
 
 /** Texts of a micro-step. Lists have a number for each position. */
 export interface Part {
   readonly packed: Packed;
   /** What the model said of them when they were drawn. */
-  readonly old: EntropyToo;
+  readonly old: ScoresWithEntropy;
   /** Log-probabilities under the reference. */
   readonly reference: Float32Array | undefined;
   readonly advantages: readonly number[];
@@ -46,7 +46,7 @@ export function deviation(list: readonly number[]): number {
   return Math.sqrt(sum(list.map((x) => (x - middle) ** 2)) / (list.length - 1));
 }
 
-/** The advantages of texts, whose groups lie one behind the other. TRL adds 1e-4 to the deviation, too. */
+/** The advantages of texts, group after group. TRL adds 1e-4 to the deviation, too. */
 export function advantagesOf(
   rewards: readonly number[],
   group: number,
@@ -68,7 +68,7 @@ export function advantagesOf(
  */
 export function tokenWeights(
   part: Part,
-  own: EntropyToo,
+  own: ScoresWithEntropy,
   { clip, clipHigh, klCoefficient }: Bounds,
 ): Judged {
   const { packed, old, reference, advantages, lengths } = part;

@@ -49,23 +49,23 @@ export function mixed(...numbers: readonly number[]): number {
   return bits >>> 0;
 }
 
-/**
- * Draws a text for each prompt.
- *
- * @param seeds - as many as `prompts`.
- */
-export async function rollOut(
-  source: Source,
-  prompts: readonly { readonly index: number; readonly prompt: TokenIds }[],
-  seeds: readonly number[],
-): Promise<Rollout[]> {
+/** A text to draw. */
+export interface Asked {
+  /** The place of its prompt in the list. */
+  readonly index: number;
+  readonly prompt: TokenIds;
+  readonly seed: number;
+}
+
+/** Draws the texts. */
+export async function rollOut(source: Source, asked: readonly Asked[]): Promise<Rollout[]> {
   const { model, adapter, temperature, maxTokens, stopToken, tokenizer, signal } = source;
   const made: Rollout[] = [];
-  for (let from = 0; from < prompts.length; from += BATCH) {
-    const texts = prompts.slice(from, from + BATCH).map(({ index, prompt }, i) => ({
+  for (let from = 0; from < asked.length; from += BATCH) {
+    const texts = asked.slice(from, from + BATCH).map(({ index, prompt, seed }) => ({
       index,
       prompt: toSomeTokens(`prompts[${index}]`, prompt),
-      seed: seeds[from + i] as number,
+      seed,
       tokens: [] as number[],
       text: "",
     }));

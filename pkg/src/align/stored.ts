@@ -12,7 +12,7 @@ export interface AlignCheckpoint {
   run: Anywhere<StoredRun>;
   /**
    * Saves once each multiple of this number of the trainer's steps is reached, and at the last step; default 100. With
-   * several `updates` of {@link grpo} it saves behind the last update of the same texts.
+   * several `updates` of {@link grpo} it saves after the last update of the same texts.
    */
   every?: number;
 }
@@ -31,7 +31,7 @@ export type Keep = (metrics: StepMetrics, whole: boolean, last: boolean) => Prom
 /**
  * What keeps the steps of a trainer in a run.
  *
- * @param whole - of each step, whether a resumed trainer could go on behind it.
+ * @param whole - of each step, whether a resumed trainer could go on after it.
  */
 export function keeper(
   where: string,

@@ -62,16 +62,21 @@ export async function sums(model: Model, packed: Packed, adapter?: Adapter): Pro
 }
 
 /** A micro-step: texts, and a weight of each target. */
-export interface Steered {
+export interface WeightedBatch {
   readonly batch: Packed;
   readonly targetWeights: Float32Array;
 }
 
+/** For each token the number of its text. */
+export function perToken({ starts, documents }: Packed, perText: readonly number[]): number[] {
+  const numbers = new Map(starts.map((start, i) => [start, perText[i] as number]));
+  return Array.from(documents, (start) => numbers.get(start) as number);
+}
+
 /** Texts with weights along the slopes of an objective: its derivatives by the log-probability of each completion. */
-export function steered(batch: Packed, slopes: readonly number[]): Steered {
-  const weights = new Map(batch.starts.map((start, i) => [start, -(slopes[i] as number)]));
-  const of = (start: number) => weights.get(start) as number;
-  return { batch, targetWeights: Float32Array.from(batch.documents, of) };
+export function weightedBatch(batch: Packed, slopes: readonly number[]): WeightedBatch {
+  const weights = slopes.map((slope) => -slope);
+  return { batch, targetWeights: Float32Array.from(perToken(batch, weights)) };
 }
 
 /** Refuses a step that another call made amid one of ours: the scores before it are not of the weights that it left. */
@@ -82,7 +87,7 @@ function expectAlone(where: string, trainer: Trainer, steps: number): void {
   );
 }
 
-function expectFinite(where: string, { targetWeights }: Steered): void {
+function expectFinite(where: string, { targetWeights }: WeightedBatch): void {
   const wrong = targetWeights.find((weight) => !Number.isFinite(weight));
   if (wrong === undefined) return;
   throw new TinyloomError(
@@ -93,7 +98,7 @@ function expectFinite(where: string, { targetWeights }: Steered): void {
 }
 
 /**
- * A step whose micro-steps have all been scored: what fails before it leaves no half of a step behind.
+ * A step whose micro-steps have all been scored: a failure before it leaves no half-made step.
  *
  * @param before - the trainer's steps at the scores.
  * @param divisor - texts, pairs or tokens of the whole step, over which the objective is a mean.
@@ -102,7 +107,7 @@ export async function stepBy(
   where: string,
   trainer: Trainer,
   before: number,
-  parts: readonly Steered[],
+  parts: readonly WeightedBatch[],
   { divisor: normalize, temperature = 1 }: { divisor: number; temperature?: number },
 ): Promise<StepMetrics> {
   for (const part of parts) expectFinite(where, part);
