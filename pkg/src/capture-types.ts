@@ -6,7 +6,7 @@ import type { LongOptions } from "./progress.js";
 /** What {@link Model.capture} can read back, by its name: true asks for it. */
 export interface CaptureKinds {
   /**
-   * The residual stream behind layers: 0 is the embedding, and `num_hidden_layers` what the final norm reads.
+   * The residual stream after layers: 0 is the embedding, and `num_hidden_layers` what the final norm reads.
    * `positions × hidden_size` numbers of each.
    */
   residual?: boolean;
@@ -47,13 +47,13 @@ export type Captured<Asked = CaptureKinds> = { readonly [K in keyof CaptureKinds
 export interface LensOptions extends InferenceOptions {
   /** Counted as `residual` of {@link CaptureOptions}. Default: all, from the embedding on. */
   layers?: readonly number[];
-  /** How many of the likeliest ids of each position are told: at most 64; of 0 there are none. Default 5, or the vocabulary. */
+  /** How many of the likeliest ids come for each position, from 0 to 64. Default 5, or the vocabulary if that is smaller. */
   top?: number;
   /** The ids that log-probabilities are asked of, one for each token; 0xffffffff for none. Default: the next tokens. */
   targets?: Uint32Array | readonly number[];
 }
 
-/** What a model would say behind a layer. */
+/** What a model would say after a layer. */
 export interface LensLayer extends Pick<Scores, "logprobs"> {
   readonly layer: number;
   /** The likeliest ids of each position, with their probabilities, as in {@link Scores}. */

@@ -109,7 +109,7 @@ export async function capture(
 type Kind = keyof CaptureKinds;
 type Place = readonly [kind: Kind, layer: number];
 
-/** The kinds in the layers that are named. Beside states, the one behind the last layer is no layer of the other kinds. */
+/** The kinds in the layers that are named. The state after the last layer is a state only: other kinds have no such layer. */
 function named(kinds: readonly Kind[], list: readonly number[], count: number): Place[] {
   const last = kinds.includes("residual");
   const has = (kind: Kind, layer: number) => kind === "residual" || layer < count || !last;

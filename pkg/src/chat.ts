@@ -38,7 +38,7 @@ interface Call {
 /**
  * A model's answer to a conversation: the chat template makes the prompt, and the answer ends where the template, the
  * model or the tokenizer end a turn. Special tokens are left out of `text`. The model keeps what it has read: with the
- * answer and the next message behind them, the messages are not read again.
+ * answer and the next message after them, the messages are not read again.
  *
  * @param messages - those so far; or an object that has them and further values for the template, such as
  * `enable_thinking`.

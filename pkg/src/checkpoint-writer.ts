@@ -246,7 +246,7 @@ class Files {
   }
 }
 
-/** The pieces of a tensor of so many bytes. */
+/** The pieces of a tensor, of `size` bytes. */
 function cut(size: number): { begin: number; end: number }[] {
   return Array.from({ length: Math.ceil(size / PIECE) }, (_, at) => ({
     begin: at * PIECE,
@@ -310,7 +310,7 @@ class Memory implements Target {
   async abort(): Promise<void> {}
 }
 
-/** An array of so many bytes, or code "out-of-memory". */
+/** An array of this number of bytes, or code "out-of-memory". */
 function allocate(bytes: number): Uint8Array<ArrayBuffer> {
   try {
     return new Uint8Array(bytes);

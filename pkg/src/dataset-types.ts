@@ -6,7 +6,7 @@ import type { TokenIds } from "./tokens.js";
 export interface DatasetOptions {
   /**
    * Tokens per document. Of one text by default 128, or fewer for a shorter text or a smaller
-   * `tokensPerStep`. A document or conversation that is longer is cut into pieces of at most so many tokens. All
+   * `tokensPerStep`. A document or conversation that is longer is cut into pieces of at most this length. All
    * pieces are trained on, and none sees another: an answer may be trained without its question. So give at
    * least the longest. `cut` in a step's metrics counts what was cut. Of documents it is by default 1024, or as many as
    * the longest has, and at most `tokensPerStep`. Of conversations it is as many as the longest has: only a length that

@@ -221,7 +221,7 @@ export class Dataset {
    * `sequenceLength`: a trainer sees the pieces. One text is cut into documents that lie end to end.
    *
    * @param index - from 0. Those of the training split come first. `documents` counts these, and those for
-   * validation follow behind.
+   * validation come after these.
    * @throws {@link TinyloomError} `invalid-options`, `freed`.
    */
   async document(index: number): Promise<DatasetDocument> {

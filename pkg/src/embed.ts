@@ -1,4 +1,4 @@
-/** Embeddings of texts: the hidden states behind the last layer, pooled. */
+/** Embeddings of texts: the hidden states after the last layer, pooled. */
 
 import { given, type Until } from "./caller-functions.js";
 import { INFERENCE } from "./model-options.js";
@@ -84,7 +84,7 @@ async function tokensOf(
 ): Promise<Uint32Array> {
   if (typeof text !== "string") return text;
   const asked = instruction === undefined ? text : `Instruct: ${instruction}\nQuery:${text}`;
-  // With what the tokenizer puts around a text: the token behind it is what the last state is of.
+  // With what the tokenizer puts around a text: the token after it is what the last state is of.
   const encode = () => (tokenizer as TextEncoding).encode(asked);
   return toSomeTokens(
     name,

@@ -70,8 +70,8 @@ async function textsOf(
   for (const [index, { prompt, tokenizer, stop, skipSpecialTokens, ...one }] of all.entries()) {
     try {
       const ids = await promptTokens(prompt, tokenizer, model.config, until);
-      const behind = typeof prompt === "string" ? ids : undefined;
-      const asked = { stop, skipSpecialTokens, behind };
+      const after = typeof prompt === "string" ? ids : undefined;
+      const asked = { stop, skipSpecialTokens, after };
       const text = tokenizer && (await textOf(tokenizer, asked, until));
       texts.push(new Text({ ...one, ids }, text));
     } catch (error) {

@@ -27,9 +27,9 @@ export async function begun(call: Call, config: ResolvedConfig): Promise<Begun> 
     heal && tokenizer ? await healing(tokenizer, whole, size, call.stopTokens) : undefined;
   const ids = healed?.kept ?? whole;
   const own = bias && biases(bias, config, { ...call, ids });
-  // A prompt of text is gone on from; behind tokens a text begins, as behind the prompt of a chat.
-  const behind = heal || typeof prompt === "string" ? ids : undefined;
-  const asked = { stop, skipSpecialTokens, behind, again: healed?.removed };
+  // A prompt of text goes on. After a prompt of tokens a text begins, as it does after the prompt of a chat.
+  const after = heal || typeof prompt === "string" ? ids : undefined;
+  const asked = { stop, skipSpecialTokens, after, again: healed?.removed };
   return {
     ids,
     biases: healed ? healedBiases(own || undefined, healed) : own || undefined,

@@ -1,4 +1,4 @@
-/** The text that a model draws behind a prompt, token by token. */
+/** The text that a model draws after a prompt, token by token. */
 
 import { drawnOver, overOf } from "./adapter-parts.js";
 import type { CallQueue } from "./call-queue.js";

@@ -73,7 +73,7 @@ export interface GenerateOptions extends Intervened {
    */
   alternatives?: number;
   /**
-   * What is added to the logits of tokens before the temperature, behind the repetition penalty: pairs of a
+   * What is added to the logits of tokens before the temperature, after the repetition penalty: pairs of a
    * token and a number, a `Float32Array` of `vocab_size` numbers, or a function of the tokens so far,
    * prompt and all, that gives one of these or undefined. Numbers are from -1e9 to 1e9; `-Infinity` keeps
    * a token out. The function is called before each token, which then takes a submit of its own. It may

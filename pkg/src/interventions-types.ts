@@ -7,7 +7,7 @@ export type Vector = Float32Array | readonly number[];
 export type InterventionPlace =
   | {
       /**
-       * `"residual"`: the residual stream behind `layer` layers; 0 is the embedding, and behind the last layer it is before
+       * `"residual"`: the residual stream after `layer` layers; 0 is the embedding, and after the last layer it is before
        * the final norm. `"attention"` and `"mlp"`: what the attention or the feed-forward block of the layer adds to it.
        */
       at: "residual" | "attention" | "mlp";

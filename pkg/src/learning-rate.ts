@@ -30,7 +30,7 @@ const RULES: Rules<RateOptions & LongOptions> = {
 
 /** How much of the mean of losses a step keeps. */
 const KEPT = 0.9;
-/** The search ends where the mean is so many times the best one. */
+/** The search ends where the mean is this many times the best one. */
 const DIVERGED = 4;
 
 type CopyOptions = NonNullable<RateOptions["trainer"]>;

@@ -26,7 +26,7 @@ interface Stored {
   readonly shape: readonly number[];
   readonly dtype: string;
   readonly file: FilePart;
-  /** Its first byte in the file, and the first behind it. */
+  /** Its first byte in the file, and the first after it. */
   readonly begin: number;
   readonly end: number;
   /** Its CRC-32 as the file states it. */
@@ -200,7 +200,7 @@ function expectFinite({ name, shape, file }: Stored, first: number, values: Floa
   );
 }
 
-/** Adds the product to elements of a matrix of so many columns, from element `first` on. Sums are f64. */
+/** Adds the product to elements of a matrix of `columns` columns, from element `first` on. Sums are f64. */
 function add(
   values: Float32Array,
   first: number,

@@ -16,7 +16,7 @@ type Numbers = readonly [
   cut?: number,
 ];
 
-/** The numbers of a step over a dataset, of whose documents it has read so many in pieces. */
+/** The numbers of a step over a dataset, of whose documents it has read `cut` in pieces. */
 export const withCut = (numbers: RawMetrics, cut = 0): RawMetrics =>
   cut > 0 ? Float64Array.of(...numbers, cut) : numbers;
 

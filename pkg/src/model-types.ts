@@ -41,7 +41,7 @@ export interface ScoreOptions extends InferenceOptions {
   temperature?: number;
   /** Asks for the entropy of each position. */
   entropy?: boolean;
-  /** Asks for so many of the likeliest ids of each position, at most 64. */
+  /** Asks for this number of likeliest ids at each position, at most 64. */
   top?: number;
 }
 
@@ -84,7 +84,7 @@ export interface EmbedOptions extends InferenceOptions {
 export interface HiddenStatesOptions extends InferenceOptions {
   /**
    * Which hidden state, counted as transformers counts `output_hidden_states`: 0 is the embedding, i the
-   * output of the first i layers, and `num_hidden_layers` the output of the last layer behind the final
+   * output of the first i layers, and `num_hidden_layers` the output of the last layer after the final
    * norm.
    */
   layer: number;

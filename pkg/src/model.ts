@@ -272,7 +272,7 @@ export class Model {
   }
 
   /**
-   * The hidden state of each position behind some layers, as transformers gives it with
+   * The hidden state of each position after some layers, as transformers gives it with
    * `output_hidden_states`.
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
@@ -331,7 +331,7 @@ export class Model {
   }
 
   /**
-   * What the model would say behind each layer: final norm and head on the state there (nostalgebraist, "interpreting
+   * What the model would say after each layer: final norm and head on the state there (nostalgebraist, "interpreting
    * GPT: the logit lens", 2020).
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
@@ -350,7 +350,7 @@ export class Model {
   }
 
   /**
-   * The gradient of a logit, or of one less another, by the residual stream of each position behind each layer: how much
+   * The gradient of a logit, or of one less another, by the residual stream of each position after each layer: how much
    * a change there would move it.
    *
    * @param tokens - 1 to `max_position_embeddings` ids, as one document.
@@ -381,7 +381,7 @@ export class Model {
   }
 
   /**
-   * A vector for each text; similar texts have similar vectors. It is the hidden state behind the last layer and the final
+   * A vector for each text; similar texts have similar vectors. It is the hidden state after the last layer and the final
    * norm, of one token or averaged over all. The defaults are those of Qwen3-Embedding.
    *
    * @param texts - texts, with the option `tokenizer`, or token ids of each.

@@ -4,7 +4,7 @@ import { TinyloomError } from "./error.js";
 import type { StepMetrics } from "./trainer-types.js";
 
 /**
- * The error of a run whose loss was not finite in so many steps in a row.
+ * The error of a run whose loss was not finite for several steps in a row.
  *
  * @param good - the last step that was not skipped.
  * @param advice - where good weights are to be had.

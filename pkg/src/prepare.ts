@@ -19,7 +19,7 @@ const TEXTS: Rules<Pick<PreparedText, "sequences" | "tokens">> = {
   tokens: integer(1, 0xffff_ffff),
 };
 
-/** The tokens of a text by default, where the model has so many positions. */
+/** The tokens of a text by default, where the model has that many positions. */
 const USUAL = 256;
 
 export async function prepare(

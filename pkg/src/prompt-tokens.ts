@@ -8,7 +8,7 @@ import { type TokenIds, toSomeTokens, toTokens } from "./tokens.js";
 
 /**
  * The tokens of a prompt. Before a text stands once what stands before those of a dataset; what the tokenizer puts
- * behind one would end the text.
+ * after one would end the text.
  */
 export async function promptTokens(
   prompt: Uint32Array | string,

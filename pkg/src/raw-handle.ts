@@ -142,7 +142,7 @@ export class RawHandle<R extends Releasable> {
     this.#queue.run(() => dispose(raw)).catch(() => undefined); // of a module that panicked
   }
 
-  /** Resolves when the operations begun so far, and the release behind them, have ended. */
+  /** Resolves when the operations begun so far, and the release after them, have ended. */
   settled(): Promise<void> {
     return this.#queue.run(() => undefined);
   }

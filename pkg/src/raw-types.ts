@@ -52,7 +52,7 @@ export interface RawRuntime extends Releasable {
   tune(known: Float64Array): void;
   /** What has been measured, as numbers. */
   tuned(): Float64Array;
-  /** A zeroed buffer for so many elements. */
+  /** A zeroed buffer for this number of elements. */
   tensor(elements: number, element: "f32" | "f16"): RawTensor;
   /** Judges a call, and copies what it needs: `fields.ts` has numbers and fields. */
   operation(number: number, fields: Float64Array, dense?: Uint8Array): RawOperation;
@@ -161,7 +161,7 @@ export interface RawModel extends Releasable, RawWriter {
     bias?: Float32Array,
     interventions?: RawInterventions | null,
   ): Promise<RawGeneration>;
-  /** Compiles what a generation will need: of so many texts, of so many tokens each. */
+  /** Compiles what a generation will need: of `sequences` texts, of `tokens` tokens each. */
   prepare(
     optionsJson: string,
     sequences: number,
@@ -169,7 +169,7 @@ export interface RawModel extends Releasable, RawWriter {
     ask: Ask,
     interventions?: RawInterventions | null,
   ): Promise<void>;
-  /** Begins a generation of several prompts, one behind the other. */
+  /** Begins a generation of several prompts, one after the other. */
   batch(
     tokens: Uint32Array,
     lengths: Uint32Array,

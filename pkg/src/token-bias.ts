@@ -28,7 +28,7 @@ export function biases(
     return { fixed: numbers("bias", option, vocabulary), drew: () => undefined };
   }
   const text = Array.from(call.ids);
-  // Behind the longest text no bias is asked for.
+  // After the longest text no bias is asked for.
   const most = Math.min(text.length + call.maxTokens, config.max_position_embeddings);
   return {
     fixed: undefined,

@@ -46,7 +46,7 @@ export interface Healing {
 }
 
 /**
- * Takes back the last tokens of a prompt: from the earliest one whose text, with all behind it, some longer token begins
+ * Takes back the last tokens of a prompt: from the earliest one whose text, with all after it, some longer token begins
  * with. Undefined where there is none, and the prompt stays as it is.
  *
  * @param size - of the model's vocabulary.

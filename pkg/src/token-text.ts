@@ -27,8 +27,8 @@ export interface TextAsked {
   readonly stop: readonly string[] | undefined;
   readonly skipSpecialTokens?: boolean;
   /** The tokens that the text goes on from; without them it stands by itself. */
-  readonly behind?: Uint32Array | undefined;
-  /** Tokens behind those whose text the first drawn tokens spell again: it is not given out. */
+  readonly after?: Uint32Array | undefined;
+  /** Tokens after those whose text the first drawn tokens spell again: it is not given out. */
   readonly again?: Uint32Array | undefined;
 }
 
@@ -48,7 +48,7 @@ export async function textOf(
   { stop = [], skipSpecialTokens = false, ...from }: TextAsked,
   until: Until,
 ): Promise<TextOf> {
-  const make = (skip: boolean) => decoderBehind(from, () => decoderOf(tokenizer, skip, until));
+  const make = (skip: boolean) => decoderAfter(from, () => decoderOf(tokenizer, skip, until));
   const shown = await make(skipSpecialTokens);
   // A stop string may be a special token's text, which is searched and never shown.
   const searched = skipSpecialTokens && stop.length > 0 ? await make(false) : shown;
@@ -73,19 +73,19 @@ export async function textOf(
   };
 }
 
-/** A decoder that goes on behind some tokens: a space is cut at the beginning of a text, and not within it. */
-async function decoderBehind(
-  { behind, again = new Uint32Array() }: Pick<TextAsked, "behind" | "again">,
+/** A decoder that goes on after some tokens: a space is cut at the beginning of a text, and not within it. */
+async function decoderAfter(
+  { after, again = new Uint32Array() }: Pick<TextAsked, "after" | "again">,
   make: () => Promise<TokenDecoder>,
 ): Promise<TokenDecoder> {
   const decoder = await make();
-  if (!behind) return decoder;
+  if (!after) return decoder;
   const pushed = (by: TokenDecoder, ids: Uint32Array) =>
     Array.from(ids, (id) => decodedText(() => by.push(id))).join("");
   const other = await make();
-  const whole = pushed(other, behind) + pushed(other, again) + decodedText(() => other.end());
+  const whole = pushed(other, after) + pushed(other, again) + decodedText(() => other.end());
   // What is held back of it, or spelled again, comes with later tokens. Of a character that is cut off nothing was given.
-  let drop = whole.replace(/\ufffd+$/, "").length - pushed(decoder, behind).length;
+  let drop = whole.replace(/\ufffd+$/, "").length - pushed(decoder, after).length;
   const rest = (text: string) => {
     const cut = text.slice(Math.max(drop, 0));
     drop -= text.length - cut.length;

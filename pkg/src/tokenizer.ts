@@ -32,7 +32,7 @@ export abstract class Tokenizer implements TextEncoding, TextDecoding {
   abstract decode(tokens: TokenIds, options?: DecodeOptions): string;
   /**
    * Decodes ids as they arrive. A character of several tokens appears with its last one. Where single bytes are
-   * tokens of their own, as in Llama 2 and Gemma, it appears with the token behind them: a byte may still make the
+   * tokens of their own, as in Llama 2 and Gemma, it appears with the token after them: a byte may still make the
    * whole run no text. What is given out in all is the text of {@link Tokenizer.decode}.
    *
    * @example

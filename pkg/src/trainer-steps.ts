@@ -104,7 +104,7 @@ export class TrainerSteps implements Runnable {
     }
   }
 
-  /** Queues a step on the data's next batch, without holding up the operations behind it. */
+  /** Queues a step on the data's next batch, without holding up the operations after it. */
   queue(data: Data): Promise<{ readonly done: Promise<StepMetrics> }> {
     return data.during(() =>
       this.#handle.run((raw) => {

@@ -41,7 +41,7 @@ export interface TrainerOptions extends OptimizerOptions {
    */
   precision?: "f32" | "mixed";
   /**
-   * Trains only so many of the last layers, with the final norm and an `lm_head` of its own. The rest has
+   * Trains only this number of last layers, with the final norm and an `lm_head` of its own. The rest has
    * neither gradients nor optimizer state, and no backward pass. Default null: everything. An adapter's
    * `targets` say what of it is trained.
    */
@@ -194,7 +194,7 @@ export interface GradientRows {
   readonly vocabulary: number;
 }
 
-/** States of a batch: behind the last layer and the final norm, where the head reads them. */
+/** States of a batch: after the last layer and the final norm, where the head reads them. */
 export interface StateRows {
   /** `rows × hidden` numbers. */
   readonly states: Float32Array;
@@ -208,7 +208,7 @@ export interface StateRows {
 export interface StepGradient {
   /**
    * The derivative of the loss by each number that it was given. It may be a buffer of f32 on `runtime.device` with usage
-   * `COPY_SRC`, such as {@link Tensor.buffer}, of at least so many numbers. It is copied once the promise has settled; not
+   * `COPY_SRC`, such as {@link Tensor.buffer}, of at least as many numbers. It is copied once the promise has settled; not
    * through a worker, and not of a model that caps its logits.
    */
   gradient: Float32Array | readonly number[] | GPUBuffer;
@@ -218,7 +218,7 @@ export interface StepGradient {
 
 /** How a trainer came back from a lost device. */
 export interface Recovered {
-  /** The step of the snapshot: those behind it were done again. */
+  /** The step of the snapshot: those after it were done again. */
   readonly fromStep: number;
   /** What the browser said of the loss. */
   readonly reason: string;

@@ -1,4 +1,4 @@
-/** A matrix of so many columns, row by row, with rows and columns exchanged. */
+/** A matrix, row by row, with rows and columns exchanged. `columns` are those before. */
 export function transpose(values: Float32Array, columns: number): Float32Array {
   const rows = values.length / columns;
   const turned = new Float32Array(values.length);

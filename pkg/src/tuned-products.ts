@@ -64,7 +64,7 @@ export class Tuning {
   }
 }
 
-/** The numbers of the kept texts that are lists of so many. */
+/** The numbers of the kept texts that are lists of `count` numbers. */
 function numbers(texts: readonly string[], count: number): Float64Array {
   const products = texts.flatMap((text) => {
     try {

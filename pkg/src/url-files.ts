@@ -135,7 +135,7 @@ const lengthOf = ({ headers }: Response): number =>
 /**
  * The bytes of an answer, which are reported as they pass.
  *
- * @param most - bytes behind which the stream ends.
+ * @param most - bytes after which the stream ends.
  */
 function counted(
   name: string,

@@ -245,7 +245,7 @@ test("rows that lack what is read, and files that are one object or not whole", 
   await refused(from('["a",{"prompt":"a","completion":"b"}]'), "element 1 is a prompt");
   await refused(from('["a","b"]', "a.json", { column: "body" }), "element 0", '"body"');
   await refused(from('["a","b"'), "has no end", "not whole");
-  await refused(from('["a","b"] ["c"]'), "behind the JSON array, of 2 elements");
+  await refused(from('["a","b"] ["c"]'), "after the JSON array, of 2 elements");
   await refused(from('["a",,"b"]'), "element 1", "empty");
   await refused(from('["a",]'), "element 1", "empty");
   await refused(from('["a",b]'), "element 1", "not JSON");

@@ -21,7 +21,7 @@ export interface JudgedPiece {
 
 const bare = (piece: string): string => piece.trim().replace(/\.$/, "");
 
-/** A text's sentences, each with its end: a full stop or a line break, and the white space behind. */
+/** A text's sentences, each with its end: a full stop or a line break, and the white space after it. */
 function pieces(text: string): string[] {
   return text.match(/[^.\n]*[.\n]\s*|[^.\n]+$/g) ?? [];
 }

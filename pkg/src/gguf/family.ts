@@ -14,9 +14,9 @@ export interface Change {
   together?(config: ModelConfig): number;
   /** The shape in the file; default that of the checkpoint. */
   shape?(stored: readonly number[]): readonly number[];
-  /** Changes so many rows at a time: `columns` elements each. */
+  /** Changes whole rows, of `columns` elements each. */
   change(values: Float32Array, columns: number, config: ModelConfig): Float32Array;
-  /** Changes so many rows of a file back. */
+  /** Changes rows of a file back. */
   undo(values: Float32Array, columns: number, config: ModelConfig): Float32Array;
   /** The same of elements of any kind, where rows only change places. */
   moveBack?<E extends Elements>(values: E, columns: number, config: ModelConfig): E;
@@ -48,7 +48,7 @@ export interface Rules {
   renamed?(config: ModelConfig): ModelConfig;
   /** Writes the keys that are the family's own, and refuses what llama.cpp computes otherwise. */
   write(metadata: Metadata, config: ModelConfig): void;
-  /** The family's fields, of the keys behind its prefix and of what all families have, under Llama's names. */
+  /** The family's fields, of the keys after its prefix and of what all families have, under Llama's names. */
   read(keys: Keys, prefix: string, config: Fields): Fields;
   /** Fields that say which products have biases, of the tensors of a file: no key does. */
   biases?(has: Has): Fields;

@@ -10,7 +10,7 @@ import { refuseScaling, writeRope } from "./rope.js";
 
 /** What llama.cpp knows without a key. */
 interface Usual {
-  /** Every so many layers have no window. */
+  /** One layer in this many has no window. */
   readonly period: number;
   /** Layers of the model whose scores are divided by √(hidden_size / heads) instead of √head_dim. */
   readonly scaledByHidden: number;

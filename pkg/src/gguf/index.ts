@@ -98,7 +98,7 @@ function expectWhole(weights: RawModel, adapted: boolean): void {
   }
 }
 
-/** The tensors in the file's order: that of the model, behind what no checkpoint has. */
+/** The tensors in the file's order: that of the model, after what no checkpoint has. */
 function tensorsOf(
   family: Family,
   config: ModelConfig,
@@ -276,7 +276,7 @@ function changed(
   return values;
 }
 
-/** Weights as they lie in the file, and behind the last ones what aligns the next tensor. */
+/** Weights as they lie in the file, and after the last ones what aligns the next tensor. */
 function encoded({ name, type, size }: Tensor, values: Float32Array, last: boolean): Uint8Array {
   expectHeld(name, values, type);
   const padding = last ? aligned(size) - size : 0;

@@ -20,7 +20,7 @@ export function piecesOfMerges({ model, added_tokens }: TokenizerJson): Pieces |
   const ranks = rankedTokens(model.merges, added);
   if (typeof ranks === "string") return ranks;
   const pieces: (Piece | undefined)[] = [];
-  let behind = model.merges.length;
+  let afterMerges = model.merges.length;
   for (const [text, id] of Object.entries(vocab)) {
     const rank = ranks.get(text)?.first;
     const byte = /^<0x[0-9A-F]{2}>$/.test(text);
@@ -28,7 +28,7 @@ export function piecesOfMerges({ model, added_tokens }: TokenizerJson): Pieces |
     if (rank === undefined && type === NORMAL && !added.has(text) && Array.from(text).length > 1) {
       return `${show(text)} is in model.vocab and is made by no merge, and llama.cpp would make it`;
     }
-    pieces[id] = { text, score: type === NORMAL ? -(rank ?? behind++) : 0, type };
+    pieces[id] = { text, score: type === NORMAL ? -(rank ?? afterMerges++) : 0, type };
   }
   const unmerged = splitWithoutMerge(vocab, ranks, added);
   if (unmerged) return unmerged;

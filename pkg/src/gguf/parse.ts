@@ -34,7 +34,7 @@ const DIMENSIONS = 4;
 /** Bytes to whose multiples data is aligned, where the file names no other number. */
 const ALIGNMENT = 32;
 
-/** Says that the frame goes on behind the bytes that are there. */
+/** Says that the frame goes on after the bytes that are there. */
 class Short extends Error {}
 
 /**
@@ -156,7 +156,7 @@ class Cursor {
     return Number(this.#view.getBigUint64(this.#take(8), true));
   }
 
-  /** A number of things that take so many bytes at least: no more than the file has room for. */
+  /** A count of things that take `each` bytes or more: no more than the file has room for. */
   count(each: number): number {
     const count = this.#u64();
     if (count * each <= this.#size) return count;

@@ -26,9 +26,9 @@ export class Step {
   readonly begin: (raw: RawTrainer, stop: () => boolean) => Promise<RawMetrics>;
   /** What its caller asks between its parts. */
   readonly stop: () => boolean;
-  /** How often it has been asked: so many parts are done. */
+  /** How often it has been asked, which is how many parts are done. */
   calls = 0;
-  /** So many parts were done when it ended early. */
+  /** How many parts were done when it ended early. */
   limit: number | undefined;
   /** Whether its loss was what weights give that are not ruined. */
   sound = false;

@@ -16,9 +16,9 @@ const MOST_BYTES = 512 << 20;
 const PAUSE = 10_000;
 /** Failures in a row after which there are none any more. */
 const MOST_FAILURES = 3;
-/** Once the times of twice as many steps are remembered, so many of the oldest are dropped. */
+/** Once the times of twice as many steps are remembered, this number of the oldest are dropped. */
 const REMEMBERED = 64;
-/** The times of so many steps in a row are averaged: a browser may report several steps at once. */
+/** The times of this many steps in a row are averaged: a browser may report several steps at once. */
 const AVERAGED = 8;
 /** Steps since the checkpoint of a run that are kept to be repeated. */
 const MOST_ENTRIES = 20_000;
@@ -29,7 +29,7 @@ const COSTS = 4;
 interface Taking {
   readonly copies: Promise<readonly RawSnapshot[]>;
   readonly members: readonly RecoveredTrainer[];
-  /** The entry that it is taken behind. */
+  /** The entry that it is taken after. */
   readonly last: Entry | undefined;
   readonly began: number;
   /** When the last step before it ended, and the steps since. */
@@ -109,7 +109,7 @@ export class SnapshotSchedule {
     return good !== undefined && newest !== good && this.#model.log.length < MOST_ENTRIES;
   }
 
-  /** The newest one is good once a step that began behind it gave a sound loss. */
+  /** The newest one is good once a step that began after it gave a sound loss. */
   #prove(): void {
     const proves = (entry: Entry) => entry instanceof Step && entry.sound;
     if (this.newest !== this.good && this.#model.log.some(proves)) this.good = this.newest;
@@ -142,7 +142,7 @@ export class SnapshotSchedule {
     });
   }
 
-  /** Steps that are repeated behind a run's checkpoint take memory too. */
+  /** Steps that are repeated after a run's checkpoint take memory too. */
   #bound(): void {
     if (this.off || this.#model.log.length < MOST_ENTRIES) return;
     this.#stop(`${MOST_ENTRIES} steps were not saved into its run; save more often`);

@@ -51,7 +51,7 @@ export type RecoveryState =
       /** When the browser may give an adapter again, in milliseconds since 1970. */
       readonly until: number;
       /**
-       * Steps of this runtime's trainers that no run of `tinyloom/storage` has: so many a reload loses. Those of a
+       * Steps of this runtime's trainers that no run of `tinyloom/storage` has: a reload loses these. Those of a
        * freed trainer count until its model is freed, or saved into a run. With 0 a page can show "reload now,
        * nothing is lost".
        */

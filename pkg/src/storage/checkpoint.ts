@@ -111,16 +111,16 @@ export async function linesOf(disk: Disk, id: string): Promise<Lines> {
 }
 
 /**
- * Which manifests are damaged, and which behind a checkpoint are lost. A tab that ends while it saves leaves a
+ * Which manifests are damaged, and which after a checkpoint are lost. A tab that ends while it saves leaves a
  * checkpoint that never had one. The state is the last file before it: where that is whole, the manifest was lost.
  */
-export async function lostManifests(disk: Disk, id: string, behind: number): Promise<string[]> {
+export async function lostManifests(disk: Disk, id: string, after: number): Promise<string[]> {
   const lost: string[] = [];
   for (const number of await numbers(disk, id)) {
     if (await manifestOf(disk, id, number)) continue;
     const what = `checkpoint ${number}: its ${MANIFEST}`;
     if (await disk.find(pathIn(id, number, MANIFEST))) lost.push(`${what} is damaged`);
-    else if (number > behind && (await hasState(disk, id, number))) lost.push(`${what} is missing`);
+    else if (number > after && (await hasState(disk, id, number))) lost.push(`${what} is missing`);
   }
   return lost;
 }

@@ -78,7 +78,7 @@ export class Log {
     return this.#count;
   }
 
-  /** What is wrong with the file, which had so many lines or more; undefined where nothing is. */
+  /** What is wrong with the file, which had `expected` lines or more; undefined where nothing is. */
   async problem(expected: number): Promise<string | undefined> {
     const name = this.#path.at(-1);
     try {

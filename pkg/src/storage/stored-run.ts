@@ -328,8 +328,8 @@ export class StoredRun {
       }
     }
     // What is being saved now has no manifest yet.
-    const behind = this.#saving ? Number.POSITIVE_INFINITY : whole;
-    problems.push(...(await lostManifests(this.#disk, this.id, behind)));
+    const after = this.#saving ? Number.POSITIVE_INFINITY : whole;
+    problems.push(...(await lostManifests(this.#disk, this.id, after)));
     const checkpoints = problems.length;
     const lines = await linesOf(this.#disk, this.id);
     for (const [log, of] of Object.entries(this.#logs)) {

@@ -14,7 +14,7 @@ const MOST = 0xffff_ffff;
 const MOST_SHORT = 0xffff;
 /** Bytes of a file beside its content and its name, which comes twice: header, descriptor, entry of the list. */
 const HEADERS = 30 + 16 + 46;
-/** Bytes behind the list. */
+/** Bytes after the list. */
 const END_BYTES = 22;
 /** The earliest time that an archive can have: one of the same files has the same bytes. */
 const MTIME = new Date(1980, 0, 1);

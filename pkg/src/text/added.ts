@@ -78,7 +78,7 @@ export class AddedTokens {
       const begin = token["lstrip"] ? spaceBefore(text, match.index) : match.index;
       const from = Math.max(begin, done);
       if (from > done) sections.push({ text: text.slice(done, from) });
-      done = token["rstrip"] ? spaceBehind(text, end) : end;
+      done = token["rstrip"] ? spaceAfter(text, end) : end;
       sections.push({ text: text.slice(from, done), token });
     }
     if (done < text.length) sections.push({ text: text.slice(done) });
@@ -109,7 +109,7 @@ function spaceBefore(text: string, begin: number): number {
   return at;
 }
 
-function spaceBehind(text: string, end: number): number {
+function spaceAfter(text: string, end: number): number {
   let at = end;
   while (at < text.length && SPACE.test(text.charAt(at))) at++;
   return at;

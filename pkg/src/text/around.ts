@@ -7,30 +7,30 @@ import { corrupt } from "../file-part.js";
 import { show } from "../options.js";
 import { partsOf, type TokenizerJson, type TokenizerPart } from "./tokenizer-json.js";
 
-/** The ids before and behind a text. */
+/** The ids before and after a text. */
 export interface Around {
   readonly before: readonly number[];
-  readonly behind: readonly number[];
+  readonly after: readonly number[];
 }
 
 /** What `post_processor` puts around one text. */
 export function aroundOf(place: string, { post_processor }: TokenizerJson): Around {
-  let [before, behind]: number[][] = [[], []] as [number[], number[]];
+  let [before, after]: number[][] = [[], []] as [number[], number[]];
   for (const part of partsOf(post_processor, "processors")) {
     const one = aroundBy(place, part);
     before = [...one.before, ...(before as number[])];
-    behind = [...(behind as number[]), ...one.behind];
+    after = [...(after as number[]), ...one.after];
   }
-  return { before: before as number[], behind: behind as number[] };
+  return { before: before as number[], after: after as number[] };
 }
 
 function aroundBy(place: string, part: TokenizerPart): Around {
   switch (part?.type) {
     case "ByteLevel": // it changes offsets alone
-      return { before: [], behind: [] };
+      return { before: [], after: [] };
     case "BertProcessing":
     case "RobertaProcessing":
-      return { before: pairOf(place, part, "cls"), behind: pairOf(place, part, "sep") };
+      return { before: pairOf(place, part, "cls"), after: pairOf(place, part, "sep") };
     case "TemplateProcessing":
       return byTemplate(place, part);
     default:
@@ -54,18 +54,18 @@ interface Item {
 function byTemplate(place: string, part: TokenizerPart): Around {
   const { single, special_tokens } = part;
   if (!Array.isArray(single)) throw wrong(place, "single", single);
-  const [before, behind]: [number[], number[]] = [[], []];
+  const [before, after]: [number[], number[]] = [[], []];
   let texts = 0;
   for (const item of single as (Item | null)[]) {
     if (item?.Sequence?.id === "A") texts += 1;
     else {
       const ids = idsOf(special_tokens, item?.SpecialToken?.id);
       if (!ids) throw wrong(place, "single", single);
-      (texts === 0 ? before : behind).push(...ids);
+      (texts === 0 ? before : after).push(...ids);
     }
   }
   if (texts !== 1) throw wrong(place, "single", single);
-  return { before, behind };
+  return { before, after };
 }
 
 function idsOf(tokens: unknown, name: unknown): readonly number[] | undefined {

@@ -271,7 +271,7 @@ async function ofDocuments(
   return { ...prepared(store, options, tokenizer), before: old };
 }
 
-/** Appends tokens of a document, behind what stands once before each. */
+/** Appends tokens of a document, after what stands once before each. */
 function addTokens(store: DocumentStore, start: readonly number[], ids: ArrayLike<number>): void {
   if (ids.length === 0) return;
   if (store.begun === store.length && !startsWith(ids, start)) store.append(start);

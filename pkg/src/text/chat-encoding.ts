@@ -28,16 +28,16 @@ export function chatEncoder(
 interface Piece {
   readonly text: string;
   readonly plain: boolean;
-  /** The special tokens before a plain piece and behind it; empty where there is none. */
-  readonly beside: readonly [before: string, behind: string];
+  /** The special tokens before a plain piece and after it; empty where there is none. */
+  readonly beside: readonly [before: string, after: string];
 }
 
 /** What a tokenizer does beside a special token. */
 interface Habits {
-  /** The special token takes white space before it, or behind it. */
+  /** The special token takes white space before it, or after it. */
   readonly left: boolean;
   readonly right: boolean;
-  /** What is behind it has the ids of a text that begins there. */
+  /** What is after it has the ids of a text that begins there. */
   readonly same: boolean;
 }
 
@@ -60,10 +60,10 @@ class Pieces {
   split(made: Rendered): Piece[] {
     const pieces: Piece[] = [];
     let [begin, before, plain] = [0, "", false];
-    const push = (end: number, behind: string) => {
+    const push = (end: number, after: string) => {
       const text = made.text.slice(begin, end);
       const last = pieces.at(-1);
-      if (plain) pieces.push({ text, plain, beside: [before, behind] });
+      if (plain) pieces.push({ text, plain, beside: [before, after] });
       // What has none is encoded with what is before it, as it stands.
       else if (last && !last.plain) pieces[pieces.length - 1] = { ...last, text: last.text + text };
       else pieces.push({ text, plain, beside: ["", ""] });
@@ -88,13 +88,13 @@ class Pieces {
     return pieces.filter(({ text }) => text !== "");
   }
 
-  async encode({ text, plain, beside: [before, behind] }: Piece): Promise<readonly number[]> {
+  async encode({ text, plain, beside: [before, after] }: Piece): Promise<readonly number[]> {
     if (!plain) return this.#ids(text, false);
     let own = text;
     if (before && (await this.#habitsOf(before)).right) own = own.trimStart();
-    if (behind && (await this.#habitsOf(behind)).left) own = own.trimEnd();
+    if (after && (await this.#habitsOf(after)).left) own = own.trimEnd();
     if (!before || (await this.#habitsOf(before)).same) return this.#ids(own, true);
-    // The tokenizer puts a space before a text, and none behind a token: it is taken off with a line's end before it.
+    // The tokenizer puts a space before a text, and none after a token: it is taken off with a line's end before it.
     const line = await this.#ids(LINE, true);
     const whole = await this.#ids(LINE + own, true);
     return line.every((id, at) => id === whole[at])

@@ -35,7 +35,7 @@ const user = (code: number) => messageOf("user", "Why?", code);
 const assistant = (code: number) => messageOf("assistant", "So.", code);
 
 /**
- * What ends an answer: the first special token that the template puts behind one. Without one, what a chat that ends with
+ * What ends an answer: the first special token that the template puts after one. Without one, what a chat that ends with
  * an answer has in common with one that goes on; and where that is white space, which answers have too, all that stands
  * before the user's next words. The template may refuse such chats: then nothing is known.
  */
@@ -54,7 +54,7 @@ function stopOf(template: ChatTemplate, chat: Chat, special: readonly string[]):
     [...answered, user(answered.length + 1)],
     answered.length,
   );
-  // A template that puts nothing behind an answer leaves its end to the next header.
+  // A template that puts nothing after an answer leaves its end to the next header.
   const tag = firstTag(end === "" ? (next ?? "") : end, tags);
   if (tag && (special.length > 0 ? end !== "" || tag.index === 0 : tag.index === 0))
     return [tag.text];

@@ -98,7 +98,7 @@ function expectAdded(wrong: Wrong, added: readonly AddedToken[], { tokens, idOf 
     if (other !== content) throw wrong(what, id, `another than that of ${show(other)}`);
     const same = before.get(content) ?? id;
     if (same !== id) throw wrong(what, id, `${same}, as in added_tokens before it`);
-    // Tokenizers that were trained here before have every special token behind the vocabulary: they load as they were.
+    // Tokenizers that were trained here before have every special token after the vocabulary: they load as they were.
     const known = tokens.has(id) || id === size + at ? id : (idOf(content) ?? id);
     if (known !== id) throw wrong(what, id, `${show(known)}, as in model.vocab`);
     before.set(content, id);

@@ -140,10 +140,10 @@ async function tokenRanges(
   const ends = byteEnds(tokenizer, text, ids);
   const utf8 = new TextEncoder();
   // Spans ascend, so one walk forward is enough.
-  let [behind, bytes] = [0, 0];
+  let [after, bytes] = [0, 0];
   const byteAt = (at: number) => {
-    bytes += utf8.encode(text.slice(behind, at)).length;
-    behind = at;
+    bytes += utf8.encode(text.slice(after, at)).length;
+    after = at;
     return bytes;
   };
   const beginnings = new Beginnings(encode, made, ids);
@@ -161,7 +161,7 @@ async function tokenRanges(
   return ranges;
 }
 
-/** The first token that ends behind a byte. */
+/** The first token that ends after a byte. */
 function firstBeyond(ends: readonly number[], byte: number): number {
   let [low, high] = [0, ends.length];
   while (low < high) {
@@ -187,7 +187,7 @@ class Beginnings {
     this.#ids = ids;
   }
 
-  /** Only what is behind the last place is encoded, so that the time does not grow with the square of the text. */
+  /** Only what is after the last place is encoded, so that the time does not grow with the square of the text. */
   async tokens(end: number): Promise<number> {
     const { same, all } = await this.#same(this.#place, this.#tokens, end);
     if (all) {

@@ -9,7 +9,7 @@ import { show } from "../options.js";
 import { byteLevelBytes } from "./bpe.js";
 import { partsOf, type TokenizerJson, type TokenizerPart } from "./tokenizer-json.js";
 
-/** A decoder at work. What it gives are tokens, or behind `Fuse` the parts of one. */
+/** A decoder at work. What it gives are tokens, or after `Fuse` the parts of one. */
 export interface Stage {
   push(token: string): readonly string[];
   end(): readonly string[];
@@ -100,7 +100,7 @@ const wrong = (place: string, part: TokenizerPart | null, name: string) =>
       "which is not computed here",
   );
 
-/** Several decoders, one behind the other. */
+/** Several decoders, one after the other. */
 function chained(stages: readonly Stage[]): Stage {
   const through = (tokens: readonly string[], from: number) => {
     let now = tokens;
@@ -224,7 +224,7 @@ const CLEANED = [
 const cleaned = (text: string) =>
   CLEANED.reduce((now, [from, to]) => now.replaceAll(from, to), text);
 
-/** The suffix ends words: it is a space, but behind the last token. */
+/** The suffix ends words: it is a space, except after the last token. */
 function withSuffix(suffix: string): Stage {
   let held: string | undefined;
   const given = (space: string) =>

@@ -33,13 +33,13 @@ export interface PeerTokenizer {
 export interface Own {
   readonly added: readonly AddedToken[];
   readonly around: Around;
-  /** What is done to a text between the added tokens that are found before it, and those that are found behind it. */
+  /** What is done to a text between the added tokens that are found before it, and those that are found after it. */
   readonly normalize: (text: string) => string;
   /** Begins to decode. */
   readonly decoding: () => Stage;
   /** The text of each id. */
   readonly texts: readonly (string | undefined)[];
-  /** What begins a text behind its normalisation, unless it or a space does; where no token is before it. */
+  /** What begins a text after its normalisation, unless it or a space does; where no token is before it. */
   readonly prefix: string;
   /** The bytes that each id stands for, where ids spell texts. */
   readonly spelling: ((id: number) => Uint8Array) | undefined;
@@ -104,11 +104,11 @@ export class HuggingFaceTokenizer extends Tokenizer implements PretrainedTokeniz
     if (typeof text !== "string") throw invalid(`encode takes a string, not ${show(text)}`);
     const special = parsesSpecial(options);
     return inspect("encode", () => {
-      const { before, behind } = this.#own.around;
+      const { before, after } = this.#own.around;
       const add = options?.addSpecialTokens ?? true;
       const ids: number[] = add ? [...before] : [];
       this.#encodeText(text, special, ids);
-      return Uint32Array.from(add ? ids.concat(behind) : ids);
+      return Uint32Array.from(add ? ids.concat(after) : ids);
     });
   }
 

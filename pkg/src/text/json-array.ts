@@ -26,7 +26,7 @@ class Scan {
   #index = 0;
   /** What is there of the element that has begun. */
   #rest = "";
-  /** Arrays and objects that are open: 0 before the array and behind it. */
+  /** Arrays and objects that are open: 0 before the array and after it. */
   #depth = 0;
   #over = false;
   #quoted = false;
@@ -83,7 +83,7 @@ class Scan {
     const rest = show(text.slice(at));
     throw invalid(
       this.#over
-        ? `${this.#where}: behind the JSON array, of ${this.#index} elements, comes ${rest}; give one array, or JSONL: an object in each line`
+        ? `${this.#where}: after the JSON array, of ${this.#index} elements, comes ${rest}; give one array, or JSONL: an object in each line`
         : `${this.#where}: there is no JSON array, but ${rest}; give rows, such as [{"text": "…"}]`,
     );
   }

@@ -9,7 +9,7 @@ const TRIES = 24;
 
 type Encode = (text: string) => ArrayLike<number> | Promise<ArrayLike<number>>;
 
-/** Where a piece ends and where the next begins: behind a space that the tokenizer puts there itself. */
+/** Where a piece ends and where the next begins: after a space that the tokenizer puts there itself. */
 interface Cut {
   readonly end: number;
   readonly next: number;

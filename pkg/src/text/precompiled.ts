@@ -37,7 +37,7 @@ export function precompiledOf(place: string, part: TokenizerPart): (text: string
 
 interface Table {
   readonly units: Uint32Array;
-  /** What characters become, each with a zero behind it. */
+  /** What characters become, each with a zero after it. */
   readonly texts: Uint8Array<ArrayBuffer>;
 }
 

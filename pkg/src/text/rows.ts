@@ -170,7 +170,7 @@ async function* csvRows(
   }
   if (quoted && !quote) {
     throw invalid(
-      `${where}: a quote in row ${rows} has no end, so everything behind it would be one field; close it, or ` +
+      `${where}: a quote in row ${rows} has no end, so everything after it would be one field; close it, or ` +
         'double each " that belongs to a text',
     );
   }

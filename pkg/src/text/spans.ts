@@ -5,9 +5,9 @@
  */
 
 import {
-  behind,
   common,
   type Extent,
+  endOf,
   endOfMessage,
   endOfTurn,
   firstTag,
@@ -78,7 +78,7 @@ function markedSpans(made: Rendered, wanted: (message: number) => boolean): Exte
       if (own !== 0 && origin !== own) break;
       own = origin;
     }
-    // A run without a character of a message is of the one behind the last.
+    // A run without a character of a message belongs to the message after the last one.
     if (own !== 0) owner = own;
     if (wanted(own !== 0 ? own - 1 : owner) || (own === 0 && owner > 0 && wanted(owner - 1))) {
       spans.push([begin, at]);
@@ -104,11 +104,11 @@ class Finder {
     this.#thinking = thinking;
   }
 
-  /** The span of a message. An answer begins behind what the template's prompt for it has written. */
+  /** The span of a message. An answer begins after what the template's prompt for it has written. */
   span(at: number, answer: boolean): Extent {
     const { made, extents } = this.#whole;
     const own = extents.get(at + 1);
-    const [anchor, from] = behind(this.#whole, at);
+    const [anchor, from] = endOf(this.#whole, at);
     const prompt = answer ? this.#tail(at, true) : undefined;
     let begin = own?.[0] ?? from;
     if (prompt && prompt.from === anchor && (!own || from <= own[0])) {
@@ -133,7 +133,7 @@ class Finder {
   #end(at: number, begin: number, prompt: string | undefined): number {
     const { made } = this.#whole;
     const through = this.#tail(at + 1, false);
-    const [anchor, last] = behind(this.#whole, at + 1);
+    const [anchor, last] = endOf(this.#whole, at + 1);
     if (!through || through.from !== anchor) {
       const next = nextMessage(made, last);
       if (next < 0) return made.text.length;

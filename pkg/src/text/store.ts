@@ -107,7 +107,7 @@ export class TokenStore implements TokenReader {
 
 /**
  * One text whose windows begin as the model knows a text. The start takes the place of a window's first tokens, so a
- * window keeps its length, its last target, and its place in the text. Neither the start nor the token behind it
+ * window keeps its length, its last target, and its place in the text. Neither the start nor the token after it
  * is a target: a window begins anywhere, and no text begins in the middle of a sentence.
  */
 class WindowReader implements TokenReader {

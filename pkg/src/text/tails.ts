@@ -25,8 +25,8 @@ export function mapped(made: Rendered): Mapped {
   return { made, extents };
 }
 
-/** What stands behind the last character of a message, or of one before it; with the number of that message. */
-export function behind(
+/** Where a message ends; of a message without characters, where the one before it ends. With the number of that message. */
+export function endOf(
   { made, extents }: Mapped,
   message: number,
 ): readonly [from: number, end: number] {
@@ -59,7 +59,7 @@ export function firstTag(
 }
 
 /**
- * The end of a turn within what two texts have in common: up to its first tag and the white space behind, since the next
+ * The end of a turn within what two texts have in common: up to its first tag and the white space after it, since the next
  * header may begin alike. Without a tag, its whole lines.
  */
 export function endOfTurn(common: string, tags: RegExp): string {
@@ -80,7 +80,7 @@ export function common(a: string, b: string): string {
 
 /** The end of messages as a template renders them. */
 export interface Tail {
-  /** What stands behind their last character. */
+  /** What stands after their last character. */
   readonly text: string;
   /** The number of the message whose character that is. */
   readonly from: number;
@@ -97,7 +97,7 @@ export function tailOf(
 ): Tail | undefined {
   try {
     const all = mapped(template.render(chat, messages, prompt));
-    const [from, end] = behind(all, messages.length);
+    const [from, end] = endOf(all, messages.length);
     const count = countOf(all.made, messages.length);
     return { text: all.made.text.slice(end), from, count };
   } catch (cause) {
@@ -113,7 +113,7 @@ function countOf(made: Rendered, message: number): number {
 }
 
 /**
- * Where a message ends that has so many characters at most. Templates may write some of them again: the name of a tool
+ * Where a message ends of which at most `most` characters count. Templates may write some of them again: the name of a tool
  * stands in its call, and before what it gave.
  */
 export function endOfMessage({ made, extents }: Mapped, message: number, most: number): number {

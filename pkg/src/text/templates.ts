@@ -71,7 +71,7 @@ export interface ChatTemplate {
   /**
    * The text of messages.
    *
-   * @param prompt - whether the beginning of an answer comes behind them.
+   * @param prompt - whether the beginning of an answer comes after them.
    * @param printed - gets the values other than texts that the template prints.
    * @throws {@link TinyloomError} in the template's own words where it refuses them.
    */

@@ -6,7 +6,7 @@ import type { LoadOptions, LongOptions } from "../progress.js";
 /** Options of a dataset of documents. */
 export interface DocumentOptions extends TextOptions, LongOptions {
   /**
-   * The id that is put behind each document, so that the model learns where texts end; null for none.
+   * The id that is put after each document, so that the model learns where texts end; null for none.
    * Default: the tokenizer's `endToken`, if it has one.
    */
   endToken?: number | null;
@@ -17,13 +17,13 @@ export interface DocumentOptions extends TextOptions, LongOptions {
   joined?: boolean;
 }
 
-/** A document whose beginning is given: only what comes behind it is learned. */
+/** A document whose beginning is given: only what comes after it is learned. */
 export interface PromptedDocument {
   /** What the model reads. */
   readonly prompt: string;
   /**
-   * What the model learns to write: the tokens of the whole behind those that the prompt alone has too. The end token
-   * behind it is learned as well.
+   * What the model learns to write: the tokens of the whole after those that the prompt alone has too. The end token
+   * after it is learned as well.
    */
   readonly completion: string;
 }
@@ -108,7 +108,7 @@ export interface ChatPrompt {
   /** The tokens of that text. */
   readonly tokens: Uint32Array<ArrayBuffer>;
   /**
-   * The text that ends an answer, for `stop` of {@link Model.generate}: the special token that the template puts behind
+   * The text that ends an answer, for `stop` of {@link Model.generate}: the special token that the template puts after
    * answers, or else its other text there. Empty where the template has none.
    */
   readonly stop: readonly string[];

@@ -16,11 +16,11 @@ export function documentOf(
   const allowed = integer(0, count - 1)(index);
   if (allowed) throw invalid(`dataset.document: the index is ${show(index)}; give ${allowed}`);
   const begin = starts?.[index] ?? index * sequenceLength;
-  const behind = starts ? (starts[index + 1] ?? store.length) : begin + sequenceLength;
-  const length = Math.min(behind, store.length) - begin;
+  const end = starts ? (starts[index + 1] ?? store.length) : begin + sequenceLength;
+  const length = Math.min(end, store.length) - begin;
   const { reader } = store;
   const targets = reader.read(begin, length, true);
-  // A window's start, and the token behind it, are no targets.
+  // A window's start, and the token after it, are no targets.
   const unlearned = reader === store ? 0 : store.windowStart.length + 1;
   if (length >= unlearned) targets.fill(IGNORE_INDEX, 0, unlearned);
   // What is learned is the prediction of a token from those before it.

@@ -65,7 +65,7 @@ export class HeldObjects {
     throw new TinyloomError("internal", `the worker has no object ${id}`);
   }
 
-  /** The page has let go of an object that it was sent so many times. */
+  /** The page has let go of an object that it was sent `count` times. */
   release(id: number, count: number): void {
     const held = this.#held.get(id);
     if (!held) return;

@@ -155,7 +155,7 @@ export class Host implements HostApi {
     this.#signals.get(id)?.abort(reason);
   }
 
-  /** The page has let go of an object that it was sent so many times. */
+  /** The page has let go of an object that it was sent `count` times. */
   release(id: number, count: number): void {
     this.#held.release(id, count);
   }

@@ -37,7 +37,7 @@ const make = ({ tinyloom, runtime }, more = {}) =>
 const open = async (host, more = {}) =>
   host.tinyloom.Trainer.create(await make(host), { ...trainerOptions, ...more });
 
-/** The object, of which a property throws when it is read. */
+/** Makes a property of an object throw when it is read. */
 const trapped = (of, name) =>
   Object.defineProperty(of, name, {
     enumerable: true,

@@ -139,7 +139,7 @@ const look: Lesson = {
         "Look for yourself: click the n of its answer, in the row at the bottom. Threads lead to the letters that it looks at: a colour for each head, and the thicker, the more.",
       until: {
         is: ({ chosen }) => chosen === THIRD,
-        waits: "It goes on when you have clicked the n behind the arrow, t and e.",
+        waits: "It goes on when you have clicked the n after the arrow, t and e.",
       },
     },
     {

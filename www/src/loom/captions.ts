@@ -13,7 +13,7 @@ export interface Picture {
   readonly off: ReadonlySet<number>;
 }
 
-/** What else is told. */
+/** What the words beside a picture are made of, besides the picture. */
 export interface Beside extends Pick<Told, "asked" | "live"> {
   readonly ghost: Track | undefined;
   /** Seconds in which a run is shown. */

@@ -28,7 +28,7 @@ const joined = new Intl.ListFormat("en", { type: "conjunction" });
 /** A letter with its place. After the mark places count from there: it is the model's own answer. */
 function placed({ tokens, given, answers }: Weave, at: number): string {
   const token = tokens[at]!;
-  if (answers && at === given - 1) return "the mark behind the word";
+  if (answers && at === given - 1) return "the mark after the word";
   if (answers && at >= given) return `${named(token)} of its own answer`;
   return `the ${ordinal(at + 1)} letter, ${named(token)}`;
 }

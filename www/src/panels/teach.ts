@@ -193,7 +193,7 @@ export class TeachPanel {
       ? pupil.teaching.reward(rule, pupil.toMark, signal)
       : pupil.teaching.learn(pupil.marks, signal);
     for await (const step of steps) this.#show(step);
-    this.#say("It writes behind beginnings that nobody has marked…");
+    this.#say("It continues beginnings that nobody has marked…");
     const { before, after } = await pupil.both(signal);
     showChange(before, after, pupil.rules, rule);
     if (!rule) {

@@ -77,6 +77,6 @@ export function exampleFor(task: TaskName | undefined): Example {
   const chats = ofTask(tasks[task]);
   return {
     chats,
-    teaches: `${whole(chats.length)} problems “${label.toLowerCase()}”, each answered right, and with a “${MARK}” behind it`,
+    teaches: `${whole(chats.length)} problems “${label.toLowerCase()}”, each answered right, and with a “${MARK}” after it`,
   };
 }

@@ -16,7 +16,7 @@ import {
 /** What a function gets: undefined for what is not given. */
 export type Given = readonly (Value | undefined)[];
 
-/** A function with its parameters: `?` behind those that need not be given, `_` before those that have no keyword. */
+/** A function with its parameters: `?` after those that need not be given, `_` before those that have no keyword. */
 export type Defined = readonly [parameters: string, run: (...given: Value[]) => Value];
 
 /** Arguments in the order of the parameters. */

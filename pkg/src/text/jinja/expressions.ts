@@ -236,7 +236,7 @@ export class ExpressionParser {
     if (!bounds[0]) throw this.unexpected();
     return { kind: "item", of, key: bounds[0] };
   }
-  /** Filters and tests behind an expression. */
+  /** Filters and tests after an expression. */
   protected filters(first: Expression | undefined, inline = false): Expression {
     let of = first;
     for (;;) {

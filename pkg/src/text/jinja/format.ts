@@ -29,11 +29,11 @@ export function percent(format: Str, given: Value): Str {
   const list = given instanceof Tuple ? [...given.items] : [given];
   let used = 0;
   const parts: Str[] = [];
-  let behind = 0;
+  let after = 0;
   for (const match of all.matchAll(pattern)) {
     const [place, key, flags = "", width = "", digits, kind = ""] = match;
-    parts.push(cut(format, behind, match.index));
-    behind = match.index + place.length;
+    parts.push(cut(format, after, match.index));
+    after = match.index + place.length;
     if (kind === "%") {
       parts.push("%");
       continue;
@@ -52,7 +52,7 @@ export function percent(format: Str, given: Value): Str {
   if (used < list.length && !(given instanceof Dict) && !Array.isArray(given)) {
     throw fault("it formats a text with more values than it has places");
   }
-  return joined([...parts, cut(format, behind)]);
+  return joined([...parts, cut(format, after)]);
 }
 
 /** A value in a place of `%`. */
@@ -130,15 +130,15 @@ export function rounded(number: number, digits: number): number {
   return Number.isFinite(number) ? Number(fixed(number, digits)) : number;
 }
 
-/** The method `format` of a text, without forms behind a colon. */
+/** The method `format` of a text, without forms after a colon. */
 export function formatted(format: Str, args: readonly Value[], named: Named): Str {
   const all = textOf(format);
   const parts: Str[] = [];
-  let [behind, next] = [0, 0];
+  let [after, next] = [0, 0];
   for (const match of all.matchAll(/\{\{|\}\}|\{([^{}]*)\}|[{}]/g)) {
     const [place, name] = match;
-    parts.push(cut(format, behind, match.index));
-    behind = match.index + place.length;
+    parts.push(cut(format, after, match.index));
+    after = match.index + place.length;
     if (place === "{{" || place === "}}") parts.push(place.slice(1));
     else if (name === undefined || !/^(\d*|[\p{L}_][\p{L}\p{N}_]*)$/u.test(name)) {
       throw fault(`it formats ${JSON.stringify(place)}, which is not known here`);
@@ -150,5 +150,5 @@ export function formatted(format: Str, args: readonly Value[], named: Named): St
       parts.push(toStr(value));
     }
   }
-  return joined([...parts, cut(format, behind)]);
+  return joined([...parts, cut(format, after)]);
 }

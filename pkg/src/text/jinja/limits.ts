@@ -43,7 +43,7 @@ export function charge(steps: number): void {
   if (current.steps > MOST_STEPS) throw fault(`it takes more than ${MOST_STEPS} steps`);
 }
 
-/** Counts work on so many characters. */
+/** Counts work on this number of characters. */
 export const chargeText = (length: number) => charge(length / CHARACTERS_OF_A_STEP);
 
 /** Notes that a value other than a text is printed. */
@@ -61,7 +61,7 @@ export function expectItems(count: number): void {
   charge(count);
 }
 
-/** A text so many times, 0 times where the number is negative. */
+/** A text `count` times, 0 times where `count` is negative. */
 export function times(text: string, count: number): string {
   const many = Math.max(0, count);
   expectLength(text.length * many);

@@ -58,7 +58,7 @@ class Parser extends ExpressionParser {
   #unpaired(): Error {
     return this.wrong(
       "{% generation %} and {% endgeneration %} of the template do not alternate; put the one before each answer " +
-        "and the other behind it",
+        "and the other after it",
     );
   }
 
@@ -191,7 +191,7 @@ class Parser extends ExpressionParser {
     return several ? { kind: "tuple", items } : (items[0] as Target);
   }
 
-  /** A statement behind its name; undefined where no statement has it. */
+  /** A statement after its name; undefined where no statement has it. */
   #reader(name: string): Statement | Statement[] | undefined {
     switch (name) {
       case "if":

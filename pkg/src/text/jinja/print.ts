@@ -182,18 +182,18 @@ function jsonText(text: Str, ascii: boolean): Str {
   if (typeof text === "string") return `"${text.replace(escaped, replaced)}"`;
   const parts: string[] = [];
   const codes: string[] = [];
-  let behind = 0;
+  let after = 0;
   for (const match of text.text.matchAll(escaped)) {
     const made = replaced(match[0]);
-    parts.push(text.text.slice(behind, match.index), made);
+    parts.push(text.text.slice(after, match.index), made);
     codes.push(
-      text.codes.slice(behind, match.index),
+      text.codes.slice(after, match.index),
       (text.codes[match.index] as string).repeat(made.length),
     );
-    behind = match.index + 1;
+    after = match.index + 1;
   }
-  parts.push(text.text.slice(behind));
-  codes.push(text.codes.slice(behind));
+  parts.push(text.text.slice(after));
+  codes.push(text.codes.slice(after));
   const inner = new Traced(parts.join(""), codes.join(""));
   return joined(['"', inner, '"']);
 }

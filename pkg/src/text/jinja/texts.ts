@@ -54,7 +54,7 @@ function lastCharacter(text: string, from: number, end: number): string {
   return /^[\ud800-\udbff][\udc00-\udfff]$/.test(pair) ? pair : text.slice(end - 1, end);
 }
 
-/** Places of a text within another, at most so many. */
+/** Places of a text within another, at most `most` of them. */
 function places(text: string, part: string, most: number): number[] {
   chargeText(text.length);
   const found: number[] = [];
@@ -80,12 +80,12 @@ export function split(
   if (by === undefined) return words(text, most, last);
   const found = last ? lastPlaces(own, by, most) : places(own, by, most);
   const parts: Str[] = [];
-  let behind = 0;
+  let after = 0;
   for (const at of found) {
-    parts.push(cut(text, behind, at));
-    behind = at + by.length;
+    parts.push(cut(text, after, at));
+    after = at + by.length;
   }
-  return [...parts, cut(text, behind)];
+  return [...parts, cut(text, after)];
 }
 
 function lastPlaces(text: string, part: string, most: number): number[] {
@@ -100,7 +100,7 @@ function lastPlaces(text: string, part: string, most: number): number[] {
   return found.reverse();
 }
 
-/** What stands between white space. What is behind the last split keeps its own. */
+/** What stands between white space. What is after the last split keeps its own. */
 function words(text: Str, most: number, last: boolean): Str[] {
   chargeText(textOf(text).length);
   const found = [...textOf(text).matchAll(WORDS)].map(
@@ -118,13 +118,13 @@ function words(text: Str, most: number, last: boolean): Str[] {
 function lines(text: Str, keep: boolean): Str[] {
   chargeText(textOf(text).length);
   const all: Str[] = [];
-  let behind = 0;
+  let after = 0;
   for (const { index, 0: end } of textOf(text).matchAll(LINES)) {
     charge(1);
-    all.push(cut(text, behind, index + (keep ? end.length : 0)));
-    behind = index + end.length;
+    all.push(cut(text, after, index + (keep ? end.length : 0)));
+    after = index + end.length;
   }
-  if (behind < textOf(text).length) all.push(cut(text, behind));
+  if (after < textOf(text).length) all.push(cut(text, after));
   return all;
 }
 
@@ -144,12 +144,12 @@ export function replaced(text: Str, old: Str, by: Str, limit: number): Str {
     return joined(each.length < most ? [...parts, by] : parts);
   }
   const parts: Str[] = [];
-  let behind = 0;
+  let after = 0;
   for (const at of places(textOf(text), part, most)) {
-    parts.push(cut(text, behind, at), by);
-    behind = at + part.length;
+    parts.push(cut(text, after, at), by);
+    after = at + part.length;
   }
-  return parts.length > 0 ? joined([...parts, cut(text, behind)]) : text;
+  return parts.length > 0 ? joined([...parts, cut(text, after)]) : text;
 }
 
 /** A text between as many spaces, or other characters, as make it that wide. */
