@@ -20,6 +20,7 @@ export { prepareHost } from "./host.js";
 export { interventionsOf } from "./interventions.js";
 export { findLearningRate } from "./learning-rate.js";
 export { saveMerged } from "./merged-checkpoint.js";
+export { created, loaded } from "./model-making.js";
 export { parameter, setParameter } from "./parameters.js";
 export { prepare } from "./prepare.js";
 export { recovering } from "./recovery/index.js";

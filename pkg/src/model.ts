@@ -52,15 +52,15 @@ import type {
   ScoreOptions,
   Scores,
 } from "./model-types.js";
-import { NO_NOTES, notesOf } from "./notes.js";
-import { check, copied, inspect, invalid, isA, type Rules, show } from "./options.js";
+import { NO_NOTES } from "./notes.js";
+import { check, copied, inspect, type Rules } from "./options.js";
 import type { PrepareOptions } from "./prepare-types.js";
 import type { LongOptions } from "./progress.js";
 import { RawHandle } from "./raw-handle.js";
-import type { Ask, RawModel, RawModule, RawRuntime, Seen } from "./raw-types.js";
+import type { RawModel, RawRuntime } from "./raw-types.js";
 import type { Origin } from "./recovery/origin.js";
 import { type ResolvedConfig, resolvedConfig } from "./resolved-config.js";
-import { Runtime } from "./runtime.js";
+import { expectRuntime, type Runtime } from "./runtime.js";
 import { FORMAT, saveOptions } from "./save-options.js";
 import {
   type DtypeOptions,
@@ -130,14 +130,10 @@ export class Model {
     expectRuntime("Model.create", runtime);
     const json = configJson("Model.create", config);
     const chosen = check("Model.create", options, MODEL);
-    const create = (raw: RawRuntime, module: RawModule, long: LongOptions) =>
-      watched("Model.create", long, (ask: Ask) =>
-        module.RawModel.create(raw, json, chosen.seed ?? 0, ask),
-      );
     return runtimes.of(runtime).call(async (raw, module) => {
-      const again = async (on: RawRuntime) => ({ model: await create(on, module, {}) });
-      const origin: Origin = { again, seeded: true, notes: notesOf(json) };
-      return new Model(runtime, await create(raw, module, chosen), raw, origin);
+      const { created } = await deferredPart();
+      const { model, origin } = await created(raw, module, json, chosen);
+      return new Model(runtime, model, raw, origin);
     }, chosen.signal);
   }
 
@@ -177,17 +173,10 @@ export class Model {
     expectRuntime("Model.fromPretrained", runtime);
     const { weights, ...chosen } = check("Model.fromPretrained", options, PRETRAINED);
     const files = openSource("Model.fromPretrained", source, chosen);
-    const load = async (raw: RawRuntime, module: RawModule, long: LongOptions, seen: Seen) => {
-      const { loadWeights } = await deferredPart();
-      const loader = (config: string) => new module.RawLoader(raw, config, weights);
-      const coded = weights === "int8" || weights === "int4";
-      return loadWeights({ module, source: files, names: MODEL_FILES, coded, loader }, long, seen);
-    };
     return runtimes.of(runtime).call(async (raw, module) => {
-      const seen: Seen = { sum: 0 };
-      const model = await load(raw, module, chosen, seen);
-      const again = async (on: RawRuntime, by: Seen) => ({ model: await load(on, module, {}, by) });
-      return new Model(runtime, model, raw, { again, seen, notes: seen.notes });
+      const { loaded } = await deferredPart();
+      const { model, origin } = await loaded(raw, module, files, weights, chosen);
+      return new Model(runtime, model, raw, origin);
     }, chosen.signal);
   }
 
@@ -596,16 +585,3 @@ export class Model {
 /** What a call changes, as the module takes it. */
 const intervened = async (where: string, { interventions }: Intervened, raw: RawModel) =>
   interventions && (await deferredPart()).interventionsOf(where, interventions, raw);
-
-/** Refuses anything but a runtime, for callers without types. @internal */
-export function expectRuntime(
-  where: string,
-  runtime: unknown,
-  or = "",
-): asserts runtime is Runtime {
-  if (!isA(runtime, Runtime)) {
-    throw invalid(
-      `${where} takes a Runtime first${or}, not ${show(runtime)}; await Runtime.create()`,
-    );
-  }
-}

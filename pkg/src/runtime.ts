@@ -13,6 +13,7 @@ import {
   inspect,
   integer,
   invalid,
+  isA,
   object,
   oneOf,
   type Rules,
@@ -291,5 +292,18 @@ export function expectLimits(where: string, given: object): void {
     }
     const allowed = integer(1)(value);
     if (allowed) throw invalid(`${where}: limits.${name} is ${show(value)}; give ${allowed}`);
+  }
+}
+
+/** Refuses anything but a runtime, for callers without types. @internal */
+export function expectRuntime(
+  where: string,
+  runtime: unknown,
+  or = "",
+): asserts runtime is Runtime {
+  if (!isA(runtime, Runtime)) {
+    throw invalid(
+      `${where} takes a Runtime first${or}, not ${show(runtime)}; await Runtime.create()`,
+    );
   }
 }

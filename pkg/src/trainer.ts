@@ -7,7 +7,7 @@ import type { CheckpointFiles } from "./file-part.js";
 import { openSource } from "./file-source.js";
 import { type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { deferredPart } from "./lazy.js";
-import { adoptModel, expectRuntime, Model } from "./model.js";
+import { adoptModel, Model } from "./model.js";
 import type { ModelFiles } from "./model-types.js";
 import { DEFAULTS } from "./optimizers.js";
 import {
@@ -35,7 +35,7 @@ import type {
 import type { TrainerRecovery } from "./recovery/trainer-recovery.js";
 import { alreadyOn, Run, runOptions } from "./run.js";
 import type { RunOptions } from "./run-types.js";
-import type { Runtime } from "./runtime.js";
+import { expectRuntime, type Runtime } from "./runtime.js";
 import { saveOptions } from "./save-options.js";
 import {
   type DtypeOptions,
