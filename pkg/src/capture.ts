@@ -95,7 +95,9 @@ export async function capture(
       ? named(kinds, [...new Set(chosen.layers)], count)
       : (JSON.parse(raw.capturedOf(JSON.stringify(kinds))) as Place[]);
     const own = JSON.stringify({ kvCache, weights, captured });
-    const changed = interventionsOf("capture", chosen.interventions, raw);
+    const changed = interventionsOf("capture", chosen.interventions, raw, {
+      positions: tokens.length,
+    });
     const found = await watched("capture", chosen, (ask) => raw.capture(tokens, own, ask, changed));
     const result: { [kind: string]: { [layer: number]: Float32Array } } = {};
     for (const kind of kinds) result[kind] = {};

@@ -7,7 +7,7 @@ import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
 import type { batchGiven, DecodedModel, GenerateCall } from "./generate-options.js";
 import type { BatchPrompt, BatchToken, GenerateOptions } from "./generate-types.js";
 import { type InnerModel, models } from "./internal.js";
-import { interventionsOf } from "./interventions.js";
+import { interventionsOf, roomOf } from "./interventions.js";
 import { check, invalid, object, show } from "./options.js";
 import { promptTokens } from "./prompt-tokens.js";
 import type { RawHandle } from "./raw-handle.js";
@@ -256,7 +256,7 @@ async function* ofGroup(
       all.set(one, at);
       at += one.length;
     }
-    const changed = interventionsOf(WHERE, given.interventions, raw);
+    const changed = interventionsOf(WHERE, given.interventions, raw, roomOf(model.config));
     batch = raw.batch(all, lengths, options, changed);
     return batch;
   };

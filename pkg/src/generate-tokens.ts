@@ -99,7 +99,11 @@ async function* tokensOfGeneration({ config, weights }: DecodedModel, chosen: Ca
     const fixed = heals ? undefined : biases?.fixed;
     const { interventions } = chosen;
     const changed =
-      interventions && (await deferredPart()).interventionsOf("generate", interventions, raw);
+      interventions &&
+      (await deferredPart()).interventionsOf("generate", interventions, raw, {
+        positions: config.max_position_embeddings,
+        of: "the model",
+      });
     generation = await raw.generate(text, JSON.stringify(options), fixed, changed);
     return generation;
   };

@@ -56,7 +56,10 @@ export type InterventionChange =
  */
 export type Intervention = InterventionPlace &
   InterventionChange & {
-    /** Positions of the text: a list, or all from one on up to another, which is not among them. Default: all. */
+    /**
+     * Positions of the text: a list, or all from one on up to another, which is not among them. Default: all. What a text
+     * does not have is refused; of one that is generated, what its model does not have.
+     */
     positions?: readonly number[] | { from?: number; to?: number };
   };
 

@@ -3,6 +3,7 @@
 import type { Intervention } from "./interventions-types.js";
 import { inspect, invalid, object, show } from "./options.js";
 import type { RawInterventions, RawModel } from "./raw-types.js";
+import type { ResolvedConfig } from "./resolved-config.js";
 
 const PLACES = ["residual", "attention", "mlp", "head"];
 const CHANGES = ["scale", "add", "project", "set"] as const;
@@ -13,24 +14,42 @@ const END = 0xffff_ffff;
 
 type Given = { readonly [name: string]: unknown };
 
-/** What a model takes. One is good for one call. */
+/** The positions that a call has. */
+export interface Room {
+  readonly positions: number;
+  /** What has them, for errors; default the text. */
+  readonly of?: "the longest document" | "the model";
+}
+
+/** Of a text that grows: it may come to every position of the model. */
+export const roomOf = ({ max_position_embeddings: positions }: ResolvedConfig): Room => ({
+  positions,
+  of: "the model",
+});
+
+/**
+ * What a model takes. One is good for one call.
+ *
+ * @param room - positions of the text where its length is known; of the model where the text grows.
+ */
 export function interventionsOf(
   where: string,
   given: readonly Intervention[] | undefined,
   raw: RawModel,
+  room: Room,
 ): RawInterventions | undefined {
   if (!given?.length) return undefined;
-  const [json, vectors] = inspect(where, () => written(where, given));
+  const [json, vectors] = inspect(where, () => written(where, given, room));
   return raw.interventions(json, vectors);
 }
 
-function written(where: string, given: readonly unknown[]): [string, Float32Array] {
+function written(where: string, given: readonly unknown[], room: Room): [string, Float32Array] {
   const vectors: number[][] = [];
   let begin = 0;
   const all = Array.from(given, (one, index) => {
     const refuse = (what: string) => invalid(`${where}: interventions[${index}]${what}`);
     if (object(one) !== undefined) throw refuse(` is ${show(one)}; give a plain object`);
-    const [own, numbers] = changeOf(one as Given, refuse);
+    const [own, numbers] = changeOf(one as Given, refuse, room);
     vectors.push(numbers);
     begin += numbers.length;
     return { ...own, vector: [begin - numbers.length, numbers.length] };
@@ -40,7 +59,7 @@ function written(where: string, given: readonly unknown[]): [string, Float32Arra
 
 type Refuse = (what: string) => Error;
 
-function changeOf(one: Given, refuse: Refuse): [object, number[]] {
+function changeOf(one: Given, refuse: Refuse, room: Room): [object, number[]] {
   const unknown = Object.keys(one).find((name) => !KNOWN.includes(name));
   if (unknown) throw refuse(` has no field "${unknown}"; it takes ${KNOWN.join(", ")}`);
   const { at, layer, head, strength, positions } = one;
@@ -73,7 +92,7 @@ function changeOf(one: Given, refuse: Refuse): [object, number[]] {
     ...(at === "head" && { head: whole("head", head) }),
     change,
     by: factor ?? 1,
-    positions: runsOf(positions, whole, refuse),
+    positions: runsOf(positions, room, whole, refuse),
   };
   return [own, scales ? [] : numbersOf(change, one[change], refuse)];
 }
@@ -93,15 +112,24 @@ function numbersOf(name: string, value: unknown, refuse: Refuse): number[] {
 /** First positions, and how many from there on; none for all. */
 function runsOf(
   positions: unknown,
+  room: Room,
   whole: (name: string, value: unknown) => unknown,
   refuse: Refuse,
 ): [number, number][] {
   if (positions === undefined) return [];
+  const end = room.positions;
+  /** Refuses what is above the most that is allowed. */
+  const within = (name: string, value: number, most: number) => {
+    if (value <= most) return value;
+    const have = `${room.of ?? "the text"} has ${end} positions`;
+    throw refuse(`.${name} is ${value}; ${have}, so it must be at most ${most}`);
+  };
   if (Array.isArray(positions) || positions instanceof Uint32Array) {
     if (positions.length === 0) throw refuse(".positions is empty; leave it out for all");
     const runs: [number, number][] = [];
     for (const [index, one] of Array.from(positions as unknown[]).entries()) {
-      const position = whole(`positions[${index}]`, one) as number;
+      const name = `positions[${index}]`;
+      const position = within(name, whole(name, one) as number, end - 1);
       const last = runs.at(-1);
       if (last && position === last[0] + last[1]) last[1]++;
       else runs.push([position, 1]);
@@ -114,9 +142,9 @@ function runsOf(
   const { from = 0, to, ...others } = positions as Given;
   const [unknown] = Object.keys(others);
   if (unknown) throw refuse(`.positions has no field "${unknown}"; it takes from and to`);
-  const first = whole("positions.from", from) as number;
+  const first = within("positions.from", whole("positions.from", from) as number, end - 1);
   if (to === undefined) return [[first, END - first]];
-  const end = whole("positions.to", to) as number;
-  if (end <= first) throw refuse(`.positions.to is ${end}; it must be above from, ${first}`);
-  return [[first, end - first]];
+  const last = within("positions.to", whole("positions.to", to) as number, end);
+  if (last <= first) throw refuse(`.positions.to is ${last}; it must be above from, ${first}`);
+  return [[first, last - first]];
 }

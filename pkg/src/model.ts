@@ -219,7 +219,7 @@ export class Model {
       targets === undefined ? undefined : toSomeTokens("targets", targets, this.config);
     return withOver(overOf(this.#inner, long), (handle) =>
       handle.run(async (raw) => {
-        const changed = await intervened("loss", long, raw);
+        const changed = await intervened("loss", long, raw, ids);
         return watched("loss", long, (ask) => raw.loss(ids, wanted, json, ask, changed));
       }, long.signal),
     );
@@ -433,7 +433,7 @@ export class Model {
     const { signal } = long;
     return withOver(overOf(this.#inner, long), (handle) =>
       handle.run(async (raw) => {
-        const changed = await intervened(look, long, raw);
+        const changed = await intervened(look, long, raw, ids);
         return watched(look, long, (ask) => raw.inspect(ids, json, ask, changed));
       }, signal),
     );
@@ -583,5 +583,10 @@ export class Model {
 }
 
 /** What a call changes, as the module takes it. */
-const intervened = async (where: string, { interventions }: Intervened, raw: RawModel) =>
-  interventions && (await deferredPart()).interventionsOf(where, interventions, raw);
+const intervened = async (
+  where: string,
+  { interventions }: Intervened,
+  raw: RawModel,
+  { length: positions }: Uint32Array,
+) =>
+  interventions && (await deferredPart()).interventionsOf(where, interventions, raw, { positions });

@@ -3,7 +3,7 @@
 import { overOf, withOver } from "./adapter-parts.js";
 import { type DecodedModel, generateCall } from "./generate-options.js";
 import type { InnerModel } from "./internal.js";
-import { interventionsOf } from "./interventions.js";
+import { interventionsOf, roomOf } from "./interventions.js";
 import { check, integer, object, type Rules } from "./options.js";
 import type { PreparedText, PrepareOptions } from "./prepare-types.js";
 import { LONG } from "./progress.js";
@@ -37,7 +37,7 @@ export async function prepare(
   const most = Math.min(USUAL, config.max_position_embeddings);
   return withOver(overOf(model, over), (handle) =>
     handle.run((raw) => {
-      const changed = interventionsOf("prepare", interventions, raw);
+      const changed = interventionsOf("prepare", interventions, raw, roomOf(config));
       const [count, longest] = [texts.sequences ?? 1, texts.tokens ?? most];
       return watched("prepare", long, (ask) =>
         raw.prepare(JSON.stringify(own), count, longest, ask, changed),

@@ -13,9 +13,17 @@ export async function scores(
   options: ScoreOptions,
   where = "score",
 ): Promise<Scores> {
-  const changed = interventionsOf(where, options.interventions, raw);
+  const [{ length: positions }, , documents] = asked;
+  const room = documents
+    ? { positions: longest(documents), of: "the longest document" as const }
+    : { positions };
+  const changed = interventionsOf(where, options.interventions, raw, room);
   const given = await watched(where, options, (ask) => raw.score(...asked, ask, changed));
   const [logprobs, entropy, ids, probabilities] = given as Given;
   const top = options.top !== undefined ? { ids, probabilities } : undefined;
   return { logprobs, ...(options.entropy && { entropy }), ...(top && { top }) };
 }
+
+/** The tokens of the longest document. */
+const longest = (starts: Uint32Array) =>
+  starts.reduce((most, start, at) => Math.max(most, at - start + 1), 0);

@@ -51,11 +51,22 @@ async function fixture(host, name) {
   return `${Object.keys(cases).length} cases, logits within ${worst.toExponential(1)}`;
 }
 
+/** The interventions at positions of a text: those of a text that grows may have later ones. */
+const within = (all, length) =>
+  all.flatMap(({ positions, ...one }) => {
+    if (!positions) return [one];
+    const { from } = positions;
+    if (from !== undefined) return from < length ? [{ ...one, positions }] : [];
+    const own = positions.filter((position) => position < length);
+    return own.length ? [{ ...one, positions: own }] : [];
+  });
+
 /** That a text is what the full forward pass gives at temperature 0. */
 async function followsForward(model, prompt, drawn, interventions) {
   const vocabulary = model.config.vocab_size;
   const text = [...prompt, ...drawn.map(({ token }) => token)];
-  const logits = await model.logits(text, { interventions });
+  const own = within(interventions, text.length);
+  const logits = await model.logits(text, { interventions: own });
   for (const [index, { token, logprob }] of drawn.entries()) {
     const at = prompt.length - 1 + index;
     const row = logits.subarray(at * vocabulary, (at + 1) * vocabulary);
@@ -213,18 +224,59 @@ export const cases = {
     model.free();
   },
 
+  async "positions that a text does not have are refused"(host) {
+    const model = await make(host);
+    const { tokens } = batch(8);
+    const documents = [0, 0, 0, 0, 0, 5, 5, 5];
+    const calls = {
+      logits: (options) => model.logits(tokens, options),
+      loss: (options) => model.loss(tokens, undefined, options),
+      score: (options) => model.score(tokens, options),
+      hiddenStates: (options) => model.hiddenStates(tokens, { layer: 1, ...options }),
+      attention: (options) => model.attention(tokens, { layer: 1, head: 0, ...options }),
+      capture: (options) => model.capture(tokens, { residual: true, ...options }),
+      lens: (options) => model.lens(tokens, { layers: [1], ...options }),
+    };
+    const at = (positions) => ({ interventions: [{ ...STEERING, positions }] });
+    for (const [name, call] of Object.entries(calls)) {
+      for (const [positions, ...words] of [
+        [[7, 8], "positions[1] is 8", "at most 7"],
+        [{ from: 8 }, "positions.from is 8", "at most 7"],
+        [{ from: 2, to: 9 }, "positions.to is 9", "at most 8"],
+      ]) {
+        const all = [name, "interventions[0]", "the text has 8 positions", ...words];
+        await refuses("invalid-options", all, () => call(at(positions)));
+      }
+      for (const positions of [[7], { from: 7 }, { from: 7, to: 8 }]) await call(at(positions));
+    }
+    const packed = (positions) => calls.score({ documents, ...at(positions) });
+    await refuses("invalid-options", ["longest document has 5 positions"], () => packed([5]));
+    await packed([4]);
+    await refuses("invalid-options", ["the text has 8 positions"], () =>
+      model.embed([tokens], at([8])),
+    );
+    const grown = (positions) => model.generate(tokens, { ...greedy, ...at(positions) });
+    equal((await collect(grown([8, 511]))).length, greedy.maxTokens, "tokens of a text that grows");
+    await collect(grown({ from: 9, to: 512 }));
+    await refuses("invalid-options", ["positions.to is 513", "the model has 512 positions"], () =>
+      collect(grown({ to: 513 })),
+    );
+    model.free();
+  },
+
   async "interventions that cannot be"(host) {
     const model = await make(host);
     const bytes = model.gpuBytes;
+    const text = new Uint32Array(512);
     const wrong = async (words, ...interventions) => {
-      await refuses("invalid-options", words, () => model.logits([1, 2], { interventions }));
+      await refuses("invalid-options", words, () => model.logits(text, { interventions }));
       await refuses("invalid-options", words, () =>
         collect(model.generate([1], { interventions })),
       );
       await refuses("invalid-options", words, () =>
         collect(model.generateBatch([[1]], { interventions })),
       );
-      await refuses("invalid-options", words, () => model.score([1, 2], { interventions }));
+      await refuses("invalid-options", words, () => model.score(text, { interventions }));
     };
     const good = { at: "residual", layer: 1 };
     await wrong(["interventions[0]", "plain object"], 5);
@@ -257,7 +309,11 @@ export const cases = {
     });
     await wrong([".positions is empty"], { ...good, scale: 0, positions: [] });
     await wrong([".positions[1]"], { ...good, scale: 0, positions: [1, -1] });
-    await wrong(["position 512"], { ...good, scale: 0, positions: [512] });
+    await wrong(["positions[0] is 512", "has 512 positions", "at most 511"], {
+      ...good,
+      scale: 0,
+      positions: [512],
+    });
     await wrong([".positions.to"], { ...good, scale: 0, positions: { from: 3, to: 3 } });
     await wrong([".positions has no field"], { ...good, scale: 0, positions: { first: 3 } });
     await wrong([".positions is 3"], { ...good, scale: 0, positions: 3 });
