@@ -111,9 +111,9 @@ export interface ConfigFields {
   layer_types?: ("sliding_attention" | "full_attention")[] | null;
   /** The base of RoPE in layers with a window (Gemma 3). */
   rope_local_base_freq?: number;
-  /** Which layers of Gemma 3 have no window, where `layer_types` is left out: every so many. Default 6. */
+  /** One layer of Gemma 3 in this many has no window, where `layer_types` is left out. Default 6. */
   sliding_window_pattern?: number;
-  /** Every so many layers of SmolLM3 have no RoPE, where `no_rope_layers` is left out. Default 4. */
+  /** One layer of SmolLM3 in this many has no RoPE, where `no_rope_layers` is left out. Default 4. */
   no_rope_layer_interval?: number;
   /** For each layer of SmolLM3 1 if it has RoPE, and 0 if it has none. */
   no_rope_layers?: (0 | 1)[] | null;

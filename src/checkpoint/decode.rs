@@ -1,5 +1,5 @@
-//! The elements of a checkpoint as f32. Every weight of a model passes through here, so that wasm converts eight at a time:
-//! all browsers with WebGPU have its 128-bit vectors.
+//! Converts the elements of a checkpoint to f32. Loading a model converts every weight, so wasm does it eight at a time with
+//! its 128-bit vectors, which all browsers with WebGPU have.
 
 use crate::error::{Error, Result};
 use safetensors::Dtype;
@@ -10,7 +10,8 @@ const UNBIAS: f32 = f32::from_bits((127 + 112) << 23);
 const INFINITE: u32 = 0x7c00 << 13;
 const INFINITY: u32 = 0x7f80_0000;
 
-/// Little-endian F32, F16 or BF16 to f32, in place of what `values` holds; four U8 as the bits of one.
+/// Replaces the contents of `values` by the elements, which are little-endian F32, F16 or BF16. Of U8, four bytes are the bits
+/// of one f32.
 ///
 /// # Errors
 /// `invalid-checkpoint` for another type.

@@ -105,7 +105,7 @@ impl Trainer {
             self.write_step(&step)?;
             self.model.gpu().submit(replays, submits, Some(self.metrics()?))
         })?;
-        let progress = progress.behind(last, drawn);
+        let progress = progress.after_micro_step(last, drawn);
         let mut sent = self.in_flight.sent(progress, last, step_submits(replays, submits));
         if first {
             self.losses.take();

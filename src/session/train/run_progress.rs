@@ -38,7 +38,7 @@ impl RunProgress {
 
     /// The progress after a micro-step, which took `drawn` batches from the dataset and may have been the last of its
     /// step.
-    pub fn behind(self, last: bool, drawn: u64) -> Self {
+    pub fn after_micro_step(self, last: bool, drawn: u64) -> Self {
         Self {
             step: self.step + u64::from(last),
             micro_step: if last { 0 } else { self.micro_step + 1 },

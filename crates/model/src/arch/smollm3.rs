@@ -47,7 +47,7 @@ static INTERVAL: Slot = Slot::number(
     Kind::Own(|field, fields, _| {
         fields.size(field.name, field.missing.size().unwrap_or(1), 4096).map(|every| json!(every))
     }),
-    "Every so many layers of SmolLM3 have no RoPE, where `no_rope_layers` is left out. Default 4.",
+    "One layer of SmolLM3 in this many has no RoPE, where `no_rope_layers` is left out. Default 4.",
 );
 static ROPE_LAYERS: Slot = Slot::number(
     "no_rope_layers",

@@ -149,7 +149,7 @@ pub static LAYER_TYPES: Slot = Slot::number("layer_types", Kind::Custom { read: 
 pub static WINDOW_PATTERN: Slot = Slot::number(
     "sliding_window_pattern",
     Kind::With,
-    "Which layers of Gemma 3 have no window, where `layer_types` is left out: every so many. Default 6.",
+    "One layer of Gemma 3 in this many has no window, where `layer_types` is left out. Default 6.",
 );
 /// Where it is missing by a number, transformers reads it too.
 pub static SOFT_CAP: Slot = Slot::nullable(
