@@ -21,10 +21,12 @@ import { onConnect } from "./node.js";
 export function serve(extra: object = {}): void {
   onConnect(async (port) => {
     // Here and not above: a page that only connects need not load what the worker has.
-    const { expose } = await import("./comlink.js");
-    const { Host } = await import("./host.js");
-    const tinyloom = await import("../index.js");
-    const storage = await import("../storage/index.js");
+    const [{ expose }, { Host }, tinyloom, storage] = await Promise.all([
+      import("./comlink.js"),
+      import("./host.js"),
+      import("../index.js"),
+      import("../storage/index.js"),
+    ]);
     expose(new Host({ ...tinyloom, ...storage, ...extra }), port);
   });
 }
