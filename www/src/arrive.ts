@@ -10,7 +10,6 @@ import {
   kernels,
   learning,
   next,
-  type Open,
   proofs,
   refused,
   rescue,
@@ -23,7 +22,7 @@ import {
   train,
 } from "./control.ts";
 import { whole } from "./dom.ts";
-import { openLab } from "./lab.ts";
+import { type Open, openLab } from "./lab.ts";
 import { applyLink, type Linked, readLink } from "./link.ts";
 import { keepForOffline } from "./offline.ts";
 import { openRun } from "./open.ts";
@@ -31,7 +30,9 @@ import { showCapabilities } from "./panels/machine.ts";
 import { say } from "./panels/status.ts";
 import { presetFor } from "./presets.ts";
 import { remembered } from "./remember.ts";
-import { isInUse, RunStore } from "./run-store.ts";
+import { isInUse } from "./run-store.ts";
+import { FIRST } from "./tasks/index.ts";
+import { makeAhead } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
 
 /** How often the page tries to open the run that it was at. Each try waits a second for the run's lock. */
@@ -191,10 +192,11 @@ async function opens(): Promise<void> {
   void stage.playRecording();
   if (fresh) {
     say("Getting ready. Your own model begins in a moment.");
+    makeAhead(FIRST, setup.choices().seed!);
   }
-  const lab = await openLab((state) => proofs.recovery(state));
-  const { capabilities, lost } = lab.runtime;
-  session.open({ lab, store: await RunStore.open(lab) });
+  const opened = await openLab((state) => proofs.recovery(state));
+  const { capabilities, lost } = opened.lab.runtime;
+  session.open(opened);
   void lost.then(async ({ message }) => {
     session.lose();
     proofs.end();

@@ -2,7 +2,7 @@
 import { TinyloomError } from "tinyloom/worker";
 import { byId, download, whole } from "./dom.ts";
 import { type Folder, importModel, importRun, kindOf } from "./import.ts";
-import type { Lab } from "./lab.ts";
+import type { Open } from "./lab.ts";
 import { showChip } from "./loom/chips.ts";
 import { Stage } from "./loom/stage.ts";
 import { keepForOffline } from "./offline.ts";
@@ -31,12 +31,6 @@ import { readText, type Text } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
 import type { TuneHost } from "./tune/host.ts";
 import { LazyTunePanel } from "./tune/lazy-panel.ts";
-
-/** What the page has once the GPU is open. */
-export interface Open {
-  lab: Lab;
-  store: RunStore;
-}
 
 export const session = new Session<Open, Training, TrainingEvent>(changed);
 export const setup = new SetupPanel();
@@ -234,8 +228,19 @@ async function take(made: Training, guest?: Ends): Promise<void> {
   }
   for await (const event of made.past()) show(event);
   for await (const event of made.weights()) show(event);
-  showPlan(await made.plan());
   showModel(made);
+  // In a task of its own: the worker begins the first step before it.
+  setTimeout(() => attempt(() => showPlanOf(made)));
+}
+
+/** Shows the plan of a run, if that is the page's still. */
+async function showPlanOf(made: Training): Promise<void> {
+  try {
+    const rows = await made.plan();
+    if (session.run === made) showPlan(rows);
+  } catch (error) {
+    if (session.run === made) throw error;
+  }
 }
 
 /** Hands a run to all panels. */

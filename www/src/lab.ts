@@ -1,4 +1,5 @@
 import { type Connected, connect, type RecoveryState, type Runtime } from "tinyloom/worker";
+import { RunStore } from "./run-store.ts";
 import { BETWEEN } from "./simulated-loss.ts";
 
 /** Milliseconds between two snapshots at least. */
@@ -9,14 +10,39 @@ export interface Lab extends Connected {
   readonly runtime: Runtime;
 }
 
+/** What the page has once the GPU is open. */
+export interface Open {
+  lab: Lab;
+  store: RunStore;
+}
+
+let opening: Promise<Open> | undefined;
+let hear: (state: RecoveryState) => void = () => undefined;
+
+/** Begins to open the worker, and the GPU in it. A driver takes long, and what the page consists of loads meanwhile. */
+export function beginLab(): void {
+  opening ??= begun();
+  opening.catch(() => undefined); // `openLab` tells of it
+}
+
 /**
- * Opens the worker, and the GPU in it: training then never holds up the page.
+ * Opens the worker, and the GPU and the runs in it: training then never holds up the page.
  *
  * @param onState - hears what becomes of a lost GPU device.
  */
-export async function openLab(onState: (state: RecoveryState) => void): Promise<Lab> {
+export function openLab(onState: (state: RecoveryState) => void): Promise<Open> {
+  hear = onState;
+  opening ??= begun();
+  return opening;
+}
+
+async function begun(): Promise<Open> {
   const worker = new Worker(new URL("./model-worker.ts", import.meta.url), { type: "module" });
   const tinyloom = await connect({ worker });
+  const store = RunStore.open(tinyloom);
+  store.catch(() => undefined); // without a GPU nobody asks for it
+  const onState = (state: RecoveryState) => hear(state);
   const recover = { onState, snapshotMilliseconds: SNAPSHOTS, snapshotSteps: BETWEEN };
-  return { ...tinyloom, runtime: await tinyloom.Runtime.create({ recover }) };
+  const runtime = await tinyloom.Runtime.create({ recover });
+  return { lab: { ...tinyloom, runtime }, store: await store };
 }

@@ -5,3 +5,5 @@
 import { serve } from "tinyloom/worker";
 
 serve();
+// A driver takes long to be there for the first time. The package asks again once its parts have loaded.
+navigator.gpu?.requestAdapter({ powerPreference: "high-performance" }).catch(() => undefined);

@@ -1,7 +1,12 @@
 import type { RunFiles, RunSummary } from "tinyloom/storage";
-import { type Runs, type StepMetrics, type StoredRun, TinyloomError } from "tinyloom/worker";
+import {
+  type Connected,
+  type Runs,
+  type StepMetrics,
+  type StoredRun,
+  TinyloomError,
+} from "tinyloom/worker";
 import type { Score } from "./exam.ts";
-import type { Lab } from "./lab.ts";
 import type { WrittenToken } from "./sample.ts";
 import type { RunSettings } from "./settings.ts";
 
@@ -54,6 +59,9 @@ export type KeptSample = {
   readonly tokens?: readonly WrittenToken[];
   readonly score?: Score;
 };
+
+/** What opens runs. */
+type Lab = Pick<Connected, "Runs">;
 
 /** The runs of this page: in the browser's storage, and in memory where that is missing or full. */
 export class RunStore {

@@ -32,6 +32,20 @@ export type TextSource = TextChoice["kind"];
 
 const count = (bytes: Blob) => `${whole(bytes.size)} letters`;
 
+/** Problems that are made before they are asked for. */
+let ahead: { kind: TaskName; seed: number; text: Promise<string> } | undefined;
+
+/** Begins to make the problems that `readText` is asked for next: what it waits for may take as long. */
+export function makeAhead(kind: TaskName, seed: number): void {
+  ahead = { kind, seed, text: problemText(tasks[kind], seed) };
+}
+
+function problemsOf(kind: TaskName, seed: number): Promise<string> {
+  const made = ahead;
+  ahead = undefined;
+  return made?.kind === kind && made.seed === seed ? made.text : problemText(tasks[kind], seed);
+}
+
 /**
  * The chosen text.
  *
@@ -40,7 +54,7 @@ const count = (bytes: Blob) => `${whole(bytes.size)} letters`;
 export async function readText(choice: TextChoice, settings: RunSettings): Promise<Text> {
   if (isTaskName(choice.kind)) {
     const task = tasks[choice.kind];
-    const bytes = new Blob([await problemText(task, settings.seed)]);
+    const bytes = new Blob([await problemsOf(choice.kind, settings.seed)]);
     const name = `${whole(task.problems)} problems “${task.label.toLowerCase()}”, seed ${settings.seed}`;
     return { name, bytes, task: choice.kind, source: choice.kind };
   }
