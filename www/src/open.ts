@@ -38,12 +38,11 @@ export async function beginRun(lab: Lab, store: RunStore, beginning: Beginning):
   const codec = await codecOf(lab, learned?.json ?? pretrained?.tokenizer);
   const settings = learned ? withWords(beginning.settings, learned.words) : beginning.settings;
   // The worker reads the text while the GPU's driver compiles.
-  const [model, data] = await both(
-    pretrained?.model ?? newModel(lab, settings),
+  const [trainer, data] = await both(
+    madeTrainer(lab, pretrained?.model, settings),
     loadData(lab, settings, text, codec),
   );
-  return orFreed(model, data, async () => {
-    const trainer = await newTrainer(lab, model, settings);
+  return orFreed(trainer.model, data, async () => {
     const stories = text.judge !== undefined;
     const kept = { name: text.name, stories, task: text.task, hash: data.dataset.hash };
     const options = { settings, text: kept, pretrained: pretrained !== undefined };
@@ -148,14 +147,24 @@ export function newTrainer(lab: Lab, model: Model, settings: RunSettings): Promi
   });
 }
 
-/** A model and data, neither of which is left over if the other fails. */
+/** A trainer of this model, or of a new one. If there comes to be none, the model is freed. */
+async function madeTrainer(
+  lab: Lab,
+  given: Model | undefined,
+  settings: RunSettings,
+): Promise<Trainer> {
+  const model = given ?? (await newModel(lab, settings));
+  return orFreed(model, undefined, () => newTrainer(lab, model, settings));
+}
+
+/** A trainer and data. If one fails, the other with its model is freed. */
 async function both(
-  model: Model | Promise<Model>,
+  trainer: Promise<Trainer>,
   data: Promise<Data>,
-): Promise<[model: Model, data: Data]> {
-  const [made, read] = await Promise.allSettled([model, data]);
+): Promise<[trainer: Trainer, data: Data]> {
+  const [made, read] = await Promise.allSettled([trainer, data]);
   if (made.status === "fulfilled" && read.status === "fulfilled") return [made.value, read.value];
-  if (made.status === "fulfilled") await made.value.free();
+  if (made.status === "fulfilled") await made.value.model.free();
   if (read.status === "fulfilled") await freeData(read.value);
   throw made.status === "rejected" ? made.reason : (read as PromiseRejectedResult).reason;
 }
