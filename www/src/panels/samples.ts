@@ -3,7 +3,7 @@ import { byId, make } from "../dom.ts";
 import type { SamplePiece, WrittenToken } from "../sample.ts";
 import { shownMark } from "../tasks/answers.ts";
 import type { Task } from "../tasks/task.ts";
-import { readTokens, tokenElement, tokensBetween } from "./tokens.ts";
+import { readable, readTokens, tokenElement, tokensBetween } from "./tokens.ts";
 
 const titles: { readonly [verdict in Verdict]: string } = {
   novel: "a sentence of the grammar that the training text does not have",
@@ -31,7 +31,7 @@ function piecesOf(pieces: readonly SamplePiece[], tokens: readonly WrittenToken[
   return pieces.map((piece, index) => {
     // A text begins with the line breaks that its prompt asks for.
     const blank = index === 0 && !piece.verdict ? /^\n*/.exec(piece.text)![0].length : 0;
-    if (text === "") return shown(piece, [piece.text.slice(blank)]);
+    if (text === "") return shown(piece, [readable(piece.text.slice(blank))]);
     if (piece.verdict === "right" || piece.verdict === "wrong") {
       const { at, given } = piece;
       const asked = piece.text.slice(0, piece.text.length - given.length);

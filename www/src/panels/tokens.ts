@@ -15,9 +15,12 @@ const NO_LETTER = "·";
 const percent = (probability: number): string =>
   probability < 0.01 ? "below 1 %" : `${Math.round(100 * probability)} %`;
 
+/** A text with a sign for each byte that is no letter. */
+export const readable = (text: string): string => text.replace(ODD, NO_LETTER);
+
 /** A token, or the part of one that is in a piece. The less likely, the stronger the tint. */
 export function tokenElement(token: WrittenToken, text = token.text): HTMLElement | string {
-  const seen = text.replace(ODD, NO_LETTER);
+  const seen = readable(text);
   if (token.probability === undefined) return seen;
   const element = make("span", "token", seen);
   element.style.setProperty("--doubt", (1 - token.probability).toFixed(2));
