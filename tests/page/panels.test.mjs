@@ -1,0 +1,150 @@
+// What panels of the workshop show of what they are given: samples of bytes that are no text, the letter that is looked
+// at, and a long title. In the page's own markup, without a model.
+// reads: www tests/page/panel-page.mjs
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pageModule } from "./page-module.mjs";
+import { openPanels } from "./panel-page.mjs";
+
+/** A window of 1280 × 800 at 200 % zoom has half as many CSS pixels each way. */
+const ZOOMED = { width: 640, height: 400, deviceScaleFactor: 2 };
+const LONG = { timeout: 60_000 };
+
+test("a byte that is no letter has a name, and so has white space", async () => {
+  const { codecOf } = await pageModule("src/data");
+  const { name } = await codecOf(undefined);
+  const names = await Promise.all([146, 7, 255, 10, 32, 97].map((byte) => name(byte)));
+  assert.deepEqual(names, ["byte 146", "byte 7", "byte 255", "line break", "space", "a"]);
+});
+
+/** In the page: a sample as it is written token by token, then the whole of it, with what is said of its tokens. */
+async function written() {
+  const { SamplesPanel } = await import("/panels.js");
+  const panel = new SamplesPanel();
+  panel.start();
+  const letters = ["\n", "\n", "\ufffd", "a", "\u0007", "\u200b", "\n", "b"];
+  const tokens = letters.map((text) => ({ text, probability: 0.5, alternatives: [["byte 7", 1]] }));
+  const list = document.getElementById("samples");
+  const shown = () => list.querySelector(".sample-text").textContent;
+  const seen = [];
+  for (const token of tokens) {
+    panel.write(1, token);
+    seen.push(shown());
+  }
+  panel.add(1, [{ text: letters.join("") }], tokens);
+  const whole = shown();
+  list.focus();
+  list.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+  const first = list.querySelector(".token.current").textContent;
+  panel.add(2, [{ text: "\n\nkept \ufffd before" }], []);
+  return { seen, whole, first, bare: shown() };
+}
+
+test(
+  "a sample begins with its first letter, and a dot stands for what is no letter",
+  LONG,
+  async (t) => {
+    const page = await openPanels(t, ["panels/samples"], ZOOMED);
+    const { seen, whole, first, bare } = await page.evaluate(written);
+    assert.deepEqual(seen, ["", "", "·", "·a", "·a·", "·a··", "·a··\n", "·a··\nb"]);
+    assert.equal(whole, "·a··\nb");
+    assert.equal(first, "·", "the arrow keys begin at what is seen");
+    assert.equal(bare, "kept · before", "of runs whose tokens were not kept");
+  },
+);
+
+/** In the page: the panel that looks inside, with a model that looks at all letters alike. */
+async function looks() {
+  const { InsidePanel } = await import("/panels.js");
+  const names = (ids) => [...ids].map((id) => String.fromCharCode(id));
+  const codec = {
+    encode: async (text) => Uint32Array.from(text, (letter) => letter.charCodeAt(0)),
+    name: async (id) => names([id])[0],
+  };
+  const model = {
+    config: { num_hidden_layers: 2, num_attention_heads: 2, hidden_size: 8 },
+    attention: async ({ length }) => new Float32Array(length * length).fill(1 / length),
+    logits: async ({ length }) => new Float32Array(length * 128),
+  };
+  const panel = new InsidePanel();
+  const note = document.getElementById("inside-note");
+  const text = document.getElementById("inside-text");
+  const said = [];
+  /** Waits for what is said of a text. */
+  const look = async (expected) => {
+    for (let turn = 0; turn < 200; turn++) {
+      const [which] = /^Letter \d+/.exec(note.textContent) ?? [];
+      const letters = [...text.children].map((one) => one.textContent).join("");
+      if (letters === expected && which) {
+        await new Promise((done) => setTimeout(done, 20));
+        said.push(/^Letter \d+/.exec(note.textContent)[0]);
+        return;
+      }
+      await new Promise((done) => setTimeout(done, 5));
+    }
+    said.push(`no ${expected}: ${note.textContent}`);
+  };
+  const sample = (written) => panel.sampled([...written].map((one) => ({ text: one })));
+  panel.open();
+  panel.start({ model, codec, exampleText: "planet", step: 0 });
+  panel.refresh();
+  await look("planet");
+  sample("loom");
+  await look("loom");
+  sample("threads");
+  await look("threads");
+  text.children[4].click();
+  await new Promise((done) => setTimeout(done, 20));
+  sample("ab");
+  await look("ab");
+  sample("weaving");
+  await look("weaving");
+  return said;
+}
+
+test(
+  "the letter that is looked at stays the visitor's, whatever shorter text comes between",
+  LONG,
+  async (t) => {
+    const page = await openPanels(t, ["panels/inside"], ZOOMED);
+    const said = await page.evaluate(looks);
+    // Untouched it is the last letter; chosen it is the fifth, where there are so many.
+    assert.deepEqual(said, ["Letter 6", "Letter 4", "Letter 7", "Letter 2", "Letter 5"]);
+  },
+);
+
+test("a long title wraps, and is cut nowhere", LONG, async (t) => {
+  const page = await openPanels(t, ["dom"], ZOOMED);
+  for (const viewport of [ZOOMED, { width: 320, height: 400 }, { width: 1280, height: 800 }]) {
+    await page.setViewport(viewport);
+    const found = await page.evaluate(() => {
+      const title = document.getElementById("learning-title");
+      const words =
+        "Learning from a-file-with-a-name-that-goes-on-and-on-without-any-space-in-it.txt";
+      title.textContent = words;
+      const range = document.createRange();
+      range.selectNodeContents(title);
+      const { left, right, top, bottom } = range.getBoundingClientRect();
+      const box = title.getBoundingClientRect();
+      const controls = document.querySelector("#learning-panel .chart-controls");
+      const beside = controls.getBoundingClientRect();
+      const apart = right <= beside.left + 1 || bottom <= beside.top + 1;
+      return {
+        lines: new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size,
+        cut:
+          right > box.right + 1 ||
+          left < box.left - 1 ||
+          title.scrollWidth > title.clientWidth + 1 ||
+          bottom > box.bottom + 1 ||
+          top < box.top - 1,
+        apart,
+        style: getComputedStyle(title).textOverflow,
+      };
+    });
+    const name = `${viewport.width} pixels: ${JSON.stringify(found)}`;
+    assert.equal(found.cut, false, name);
+    assert.equal(found.style, "clip", name);
+    assert.ok(found.apart, name);
+    if (viewport.width < 1280) assert.ok(found.lines > 1, name);
+  }
+});
