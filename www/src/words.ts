@@ -17,7 +17,7 @@ const WORDS: { readonly [code: string]: string } = {
   "device-lost":
     "The browser has taken the GPU away and does not give it back. Export what is only in memory, then reload the page.",
   "non-finite":
-    "The numbers have grown beyond all bounds, so training has stopped. Mostly the learning rate is too high: choose a lower one.",
+    "The numbers have grown without bound, so training has stopped. Usually the learning rate is too high: choose a lower one.",
   "invalid-config":
     "The page cannot train a model of that kind: its config.json asks for what is not supported.",
   "invalid-checkpoint":
@@ -46,7 +46,7 @@ export const fromOne = (label: string): string =>
 
 /** Of a part of the page that the browser does not have yet. */
 export const OFFLINE =
-  "There is no network, and this part of the page is not in the browser yet. Everything that has been loaded works on; try this again once you are online.";
+  "There is no network, and this part of the page is not in the browser yet. What has been loaded keeps working; try this again once you are online.";
 
 /** Where to get WebGPU in this browser on this system. */
 function withoutWebGpu({ userAgent, secure }: Here): string {

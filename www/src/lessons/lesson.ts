@@ -139,7 +139,7 @@ class LessonPanel {
 
   /** The last part: the picture, and the way to the next lesson. */
   #end(): void {
-    const save = make("button", "primary", "Take my picture along");
+    const save = make("button", "primary", "Save my picture");
     save.type = "button";
     save.id = "lesson-picture";
     save.addEventListener("click", () => void this.#save());

@@ -40,7 +40,7 @@ export interface Part {
   readonly text?: true;
   /** The field for a word of the pupil's is there. */
   readonly field?: true;
-  /** The picture can be taken along. */
+  /** The picture can be saved. */
   readonly picture?: true;
 }
 
@@ -111,7 +111,7 @@ const watch: Lesson = {
       },
     },
     picture(
-      "This is your name in a model that has learned before your eyes. Take the picture along: it is your exit card.",
+      "This is your name in a model that has learned before your eyes. Save the picture: it is your exit card.",
     ),
   ],
   shows:
@@ -158,7 +158,7 @@ const look: Lesson = {
       says: (facts, guess) =>
         `${guessed(guess)}Without these threads it answers ${count(facts)}. They are not decoration: the answers go through them. Put them back, cut others, and find heads that it hardly needs.`,
     },
-    picture("Choose a word of your own, click a letter of its answer, and take the picture along."),
+    picture("Choose a word of your own, click a letter of its answer, and save the picture."),
   ],
   shows:
     "A finished model, recorded: the threads of one letter, and the squares after its heads were cut.",
@@ -173,7 +173,7 @@ const layer: Lesson = {
   parts: [
     {
       says: () =>
-        "The model of before has two layers with four heads each. The next one has a single layer with a single head: each letter can look back once. Will it learn to reverse words?",
+        "The last model had two layers with four heads each. The next one has a single layer with a single head: each letter can look back once. Will it learn to reverse words?",
       answers: ["Yes, as well", "Yes, but more slowly", "Hardly any word"],
     },
     {
@@ -198,7 +198,7 @@ const layer: Lesson = {
         `${guessed(guess)}It takes one look to find out where in the word it is, and another one to read the letter there. A layer is a look: with one of them it can know the place or read a letter, not one after the other.`,
     },
     picture(
-      "Choose a word for which its answer is wrong in an interesting way, and take the picture along.",
+      "Choose a word for which its answer is wrong in an interesting way, and save the picture.",
     ),
   ],
   shows:
@@ -234,7 +234,7 @@ const step: Lesson = {
       says: (facts, guess) =>
         `${guessed(guess)}Its surprise is ${two(facts.loss)}, and it answers ${count(facts)}. A surprise of about 3.1 is that of one who knows how often each letter occurs and an answer ends, and nothing else. Each step jumps over what it aims at, like a ball that is hit too hard over the hole.`,
     },
-    picture("Take the picture of a model that learns nothing more along."),
+    picture("Save the picture of a model that has stopped learning."),
   ],
   shows: "A curve that falls for a few steps and stays near 3.1, and an answer that never comes.",
   answer:
@@ -288,12 +288,12 @@ const heart: Lesson = {
       },
       field: true,
     },
-    picture("Take the picture along: your text, as a model knows it by heart."),
+    picture("Save the picture: your text, as a model knows it by heart."),
   ],
   shows:
-    "Two measures that part: the loss on the text that it reads falls on, the validation loss stops or rises.",
+    "Two curves that part: the loss on the text that it reads keeps falling, the validation loss stops or rises.",
   answer:
-    "On what it reads the surprise falls on; on the rest it falls at first, then stops or rises. That is learning by heart (overfitting). More text, a smaller model or fewer steps help.",
+    "On what it reads the surprise keeps falling; on the rest it falls at first, then stops or rises. That is learning by heart (overfitting). More text, a smaller model or fewer steps help.",
 };
 
 const line: Lesson = {
@@ -323,7 +323,7 @@ const line: Lesson = {
       says: (facts, guess) =>
         `${guessed(guess)}It sorts ${count(facts)} rows right, and on its map neighbours lie beside each other. To sort, it has to know which digit is larger, so it has made itself a number line. Drag the curve back and watch the line fold up again.`,
     },
-    picture("Weave digits of your own, and take the picture with your model's number line along."),
+    picture("Weave digits of your own, and save the picture with your model's number line."),
   ],
   shows: "The ten digits, first scattered, then in a row: the model's own number line.",
   answer:
