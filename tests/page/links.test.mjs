@@ -149,6 +149,7 @@ test("a start that fails leaves the run of before as it was, and a proof lets no
   assert.equal(await demo.step(), step);
   assert.equal(await demo.likeliest("weave", 8), before, "the model still answers");
   assert.ok(await demo.page.$('#runs [aria-current="true"]'), "its row is the current one");
+  for (const theme of ["dark", "light"]) await demo.axe(theme, "a start that has failed");
 
   const picture = new File(
     [Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 0, 0, 13, 0, 1, 2, 3])],
