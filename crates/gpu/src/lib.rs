@@ -47,8 +47,8 @@ pub struct Replay {
     pub rows: usize,
     /// Positions of a cache that the last row sees, to share out the cost; 0 without one.
     pub keys: usize,
-    /// Dispatches before which a submit ends, so that the GPU begins while the rest is encoded. Dispatches before a cut
-    /// write nothing that outlives the step. 0 is no cut. Unused where `submits` is more than 1.
+    /// Dispatches before which a submit ends, so that the GPU begins while the rest is encoded. What dispatches before a cut
+    /// write counts only once the whole replay is accepted. 0 is no cut. Unused where `submits` is more than 1.
     pub cuts: [usize; 3],
     /// The dispatch before which the bytes to read are copied. They can be used while the GPU runs the rest, which does
     /// not write them. None, or where `submits` is more than 1: the copy comes last.

@@ -1,11 +1,17 @@
 //! What the plans of inference cost: to predict how long a chunk or a token takes, and to cut it.
 
+use crate::gpu::Replay;
 use crate::lower::InferencePlans;
 use crate::plan::Plan;
 use crate::session::throughput::{SUBMIT_MILLISECONDS, Throughput, Work};
 
 /// Most milliseconds that a chunk is predicted to take, in all its submits.
 const CHUNK_MILLISECONDS: f64 = 3000.0;
+/// A plan of fewer dispatches is sent at once.
+const EARLY_FROM: usize = 32;
+/// Dispatches that keep an idle GPU busy until the next ones are encoded. With three submits ahead, of 8, 32 and 112 dispatches,
+/// a prompt of 512 took 3.8 ms instead of 4.9 (SmolLM2-135M in f16), and 6.4 instead of 7.8 (Qwen3-0.6B; H200, Chromium).
+const FIRST_DISPATCHES: usize = 8;
 
 /// What plans over a chunk of a text cost, or over the rows of it whose logits are computed.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +26,8 @@ pub(in crate::session) struct ChunkCosts {
     attention: f64,
     /// `attention` of the dispatch that has most of it.
     largest_attention: f64,
+    /// Dispatches of the first plan.
+    dispatches: usize,
 }
 
 /// What the plans of a cache cost.
@@ -53,7 +61,16 @@ impl ChunkCosts {
             rows: plans.first().map_or(1.0, |plan| plan.tokens as f64),
             attention: per_key.clone().sum(),
             largest_attention: per_key.fold(0.0, f64::max),
+            dispatches: plans.first().map_or(0, |plan| plan.dispatches.len()),
         }
+    }
+
+    /// A replay of the first plan whose first half goes ahead: the GPU begins with it while the host encodes the rest.
+    pub fn sent_early(&self, replay: Replay) -> Replay {
+        if self.dispatches < EARLY_FROM {
+            return replay;
+        }
+        replay.sent_early(self.dispatches / 2, FIRST_DISPATCHES)
     }
 
     /// Rows of the next chunk, at most `most`. The last row sees `keys` positions. No dispatch takes longer than half a
@@ -102,5 +119,29 @@ impl Costs {
             pack: Work::of(&plans.pack),
             largest_of_pack: Work::of_largest(&plans.pack),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::PlanId;
+
+    #[test]
+    fn half_of_a_long_plan_goes_ahead() {
+        let costs = |dispatches| ChunkCosts {
+            whole: Work::default(),
+            largest: Work::default(),
+            rows: 512.0,
+            attention: 0.0,
+            largest_attention: 0.0,
+            dispatches,
+        };
+        let replay = Replay { keys: 700, ..Replay::new(PlanId(3), 500) };
+        let early = costs(242).sent_early(replay);
+        assert_eq!((early.cuts, early.early_submits()), ([8, 30, 121], 3));
+        assert_eq!((early.plan, early.rows, early.keys), (PlanId(3), 500, 700));
+        assert_eq!(costs(EARLY_FROM).sent_early(replay).cuts, [8, 4, 16]);
+        assert_eq!(costs(EARLY_FROM - 1).sent_early(replay).early_submits(), 0);
     }
 }

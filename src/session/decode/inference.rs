@@ -136,8 +136,11 @@ impl Model {
             let step_buffer = allocation.resources.get(Buffer::Step)?;
             gpu.write(step_buffer, 0, bytemuck::bytes_of(&step))?;
             let Chunk { plans, costs, read: mut region } = chunk(allocation)?;
-            let replays: Vec<_> =
+            let mut replays: Vec<_> =
                 plans.into_iter().map(|plan| Replay { keys, ..Replay::new(plan, rows) }).collect();
+            if let Some(first) = replays.first_mut().filter(|_| !gpu.capabilities().software) {
+                *first = costs.sent_early(*first);
+            }
             let [work, largest] = costs.of_chunk(rows, keys);
             let submits = throughput.submits(work, largest);
             if region.is_none() && throughput.is_brief(work) {
