@@ -72,13 +72,15 @@ pub(super) fn variant(subgroups: bool) -> String {
     if subgroups { "subgroup".into() } else { "tree".into() }
 }
 
-/// Why kernels have the workgroup of [`Composer::flat`].
+/// The workgroup of [`Composer::flat`], where the device allows it.
+pub(super) const FLAT_WORKGROUP: u32 = 256;
+/// Why kernels have that workgroup.
 const FLAT: &str = "one invocation per element, workgroup as large as the device allows up to 256";
 
 impl Composer {
     /// A kernel in which each output element has one invocation.
     pub(super) fn flat(caps: &Capabilities, spec: impl Spec) -> Result<Self> {
-        Ok(Self::new(spec, workgroup_size(caps, 256, 1, spec.name())?))
+        Ok(Self::new(spec, workgroup_size(caps, FLAT_WORKGROUP, 1, spec.name())?))
     }
 
     /// Finishes it with its file: one invocation for each of `width` elements of a row.

@@ -67,7 +67,7 @@ pub use operand::{Access, Binding, Placement};
 pub(crate) use operand::{read, read_write, uniform};
 pub(crate) use optimizer::UpdateText;
 pub use optimizer::{GRAD_NORM_GROUPS, UpdateKernel};
-pub use rope::rope_has_halves;
+pub use rope::{rope_has_halves, rope_norms_heads};
 pub use shape::{
     AttentionPass, AttentionProducts, AttentionShape, AttentionTile, BackwardRows, BatchAttention,
     CacheAttention, CacheRows, Constant, DecodeQkvShape, DecodeSplits, DenseMask, KeyValueOwner,

@@ -38,7 +38,10 @@ impl Layouts<'_> {
         match fusion {
             Fusion::None | Fusion::ReducesSplitK(_) | Fusion::NormBackward { .. } => {}
             Fusion::Absorbed => does.push("joined".into()),
-            Fusion::Appends { .. } => does.push("appends to the cache".into()),
+            Fusion::Appends { norms, .. } => {
+                does.extend(norms.map(|norms| format!("does {}", self.graph.nodes[norms].site)));
+                does.push("appends to the cache".into());
+            }
             Fusion::LeavesSplitK => does.push("leaves partial sums".into()),
             Fusion::GateGradient(gate) => {
                 does.push(format!("then {} backward", self.graph.nodes[*gate].site));

@@ -120,8 +120,10 @@ pub enum Fusion {
     /// The partial sums of this value, which the node reads, are added up.
     ReducesSplitK(ValueId),
     /// A rotation appends keys and values to the cache, and adds up the partial sums of a value if there are any.
+    /// `norms`: the node before it whose norms of heads it does too.
     Appends {
         sum_of: Option<ValueId>,
+        norms: Option<usize>,
     },
     /// A product of gradients is followed by this node, an activation's gradient.
     GateGradient(usize),
@@ -148,7 +150,7 @@ impl Fusion {
     pub const fn sum_of(&self) -> Option<ValueId> {
         match self {
             Self::ReducesSplitK(value) => Some(*value),
-            Self::Appends { sum_of }
+            Self::Appends { sum_of, .. }
             | Self::NormBackward { sum_of, .. }
             | Self::AttentionBackward { sum_of, .. } => *sum_of,
             _ => None,

@@ -82,6 +82,7 @@ impl<'a> LayoutPass<'a> {
         match node.op {
             Op::Linear { weight, bias } => self.linear(index, node, weight, bias.is_some()),
             Op::Norm(_) | Op::Activation(_) | Op::ActivationBackward(_) => self.sum(index),
+            Op::HeadNorms { .. } if self.rotation_norms(index).is_some() => Fusion::Absorbed,
             Op::Rope { .. } | Op::RopeBackward { .. } => self.rope(index, node),
             Op::LinearInput { weight, .. } => self.linear_input(index, node, weight),
             Op::NormBackward { norm, trained, .. } => {
@@ -177,11 +178,12 @@ impl<'a> LayoutPass<'a> {
     }
 
     /// Whether `reader` has a kernel that adds up partial sums as it reads them. `to_stream`: the product had a residual,
-    /// which that kernel then adds and writes where others read it. Norms of heads have none: a product in front of them
-    /// has a sum of its own (`linear_sum`).
-    fn adds_up(&self, reader: usize, to_stream: bool) -> bool {
-        let reader = &self.request.graph.nodes[reader];
+    /// which that kernel then adds and writes where others read it. Norms of heads have none, unless a rotation does them: a
+    /// product in front of others has a sum of its own (`linear_sum`).
+    fn adds_up(&self, index: usize, to_stream: bool) -> bool {
+        let reader = &self.request.graph.nodes[index];
         match reader.op {
+            Op::HeadNorms { .. } => !to_stream && self.rotation_norms(index).is_some(),
             Op::Norm(norm) => to_stream && norm.kind != NormKind::Layer && reader.reads.len() == 1,
             Op::Rope { attention } => {
                 let shape = rope_shape(&self.request.matrices.params.architecture, attention);
@@ -221,10 +223,16 @@ impl<'a> LayoutPass<'a> {
         if !self.layouts.is_f16(node.writes[0]) {
             self.layouts.values[node.writes[0]] = Layout::InPlaceOf(node.reads[0]);
         }
-        if self.rotation_appends(node) {
-            return Fusion::Appends { sum_of: self.sums_of[index] };
+        if !self.rotation_appends(node) {
+            return self.sum(index);
         }
-        self.sum(index)
+        let norms = self.touching[node.reads[0]][0];
+        if self.rotation_norms(norms) != Some(index) {
+            return Fusion::Appends { sum_of: self.sums_of[index], norms: None };
+        }
+        let rows = self.request.graph.nodes[norms].reads[0];
+        self.layouts.values[node.writes[0]] = Layout::InPlaceOf(rows);
+        Fusion::Appends { sum_of: self.sums_of[norms], norms: Some(norms) }
     }
 
     fn rotation_appends(&self, node: &Node) -> bool {
@@ -233,6 +241,22 @@ impl<'a> LayoutPass<'a> {
         matches!(self.request.kind, PassKind::Prompt { appends: true })
             && !self.layouts.is_f16(node.writes[0])
             && rope_shape(architecture, attention).rotates_sums()
+    }
+
+    /// The rotation that does the norms of heads at `index`: it appends, norms and rotation have the same heads, and nothing
+    /// else reads the rows with norms, or later those without.
+    fn rotation_norms(&self, index: usize) -> Option<usize> {
+        let node = &self.request.graph.nodes[index];
+        let Op::HeadNorms { attention: normed, .. } = node.op else { return None };
+        let rope = self.only_reader(index, node)?;
+        let Op::Rope { attention } = self.request.graph.nodes[rope].op else { return None };
+        let shape = rope_shape(&self.request.matrices.params.architecture, attention);
+        let last = self.touching[node.reads[0]].last() == Some(&index);
+        (last
+            && self.rotation_appends(&self.request.graph.nodes[rope])
+            && normed.head_dim == attention.head_dim
+            && k::rope_norms_heads(self.request.caps, shape))
+        .then_some(rope)
     }
 
     fn linear_input(&mut self, index: usize, node: &Node, weight: WeightId) -> Fusion {

@@ -137,14 +137,63 @@ fn what_is_computed_again_waits_for_nothing() {
     assert_eq!(sums, of_one.map(|norm| format!("column sum of 1 from {norm}")));
 }
 
+/// A model with norms of heads.
+fn with_head_norms(head_dim: usize) -> Params {
+    let config = format!(
+        r#"{{"model_type":"qwen3","vocab_size":512,"hidden_size":256,"intermediate_size":512,
+        "num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":4,"head_dim":{head_dim}}}"#
+    );
+    let config = ModelConfig::from_json(&config).unwrap();
+    Params::new(Architecture::of(&config), 128 << 20).unwrap()
+}
+
+/// A rotation that appends does the norms of heads before it, also those of partial sums, where the invocations of a head
+/// share a workgroup: ten do not divide it.
+#[test]
+fn a_prompt_norms_heads_as_they_turn() {
+    let lines = |head_dim, tokens, appends| {
+        let params = with_head_norms(head_dim);
+        let graph = build(&params.architecture);
+        let kind = PassKind::Prompt { appends };
+        let text = text(&large(), &params, &graph, (tokens, kind, false));
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| ["q, k", "rope", "rotated"].iter().any(|what| line.contains(what)));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [product, norms] = ["2 layer 0 q, k, v", "3 layer 0 q, k norms"];
+    let joined = "3 layer 0 q, k norms: joined";
+    assert_eq!(
+        lines(64, 512, true),
+        [
+            product,
+            joined,
+            "4 layer 0 rope: does layer 0 q, k norms, appends to the cache",
+            "v4 rotated qkv: in place of v2",
+        ]
+    );
+    assert_eq!(
+        lines(64, 64, true),
+        [
+            "2 layer 0 q, k, v: leaves partial sums",
+            joined,
+            "4 layer 0 rope: adds up v2, does layer 0 q, k norms, appends to the cache",
+            "v4 rotated qkv: in place of v2",
+        ]
+    );
+    let apart = "v4 rotated qkv: in place of v3";
+    assert_eq!(
+        lines(80, 512, true),
+        [product, norms, "4 layer 0 rope: appends to the cache", apart]
+    );
+    assert_eq!(lines(64, 512, false), [product, norms, "4 layer 0 rope", apart]);
+}
+
 /// Norms of heads have fewer columns than those of the residual stream.
 #[test]
 fn norms_of_other_widths_are_summed_apart() {
-    let config = r#"{"model_type":"qwen3","vocab_size":512,"hidden_size":256,"intermediate_size":512,
-        "num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":4,"head_dim":64}"#;
-    let config = ModelConfig::from_json(config).unwrap();
-    let params = Params::new(Architecture::of(&config), 128 << 20).unwrap();
-    let text = step(&floor(), &params, 64, (false, false));
+    let text = step(&floor(), &with_head_norms(64), 64, (false, false));
     let sums = text.lines().map(str::trim).filter(|line| line.contains("column sum"));
     let expected = [
         "column sum of 2 from final norm",

@@ -1,9 +1,10 @@
 //! Rotary position embedding of queries and keys.
 
+use super::norm::terms;
 use super::{Lowering, PassRows};
 use crate::arch::{Attention, RopeId};
 use crate::error::{Error, Result};
-use crate::graph::{Node, Site};
+use crate::graph::{Node, Op, Site};
 use crate::kernels::{PartialSums, RopeAppend, RopeRows, RopeShape};
 use crate::layout::{Fusion, SplitK, rope_shape};
 use crate::plan::{Buffer, Launch, NamedSlice, Slice};
@@ -21,8 +22,8 @@ impl Lowering<'_> {
             let operands = [("qkv", rows), ("rotated", self.written(node, 0)?)];
             return self.rotate(node.site, attention, RopeRows { half: true, ..of }, &operands);
         }
-        if matches!(fusion, Fusion::Appends { .. }) {
-            return self.rotate_and_append(node, attention, self.summed(fusion));
+        if let Fusion::Appends { norms, .. } = *fusion {
+            return self.rotate_and_append(node, attention, (norms, self.summed(fusion)));
         }
         match self.summed(fusion) {
             Some(SplitK { slice, sums, .. }) => {
@@ -33,29 +34,37 @@ impl Lowering<'_> {
         }
     }
 
-    /// Rows in place, or the sums of their parts, with keys and values to the cache.
+    /// Rows in place, or the sums of their parts, with keys and values to the cache. `norms`: the node whose norms of
+    /// heads come first.
     fn rotate_and_append(
         &mut self,
         node: &Node,
         attention: Attention,
-        summed: Option<SplitK>,
+        (norms, summed): (Option<usize>, Option<SplitK>),
     ) -> Result<()> {
         let PassRows::Chunk(cache) = self.rows else {
             return Err(Error::internal("only chunks of a prompt are appended as they turn"));
         };
         let shape = rope_shape(&self.params.architecture, attention);
         let sums = summed.map_or(PartialSums::WHOLE, |split| split.sums);
-        let of = RopeAppend { shape, sums, cache: self.cached(attention).cache() };
+        let norms = norms.and_then(|index| match self.graph.nodes[index].op {
+            Op::HeadNorms { norms, .. } => Some(norms),
+            _ => None,
+        });
+        let cached = self.cached(attention).cache();
+        let of = RopeAppend { shape, sums, cache: cached, norms: norms.map(terms) };
         let slice = self.cache(node.site, attention, cache)?;
         let rows = (self.builder.tokens * shape.stride) as f64;
         let launch = Launch::new(node.site, self.builder.kernel(of)?)
             .bind("table", self.angles(attention)?)
             .bind("documents", self.inputs.documents)
-            .bind("rows", self.read(node, 0)?)
+            .bind("rows", self.written(node, 0)?)
             .bind("cache", slice)
+            .bind_some("weight", norms.map(|norms| self.whole(norms.weight)))
             .bind_some("parts", summed.map(|split| split.slice));
         let sums = if summed.is_some() { sums.count as f64 * rows } else { 0.0 };
-        self.builder.dispatch(launch.flops(sums + self.rotation_flops(shape)))
+        let normed = if norms.is_some() { 4.0 * rows } else { 0.0 };
+        self.builder.dispatch(launch.flops(sums + normed + self.rotation_flops(shape)))
     }
 
     pub(super) fn rotation_flops(&self, shape: RopeShape) -> f64 {

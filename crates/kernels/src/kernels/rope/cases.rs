@@ -3,11 +3,11 @@
 mod parts;
 
 use super::twin::{rope_backward, rope_forward, rope_table};
-use super::{RopeAppend, RopeRows, rope_has_halves};
+use super::{RopeAppend, RopeRows, rope_has_halves, rope_norms_heads};
 use crate::arch::Rope;
 use crate::caps::Capabilities;
 use crate::kernels::attention::twin::causal::CausalAttention;
-use crate::kernels::{AttentionShape, CacheRows, PartialSums, RopeShape, Spec};
+use crate::kernels::{AttentionShape, CacheRows, NormTerms, PartialSums, RopeShape, Spec};
 use crate::testing::catalogue::Entry;
 use crate::testing::harness::{Operand, Step, jobs};
 use crate::testing::lane::Lane;
@@ -47,7 +47,12 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
                 };
                 for sums in [PartialSums::WHOLE, sums] {
                     let cache = CacheRows { shape: shape_of, ring: None };
-                    add("rope to a cache", RopeAppend { shape, sums, cache }.kernel(caps));
+                    let rope = RopeAppend { shape, sums, cache, norms: None };
+                    add("rope to a cache", rope.kernel(caps));
+                    if rope_norms_heads(caps, shape) {
+                        let norms = Some(NormTerms::plain(1e-6));
+                        add("rope of normed heads", RopeAppend { norms, ..rope }.kernel(caps));
+                    }
                 }
             }
         }

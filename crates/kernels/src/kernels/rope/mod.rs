@@ -6,7 +6,9 @@ pub(crate) mod cases;
 pub(crate) mod twin;
 
 use super::compose::{Binding, Composer, Kernel, Spec, read, read_write, uniform};
+use super::limits::{FLAT_WORKGROUP, check_storage, workgroup_size};
 use super::modules::{key_rows, quads};
+use super::norm::NormTerms;
 use super::shape::{CacheRows, PartialSums, RopeShape};
 use crate::caps::Capabilities;
 use crate::error::Result;
@@ -66,18 +68,33 @@ impl Spec for RopeRows {
             let pairs = shape.heads * shape.dims / 2;
             return self.rotation(caps)?.by_row(caps, "04_rope", &bindings, pairs);
         }
-        let composer = Composer::flat(caps, *self)?.when("CACHED", false);
+        let composer = Composer::flat(caps, *self)?.when("CACHED", false).when("NORMED", false);
         by_heads(composer, caps, (shape, sums), &[])
     }
 }
 
 /// Rotates rows in place, or from `sums` to their sums, and appends their keys and values to a cache in f32, where the shape
-/// [rotates sums](RopeShape::rotates_sums). Bindings: the parts if there are any, table, documents, rows, step, cache.
+/// [rotates sums](RopeShape::rotates_sums). Bindings: the parts if there are any, table, documents, rows, step, the norms'
+/// weight if there are any, cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeAppend {
     pub shape: RopeShape,
     pub sums: PartialSums,
     pub cache: CacheRows,
+    /// Norms of query and key heads before they rotate, where [`rope_norms_heads`].
+    pub norms: Option<NormTerms>,
+}
+
+/// Whether a rotation that appends can also norm the heads of this shape: the invocations of a head are in one workgroup,
+/// whose memory has a number for each.
+pub fn rope_norms_heads(caps: &Capabilities, shape: RopeShape) -> bool {
+    let invocations = shape.head_dim / 8;
+    let what = "rope_forward";
+    let fits =
+        |size: u32| invocations <= size as usize && check_storage(caps, [4 * size], what).is_ok();
+    shape.rotates_sums()
+        && invocations.is_power_of_two()
+        && workgroup_size(caps, FLAT_WORKGROUP, 1, what).is_ok_and(fits)
 }
 
 impl Spec for RopeAppend {
@@ -86,12 +103,22 @@ impl Spec for RopeAppend {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, sums, cache } = *self;
+        let Self { shape, sums, cache, norms } = *self;
         let composer = key_rows(Composer::flat(caps, *self)?, cache.ring)
             .size("QUERY_HEADS", cache.shape.heads)
-            .when("CACHED", true);
-        let mut kernel = by_heads(composer, caps, (shape, sums), &[read_write("cache")])?;
-        kernel.variant += ", to the cache";
+            .when("CACHED", true)
+            .when("NORMED", norms.is_some());
+        let Some(NormTerms { epsilon, shifted }) = norms else {
+            let mut kernel = by_heads(composer, caps, (shape, sums), &[read_write("cache")])?;
+            kernel.variant += ", to the cache";
+            return Ok(kernel);
+        };
+        debug_assert!(rope_norms_heads(caps, shape), "{shape:?}");
+        let composer =
+            composer.vectors(4).float("EPSILON", epsilon.0 as f32).when("SHIFTED", shifted);
+        let more = [read("weight"), read_write("cache")];
+        let mut kernel = by_heads(composer, caps, (shape, sums), &more)?;
+        kernel.variant += ", norms, to the cache";
         Ok(kernel)
     }
 }

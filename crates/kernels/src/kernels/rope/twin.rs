@@ -4,7 +4,8 @@
 use super::{RopeAppend, RopeRows};
 use crate::arch::Rope;
 use crate::error::Result;
-use crate::kernels::attention::twin::causal::CausalAttention;
+use crate::kernels::attention::{self, twin::causal::CausalAttention};
+use crate::kernels::norm::twin::{head_norm_forward, norm_factors};
 use crate::kernels::shape::{PartialSums, RopeShape};
 use crate::twins::{Operands, Real, Twin};
 
@@ -122,10 +123,15 @@ impl Twin for RopeRows {
 
 impl Twin for RopeAppend {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
-        let Self { shape, sums, cache } = *self;
+        let Self { shape, sums, cache, norms } = *self;
         let step = on.step()?;
         let from = if sums == PartialSums::WHOLE { "rows" } else { "parts" };
         let mut rows = on.sum_of(from, step.tokens as usize * shape.stride, sums)?;
+        if let Some(terms) = norms {
+            let weight = norm_factors(on.first("weight", 2 * shape.head_dim)?, terms.shifted);
+            let of = attention::twin::twin(&cache.shape, step.tokens as usize);
+            rows = head_norm_forward(of, &rows, &weight, terms.epsilon.0);
+        }
         let (table, documents) = (on.f32("table")?, on.u32("documents")?);
         let position = |t: usize| (step.position + t as u32).wrapping_sub(documents[t]) as usize;
         rotated(&mut rows, shape, table, position, true);

@@ -2,8 +2,10 @@
 
 use crate::arch::Rope;
 use crate::kernels::attention::twin::causal::CausalAttention;
+use crate::kernels::norm::cases::{EPSILON, norm_terms};
+use crate::kernels::norm::twin::{head_norm_forward, norm_factors};
 use crate::kernels::rope::twin::{rope_backward, rope_forward, rope_table};
-use crate::kernels::{self as k};
+use crate::kernels::{self as k, NormTerms};
 use crate::testing::harness::{Job, Operand, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, narrow, of, text, wide};
@@ -20,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new("rope of parts", of_parts),
         Case::new("rope appended to a cache", appended),
+        Case::new("rope of normed heads", normed),
         Case::new("attention_group_sum rotated back", group_sum),
     ]
 }
@@ -103,56 +106,85 @@ async fn of_parts(lane: Rc<Lane>) -> Outcome {
 async fn appended(lane: Rc<Lane>) -> Outcome {
     for (heads, count) in HEADS.into_iter().zip([1, 3, 1, 2]) {
         for (rows, ring) in ROWS.into_iter().zip([None, None, Some(29)]) {
-            let turning =
-                Turning { documents: vec![0; rows.0], ..Turning::new(&lane, heads, rows) };
-            let (turned, head_dim, stride) =
-                (heads.0 + heads.1, heads.2, turning.shape.qkv_width());
-            let shape = k::RopeShape { heads: turned, head_dim, dims: head_dim, stride };
-            let (all, apart) = (rows.0 * stride, ROWS[1].0 * stride + 4);
-            let sums = lane.normal(all);
-            let whole = count == 1;
-            let parts = lane.normal((count - 1) * apart + all);
-            let mut sums = if whole { sums } else { parts[..all].to_vec() };
-            for part in 1..count {
-                add_assign(&mut sums, &parts[part * apart..][..all]);
-            }
-            let mut expected = wide(&sums);
-            rope_forward(
-                turning.shape,
-                &mut expected,
-                &turning.documents,
-                turning.position,
-                &turning.angles,
-            );
-            let attention = k::AttentionShape { heads: heads.0, kv_heads: heads.1, head_dim };
-            let (width, held) = (attention.cache_stride(), 48);
-            let mut cache = wide(&lane.normal(held * width));
-            let before = narrow(&cache);
-            for (t, row) in expected.chunks_exact(stride).enumerate() {
-                let place = turning.position + t;
-                let place = ring.map_or(place, |ring| place % ring);
-                cache[place * width..][..width].copy_from_slice(&row[attention.key_offset()..]);
-            }
-            let form = if whole { k::PartialSums::WHOLE } else { k::PartialSums { count, apart } };
-            let cached = k::CacheRows { shape: attention, ring };
-            let made = lane
-                .variants_of(k::RopeAppend { shape, sums: form, cache: cached })
-                .map_err(text)?;
-            let place = if whole { Operand::floats(&sums) } else { Operand::poison(all) };
-            let mut operands = turning.operands(&parts, place);
-            if whole {
-                operands.remove(0);
-            }
-            operands.push(Operand::floats(&before));
-            let job = |kernel: &k::Kernel| Job::new(kernel, rows.0, operands.clone());
-            let jobs: Vec<Job> = made.iter().map(job).collect();
-            for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
-                close("rows", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
-                close("cache", &got.floats(1), &cache, ROUNDING).map_err(of(&job.kernel))?;
-            }
+            append(&lane, (heads, count), (rows, ring), None).await?;
         }
     }
     Ok(lane.summary())
+}
+
+/// The same with norms before the rotation: one invocation a head, eight, all that a narrow subgroup has, and as many as
+/// the widest head has.
+async fn normed(lane: Rc<Lane>) -> Outcome {
+    let heads = [(2, 1, 8), (4, 1, 64), (3, 3, 128), (2, 1, 256)];
+    for (heads, (count, shifted)) in
+        heads.into_iter().zip([(1, false), (3, true), (1, true), (2, false)])
+    {
+        for (rows, ring) in ROWS.into_iter().zip([None, None, Some(29)]) {
+            append(&lane, (heads, count), (rows, ring), Some(norm_terms(shifted))).await?;
+        }
+    }
+    Ok(lane.summary())
+}
+
+/// Holds what kernels leave of `count` parts of rows, and in the cache.
+async fn append(
+    lane: &Lane,
+    (heads, count): ((usize, usize, usize), usize),
+    (rows, ring): ((usize, usize), Option<usize>),
+    norms: Option<NormTerms>,
+) -> Result<(), String> {
+    let turning = Turning { documents: vec![0; rows.0], ..Turning::new(lane, heads, rows) };
+    let (turned, head_dim, stride) = (heads.0 + heads.1, heads.2, turning.shape.qkv_width());
+    let shape = k::RopeShape { heads: turned, head_dim, dims: head_dim, stride };
+    let (all, apart) = (rows.0 * stride, ROWS[1].0 * stride + 4);
+    let sums = lane.normal(all);
+    let whole = count == 1;
+    let parts = lane.normal((count - 1) * apart + all);
+    let mut sums = if whole { sums } else { parts[..all].to_vec() };
+    for part in 1..count {
+        add_assign(&mut sums, &parts[part * apart..][..all]);
+    }
+    let weight = lane.normal(2 * head_dim);
+    let mut expected = wide(&sums);
+    if let Some(terms) = norms {
+        let factors = norm_factors(&wide(&weight), terms.shifted);
+        expected = head_norm_forward(turning.shape, &expected, &factors, EPSILON);
+    }
+    rope_forward(
+        turning.shape,
+        &mut expected,
+        &turning.documents,
+        turning.position,
+        &turning.angles,
+    );
+    let attention = k::AttentionShape { heads: heads.0, kv_heads: heads.1, head_dim };
+    let (width, held) = (attention.cache_stride(), 48);
+    let mut cache = wide(&lane.normal(held * width));
+    let before = narrow(&cache);
+    for (t, row) in expected.chunks_exact(stride).enumerate() {
+        let place = turning.position + t;
+        let place = ring.map_or(place, |ring| place % ring);
+        cache[place * width..][..width].copy_from_slice(&row[attention.key_offset()..]);
+    }
+    let form = if whole { k::PartialSums::WHOLE } else { k::PartialSums { count, apart } };
+    let cached = k::CacheRows { shape: attention, ring };
+    let made = lane
+        .variants_of(k::RopeAppend { shape, sums: form, cache: cached, norms })
+        .map_err(text)?;
+    let place = if whole { Operand::floats(&sums) } else { Operand::poison(all) };
+    let mut operands = turning.operands(&parts, place);
+    if whole {
+        operands.remove(0);
+    }
+    operands.extend(norms.map(|_| Operand::floats(&weight)));
+    operands.push(Operand::floats(&before));
+    let job = |kernel: &k::Kernel| Job::new(kernel, rows.0, operands.clone());
+    let jobs: Vec<Job> = made.iter().map(job).collect();
+    for (job, got) in jobs.iter().zip(lane.run(&jobs).await.map_err(text)?) {
+        close("rows", &got.floats(0), &expected, ROUNDING).map_err(of(&job.kernel))?;
+        close("cache", &got.floats(1), &cache, ROUNDING).map_err(of(&job.kernel))?;
+    }
+    Ok(())
 }
 
 async fn group_sum(lane: Rc<Lane>) -> Outcome {
