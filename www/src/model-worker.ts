@@ -5,5 +5,19 @@
 import { serve } from "tinyloom/worker";
 
 serve();
-// A driver takes long to be there for the first time. The package asks again once its parts have loaded.
-navigator.gpu?.requestAdapter({ powerPreference: "high-performance" }).catch(() => undefined);
+askEarly();
+
+/**
+ * Asks for the adapter at once, which the package asks for when its parts have loaded: a driver takes long to be there for
+ * the first time. Each further request takes as long, so the package's first one is given this one's answer.
+ */
+function askEarly(): void {
+  const { gpu } = navigator;
+  if (!gpu) return;
+  const asked = gpu.requestAdapter({ powerPreference: "high-performance" });
+  asked.catch(() => undefined); // the package tells of it
+  gpu.requestAdapter = () => {
+    Reflect.deleteProperty(gpu, "requestAdapter");
+    return asked;
+  };
+}

@@ -22,7 +22,6 @@ const NARROW = 560;
 
 export class Drawing {
   readonly canvas: HTMLCanvasElement;
-  readonly #context: CanvasRenderingContext2D;
   #weave: Weave | undefined;
   #beside: Beside = { wanted: undefined, ghost: [] };
   #geometry: Geometry | undefined;
@@ -42,12 +41,16 @@ export class Drawing {
 
   constructor(canvas: HTMLCanvasElement) {
     this.canvas = canvas;
-    this.#context = canvas.getContext("2d")!;
     new ResizeObserver(() => this.refresh()).observe(canvas);
     dark.addEventListener("change", () => {
       this.#ink = inkOf();
       this.refresh();
     });
+  }
+
+  /** Made by the first picture, and not before: the browser then waits for its GPU, which is opening for the model. */
+  get #context(): CanvasRenderingContext2D {
+    return this.canvas.getContext("2d")!;
   }
 
   get weave(): Weave | undefined {
