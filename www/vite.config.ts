@@ -82,8 +82,6 @@ export default defineConfig({
   build: {
     target: "es2022",
     modulePreload: { polyfill: false },
-    // To compress every file only to print its size takes a fifth of the build.
-    reportCompressedSize: false,
     rolldownOptions: {
       input: {
         index: "index.html",
