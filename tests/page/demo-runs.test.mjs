@@ -328,10 +328,10 @@ async function otherTokenizer(demo) {
     "tokenizer.json": from("files", "hub-tokenizer", "tokenizer.json"),
   });
   await demo.untilState("paused");
-  // In Node the package writes the same three tokens of "latat", and ends there by itself.
-  assert.equal(await demo.likeliest(PROMPT, 12), "latat", "it writes");
+  // In Node the package writes the same five tokens of "ofdis", and ends there by itself.
+  assert.equal(await demo.likeliest(PROMPT, 12), "ofdis", "it writes");
   assert.equal(await demo.text("loss-unit"), "nats per token");
-  assert.equal(await demo.text("blind-key"), "blind guess among 61 tokens: 4.11");
+  assert.equal(await demo.text("blind-key"), "blind guess among 47 tokens: 3.85");
   await demo.click("start");
   await demo.untilState("stopped");
   assert.equal(await demo.step(), STEPS);

@@ -39,8 +39,8 @@ def main():
     out = prepared("embedding")
     out.mkdir(parents=True, exist_ok=True)
     model = Qwen3Model(Qwen3Config(
-        vocab_size=260, hidden_size=36, intermediate_size=60, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=24, rms_norm_eps=1e-6, tie_word_embeddings=True,
+        vocab_size=257, hidden_size=20, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=12, rms_norm_eps=1e-6, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 1000.0}, max_position_embeddings=256,
         attn_implementation="eager",
     ))

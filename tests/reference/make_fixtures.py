@@ -61,7 +61,7 @@ import packed_neox
 HERE = Path(__file__).resolve().parent
 IGNORE = 0xFFFF_FFFF
 OPTIONS = {
-    "learning_rate": 1e-3,
+    "learning_rate": 3e-3,
     "schedule": "constant",
     "weight_decay": 0.1,
     "beta1": 0.9,
@@ -80,34 +80,33 @@ UNDROPPED = dict(embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
 
 # Two layers of each kind, the second one with a window.
 NEO = dict(
-    model_type="gpt_neo", vocab_size=67, hidden_size=36, num_layers=4, num_heads=3, intermediate_size=58,
+    model_type="gpt_neo", vocab_size=37, hidden_size=12, num_layers=4, num_heads=3, intermediate_size=26,
     attention_types=[[["global", "local"], 2]], window_size=7, activation_function="gelu_new",
     layer_norm_epsilon=1e-5, embed_dropout=0.0, attention_dropout=0.0, resid_dropout=0.0,
 )
 NEOX = dict(
-    model_type="gpt_neox", vocab_size=67, hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
-    intermediate_size=58, hidden_act="gelu", rotary_emb_base=1000.0, rotary_pct=0.5, layer_norm_eps=1e-5,
+    model_type="gpt_neox", vocab_size=37, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
+    intermediate_size=34, hidden_act="gelu", rotary_emb_base=1000.0, rotary_pct=0.5, layer_norm_eps=1e-5,
     tie_word_embeddings=False, use_parallel_residual=True, attention_bias=True,
     # Within this vocabulary, a text would end at it.
     eos_token_id=None,
 )
 
 LONGROPE = dict(
-    rope_type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.4, 1.6],
-    long_factor=[1.1, 1.4, 2.0, 2.5, 3.0, 3.5],
+    rope_type="longrope", short_factor=[1.0, 1.1, 1.4], long_factor=[1.1, 2.0, 3.0],
 )
 
 # `lengths` are the packed documents; `ignored` are positions whose target does not count.
-# Between them: head_dim 32, 64 and 256, heads x head_dim unlike hidden_size, odd sizes, tied and
-# untied, the three activations, GQA groups of 1, 2 and 3, documents of one token.
+# Between them: head_dim 4 to 256, heads x head_dim unlike hidden_size, odd sizes, tied and untied, the three
+# activations, GQA groups of 1 to 4, documents of one token. No size is larger than what it proves: see README.md.
 FIXTURES = {
     "llama": {
-        "seed": 1,
+        "seed": 1284,
         "lengths": [13, 1, 29, 4],
         "ignored": [12, 20, 42, 46],
         "config": dict(
-            vocab_size=61, hidden_size=40, intermediate_size=72, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, head_dim=32, hidden_act="silu",
+            vocab_size=47, hidden_size=20, intermediate_size=28, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=8, hidden_act="silu",
             rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
         ),
     },
@@ -118,7 +117,7 @@ FIXTURES = {
         # Between the largest and the smallest norm of the ten steps: clipped at first, then not.
         "max_grad_norm": 5.0,
         "config": dict(
-            vocab_size=256, hidden_size=32, intermediate_size=52, num_hidden_layers=3,
+            vocab_size=128, hidden_size=36, intermediate_size=28, num_hidden_layers=2,
             num_attention_heads=2, num_key_value_heads=1, head_dim=64,
             hidden_act="gelu_pytorch_tanh", rope_theta=500.0, rms_norm_eps=1e-5,
             tie_word_embeddings=True,
@@ -126,12 +125,12 @@ FIXTURES = {
     },
     # Biases of all products.
     "llama-biases": {
-        "seed": 50,
+        "seed": 2550,
         "lengths": [9, 1, 30],
         "ignored": [8, 30],
         "config": dict(
-            vocab_size=61, hidden_size=40, intermediate_size=72, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, head_dim=32, hidden_act="silu",
+            vocab_size=47, hidden_size=20, intermediate_size=28, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=8, hidden_act="silu",
             rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False, attention_bias=True,
             mlp_bias=True,
         ),
@@ -142,9 +141,9 @@ FIXTURES = {
         "lengths": [3, 5, 21],
         "ignored": [7],
         "config": dict(
-            model_type="mistral", sliding_window=5, vocab_size=53, hidden_size=24,
-            intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
-            num_key_value_heads=2, head_dim=32, hidden_act="silu", rope_theta=10000.0,
+            model_type="mistral", sliding_window=5, vocab_size=37, hidden_size=20,
+            intermediate_size=28, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, head_dim=32, hidden_act="silu", rope_theta=10000.0,
             rms_norm_eps=1e-6, tie_word_embeddings=True,
         ),
     },
@@ -154,8 +153,8 @@ FIXTURES = {
         "lengths": [3, 61],
         "ignored": [2, 40],
         "config": dict(
-            vocab_size=71, hidden_size=40, intermediate_size=56, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, head_dim=16, hidden_act="silu",
+            vocab_size=53, hidden_size=20, intermediate_size=28, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=16, hidden_act="silu",
             # Between them the pairs turn as before, by a part, and by a quarter.
             rope_theta=100.0,
             rope_scaling=dict(
@@ -167,23 +166,23 @@ FIXTURES = {
     },
     # These two have the sizes of llama3: a scaling is a table, so they have its kernels, and cost no time.
     "llama-linear": {
-        "seed": 9,
+        "seed": 509,
         "lengths": [5, 59],
         "ignored": [4],
         "config": dict(
-            vocab_size=71, hidden_size=40, intermediate_size=56, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, head_dim=16, hidden_act="silu",
+            vocab_size=53, hidden_size=20, intermediate_size=28, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=16, hidden_act="silu",
             rope_theta=100.0, rope_scaling=dict(rope_type="linear", factor=3.0),
             rms_norm_eps=1e-5, tie_word_embeddings=True,
         ),
     },
     "llama-yarn": {
-        "seed": 12,
+        "seed": 1812,
         "lengths": [7, 57],
         "ignored": [50],
         "config": dict(
-            vocab_size=71, hidden_size=40, intermediate_size=56, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, head_dim=16, hidden_act="silu",
+            vocab_size=53, hidden_size=20, intermediate_size=28, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=16, hidden_act="silu",
             # The first pair turns as before, two by a part, the others by a quarter.
             rope_theta=100.0,
             rope_scaling=dict(
@@ -193,46 +192,46 @@ FIXTURES = {
         ),
     },
     "qwen3": {
-        "seed": 7,
+        "seed": 1307,
         "lengths": [1, 19, 27],
         "ignored": [0, 30],
         "config": dict(
-            model_type="qwen3", vocab_size=67, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            model_type="qwen3", vocab_size=37, hidden_size=20, intermediate_size=28,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
         ),
     },
     # The sizes of qwen3, for its kernels.
     "qwen2": {
-        "seed": 20,
+        "seed": 1520,
         # Longer than the window that `use_sliding_window` voids.
         "lengths": [4, 43],
         "ignored": [3, 30],
         "config": dict(
-            model_type="qwen2", vocab_size=67, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            model_type="qwen2", vocab_size=37, hidden_size=20, intermediate_size=28,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
             use_sliding_window=False, sliding_window=8, max_window_layers=1,
         ),
     },
     "smollm3": {
-        "seed": 26,
+        "seed": 926,
         "lengths": [2, 25, 20],
         "ignored": [1, 30],
         "config": dict(
-            model_type="smollm3", vocab_size=67, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            model_type="smollm3", vocab_size=37, hidden_size=20, intermediate_size=28,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
             no_rope_layer_interval=2, pad_token_id=None,
         ),
     },
     "olmo2": {
-        "seed": 51,
+        "seed": 1551,
         "lengths": [1, 19, 27],
         "ignored": [0, 30],
         "config": dict(
-            model_type="olmo2", vocab_size=67, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=3, head_dim=12,
+            model_type="olmo2", vocab_size=37, hidden_size=24, intermediate_size=28,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, head_dim=12,
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
             pad_token_id=None, eos_token_id=None,
         ),
@@ -242,44 +241,44 @@ FIXTURES = {
         "lengths": [2, 25, 20],
         "ignored": [1, 30],
         "config": dict(
-            model_type="granite", vocab_size=67, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
+            model_type="granite", vocab_size=37, hidden_size=24, intermediate_size=28,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
             hidden_act="silu", rope_theta=1000.0, rms_norm_eps=1e-5, tie_word_embeddings=True,
             embedding_multiplier=3.0, attention_multiplier=0.4, residual_multiplier=0.5, logits_scaling=1.6,
             pad_token_id=None,
         ),
     },
     "stablelm": {
-        "seed": 53,
+        "seed": 3753,
         "lengths": [4, 43],
         "ignored": [3, 30],
         "config": dict(
-            model_type="stablelm", vocab_size=67, hidden_size=48, intermediate_size=58,
-            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            model_type="stablelm", vocab_size=37, hidden_size=32, intermediate_size=34,
+            num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
             hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.25, layer_norm_eps=1e-5,
             use_qkv_bias=True, tie_word_embeddings=False, eos_token_id=None,
         ),
     },
     "phi3": {
-        "seed": 54,
+        "seed": 854,
         # Shorter than the window, as long, longer than twice the window.
         "lengths": [3, 7, 37],
         "ignored": [1, 25],
         "config": dict(
-            model_type="phi3", vocab_size=67, hidden_size=48, intermediate_size=58,
-            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            model_type="phi3", vocab_size=37, hidden_size=24, intermediate_size=34,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
             hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.75, rms_norm_eps=1e-5,
             sliding_window=7, tie_word_embeddings=False, eos_token_id=None, pad_token_id=None,
         ),
     },
     # Its prompt's answer goes beyond the positions of the first training, where the angles change.
     "phi4-mini": {
-        "seed": 56,
+        "seed": 656,
         "lengths": [24, 1, 19],
         "ignored": [1, 25],
         "config": dict(
-            model_type="phi3", vocab_size=67, hidden_size=48, intermediate_size=58,
-            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            model_type="phi3", vocab_size=37, hidden_size=24, intermediate_size=34,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
             hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.75, rms_norm_eps=1e-5,
             rope_scaling=LONGROPE, original_max_position_embeddings=24,
             tie_word_embeddings=True, eos_token_id=None, pad_token_id=None,
@@ -291,45 +290,45 @@ FIXTURES = {
         "lengths": [24, 25, 40],
         "dtype": torch.bfloat16,
         "config": dict(
-            model_type="phi3", vocab_size=67, hidden_size=48, intermediate_size=58,
-            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+            model_type="phi3", vocab_size=37, hidden_size=24, intermediate_size=34,
+            num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
             hidden_act="silu", rope_theta=1000.0, partial_rotary_factor=0.75, rms_norm_eps=1e-5,
             rope_scaling=LONGROPE, original_max_position_embeddings=24,
             tie_word_embeddings=True, eos_token_id=None, pad_token_id=None,
         ),
     },
     "gpt2": {
-        "seed": 30,
+        "seed": 4730,
         "lengths": [1, 23, 21],
         "ignored": [0, 40],
         "config": dict(
-            model_type="gpt2", vocab_size=67, n_embd=36, n_layer=2, n_head=3, n_inner=58,
+            model_type="gpt2", vocab_size=37, n_embd=24, n_layer=2, n_head=3, n_inner=34,
             activation_function="gelu_new", layer_norm_epsilon=1e-5, **UNDROPPED,
         ),
     },
     # The sizes of gpt2, for its kernels, as files of the model without its head have it, with masks.
     "gpt2-bare-f16-sharded": {
-        "seed": 31,
+        "seed": 3331,
         "lengths": [5, 39],
         "dtype": torch.float16,
-        "max_shard_size": "16KB",
+        "max_shard_size": "8KB",
         "bare": True,
         "config": dict(
-            model_type="gpt2", vocab_size=67, n_embd=36, n_layer=2, n_head=3, n_inner=58,
+            model_type="gpt2", vocab_size=37, n_embd=24, n_layer=2, n_head=3, n_inner=34,
             activation_function="gelu_new", layer_norm_epsilon=1e-5, **UNDROPPED,
         ),
     },
     "gpt2-bf16": {
-        "seed": 32,
+        "seed": 5132,
         "lengths": [44],
         "dtype": torch.bfloat16,
         "config": dict(
-            model_type="gpt2", vocab_size=67, n_embd=36, n_layer=2, n_head=3,
+            model_type="gpt2", vocab_size=37, n_embd=24, n_layer=2, n_head=3,
             activation_function="gelu", layer_norm_epsilon=1e-3, **UNDROPPED,
         ),
     },
     "gpt-neo": {
-        "seed": 40,
+        "seed": 3840,
         # Shorter than the window, as long, longer than twice the window.
         "lengths": [3, 7, 37],
         "ignored": [1, 25],
@@ -337,32 +336,34 @@ FIXTURES = {
     },
     # As files of the model without its head have it, with masks.
     "gpt-neo-bare-f16-sharded": {
-        "seed": 41,
+        "seed": 4041,
         "lengths": [5, 39],
         "dtype": torch.float16,
-        "max_shard_size": "16KB",
+        "max_shard_size": "4KB",
         "bare": True,
         "config": NEO,
     },
     "gpt-neo-bf16": {
-        "seed": 42,
+        "seed": 2642,
         "lengths": [44],
         "dtype": torch.bfloat16,
-        "config": NEO | dict(intermediate_size=None, layer_norm_epsilon=1e-3),
+        "config": NEO | dict(
+            num_layers=2, attention_types=[[["global", "local"], 1]], intermediate_size=None, layer_norm_epsilon=1e-3,
+        ),
     },
     "gpt-neox": {
-        "seed": 43,
+        "seed": 1443,
         "lengths": [1, 23, 21],
         "ignored": [0, 40],
         "config": NEOX,
     },
     # The other value of each flag.
     "gpt-neox-sequential": {
-        "seed": 44,
+        "seed": 144,
         "lengths": [6, 35],
         "ignored": [5, 30],
         "config": NEOX | dict(
-            rotary_pct=0.25, use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True,
+            rotary_pct=0.75, use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True,
         ),
     },
     # With masks and a rotary table, as files of old releases have them.
@@ -370,63 +371,63 @@ FIXTURES = {
         "seed": 45,
         "lengths": [5, 39],
         "dtype": torch.float16,
-        "max_shard_size": "16KB",
+        "max_shard_size": "8KB",
         "buffers": True,
         "config": NEOX,
     },
     "gpt-neox-bf16": {
-        "seed": 46,
+        "seed": 1046,
         "lengths": [44],
         "dtype": torch.bfloat16,
         "config": NEOX | dict(rotary_pct=1.0, rotary_emb_base=10000.0),
     },
     "gemma": {
-        "seed": 21,
+        "seed": 2421,
         "lengths": [2, 31],
         "ignored": [20],
         "config": dict(
-            model_type="gemma", vocab_size=61, hidden_size=40, intermediate_size=52,
-            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=16,
+            model_type="gemma", vocab_size=37, hidden_size=20, intermediate_size=28,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=12,
             hidden_act="gelu_pytorch_tanh", rope_theta=10000.0, rms_norm_eps=1e-6,
             tie_word_embeddings=True, pad_token_id=None,
         ),
     },
     # Scores beyond the cap of scores, logits beyond that of logits.
     "gemma2": {
-        "seed": 22,
+        "seed": 422,
         # Shorter than the window, as long, longer than twice the window.
         "lengths": [3, 7, 37],
         "ignored": [1, 25],
         "config": dict(
-            model_type="gemma2", vocab_size=59, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            model_type="gemma2", vocab_size=37, hidden_size=20, intermediate_size=28,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
             hidden_activation="gelu_pytorch_tanh", rope_theta=1000.0, rms_norm_eps=1e-6,
-            tie_word_embeddings=True, sliding_window=7, query_pre_attn_scalar=40,
-            attn_logit_softcapping=3.0, final_logit_softcapping=4.0, pad_token_id=None,
+            tie_word_embeddings=True, sliding_window=7, query_pre_attn_scalar=20,
+            attn_logit_softcapping=3.0, final_logit_softcapping=3.0, pad_token_id=None,
         ),
     },
     # The sizes of gemma2, with norms of queries and keys instead of the caps.
     "gemma3": {
-        "seed": 23,
+        "seed": 5523,
         "lengths": [6, 41],
         "ignored": [5, 30],
         "config": dict(
-            model_type="gemma3_text", vocab_size=59, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            model_type="gemma3_text", vocab_size=37, hidden_size=20, intermediate_size=28,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
             hidden_activation="gelu_pytorch_tanh", rope_theta=5000.0, rope_local_base_freq=100.0,
             rope_scaling=dict(rope_type="linear", factor=2.0), rms_norm_eps=1e-6,
             tie_word_embeddings=True, sliding_window=7, sliding_window_pattern=2,
-            query_pre_attn_scalar=40, pad_token_id=None,
+            query_pre_attn_scalar=20, pad_token_id=None,
         ),
     },
     # The sizes of gemma3: each kind of layer has a scaling of its own.
     "gemma3-scaled-bf16": {
-        "seed": 58,
+        "seed": 658,
         "lengths": [3, 41],
         "dtype": torch.bfloat16,
         "config": dict(
-            model_type="gemma3_text", vocab_size=59, hidden_size=36, intermediate_size=60,
-            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=24,
+            model_type="gemma3_text", vocab_size=37, hidden_size=20, intermediate_size=28,
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
             hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
             rope_parameters=dict(
                 full_attention=dict(
@@ -435,18 +436,18 @@ FIXTURES = {
                 sliding_attention=dict(rope_type="linear", rope_theta=100.0, factor=2.0),
             ),
             tie_word_embeddings=True, sliding_window=7, sliding_window_pattern=2,
-            query_pre_attn_scalar=40, pad_token_id=None,
+            query_pre_attn_scalar=20, pad_token_id=None,
         ),
     },
-    # These two have the kernels of llama-bf16.
+    # These two have the sizes of llama3.
     "llama-yarn-mscale-bf16": {
-        "seed": 59,
+        "seed": 159,
         "lengths": [3, 41],
         "dtype": torch.bfloat16,
         "config": dict(
-            vocab_size=59, hidden_size=16, intermediate_size=40, num_hidden_layers=1,
-            num_attention_heads=2, num_key_value_heads=2, head_dim=256, hidden_act="silu",
-            rope_theta=10000.0,
+            vocab_size=53, hidden_size=20, intermediate_size=28, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=16, hidden_act="silu",
+            rope_theta=100.0,
             rope_scaling=dict(
                 rope_type="yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.9,
                 mscale_all_dim=0.6, truncate=False,
@@ -459,29 +460,29 @@ FIXTURES = {
         "lengths": [3, 57],
         "dtype": torch.bfloat16,
         "config": dict(
-            vocab_size=59, hidden_size=16, intermediate_size=40, num_hidden_layers=1,
-            num_attention_heads=2, num_key_value_heads=2, head_dim=256, hidden_act="silu",
-            rope_theta=10000.0, rope_scaling=dict(rope_type="dynamic", factor=4.0),
+            vocab_size=53, hidden_size=20, intermediate_size=28, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=16, hidden_act="silu",
+            rope_theta=100.0, rope_scaling=dict(rope_type="dynamic", factor=4.0),
             rms_norm_eps=1e-6, tie_word_embeddings=True,
         ),
     },
     "llama-f16-sharded": {
-        "seed": 3,
+        "seed": 303,
         "lengths": [23],
         "dtype": torch.float16,
-        "max_shard_size": "16KB",
+        "max_shard_size": "8KB",
         "config": dict(
-            vocab_size=67, hidden_size=24, intermediate_size=44, num_hidden_layers=2,
+            vocab_size=37, hidden_size=12, intermediate_size=36, num_hidden_layers=2,
             num_attention_heads=3, num_key_value_heads=1, head_dim=32, hidden_act="gelu",
             rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
         ),
     },
     "llama-bf16": {
-        "seed": 4,
+        "seed": 104,
         "lengths": [19],
         "dtype": torch.bfloat16,
         "config": dict(
-            vocab_size=59, hidden_size=16, intermediate_size=40, num_hidden_layers=1,
+            vocab_size=37, hidden_size=8, intermediate_size=36, num_hidden_layers=1,
             num_attention_heads=2, num_key_value_heads=2, head_dim=256, hidden_act="silu",
             rope_theta=500000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
         ),
@@ -766,12 +767,16 @@ def greedy(model, fixture):
     """What transformers writes from a prompt at temperature 0, and how clear its choices were."""
     rng = np.random.default_rng([fixture["seed"], 2000])
     prompt = torch.from_numpy(rng.integers(0, fixture["config"]["vocab_size"], (1, PROMPT)))
+    # Where a text becomes longer than LongRoPE's short factors are for, transformers drops its cache and then reads the
+    # newest token alone. Without a cache it reads the whole text, as its forward pass does.
+    scaling = fixture["config"].get("rope_scaling", {})
     result = model.generate(
         prompt,
         attention_mask=torch.ones_like(prompt),
         generation_config=GenerationConfig(
             max_new_tokens=ANSWER,
             do_sample=False,
+            use_cache=scaling.get("rope_type") != "longrope",
             output_scores=True,
             return_dict_in_generate=True,
         ),
@@ -795,7 +800,7 @@ def with_buffers(folder, kind):
     buffers = {f"{block}.bias": mask.copy() for block in blocks}
     buffers |= {f"{block}.masked_bias": np.array(-1e4, np.float32) for block in blocks}
     if kind == "gpt_neox":
-        buffers |= {f"{block}.rotary_emb.inv_freq": np.ones(4, np.float32) for block in blocks}
+        buffers |= {f"{block}.rotary_emb.inv_freq": np.ones(2, np.float32) for block in blocks}
     save_file(tensors | buffers, path, {"format": "pt"})
     index = folder / "model.safetensors.index.json"
     value = json.loads(index.read_text())

@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 from make_fixtures import HERE, prepared
 
 NAMES = ["llama", "gpt2", "gpt-neox", "gemma", "gemma3", "qwen3", "granite", "olmo2"]
-TOKENS = 17
+TOKENS = 11
 NOISE = 1e-5
 
 

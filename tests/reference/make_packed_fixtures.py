@@ -4,8 +4,8 @@
     python make_packed_fixtures.py [OUT]        # OUT defaults to fixtures/adapters beside this file
 
 The bases in fixtures/adapters/packed-*base are checkpoints in BF16. PEFT runs on what its matrices stand for
-once they are packed, by the formula of docs/guides/adapters.md in float32. `merged.NAME` is the checkpoint's
-own matrix with the adapter added. Everything else is as make_adapter_fixtures.py has it.
+once they are packed, by the formula of docs/guides/adapters.md in float32. merged.safetensors has the checkpoint's
+own matrices with the adapter added. Everything else is as make_adapter_fixtures.py has it.
 """
 
 import json
@@ -16,25 +16,26 @@ import torch
 import make_adapter_fixtures as adapters
 from make_fixtures import FIXTURES, HERE, classes, fill, hf_config, prepared
 
-# By the base's folder: rows of whole groups and an odd vocabulary. Qwen3 has norms of heads; Gemma 3 scales its
+# By the base's folder: rows of one group, of two and of three, and an odd vocabulary. Qwen3 has norms of heads; Gemma 3 scales its
 # packed embedding, which is its head too, and has two rotations, windows, and norms by 1 + the weight.
 BASES = {
     "packed-base": dict(
-        model_type="qwen3", vocab_size=67, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=32, hidden_act="silu",
+        model_type="qwen3", vocab_size=37, hidden_size=32, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=32, hidden_act="silu",
         rope_theta=10000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
     ),
     "packed-gemma3-base": dict(
-        model_type="gemma3_text", vocab_size=59, hidden_size=64, intermediate_size=96,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+        model_type="gemma3_text", vocab_size=41, hidden_size=32, intermediate_size=64,
+        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
         hidden_activation="gelu_pytorch_tanh", rope_theta=5000.0, rope_local_base_freq=100.0,
         rms_norm_eps=1e-6, tie_word_embeddings=True, sliding_window=7, sliding_window_pattern=2,
         query_pre_attn_scalar=40, pad_token_id=None,
     ),
 }
+# By the adapter's folder: base, format and seed. Two have the same numbers, so that files of both are the same bytes.
 ADAPTERS = {
     "packed-int8": ("packed-base", "int8", 43),
-    "packed-int4": ("packed-base", "int4", 44),
+    "packed-int4": ("packed-base", "int4", 43),
     "packed-gemma3-int4": ("packed-gemma3-base", "int4", 45),
 }
 LORA = dict(r=4, lora_alpha=8, target_modules="all-linear")

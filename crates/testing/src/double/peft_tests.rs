@@ -13,6 +13,7 @@ use crate::session::{
 use crate::twins::check::assert_close;
 use pollster::block_on;
 use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -44,7 +45,17 @@ pub(super) fn feed(loader: &mut ModelLoader, name: &str, bytes: &[u8]) {
 struct Fixture {
     adapter: Rc<Adapter>,
     oracle: Vec<u8>,
+    merged: Vec<u8>,
     losses: Value,
+}
+
+fn tensors(file: &[u8]) -> SafeTensors<'_> {
+    SafeTensors::deserialize(file).unwrap()
+}
+
+fn floats(tensor: &TensorView<'_>) -> Vec<f64> {
+    let values: Vec<f32> = bytemuck::pod_collect_to_vec(tensor.data());
+    values.into_iter().map(f64::from).collect()
 }
 
 impl Fixture {
@@ -64,21 +75,17 @@ impl Fixture {
         let tensors = file(&folder, "adapter_model.safetensors");
         feed(&mut loader, "adapter_model.safetensors", &tensors);
         block_on(loader.finish()).unwrap();
-        Self { adapter, oracle: file(&folder, "oracle.safetensors"), losses }
-    }
-
-    fn tensors(&self) -> SafeTensors<'_> {
-        SafeTensors::deserialize(&self.oracle).unwrap()
+        let [oracle, merged] =
+            ["oracle.safetensors", "merged.safetensors"].map(|name| file(&folder, name));
+        Self { adapter, oracle, merged, losses }
     }
 
     fn floats(&self, name: &str) -> Vec<f64> {
-        let values: Vec<f32> =
-            bytemuck::pod_collect_to_vec(self.tensors().tensor(name).unwrap().data());
-        values.into_iter().map(f64::from).collect()
+        floats(&tensors(&self.oracle).tensor(name).unwrap())
     }
 
     fn words(&self, name: &str) -> Vec<u32> {
-        bytemuck::pod_collect_to_vec(self.tensors().tensor(name).unwrap().data())
+        bytemuck::pod_collect_to_vec(tensors(&self.oracle).tensor(name).unwrap().data())
     }
 
     fn batch(&self) -> Batch {
@@ -173,16 +180,17 @@ fn merged_weights_are_pefts() {
         };
         let before: Vec<_> = (0..base.tensors().len()).map(read).collect();
         block_on(fixture.adapter.merge(NO_PROGRESS)).unwrap();
-        let mut changed = 0;
+        let (mut changed, merged) = (0, tensors(&fixture.merged));
         for (index, (tensor, _)) in base.tensors().iter().enumerate() {
-            let (got, key) = (read(index), format!("merged.{tensor}"));
-            if fixture.tensors().tensor(&key).is_ok() {
-                assert_close(tensor, &got, &fixture.floats(&key), 1e-6, 1e-6);
+            let got = read(index);
+            if let Ok(expected) = merged.tensor(tensor) {
+                assert_close(tensor, &got, &floats(&expected), 1e-6, 1e-6);
                 changed += 1;
             } else {
                 assert!(got == before[index], "{tensor} has no adapter");
             }
         }
+        assert_eq!(changed, merged.len());
         assert_eq!(2 * changed, fixture.adapter.model().tensors().len());
         assert_close(name, &fixture.logits(&base), &fixture.floats("logits"), 1e-4, 0.0);
     }
