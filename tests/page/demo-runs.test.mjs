@@ -1,6 +1,6 @@
 // Runs of the demo page stay: over a killed renderer and as a zip in Chromium, over a reload and without storage in
 // Firefox.
-// reads: www tests/reference
+// reads: www tests/reference tests/files/hub-tokenizer
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
