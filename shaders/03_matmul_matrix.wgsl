@@ -12,6 +12,8 @@
 // they are added to and cut at the edges. Where subgroups are narrower than the widest there are more than SUBGROUPS, and the others only load
 // and store.
 //
+// With LOW_RANK sums have an adapter's terms too, which are more steps of K.
+//
 // Grid: x over column tiles and splits, y over row tiles.
 // Workgroup memory: two bytes for each cell of the tiles, four for each of MATRIX_M · RESULT_PITCH results a subgroup.
 #import lib/step
@@ -22,6 +24,9 @@
 #import lib/linear/b
 #import lib/linear/operands
 #import lib/linear/matrix_tiles
+#if LOW_RANK
+#import lib/linear/low_rank
+#endif
 #if GATED
 #import lib/activation
 #endif
@@ -69,6 +74,28 @@ fn clear_past_end(
   }
 }
 
+#if LOW_RANK
+// The same of an adapter's terms. Rows past the end are read from where a browser lets it.
+fn load_terms(
+    lane: u32, m0: u32, n0: u32, k0: u32,
+    next_a: ptr<function, array<FetchedA, LOADS_A>>,
+    next_b: ptr<function, array<FetchedB, LOADS_B>>) {
+  #unroll for (var i = 0u; i < LOADS_A; i++) {
+    let four = lane % ACROSS_A * 4u;
+    (*next_a)[i] = as_fetched_a(fetch_short(m0 + lane / ACROSS_A + i * APART_A, k0 + four));
+  }
+  #unroll for (var i = 0u; i < LOADS_B; i++) {
+    let line = lane / ACROSS_B + i * APART_B;
+    let four = lane % ACROSS_B * 4u;
+#if DOTS
+    (*next_b)[i] = as_fetched_b(fetch_low(n0 + line, k0 + four));
+#else
+    (*next_b)[i] = as_fetched_b(fetch_low(k0 + line, n0 + four));
+#endif
+  }
+}
+#endif
+
 fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let lane = invocation % WORKGROUP;
   let rows = range_rows(step.tokens, range);
@@ -100,8 +127,16 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       }
     }
   }
+#if LOW_RANK
+  // The first part of K goes on to an adapter's terms.
+  let k_low = k_begin + (k_end - k_begin + BK - 1u) / BK * BK;
+  let k_stop = select(k_end, k_low + SHORT, split == 0u);
+  for (var k0 = k_begin; k0 < k_stop; k0 += BK) {
+    if CHECK_K && k0 < k_end && k0 + BK > k_end {
+#else
   for (var k0 = k_begin; k0 < k_end; k0 += BK) {
     if CHECK_K && k0 + BK > k_end {
+#endif
       clear_past_end(lane, k0, k_end, &next_a, &next_b);
     }
     put_tiles(lane, &next_a, &next_b);
@@ -109,6 +144,11 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if k0 + BK < k_end {
       load_tiles(lane, m0, n0, k0 + BK, column, &next_a, &next_b);
     }
+#if LOW_RANK
+    if k0 + BK >= k_low && k0 + BK < k_stop {
+      load_terms(lane, m0, n0, k0 + BK - k_low, &next_a, &next_b);
+    }
+#endif
     multiply_tiles(group, &sums);
     workgroupBarrier();
   }

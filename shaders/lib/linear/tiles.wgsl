@@ -135,3 +135,20 @@ fn put_b(i: u32, fetched: FetchedB) {
   tile_b[vector / LANES_N][k % 4u * VECTORS_K + k / 4u][vector % LANES_N] = elements_b(fetched);
 }
 #endif
+
+#if LOW_RANK
+// Vector `i` of the tiles of an adapter's terms, as load_a and load_b.
+fn load_short(i: u32, m0: u32, k0: u32, m_end: u32) -> vec4<f32> {
+  return fetch_short(min(m0 + i / VECTORS_K, m_end - 1u), k0 + i % VECTORS_K * 4u);
+}
+
+#if DOTS
+fn load_low(i: u32, n0: u32, k0: u32) -> FetchedB {
+  return as_fetched_b(fetch_low(n0 + i / VECTORS_K, k0 + i % VECTORS_K * 4u));
+}
+#else
+fn load_low(i: u32, n0: u32, k0: u32) -> FetchedB {
+  return as_fetched_b(fetch_low(k0 + i / (BN / 4u), n0 + i % (BN / 4u) * 4u));
+}
+#endif
+#endif

@@ -208,7 +208,12 @@ impl Composer {
     }
 
     /// Adds a constant array of `u32`.
-    pub fn sizes(mut self, name: &str, values: impl Iterator<Item = usize>) -> Self {
+    pub fn sizes(self, name: &str, mut values: impl Iterator<Item = usize>) -> Self {
+        self.array(name, &mut values)
+    }
+
+    /// Compiled once, not for each kind of iterator.
+    fn array(mut self, name: &str, values: &mut dyn Iterator<Item = usize>) -> Self {
         let values: Vec<_> = values.map(|value| format!("{value}u")).collect();
         let _ = writeln!(self.header, "const {name} = array({});", values.join(", "));
         self

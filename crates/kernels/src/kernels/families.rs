@@ -12,7 +12,8 @@ macro_rules! families {
                 PositionBackward;
             norm: RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward, HeadNormForward,
                 HeadNormBackward, ColumnSum;
-            linear: LinearProduct, LinearSum, GradientSums, Matvec, MatvecRows;
+            linear: LinearProduct, AdaptedProduct, LinearSum, GradientSums, Matvec, MatvecRows;
+            low_rank: LowRankProduct, LowRankWeights;
             rope: RopeRows, RopeAppend;
             cache: CacheAppend, CacheExpand;
             attention: AttentionForward, AttentionForwardCached, AttentionDelta, AttentionBackwardQuery, AttentionBackwardKeyValue,

@@ -105,13 +105,20 @@ impl<'a> Builder<'a> {
     /// # Errors
     /// As [`Spec::kernel`].
     pub fn kernel(&mut self, spec: impl Spec) -> Result<Rc<Kernel>> {
-        let known: KernelSpec = spec.into();
-        if let Some(kernel) = self.kernels.iter().find(|kernel| kernel.spec == known) {
-            return Ok(Rc::clone(kernel));
+        match self.known(&spec.into()) {
+            Some(kernel) => Ok(kernel),
+            None => Ok(self.keep(spec.kernel(self.caps)?)),
         }
-        let kernel = Rc::new(spec.kernel(self.caps)?);
+    }
+
+    fn known(&self, spec: &KernelSpec) -> Option<Rc<Kernel>> {
+        self.kernels.iter().find(|kernel| kernel.spec == *spec).map(Rc::clone)
+    }
+
+    fn keep(&mut self, kernel: Kernel) -> Rc<Kernel> {
+        let kernel = Rc::new(kernel);
         self.kernels.push(Rc::clone(&kernel));
-        Ok(kernel)
+        kernel
     }
 
     /// Appends a dispatch. Traffic is taken as every bound byte once.

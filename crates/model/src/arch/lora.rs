@@ -8,6 +8,7 @@
 use super::{Architecture, Init, Layer, Param, Stored, Weight, WeightId};
 use crate::config::LoraConfig;
 use crate::error::{Error, Result};
+use std::ops::Range;
 
 /// A product of low rank beside some rows of a weight: `y += scale · x·Aᵀ·Bᵀ` in their columns of y.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +26,63 @@ pub struct LowRank {
     pub dropout: f64,
 }
 
+impl LowRank {
+    /// Its columns of y.
+    pub const fn columns(&self) -> Range<usize> {
+        self.row0..self.row0 + self.rows
+    }
+}
+
+/// Products of low rank beside one weight that read the same rows: neighbours in [`Architecture::low_rank`]. Their
+/// short rows lie beside each other, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LowRankGroup {
+    pub first: usize,
+    pub count: usize,
+    /// The first one's A. Their matrices are neighbours too: A and B of one module, then of the next.
+    pub a: WeightId,
+}
+
+impl LowRankGroup {
+    /// Most modules of one: queries, keys and values.
+    pub const MOST: usize = 3;
+
+    /// The matrices of all its modules.
+    pub const fn weights(self) -> Range<WeightId> {
+        self.a..self.a + 2 * self.count
+    }
+}
+
 impl Architecture {
+    /// The products of a group. All are of one adapter, so that rank and scale are the same.
+    pub fn group(&self, group: LowRankGroup) -> &[LowRank] {
+        &self.low_rank[group.first..][..group.count]
+    }
+
+    /// Columns of a group's short rows.
+    pub fn short_columns(&self, group: LowRankGroup) -> usize {
+        self.group(group).iter().map(|low| self.weights[low.a].rows).sum()
+    }
+
+    /// The share of a product's inputs that the adapter leaves out while it is trained.
+    pub fn adapter_dropout(&self) -> f64 {
+        self.low_rank.first().map_or(0.0, |low| low.dropout)
+    }
+
+    /// The products beside a weight, those that read the same rows together: without dropout all of them do, with it
+    /// each has a mask of its own.
+    pub fn low_rank_groups(&self, target: WeightId, masked: bool) -> Vec<LowRankGroup> {
+        let own = |low: &LowRank| low.target == target;
+        let Some(first) = self.low_rank.iter().position(own) else { return vec![] };
+        let count = self.low_rank[first..].iter().take_while(|low| own(low)).count();
+        let most = if masked { 1 } else { LowRankGroup::MOST };
+        let group = |at| {
+            let (first, count) = (first + at, most.min(count - at));
+            LowRankGroup { first, count, a: self.low_rank[first].a }
+        };
+        (0..count).step_by(most).map(group).collect()
+    }
+
     /// This model with a LoRA adapter. The base's weights keep their ids.
     ///
     /// # Errors

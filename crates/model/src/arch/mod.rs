@@ -22,7 +22,7 @@ mod tinyloom;
 
 pub use crate::config::DropoutRates;
 pub use family::Family;
-pub use lora::LowRank;
+pub use lora::{LowRank, LowRankGroup};
 pub use rope::Rope;
 pub use stored::{Stored, Swap};
 pub use tinyloom::LEARNED_POSITIONS;

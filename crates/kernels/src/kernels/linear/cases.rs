@@ -1,5 +1,6 @@
 //! Family 03: the three products in every tile.
 
+mod adapted;
 mod examples;
 mod gate_gradient;
 mod gated;
@@ -52,6 +53,7 @@ pub(crate) fn cases() -> Vec<Case> {
     }));
     cases.extend(
         [
+            adapted::cases(),
             gate_gradient::cases(),
             gated::cases(),
             gradient::cases(),

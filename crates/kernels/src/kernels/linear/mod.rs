@@ -19,5 +19,5 @@ pub(crate) mod twin;
 
 pub use gradient::{GradientParts, GradientSums};
 pub use matvec::{Matvec, MatvecInput, MatvecOutput, MatvecRows};
-pub use product::LinearProduct;
+pub use product::{AdaptedProduct, LinearProduct};
 pub use sum::LinearSum;

@@ -4,15 +4,16 @@ use super::gate_gradient::{self, tile_gives_gate_gradient};
 use super::gated::tile_gates;
 use super::matrix::matrix_constants;
 use super::sum::LinearSum;
-use super::tile::{LinearPick, pick, pick_parts};
+use super::tile::{LinearPick, linear_tiles, pick, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::compose::{Binding, Composer, Grid, Kernel, Spec, read, read_write, uniform};
 use crate::kernels::limits::workgroup_size;
+use crate::kernels::low_rank::LowRankShape;
 use crate::kernels::modules::activation_module;
 use crate::kernels::shape::{Output, PartialSums};
-use crate::kernels::spec::GIVEN_TILE;
+use crate::kernels::spec::{GIVEN_TILE, KernelSpec};
 use crate::products::{Form, LinearShape, LinearTile};
 
 impl Output {
@@ -71,8 +72,56 @@ impl Spec for LinearProduct {
             Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
             None => pick_parts(caps, &shape, splits)?,
         };
-        self.by(caps, pick)
+        self.by(caps, pick, (*self).into(), None)
     }
+}
+
+/// A product whose sums have more terms: those of an adapter's products of low rank, z · Bᵀ of [`Form::MatmulT`] or
+/// d_z · A of [`Form::Matmul`]. z and d_z are in f32. Bound after all else: these rows, and the matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AdaptedProduct {
+    pub product: LinearProduct,
+    /// N of the product is `inputs` of [`Form::Matmul`], and `outputs` of [`Form::MatmulT`].
+    pub low: LowRankShape,
+}
+
+impl Spec for AdaptedProduct {
+    fn name(&self) -> &'static str {
+        self.product.name()
+    }
+
+    /// As that of the product by itself.
+    fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
+        let LinearProduct { shape, splits, tile, .. } = self.product;
+        let pick = match tile {
+            Some(tile) => LinearPick { tile, splits, reason: GIVEN_TILE.into() },
+            None => pick_parts(caps, &shape, splits)?,
+        };
+        self.product.by(caps, pick, (*self).into(), Some(&self.low))
+    }
+}
+
+/// Whether products of a shape can have more terms, whatever the tile.
+pub fn linear_adapts(caps: &Capabilities, shape: &LinearShape, low: &LowRankShape) -> bool {
+    let tiles = linear_tiles(caps, shape);
+    tiles.into_iter().all(|tile| tile_adapts(shape, tile, low))
+}
+
+/// Whether the kernel of a tile can have more terms: rows are read by vectors, and all modules' short rows are there.
+fn tile_adapts(shape: &LinearShape, tile: LinearTile, low: &LowRankShape) -> bool {
+    let columns = match shape.form {
+        Form::MatmulT => low.outputs,
+        Form::Matmul => low.inputs,
+        Form::MatmulAt => return false,
+    };
+    let packed = matches!(shape.b, WeightFormat::Int8 | WeightFormat::Int4);
+    tile.splits()
+        && shape.by_vectors()
+        && !shape.padded
+        && !packed
+        && low.by_fours()
+        && columns == shape.n
+        && low.short == low.count * low.rank
 }
 
 impl LinearProduct {
@@ -133,26 +182,42 @@ impl LinearProduct {
         Err(Error::internal(broken))
     }
 
-    fn by(self, caps: &Capabilities, pick: LinearPick) -> Result<Kernel> {
+    /// The kernel by a tile, of this product or of one with more terms.
+    fn by(
+        self,
+        caps: &Capabilities,
+        pick: LinearPick,
+        spec: KernelSpec,
+        low: Option<&LowRankShape>,
+    ) -> Result<Kernel> {
         let LinearPick { tile, splits, reason } = pick;
         self.check(tile)?;
+        let gated = matches!(self.output, Output::Gated(_));
+        if low.is_some_and(|low| gated || !tile_adapts(&self.shape, tile, low)) {
+            return Err(Error::internal("this product cannot have an adapter's terms"));
+        }
         let size = match tile {
             LinearTile::Tiled { .. } | LinearTile::Matrix { .. } => {
                 tile.invocations(caps.matrix_lanes())
             }
             LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, self.name())?,
         };
-        let composer = self.constants(caps, Composer::new(self, size), tile)?;
+        let composer = self.constants(caps, Composer::new(spec, size), tile)?;
+        let composer = adapted(composer, self.shape.form, low);
         let mut bindings =
             vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
         bindings.extend(self.target().added());
         bindings.extend(tile.sizes());
+        if low.is_some() {
+            bindings.extend([read("short_rows"), read("low_rank")]);
+        }
+        let adapter = if low.is_some() { ", adapter" } else { "" };
         let parts = if self.is_split() { format!(", {splits} parts of K") } else { String::new() };
         self.modules(composer, tile).finish(
             caps,
             &bindings,
             self.grid(caps, tile, size)?,
-            format!("{}, {}{parts}", tile.label(), self.operands()),
+            format!("{}, {}{parts}{adapter}", tile.label(), self.operands()),
             reason,
         )
     }
@@ -295,6 +360,22 @@ impl LinearProduct {
             }
         }
     }
+}
+
+/// Where the matrices of more terms are, and what these are added to.
+fn adapted(composer: Composer, form: Form, low: Option<&LowRankShape>) -> Composer {
+    let composer = composer.when("LOW_RANK", low.is_some());
+    let Some(low) = low else { return composer };
+    let of_b = form == Form::MatmulT;
+    let modules = low.modules().iter();
+    composer
+        .unrolled("MODULES", low.count)
+        .size("RANK", low.rank)
+        .size("SHORT", low.short)
+        .sizes("SHORT_FROM", modules.clone().map(|of| of.short))
+        .sizes("LOW_FROM", modules.clone().map(|of| if of_b { of.column } else { 0 }))
+        .sizes("LOW_WIDTHS", modules.clone().map(|of| if of_b { of.columns } else { low.inputs }))
+        .sizes("LOW_AT", modules.map(|of| if of_b { of.b } else { of.a }))
 }
 
 /// The layout of B.

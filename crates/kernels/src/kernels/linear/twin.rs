@@ -3,12 +3,14 @@
 
 pub(crate) mod rows;
 
-use super::{GradientParts, GradientSums, LinearProduct, LinearSum};
+use super::{AdaptedProduct, GradientParts, GradientSums, LinearProduct, LinearSum};
 use crate::config::Activation;
 use crate::error::Result;
-use crate::format::{Element, WeightFormat};
+use crate::format::{Element, WeightFormat, WriteMode};
 use crate::kernels::activation::twin::{gated_activation_backward, gated_activation_forward};
-use crate::kernels::shape::Output;
+use crate::kernels::low_rank::twin::low_rank_product;
+use crate::kernels::low_rank::{LowRankProduct, LowRankShape, LowRankSide};
+use crate::kernels::shape::{Constant, Output};
 use crate::kernels::weights::twin::unpack_weights_forward;
 use crate::products::{Form, LinearShape};
 use crate::twins::{Operands, Real, Twin, add_assign, cast, dot};
@@ -123,7 +125,37 @@ fn part(
 
 impl Twin for LinearProduct {
     fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        self.run_with(on, None)
+    }
+}
+
+impl Twin for AdaptedProduct {
+    fn run(&self, on: &mut Operands<'_>) -> Result<()> {
+        self.product.run_with(on, Some(&self.low))
+    }
+}
+
+/// Rows of N sums of an adapter's terms.
+fn low_rank_terms(on: &Operands, shape: &LinearShape, low: &LowRankShape) -> Result<Vec<f32>> {
+    let (side, backward) = match shape.form {
+        Form::MatmulT => (LowRankSide::B, false),
+        _ => (LowRankSide::A, true),
+    };
+    let (mode, rows) = (WriteMode::Overwrite, Element::F32);
+    let product = LowRankProduct { shape: *low, side, backward, scale: Constant(1.0), mode, rows };
+    let tokens = on.range()?.rows_of(on.tokens()?);
+    let mut sums = vec![0.0; tokens * shape.n];
+    for (at, x) in low_rank_product(&product, on.f32("short_rows")?, on.f32("low_rank")?, tokens) {
+        sums[at] = x;
+    }
+    Ok(sums)
+}
+
+impl LinearProduct {
+    /// The product, with an adapter's terms if there are any: in the first part where K is split.
+    fn run_with(&self, on: &mut Operands<'_>, low: Option<&LowRankShape>) -> Result<()> {
         let Self { shape, output, splits, .. } = *self;
+        let more = low.map(|low| low_rank_terms(on, &shape, low)).transpose()?;
         let b = match shape.b {
             WeightFormat::F32 => on.f32("b")?.to_vec(),
             WeightFormat::F16 if shape.form == Form::MatmulAt => on.read_as("b", Element::F16)?,
@@ -132,14 +164,16 @@ impl Twin for LinearProduct {
         let rows = on.range()?.rows_of(on.tokens()?);
         let depth = if shape.form == Form::MatmulAt { rows } else { shape.k };
         if splits == 1 {
-            let product = part(on, &shape, &b, 0..depth)?;
+            let mut product = part(on, &shape, &b, 0..depth)?;
+            more.iter().for_each(|more| add_assign(&mut product, more));
             return store(on, &shape, output, &product);
         }
         let each = depth.div_ceil(splits);
         let m = if shape.form == Form::MatmulAt { shape.k } else { shape.tokens };
         for split in 0..splits {
             let terms = (split * each).min(depth)..((split + 1) * each).min(depth);
-            let product = part(on, &shape, &b, terms)?;
+            let mut product = part(on, &shape, &b, terms)?;
+            more.iter().filter(|_| split == 0).for_each(|more| add_assign(&mut product, more));
             for (row, terms) in product.chunks(shape.n).enumerate() {
                 on.write("c", (split * m + row) * shape.part_stride(), terms)?;
             }

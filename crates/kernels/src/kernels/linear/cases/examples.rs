@@ -2,10 +2,12 @@
 
 use crate::caps::Capabilities;
 use crate::config::Activation;
+use crate::kernels::low_rank::cases as low_rank;
 use crate::kernels::{
-    self as k, AttentionShape, CacheAttention, CacheRows, Constant, DecodeQkvShape, Element, Form,
-    GradientParts, GradientSums, KvCacheFormat, LinearProduct, LinearShape, LinearSum, Matvec,
-    MatvecInput, MatvecOutput, MatvecRows, NewKey, Output, Spec, WeightFormat, WriteMode,
+    self as k, AdaptedProduct, AttentionShape, CacheAttention, CacheRows, Constant, DecodeQkvShape,
+    Element, Form, GradientParts, GradientSums, KvCacheFormat, LinearProduct, LinearShape,
+    LinearSum, Matvec, MatvecInput, MatvecOutput, MatvecRows, NewKey, Output, Spec, WeightFormat,
+    WriteMode,
 };
 use crate::testing::catalogue::{Entry, HEADS, MATRICES};
 
@@ -28,6 +30,7 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
                 entries.extend(products_by_matrices(caps, &LinearShape { half: true, ..shape }));
             }
         }
+        entries.extend(adapted(caps, n, k, tokens));
         entries.extend(gate_gradients(caps, n, k, tokens));
         entries.extend(gates(caps, n, k, tokens));
         entries.extend(matvecs(caps, n, k));
@@ -44,6 +47,30 @@ pub(crate) fn examples(caps: &Capabilities) -> Vec<Entry> {
 fn sums() -> GradientSums {
     let one = GradientParts { elements: 768, count: 3, places: [0, 0] };
     GradientSums { mode: WriteMode::AddAfterFirst, count: GradientSums::MOST, each: [one; 4] }
+}
+
+/// Products with an adapter's terms, by all tiles that can.
+fn adapted(caps: &Capabilities, n: usize, k: usize, tokens: usize) -> Vec<Entry> {
+    let mut entries = vec![];
+    for (form, half) in
+        [Form::MatmulT, Form::Matmul].into_iter().flat_map(|f| [(f, false), (f, true)])
+    {
+        let shape = LinearShape { half, ..LinearShape::new(form, n, k, tokens) };
+        let low = match form {
+            Form::MatmulT => low_rank::shape(16, k, &[n], 0),
+            _ => low_rank::shape(16, n, &[k], 0),
+        };
+        if half && caps.half_matrix().is_none() || !k::linear_adapts(caps, &shape, &low) {
+            continue;
+        }
+        for tile in k::linear_tiles(caps, &shape) {
+            let output = Output::Mode(WriteMode::Overwrite);
+            let product = LinearProduct { shape, output, splits: 1, tile: Some(tile) };
+            let made = AdaptedProduct { product, low }.kernel(caps);
+            entries.push((format!("{form:?} of {n}x{k} by {tile:?} with an adapter"), made));
+        }
+    }
+    entries
 }
 
 /// Products that give the gradients of gate and up, by all tiles that can.

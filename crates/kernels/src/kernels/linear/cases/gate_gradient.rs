@@ -2,8 +2,11 @@
 
 use crate::config::Activation;
 use crate::kernels::activation::twin::gated_activation_backward;
+use crate::kernels::linear::cases::adapted::Terms;
 use crate::kernels::linear::twin::{Product, matmul};
-use crate::kernels::{self as k, Form, Kernel, LinearProduct, LinearShape, Output, Spec};
+use crate::kernels::{
+    self as k, AdaptedProduct, Form, Kernel, LinearProduct, LinearShape, Output, Spec,
+};
 use crate::testing::harness::{Job, Operand, Outputs, POISON, Step};
 use crate::testing::lane::Lane;
 use crate::testing::measure::{ROUNDING, close, forbid, of, text, wide};
@@ -13,9 +16,12 @@ use std::rc::Rc;
 pub(crate) fn cases() -> Vec<Case> {
     let case = |activation: Activation| {
         let name = format!("linear fused gate gradient {}", activation.name());
-        Case::new(name, move |lane| gate_gradient(lane, activation))
+        Case::new(name, move |lane| gate_gradient(lane, activation, false))
     };
-    Activation::ALL.map(case).into()
+    let mut cases: Vec<Case> = Activation::ALL.map(case).into();
+    let name = "linear fused gate gradient with an adapter's terms";
+    cases.push(Case::new(name, |lane| gate_gradient(lane, Activation::Silu, true)));
+    cases
 }
 
 /// Rows of a batch: one, and one more than those of the largest tile.
@@ -24,18 +30,20 @@ const TOKENS: [usize; 2] = [1, 129];
 const MOST: usize = 192;
 
 /// Widths end within a tile, and K within a step or after several whole ones.
-async fn gate_gradient(lane: Rc<Lane>, activation: Activation) -> Outcome {
+async fn gate_gradient(lane: Rc<Lane>, activation: Activation, adapted: bool) -> Outcome {
     for (width, k) in [(4, 20), (132, 96)] {
         let shape = LinearShape::new(Form::Matmul, width, k, MOST);
-        let kernels = kernels(&lane, &shape, activation)?;
+        let low = adapted.then(|| Terms::new(&lane, &shape));
+        let kernels = kernels(&lane, &shape, activation, low.as_ref())?;
         for tokens in TOKENS {
             let (a, b) = (lane.normal(tokens * k), lane.normal(k * width));
             let gate_up = lane.normal(tokens * 2 * width);
             let size = Product { m: tokens, n: width, k };
-            let slope = matmul(size, &wide(&a), &wide(&b), None);
+            let mut slope = matmul(size, &wide(&a), &wide(&b), None);
+            let terms = low.as_ref().map(|low| low.add(&lane, tokens, &mut slope));
             let (gradient, activated) =
                 gated_activation_backward(activation, &wide(&gate_up), &slope, width);
-            let operands = [
+            let mut operands = vec![
                 Operand::floats(&a),
                 Operand::floats(&b),
                 room(2 * width),
@@ -45,8 +53,9 @@ async fn gate_gradient(lane: Rc<Lane>, activation: Activation) -> Outcome {
                 Operand::floats(&gate_up),
                 room(width),
             ];
+            operands.extend(terms.into_iter().flatten());
             let expected = [("gradients of gate and up", gradient), ("activation", activated)];
-            let job = |kernel: &Kernel| Job::new(kernel, tokens, operands.to_vec());
+            let job = |kernel: &Kernel| Job::new(kernel, tokens, operands.clone());
             let jobs: Vec<Job> = kernels.iter().map(job).collect();
             for (job, got) in jobs.iter().zip(&lane.run(&jobs).await.map_err(text)?) {
                 check(got, tokens, &expected).map_err(of(&job.kernel))?;
@@ -61,13 +70,18 @@ fn kernels(
     lane: &Lane,
     shape: &LinearShape,
     activation: Activation,
+    low: Option<&Terms>,
 ) -> Result<Vec<Kernel>, String> {
     let made = lane.kernels(|caps| {
         let tiles = k::linear_tiles(caps, shape).into_iter();
         let fit = tiles.filter(|&tile| k::tile_gives_gate_gradient(shape, tile));
         fit.map(|tile| {
             let output = Output::GateGradient(activation);
-            LinearProduct { shape: *shape, output, splits: 1, tile: Some(tile) }.kernel(caps)
+            let product = LinearProduct { shape: *shape, output, splits: 1, tile: Some(tile) };
+            match low {
+                Some(Terms { low, .. }) => AdaptedProduct { product, low: *low }.kernel(caps),
+                None => product.kernel(caps),
+            }
         })
         .collect()
     });

@@ -171,15 +171,23 @@ impl Run {
         [Operand::uniform(&step), Operand::range(self.row0, self.tokens + 1, self.column, width)]
     }
 
+    /// Operands a and b as they lie.
+    fn inputs(&self) -> [Operand; 2] {
+        let [a, b, _] = &self.operands;
+        let a = match self.shape.a {
+            Element::F32 => Operand::floats(a),
+            Element::F16 => Operand::words(&in_halves(a)),
+        };
+        let b = match self.shape.b {
+            WeightFormat::F32 => Operand::floats(b),
+            _ => Operand::words(&self.words),
+        };
+        [a, b]
+    }
+
     pub fn job(&self, kernel: &Kernel) -> Job {
-        let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
-        if self.shape.a == Element::F16 {
-            operands[0] = Operand::words(&in_halves(&self.operands[0]));
-        }
-        if self.shape.b != WeightFormat::F32 {
-            operands[1] = Operand::words(&self.words);
-        }
-        operands[2] = self.with_room(self.result_words());
+        let mut operands = self.inputs().to_vec();
+        operands.push(self.with_room(self.result_words()));
         operands.extend(self.uniforms());
         operands.extend(self.added_operands());
         Job::new(kernel, self.tokens, operands)
@@ -213,8 +221,8 @@ impl Run {
     pub fn parts_job(&self, kernel: &Kernel) -> Job {
         let LinearShape { form, k, tokens, .. } = self.shape;
         let rows = if form == Form::MatmulAt { k } else { tokens };
-        let mut operands = self.operands.each_ref().map(|x| Operand::floats(x)).to_vec();
-        operands[2] = Operand::poison(SPLITS * rows * self.shape.part_stride());
+        let mut operands = self.inputs().to_vec();
+        operands.push(Operand::poison(SPLITS * rows * self.shape.part_stride()));
         operands.extend(self.uniforms());
         Job::new(kernel, self.tokens, operands)
     }
