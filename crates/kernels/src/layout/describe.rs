@@ -35,8 +35,13 @@ impl Layouts<'_> {
         };
         let mut does: Vec<String> =
             fusion.sum_of().map(|v| format!("adds up v{v}")).into_iter().collect();
+        let (low, fusion) = fusion.of_product();
+        does.extend(low.map(|low| format!("with the terms of {}", self.graph.nodes[low].site)));
         match fusion {
-            Fusion::None | Fusion::ReducesSplitK(_) | Fusion::NormBackward { .. } => {}
+            Fusion::None
+            | Fusion::ReducesSplitK(_)
+            | Fusion::NormBackward { .. }
+            | Fusion::Adapted(..) => {}
             Fusion::Absorbed => does.push("joined".into()),
             Fusion::Appends { norms, .. } => {
                 does.extend(norms.map(|norms| format!("does {}", self.graph.nodes[norms].site)));

@@ -1,8 +1,9 @@
 //! Which values of a plan are in f16: those that only products read, which would round them.
 
+use super::low_rank::low_rank_fours;
 use super::shapes::{attention_shape, rope_shape};
 use super::{PassKind, Request};
-use crate::arch::{Attention, NormKind, WeightId};
+use crate::arch::{Attention, LowRankGroup, NormKind, WeightId};
 use crate::graph::{Node, Op, ValueId};
 use crate::kernels::{
     Form, LinearShape, WriteMode, attention_backward_f16, attention_forward_f16, reads_halves,
@@ -15,12 +16,15 @@ impl Request<'_> {
         let by_fours = |value: ValueId| self.graph.values[value].columns.is_multiple_of(4);
         let mut f16: Vec<bool> = (0..self.graph.values.len()).map(by_fours).collect();
         let mut written = vec![false; f16.len()];
-        for node in &self.graph.nodes {
+        let mut absorbed = vec![false; self.graph.nodes.len()];
+        self.adapted_products().into_iter().flatten().for_each(|low| absorbed[low] = true);
+        for (node, absorbed) in self.graph.nodes.iter().zip(absorbed) {
             for (index, &value) in node.reads.iter().enumerate() {
                 f16[value] &= self.read_by_matrices(node, index);
             }
             for (index, &value) in node.writes.iter().enumerate() {
-                f16[value] &= self.has_form(node, index);
+                // Of a product with an adapter's terms that product alone writes.
+                f16[value] &= absorbed || self.has_form(node, index);
                 written[value] = true;
             }
         }
@@ -80,12 +84,19 @@ impl Request<'_> {
             Op::Linear { weight, .. } => index == 0 && self.multiplies(Form::MatmulT, weight),
             Op::LinearInput { weight, .. } => index == 0 && self.multiplies(Form::Matmul, weight),
             Op::LinearWeight { weight, .. } => self.multiplies(Form::MatmulAt, weight),
+            // An adapter's kernels read rows in f16 too.
+            Op::ShortRows(group) | Op::LowRankInput(group) => self.by_fours(group),
+            Op::LowRankWeights { group, .. } => matches!(index, 1 | 2) && self.by_fours(group),
             // Not the logsumexp.
             Op::AttentionBackward { attention, .. } => index != 2 && self.attends_in_f16(attention),
             // A prompt's keys and values go to the cache.
             Op::Attention { attention, .. } => !self.is_prompt() && self.attends_in_f16(attention),
             _ => false,
         }
+    }
+
+    fn by_fours(&self, group: LowRankGroup) -> bool {
+        low_rank_fours(self.matrices.params, group)
     }
 
     /// Whether products with all parts of a weight read f16.

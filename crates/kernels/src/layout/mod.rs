@@ -8,6 +8,7 @@
 mod decode;
 mod describe;
 mod f16;
+mod low_rank;
 mod pass;
 mod shapes;
 mod sums;
@@ -17,6 +18,7 @@ mod tests;
 pub use decode::{
     CacheLayout, DecodeLayouts, DecodeNode, DecodeOp, DecodeRequest, DecodeRows, decode_layouts,
 };
+pub use low_rank::{LowRankPiece, low_rank_fours, low_rank_pieces};
 pub use pass::layouts;
 pub use shapes::{
     Matrices, TokenRows, activation_width, attention_shape, batch_attention, cache_attention,
@@ -143,9 +145,19 @@ pub enum Fusion {
     },
     /// Products that give the gradient of a weight, in order.
     WeightGradient(Vec<GradientProduct>),
+    /// A product's sums have more terms: those of this node, an adapter's. What else its dispatches do.
+    Adapted(usize, Box<Self>),
 }
 
 impl Fusion {
+    /// The node whose terms a product's sums have too, and what else its dispatches do.
+    pub fn of_product(&self) -> (Option<usize>, &Self) {
+        match self {
+            Self::Adapted(low, other) => (Some(*low), other),
+            other => (None, other),
+        }
+    }
+
     /// The value whose partial sums the node adds up.
     pub const fn sum_of(&self) -> Option<ValueId> {
         match self {
@@ -211,7 +223,8 @@ impl Layouts<'_> {
         }
     }
 
-    fn element(&self, value: Option<&ValueId>) -> Element {
+    /// The format of a value.
+    pub fn element(&self, value: Option<&ValueId>) -> Element {
         Element::halved(value.is_some_and(|&value| self.is_f16(value)))
     }
 

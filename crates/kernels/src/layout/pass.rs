@@ -15,12 +15,14 @@ use crate::plan::Range;
 pub(super) struct LayoutPass<'a> {
     pub request: Request<'a>,
     pub layouts: Layouts<'a>,
-    /// By value the nodes that read or write it.
+    /// By value the nodes that read or write it, but for those whose terms a product's sums have.
     touching: Vec<Vec<usize>>,
     /// By node the value whose partial sums it adds up.
     sums_of: Vec<Option<ValueId>>,
     /// By node whether another one's dispatches do its work.
     absorbed: Vec<bool>,
+    /// By product the node of an adapter whose terms its sums have too.
+    adapted: Vec<Option<usize>>,
     /// Groups that are not ended yet.
     pub columns: Option<ColumnSums>,
     pub products: Option<ProductSums>,
@@ -52,8 +54,12 @@ fn values(request: &Request<'_>) -> Vec<Layout> {
 impl<'a> LayoutPass<'a> {
     pub fn new(request: Request<'a>) -> Self {
         let graph = request.graph;
+        let adapted = request.adapted_products();
+        let mut absorbed = vec![false; graph.nodes.len()];
+        adapted.iter().flatten().for_each(|&low| absorbed[low] = true);
         let mut touching = vec![vec![]; graph.values.len()];
-        for (index, node) in graph.nodes.iter().enumerate() {
+        let alone = |(index, _): &(usize, &Node)| !absorbed[*index];
+        for (index, node) in graph.nodes.iter().enumerate().filter(alone) {
             for &value in node.reads.iter().chain(&node.writes) {
                 if touching[value].last() != Some(&index) {
                     touching[value].push(index);
@@ -71,7 +77,8 @@ impl<'a> LayoutPass<'a> {
             },
             touching,
             sums_of: vec![None; graph.nodes.len()],
-            absorbed: vec![false; graph.nodes.len()],
+            absorbed,
+            adapted,
             columns: None,
             products: None,
             request,
@@ -79,6 +86,14 @@ impl<'a> LayoutPass<'a> {
     }
 
     fn fusion(&mut self, index: usize, node: &Node) -> Fusion {
+        let fusion = self.own_fusion(index, node);
+        match self.adapted[index] {
+            Some(low) => Fusion::Adapted(low, Box::new(fusion)),
+            None => fusion,
+        }
+    }
+
+    fn own_fusion(&mut self, index: usize, node: &Node) -> Fusion {
         match node.op {
             Op::Linear { weight, bias } => self.linear(index, node, weight, bias.is_some()),
             Op::Norm(_) | Op::Activation(_) | Op::ActivationBackward(_) => self.sum(index),
@@ -165,7 +180,8 @@ impl<'a> LayoutPass<'a> {
     /// gate and up again.
     fn gated(&self, index: usize, node: &Node, weight: WeightId) -> Option<usize> {
         let reader = self.only_reader(index, node)?;
-        let prompt = matches!(self.request.kind, PassKind::Prompt { .. });
+        let adapted = self.adapted[index].is_some();
+        let prompt = matches!(self.request.kind, PassKind::Prompt { .. }) && !adapted;
         let next = &self.request.graph.nodes[reader];
         let Op::Activation(MlpActivation { gated: true, .. }) = next.op else { return None };
         let matrices = &self.request.matrices;

@@ -4,9 +4,9 @@ use super::{Lowering, label};
 use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{MlpActivation, Node, Op, Site};
-use crate::kernels::{self as k, Form, LinearShape, Output, PartialSums};
+use crate::kernels::{self as k, Form, LinearProduct, LinearShape, Output, PartialSums};
 use crate::layout::{Fusion, SplitK, activation_width, gated_shape};
-use crate::plan::{Launch, NamedSlice, Range, Slice};
+use crate::plan::{Launch, LowRankTerms, NamedSlice, Range, Slice};
 
 impl Lowering<'_> {
     pub(super) fn activation(
@@ -54,7 +54,8 @@ impl Lowering<'_> {
         let product = self.matrices.product(Form::MatmulT, weight, 0, self.node_rows(node, weight));
         let (output, to) = (Output::Gated(mlp.activation), self.written(activation, 0)?);
         let label = node.site.to_string();
-        self.through_activation(&label, node, (weight, gated_shape(product)), (output, to), &[])
+        let of = (weight, gated_shape(product));
+        self.through_activation(&label, node, of, (output, to), (&[], None))
     }
 
     /// A product of `node`'s input with a weight of one part, whose kernel goes on to the activation or its gradient.
@@ -64,12 +65,14 @@ impl Lowering<'_> {
         node: &Node,
         (weight, product): (WeightId, LinearShape),
         (output, to): (Output, Slice),
-        added: &[NamedSlice],
+        (added, more): (&[NamedSlice], Option<LowRankTerms>),
     ) -> Result<()> {
         let (matrix, shape) = self.operand(weight, 0, product);
         let range =
             Range { cols: self.params.matrices[weight].rows as u32, ..self.builder.all_rows() };
-        self.product(label, &shape, output, [self.read(node, 0)?, matrix, to], added, range)
+        let operands = [self.read(node, 0)?, matrix, to];
+        let product = LinearProduct::picked(self.builder.caps, shape, output);
+        self.builder.product_by(label, product, operands, added, (None, range), more)
     }
 
     pub(super) fn activation_backward(
@@ -99,6 +102,7 @@ impl Lowering<'_> {
         node: &Node,
         activation: &Node,
         weight: WeightId,
+        more: Option<LowRankTerms>,
     ) -> Result<()> {
         let Op::ActivationBackward(mlp) = activation.op else {
             return Err(Error::internal(format!(
@@ -111,6 +115,6 @@ impl Lowering<'_> {
         let added =
             [("gate_up", self.read(activation, 0)?), ("activated", self.written(activation, 1)?)];
         let label = label(node.site, "input");
-        self.through_activation(&label, node, (weight, product), (output, to), &added)
+        self.through_activation(&label, node, (weight, product), (output, to), (&added, more))
     }
 }

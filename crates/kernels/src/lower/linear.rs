@@ -5,10 +5,11 @@ use crate::arch::WeightId;
 use crate::error::{Error, Result};
 use crate::graph::{Node, ValueId};
 use crate::kernels::{
-    self as k, Element, Form, LinearShape, Output, SummedWeights, WeightFormat, WriteMode,
+    self as k, Element, Form, LinearProduct, LinearShape, Output, SummedWeights, WeightFormat,
+    WriteMode,
 };
 use crate::layout::{Fusion, GradientProduct, TokenRows};
-use crate::plan::{Buffer, Launch, NamedSlice, Range, Slice};
+use crate::plan::{Buffer, Launch, LowRankTerms, NamedSlice, Range, Slice};
 use std::rc::Rc;
 
 /// A product of which nothing is kept but itself.
@@ -44,10 +45,12 @@ impl Lowering<'_> {
         (weight, bias): (WeightId, Option<WeightId>),
         fusion: &Fusion,
     ) -> Result<()> {
+        let (low, fusion) = fusion.of_product();
         if let Fusion::Gated(activation) = fusion {
             let graph = self.graph;
             return self.gated_product(node, &graph.nodes[*activation], weight);
         }
+        let more = low.map(|low| self.low_rank_terms(low)).transpose()?;
         let input = self.read(node, 0)?;
         let residual = self.second(node)?;
         let bias = bias.map(|bias| self.whole(bias));
@@ -56,11 +59,12 @@ impl Lowering<'_> {
         let rows = self.node_rows(node, weight);
         if *fusion == Fusion::LeavesSplitK {
             let of = (Form::MatmulT, weight, rows);
-            return self.split_product(&label, of, input, node.writes[0]);
+            return self.split_product(&label, of, input, node.writes[0], more);
         }
         let added = Added { residual, bias };
         let how = (added.output(), &*added.operands().collect::<Vec<_>>());
-        self.products(&label, (Form::MatmulT, weight), [input, output], how, rows)
+        let of = (Form::MatmulT, weight);
+        self.adapted_products(&label, of, [input, output], how, (rows, more))
     }
 
     /// The partial sums of a product of `input` with a weight that is split along K.
@@ -70,6 +74,7 @@ impl Lowering<'_> {
         (form, weight, rows): (Form, WeightId, TokenRows),
         input: Slice,
         value: ValueId,
+        more: Option<LowRankTerms>,
     ) -> Result<()> {
         let unsplit = || Error::internal(format!("{label} leaves no partial sums"));
         let split = self.layouts.split_k(value).ok_or_else(unsplit)?;
@@ -78,7 +83,7 @@ impl Lowering<'_> {
         let cols = self.params.matrices[weight].rows as u32;
         let operands = [input, matrix, self.shared(split.slice)?];
         let range = Range { cols, ..rows.rows };
-        self.builder.product_in_parts(label, &shape, OVERWRITE, operands, range)
+        self.builder.product_in_parts(label, &shape, OVERWRITE, operands, range, more)
     }
 
     /// The rows of all tokens, without padding.
@@ -99,8 +104,20 @@ impl Lowering<'_> {
         label: &str,
         (form, weight): (Form, WeightId),
         [from, to]: [Slice; 2],
-        (output, added): (Output, &[NamedSlice]),
+        how: (Output, &[NamedSlice]),
         rows: TokenRows,
+    ) -> Result<()> {
+        self.adapted_products(label, (form, weight), [from, to], how, (rows, None))
+    }
+
+    /// [`Lowering::products`], whose sums may have an adapter's terms too: then the weight is one part.
+    fn adapted_products(
+        &mut self,
+        label: &str,
+        (form, weight): (Form, WeightId),
+        [from, to]: [Slice; 2],
+        (output, added): (Output, &[NamedSlice]),
+        (rows, more): (TokenRows, Option<LowRankTerms>),
     ) -> Result<()> {
         let matrix = self.params.matrices[weight].clone();
         debug_assert!(
@@ -113,7 +130,9 @@ impl Lowering<'_> {
             let range = Range { col0: part.row0 as u32, cols: part.rows as u32, ..rows.rows };
             let product = self.matrices.product(form, weight, index, rows);
             let (weights, product) = self.operand(weight, index, product);
-            self.product(label, &product, output, [from, weights, to], added, range)?;
+            let operands = [from, weights, to];
+            let product = LinearProduct::picked(self.builder.caps, product, output);
+            self.builder.product_by(label, product, operands, added, (None, range), more)?;
         }
         Ok(())
     }
@@ -125,20 +144,22 @@ impl Lowering<'_> {
         write: WriteMode,
         fusion: &Fusion,
     ) -> Result<()> {
+        let (low, fusion) = fusion.of_product();
+        let more = low.map(|low| self.low_rank_terms(low)).transpose()?;
         if let Fusion::GateGradient(activation) = fusion {
             let graph = self.graph;
-            return self.gate_gradient(node, &graph.nodes[*activation], weight);
+            return self.gate_gradient(node, &graph.nodes[*activation], weight, more);
         }
         let rows = self.node_rows(node, weight);
         let label = label(node.site, "input");
         let d_output = self.read(node, 0)?;
         if *fusion == Fusion::LeavesSplitK {
             let of = (Form::Matmul, weight, rows);
-            return self.split_product(&label, of, d_output, node.writes[0]);
+            return self.split_product(&label, of, d_output, node.writes[0], more);
         }
         let operands = [d_output, self.written(node, 0)?];
         let how = (Output::Mode(write), &[][..]);
-        self.products(&label, (Form::Matmul, weight), operands, how, rows)
+        self.adapted_products(&label, (Form::Matmul, weight), operands, how, (rows, more))
     }
 
     pub(super) fn linear_weight(
@@ -179,7 +200,7 @@ impl Lowering<'_> {
                 continue;
             };
             let operands = [d_output, input, self.shared(partials)?];
-            self.builder.product_in_parts(label, &shape, output, operands, range)?;
+            self.builder.product_in_parts(label, &shape, output, operands, range, None)?;
         }
         Ok(())
     }

@@ -175,9 +175,11 @@ impl<'a> Lowering<'a> {
             Op::Capture { what, index, first, columns } => {
                 self.capture(node, (what, index), (first, columns))
             }
-            Op::LowRank(low) => self.low_rank(node, low),
-            Op::LowRankInput(low) => self.low_rank_input(node, low),
-            Op::LowRankWeight { low, write } => self.low_rank_weight(node, low, write),
+            Op::ShortRows(group) => self.short_rows(node, group),
+            Op::LowRank(group) => self.low_rank(node, group),
+            Op::LowRankInput(group) => self.low_rank_input(node, group),
+            Op::ShortRowsInput { group, write } => self.short_rows_input(node, group, write),
+            Op::LowRankWeights { group, write } => self.low_rank_weights(node, group, write),
             Op::HeadNorms { norms, attention } => self.head_norms(node, norms, attention),
             Op::HeadNormsBackward { norms, attention, .. } => {
                 self.head_norms_backward(node, norms, attention, fusion)

@@ -17,6 +17,7 @@ pub use batch::{BatchLayout, PromptLayout, count_tiles};
 pub use buffers::{BufferSizes, allocated_bytes, buffers};
 pub use builder::{Builder, RANGE_STRIDE};
 pub use launch::{Launch, NamedSlice};
+pub use product::LowRankTerms;
 pub use step::{Initialize, MOST_NUMBERS, RowChoice, STEP_BYTES, Sampling, Step};
 pub use tune::product_plan;
 

@@ -2,7 +2,16 @@
 
 use super::{Buffer, Builder, Launch, NamedSlice, Range, STEP_BYTES, Slice};
 use crate::error::Result;
-use crate::kernels::{LinearProduct, LinearShape, Output};
+use crate::kernels::{AdaptedProduct, LinearProduct, LinearShape, LowRankShape, Output};
+
+/// More terms of a product's sums, which an adapter adds.
+#[derive(Clone, Copy, Debug)]
+pub struct LowRankTerms {
+    pub shape: LowRankShape,
+    pub short_rows: Slice,
+    /// Its matrices.
+    pub weights: Slice,
+}
 
 impl Builder<'_> {
     /// One product of `operands` a and b into c, in two dispatches if K is split. The rows are those of `range`, up to
@@ -20,10 +29,10 @@ impl Builder<'_> {
         at: (Option<Slice>, Range),
     ) -> Result<()> {
         let product = LinearProduct::picked(self.caps, *shape, output);
-        self.product_by(label, product, operands, added, at)
+        self.product_by(label, product, operands, added, at, None)
     }
 
-    /// As [`Builder::product`], with this choice of parts and tile.
+    /// As [`Builder::product`], with this choice of parts and tile, and more terms if there are any.
     ///
     /// # Errors
     /// As [`Builder::product`].
@@ -34,15 +43,16 @@ impl Builder<'_> {
         [a, b, c]: [Slice; 3],
         added: &[NamedSlice],
         (step, range): (Option<Slice>, Range),
+        more: Option<LowRankTerms>,
     ) -> Result<()> {
         let Some(sum) = product.sum() else {
-            let launch = self.product_launch(label, product, (step, range))?;
+            let launch = self.product_launch(label, product, (step, range), more)?;
             let launch = launch.bind("a", a).bind("b", b).bind("c", c);
             return self.dispatch(launch.bind_all(added.iter().copied()));
         };
         let elements = sum.elements();
         let parts = self.tensor("parts of a product", elements)?;
-        let launch = self.product_launch(label, product, (step, range))?;
+        let launch = self.product_launch(label, product, (step, range), more)?;
         self.dispatch(launch.bind("a", a).bind("b", b).bind("c", parts))?;
         let sum = Launch::new(format!("{label} sum"), self.kernel(sum)?).rows(range);
         let sum = sum.bind_some("step", step).bind("parts", parts).bind("c", c);
@@ -60,9 +70,10 @@ impl Builder<'_> {
         output: Output,
         [a, b, c]: [Slice; 3],
         range: Range,
+        more: Option<LowRankTerms>,
     ) -> Result<()> {
         let product = LinearProduct::picked(self.caps, *shape, output);
-        let launch = self.product_launch(label, product, (None, range))?;
+        let launch = self.product_launch(label, product, (None, range), more)?;
         self.dispatch(launch.bind("a", a).bind("b", b).bind("c", c))
     }
 
@@ -71,11 +82,23 @@ impl Builder<'_> {
         label: &str,
         product: LinearProduct,
         (step, range): (Option<Slice>, Range),
+        more: Option<LowRankTerms>,
     ) -> Result<Launch> {
         let LinearShape { n, k, tokens, .. } = product.shape;
         self.products.push(product.shape);
-        let flops = 2.0 * n as f64 * k as f64 * tokens as f64;
-        let launch = Launch::new(label, self.kernel(product)?).rows(range).flops(flops);
+        let kernel = match more {
+            Some(LowRankTerms { shape: low, .. }) => {
+                self.kernel(AdaptedProduct { product, low })?
+            }
+            None => self.kernel(product)?,
+        };
+        let short = more.map_or(0, |more| more.shape.short);
+        let flops = 2.0 * n as f64 * (k + short) as f64 * tokens as f64;
+        let launch = Launch::new(label, kernel)
+            .rows(range)
+            .flops(flops)
+            .bind_some("short_rows", more.map(|more| more.short_rows))
+            .bind_some("low_rank", more.map(|more| more.weights));
         Ok(launch.bind_some("step", step))
     }
 

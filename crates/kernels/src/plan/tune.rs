@@ -34,6 +34,6 @@ pub fn product_plan(
     let LinearPick { tile, splits, .. } = pick;
     let output = Output::Mode(WriteMode::Overwrite);
     let product = LinearProduct { shape: *shape, output, splits, tile: Some(tile) };
-    builder.product_by("product", product, [a, b, c], &[], (None, range))?;
+    builder.product_by("product", product, [a, b, c], &[], (None, range), None)?;
     Ok(builder.finish(slots))
 }

@@ -1,6 +1,7 @@
 //! Plans and layouts as plain data, with no GPU.
 #![cfg(feature = "testing")]
 
+mod adapters;
 mod attention;
 mod buffers;
 mod build;

@@ -3,7 +3,7 @@
 use super::{Captured, Dropout, Graph, InterventionSite, MlpActivation, Node, Op, Site, ValueId};
 use crate::arch::{
     Architecture, Attention, AttentionBlock, BlockNorms, DropoutRates, FeedForward, Layer, Linear,
-    Norm, WeightId,
+    LowRankGroup, Norm, WeightId,
 };
 use crate::format::WriteMode;
 
@@ -290,32 +290,39 @@ impl Build<'_> {
         self.norm(norms.of_sum, of_sum, y)
     }
 
-    /// A product, and what an adapter adds to it; each by its name.
+    /// A product, and what an adapter adds to it; each by its name. The short rows come first: what they are multiplied
+    /// by may then be more terms of the product's own sums, and in the backward pass likewise.
     fn linear(&mut self, linear: Linear, whats: [&'static str; 2], reads: &[ValueId], y: ValueId) {
         let Linear { weight, bias } = linear;
+        let short = self.short_rows(weight, whats[1], reads[0]);
         self.node(Op::Linear { weight, bias }, whats[0], reads, &[y]);
-        self.low_rank(weight, whats[1], reads[0], y);
+        for (group, z) in short {
+            self.node(Op::LowRank(group), whats[1], &[z, y], &[y]);
+        }
     }
 
-    /// What an adapter adds to `y`, the product of `x` with a weight. B multiplies short rows that are
-    /// scaled already, so that its gradient is a product of what is there.
-    fn low_rank(&mut self, weight: WeightId, what: &'static str, x: ValueId, y: ValueId) {
+    /// The short rows of what an adapter adds to the product of `x` with a weight. They are scaled, so that the gradient
+    /// of B is a product of what is there.
+    fn short_rows(
+        &mut self,
+        weight: WeightId,
+        what: &'static str,
+        x: ValueId,
+    ) -> Vec<(LowRankGroup, ValueId)> {
         let architecture = self.architecture;
-        let all = architecture.low_rank.iter().enumerate();
-        for (module, &low) in all.filter(|(_, low)| low.target == weight) {
-            let a = &architecture.weights[low.a];
+        let rate = if self.training { architecture.adapter_dropout() } else { 0.0 };
+        let groups = architecture.low_rank_groups(weight, rate > 0.0);
+        let mut short = |group: LowRankGroup| {
             let mut x = x;
-            if self.training && low.dropout > 0.0 {
-                let kept = self.value("kept inputs", a.columns);
-                self.dropout(Dropout { rate: low.dropout, place: module }, what, &[x], kept);
+            if rate > 0.0 {
+                let kept = self.value("kept inputs", self.graph.values[x].columns);
+                self.dropout(Dropout { rate, place: group.first }, what, &[x], kept);
                 x = kept;
             }
-            let z = self.value("short rows", a.rows);
-            self.node(Op::Linear { weight: low.a, bias: None }, what, &[x], &[z]);
-            if low.scale != 1.0 {
-                self.node(Op::Scale { factor: low.scale }, what, &[z], &[z]);
-            }
-            self.node(Op::LowRank(low), what, &[z, y], &[y]);
-        }
+            let z = self.value("short rows", architecture.short_columns(group));
+            self.node(Op::ShortRows(group), what, &[x], &[z]);
+            (group, z)
+        };
+        groups.into_iter().map(&mut short).collect()
     }
 }

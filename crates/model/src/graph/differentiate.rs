@@ -2,7 +2,7 @@
 //! (Griewank and Walther, "Evaluating Derivatives", 2008).
 
 use super::{Captured, Dropout, Graph, Node, Op, Site, Value, ValueId};
-use crate::arch::{LowRank, WeightId};
+use crate::arch::{LowRankGroup, WeightId};
 use crate::error::{Error, Result};
 use crate::format::WriteMode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +57,7 @@ fn derived(forward: &Graph, trained: &dyn Fn(WeightId) -> bool, states: &[usize]
         dropped,
         gradients: BTreeMap::new(),
         again: BTreeMap::new(),
+        sums: BTreeMap::new(),
         late: vec![],
         written: BTreeSet::new(),
         broken: None,
@@ -89,7 +90,7 @@ fn needed(
             }
             Op::Linear { weight, bias } => [Some(weight), bias],
             Op::Norm(norm) | Op::HeadNorms { norms: norm, .. } => [Some(norm.weight), None],
-            Op::LowRank(low) => [Some(low.b), None],
+            Op::ShortRows(group) => [Some(group.a), None],
             _ => [None, None],
         };
         if weights.into_iter().flatten().any(trained)
@@ -101,12 +102,28 @@ fn needed(
     needed
 }
 
+/// What a gradient is of that waits for its input.
+#[derive(Clone, Copy)]
+enum LateOf {
+    Linear(WeightId),
+    /// With what B reads besides: the gradient by the sum, and z.
+    LowRank(LowRankGroup, [ValueId; 2]),
+}
+
 /// A weight gradient whose input was not kept, until the backward pass has it again.
 struct Late {
-    weight: WeightId,
+    of: LateOf,
     d_y: ValueId,
     x: ValueId,
     site: Site,
+}
+
+impl Late {
+    /// Whether it reads a gradient.
+    fn reads(&self, gradient: ValueId) -> bool {
+        let of_sum = matches!(self.of, LateOf::LowRank(_, [sum, _]) if sum == gradient);
+        self.d_y == gradient || of_sum
+    }
 }
 
 struct Pass<'a> {
@@ -121,6 +138,8 @@ struct Pass<'a> {
     gradients: BTreeMap<ValueId, ValueId>,
     /// Values of the forward pass that the backward pass has computed again, by what they are then.
     again: BTreeMap<ValueId, ValueId>,
+    /// By short rows the gradient by the sum that their products with B are added to.
+    sums: BTreeMap<ValueId, ValueId>,
     late: Vec<Late>,
     /// Weights whose gradient a node of this pass has written.
     written: BTreeSet<WeightId>,
@@ -144,7 +163,7 @@ impl Pass<'_> {
     /// The gradient of a value that is about to be written, and how: the first node that does so makes it.
     fn gradient(&mut self, of: ValueId) -> (ValueId, WriteMode) {
         if let Some(&gradient) = self.gradients.get(&of) {
-            let waits = self.late.iter().any(|late| late.d_y == gradient);
+            let waits = self.late.iter().any(|late| late.reads(gradient));
             self.check(!waits, "a gradient is added to before all have read it");
             return (gradient, WriteMode::Add);
         }
@@ -208,7 +227,8 @@ impl Pass<'_> {
                 }
             }
             Op::Dropout { dropout, .. } => self.dropout(node, dropout, d_y),
-            Op::LowRank(low) => self.low_rank(node, low, d_y),
+            Op::LowRank(group) => self.low_rank(node, group, d_y),
+            Op::ShortRows(group) => self.short_rows(node, group, d_y),
             Op::Rope { attention } => {
                 let (d_x, _) = self.gradient(node.reads[0]);
                 self.emit(Op::RopeBackward { attention }, node.site, &[d_y], &[d_x]);
@@ -255,7 +275,7 @@ impl Pass<'_> {
             self.emit(Op::BiasBackward { bias }, node.site, &[d_y], &[]);
         }
         if (self.trained)(weight) {
-            self.late.push(Late { weight, d_y, x, site: node.site });
+            self.late.push(Late { of: LateOf::Linear(weight), d_y, x, site: node.site });
             self.flush();
         }
         self.residual(node, d_y);
@@ -280,16 +300,28 @@ impl Pass<'_> {
     }
 
     /// The gradient by y passes on as it is, to the product that y comes from.
-    fn low_rank(&mut self, node: &Node, low: LowRank, d_y: ValueId) {
+    fn low_rank(&mut self, node: &Node, group: LowRankGroup, d_y: ValueId) {
         let z = node.reads[0];
-        if (self.trained)(low.b) {
-            let write = self.weight_write(low.b);
-            self.emit(Op::LowRankWeight { low, write }, node.site, &[d_y, z], &[]);
-        }
         if self.needed.contains(&z) {
             let (d_z, _) = self.gradient(z);
-            self.emit(Op::LowRankInput(low), node.site, &[d_y], &[d_z]);
+            self.sums.insert(z, d_y);
+            self.emit(Op::LowRankInput(group), node.site, &[d_y], &[d_z]);
         }
+    }
+
+    /// `d_z` is the gradient by what A gives before it is scaled: the node that wrote it has scaled it.
+    fn short_rows(&mut self, node: &Node, group: LowRankGroup, d_z: ValueId) {
+        let (x, z) = (node.reads[0], node.writes[0]);
+        if self.needed.contains(&x) {
+            let (d_x, write) = self.gradient(x);
+            self.emit(Op::ShortRowsInput { group, write }, node.site, &[d_z], &[d_x]);
+        }
+        let trained = group.weights().filter(|&weight| (self.trained)(weight)).count();
+        self.check(trained % (2 * group.count) == 0, "an adapter is trained in part");
+        let Some(&d_sum) = self.sums.get(&z).filter(|_| trained > 0) else { return };
+        let of = LateOf::LowRank(group, [d_sum, z]);
+        self.late.push(Late { of, d_y: d_z, x, site: node.site });
+        self.flush();
     }
 
     /// Writes the weight gradients whose inputs are there: an activation's backward node computes the
@@ -300,9 +332,18 @@ impl Pass<'_> {
                 self.late.push(late);
                 continue;
             };
-            let write = self.weight_write(late.weight);
-            let op = Op::LinearWeight { weight: late.weight, write };
-            self.emit(op, late.site, &[late.d_y, x], &[]);
+            match late.of {
+                LateOf::Linear(weight) => {
+                    let write = self.weight_write(weight);
+                    let op = Op::LinearWeight { weight, write };
+                    self.emit(op, late.site, &[late.d_y, x], &[]);
+                }
+                LateOf::LowRank(group, [d_sum, z]) => {
+                    let write = self.weight_write(group.a);
+                    let op = Op::LowRankWeights { group, write };
+                    self.emit(op, late.site, &[late.d_y, x, d_sum, z], &[]);
+                }
+            }
         }
     }
 

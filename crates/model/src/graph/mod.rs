@@ -10,7 +10,7 @@ pub use build::{build, build_captured, build_intervened, build_training};
 pub use differentiate::{differentiate, differentiate_states};
 pub use remat::remat;
 
-use crate::arch::{Attention, HeadNorms, LowRank, Norm, WeightId};
+use crate::arch::{Attention, HeadNorms, LowRankGroup, Norm, WeightId};
 use crate::config::Activation;
 use crate::format::WriteMode;
 use serde::{Deserialize, Serialize};
@@ -175,8 +175,10 @@ pub enum Op {
     /// x → the columns from `first` on of the captured tensor of this number; of [`Captured::Attention`] what
     /// [`Op::Attention`] read and its logsumexp.
     Capture { what: Captured, index: usize, first: usize, columns: usize },
-    /// z, y → y, to whose columns of a module z · Bᵀ is added in place.
-    LowRank(LowRank),
+    /// x → z, the short rows of a group's modules beside each other: scale · x · Aᵀ of each.
+    ShortRows(LowRankGroup),
+    /// z, y → y, to whose columns of each module z · Bᵀ is added in place.
+    LowRank(LowRankGroup),
     /// qkv → qkv with each head's queries and keys normed.
     HeadNorms { norms: HeadNorms, attention: Attention },
     /// qkv → qkv rotated, in place where both have one layout. Nothing else reads qkv.
@@ -193,10 +195,12 @@ pub enum Op {
     LinearInput { weight: WeightId, write: WriteMode },
     /// d_y, x → the weight's gradient.
     LinearWeight { weight: WeightId, write: WriteMode },
-    /// d_y → d_z of [`Op::LowRank`].
-    LowRankInput(LowRank),
-    /// d_y, z → B's gradient.
-    LowRankWeight { low: LowRank, write: WriteMode },
+    /// d_y → scale · d_y · B of each module beside each other: the gradient by what A gives before it is scaled.
+    LowRankInput(LowRankGroup),
+    /// That → d_x, the sum of all modules' products with A.
+    ShortRowsInput { group: LowRankGroup, write: WriteMode },
+    /// That, x, d_y, z → the gradients of each A and each B.
+    LowRankWeights { group: LowRankGroup, write: WriteMode },
     /// d_y → the bias's gradient.
     BiasBackward { bias: WeightId },
     /// x, d_y → d_x, and the weight's gradient where it is trained.

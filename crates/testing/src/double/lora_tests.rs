@@ -177,8 +177,9 @@ fn kernels_for_hardware_give_the_same() {
 fn matrices_in_several_bindings_give_the_same() {
     let config = UNTIED.replace(r#""intermediate_size":64"#, r#""intermediate_size":128"#);
     let mut caps = Capabilities::floor(Target::Native);
-    caps.limits.max_storage_buffer_binding_size = 40_960;
-    caps.limits.max_buffer_size = 40_960;
+    // Short rows of three modules fit.
+    caps.limits.max_storage_buffer_binding_size = 48_640;
+    caps.limits.max_buffer_size = 48_640;
     let double = Double::new(caps);
     let pair = Pair::new(&double, &config);
     let adapter = block_on(Adapter::create(&pair.model, lora(&ALL, 96), NO_PROGRESS)).unwrap();
@@ -190,9 +191,9 @@ fn matrices_in_several_bindings_give_the_same() {
     trains(&double, &config, lora(&ALL, 96), false);
 }
 
-/// A scale of one needs no dispatch, and gives what the twin gives.
+/// A scale of one, and others, are part of the products.
 #[test]
-fn a_scale_of_one_is_left_out() {
+fn a_scale_of_one_gives_the_same() {
     trains(&Double::floor(), TIED, LoraConfig { alpha: 3.0, ..lora(&ALL, 3) }, false);
 }
 

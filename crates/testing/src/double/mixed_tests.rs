@@ -1,9 +1,10 @@
 //! Mixed precision on an adapter with subgroup matrices: which values are in f16, and how far that leads from f32.
 
+use super::lora_tests::{ALL, Adapted, lora};
 use super::session_tests::{options, steps};
 use super::tests::{BIASED, LEARNED, NORMED, PARALLEL, Pair, TWO_TABLES, UNTIED, named};
 use crate::arch::Architecture;
-use crate::config::ModelConfig;
+use crate::config::{LoraConfig, ModelConfig};
 use crate::gpu::Gpu;
 use crate::kernels::{self as k, Element, Form, KernelSpec};
 use crate::lower::{TrainChoices, train_plans};
@@ -123,6 +124,27 @@ fn gradients_are_those_of_f32() {
     let apart = norm(&mut whole.iter().zip(&mixed).map(|(a, b)| a - b));
     let share = apart / norm(&mut whole.iter().copied());
     assert!(share > 0.0 && share < 0.01, "{share}");
+}
+
+/// On adapters that have matrices and on others, with terms of the base's products and without: dropout leaves each module
+/// rows of its own.
+#[test]
+fn an_adapter_trains_as_in_f32() {
+    for (config, dropout) in [(UNTIED, 0.0), (NORMED, 0.0), (BIASED, 0.0), (UNTIED, 0.2)] {
+        let of = |precision, recompute| {
+            let pair = Pair::new(&named("NVIDIA"), config);
+            let adapted = Adapted::new(&pair, LoraConfig { dropout, ..lora(&ALL, 4) }, 5);
+            let options = TrainerOptions { precision, recompute, ..options() };
+            let model = adapted.adapter.model();
+            let trainer = block_on(Trainer::create(model, options, NO_PROGRESS)).unwrap();
+            steps(&trainer, 6)
+        };
+        let (whole, mixed) = (of(Precision::F32, false), of(Precision::Mixed, false));
+        let apart = whole.iter().zip(&mixed).map(|(a, b)| (a - b).abs() / a);
+        let worst = apart.fold(0.0, f64::max);
+        assert!(worst > 0.0 && worst < 0.01, "{worst} apart: {config}");
+        assert_eq!(of(Precision::Mixed, true), mixed, "recomputed: {config}");
+    }
 }
 
 /// The seed configuration of the benchmark.
