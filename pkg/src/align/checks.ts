@@ -154,14 +154,14 @@ export function expectCount(
 
 /**
  * Refuses a reference that is missing or lacks tokens, and one that is the model in training: what is measured from that is
- * always 0.
+ * always 0. What it accepts counts as a model of this realm: one of a worker serves the same.
  *
  * @param or - what else an error may advise where there is none.
  */
 export function expectReference(
   where: string,
   { model, adapter }: Trainer,
-  given: Model | undefined,
+  given: Anywhere<Model> | undefined,
   or = "",
 ): asserts given is Model {
   if (!given) {
@@ -178,7 +178,7 @@ export function expectReference(
 }
 
 /** Refuses a reference that lacks tokens. One may have more: some are padded. */
-export function expectVocabulary(where: string, model: Model, reference: Model): void {
+export function expectVocabulary(where: string, model: Model, reference: Anywhere<Model>): void {
   const own = model.config.vocab_size;
   const theirs = reference.config.vocab_size;
   if (theirs >= own) return;

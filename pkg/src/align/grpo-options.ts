@@ -130,7 +130,7 @@ export function settingsOf(
   const { stopToken = endToken ?? (Array.isArray(ends) ? ends[0] : ends) } = given;
   if (prompts.length === 0) throw invalid("grpo: there are no prompts; give at least one");
   if (klCoefficient > 0 || reference) {
-    expectReference("grpo", trainer, reference as Model | undefined, ", or klCoefficient 0");
+    expectReference("grpo", trainer, reference, ", or klCoefficient 0");
   }
   const longest = longestOf(prompts, model.config.max_position_embeddings);
   const texts = promptsPerStep * group;
@@ -150,5 +150,5 @@ export function settingsOf(
   const bounds = { clip, clipHigh, klCoefficient };
   const perStep = promptsPerStep * options.gradientAccumulation;
   const numbers = { group, promptsPerStep, perStep, advantages, loss, ...bounds };
-  return { trainer, source, reward, reference: reference as Model | undefined, ...numbers };
+  return { trainer, source, reward, reference, ...numbers };
 }

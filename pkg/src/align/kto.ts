@@ -120,7 +120,7 @@ export async function* kto(
   const { reference = trainer.adapter && trainer.model, signal } = given;
   const all = listed("kto: texts", texts, (place, one) => textOf(place, one, trainer));
   if (all.length < 2) throw invalid(`kto: there are ${all.length} texts; give at least 2`);
-  expectReference("kto", trainer, reference as Model | undefined);
+  expectReference("kto", trainer, reference);
   expectNoDropout("kto", trainer);
   expectCount("kto", trainer, { textsPerStep }, 2);
   const { gradientAccumulation } = trainer.options;
@@ -130,7 +130,7 @@ export async function* kto(
   const gains = async (own: readonly LabelledText[]) => {
     const batch = pack(own);
     const ours = await sums(trainer.model, batch, trainer.adapter);
-    const theirs = await sums(reference as Model, batch);
+    const theirs = await sums(reference, batch);
     return { batch, gains: ours.map((x, i) => x - (theirs[i] as number)) };
   };
   const lengths = all.map(({ prompt, completion }) => prompt.length + completion.length);
