@@ -6,7 +6,6 @@ the other, in three rounds; a step's loss is not read back.
 """
 
 import argparse
-import datetime
 import gc
 import json
 import pathlib
@@ -16,6 +15,8 @@ import time
 
 import torch
 import transformers
+
+import pytorch_results
 
 ROOT = pathlib.Path(__file__).resolve().parent
 
@@ -120,18 +121,7 @@ def main():
         if not options.names or any(part in f"{shape[0]}, {mode[0]}" for part in options.names)
     ]
     rows = [measured(shape, mode, options.steps) for shape, mode in chosen]
-    result = {
-        "gpu": torch.cuda.get_device_name(),
-        "driver": driver(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "rows": rows,
-    }
-    gpu = torch.cuda.get_device_name().lower().split()
-    path = options.out / f"pytorch-{'-'.join(gpu[:2])}" / f"{datetime.date.today()}-steps.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"written: {path}")
+    pytorch_results.write(options.out, "steps", rows, driver=driver())
 
 
 main()

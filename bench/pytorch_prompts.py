@@ -6,7 +6,6 @@ on the CPU to the first token there, as compare.mjs measures it. No cache is fil
 """
 
 import argparse
-import datetime
 import json
 import pathlib
 import statistics
@@ -14,6 +13,8 @@ import time
 
 import torch
 import transformers
+
+import pytorch_results
 
 ROOT = pathlib.Path(__file__).resolve().parent
 CONFIGS = json.loads((ROOT / "configs.json").read_text())
@@ -92,13 +93,7 @@ def main():
         if not options.names or any(part in f"{of} {dtype} {tokens}" for part in options.names)
     ]
     rows = [measured(*prompt, options.rounds) for prompt in chosen]
-    gpu = torch.cuda.get_device_name()
-    result = {"gpu": gpu, "torch": torch.__version__, "transformers": transformers.__version__, "rows": rows}
-    place = options.out / f"pytorch-{'-'.join(gpu.lower().split()[:2])}"
-    path = place / f"{datetime.date.today()}-prompts.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"written: {path}")
+    pytorch_results.write(options.out, "prompts", rows)
 
 
 main()
