@@ -29,7 +29,7 @@ for (let i = pairs.length - 1; i > 0; i--) {
 const most = Math.floor(0.66 * pairs.length);
 const [learned, unseen] = [pairs.slice(0, most), pairs.slice(most)];
 
-// Each sum is a document of its own: a, b, "=". The answer is the target behind "=".
+// Each sum is a document of its own: a, b, "=". The answer is the target after "=".
 const tokens = Uint32Array.from(learned.flatMap(([a, b]) => [a, b, PRIME]));
 const documents = Uint32Array.from(tokens, (_, i) => i - (i % 3));
 const targets = Uint32Array.from(tokens, (_, i) => {

@@ -1,5 +1,5 @@
 // Induction heads (Olsson et al., "In-context Learning and Induction Heads", 2022): a model of two layers learns to
-// continue a text that repeats itself. Heads appear that look at what came behind the token the last time; without them
+// continue a text that repeats itself. Heads appear that look at what came after the token the last time; without them
 // the model cannot.
 //
 //   node induction.mjs [PICTURE.svg] [STEPS]
@@ -59,7 +59,7 @@ const trainer = await Trainer.create(model, {
 
 const tests = Array.from({ length: 6 }, repeated);
 
-/** How much each head attends, from the second half, to what came behind the same token the last time. */
+/** How much each head attends, from the second half, to what came after the same token the last time. */
 async function scores() {
   const found = {};
   for (const tokens of tests) {
@@ -139,7 +139,7 @@ if (path) {
       },
       {
         kind: "curves",
-        title: "Attention to what came behind the token before",
+        title: "Attention to what came after the token before",
         x: "step",
         y: "share",
         most: 1,

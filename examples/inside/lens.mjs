@@ -1,4 +1,4 @@
-// The logit lens (nostalgebraist, "interpreting GPT: the logit lens", 2020): what a model would say behind each layer.
+// The logit lens (nostalgebraist, "interpreting GPT: the logit lens", 2020): what a model would say after each layer.
 //
 //   node lens.mjs [PICTURE.svg] [STEPS]
 import { writeFileSync } from "node:fs";
@@ -42,13 +42,13 @@ const said = lens.map(({ top }) => [...top.ids].map(shown));
 const values = lens.map(({ logprobs }) => [...logprobs].map(Math.exp));
 for (const [index, { layer }] of lens.entries()) {
   const mean = values[index].reduce((sum, x) => sum + x, 0) / tokens.length;
-  console.log(`behind layer ${layer}: "${said[index].join("")}", right by ${mean.toFixed(3)}`);
+  console.log(`after layer ${layer}: "${said[index].join("")}", right by ${mean.toFixed(3)}`);
 }
 if (path) {
   const rows = lens.map(({ layer }) => (layer === 0 ? "embedding" : `layer ${layer}`));
   const columns = [...tokens].map(shown);
   const title =
-    "The likeliest next letter behind each layer; the darker, the likelier the right one";
+    "The likeliest next letter after each layer; the darker, the likelier the right one";
   writeFileSync(path, picture([{ kind: "squares", title, columns, rows, values, said, wide: 40 }]));
 }
 runtime.destroy();

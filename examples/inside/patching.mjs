@@ -48,7 +48,7 @@ const [right, wrong] = ["Rome", "Paris"].map((town) => WORDS.indexOf(town));
 const { residual } = await model.capture(clean, { residual: true });
 const width = model.config.hidden_size;
 
-/** By how much the logit of Anna's town is above that of Boris's, behind the last word. */
+/** By how much the logit of Anna's town is above that of Boris's, after the last word. */
 async function difference(prompt, interventions = []) {
   const logits = await model.logits(prompt, { from: prompt.length - 1, interventions });
   return logits[right] - logits[wrong];

@@ -38,7 +38,7 @@ longTest("induction heads appear, and the model needs them", limit, async (t) =>
 });
 
 longTest("the lens sees the answer come", limit, async (t) => {
-  const layers = numbers(await run(t, "lens"), /behind layer (\d): .* right by ([\d.]+)/g);
+  const layers = numbers(await run(t, "lens"), /after layer (\d): .* right by ([\d.]+)/g);
   assert.equal(layers.length, 5, "layers");
   assert.ok(layers[4][1] > 0.8, `the last layer is right by ${layers[4][1]}`);
   assert.ok(layers[0][1] < layers[4][1] - 0.3, `the embedding is right by ${layers[0][1]}`);
