@@ -66,7 +66,7 @@ async function points(demo) {
   assert.equal(await note(demo), "", "nothing is said of what is not pointed at");
 }
 
-/** Squares tell of their word, by mouse and by keys, and weave it. */
+/** A square that is pointed at, by mouse or by keys, shows its word. A click weaves that word. */
 async function squares(demo) {
   const said = () => demo.text("square-note");
   const pointed = () =>

@@ -22,7 +22,7 @@ let hear: (state: RecoveryState) => void = () => undefined;
 /** Begins to open the worker, and the GPU in it. A driver takes long, and what the page consists of loads meanwhile. */
 export function beginLab(): void {
   opening ??= begun();
-  opening.catch(() => undefined); // `openLab` tells of it
+  opening.catch(() => undefined); // `openLab` reports the error
 }
 
 /**

@@ -15,7 +15,7 @@ function askEarly(): void {
   const { gpu } = navigator;
   if (!gpu) return;
   const asked = gpu.requestAdapter({ powerPreference: "high-performance" });
-  asked.catch(() => undefined); // the package tells of it
+  asked.catch(() => undefined); // the package reports it
   gpu.requestAdapter = () => {
     Reflect.deleteProperty(gpu, "requestAdapter");
     return asked;

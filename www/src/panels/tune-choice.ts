@@ -229,7 +229,7 @@ export class TuneChoice {
     } catch (error) {
       if (work.signal.aborted) return;
       this.#note.textContent = "";
-      // If the list fails to load as well, the visitor is told of the first failure.
+      // If the list fails to load as well, the page shows the first error.
       const read = () => this.#read();
       if (this.#given !== given) await this.#list().then(read, () => undefined);
       this.#events.failed(error);
