@@ -20,7 +20,7 @@ async function chips(demo) {
   const learns = {
     sort: /^Learning to sort digits$/,
     add: /^Learning to add numbers$/,
-    brackets: /^Learning to balance brackets$/,
+    brackets: /^Learning to close brackets$/,
     stories: /^Learning from built-in stories$/,
     shakespeare: /^Learning from Shakespeare$/,
     reverse: /^Learning to reverse a word$/,
@@ -30,6 +30,9 @@ async function chips(demo) {
   );
   assert.deepEqual(named.toSorted(), [...Object.keys(learns), "paste"].sort());
   for (const [name, title] of Object.entries(learns)) {
+    const chip = await demo.page.$eval(`[data-learns="${name}"]`, (one) => one.textContent);
+    if (/^Learning to/.test(title.source.slice(1)))
+      assert.match(`Learning to ${chip.toLowerCase()}`, title);
     await demo.page.click(`[data-learns="${name}"]`);
     await demo.until(name, async () => title.test(await demo.text("learning-title")));
     await demo.until("its first step", async () => {

@@ -14,7 +14,7 @@ function missing(brackets: string): string | undefined {
 }
 
 export const brackets: Task = {
-  label: "Balance brackets",
+  label: "Close brackets",
   hint: "It reads three to eight brackets and closes those that are still open, in the right order.",
   asks: "Three to eight brackets, some still open",
   mark: ">",
