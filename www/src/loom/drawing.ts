@@ -1,7 +1,7 @@
 /** Draws the loom, and glides from one weave to the next. */
 import { curveOf, distance, type Geometry, geometryOf } from "./geometry.ts";
 import { type Ink, inkOf } from "./ink.ts";
-import { type Beside, headOffset, type Place, paint, type Thread } from "./painting.ts";
+import { type Beside, headOffset, type Place, paint, type Thread, threadsOf } from "./painting.ts";
 import { headAt } from "./pass.ts";
 import { canvasKit, type Kit, type Threads } from "./pen.ts";
 import { Tiles } from "./tiles.ts";
@@ -30,7 +30,6 @@ export class Drawing {
   /** Shares as they are drawn now, and as they are to be: `[layer][head][at][from]` in a row. */
   #now = new Float32Array(0);
   #next = new Float32Array(0);
-  #drawn: readonly Thread[] = [];
   #last = 0;
   #asked = false;
   /** The picture before, which fades where nothing may move. */
@@ -122,7 +121,7 @@ export class Drawing {
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, height);
     this.#geometry = this.#room(weave, width, height);
-    const { drawn, turns } = paint(canvasKit(context), this.#tiles, {
+    const turns = paint(canvasKit(context), this.#tiles, {
       weave,
       beside: this.#beside,
       shares: this.#now,
@@ -132,7 +131,6 @@ export class Drawing {
       chosen: this.chosen,
       elapsed: still.matches ? FADE : elapsed,
     });
-    this.#drawn = drawn;
     const fades = this.#fadeOut(wide, high);
     if (moves || turns || fades) this.refresh();
   }
@@ -196,7 +194,7 @@ export class Drawing {
     if (inside && (y < geometry.warpTop || y > geometry.warpBottom)) return { at: column };
     let nearest: Thread | undefined;
     let least = NEAR;
-    for (const thread of this.#drawn) {
+    for (const thread of threadsOf({ weave, shares: this.#now })) {
       const band = geometry.bands[thread.layer]!;
       if (y < band.to || y > band.from) continue;
       const offset = headOffset(geometry, thread.head, weave.shape.heads);

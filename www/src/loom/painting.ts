@@ -48,21 +48,16 @@ export function headOffset({ pitch }: Geometry, head: number, heads: number): nu
   return heads < 2 ? 0 : (head / (heads - 1) - 0.5) * Math.min(9, pitch * 0.26);
 }
 
-/** Paints all of it. Gives the threads that were drawn, and whether tiles are still turning. */
-export function paint<Path extends Threads>(
-  kit: Kit<Path>,
-  tiles: Tiles,
-  scene: Scene,
-): { drawn: readonly Thread[]; turns: boolean } {
+/** Paints all of it. Says whether tiles are still turning. */
+export function paint<Path extends Threads>(kit: Kit<Path>, tiles: Tiles, scene: Scene): boolean {
   const { pen } = kit;
   const { weave, beside, geometry, ink, pointed, chosen, elapsed } = scene;
   warp(pen, scene);
-  const drawn = weft(kit, scene);
+  weft(kit, scene);
   shuttles(pen, scene);
   if (geometry.named) names(pen, scene);
   const focus = pointed?.at ?? chosen?.at;
-  const turns = tiles.draw(pen, geometry, ink, { weave, ...beside, focus, elapsed });
-  return { drawn, turns };
+  return tiles.draw(pen, geometry, ink, { weave, ...beside, focus, elapsed });
 }
 
 /** A thread for each letter, through all layers. */
@@ -101,60 +96,85 @@ function names(pen: Pen, { weave, beside, geometry, ink }: Scene): void {
   for (const [name, y] of rows) pen.fillText(name, left - 6, y);
 }
 
-/** Threads of all heads. Those of one head and strength are one path. */
-function weft<Path extends Threads>(kit: Kit<Path>, scene: Scene): Thread[] {
+/**
+ * Threads of all heads. Those of one head and strength are one path. There may be 17,000 of them, 60 times a second: none
+ * makes an object.
+ */
+function weft<Path extends Threads>(kit: Kit<Path>, scene: Scene): void {
   const { weave, shares, geometry } = scene;
   const { tokens, columns } = weave;
   const { layers, heads } = weave.shape;
-  const paths = new Map<number, Path>();
-  const drawn: Thread[] = [];
+  const paths: Path[] = [];
+  const x = tokens.map((_, at) => geometry.x(at));
   for (let layer = 0; layer < layers; layer++) {
     for (let head = 0; head < heads; head++) {
       const offset = headOffset(geometry, head, heads);
+      // Only columns tell the threads of a head apart.
+      const [, y0, , y1, , y2, , y3] = curveOf(geometry, layer, [0, 0], offset);
       for (let at = 0; at < tokens.length; at++) {
         const start = ((layer * heads + head) * columns + at) * columns;
+        const lit = light(scene, layer, head, at) * STRENGTHS;
+        const x1 = x[at]! + offset;
         for (let from = 0; from <= at; from++) {
           const share = shares[start + from]!;
           if (share < LEAST) continue;
-          const thread = { layer, head, at, from };
           const strength = Math.min(STRENGTHS - 1, Math.floor(share * STRENGTHS));
-          const key = (light(scene, thread) * STRENGTHS + strength) * heads + head;
-          const path = paths.get(key) ?? kit.path();
-          paths.set(key, path);
-          const [x0, y0, ...rest] = curveOf(geometry, layer, [from, at], offset);
+          const key = (lit + strength) * heads + head;
+          let path = paths[key];
+          if (!path) paths[key] = path = kit.path();
+          const x0 = x[from]! + offset;
           path.moveTo(x0, y0);
-          path.bezierCurveTo(...rest);
-          drawn.push(thread);
+          path.bezierCurveTo(x0, y1, x1, y2, x1, y3);
         }
       }
     }
   }
   strokes(kit, paths, heads, scene);
-  return drawn;
 }
 
-/** How much a thread stands out: 0 a little, 2 fully. */
-function light({ weave, pointed, chosen }: Scene, thread: Thread): 0 | 1 | 2 {
+/** The threads that are drawn. */
+export function* threadsOf({ weave, shares }: Pick<Scene, "weave" | "shares">): Generator<Thread> {
+  const { tokens, columns } = weave;
+  const { layers, heads } = weave.shape;
+  for (let layer = 0; layer < layers; layer++) {
+    for (let head = 0; head < heads; head++) {
+      for (let at = 0; at < tokens.length; at++) {
+        const start = ((layer * heads + head) * columns + at) * columns;
+        for (let from = 0; from <= at; from++) {
+          if (shares[start + from]! >= LEAST) yield { layer, head, at, from };
+        }
+      }
+    }
+  }
+}
+
+/** How much the threads of a letter in a head stand out: 0 a little, 2 fully. */
+function light(
+  { weave, pointed, chosen }: Scene,
+  layer: number,
+  head: number,
+  at: number,
+): 0 | 1 | 2 {
   const focus = pointed ?? chosen;
-  const idle = thread.at < weave.given - 1 ? 0 : 1;
+  const idle = at < weave.given - 1 ? 0 : 1;
   if (!focus) return idle;
   if (focus.head !== undefined && focus.from !== undefined) {
-    const is = focus.head === thread.head && focus.layer === thread.layer && focus.at === thread.at;
+    const is = focus.head === head && focus.layer === layer && focus.at === at;
     return is ? 2 : pointed ? 0 : idle;
   }
-  if (focus.at === thread.at) return 2;
+  if (focus.at === at) return 2;
   return pointed ? 0 : idle;
 }
 
 function strokes<Path extends Threads>(
   { pen, stroke }: Kit<Path>,
-  paths: ReadonlyMap<number, Path>,
+  paths: readonly Path[],
   heads: number,
   { ink, geometry: { pitch } }: Scene,
 ): void {
   pen.lineCap = "round";
-  // What stands out lies on top, and of that the strongest.
-  for (const [key, path] of [...paths].sort(([a], [b]) => a - b)) {
+  // What stands out lies on top, and of that the strongest. `forEach` leaves out what has no threads.
+  paths.forEach((path, key) => {
     const head = key % heads;
     const strength = Math.floor(key / heads) % STRENGTHS;
     const stands = Math.floor(key / heads / STRENGTHS);
@@ -164,7 +184,7 @@ function strokes<Path extends Threads>(
       (0.7 + 3.1 * share) * Math.min(1, 0.45 + pitch / 90) * (stands === 2 ? 1.15 : 1);
     pen.globalAlpha = Math.min(1, 0.07 + share ** 0.9) * ([0.3, 0.72, 0.97][stands] ?? 1);
     stroke(path);
-  }
+  });
   pen.globalAlpha = 1;
 }
 

@@ -1,0 +1,60 @@
+// The largest loom: 4 layers of 8 heads over 32 letters. It is woven in a worker and painted without an object for each
+// thread, its curve is drawn a few times a second, and threads move on while a run stands still to be asked.
+// reads: www tests/page/panel-page.mjs tests/page/page-module.mjs
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pageModule } from "./page-module.mjs";
+import { openPanels } from "./panel-page.mjs";
+
+const WINDOW = { width: 1440, height: 900 };
+const LONG = { timeout: 60_000 };
+
+test("threads of one head and strength are one path, of the curves that the mouse finds", async () => {
+  const { paint, threadsOf, headOffset } = await pageModule("src/loom/painting");
+  const { geometryOf, curveOf } = await pageModule("src/loom/geometry");
+  const { Tiles } = await pageModule("src/loom/tiles");
+  const [layers, heads, columns] = [4, 8, 32];
+  const tokens = Array.from({ length: columns }, (_, at) => 97 + (at % 26));
+  const guesses = tokens.map((token) => ({ token, share: 0.5 }));
+  const weave = {
+    shape: { layers, heads },
+    tokens,
+    given: 18,
+    answers: false,
+    columns,
+    guesses,
+    lens: Array.from({ length: layers }, () => guesses),
+    changes: Array.from({ length: layers }, () => tokens.map(() => 1)),
+  };
+  const shares = new Float32Array(layers * heads * columns * columns);
+  for (let row = 0; row < layers * heads * columns; row++) {
+    const at = row % columns;
+    shares.fill(1 / (at + 1), row * columns, row * columns + at + 1);
+  }
+  const geometry = geometryOf({ width: 1000, height: 560, columns, layers, named: true });
+  const ink = { heads: Array.from({ length: 8 }, (_, head) => `head ${head}`) };
+  const pen = new Proxy({}, { get: () => () => undefined, set: () => true });
+  const paths = [];
+  const kit = {
+    pen,
+    path: () => {
+      const path = [];
+      paths.push(path);
+      return {
+        moveTo: (...point) => path.push(point),
+        bezierCurveTo: (...points) => path.push([...path.pop(), ...points]),
+      };
+    },
+    stroke: () => undefined,
+  };
+  const beside = { wanted: undefined, ghost: [] };
+  const scene = { weave, beside, shares, geometry, ink, pointed: undefined, chosen: undefined };
+  paint(kit, new Tiles(), { ...scene, elapsed: 16 });
+  assert.ok(paths.length <= 2 * 16 * heads, `${paths.length} paths`);
+  const near = (curve) => curve.map((one) => one.toFixed(3)).join(" ");
+  const wanted = [...threadsOf(scene)].map(({ layer, head, at, from }) =>
+    near(curveOf(geometry, layer, [from, at], headOffset(geometry, head, heads))),
+  );
+  assert.equal(wanted.length, layers * heads * ((columns * (columns + 1)) / 2));
+  assert.deepEqual(paths.flat().map(near).toSorted(), wanted.toSorted());
+});
