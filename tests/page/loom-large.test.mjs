@@ -9,6 +9,82 @@ import { openPanels } from "./panel-page.mjs";
 const WINDOW = { width: 1440, height: 900 };
 const LONG = { timeout: 60_000 };
 
+/**
+ * In the page: weaves a model of random weights.
+ *
+ * @param worker - where the worker lies.
+ */
+async function woven(worker) {
+  const { Snapshot, Weaver, weavable, weaving, sizeOf } = await import("/panels.js");
+  const Before = globalThis.Worker;
+  let workers = 0;
+  globalThis.Worker = class extends Before {
+    constructor(_, options) {
+      super(worker, options);
+      workers++;
+    }
+  };
+  let seed = 1;
+  const random = () => {
+    seed = (seed * 16807) % 2147483647;
+    return seed / 2147483647 - 0.5;
+  };
+  const made = (width, layers, heads) => {
+    const shape = weavable({
+      hidden_size: width,
+      intermediate_size: 3 * width,
+      num_hidden_layers: layers,
+      num_attention_heads: heads,
+    });
+    const snapshot = new Snapshot(7, shape, new Float32Array(sizeOf(shape)).map(random));
+    const of = Object.getOwnPropertyDescriptor(Snapshot.prototype, "weights").get;
+    let looks = 0;
+    Object.defineProperty(snapshot, "weights", {
+      get() {
+        looks++;
+        return of.call(this);
+      },
+    });
+    return { snapshot, looks: () => looks };
+  };
+  const given = new TextEncoder().encode("Once upon a time t");
+  const cloth = { given, adds: 14, off: new Set([3]), answers: false };
+  const weaver = new Weaver();
+  const large = made(128, 4, 8);
+  const first = await weaver.weave(large.snapshot, { ...cloth, wanted: [1] }, () => false);
+  const [looks, begun] = [large.looks(), workers];
+  const own = [...weaving(large.snapshot.weights, cloth)].at(-1);
+  const stale = await weaver.weave(large.snapshot, cloth, () => true);
+  const small = made(32, 1, 2);
+  const before = workers;
+  const there = await weaver.weave(small.snapshot, cloth, () => false);
+  const flat = (weave) => JSON.stringify(weave, (_, one) => (one?.buffer ? [...one] : one));
+  return {
+    looks,
+    begun,
+    same: flat(first) === flat(own),
+    letters: first.tokens.length,
+    stale: stale === undefined,
+    here: small.looks() > 0 && workers === before && there.tokens.length === 32,
+  };
+}
+
+const MODULES = ["loom/weaver", "loom/weave", "loom/track", "loom/weights"];
+
+test("a large model is woven in a worker, and a small one at once", LONG, async (t) => {
+  const page = await openPanels(t, MODULES, WINDOW, "loom/asking-worker");
+  const found = await page.evaluate(woven, "/worker.js");
+  const wanted = { looks: 0, begun: 1, same: true, letters: 32, stale: true, here: true };
+  assert.deepEqual(found, wanted);
+});
+
+test("where that worker does not load, the page weaves the same", LONG, async (t) => {
+  const page = await openPanels(t, MODULES, WINDOW, "loom/asking-worker");
+  const found = await page.evaluate(woven, "/no-such-worker.js");
+  const wanted = { looks: 1, begun: 1, same: true, letters: 32, stale: true, here: true };
+  assert.deepEqual(found, wanted);
+});
+
 test("threads of one head and strength are one path, of the curves that the mouse finds", async () => {
   const { paint, threadsOf, headOffset } = await pageModule("src/loom/painting");
   const { geometryOf, curveOf } = await pageModule("src/loom/geometry");

@@ -26,11 +26,13 @@ async function bundled(modules) {
  * Opens the page's markup in a browser.
  *
  * @param modules - below `www/src`, without their ending: what `import("/panels.js")` gives there.
+ * @param worker - the module of a worker, which is `/worker.js` there.
  */
-export async function openPanels(t, modules, viewport) {
+export async function openPanels(t, modules, viewport, worker) {
   const html = readFileSync(join(www, "index.html"), "utf8").replace(/<script .*<\/script>/, "");
-  const panels = await bundled(modules);
-  const server = await serve({ "/": www, "/page.html": Buffer.from(html), "/panels.js": panels });
+  const files = { "/page.html": Buffer.from(html), "/panels.js": await bundled(modules) };
+  if (worker) files["/worker.js"] = await bundled([worker]);
+  const server = await serve({ "/": www, ...files });
   t.after(() => server.close());
   const browser = await launch("chromium", { seconds: 60 });
   t.after(() => browser.close());

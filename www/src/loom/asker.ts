@@ -1,6 +1,6 @@
 /** Asks models their questions, one model after another, and keeps what came of them. */
 import { answer, type Marks, marksOf, type Question, rightOf } from "./ask.ts";
-import type { Asking } from "./asking-worker.ts";
+import { Away } from "./away.ts";
 import type { Snapshot } from "./track.ts";
 
 /** Milliseconds between two models, at most. */
@@ -66,27 +66,13 @@ export class Asker {
   }
 }
 
-/** Asks in a worker, which begins with the first questions. Where it does not load, the page asks by itself. */
+/** Asks in a worker. Where it does not load, the page asks by itself. */
 export function askingWorker(): AskAll {
-  let worker: Worker | undefined;
-  let refused = false;
-  const asked = (asking: Asking): Promise<Marks> =>
-    new Promise((done, fail) => {
-      worker ??= new Worker(new URL("./asking-worker.ts", import.meta.url), { type: "module" });
-      worker.onmessage = ({ data }: MessageEvent<Marks>) => done(data);
-      worker.onerror = fail;
-      worker.onmessageerror = fail;
-      worker.postMessage(asking);
-    });
+  const away = new Away();
   return async ({ snapshot, questions, off }) => {
     const { shape, halves } = snapshot;
-    try {
-      if (!refused) return await asked({ shape, halves, questions, off });
-    } catch {
-      // A worker that did not load says so once, and would leave the next questions unanswered.
-      worker?.terminate();
-      refused = true;
-    }
+    const marks = await away.do<Marks>({ shape, halves, questions, off });
+    if (marks) return marks;
     await new Promise((turn) => setTimeout(turn)); // the page draws between two models
     return marksOf(snapshot.weights, questions, off);
   };

@@ -4,7 +4,8 @@ import { type Exam, rightSaid } from "./asker.ts";
 import { type Laid, lay } from "./cloth.ts";
 import { Drawing } from "./drawing.ts";
 import type { Snapshot, Track } from "./track.ts";
-import { spelt, weave } from "./weave.ts";
+import { spelt } from "./weave.ts";
+import type { Weaver } from "./weaver.ts";
 
 /** Earlier runs of this visit that are kept for it, with all their weights. */
 const KEPT = 2;
@@ -75,6 +76,7 @@ export class SecondLoom {
 
   /** Draws the other run at a step, with what the first loom has on it. */
   async weave(
+    weaver: Weaver,
     at: number,
     asked: { text: string; cursor: number; narrow: boolean },
     stale: () => boolean,
@@ -83,7 +85,7 @@ export class SecondLoom {
     const snapshot = track?.upTo(at);
     if (!track || !snapshot) return;
     const laid: Laid = lay(track, asked.text, asked.cursor, asked.narrow);
-    const woven = await weave(snapshot.weights, { ...laid, off: new Set() }, stale);
+    const woven = await weaver.weave(snapshot, { ...laid, off: new Set() }, stale);
     if (!woven || this.#track !== track) return;
     this.#drawing.show(woven, { wanted: laid.wanted, ghost: [] }, new Set());
     this.#drawing.refresh();

@@ -21,7 +21,8 @@ import { Squares } from "./squares.ts";
 import { NOUNS } from "./story.ts";
 import { Timeline } from "./timeline.ts";
 import { Snapshot, type Track } from "./track.ts";
-import { spelt, type Weave, weave } from "./weave.ts";
+import { spelt, type Weave } from "./weave.ts";
+import { Weaver } from "./weaver.ts";
 import { numbersOf, weavable } from "./weights.ts";
 
 /** Milliseconds for which the end of the recording stays. */
@@ -66,6 +67,7 @@ export class Stage {
     // Where the machine computes on its CPU, training needs it too.
     () => this.#live?.ended === false,
   );
+  readonly #weaver = new Weaver();
   readonly #numberLine = new NumberLine();
   readonly #second = new SecondLoom(() => {
     this.#beside();
@@ -398,7 +400,7 @@ export class Stage {
       const laid = lay(track, text, cursor, narrow);
       // Newer weights alone wait for their turn: otherwise a quick run would be seen at its end only.
       const stale = () => content !== this.#content;
-      const woven = await weave(snapshot.weights, { ...laid, off }, stale);
+      const woven = await this.#weaver.weave(snapshot, { ...laid, off }, stale);
       this.#woven = version;
       if (!woven) continue;
       const last = this.#ghost?.snapshots.at(-1);
@@ -412,7 +414,7 @@ export class Stage {
       this.#changedMarks();
       this.#tell(woven);
       const at = besideAt(track, snapshot, this.#player.at);
-      await this.#second.weave(at, { text, cursor, narrow }, stale);
+      await this.#second.weave(this.#weaver, at, { text, cursor, narrow }, stale);
       void this.#asker.ask();
     }
     this.#weaving = false;

@@ -41,26 +41,21 @@ export interface Cloth {
 /** The most letters on the loom. */
 export const LETTERS = 32;
 
-/** Milliseconds of work after which a picture may be drawn. */
-const TURN = 8;
-
 /**
- * Reads a text, and lets the model go on with it.
+ * Reads a text, and lets the model go on with it. It yields after each letter, and the weave as the last.
  *
- * @returns nothing where `stale` says meanwhile that something else is to be woven.
+ * @param cloth - its text is `LETTERS` long at most.
  */
-export async function weave(
+export function* weaving(
   weights: Weights,
   { given, adds, off, answers }: Cloth,
-  stale: () => boolean,
-): Promise<Weave | undefined> {
+): Generator<Weave | undefined, void, undefined> {
   const { shape } = weights;
   const columns = given.length + adds;
   const pass = new Pass(weights, columns, off);
   const tokens: number[] = [];
   const guesses: Guess[] = [];
   const lens: Guess[][] = Array.from({ length: shape.layers }, () => []);
-  let began = performance.now();
   for (let at = 0; at < columns; at++) {
     const token = at < given.length ? given[at]! : guesses[at - 1]!.token;
     if (at >= given.length && token === END) break;
@@ -70,15 +65,12 @@ export async function weave(
     for (let layer = 0; layer < shape.layers; layer++) {
       lens[layer]!.push(guessOf(pass.logits(at, layer)));
     }
-    if (performance.now() - began < TURN) continue;
-    await new Promise((turn) => setTimeout(turn));
-    if (stale()) return undefined;
-    began = performance.now();
+    yield undefined;
   }
   const places = [...tokens.keys()];
   const layers = Array.from({ length: shape.layers }, (_, layer) => layer);
   const heads = Array.from({ length: shape.heads }, (_, head) => head);
-  return {
+  yield {
     shape,
     tokens,
     given: given.length,
