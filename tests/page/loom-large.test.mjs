@@ -134,3 +134,44 @@ test("threads of one head and strength are one path, of the curves that the mous
   assert.equal(wanted.length, layers * heads * ((columns * (columns + 1)) / 2));
   assert.deepEqual(paths.flat().map(near).toSorted(), wanted.toSorted());
 });
+
+/** In the page: a run with a step in each picture. Gives how often its curve was drawn, and milliseconds. */
+async function curve() {
+  const { Timeline, Track } = await import("/panels.js");
+  const track = new Track({ task: "reverse", name: "reverse", steps: 20_000, questions: [] });
+  const timeline = new Timeline(() => undefined);
+  timeline.show(track, undefined, undefined);
+  const figure = document.getElementById("time-curve");
+  let drawn = 0;
+  new MutationObserver((all) => {
+    drawn += all.some(({ removedNodes }) => removedNodes.length > 0) ? 1 : 0;
+  }).observe(figure, { childList: true });
+  const began = performance.now();
+  for (let step = 1; step <= 60; step++) {
+    track.learn(step, 3 - step / 60);
+    timeline.refresh();
+    await new Promise((done) => requestAnimationFrame(done));
+  }
+  const [counted, milliseconds] = [drawn, performance.now() - began];
+  const drawing = async () => {
+    timeline.refresh();
+    await new Promise((done) => setTimeout(done, 250));
+    return Number(document.getElementById("time-range").max);
+  };
+  const rooms = [await drawing()];
+  const last = figure.querySelector(".curve").getAttribute("d");
+  track.learn(1500, 1);
+  rooms.push(await drawing());
+  track.ended = true;
+  rooms.push(await drawing());
+  return { drawn: counted, milliseconds, last, rooms };
+}
+
+test("the curve of a quick run is drawn ten times a second, and to its end", LONG, async (t) => {
+  const page = await openPanels(t, ["loom/timeline", "loom/track"], WINDOW);
+  const { drawn, milliseconds, last, rooms } = await page.evaluate(curve);
+  t.diagnostic(`${drawn} times in ${milliseconds.toFixed(0)} ms`);
+  assert.ok(drawn <= milliseconds / 100 + 2, `${drawn} times in ${milliseconds} ms`);
+  assert.equal(last.split("L").length, 60, "all losses");
+  assert.deepEqual(rooms, [1000, 2000, 20_000], "of a long run there is room for a part at first");
+});

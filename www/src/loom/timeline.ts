@@ -23,6 +23,18 @@ const APART = 12;
 const ROW = 17;
 /** Pixels between two dots at least. */
 const NEAR = 9;
+/** Steps of a long run for which there is room at first. */
+const ROOM = 1000;
+/** Milliseconds between two drawings of the curves at least: a run may have a step in each picture. */
+const PAUSE = 100;
+
+/** Steps of a run that trains for which there is room: of a long run first a part, which doubles as it fills. */
+function soFar({ steps, losses }: Track): number {
+  const step = losses.at(-1)?.[0] ?? 0;
+  let room = ROOM;
+  while (room < step) room *= 2;
+  return Math.min(steps, room);
+}
 
 export class Timeline {
   readonly #figure = byId("time-curve", SVGSVGElement);
@@ -32,6 +44,9 @@ export class Timeline {
   /** The step whose weights are shown. */
   #step = 0;
   #asked = false;
+  #drawn = Number.NEGATIVE_INFINITY;
+  /** Of the figure, as of the last drawing: to ask for it makes the browser lay out all of the page. */
+  #size = { width: 0, height: 0 };
 
   /** @param scrub - hears to which step the visitor goes. */
   constructor(scrub: (step: number) => void) {
@@ -65,10 +80,14 @@ export class Timeline {
   refresh(): void {
     if (this.#asked) return;
     this.#asked = true;
-    requestAnimationFrame(() => {
-      this.#asked = false;
-      this.#draw();
-    });
+    const soon = () =>
+      requestAnimationFrame(() => {
+        this.#asked = false;
+        this.#draw();
+      });
+    const wait = this.#drawn + PAUSE - performance.now();
+    if (wait > 0) setTimeout(soon, wait);
+    else soon();
   }
 
   get #steps(): number {
@@ -76,28 +95,30 @@ export class Timeline {
     const longer = shown.ended ? (beside?.newest ?? 0) : 0;
     return Math.max(
       1,
-      shown.steps,
+      shown.ended || shown.recorded ? shown.steps : soFar(shown),
       longer,
       ghost && !shown.ended ? Math.min(ghost.steps, shown.steps) : 0,
     );
   }
 
   #x(step: number): number {
-    return (
-      SIDE + ((this.#figure.clientWidth - 2 * SIDE) * Math.min(step, this.#steps)) / this.#steps
-    );
+    const steps = this.#steps;
+    return SIDE + ((this.#size.width - 2 * SIDE) * Math.min(step, steps)) / steps;
   }
 
   #y(loss: number, most: number): number {
-    const room = this.#figure.clientHeight - ABOVE - BELOW;
+    const room = this.#size.height - ABOVE - BELOW;
     return ABOVE + room * (1 - Math.min(1, loss / most));
   }
 
   #draw(): void {
-    if (!this.#tracks || this.#figure.clientWidth === 0) return;
+    const { clientWidth: width, clientHeight: height } = this.#figure;
+    if (!this.#tracks || width === 0) return;
+    this.#drawn = performance.now();
+    this.#size = { width, height };
     const { shown, ghost } = this.#tracks;
     const most = Math.max(shown.highest, ghost?.highest ?? 0) * 1.02;
-    const floor = this.#figure.clientHeight - BELOW;
+    const floor = height - BELOW;
     this.#figure.replaceChildren(
       draw("line", { class: "floor", x1: SIDE, x2: this.#x(this.#steps), y1: floor, y2: floor }),
     );
@@ -126,7 +147,7 @@ export class Timeline {
   #names(track: Track, most: number): void {
     const ends = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
     let before = Number.NEGATIVE_INFINITY;
-    const width = this.#figure.clientWidth;
+    const { width } = this.#size;
     for (const { step, name } of track.moments) {
       const x = this.#x(step);
       const near = track.losses.find(([one]) => one >= Math.max(1, step))?.[1] ?? most;
