@@ -175,3 +175,49 @@ test("the curve of a quick run is drawn ten times a second, and to its end", LON
   assert.equal(last.split("L").length, 60, "all losses");
   assert.deepEqual(rooms, [1000, 2000, 20_000], "of a long run there is room for a part at first");
 });
+
+test("threads move on while a quick run stands still to be asked, to be kept, or to write", async (t) => {
+  const { Player } = await pageModule("src/loom/player");
+  const { Snapshot, Track } = await pageModule("src/loom/track");
+  const { sizeOf, weavable } = await pageModule("src/loom/weights");
+  t.mock.timers.enable({ apis: ["setInterval", "Date"] });
+  globalThis.document = { hidden: false };
+  t.after(() => delete globalThis.document);
+  const shape = weavable({
+    hidden_size: 32,
+    intermediate_size: 64,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+  });
+  const numbers = new Float32Array(sizeOf(shape));
+  const about = { task: "reverse", name: "reverse", steps: 20_000, questions: [], example: "" };
+  const track = new Track(about);
+  track.add(new Snapshot(0, shape, numbers));
+  const player = new Player(
+    () => undefined,
+    () => undefined,
+  );
+  player.go(track, 0);
+  const seen = [];
+  let shown = 0;
+  // Twelve snapshots in 0.6 s, then none for 1.1 s.
+  for (let tick = 0; tick < 10 * 34; tick++) {
+    if (tick % 34 < 12) track.add(new Snapshot(track.newest + 1, shape, numbers));
+    t.mock.timers.tick(50);
+    const { step } = track.upTo(player.at);
+    if (step !== shown) seen.push(50 * tick);
+    shown = step;
+    assert.ok(track.newest - step <= 12, `step ${step} of ${track.newest}`);
+  }
+  for (let from = 0; from + 1000 <= 50 * 340; from += 1000) {
+    const count = seen.filter((time) => time >= from && time < from + 1000).length;
+    assert.ok(count >= 4, `${count} in the second from ${from} ms on`);
+  }
+  track.end();
+  for (let tick = 0; tick < 40; tick++) t.mock.timers.tick(50);
+  assert.deepEqual(
+    [player.at, player.playing],
+    [track.newest, false],
+    "nothing is kept at the end",
+  );
+});

@@ -320,6 +320,7 @@ async function end(run: Training): Promise<void> {
   for await (const event of run.score()) show(event);
   for await (const event of run.sample()) show(event);
   for await (const event of run.keep()) show(event);
+  for await (const event of run.weights()) show(event);
   session.go("stop");
   if (guest) return say(guest.said(step));
   const kept = run.inMemory ? ` ${IN_MEMORY}` : "";

@@ -9,6 +9,8 @@ const SLOW_START = 1.7;
 const TICK = 50;
 /** Milliseconds that one of them stands for at most. */
 const LONGEST = 500;
+/** Milliseconds after which a run that trains is shown at its next snapshot, although few are left. */
+const EVERY = 160;
 
 export class Player {
   track: Track | undefined;
@@ -21,6 +23,8 @@ export class Player {
   /** When the present run came to its end. */
   #endedAt: number | undefined;
   #ticked = Date.now();
+  /** When it came to the snapshot that is shown. */
+  #came = 0;
 
   /**
    * @param tick - is called all the time; says whether anything has moved.
@@ -102,8 +106,11 @@ export class Player {
     const elapsed = Math.min(LONGEST, Date.now() - this.#ticked);
     this.#ticked = Date.now();
     if (!track || !this.#playing) return false;
-    if (this.at < this.#last) {
-      this.at = Math.min(this.#last, Math.max(this.at + 0.02, this.after(elapsed)));
+    const last = track.ended ? this.#last : track.ready(this.at, this.#ticked - this.#came > EVERY);
+    if (this.at < last) {
+      const before = track.upTo(this.at);
+      this.at = Math.min(last, Math.max(this.at + 0.02, this.after(elapsed)));
+      if (track.upTo(this.at) !== before) this.#came = this.#ticked;
       return true;
     }
     if (this.#atEnd) {

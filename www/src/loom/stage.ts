@@ -79,6 +79,8 @@ export class Stage {
   #loading = false;
   #live: Track | undefined;
   #ghost: Track | undefined;
+  /** When the newest weights came. */
+  #taken = 0;
   /** Whether the visitor chose what is shown. */
   #decided = false;
   /** The word that a lesson wants woven. */
@@ -200,7 +202,7 @@ export class Stage {
 
   /** Whether the weights of a step are wanted. */
   due(step: number): boolean {
-    return this.#live?.due(step) ?? false;
+    return this.#live?.due(step, performance.now() - this.#taken) ?? false;
   }
 
   /** The run's weights after a step, as `model.save` gives them. */
@@ -208,6 +210,7 @@ export class Stage {
     const shape = weavable(training.settings.config);
     if (!this.#live || !shape) return;
     this.#live.add(new Snapshot(step, shape, numbersOf(shape, file)));
+    this.#taken = performance.now();
     if (this.#shown === this.#live) this.#refresh();
     else this.#maybeLive();
   }

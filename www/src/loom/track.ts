@@ -7,6 +7,10 @@ import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weight
 
 /** Bytes that all snapshots of a run take at most. */
 const MOST = 64e6;
+/** Milliseconds between two snapshots of a quick run. */
+const REST = 60;
+/** Snapshots of a run that trains which are kept for moments in which no new ones come. */
+const KEPT_BACK = 6;
 
 /** The model after a step. */
 export class Snapshot {
@@ -96,10 +100,31 @@ export class Track {
     return this.snapshots.at(-1)?.step ?? -1;
   }
 
-  /** Whether a snapshot of this step is wanted: each of the first ones, later every few. */
-  due(step: number): boolean {
+  /**
+   * The step up to which a run that plays is shown. One that trains stands still while it is asked, kept, or writes a
+   * sample: the last snapshots are kept back for that, and come one by one.
+   *
+   * @param at - the step of the handle.
+   * @param next - whether it is time for the next snapshot.
+   */
+  ready(at: number, next: boolean): number {
+    if (this.recorded) return this.newest;
+    const { snapshots } = this;
+    const kept = snapshots.at(-1 - KEPT_BACK)?.step ?? -1;
+    const following = next ? snapshots.find(({ step }) => step > at)?.step : undefined;
+    return Math.max(at, kept, following ?? -1);
+  }
+
+  /**
+   * Whether a snapshot of this step is wanted: each of the first ones, later every few, and in a quick run so many that it
+   * trains most of the time.
+   *
+   * @param since - milliseconds since the one before.
+   */
+  due(step: number, since = Number.POSITIVE_INFINITY): boolean {
     const gap = step - this.newest;
-    return gap > 0 && (step <= 16 || gap >= Math.max(this.#spacing, step < 64 ? 2 : 3));
+    if (gap <= 0 || (step >= 64 && since < REST)) return false;
+    return step <= 16 || gap >= Math.max(this.#spacing, step < 64 ? 2 : 3);
   }
 
   /** Adds a snapshot. Where all take too much, every second one of those between goes. */
