@@ -125,6 +125,10 @@ export function weightsOf(shape: Shape, numbers: Float32Array): Weights {
   return { shape, embedding, layers, norm, head: shape.tied ? embedding : parts.at(-1)! };
 }
 
+/** Bytes that begin at a multiple of four, as views of numbers have to. In a file they need not. */
+const aligned = (bytes: Uint8Array): Uint8Array =>
+  bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
+
 /** All weights of a safetensors file, in the order of `tensors`. */
 export function numbersOf(shape: Shape, file: Uint8Array): Float32Array {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
@@ -136,11 +140,9 @@ export function numbersOf(shape: Shape, file: Uint8Array): Float32Array {
   let at = 0;
   for (const [name, size] of tensors(shape)) {
     const { dtype, data_offsets: [from, to] = [0, 0] } = header[name] ?? { dtype: "none" };
-    const start = file.byteOffset + end;
-    // A copy: in the file a tensor need not begin at a multiple of its numbers' bytes.
-    const bytes = file.buffer.slice(start + from, start + to);
-    if (dtype === "F32") numbers.set(new Float32Array(bytes), at);
-    else if (dtype === "F16") numbers.set(widened(new Uint16Array(bytes)), at);
+    const { buffer, byteOffset } = aligned(file.subarray(end + from, end + to));
+    if (dtype === "F32") numbers.set(new Float32Array(buffer, byteOffset, size), at);
+    else if (dtype === "F16") numbers.set(widened(new Uint16Array(buffer, byteOffset, size)), at);
     else throw new Error(`the stage cannot read ${name}, which has the type ${dtype}`);
     at += size;
   }
