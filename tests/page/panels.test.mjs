@@ -53,6 +53,43 @@ test(
   },
 );
 
+/** In the page: seven samples of a run that is quick, line by line as they come. Gives the sum of all shifts. */
+async function quickSamples() {
+  const { SamplesPanel } = await import("/panels.js");
+  document.getElementById("samples-panel").scrollIntoView();
+  const panel = new SamplesPanel();
+  const mark = "→";
+  panel.start({ mark, solve: () => "" });
+  const drawn = () =>
+    new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  await drawn();
+  const shifts = [];
+  new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({
+    type: "layout-shift",
+  });
+  for (const step of [1, 4, 10, 16, 64, 100, 256]) {
+    const answer = { verdict: "wrong", given: "mool", wanted: "mool", at: 1 };
+    const pieces = [];
+    for (let line = 0; line < 8; line++) {
+      panel.write(step, { text: `loom${mark}` });
+      panel.write(step, { text: "mool", probability: 0.5 });
+      pieces.push({ ...answer, text: "loom → mool" });
+      await drawn();
+    }
+    panel.add(step, pieces, []);
+    await drawn();
+  }
+  await new Promise((done) => setTimeout(done, 100));
+  return shifts.reduce((sum, { value }) => sum + value, 0);
+}
+
+test("samples of a quick run leave what stands below them where it is", LONG, async (t) => {
+  const page = await openPanels(t, ["panels/samples"], { width: 1440, height: 900 });
+  const sum = await page.evaluate(quickSamples);
+  t.diagnostic(`shifts of ${sum.toFixed(3)}`);
+  assert.ok(sum < 0.1, `shifts of ${sum}`);
+});
+
 /** In the page: the panel that looks inside, with a model that looks at all letters alike. */
 async function looks() {
   const { InsidePanel } = await import("/panels.js");

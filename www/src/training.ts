@@ -390,9 +390,9 @@ export class Training {
   }
 }
 
-/** Steps whose samples are worth a look in any run: powers of two and of ten. */
+/** Steps whose samples are worth a look in any run: powers of four and of ten. Training waits for each. */
 const isMilestone = (step: number): boolean =>
-  Number.isInteger(Math.log2(step)) || /^10*$/.test(String(step));
+  Number.isInteger(Math.log2(step) / 2) || /^10*$/.test(String(step));
 
 /** What a step reports. What was not finite was kept as null. */
 function stepEvent({ step, loss, gradNorm, learningRate, skipped, milliseconds }: StepMetrics) {

@@ -133,6 +133,9 @@ export class SamplesPanel {
   /** On top. A slider at its end stays there, so that the newest sample is seen. */
   #put(item: HTMLLIElement): void {
     const { value, max } = this.#time;
+    // While it is being written it takes the room of a whole one at once, so that those below move once.
+    const before = this.#list.querySelector<HTMLElement>("li:not([hidden])");
+    if (before && this.#writing) item.style.minHeight = `${before.offsetHeight}px`;
     this.#list.prepend(item);
     this.#time.max = String(this.#list.children.length);
     if (value === max) this.#time.value = this.#time.max;
