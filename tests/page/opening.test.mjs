@@ -87,6 +87,16 @@ test("the first visit is small, and what it shows stays where it is", {
   t.diagnostic(`${sum(false)} bytes up to the first step, and ${sum(true)} of the recording`);
   assert.ok(sum(false) < MOST, JSON.stringify(sizes.toSorted(([, a], [, b]) => b - a).slice(0, 6)));
   assert.ok(sum(true) < RECORDING);
+  const [recording, rest] = await page.evaluate(() => {
+    const all = performance.getEntriesByType("resource");
+    return [/recorded-/, /page-.*\.js/].map(
+      (is) => all.find(({ name }) => is.test(name)).startTime,
+    );
+  });
+  assert.ok(
+    recording < rest + 20,
+    `the recording is asked for at ${recording} ms, not after ${rest}`,
+  );
   await stays(t, page, "desktop");
   await page.close();
   await stays(t, await open(browser, `${server.url}/`, PHONE), "phone");

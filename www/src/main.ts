@@ -1,8 +1,10 @@
 /**
- * Asks for the GPU, and loads the page in a task of its own. In the task in which the document has been parsed, the two
+ * Asks for the GPU and for the recording, and loads the page in a task of its own. In the task in which the document has been parsed, the two
  * together would hold up the main thread.
  */
 import { beginLab } from "./lab.ts";
+import { recordingFile } from "./loom/recording-file.ts";
 
 beginLab();
+void recordingFile();
 import("./page.ts");

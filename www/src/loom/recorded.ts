@@ -9,7 +9,7 @@ import type { ModelConfig } from "tinyloom";
 import { defaultSeed, presets } from "../presets.ts";
 import { reverse } from "../tasks/reverse.ts";
 import { questionsOf } from "./ask.ts";
-import file from "./recorded.bin?url";
+import { recordingFile } from "./recording-file.ts";
 import { Snapshot, Track } from "./track.ts";
 import { sizeOf, weavable } from "./weights.ts";
 
@@ -68,7 +68,7 @@ export async function loadRecording(
   begin: (track: Track) => void,
   more: (numbers: Float32Array) => void,
 ): Promise<void> {
-  const response = await fetch(file);
+  const response = await recordingFile();
   if (!response.ok || !response.body) throw new Error(`the recording: ${response.status}`);
   await readRecording(response.body, begin, more);
 }
