@@ -135,6 +135,50 @@ test("threads of one head and strength are one path, of the curves that the mous
   assert.deepEqual(paths.flat().map(near).toSorted(), wanted.toSorted());
 });
 
+/** In the page: draws 30 pictures, then one of another size. Gives how often the canvas was asked for its size. */
+async function pictures() {
+  const { Drawing } = await import("/panels.js");
+  const canvas = document.getElementById("loom-canvas");
+  const { get } = Object.getOwnPropertyDescriptor(Element.prototype, "clientWidth");
+  let asked = 0;
+  Object.defineProperty(canvas, "clientWidth", {
+    get() {
+      asked++;
+      return get.call(this);
+    },
+  });
+  const guess = { token: 97, share: 0.5 };
+  const weave = {
+    shape: { layers: 1, heads: 1 },
+    tokens: [97],
+    given: 1,
+    answers: false,
+    columns: 1,
+    shares: [[[Float32Array.of(1)]]],
+    guesses: [guess],
+    lens: [[guess]],
+    changes: [[1]],
+  };
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const drawing = new Drawing(canvas);
+  drawing.show(weave, { wanted: undefined, ghost: [] }, new Set());
+  for (let at = 0; at < 30; at++) {
+    drawing.refresh();
+    await frame();
+  }
+  const times = asked;
+  canvas.style.width = "300px";
+  for (let at = 0; at < 4; at++) await frame();
+  return { times, width: canvas.width / Math.min(2, devicePixelRatio) };
+}
+
+test("a picture does not ask the browser to lay out the page", LONG, async (t) => {
+  const page = await openPanels(t, ["loom/drawing"], WINDOW);
+  const { times, width } = await page.evaluate(pictures);
+  assert.ok(times <= 3, `${times} times in 30 pictures`);
+  assert.equal(width, 300, "a canvas of another size is drawn anew");
+});
+
 /** In the page: a run with a step in each picture. Gives how often its curve was drawn, and milliseconds. */
 async function curve() {
   const { Timeline, Track } = await import("/panels.js");

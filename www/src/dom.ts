@@ -24,8 +24,10 @@ export function showNumber(id: string, value: number | undefined, text?: string)
   element.textContent = value === undefined ? "–" : (text ?? value.toLocaleString("en"));
 }
 
+const counts = new Intl.NumberFormat("en");
+
 /** A count as a visitor reads it, without its fraction. */
-export const whole = (count: number): string => Math.round(count).toLocaleString("en");
+export const whole = (count: number): string => counts.format(Math.round(count));
 
 const units = ["bytes", "kB", "MB", "GB"];
 

@@ -25,6 +25,8 @@ export class Drawing {
   #weave: Weave | undefined;
   #beside: Beside = { wanted: undefined, ghost: [] };
   #geometry: Geometry | undefined;
+  /** Of the canvas, in CSS pixels. To ask for it makes the browser lay out the page, which a picture has no time for. */
+  #size: { width: number; height: number } | undefined;
   #ink: Ink = inkOf();
   readonly #tiles = new Tiles();
   /** Shares as they are drawn now, and as they are to be: `[layer][head][at][from]` in a row. */
@@ -40,7 +42,10 @@ export class Drawing {
 
   constructor(canvas: HTMLCanvasElement) {
     this.canvas = canvas;
-    new ResizeObserver(() => this.refresh()).observe(canvas);
+    new ResizeObserver(() => {
+      this.#size = { width: canvas.clientWidth, height: canvas.clientHeight };
+      this.refresh();
+    }).observe(canvas);
     dark.addEventListener("change", () => {
       this.#ink = inkOf();
       this.refresh();
@@ -106,8 +111,10 @@ export class Drawing {
 
   #frame(time: number): void {
     const weave = this.#weave;
-    const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (!weave || width === 0) return;
+    if (!weave) return;
+    this.#size ??= { width: this.canvas.clientWidth, height: this.canvas.clientHeight };
+    const { width, height } = this.#size;
+    if (width === 0) return;
     const elapsed = Math.min(64, time - this.#last);
     this.#last = time;
     const moves = this.#glide(elapsed);
