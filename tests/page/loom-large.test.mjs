@@ -169,14 +169,24 @@ async function pictures() {
   const times = asked;
   canvas.style.width = "300px";
   for (let at = 0; at < 4; at++) await frame();
-  return { times, width: canvas.width / Math.min(2, devicePixelRatio) };
+  const width = canvas.width / Math.min(2, devicePixelRatio);
+  const heights = [2, 4].map((layers) => {
+    const of = (one) => Array.from({ length: layers }, () => one[0]);
+    const { shares, lens, changes } = weave;
+    const all = { shares: of(shares), lens: of(lens), changes: of(changes) };
+    const shape = { layers, heads: 1 };
+    drawing.show({ ...weave, ...all, shape }, { wanted: undefined, ghost: [] }, new Set());
+    return canvas.clientHeight;
+  });
+  return { times, width, heights };
 }
 
 test("a picture does not ask the browser to lay out the page", LONG, async (t) => {
   const page = await openPanels(t, ["loom/drawing"], WINDOW);
-  const { times, width } = await page.evaluate(pictures);
+  const { times, width, heights } = await page.evaluate(pictures);
   assert.ok(times <= 3, `${times} times in 30 pictures`);
   assert.equal(width, 300, "a canvas of another size is drawn anew");
+  assert.equal(heights[1] - heights[0], 112, "two more layers take seven lines");
 });
 
 /** In the page: a run with a step in each picture. Gives how often its curve was drawn, and milliseconds. */

@@ -76,6 +76,7 @@ export class Drawing {
       this.#tiles.clear();
     }
     this.#weave = weave;
+    this.canvas.style.setProperty("--layers", String(shape.layers));
     this.#beside = beside;
     this.#next = new Float32Array(size);
     for (const [layer, heads] of weave.shares.entries()) {
