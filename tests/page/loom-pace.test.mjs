@@ -124,6 +124,16 @@ test("a second loom is at the step of the first, and past its end at that of the
   assert.equal(besideAt(alive, track.upTo(16), 18), 16, "a run that still trains");
 });
 
+test("threads wait no longer for answers that take longer in any case", () => {
+  const track = quickRun();
+  const stand = { track, at: 16, playing: true, key: "" };
+  const shown = track.upTo(14);
+  const steps = [100, 150, 190].flatMap((still) =>
+    [150, 700].map((took) => toShow({ ...stand, took }, shown, still).step),
+  );
+  assert.deepEqual(steps, [14, 14, 14, 16, 16, 16]);
+});
+
 test("a sentence of earlier weights says so", () => {
   const track = quickRun();
   const asked = { snapshot: track.upTo(16), marks: MARKS };

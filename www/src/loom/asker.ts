@@ -26,7 +26,6 @@ export class Asker {
   readonly #done: () => void;
   readonly #rests: () => boolean;
   #asking = false;
-  /** Milliseconds that the last model took. */
   #took = 0;
 
   /**
@@ -44,6 +43,11 @@ export class Asker {
     this.#next = next;
     this.#done = done;
     this.#rests = rests;
+  }
+
+  /** Milliseconds that the last model took. */
+  get took(): number {
+    return this.#took;
   }
 
   /** Asks until all that is wanted has been asked. */

@@ -6,6 +6,8 @@ import type { Snapshot, Track } from "./track.ts";
 
 /** Milliseconds after which threads move on although the questions to their weights are not answered yet. */
 const PATIENCE = 180;
+/** The same where answers take longer than that in any case. */
+const IMPATIENCE = 140;
 
 /** Where a run stands. */
 export interface Stand {
@@ -15,6 +17,8 @@ export interface Stand {
   /** The step of the handle, with its fraction. */
   readonly at: number;
   readonly playing: boolean;
+  /** Milliseconds that the last answers took. */
+  readonly took?: number;
 }
 
 /**
@@ -24,7 +28,7 @@ export interface Stand {
  * @param still - milliseconds since that was another one.
  */
 export function toShow(
-  { track, key, at, playing }: Stand,
+  { track, key, at, playing, took = 0 }: Stand,
   shown: Snapshot | undefined,
   still: number,
 ): Snapshot | undefined {
@@ -34,7 +38,8 @@ export function toShow(
   const asked = track.snapshots.findLast(
     ({ step, marks }) => step > shown.step && step <= at && marks.has(key),
   );
-  return asked ?? (still < PATIENCE ? shown : last);
+  const patience = took > 2 * PATIENCE ? IMPATIENCE : PATIENCE;
+  return asked ?? (still < patience ? shown : last);
 }
 
 /**

@@ -10,7 +10,7 @@ const TICK = 50;
 /** Milliseconds that one of them stands for at most. */
 const LONGEST = 500;
 /** Milliseconds after which a run that trains is shown at its next snapshot, although few are left. */
-const EVERY = 160;
+const EVERY = 110;
 
 export class Player {
   track: Track | undefined;

@@ -370,7 +370,7 @@ export class Stage {
 
   get #stand(): Stand | undefined {
     const { track, at, playing } = this.#player;
-    return track && { track, at, playing, key: keyOf(this.#off) };
+    return track && { track, at, playing, key: keyOf(this.#off), took: this.#asker.took };
   }
 
   #newWord(): void {

@@ -7,8 +7,10 @@ import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weight
 
 /** Bytes that all snapshots of a run take at most. */
 const MOST = 64e6;
-/** Milliseconds between two snapshots of a quick run. */
-const REST = 60;
+/** Milliseconds between two snapshots of a quick run, and of one whose model is large. */
+const [REST, LONG_REST] = [60, 120];
+/** Bytes of a snapshot from which on that is so. */
+const LARGE = 1e6;
 /** Snapshots of a run that trains which are kept for moments in which no new ones come. */
 const KEPT_BACK = 6;
 
@@ -123,7 +125,8 @@ export class Track {
    */
   due(step: number, since = Number.POSITIVE_INFINITY): boolean {
     const gap = step - this.newest;
-    if (gap <= 0 || (step >= 64 && since < REST)) return false;
+    const large = (this.snapshots[0]?.bytes ?? 0) > LARGE;
+    if (gap <= 0 || (step > (large ? 16 : 63) && since < (large ? LONG_REST : REST))) return false;
     return step <= 16 || gap >= Math.max(this.#spacing, step < 64 ? 2 : 3);
   }
 
