@@ -5,8 +5,8 @@
 //
 // P is 0 where the mask excludes a key. lib/attention/products.wgsl has the layout of P.
 //
-// The second product takes the registers of the first. So an invocation reads its own P back. Grid: x over heads and
-// halves of a tile of 128 keys, y over tiles, whose strips `documents` has from STRIP_OF_TILE on.
+// The second product takes the registers of the first. So an invocation reads its own P back. Grid: x over heads from
+// FIRST_HEAD on and halves of a tile of 128 keys, y over tiles, whose strips `documents` has from STRIP_OF_TILE on.
 #import lib/attention/operands
 #import lib/attention/score
 #import lib/attention/products
@@ -39,7 +39,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if n0 > last_row || n0 < first_key(0u, m0) / STRIP * STRIP {
     return;
   }
-  let head = workgroup.x / 2u;
+  let head = FIRST_HEAD + workgroup.x / 2u;
   let kv_head = head / (HEADS / KV_HEADS);
   let mine = lanes(lane);
   let line = lane / VECTORS_K;

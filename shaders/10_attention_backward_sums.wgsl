@@ -2,8 +2,9 @@
 // 10_attention_backward_scores.wgsl has left: KINDS of them, from FIRST_KIND on.
 // Where rows are ROTATED the table of lib/rotate.wgsl is bound last.
 //
-// Grid: x over KINDS, columns of BN and heads, y over strips of BM rows. Half of a workgroup's columns lie in each half
-// of a head, so that an invocation has both elements of the pairs that the rotation turns.
+// Grid: x over KINDS, columns of BN and heads from FIRST_HEAD on, y over strips of BM rows. Those that add up most are
+// first: the last queries, and the first keys. Half of a workgroup's columns lie in each half of a head, so that an
+// invocation has both elements of the pairs that the rotation turns.
 #import lib/step
 #import lib/rotate
 #import lib/attention/mask
@@ -69,17 +70,14 @@ fn place_a(kind: u32, lane: u32, head: u32, m0: u32, k0: u32) -> u32 {
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
-  let m0 = workgroup.y * BM;
-  if m0 >= step.tokens {
-    return;
-  }
   let place = workgroup.x / KINDS;
-  let head = place / (HEAD_DIM / BN);
+  let head = FIRST_HEAD + place / (HEAD_DIM / BN);
   let v0 = place % (HEAD_DIM / BN) * RIGHT_LANES;
   // A kind that is no constant would put each load into a branch, which waits for it.
   #unroll for (var kind = 0u; kind < KINDS; kind++) {
-    if workgroup.x % KINDS == kind {
-      sum(FIRST_KIND + kind, lane, head, m0, v0);
+    let strip = select(workgroup.y, workgroups.y - 1u - workgroup.y, FIRST_KIND + kind == OF_QUERY);
+    if workgroup.x % KINDS == kind && strip * BM < step.tokens {
+      sum(FIRST_KIND + kind, lane, head, strip * BM, v0);
     }
   }
 }

@@ -70,10 +70,10 @@ fn multiply(sums: ptr<function, Sums>, lane_m: u32, lane_n: u32) {
 }
 
 // Where four keys of a row from `key` on lie among the probabilities, and among the score gradients: f32
-// [HEADS, TILES, 128, 128]. Each strip of 128 queries has the tiles of 128 keys from the first one that its first query
+// [heads from FIRST_HEAD on, TILES, 128, 128]. Each strip of 128 queries has the tiles of 128 keys from the first one that its first query
 // sees to its own. `documents` has, from FIRST_TILE on, of each strip the tiles before it less its first one.
 fn weight_at(head: u32, row: u32, key: u32) -> u32 {
-  let tile = head * TILES + documents[FIRST_TILE + row / STRIP] + key / STRIP;
+  let tile = (head - FIRST_HEAD) * TILES + documents[FIRST_TILE + row / STRIP] + key / STRIP;
   return (tile * STRIP + row % STRIP) * (STRIP / 4u) + key % STRIP / 4u;
 }
 

@@ -53,14 +53,15 @@ impl Trainer {
     pub(super) fn write_batch(&self, batch: &Batch) -> Result<()> {
         let padded = self.plans.batch.padded;
         let strips = self.plans.micro_step.tokens.div_ceil(STRIP);
-        let table_words = self.plans.tiles.map_or(0, |tiles| strips + tiles);
+        let long = self.is_long(batch);
+        let tiles = if long { self.plans.long_tiles } else { self.plans.tiles };
+        let table_words = tiles.map_or(0, |tiles| strips + tiles);
         // Each step overwrites all words that its plan reads.
         let mut all = self.batch_words.borrow_mut();
         all.resize(5 * padded + table_words, 0);
         let (words, tables) = all.split_at_mut(5 * padded);
         fill(words, padded, batch)?;
-        let long = self.is_long(batch);
-        if !long && !tables.is_empty() {
+        if !tables.is_empty() {
             let (before, strip_of) = tables.split_at_mut(strips);
             before.fill(0);
             count_tiles(&batch.documents, before, strip_of);

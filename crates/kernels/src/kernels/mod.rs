@@ -36,7 +36,8 @@ pub use crate::products::{Form, LinearShape, LinearTile, TunedProduct};
 pub use activation::ActivationWidth;
 pub use attention::backward::{attention_backward_f16, attention_matrix_tiles, key_value_owner};
 pub use attention::by_products::{
-    STRIP, all_tiles, attention_product_tiles, attention_products, attention_products_rotate,
+    ProductTiles, STRIP, all_tiles, attention_long_product_tiles, attention_product_tiles,
+    attention_products, attention_products_rotate,
 };
 pub use attention::decode_qkv::decode_qkv_fuses;
 pub use attention::decode_ranges::{

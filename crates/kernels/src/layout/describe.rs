@@ -57,7 +57,7 @@ impl Layouts<'_> {
                     RotatedBy::Gradients => "rotates gradients back".into(),
                     RotatedBy::GroupSum => "the sum of groups rotates gradients back".into(),
                 }));
-                does.extend(tiles.map(|tiles| format!("by products of {tiles} tiles")));
+                does.extend(tiles.map(|room| format!("by products of {} tiles", room.tiles)));
             }
             Fusion::WeightGradient(products) => {
                 let split = products.iter().filter(|product| product.partials.is_some()).count();

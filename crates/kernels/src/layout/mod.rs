@@ -28,10 +28,19 @@ pub use sums::{ColumnSums, GradientProduct, ProductSums};
 
 use crate::caps::Capabilities;
 use crate::graph::{Graph, Node, ValueId};
-use crate::kernels::{BackwardRows, Element, PartialSums};
+use crate::kernels::{BackwardRows, Element, PartialSums, ProductTiles};
 use crate::params::Params;
 use crate::plan::{Buffer, Slice};
 use std::ops::Range;
+
+/// The documents that attention's backward pass by products has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentLength {
+    /// Documents much shorter than a batch: they have few tiles.
+    Short,
+    /// A document may be as long as a batch.
+    Any,
+}
 
 /// The rows that a plan covers at a time, as far as layouts depend on them.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +49,8 @@ pub enum PassKind {
     Batch {
         /// Activations are computed again to save memory.
         recompute: bool,
-        /// Attention's backward pass may be by products, with room for a limited number of tiles.
-        by_products: bool,
+        /// Attention's backward pass may be by products, with room for these documents.
+        by_products: Option<DocumentLength>,
         /// Rows of logits held at a time.
         logits: usize,
     },
@@ -137,11 +146,11 @@ pub enum Fusion {
         partials: Slice,
     },
     /// Attention's gradients. `rotation`: the node whose rotation these dispatches also do. `tiles`: by products, with
-    /// room for this many tiles of each head.
+    /// this room.
     AttentionBackward {
         sum_of: Option<ValueId>,
         rotation: Option<(usize, RotatedBy)>,
-        tiles: Option<usize>,
+        tiles: Option<ProductTiles>,
     },
     /// Products that give the gradient of a weight, in order.
     WeightGradient(Vec<GradientProduct>),

@@ -2,13 +2,14 @@
 
 use super::shapes::{TokenRows, activation_sums, batch_attention, gated_shape, rope_shape};
 use super::{
-    ColumnSums, Fusion, LaidNode, Layout, Layouts, PassKind, ProductSums, Request, RotatedBy,
-    SplitK,
+    ColumnSums, DocumentLength, Fusion, LaidNode, Layout, Layouts, PassKind, ProductSums, Request,
+    RotatedBy, SplitK,
 };
 use crate::arch::{Attention, NormKind, WeightId};
 use crate::graph::{Dropout, MlpActivation, Node, Op, ValueId};
 use crate::kernels::{
     self as k, BatchAttention, Constant, Element, Form, KeyValueOwner, LinearShape, PartialSums,
+    ProductTiles,
 };
 use crate::plan::Range;
 
@@ -322,13 +323,24 @@ impl<'a> LayoutPass<'a> {
             dropout: dropout.map(|dropout| Constant(dropout.rate)),
             ..batch_attention(attention, self.request.tokens)
         };
-        let by_products = matches!(self.request.kind, PassKind::Batch { by_products: true, .. });
-        let tiles = k::attention_product_tiles(self.request.caps, batch).filter(|_| by_products);
-        let rotation = self.rotation(node, batch, tiles.is_some());
+        let tiles = self.product_tiles(batch);
+        let rotation = self.rotation(node, batch, tiles);
         if let Some((rope, _)) = rotation {
             self.absorbed[rope] = true;
         }
         Fusion::AttentionBackward { sum_of: self.sums_of[index], rotation, tiles }
+    }
+
+    /// The room of attention's backward pass, where that is by products.
+    fn product_tiles(&self, batch: BatchAttention) -> Option<ProductTiles> {
+        let PassKind::Batch { recompute, by_products, .. } = self.request.kind else {
+            return None;
+        };
+        let short = by_products? == DocumentLength::Short;
+        let tiles = k::attention_product_tiles(self.request.caps, batch).filter(|_| short);
+        // Whoever computes activations again wants less memory.
+        let of_one = || k::attention_long_product_tiles(self.request.caps, batch);
+        tiles.or_else(|| of_one().filter(|_| !recompute))
     }
 
     /// The rotation after attention's gradients, if one of their dispatches can do it.
@@ -336,7 +348,7 @@ impl<'a> LayoutPass<'a> {
         &self,
         node: &Node,
         batch: BatchAttention,
-        products: bool,
+        products: Option<ProductTiles>,
     ) -> Option<(usize, RotatedBy)> {
         let (caps, shape, own) = (self.request.caps, batch.shape, node.writes[0]);
         let rotates = |next: &Node| match next.op {
@@ -348,12 +360,12 @@ impl<'a> LayoutPass<'a> {
         };
         let rope = self.request.graph.nodes.iter().position(rotates)?;
         let by_gradients = (batch.rounds && k::attention_backward_f16(caps, shape))
-            || (products && k::attention_products_rotate(caps, batch));
+            || products.is_some_and(|room| k::attention_products_rotate(caps, batch, room));
         if by_gradients {
             return Some((rope, RotatedBy::Gradients));
         }
         let sums = shape.heads > shape.kv_heads
-            && (products || k::key_value_owner(caps, batch) == KeyValueOwner::Head);
+            && (products.is_some() || k::key_value_owner(caps, batch) == KeyValueOwner::Head);
         let target = self.request.graph.nodes[rope].writes[0];
         let f16 = [own, target].iter().any(|&value| self.layouts.is_f16(value));
         let by_sum = sums && !f16 && shape.rotation().rotates_sums();

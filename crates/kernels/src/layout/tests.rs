@@ -58,7 +58,8 @@ fn step(
 ) -> String {
     let rates = DropoutRates::default();
     let graph = differentiate(&build_training(&params.architecture, rates), &|_| true).unwrap();
-    let kind = PassKind::Batch { recompute, by_products: true, logits: tokens };
+    let kind =
+        PassKind::Batch { recompute, by_products: Some(DocumentLength::Short), logits: tokens };
     text(caps, params, &graph, (tokens, kind, mixed))
 }
 

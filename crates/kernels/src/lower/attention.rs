@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Dropout, Node, Site};
 use crate::kernels::{
     self as k, AttentionProducts, AttentionShape, BackwardRows, BatchAttention, CacheAttention,
-    Constant, Kernel, KeyValueOwner, KvCacheFormat, PartialSums,
+    Constant, Kernel, KeyValueOwner, KvCacheFormat, PartialSums, ProductTiles,
 };
 use crate::layout::{
     CacheLayout, Fusion, RotatedBy, attention_shape, batch_attention, cache_attention,
@@ -272,23 +272,27 @@ impl Lowering<'_> {
         self.group_sum(node.site, (attention, sum), parts, d_qkv)
     }
 
-    /// The gradients by products, with room for `tiles` tiles of each head. Gives what is to be added up by groups.
+    /// The gradients by products, some heads after the others. Gives what is to be added up by groups.
     fn gradients_by_products(
         &mut self,
         site: Site,
-        (attention, batch, tiles, rotated): (Attention, BatchAttention, usize, bool),
+        (attention, batch, room, rotated): (Attention, BatchAttention, ProductTiles, bool),
         [qkv, d_output, logsumexp, delta, _]: [Slice; 5],
         d_qkv: Slice,
     ) -> Result<Option<Slice>> {
         let (caps, layout) = (self.builder.caps, self.batch()?.0);
         let BatchAttention { shape, scores, window, tokens, .. } = batch;
-        let elements = (shape.heads * tiles) as u64 * (k::STRIP * k::STRIP) as u64;
+        let elements = (room.heads * room.tiles) as u64 * (k::STRIP * k::STRIP) as u64;
         let p = self.builder.tensor("probabilities", elements)?;
         let d_scores = self.builder.tensor("score gradients", elements)?;
         let shared = shape.heads > shape.kv_heads;
         let parts = if shared { Some(self.gradients_by_head(shape)?) } else { None };
         let table = rotated.then(|| self.angles(attention)).transpose()?;
-        for &products in k::attention_products(caps, batch) {
+        let turns = room.turns(shape.heads).flat_map(|heads| {
+            let dispatches = k::attention_products(caps, batch, room).iter();
+            dispatches.map(move |&products| (heads.clone(), products))
+        });
+        for (heads, products) in turns {
             let (name, count) = match products {
                 AttentionProducts::Scores => ("scores", 2.0),
                 AttentionProducts::Sums => ("query, key, value", 3.0),
@@ -301,7 +305,9 @@ impl Lowering<'_> {
                 window,
                 tokens,
                 rotated,
-                tiles,
+                tiles: room.tiles,
+                first_head: heads.start,
+                heads: heads.len(),
                 ends: layout.padded,
                 products,
             })?;
@@ -319,7 +325,8 @@ impl Lowering<'_> {
                     .bind_some("parts", parts)
                     .bind_some("table", table)
             };
-            self.builder.dispatch(launch.flops(self.attention_flops(attention, count)))?;
+            let share = heads.len() as f64 / shape.heads as f64;
+            self.builder.dispatch(launch.flops(self.attention_flops(attention, count * share)))?;
         }
         Ok(parts)
     }

@@ -6,7 +6,7 @@ use crate::caps::{Capabilities, Target};
 use crate::config::ModelConfig;
 use crate::graph::{build, build_training, differentiate, remat};
 use crate::kernels::{KvCacheFormat, WeightFormat};
-use crate::layout::PassKind;
+use crate::layout::{DocumentLength, PassKind};
 use crate::plan::{BatchLayout, PromptLayout};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -39,7 +39,7 @@ fn batch<'a>(
     recompute: bool,
 ) -> Lowering<'a> {
     let logits = 256;
-    let kind = PassKind::Batch { recompute, by_products: true, logits };
+    let kind = PassKind::Batch { recompute, by_products: Some(DocumentLength::Short), logits };
     let batch = BatchLayout::new(TOKENS);
     let rows = PassRows::Batch { batch, logits, objective: Objective::default() };
     let (tokens, documents) = (batch.tokens(), batch.documents());

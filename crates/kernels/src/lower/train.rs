@@ -7,7 +7,7 @@ use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::graph::{self, Graph};
 use crate::kernels::{self as k, Constant, Kernel, KernelSpec, Objective, WeightFormat};
-use crate::layout::{Matrices, PassKind, Request};
+use crate::layout::{DocumentLength, Matrices, PassKind, Request};
 use crate::optim::{self, Optimizer};
 use crate::params::Params;
 use crate::plan::{BatchLayout, Buffer, Builder, Phase, Plan};
@@ -21,6 +21,8 @@ pub struct TrainPlans {
     pub tiles: Option<usize>,
     /// As [`Self::micro_step`], for batches of long documents, which have more tiles. None where no batch has more.
     pub long: Option<Plan>,
+    /// Tiles of each head for which attention has room in [`Self::long`].
+    pub long_tiles: Option<usize>,
     pub optimizer: Plan,
     pub evaluate: Plan,
     /// Begins the averages of weights, or exchanges them with the weights; only where there are any.
@@ -74,8 +76,12 @@ struct TrainPass<'a> {
 }
 
 impl TrainPass<'_> {
-    /// What lowers the nodes of a graph. With `by_products` the backward pass of attention may be by products.
-    fn lowering<'a>(&'a self, graph: &'a Graph, by_products: bool) -> Lowering<'a> {
+    /// What lowers the nodes of a graph. With `by_products` attention's backward pass may be by products.
+    fn lowering<'a>(
+        &'a self,
+        graph: &'a Graph,
+        by_products: Option<DocumentLength>,
+    ) -> Lowering<'a> {
         let Self { caps, params, state, choices, logits } = *self;
         let TrainChoices { tokens, recompute, mixed, objective, .. } = choices;
         let request = Request {
@@ -144,8 +150,8 @@ pub fn train_plans_of(
     }
     let logits_rows = logits_chunk(caps, params, tokens);
     let batch = TrainPass { caps, params, state: &state, choices, logits: logits_rows };
-    let lower = |graph: &Graph, by_products: bool, slots: &[u64]| -> Result<Plan> {
-        let mut lowering = batch.lowering(graph, by_products);
+    let lower = |graph: &Graph, documents: DocumentLength, slots: &[u64]| -> Result<Plan> {
+        let mut lowering = batch.lowering(graph, Some(documents));
         if mixed {
             // Each time: a step, a load or the user may have changed the weights since.
             lowering.round_weights()?;
@@ -153,10 +159,17 @@ pub fn train_plans_of(
         lowering.nodes(0..graph.nodes.len())?;
         Ok(lowering.builder.finish(slots))
     };
-    let micro_step = lower(&training, true, &[])?;
-    let (tiles, more) = room(&micro_step);
-    let long = if more { Some(lower(&training, false, &micro_step.slots)?) } else { None };
-    let evaluate = lower(&forward, true, &long.as_ref().unwrap_or(&micro_step).slots)?;
+    let micro_step = lower(&training, DocumentLength::Short, &[])?;
+    let tiles = product_tiles(&micro_step);
+    let all = k::all_tiles(tokens.div_ceil(k::STRIP) as u64);
+    let long = if tiles.is_some_and(|tiles| (tiles as u64) < all) {
+        Some(lower(&training, DocumentLength::Any, &micro_step.slots)?)
+    } else {
+        None
+    };
+    let long_tiles = long.as_ref().and_then(product_tiles);
+    let last = long.as_ref().unwrap_or(&micro_step);
+    let evaluate = lower(&forward, DocumentLength::Short, &last.slots)?;
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &choices.optimizer, params, &state, &evaluate.slots, share)?;
     let averages =
@@ -170,6 +183,7 @@ pub fn train_plans_of(
         micro_step,
         tiles,
         long,
+        long_tiles,
         optimizer,
         evaluate,
         averages,
@@ -199,24 +213,21 @@ pub fn attribution_plan(
     let logits = aligned_rows(params.architecture.hidden).min(tokens);
     let choices = TrainChoices { tokens, ..TrainChoices::default() };
     let batch = TrainPass { caps, params, state: &state, choices, logits };
-    let mut lowering = batch.lowering(&graph, false);
+    let mut lowering = batch.lowering(&graph, None);
     lowering.captured = layout;
     lowering.logit_row = Some(row as u32);
     lowering.nodes(0..graph.nodes.len())?;
     Ok(lowering.builder.finish(&[]))
 }
 
-/// Tiles of each head for which a plan's backward pass of attention has room, if it is by products, and whether a batch
-/// may have more.
-fn room(plan: &Plan) -> (Option<usize>, bool) {
+/// Tiles of each head for which a plan's backward pass of attention has room, if it is by products.
+fn product_tiles(plan: &Plan) -> Option<usize> {
     let of = |kernel: &Kernel| match kernel.spec {
         KernelSpec::AttentionBackwardProducts(spec) => Some(spec.tiles),
         _ => None,
     };
     // Layers of other heads may have other room.
-    let tiles = plan.kernels.iter().filter_map(of).min();
-    let all = k::all_tiles(plan.tokens.div_ceil(k::STRIP) as u64);
-    (tiles, tiles.is_some_and(|tiles| (tiles as u64) < all))
+    plan.kernels.iter().filter_map(|kernel| of(kernel)).min()
 }
 
 /// Whether products round gradients to f16.

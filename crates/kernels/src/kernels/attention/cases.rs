@@ -103,7 +103,7 @@ fn batches(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>)
         }
     }
     let short = BatchAttention { tokens: 500, ..plain };
-    if let Some(tiles) = k::attention_product_tiles(caps, short) {
+    if let Some(room) = k::attention_product_tiles(caps, short) {
         use AttentionProducts::{KeyValueSums, QuerySums, Scores, Sums};
         for products in [Scores, Sums, QuerySums, KeyValueSums] {
             for rotated in [false, products != Scores] {
@@ -114,7 +114,9 @@ fn batches(caps: &Capabilities, shape: AttentionShape, entries: &mut Vec<Entry>)
                     window,
                     tokens,
                     rotated,
-                    tiles,
+                    tiles: room.tiles,
+                    first_head: 0,
+                    heads: room.heads,
                     ends: ENDS,
                     products,
                 };

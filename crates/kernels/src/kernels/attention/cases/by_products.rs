@@ -4,13 +4,17 @@ use super::backward::{BackwardBatch, summed};
 use super::forward::{Setting, group_sum_of};
 use crate::caps::Capabilities;
 use crate::data::document_ends;
-use crate::kernels::{self as k, AttentionProducts, Kernel, Spec};
+use crate::kernels::AttentionProducts::{self, KeyValueSums, QuerySums, Scores, Sums};
+use crate::kernels::{self as k, Kernel, Spec};
 use crate::plan::count_tiles;
 use crate::testing::harness::{Job, Operand, Outputs, Step};
 use crate::testing::lane::Lane;
-use crate::testing::measure::{of, text};
+use crate::testing::measure::text;
 use crate::testing::{Case, Outcome};
+use std::ops::Range;
 use std::rc::Rc;
+
+type Found<T> = std::result::Result<T, String>;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![];
@@ -51,9 +55,12 @@ async fn backward(lane: Rc<Lane>, setting: Setting, turned: bool) -> Outcome {
         tables.resize(2 * TABLES + strip_count + tiles, u32::MAX);
         let (before, strip_of) = tables[2 * TABLES..].split_at_mut(strip_count);
         count_tiles(&batch.documents, before, strip_of);
-        Products { lane: &lane, batch: &batch, whole, rotated: turned, tiles, tables }
-            .check()
-            .await?;
+        let products =
+            Products { lane: &lane, batch: &batch, whole, rotated: turned, tiles, tables };
+        // All heads at a time, and in two turns.
+        for heads in [setting.heads.0, setting.heads.0.div_ceil(2)] {
+            products.check(heads).await?;
+        }
     }
     Ok(lane.summary())
 }
@@ -71,19 +78,19 @@ struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// The kernels of a role on devices that have a backward pass by products, whatever the window.
-    fn role(&self, products: AttentionProducts) -> std::result::Result<Vec<Kernel>, String> {
-        let (k::BatchAttention { shape, scores, window, tokens, .. }, rotated) =
-            (self.whole, self.rotated);
-        let (tiles, ends) = (self.tiles, TABLES);
+    /// The kernels of some heads on devices that have a backward pass by products, whatever the window.
+    fn kernels(&self, products: AttentionProducts, heads: &Range<usize>) -> Found<Vec<Kernel>> {
+        let k::BatchAttention { shape, scores, window, tokens, .. } = self.whole;
         let spec = k::AttentionBackwardProducts {
             shape,
             scores,
             window,
             tokens,
-            rotated,
-            tiles,
-            ends,
+            rotated: self.rotated,
+            tiles: self.tiles,
+            first_head: heads.start,
+            heads: heads.len(),
+            ends: TABLES,
             products,
         };
         // Heads and tokens of a batch that is large enough.
@@ -96,33 +103,43 @@ impl Products<'_> {
         self.lane.chosen(made).map_err(text)
     }
 
-    async fn check(&self) -> std::result::Result<(), String> {
-        let (shape, batch) = (self.whole.shape, self.batch);
-        let elements = shape.heads * self.tiles * k::STRIP * k::STRIP;
-        for of_scores in self.role(AttentionProducts::Scores)? {
-            let mut job = batch.job(self.lane, &of_scores);
-            job.operands[4] = Operand::words(&self.tables);
-            job.operands[5] = Operand::poison(elements);
-            job.operands.push(Operand::poison(elements));
-            let left = self.lane.run(&[job]).await.map_err(text)?.remove(0);
-            for of_all in self.role(AttentionProducts::Sums)? {
-                let got = self.run(&of_all, &left, None).await?;
-                self.hold(&got).await.map_err(of(&of_all))?;
+    /// All heads, `heads` at a time, with sums in one dispatch and in two.
+    async fn check(&self, heads: usize) -> Found<()> {
+        let room = k::ProductTiles { tiles: self.tiles, heads };
+        let turns: Vec<_> = room.turns(self.whole.shape.heads).collect();
+        for variant in 0..self.kernels(Scores, &turns[0])?.len() {
+            let mut left = vec![];
+            for turn in &turns {
+                let kernel = &self.kernels(Scores, turn)?[variant];
+                left.push(self.scores(kernel, turn.len()).await?);
             }
-            for of_query in self.role(AttentionProducts::QuerySums)? {
-                let got = self.run(&of_query, &left, None).await?;
-                batch.check(self.lane, &got, &(0..shape.key_offset())).map_err(of(&of_query))?;
-                for of_key in self.role(AttentionProducts::KeyValueSums)? {
-                    let got = self.run(&of_key, &left, Some(&got)).await?;
-                    self.hold(&got).await.map_err(of(&of_key))?;
+            for sums in [&[Sums][..], &[QuerySums, KeyValueSums]] {
+                let mut got = None;
+                for (turn, left) in turns.iter().zip(&left) {
+                    for &products in sums {
+                        let kernel = &self.kernels(products, turn)?[variant];
+                        got = Some(self.sums(kernel, left, got.as_ref()).await?);
+                    }
                 }
+                let got = got.ok_or("no dispatch")?;
+                self.hold(&got).await.map_err(|what| format!("{sums:?} of {turns:?}: {what}"))?;
             }
         }
         Ok(())
     }
 
+    /// The probabilities and score gradients of `heads` heads.
+    async fn scores(&self, kernel: &Kernel, heads: usize) -> Found<Outputs> {
+        let elements = heads * self.tiles * k::STRIP * k::STRIP;
+        let mut job = self.batch.job(self.lane, kernel);
+        job.operands[4] = Operand::words(&self.tables);
+        job.operands[5] = Operand::poison(elements);
+        job.operands.push(Operand::poison(elements));
+        Ok(self.lane.run(&[job]).await.map_err(text)?.remove(0))
+    }
+
     /// Holds what the kernels of sums have left.
-    async fn hold(&self, got: &Outputs) -> std::result::Result<(), String> {
+    async fn hold(&self, got: &Outputs) -> Found<()> {
         let (lane, shape, batch) = (self.lane, self.whole.shape, self.batch);
         if shape.heads == shape.kv_heads {
             return batch.check(lane, got, &(0..shape.stride()));
@@ -133,16 +150,16 @@ impl Products<'_> {
     }
 
     /// What a kernel of sums leaves in the place of `before`.
-    async fn run(
+    async fn sums(
         &self,
         kernel: &Kernel,
         left: &Outputs,
         before: Option<&Outputs>,
-    ) -> std::result::Result<Outputs, String> {
+    ) -> Found<Outputs> {
         let batch = self.batch;
-        let gradient = match before {
-            Some(before) => Operand::words(before.words(0)),
-            None => Operand::poison(batch.qkv.len()),
+        let write = |index: usize, elements: usize| match before {
+            Some(before) => Operand::words(before.words(index)),
+            None => Operand::poison(elements),
         };
         let mut operands = vec![
             Operand::floats(&batch.qkv),
@@ -150,12 +167,12 @@ impl Products<'_> {
             Operand::words(&self.tables),
             Operand::words(left.words(0)),
             Operand::words(left.words(1)),
-            gradient,
+            write(0, batch.qkv.len()),
             Operand::uniform(&Step::of(batch.shape.tokens)),
         ];
         let shape = self.whole.shape;
         if shape.heads > shape.kv_heads {
-            operands.push(Operand::poison(batch.shape.tokens * 2 * shape.width()));
+            operands.push(write(1, batch.shape.tokens * 2 * shape.width()));
         }
         operands.extend(batch.table());
         let job = Job::new(kernel, batch.shape.tokens, operands);

@@ -11,8 +11,9 @@ use std::ops::Range;
 /// A batch, and where it has its tiles.
 struct TileBatch {
     of: CausalAttention,
-    /// Tiles of each head.
+    /// Tiles of each of these heads.
     tiles: usize,
+    heads: Range<usize>,
     documents: Vec<u32>,
     /// For each strip of queries the tiles before it less its first one.
     before: Vec<u32>,
@@ -22,18 +23,20 @@ struct TileBatch {
 
 impl TileBatch {
     fn new(on: &Operands, spec: &AttentionBackwardProducts) -> Result<Self> {
-        let AttentionBackwardProducts { shape, scores, window, tiles, ends, .. } = *spec;
+        let AttentionBackwardProducts { shape, scores, window, tiles, ends, first_head, .. } =
+            *spec;
         let documents = on.u32("documents")?.to_vec();
         let before = documents[2 * ends..].to_vec();
         let (qkv, d_output) = (on.f32("qkv")?.to_vec(), on.f32("d_output")?.to_vec());
         let of = super::causal(&shape, scores, window, on.tokens()?);
-        Ok(Self { of, tiles, documents, before, qkv, d_output })
+        let heads = first_head..first_head + spec.heads;
+        Ok(Self { of, tiles, heads, documents, before, qkv, d_output })
     }
 
     /// Heads and rows.
     fn all(&self) -> impl Iterator<Item = (usize, usize)> {
         let tokens = self.of.tokens;
-        (0..self.of.n_heads).flat_map(move |head| (0..tokens).map(move |row| (head, row)))
+        self.heads.clone().flat_map(move |head| (0..tokens).map(move |row| (head, row)))
     }
 
     fn seen(&self, row: usize) -> Range<usize> {
@@ -48,7 +51,8 @@ impl TileBatch {
 
     fn at(&self, head: usize, row: usize, key: usize) -> usize {
         let tile = self.before[row / STRIP].wrapping_add((key / STRIP) as u32) as usize;
-        ((head * self.tiles + tile) * STRIP + row % STRIP) * STRIP + key % STRIP
+        (((head - self.heads.start) * self.tiles + tile) * STRIP + row % STRIP) * STRIP
+            + key % STRIP
     }
 
     /// The vector of a row of the fused ones: `head` counts queries, keys and values.
