@@ -26,7 +26,7 @@ const BYTES: usize = 4 * STEPS * (STRIP + COLUMNS + 16 * PAD);
 const SCRATCH_BYTES: u64 = 64 << 20;
 /// The same for one document as long as a batch. On an H200 a step of SmolLM2-135M with 4,096 tokens fell from 207 to
 /// 171 ms (`docs/decisions/077-long-texts-by-products.md`).
-const LONG_SCRATCH_BYTES: u64 = 256 << 20;
+const LONG_SCRATCH_BYTES: u64 = 320 << 20;
 /// Fewest workgroups of sums of a document as long as a batch, on a [`GpuClass::LARGE`](crate::caps::GpuClass).
 const LEAST_LONG_GROUPS: usize = 256;
 /// Fewest workgroups of scores that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, in a batch of as many tiles as
@@ -35,6 +35,9 @@ const LEAST_LONG_GROUPS: usize = 256;
 /// and 106 of 512 (240); with 6 heads 57 and 47 of 128 tokens (12), 70 and 67 of 256 (36). Kernels that keep none were
 /// up to 16 % slower than that pair.
 const LEAST_GROUPS: usize = 32;
+/// Strips from which on sums have two dispatches, whatever their workgroups. Of 4,096 tokens with 9 heads of 64 an H200
+/// adds up at 19 TFLOP/s in one dispatch, and at 27 in two.
+const LONG_STRIPS: usize = 16;
 /// Keys of the smallest windows. Tiles that reach beyond are computed whole.
 const LEAST_WINDOW: usize = 256;
 
@@ -134,7 +137,8 @@ pub fn attention_products(
 
 /// Whether all sums have one dispatch.
 fn sums_at_once(caps: &Capabilities, batch: BatchAttention, room: ProductTiles) -> bool {
-    room.heads * batch.tokens.div_ceil(STRIP) < caps.class().workgroups(BUSY_GROUPS)
+    let strips = batch.tokens.div_ceil(STRIP);
+    strips < LONG_STRIPS && room.heads * strips < caps.class().workgroups(BUSY_GROUPS)
 }
 
 /// A kernel of the backward pass by products, of `heads` heads from `first_head` on. Each head has up to `tiles` tiles of probabilities, and as many of score
@@ -260,7 +264,8 @@ mod tests {
         assert_eq!(room(&caps, 9, 4096), Some(ProductTiles { tiles: 528, heads: 3 }));
         caps.limits.max_storage_buffer_binding_size = 1 << 31;
         caps.limits.max_buffer_size = 1 << 31;
-        assert_eq!(room(&caps, 9, 4096), Some(ProductTiles { tiles: 528, heads: 7 }));
+        assert_eq!(room(&caps, 9, 4096), Some(ProductTiles { tiles: 528, heads: 9 }));
+        assert_eq!(room(&caps, 12, 4096), Some(ProductTiles { tiles: 528, heads: 9 }));
         // Too few workgroups, and tiles of one head that have no room.
         assert_eq!([room(&caps, 2, 512), room(&caps, 12, 16_384)], [None; 2]);
         caps.adapter.architecture = "metal-3".into();
@@ -310,6 +315,7 @@ mod tests {
         let sums = |tokens| attention_products(&caps, shape(12, tokens), room).len();
         assert_eq!([sums(512), sums(4096)], [2, 3]);
         let few = ProductTiles { heads: 6, ..room };
-        assert_eq!(attention_products(&caps, shape(12, 4096), few).len(), 2);
+        let sums = |tokens| attention_products(&caps, shape(12, tokens), few).len();
+        assert_eq!([sums(1024), sums(4096)], [2, 3]);
     }
 }
