@@ -333,14 +333,10 @@ impl<'a> LayoutPass<'a> {
 
     /// The room of attention's backward pass, where that is by products.
     fn product_tiles(&self, batch: BatchAttention) -> Option<ProductTiles> {
-        let PassKind::Batch { recompute, by_products, .. } = self.request.kind else {
-            return None;
-        };
+        let PassKind::Batch { by_products, .. } = self.request.kind else { return None };
         let short = by_products? == DocumentLength::Short;
         let tiles = k::attention_product_tiles(self.request.caps, batch).filter(|_| short);
-        // Whoever computes activations again wants less memory.
-        let of_one = || k::attention_long_product_tiles(self.request.caps, batch);
-        tiles.or_else(|| of_one().filter(|_| !recompute))
+        tiles.or_else(|| k::attention_long_product_tiles(self.request.caps, batch))
     }
 
     /// The rotation after attention's gradients, if one of their dispatches can do it.

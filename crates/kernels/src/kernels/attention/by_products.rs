@@ -24,9 +24,9 @@ const PAD: usize = 2;
 const BYTES: usize = 4 * STEPS * (STRIP + COLUMNS + 16 * PAD);
 /// Most bytes of probabilities. Score gradients may take as many again.
 const SCRATCH_BYTES: u64 = 64 << 20;
-/// The same for one document as long as a batch. On an H200 a step of SmolLM2-135M with 4,096 tokens fell from 207 to
-/// 171 ms (`docs/decisions/077-long-texts-by-products.md`).
-const LONG_SCRATCH_BYTES: u64 = 320 << 20;
+/// The same for one document as long as a batch, in MiB on a [`GpuClass::LARGE`](crate::caps::GpuClass). Fewer heads at a
+/// time keep smaller GPUs busy (`docs/decisions/077-long-texts-by-products.md`).
+const LONG_SCRATCH_MIB: usize = 400;
 /// Fewest workgroups of sums of a document as long as a batch, on a [`GpuClass::LARGE`](crate::caps::GpuClass).
 const LEAST_LONG_GROUPS: usize = 256;
 /// Fewest workgroups of scores that keep a [`GpuClass::LARGE`](crate::caps::GpuClass) busy, in a batch of as many tiles as
@@ -80,7 +80,8 @@ pub fn attention_long_product_tiles(
 ) -> Option<ProductTiles> {
     let (heads, strips) = (batch.shape.heads, batch.tokens.div_ceil(STRIP));
     let tiles = all_tiles(strips as u64);
-    let room = caps.limits.binding_bytes().min(LONG_SCRATCH_BYTES) / (TILE_BYTES * tiles.max(1));
+    let most = (caps.class().workgroups(LONG_SCRATCH_MIB) as u64) << 20;
+    let room = caps.limits.binding_bytes().min(most) / (TILE_BYTES * tiles.max(1));
     let room = ProductTiles { tiles: tiles as usize, heads: heads.min(room as usize) };
     if room.heads == 0 || caps.class().units < GpuClass::DESKTOP.units {
         return None;
@@ -265,9 +266,11 @@ mod tests {
         caps.limits.max_storage_buffer_binding_size = 1 << 31;
         caps.limits.max_buffer_size = 1 << 31;
         assert_eq!(room(&caps, 9, 4096), Some(ProductTiles { tiles: 528, heads: 9 }));
-        assert_eq!(room(&caps, 12, 4096), Some(ProductTiles { tiles: 528, heads: 9 }));
+        assert_eq!(room(&caps, 16, 4096), Some(ProductTiles { tiles: 528, heads: 12 }));
         // Too few workgroups, and tiles of one head that have no room.
         assert_eq!([room(&caps, 2, 512), room(&caps, 12, 16_384)], [None; 2]);
+        caps.adapter.architecture = "ada".into();
+        assert_eq!(room(&caps, 16, 4096), Some(ProductTiles { tiles: 528, heads: 4 }));
         caps.adapter.architecture = "metal-3".into();
         caps.adapter.vendor = "apple".into();
         assert_eq!(room(&caps, 9, 4096), None);
