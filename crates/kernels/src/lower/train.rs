@@ -227,7 +227,7 @@ fn product_tiles(plan: &Plan) -> Option<usize> {
         _ => None,
     };
     // Layers of other heads may have other room.
-    plan.kernels.iter().filter_map(|kernel| of(kernel)).min()
+    plan.kernels.iter().filter_map(of).min()
 }
 
 /// Whether products round gradients to f16.
