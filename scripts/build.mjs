@@ -102,7 +102,9 @@ async function cargo(crate) {
     [compiled(crate)],
     async () => {
       step(`compiling the wasm module of ${crate}`);
-      await run("cargo", args);
+      // By their contents: see crates/kernels/build.rs.
+      const shaders = fingerprint(filesBelow(["shaders"]));
+      await run("cargo", args, { env: { TINYLOOM_SHADERS: shaders } });
     },
   );
   return compiled(crate);

@@ -7,6 +7,9 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let shaders = folder()?;
     println!("cargo::rerun-if-changed={}", shaders.display());
+    // cargo compares times of files, and a `target` that was copied is newer than every shader. `npm run build` gives the
+    // hash of their contents.
+    println!("cargo::rerun-if-env-changed=TINYLOOM_SHADERS");
     let mut files = vec![];
     collect(&shaders, "", &mut files)?;
     files.sort();
