@@ -26,7 +26,7 @@ const KINDS = {
  * a clock or a scheduler that drifts slows all alike.
  *
  * @param packages - the imported package of each build, by name.
- * @param rows - `{ kind, model, documents?, precision?, weights?, texts?, tokens? }` each.
+ * @param rows - `{ kind, model, documents?, precision?, weights?, texts?, tokens?, rank? }` each.
  * @param options.blocks - blocks per row. @param options.steps - training steps per block and build.
  * @param options.runtime - of Runtime.create.
  * @returns milliseconds of each block, by workload and build, and the adapter.
@@ -120,19 +120,28 @@ async function prompts({ Model }, runtime, { model: name, tokens, weights }) {
   return { model, measures: { [`prompt of ${tokens}, ${name} ${weights}`]: read } };
 }
 
-/** A warm trainer of an adapter over packed weights. */
-async function adapters(tinyloom, runtime, { model: name, weights }, { steps }) {
-  const { Adapter, Model, Trainer } = tinyloom;
-  const { config, tokens } = CONFIGS[name];
-  const source = await Model.create(runtime, config, { seed: 1 });
-  const files = await source.save();
-  await source.free();
-  const model = await Model.fromPretrained(runtime, files, { weights });
-  const adapter = await Adapter.create(model, { rank: 8, targets: "all-linear" });
-  const trainer = await Trainer.create(adapter, { tokensPerStep: tokens });
+/** A warm trainer of an adapter, over weights in f32 or packed ones. */
+async function adapters(tinyloom, runtime, row, { steps }) {
+  const { Adapter, Trainer } = tinyloom;
+  const { model: name, rank = 8, precision = "f32" } = row;
+  const { config, tokens: usual } = configs[name];
+  const tokens = row.tokens ?? usual;
+  const model = await base(tinyloom, runtime, config, row.weights);
+  const adapter = await Adapter.create(model, { rank, targets: "all-linear" });
+  const trainer = await Trainer.create(adapter, { tokensPerStep: tokens, precision });
   const ahead = queued(tinyloom, trainer, { length: tokens, vocabulary: config.vocab_size });
   await warm(() => ahead(steps));
-  return { model, measures: { [`adapter on ${name} ${weights}, ahead`]: () => ahead(steps) } };
+  const what = [`adapter on ${name}`, row.weights ?? precision, `${tokens} tokens`].join(", ");
+  return { model, measures: { [`${what}, ahead`]: () => ahead(steps) } };
+}
+
+/** A model of random weights, packed where `weights` says so. */
+async function base({ Model }, runtime, config, weights) {
+  const source = await Model.create(runtime, config, { seed: 1 });
+  if (!weights) return source;
+  const files = await source.save();
+  await source.free();
+  return Model.fromPretrained(runtime, files, { weights });
 }
 
 /** Milliseconds of a first step and of a first token, each from a runtime on. Drivers keep pipelines of earlier runs. */

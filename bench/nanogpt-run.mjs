@@ -1,4 +1,5 @@
-// The run of nanoGPT's `shakespeare_char`: GPT-2 blocks on single characters. Importable in a page and in Node.
+// The run of nanoGPT's `shakespeare_char` on single characters: GPT-2's blocks as there, or Llama's with as many
+// weights. Importable in a page and in Node.
 import configs from "./configs.json" with { type: "json" };
 import { median } from "./workloads.mjs";
 
@@ -6,10 +7,14 @@ import { median } from "./workloads.mjs";
 const TRAINED = 0.9;
 const SEED = 1337;
 
-/** nanoGPT's two configurations, with its optimizer's settings. */
+/**
+ * nanoGPT's two configurations, and Llama's blocks in the size of the larger. `wanted` is the loss that ends a run: a
+ * little above nanoGPT's, but for `llama`, which has nanoGPT's own.
+ */
 export const SIZES = {
   small: { ...configs["nanoGPT-small"], steps: 2000, wanted: 1.9 },
   full: { ...configs.nanoGPT, steps: 5000, wanted: 1.48 },
+  llama: { ...configs["Llama-6x384"], steps: 2500, wanted: 1.4697, dropout: 0.2 },
 };
 
 /** Ids of characters, in the order of their code points. */
@@ -37,8 +42,10 @@ async function evaluated(model, tokens, length) {
 }
 
 /** nanoGPT's options of the trainer for one of {@link SIZES}. */
-function optionsOf({ tokens, documents, steps }, seed) {
+function optionsOf({ tokens, documents, steps, dropout }, { seed, precision }) {
   return {
+    precision,
+    ...(dropout === undefined ? {} : { dropout }),
     learningRate: 1e-3,
     minLearningRate: 1e-4,
     warmupSteps: 100,
@@ -52,13 +59,15 @@ function optionsOf({ tokens, documents, steps }, seed) {
 }
 
 /**
- * Trains in turns of `every` steps; `evaluate` is called with the step before the first turn and after each.
+ * Trains in turns of `every` steps; `evaluate` is called with the step and the seconds of training before the first turn
+ * and after each. It ends where that gives `true`.
  *
  * @returns the median of the turns' milliseconds per step.
  * @throws Error for a loss that is not finite.
  */
 async function trainInTurns(trainer, dataset, { steps, every }, evaluate) {
   const times = [];
+  const seconds = () => times.reduce((sum, time) => sum + (time * every) / 1000, 0);
   for (let step = 0; step <= steps; step += every) {
     if (step > 0) {
       const started = performance.now();
@@ -67,7 +76,7 @@ async function trainInTurns(trainer, dataset, { steps, every }, evaluate) {
       }
       times.push((performance.now() - started) / every);
     }
-    await evaluate(step);
+    if (await evaluate(step, seconds())) break;
   }
   return median(times);
 }
@@ -77,20 +86,27 @@ async function trainInTurns(trainer, dataset, { steps, every }, evaluate) {
  *
  * @param tinyloom - the package.
  * @param gpu - what `Runtime.create` takes as `gpu`; in a page undefined.
- * @param every - steps between two evaluations.
+ * @param asked.every - steps between two evaluations.
+ * @param asked.precision - of the trainer.
+ * @param asked.plain - WebGPU's default limits and no optional feature.
+ * @param asked.whole - go on after `wanted` is reached.
  * @param report - called with each evaluation.
  */
-export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = SEED }, report) {
+export async function nanogpt(tinyloom, gpu, asked, report) {
+  const { size, text, every = 250, seed = SEED, precision = "f32", plain = false } = asked;
   const { config: sizes, tokens: length, steps, wanted } = SIZES[size];
   const { tokens, vocabulary } = encoded(text);
   const boundary = Math.floor(TRAINED * tokens.length);
   const held = tokens.slice(boundary);
   const config = { ...sizes, vocab_size: vocabulary };
-  const runtime = await tinyloom.Runtime.create(gpu ? { gpu } : {});
+  const runtime = await tinyloom.Runtime.create({
+    ...(gpu ? { gpu } : {}),
+    ...(plain ? { limits: "default", features: false } : {}),
+  });
   const began = performance.now();
   const minutes = () => (performance.now() - began) / 60_000;
   const model = await tinyloom.Model.create(runtime, config, { seed });
-  const options = optionsOf(SIZES[size], seed);
+  const options = optionsOf(SIZES[size], { seed, precision });
   const trainer = await tinyloom.Trainer.create(model, options);
   const dataset = tinyloom.Dataset.fromTokens(tokens.slice(0, boundary), {
     sequenceLength: length,
@@ -102,16 +118,19 @@ export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = S
     trainer,
     dataset,
     { steps, every },
-    async (step) => {
+    async (step, seconds) => {
       const { loss, targets } = await evaluated(model, held, length);
-      evaluations.push({ step, loss, minutes: minutes() });
-      report?.({ step, loss, targets });
+      evaluations.push({ step, loss, seconds, minutes: minutes() });
+      report?.({ step, loss, targets, seconds });
+      return loss <= wanted && !asked.whole;
     },
   );
+  const met = evaluations.find(({ loss }) => loss <= wanted);
   const { adapter, features } = runtime.capabilities;
   return {
     about: { adapter, features, userAgent: globalThis.navigator?.userAgent ?? "" },
     size,
+    plain,
     config,
     options: { ...options, dropout: trainer.options.dropout },
     parameters: model.parameterCount,
@@ -119,6 +138,8 @@ export async function nanogpt(tinyloom, gpu, { size, text, every = 250, seed = S
     evaluations,
     best: Math.min(...evaluations.map(({ loss }) => loss)),
     wanted,
+    /** Of training alone, without evaluations. */
+    secondsToWanted: met?.seconds,
     minutes: minutes(),
     millisecondsPerStep,
   };

@@ -5,7 +5,7 @@ import { arithmeticPeak, copyBandwidth } from "./kernels.mjs";
 
 const { tiny, mid, seed } = configs;
 
-/** The configurations of the benchmark: batch 1, one document of `tokens` tokens. */
+/** The configurations of the published rows: batch 1, one document of `tokens` tokens. */
 export const CONFIGS = { tiny, mid, seed };
 
 /** A reproducible batch: tokens that follow no rule, so that a falling loss means learning by heart. */
@@ -44,7 +44,8 @@ export async function warm(work) {
  */
 export async function createTraining(tinyloom, runtime, name, options = {}) {
   const { documents = 1, recompute = false, precision = "f32" } = options;
-  const { config, tokens } = CONFIGS[name];
+  const { config, tokens: usual } = configs[name];
+  const tokens = options.tokens ?? usual;
   const layers = options.layers ?? config.num_hidden_layers;
   const length = documents * tokens;
   const model = await tinyloom.Model.create(
@@ -143,10 +144,11 @@ export async function train(tinyloom, runtime, name, options = {}) {
 
 export const trainName = (
   name,
-  { documents = 1, recompute = false, precision, tuned = false } = {},
+  { documents = 1, recompute = false, precision, tuned = false, tokens } = {},
 ) =>
   [
     `train ${name}`,
+    ...(tokens ? [`of ${tokens}`] : []),
     ...(documents > 1 ? [`x ${documents}`] : []),
     ...(recompute ? ["recomputed"] : []),
     ...(precision ? [precision] : []),
