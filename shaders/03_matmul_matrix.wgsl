@@ -12,7 +12,8 @@
 // they are added to and cut at the edges. Where subgroups are narrower than the widest there are more than SUBGROUPS, and the others only load
 // and store.
 //
-// With LOW_RANK sums have an adapter's terms too, which are more steps of K.
+// With LOW_RANK the sums of the first part of K have an adapter's terms too, in more steps: with TERMS_BEHIND in a loop of
+// their own, else in that over K (docs/decisions/076-adapters-in-few-dispatches.md).
 //
 // Grid: x over column tiles and splits, y over row tiles.
 // Workgroup memory: two bytes for each cell of the tiles, four for each of MATRIX_M · RESULT_PITCH results a subgroup.
@@ -75,7 +76,7 @@ fn clear_past_end(
 }
 
 #if LOW_RANK
-// The same of an adapter's terms. Rows past the end are read from where a browser lets it.
+// Loads an adapter's terms. Rows past the end are read from where a browser lets it.
 fn load_terms(
     lane: u32, m0: u32, n0: u32, k0: u32,
     next_a: ptr<function, array<FetchedA, LOADS_A>>,
@@ -127,7 +128,7 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       }
     }
   }
-#if LOW_RANK
+#if TERMS_IN_LOOP
   // The first part of K goes on to an adapter's terms.
   let k_low = k_begin + (k_end - k_begin + BK - 1u) / BK * BK;
   let k_stop = select(k_end, k_low + SHORT, split == 0u);
@@ -144,7 +145,7 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     if k0 + BK < k_end {
       load_tiles(lane, m0, n0, k0 + BK, column, &next_a, &next_b);
     }
-#if LOW_RANK
+#if TERMS_IN_LOOP
     if k0 + BK >= k_low && k0 + BK < k_stop {
       load_terms(lane, m0, n0, k0 + BK - k_low, &next_a, &next_b);
     }
@@ -152,6 +153,15 @@ fn run(invocation: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     multiply_tiles(group, &sums);
     workgroupBarrier();
   }
+#if TERMS_BEHIND
+  for (var k0 = select(SHORT, 0u, split == 0u); k0 < SHORT; k0 += BK) {
+    load_terms(lane, m0, n0, k0, &next_a, &next_b);
+    put_tiles(lane, &next_a, &next_b);
+    workgroupBarrier();
+    multiply_tiles(group, &sums);
+    workgroupBarrier();
+  }
+#endif
 
   if whole {
     if own < SUBGROUPS {

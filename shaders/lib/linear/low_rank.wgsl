@@ -1,5 +1,5 @@
 // More terms of a product's sums: those of an adapter, a few columns of short rows times the matrices of its modules. They
-// are loaded as further steps of K, of which each module's matrix has its own.
+// are loaded as more steps of K, of which each module's matrix has its own.
 #import lib/linear/operands
 #import lib/linear/b
 
@@ -17,16 +17,18 @@ fn fetch_short(row: u32, k: u32) -> vec4<f32> {
 #if DOTS
 // Terms k … k + 3 of column n: those of a module whose columns these are, [LOW_WIDTHS, RANK], and zero.
 fn fetch_low(n: u32, k: u32) -> vec4<f32> {
-  var value = vec4<f32>();
+  var at = 0u;
+  var found = false;
   #unroll for (var m = 0u; m < MODULES; m++) {
     let column = n - LOW_FROM[m];
     let term = k - SHORT_FROM[m];
     // A difference below zero is large.
     if column < LOW_WIDTHS[m] && term < RANK {
-      value = low_rank[(LOW_AT[m] + column * RANK + term) / 4u];
+      at = LOW_AT[m] + column * RANK + term;
+      found = true;
     }
   }
-  return value;
+  return select(vec4<f32>(), low_rank[at / 4u], found);
 }
 #else
 // Columns n … n + 3 of term k, [RANK, LOW_WIDTHS]: zero past the last one of both.

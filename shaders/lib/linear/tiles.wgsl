@@ -151,4 +151,25 @@ fn load_low(i: u32, n0: u32, k0: u32) -> FetchedB {
   return as_fetched_b(fetch_low(k0 + i / (BN / 4u), n0 + i % (BN / 4u) * 4u));
 }
 #endif
+
+// Adds the products of a step's tiles, as the loop over K does.
+fn add_terms(lane_m: u32, lane_n: u32, sums: ptr<function, array<array<vec4<f32>, RIGHT_VECTORS>, TM>>) {
+  #unroll for (var v = 0u; v < VECTORS_K; v++) {
+    #unroll for (var q = 0u; q < COMPONENTS; q++) {
+      var right = array<vec4<f32>, RIGHT_VECTORS>();
+      #unroll for (var j = 0u; j < RIGHT_VECTORS; j++) {
+        right[j] = tile_b[j][q * VECTORS_K + v][lane_n];
+      }
+      #unroll for (var i = 0u; i < LEFT_VECTORS; i++) {
+        let left = tile_a[i][q * VECTORS_K + v][lane_m];
+        #unroll for (var j = 0u; j < RIGHT_VECTORS; j++) {
+          (*sums)[i * 4u][j] = fma(vec4(left.x), right[j], (*sums)[i * 4u][j]);
+          (*sums)[i * 4u + 1u][j] = fma(vec4(left.y), right[j], (*sums)[i * 4u + 1u][j]);
+          (*sums)[i * 4u + 2u][j] = fma(vec4(left.z), right[j], (*sums)[i * 4u + 2u][j]);
+          (*sums)[i * 4u + 3u][j] = fma(vec4(left.w), right[j], (*sums)[i * 4u + 3u][j]);
+        }
+      }
+    }
+  }
+}
 #endif

@@ -203,7 +203,7 @@ impl LinearProduct {
             LinearTile::Direct { .. } => workgroup_size(caps, 8, 1, self.name())?,
         };
         let composer = self.constants(caps, Composer::new(spec, size), tile)?;
-        let composer = adapted(composer, self.shape.form, low);
+        let composer = adapted(composer, (self.shape.form, tile), low);
         let mut bindings =
             vec![read("a"), read("b"), read_write("c"), uniform("step"), uniform("range")];
         bindings.extend(self.target().added());
@@ -362,9 +362,21 @@ impl LinearProduct {
     }
 }
 
+/// Results of a subgroup that leave no registers for a second loop.
+const FULL_REGISTERS: usize = 64 * 64;
+
 /// Where the matrices of more terms are, and what these are added to.
-fn adapted(composer: Composer, form: Form, low: Option<&LowRankShape>) -> Composer {
-    let composer = composer.when("LOW_RANK", low.is_some());
+fn adapted(
+    composer: Composer,
+    (form, tile): (Form, LinearTile),
+    low: Option<&LowRankShape>,
+) -> Composer {
+    // The sums of a subgroup are then most of its registers: another loop over them took twice the time.
+    let full = matches!(tile, LinearTile::Matrix { wm, wn, .. } if wm * wn >= FULL_REGISTERS);
+    let composer = composer
+        .when("LOW_RANK", low.is_some())
+        .when("TERMS_IN_LOOP", low.is_some() && full)
+        .when("TERMS_BEHIND", low.is_some() && !full);
     let Some(low) = low else { return composer };
     let of_b = form == Form::MatmulT;
     let modules = low.modules().iter();
