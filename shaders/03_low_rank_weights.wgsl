@@ -88,8 +88,9 @@ fn fetch_z(row: u32, column: u32, end: u32) -> vec4<f32> {
 #endif
 
 const WEIGHT_BLOCKS: u32 = LONG_FOURS * SHORT_FOURS;
-// Tokens that an invocation loads before it multiplies: loads that wait together.
+// Tokens whose loads wait together, and how far an invocation goes with them.
 const TOKENS_AT_ONCE: u32 = 4u;
+const TOKENS_APART: u32 = TOKENS_AT_ONCE * SHARED_BY;
 
 #if SLICED
 // Parts of 4×4 results, by long column and invocation.
@@ -136,6 +137,52 @@ fn put_gradients(side: Side, long: u32, short: u32, values: vec4<f32>) {
   }
 }
 
+// Adds the products of four elements of a long row with four of a short one.
+fn add_outer(long: vec4<f32>, short: vec4<f32>, sums: ptr<function, array<vec4<f32>, 4>>) {
+  (*sums)[0] += long.x * short;
+  (*sums)[1] += long.y * short;
+  (*sums)[2] += long.z * short;
+  (*sums)[3] += long.w * short;
+}
+
+// Adds those of d_zᵀ · x of an invocation's tokens.
+fn add_tokens_a(
+    first: u32, long: u32, long_end: u32, short: u32, short_end: u32,
+    sums: ptr<function, array<vec4<f32>, 4>>) {
+  var t = first;
+  for (; t + TOKENS_APART - SHARED_BY < step.tokens; t += TOKENS_APART) {
+    #unroll for (var s = 0u; s < 4u; s++) {
+      let long_#s = fetch_x(t + s * SHARED_BY, long, long_end);
+      let short_#s = fetch_d_z(t + s * SHARED_BY, short, short_end);
+    }
+    #unroll for (var s = 0u; s < 4u; s++) {
+      add_outer(long_#s, short_#s, sums);
+    }
+  }
+  for (; t < step.tokens; t += SHARED_BY) {
+    add_outer(fetch_x(t, long, long_end), fetch_d_z(t, short, short_end), sums);
+  }
+}
+
+// Adds those of d_yᵀ · z of an invocation's tokens.
+fn add_tokens_b(
+    first: u32, long: u32, long_end: u32, short: u32, short_end: u32,
+    sums: ptr<function, array<vec4<f32>, 4>>) {
+  var t = first;
+  for (; t + TOKENS_APART - SHARED_BY < step.tokens; t += TOKENS_APART) {
+    #unroll for (var s = 0u; s < 4u; s++) {
+      let long_#s = fetch_d_y(t + s * SHARED_BY, long, long_end);
+      let short_#s = fetch_z(t + s * SHARED_BY, short, short_end);
+    }
+    #unroll for (var s = 0u; s < 4u; s++) {
+      add_outer(long_#s, short_#s, sums);
+    }
+  }
+  for (; t < step.tokens; t += SHARED_BY) {
+    add_outer(fetch_d_y(t, long, long_end), fetch_z(t, short, short_end), sums);
+  }
+}
+
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let side = side_of(workgroup.x);
   let group = workgroup.x - side.first;
@@ -148,28 +195,12 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let long_end = side.long + side.width;
   let short = side.short + short0 + block / LONG_FOURS * 4u;
   let short_end = side.short + RANK;
-  let last = step.tokens - 1u;
   var sums = array<vec4<f32>, 4>();
-  for (var t = slice; t < step.tokens; t += TOKENS_AT_ONCE * SHARED_BY) {
-    #unroll for (var s = 0u; s < 4u; s++) {
-      let row_#s = min(t + s * SHARED_BY, last);
-      var left_#s = vec4<f32>();
-      var right_#s = vec4<f32>();
-      if side.of_b {
-        left_#s = fetch_d_y(row_#s, long, long_end);
-        right_#s = fetch_z(row_#s, short, short_end);
-      } else {
-        left_#s = fetch_x(row_#s, long, long_end);
-        right_#s = fetch_d_z(row_#s, short, short_end);
-      }
-    }
-    #unroll for (var s = 0u; s < 4u; s++) {
-      let kept_#s = select(vec4<f32>(), right_#s, t + s * SHARED_BY < step.tokens);
-      sums[0] += left_#s.x * kept_#s;
-      sums[1] += left_#s.y * kept_#s;
-      sums[2] += left_#s.z * kept_#s;
-      sums[3] += left_#s.w * kept_#s;
-    }
+  // The two are apart: a choice at each load would wait for it.
+  if side.of_b {
+    add_tokens_b(slice, long, long_end, short, short_end, &sums);
+  } else {
+    add_tokens_a(slice, long, long_end, short, short_end, &sums);
   }
 #if SLICED
   #unroll for (var e = 0u; e < 4u; e++) {

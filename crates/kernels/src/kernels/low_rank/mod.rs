@@ -214,8 +214,9 @@ pub struct LowRankWeights {
     pub rows: [Element; 2],
 }
 
-/// Fours of long rows whose gradients a workgroup computes, and most fours of short rows.
-const LONG_FOURS: usize = 8;
+/// Fours of long rows whose gradients a workgroup computes, and most fours of short rows. Few: then there are many
+/// workgroups, and each of its invocations has few tokens.
+const LONG_FOURS: usize = 4;
 const MOST_SHORT_FOURS: usize = 4;
 
 impl LowRankWeights {
@@ -247,7 +248,7 @@ impl LowRankWeights {
     }
 }
 
-/// Grid: a workgroup for 32 rows of one module's B, or columns of its A, by up to 16 of its short columns. Its invocations
+/// Grid: a workgroup for 16 rows of one module's B, or columns of its A, by up to 16 of its short columns. Its invocations
 /// share the tokens.
 impl Spec for LowRankWeights {
     fn name(&self) -> &'static str {
