@@ -5,7 +5,7 @@
 // Gradients of value heads stay.
 //
 // Grid: one workgroup per ROWS rows. Each invocation owns COLUMNS columns of both weights' gradients
-// and keeps their sums in registers.
+// and keeps their sums in registers, with its columns of a head: all are loaded once.
 #import lib/step
 #import lib/flat
 #import lib/vector
@@ -18,43 +18,62 @@
 #binding partial_sums: array<f32>  // read_write  f32 [ceil(tokens / ROWS), 2, HEAD_DIM]  overwritten
 #binding step: Step                // uniform
 
+// An invocation's columns of a head's x and d_y; those past the head are 0.
+fn load_head(lane: u32, base: u32, own: ptr<function, array<vec2<f32>, COLUMNS>>) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane + c * WORKGROUP;
+    (*own)[c] = vec2(0.0);
+    if i < HEAD_DIM {
+      (*own)[c] = vec2(x[base + i], d[base + i]);
+    }
+  }
+}
+
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let block = flat_workgroup(workgroup, workgroups);
   let first = block * ROWS;
   if first >= step.tokens {
     return;
   }
-  var sums: array<vec2<f32>, COLUMNS>;
-  for (var c = 0u; c < COLUMNS; c++) {
-    sums[c] = vec2(0.0);
+  var sums = array<vec2<f32>, COLUMNS>();
+  // Of queries and keys.
+  var weights = array<vec2<f32>, COLUMNS>();
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane + c * WORKGROUP;
+    if i < HEAD_DIM {
+      weights[c] = vec2(weight_of(weight[i]), weight_of(weight[HEAD_DIM + i]));
+    }
   }
   let last = min(first + ROWS, step.tokens);
   for (var t = first; t < last; t++) {
+    // The next head is loaded while this one's sums are added up.
+    var next = array<vec2<f32>, COLUMNS>();
+    load_head(lane, t * STRIDE, &next);
     for (var head = 0u; head < HEADS + KV_HEADS; head++) {
       let base = t * STRIDE + head * HEAD_DIM;
       let is_key = head >= HEADS;
-      let own = select(0u, HEAD_DIM, is_key);
+      var own = next;
+      if head + 1u < HEADS + KV_HEADS {
+        load_head(lane, base + HEAD_DIM, &next);
+      }
       var squares = 0.0;
       var projection = 0.0;
-      for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
-        let value = x[base + i];
-        squares += value * value;
-        projection += value * weight_of(weight[own + i]) * d[base + i];
+      #unroll for (var c = 0u; c < COLUMNS; c++) {
+        squares += own[c].x * own[c].x;
+        projection += own[c].x * select(weights[c].x, weights[c].y, is_key) * own[c].y;
       }
       let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
       let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HEAD_DIM);
-      for (var c = 0u; c < COLUMNS; c++) {
+      #unroll for (var c = 0u; c < COLUMNS; c++) {
         let i = lane + c * WORKGROUP;
         if i < HEAD_DIM {
-          let value = x[base + i];
-          let slope = d[base + i];
-          sums[c] += select(vec2(1.0, 0.0), vec2(0.0, 1.0), is_key) * (slope * value * scale);
-          d[base + i] = scale * weight_of(weight[own + i]) * slope - value * pull;
+          sums[c] += select(vec2(1.0, 0.0), vec2(0.0, 1.0), is_key) * (own[c].y * own[c].x * scale);
+          d[base + i] = scale * select(weights[c].x, weights[c].y, is_key) * own[c].y - own[c].x * pull;
         }
       }
     }
   }
-  for (var c = 0u; c < COLUMNS; c++) {
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
     let i = lane + c * WORKGROUP;
     if i < HEAD_DIM {
       partial_sums[block * 2u * HEAD_DIM + i] = sums[c].x;

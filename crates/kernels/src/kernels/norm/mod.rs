@@ -306,12 +306,12 @@ impl Spec for HeadNormBackward {
             read_write("partial_sums"),
             uniform("step"),
         ];
-        composer.size("ROWS", rows).size("COLUMNS", columns).reduced(
-            caps,
-            "02_head_norm_backward",
-            &bindings,
-            by_rows(rows),
-        )
+        let composer = if caps.software || columns > MOST_KEPT {
+            composer.size("COLUMNS", columns)
+        } else {
+            composer.unrolled("COLUMNS", columns)
+        };
+        composer.size("ROWS", rows).reduced(caps, "02_head_norm_backward", &bindings, by_rows(rows))
     }
 }
 
