@@ -53,12 +53,14 @@ pub struct Replay {
     /// The dispatch before which the bytes to read are copied. They can be used while the GPU runs the rest, which does
     /// not write them. None, or where `submits` is more than 1: the copy comes last.
     pub copy_before: Option<usize>,
+    /// The first dispatch that runs. What those before it write is there already.
+    pub from: usize,
 }
 
 impl Replay {
     /// A replay of a plan that reads no cache, or whose cost does not depend on how much of it.
     pub const fn new(plan: PlanId, rows: usize) -> Self {
-        Self { plan, rows, keys: 0, cuts: [0; 3], copy_before: None }
+        Self { plan, rows, keys: 0, cuts: [0; 3], copy_before: None, from: 0 }
     }
 
     /// Sends the first `early` dispatches ahead in submits of their own: `first` dispatches keep the GPU busy while

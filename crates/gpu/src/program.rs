@@ -54,6 +54,13 @@ pub struct ReplaySchedule {
     pub dispatches: Vec<Scheduled>,
 }
 
+impl ReplaySchedule {
+    /// Those from this dispatch of the plan on.
+    fn from(&self, first: usize) -> impl Iterator<Item = &Scheduled> {
+        self.dispatches.iter().filter(move |(index, _)| *index >= first)
+    }
+}
+
 /// Index of a dispatch into its plan's, and its workgroups.
 pub type Scheduled = (usize, [u32; 2]);
 
@@ -152,7 +159,7 @@ pub fn encode<P, B>(
         let most = encoder.most_groups();
         let schedule = program.scheduled(replay.rows, most, || encoder.schedules())?;
         let mut copy_before = replay.copy_before.filter(|_| submits == 1);
-        for &(index, groups) in &schedule.dispatches {
+        for &(index, groups) in schedule.from(replay.from) {
             let early = submits == 1 && replay.cuts_before(index);
             if copy_before.is_some_and(|first| index >= first) {
                 copy_before = None;
@@ -187,7 +194,7 @@ fn cost<P, B>(
         let program = find(replay.plan)?;
         let most = encoder.most_groups();
         let schedule = program.scheduled(replay.rows, most, || encoder.schedules())?;
-        sum += schedule.dispatches.iter().map(|&(i, _)| program.cost(i, replay)).sum::<f64>();
+        sum += schedule.from(replay.from).map(|&(i, _)| program.cost(i, replay)).sum::<f64>();
     }
     Ok(sum)
 }

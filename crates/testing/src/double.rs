@@ -239,7 +239,7 @@ impl Double {
             for replay in replays {
                 let all = self.installed(replay.plan)?.plan.dispatches.len();
                 let late = replay.copy_before.unwrap_or(all);
-                self.execute(replay, std::mem::take(&mut first)..late)?;
+                self.execute(replay, std::mem::take(&mut first).max(replay.from)..late)?;
                 if late < all && submits == 1 {
                     copied = copy()?;
                 }

@@ -97,6 +97,7 @@ impl Trainer {
         if last {
             self.model.changed();
         }
+        let base = self.model.weights.base_version();
         let submits = self.submits(share);
         let (read, accepted) = queue_checked(&**self.model.gpu(), || {
             self.write_batch(batch)?;
@@ -115,6 +116,7 @@ impl Trainer {
             let read = read.await;
             // After the read: a lost device fails this too, so a step counts as done only if the device lives.
             accepted.await.map_err(|error| sent.failed(error))?;
+            trainer.rounded.set(base);
             drop(sent); // done, even where its result does not arrive
             let result: StepResult = bytemuck::pod_read_unaligned(&read.map_err(unread)?);
             let own = LossSum { nats: f64::from(result.loss), counted: own };
@@ -149,10 +151,15 @@ impl Trainer {
     /// 2.3 ms longer than its kernels. If the step is long, a few dispatches go even before that. The update comes
     /// last, after the copy of what the step reports. So a caller that awaits the report can prepare the next step
     /// meanwhile.
+    ///
+    /// The weights of an adapter's base are rounded to f16 once for each of their versions.
     pub(super) fn replays(&self, batch: &Batch, plans: TrainerPlans, share: f64) -> [Replay; 2] {
         let TrainPlans { micro_step, optimizer, .. } = &self.plans;
         let plan = plans.micro_step_of(self.is_long(batch));
-        let step = Replay::new(plan, batch.len());
+        let base = self.model.weights.base_version();
+        let is_rounded = base.is_some() && self.rounded.get() == base;
+        let from = if is_rounded { self.plans.rounding } else { 0 };
+        let step = Replay { from, ..Replay::new(plan, batch.len()) };
         let update = Replay::new(self.installed.optimizer, optimizer.tokens);
         if self.model.gpu().capabilities().software || self.in_flight.busy() {
             return [step, update];
@@ -163,7 +170,7 @@ impl Trainer {
             |dispatch: &Dispatch| dispatch.slices.iter().any(|s| s.buffer == Buffer::Metrics);
         let reported = optimizer.dispatches.iter().rposition(reports).map_or(0, |last| last + 1);
         let gains = self.expected.get() * share > FIRST_SUBMIT_MILLISECONDS;
-        let first = if gains { FIRST_DISPATCHES } else { 0 };
+        let first = if gains { from + FIRST_DISPATCHES } else { 0 };
         let copy_before = (reported < optimizer.dispatches.len()).then_some(reported);
         [step.sent_early(early, first), Replay { copy_before, ..update }]
     }

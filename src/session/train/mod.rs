@@ -68,6 +68,8 @@ pub struct Trainer {
     in_flight: Rc<StepsInFlight>,
     /// The losses of the accumulation that was queued last. Micro-steps in flight keep their own.
     losses: RefCell<Rc<Cell<LossSum>>>,
+    /// The version of the adapter's base that [`Buffer::Mirror`] has the weights of.
+    rounded: Cell<Option<u64>>,
     /// Tokens of the batch in the buffer; none before the first.
     batch_tokens: Cell<usize>,
     /// Which plan that batch is for.
@@ -131,6 +133,7 @@ impl Trainer {
             schedule: Cell::new(schedule),
             in_flight: Rc::default(),
             losses: RefCell::default(),
+            rounded: Cell::new(None),
             batch_tokens: Cell::new(0),
             batch_plan: RefCell::default(),
             listed: RefCell::default(),

@@ -81,6 +81,8 @@ impl Adapter {
         let products = &self.model.layout().architecture.low_rank;
         let mut pending = Pending::default();
         for low in products {
+            // Steps of other adapters may be queued between the modules.
+            self.base.changed();
             self.merge_module(&buffers, low, &mut pending).await?;
         }
         pending.accepted().await?;

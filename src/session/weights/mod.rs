@@ -313,6 +313,11 @@ impl Weights {
         self.version.get() + self.base.as_ref().map_or(0, |base| base.version())
     }
 
+    /// How often the weights of the base have changed, where these are a LoRA adapter's.
+    pub fn base_version(&self) -> Option<u64> {
+        self.base.as_ref().map(|base| base.version())
+    }
+
     /// Notes that the weights have changed.
     pub fn changed(&self) {
         self.version.set(self.version.get() + 1);
@@ -381,10 +386,10 @@ impl Weights {
             TensorStorage { layout: &self.layout, tensor, set: Buffer::Weights, find: &find };
         let (gpu, mut held) = (&self.gpu.0, vec![]);
         let (mut yields, mut pending) = (PageYields::new(&**gpu), Pending::default());
-        // The first piece changes the weights.
-        self.changed();
         for (piece, part) in values.chunks(FILLED_ELEMENTS).enumerate() {
             let write = || storage.write_stored(gpu, piece * FILLED_ELEMENTS, part, &mut held);
+            // Each piece changes the weights: a step between two of them reads what is there then.
+            self.changed();
             pending.queue(&**gpu, write)?;
             if yields.yield_to_page().await {
                 pending.accepted().await?;

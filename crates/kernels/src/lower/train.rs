@@ -17,6 +17,8 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 pub struct TrainPlans {
     pub micro_step: Plan,
+    /// The first dispatches of a pass over a batch, which write [`Buffer::Mirror`].
+    pub rounding: usize,
     /// Tiles of each head for which its attention has room; none where the host counts none.
     pub tiles: Option<usize>,
     /// As [`Self::micro_step`], for batches of long documents, which have more tiles. None where no batch has more.
@@ -153,7 +155,7 @@ pub fn train_plans_of(
     let lower = |graph: &Graph, documents: DocumentLength, slots: &[u64]| -> Result<Plan> {
         let mut lowering = batch.lowering(graph, Some(documents));
         if mixed {
-            // Each time: a step, a load or the user may have changed the weights since.
+            // A step, a load or the user may have changed the weights since. Who knows that none has leaves them out.
             lowering.round_weights()?;
         }
         lowering.nodes(0..graph.nodes.len())?;
@@ -181,6 +183,7 @@ pub fn train_plans_of(
     Ok(TrainPlans {
         state,
         micro_step,
+        rounding: if mixed { params.shards.len() } else { 0 },
         tiles,
         long,
         long_tiles,

@@ -2,7 +2,7 @@
 
 use super::lora_tests::{ALL, Adapted, lora};
 use super::session_tests::{options, steps};
-use super::tests::{BIASED, LEARNED, NORMED, PARALLEL, Pair, TWO_TABLES, UNTIED, named};
+use super::tests::{BIASED, LEARNED, NORMED, PARALLEL, Pair, TWO_TABLES, UNTIED, batch, named};
 use crate::arch::Architecture;
 use crate::config::{LoraConfig, ModelConfig};
 use crate::gpu::Gpu;
@@ -11,6 +11,7 @@ use crate::lower::{TrainChoices, train_plans};
 use crate::params::Params;
 use crate::session::{NO_PROGRESS, Precision, Trainer, TrainerOptions};
 use pollster::block_on;
+use std::rc::Rc;
 
 /// Losses of some steps of two micro-steps.
 fn losses(config: &str, precision: Precision, recompute: bool) -> Vec<f64> {
@@ -145,6 +146,40 @@ fn an_adapter_trains_as_in_f32() {
         assert!(worst > 0.0 && worst < 0.01, "{worst} apart: {config}");
         assert_eq!(of(Precision::Mixed, true), mixed, "recomputed: {config}");
     }
+}
+
+/// The base of an adapter is rounded once, and again after a change: steps are those of a trainer that has just been
+/// made, but for the dispatches that round.
+#[test]
+fn a_base_is_rounded_when_it_has_changed() {
+    let double = named("NVIDIA");
+    let pair = Pair::new(&double, UNTIED);
+    let adapted = Adapted::new(&pair, lora(&ALL, 4), 5);
+    let model = adapted.adapter.model();
+    let batch = batch(&pair.config, 3, 32);
+    let made = || {
+        let options = TrainerOptions { precision: Precision::Mixed, ..options() };
+        block_on(Trainer::create(model, options, NO_PROGRESS)).unwrap()
+    };
+    let step = |trainer: &Rc<Trainer>| {
+        let before = double.counters().dispatches;
+        let loss = block_on(trainer.step(&batch)).unwrap().loss;
+        (loss, double.counters().dispatches - before)
+    };
+    let (trainer, rounding) = (made(), model.layout().shards.len() as u64);
+    let first = step(&made());
+    assert_eq!(step(&trainer), first);
+    // The second of two micro-steps, with the update.
+    step(&trainer);
+    let (loss, dispatches) = step(&made());
+    assert_eq!((step(&trainer), dispatches), ((loss, dispatches - rounding), first.1));
+    step(&trainer);
+    let (name, shape) = &pair.model.tensors()[0];
+    let other = vec![0.5; shape.iter().product()];
+    block_on(pair.model.write_named(name, &other)).unwrap();
+    let changed = step(&made());
+    assert!(changed.0 != loss);
+    assert_eq!(step(&trainer), changed);
 }
 
 /// The seed configuration of the benchmark.
