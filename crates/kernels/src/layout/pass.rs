@@ -334,9 +334,11 @@ impl<'a> LayoutPass<'a> {
     /// The room of attention's backward pass, where that is by products.
     fn product_tiles(&self, batch: BatchAttention) -> Option<ProductTiles> {
         let PassKind::Batch { by_products, .. } = self.request.kind else { return None };
-        let short = by_products? == DocumentLength::Short;
-        let tiles = k::attention_product_tiles(self.request.caps, batch).filter(|_| short);
-        tiles.or_else(|| k::attention_long_product_tiles(self.request.caps, batch))
+        let caps = self.request.caps;
+        match by_products? {
+            DocumentLength::Short => k::attention_product_tiles(caps, batch),
+            DocumentLength::Any => k::attention_long_product_tiles(caps, batch),
+        }
     }
 
     /// The rotation after attention's gradients, if one of their dispatches can do it.

@@ -152,26 +152,28 @@ pub fn train_plans_of(
     }
     let logits_rows = logits_chunk(caps, params, tokens);
     let batch = TrainPass { caps, params, state: &state, choices, logits: logits_rows };
-    let lower = |graph: &Graph, documents: DocumentLength, slots: &[u64]| -> Result<Plan> {
-        let mut lowering = batch.lowering(graph, Some(documents));
+    let lower = |graph: &Graph, documents: Option<DocumentLength>, slots: &[u64]| -> Result<Plan> {
+        let mut lowering = batch.lowering(graph, documents);
         if mixed {
-            // A step, a load or the user may have changed the weights since. Who knows that none has leaves them out.
+            // Each time: a step, a load or the user may have changed the weights since.
             lowering.round_weights()?;
         }
         lowering.nodes(0..graph.nodes.len())?;
         Ok(lowering.builder.finish(slots))
     };
-    let micro_step = lower(&training, DocumentLength::Short, &[])?;
+    let micro_step = lower(&training, Some(DocumentLength::Short), &[])?;
     let tiles = product_tiles(&micro_step);
     let all = k::all_tiles(tokens.div_ceil(k::STRIP) as u64);
     let long = if tiles.is_some_and(|tiles| (tiles as u64) < all) {
-        Some(lower(&training, DocumentLength::Any, &micro_step.slots)?)
+        let by_products = lower(&training, Some(DocumentLength::Any), &micro_step.slots)?;
+        let fits = takes_little_more(&by_products, &micro_step);
+        Some(if fits { by_products } else { lower(&training, None, &micro_step.slots)? })
     } else {
         None
     };
     let long_tiles = long.as_ref().and_then(product_tiles);
     let last = long.as_ref().unwrap_or(&micro_step);
-    let evaluate = lower(&forward, DocumentLength::Short, &last.slots)?;
+    let evaluate = lower(&forward, None, &last.slots)?;
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &choices.optimizer, params, &state, &evaluate.slots, share)?;
     let averages =
@@ -221,6 +223,13 @@ pub fn attribution_plan(
     lowering.logit_row = Some(row as u32);
     lowering.nodes(0..graph.nodes.len())?;
     Ok(lowering.builder.finish(&[]))
+}
+
+/// Whether activations of a plan for long documents take at most a quarter more than those of the plan for short ones,
+/// to whose users they are of no use.
+fn takes_little_more(long: &Plan, short: &Plan) -> bool {
+    let [long, short] = [long, short].map(|plan| plan.slots.iter().sum::<u64>());
+    long - short <= short / 4
 }
 
 /// Tiles of each head for which a plan's backward pass of attention has room, if it is by products.
