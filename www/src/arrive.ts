@@ -56,7 +56,7 @@ function followRecorded({ lesson, step, cut }: Linked): void {
   if (lesson !== undefined) return;
   closeLesson();
   if (step === undefined) return;
-  // The recording may be what the link is of; else it is as good as any.
+  // The link may be of another run, which was not recorded.
   stage.showRecording(step, cut);
   stage.say(
     "The link is of a run that is trained, for which this browser offers no GPU. This is a recording.",
@@ -216,7 +216,7 @@ async function opens(): Promise<void> {
   }
   if (fresh) return beginOpening();
   const last = await lastRun();
-  // A link wins over the run of before, unless that was begun with it.
+  // A link wins over the remembered run, unless that was begun with this link.
   if (last && (!link || remembered()?.link === location.hash)) {
     if (!(await comeBack(last))) return;
     stage.say(`“${last.name}” is open in another tab, and goes on there.`);

@@ -1,4 +1,4 @@
-/** How hard a text is to guess for one who knows how often each of its letters occurs, and nothing else. */
+/** The loss of a model that knows only how often each letter of a text occurs. */
 
 /** Bytes of a text that are counted at most. */
 const COUNTED = 1 << 18;

@@ -1,6 +1,6 @@
 /**
- * The worker in which models live. The package has one in a single file, with all that anybody may ask of it; from this
- * one the bundler splits off what a first visit does not need, which is 24 KB of it on the wire.
+ * The worker in which models live. The package's own worker is a single file with all that anybody may ask of it. From
+ * this one the bundler splits off what a first visit does not need, which is 24 KB on the wire.
  */
 import { serve } from "tinyloom/worker";
 
@@ -8,8 +8,8 @@ serve();
 askEarly();
 
 /**
- * Asks for the adapter at once, which the package asks for when its parts have loaded: a driver takes long to be there for
- * the first time. Each further request takes as long, so the package's first one is given this one's answer.
+ * Asks for the adapter before the page does: a driver takes long to open for the first time. Each further request takes
+ * as long, so the package's first one is given this one's answer.
  */
 function askEarly(): void {
   const { gpu } = navigator;

@@ -49,7 +49,7 @@ export type TrainingEvent =
   | { type: "validation"; step: number; loss: number }
   /** A token of the sample that is being made. */
   | { type: "writing"; step: number; token: WrittenToken }
-  /** The tokens are those of the pieces; recordings of before have none. */
+  /** The tokens are those of the pieces; older recordings have none. */
   | { type: "sample"; step: number; pieces: SamplePiece[]; tokens?: readonly WrittenToken[] }
   /** How well the model does what it is taught. */
   | { type: "score"; step: number; score: Score }

@@ -6,6 +6,6 @@ let asked: Promise<Response> | undefined;
 /** The answer of the server, for one reader. */
 export function recordingFile(): Promise<Response> {
   asked ??= fetch(file);
-  asked.catch(() => undefined); // who reads it tells of it
+  asked.catch(() => undefined); // the reader reports the error
   return asked;
 }

@@ -1,4 +1,7 @@
-/** Weaves snapshots: a small model at once, and a larger one in a worker, so that threads glide and letters are typed meanwhile. */
+/**
+ * Weaves snapshots: a small model at once, and a larger one in a worker, so that threads glide and letters are typed
+ * meanwhile.
+ */
 import { Away } from "./away.ts";
 import type { Snapshot } from "./track.ts";
 import { type Cloth, type Weave, weaving } from "./weave.ts";

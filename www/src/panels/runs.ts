@@ -106,7 +106,7 @@ export class RunsPanel {
     return this.#showing;
   }
 
-  /** A run has a new checkpoint. Only that is told: a visitor may be renaming a run in the same table. */
+  /** A run has a new checkpoint. Only its cell changes: a visitor may be renaming a run in the same table. */
   stored(id: string, stored: Stored, steps: number, validation: number | undefined): void {
     if (id === this.#current?.id) this.#stored = { stored, steps, validation };
     this.#tell(id);

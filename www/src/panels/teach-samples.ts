@@ -43,7 +43,7 @@ export function thumbs(
   return make("li", "", words, make("div", "thumbs", ...both));
 }
 
-/** Pairs of before and after that are shown. What is compared blind is of others. */
+/** Pairs of samples, before and after, that are shown. The blind comparison has other samples. */
 export const SHOWN = 6;
 
 const percent = (share: number): string => `${Math.round(100 * share)} %`;

@@ -209,7 +209,7 @@ export class TeachPanel {
     this.#say(`Step ${step} of ${steps}${share}.`);
   }
 
-  /** Samples of before and after in one list; the visitor does not know which is which. */
+  /** Samples from before and after teaching in one list; the visitor does not know which is which. */
   async #ask(): Promise<string> {
     const pupil = await this.#taken();
     this.#say("It writes…");

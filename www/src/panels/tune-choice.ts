@@ -123,7 +123,7 @@ export class TuneChoice {
     this.#listed();
   }
 
-  /** Lists the models anew, and reads what is chosen. Of the list's failure the panel hears. */
+  /** Lists the models anew, and reads what is chosen. The panel shows why a list failed. */
   #listed(choose: () => void = () => undefined): void {
     this.#list()
       .then(() => {

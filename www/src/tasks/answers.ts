@@ -29,7 +29,7 @@ export function answered(task: Task, lines: string): AnsweredPiece[] {
   });
 }
 
-/** Of problems with their answers the longest one whose letters differ: places are told apart by them. */
+/** The longest problem whose letters all differ, with its answer: its letters tell places apart. */
 export function clearest(lines: readonly string[]): string {
   const clear = lines.filter((line) => {
     const [problem = ""] = line.split(/[>=]/);

@@ -1,4 +1,4 @@
-/** A blind comparison: samples of before and of after, in an order that says nothing. */
+/** A blind comparison: samples from before and after teaching, in random order. */
 import { randomSource } from "../../stories/generate.ts";
 import { shuffled } from "./beginnings.ts";
 import type { Written } from "./teaching.ts";

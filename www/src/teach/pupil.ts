@@ -17,7 +17,7 @@ export const [MARKED, UNMARKED] = [40, 64];
 const FEWEST = 12;
 /** Samples that are written at once. */
 const AT_ONCE = 8;
-/** Of the samples that nobody marks. */
+/** Seed of the samples that nobody marks. */
 const SEED = 1_000;
 
 export class Pupil {

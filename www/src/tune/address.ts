@@ -179,7 +179,7 @@ function missing(message: string, host: string): string {
   );
 }
 
-/** Asks whether somebody is there: an answer that nobody may read also counts, and a policy that forbids to ask. */
+/** Asks whether a server answers. An answer that scripts may not read counts too. */
 export async function answers(address: string): Promise<"yes" | "no" | "forbidden"> {
   let forbidden = false;
   const hears = (event: SecurityPolicyViolationEvent) => {
