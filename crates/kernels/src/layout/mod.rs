@@ -38,8 +38,8 @@ use std::ops::Range;
 pub enum DocumentLength {
     /// Documents much shorter than a batch: they have few tiles.
     Short,
-    /// A document may be as long as a batch.
-    Any,
+    /// A document may be as long as a batch. Its tiles are those of a part of the heads, in at least so many turns.
+    Any { turns: usize },
 }
 
 /// The rows that a plan covers at a time, as far as layouts depend on them.

@@ -337,7 +337,7 @@ impl<'a> LayoutPass<'a> {
         let caps = self.request.caps;
         match by_products? {
             DocumentLength::Short => k::attention_product_tiles(caps, batch),
-            DocumentLength::Any => k::attention_long_product_tiles(caps, batch),
+            DocumentLength::Any { turns } => k::attention_long_product_tiles(caps, batch, turns),
         }
     }
 

@@ -67,6 +67,9 @@ pub struct TrainChoices {
     pub average: Option<Constant>,
 }
 
+/// Turns of heads that long documents are tried in: the fewest whose tiles have room.
+const TURNS: [usize; 3] = [1, 2, 4];
+
 /// What the passes over a batch have in common.
 struct TrainPass<'a> {
     caps: &'a Capabilities,
@@ -101,6 +104,38 @@ impl TrainPass<'_> {
         let inputs =
             PassInputs { tokens: batch.tokens(), documents: batch.documents(), positions: tokens };
         Lowering::new(request, builder, PassRows::Batch { batch, logits, objective }, inputs)
+    }
+
+    /// The plan of a graph's nodes, with slots that are at least as large as these.
+    fn plan(
+        &self,
+        graph: &Graph,
+        by_products: Option<DocumentLength>,
+        slots: &[u64],
+    ) -> Result<Plan> {
+        let mut lowering = self.lowering(graph, by_products);
+        if self.choices.mixed {
+            // Each time: a step, a load or the user may have changed the weights since.
+            lowering.round_weights()?;
+        }
+        lowering.nodes(0..graph.nodes.len())?;
+        Ok(lowering.builder.finish(slots))
+    }
+
+    /// The plan for batches that have more tiles than the one for short documents has room for, if there can be any.
+    fn long(&self, training: &Graph, short: &Plan) -> Result<Option<Plan>> {
+        let all = k::all_tiles(self.choices.tokens.div_ceil(k::STRIP) as u64);
+        if product_tiles(short).is_none_or(|tiles| tiles as u64 >= all) {
+            return Ok(None);
+        }
+        for turns in TURNS {
+            let by_products = Some(DocumentLength::Any { turns });
+            let long = self.plan(training, by_products, &short.slots)?;
+            if takes_little_more(&long, short) {
+                return Ok(Some(long));
+            }
+        }
+        self.plan(training, None, &short.slots).map(Some)
     }
 }
 
@@ -152,28 +187,10 @@ pub fn train_plans_of(
     }
     let logits_rows = logits_chunk(caps, params, tokens);
     let batch = TrainPass { caps, params, state: &state, choices, logits: logits_rows };
-    let lower = |graph: &Graph, documents: Option<DocumentLength>, slots: &[u64]| -> Result<Plan> {
-        let mut lowering = batch.lowering(graph, documents);
-        if mixed {
-            // Each time: a step, a load or the user may have changed the weights since.
-            lowering.round_weights()?;
-        }
-        lowering.nodes(0..graph.nodes.len())?;
-        Ok(lowering.builder.finish(slots))
-    };
-    let micro_step = lower(&training, Some(DocumentLength::Short), &[])?;
-    let tiles = product_tiles(&micro_step);
-    let all = k::all_tiles(tokens.div_ceil(k::STRIP) as u64);
-    let long = if tiles.is_some_and(|tiles| (tiles as u64) < all) {
-        let by_products = lower(&training, Some(DocumentLength::Any), &micro_step.slots)?;
-        let fits = takes_little_more(&by_products, &micro_step);
-        Some(if fits { by_products } else { lower(&training, None, &micro_step.slots)? })
-    } else {
-        None
-    };
-    let long_tiles = long.as_ref().and_then(product_tiles);
+    let micro_step = batch.plan(&training, Some(DocumentLength::Short), &[])?;
+    let long = batch.long(&training, &micro_step)?;
     let last = long.as_ref().unwrap_or(&micro_step);
-    let evaluate = lower(&forward, None, &last.slots)?;
+    let evaluate = batch.plan(&forward, None, &last.slots)?;
     let share = choices.average.map(|kept| 1.0 - kept.0);
     let optimizer = optim::plan(caps, &choices.optimizer, params, &state, &evaluate.slots, share)?;
     let averages =
@@ -184,11 +201,11 @@ pub fn train_plans_of(
     let gradient_unit = if mixed && rounds(caps) { sums_over(tokens) } else { 1.0 };
     Ok(TrainPlans {
         state,
-        micro_step,
         rounding: if mixed { params.shards.len() } else { 0 },
-        tiles,
+        tiles: product_tiles(&micro_step),
+        long_tiles: long.as_ref().and_then(product_tiles),
+        micro_step,
         long,
-        long_tiles,
         optimizer,
         evaluate,
         averages,

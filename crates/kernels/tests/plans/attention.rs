@@ -39,6 +39,28 @@ fn sums_of_products_turn_gradients_back() {
     }
 }
 
+#[test]
+fn long_texts_take_turns_of_as_many_heads_as_memory_has_for_them() {
+    let mut caps = large();
+    caps.limits.max_storage_buffer_binding_size = 1 << 31;
+    caps.limits.max_buffer_size = 1 << 31;
+    // Layers, hidden size and heads, and the turns of a text of 4,096 tokens.
+    for (layers, hidden, [heads, kv_heads], turns) in [(30, 576, [9, 3], 1), (6, 1024, [8, 8], 2)] {
+        let config = config(&format!(
+            r#"{{"vocab_size":8192,"hidden_size":{hidden},"intermediate_size":{},"max_position_embeddings":4096,
+                "num_hidden_layers":{layers},"num_attention_heads":{heads},"num_key_value_heads":{kv_heads}}}"#,
+            hidden * 8 / 3
+        ));
+        let params = Params::new(Architecture::of(&config), caps.limits.binding_bytes()).unwrap();
+        let choices = TrainChoices { tokens: 4096, ..TrainChoices::default() };
+        let plans = train_plans(&caps, &params, choices).unwrap();
+        let long = plans.long.as_ref().expect("more tiles than there is room for");
+        assert_eq!(count(long, "attention_backward_scores"), layers * turns);
+        let bytes = |plan: &Plan| plan.slots.iter().sum::<u64>();
+        assert!(4 * bytes(long) <= 5 * bytes(&plans.micro_step));
+    }
+}
+
 /// Where one dispatch has all sums, which turn nothing.
 #[test]
 fn sums_of_groups_turn_gradients_back() {

@@ -35,6 +35,8 @@ const LEAST_LONG_GROUPS: usize = 256;
 /// and 106 of 512 (240); with 6 heads 57 and 47 of 128 tokens (12), 70 and 67 of 256 (36). Kernels that keep none were
 /// up to 16 % slower than that pair.
 const LEAST_GROUPS: usize = 32;
+/// Strips of a short document, of 512 tokens.
+const SHORT_STRIPS: u64 = 4;
 /// Strips from which on sums have two dispatches, whatever their workgroups. Of 4,096 tokens with 9 heads of 64 an H200
 /// adds up at 19 TFLOP/s in one dispatch, and at 27 in two.
 const LONG_STRIPS: usize = 16;
@@ -57,19 +59,23 @@ impl ProductTiles {
     }
 }
 
-/// Room for batches of up to `batch.tokens` whose documents are short, all heads at a time. `None` where other kernels
-/// take the pass.
+/// Room for batches of up to `batch.tokens` whose documents are short: of [`SHORT_STRIPS`] strips. As many heads at a
+/// time as have room for all of them. `None` where other kernels take the pass.
 pub fn attention_product_tiles(caps: &Capabilities, batch: BatchAttention) -> Option<ProductTiles> {
-    let heads = batch.shape.heads;
+    let all_heads = batch.shape.heads;
     // In 64 bits: a browser's 32 would overflow.
     let strips = batch.tokens.div_ceil(STRIP) as u64;
-    let room = caps.limits.binding_bytes().min(SCRATCH_BYTES) / (TILE_BYTES * heads as u64);
-    let tiles = room.min(all_tiles(strips));
-    let least = all_tiles(strips).min(5 * strips / 2);
+    let room = caps.limits.binding_bytes().min(SCRATCH_BYTES) / TILE_BYTES;
+    let least = all_tiles(strips).min(strips * all_tiles(SHORT_STRIPS) / SHORT_STRIPS);
+    let at_once = (room / least.max(1)).min(all_heads as u64) as usize;
+    if at_once == 0 || !by_products(caps, batch) {
+        return None;
+    }
+    let heads = all_heads.div_ceil(all_heads.div_ceil(at_once));
+    let tiles = (room / heads as u64).min(all_tiles(strips));
     let groups = (STRIP / COLUMNS * heads) as u64 * tiles;
     let busy = groups >= caps.class().workgroups(LEAST_GROUPS) as u64;
-    (by_products(caps, batch) && busy && tiles >= least)
-        .then_some(ProductTiles { tiles: tiles as usize, heads })
+    busy.then_some(ProductTiles { tiles: tiles as usize, heads })
 }
 
 /// As [`attention_product_tiles`], for one document of `batch.tokens`. Some heads at a time have room for all of its
@@ -77,15 +83,17 @@ pub fn attention_product_tiles(caps: &Capabilities, batch: BatchAttention) -> Op
 pub fn attention_long_product_tiles(
     caps: &Capabilities,
     batch: BatchAttention,
+    turns: usize,
 ) -> Option<ProductTiles> {
     let (heads, strips) = (batch.shape.heads, batch.tokens.div_ceil(STRIP));
     let tiles = all_tiles(strips as u64);
     let most = (caps.class().workgroups(LONG_SCRATCH_MIB) as u64) << 20;
-    let room = caps.limits.binding_bytes().min(most) / (TILE_BYTES * tiles.max(1));
-    let room = ProductTiles { tiles: tiles as usize, heads: heads.min(room as usize) };
-    if room.heads == 0 || caps.class().units < GpuClass::DESKTOP.units {
+    let at_once = caps.limits.binding_bytes().min(most) / (TILE_BYTES * tiles.max(1));
+    if at_once == 0 || caps.class().units < GpuClass::DESKTOP.units {
         return None;
     }
+    let turns = heads.div_ceil(at_once as usize).max(turns);
+    let room = ProductTiles { tiles: tiles as usize, heads: heads.div_ceil(turns) };
     let least = room.turns(heads).map(|turn| turn.len()).min().unwrap_or(0);
     let groups = 3 * least * strips * (batch.shape.head_dim / COLUMNS);
     let busy = groups >= caps.class().workgroups(LEAST_LONG_GROUPS);
@@ -256,17 +264,20 @@ mod tests {
         let mut caps = Capabilities::floor(Target::Browser);
         caps.adapter.architecture = "hopper".into();
         caps.adapter.vendor = "nvidia".into();
-        let room = |caps: &Capabilities, heads, tokens| {
+        let in_turns = |caps: &Capabilities, heads, tokens, turns| {
             let shape = AttentionShape { heads, kv_heads: heads, head_dim: 64 };
             let batch = BatchAttention { shape, tokens, ..BatchAttention::default() };
-            attention_long_product_tiles(caps, batch)
+            attention_long_product_tiles(caps, batch, turns)
         };
+        let room = |caps: &Capabilities, heads, tokens| in_turns(caps, heads, tokens, 1);
         // 528 tiles are 33 MiB. A binding of 128 MiB holds those of three heads.
         assert_eq!(room(&caps, 9, 4096), Some(ProductTiles { tiles: 528, heads: 3 }));
         caps.limits.max_storage_buffer_binding_size = 1 << 31;
         caps.limits.max_buffer_size = 1 << 31;
         assert_eq!(room(&caps, 9, 4096), Some(ProductTiles { tiles: 528, heads: 9 }));
-        assert_eq!(room(&caps, 16, 4096), Some(ProductTiles { tiles: 528, heads: 12 }));
+        // Of 16 heads 12 have room: eight in each of two turns.
+        assert_eq!(room(&caps, 16, 4096), Some(ProductTiles { tiles: 528, heads: 8 }));
+        assert_eq!(in_turns(&caps, 9, 4096, 2), Some(ProductTiles { tiles: 528, heads: 5 }));
         // Too few workgroups, and tiles of one head that have no room.
         assert_eq!([room(&caps, 2, 512), room(&caps, 12, 16_384)], [None; 2]);
         caps.adapter.architecture = "ada".into();
@@ -302,7 +313,10 @@ mod tests {
             [tiles(12, 1536), tiles(12, 1537), tiles(12, 4352)],
             [Some(78), Some(85), Some(85)]
         );
-        assert_eq!([tiles(12, 4480), tiles(16, 65_536), tiles(16, 16 << 20)], [None; 3]);
+        // From there on some heads at a time: 64 documents of 256 tokens, three of six heads.
+        let some = attention_product_tiles(&caps, shape(6, 16_384));
+        assert_eq!(some, Some(ProductTiles { tiles: 341, heads: 3 }));
+        assert_eq!([tiles(16, 65_536), tiles(16, 16 << 20)], [None; 2]);
         let refused = [
             BatchAttention {
                 shape: AttentionShape { heads: 12, kv_heads: 12, head_dim: 80 },
