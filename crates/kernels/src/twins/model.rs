@@ -3,10 +3,7 @@
 
 use super::normal::fill_normal;
 use super::{Real, add_assign, cast};
-use crate::arch::{
-    Architecture, Attention, Init, LowRank, LowRankGroup, Norm, NormKind, Param, Swap, Weight,
-    WeightId,
-};
+use crate::arch::{Architecture, Attention, Init, Norm, NormKind, Param, Swap, Weight, WeightId};
 use crate::config::{DropoutRates, ModelConfig};
 use crate::data::Batch;
 use crate::format::WriteMode;
@@ -36,7 +33,8 @@ use crate::kernels::norm::twin::{
 };
 use crate::kernels::rope::twin::{rope_backward, rope_forward};
 use std::collections::BTreeMap;
-use std::ops::Range;
+
+mod low_rank;
 
 /// Weights or gradients by safetensors name.
 pub type Tensors<R> = BTreeMap<String, Vec<R>>;
@@ -362,16 +360,7 @@ impl<'a, R: Real> GraphRun<'a, R> {
                 self.gradient(weight, d_weight);
             }
             Op::LowRankInput(group) => self.low_rank_input(node, group),
-            Op::ShortRowsInput { group, write } => {
-                for (index, (low, columns)) in self.modules(group).into_iter().enumerate() {
-                    let d_x = self.input_gradient(low.a, &self.columns_of(node.reads[0], columns));
-                    self.write(
-                        node.writes[0],
-                        d_x,
-                        if index == 0 { write } else { WriteMode::Add },
-                    );
-                }
-            }
+            Op::ShortRowsInput { group, write } => self.short_rows_input(node, group, write),
             Op::LowRankWeights { group, .. } => self.low_rank_weights(node, group),
             Op::BiasBackward { bias } => {
                 let columns = self.weight(bias).len();
@@ -479,76 +468,6 @@ impl<'a, R: Real> GraphRun<'a, R> {
         let rotate = if forward { rope_forward } else { rope_backward };
         rotate(shape, &mut rows, documents, 0, rope);
         self.put(node, rows);
-    }
-
-    /// The modules of a group, and the columns of each one's short rows.
-    fn modules(&self, group: LowRankGroup) -> Vec<(LowRank, Range<usize>)> {
-        let of = |(index, low): (usize, &LowRank)| {
-            let rank = self.columns(low.b);
-            (*low, index * rank..(index + 1) * rank)
-        };
-        self.architecture.group(group).iter().enumerate().map(of).collect()
-    }
-
-    /// Some columns of a value.
-    fn columns_of(&self, value: ValueId, columns: Range<usize>) -> Vec<R> {
-        let rows = self.values[value].chunks_exact(self.graph.values[value].columns);
-        rows.flat_map(|row| &row[columns.clone()]).copied().collect()
-    }
-
-    /// Adds to some columns of a value, which has `tokens` rows.
-    fn add_to_columns(&mut self, value: ValueId, columns: Range<usize>, data: &[R]) {
-        let stride = self.graph.values[value].columns;
-        let rows = self.values[value].chunks_exact_mut(stride);
-        for (row, data) in rows.zip(data.chunks_exact(columns.len())) {
-            add_assign(&mut row[columns.clone()], data);
-        }
-    }
-
-    /// Clears what modules write beside each other.
-    fn clear(&mut self, value: ValueId, of: ValueId) {
-        let rows = self.values[of].len() / self.graph.values[of].columns;
-        self.values[value] = vec![R::ZERO; rows * self.graph.values[value].columns];
-    }
-
-    fn short_rows(&mut self, node: &Node, group: LowRankGroup) {
-        let (x, z) = (node.reads[0], node.writes[0]);
-        self.clear(z, x);
-        for (low, columns) in self.modules(group) {
-            let mut product = self.product(low.a, &self.values[x], None);
-            scale_forward(&mut product, R::from_f64(low.scale));
-            self.add_to_columns(z, columns, &product);
-        }
-    }
-
-    fn low_rank(&mut self, node: &Node, group: LowRankGroup) {
-        for (low, columns) in self.modules(group) {
-            let product = self.product(low.b, &self.columns_of(node.reads[0], columns), None);
-            self.add_to_columns(node.writes[0], low.columns(), &product);
-        }
-    }
-
-    fn low_rank_input(&mut self, node: &Node, group: LowRankGroup) {
-        let (d_y, d_z) = (node.reads[0], node.writes[0]);
-        self.clear(d_z, d_y);
-        for (low, columns) in self.modules(group) {
-            let mut product = self.input_gradient(low.b, &self.columns_of(d_y, low.columns()));
-            scale_forward(&mut product, R::from_f64(low.scale));
-            self.add_to_columns(d_z, columns, &product);
-        }
-    }
-
-    fn low_rank_weights(&mut self, node: &Node, group: LowRankGroup) {
-        let [d_z, x, d_y, z] = [0, 1, 2, 3].map(|index| node.reads[index]);
-        for (low, columns) in self.modules(group) {
-            let d_short = self.columns_of(d_z, columns.clone());
-            let d_a = self.weight_gradient(low.a, &d_short, &self.values[x]);
-            self.gradient(low.a, d_a);
-            let (d_wide, short) =
-                (self.columns_of(d_y, low.columns()), self.columns_of(z, columns));
-            let d_b = self.weight_gradient(low.b, &d_wide, &short);
-            self.gradient(low.b, d_b);
-        }
     }
 
     fn product(&self, weight: WeightId, x: &[R], base: Option<&[R]>) -> Vec<R> {
