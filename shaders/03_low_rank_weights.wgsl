@@ -15,44 +15,45 @@
 // x: f32 or f16 [tokens, INPUTS]       read
 // d_z, z: f32 [tokens, SHORT] read
 // d_y: f32 or f16 [tokens, OUTPUTS]    read
-// Of each, elements column … column + 3 of a row; `end` is where the module's columns end.
+// Of each, elements column … column + 3 of a row; `end` is where the module's columns end. fetch_long_0 and fetch_short_0
+// are for the gradient of A, the others for that of B.
 #if BY_FOUR
 #if X_F16
 #binding x: array<vec2<u32>>
 
-fn fetch_x(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_long_0(row: u32, column: u32, end: u32) -> vec4<f32> {
   let halves = x[(row * INPUTS + min(column, end - 4u)) / 4u];
   return vec4(unpack2x16float(halves.x), unpack2x16float(halves.y));
 }
 #else
 #binding x: array<vec4<f32>>
 
-fn fetch_x(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_long_0(row: u32, column: u32, end: u32) -> vec4<f32> {
   return x[(row * INPUTS + min(column, end - 4u)) / 4u];
 }
 #endif
 #if D_Y_F16
 #binding d_y: array<vec2<u32>>
 
-fn fetch_d_y(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_long_1(row: u32, column: u32, end: u32) -> vec4<f32> {
   let halves = d_y[(row * OUTPUTS + min(column, end - 4u)) / 4u];
   return vec4(unpack2x16float(halves.x), unpack2x16float(halves.y));
 }
 #else
 #binding d_y: array<vec4<f32>>
 
-fn fetch_d_y(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_long_1(row: u32, column: u32, end: u32) -> vec4<f32> {
   return d_y[(row * OUTPUTS + min(column, end - 4u)) / 4u];
 }
 #endif
 #binding d_z: array<vec4<f32>>
 #binding z: array<vec4<f32>>
 
-fn fetch_d_z(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_short_0(row: u32, column: u32, end: u32) -> vec4<f32> {
   return d_z[(row * SHORT + min(column, end - 4u)) / 4u];
 }
 
-fn fetch_z(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_short_1(row: u32, column: u32, end: u32) -> vec4<f32> {
   return z[(row * SHORT + min(column, end - 4u)) / 4u];
 }
 #else
@@ -66,29 +67,29 @@ fn places_of(row: u32, column: u32, end: u32) -> vec4<u32> {
   return row + min(column + vec4(0u, 1u, 2u, 3u), vec4(end - 1u));
 }
 
-fn fetch_x(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_long_0(row: u32, column: u32, end: u32) -> vec4<f32> {
   let i = places_of(row * INPUTS, column, end);
   return vec4(x[i.x], x[i.y], x[i.z], x[i.w]);
 }
 
-fn fetch_d_y(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_long_1(row: u32, column: u32, end: u32) -> vec4<f32> {
   let i = places_of(row * OUTPUTS, column, end);
   return vec4(d_y[i.x], d_y[i.y], d_y[i.z], d_y[i.w]);
 }
 
-fn fetch_d_z(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_short_0(row: u32, column: u32, end: u32) -> vec4<f32> {
   let i = places_of(row * SHORT, column, end);
   return vec4(d_z[i.x], d_z[i.y], d_z[i.z], d_z[i.w]);
 }
 
-fn fetch_z(row: u32, column: u32, end: u32) -> vec4<f32> {
+fn fetch_short_1(row: u32, column: u32, end: u32) -> vec4<f32> {
   let i = places_of(row * SHORT, column, end);
   return vec4(z[i.x], z[i.y], z[i.z], z[i.w]);
 }
 #endif
 
 const WEIGHT_BLOCKS: u32 = LONG_FOURS * SHORT_FOURS;
-// Tokens whose loads wait together, and how far an invocation goes with them.
+// Tokens of one round of loads, and the distance to the next round.
 const TOKENS_AT_ONCE: u32 = 4u;
 const TOKENS_APART: u32 = TOKENS_AT_ONCE * SHARED_BY;
 
@@ -145,44 +146,6 @@ fn add_outer(long: vec4<f32>, short: vec4<f32>, sums: ptr<function, array<vec4<f
   (*sums)[3] += long.w * short;
 }
 
-// Adds those of d_zᵀ · x of an invocation's tokens.
-fn add_tokens_a(
-    first: u32, long: u32, long_end: u32, short: u32, short_end: u32,
-    sums: ptr<function, array<vec4<f32>, 4>>) {
-  var t = first;
-  for (; t + TOKENS_APART - SHARED_BY < step.tokens; t += TOKENS_APART) {
-    #unroll for (var s = 0u; s < 4u; s++) {
-      let long_#s = fetch_x(t + s * SHARED_BY, long, long_end);
-      let short_#s = fetch_d_z(t + s * SHARED_BY, short, short_end);
-    }
-    #unroll for (var s = 0u; s < 4u; s++) {
-      add_outer(long_#s, short_#s, sums);
-    }
-  }
-  for (; t < step.tokens; t += SHARED_BY) {
-    add_outer(fetch_x(t, long, long_end), fetch_d_z(t, short, short_end), sums);
-  }
-}
-
-// Adds those of d_yᵀ · z of an invocation's tokens.
-fn add_tokens_b(
-    first: u32, long: u32, long_end: u32, short: u32, short_end: u32,
-    sums: ptr<function, array<vec4<f32>, 4>>) {
-  var t = first;
-  for (; t + TOKENS_APART - SHARED_BY < step.tokens; t += TOKENS_APART) {
-    #unroll for (var s = 0u; s < 4u; s++) {
-      let long_#s = fetch_d_y(t + s * SHARED_BY, long, long_end);
-      let short_#s = fetch_z(t + s * SHARED_BY, short, short_end);
-    }
-    #unroll for (var s = 0u; s < 4u; s++) {
-      add_outer(long_#s, short_#s, sums);
-    }
-  }
-  for (; t < step.tokens; t += SHARED_BY) {
-    add_outer(fetch_d_y(t, long, long_end), fetch_z(t, short, short_end), sums);
-  }
-}
-
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let side = side_of(workgroup.x);
   let group = workgroup.x - side.first;
@@ -196,11 +159,23 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let short = side.short + short0 + block / LONG_FOURS * 4u;
   let short_end = side.short + RANK;
   var sums = array<vec4<f32>, 4>();
-  // The two are apart: a choice at each load would wait for it.
-  if side.of_b {
-    add_tokens_b(slice, long, long_end, short, short_end, &sums);
-  } else {
-    add_tokens_a(slice, long, long_end, short, short_end, &sums);
+  // A and B are apart: a choice at each load would wait for it.
+  #unroll for (var b = 0u; b < 2u; b++) {
+    if side.of_b == (b == 1u) {
+      var t = slice;
+      for (; t + TOKENS_APART - SHARED_BY < step.tokens; t += TOKENS_APART) {
+        #unroll for (var s = 0u; s < 4u; s++) {
+          let long_#s = fetch_long_#b(t + s * SHARED_BY, long, long_end);
+          let short_#s = fetch_short_#b(t + s * SHARED_BY, short, short_end);
+        }
+        #unroll for (var s = 0u; s < 4u; s++) {
+          add_outer(long_#s, short_#s, &sums);
+        }
+      }
+      for (; t < step.tokens; t += SHARED_BY) {
+        add_outer(fetch_long_#b(t, long, long_end), fetch_short_#b(t, short, short_end), &sums);
+      }
+    }
   }
 #if SLICED
   #unroll for (var e = 0u; e < 4u; e++) {

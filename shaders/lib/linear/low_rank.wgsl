@@ -1,5 +1,5 @@
 // More terms of a product's sums: those of an adapter, a few columns of short rows times the matrices of its modules. They
-// are loaded as more steps of K, of which each module's matrix has its own.
+// are loaded as further steps of K. Each module's matrix has steps of its own.
 #import lib/linear/operands
 #import lib/linear/b
 
