@@ -100,9 +100,7 @@ impl Trainer {
         let base = self.model.weights.base_version();
         let submits = self.submits(share);
         let (read, accepted) = queue_checked(&**self.model.gpu(), || {
-            self.write_batch(batch)?;
-            self.batch_plan.borrow_mut().steered = steered;
-            self.write_objective(objective, tokens)?;
+            self.write(batch, objective, steered)?;
             self.write_step(&step)?;
             self.model.gpu().submit(replays, submits, Some(self.metrics()?))
         })?;
@@ -134,6 +132,18 @@ impl Trainer {
                 skipped: last && result.skipped != 0.0,
             })
         }))
+    }
+
+    /// Writes a batch and what it is trained by.
+    fn write(
+        &self,
+        batch: &Batch,
+        objective: &StepObjective,
+        steered: Option<Rc<SteeredPlans>>,
+    ) -> Result<()> {
+        self.write_batch(batch)?;
+        self.batch_plan.borrow_mut().steered = steered;
+        self.write_objective(objective, batch.len())
     }
 
     /// Milliseconds of a micro-step that ends now and was `share` of a full one. They count from when it was queued, or from
