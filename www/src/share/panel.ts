@@ -74,6 +74,12 @@ export class SharePanel {
     });
   }
 
+  /** While a clip is recorded no button does anything. Each keeps the focus, which a disabled one would lose. */
+  #record(begins: boolean): void {
+    this.#recording = begins;
+    for (const button of this.#buttons) button.ariaDisabled = begins ? "true" : null;
+  }
+
   async #link(moment: Moment): Promise<void> {
     const link = linkOf(moment)!;
     const field = byId("share-address", HTMLInputElement);
@@ -85,15 +91,14 @@ export class SharePanel {
   }
 
   async #clip(moment: Moment): Promise<void> {
-    this.#recording = true;
-    for (const button of this.#buttons) button.disabled = true;
+    this.#record(true);
     try {
       const clip = await recordClip(this.#stage, clipKind()!, (share) => {
         note().textContent = `Recording: ${Math.floor(100 * share)} %. The loom plays it meanwhile.`;
       });
       download(clip, `${nameOf(moment)}.${clip.type === "video/mp4" ? "mp4" : "webm"}`);
     } finally {
-      this.#recording = false;
+      this.#record(false);
       this.show();
     }
     note().textContent = "The clip is in your downloads.";
