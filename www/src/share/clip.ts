@@ -7,6 +7,8 @@ import { drawPicture, HEIGHT, WIDTH } from "./picture.ts";
 const [SECONDS, STILL, RATE] = [10, 1.5, 30];
 /** Bits a second: enough that thin threads stay sharp. */
 const BITS = 6_000_000;
+/** Milliseconds in which the threads come to a stand, and those that the first weave may take. */
+const [GLIDES, PATIENCE] = [400, 3000];
 /** The first steps are shown slower: time goes with this power. */
 const SLOW_START = 1.7;
 /** By preference: what most apps play, then what each browser can make. */
@@ -50,7 +52,8 @@ export async function recordClip(
   const parts: Blob[] = [];
   recorder.addEventListener("dataavailable", ({ data }) => parts.push(data));
   const stopped = new Promise((done) => recorder.addEventListener("stop", done));
-  stage.goTo(0);
+  progress(0);
+  await toBeginning(stage);
   draw(context, stage.moment);
   recorder.start();
   const began = performance.now();
@@ -68,6 +71,17 @@ export async function recordClip(
   recorder.stop();
   await stopped;
   return new Blob(parts, { type: kind.split(";")[0]! });
+}
+
+const pause = (milliseconds: number) => new Promise((done) => setTimeout(done, milliseconds));
+
+/** Goes to the beginning, and waits until that is woven: the clip would begin with what was shown before. */
+async function toBeginning(stage: Stage): Promise<void> {
+  stage.goTo(0);
+  const late = performance.now() + PATIENCE;
+  const woven = () => stage.moment?.snapshot === stage.moment?.track.snapshots[0];
+  while (!woven() && performance.now() < late) await pause(1000 / RATE);
+  await pause(GLIDES);
 }
 
 function draw(context: CanvasRenderingContext2D, moment: Moment | undefined): void {
