@@ -48,33 +48,30 @@ function offline(): Plugin {
   };
 }
 
-/** Links to what `site.json` knows, and the picture that networks show; without an address there is none. */
-function addresses(): Plugin {
+/** Links to what a site is known by, and the picture that networks show; without an address there is none. */
+export function addressed(html: string, { address, links }: typeof site) {
   const meta = (property: string, content: string) => ({
     tag: "meta",
     attrs: { property, content },
     injectTo: "head" as const,
   });
-  return {
-    name: "addresses",
-    transformIndexHtml: {
-      order: "pre",
-      handler(html) {
-        const links = Object.entries(site.links).filter(([, address]) => address !== "");
-        const shown = links.map(([name, address]) => `<a href="${address}">${name}</a>`).join("\n");
-        const tags = site.address
-          ? [
-              meta("og:url", site.address),
-              meta("og:image", new URL("og.png", site.address).href),
-              meta("og:image:width", "1200"),
-              meta("og:image:height", "630"),
-            ]
-          : [];
-        return { html: html.replace("<!-- links -->", shown), tags };
-      },
-    },
-  };
+  const known = Object.entries(links).filter(([, to]) => to !== "");
+  const shown = known.map(([name, to]) => `<a href="${to}">${name}</a>`).join("\n");
+  const tags = address
+    ? [
+        meta("og:url", address),
+        meta("og:image", new URL("og.png", address).href),
+        meta("og:image:width", "1200"),
+        meta("og:image:height", "630"),
+      ]
+    : [];
+  return { html: html.replace("<!-- links -->", shown), tags };
 }
+
+const addresses = (): Plugin => ({
+  name: "addresses",
+  transformIndexHtml: { order: "pre", handler: (html) => addressed(html, site) },
+});
 
 export default defineConfig({
   base: "./",

@@ -1,5 +1,5 @@
 // What panels of the workshop show of what they are given: samples of bytes that are no text, the letter that is looked
-// at, and a long title. In the page's own markup, without a model.
+// at, a long title, runs that are kept, and a measurement. In the page's own markup, without a model.
 // reads: www tests/page/panel-page.mjs
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -184,4 +184,112 @@ test("a long title wraps, and is cut nowhere", LONG, async (t) => {
     assert.ok(found.apart, name);
     if (viewport.width < 1280) assert.ok(found.lines > 1, name);
   }
+});
+
+/** In the page: the table of a run that has ended and of one that trains, and what its fields and buttons do. */
+async function keptRuns() {
+  const { RunsPanel } = await import("/panels.js");
+  const told = [];
+  const act =
+    (what) =>
+    (...values) =>
+      told.push([what, ...values]);
+  const names = ["resume", "export", "rename", "delete", "compare"];
+  const panel = new RunsPanel(Object.fromEntries(names.map((name) => [name, act(name)])));
+  const run = (name, step) => ({
+    id: name,
+    name,
+    created: 0,
+    checkpoints: [{ number: 1, step, bytes: 9 }],
+    options: {
+      settings: {
+        config: { num_hidden_layers: 1, hidden_size: 8 },
+        learningRate: 1,
+        tokensPerStep: 8,
+        seed: 1,
+        steps: 20,
+      },
+      text: { name: "text" },
+    },
+  });
+  const store = {
+    lasting: true,
+    full: false,
+    list: async () => [run("ended", 20), run("on", 5)],
+    metrics: async () => [],
+  };
+  await panel.show(store, { id: "on", step: 6 }, { busy: true, resumable: true });
+  const buttons = [...document.querySelectorAll("#runs tbody tr")].map((row) =>
+    [...row.querySelectorAll("button")].map((one) => [one.textContent, one.disabled, one.title]),
+  );
+  const field = document.querySelector('#runs [aria-label="Name of the run ended"]');
+  const type = (value) => {
+    field.value = value;
+    field.dispatchEvent(new Event("change"));
+    return field.value;
+  };
+  return { buttons, names: [type("  "), type(" other ")], told };
+}
+
+test(
+  "a run that has ended is opened, one that trains says why it waits, and a name stays",
+  LONG,
+  async (t) => {
+    const page = await openPanels(t, ["panels/runs"], ZOOMED);
+    const { buttons, names, told } = await page.evaluate(keptRuns);
+    const [ended, on] = buttons.map((all) =>
+      Object.fromEntries(all.map(([text, ...rest]) => [text, rest])),
+    );
+    assert.ok("Open" in ended && !("Resume" in ended), Object.keys(ended).join());
+    assert.deepEqual(ended.Export, [false, ""]);
+    assert.deepEqual(on.Export, [true, "It trains: pause it first."]);
+    assert.deepEqual(names, ["ended", " other "], "without a name a run keeps its own");
+    assert.deepEqual(told, [["rename", "ended", "other"]]);
+  },
+);
+
+/** In the page: a measurement by a worker that says one row, and is stopped then. */
+async function stoppedMeasurement() {
+  let ended = 0;
+  let worker;
+  globalThis.Worker = class {
+    constructor() {
+      worker = this;
+    }
+    postMessage() {}
+    terminate() {
+      ended++;
+    }
+  };
+  const { BenchmarkPanel } = await import("/panels.js");
+  const panel = new BenchmarkPanel();
+  panel.busy = false;
+  const button = document.getElementById("benchmark");
+  const note = document.getElementById("benchmark-note");
+  const turn = () => new Promise((done) => setTimeout(done));
+  const seen = [button.textContent];
+  button.click();
+  await turn();
+  const row = { workload: "train tiny", milliseconds: 1, tokensPerSecond: 5 };
+  worker.onmessage({ data: { rows: [row], next: "decode tiny" } });
+  seen.push(note.textContent, button.textContent, String(button.disabled));
+  button.click();
+  await turn();
+  await turn();
+  seen.push(note.textContent, button.textContent);
+  return { seen, ended, rows: document.querySelectorAll("#benchmark-rows tbody tr").length };
+}
+
+test("a measurement says how far it is and for how long, and can be stopped", LONG, async (t) => {
+  const page = await openPanels(t, ["panels/benchmark"], ZOOMED);
+  const { seen, ended, rows } = await page.evaluate(stoppedMeasurement);
+  assert.deepEqual(seen, [
+    "Measure this GPU",
+    "Measuring: decode tiny, 2 of 6, 0:00 min so far…",
+    "Stop measuring",
+    "false",
+    "Stopped. Rows that are done are below.",
+    "Measure this GPU",
+  ]);
+  assert.deepEqual([ended, rows], [1, 1], "the worker ends, and its rows stay");
 });
