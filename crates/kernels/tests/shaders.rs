@@ -104,6 +104,42 @@ fn every_file_is_part_of_a_kernel() {
     assert!(unused.is_empty(), "no kernel imports {unused:?}");
 }
 
+/// Words that WGSL reserves ("Reserved Words" of the specification). Texts of matrices are read by no
+/// compiler but a browser's, on a GPU that has them: it refuses such names.
+const RESERVED: &str = "
+    NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become binding_array cast
+    catch class co_await co_return co_yield coherent column_major common compile compile_fragment concept const_cast
+    consteval constexpr constinit crate debugger decltype delete demote demote_to_helper do dynamic_cast enum
+    explicit export extends extern external fallthrough filter final finally friend from fxgroup get goto groupshared
+    highp impl implements import inline instanceof interface layout lowp macro macro_rules match mediump meta mod module
+    move mut mutable namespace new nil noexcept noinline nointerpolation non_coherent noncoherent noperspective null
+    nullptr of operator package packoffset partition pass patch pixelfragment precise precision premerge priv protected
+    pub public readonly ref regardless register reinterpret_cast require resource restrict self set shared sizeof smooth
+    snorm static static_assert static_cast std subroutine super target template this thread_local throw trait try type
+    typedef typeid typename typeof union unless unorm unsafe unsized use using varying virtual volatile wgsl where with
+    writeonly yield";
+
+#[test]
+fn no_name_is_a_reserved_word() {
+    let reserved: BTreeSet<&str> = RESERVED.split_whitespace().collect();
+    let mut found = vec![];
+    for file in files("").into_iter().chain(files("lib")) {
+        let source = text(&file);
+        for (line, number) in source.lines().zip(1..) {
+            // Names of files may have any word.
+            let code = if line.starts_with("#import") { "" } else { line };
+            let code = code.split("//").next().unwrap_or_default();
+            let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+            found.extend(
+                words
+                    .filter(|word| reserved.contains(word))
+                    .map(|word| format!("{file}:{number}: {word}")),
+            );
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// Names that each of several files defines, of which a kernel is joined with one.
 const ALTERNATIVES: [(&str, &str); 2] = [("CHECK_N", "03_matmul_"), ("TILES_N", "03_matmul_")];
 
