@@ -1,12 +1,16 @@
-/** {@link Model.prepare}; loaded when it is needed. */
+/** {@link Model.prepare} and {@link Trainer.prepare}; loaded when they are needed. */
 
 import { overOf, withOver } from "./adapter-parts.js";
 import { type DecodedModel, generateCall } from "./generate-options.js";
+import type { InnerRuntime } from "./inner-runtime.js";
 import type { InnerModel } from "./internal.js";
 import { interventionsOf, roomOf } from "./interventions.js";
+import { configJson, type ModelConfig } from "./model-config.js";
 import { check, integer, object, type Rules } from "./options.js";
 import type { PreparedText, PrepareOptions } from "./prepare-types.js";
-import { LONG } from "./progress.js";
+import { LONG, type LongOptions } from "./progress.js";
+import { toldOptions } from "./trainer-options.js";
+import type { TrainerOptions } from "./trainer-types.js";
 import { watched } from "./watch.js";
 
 const PREPARE: Rules<PrepareOptions> = {
@@ -43,5 +47,20 @@ export async function prepare(
         raw.prepare(JSON.stringify(own), count, longest, ask, changed),
       );
     }, long.signal),
+  );
+}
+
+export async function prepareTrainer(
+  on: InnerRuntime,
+  config: ModelConfig,
+  options: TrainerOptions & LongOptions,
+): Promise<void> {
+  const what = "Trainer.prepare";
+  const model = configJson(what, config);
+  const { long, json } = toldOptions(what, options);
+  return on.call(
+    (raw, { RawTrainer }) =>
+      watched(what, long, (ask) => RawTrainer.prepare(raw, model, json, ask)),
+    long.signal,
   );
 }

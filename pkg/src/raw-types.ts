@@ -302,7 +302,10 @@ export interface RawExports {
     starts: Uint32Array | undefined,
     optionsJson: string,
   ) => RawDataset;
-  RawTrainer: { create(model: RawModel, optionsJson: string, ask: Ask): Promise<RawTrainer> };
+  RawTrainer: {
+    create(model: RawModel, optionsJson: string, ask: Ask): Promise<RawTrainer>;
+    prepare(on: RawRuntime, configJson: string, optionsJson: string, ask: Ask): Promise<void>;
+  };
   RawResume: new (loader: RawLoader, stateJson: string) => RawResume;
 }
 

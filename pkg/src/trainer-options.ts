@@ -1,10 +1,11 @@
 /** What is checked of a trainer's options, and how the module reports them. */
 
-import { OPTIMIZER } from "./optimizers.js";
+import { DEFAULTS, OPTIMIZER } from "./optimizers.js";
 import {
   check,
   flag,
   fraction,
+  inspect,
   integer,
   number,
   oneOf,
@@ -13,6 +14,7 @@ import {
   type Rules,
   seed,
 } from "./options.js";
+import { LONG, type LongOptions } from "./progress.js";
 import type {
   DropoutRates,
   ResolvedTrainerOptions,
@@ -54,6 +56,19 @@ export const TRAINER: Rules<TrainerOptions> = {
   ema: orNull(share),
   seed,
 };
+
+/** Checks the options of `Trainer.create`, and of what prepares it. `json` are those of the module. */
+export function toldOptions(what: string, options: TrainerOptions & LongOptions) {
+  const { signal, onProgress, ...chosen } = check<TrainerOptions & LongOptions>(what, options, {
+    ...TRAINER,
+    ...LONG,
+  });
+  const json = inspect(what, () =>
+    JSON.stringify({ ...DEFAULTS[chosen.optimizer ?? ""], ...chosen }),
+  );
+  const long: LongOptions = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
+  return { long, json, fixedTotal: chosen.totalSteps !== undefined };
+}
 
 /** The options as the module reports them, as far as they differ from the public ones. */
 export interface RawOptions extends Omit<ResolvedTrainerOptions, "minLearningRate"> {

@@ -8,8 +8,8 @@ import { openSource } from "./file-source.js";
 import { type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { deferredPart } from "./lazy.js";
 import { adoptModel, Model } from "./model.js";
+import type { ModelConfig } from "./model-config.js";
 import type { ModelFiles } from "./model-types.js";
-import { DEFAULTS } from "./optimizers.js";
 import {
   anything,
   check,
@@ -47,7 +47,7 @@ import {
   type TrainerSaveOptions,
 } from "./save-types.js";
 import { toSomeTokens, toTokens } from "./tokens.js";
-import { type RawOptions, type RawSchedule, TRAINER } from "./trainer-options.js";
+import { type RawOptions, type RawSchedule, TRAINER, toldOptions } from "./trainer-options.js";
 import { TrainerSteps } from "./trainer-steps.js";
 import type {
   Batch,
@@ -152,17 +152,8 @@ export class Trainer {
     if (!isA(trained, Model) && !isA(trained, Adapter)) {
       throw invalid(`Trainer.create takes a Model or an Adapter first, not ${show(trained)}`);
     }
-    const { signal, onProgress, ...chosen } = check<TrainerOptions & LongOptions>(
-      "Trainer.create",
-      options,
-      { ...TRAINER, ...LONG },
-    );
-    const long = { ...(signal && { signal }), ...(onProgress && { onProgress }) };
-    const fixedTotal = chosen.totalSteps !== undefined;
+    const { long, json, fixedTotal } = toldOptions("Trainer.create", options);
     const { handle, runtime } = models.of(trained);
-    const json = inspect("Trainer.create", () =>
-      JSON.stringify({ ...DEFAULTS[chosen.optimizer ?? ""], ...chosen }),
-    );
     return handle.run(async (raw) => {
       const { RawTrainer } = runtime.module;
       const create = (ask: Ask) => RawTrainer.create(raw, json, ask);
@@ -170,7 +161,31 @@ export class Trainer {
       const made = adopt(handle, trainer, () => new Trainer(trained, trainer, 0, fixedTotal, json));
       await runtime.remember();
       return made;
-    }, signal);
+    }, long.signal);
+  }
+
+  /**
+   * Compiles the kernels of a trainer that has no model yet: while one is made, or its files load. `Trainer.create` with the
+   * same options, on a model of this config, then compiles none of them. Nothing is allocated.
+   *
+   * @throws {@link TinyloomError} `invalid-config`, `invalid-options`, `limit-exceeded`, `out-of-memory`, `aborted`.
+   *
+   * @example
+   * ```ts
+   * const compiled = Trainer.prepare(runtime, config, options);
+   * const model = await Model.create(runtime, config);
+   * await compiled;
+   * const trainer = await Trainer.create(model, options);
+   * ```
+   */
+  static async prepare(
+    runtime: Runtime,
+    config: ModelConfig,
+    options: TrainerOptions & LongOptions = {},
+  ): Promise<void> {
+    expectRuntime("Trainer.prepare", runtime);
+    const { prepareTrainer } = await deferredPart();
+    return prepareTrainer(runtimes.of(runtime), config, options);
   }
 
   /**

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod allocations;
 mod cache;
+mod compile;
 #[cfg(test)]
 #[path = "../../crates/model/src/counting.rs"]
 mod counting;

@@ -2,7 +2,9 @@
 
 use super::dataset::RawDataset;
 use super::model::{RawLoader, RawModel, finished as no_loader, read};
+use super::runtime::RawRuntime;
 use super::{JsResult, asking, json, to_js};
+use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::error::{Error, ErrorCode};
 use crate::gpu::LocalFuture;
@@ -30,6 +32,19 @@ impl RawTrainer {
         let options = TrainerOptions::from_json(&options).map_err(to_js)?;
         let trainer = Trainer::create(&model, options, Progress(&ask)).await.map_err(to_js)?;
         Ok(Self { trainer })
+    }
+
+    /// Compiles what a trainer of a model of this config will need.
+    pub async fn prepare(
+        runtime: &RawRuntime,
+        config: String,
+        options: String,
+        ask: Function,
+    ) -> JsResult<()> {
+        let (gpu, ask) = (runtime.gpu()?, asking(ask));
+        let config = ModelConfig::from_code(&config).map_err(to_js)?;
+        let options = TrainerOptions::from_json(&options).map_err(to_js)?;
+        Trainer::prepare(&gpu, &config, options, Progress(&ask)).await.map_err(to_js)
     }
 
     pub fn options(&self) -> JsResult<String> {

@@ -5,11 +5,11 @@ use super::generate::GenerateOptions;
 use super::lookup::ROWS;
 use super::sampler::check_alternatives;
 use crate::error::Result;
-use crate::gpu::LocalFuture;
 use crate::kernels::Kernel;
 use crate::lower::{BatchedRows, Inference, SampleChoices};
 use crate::plan::Plan;
 use crate::session::cache::allocation::capacity_for;
+use crate::session::compile::{compile_ahead, distinct};
 use crate::session::model::Model;
 use crate::session::progress::Progress;
 use crate::session::weights::check_format;
@@ -37,19 +37,7 @@ impl Model {
         check_count("sequences is", sequences)?;
         self.check_length(tokens)?;
         let kernels = self.kernels_of(options, sequences, tokens)?;
-        let (gpu, total) = (self.gpu(), kernels.len());
-        // On a CPU side by side takes longer than one after the other.
-        let most = if gpu.capabilities().software { 1 } else { SIDE_BY_SIDE };
-        let mut compiling: Vec<Option<LocalFuture<Result<()>>>> = vec![];
-        for done in 0..total {
-            progress.report(done, total, "compile kernels")?;
-            let begun = compiling.len()..total.min(done + most);
-            compiling.extend(kernels[begun].iter().map(|kernel| Some(gpu.compile(kernel))));
-            if let Some(compiled) = compiling[done].take() {
-                compiled.await?;
-            }
-        }
-        progress.report(total, total, "compile kernels")
+        compile_ahead(&**self.gpu(), &kernels, SIDE_BY_SIDE, progress).await
     }
 
     /// Each distinct kernel once.
@@ -68,28 +56,21 @@ impl Model {
         let one = of(capacity_for(tokens, most).into());
         let plans = one.plans()?;
         let slots = &plans.sample.slots;
-        let mut kernels: Vec<Kernel> = vec![];
-        let mut add = |plan: &Plan| {
-            for kernel in &plan.kernels {
-                if kernels.iter().all(|known| known.wgsl != kernel.wgsl) {
-                    kernels.push(kernel.clone());
-                }
-            }
-        };
-        plans.all().into_iter().for_each(&mut add);
+        let mut more: Vec<Plan> = vec![];
         let biased = options.stepwise || !options.bias.is_empty();
         let choices = SampleChoices { biased, likeliest: options.alternatives };
         if choices != SampleChoices::default() {
-            add(&one.sample_plan(choices, slots)?);
+            more.push(one.sample_plan(choices, slots)?);
         }
         if options.prompt_lookup {
-            add(&one.batched_plans(BatchedRows::OfOne(ROWS), slots)?.pass);
+            more.push(one.batched_plans(BatchedRows::OfOne(ROWS), slots)?.pass);
         }
         if sequences > 1 {
             let together = of(batch_shape(sequences, tokens, most));
             let plans = together.batched_plans(BatchedRows::OfTexts(sequences), slots)?;
-            plans.all().into_iter().for_each(&mut add);
+            more.push(plans.pass);
+            more.extend(plans.texts);
         }
-        Ok(kernels)
+        Ok(distinct(plans.all().into_iter().chain(&more)))
     }
 }

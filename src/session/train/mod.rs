@@ -10,6 +10,7 @@ mod micro_step;
 pub(super) mod objective;
 mod options;
 mod plans;
+mod prepare;
 mod profile;
 pub(super) mod resume;
 mod run_progress;

@@ -1,4 +1,5 @@
-// `model.prepare`: what a first text compiles is compiled before it, off the thread, and nothing else is made.
+// `model.prepare` and `Trainer.prepare`: what a first text or a trainer compiles is compiled before it, off the thread, and
+// nothing else is made.
 import { equal, ok, refuses } from "../../api/bodies/assert.mjs";
 import { batch, collect, config, pause, trainerOptions } from "../../api/bodies/kit.mjs";
 
@@ -9,6 +10,7 @@ export const place = {
   smoke: [
     "the first text compiles nothing, and is the same",
     "it ends at the signal, and goes on from there the next time",
+    "a trainer of a model that is not there yet",
   ],
 };
 
@@ -59,21 +61,27 @@ async function calls(device, name, work) {
   return count;
 }
 
-/** Prepares for a text, which then compiles nothing. */
-async function prepared({ runtime, model, counters }, options) {
+/**
+ * Runs a preparation, which compiles aside and reports that.
+ *
+ * @param work - gets what hears of its progress.
+ * @param makes - whether it makes something for the call.
+ * @returns pipelines before and after it.
+ */
+async function aside(runtime, work, makes = false) {
+  const counters = () => made(runtime._counters());
   const before = counters();
   const { gpuBytes } = runtime._counters();
   const told = [];
-  const generate = Object.keys(options).length === 0 ? true : options;
-  const work = () => model.prepare({ generate, onProgress: (one) => told.push(one) });
   let [aside, blocking] = [0, 0];
   blocking = await calls(runtime.device, "createComputePipeline", async () => {
-    aside = await calls(runtime.device, "createComputePipelineAsync", work);
+    aside = await calls(runtime.device, "createComputePipelineAsync", () =>
+      work((one) => told.push(one)),
+    );
   });
   const { pipelines } = counters();
   equal(runtime._counters().gpuBytes, gpuBytes, "bytes of a preparation");
-  // A sum of adapters is made for the call, and is gone behind it.
-  if (!options.adapters) equal(counters(), { ...before, pipelines }, "what a preparation makes");
+  if (!makes) equal(counters(), { ...before, pipelines }, "what a preparation makes");
   equal([aside, blocking], [pipelines - before.pipelines, 0], "pipelines are compiled aside");
   const { total } = told[0];
   const expected = Array.from({ length: total + 1 }, (_, loaded) => ({
@@ -82,10 +90,20 @@ async function prepared({ runtime, model, counters }, options) {
     stage: "compile kernels",
   }));
   equal(told, expected, "progress");
+  return [before.pipelines, pipelines];
+}
+
+/** Prepares for a text, which then compiles nothing. */
+async function prepared({ runtime, model, counters }, options) {
+  const generate = Object.keys(options).length === 0 ? true : options;
+  // A sum of adapters is made for the call, and is gone after it.
+  const makes = options.adapters !== undefined;
+  const work = (onProgress) => model.prepare({ generate, onProgress });
+  const [before, pipelines] = await aside(runtime, work, makes);
   const text = await written(model, options);
   equal(counters().pipelines, pipelines, "pipelines of the first text");
   ok(text.length > 0, "no text");
-  return { compiled: pipelines - before.pipelines, text };
+  return { compiled: pipelines - before, text };
 }
 
 export const cases = {
@@ -173,6 +191,51 @@ export const cases = {
     equal(found.loss, expected.loss, "the loss");
     equal(found.more, found.compiled, "a text behind training compiles nothing");
     equal(found.more + prepared, expected.more, "pipelines in all");
+  },
+
+  async "a trainer of a model that is not there yet"({ tinyloom, gpu }) {
+    const { Model, Runtime, Trainer } = tinyloom;
+    const options = { ...trainerOptions, optimizer: "lion" };
+    const first = async (ahead) => {
+      const runtime = await Runtime.create({ gpu });
+      const compiled = await ahead(runtime);
+      const model = await Model.create(runtime, config, { seed: 3 });
+      const { pipelines } = runtime._counters();
+      const trainer = await Trainer.create(model, options);
+      const more = runtime._counters().pipelines - pipelines;
+      const { loss } = await trainer.step(batch(32));
+      runtime.destroy();
+      return { compiled, more, loss };
+    };
+    const plain = await first(() => 0);
+    const own = await first(async (runtime) => {
+      const work = (onProgress) => Trainer.prepare(runtime, config, { ...options, onProgress });
+      const [before, after] = await aside(runtime, work);
+      return after - before;
+    });
+    equal([own.compiled, own.more], [plain.more, 0], "pipelines ahead, and with the trainer");
+    ok(plain.more > 10, `${plain.more} pipelines`);
+    equal(own.loss, plain.loss, "the loss");
+    return `${plain.more} pipelines`;
+  },
+
+  async "what no trainer can be of is refused, and the signal ends it"({ tinyloom, gpu }) {
+    const { Runtime, Trainer } = tinyloom;
+    const runtime = await Runtime.create({ gpu });
+    const wrong = (code, words, own, options) =>
+      refuses(code, words, () => Trainer.prepare(runtime, own, options));
+    await refuses("invalid-options", "Trainer.prepare takes a Runtime first", () =>
+      Trainer.prepare({}, config),
+    );
+    await wrong("invalid-config", "Trainer.prepare: ", { hidden_size: 1n });
+    await wrong("invalid-options", "learningRate", config, { learningRate: -1 });
+    await wrong("invalid-options", "it takes", config, { rate: 1 });
+    const controller = new AbortController();
+    const { signal } = controller;
+    const onProgress = ({ loaded }) => loaded === 3 && controller.abort();
+    await wrong("aborted", "Trainer.prepare", config, { signal, onProgress });
+    runtime.destroy();
+    await wrong("freed", "", config);
   },
 
   async "what cannot be is refused"({ tinyloom, gpu }) {

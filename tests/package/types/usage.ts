@@ -200,6 +200,7 @@ export async function picked(model: Model, runtime: Runtime, handle: FileSystemF
 
 export async function dispose(runtime: Runtime): Promise<void> {
   using model = await Model.create(runtime, {});
+  await Trainer.prepare(runtime, model.config, { learningRate: 1e-3, onProgress: () => undefined });
   await using trainer = await Trainer.create(model);
   const end: () => void = runtime[Symbol.dispose];
   const ended: Promise<void> = runtime[Symbol.asyncDispose]();
@@ -239,6 +240,7 @@ export async function useWorker(file: File, signal: AbortSignal, given: Worker):
   const vendor: string = runtime.capabilities.adapter.vendor;
   const model: worker.Model = await Model.create(runtime, { hidden_size: 64 }, { seed: 1 });
   const trainer: worker.Trainer = await Trainer.create(model, { schedule: "linear" });
+  await Trainer.prepare(runtime, { hidden_size: 64 }, { schedule: "linear" });
   const adapter: worker.Adapter = await Adapter.create(model, { rank: 4 });
   for await (const { token } of model.generate([1], { adapter })) void token;
   // @ts-expect-error: a model is no adapter of itself
