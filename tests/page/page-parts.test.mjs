@@ -167,27 +167,63 @@ function fakes() {
   const gone = [];
   const freed = (name, more = {}) => ({ ...more, free: async () => void gone.push(name) });
   const model = freed("model", { config: { vocab_size: 256 } });
+  const called = [];
   const lab = {
-    Model: { create: async () => model, fromPretrained: async () => model },
+    runtime: { capabilities: { software: false } },
+    Model: {
+      create: async () => {
+        called.push("model");
+        return model;
+      },
+      fromPretrained: async () => model,
+    },
     Dataset: { fromText: async () => freed("data", { hash: "", tokens: 1 }) },
-    Trainer: { create: async (of) => ({ model: of }) },
+    Trainer: {
+      prepare: async () => {
+        called.push("kernels");
+        throw new Error("the trainer's to report");
+      },
+      create: async (of) => ({ model: of }),
+    },
   };
   const store = {
     create: async (name) => ({ name, close: async () => void gone.push(`close ${name}`) }),
     delete: async (name) => void gone.push(`delete ${name}`),
     outlives: async () => Promise.reject(new Error("late")),
   };
-  return { gone, lab, store };
+  return { gone, called, lab, store };
+}
+
+/** Begins a run of which something fails. */
+async function failing({ lab, store }, why) {
+  const { beginRun } = await pageModule("src/open");
+  const { presets } = await pageModule("src/presets");
+  const text = { name: "a text", source: "paste", bytes: new Blob(["a b ".repeat(99)]), judge: {} };
+  const settings = { ...presets.thimble, seed: 1 };
+  await assert.rejects(beginRun(lab, store, { name: "new", settings, text }), why);
 }
 
 test("a start that fails late leaves no run, no model and no data", async () => {
-  const { beginRun } = await pageModule("src/open");
-  const { presets } = await pageModule("src/presets");
-  const { gone, lab, store } = fakes();
-  const text = { name: "a text", source: "paste", bytes: new Blob(["a b ".repeat(99)]), judge: {} };
-  const settings = { ...presets.thimble, seed: 1 };
-  await assert.rejects(beginRun(lab, store, { name: "new", settings, text }), /^Error: late$/);
+  const { gone, called, ...of } = fakes();
+  await failing(of, /^Error: late$/);
   assert.deepEqual(gone, ["close new", "delete new", "model", "data", "data"]);
+  assert.deepEqual(called, ["kernels", "model"], "a GPU compiles while the model is made");
+});
+
+test("a trainer that fails leaves no run, which was made meanwhile; a CPU compiles nothing ahead", async () => {
+  const { gone, called, ...of } = fakes();
+  of.lab.runtime.capabilities.software = true;
+  of.lab.Trainer.create = () => Promise.reject(new Error("no memory"));
+  await failing(of, /^Error: no memory$/);
+  assert.deepEqual(gone, ["model", "data", "data", "close new", "delete new"]);
+  assert.deepEqual(called, ["model"]);
+});
+
+test("a run that cannot be made leaves no model and no data", async () => {
+  const { gone, called: _, ...of } = fakes();
+  of.store.create = () => Promise.reject(new Error("no room"));
+  await failing(of, /^Error: no room$/);
+  assert.deepEqual(gone, ["model", "data", "data"]);
 });
 
 test("an imported model that comes to nothing is freed, or was not loaded", async () => {

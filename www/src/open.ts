@@ -1,5 +1,11 @@
 /** How a training comes to be: new, from a run that was kept, or from the files of a model. */
-import { type Model, type StoredRun, TinyloomError, type Trainer } from "tinyloom/worker";
+import {
+  type Model,
+  type StoredRun,
+  TinyloomError,
+  type Trainer,
+  type TrainerOptions,
+} from "tinyloom/worker";
 import { codecOf, type Data, freeData, loadData } from "./data.ts";
 import type { Lab } from "./lab.ts";
 import {
@@ -12,7 +18,7 @@ import {
 } from "./run-store.ts";
 import type { RunSettings } from "./settings.ts";
 import { keptText, type Text } from "./text.ts";
-import { Training } from "./training.ts";
+import { type Parts, Training } from "./training.ts";
 
 /** What a new training starts from. */
 export interface Beginning {
@@ -37,27 +43,33 @@ export async function beginRun(lab: Lab, store: RunStore, beginning: Beginning):
   if (learned && learned.words < vocabulary! && !fewer) throw tooFew(learned.words, vocabulary!);
   const codec = await codecOf(lab, learned?.json ?? pretrained?.tokenizer);
   const settings = learned ? withWords(beginning.settings, learned.words) : beginning.settings;
-  // The worker reads the text while the GPU's driver compiles.
-  const [trainer, data] = await both(
-    madeTrainer(lab, pretrained?.model, settings),
-    loadData(lab, settings, text, codec),
-  );
-  return orFreed(trainer.model, data, async () => {
-    const stories = text.judge !== undefined;
-    const kept = { name: text.name, stories, task: text.task, hash: data.dataset.hash };
-    const options = { settings, text: kept, pretrained: pretrained !== undefined };
+  // The worker reads the text, and makes the run, while the GPU's driver compiles.
+  const making = madeTrainer(lab, pretrained?.model, settings);
+  const read = loadData(lab, settings, text, codec);
+  const stories = text.judge !== undefined;
+  const kept = async () => {
+    const about = { name: text.name, stories, task: text.task, hash: (await read).dataset.hash };
+    const options = { settings, text: about, pretrained: pretrained !== undefined };
     const content: Content = { data: text.bytes, options };
     if (codec.json !== undefined) content.tokenizer = codec.json;
-    const run = await store.create(name, content, lasting);
-    const parts = { settings, text, data, trainer, run, pretrained: options.pretrained };
+    return store.create(name, content, lasting);
+  };
+  const parts = await all(store, making, read, kept());
+  const { trainer, data, run } = parts;
+  return orFreed(trainer.model, data, async () => {
     try {
-      return await Training.of(store, parts);
+      const begun = { settings, text, pretrained: pretrained !== undefined, ...parts };
+      return await Training.of(store, begun);
     } catch (error) {
-      await run.close();
-      await store.delete(run.name);
+      await abandon(store, run);
       throw error;
     }
   });
+}
+
+async function abandon(store: RunStore, run: StoredRun): Promise<void> {
+  await run.close();
+  await store.delete(run.name);
 }
 
 /**
@@ -136,15 +148,18 @@ function withWords(settings: RunSettings, words: number): RunSettings {
 export const newModel = (lab: Lab, { config, seed }: RunSettings): Promise<Model> =>
   lab.Model.create(lab.runtime, config, { seed });
 
-export function newTrainer(lab: Lab, model: Model, settings: RunSettings): Promise<Trainer> {
+export const newTrainer = (lab: Lab, model: Model, settings: RunSettings): Promise<Trainer> =>
+  lab.Trainer.create(model, trainerOptions(settings));
+
+function trainerOptions(settings: RunSettings): TrainerOptions {
   const { seed, tokensPerStep, learningRate, minLearningRate, steps } = settings;
-  return lab.Trainer.create(model, {
+  return {
     tokensPerStep,
     learningRate,
     totalSteps: steps,
     seed,
     ...(minLearningRate !== undefined && { minLearningRate }),
-  });
+  };
 }
 
 /** A trainer of this model, or of a new one. If there comes to be none, the model is freed. */
@@ -153,20 +168,34 @@ async function madeTrainer(
   given: Model | undefined,
   settings: RunSettings,
 ): Promise<Trainer> {
+  const compiled = given ? undefined : compileAhead(lab, settings);
   const model = given ?? (await newModel(lab, settings));
+  await compiled;
   return orFreed(model, undefined, () => newTrainer(lab, model, settings));
 }
 
-/** A trainer and data. If one fails, the other with its model is freed. */
-async function both(
-  trainer: Promise<Trainer>,
-  data: Promise<Data>,
-): Promise<[trainer: Trainer, data: Data]> {
-  const [made, read] = await Promise.allSettled([trainer, data]);
-  if (made.status === "fulfilled" && read.status === "fulfilled") return [made.value, read.value];
-  if (made.status === "fulfilled") await made.value.model.free();
-  if (read.status === "fulfilled") await freeData(read.value);
-  throw made.status === "rejected" ? made.reason : (read as PromiseRejectedResult).reason;
+/** Begins to compile a trainer's kernels: a GPU's driver does so while the model is made. A CPU would make both later. */
+async function compileAhead({ Trainer, runtime }: Lab, settings: RunSettings): Promise<void> {
+  if (runtime.capabilities.software) return;
+  const compiled = Trainer.prepare(runtime, settings.config, trainerOptions(settings));
+  await compiled.catch(() => undefined); // making the trainer reports the error
+}
+
+/** What a training is made of. If a part fails, the others are given back. */
+async function all(
+  store: RunStore,
+  ...parts: [trainer: Promise<Trainer>, data: Promise<Data>, run: Promise<StoredRun>]
+): Promise<Pick<Parts, "trainer" | "data" | "run">> {
+  try {
+    const [trainer, data, run] = await Promise.all(parts);
+    return { trainer, data, run };
+  } catch (error) {
+    const [trainer, data, run] = await Promise.allSettled(parts);
+    if (trainer.status === "fulfilled") await trainer.value.model.free();
+    if (data.status === "fulfilled") await freeData(data.value);
+    if (run.status === "fulfilled") await abandon(store, run.value);
+    throw error;
+  }
 }
 
 /** What is made of a model and its data, if there are some yet. If that fails, both are freed. */
