@@ -12,6 +12,10 @@ const here = import.meta.dirname;
 const ELSEWHERE =
   /^(headless\.html|assets\/(headless|packed|worker-thread)-|service-worker\.js|og\.png)/;
 
+/** Parts of the package that a worker loads for its first run, with all that they need. */
+const FIRST =
+  /\/pkg\/dist\/(index|worker\/(comlink|host)|storage\/index|deferred|text\/index)\.js$/;
+
 const revision = (content: string | Uint8Array): string =>
   createHash("sha256").update(content).digest("hex").slice(0, 16);
 
@@ -93,7 +97,11 @@ export default defineConfig({
       },
     },
   },
-  worker: { format: "es" },
+  // One file, since one import would be found in the file of another, and each takes a request's time.
+  worker: {
+    format: "es",
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "first", test: FIRST }] } } },
+  },
   // The package finds its wasm module beside itself, which pre-bundling would break.
   optimizeDeps: { exclude: ["tinyloom"] },
 });

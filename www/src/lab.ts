@@ -1,3 +1,4 @@
+import wasm from "tinyloom/tinyloom_bg.wasm?url";
 import { type Connected, connect, type RecoveryState, type Runtime } from "tinyloom/worker";
 import { RunStore } from "./run-store.ts";
 import { BETWEEN } from "./simulated-loss.ts";
@@ -36,13 +37,21 @@ export function openLab(onState: (state: RecoveryState) => void): Promise<Open> 
   return opening;
 }
 
+/** The package's module, which comes while the worker starts. Where this fails the package has other ways. */
+async function compiled(): Promise<WebAssembly.Module | undefined> {
+  if (!navigator.gpu) return undefined;
+  return WebAssembly.compileStreaming(fetch(wasm)).catch(() => undefined);
+}
+
 async function begun(): Promise<Open> {
   const worker = new Worker(new URL("./model-worker.ts", import.meta.url), { type: "module" });
+  const compiling = compiled();
   const tinyloom = await connect({ worker });
   const store = RunStore.open(tinyloom);
   store.catch(() => undefined); // without a GPU nobody asks for it
   const onState = (state: RecoveryState) => hear(state);
   const recover = { onState, snapshotMilliseconds: SNAPSHOTS, snapshotSteps: BETWEEN };
-  const runtime = await tinyloom.Runtime.create({ recover });
+  const module = await compiling;
+  const runtime = await tinyloom.Runtime.create({ recover, ...(module && { wasm: module }) });
   return { lab: { ...tinyloom, runtime }, store: await store };
 }
