@@ -40,6 +40,13 @@ test("the stage is accessible while it plays, scrubbed, pointed at and cut", {
   await held(demo, "playing", async () => {
     assert.equal(await page.$eval("#time-play", (one) => one.textContent), "Pause");
   });
+  await page.setViewport(PHONE);
+  await sleep(100);
+  const below = await page.$$eval("#sentence, #loom-canvas, #loom-word", (all) =>
+    all.filter((one) => one.getBoundingClientRect().bottom > innerHeight).map(({ id }) => id),
+  );
+  assert.deepEqual(below, [], "a phone's first screen has the sentence, the weave and the word");
+  await page.setViewport(WIDE);
   await untilHolds(
     "all of it",
     async () => (await page.$eval("#time-range", (one) => one.max)) === "340",
