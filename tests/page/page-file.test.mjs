@@ -1,5 +1,5 @@
 // What the page's own files say without a browser: the first words, links and pictures of a site, the manifest, colours,
-// names of moments, and the part of a text that is woven.
+// names of moments, the part of a text that is woven, and how blocks and the grey run are drawn.
 // reads: www tests/page/page-module.mjs
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
@@ -102,4 +102,46 @@ test("of a text that is longer than the loom the part before the cursor is woven
   assert.ok(text.slice(0, cursor).endsWith(laid(cursor, false)));
   assert.equal(laid(cursor, true), "was a small".slice(-8), "a phone has room for fewer letters");
   assert.equal(laid(0, true), text.slice(-8), "no cursor: the end of it");
+});
+
+/** A weave of two letters, as an SVG file: how much the block changes each thread, and the grey run's answer. */
+async function painted(changes, ghost = []) {
+  const { paint } = await pageModule("src/loom/painting");
+  const { geometryOf } = await pageModule("src/loom/geometry");
+  const { Tiles } = await pageModule("src/loom/tiles");
+  const { SvgPen } = await pageModule("src/share/svg");
+  const guesses = [97, 98].map((token) => ({ token, share: 0.5 }));
+  const shape = { layers: 1, heads: 1 };
+  const weave = { shape, tokens: [97, 62], given: 2, answers: true, columns: 2, guesses };
+  const names = ["paper", "surface", "ink", "muted", "line", "thread", "right", "wrong", "onRight"];
+  const ink = Object.fromEntries(names.map((name) => [name, name]));
+  const pen = new SvgPen();
+  paint(pen.kit, new Tiles(), {
+    weave: { ...weave, lens: [guesses], changes: [changes] },
+    beside: { wanted: undefined, ghost },
+    shares: new Float32Array(4),
+    geometry: geometryOf({ width: 400, height: 300, columns: 2, layers: 1, named: true }),
+    ink: { ...ink, shuttle: "shuttle", heads: ["head"], mono: "mono" },
+    elapsed: Number.POSITIVE_INFINITY,
+  });
+  return pen.file(400, 300, "two letters");
+}
+
+test("a block that changes a thread more is drawn wider and darker", async () => {
+  const shuttles = [...(await painted([0.1, 2])).matchAll(/<path [^>]*shuttle[^>]*>/g)];
+  assert.equal(shuttles.length, 2);
+  const [little, much] = shuttles.map(([path]) => {
+    const [first, , turn] = /d="M([\d.]+) ([\d.]+)Q([\d.]+)/.exec(path).slice(1).map(Number);
+    return { wide: turn - first, dark: Number(/opacity="([\d.]+)"/.exec(path)[1]) };
+  });
+  assert.ok(much.wide > 1.5 * little.wide, `${little.wide} and ${much.wide}`);
+  assert.ok(much.dark > 2 * little.dark, `${little.dark} and ${much.dark}`);
+});
+
+test("the grey run's answer stands beside the model's own", async () => {
+  const letters = (file) => [...file.matchAll(/<text[^>]*>([^<]*)</g)].map(([, text]) => text);
+  const alone = letters(await painted([1, 1]));
+  const both = letters(await painted([1, 1], [122]));
+  assert.ok(!alone.includes("z") && !alone.includes("recording"));
+  assert.ok(both.includes("z") && both.includes("recording"), both.join());
 });
