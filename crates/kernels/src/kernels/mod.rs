@@ -58,7 +58,7 @@ pub(crate) use limits::{check_storage, row_workgroup};
 pub use linear::gate_gradient::{linear_gives_gate_gradient, tile_gives_gate_gradient};
 pub use linear::gated::{linear_gates, tile_gates};
 pub use linear::matrix::reads_halves;
-pub use linear::product::{linear_adapts, linear_parts};
+pub use linear::product::{linear_adapts, linear_parts, linear_parts_for_reader};
 pub use linear::row::matvec_fuses;
 pub use linear::team::matvec_merges;
 pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};

@@ -225,7 +225,10 @@ impl<'a> LayoutPass<'a> {
             return Fusion::None;
         }
         let shape = matrices.read(weight, *shape);
-        let sums = k::linear_parts(self.request.caps, &shape);
+        let sums = match self.request.kind {
+            PassKind::Prompt { .. } => k::linear_parts_for_reader(self.request.caps, &shape),
+            PassKind::Batch { .. } => k::linear_parts(self.request.caps, &shape),
+        };
         if sums == PartialSums::WHOLE {
             return Fusion::None;
         }

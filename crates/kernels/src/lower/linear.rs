@@ -82,8 +82,8 @@ impl Lowering<'_> {
         let (matrix, shape) = self.operand(weight, 0, shape);
         let cols = self.params.matrices[weight].rows as u32;
         let operands = [input, matrix, self.shared(split.slice)?];
-        let range = Range { cols, ..rows.rows };
-        self.builder.product_in_parts(label, &shape, OVERWRITE, operands, range, more)
+        let (range, of) = (Range { cols, ..rows.rows }, (shape, split.sums.count));
+        self.builder.product_in_parts(label, of, OVERWRITE, operands, range, more)
     }
 
     /// The rows of all tokens, without padding.
@@ -200,7 +200,9 @@ impl Lowering<'_> {
                 continue;
             };
             let operands = [d_output, input, self.shared(partials)?];
-            self.builder.product_in_parts(label, &shape, output, operands, range, None)?;
+            let splits = k::linear_parts(self.builder.caps, &shape).count;
+            let of = (shape, splits);
+            self.builder.product_in_parts(label, of, output, operands, range, None)?;
         }
         Ok(())
     }

@@ -59,20 +59,20 @@ impl Builder<'_> {
         self.dispatch(sum.bind_all(added.iter().copied()).flops(elements as f64))
     }
 
-    /// The first stage of a product whose K is split, into parts: what reads them adds them up.
+    /// The first stage of a product whose K is split, into `splits` parts: what reads them adds them up.
     ///
     /// # Errors
     /// As [`Builder::product`].
     pub fn product_in_parts(
         &mut self,
         label: &str,
-        shape: &LinearShape,
+        (shape, splits): (LinearShape, usize),
         output: Output,
         [a, b, c]: [Slice; 3],
         range: Range,
         more: Option<LowRankTerms>,
     ) -> Result<()> {
-        let product = LinearProduct::picked(self.caps, *shape, output);
+        let product = LinearProduct { shape, output, splits, tile: None };
         let launch = self.product_launch(label, product, (None, range), more)?;
         self.dispatch(launch.bind("a", a).bind("b", b).bind("c", c))
     }

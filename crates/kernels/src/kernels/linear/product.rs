@@ -4,7 +4,7 @@ use super::gate_gradient::{self, tile_gives_gate_gradient};
 use super::gated::tile_gates;
 use super::matrix::matrix_constants;
 use super::sum::LinearSum;
-use super::tile::{LinearPick, linear_tiles, pick, pick_parts};
+use super::tile::{LinearPick, linear_tiles, pick, pick_for_reader, pick_parts};
 use crate::caps::Capabilities;
 use crate::error::{Error, Result};
 use crate::format::{Element, WeightFormat, WriteMode};
@@ -44,7 +44,16 @@ impl Output {
 
 /// In how many parts the product that is picked for a shape leaves its result: more than one where its K is split.
 pub fn linear_parts(caps: &Capabilities, shape: &LinearShape) -> PartialSums {
-    match pick(caps, shape).splits {
+    parts_of(pick(caps, shape).splits, shape)
+}
+
+/// [`linear_parts`] of a product of a prompt's rows, whose parts the kernel that reads them adds up.
+pub fn linear_parts_for_reader(caps: &Capabilities, shape: &LinearShape) -> PartialSums {
+    parts_of(pick_for_reader(caps, shape).splits, shape)
+}
+
+fn parts_of(splits: usize, shape: &LinearShape) -> PartialSums {
+    match splits {
         1 => PartialSums::WHOLE,
         count => PartialSums { count, apart: shape.part_elements() as usize },
     }

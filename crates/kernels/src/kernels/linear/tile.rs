@@ -195,6 +195,17 @@ pub(in crate::kernels) fn pick(caps: &Capabilities, shape: &LinearShape) -> Line
     described(caps, shape, estimated(caps, shape)[0])
 }
 
+/// [`pick`] where the kernel that reads the result adds up its parts, so that no dispatch does. Counted where products
+/// are by matrices alone (`docs/decisions/078-prompts-of-small-models.md`).
+pub(in crate::kernels) fn pick_for_reader(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
+    if matrix_choices(caps, shape).is_empty() {
+        return pick(caps, shape);
+    }
+    let all = expected(caps, shape, 0.0);
+    let least = all.iter().min_by(|(one, _), (other, _)| one.total_cmp(other));
+    least.map_or_else(|| pick(caps, shape), |(_, least)| described(caps, shape, *least))
+}
+
 /// [`pick`] for a given number of parts of K.
 ///
 /// # Errors
@@ -208,8 +219,10 @@ pub(in crate::kernels) fn pick_parts(
     if best.splits == parts {
         return Ok(best);
     }
-    let found = estimated(caps, shape).into_iter().find(|(_, splits)| *splits == parts);
-    let pick = found.map(|pick| described(caps, shape, pick));
+    let of_parts = expected(caps, shape, SUM_DISPATCH);
+    let of_parts = of_parts.into_iter().filter(|(_, (_, splits))| *splits == parts);
+    let least = of_parts.min_by(|(one, _), (other, _)| one.total_cmp(other));
+    let pick = least.map(|(_, pick)| described(caps, shape, pick));
     pick.ok_or_else(|| Error::internal(format!("no tile for {parts} parts of K")))
 }
 
@@ -229,24 +242,30 @@ type Estimate = (LinearTile, usize);
 
 /// Tiles and parts by their expected time, none much slower than the first.
 fn estimated(caps: &Capabilities, shape: &LinearShape) -> Vec<Estimate> {
-    let (mut picks, class) = (vec![], caps.class());
-    for choice in choices(caps, shape) {
-        for parts in 1..=MOST_PARTS {
-            if parts > 1 && !can_cut(caps, shape, parts) {
-                break;
-            }
-            picks.push((cost(class, choice, parts, shape), choice.tile, parts));
-        }
-    }
+    let mut picks = expected(caps, shape, SUM_DISPATCH);
     if picks.is_empty() {
         let [large, small] = DIRECT;
         let order = if repays_large(shape) { [large, small] } else { [small, large] };
         return order.map(|tile| (tile, 1)).into();
     }
-    picks.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
+    picks.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let least = picks[0].0;
-    picks.retain(|(cost, ..)| *cost <= WORTH_TRYING * least);
-    picks.into_iter().map(|(_, tile, parts)| (tile, parts)).collect()
+    picks.retain(|(cost, _)| *cost <= WORTH_TRYING * least);
+    picks.into_iter().map(|(_, pick)| pick).collect()
+}
+
+/// All tiles and parts with their expected times, where a dispatch that adds up parts takes `dispatch`.
+fn expected(caps: &Capabilities, shape: &LinearShape, dispatch: f64) -> Vec<(f64, Estimate)> {
+    let (mut all, class) = (vec![], caps.class());
+    for choice in choices(caps, shape) {
+        for parts in 1..=MOST_PARTS {
+            if parts > 1 && !can_cut(caps, shape, parts) {
+                break;
+            }
+            all.push((cost(class, choice, (parts, dispatch), shape), (choice.tile, parts)));
+        }
+    }
+    all
 }
 
 /// A pick with its reason.
@@ -273,14 +292,19 @@ fn can_cut(caps: &Capabilities, shape: &LinearShape, parts: usize) -> bool {
 
 /// Expected time in multiply-adds of one compute unit. Workgroups are handed out evenly: the unit
 /// that gets the most of them ends last.
-fn cost(class: GpuClass, choice: &Choice, parts: usize, shape: &LinearShape) -> f64 {
+fn cost(
+    class: GpuClass,
+    choice: &Choice,
+    (parts, dispatch): (usize, f64),
+    shape: &LinearShape,
+) -> f64 {
     let Choice { tile, factor, busy, edges, together, part } = *choice;
     let groups = (tile.groups(shape) * parts).div_ceil(class.units);
     let groups = groups.next_multiple_of(together) as f64;
     let depth = shape.depth() as f64 / parts as f64 + edges;
     let product = groups.max(busy) * depth * tile.results() as f64 * factor;
     let element = part * GpuClass::LARGE.gigabytes as f64 / class.gigabytes as f64;
-    let sum = SUM_DISPATCH + element * (parts + 1) as f64 * shape.part_elements() as f64;
+    let sum = dispatch + element * (parts + 1) as f64 * shape.part_elements() as f64;
     product + if parts > 1 { sum } else { 0.0 }
 }
 
@@ -306,7 +330,7 @@ fn direct_reason(caps: &Capabilities, tile: LinearTile) -> String {
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use super::*;
-    use crate::caps::Target;
+    use crate::caps::{MatrixConfig, MatrixElement, Target, matrix_samples};
     use crate::kernels::TunedProduct;
     use crate::testing::gpu_adapters;
 
@@ -334,6 +358,30 @@ mod tests {
             let LinearTile::Tiled { bm, bn, bk, .. } = tile else { panic!("{tile:?}") };
             assert_eq!(format!("{bm}x{bn}x{bk} in {splits}"), best, "{form:?} {m}x{n}x{k}");
         }
+    }
+
+    #[test]
+    fn parts_that_their_reader_adds_up_cost_no_dispatch() {
+        let half = MatrixConfig {
+            component: MatrixElement::F16,
+            result: MatrixElement::F32,
+            m: 16,
+            n: 16,
+            k: 16,
+        };
+        let mut caps = matrix_samples::device(&[half], [32, 32]);
+        (caps.adapter.vendor, caps.adapter.architecture) = ("nvidia".into(), String::new());
+        caps.limits.max_compute_workgroup_storage_size = 48 << 10;
+        let of = |n, k| LinearShape { half: true, ..LinearShape::new(Form::MatmulT, n, k, 512) };
+        // SmolLM2-135M: output, and queries, keys and values; Qwen3-0.6B: down.
+        for (n, k, alone, read) in [(576, 576, 1, 3), (960, 576, 1, 2), (1024, 3072, 4, 4)] {
+            let parts = [pick, pick_for_reader].map(|pick| pick(&caps, &of(n, k)).splits);
+            assert_eq!(parts, [alone, read], "{n}x{k}");
+            assert_eq!(pick_parts(&caps, &of(n, k), read).unwrap().splits, read);
+        }
+        // Without matrices nothing changes.
+        let f32 = LinearShape { half: false, ..of(576, 576) };
+        assert_eq!(pick_for_reader(&caps, &f32).splits, pick(&caps, &f32).splits);
     }
 
     #[test]
