@@ -246,11 +246,12 @@ fn cells_a(fetched: FetchedA) -> Cells {
 #endif
 }
 
-fn cells_b(fetched: FetchedB) -> Cells {
+// Elements 4 · q to 4 · q + 3 of a unit.
+fn cells_b(fetched: FetchedB, q: u32) -> Cells {
 #if B_F16
   return cells_of_f16(fetched);
 #else
-  return cells_of(elements_b(fetched));
+  return cells_of(quad_b(fetched, q));
 #endif
 }
 
@@ -288,8 +289,8 @@ fn put_tiles(
   let own = lane % WORKGROUP;
   let line_a = own / ACROSS_A;
   let four_a = own % ACROSS_A;
-  let panel_a = line_a / LINES_A + four_a / FOURS_A;
-  let place_a = line_a % LINES_A * ROW_A + four_a % FOURS_A * 4u;
+  let panel_a = line_a / LINES_A + four_a / UNITS_A;
+  let place_a = line_a % LINES_A * ROW_A + four_a % UNITS_A * 4u;
   #unroll for (var i = 0u; i < LOADS_A; i++) {
     let cells = cells_a((*next_a)[i]);
     let panel = panel_a + i * APART_A / LINES_A;
@@ -300,17 +301,19 @@ fn put_tiles(
     tile_a[panel][at + 3u] = cells.w;
   }
   let line_b = own / ACROSS_B;
-  let four_b = own % ACROSS_B;
-  let panel_b = line_b / LINES_B + four_b / FOURS_B;
-  let place_b = line_b % LINES_B * ROW_B + four_b % FOURS_B * 4u;
+  let unit_b = own % ACROSS_B;
+  let panel_b = line_b / LINES_B + unit_b / UNITS_B;
+  let place_b = line_b % LINES_B * ROW_B + unit_b % UNITS_B * UNIT_B;
   #unroll for (var i = 0u; i < LOADS_B; i++) {
-    let cells = cells_b((*next_b)[i]);
     let panel = panel_b + i * APART_B / LINES_B;
-    let at = place_b + i * APART_B % LINES_B * ROW_B;
-    tile_b[panel][at] = cells.x;
-    tile_b[panel][at + 1u] = cells.y;
-    tile_b[panel][at + 2u] = cells.z;
-    tile_b[panel][at + 3u] = cells.w;
+    #unroll for (var q = 0u; q < QUADS_B; q++) {
+      let cells = cells_b((*next_b)[i], q);
+      let at = place_b + i * APART_B % LINES_B * ROW_B + q * 4u;
+      tile_b[panel][at] = cells.x;
+      tile_b[panel][at + 1u] = cells.y;
+      tile_b[panel][at + 2u] = cells.z;
+      tile_b[panel][at + 3u] = cells.w;
+    }
   }
 }
 

@@ -213,15 +213,16 @@ fn put_tiles(
     let line = lane / ACROSS_A + i * APART_A;
     let four = lane % ACROSS_A;
     let value = elements_a((*next_a)[i]);
-    let at = line % LINES_A * ROW_A / 4u + four % FOURS_A;
-    tile_a[line / LINES_A + four / FOURS_A][at] = cells_of(value);
+    let at = line % LINES_A * ROW_A / 4u + four % UNITS_A;
+    tile_a[line / LINES_A + four / UNITS_A][at] = cells_of(value);
   }
   #unroll for (var i = 0u; i < LOADS_B; i++) {
     let line = lane / ACROSS_B + i * APART_B;
-    let four = lane % ACROSS_B;
-    let value = elements_b((*next_b)[i]);
-    let at = line % LINES_B * ROW_B / 4u + four % FOURS_B;
-    tile_b[line / LINES_B + four / FOURS_B][at] = cells_of(value);
+    let unit = lane % ACROSS_B;
+    let at = (line % LINES_B * ROW_B + unit % UNITS_B * UNIT_B) / 4u;
+    for (var q = 0u; q < QUADS_B; q++) {
+      tile_b[line / LINES_B + unit / UNITS_B][at + q] = cells_of(quad_b((*next_b)[i], q));
+    }
   }
 }
 

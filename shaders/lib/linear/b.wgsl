@@ -40,36 +40,29 @@ fn elements_b(fetched: FetchedB) -> vec4<f32> {
 #elif B_INT8
 // Operand `b` of the linear kernels in signed bytes, as lib/weights.wgsl reads them: four elements to a
 // word, and from word B_SCALES on a scale for 32 neighbours.
-#binding b: array<u32>
+const WORD: u32 = 4u;
+// A byte of a word that is shifted by 16 or by nothing, in place, is FACTORS times as much.
+const FACTORS = vec4(1.0, 0.00390625, 1.0, 0.00390625);
 
-// Four elements, and their scale.
-alias FetchedB = vec2<u32>;
-
-fn fetch_b(outer: u32, inner: u32) -> FetchedB {
-  let i = outer * B_STRIDE + inner;
-  return vec2(b[i / 4u], b[B_SCALES + i / 32u]);
-}
-
-fn elements_b(fetched: FetchedB) -> vec4<f32> {
-  let bytes = bitcast<vec4<i32>>(vec4(fetched.x) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u);
-  return bitcast<f32>(fetched.y) * vec4<f32>(bytes);
+// Four elements without their scale, each one over its factor. Below the bits of 2²³ an integer is its own float's
+// mantissa: a subtraction does what a conversion would, which GPUs do more slowly.
+fn codes_of(word: u32) -> vec4<f32> {
+  let shifted = word ^ 0x80808080u;
+  let bits = vec4(vec2(shifted), vec2(shifted >> 16u)) & vec4(0xffu, 0xff00u, 0xffu, 0xff00u);
+  return bitcast<vec4<f32>>(bits | vec4(0x4b000000u)) - vec4(8388736.0, 8421376.0, 8388736.0, 8421376.0);
 }
 #elif B_INT4
 // Operand `b` of the linear kernels in four bits an element, less 8, as lib/weights.wgsl reads them: eight
 // elements to a word, and from word B_SCALES on a scale for 32 neighbours.
-#binding b: array<u32>
+const WORD: u32 = 8u;
+// Four bits in place are FACTORS times as much.
+const FACTORS = vec4(1.0, 0.0625, 0.00390625, 0.000244140625);
 
-// Four elements in the low half, and their scale.
-alias FetchedB = vec2<u32>;
-
-fn fetch_b(outer: u32, inner: u32) -> FetchedB {
-  let i = outer * B_STRIDE + inner;
-  return vec2(b[i / 8u] >> (4u * (i % 8u)), b[B_SCALES + i / 32u]);
-}
-
-fn elements_b(fetched: FetchedB) -> vec4<f32> {
-  let nibbles = (vec4(fetched.x) >> vec4(0u, 4u, 8u, 12u)) & vec4(15u);
-  return bitcast<f32>(fetched.y) * (vec4<f32>(nibbles) - 8.0);
+// The four elements in the low half of a word, without their scale, each one over its factor. Below the bits of 2²³ an
+// integer is its own float's mantissa: a subtraction does what a conversion would, which GPUs do more slowly.
+fn codes_of(word: u32) -> vec4<f32> {
+  let bits = vec4(word) & vec4(0xfu, 0xf0u, 0xf00u, 0xf000u);
+  return bitcast<vec4<f32>>(bits | vec4(0x4b000000u)) - vec4(8388616.0, 8388736.0, 8390656.0, 8421376.0);
 }
 #else
 // Operand `b` of the linear kernels in f32, four elements at a time.
@@ -83,5 +76,47 @@ fn fetch_b(outer: u32, inner: u32) -> FetchedB {
 
 fn elements_b(fetched: FetchedB) -> vec4<f32> {
   return fetched;
+}
+#endif
+
+#if B_UNITS
+// Packed, and read by units of UNIT_B elements that have one scale.
+#if B_PAIRS
+alias WordsB = vec2<u32>;
+#else
+alias WordsB = vec4<u32>;
+#endif
+
+#binding b: array<WordsB>
+
+struct FetchedB {
+  words: WordsB,
+  scale: f32,
+}
+
+fn fetch_b(outer: u32, inner: u32) -> FetchedB {
+  let i = outer * B_STRIDE + inner;
+  let scale = B_SCALES + i / 32u;
+  return FetchedB(b[i / UNIT_B], bitcast<f32>(b[scale / (UNIT_B / WORD)][scale % (UNIT_B / WORD)]));
+}
+
+// Elements 4 · q to 4 · q + 3 of a unit.
+fn quad_b(fetched: FetchedB, q: u32) -> vec4<f32> {
+  let word = fetched.words[q * 4u / WORD];
+  return codes_of(word >> (q * 4u % WORD * 4u)) * (fetched.scale * FACTORS);
+}
+#elif B_PACKED
+#binding b: array<u32>
+
+// Four elements in the low bits, and their scale.
+alias FetchedB = vec2<u32>;
+
+fn fetch_b(outer: u32, inner: u32) -> FetchedB {
+  let i = outer * B_STRIDE + inner;
+  return vec2(b[i / WORD] >> (i % WORD * 4u), b[B_SCALES + i / 32u]);
+}
+
+fn elements_b(fetched: FetchedB) -> vec4<f32> {
+  return codes_of(fetched.x) * (bitcast<f32>(fetched.y) * FACTORS);
 }
 #endif

@@ -21,25 +21,32 @@ fn within_a(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
 
 #if DOTS
 // Tiles of `b`, stored [N, K], for products of matrices: a line for each of N.
-fn load_b(line: u32, four: u32, n0: u32, k0: u32) -> FetchedB {
+fn load_b(line: u32, unit: u32, n0: u32, k0: u32) -> FetchedB {
 #if GATED
   // Rows of gate, then those of up, N / 2 behind them.
-  return fetch_b(n0 + line + select(0u, (N - BN) / 2u, line >= BN / 2u), k0 + four * 4u);
+  return fetch_b(n0 + line + select(0u, (N - BN) / 2u, line >= BN / 2u), k0 + unit * UNIT_B);
 #else
-  return fetch_b(n0 + line, k0 + four * 4u);
+  return fetch_b(n0 + line, k0 + unit * UNIT_B);
 #endif
 }
 
-fn within_b(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
-  return k0 + four * 4u < k_end;
+fn within_b(line: u32, unit: u32, k0: u32, k_end: u32) -> bool {
+  return k0 + unit * UNIT_B < k_end;
 }
 #else
 // Tiles of `b`, stored [K, N], for products of matrices: a line for each of K.
-fn load_b(line: u32, four: u32, n0: u32, k0: u32) -> FetchedB {
-  return fetch_b(k0 + line, n0 + four * 4u);
+fn load_b(line: u32, unit: u32, n0: u32, k0: u32) -> FetchedB {
+  return fetch_b(k0 + line, n0 + unit * UNIT_B);
 }
 
-fn within_b(line: u32, four: u32, k0: u32, k_end: u32) -> bool {
+fn within_b(line: u32, unit: u32, k0: u32, k_end: u32) -> bool {
   return k0 + line < k_end;
+}
+#endif
+
+#if !B_UNITS
+// Of a unit of four elements.
+fn quad_b(fetched: FetchedB, q: u32) -> vec4<f32> {
+  return elements_b(fetched);
 }
 #endif

@@ -122,15 +122,20 @@ impl Panels {
         self.count * self.lines * self.row()
     }
 
-    /// Adds where the elements of operand `A` or `B` are, and what an invocation loads of them. `across` vectors of a
-    /// line of all panels are neighbours.
-    fn constants(&self, composer: Composer, operand: char, across: usize) -> Composer {
+    /// Adds where the elements of operand `A` or `B` are, and what an invocation loads of them: units of `unit` elements,
+    /// of which `across` of a line of all panels are neighbours.
+    fn constants(
+        &self,
+        composer: Composer,
+        operand: char,
+        (across, unit): (usize, usize),
+    ) -> Composer {
         let apart = composer.workgroup_size() / across;
         let sizes = [
             ("PANELS", self.count),
             ("LINES", self.lines),
             ("ROW", self.row()),
-            ("FOURS", self.len / 4),
+            ("UNITS", self.len / unit),
             ("ACROSS", across),
             ("APART", apart),
         ];
@@ -144,6 +149,25 @@ impl Panels {
 fn across(form: Form, [bm, bn, bk]: [usize; 3]) -> [usize; 2] {
     let a = if form == Form::MatmulAt { bm } else { bk };
     [a / 4, if form == Form::MatmulT { bk / 4 } else { bn / 4 }]
+}
+
+/// Elements of B that an invocation loads at a time: where B is packed as many as a vector of words has, if these have one
+/// scale and all invocations load equally many, else four.
+fn unit_of_b(shape: &LinearShape, [bm, bn, bk]: [usize; 3], panel: &Panels, size: usize) -> usize {
+    let word = match shape.b {
+        WeightFormat::Int8 => 4,
+        WeightFormat::Int4 => 8,
+        WeightFormat::F32 | WeightFormat::F16 => return 4,
+    };
+    let fits = |unit: &usize| {
+        let across = 4 * across(shape.form, [bm, bn, bk])[1] / unit;
+        let whole = panel.len.is_multiple_of(*unit) && (bn * bk).is_multiple_of(unit * size);
+        let step = size.checked_div(across).unwrap_or(0);
+        let lines =
+            step > 0 && (panel.lines.is_multiple_of(step) || step.is_multiple_of(panel.lines));
+        whole && lines && size.is_multiple_of(across)
+    };
+    [4 * word, 2 * word].into_iter().find(fits).unwrap_or(4)
 }
 
 /// Bytes of workgroup memory.
@@ -174,6 +198,7 @@ pub(super) fn matrix_constants(
     let size = composer.workgroup_size();
     let [m, n] = [config.m, config.n].map(|size| size as usize);
     let [across_a, across_b] = across(form, [bm, bn, bk]);
+    let unit = unit_of_b(shape, [bm, bn, bk], &b, size);
     let biased = matches!(output, Output::Bias | Output::BiasedResidual);
     let whole_tiles = shape.m() >= bm && shape.n >= bn;
     // Products of weights, whose K is short, are faster through workgroup memory.
@@ -181,9 +206,10 @@ pub(super) fn matrix_constants(
         form != Form::MatmulT && shape.by_vectors() && c == Element::F32 && !biased && whole_tiles;
     let sizes = [("BM", bm), ("BN", bn), ("BK", bk), ("WM", wm), ("WN", wn)];
     let composer = sizes.into_iter().fold(composer, |all, (name, size)| all.size(name, size));
-    let composer = a.constants(composer, 'A', across_a);
+    let composer = a.constants(composer, 'A', (across_a, 4));
     let composer = b
-        .constants(composer, 'B', across_b)
+        .constants(composer, 'B', (4 * across_b / unit, unit))
+        .size("UNIT_B", unit)
         .size("RESULT_PITCH", n + RESULT_PAD)
         .flag("DIRECT", direct)
         .flag("STARTS", starts(output).is_some());
@@ -193,12 +219,18 @@ pub(super) fn matrix_constants(
         ("RESULTS", m * n / 4 / lanes),
         ("STEPS", bk / config.k as usize),
         ("LOADS_A", bm * bk / 4 / size),
-        ("LOADS_B", bn * bk / 4 / size),
+        ("LOADS_B", bn * bk / unit / size),
+        ("QUADS_B", unit / 4),
     ];
     let added = if direct { starts(output) } else { None };
     Ok((composer.matrix_loops(caps, &counts).matrix(caps, config))
         .one_of(&MATRIX_USERS, "OF_PRODUCTS")
         .when("B_F16", shape.b == WeightFormat::F16)
+        .when("B_UNITS", unit > 4)
+        .when(
+            "B_PAIRS",
+            matches!((shape.b, unit), (WeightFormat::Int8, 8) | (WeightFormat::Int4, 16)),
+        )
         .when("DIRECT_ADDS", added == Some("c"))
         .when("DIRECT_RESIDUAL", added == Some("residual")))
 }

@@ -283,6 +283,7 @@ impl LinearProduct {
                     composer.size("VECTORS_K", bk / 4)
                 };
                 self.sizes(composer)
+                    .when("B_UNITS", false)
                     .size("BM", bm)
                     .size("BN", bn)
                     .size("BK", bk)
@@ -303,6 +304,7 @@ impl LinearProduct {
             }
             LinearTile::Direct { tm, tn } => self
                 .modes(composer.open([shape.n, shape.k, shape.a_stride, shape.c_stride]))
+                .when("B_UNITS", false)
                 .size("TM", tm)
                 .size("TN", tn),
         })
@@ -408,8 +410,10 @@ fn b_form(composer: Composer, shape: &LinearShape) -> Composer {
         WeightFormat::Int8 => "B_INT8",
         WeightFormat::Int4 => "B_INT4",
     };
-    let composer = composer.one_of(&["B_SCALAR", "B_F16", "B_INT8", "B_INT4"], form);
-    if !matches!(shape.b, WeightFormat::Int8 | WeightFormat::Int4) {
+    let packed = matches!(shape.b, WeightFormat::Int8 | WeightFormat::Int4);
+    let composer =
+        composer.one_of(&["B_SCALAR", "B_F16", "B_INT8", "B_INT4"], form).when("B_PACKED", packed);
+    if !packed {
         // Products of other shapes share the text.
         return composer;
     }

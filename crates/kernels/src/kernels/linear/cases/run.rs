@@ -180,7 +180,12 @@ impl Run {
         };
         let b = match self.shape.b {
             WeightFormat::F32 => Operand::floats(b),
-            _ => Operand::words(&self.words),
+            _ => {
+                // Buffers of packed matrices are of whole vectors.
+                let mut words = self.words.clone();
+                words.resize(words.len().next_multiple_of(4), POISON);
+                Operand::words(&words)
+            }
         };
         [a, b]
     }
