@@ -11,6 +11,9 @@
 // first tile. f16 holds 2^SLACK with as many digits as 1.
 //
 // While a tile's scores are multiplied, its values and the next keys are on their way to registers.
+//
+// With KEY_PARTS > 1 a tile's keys are divided among as many subgroups for each ROWS rows, PART each, which have a softmax
+// of their own and meet behind the last tile: fewer tiles, one after the other, where there are few queries.
 // Grid: x over query tiles of BQ, y over heads, dealt out by `assigned`.
 // Workgroup memory: two bytes for each element of the tiles, four for each score. Behind a line of scores is room for
 // the sums of its row's weights. Any other line ends with a pad, which keeps the loads of a matrix in different banks.
@@ -65,15 +68,19 @@ fn store_lse(row: u32, head: u32, x: f32) {
 }
 
 const ROW_PANELS: u32 = BQ / ROWS;
+// Of rows by a part of a tile's keys: a subgroup has one.
+const PANELS: u32 = ROW_PANELS * KEY_PARTS;
+// Keys of a part.
+const PART: u32 = BK / KEY_PARTS;
 // Elements of a panel: its last line needs no pad.
 const QUERY_CELLS: u32 = (ROWS - 1u) * HEAD_PITCH + HEAD_DIM;
-const COLUMN_CELLS: u32 = (BK - 1u) * HEAD_PITCH + HEAD_DIM;
-const WEIGHT_CELLS: u32 = (ROWS - 1u) * WEIGHTS_PITCH + BK;
+const COLUMN_CELLS: u32 = (PART - 1u) * HEAD_PITCH + HEAD_DIM;
+const WEIGHT_CELLS: u32 = (ROWS - 1u) * WEIGHTS_PITCH + PART;
 
-alias Products = array<array<Sums, BK / MATRIX_N>, ROWS / MATRIX_M>;
+alias Products = array<array<Sums, PART / MATRIX_N>, ROWS / MATRIX_M>;
 alias Results = array<array<Sums, HEAD_DIM / MATRIX_N>, ROWS / MATRIX_M>;
 
-var<workgroup> scores: array<array<f32, ROWS * SCORES_PITCH>, ROW_PANELS>;
+var<workgroup> scores: array<array<f32, ROWS * SCORES_PITCH>, PANELS>;
 
 const SHARERS: u32 = 2u;
 // A score that is not seen, in SCORE_UNIT.
@@ -141,8 +148,32 @@ fn fetch_values(lane: u32, key0: u32, key_end: u32, kv_head: u32) -> Column {
 
 // The sum of a row's weights.
 fn row_total(panel: u32, line: u32) -> f32 {
-  return scores[panel][line + BK] + scores[panel][line + BK + 1u];
+  return scores[panel][line + PART] + scores[panel][line + PART + 1u];
 }
+
+#if KEYS_APART
+// By what the results of each part of a row are multiplied, and the sum of its weights is divided; and the reference score
+// of the whole row. `line` of panel `panel` has the row's first part.
+struct Meeting {
+  factors: array<f32, KEY_PARTS>,
+  total: f32,
+  reference: f32,
+}
+
+fn meet(panel: u32, line: u32) -> Meeting {
+  var all: Meeting;
+  all.reference = LEAST_SCORE;
+  #unroll for (var p = 0u; p < KEY_PARTS; p++) {
+    all.reference = max(all.reference, scores[panel + p * ROW_PANELS][line + PART + 2u]);
+  }
+  #unroll for (var p = 0u; p < KEY_PARTS; p++) {
+    let own = scores[panel + p * ROW_PANELS][line + PART + 2u];
+    all.factors[p] = exp2((own - all.reference) * SCORE_UNIT_LOG2);
+    all.total += all.factors[p] * row_total(panel + p * ROW_PANELS, line);
+  }
+  return all;
+}
+#endif
 
 // Natural log of Σ exp from the reference score and the sum of weights.
 fn logsumexp(reference: f32, total: f32) -> f32 {
@@ -162,15 +193,17 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let place = pair_place(lane);
   let pair = place / SHARERS;
   let side = place % SHARERS;
-  let row = min(first_row + pair, last_row);
+  let row = min(first_row + pair % BQ, last_row);
   let key_end = end_key(0u, last_row);
   let whole_from = first_key(0u, last_row);
   let whole_end = end_key(0u, first_row);
   let seen = seen_keys(0u, row);
-  let group = own % ROW_PANELS;
-  let panel = pair / ROWS % ROW_PANELS;
+  let group = own % PANELS;
+  let panel = pair / ROWS % PANELS;
   let line = pair % ROWS * SCORES_PITCH;
   let first = side * SHARE;
+  // The first key of the invocation in a tile.
+  let offset = pair / BQ * PART + first;
 
   var results = Results();
   var reference = LEAST_SCORE;
@@ -194,7 +227,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     var products = Products();
     multiply_keys(group, &products);
-    if own < ROW_PANELS {
+    if own < PANELS {
       store_products(group, &products);
     }
     workgroupBarrier();
@@ -212,7 +245,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     if k0 < whole_from || k0 + BK > whole_end {
       #unroll for (var j = 0u; j < SHARE; j++) {
-        row_scores[j] = select(LEAST_SCORE, row_scores[j], k0 + first + j - seen.x < seen.y);
+        row_scores[j] = select(LEAST_SCORE, row_scores[j], k0 + offset + j - seen.x < seen.y);
       }
     }
     var largest = vec4(LEAST_SCORE);
@@ -220,7 +253,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
       let at = four * 4u;
       largest = max(largest, vec4(row_scores[at], row_scores[at + 1u], row_scores[at + 2u], row_scores[at + 3u]));
     }
-    let best = of_pair(panel, line + BK, max(max(largest.x, largest.y), max(largest.z, largest.w)));
+    let best = of_pair(panel, line + PART, max(max(largest.x, largest.y), max(largest.z, largest.w)));
     var correction = 1.0;
     if (best - reference) * SCORE_UNIT_LOG2 > SLACK {
       correction = exp2((reference - best) * SCORE_UNIT_LOG2);
@@ -232,8 +265,8 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     }
     // A row that has seen no key yet has weights of 0.
     let base = select(0.0, reference, reference > LEAST_SEEN);
-    let block = (k0 + first) / 32u * 32u;
-    let bits = kept_bits(head, row, block) >> (k0 + first - block);
+    let block = (k0 + offset) / 32u * 32u;
+    let bits = kept_bits(head, row, block) >> (k0 + offset - block);
     var parts = vec4<f32>();
     #unroll for (var four = 0u; four < SHARE4; four++) {
       let at = four * 4u;
@@ -250,7 +283,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
 
     if workgroupUniformLoad(&rescaled[0]) == k0 + 1u {
       #unroll for (var strip = 0u; strip < STRIPS; strip++) {
-        if own < ROW_PANELS {
+        if own < PANELS {
           store_results(group, strip, &results);
         }
         workgroupBarrier();
@@ -265,13 +298,21 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
     add_values(group, &results);
   }
 
-  scores[panel][line + BK + side] = total;
+  scores[panel][line + PART + side] = total;
+#if KEYS_APART
+  scores[panel][line + PART + 2u + side] = reference;
+#endif
   workgroupBarrier();
-  if side == 0u && first_row + pair <= last_row {
+  if side == 0u && first_row + pair <= last_row && pair < BQ {
+#if KEYS_APART
+    let all = meet(panel, line);
+    store_lse(row, head, logsumexp(all.reference, all.total));
+#else
     store_lse(row, head, logsumexp(reference, row_total(panel, line)));
+#endif
   }
   #unroll for (var strip = 0u; strip < STRIPS; strip++) {
-    if own < ROW_PANELS {
+    if own < PANELS {
       store_results(group, strip, &results);
     }
     workgroupBarrier();
@@ -282,8 +323,18 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
         let owner = r / ROWS;
         let begin = r % ROWS * SCORES_PITCH;
         let at = begin + i % STRIP4 * 4u;
+#if KEYS_APART
+        let all = meet(owner, begin);
+        var x = vec4<f32>();
+        #unroll for (var p = 0u; p < KEY_PARTS; p++) {
+          let sheet = owner + p * ROW_PANELS;
+          x += all.factors[p] * vec4(scores[sheet][at], scores[sheet][at + 1u], scores[sheet][at + 2u], scores[sheet][at + 3u]);
+        }
+        let factor = kept_scale() / max(all.total, LEAST_TOTAL);
+#else
         let x = vec4(scores[owner][at], scores[owner][at + 1u], scores[owner][at + 2u], scores[owner][at + 3u]);
         let factor = kept_scale() / max(row_total(owner, begin), LEAST_TOTAL);
+#endif
         store_output(first_row + r, head, strip * STRIP4 + i % STRIP4, x * factor);
       }
     }

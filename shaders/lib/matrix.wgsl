@@ -32,9 +32,9 @@ fn cells_of_f16(x: vec2<u32>) -> Cells {
 #if OF_FORWARD
 // Of 05_attention_forward_matrix.wgsl.
 var<workgroup> query_tile: array<array<f16, QUERY_CELLS>, ROW_PANELS>;
-var<workgroup> key_tile: array<f16, COLUMN_CELLS>;
-var<workgroup> value_tile: array<f16, COLUMN_CELLS>;
-var<workgroup> weight_tile: array<array<f16, WEIGHT_CELLS>, ROW_PANELS>;
+var<workgroup> key_tile: array<array<f16, COLUMN_CELLS>, KEY_PARTS>;
+var<workgroup> value_tile: array<array<f16, COLUMN_CELLS>, KEY_PARTS>;
+var<workgroup> weight_tile: array<array<f16, WEIGHT_CELLS>, PANELS>;
 
 // Vector `four` of a line; lines are counted through all panels.
 fn put_queries(line: u32, four: u32, cells: Cells) {
@@ -47,24 +47,26 @@ fn put_queries(line: u32, four: u32, cells: Cells) {
 }
 
 fn put_keys(line: u32, four: u32, cells: Cells) {
-  let at = line % BK * HEAD_PITCH + four % VECTORS * 4u;
-  key_tile[at] = cells.x;
-  key_tile[at + 1u] = cells.y;
-  key_tile[at + 2u] = cells.z;
-  key_tile[at + 3u] = cells.w;
+  let part = line % BK / PART;
+  let at = line % PART * HEAD_PITCH + four % VECTORS * 4u;
+  key_tile[part][at] = cells.x;
+  key_tile[part][at + 1u] = cells.y;
+  key_tile[part][at + 2u] = cells.z;
+  key_tile[part][at + 3u] = cells.w;
 }
 
 fn put_values(line: u32, four: u32, cells: Cells) {
-  let at = line % BK * HEAD_PITCH + four % VECTORS * 4u;
-  value_tile[at] = cells.x;
-  value_tile[at + 1u] = cells.y;
-  value_tile[at + 2u] = cells.z;
-  value_tile[at + 3u] = cells.w;
+  let part = line % BK / PART;
+  let at = line % PART * HEAD_PITCH + four % VECTORS * 4u;
+  value_tile[part][at] = cells.x;
+  value_tile[part][at + 1u] = cells.y;
+  value_tile[part][at + 2u] = cells.z;
+  value_tile[part][at + 3u] = cells.w;
 }
 
 fn put_weights(line: u32, four: u32, cells: Cells) {
-  let panel = line % BQ / ROWS;
-  let at = line % ROWS * WEIGHTS_PITCH + four % (BK / 4u) * 4u;
+  let panel = line / ROWS % PANELS;
+  let at = line % ROWS * WEIGHTS_PITCH + four % (PART / 4u) * 4u;
   weight_tile[panel][at] = cells.x;
   weight_tile[panel][at + 1u] = cells.y;
   weight_tile[panel][at + 2u] = cells.z;
@@ -72,14 +74,15 @@ fn put_weights(line: u32, four: u32, cells: Cells) {
 }
 
 // sums += a panel's queries by the keys.
-fn multiply_keys(rows: u32, sums: ptr<function, Products>) {
-  let panel = rows % ROW_PANELS;
+fn multiply_keys(own: u32, sums: ptr<function, Products>) {
+  let panel = own % ROW_PANELS;
+  let part = own / ROW_PANELS % KEY_PARTS;
   #unroll for (var s = 0u; s < DEPTH; s++) {
     #unroll for (var i = 0u; i < ROW_MATRICES; i++) {
       let left_#i = subgroupMatrixLoad<Left, row_major>(&query_tile[panel], i * MATRIX_M * HEAD_PITCH + s * MATRIX_K, HEAD_PITCH);
     }
     #unroll for (var j = 0u; j < TILE_MATRICES; j++) {
-      let right_#j = subgroupMatrixLoad<Right, col_major>(&key_tile, j * MATRIX_N * HEAD_PITCH + s * MATRIX_K, HEAD_PITCH);
+      let right_#j = subgroupMatrixLoad<Right, col_major>(&key_tile[part], j * MATRIX_N * HEAD_PITCH + s * MATRIX_K, HEAD_PITCH);
       #unroll for (var i = 0u; i < ROW_MATRICES; i++) {
         (*sums)[i][j] = subgroupMatrixMultiplyAccumulate(left_#i, right_#j, (*sums)[i][j]);
       }
@@ -88,14 +91,15 @@ fn multiply_keys(rows: u32, sums: ptr<function, Products>) {
 }
 
 // results += a panel's weights by the values.
-fn add_values(rows: u32, results: ptr<function, Results>) {
-  let panel = rows % ROW_PANELS;
+fn add_values(own: u32, results: ptr<function, Results>) {
+  let panel = own % PANELS;
+  let part = own / ROW_PANELS % KEY_PARTS;
   #unroll for (var s = 0u; s < STEPS; s++) {
     #unroll for (var i = 0u; i < ROW_MATRICES; i++) {
       let left_#i = subgroupMatrixLoad<Left, row_major>(&weight_tile[panel], i * MATRIX_M * WEIGHTS_PITCH + s * MATRIX_K, WEIGHTS_PITCH);
     }
     #unroll for (var j = 0u; j < HEAD_MATRICES; j++) {
-      let right_#j = subgroupMatrixLoad<Right, row_major>(&value_tile, s * MATRIX_K * HEAD_PITCH + j * MATRIX_N, HEAD_PITCH);
+      let right_#j = subgroupMatrixLoad<Right, row_major>(&value_tile[part], s * MATRIX_K * HEAD_PITCH + j * MATRIX_N, HEAD_PITCH);
       #unroll for (var i = 0u; i < ROW_MATRICES; i++) {
         (*results)[i][j] = subgroupMatrixMultiplyAccumulate(left_#i, right_#j, (*results)[i][j]);
       }
@@ -103,8 +107,8 @@ fn add_values(rows: u32, results: ptr<function, Results>) {
   }
 }
 
-fn store_products(rows: u32, sums: ptr<function, Products>) {
-  let panel = rows % ROW_PANELS;
+fn store_products(own: u32, sums: ptr<function, Products>) {
+  let panel = own % PANELS;
   #unroll for (var i = 0u; i < ROW_MATRICES; i++) {
     #unroll for (var j = 0u; j < TILE_MATRICES; j++) {
       subgroupMatrixStore<row_major>(&scores[panel], i * MATRIX_M * SCORES_PITCH + j * MATRIX_N, (*sums)[i][j], SCORES_PITCH);
@@ -114,8 +118,8 @@ fn store_products(rows: u32, sums: ptr<function, Products>) {
 
 // The results' columns of a strip, to the place of a panel's scores; and back. The strip is a number that the compiler
 // knows: of each call one of these branches is left.
-fn store_results(rows: u32, strip: u32, results: ptr<function, Results>) {
-  let panel = rows % ROW_PANELS;
+fn store_results(own: u32, strip: u32, results: ptr<function, Results>) {
+  let panel = own % PANELS;
   #unroll for (var n = 0u; n < STRIPS; n++) {
     if strip == n {
       #unroll for (var i = 0u; i < ROW_MATRICES; i++) {
@@ -128,8 +132,8 @@ fn store_results(rows: u32, strip: u32, results: ptr<function, Results>) {
   }
 }
 
-fn load_results(rows: u32, strip: u32, results: ptr<function, Results>) {
-  let panel = rows % ROW_PANELS;
+fn load_results(own: u32, strip: u32, results: ptr<function, Results>) {
+  let panel = own % PANELS;
   #unroll for (var n = 0u; n < STRIPS; n++) {
     if strip == n {
       #unroll for (var i = 0u; i < ROW_MATRICES; i++) {

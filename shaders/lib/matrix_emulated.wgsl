@@ -52,77 +52,79 @@ fn share_of(n: u32, across: u32) -> Share {
 }
 
 #if OF_FORWARD
-const KEY_SHARES: u32 = ROWS / MATRIX_M * (BK / MATRIX_N) * LANE_SHARES;
+const KEY_SHARES: u32 = ROWS / MATRIX_M * (PART / MATRIX_N) * LANE_SHARES;
 const VALUE_SHARES: u32 = ROWS / MATRIX_M * (HEAD_DIM / MATRIX_N) * LANE_SHARES;
 const STRIP_SHARES: u32 = ROWS / MATRIX_M * STRIP_MATRICES * LANE_SHARES;
 
 var<workgroup> query_tile: array<array<Cells, QUERY_CELLS / 4u>, ROW_PANELS>;
-var<workgroup> key_tile: array<Cells, COLUMN_CELLS / 4u>;
-var<workgroup> value_tile: array<Cells, COLUMN_CELLS / 4u>;
-var<workgroup> weight_tile: array<array<Cells, WEIGHT_CELLS / 4u>, ROW_PANELS>;
+var<workgroup> key_tile: array<array<Cells, COLUMN_CELLS / 4u>, KEY_PARTS>;
+var<workgroup> value_tile: array<array<Cells, COLUMN_CELLS / 4u>, KEY_PARTS>;
+var<workgroup> weight_tile: array<array<Cells, WEIGHT_CELLS / 4u>, PANELS>;
 
 fn put_queries(line: u32, four: u32, cells: Cells) {
   query_tile[line % BQ / ROWS][(line % ROWS * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
 }
 
 fn put_keys(line: u32, four: u32, cells: Cells) {
-  key_tile[(line % BK * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
+  key_tile[line % BK / PART][(line % PART * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
 }
 
 fn put_values(line: u32, four: u32, cells: Cells) {
-  value_tile[(line % BK * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
+  value_tile[line % BK / PART][(line % PART * HEAD_PITCH + four % VECTORS * 4u) / 4u] = cells;
 }
 
 fn put_weights(line: u32, four: u32, cells: Cells) {
-  weight_tile[line % BQ / ROWS][(line % ROWS * WEIGHTS_PITCH + four % (BK / 4u) * 4u) / 4u] = cells;
+  weight_tile[line / ROWS % PANELS][(line % ROWS * WEIGHTS_PITCH + four % (PART / 4u) * 4u) / 4u] = cells;
 }
 
-fn multiply_keys(rows: u32, sums: ptr<function, Products>) {
-  let panel = rows % ROW_PANELS;
+fn multiply_keys(own: u32, sums: ptr<function, Products>) {
+  let panel = own % ROW_PANELS;
+  let part = own / ROW_PANELS % KEY_PARTS;
   for (var n = 0u; n < KEY_SHARES; n++) {
-    let at = share_of(n, BK / MATRIX_N);
+    let at = share_of(n, PART / MATRIX_N);
     var sum = 0.0;
     for (var k = 0u; k < HEAD_DIM; k++) {
       let x = at.row * HEAD_PITCH + k;
       let y = at.column * HEAD_PITCH + k;
-      sum += element_of(query_tile[panel][x / 4u], x) * element_of(key_tile[y / 4u], y);
+      sum += element_of(query_tile[panel][x / 4u], x) * element_of(key_tile[part][y / 4u], y);
     }
     (*sums)[at.i][at.j][at.share] += sum;
   }
 }
 
-fn add_values(rows: u32, results: ptr<function, Results>) {
-  let panel = rows % ROW_PANELS;
+fn add_values(own: u32, results: ptr<function, Results>) {
+  let panel = own % PANELS;
+  let part = own / ROW_PANELS % KEY_PARTS;
   for (var n = 0u; n < VALUE_SHARES; n++) {
     let at = share_of(n, HEAD_DIM / MATRIX_N);
     var sum = 0.0;
-    for (var k = 0u; k < BK; k++) {
+    for (var k = 0u; k < PART; k++) {
       let x = at.row * WEIGHTS_PITCH + k;
       let y = k * HEAD_PITCH + at.column;
-      sum += element_of(weight_tile[panel][x / 4u], x) * element_of(value_tile[y / 4u], y);
+      sum += element_of(weight_tile[panel][x / 4u], x) * element_of(value_tile[part][y / 4u], y);
     }
     (*results)[at.i][at.j][at.share] += sum;
   }
 }
 
-fn store_products(rows: u32, sums: ptr<function, Products>) {
+fn store_products(own: u32, sums: ptr<function, Products>) {
   for (var n = 0u; n < KEY_SHARES; n++) {
-    let at = share_of(n, BK / MATRIX_N);
-    scores[rows % ROW_PANELS][at.row * SCORES_PITCH + at.column] = (*sums)[at.i][at.j][at.share];
+    let at = share_of(n, PART / MATRIX_N);
+    scores[own % PANELS][at.row * SCORES_PITCH + at.column] = (*sums)[at.i][at.j][at.share];
   }
 }
 
-fn store_results(rows: u32, strip: u32, results: ptr<function, Results>) {
+fn store_results(own: u32, strip: u32, results: ptr<function, Results>) {
   for (var n = 0u; n < STRIP_SHARES; n++) {
     let at = share_of(n, STRIP_MATRICES);
-    scores[rows % ROW_PANELS][at.row * SCORES_PITCH + at.column] = (*results)[at.i][strip * STRIP_MATRICES + at.j][at.share];
+    scores[own % PANELS][at.row * SCORES_PITCH + at.column] = (*results)[at.i][strip * STRIP_MATRICES + at.j][at.share];
   }
 }
 
-fn load_results(rows: u32, strip: u32, results: ptr<function, Results>) {
+fn load_results(own: u32, strip: u32, results: ptr<function, Results>) {
   for (var n = 0u; n < STRIP_SHARES; n++) {
     let at = share_of(n, STRIP_MATRICES);
-    (*results)[at.i][strip * STRIP_MATRICES + at.j][at.share] = scores[rows % ROW_PANELS][at.row * SCORES_PITCH + at.column];
+    (*results)[at.i][strip * STRIP_MATRICES + at.j][at.share] = scores[own % PANELS][at.row * SCORES_PITCH + at.column];
   }
 }
 

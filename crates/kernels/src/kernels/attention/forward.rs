@@ -31,7 +31,7 @@ impl Spec for AttentionForward {
         let picked = match tile {
             Some(tile) if tile.matrix => Ok((tile, GIVEN_TILE.into())),
             Some(_) => Err(String::new()),
-            None if batch.rounds => pick(caps, batch.shape),
+            None if batch.rounds => pick(caps, batch.shape, None),
             None => Err(String::new()),
         };
         let operands = AttentionOperands::of_batch(batch, BackwardRows::default());
@@ -68,7 +68,7 @@ impl Spec for AttentionForwardCached {
         let operands = AttentionOperands::Cache(self.attention, self.tokens);
         let picked = match self.tile {
             Some(tile) if tile.matrix => Ok((tile, GIVEN_TILE.into())),
-            None if self.rounds => pick(caps, self.attention.shape),
+            None if self.rounds => pick(caps, self.attention.shape, Some(self.tokens)),
             _ => Err(String::new()),
         };
         match picked {
@@ -88,6 +88,9 @@ impl Spec for AttentionForwardCached {
 /// In order of preference (`docs/decisions/050-matrix-attention-forward.md`): the second is for little workgroup
 /// memory.
 const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
+/// Preferred for a prompt where the first of these would leave units of the GPU without a workgroup
+/// (`docs/decisions/078-prompts-of-small-models.md`).
+const FEW_QUERIES: AttentionTile = AttentionTile::matrix_in_parts(32, 64, 2);
 
 /// Bytes of the atomic that says whether results are multiplied, rounded up.
 const FLAG_BYTES: usize = 16;
@@ -101,9 +104,13 @@ const SCORES_PAD: usize = 4;
 /// and values.
 #[derive(Clone, Copy)]
 struct TileLayout {
+    /// Panels of queries.
     panels: usize,
+    /// Parts of the tile's keys: so many panels of weights and scores for each of queries.
+    parts: usize,
     /// Rows of a panel.
     rows: usize,
+    /// Keys of a part.
     columns: usize,
     head_dim: usize,
 }
@@ -111,18 +118,20 @@ struct TileLayout {
 impl TileLayout {
     fn new(caps: &Capabilities, shape: AttentionShape, tile: AttentionTile) -> Self {
         let rows = caps.matrix_lanes() as usize / SHARERS;
-        let (columns, head_dim) = (tile.columns, shape.head_dim);
-        Self { panels: tile.rows / rows, rows, columns, head_dim }
+        let (parts, head_dim) = (tile.key_parts(), shape.head_dim);
+        let columns = tile.columns / parts;
+        Self { panels: tile.rows / rows, parts, rows, columns, head_dim }
     }
 
     const fn bytes(&self) -> usize {
-        let Self { panels, rows, columns, head_dim } = *self;
+        let Self { panels, parts, rows, columns, head_dim } = *self;
         // The last line needs no pad.
         let queries = rows * (head_dim + PAD) - PAD;
         let column_tile = columns * (head_dim + PAD) - PAD;
         let weights = rows * (columns + PAD) - PAD;
         let scores = rows * (columns + SCORES_PAD);
-        2 * (panels * (queries + weights) + 2 * column_tile) + 4 * panels * scores + FLAG_BYTES
+        let halves = panels * (queries + parts * weights) + 2 * parts * column_tile;
+        2 * halves + 4 * panels * parts * scores + FLAG_BYTES
     }
 
     /// Matrices across that fit the place of a panel's scores at a time, in equal strips.
@@ -139,39 +148,49 @@ fn fits(
     config: MatrixConfig,
     tile: AttentionTile,
 ) -> bool {
-    let strip = caps.matrix_lanes() as usize / SHARERS;
-    let loads = tile.columns * shape.head_dim / 4;
+    let layout = TileLayout::new(caps, shape, tile);
+    let strip = layout.rows;
+    let vectors = shape.head_dim / 4;
+    let stored = layout.strip_matrices(config.n as usize) * config.n as usize / 4;
+    let loads = [tile.columns * vectors, tile.rows * vectors, tile.rows * stored];
     tile.rows.is_multiple_of(strip)
         && strip.is_multiple_of(config.m as usize)
-        && [config.n, config.k].iter().all(|side| tile.columns.is_multiple_of(*side as usize))
-        && loads.is_multiple_of(tile.size)
+        && [config.n, config.k].iter().all(|side| layout.columns.is_multiple_of(*side as usize))
+        && loads.iter().all(|loads| loads.is_multiple_of(tile.size))
         && tile.size <= caps.limits.workgroup_invocations() as usize
-        && TileLayout::new(caps, shape, tile).bytes()
-            <= caps.limits.max_compute_workgroup_storage_size as usize
+        && layout.bytes() <= caps.limits.max_compute_workgroup_storage_size as usize
 }
 
 /// The tiles that the forward pass may choose among on this device, by matrices.
 pub fn matrix_forward_tiles(caps: &Capabilities, shape: AttentionShape) -> Vec<AttentionTile> {
     let Ok(config) = usable(caps, shape) else { return vec![] };
-    TILES.into_iter().filter(|tile| fits(caps, shape, config, *tile)).collect()
+    let tiles = TILES.into_iter().chain([FEW_QUERIES]);
+    tiles.filter(|tile| fits(caps, shape, config, *tile)).collect()
 }
 
 /// Whether a forward pass whose operands may be rounded is by matrices. What it reads and its output may then be in
 /// f16.
 pub fn attention_forward_f16(caps: &Capabilities, shape: AttentionShape) -> bool {
-    pick(caps, shape).is_ok()
+    pick(caps, shape, None).is_ok()
 }
 
-/// The tile for a shape, and why.
+/// The tile for a shape, and why. `rows`: the most rows of a prompt's chunk.
 ///
 /// # Errors
 /// Why there is none, in words.
 fn pick(
     caps: &Capabilities,
     shape: AttentionShape,
+    rows: Option<usize>,
 ) -> std::result::Result<(AttentionTile, String), String> {
     usable(caps, shape)?;
     let tiles = matrix_forward_tiles(caps, shape);
+    let groups = |rows: usize| rows.div_ceil(TILES[0].rows) * shape.heads;
+    let (few, class) = (rows.map_or(usize::MAX, groups), caps.class());
+    if few < class.units && tiles.contains(&FEW_QUERIES) {
+        let called = class.called;
+        return Ok((FEW_QUERIES, format!("{few} workgroups with 64 rows are few for {called}")));
+    }
     let Some(tile) = tiles.first() else {
         let have = caps.limits.max_compute_workgroup_storage_size;
         return Err(format!("no tile of matrices fits {have} bytes of workgroup memory"));
@@ -210,7 +229,7 @@ fn with_tile(
     let config = usable(caps, shape).ok().filter(|config| fits(caps, shape, *config, tile));
     let config = config.ok_or_else(|| Error::limit("subgroupMatrixConfigs", 0, 1, name))?;
     let layout = TileLayout::new(caps, shape, tile);
-    let TileLayout { rows, columns, head_dim, .. } = layout;
+    let TileLayout { parts, rows, columns, head_dim, .. } = layout;
     let [m, n, k] = [config.m, config.n, config.k].map(|size| size as usize);
     let strip_matrices = layout.strip_matrices(n);
     let strip = strip_matrices * n;
@@ -221,7 +240,9 @@ fn with_tile(
         .size("WEIGHTS_PITCH", columns + PAD)
         .size("SCORES_PITCH", columns + SCORES_PAD)
         .size("STRIP4", strip / 4)
-        .size("BK", columns)
+        .size("BK", tile.columns)
+        .unrolled("KEY_PARTS", parts)
+        .when("KEYS_APART", parts > 1)
         .size("INTERLEAVED", AttentionPass::Forward.interleaved())
         .flag("LAST_IS_LONGEST", true)
         .when("F16", qkv || output)
@@ -238,9 +259,9 @@ fn with_tile(
         ("SHARE", columns / SHARERS),
         ("SHARE4", columns / SHARERS / 4),
         ("STRIP", strip / SHARERS),
-        ("STRIP_LOADS", strip / 4 / SHARERS),
-        ("COLUMN_LOADS", columns * head_dim / 4 / tile.size),
-        ("QUERY_LOADS", head_dim / 4 / SHARERS),
+        ("STRIP_LOADS", tile.rows * strip / 4 / tile.size),
+        ("COLUMN_LOADS", tile.columns * head_dim / 4 / tile.size),
+        ("QUERY_LOADS", tile.rows * head_dim / 4 / tile.size),
         ("STRIPS", head_dim / strip),
     ];
     Ok(composer.matrix_loops(caps, &counts).matrix(caps, config))
@@ -261,9 +282,24 @@ mod tests {
             (24, 64, 32, 16),
             (16, 64, 32, 16),
         ] {
-            let (tile, why) = pick(&device(kibibytes), shape(head_dim)).unwrap();
+            let (tile, why) = pick(&device(kibibytes), shape(head_dim), None).unwrap();
             assert_eq!([tile.rows, tile.columns], [rows, columns], "{kibibytes} KiB, {why}");
         }
+    }
+
+    #[test]
+    fn few_queries_of_a_prompt_have_keys_in_parts() {
+        let caps = device(48);
+        let parts = |caps: &Capabilities, shape: AttentionShape, rows: Option<usize>| {
+            pick(caps, shape, rows).unwrap().0.key_parts()
+        };
+        let small = AttentionShape { heads: 9, kv_heads: 3, head_dim: 64 };
+        // 72 workgroups, then 144; those of a batch are not counted.
+        assert_eq!([512, 1024].map(|rows| parts(&caps, small, Some(rows))), [2, 1]);
+        assert_eq!(parts(&caps, small, None), 1);
+        // Where it does not fit: wide heads, and little memory.
+        assert_eq!(parts(&caps, shape(128), Some(64)), 1);
+        assert_eq!(parts(&device(32), small, Some(512)), 1);
     }
 
     #[test]
@@ -277,7 +313,7 @@ mod tests {
             (&without, shape(64), "no subgroup matrices from f16 to f32"),
             (&device(16), shape(128), "no tile of matrices fits 16384 bytes"),
         ] {
-            let refused = pick(caps, shape).unwrap_err();
+            let refused = pick(caps, shape, None).unwrap_err();
             assert!(refused.starts_with(why), "{refused}");
         }
     }

@@ -39,12 +39,26 @@ pub(super) fn usable(
 impl AttentionTile {
     /// Tiles of matrices: neighbours share a row.
     pub const fn matrix(rows: usize, columns: usize) -> Self {
-        let size = rows * SHARERS;
+        Self::matrix_in_parts(rows, columns, 1)
+    }
+
+    /// As [`Self::matrix`], forward: the columns are divided among `parts` subgroups for each row.
+    pub const fn matrix_in_parts(rows: usize, columns: usize, parts: usize) -> Self {
+        let size = rows * SHARERS * parts;
         Self { rows, columns, row_groups: rows, size, resident: false, matrix: true }
     }
 
+    /// Subgroups that share a row's columns.
+    pub(super) const fn key_parts(&self) -> usize {
+        self.size / (self.rows * SHARERS)
+    }
+
     pub(super) fn matrix_label(&self) -> String {
-        format!("matrix {}x{}, {SHARERS} lanes per row", self.rows, self.columns)
+        let parts = match self.key_parts() {
+            1 => String::new(),
+            parts => format!(", keys in {parts} parts"),
+        };
+        format!("matrix {}x{}, {SHARERS} lanes per row{parts}", self.rows, self.columns)
     }
 }
 
