@@ -89,7 +89,7 @@ impl Spec for AttentionForwardCached {
 /// memory.
 const TILES: [AttentionTile; 2] = [AttentionTile::matrix(64, 32), AttentionTile::matrix(32, 16)];
 /// Preferred for a prompt where the first of these would leave units of the GPU without a workgroup
-/// (`docs/decisions/078-prompts-of-small-models.md`).
+/// (`docs/decisions/079-prompts-of-small-models.md`).
 const FEW_QUERIES: AttentionTile = AttentionTile::matrix_in_parts(32, 64, 2);
 
 /// Bytes of the atomic that says whether results are multiplied, rounded up.

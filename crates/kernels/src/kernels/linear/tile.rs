@@ -196,7 +196,7 @@ pub(in crate::kernels) fn pick(caps: &Capabilities, shape: &LinearShape) -> Line
 }
 
 /// [`pick`] where the kernel that reads the result adds up its parts, so that no dispatch does. Counted where products
-/// are by matrices alone (`docs/decisions/078-prompts-of-small-models.md`).
+/// are by matrices alone (`docs/decisions/079-prompts-of-small-models.md`).
 pub(in crate::kernels) fn pick_for_reader(caps: &Capabilities, shape: &LinearShape) -> LinearPick {
     if matrix_choices(caps, shape).is_empty() {
         return pick(caps, shape);
