@@ -164,8 +164,8 @@ async function wasmModule(wasm) {
     step("binding and optimising the wasm module");
     await optimised(dist);
     makeInstances(dist);
+    reportSize(made);
   });
-  reportSize(made);
 }
 
 function reportSize(path) {
@@ -234,9 +234,9 @@ async function bundles() {
       await zipWriter();
       await oneFile();
       await workerFiles();
+      await reportScripts();
     },
   );
-  await reportScripts();
 }
 
 /** What the page and the job are made of: their sources and the package as built. */
