@@ -59,7 +59,7 @@ impl ProductTiles {
     }
 }
 
-/// Room for batches of up to `batch.tokens` whose documents are short: of [`SHORT_STRIPS`] strips. As many heads at a
+/// Room for batches of up to `batch.tokens` whose documents are short: of four strips. As many heads at a
 /// time as have room for all of them. `None` where other kernels take the pass.
 pub fn attention_product_tiles(caps: &Capabilities, batch: BatchAttention) -> Option<ProductTiles> {
     let all_heads = batch.shape.heads;
