@@ -1,7 +1,8 @@
-// npm run bench [-- [models|start|growth|attention|matmul|token|cache|batch|precision|peers] --browser chromium|firefox|node --only TEXT --steps N
-//   --seeds N --limits adapter|default --no-subgroups --published --profile --text FILE --out FOLDER]
+// npm run bench [-- [models|start|growth|attention|matmul|token|cache|batch|precision|peers|serving] --browser chromium|firefox|node --only TEXT --steps N
+//   --seeds N --limits adapter|default --no-subgroups --published --profile --text FILE --out FOLDER
+//   --weights FOLDER --seconds N --continue FILE]
 // Measures tinyloom on this machine's GPU from the built files in pkg/dist (and, for kernels alone,
-// target/testing-wasm; for precision, www/dist-node; for peers, bench/peers/dist): no install, no network.
+// target/testing-wasm; for precision, www/dist-node; for peers and serving, bench/peers/dist): no install, no network.
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -11,6 +12,7 @@ import { BUNDLED, tasks } from "./peers.mjs";
 import { picks } from "./picks.mjs";
 import { RESULTS, writeResults } from "./results.mjs";
 import { KERNELS, runSuite } from "./run-suite.mjs";
+import { SERVING } from "./serving/rows.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Steps of the suites that train to an end; others measure so many. */
@@ -28,6 +30,9 @@ const { values, positionals } = commandLine({
     "no-subgroups": { type: "boolean", default: false },
     published: { type: "boolean", default: false },
     out: { type: "string", default: RESULTS },
+    weights: { type: "string" },
+    seconds: { type: "string", default: "Infinity" },
+    continue: { type: "string" },
   },
 });
 const options = {
@@ -40,7 +45,11 @@ const options = {
   published: values.published,
 };
 
-const SUITES = ["models", "start", "growth", ...KERNELS, "cache", "batch", "precision", "peers"];
+const PEERS = { peers: BUNDLED, serving: SERVING };
+const SUITES = [
+  ...["models", "start", "growth", ...KERNELS, "cache", "batch", "precision"],
+  ...Object.keys(PEERS),
+];
 /** Milliseconds that one row of the peers may take. */
 const PATIENCE = 600_000;
 if (!SUITES.includes(options.suite)) {
@@ -63,17 +72,22 @@ if (values.seeds) {
     process.exit(2);
   }
 }
-if (options.suite === "peers" && values.browser === "node") {
-  console.error("the suite peers runs in browsers alone");
+if (options.suite in PEERS && values.browser === "node") {
+  console.error(`the suite ${options.suite} runs in browsers alone`);
   process.exit(2);
 }
-need(["pkg/dist/tinyloom_bg.wasm", "target/testing-wasm/tinyloom_bg.wasm"], "bench/build.mjs");
+if (options.suite === "serving" && (!values.weights || values.browser !== "chromium")) {
+  console.error("the suite serving runs in Chromium; give its weights by --weights FOLDER");
+  process.exit(2);
+}
+need(["pkg/dist/tinyloom_bg.wasm"], "bench/build.mjs");
+if (!(options.suite in PEERS)) need(["target/testing-wasm/tinyloom_bg.wasm"], "bench/build.mjs");
 if (options.suite === "precision") need(["www/dist-node/job.js"], "bench/build.mjs");
-if (options.suite === "peers") {
-  const bundles = BUNDLED.map((peer) => `bench/peers/dist/${peer}.js`);
+if (options.suite in PEERS) {
+  const bundles = PEERS[options.suite].map((peer) => `bench/peers/dist/${peer}.js`);
   need(bundles, "bench/peers/build.mjs");
 }
-const measured = values.browser === "node" ? await inNode() : await inBrowser(values.browser);
+const measured = await measureSuite(values.browser);
 const label = measured.software ? " (software adapter: a regression guard, not a speed)" : "";
 console.log(`adapter: ${Object.values(measured.adapter).filter(Boolean).join(" ")}${label}`);
 if (options.suite === "attention" || options.suite === "matmul") printPicks(measured.results);
@@ -93,6 +107,20 @@ function need(files, script) {
   if (missing === undefined) return;
   console.error(`${missing} is missing; run: node ${script}`);
   process.exit(1);
+}
+
+function measureSuite(browser) {
+  if (options.suite === "serving") return inFreshBrowsers();
+  return browser === "node" ? inNode() : inBrowser(browser);
+}
+
+/** The suite `serving`: the rows of --continue are taken over, and after --seconds none begins. */
+async function inFreshBrowsers() {
+  const { lineOf, serving } = await import("./serving/run.mjs");
+  const { weights, only, continue: earlier } = values;
+  const taken = earlier && JSON.parse(readFileSync(earlier, "utf8")).results;
+  const settings = { weights, only, until: Number(values.seconds), taken };
+  return serving(settings, (row) => console.log(lineOf(row)));
 }
 
 function print(result) {
