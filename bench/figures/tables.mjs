@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
 import { limitsTable } from "../../tests/reliability/limits-table.mjs";
 import { alignTable } from "../align/tables.mjs";
+import { SERVING_TEXTS, servingTable } from "../serving/table.mjs";
 import { markdown } from "./markdown.mjs";
 import { HEADS, reliabilityRows } from "./reliability.mjs";
 import { newest, newestOf } from "./sources.mjs";
@@ -70,6 +71,12 @@ function peers() {
     "Milliseconds per training step with the loss read back after each step, and tokens per second decoded " +
     "after a prompt of 128 tokens. All libraries ran in one session.";
   return caption(text, H200, source) + markdown(heads, rows);
+}
+
+/** What the suite `serving` found. */
+function serving(name) {
+  const source = newest("serving");
+  return caption(SERVING_TEXTS[name], H200, source) + servingTable(name, source.results);
 }
 
 /** Seconds of training to nanoGPT's loss, by precision. */
@@ -330,6 +337,7 @@ function align(name) {
 export const TABLES = {
   peers,
   nanoGPT: nanogpt,
+  ...Object.fromEntries(Object.keys(SERVING_TEXTS).map((name) => [name, () => serving(name)])),
   options,
   precision: () => precision("precision", "The built-in task"),
   "precision of seed": () =>
