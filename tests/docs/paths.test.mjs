@@ -1,4 +1,4 @@
-// The files and commands that documents name are there.
+// The files and commands that documents name are there, and the README is short.
 // reads: README.md CHANGELOG.md CONTRIBUTING.md package.json .github docs bench crates examples pkg scripts shaders src tests www
 // needs no build
 import assert from "node:assert/strict";
@@ -70,4 +70,9 @@ test("npm's scripts", () => {
     dead.map(({ document, name }) => `${document}: npm run ${name}`),
     [],
   );
+});
+
+test("the README has fewer than 150 lines", () => {
+  const lines = readFileSync(join(root, "README.md"), "utf8").trimEnd().split("\n");
+  assert.ok(lines.length < 150, `it has ${lines.length}`);
 });

@@ -1,17 +1,7 @@
 // The README's programs, word for word, with the packed tarball: `npm run try` as a test.
 // reads: README.md#code scripts/try.mjs
-import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { test } from "node:test";
-import { root } from "../../scripts/lib.mjs";
 import { tryLines, tryPage } from "../../scripts/try.mjs";
 import { longTest } from "../gate/core.mjs";
-
-test("the README has fewer than 150 lines", () => {
-  const lines = readFileSync(join(root, "README.md"), "utf8").trimEnd().split("\n");
-  assert.ok(lines.length < 150, `it has ${lines.length}`);
-});
 
 const LONG = { timeout: 600_000 };
 const PLACE = "with the packed tarball";
