@@ -56,7 +56,7 @@ async function promptTimes(subject, next) {
   return { tokens: PROMPT, milliseconds: median(times), spread: spread(times) };
 }
 
-/** Tokens per second behind the first one, and with the prompt's time counted. */
+/** Tokens per second after the first one, and with the prompt's time counted. */
 async function decodeTimes(subject, next) {
   const [rates, withPrompt] = [[], []];
   for (let i = 0; i < TIMES.decode; i++) {

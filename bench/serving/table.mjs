@@ -6,12 +6,12 @@ import { nameOf } from "./rows.mjs";
 export const SERVING_TEXTS = {
   serving:
     "Random weights in Qwen3-0.6B's sizes, the same for all, read from localhost, each row in a fresh browser: from the " +
-    "import to the model; from the call to the first token after a prompt of 512; the tokens behind it, after a prompt of " +
+    "import to the model; from the call to the first token after a prompt of 512; then the tokens after a prompt of " +
     "128. Greedy tokens are the same, or part in a tie.",
   "serving in full":
     "Random weights in the models' sizes, the same for all, read from localhost; each row in a fresh browser with an " +
     "empty profile. Seconds from the import to the model, and to the first token of a prompt of 128. Milliseconds from " +
-    "the call to the first token of a prompt of 512, the median of 5 after 2. Tokens per second of 128 tokens behind " +
+    "the call to the first token of a prompt of 512, the median of 5 after 2. Tokens per second of 128 tokens after " +
     "the first one, after a prompt of 128, the median of 3. Greedy tokens are compared after a prompt of 64; where they " +
     "part, tinyloom's likeliest token is so far ahead of the second in log-probability, and ± says by how much the two " +
     "libraries differ about that before: a tie where that is more.",

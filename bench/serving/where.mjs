@@ -51,8 +51,8 @@ function waysOf({ greedy, drawing, benchmark }, same, other) {
       lessOne(benchmark, same, 256),
     "loaded in f16": lessOne(drawing, same, 256),
     "128 tokens": lessOne(drawing, same, 128),
-    "another prompt each time, from the first token to the last": behindFirst(drawing, other, 128),
-    "the likeliest token each time, as in the table": behindFirst(greedy, other, 128),
+    "another prompt each time, from the first token to the last": afterFirst(drawing, other, 128),
+    "the likeliest token each time, as in the table": afterFirst(greedy, other, 128),
     "with the prompt's time counted": withPrompt(greedy, other, 128),
   };
   return Object.entries(ways).map(([what, rate]) => ({ what, rate, rates: [] }));
@@ -66,7 +66,7 @@ const lessOne = (subject, prompt, tokens) => async () => {
   return (1000 * tokens) / (long - short);
 };
 
-const behindFirst = (subject, prompt, tokens) => async () => {
+const afterFirst = (subject, prompt, tokens) => async () => {
   const times = await arrivals(subject, prompt(), tokens + 1);
   return (1000 * tokens) / (times.at(-1) - times[0]);
 };
