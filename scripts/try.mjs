@@ -128,7 +128,7 @@ export const tryLines = (kind) =>
   tried(async (folder, { lines }) => {
     const what = "the README's first program";
     const ran = await runPage(folder, pageOf(lines), { kind, what });
-    return judged(what, ran, { count: 40, characters: 50 });
+    return judged(what, ran, { count: 60, characters: 50 });
   });
 
 const fall = ({ seconds, losses: all }) =>
