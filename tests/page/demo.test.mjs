@@ -52,7 +52,8 @@ async function opens(t, demo) {
   const recorded = async () => /^Recorded earlier: /.test(await demo.text("story"));
   await demo.until("recording", recorded);
   assert.match(await demo.text("time-key"), /^Grey: a recording of \w+ \d+, \d{4} on \w/);
-  assert.equal(await demo.state(), "loading");
+  // On a fast machine its own run has begun by now.
+  assert.ok(["loading", "training"].includes(await demo.state()));
   await demo.untilState("training");
   assert.equal(await demo.text("text-source"), "reverse");
   await quickly(t, demo);
