@@ -13,7 +13,7 @@ const GREEDY = {
   ignore_eos: true,
 };
 
-/** The library's own lines, of which the backend's are kept. */
+/** A logger that keeps the first lines about the backend. */
 function listening(kept) {
   const keep = (...parts) => {
     const line = parts.join(" ");

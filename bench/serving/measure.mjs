@@ -1,5 +1,5 @@
 // What a page measures of one row. A library's adapter has `load(row)`, which gives
-//   about: what it says of itself; generate(ids, count, onToken): draws the likeliest tokens, and tells of each;
+//   about: its version and backend; generate(ids, count, onToken): draws the likeliest tokens and calls onToken after each;
 //   greedy(ids, count): `tokens` and, of each, `gaps`: its log-probability less the second likeliest one's.
 import { median } from "../workloads.mjs";
 import { idsOf } from "./prompts.mjs";
