@@ -16,6 +16,11 @@ export const PHONE = {
   hasTouch: false,
 };
 
+/** Seconds that anything may take which a test waits for, a navigation included. */
+const LONGEST = 180;
+/** Seconds in which a page says what it does, for the message of a test that fails. */
+const TELLING = 20;
+
 export const number = (text) => Number.parseFloat(text.replaceAll(",", ""));
 export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
@@ -99,14 +104,17 @@ export class Demo {
 
   static async open(browser, url) {
     const demo = new Demo();
-    demo.page = await openPage(browser, url, (type, text) => {
+    // First an empty one: a dialog that opens while the page loads has to be answered, too, or nothing goes on.
+    demo.page = await openPage(browser, "about:blank", (type, text) => {
       if (type === "error") demo.errors.push(text);
     });
+    demo.page.setDefaultTimeout(LONGEST * 1000);
     demo.page.on("dialog", (dialog) => {
       demo.dialogs.push(dialog.type());
-      void dialog.accept();
+      dialog.accept().catch(() => undefined); // its tab has gone
     });
     await demo.page.setViewport(DESKTOP);
+    await demo.page.goto(url, { waitUntil: "load" });
     return demo;
   }
 
@@ -139,17 +147,34 @@ export class Demo {
   }
 
   /** Waits until the condition holds; says what it waited for and what the page showed. */
-  async until(what, condition, seconds = 180) {
+  async until(what, condition, seconds = LONGEST) {
     const end = Date.now() + seconds * 1000;
     while (!(await within(seconds, what, condition()))) {
-      const [state, error] = [await this.state(), await this.text("error")];
+      const told = Promise.all([this.state(), this.text("error"), this.step()]);
+      const [state, error, step] = await within(TELLING, `word of the page beside ${what}`, told);
       assert.notEqual(state, "error", `the page failed while waiting for ${what}: ${error}`);
-      assert.ok(
-        Date.now() < end,
-        `no ${what} within ${seconds} s; state ${state}, step ${await this.step()}`,
-      );
+      assert.ok(Date.now() < end, `no ${what} within ${seconds} s; state ${state}, step ${step}`);
       await sleep(100);
     }
+  }
+
+  /**
+   * Waits for an element. It asks again and again, so that no single call of the browser waits for something that
+   * does not come.
+   */
+  appears(selector, seconds = LONGEST) {
+    return this.until(selector, async () => (await this.page.$(selector)) !== null, seconds);
+  }
+
+  /** Halts the run after its next step from this one on, however late this process hears of that step. */
+  async pauseFrom(step) {
+    await this.page.evaluate((from) => {
+      document.addEventListener("tinyloom:training", function pauses({ detail }) {
+        if (detail.type !== "step" || detail.step < from) return;
+        document.removeEventListener("tinyloom:training", pauses);
+        document.getElementById("pause").click();
+      });
+    }, step);
   }
 
   async untilState(...states) {

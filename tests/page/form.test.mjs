@@ -106,7 +106,7 @@ async function names(demo) {
 async function secondTab(demo, browser, url) {
   await demo.click("start");
   await demo.untilState("training");
-  await demo.page.waitForSelector('#runs [aria-label^="Export"]:disabled');
+  await demo.appears('#runs [aria-label^="Export"]:disabled');
   const disabled = await demo.page.$eval(
     '#runs [aria-label^="Export"]:disabled',
     (one) => one.title,
@@ -134,7 +134,7 @@ async function secondTab(demo, browser, url) {
 
 /** A measurement that takes long can be ended. */
 async function measures(demo) {
-  await demo.page.waitForSelector("#benchmark:enabled");
+  await demo.appears("#benchmark:enabled");
   await demo.click("benchmark");
   await demo.until("its place", async () =>
     /^Measuring: train \w+, 1 of 6, 0:\d\d min so far…$/.test(await demo.text("benchmark-note")),

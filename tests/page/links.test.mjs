@@ -9,6 +9,8 @@ import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { Demo, number } from "./demo-page.mjs";
 
+/** Seconds that a call of the page may take. */
+const CALL = 120;
 const SMALL = "size=thimble&tokens-per-step=128&sequence-length=32";
 const OWN = `#text-source=reverse&${SMALL}&steps=14&seed=3`;
 const MOMENT = `#text-source=sort&${SMALL}&steps=40&learning-rate=0.005&seed=5&step=9&cut=1.6`;
@@ -22,7 +24,7 @@ const source = (demo) => demo.page.$eval("#loom", (one) => one.dataset.source);
 async function start(t, kind = "chromium") {
   const server = await serve({ "/": join(root, "www", "dist") });
   t.after(() => server.close());
-  const browser = await launch(kind);
+  const browser = await launch(kind, { seconds: CALL });
   t.after(() => browser.close());
   return { server, browser };
 }
@@ -47,9 +49,9 @@ async function moment(demo) {
 /** The panel gives the same link again, for the moment that is shown. */
 async function sameLink(demo) {
   await demo.page.click("#share-open");
-  await demo.page.waitForSelector("#share-link:enabled");
+  await demo.appears("#share-link:enabled");
   await demo.page.click("#share-link");
-  await demo.page.waitForSelector("#share-address:not([hidden])");
+  await demo.appears("#share-address:not([hidden])");
   const given = new URLSearchParams(new URL(await demo.text("share-address")).hash.slice(1));
   for (const [name, value] of new URLSearchParams(MOMENT.slice(1))) {
     assert.equal(given.get(name), value, name);
@@ -63,9 +65,8 @@ test("a link to a moment trains up to it, wins over the run of before, and leave
   const { server, browser } = await start(t);
   const demo = await Demo.open(browser, `${server.url}/${OWN}`);
   await demo.untilState("idle");
+  await demo.pauseFrom(2);
   await demo.click("start");
-  await demo.until("first step", async () => (await demo.step()) >= 2);
-  await demo.click("pause");
   await demo.untilState("paused");
   const stood = await demo.step();
   const [{ name }] = await demo.runs();
@@ -124,6 +125,20 @@ async function tooLarge(demo) {
   assert.equal((await demo.page.$$('.head[aria-pressed="false"]')).length, 0, "no head is cut");
 }
 
+/** A proof lets no run begin until it is over. */
+async function proves(demo) {
+  // In one go: the proof may be over before another call comes.
+  const held = await demo.page.evaluate(() => {
+    const [prove, start] = ["prove", "start"].map((id) => document.getElementById(id));
+    const before = [prove.disabled, start.disabled];
+    prove.click();
+    return [...before, prove.disabled, start.disabled];
+  });
+  assert.deepEqual(held, [false, false, true, true], "both buttons, before the press and after");
+  assert.equal(await demo.state(), "stopped");
+  await demo.appears("#start:enabled", 300);
+}
+
 test("a start that fails leaves the run of before as it was, and a proof lets none begin", {
   timeout: 900_000,
 }, async (t) => {
@@ -142,7 +157,7 @@ test("a start that fails leaves the run of before as it was, and a proof lets no
   await demo.fill("text-source", "paste");
   await demo.fill("paste", "eleven char");
   await demo.click("start");
-  await demo.page.waitForSelector("#error:not([hidden])");
+  await demo.appears("#error:not([hidden])");
   assert.match(await demo.text("error"), /^The text has 11 letters;/);
   assert.equal(await demo.state(), "stopped");
   assert.match(await demo.text("status"), /^That did not work\. “.*” is as it was\.$/);
@@ -162,10 +177,7 @@ test("a start that fails leaves the run of before as it was, and a proof lets no
   assert.equal(await demo.state(), "stopped");
 
   await tooLarge(demo);
-  await demo.click("prove");
-  await demo.page.waitForSelector("#start:disabled");
-  assert.equal(await demo.state(), "stopped");
-  await demo.page.waitForSelector("#start:enabled", { timeout: 300_000 });
+  await proves(demo);
   assert.equal((await demo.page.$$("#hashes code")).length, 2);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });

@@ -53,13 +53,13 @@ test("after one visit the page works without a network, in all its parts", {
   await demo.untilState("stopped");
   assert.equal(await demo.step(), 8, "it trains");
   await demo.page.click("#tour");
-  await demo.page.waitForSelector(".driver-popover");
+  await demo.appears(".driver-popover");
   await demo.page.keyboard.press("Escape");
   await demo.page.click("#share-open");
-  await demo.page.waitForSelector("#share-picture:enabled");
+  await demo.appears("#share-picture:enabled");
   await demo.page.keyboard.press("Escape");
   await demo.page.click("#tune summary");
-  await demo.page.waitForSelector('#tune-panel:not([data-state="waiting"])');
+  await demo.appears('#tune-panel:not([data-state="waiting"])');
   await demo.fill("text-source", "shakespeare");
   await demo.fill("size", "thimble");
   await demo.fill("steps", "2");
