@@ -235,15 +235,16 @@ export class Demo {
     else await this.page.screenshot({ path, fullPage: true });
   }
 
-  /** The runs of the table: name and result. */
+  /** The runs of the table: name, result, and who got furthest. */
   runs() {
     return this.page.$$eval("#runs tbody tr", (rows) =>
       rows.map(({ cells }) => ({
         name: cells[1].querySelector("input").value,
         learned: cells[2].textContent,
         result: cells[4].textContent,
+        furthest: cells[5].textContent,
         buttons: Object.fromEntries(
-          [...cells[6].querySelectorAll("button")].map((one) => [one.textContent, !one.disabled]),
+          [...cells[7].querySelectorAll("button")].map((one) => [one.textContent, !one.disabled]),
         ),
       })),
     );

@@ -39,6 +39,36 @@ async function playsToEnds(demo, both, longer) {
   assert.equal(await demo.page.$eval("#time-range", ({ value }) => Number(value)), STEPS);
 }
 
+/** A table says which of both got furthest, and with which settings. */
+async function ranks(demo) {
+  const rows = () =>
+    demo.page.$$eval("#loom-furthest tbody tr", (all) =>
+      all.map(({ cells }) => [...cells].map((cell) => cell.textContent)),
+    );
+  const asked = ([, own]) =>
+    new RegExp(`^2nd of 2: \\d+ of 128 right at step ${STEPS}$`).test(own[1]);
+  await demo.until("both places", async () => asked(await rows()));
+  const [recording, own] = await rows();
+  assert.equal(recording[0], "The recording");
+  assert.match(recording[1], /^1st of 2: 12\d of 128 right at step 340$/);
+  assert.equal(recording[2], "2 layers × 64, 512 per step, rate 0.005, seed 1");
+  assert.deepEqual(
+    [own[0], own[2]],
+    ["Your model", "2 layers × 64, 128 per step, rate 0.005, seed 3"],
+  );
+}
+
+/** What a run answered stays in the list of runs when the page comes back. */
+async function remembers(demo) {
+  const figure = new RegExp(`^\\d+ of 128 right at step ${STEPS}$`);
+  const furthest = async () => (await demo.runs())[0]?.furthest;
+  await demo.until("its figure in the list", async () => figure.test(await furthest()));
+  const before = await furthest();
+  await within(CALL, "reload", demo.page.reload());
+  await demo.until("the list", async () => (await furthest()) !== undefined);
+  assert.equal(await furthest(), before);
+}
+
 test("two looms follow one handle, each to its own end", { timeout: 300_000 }, async (t) => {
   // Answers that take longer than the run shows a step: threads wait for them.
   const server = await serve({ "/": join(root, "www", "dist"), ...slowWorker(400) });
@@ -71,6 +101,7 @@ test("two looms follow one handle, each to its own end", { timeout: 300_000 }, a
   await demo.fill("time-range", "340");
   await both(STEPS, /^The recording at step 340, its last: 12\d right$/);
   assert.equal(await demo.text("loom-step"), `step ${STEPS}, its last`);
+  await ranks(demo);
   const spoken = await page.$eval("#time-range", (one) => one.ariaValueText);
   assert.match(spoken, new RegExp(`^step ${STEPS}, its last, handle at 340, surprise \\d`));
   const count = new RegExp(`^\\d+ right at step ${STEPS}$`);
@@ -98,5 +129,6 @@ test("two looms follow one handle, each to its own end", { timeout: 300_000 }, a
   await demo.fill("time-range", "340");
 
   await playsToEnds(demo, both, longer);
+  await remembers(demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });

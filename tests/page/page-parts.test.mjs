@@ -86,6 +86,8 @@ test("a kept run is stored anew once something was noted, as a score at its end"
   let saves = 0;
   const run = {
     id: "a",
+    options: { text: "a" },
+    update: async ({ options }) => void Object.assign(run, { options }),
     addMetrics: async () => undefined,
     addSample: async () => undefined,
     checkpoints: async () => [{ step: 5, bytes: 10 }],
@@ -98,6 +100,11 @@ test("a kept run is stored anew once something was noted, as a score at its end"
   await saver.sample({ step: 5, score: { right: 128, of: 128 } });
   await saver.save();
   assert.equal(saves, 2, "the score is in the files");
+  const score = { right: 128, of: 128, step: 5 };
+  assert.deepEqual(run.options, { text: "a", score }, "and in what the list of runs reads");
+  await saver.sample({ step: 6, score: { right: 1, of: 128 } });
+  await saver.save();
+  assert.deepEqual(run.options.score, score, "a step that is not stored has no score in the list");
 });
 
 test("the curve's mean neither lags nor leaves what falls evenly", async () => {

@@ -187,6 +187,7 @@ function show(event: TrainingEvent): void {
   if (event.type === "stored" && run) {
     runs.stored(run.run.id, event.stored, run.settings.steps, event.validation);
   }
+  if (event.type === "score" && run) runs.scored(run.run.id, { ...event.score, step: event.step });
   if (event.type === "full") {
     say(
       "The storage is full. The run goes on in memory and ends with the page: stop it, then export it.",

@@ -1,5 +1,5 @@
 import type { StepMetrics, StoredRun, Trainer } from "tinyloom/worker";
-import { isFull, type KeptSample, type RunStore } from "./run-store.ts";
+import { isFull, type KeptSample, type KeptScore, type RunStore } from "./run-store.ts";
 
 /** A checkpoint of the run. */
 export interface Stored {
@@ -20,6 +20,8 @@ export class RunSaver {
   #stored: Stored | undefined;
   /** Whether curve or samples have grown since. */
   #grown = false;
+  /** A score that the run's description does not have yet. */
+  #score: KeptScore | undefined;
 
   private constructor(store: RunStore, trainer: Trainer, run: StoredRun, outlives: boolean) {
     this.#store = store;
@@ -54,6 +56,8 @@ export class RunSaver {
 
   sample(sample: KeptSample): Promise<void> {
     this.#grown = true;
+    const { step, score } = sample;
+    if (score) this.#score = { ...score, step };
     return this.#run.addSample(sample);
   }
 
@@ -81,17 +85,26 @@ export class RunSaver {
     const began = performance.now();
     this.#grown = false;
     try {
-      await this.#trainer.save({ to: this.#run });
+      await this.#write();
     } catch (error) {
       if (!isFull(error)) throw error;
       this.#run = await this.#store.moveToMemory(this.#run);
       this.#due = Number.POSITIVE_INFINITY;
-      await this.#trainer.save({ to: this.#run });
+      await this.#write();
     }
+    const now = performance.now();
+    if (!this.inMemory) this.#due = now + Math.max(PAUSE, SHARE * (now - began));
+  }
+
+  /** Writes model, curve and samples, and into the run's description the score: the list of runs opens none. */
+  async #write(): Promise<void> {
+    await this.#trainer.save({ to: this.#run });
     // Not the trainer's step: a GPU that is lost for good leaves a snapshot of an earlier one.
     const [newest] = await this.#run.checkpoints();
     this.#stored = newest && { step: newest.step ?? 0, bytes: newest.bytes };
-    const now = performance.now();
-    if (!this.inMemory) this.#due = now + Math.max(PAUSE, SHARE * (now - began));
+    const score = this.#score;
+    if (!score || score.step > (this.#stored?.step ?? -1)) return;
+    await this.#run.update({ options: { ...(this.#run.options as object), score } });
+    if (this.#score === score) this.#score = undefined;
   }
 }

@@ -13,6 +13,9 @@ import type { RunSettings } from "./settings.ts";
 /** The folder of this page in the origin's private file system. */
 const APP = "tinyloom-demo";
 
+/** How the newest exam went, and after which step. */
+export type KeptScore = Score & { readonly step: number };
+
 /** What the page keeps of a run besides the data, the tokenizer, and what tinyloom keeps itself. */
 export interface Kept {
   readonly settings: RunSettings;
@@ -27,6 +30,8 @@ export interface Kept {
   };
   /** Whether it began with another model's weights instead of new ones. */
   readonly pretrained: boolean;
+  /** The newest score before the newest checkpoint; runs of older versions of the page have none. */
+  readonly score?: KeptScore;
 }
 
 /** What was kept with a run; undefined for one that this page has not made, or whose description is damaged. */

@@ -1,6 +1,9 @@
 /** A second loom beside the first: another run of the same kind, at the same step, on the same letters. */
 import { byId, whole } from "../dom.ts";
-import { type Exam, rightSaid } from "./asker.ts";
+import { described, furthestFirst, rankingOf, reachedOn } from "../furthest.ts";
+import { fill, tableRow } from "../table.ts";
+import { type Exam, keyOf, rightSaid } from "./asker.ts";
+import type { Picture } from "./captions.ts";
 import { type Laid, lay } from "./cloth.ts";
 import { Drawing } from "./drawing.ts";
 import type { Snapshot, Track } from "./track.ts";
@@ -10,6 +13,7 @@ import type { Weaver } from "./weaver.ts";
 /** Earlier runs of this visit that are kept for it, with all their weights. */
 const KEPT = 2;
 const NONE = "";
+const HEADS = ["Run", "Furthest", "Settings"];
 
 const nameOf = (track: Track, at: number): string =>
   track.recorded
@@ -26,9 +30,14 @@ export class SecondLoom {
   #track: Track | undefined;
   /** The weights on it. */
   #snapshot: Snapshot | undefined;
+  readonly #first: () => Picture | undefined;
 
-  /** @param changed - hears that another run is to be shown. */
-  constructor(changed: () => void) {
+  /**
+   * @param changed - hears that another run is to be shown.
+   * @param first - what is on the loom beside it.
+   */
+  constructor(changed: () => void, first: () => Picture | undefined) {
+    this.#first = first;
     this.#choice.addEventListener("change", () => {
       this.#track = this.#offered[Number(this.#choice.value || Number.NaN)];
       this.#snapshot = undefined;
@@ -107,6 +116,34 @@ export class SecondLoom {
     if (!this.#track || !this.#snapshot) return;
     const words = `${this.#about}: ${rightSaid(this.#snapshot.marks.get(""))}`;
     byId("loom-second-words", HTMLElement).textContent = words;
+    this.#rank(this.#track, this.#snapshot);
+  }
+
+  /** Says which of both got furthest, at the steps that are shown, and with which settings. */
+  #rank(track: Track, { step }: Snapshot): void {
+    const first = this.#first();
+    if (!first) return;
+    const own = first.off.size > 0 ? ", with heads cut" : "";
+    const runs = [
+      {
+        name: `${first.track.recorded ? "The recording" : "Your model"}${own}`,
+        of: first.track,
+        reached: reachedOn(first.track, first.snapshot.step, keyOf(first.off)),
+      },
+      { name: this.#name, of: track, reached: reachedOn(track, step, "") },
+    ];
+    const all = runs.map(({ reached }) => reached);
+    const ranking = rankingOf(all);
+    const rows = furthestFirst(all).map((at) =>
+      tableRow(runs[at]!.name, ranking[at]!, described(runs[at]!.of.settings)),
+    );
+    fill(byId("loom-furthest", HTMLTableElement), HEADS, rows);
+  }
+
+  get #name(): string {
+    const track = this.#track!;
+    if (track.recorded) return "The recording";
+    return this.#earlier.indexOf(track) > 0 ? "The run before that" : "The run before";
   }
 
   #place(): void {

@@ -61,7 +61,6 @@ export class Stage {
     () => {
       this.#refresh();
       this.#changedMarks();
-      this.#second.tell();
       this.#timeline.refresh();
     },
     // Where the machine computes on its CPU, training needs it too.
@@ -69,10 +68,13 @@ export class Stage {
   );
   readonly #weaver = new Weaver();
   readonly #numberLine = new NumberLine();
-  readonly #second = new SecondLoom(() => {
-    this.#beside();
-    this.#changed();
-  });
+  readonly #second = new SecondLoom(
+    () => {
+      this.#beside();
+      this.#changed();
+    },
+    () => this.#picture,
+  );
   readonly #word = byId("loom-word", HTMLInputElement);
   readonly #switch = byId("loom-switch", HTMLButtonElement);
   #recording: Track | undefined;
@@ -472,6 +474,7 @@ export class Stage {
     const asked = this.#asked;
     const ghost = this.#ghost?.snapshots.at(-1)?.marks.get("")?.right;
     this.#squares.show(asked?.marks.right ?? [], ghost);
+    this.#second.tell();
     this.#captions();
   }
 

@@ -1,10 +1,9 @@
 import type { RunSummary } from "tinyloom/storage";
 import type { StepMetrics } from "tinyloom/worker";
 import { byId, bytes, make, whole } from "../dom.ts";
+import { described, furthestFirst, type Reached, rankingOf, reachedBy } from "../furthest.ts";
 import type { Stored } from "../run-saver.ts";
-import { keptOf, type RunStore } from "../run-store.ts";
-import type { RunSettings } from "../settings.ts";
-import { shapeOf } from "../shape.ts";
+import { type KeptScore, keptOf, type RunStore } from "../run-store.ts";
 import { fill, tableRow } from "../table.ts";
 
 /** What the page does with a run of the list. */
@@ -23,7 +22,18 @@ interface May {
   readonly resumable: boolean;
 }
 
-const HEADS = ["Compare", "Name", "Learns from", "Settings", "Result", "Begun", "Actions"];
+const HEADS = [
+  "Compare",
+  "Name",
+  "Learns from",
+  "Settings",
+  "Result",
+  "Furthest",
+  "Begun",
+  "Actions",
+];
+/** Which of them is the result, and who got furthest. */
+const [RESULT, FURTHEST] = [4, 5];
 
 function noteOf({ lasting, full }: RunStore): string {
   if (full) {
@@ -38,12 +48,6 @@ function noteOf({ lasting, full }: RunStore): string {
         "behind the present one."
     : "This browser keeps nothing for this page, as in some private windows. Runs end with the page: export " +
         "those that you want to keep.";
-}
-
-function described({ config, learningRate, tokensPerStep, seed }: RunSettings): string {
-  const { layers, width } = shapeOf(config);
-  const shape = `${layers} ${layers === 1 ? "layer" : "layers"} × ${width}`;
-  return `${shape}, ${whole(tokensPerStep)} per step, rate ${learningRate}, seed ${seed}`;
 }
 
 /** The page's run, and how far it has come. */
@@ -75,15 +79,21 @@ function said(result: Result | undefined, step: number | undefined): string {
 export class RunsPanel {
   readonly #actions: RunActions;
   readonly #deleteAll = byId("delete-all", HTMLButtonElement);
+  readonly #order = byId("furthest-first", HTMLButtonElement);
   readonly #compared = new Set<string>();
   /** The last validation loss by run and checkpoint. */
   readonly #losses = new Map<string, number | undefined>();
   #runs: readonly RunSummary[] = [];
-  /** What says how far each run has come, by its id. */
-  readonly #results = new Map<string, Element>();
+  /** By the id of a run its row, and its newest validation loss that is stored. */
+  #rows: ReadonlyMap<string, HTMLTableRowElement> = new Map();
+  #validations: ReadonlyMap<string, number | undefined> = new Map();
   /** The page's run, and what is stored of it. */
   #current: Current | undefined;
   #stored: Result | undefined;
+  /** The newest score of the page's run, which may not be stored yet. */
+  #score: (KeptScore & { readonly id: string }) | undefined;
+  /** Shows the list once more as it is. */
+  #again: () => Promise<void> = async () => undefined;
   /** The last `show`: an older list must not come after a newer one. */
   #showing: Promise<void> = Promise.resolve();
 
@@ -92,6 +102,14 @@ export class RunsPanel {
     this.#deleteAll.addEventListener("click", () => {
       actions.delete(this.#runs.map(({ name }) => name));
     });
+    this.#order.addEventListener("click", () => {
+      this.#order.ariaPressed = this.#furthestFirst ? "false" : "true";
+      void this.#again();
+    });
+  }
+
+  get #furthestFirst(): boolean {
+    return this.#order.ariaPressed === "true";
   }
 
   /**
@@ -102,14 +120,16 @@ export class RunsPanel {
    */
   show(store: RunStore, current: Current | undefined, may: May): Promise<void> {
     const show = () => this.#show(store, current, may);
+    this.#again = () => this.show(store, this.#current, may);
     this.#showing = this.#showing.then(show, show);
     return this.#showing;
   }
 
-  /** A run has a new checkpoint. Only its cell changes: a visitor may be renaming a run in the same table. */
+  /** A run has a new checkpoint. Only cells change: a visitor may be renaming a run in the same table. */
   stored(id: string, stored: Stored, steps: number, validation: number | undefined): void {
     if (id === this.#current?.id) this.#stored = { stored, steps, validation };
     this.#tell(id);
+    this.#rank();
   }
 
   /** The page's run has made a step. */
@@ -118,26 +138,60 @@ export class RunsPanel {
     this.#tell(id);
   }
 
+  /** The page's run has been asked. */
+  scored(id: string, score: KeptScore): void {
+    this.#score = { ...score, id };
+    this.#rank();
+  }
+
   #tell(id: string): void {
-    const cell = this.#results.get(id);
-    if (cell && id === this.#current?.id) cell.textContent = said(this.#stored, this.#current.step);
+    const row = this.#rows.get(id);
+    if (row && id === this.#current?.id)
+      row.cells[RESULT]!.textContent = said(this.#stored, this.#current.step);
+  }
+
+  /** Says of each run how far it has come, and which place that is. */
+  #rank(): void {
+    const runs = this.#runs.filter(({ id }) => this.#rows.has(id));
+    const ranking = rankingOf(runs.map((run) => this.#reachedBy(run)));
+    for (const [at, { id }] of runs.entries()) {
+      this.#rows.get(id)!.cells[FURTHEST]!.textContent = ranking[at]!;
+    }
+  }
+
+  #reachedBy(run: RunSummary): Reached {
+    const kept = keptOf(run);
+    const current = run.id === this.#current?.id;
+    const score = this.#score?.id === run.id ? this.#score : kept?.score;
+    const loss = current ? this.#stored?.validation : this.#validations.get(run.id);
+    return reachedBy(kept, score, loss);
   }
 
   async #show(store: RunStore, current: Current | undefined, may: May): Promise<void> {
     const runs = await store.list();
     const results = await Promise.all(runs.map((run) => this.#result(store, run)));
     this.#runs = runs;
-    this.#results.clear();
     this.#current = current;
     const at = runs.findIndex(({ id }) => id === current?.id);
     this.#stored = results[at];
+    this.#validations = new Map(runs.map(({ id }, one) => [id, results[one]?.validation]));
     const rows = runs.map((run, index) => {
       const text = said(results[index], index === at ? current?.step : undefined);
       return this.#row(run, text, current?.id, may);
     });
-    fill(byId("runs", HTMLTableElement), runs.length > 0 ? HEADS : [], rows);
+    this.#rows = new Map(runs.map(({ id }, one) => [id, rows[one]!]));
+    this.#rank();
+    const order = this.#furthestFirst
+      ? furthestFirst(runs.map((run) => this.#reachedBy(run)))
+      : [...rows.keys()];
+    const table = byId("runs", HTMLTableElement);
+    fill(
+      table,
+      runs.length > 0 ? HEADS : [],
+      order.map((one) => rows[one]!),
+    );
     byId("runs-note", HTMLElement).textContent = noteOf(store);
-    this.#deleteAll.hidden = runs.length < 2;
+    for (const button of [this.#deleteAll, this.#order]) button.hidden = runs.length < 2;
     this.#deleteAll.disabled = may.busy;
   }
 
@@ -168,11 +222,11 @@ export class RunsPanel {
       kept?.text.name ?? "–",
       kept ? described(kept.settings) : "–",
       result,
+      "",
       new Date(run.created).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" }),
       this.#buttons(run, run.id === current, may),
     );
     row.cells[0]!.replaceWith(make("td", "", this.#choice(run)));
-    this.#results.set(run.id, row.cells[4]!);
     if (run.id === current) row.setAttribute("aria-current", "true");
     return row;
   }
