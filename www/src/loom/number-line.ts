@@ -42,6 +42,35 @@ export function directions(
   return found;
 }
 
+/**
+ * Where the digits lie, seen along the two directions in which they differ most.
+ *
+ * @param before - the directions of the map before, from which these are found: a map that follows a training turns
+ *   slowly. Without them the look begins from the small digits to the large ones.
+ * @returns the directions, and a point for each digit from 0 on.
+ */
+export function mapOf(
+  { embedding, shape }: Pick<Weights, "embedding" | "shape">,
+  before?: readonly Float64Array[],
+): { directions: Float64Array[]; points: [x: number, y: number][] } {
+  const rows = Array.from({ length: DIGITS }, (_, digit) => {
+    const start = (ZERO + digit) * shape.width;
+    return Float64Array.from(embedding.subarray(start, start + shape.width));
+  });
+  const middle = new Float64Array(shape.width);
+  for (const row of rows) {
+    for (const [at, value] of row.entries()) middle[at]! += value / DIGITS;
+  }
+  const centred = rows.map((row) => row.map((value, at) => value - middle[at]!));
+  const start = () => [
+    unit(centred[9]!.map((value, at) => value - centred[0]![at]!)),
+    unit(centred[4]!.map((value, at) => value - centred[0]![at]! / 2 - centred[9]![at]! / 2)),
+  ];
+  const found = directions(centred, before ?? start());
+  const [x, y] = found as [Float64Array, Float64Array];
+  return { directions: found, points: centred.map((row) => [dot(row, x), dot(row, y)]) };
+}
+
 export class NumberLine {
   readonly #figure = byId("number-line", HTMLElement);
   readonly canvas = byId("number-line-canvas", HTMLCanvasElement);
@@ -53,24 +82,10 @@ export class NumberLine {
   }
 
   /** Draws the digits of these weights. */
-  draw({ embedding, shape }: Weights): void {
-    const rows = Array.from({ length: DIGITS }, (_, digit) => {
-      const start = (ZERO + digit) * shape.width;
-      return Float64Array.from(embedding.subarray(start, start + shape.width));
-    });
-    const middle = new Float64Array(shape.width);
-    for (const row of rows) {
-      for (const [at, value] of row.entries()) middle[at]! += value / DIGITS;
-    }
-    const centred = rows.map((row) => row.map((value, at) => value - middle[at]!));
-    // The first look goes from the small digits to the large ones.
-    const start = () => [
-      unit(centred[9]!.map((value, at) => value - centred[0]![at]!)),
-      unit(centred[4]!.map((value, at) => value - centred[0]![at]! / 2 - centred[9]![at]! / 2)),
-    ];
-    this.#directions = directions(centred, this.#directions ?? start());
-    const [x, y] = this.#directions as [Float64Array, Float64Array];
-    this.#paint(centred.map((row) => [dot(row, x), dot(row, y)]));
+  draw(weights: Weights): void {
+    const map = mapOf(weights, this.#directions);
+    this.#directions = map.directions;
+    this.#paint(map.points);
   }
 
   #paint(points: readonly (readonly [number, number] | number[])[]): void {
