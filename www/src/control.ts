@@ -248,7 +248,7 @@ async function showPlanOf(made: Training): Promise<void> {
 async function present(made: Training): Promise<void> {
   showChip(made.text.source);
   await stage.take(made);
-  made.wants = (step) => stage.due(step);
+  made.wants = (step, last) => stage.due(step, last);
   learning.start(made);
   samples.start(made.task && tasks[made.task]);
   ask.start(made);
@@ -302,6 +302,8 @@ export async function train(): Promise<void> {
   session.go("train");
   say(run.inMemory && lasts ? `Training. ${IN_MEMORY}` : "Training.");
   for await (const event of run.steps()) show(event);
+  // The model as it stands now is on the loom, whichever steps were.
+  for await (const event of run.weights(true)) show(event);
   if (session.state !== "training") return;
   if (session.halting === "paused" && !run.finished) {
     if (lasts) remember({ id: run.run.id, training: false });
@@ -321,7 +323,7 @@ async function end(run: Training): Promise<void> {
   for await (const event of run.score()) show(event);
   for await (const event of run.sample()) show(event);
   for await (const event of run.keep()) show(event);
-  for await (const event of run.weights()) show(event);
+  for await (const event of run.weights(true)) show(event);
   session.go("stop");
   if (guest) return say(guest.said(step));
   const kept = run.inMemory ? ` ${IN_MEMORY}` : "";

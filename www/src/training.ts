@@ -77,8 +77,8 @@ export class Training {
   readonly text: Text;
   readonly pretrained: boolean;
   readonly model: Model;
-  /** Says after which steps the weights are wanted. */
-  wants: (step: number) => boolean = () => false;
+  /** Says after which steps the weights are wanted; `last` where it is the last one for now. */
+  wants: (step: number, last: boolean) => boolean = () => false;
   readonly #trainer: Trainer;
   readonly #data: Data;
   readonly #saver: RunSaver;
@@ -277,10 +277,14 @@ export class Training {
     yield* this.keep();
   }
 
-  /** The weights as they are, if they are wanted. */
-  async *weights(): AsyncGenerator<TrainingEvent, void, undefined> {
+  /**
+   * The weights as they are, if they are wanted.
+   *
+   * @param last - whether no step follows for now.
+   */
+  async *weights(last = false): AsyncGenerator<TrainingEvent, void, undefined> {
     const { step } = this;
-    if (!this.wants(step)) return;
+    if (!this.wants(step, last)) return;
     const files = await this.model.save();
     yield { type: "weights", step, file: files["model.safetensors"]! };
   }

@@ -202,8 +202,9 @@ export class Stage {
     this.#next = cut;
   }
 
-  /** Whether the weights of a step are wanted. */
-  due(step: number): boolean {
+  /** Whether the weights of a step are wanted; those of the last one for now always are. */
+  due(step: number, last: boolean): boolean {
+    if (last) return this.#live !== undefined && step > this.#live.newest;
     return this.#live?.due(step, performance.now() - this.#taken) ?? false;
   }
 
