@@ -398,7 +398,8 @@ export class Stage {
     this.#weaving = true;
     while (this.#woven !== this.#version && this.#snapshot) {
       const [version, content] = [this.#version, this.#content];
-      const narrow = this.#drawing.canvas.clientWidth < NARROW;
+      // It has no width while a real model has the stage.
+      const narrow = (this.#drawing.canvas.clientWidth || NARROW) < NARROW;
       const cursor = this.#word.selectionStart ?? 0;
       const { value: text } = this.#word;
       const picture = { track: this.#shown!, snapshot: this.#snapshot, off: this.#off };

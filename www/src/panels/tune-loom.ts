@@ -1,4 +1,4 @@
-/** The loom of the fine-tune panel: some layers of the model over one of the prompts. */
+/** The loom of a real model: some of its layers over a chat. */
 import { byId } from "../dom.ts";
 import { Drawing } from "../loom/drawing.ts";
 import type { Place } from "../loom/painting.ts";
@@ -11,7 +11,6 @@ import { LAYERS, layersFrom } from "../tune/weave.ts";
 const percent = (share: number): string => `${Math.round(100 * share)} %`;
 
 export class TuneLoom {
-  readonly #part = byId("tune-loom-part", HTMLElement);
   readonly #layers = byId("tune-loom-layers", HTMLSelectElement);
   readonly #note = byId("tune-loom-note", HTMLElement);
   readonly #drawing = new Drawing(byId("tune-loom", HTMLCanvasElement));
@@ -40,23 +39,25 @@ export class TuneLoom {
       new Option(count > LAYERS ? "from the first to the last" : "all layers", "all"),
       ...(count > LAYERS ? parts.map((first) => new Option(named(first), `${first}`)) : []),
     );
-    this.#part.hidden = true;
   }
 
-  /** Weaves a prompt and its answer. */
-  async show(tuning: Tuning, chat: Chat, adapted: boolean, signal: AbortSignal): Promise<void> {
+  /** Weaves a prompt and its answer. Gives how many layers are shown. */
+  async show(tuning: Tuning, chat: Chat, adapted: boolean, signal: AbortSignal): Promise<number> {
     const { value } = this.#layers;
     const count = shapeOf(tuning.base.config).layers ?? 1;
     const layers = layersFrom(value === "all" ? value : Number(value), count);
     const woven = await tuning.look(chat, adapted, layers, signal);
-    this.#part.hidden = false;
     this.#drawing.show(woven, { wanted: undefined, ghost: [] }, new Set());
+    const { pointed } = this.#drawing;
+    const there = pointed && pointed.at < woven.tokens.length && !pointed.layer;
     this.#note.textContent =
       "Point at a thread or a word to see what it is, or go through the words by the arrow keys.";
+    this.#point(there ? pointed : undefined);
     const said = woven.tokens.slice(woven.given).map((token) => woven.signs?.get(token));
     this.#drawing.canvas.ariaLabel =
       `Layers ${layers.map((layer) => layer + 1).join(", ")} of the model, with ${woven.shape.heads} heads each, ` +
       `over the end of the prompt and its answer: ${said.join(" ") || "nothing"}`;
+    return layers.length;
   }
 
   #point(place: Place | undefined): void {

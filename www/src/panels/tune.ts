@@ -1,9 +1,8 @@
 /** The fine-tune panel: an adapter on a finished model learns from chats, and answers beside it. */
-import { TinyloomError } from "tinyloom/worker";
+import { type StepMetrics, TinyloomError } from "tinyloom/worker";
 import { byId, bytes, download, whole } from "../dom.ts";
 import type { Folder } from "../import.ts";
 import { invalidField, revealInvalid } from "../reveal.ts";
-import { shapeOf } from "../shape.ts";
 import type { Chat } from "../tune/chats.ts";
 import { type TuneCost, tuneCost } from "../tune/cost.ts";
 import type { TuneHost } from "../tune/host.ts";
@@ -15,7 +14,7 @@ import { TuneChoice } from "./tune-choice.ts";
 import { TuneExamples } from "./tune-examples.ts";
 import { chosen, fitTokens, showCost, suit } from "./tune-form.ts";
 import { TuneLearning } from "./tune-learning.ts";
-import { TuneLoom } from "./tune-loom.ts";
+import { TuneStage } from "./tune-stage.ts";
 
 type TuneState = "waiting" | "reading" | "ready" | "loading" | "training" | "paused" | "done";
 
@@ -33,6 +32,14 @@ const WORDS: { readonly [code: string]: string } = {
     "Something went wrong inside. Reload the page; an adapter that was not downloaded is lost.",
 };
 
+interface Loaded {
+  readonly reading: Reading;
+  readonly settings: string;
+}
+
+const same = (a: Loaded, b: Loaded | undefined): boolean =>
+  a.reading === b?.reading && a.settings === b.settings;
+
 const button = (id: string) => byId(`tune-${id}`, HTMLButtonElement);
 
 export class TunePanel {
@@ -43,12 +50,18 @@ export class TunePanel {
   readonly #choice: TuneChoice;
   readonly #learning = new TuneLearning();
   readonly #answers = new TuneAnswers();
-  readonly #loom = new TuneLoom();
+  readonly #stage = new TuneStage({
+    weave: () => void this.#look(),
+    train: () => this.#form.requestSubmit(),
+    pause: () => this.#halt("paused"),
+  });
   readonly #examples = new TuneExamples((error) => this.#fail(error));
   #state: TuneState = "waiting";
   #reading: Reading | undefined;
   #cost: TuneCost | undefined;
   #tuning: Tuning | undefined;
+  /** What the model was loaded for: chats and settings. */
+  #loaded: Loaded | undefined;
   /** The step at which the adapter was downloaded last. */
   #saved = 0;
   /** Ends what is being loaded or written. */
@@ -79,9 +92,7 @@ export class TunePanel {
     button("pause").addEventListener("click", () => this.#halt("paused"));
     button("stop").addEventListener("click", () => this.#halt("done"));
     button("save").addEventListener("click", () => void this.#save());
-    button("look").addEventListener("click", () => void this.#look());
-    byId("tune-loom-layers", HTMLSelectElement).addEventListener("change", () => void this.#look());
-    byId("tune-loom-adapted", HTMLInputElement).addEventListener("change", () => void this.#look());
+    button("look").addEventListener("click", () => void this.#look(this.#answers.prompts[0] ?? ""));
     byId("tune-ask", HTMLFormElement).addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#askBoth();
@@ -125,6 +136,7 @@ export class TunePanel {
 
   #say(text: string): void {
     byId("tune-status", HTMLElement).textContent = text;
+    this.#stage.say(text);
   }
 
   #set(state: TuneState): void {
@@ -148,10 +160,9 @@ export class TunePanel {
     const idle = this.#tuning !== undefined && (state === "paused" || ready);
     button("save").disabled = !idle || this.#asking;
     button("again").disabled = !idle || this.#asking;
-    const looks = idle && !this.#asking;
+    const looks = !this.#asking && (idle || (free && begins));
     button("look").disabled = !looks;
-    byId("tune-loom-layers", HTMLSelectElement).disabled = !looks;
-    byId("tune-loom-adapted", HTMLInputElement).disabled = !looks;
+    this.#stage.enable(start, button("pause"), looks);
   }
 
   /** Whether an adapter can be begun. */
@@ -257,12 +268,16 @@ export class TunePanel {
       this.#say(this.#cost.refused);
       return false;
     }
+    const wanted = { reading, settings: JSON.stringify(settings) };
+    // It was loaded to be looked at.
+    if (this.#tuning?.step === 0 && same(wanted, this.#loaded)) return true;
     const { signal } = this.#works();
     this.#set("loading");
     this.#say("Loading the model…");
     await this.#tuning?.free();
     this.#tuning = undefined;
     this.#saved = 0;
+    this.#loaded = wanted;
     try {
       this.#tuning = await Tuning.begin(opened.lab, reading, settings, signal, (progress) => {
         const { loaded, total, stage } = progress;
@@ -270,7 +285,7 @@ export class TunePanel {
         this.#say(`${stageWords(stage)}: ${bytes(loaded)}${all}`);
       });
       this.#learning.start(this.#tuning);
-      this.#loom.start(shapeOf(this.#tuning.base.config).layers ?? 1);
+      this.#stage.start(this.#tuning);
       this.#answers.clear();
       this.#say("Asking the model before it has learned…");
       await this.#answers.ask(this.#tuning, false, signal);
@@ -296,7 +311,10 @@ export class TunePanel {
     this.#say(
       `Training ${whole(adapter)} weights of the adapter. The model’s ${whole(base)} stay as they are.`,
     );
-    for await (const event of tuning.steps()) this.#learning.show(event);
+    for await (const event of tuning.steps()) {
+      this.#learning.show(event);
+      if (event.type === "step") await this.#follow(tuning, event.metrics);
+    }
     this.#learning.end();
     const { step, finished } = tuning;
     this.#set(finished ? "done" : (this.#halting ?? "done"));
@@ -347,24 +365,58 @@ export class TunePanel {
     }
   }
 
-  /** Shows the first prompt in the model's layers. */
-  async #look(): Promise<void> {
-    const [tuning, prompt] = [this.#tuning, this.#answers.prompts[0]];
-    if (!tuning || prompt === undefined || button("look").disabled) return;
+  /**
+   * Shows a prompt in the model's layers, on the stage. A model that is not loaded yet is.
+   *
+   * @param prompt - takes the stage over; without one what stands in its field is woven.
+   */
+  async #look(prompt?: string): Promise<void> {
+    if (button("look").disabled) return;
     clearError(this.#error);
-    this.#asking = true;
-    this.#enable();
-    this.#say("Looking into its layers…");
     try {
-      const { checked } = byId("tune-loom-adapted", HTMLInputElement);
-      await this.#loom.show(tuning, this.#answers.chatOf(prompt), checked, this.#works().signal);
-      this.#say("Its layers are below.");
+      if (!this.#tuning || this.#staysOut) {
+        if (this.#host.busy()) return this.#sayReady();
+        if (!(await this.#begin())) return;
+        this.#set("ready");
+      }
+      if (prompt !== undefined) this.#stage.take(prompt);
+      this.#asking = true;
+      this.#enable();
+      this.#say("Looking into its layers…");
+      await this.#weave(this.#tuning!);
+      this.#say("Its layers are on the loom.");
     } catch (error) {
       this.#fail(error);
     } finally {
       this.#asking = false;
       this.#enable();
     }
+  }
+
+  /** Whether another model is chosen than the one that is loaded, which has learned nothing that would be lost. */
+  get #staysOut(): boolean {
+    const { base } = this.#tuning!;
+    const other = this.#state === "ready" && this.#reading?.base.name !== base.name;
+    return other && this.#tuning!.step === this.#saved;
+  }
+
+  async #weave(tuning: Tuning): Promise<void> {
+    const chat = this.#answers.chatOf(this.#stage.prompt || "?");
+    await this.#stage.weave(tuning, chat, this.#works().signal);
+  }
+
+  /** Shows on the stage what the adapter has changed so far. What fails in that ends no training. */
+  async #follow(tuning: Tuning, { step, loss }: StepMetrics): Promise<void> {
+    if (!this.#stage.shown) return;
+    const { steps } = tuning.settings;
+    this.#stage.say(
+      `Step ${whole(step)} of ${whole(steps)}: loss ${(loss ?? Number.NaN).toFixed(3)}.`,
+    );
+    if (!this.#stage.due(step, steps)) return;
+    await this.#weave(tuning).catch((error: unknown) => {
+      if (TinyloomError.from(error).code === "device-lost") throw error;
+      this.#stage.say("It learns on, and is shown again later.");
+    });
   }
 
   async #save(): Promise<void> {
@@ -382,6 +434,7 @@ export class TunePanel {
   /** There is no GPU any more. */
   #end(): void {
     this.#tuning = undefined;
+    this.#stage.leave();
     this.#wait("The GPU is gone. Save what you want to keep, then reload the page.");
     byId("tune-choices", HTMLFieldSetElement).disabled = true;
   }

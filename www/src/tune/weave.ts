@@ -52,6 +52,8 @@ export async function answered(
 function signOf(name: string): string {
   if (name === "space") return "␣";
   if (name === "line break") return "⏎";
+  // Of what has no text, such as the end of a turn, its number tells more than its beginning would.
+  if (/^number \d+$/.test(name)) return name.replace("number ", "#");
   const bare = name.trim().replaceAll("\n", "⏎");
   const letters = [...(bare === "" ? "␣" : bare)];
   return letters.length > LETTERS ? `${letters.slice(0, LETTERS - 1).join("")}…` : letters.join("");
