@@ -18,6 +18,8 @@ export const PHONE = {
 
 /** Seconds that anything may take which a test waits for, a navigation included. */
 const LONGEST = 180;
+/** Seconds that a call of the browser may take. */
+export const CALL = LONGEST;
 /** Seconds in which a page says what it does, for the message of a test that fails. */
 const TELLING = 20;
 

@@ -7,7 +7,7 @@ import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { timed } from "../gate/core.mjs";
-import { DESKTOP, Demo, longestTask, number, PHONE, sleep } from "./demo-page.mjs";
+import { CALL, DESKTOP, Demo, longestTask, number, PHONE, sleep } from "./demo-page.mjs";
 
 /** Tasks of the main thread may take so long, in milliseconds: while the page opens, and later. */
 const [OPENING, TRAINING] = [100, 50];
@@ -35,7 +35,7 @@ async function quickly(t, demo) {
   while (timed && (least("task") >= OPENING || least("seconds") >= FIRST) && found.length < 3) {
     if ((await demo.state()) === "training") await demo.click("pause");
     await demo.untilState("paused");
-    const browser = await launch("chromium");
+    const browser = await launch("chromium", { seconds: CALL });
     found.push(await firstStep(await Demo.open(browser, demo.page.url())));
     await browser.close();
   }
@@ -192,7 +192,7 @@ test("the demo page trains, pauses, resumes, streams and stops", {
   // Below a path of the server, as a project's page on a static host is.
   const server = await serve({ "/tinyloom": join(root, "www", "dist") });
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/tinyloom/`);
   await opens(t, demo);
@@ -247,7 +247,7 @@ test("what of a link does not fit a field is left out, and a field that keeps St
 }, async (t) => {
   const server = await serve({ "/": join(root, "www", "dist") });
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/#seed=3`);
   await demo.untilState("idle");

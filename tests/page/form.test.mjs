@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { Demo, number } from "./demo-page.mjs";
+import { CALL, Demo, number } from "./demo-page.mjs";
 
 const dist = join(root, "www", "dist");
 const LINK = "#text-source=reverse&size=thimble&steps=4000&tokens-per-step=128&seed=3";
@@ -154,7 +154,7 @@ test("the form says what is so, before and after a reload, and in two tabs", {
   assert.doesNotMatch(html, /<select id="size"><\/select>/);
   const server = await serve({ "/": dist });
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/${LINK}`);
   await demo.untilState("idle");

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { Demo, PHONE } from "./demo-page.mjs";
+import { CALL, Demo, PHONE } from "./demo-page.mjs";
 import { openWithoutGpu, untilHolds } from "./no-gpu.mjs";
 import { pageModule } from "./page-module.mjs";
 
@@ -163,7 +163,7 @@ test("without WebGPU lessons 1 and 2 work, and the others say what they need", {
 test("a lesson trains a model of its own, and tells of it", { timeout: 600_000 }, async (t) => {
   const server = await serve({ "/": join(root, "www", "dist") });
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/#lesson=4`);
   await says(demo, /What will the curve of its surprise do/);

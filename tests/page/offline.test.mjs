@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { Demo } from "./demo-page.mjs";
+import { CALL, Demo } from "./demo-page.mjs";
 
 const dist = join(root, "www", "dist");
 const LINK = "#text-source=reverse&size=thimble&steps=8&tokens-per-step=128&seed=3";
@@ -29,7 +29,7 @@ test("after one visit the page works without a network, in all its parts", {
     { "/a/b": dist },
     { onRequest: ({ url }) => asked.push(url.replace(/\?.*/, "")) },
   );
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/a/b/${LINK}`);
   await demo.untilState("idle");
@@ -94,7 +94,7 @@ test("a new version of the page is there at the visit after the one that fetched
   };
   const server = await serve(mounts);
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const url = `${server.url}/index.html?`;
   const demo = await Demo.open(browser, `${url}1${LINK}`);

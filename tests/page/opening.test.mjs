@@ -9,7 +9,7 @@ import { gzipSync } from "node:zlib";
 import { launch, openPage } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { DESKTOP, PHONE, sleep } from "./demo-page.mjs";
+import { CALL, DESKTOP, PHONE, sleep } from "./demo-page.mjs";
 
 const dist = join(root, "www", "dist");
 /**
@@ -70,7 +70,7 @@ test("the first visit is small, and what it shows stays where it is", {
   const onRequest = ({ url }) => asked.add(new URL(url, "http://localhost").pathname);
   const server = await serve({ "/": dist }, { onRequest });
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const page = await open(browser, `${server.url}/`, DESKTOP);
   const taken = [...asked];
