@@ -12,7 +12,7 @@ import { root } from "../../scripts/lib.mjs";
 import { referencePython } from "../../scripts/reference.mjs";
 import { serve } from "../../scripts/server.mjs";
 import { longTest } from "../gate/core.mjs";
-import { DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
+import { CALL, DESKTOP, Demo, PHONE, within } from "./demo-page.mjs";
 
 /** Twice what they take on two busy cores. */
 const LONG = { timeout: 420_000 };
@@ -228,7 +228,7 @@ async function otherData(demo, { data, ...files }) {
 async function outlives(t) {
   const server = await serve({ "/": dist, "/pkg": join(root, "pkg", "dist") });
   t.after(() => server.close());
-  const browser = await launch("chromium");
+  const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
   const first = await begin(browser, server);
   assert.equal(await first.text("steps"), String(STEPS), "the link's settings");
@@ -350,7 +350,7 @@ async function inFirefox(t) {
   });
   t.after(() => server.close());
   t.after(() => without.close());
-  const browser = await launch("firefox");
+  const browser = await launch("firefox", { seconds: CALL });
   t.after(() => browser.close());
   const demo = await begin(browser, server);
   await midway(demo);
