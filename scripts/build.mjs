@@ -33,7 +33,7 @@ import { bindgenProgram, setup } from "./setup.mjs";
  * Most bytes that the module may take on the wire, gzipped. docs/decisions/023-module-size.md says how it is kept
  * small.
  */
-const WASM_BUDGET = 700_000;
+const WASM_BUDGET = 705_000;
 
 const dist = join(root, "pkg", "dist");
 const testing = join(target, "testing-wasm");

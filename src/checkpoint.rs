@@ -5,7 +5,6 @@
 //! offsets in `usize`, which in WebAssembly ends at tensors of 512 MB. The crate's `Dtype` is
 //! used, and the tests hold both directions against the crate.
 
-mod decode;
 mod header;
 mod names;
 
@@ -13,12 +12,12 @@ pub use header::{write_header, write_header_of};
 
 use crate::decimal::Decimal;
 use crate::error::{Error, Result, room};
-use decode::decode;
 use header::{Entry, check_layout, in_order, parse_header};
 use names::{HEAD, Names, bases, refuse_unexpected};
 use safetensors::Dtype;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tinyloom_numbers::{from_bf16, from_f16, from_f32};
 
 /// Length prefix of a safetensors file.
 const PREFIX: u64 = 8;
@@ -248,6 +247,12 @@ impl CheckpointReader {
         Ok(start)
     }
 
+    /// The tensor that a file has in f16, where its numbers are not to be compared with another's.
+    pub fn halves(&self, name: &str) -> Option<String> {
+        let found = self.expected.get(name)?.found.as_ref()?;
+        if found.dtype == Dtype::F16 && !self.compares(name) { self.target(name) } else { None }
+    }
+
     /// Whether a tensor is the embedding or its copy, and both may be there.
     fn compares(&self, name: &str) -> bool {
         let copy = self.expected.get(HEAD[1]).filter(|copy| copy.found.is_some());
@@ -351,6 +356,23 @@ impl CheckpointReader {
             .map(|(name, _)| name.clone())
             .collect()
     }
+}
+
+/// Replaces the contents of `values` by little-endian elements. Of U8, four bytes are the bits of one f32.
+///
+/// # Errors
+/// `invalid-checkpoint` for a type that is not read.
+fn decode(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) -> Result<()> {
+    match dtype {
+        Dtype::F16 => from_f16(bytes, values),
+        Dtype::BF16 => from_bf16(bytes, values),
+        Dtype::F32 | Dtype::U8 => from_f32(bytes, values),
+        other => {
+            let message = format!("dtype {other} cannot be read; F32, F16 and BF16 can");
+            return Err(Error::checkpoint(message));
+        }
+    }
+    Ok(())
 }
 
 fn none_of(names: &[String], problem: &str, cure: &str) -> Result<()> {

@@ -70,4 +70,4 @@ pub use tinyloom_kernels::{caps, kernels, plan};
 pub use tinyloom_model::{config, data, error};
 
 use tinyloom_kernels::{lower, ops, optim};
-use tinyloom_model::{arch, decimal, format, graph, params, random};
+use tinyloom_model::{arch, decimal, graph, params, random};

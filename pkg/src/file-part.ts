@@ -16,19 +16,22 @@ export interface FilePart {
   readonly here?: true;
   /** The bytes from `begin` to `end`. Reading forward is cheapest. */
   read(begin: number, end: number): Promise<Uint8Array>;
+  /** Takes bytes back that `read` gave: a later read may lie in their memory. */
+  reuse?(bytes: Uint8Array): void;
   /** Gives back what reading holds, such as a connection; a later read opens it again. */
   rest?(): void;
   /**
-   * The numbers of such bytes of one tensor, in f32, as codes and factors; undefined where its file has it in another
-   * way. Absent where no tensor is in codes.
+   * The numbers of such bytes of one tensor, in f32, as they lie in blocks; undefined where its file has it in another
+   * way. Absent where no tensor is in blocks.
    */
-  groups?(begin: number, end: number): Promise<Groups | undefined>;
+  blocks?(begin: number, end: number): Promise<Blocks | undefined>;
 }
 
-/** Numbers in groups of 32: each is its code times its group's factor. */
-export interface Groups {
-  readonly codes: Int8Array;
-  readonly scales: Float32Array;
+/** Blocks of ggml of 32 numbers, each its code times the block's factor. */
+export interface Blocks {
+  /** The number of their type in ggml. */
+  readonly type: number;
+  readonly bytes: Uint8Array;
 }
 
 /** A failure of a checkpoint's content. */

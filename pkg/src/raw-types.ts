@@ -14,8 +14,8 @@ export interface TensorSink {
   addFile(name: string, header: Uint8Array, fileLength: number): string;
   /** Takes the next bytes of a tensor, from its byte `begin` on. */
   setPiece(name: string, begin: number, bytes: Uint8Array): void;
-  /** Takes numbers of a matrix as codes and factors, where its f32 would begin at byte `begin`. */
-  setGroups?(name: string, begin: number, codes: Int8Array, scales: Float32Array): void;
+  /** Takes blocks of ggml, by the number of their type, which are a matrix's from its element `start` on. */
+  setBlocks?(name: string, start: number, type: number, bytes: Uint8Array): void;
   /** Is told the CRC-32 of each tensor, whose last piece it has taken. */
   summed?(sum: number): void;
 }

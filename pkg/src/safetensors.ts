@@ -11,6 +11,8 @@ import { expectRoom } from "./wasm-memory.js";
 export const PREFIX = 8;
 /** Bytes of a tensor that are converted and uploaded at a time; a multiple of every element's. */
 const PIECE = 4 << 20;
+/** Bytes that the module takes for each byte of blocks at most: theirs, their codes, and words or numbers. */
+const BLOCKS_ROOM = 12;
 /** Milliseconds of work after which the page gets a turn. */
 const TURN = 25;
 /** The same of work that is to show nowhere. */
@@ -58,10 +60,10 @@ export function withRoom(module: RawModule, sink: TensorSink, seen: Seen): Tenso
       expectRoom(module, `a piece of tensor ${name}`, bytes.length);
       sink.setPiece(name, begin, bytes);
     },
-    ...(sink.setGroups && {
-      setGroups: (name: string, begin: number, codes: Int8Array, scales: Float32Array) => {
-        expectRoom(module, `a piece of tensor ${name}`, 5 * codes.length + 4 * scales.length);
-        sink.setGroups?.(name, begin, codes, scales);
+    ...(sink.setBlocks && {
+      setBlocks: (name: string, start: number, type: number, bytes: Uint8Array) => {
+        expectRoom(module, `a piece of tensor ${name}`, BLOCKS_ROOM * bytes.length);
+        sink.setBlocks?.(name, start, type, bytes);
       },
     }),
     summed: (sum) => {
@@ -118,7 +120,7 @@ export async function readHeaders(
  * ever whole in the module's memory. The next piece is read while one is converted. Gives the page a turn now and then.
  *
  * @param step - called before each piece with its file, the bytes done and in all; may throw to stop.
- * @param coded - whether the sink holds matrices in codes: those that a file has are then taken as they are.
+ * @param coded - whether the sink holds matrices in codes: a file's blocks are then taken as they are.
  */
 export async function pullTensors(
   files: readonly OpenFile[],
@@ -130,7 +132,7 @@ export async function pullTensors(
   let loaded = 0;
   const turn = turns();
   for (const { file, sink, ranges, sums } of files) {
-    const codes = coded && sink.setGroups !== undefined;
+    const blocks = coded && sink.setBlocks !== undefined;
     const pieces = ranges.flatMap(piecesOf);
     let sum = new TensorSum(undefined);
     let coming: ReturnType<typeof read> | undefined;
@@ -138,16 +140,21 @@ export async function pullTensors(
       for (const [i, piece] of pieces.entries()) {
         const { name, begin, end, at, to } = piece;
         step(file, loaded, total);
-        const reading = coming ?? read(file, piece, codes);
+        const reading = coming ?? read(file, piece, blocks);
         coming = undefined;
         const content = await reading;
         const next = file.here ? undefined : pieces[i + 1];
-        coming = next && read(file, next, codes);
+        coming = next && read(file, next, blocks);
         coming?.catch(() => undefined); // told when its turn comes
         if (at === begin) sum = new TensorSum(sums.get(name));
-        sum.add(content);
-        if (content instanceof Uint8Array) sink.setPiece(name, at - begin, content);
-        else sink.setGroups?.(name, at - begin, content.codes, content.scales);
+        if (content instanceof Uint8Array) {
+          sum.add(content);
+          sink.setPiece(name, at - begin, content);
+          file.reuse?.(content);
+        } else {
+          sum.add(content.bytes);
+          sink.setBlocks?.(name, (at - begin) / 4, content.type, content.bytes);
+        }
         loaded += to - at;
         await turn();
         if (to === end) sink.summed?.(sum.end(`${file.place}: tensor ${name}`));
@@ -177,9 +184,9 @@ function piecesOf(range: TensorRange): Piece[] {
   return pieces; // one of no bytes of a tensor without any
 }
 
-async function read(file: FilePart, { at, to }: Piece, codes: boolean) {
-  const groups = codes ? await file.groups?.(at, to) : undefined;
-  return groups ?? (await file.read(at, to));
+async function read(file: FilePart, { at, to }: Piece, blocks: boolean) {
+  const found = blocks ? await file.blocks?.(at, to) : undefined;
+  return found ?? (await file.read(at, to));
 }
 
 /** Gives the page a turn where the work has held it for long. */

@@ -1,7 +1,7 @@
 /** Sums of a tensor's bytes as they come. */
 
 import { crc32, hex } from "./crc32.js";
-import { corrupt, type Groups } from "./file-part.js";
+import { corrupt } from "./file-part.js";
 
 /** xxHash32's factors. */
 const P1 = 0x9e3779b1 | 0;
@@ -27,12 +27,7 @@ export class TensorSum {
     this.#stated = stated;
   }
 
-  add(content: Uint8Array | Groups): void {
-    if (content instanceof Uint8Array) this.#add(content);
-    else for (const part of [content.codes, content.scales]) this.#add(bytesOf(part));
-  }
-
-  #add(bytes: Uint8Array): void {
+  add(bytes: Uint8Array): void {
     const by = this.#stated === undefined ? fingerprint : crc32;
     this.#sum = by(bytes, this.#sum);
   }
@@ -87,6 +82,3 @@ const round = (sum: number, word: number) =>
 
 /** Rotates a word left by `by` bits. */
 const turned = (word: number, by: number) => (word << by) | (word >>> (32 - by));
-
-const bytesOf = ({ buffer, byteOffset, byteLength }: Int8Array | Float32Array) =>
-  new Uint8Array(buffer, byteOffset, byteLength);

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::rc::Rc;
+use tinyloom_numbers::BlockType;
 use wasm_bindgen::prelude::*;
 
 /// What to inspect, and how.
@@ -354,11 +355,14 @@ impl RawLoader {
         loader.set_piece(name, begin as u64, bytes).map_err(to_js)
     }
 
-    #[wasm_bindgen(js_name = setGroups)]
-    pub fn set_groups(&self, name: &str, begin: f64, codes: &[i8], scales: &[f32]) -> JsResult<()> {
+    /// Takes blocks whose type has the number `of` in ggml, from the tensor's element `start` on.
+    #[wasm_bindgen(js_name = setBlocks)]
+    pub fn set_blocks(&self, name: &str, start: f64, of: u32, bytes: &[u8]) -> JsResult<()> {
         let mut loader = self.loader.borrow_mut();
         let loader = loader.as_mut().ok_or_else(finished)?;
-        loader.set_groups(name, begin as u64, codes, scales).map_err(to_js)
+        let of = BlockType::numbered(of)
+            .ok_or_else(|| to_js(Error::internal("blocks of more than one factor")))?;
+        loader.set_blocks(name, start as u64, of, bytes).map_err(to_js)
     }
 
     pub async fn finish(&self) -> JsResult<RawModel> {

@@ -12,6 +12,7 @@ import { referencePython } from "../../scripts/reference.mjs";
 import { openFile } from "../api/bodies/kit.mjs";
 import { GgufBytes } from "./gguf/write.mjs";
 
+const { Blocks, elementOf } = await import("../../pkg/dist/gguf/elements.js");
 const { openSource } = await import("../../pkg/dist/file-source.js");
 const { openGguf } = await import("../../pkg/dist/gguf/index.js");
 const { fittedFactors } = await import("../../pkg/dist/gguf/rope-factors.js");
@@ -94,13 +95,13 @@ test("every type is what Python's gguf makes of it, to the bit", async (t) => {
   );
 });
 
-test("codes and factors stand for the same values", async () => {
+test("blocks stand for the same values", async () => {
   const source = await openGguf(partOf(file));
   const part = await source.find("model.safetensors");
   const { header } = openFile(await whole(part));
   const length = part.size - Math.max(...Object.values(header).map((one) => one.data_offsets[1]));
   const types = JSON.parse(readFileSync(join(folder, "types.json"), "utf8"));
-  const coded = [];
+  const plain = [];
   for (const [name, { data_offsets }] of Object.entries(header)) {
     const [begin, end] = data_offsets.map((at) => at + length);
     const values = new Float32Array((await part.read(begin, end)).slice().buffer);
@@ -110,16 +111,17 @@ test("codes and factors stand for the same values", async () => {
       [middle, end],
     ]) {
       if (to > end) continue;
-      const groups = await part.groups(from, to);
-      if (!groups) continue;
-      coded.push(types[name]);
-      for (const [at, code] of groups.codes.entries()) {
-        const value = Math.fround(code * groups.scales[Math.floor(at / 32)]);
-        assert.equal(value, values[(from - begin) / 4 + at], `${name}, element ${at}`);
-      }
+      const blocks = await part.blocks(from, to);
+      if (!blocks) continue;
+      plain.push(types[name]);
+      const element = elementOf("blocks", name, blocks.type);
+      const decoded = new Float32Array((to - from) / 4);
+      element.decode(new Blocks(blocks.bytes, element), decoded);
+      const same = values.subarray((from - begin) / 4, (to - begin) / 4);
+      assert.deepEqual(decoded, same, name);
     }
   }
-  assert.deepEqual([...new Set(coded)].sort(), ["Q4_0", "Q5_0", "Q8_0"]);
+  assert.deepEqual([...new Set(plain)].sort(), ["Q4_0", "Q5_0", "Q8_0"]);
 });
 
 test("a file is read once, forward, and never whole", async () => {

@@ -17,8 +17,8 @@ export interface ReadElement {
   readonly dtype?: "F32" | "F16" | "BF16";
   /** The values of whole blocks. */
   decode(blocks: Blocks, out: Float32Array): void;
-  /** The codes of groups of 32. Each group has one factor; absent where groups have more. */
-  codes?(blocks: Blocks, out: Int8Array): void;
+  /** Whether the module takes its blocks as they are: of 32 codes and one factor. */
+  readonly plain?: true;
 }
 
 /** Blocks one after the other. */
@@ -116,7 +116,7 @@ export function elementOf(place: string, tensor: string, id: number): ReadElemen
   );
 }
 
-type Code = (blocks: Blocks, at: number, out: Int8Array | Float32Array, to: number) => void;
+type Code = (blocks: Blocks, at: number, out: Float32Array, to: number) => void;
 
 function single(
   dtype: "F32" | "F16" | "BF16",
@@ -136,16 +136,13 @@ function single(
 
 /** Groups of one factor, a half that comes first: x = d · q. */
 function group(name: string, bytes: number, code: Code): ReadElement {
-  const codes = (blocks: Blocks, out: Int8Array | Float32Array) => {
-    for (let at = 0; at < blocks.count; at++) code(blocks, at * bytes, out, at * GROUP);
-  };
   return {
     name,
     block: GROUP,
     bytes,
-    codes,
+    plain: true,
     decode(blocks, out) {
-      codes(blocks, out);
+      for (let at = 0; at < blocks.count; at++) code(blocks, at * bytes, out, at * GROUP);
       for (let index = 0; index < out.length; index++) {
         out[index] = blocks.half(Math.floor(index / GROUP) * bytes) * (out[index] as number);
       }

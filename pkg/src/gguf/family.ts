@@ -5,8 +5,8 @@ import { invalid, show } from "../options.js";
 import type { Metadata } from "./format.js";
 import type { Keys } from "./metadata.js";
 
-/** Elements of rows: values, what safetensors has of 16 bits, or codes. */
-export type Elements = Float32Array | Uint16Array | Int8Array;
+/** Elements of rows: values, what safetensors has of 16 bits, or bytes of blocks. */
+export type Elements = Float32Array | Uint16Array | Uint8Array;
 
 /** Another order of a tensor's elements, or other elements. */
 export interface Change {

@@ -3,7 +3,7 @@
 import { TinyloomError } from "../error.js";
 import { corrupt } from "../file-part.js";
 import { show } from "../options.js";
-import type { Value } from "./parse.js";
+import { Texts, type Value } from "./parse.js";
 
 export class Keys {
   readonly place: string;
@@ -59,7 +59,7 @@ export class Keys {
   texts(key: string): readonly string[] | undefined {
     const value = this.#take(key);
     if (value === undefined) return undefined;
-    if (Array.isArray(value) && value.every((one) => typeof one === "string")) return value;
+    if (value instanceof Texts) return value.all();
     throw this.#wrong(key, value, "a list of texts");
   }
 
@@ -91,7 +91,8 @@ export class Keys {
   }
 }
 
-const isList = (value: Value): value is Extract<Value, object> => typeof value === "object";
+const isList = (value: Value): value is Exclude<Extract<Value, object>, Texts> =>
+  typeof value === "object" && !(value instanceof Texts);
 
 /** What a file asks for and tinyloom has not. */
 export const refused = (message: string) => new TinyloomError("invalid-config", message);

@@ -5,7 +5,7 @@ import { show } from "../options.js";
 import { MAGIC } from "./format.js";
 
 /** A value of the metadata. */
-export type Value = number | boolean | string | readonly Value[] | NumberArray;
+export type Value = number | boolean | string | readonly Value[] | NumberArray | Texts;
 
 type NumberArray = Int32Array | Float32Array;
 
@@ -103,6 +103,27 @@ function headOf(bytes: Uint8Array, { place, size }: FilePart): GgufHead {
 
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
+/** A list of texts, which are decoded when they are asked for: a model needs none of its hundred thousand tokens. */
+export class Texts {
+  /** Each text's bytes after the eight of its length. */
+  readonly #bytes: Uint8Array;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  all(): string[] {
+    const view = new DataView(this.#bytes.buffer, this.#bytes.byteOffset, this.#bytes.byteLength);
+    const texts: string[] = [];
+    for (let at = 0; at < view.byteLength; ) {
+      const begin = at + 8;
+      at = begin + view.getUint32(begin - 8, true);
+      texts.push(utf8.decode(this.#bytes.subarray(begin, at)));
+    }
+    return texts;
+  }
+}
+
 /** Bytes of each type of metadata that is one number, and how it is read. */
 const NUMBERS: {
   readonly [type: number]: readonly [bytes: number, (view: DataView, at: number) => number];
@@ -153,7 +174,8 @@ class Cursor {
   }
 
   #u64(): number {
-    return Number(this.#view.getBigUint64(this.#take(8), true));
+    const at = this.#take(8);
+    return this.#view.getUint32(at, true) + 2 ** 32 * this.#view.getUint32(at + 4, true);
   }
 
   /** A count of things that take `each` bytes or more: no more than the file has room for. */
@@ -189,6 +211,11 @@ class Cursor {
       const at = this.#take(4 * length);
       const copy = this.#bytes.slice(at, at + 4 * length).buffer;
       return type === 5 ? new Int32Array(copy) : new Float32Array(copy);
+    }
+    if (type === STRING) {
+      const begin = this.at;
+      for (let index = 0; index < length; index++) this.#take(this.count(1));
+      return new Texts(this.#bytes.slice(begin, this.at));
     }
     const values: Value[] = [];
     for (let index = 0; index < length; index++) values.push(this.value(name, type));

@@ -1,6 +1,6 @@
 /** The weights of a GGUF file as a safetensors file would have them, made while they are read. */
 
-import { corrupt, type FilePart, type Groups } from "../file-part.js";
+import { corrupt, type FilePart, type Blocks as PlainBlocks } from "../file-part.js";
 import type { ModelConfig } from "../model-config.js";
 import { show } from "../options.js";
 import { framed } from "../safetensors.js";
@@ -30,13 +30,10 @@ interface Made {
   readonly entry: Entry;
   readonly from: number;
   readonly to: number;
+  /** The elements, or the bytes of their blocks. */
   readonly elements: Elements;
-  /** The factors of codes, one to a group. */
-  readonly scales?: Float32Array;
+  readonly blocks: boolean;
 }
-
-/** Codes to a factor. */
-const GROUP = 32;
 
 /**
  * A tensor's name in the checkpoint.
@@ -146,16 +143,16 @@ class Weights implements FilePart {
     return out;
   }
 
-  async groups(begin: number, end: number): Promise<Groups | undefined> {
+  async blocks(begin: number, end: number): Promise<PlainBlocks | undefined> {
     const data = this.#header.length;
     const entry = this.#entriesIn(begin - data, end - data)[0];
-    if (!entry?.element.codes || (entry.change && !entry.change.moveBack)) return undefined;
+    if (!entry?.element.plain || (entry.change && !entry.change.moveBack)) return undefined;
     const [from, to] = [begin, end].map((at) => (at - data - entry.begin) / entry.each) as [
       number,
       number,
     ];
-    const { elements, scales } = await this.#elements(entry, from, to, true);
-    return { codes: elements as Int8Array, scales: scales as Float32Array };
+    const { elements } = await this.#elements(entry, from, to, true);
+    return { type: entry.tensor.element, bytes: elements as Uint8Array };
   }
 
   rest(): void {
@@ -169,49 +166,38 @@ class Weights implements FilePart {
   }
 
   /** Some elements. What an earlier read has left is not read again. */
-  async #elements(entry: Entry, from: number, to: number, codes: boolean): Promise<Made> {
+  async #elements(entry: Entry, from: number, to: number, blocks: boolean): Promise<Made> {
     const { unit, count } = entry;
     const first = Math.floor(from / unit) * unit;
     const last = Math.min(count, Math.ceil(to / unit) * unit);
     const old = this.#made;
-    const same = old?.entry === entry && (old.scales !== undefined) === codes;
+    const same = old?.entry === entry && old.blocks === blocks;
     const goesOn = same && old.from <= first && first < old.to;
     if (goesOn && last <= old.to) return part(old, from, to);
     const begin = goesOn ? old.to : first;
-    const made = await this.#make(entry, begin, last, codes);
+    const made = await this.#make(entry, begin, last, blocks);
     this.#made = made;
     return goesOn ? joined(part(old, from, old.to), part(made, begin, to)) : part(made, from, to);
   }
 
   /** Makes whole units. */
-  async #make(entry: Entry, from: number, to: number, codes: boolean): Promise<Made> {
-    const { element, tensor, columns, change } = entry;
+  async #make(entry: Entry, from: number, to: number, asBlocks: boolean): Promise<Made> {
+    const { element, tensor, columns } = entry;
     const at = (index: number) => tensor.begin + (index / element.block) * element.bytes;
     const bytes = await this.#file.read(at(from), at(to));
-    const blocks = new Blocks(bytes, element);
-    if (codes) {
-      const scales = Float32Array.from({ length: blocks.count }, (_, block) =>
-        blocks.half(block * element.bytes),
-      );
-      const elements = new Int8Array(to - from);
-      element.codes?.(blocks, elements);
-      const moved = this.#back(entry, elements, columns) as Int8Array;
-      // A scale moves with the group that it is of.
-      return {
-        entry,
-        from,
-        to,
-        elements: moved,
-        scales: this.#back(entry, scales, columns / GROUP) as Float32Array,
-      };
+    const made = { entry, from, to, blocks: asBlocks };
+    if (asBlocks) {
+      // Rows that change places are whole blocks. The bytes may be the caller's own: they stay as they are.
+      const blocks = entry.change ? bytes.slice() : bytes;
+      return { ...made, elements: this.#back(entry, blocks, columns * each(made)) };
     }
     if (entry.dtype !== "F32") {
       const elements = new Uint16Array(bytes.slice().buffer);
-      return { entry, from, to, elements: this.#back(entry, elements, columns) };
+      return { ...made, elements: this.#back(entry, elements, columns) };
     }
     const values = new Float32Array(to - from);
-    element.decode(blocks, values);
-    return { entry, from, to, elements: change ? this.#back(entry, values, columns) : values };
+    element.decode(new Blocks(bytes, element), values);
+    return { ...made, elements: this.#back(entry, values, columns) };
   }
 
   /** Rows in the order of the checkpoint, with its values. */
@@ -231,21 +217,21 @@ class Weights implements FilePart {
   }
 }
 
+/** Entries of the array for each element: bytes, where it has blocks. */
+const each = ({ entry: { element }, blocks }: Pick<Made, "entry" | "blocks">): number =>
+  blocks ? element.bytes / element.block : 1;
+
 function part(made: Made, from: number, to: number): Made {
-  const [begin, end] = [from - made.from, to - made.from];
-  const elements = made.elements.subarray(begin, end);
-  const scales = made.scales?.subarray(begin / GROUP, end / GROUP);
-  return { entry: made.entry, from, to, elements, ...(scales && { scales }) };
+  const [begin, end] = [from - made.from, to - made.from].map((at) => at * each(made));
+  return { ...made, from, to, elements: made.elements.subarray(begin, end) };
 }
 
 function joined(a: Made, b: Made): Made {
-  const join = <E extends Elements>(one: E, other: E): E => {
-    const both = new (one.constructor as new (length: number) => E)(one.length + other.length);
-    both.set(one);
-    both.set(other, one.length);
-    return both;
-  };
-  const elements = join(a.elements, b.elements);
-  const scales = a.scales && b.scales && join(a.scales, b.scales);
-  return { entry: a.entry, from: a.from, to: b.to, elements, ...(scales && { scales }) };
+  const [one, other] = [a.elements, b.elements];
+  const elements = new (one.constructor as new (length: number) => Elements)(
+    one.length + other.length,
+  );
+  elements.set(one);
+  elements.set(other, one.length);
+  return { ...a, to: b.to, elements };
 }

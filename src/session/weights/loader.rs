@@ -6,7 +6,6 @@ use crate::arch::Architecture;
 use crate::checkpoint::{CheckpointReader, Wanted};
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::format::GROUP;
 use crate::gpu::{Gpu, LocalFuture, Pending};
 use crate::kernels::{Steering, WeightFormat};
 use crate::params::Tensor;
@@ -17,6 +16,7 @@ use crate::session::train::{TrainerOptions, check_trainer_memory};
 use crate::session::weights::Weights;
 use std::cell::OnceCell;
 use std::rc::Rc;
+use tinyloom_numbers::{BlockType, GROUP, all_finite, halves_are_finite, scaled};
 
 /// Judges the config, takes headers, then allocates, then takes the tensors in pieces: a model that cannot
 /// fit is refused before a header is read, a wrong file before anything is allocated, and a GPU that is too
@@ -181,41 +181,56 @@ impl ModelLoader {
     /// `invalid-checkpoint` if the bytes are not those that the header announced, or a number among
     /// them is not finite; `device-lost`.
     pub fn set_piece(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<()> {
-        self.model()?;
+        if self.set_halves(name, begin, bytes)? {
+            return Ok(());
+        }
         let start = self.reader.decode(name, begin, bytes, &mut self.values)?;
         self.set_values(name, start)
     }
 
-    /// Takes a piece whose numbers are codes times the factor of their group of 32. In f32 it would begin at byte
-    /// `begin`. A matrix that is held in such codes takes them as they are, and others take their values.
+    /// Takes blocks of ggml, which are a tensor's from its element `start` on. A matrix that is held in codes takes theirs
+    /// as they are, and others take their values.
     ///
     /// # Errors
     /// As [`ModelLoader::set_piece`].
-    pub fn set_groups(
+    pub fn set_blocks(
         &mut self,
         name: &str,
-        begin: u64,
-        codes: &[i8],
-        scales: &[f32],
+        start: u64,
+        of: BlockType,
+        bytes: &[u8],
     ) -> Result<()> {
-        if codes.len() != scales.len() * GROUP {
-            return Err(Error::internal("codes of no whole groups"));
-        }
         let model = Rc::clone(self.model()?);
-        let start = self.reader.advance(name, begin, codes.len() as u64 * 4, 4)?;
-        self.expect_finite(name, start, GROUP, scales)?;
+        let (codes, factors) = of.read(bytes);
+        let start = self.reader.advance(name, start * 4, codes.len() as u64 * 4, 4)?;
+        self.expect_finite(name, start, GROUP, &factors)?;
         let (tensor, weights) = (tensor_of(&model, name)?, model.weights.buffers()?);
         let find = |name| weights.get(name);
         let storage =
             TensorStorage { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
-        if storage.holds_codes(codes) {
-            let upload = || storage.write_codes(&self.gpu, start as usize, codes, scales);
+        if storage.holds_codes(&codes) {
+            let upload = || storage.write_codes(&self.gpu, start as usize, &codes, &factors);
             return self.pending.queue(&*self.gpu, upload);
         }
-        let groups = codes.as_chunks::<GROUP>().0.iter().zip(scales);
-        self.values.clear();
-        self.values.extend(groups.flat_map(|(codes, by)| codes.map(|code| f32::from(code) * by)));
+        scaled(&codes, &factors, &mut self.values);
         self.set_values(name, start)
+    }
+
+    /// Takes finite numbers in f16 as they are, where their matrix is held in f16; says whether it did.
+    fn set_halves(&mut self, name: &str, begin: u64, bytes: &[u8]) -> Result<bool> {
+        let model = Rc::clone(self.model()?);
+        let Some(target) = self.reader.halves(name) else { return Ok(false) };
+        let (tensor, weights) = (tensor_of(&model, &target)?, model.weights.buffers()?);
+        let find = |name| weights.get(name);
+        let storage =
+            TensorStorage { layout: model.layout(), tensor, set: Buffer::Weights, find: &find };
+        if !storage.holds_halves() || !halves_are_finite(bytes) {
+            return Ok(false);
+        }
+        let start = self.reader.advance(name, begin, bytes.len() as u64, 2)? as usize;
+        let upload = || storage.write_halves(&self.gpu, start, bytes);
+        self.pending.queue(&*self.gpu, upload)?;
+        Ok(true)
     }
 
     /// Uploads `values`, which are a tensor's from its element `start` on.
@@ -234,6 +249,9 @@ impl ModelLoader {
 
     /// Refuses numbers that are not finite. Each stands for `each` elements of a tensor, from `start` on.
     fn expect_finite(&self, name: &str, start: u64, each: usize, numbers: &[f32]) -> Result<()> {
+        if all_finite(numbers) {
+            return Ok(());
+        }
         let Some(i) = numbers.iter().position(|x| !x.is_finite()) else { return Ok(()) };
         let (at, why) = (start + (i * each) as u64, "a weight has to be finite");
         Err(self.reader.refuse_value(name, at, numbers[i], why))

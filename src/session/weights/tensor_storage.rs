@@ -4,13 +4,13 @@
 use crate::arch::Swap;
 use crate::checkpoint::write_header_of;
 use crate::error::{Error, Result, room};
-use crate::format::{GROUP, WeightFormat, holds_codes, pack, pack_codes, unpack};
 use crate::gpu::{BufferId, Gpu, LocalFuture, Region};
 use crate::optim::{Content, Stored};
 use crate::params::{Matrix, Params, Tensor};
 use crate::plan::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
+use tinyloom_numbers::{GROUP, WeightFormat, holds_codes, pack, pack_codes, unpack};
 
 /// Bytes brought back at a time: host memory holds them two more times meanwhile.
 const READ_BYTES: usize = 64 << 20;
@@ -67,7 +67,23 @@ impl TensorStorage<'_> {
         for (first, part, offset, len) in pieces(self.layout, self.tensor, start, codes.len()) {
             let own = first - start..first - start + len;
             let scales = &scales[own.start / GROUP..own.end / GROUP];
-            self.write_words(gpu, part, offset, (len, &pack_codes(format, &codes[own]), scales))?;
+            let words = pack_codes(format, &codes[own]);
+            self.write_words(gpu, part, offset, (len, bytemuck::cast_slice(&words), scales))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the tensor is held in f16, in the order of its file.
+    pub fn holds_halves(&self) -> bool {
+        let format = self.layout.matrices[self.tensor.matrix].format;
+        self.tensor.swap().is_none() && format == WeightFormat::F16
+    }
+
+    /// Writes the bytes of numbers of a tensor that is held in f16, from its element `start` on.
+    pub fn write_halves(&self, gpu: &Rc<dyn Gpu>, start: usize, bytes: &[u8]) -> Result<()> {
+        for (first, part, offset, len) in pieces(self.layout, self.tensor, start, bytes.len() / 2) {
+            let own = &bytes[2 * (first - start)..][..2 * len];
+            self.write_words(gpu, part, offset, (len, own, &[]))?;
         }
         Ok(())
     }
@@ -81,7 +97,7 @@ impl TensorStorage<'_> {
         values: &[f32],
     ) -> Result<()> {
         let (words, scales) = pack(self.layout.matrices[self.tensor.matrix].format, values);
-        self.write_words(gpu, part, offset, (values.len(), &words, &scales))
+        self.write_words(gpu, part, offset, (values.len(), bytemuck::cast_slice(&words), &scales))
     }
 
     /// Writes the words of `len` packed elements, and their factors.
@@ -90,7 +106,7 @@ impl TensorStorage<'_> {
         gpu: &Rc<dyn Gpu>,
         part: usize,
         offset: usize,
-        (len, words, scales): (usize, &[u32], &[f32]),
+        (len, words, scales): (usize, &[u8], &[f32]),
     ) -> Result<()> {
         let Matrix { format, cols, parts, first_part, .. } =
             &self.layout.matrices[self.tensor.matrix];
@@ -99,7 +115,7 @@ impl TensorStorage<'_> {
             return Err(Error::internal(format!("a piece of no whole groups: {piece}")));
         }
         let buffer = (self.find)(Buffer::Packed(part))?;
-        gpu.write(buffer, 16 * format.vectors(offset) as u64, bytemuck::cast_slice(words))?;
+        gpu.write(buffer, 16 * format.vectors(offset) as u64, words)?;
         if scales.is_empty() {
             return Ok(());
         }

@@ -1,65 +1,84 @@
 //! Packing on the host, group by group: what `08_pack_weights.wgsl` does on a GPU. A division rounds the same way on
 //! every processor, and need not on a GPU, so that a checkpoint packed here gives the same bytes everywhere.
+//!
+//! Loading a model packs every weight, so wasm does it with its 128-bit vectors, which all browsers with WebGPU have.
 
-use super::{GROUP, WeightFormat};
+#[cfg_attr(target_arch = "wasm32", path = "pack/vectors.rs")]
+#[cfg_attr(not(target_arch = "wasm32"), path = "pack/scalars.rs")]
+pub(super) mod lanes;
+
+use crate::{GROUP, WeightFormat};
 use half::f16;
 
-/// The largest magnitude that f16 holds.
-const HALF_MOST: f32 = 65504.0;
 /// Below this the reciprocal of a scale would overflow: such a group is zero.
 const VANISHING: f32 = 1e-30;
 
+/// Neighbours that share a scale.
+type Group = [f32; GROUP];
+
 /// The words of whole groups of finite numbers, and a scale for each group where the format has scales.
 pub fn pack(format: WeightFormat, values: &[f32]) -> (Vec<u32>, Vec<f32>) {
-    let mut words = Vec::with_capacity(4 * format.vectors(values.len()));
-    let mut scales = vec![];
-    for group in values.as_chunks::<GROUP>().0 {
-        let larger = |a: f32, &b: &f32| if b.abs() > a.abs() { b } else { a };
-        let extreme = group.iter().fold(0.0, larger);
+    let groups = values.as_chunks::<GROUP>().0;
+    let mut words = vec![0; 4 * format.vectors(values.len())];
+    if matches!(format, WeightFormat::F32 | WeightFormat::F16) {
+        for (group, words) in groups.iter().zip(words.as_chunks_mut().0) {
+            lanes::halves(group, words);
+        }
+        return (words, vec![]);
+    }
+    let int8 = format == WeightFormat::Int8;
+    let each = 4 * format.vectors(GROUP);
+    let mut scales = Vec::with_capacity(groups.len());
+    for (group, words) in groups.iter().zip(words.chunks_exact_mut(each)) {
+        let extreme = lanes::extreme(group);
+        let scale = if int8 { extreme.abs() / 127.0 } else { extreme / -8.0 };
         let vanishes = extreme.abs() < VANISHING;
-        let scale = match format {
-            WeightFormat::F32 | WeightFormat::F16 => {
-                words.extend(group.as_chunks().0.iter().map(|&pair| halves(pair)));
-                continue;
-            }
-            WeightFormat::Int8 => extreme.abs() / 127.0,
-            WeightFormat::Int4 => extreme / -8.0,
-        };
-        let inverse = if vanishes { 0.0 } else { 1.0 / scale };
         scales.push(if vanishes { 0.0 } else { scale });
-        let steps = |x: f32| (x * inverse).round_ties_even();
-        if format == WeightFormat::Int8 {
-            let byte = |x: f32| (steps(x).clamp(-127.0, 127.0) as i8).cast_unsigned();
-            let word = |four: &[f32; 4]| u32::from_le_bytes(four.map(byte));
-            words.extend(group.as_chunks().0.iter().map(word));
-        } else {
-            let nibble = |x: f32| (steps(x) + 8.0).clamp(0.0, 15.0) as u32;
-            let word =
-                |eight: &[f32; 8]| eight.iter().rev().fold(0, |word, &x| word << 4 | nibble(x));
-            words.extend(group.as_chunks().0.iter().map(word));
+        let inverse = if vanishes { 0.0 } else { 1.0 / scale };
+        if let Some(words) = words.first_chunk_mut().filter(|_| int8) {
+            lanes::bytes(group, inverse, words);
+        } else if let Some(words) = words.first_chunk_mut() {
+            lanes::nibbles(group, inverse, words);
         }
     }
     (words, scales)
 }
 
-/// Whether a format holds codes as they are. Each group of codes has a factor of its own.
+/// Whether a format holds codes as they are, in whole groups. Each group has a factor of its own.
 pub fn holds_codes(format: WeightFormat, codes: &[i8]) -> bool {
     match format {
         WeightFormat::F32 | WeightFormat::F16 => false,
         WeightFormat::Int8 => true,
-        WeightFormat::Int4 => codes.iter().all(|code| (-8..8).contains(code)),
+        WeightFormat::Int4 => {
+            for group in codes.as_chunks().0 {
+                if !lanes::in_four_bits(group) {
+                    return false;
+                }
+            }
+            true
+        }
     }
 }
 
-/// The words of codes that the format holds.
+/// The words of whole groups of codes that the format holds.
 pub fn pack_codes(format: WeightFormat, codes: &[i8]) -> Vec<u32> {
     if format == WeightFormat::Int8 {
-        let word = |four: &[i8; 4]| u32::from_le_bytes(four.map(i8::cast_unsigned));
-        return codes.as_chunks().0.iter().map(word).collect();
+        return bytemuck::pod_collect_to_vec(codes);
     }
-    let nibble = |code: i8| u32::from((code + 8).cast_unsigned());
-    let word = |eight: &[i8; 8]| eight.iter().rev().fold(0, |word, &x| word << 4 | nibble(x));
-    codes.as_chunks().0.iter().map(word).collect()
+    let mut words = vec![0; codes.len() / 8];
+    for (codes, words) in codes.as_chunks().0.iter().zip(words.as_chunks_mut().0) {
+        lanes::four_bits(codes, words);
+    }
+    words
+}
+
+/// Replaces the contents of `values` by those of whole groups of codes, each times its group's factor.
+pub fn scaled(codes: &[i8], factors: &[f32], values: &mut Vec<f32>) {
+    values.resize(codes.len(), 0.0);
+    let groups = codes.as_chunks().0.iter().zip(factors);
+    for ((codes, by), group) in groups.zip(values.as_chunks_mut().0) {
+        lanes::scaled(codes, *by, group);
+    }
 }
 
 /// The values of whole groups that are packed.
@@ -77,12 +96,6 @@ pub fn unpack(format: WeightFormat, words: &[u32], scales: &[f32]) -> Vec<f32> {
     (0..words.len() * each).map(value).collect()
 }
 
-/// What f16 cannot hold is bounded to what it can.
-fn halves(pair: [f32; 2]) -> u32 {
-    let bits = |x: f32| u32::from(f16::from_f32(x.clamp(-HALF_MOST, HALF_MOST)).to_bits());
-    bits(pair[0]) | bits(pair[1]) << 16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +103,8 @@ mod tests {
     /// What is packed again from its values keeps its codes.
     #[test]
     fn codes_come_back_from_their_values() {
-        let values: Vec<f32> = (0..3 * GROUP).map(|i| libm::sinf(i as f32) / 3.0).collect();
+        let values: Vec<f32> =
+            (0..3 * GROUP).map(|i| ((i * i + 7) as f32 % 11.3 - 5.6) / 17.0).collect();
         // With four bits the far end of the other sign is a step away: 1/3 over 8.
         for (format, apart) in
             [(WeightFormat::F16, 2e-4), (WeightFormat::Int8, 2e-3), (WeightFormat::Int4, 0.042)]
@@ -115,17 +129,17 @@ mod tests {
             codes.iter().enumerate().map(|(i, &c)| f32::from(c) * scales[i / GROUP]).collect();
         let (words, found) = pack(WeightFormat::Int4, &values);
         assert_eq!((pack_codes(WeightFormat::Int4, &codes), &scales[..]), (words, &found[..]));
-        let byte = pack_codes(WeightFormat::Int8, &[-1, 2, -128, 127]);
-        assert_eq!(byte, [0x7f80_02ff]);
-        let nibbles = pack_codes(WeightFormat::Int4, &[-8, 7, 0, 1, -1, 2, 3, 4]);
-        assert_eq!(nibbles, [0xcba7_98f0]);
+        let bytes = pack_codes(WeightFormat::Int8, &[[-1, 2, -128, 127]; 8].concat());
+        assert_eq!(bytes, [0x7f80_02ff; 8]);
+        let nibbles = pack_codes(WeightFormat::Int4, &[[-8, 7, 0, 1, -1, 2, 3, 4]; 4].concat());
+        assert_eq!(nibbles, [0xcba7_98f0; 4]);
         for (format, code, held) in [
             (WeightFormat::Int4, 7, true),
             (WeightFormat::Int4, 8, false),
             (WeightFormat::Int8, 8, true),
             (WeightFormat::F16, 1, false),
         ] {
-            assert_eq!(holds_codes(format, &[0, code]), held, "{format:?} {code}");
+            assert_eq!(holds_codes(format, &[code; GROUP]), held, "{format:?} {code}");
         }
     }
 
