@@ -8,9 +8,10 @@ import { Failure, root, step } from "./lib.mjs";
 
 /**
  * Most bytes that `tinyloom` may add to an app's JavaScript, minified and gzipped, lazy parts aside. The names that the
- * binder gives change with each build of the module, and the size with them by some ten bytes.
+ * binder gives change with each build of the module, and the size with them by some ten bytes. 500 of them say what a
+ * newcomer's call was meant to be, and read a picked folder: calls that fail at once cannot wait for a part that does.
  */
-export const SCRIPT_BUDGET = 42_000;
+export const SCRIPT_BUDGET = 42_500;
 
 const dist = join(root, "pkg", "dist");
 const kb = (bytes) => `${(bytes / 1000).toFixed(1)} KB`;

@@ -19,12 +19,6 @@ export function addressOf(where: string, source: string | URL): URL {
   return wholeUrl(where, source, "; or give an object of files");
 }
 
-/** What a text that looks like a repository may have meant; empty for others. */
-export const hubHint = (source: unknown): string =>
-  typeof source === "string" && /^[\w-][\w.-]*\/[\w-][\w.-]*$/.test(source)
-    ? `; a repository of the Hugging Face hub is hf:${source}`
-    : "";
-
 function ofHub(where: string, source: string): URL {
   const [, repository, revision = "main", file = ""] = REPOSITORY.exec(source) ?? [];
   if (repository === undefined) {

@@ -3,6 +3,8 @@
 import { type ErrorCode, TinyloomError } from "./error.js";
 import type { Source } from "./file-part.js";
 import { corrupt, type FilePart } from "./file-part.js";
+import { jsonIn } from "./json-file.js";
+import { hintOf } from "./missing-file.js";
 import { show } from "./options.js";
 
 /** Bytes of a trainer's state at most. */
@@ -14,7 +16,8 @@ const INDEX_BYTES = 16 << 20;
 export async function required(source: Source, name: string, most?: number): Promise<FilePart> {
   const file = await source.find(name, most);
   if (!file) {
-    throw corrupt(`${source.place(name)} is missing; a checkpoint needs it${source.hint ?? ""}`);
+    const hint = await hintOf(source, name);
+    throw corrupt(`${source.place(name)} is missing; a checkpoint needs it${hint}`);
   }
   return file;
 }
@@ -81,12 +84,8 @@ export async function weightFiles(source: Source): Promise<FilePart[]> {
 
 /** Names of the shards in an index, checked: they come from outside and become part of a URL. */
 function shardNames(place: string, text: string): string[] {
-  let map: unknown;
-  try {
-    map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
-  } catch (cause) {
-    throw corrupt(`${place} is not JSON: ${show(cause)}`, cause);
-  }
+  const index = jsonIn(place, text, "invalid-checkpoint") as { weight_map?: unknown } | null;
+  const map = index?.weight_map;
   if (typeof map !== "object" || map === null || Array.isArray(map)) {
     throw corrupt(`${place} has no "weight_map" object of tensor to file names`);
   }

@@ -2,9 +2,10 @@
 
 import { optionalText, readText, required, STATE_BYTES, weightFiles } from "./checkpoint-files.js";
 import type { DrawnData } from "./dataset-types.js";
-import { isTinyloomError, TinyloomError, throwIfAborted } from "./error.js";
+import { isTinyloomError, throwIfAborted } from "./error.js";
 import type { FilePart } from "./file-part.js";
 import { CONFIG_BYTES, type Source } from "./file-part.js";
+import { jsonIn } from "./json-file.js";
 import type { ModelConfig } from "./model-config.js";
 import { type Dtype, GENERATION_FILE, notesOf } from "./notes.js";
 import { invalid, object, show } from "./options.js";
@@ -112,22 +113,19 @@ export async function loadRun(
 
 /** A checkpoint's config as it is written: without defaults, and not judged. */
 export async function configIn(source: Source): Promise<ModelConfig> {
-  const text = await readConfig(source, MODEL_FILES);
-  const wrong = (what: string, cause?: unknown) =>
-    new TinyloomError("invalid-config", `${source.place(MODEL_FILES[0] as string)} is ${what}`, {
-      cause,
-    });
-  let config: unknown;
-  try {
-    config = JSON.parse(text);
-  } catch (cause) {
-    throw wrong(`not JSON: ${show(cause)}`, cause);
-  }
-  if (object(config) !== undefined) throw wrong(`${show(config)}, and no object of fields`);
-  return config as ModelConfig;
+  return JSON.parse(await readConfig(source, MODEL_FILES));
 }
 
+/** The text of a config, which is an object of JSON. */
 async function readConfig(source: Source, names: readonly string[]): Promise<string> {
+  const text = await readConfigText(source, names);
+  const place = source.place(names[0] as string);
+  const config = jsonIn(place, text, "invalid-config");
+  if (object(config) === undefined) return text;
+  throw invalid(`${place} is ${show(config)}, and no object of fields`, "invalid-config");
+}
+
+async function readConfigText(source: Source, names: readonly string[]): Promise<string> {
   try {
     return await readText(source, names[0] as string, CONFIG_BYTES, "invalid-config");
   } catch (error) {
@@ -160,13 +158,8 @@ async function readGeneration(source: Source): Promise<string | undefined> {
   });
   // Some servers answer with a page for whatever is not there.
   if (text === undefined || /^\s*</.test(text)) return undefined;
-  try {
-    JSON.parse(text);
-    return text;
-  } catch (cause) {
-    const message = `${source.place(GENERATION_FILE)} is not JSON: ${show(cause)}`;
-    throw new TinyloomError(code, message, { cause });
-  }
+  jsonIn(source.place(GENERATION_FILE), text, code);
+  return text;
 }
 
 async function filesOf(source: Source, names: readonly string[]): Promise<FilePart[]> {

@@ -8,7 +8,7 @@ import {
   withStart,
 } from "./dataset-options.js";
 import type { DatasetOptions, TextOptions } from "./dataset-types.js";
-import type { CheckpointFiles } from "./file-part.js";
+import type { CheckpointFiles, PickedFiles } from "./file-part.js";
 import { datasets } from "./internal.js";
 import { textPart, tokenizersPart } from "./lazy.js";
 import { check, integer, invalid, isA, show } from "./options.js";
@@ -182,11 +182,11 @@ export class Dataset {
   /**
    * The dataset that {@link Dataset.save} gave, with its tokenizer.
    *
-   * @param source - the files by name, or a base URL.
+   * @param source - the files by name or as a page's picker gives them, or a base URL.
    * @throws {@link TinyloomError} `invalid-checkpoint`, also where the data have another hash.
    */
   static load(
-    source: string | URL | CheckpointFiles,
+    source: string | URL | CheckpointFiles | PickedFiles,
     options: TokenizerOptions = {},
   ): Promise<Dataset> {
     return Dataset.#of(textPart().then((part) => part.loadDataset(source, options)));

@@ -22,6 +22,7 @@ export { findLearningRate } from "./learning-rate.js";
 export { saveMerged } from "./merged-checkpoint.js";
 export { created, loaded } from "./model-making.js";
 export { parameter, setParameter } from "./parameters.js";
+export { openPicked } from "./picked-folder.js";
 export { prepare, prepareTrainer } from "./prepare.js";
 export { recovering } from "./recovery/index.js";
 export { RunSaver } from "./run-saver.js";

@@ -52,10 +52,16 @@ export type FileContent = Blob | ArrayBuffer | Uint8Array | FileSystemFileHandle
 export type CheckpointFiles = { readonly [name: string]: FileContent };
 
 /**
- * Where a checkpoint is: a base URL, under which its files lie; an object of files by name; or one GGUF file, by its URL
- * or as it is.
+ * A folder's files as a page gets them: those of an `<input type="file" webkitdirectory>` or of a drop, by the path or name
+ * of each, or the handle of `showDirectoryPicker()`.
  */
-export type CheckpointSource = string | URL | CheckpointFiles | FileContent;
+export type PickedFiles = ArrayLike<File> | FileSystemDirectoryHandle;
+
+/**
+ * Where a checkpoint is: a base URL, under which its files lie; an object of files by name; the files of a picked folder;
+ * or one GGUF file, by its URL or as it is.
+ */
+export type CheckpointSource = string | URL | CheckpointFiles | PickedFiles | FileContent;
 
 /** Gives files by name; undefined when there is none of that name. */
 export interface Source {
@@ -63,10 +69,10 @@ export interface Source {
   find(name: string, most?: number): Promise<FilePart | undefined>;
   /** A file's name as messages have it. */
   place(name: string): string;
-  /** What to say where a needed file is not there. */
-  readonly hint?: string;
+  /** The address that the caller gave, where it is one. */
+  readonly asked?: string | URL;
   /** Names of all files, where they are known. */
-  names?(): readonly string[];
+  names?(): readonly string[] | undefined;
 }
 
 /** Whether the value is a handle of a file, as pickers and the origin's private file system give. */

@@ -1,10 +1,10 @@
 /** Where a checkpoint's files come from: a base URL, or an object of files. */
 
-import { addressOf, hubHint } from "./addresses.js";
+import { addressOf } from "./addresses.js";
 import type { CheckpointFiles, FileContent, Source } from "./file-part.js";
 import { blobPart, bytesPart, corrupt, type FilePart, isFile, readable } from "./file-part.js";
 import { deferredPart, ggufPart } from "./lazy.js";
-import { inspect, invalid, isA, show } from "./options.js";
+import { inspect, invalid, isA, object, show } from "./options.js";
 import type { LoadOptions } from "./progress.js";
 import { stored } from "./stored-runs.js";
 
@@ -19,25 +19,36 @@ function opened(where: string, source: unknown, options: LoadOptions): Source {
   if (typeof source === "string" || source instanceof URL) return ofUrl(where, source, options);
   if (isContent(source)) {
     const name = source instanceof Blob ? (source as Partial<File>).name : undefined;
-    return ofGguf(where, { [name || GGUF]: source }, name || GGUF);
+    return ofGguf(where, { [name || NAMELESS]: source }, name || NAMELESS);
   }
   if (typeof source === "object" && source !== null) {
+    if (Symbol.iterator in source || "getFileHandle" in source) return ofPicked(where, source);
     const names = Object.keys(source);
-    const [gguf, another] = names.filter((name) => name.endsWith(".gguf"));
-    const files = source as CheckpointFiles;
-    if (gguf === undefined || another !== undefined || names.includes("config.json")) {
-      return new ObjectSource(where, files);
-    }
-    return ofGguf(where, files, gguf);
+    // A promise, or another object without properties, has no files.
+    if (names.length > 0 || object(source) === undefined)
+      return ofFiles(where, source as CheckpointFiles);
   }
-  throw invalid(
-    `${where} takes a base URL, hf:OWNER/NAME, in Node also the path of a folder, an object of files such as { "config.json": …, ` +
-      `"model.safetensors": … }, or a GGUF file, not ${show(source)}`,
-  );
+  throw noSource(where, source);
 }
 
-/** The name of a GGUF file that has none. */
-const GGUF = "model.gguf";
+/** An object of files: a folder, or the one GGUF file in it. */
+export function ofFiles(where: string, files: CheckpointFiles): Source {
+  const names = Object.keys(files);
+  const [gguf, another] = names.filter((name) => name.endsWith(".gguf"));
+  return gguf === undefined || another !== undefined || names.includes("config.json")
+    ? new ObjectSource(where, files)
+    : ofGguf(where, files, gguf);
+}
+
+/** An error that says what a source may be. */
+export const noSource = (where: string, source: unknown) =>
+  invalid(
+    `${where} takes a base URL, hf:OWNER/NAME, in Node a folder's path, an object of files such as { "config.json": … }, ` +
+      `the files of a picked folder, or a GGUF file, not ${show(source)}`,
+  );
+
+/** What a file is called that has no name. */
+const NAMELESS = "the given file";
 
 const ofGguf = (where: string, files: CheckpointFiles, name: string): Source =>
   new GgufSource(new ObjectSource(where, files), name);
@@ -48,10 +59,10 @@ function ofUrl(where: string, source: string | URL, options: LoadOptions): Sourc
   const file = /[^/]*\.gguf$/.exec(base.pathname)?.[0];
   if (file) {
     base.pathname = base.pathname.slice(0, -file.length);
-    return new GgufSource(new UrlFiles(base, options, ""), file);
+    return new GgufSource(new UrlFiles(base, options, source), file);
   }
   if (!base.pathname.endsWith("/")) base.pathname += "/";
-  return new UrlFiles(base, options, hubHint(source));
+  return new UrlFiles(base, options, source);
 }
 
 function isContent(value: unknown): value is FileContent {
@@ -128,16 +139,30 @@ class GgufSource implements Source {
   }
 }
 
+/** A list of files, or a folder's handle. What reads it is loaded with the first file. */
+function ofPicked(where: string, source: object): Source {
+  // An input that is emptied empties its list.
+  const given = "getFileHandle" in source ? source : Array.from(source as ArrayLike<unknown>);
+  let opened: Source | undefined;
+  return {
+    place: (name) => opened?.place(name) ?? name,
+    names: () => opened?.names?.(),
+    async find(name) {
+      opened ??= (await deferredPart()).openPicked(where, source, given);
+      return opened.find(name);
+    },
+  };
+}
+
 /** A folder on the web, or on Node's disk. What reads it is loaded with the first file. */
 class UrlFiles implements Source {
   readonly #base: URL;
   readonly #options: LoadOptions;
 
-  /** What may have been meant, where a file is not there. */
-  readonly hint: string;
+  readonly asked: string | URL;
 
-  constructor(base: URL, options: LoadOptions, hint: string) {
-    [this.#base, this.#options, this.hint] = [base, options, hint];
+  constructor(base: URL, options: LoadOptions, asked: string | URL) {
+    [this.#base, this.#options, this.asked] = [base, options, asked];
   }
 
   place(name: string): string {

@@ -38,7 +38,12 @@ export {
   type Timed,
   type TokenEstimate,
 } from "./estimate.js";
-export type { CheckpointFiles, CheckpointSource, FileContent } from "./file-part.js";
+export type {
+  CheckpointFiles,
+  CheckpointSource,
+  FileContent,
+  PickedFiles,
+} from "./file-part.js";
 export type { ElementType, KvCache, WeightFormat } from "./formats.js";
 export type {
   BatchGeneration,

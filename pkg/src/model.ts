@@ -159,7 +159,8 @@ export class Model {
    * in pieces of a few megabytes; a server that answers to `Range` is asked only for what is needed.
    *
    * @param source - a base URL, under which `config.json` and `model.safetensors` lie (in Node also
-   * a folder's `file:` URL), an object of files by name, a run of `tinyloom/storage`, or a GGUF file: its URL, or a Blob,
+   * a folder's `file:` URL), an object of files by name, the files of a folder that the user picked (`input.files` as it
+   * is, or a directory handle), a run of `tinyloom/storage`, or a GGUF file: its URL, or a Blob,
    * file handle or bytes. Bytes are not copied: they must not change until the promise settles.
    * `docs/guides/gguf.md` says what is read of a GGUF file.
    * @throws {@link TinyloomError} `invalid-checkpoint`, `invalid-config`, `limit-exceeded`,

@@ -1,6 +1,7 @@
 /** The outer frame of a safetensors file: 8 bytes of header length, a JSON header, then the data. */
 
 import { crc32, hex } from "./crc32.js";
+import { anotherKind } from "./file-kind.js";
 import { corrupt, type FilePart } from "./file-part.js";
 import { show } from "./options.js";
 import type { RawModule, Seen, TensorSink } from "./raw-types.js";
@@ -36,6 +37,8 @@ export async function readHeader(file: FilePart, most: number): Promise<Uint8Arr
   const prefix = await file.read(0, PREFIX);
   const length = new DataView(prefix.buffer, prefix.byteOffset, PREFIX).getBigUint64(0, true);
   if (length > most) {
+    const another = await anotherKind(file, "safetensors file");
+    if (another) throw another;
     throw corrupt(
       `${file.place} states a header of ${length} bytes, and at most ${most} are allowed; ` +
         "this is not a safetensors file of such a model",

@@ -3,7 +3,7 @@ import type { With } from "./asked.js";
 import type { LoadedRun } from "./checkpoint-loader.js";
 import { type Dataset, dataOf } from "./dataset.js";
 import { disposable } from "./dispose.js";
-import type { CheckpointFiles } from "./file-part.js";
+import type { CheckpointFiles, PickedFiles } from "./file-part.js";
 import { openSource } from "./file-source.js";
 import { type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { deferredPart } from "./lazy.js";
@@ -192,8 +192,8 @@ export class Trainer {
    * Continues from what {@link Trainer.save} returned, bit for bit on the same adapter. State, config,
    * headers and the GPU's memory are judged before a tensor is read.
    *
-   * @param files - the saved files by name, or a base URL under which they lie, in Node also a
-   * folder's `file:` URL; or a run of `tinyloom/storage`, whose newest whole checkpoint loads. Bytes are not
+   * @param files - the saved files by name or as a page's picker gives them, or a base URL under which they lie, in Node
+   * also a folder's `file:` URL; or a run of `tinyloom/storage`, whose newest whole checkpoint loads. Bytes are not
    * copied: they must not change until the promise settles.
    * @param on - a runtime; for a run that trained an adapter, the model under it, with the weights that it
    * had then: others are refused.
@@ -201,17 +201,17 @@ export class Trainer {
    */
   static resume(
     on: Model,
-    files: string | URL | CheckpointFiles | RunHandle,
+    files: string | URL | CheckpointFiles | PickedFiles | RunHandle,
     options?: LongOptions,
   ): Promise<With<Trainer, "adapter">>;
   static resume(
     on: Runtime | Model,
-    files: string | URL | CheckpointFiles | RunHandle,
+    files: string | URL | CheckpointFiles | PickedFiles | RunHandle,
     options?: LongOptions,
   ): Promise<Trainer>;
   static async resume(
     on: Runtime | Model,
-    files: string | URL | CheckpointFiles | RunHandle,
+    files: string | URL | CheckpointFiles | PickedFiles | RunHandle,
     options: LongOptions = {},
   ): Promise<Trainer> {
     const chosen = check("Trainer.resume", options, LONG);

@@ -1,5 +1,6 @@
 /** Reads the frame of a GGUF file: metadata, and where each tensor lies. No tensor's data is read. */
 
+import { anotherKind } from "../file-kind.js";
 import { corrupt, type FilePart } from "../file-part.js";
 import { show } from "../options.js";
 import { MAGIC } from "./format.js";
@@ -44,6 +45,8 @@ class Short extends Error {}
  */
 export async function readHead(file: FilePart): Promise<GgufHead> {
   let bytes = await file.read(0, Math.min(FIRST, file.size));
+  const another = begins(bytes) ? undefined : await anotherKind(file, "GGUF file");
+  if (another) throw another;
   for (;;) {
     try {
       return headOf(bytes, file);
@@ -64,6 +67,10 @@ export async function readHead(file: FilePart): Promise<GgufHead> {
     bytes = longer;
   }
 }
+
+/** Whether the first bytes are those of a GGUF file, as far as they go. */
+const begins = (bytes: Uint8Array): boolean =>
+  [..."GGUF"].every((letter, at) => at >= bytes.length || bytes[at] === letter.charCodeAt(0));
 
 function headOf(bytes: Uint8Array, { place, size }: FilePart): GgufHead {
   const cursor = new Cursor(bytes, place, size);

@@ -6,6 +6,7 @@ import { type Prepared, TEXT, withStart } from "../dataset-options.js";
 import type { TextOptions } from "../dataset-types.js";
 import { corrupt, type Source } from "../file-part.js";
 import { openSource } from "../file-source.js";
+import { jsonIn } from "../json-file.js";
 import { tokenizersPart } from "../lazy.js";
 import { check, flag, integer, isA, object, oneOf, type Rules, show } from "../options.js";
 import { LOAD, LONG, type LongOptions } from "../progress.js";
@@ -195,12 +196,9 @@ async function tokenizerOf(
 async function describe(from: Source): Promise<Description> {
   const text = await readText(from, "dataset.json", MOST);
   const place = from.place("dataset.json");
-  let found: (Partial<Description> & { readonly crc32?: unknown }) | null | undefined;
-  try {
-    found = JSON.parse(text) as Partial<Description>;
-  } catch {
-    // refused below
-  }
+  const found = jsonIn(place, text, "invalid-checkpoint") as
+    | (Partial<Description> & { readonly crc32?: unknown })
+    | null;
   if (found?.format !== FORMAT) {
     throw corrupt(`${place} is none that this version reads: ${FORMAT}`);
   }

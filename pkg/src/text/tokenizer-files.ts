@@ -2,7 +2,7 @@
 
 import type { Source } from "../file-part.js";
 import { corrupt } from "../file-part.js";
-import { show } from "../options.js";
+import { jsonIn } from "../json-file.js";
 import { checkedJson } from "./checked.js";
 import {
   chatTemplatesOf,
@@ -145,11 +145,7 @@ export async function optionalBytes(
 }
 
 function parsed(from: Source, name: string, text: string): Fields {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null) return value as Fields;
-  } catch (cause) {
-    throw corrupt(`${from.place(name)} is not JSON: ${show(cause)}`, cause);
-  }
+  const value = jsonIn(from.place(name), text, "invalid-checkpoint");
+  if (typeof value === "object" && value !== null) return value as Fields;
   throw corrupt(`${from.place(name)} is no JSON object`);
 }

@@ -2,6 +2,8 @@
 
 import type { Source } from "../file-part.js";
 import { corrupt } from "../file-part.js";
+import { jsonIn } from "../json-file.js";
+import { hintOf } from "../missing-file.js";
 import { show } from "../options.js";
 import { AS_IT_STANDS, byteLevel, splitInto } from "./byte-level.js";
 import { classOf, type Fields, SPECIAL_NAMES, tokenText } from "./tokenizer-info.js";
@@ -35,7 +37,7 @@ export async function fromVocabulary(
     const other = vocabText === undefined ? "vocab.json" : "merges.txt";
     throw corrupt(
       `${from.place("tokenizer.json")} is missing, and so is ${from.place(other)}; a tokenizer needs tokenizer.json, ` +
-        `or vocab.json and merges.txt. ${CURE}`,
+        `or vocab.json and merges.txt${await hintOf(from, "tokenizer.json")}. ${CURE}`,
     );
   }
   const name = classOf(config) ?? "GPT2Tokenizer";
@@ -65,13 +67,8 @@ export async function fromVocabulary(
 }
 
 function objectOf(from: Source, name: string, text: string): Fields {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null && !Array.isArray(value))
-      return value as Fields;
-  } catch (cause) {
-    throw corrupt(`${from.place(name)} is not JSON: ${show(cause)}`, cause);
-  }
+  const value = jsonIn(from.place(name), text, "invalid-checkpoint");
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Fields;
   throw corrupt(`${from.place(name)} is no JSON object`);
 }
 

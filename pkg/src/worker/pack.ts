@@ -2,6 +2,7 @@
 
 import { inNode } from "../node.js";
 import { abortSignal, copied, invalid, show } from "../options.js";
+import { byPath } from "../picked-files.js";
 import * as Comlink from "./comlink.js";
 import { type MirrorCalls, mirrorState } from "./mirror.js";
 import {
@@ -142,6 +143,9 @@ export class PackedCall {
     if (isGpuObject(value)) {
       throw this.#refuse(value, "GPU objects stay on their side; the worker uses its own");
     }
+    // A message carries no paths of files.
+    const listed = Array.isArray(value) || isOf(["FileList"], value);
+    if (listed && (value as FileList)[0]?.webkitRelativePath) return byPath(value);
     if (isOf(["Promise"], value)) throw this.#refuse(value, "await it first");
     if (name === "tokenizer" && isPlain(value) && "decoder" in value) {
       throw this.#refuse(

@@ -120,7 +120,7 @@ export const cases = {
       const { logits } = await logitsOf(tinyloom, runtime, source);
       sameBytes(logits, expected.logits, "logits");
     }
-    await refuses("invalid-checkpoint", ["GGUF", "model.gguf"], () =>
+    await refuses("invalid-checkpoint", ["GGUF", "the given file"], () =>
       tinyloom.Model.fromPretrained(runtime, weights),
     );
   },

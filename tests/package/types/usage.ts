@@ -195,6 +195,8 @@ export async function told(model: Model): Promise<void> {
 export async function picked(model: Model, runtime: Runtime, handle: FileSystemFileHandle) {
   const files = { "config.json": handle, "model.safetensors": handle };
   const nothing: undefined = await model.save({ to: files });
+  const input = document.createElement("input"); // with webkitdirectory
+  if (input.files) await Model.fromPretrained(runtime, input.files);
   return [nothing, await Model.fromPretrained(runtime, files)];
 }
 

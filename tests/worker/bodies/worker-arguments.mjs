@@ -30,6 +30,20 @@ async function throughHandles(tinyloom, runtime, model, files) {
 }
 
 export const given = {
+  async "a picked folder goes to the worker with the paths of its files"({ tinyloom, runtime }) {
+    const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
+    const files = await model.save();
+    const picked = Object.entries(files).map(([name, bytes]) => {
+      const file = new File([bytes], name);
+      return Object.defineProperty(file, "webkitRelativePath", { value: `models/mine/${name}` });
+    });
+    const hidden = new File(["x"], ".DS_Store");
+    Object.defineProperty(hidden, "webkitRelativePath", { value: "models/.DS_Store" });
+    const loaded = await tinyloom.Model.fromPretrained(runtime, [hidden, ...picked]);
+    sameFiles(await loaded.save(), files, "of a picked folder");
+    for (const one of [loaded, model]) await one.free();
+  },
+
   async "memory that threads share is copied on its way to the worker"({ tinyloom, runtime }) {
     const model = await tinyloom.Model.create(runtime, config, { seed: 42 });
     const { tokens } = batch(16);

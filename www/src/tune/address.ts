@@ -138,7 +138,7 @@ export async function addressFailure(
   if (/ is (missing|not there)[;,]/.test(message) || /there is neither /.test(message)) {
     return refused(missing(message, host), error);
   }
-  if (/ is not JSON: .*</.test(message) || /no GGUF file, or an error page/.test(message)) {
+  if (/ (is|but) a web page[,:]/.test(message) || /no GGUF file, or an error page/.test(message)) {
     return refused("That address leads to a web page, not to a model's file.", error);
   }
   return error;
