@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageModule } from "./page-module.mjs";
 
-const { wordsFor } = await pageModule("src/words");
+const { goneWords, wordsFor } = await pageModule("src/words");
 
 const CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36";
 /** What has to be in the advice, by the browser's name of itself. */
@@ -29,6 +29,17 @@ const ADVICE = [
   ],
   ["", "Use a current"],
 ];
+
+test("what a browser says of a lost GPU is a part of a sentence", () => {
+  for (const said of ["Destroyed: Device was destroyed.", "Destroyed: Device was destroyed"]) {
+    const whole = "Destroyed: Device was destroyed; reload the page to go on";
+    assert.equal(goneWords(said, ""), whole);
+    assert.equal(
+      goneWords(said, "; its last snapshot was not kept: x"),
+      `${whole}; its last snapshot was not kept: x`,
+    );
+  }
+});
 
 test("without WebGPU the advice is for the browser and the system", () => {
   for (const [userAgent, words] of ADVICE) {

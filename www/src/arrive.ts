@@ -34,6 +34,7 @@ import { isInUse } from "./run-store.ts";
 import { FIRST } from "./tasks/index.ts";
 import { makeAhead } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
+import { goneWords } from "./words.ts";
 
 /** How often the page tries to open the run that it was at. Each try waits a second for the run's lock. */
 const TRIES = 5;
@@ -203,7 +204,7 @@ async function opens(): Promise<void> {
     kernels.end();
     inside.end();
     const why = await rescue();
-    fail(new TinyloomError("device-lost", `${message}; reload the page to go on${why}`));
+    fail(new TinyloomError("device-lost", goneWords(message, why)));
   });
   setup.ofTexts = presetFor(capabilities);
   showCapabilities(capabilities);

@@ -33,6 +33,10 @@ const WORDS: { readonly [code: string]: string } = {
   internal: "Something went wrong inside. Reload the page; your runs are kept.",
 };
 
+/** The exact words of a GPU that does not come back. What the browser says of it may be a sentence. */
+export const goneWords = (message: string, why: string): string =>
+  `${message.replace(/[.\s]+$/, "")}; reload the page to go on${why}`;
+
 /** What happens to a model's bytes, where the package's own word could be taken for something else. */
 const STAGES: { readonly [stage: string]: string } = { upload: "Copying to your GPU" };
 

@@ -181,11 +181,12 @@ export class DeviceRecovery implements Restorer<RawRuntime> {
     const { handle, owned } = this.#runtime;
     if (handle.freed) return this.#settle(info);
     const now = performance.now();
-    [this.reason, this.began] = [info.message, now];
+    // Some browsers end theirs as a sentence, and here it is a part of one.
+    [this.reason, this.began] = [info.message.replace(/\.$/, ""), now];
     if (now - this.#opened > STABLE) this.#failures = 0;
     this.#next ??= deferred();
     noteLoss(info);
-    this.tell({ state: "lost", reason: info.message });
+    this.tell({ state: "lost", reason: this.reason });
     for (const one of owned) one.lost?.();
     try {
       this.#count(undefined);

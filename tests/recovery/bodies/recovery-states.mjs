@@ -219,7 +219,8 @@ export const toldOfLosses = {
     closed = true;
     refuseDevices(context, gpu);
     runtime.simulateLoss();
-    await refuses("device-lost", "does not come back", () => trainer.step(batch(20)));
+    const gone = await refuses("device-lost", "does not come back", () => trainer.step(batch(20)));
+    ok(!/\.\)/.test(gone.message), `a sentence within one: ${gone.message}`);
     equal((await settled).message.length > 0, true, "lost settles");
     const files = await trainer.save();
     const other = await sharedRuntime(context);
