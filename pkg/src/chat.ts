@@ -8,7 +8,7 @@ import { models } from "./internal.js";
 import { tokenizersPart } from "./lazy.js";
 import { Model } from "./model.js";
 import { defaultEnds } from "./notes.js";
-import { check, copied, inspect, invalid, isA, object, show } from "./options.js";
+import { anything, check, copied, inspect, invalid, isA, type Rules, show } from "./options.js";
 import { seeded } from "./seeds.js";
 import type { ChatPrompt, Conversation, TemplateOptions } from "./text/types.js";
 import type { TextDecoding, TextEncoding } from "./tokenizer-types.js";
@@ -23,6 +23,15 @@ export interface ChatOptions
   /** The most tokens of the answer; default 1024. */
   maxTokens?: number;
 }
+
+const TEMPLATE: Rules<TemplateOptions> = {
+  template: anything,
+  variables: anything,
+  date: anything,
+  specialTokens: anything,
+};
+const { tokenizer: _1, heal: _2, ...GENERATED } = GENERATE;
+const CHAT: Rules<ChatOptions> = { ...GENERATED, ...TEMPLATE, tools: anything };
 
 /** The most tokens of an answer by default: one that ends by itself is mostly shorter. */
 const LONGEST = 1024;
@@ -96,20 +105,15 @@ function callOf(
   if (inspect("chat", () => typeof tokenizer?.decoder !== "function")) {
     throw invalid(`chat takes a tokenizer second, not ${show(tokenizer)}`);
   }
-  if (object(options) !== undefined) {
-    throw invalid(`chat takes a plain object of options, not ${show(options)}`);
-  }
   return inspect("chat", () => {
-    const { tools, ...rest } = options as ChatOptions;
+    const { tools, ...rest } = check<ChatOptions>("chat", options, CHAT);
     if (!Array.isArray(tools ?? []))
       throw invalid(`chat: tools is ${show(tools)}; give an array of tools, or leave it out`);
     const own: { [name: string]: unknown } = {};
     const template: { [name: string]: unknown } = {};
     for (const [name, value] of Object.entries(rest)) {
-      if (name === "tokenizer" || name === "heal") throw invalid(`chat has no option "${name}"`);
-      (Object.hasOwn(GENERATE, name) ? own : template)[name] = value;
+      (Object.hasOwn(TEMPLATE, name) ? template : own)[name] = value;
     }
-    const checked = check<GenerateOptions>("chat", own, GENERATE);
     const said = copied(messages);
     const conversation = tools && {
       ...(Array.isArray(said) ? { messages: said } : said),
@@ -120,7 +124,7 @@ function callOf(
       tokenizer,
       conversation: (conversation || said) as Conversation,
       template,
-      own: copied(checked),
+      own: copied(own),
     };
   });
 }

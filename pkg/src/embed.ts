@@ -1,6 +1,7 @@
 /** Embeddings of texts: the hidden states after the last layer, pooled. */
 
 import { given, type Until } from "./caller-functions.js";
+import { expectKnown } from "./known-tokens.js";
 import { INFERENCE } from "./model-options.js";
 import type { EmbedOptions, HiddenStatesOptions, InferenceOptions } from "./model-types.js";
 import { called, check, flag, inspect, invalid, oneOf, type Rules, show } from "./options.js";
@@ -42,7 +43,8 @@ function embedCall(config: ResolvedConfig, given: unknown, all: EmbedOptions): E
     }
     return given.map((text: unknown, index) => {
       if (typeof text !== "string") {
-        return toSomeTokens(`texts[${index}]`, text as TokenIds, config);
+        const name = `texts[${index}]`;
+        return expectKnown(name, toSomeTokens(name, text as TokenIds, config), config);
       }
       if (tokenizer) return text;
       throw invalid(`texts[${index}] is a text: give the option tokenizer with it, or tokens`);
@@ -86,11 +88,13 @@ async function tokensOf(
   const asked = instruction === undefined ? text : `Instruct: ${instruction}\nQuery:${text}`;
   // With what the tokenizer puts around a text: the token after it is what the last state is of.
   const encode = () => (tokenizer as TextEncoding).encode(asked);
-  return toSomeTokens(
+  const until = { signal, handle: model.handle };
+  const ids = toSomeTokens(
     name,
-    await given("the tokenizer's encode()", encode, { signal, handle: model.handle }),
+    await given("the tokenizer's encode()", encode, until),
     model.config,
   );
+  return expectKnown(`the tokenizer's ${name}`, ids, model.config);
 }
 
 /** One row of the rows of a text's hidden states, or their mean. */

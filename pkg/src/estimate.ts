@@ -4,7 +4,7 @@ import type { AdapterOptions } from "./adapter-types.js";
 import type { With } from "./asked.js";
 import { toError } from "./error.js";
 import { type KvCache, kvCache, type WeightFormat, weights } from "./formats.js";
-import { deferredPart } from "./lazy.js";
+import { deferredPart, told } from "./lazy.js";
 import { configJson, type ModelConfig } from "./model-config.js";
 import { check, inspect, integer, invalid, object, type Rules, show } from "./options.js";
 import { expectLimits } from "./runtime.js";
@@ -150,13 +150,15 @@ export async function estimate(
   options: EstimateOptions = {},
   capabilities?: Capabilities,
 ): Promise<Estimate> {
-  const { adapter, trainer, generate, weights } = check("estimate", options, OPTIONS);
+  const { adapter, trainer, generate, weights } = await told(() =>
+    check("estimate", options, OPTIONS),
+  );
   const json = configJson("estimate", config);
   const chosen = JSON.stringify({
     weights,
     adapter: adapter && (await deferredPart()).adapterOptions("estimate: adapter", adapter),
-    trainer: trainer && check("estimate: trainer", trainer, TRAINER),
-    generate: generate && check("estimate: generate", generate, TEXT),
+    trainer: trainer && (await told(() => check("estimate: trainer", trainer, TRAINER))),
+    generate: generate && (await told(() => check("estimate: generate", generate, TEXT))),
   });
   const able = capabilities === undefined ? undefined : capabilitiesJson(capabilities);
   const module = await loadRaw();

@@ -79,8 +79,10 @@ async function* tokensOfGeneration({ config, weights }: DecodedModel, chosen: Ca
   const { signal, tokenizer, bias, alternatives, json } = chosen;
   throwIfAborted(signal, "generate");
   // Without these the prompt is of tokens.
-  const begun = tokenizer || bias ? await (await deferredPart()).begun(chosen, config) : undefined;
+  const part = await deferredPart();
+  const begun = tokenizer || bias ? await part.begun(chosen, config) : undefined;
   const { ids = chosen.prompt as Uint32Array, biases, withText, healing } = begun ?? {};
+  part.expectKnown("prompt", ids, config);
   const drawn: number[] = [];
   let madeOn: RawModel | undefined;
   let generation: RawGeneration | undefined;
@@ -100,7 +102,7 @@ async function* tokensOfGeneration({ config, weights }: DecodedModel, chosen: Ca
     const { interventions } = chosen;
     const changed =
       interventions &&
-      (await deferredPart()).interventionsOf("generate", interventions, raw, {
+      part.interventionsOf("generate", interventions, raw, {
         positions: config.max_position_embeddings,
         of: "the model",
       });

@@ -5,6 +5,7 @@
  */
 
 import { TinyloomError } from "./error.js";
+import { type Hints, hints } from "./hints.js";
 import { show } from "./value-text.js";
 
 const parts = {
@@ -22,6 +23,7 @@ export function carryParts({ text, tokenizers, deferred, gguf }: Parts): void {
   parts.tokenizers = () => Promise.resolve(tokenizers);
   parts.deferred = () => Promise.resolve(deferred);
   parts.gguf = () => Promise.resolve(gguf);
+  Object.assign(hints, deferred.words);
 }
 
 /** Parts that have loaded. To import one anew takes some 50 µs in Node, which a score of 512 tokens would show. */
@@ -29,7 +31,10 @@ const kept: { -readonly [K in keyof Parts]?: Parts[K] } = {};
 
 async function loaded<K extends keyof Parts>(name: K): Promise<Parts[K]> {
   try {
-    kept[name] ??= (await parts[name]()) as Parts[K];
+    if (!kept[name]) {
+      kept[name] = (await parts[name]()) as Parts[K];
+      Object.assign(hints, (kept[name] as { readonly words?: Hints }).words);
+    }
     return kept[name] as Parts[K];
   } catch (cause) {
     throw new TinyloomError(
@@ -37,6 +42,16 @@ async function loaded<K extends keyof Parts>(name: K): Promise<Parts[K]> {
       `a part of tinyloom could not be loaded (${show(cause)}); import "tinyloom/inline", which carries all`,
       { cause },
     );
+  }
+}
+
+/** What a check gives; where it refuses something, once more with words for what may have been meant. */
+export async function told<T>(check: () => T): Promise<T> {
+  try {
+    return check();
+  } catch {
+    await deferredPart().catch(() => undefined);
+    return check();
   }
 }
 

@@ -1,6 +1,7 @@
 /** Validation of option objects: every refusal names the value, what is allowed and what to do. */
 
 import { type ErrorCode, isTinyloomError, TinyloomError } from "./error.js";
+import { hints } from "./hints.js";
 import { show } from "./value-text.js";
 
 export { show } from "./value-text.js";
@@ -201,7 +202,8 @@ function checked<T extends object>(
   const result: Record<string, unknown> = {};
   for (const [key, one] of Object.entries(given)) {
     if (!Object.hasOwn(rules, key)) {
-      throw invalid(`${where} has no option "${key}"; it takes ${known.join(", ")}`);
+      const meant = hints.option?.(key, known) ?? "";
+      throw invalid(`${where} has no option "${key}"${meant}; it takes ${known.join(", ")}`);
     }
     const rule: Rule = rules[key as keyof T];
     // What a list gives at a second reading nobody has checked.

@@ -1,6 +1,7 @@
 /** Token ids as users may give them, and as the GPU takes them. */
 
 import { TinyloomError } from "./error.js";
+import { hints } from "./hints.js";
 import { inspect, show } from "./options.js";
 import type { ResolvedConfig } from "./resolved-config.js";
 
@@ -46,24 +47,25 @@ function read(name: string, ids: unknown): Uint32Array {
     }
   }
   if (!Array.isArray(ids)) {
-    throw new TinyloomError(
-      "invalid-tokens",
-      `${name} is ${show(ids)}; give a Uint32Array or an array of token ids`,
-    );
+    throw wrong(name, ids, ids, "give a Uint32Array or an array of token ids");
   }
   const result = new Uint32Array(ids.length);
   for (const [index, id] of ids.entries()) {
     if (!Number.isInteger(id) || id < 0 || id > IGNORE_INDEX) {
-      throw new TinyloomError(
-        "invalid-tokens",
-        `${name}[${index}] is ${show(id)}; a token id is a whole number from 0 to vocab_size - 1` +
-          (name === "targets" ? ", and a target to ignore is 0xffffffff" : ""),
-      );
+      const ignored = name === "targets" ? ", and a target to ignore is 0xffffffff" : "";
+      const allowed = `a token id is a whole number from 0 to vocab_size - 1${ignored}`;
+      throw wrong(`${name}[${index}]`, id, ids, allowed);
     }
     result[index] = id;
   }
   return result;
 }
+
+const wrong = (what: string, value: unknown, ids: unknown, allowed: string) =>
+  new TinyloomError(
+    "invalid-tokens",
+    `${what} is ${show(value)}; ${hints.ids?.(what, ids) ?? allowed}`,
+  );
 
 /**
  * A copy of the ids. There must be at least one.

@@ -19,6 +19,8 @@ function text(value: unknown): string {
   if (typeof value !== "object" || value === null) return String(value);
   if (value instanceof Error) return `${value.name}: ${value.message}`;
   if (Array.isArray(value)) return `an array of length ${value.length}`;
+  if (typeof (value as { readonly then?: unknown }).then === "function")
+    return "a promise (await it first)";
   const remote = (value as { [REMOTE]?: unknown })[REMOTE];
   if (typeof remote === "string") return `a ${remote} that lives in a worker (see tinyloom/worker)`;
   return `an object (${value.constructor?.name ?? "no prototype"})`;

@@ -146,7 +146,7 @@ export class PackedCall {
     // A message carries no paths of files.
     const listed = Array.isArray(value) || isOf(["FileList"], value);
     if (listed && (value as FileList)[0]?.webkitRelativePath) return byPath(value);
-    if (isOf(["Promise"], value)) throw this.#refuse(value, "await it first");
+    if (isOf(["Promise"], value)) throw this.#refuse(value, "no message has one");
     if (name === "tokenizer" && isPlain(value) && "decoder" in value) {
       throw this.#refuse(
         value,
