@@ -30,7 +30,7 @@ import {
   show,
 } from "./options.js";
 import { LOAD, LONG, type LongOptions } from "./progress.js";
-import { dispose, RawHandle } from "./raw-handle.js";
+import { dispose, endWith, RawHandle } from "./raw-handle.js";
 import type { RawModel, RawRuntime, Seen } from "./raw-types.js";
 import type { Origin } from "./recovery/origin.js";
 import { ADAPTER_FILES } from "./save-types.js";
@@ -288,17 +288,16 @@ function innerOf(base: InnerModel, raw: RawModel, on: RawRuntime, began: Origin)
   const finish = (why?: string) => {
     const gone = why && new TinyloomError("freed", why);
     if (gone) handle.lose(gone);
-    for (const trainer of [...owned]) {
-      trainer.free();
-      if (gone) trainers.find(trainer)?.handle.lose(gone);
-    }
+    const trained = [...owned];
+    endWith("freed with its Adapter", trained);
+    for (const one of trained) if (gone) trainers.find(one)?.handle.lose(gone);
     handle.free();
     recovery?.end();
     base.disown(adapter);
   };
   const adapter: OwnedByModel = {
     lora: true,
-    free: () => finish("the model under the Adapter was freed; create or load both again"),
+    free: () => finish(),
   };
   base.own(adapter);
   return {

@@ -9,6 +9,7 @@ import type {
 } from "./adapter-types.js";
 import { disposable } from "./dispose.js";
 import type { CheckpointSource } from "./file-part.js";
+import { expectMade, MADE } from "./inner.js";
 import { type InnerAdapter, models } from "./internal.js";
 import { deferredPart } from "./lazy.js";
 import type { Model } from "./model.js";
@@ -58,7 +59,13 @@ export class Adapter implements AdapterOption {
   /** How it was made. */
   readonly options: Readonly<ResolvedAdapterOptions>;
 
-  private constructor(model: Model, inner: InnerAdapter, options: ResolvedAdapterOptions) {
+  private constructor(
+    made: typeof MADE,
+    model: Model,
+    inner: InnerAdapter,
+    options: ResolvedAdapterOptions,
+  ) {
+    expectMade(made, "Adapter");
     this.#inner = inner;
     this.model = model;
     this.options = options;
@@ -170,7 +177,7 @@ export class Adapter implements AdapterOption {
   declare readonly [Symbol.asyncDispose]: () => Promise<void>;
 
   static {
-    make = (...parts) => new Adapter(...parts);
+    make = (...parts) => new Adapter(MADE, ...parts);
     disposable(Adapter.prototype, {
       end: (adapter) => adapter.free(),
       settled: (adapter) => adapter.#inner.handle.settled(),

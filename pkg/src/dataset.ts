@@ -9,8 +9,9 @@ import {
 } from "./dataset-options.js";
 import type { DatasetOptions, TextOptions } from "./dataset-types.js";
 import type { CheckpointFiles, PickedFiles } from "./file-part.js";
+import { expectMade, MADE } from "./inner.js";
 import { datasets } from "./internal.js";
-import { textPart, tokenizersPart } from "./lazy.js";
+import { textPart, tokenizersPart, told } from "./lazy.js";
 import { check, integer, invalid, isA, show } from "./options.js";
 import type { LongOptions } from "./progress.js";
 import type { TextSource } from "./text/read.js";
@@ -61,8 +62,9 @@ export class Dataset {
   readonly #packed: Packed | undefined;
   readonly #data: Data;
 
-  private constructor(made: Prepared) {
-    const { store, options, tokenizer, chats = false, before = [] } = made;
+  private constructor(made: typeof MADE, parts: Prepared) {
+    expectMade(made, "Dataset", "await Dataset.fromText(…)");
+    const { store, options, tokenizer, chats = false, before = [] } = parts;
     const { validationFraction = 0.1, sequenceLength, seed } = options;
     const { packed, length: tokens } = store;
     let train = tokens - Math.trunc(tokens * validationFraction);
@@ -100,7 +102,7 @@ export class Dataset {
     tokenizer: TextEncoding,
     options: TextOptions = {},
   ): Promise<Dataset> {
-    const { startTokens, ...chosen } = check("Dataset.fromText", options, TEXT);
+    const { startTokens, ...chosen } = await told(() => check("Dataset.fromText", options, TEXT));
     const encoding = expectTokenizer("Dataset.fromText", tokenizer);
     if (typeof text !== "string") {
       if (!isA(text, Blob))
@@ -110,7 +112,10 @@ export class Dataset {
       );
     }
     const store = stored(some("the text", await encoded(encoding, text)));
-    return new Dataset(withStart(store, await startOf(encoding, startTokens), chosen, encoding));
+    return new Dataset(
+      MADE,
+      withStart(store, await startOf(encoding, startTokens), chosen, encoding),
+    );
   }
 
   /**
@@ -125,7 +130,7 @@ export class Dataset {
       throw invalid("Dataset.fromTokens has no tokenizer: give the ids of startTokens, not true");
     }
     const store = stored(some("tokens", asTokens("tokens", tokens)));
-    return new Dataset(withStart(store, startTokens ? Array.from(startTokens) : [], chosen));
+    return new Dataset(MADE, withStart(store, startTokens ? Array.from(startTokens) : [], chosen));
   }
 
   /**
@@ -193,7 +198,7 @@ export class Dataset {
   }
 
   static async #of(prepared: Promise<Prepared>): Promise<Dataset> {
-    return new Dataset(await prepared);
+    return new Dataset(MADE, await prepared);
   }
 
   /**

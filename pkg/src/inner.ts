@@ -2,6 +2,19 @@
 
 import { TinyloomError } from "./error.js";
 
+/** What constructors are called with here. */
+export const MADE = Symbol();
+
+/**
+ * Refuses a constructor that somebody else calls.
+ *
+ * @param how - the call that gives an object of the class.
+ */
+export function expectMade(made: unknown, name: string, how = `await ${name}.create(…)`): void {
+  if (made === MADE) return;
+  throw new TinyloomError("invalid-options", `new ${name}() makes no ${name}; call ${how}`);
+}
+
 /** The inner sides of a class's objects. They are keyed by `object`, so that this knows no class. */
 export class Inner<I> {
   readonly #inner = new WeakMap<object, I>();

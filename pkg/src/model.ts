@@ -25,6 +25,7 @@ import type {
   GenerateOptions,
   Generation,
 } from "./generate-types.js";
+import { expectMade, MADE } from "./inner.js";
 import { type InnerModel, models, type OwnedByModel, runtimes } from "./internal.js";
 import type { Intervened } from "./interventions-types.js";
 import { deferredPart } from "./lazy.js";
@@ -56,7 +57,7 @@ import { NO_NOTES } from "./notes.js";
 import { check, copied, inspect, type Rules } from "./options.js";
 import type { PrepareOptions } from "./prepare-types.js";
 import type { LongOptions } from "./progress.js";
-import { RawHandle } from "./raw-handle.js";
+import { endWith, RawHandle } from "./raw-handle.js";
 import type { RawModel, RawRuntime } from "./raw-types.js";
 import type { Origin } from "./recovery/origin.js";
 import { type ResolvedConfig, resolvedConfig } from "./resolved-config.js";
@@ -96,7 +97,14 @@ export class Model {
   /** The shape of each parameter, by its name in the checkpoint. A tied head is its embedding. */
   readonly parameters: { readonly [name: string]: readonly number[] };
 
-  private constructor(runtime: Runtime, raw: RawModel, on: RawRuntime, origin: Origin) {
+  private constructor(
+    made: typeof MADE,
+    runtime: Runtime,
+    raw: RawModel,
+    on: RawRuntime,
+    origin: Origin,
+  ) {
+    expectMade(made, "Model");
     const queue = new CallQueue();
     const inner = runtimes.of(runtime);
     const handle = new RawHandle("Model", raw, queue, inner.module);
@@ -133,7 +141,7 @@ export class Model {
     return runtimes.of(runtime).call(async (raw, module) => {
       const { created } = await deferredPart();
       const { model, origin } = await created(raw, module, json, chosen);
-      return new Model(runtime, model, raw, origin);
+      return new Model(MADE, runtime, model, raw, origin);
     }, chosen.signal);
   }
 
@@ -177,7 +185,7 @@ export class Model {
     return runtimes.of(runtime).call(async (raw, module) => {
       const { loaded } = await deferredPart();
       const { model, origin } = await loaded(raw, module, files, weights, chosen);
-      return new Model(runtime, model, raw, origin);
+      return new Model(MADE, runtime, model, raw, origin);
     }, chosen.signal);
   }
 
@@ -563,7 +571,7 @@ export class Model {
    * `free()` does nothing.
    */
   free(): void {
-    for (const one of [...this.#owned]) one.free();
+    endWith("freed with its Model", this.#owned);
     this.#handle.free();
     this.#inner.recovery?.end();
     this.#inner.runtime.disown(this);
@@ -575,7 +583,7 @@ export class Model {
   declare readonly [Symbol.asyncDispose]: () => Promise<void>;
 
   static {
-    adoptModel = (...parts) => new Model(...parts);
+    adoptModel = (...parts) => new Model(MADE, ...parts);
     disposable(Model.prototype, {
       end: (model) => model.free(),
       settled: (model) => model.#handle.settled(),

@@ -29,6 +29,24 @@ export function dispose(raw: Releasable): void {
   raw.free();
 }
 
+/** What ends at present; what lives on it ends with it. */
+let ending: string | undefined;
+
+/**
+ * Frees what lives on an object that ends.
+ *
+ * @param how - how they end, for whoever uses one of them later.
+ */
+export function endWith(how: string, owned: Iterable<{ free(): void }>): void {
+  const outer = ending;
+  ending ??= how;
+  try {
+    for (const one of [...owned]) one.free();
+  } finally {
+    ending = outer;
+  }
+}
+
 /** Owns one raw object. */
 export class RawHandle<R extends Releasable> {
   readonly #name: string;
@@ -37,6 +55,8 @@ export class RawHandle<R extends Releasable> {
   #raw: R | undefined;
   #gone: TinyloomError | undefined;
   #ended: AbortController | undefined;
+  /** How it ended. */
+  #how: string | undefined;
   /** Brings the raw object back after a lost device; undefined where nothing does. */
   restorer: Restorer<R> | undefined;
 
@@ -52,7 +72,10 @@ export class RawHandle<R extends Releasable> {
   get raw(): R {
     if (this.#gone) throw this.#gone;
     if (this.#raw === undefined) {
-      throw new TinyloomError("freed", `this ${this.#name} was freed; create it again to use it`);
+      throw new TinyloomError(
+        "freed",
+        `this ${this.#name} was ${this.#how}; create it again to use it`,
+      );
     }
     return this.#raw;
   }
@@ -138,6 +161,7 @@ export class RawHandle<R extends Releasable> {
     const raw = this.#raw;
     if (raw === undefined) return;
     this.#raw = undefined;
+    this.#how = ending ?? "freed";
     this.#ended?.abort();
     this.#queue.run(() => dispose(raw)).catch(() => undefined); // of a module that panicked
   }

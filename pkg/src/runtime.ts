@@ -5,8 +5,9 @@ import { CallQueue } from "./call-queue.js";
 import { disposable } from "./dispose.js";
 import { TinyloomError, toError } from "./error.js";
 import { advised, noteLoss, requestAdapter } from "./gpu-adapter.js";
+import { expectMade, MADE } from "./inner.js";
 import { runtimes } from "./internal.js";
-import { deferredPart } from "./lazy.js";
+import { deferredPart, told } from "./lazy.js";
 import {
   check,
   flag,
@@ -19,7 +20,7 @@ import {
   type Rules,
   show,
 } from "./options.js";
-import { RawHandle } from "./raw-handle.js";
+import { endWith, RawHandle } from "./raw-handle.js";
 import type { RawModule, RawRuntime } from "./raw-types.js";
 import type { Reopening } from "./recovery/device-recovery.js";
 import type { Recovery } from "./recovery/index.js";
@@ -106,10 +107,12 @@ export class Runtime {
   readonly lost: Promise<LostInfo>;
 
   private constructor(
+    made: typeof MADE,
     module: RawModule,
     raw: RawRuntime,
     recovering?: (reopening: Reopening) => Recovery,
   ) {
+    expectMade(made, "Runtime");
     this.#module = module;
     this.#handle = new RawHandle("Runtime", raw, new CallQueue(), module);
     const opened = (by: RawRuntime) => {
@@ -156,7 +159,7 @@ export class Runtime {
    * `module-unavailable` or `content-security` where the wasm module cannot be had, `invalid-options`.
    */
   static async create(options: RuntimeOptions = {}): Promise<Runtime> {
-    const chosen = check("Runtime.create", options, RULES);
+    const chosen = await told(() => check("Runtime.create", options, RULES));
     const { gpu: given, wasm, tune = false, recover, powerPreference, ...rest } = chosen;
     const capped = inspect("Runtime.create", () => limits(rest.limits));
     const raw = { ...rest, limits: capped, features: features(rest.features) };
@@ -186,7 +189,7 @@ export class Runtime {
       // A service worker loads no part: there a runtime that was not asked to recover does without.
       const loaded = await (recover === undefined ? part?.catch(() => undefined) : part);
       const recovering = loaded?.recovering(recover, { tune, asking, open });
-      const runtime = new Runtime(module, await open(await asked), recovering);
+      const runtime = new Runtime(MADE, module, await open(await asked), recovering);
       inUse.add(gpu);
       try {
         if (tune) {
@@ -246,8 +249,8 @@ export class Runtime {
    * from then on; `lost` settles. A second call does nothing.
    */
   destroy(): void {
-    for (const one of [...this.#owned]) one.free();
-    this.#handle.free();
+    endWith("freed when its Runtime was destroyed", this.#owned);
+    endWith("destroyed", [this.#handle]);
     // A module that panicked no longer can.
     if (this.#module.panic) this.#device.destroy();
     runtimes.of(this).recovery?.stop();

@@ -1,6 +1,7 @@
 import { TinyloomError } from "./error.js";
 import type { ElementType } from "./formats.js";
 import { fromHalves, toHalves } from "./half.js";
+import { expectMade, MADE } from "./inner.js";
 import type { InnerRuntime } from "./inner-runtime.js";
 import { tensors } from "./internal.js";
 import { check, inspect, integer, invalid, oneOf, type Rules, show } from "./options.js";
@@ -52,7 +53,8 @@ export class Tensor {
   readonly #allocation: Allocation;
   readonly #view: View;
 
-  private constructor(allocation: Allocation, view: View) {
+  private constructor(made: typeof MADE, allocation: Allocation, view: View) {
+    expectMade(made, "Tensor", "runtime.tensor(…)");
     this.#allocation = allocation;
     const { shape, strides, offset } = view;
     this.#view = { shape: Object.freeze([...shape]), strides: Object.freeze([...strides]), offset };
@@ -86,7 +88,7 @@ export class Tensor {
     const stored = given ? undefined : store(where, data, sizes, element);
     const raw = runtime.callSync((own) => own.tensor(count, element));
     const allocation = new Allocation(runtime, raw, element, count);
-    const tensor = new Tensor(allocation, contiguous(sizes));
+    const tensor = new Tensor(MADE, allocation, contiguous(sizes));
     try {
       if (stored) {
         const written = allocation.handle.callSync((raw) => tensor.#write(raw, stored));
@@ -239,7 +241,7 @@ export class Tensor {
 
   #viewed(view: View): Tensor {
     void this.#allocation.handle.raw;
-    return new Tensor(this.#allocation, view);
+    return new Tensor(MADE, this.#allocation, view);
   }
 
   #axis(where: string, name: string, axis: unknown): number {

@@ -1,5 +1,6 @@
 import { TinyloomError } from "./error.js";
 import type { CheckpointSource } from "./file-part.js";
+import { expectMade } from "./inner.js";
 import { tokenizersPart } from "./lazy.js";
 import { invalid, isA, show } from "./options.js";
 import type { TextSource } from "./text/read.js";
@@ -26,6 +27,13 @@ import { asTokens, type TokenIds, toTokens } from "./tokens.js";
 export abstract class Tokenizer implements TextEncoding, TextDecoding {
   /** How many ids there are; ids run from 0 to `vocabSize - 1`. */
   abstract readonly vocabSize: number;
+
+  /** For classes of your own; {@link Tokenizer.fromPretrained} gives the tokenizer of a checkpoint. */
+  constructor() {
+    if (new.target === Tokenizer || (new.target as unknown) === BpeTokenizer)
+      expectMade(0, "Tokenizer", "await Tokenizer.fromPretrained(…) or BpeTokenizer.train(…)");
+  }
+
   /** The ids of a text. */
   abstract encode(text: string, options?: EncodeOptions): Uint32Array;
   /** The text of some ids. */

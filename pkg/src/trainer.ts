@@ -5,6 +5,7 @@ import { type Dataset, dataOf } from "./dataset.js";
 import { disposable } from "./dispose.js";
 import type { CheckpointFiles, PickedFiles } from "./file-part.js";
 import { openSource } from "./file-source.js";
+import { expectMade, MADE } from "./inner.js";
 import { type InnerModel, models, runtimes, trainers } from "./internal.js";
 import { deferredPart } from "./lazy.js";
 import { adoptModel, Model } from "./model.js";
@@ -104,12 +105,14 @@ export class Trainer {
 
   /** @param options - as JSON, unless it was resumed with what it trains. */
   private constructor(
+    made: typeof MADE,
     trained: Model | Adapter,
     raw: RawTrainer,
     step: number,
     fixedTotal: boolean,
     options?: string,
   ) {
+    expectMade(made, "Trainer");
     this.#of = models.of(trained);
     const { queue, recovery, own, runtime } = this.#of;
     this.adapter = isA(trained, Adapter) ? trained : undefined;
@@ -158,7 +161,11 @@ export class Trainer {
       const { RawTrainer } = runtime.module;
       const create = (ask: Ask) => RawTrainer.create(raw, json, ask);
       const trainer = await watched("Trainer.create", long, create);
-      const made = adopt(handle, trainer, () => new Trainer(trained, trainer, 0, fixedTotal, json));
+      const made = adopt(
+        handle,
+        trainer,
+        () => new Trainer(MADE, trained, trainer, 0, fixedTotal, json),
+      );
       await runtime.remember();
       return made;
     }, long.signal);
@@ -254,7 +261,7 @@ export class Trainer {
   }
 
   static async #from(trained: Model | Adapter, by: LoadedRun): Promise<Trainer> {
-    const made = new Trainer(trained, by.trainer, by.progress.step, by.fixedTotal);
+    const made = new Trainer(MADE, trained, by.trainer, by.progress.step, by.fixedTotal);
     made.#steps.identity.resume(by, by.progress.cursor);
     await made.#of.runtime.remember();
     return made;

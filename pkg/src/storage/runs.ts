@@ -1,4 +1,5 @@
 import { TinyloomError } from "../error.js";
+import { expectMade, MADE } from "../inner.js";
 import { inNode } from "../node.js";
 import { check, flag, invalid, isA, show } from "../options.js";
 import { persist } from "../page-services.js";
@@ -58,7 +59,8 @@ export class Runs {
   readonly #disk: Disk;
   readonly #open = new Map<string, StoredRun>();
 
-  private constructor(disk: Disk) {
+  private constructor(made: typeof MADE, disk: Disk) {
+    expectMade(made, "Runs", "await Runs.open(…)");
     this.#disk = disk;
     this.where = disk.where;
     this.persisted =
@@ -83,7 +85,7 @@ export class Runs {
       throw invalid("Runs.open: memory has no folder; give one of the two options");
     }
     const open = () => (memory ? new Memory() : openDisk(name, folder));
-    return new Runs(await storing("the storage", open));
+    return new Runs(MADE, await storing("the storage", open));
   }
 
   /** Bytes that the storage still has room for; undefined where it does not tell. */

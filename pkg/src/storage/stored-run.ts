@@ -1,6 +1,7 @@
 import { CallQueue } from "../call-queue.js";
 import { TinyloomError } from "../error.js";
 import type { FilePart, Source } from "../file-part.js";
+import { expectMade, MADE } from "../inner.js";
 import { invalid, show } from "../options.js";
 import { stored } from "../stored-runs.js";
 import type { StepMetrics } from "../trainer-types.js";
@@ -77,10 +78,11 @@ export class StoredRun {
   #closing: Promise<void> | undefined;
 
   static {
-    makeRun = (...parts) => new StoredRun(...parts);
+    makeRun = (...parts) => new StoredRun(MADE, ...parts);
   }
 
-  private constructor(...[disk, id, record, release]: Parts) {
+  private constructor(made: typeof MADE, ...[disk, id, record, release]: Parts) {
+    expectMade(made, "StoredRun", "await runs.create(…)");
     this.id = id;
     this.#disk = disk;
     this.#record = record;

@@ -20,12 +20,14 @@ export const cases = {
     const { tinyloom, runtime, open, where } = context;
     const runs = await open("go-on");
     equal(runs.where, where, "where the runs are");
+    await refuses("invalid-options", "new Runs()", async () => new runs.constructor());
     const { trainer, data, model } = await fresh(context);
     const run = await runs.create("first", {
       data: "the data",
       tokenizer: "{}",
       options: { a: 1 },
     });
+    await refuses("invalid-options", "new StoredRun()", async () => new run.constructor());
     for (const [words, wrong] of [
       [["checkpoint needs run", "runs.create"], { every: 2 }],
       [["checkpoint: run is", "runs.create"], { run: {} }],
