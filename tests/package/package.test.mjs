@@ -172,12 +172,14 @@ test("npm would publish only what users need, with sources and their maps", asyn
     for (const source of sources)
       assert.ok(existsSync(join(folder, dirname(name), source)), `${name} names ${source}`);
   }
-  // The module is in it three times: the file, its fallback and the file for CDNs. It has a budget of its own.
+  // The module is in it three times: the file, its fallback and the file for CDNs. It has a budget of its own. What is
+  // said of a wrong call is in it six times: as source, as a file with its map, in the file for CDNs, and twice in the
+  // worker's.
   const module = gzipSync(readFileSync(join(folder, "dist/tinyloom_bg.wasm"))).length;
   const documents = names.filter((name) => /^(docs|examples)\//.test(name));
   const sizes = documents.map((name) => gzipSync(readFileSync(join(folder, name))).length);
   const rest = statSync(tarball).size - 3 * module - sizes.reduce((sum, one) => sum + one, 0);
-  assert.ok(rest < 1_600_000, `the package is ${rest} bytes beside the module and the documents`);
+  assert.ok(rest < 1_640_000, `the package is ${rest} bytes beside the module and the documents`);
 });
 
 test("the worker's file needs no other, and its copy is the same text", async () => {
