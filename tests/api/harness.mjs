@@ -53,7 +53,8 @@ export function inBrowser(t, kind, bodies, passed = () => {}) {
           const tinyloom = await import(`${base}/pkg/index.js`);
           const ops = await import(`${base}/pkg/ops.js`);
           const align = await import(`${base}/pkg/align/index.js`);
-          const internal = await import(`${base}/pkg/internal.js`);
+          const { stored } = await import(`${base}/pkg/stored-runs.js`);
+          const internal = { ...(await import(`${base}/pkg/internal.js`)), stored };
           const { runBody } = await import(`${base}/tests/api/bodies/run.mjs`);
           return runBody({ ...tinyloom, ops, align, internal }, navigator.gpu, body, place);
         },

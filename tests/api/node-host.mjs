@@ -7,7 +7,8 @@ import * as align from "tinyloom/align";
 import * as ops from "tinyloom/ops";
 import { create } from "webgpu";
 // The very module that the package uses: its link in node_modules leads to pkg.
-import * as internal from "../../pkg/dist/internal.js";
+import * as internals from "../../pkg/dist/internal.js";
+import { stored } from "../../pkg/dist/stored-runs.js";
 import { runBody } from "./bodies/run.mjs";
 
 const [saved, chosen] = process.argv.slice(2);
@@ -24,6 +25,7 @@ function keep(name, files, tokens, logits) {
 const gpu = create([]);
 for (const { name: body, core } of JSON.parse(chosen)) {
   const options = { host: "node", core, keep };
+  const internal = { ...internals, stored };
   const results = await runBody({ ...tinyloom, ops, align, internal }, gpu, body, options);
   await new Promise((sent) => process.send({ body, results }, sent));
 }

@@ -24,8 +24,8 @@ export const pathOf = (body) => `tests/${body.replace("/", "/bodies/")}.mjs`;
  * Runs the cases of one body module, which exports `cases`, functions by name, and its `place`, on a runtime that earlier ones may have used. What its `before` gives is made
  * before that, and handed to the cases as `early`.
  *
- * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops` and its module `internal.js`,
- *   which users cannot import, as `internal`.
+ * @param tinyloom - the package, with its entry `tinyloom/ops` as `ops` and its module `internal.js`
+ *   with `stored` of `stored-runs.js`, which users cannot import, as `internal`.
  * @param gpu - the GPU object.
  * @param body - the module, as AREA/NAME.
  * @param host - runs the cases that the body's place gives to that host; all without it.
