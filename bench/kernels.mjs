@@ -170,19 +170,23 @@ class Timer {
  */
 export async function timeInTurns(device, sequences, turns = TURNS) {
   const timers = [];
+  // A kernel that the device refuses takes no time.
+  device.pushErrorScope("validation");
   for (const sequence of sequences) timers.push(await Timer.of(device, sequence, turns));
   for (let round = 0; round < ROUNDS; round++) {
     for (const timer of timers) {
       if (round === 0 || !timer.slow) await timer.round();
     }
   }
+  const refused = await device.popErrorScope();
+  if (refused) throw new Error(refused.message);
   return timers.map(({ microseconds }) => microseconds);
 }
 
-/** The step uniform (`shaders/lib/step.wgsl`) of so many tokens, in room for all its fields. */
-export function stepOf(tokens) {
+/** The step uniform (`shaders/lib/step.wgsl`) of so many tokens from a position on, in room for all its fields. */
+export function stepOf(tokens, position = 0) {
   const step = new Uint32Array(64);
-  step[0] = tokens;
+  step.set([tokens, position]);
   return step;
 }
 
@@ -328,8 +332,7 @@ export async function decode(module, runtime, work, change = (all) => all) {
   const buffers = new Buffers(device);
   const query = buffers.make(noise((heads + 2 * kvHeads) * headDim));
   const output = buffers.make(heads * headDim * 4);
-  const position = [1, tokens - 1, ...Array(14).fill(0)];
-  const step = buffers.make(new Uint32Array(position), GPUBufferUsage.UNIFORM);
+  const step = buffers.make(stepOf(1, tokens - 1), GPUBufferUsage.UNIFORM);
   const candidates = change(JSON.parse(module.testing_decode(runtime, JSON.stringify(work))));
   const partials = buffers.make(Math.max(...candidates.map(({ partialBytes }) => partialBytes)));
   const rows = [];

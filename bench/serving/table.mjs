@@ -39,8 +39,9 @@ function equal(row, agreements) {
   return `${equal} of ${tokens}, then ${tie}${gaps[1].toFixed(3)} ± ${apart.toFixed(3)}`;
 }
 
-const libraryOf = ({ peer, matrices }, versions) =>
-  PEERS[peer](versions) + (matrices ? "" : ", without matrices");
+/** With the day of a row that was taken over from an earlier visit. */
+const libraryOf = ({ peer, matrices, date }, versions) =>
+  PEERS[peer](versions) + (matrices ? "" : ", without matrices") + (date ? ` (${date})` : "");
 
 function cells(row, { versions, agreements }) {
   const name = libraryOf(row, versions);
