@@ -97,15 +97,14 @@ export function vulkanEnv(icd) {
   return chosen || !icd ? {} : { VK_ICD_FILENAMES: icd, VK_DRIVER_FILES: icd };
 }
 
-/**
- * Environment for Dawn in Node: Debian 12's lavapipe gives it no adapter, SwiftShader does. Vulkan's
- * loader complains where XDG_RUNTIME_DIR is unset.
- */
+/** Vulkan's loader and lavapipe complain where XDG_RUNTIME_DIR is unset. */
+const runtimeFolder = () =>
+  process.platform === "linux" ? { XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? tmpdir() } : {};
+
+/** Environment for Dawn in Node: Debian 12's lavapipe gives it no adapter, SwiftShader does. */
 export const dawnEnv = () => ({
   ...(softwareOnly() ? vulkanEnv(swiftshader()) : {}),
-  ...(process.platform === "linux"
-    ? { XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? tmpdir() }
-    : {}),
+  ...runtimeFolder(),
 });
 
 /**
@@ -113,4 +112,4 @@ export const dawnEnv = () => ({
  * what runs once (`docs/decisions/057-compiling-the-tests.md`).
  */
 export const nativeEnv = () =>
-  softwareOnly() ? { GALLIVM_PERF: "nopt", ...vulkanEnv(lavapipe()) } : {};
+  softwareOnly() ? { GALLIVM_PERF: "nopt", ...vulkanEnv(lavapipe()), ...runtimeFolder() } : {};

@@ -4,10 +4,11 @@ import { openBodies } from "./bodies.mjs";
 import { inBrowser } from "./harness.mjs";
 
 test("the public API in Firefox", { timeout: laneTimeout }, async (t) => {
-  const { run, left, passed, ended } = await openBodies("firefox");
+  const { run, left, notes, passed, ended } = await openBodies("firefox");
   t.diagnostic(
     `${run.length} bodies run; ${left} have not passed whole: npm run test:rest -- api/firefox`,
   );
+  for (const note of notes) t.diagnostic(note);
   await inBrowser(t, "firefox", run, passed);
   ended();
 });

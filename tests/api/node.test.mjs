@@ -13,7 +13,7 @@ import { openBodies } from "./bodies.mjs";
 import { inNode, saved } from "./harness.mjs";
 
 const reference = join(root, "tests", "reference");
-const { run, left, passed, ended } = await openBodies("node");
+const { run, left, notes, passed, ended } = await openBodies("node");
 /** The body whose saved models Python reads below: it has passed when that has, too. */
 const SAVING = "train/fixtures";
 let saving = false;
@@ -23,6 +23,7 @@ test("the public API in Node with Dawn", { timeout: laneTimeout }, (t) => {
   t.diagnostic(
     `${run.length} bodies run; ${left} have not passed whole: npm run test:rest -- api/node`,
   );
+  for (const note of notes) t.diagnostic(note);
   return inNode(t, run, (body) => {
     if (body === SAVING) saving = true;
     else passed(body);
