@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { estimate } from "tinyloom";
 import { documentWithEstimates, FINE_TUNING } from "../../bench/figures/estimates.mjs";
+import { newest } from "../../bench/figures/sources.mjs";
 import { CONFIGS } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { MODELS, tensorsOf } from "../../scripts/random-checkpoint.mjs";
@@ -72,8 +73,7 @@ test("scripts/random-checkpoint.mjs writes as many weights as the models have", 
   }
 });
 
-test("steps and tokens on an NVIDIA H200", (t) =>
-  compare(t, "chromium-nvidia-h200/2026-11-22-models.json", 7));
+test("steps and tokens on an NVIDIA H200", (t) => compare(t, newest("models").file, 7));
 
 test("a step of tiny and one of mid on SwiftShader", async (t) => {
   await compare(t, "chromium-google-swiftshader/2026-11-22-peers.json", 1);
