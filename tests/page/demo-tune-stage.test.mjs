@@ -19,7 +19,7 @@ const visible = (page, selector) => page.$eval(selector, (one) => one.checkVisib
 const label = (page) => page.$eval("#tune-loom", (canvas) => canvas.ariaLabel);
 const enabled = (page, id) => page.$eval(`#${id}`, (one) => !one.disabled);
 
-/** Opens the panel with a folder and chats, of which nothing is loaded yet. */
+/** Opens the panel with a folder and chats. Nothing of them is loaded yet. */
 async function ready(demo, tune) {
   await demo.page.click("#tune summary");
   await tune.until("waiting", 30);

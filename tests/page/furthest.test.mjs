@@ -81,7 +81,7 @@ test("two looms are compared at the steps that they show", () => {
   assert.equal(reachedOn(text, 1, "").said, "–");
 });
 
-/** In the page: five runs, of which one trains; what the column says, and in which order. */
+/** In the page: five runs, one of them in training; what the column says, and in which order. */
 async function listed() {
   const { RunsPanel } = await import("/panels.js");
   const names = ["resume", "export", "rename", "delete", "compare"];

@@ -71,7 +71,7 @@ fn fives(packed: &[u8]) -> [i8; GROUP] {
 mod tests {
     use super::*;
 
-    /// Blocks of the factor 1.5, of which the codes are their places, or minus those.
+    /// Blocks whose factor is 1.5. Their codes are their places, or minus those.
     #[test]
     fn codes_come_in_their_order() {
         let factor = f16::from_f32(1.5).to_le_bytes();

@@ -168,6 +168,33 @@ export function convert(bytes, dtype) {
   return makeFile(made, concat(pieces));
 }
 
+/** Neighbours of a matrix that share a scale, where it is held in codes. */
+export const GROUP = 32;
+
+/** The numbers that codes of "int8" or "int4" stand for, in 32-bit arithmetic, as docs/guides/adapters.md has them. */
+export function unpacked(values, format) {
+  const made = new Float32Array(values.length);
+  for (let at = 0; at < values.length; at += GROUP) {
+    made.set(unpackedGroup(values.subarray(at, at + GROUP), format), at);
+  }
+  return made;
+}
+
+function unpackedGroup(group, format) {
+  const f32 = Math.fround;
+  const extreme = group.reduce((most, x) => (Math.abs(x) > Math.abs(most) ? x : most), 0);
+  if (Math.abs(extreme) < 1e-30) return group.map(() => 0);
+  const [scale, least, most] =
+    format === "int8" ? [f32(Math.abs(extreme) / 127), -127, 127] : [f32(extreme / -8), -8, 7];
+  const inverse = f32(1 / scale);
+  return group.map((x) => {
+    const steps = f32(x * inverse);
+    const tie = Math.abs(steps % 1) === 0.5;
+    const nearest = tie ? 2 * Math.round(steps / 2) : Math.round(steps);
+    return scale * (Math.min(Math.max(nearest, least), most) + 0); // no code is -0
+  });
+}
+
 /** The pieces in one array. */
 export function concat(pieces) {
   const whole = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));

@@ -1,6 +1,6 @@
 // What a checkpoint's numbers become in each format, to the bit: numbers at the edges, from files of each type.
 import { equal, refuses, sameBytes } from "../../api/bodies/assert.mjs";
-import { concat, config, makeFile, openFile } from "../../api/bodies/kit.mjs";
+import { concat, config, GROUP, makeFile, openFile, unpacked } from "../../api/bodies/kit.mjs";
 
 export const place = {
   whole: ["node"],
@@ -10,8 +10,6 @@ export const place = {
 };
 
 const NAME = "model.layers.0.mlp.down_proj.weight";
-const GROUP = 32;
-const f32 = Math.fround;
 
 /** A number of f16 by its bits. */
 function halfOf(bits) {
@@ -39,28 +37,8 @@ function nearestHalf(value) {
   return value < 0 || Object.is(value, -0) ? -HALVES[chosen] : HALVES[chosen];
 }
 
-/** The numbers that a group in codes stands for, in 32-bit arithmetic, as docs/guides/adapters.md has them. */
-function coded(group, format) {
-  const extreme = group.reduce((most, x) => (Math.abs(x) > Math.abs(most) ? x : most), 0);
-  if (Math.abs(extreme) < 1e-30) return group.map(() => 0);
-  const [scale, least, most] =
-    format === "int8" ? [f32(Math.abs(extreme) / 127), -127, 127] : [f32(extreme / -8), -8, 7];
-  const inverse = f32(1 / scale);
-  return group.map((x) => {
-    const steps = f32(x * inverse);
-    const tie = Math.abs(steps % 1) === 0.5;
-    const nearest = tie ? 2 * Math.round(steps / 2) : Math.round(steps);
-    return f32(scale * (Math.min(Math.max(nearest, least), most) + 0)); // no code is -0
-  });
-}
-
 function expected(values, format) {
-  if (format === "f16") return Float32Array.from(values, nearestHalf);
-  const made = new Float32Array(values.length);
-  for (let at = 0; at < values.length; at += GROUP) {
-    made.set(coded(values.subarray(at, at + GROUP), format), at);
-  }
-  return made;
+  return format === "f16" ? Float32Array.from(values, nearestHalf) : unpacked(values, format);
 }
 
 /** Halves and what lies between two of them; numbers that f16 has not; ties of codes; groups of zeros and of almost none. */

@@ -10,32 +10,12 @@ import {
   makeFile,
   openFile,
   trainerOptions,
+  unpacked,
 } from "../../api/bodies/kit.mjs";
 
 const FORMATS = ["f16", "int8", "int4"];
 const LORA = { rank: 4, alpha: 8, seed: 9 };
 const PROMPT = [116, 104, 101];
-const GROUP = 32;
-
-/** The numbers that packed ones stand for, in 32-bit arithmetic, as docs/guides/adapters.md has them. */
-function unpacked(values, format) {
-  const f32 = Math.fround;
-  const made = new Float32Array(values.length);
-  for (let at = 0; at < values.length; at += GROUP) {
-    const group = values.subarray(at, at + GROUP);
-    const extreme = group.reduce((most, x) => (Math.abs(x) > Math.abs(most) ? x : most), 0);
-    const [scale, least, most] =
-      format === "int8" ? [f32(Math.abs(extreme) / 127), -127, 127] : [f32(extreme / -8), -8, 7];
-    const inverse = f32(1 / scale);
-    for (const [i, x] of group.entries()) {
-      const steps = f32(x * inverse);
-      const even = 2 * Math.round(steps / 2);
-      const nearest = Math.abs(steps % 1) === 0.5 ? even : Math.round(steps);
-      made[at + i] = scale * Math.min(Math.max(nearest, least), most);
-    }
-  }
-  return made;
-}
 
 /** The same checkpoint with each matrix at numbers that packing keeps. */
 function kept(files, format) {

@@ -20,7 +20,7 @@ pub fn extreme(group: &Group) -> f32 {
     group.iter().fold(0.0, |a: f32, &b| if b.abs() > a.abs() { b } else { a })
 }
 
-/// Signed bytes, four to a word, of which the magnitude is at most 127.
+/// Signed bytes from -127 to 127, four to a word.
 pub fn bytes(group: &Group, inverse: f32, words: &mut [u32; 8]) {
     let byte = |x: f32| (steps(x, inverse).clamp(-127.0, 127.0) as i8).cast_unsigned();
     for (word, four) in words.iter_mut().zip(group.as_chunks::<4>().0) {

@@ -56,7 +56,7 @@ pub fn extreme(group: &Group) -> f32 {
     0.0
 }
 
-/// Signed bytes, four to a word, of which the magnitude is at most 127.
+/// Signed bytes from -127 to 127, four to a word.
 #[target_feature(enable = "simd128")]
 pub fn bytes(group: &Group, inverse: f32, words: &mut [u32; 8]) {
     for (sixteen, words) in group.as_chunks().0.iter().zip(words.as_chunks_mut::<4>().0) {
