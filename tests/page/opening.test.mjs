@@ -63,6 +63,17 @@ async function stays(t, page, name) {
   assert.ok(sum < SHIFT, `${name}: ${JSON.stringify(worst)}`);
 }
 
+/** A phone's first screen has the sentence, the weave and the field, above the line at its lower edge. */
+async function fits(page) {
+  const low = await page.evaluate(() => {
+    const edge = document.getElementById("ticker").getBoundingClientRect().top;
+    return [...document.querySelectorAll("#sentence, #loom-canvas, #loom-word")]
+      .filter((one) => one.getBoundingClientRect().bottom > edge)
+      .map(({ id }) => id);
+  });
+  assert.deepEqual(low, [], "what is below a phone's first screen while a model trains");
+}
+
 test("the first visit is small, and what it shows stays where it is", {
   timeout: 400_000,
 }, async (t) => {
@@ -99,5 +110,7 @@ test("the first visit is small, and what it shows stays where it is", {
   );
   await stays(t, page, "desktop");
   await page.close();
-  await stays(t, await open(browser, `${server.url}/`, PHONE), "phone");
+  const phone = await open(browser, `${server.url}/`, PHONE);
+  await fits(phone);
+  await stays(t, phone, "phone");
 });
