@@ -104,6 +104,22 @@ async function learns(t, demo, tune) {
   assert.equal(steps.at(-1), STEPS);
 }
 
+/** The most layers that are shown fit a window, with what is read below them and what is said above. */
+async function fits({ page }) {
+  for (const viewport of [{ width: 1280, height: 800 }, PHONE]) {
+    await page.setViewport(viewport);
+    const bottom = await page.$eval("#tune-loom", (canvas) => {
+      const layers = canvas.style.getPropertyValue("--layers");
+      canvas.style.setProperty("--layers", "6");
+      document.getElementById("loom").scrollIntoView();
+      const box = canvas.getBoundingClientRect();
+      canvas.style.setProperty("--layers", layers);
+      return box.bottom;
+    });
+    assert.ok(bottom <= viewport.height, `its lower edge is at ${bottom} of ${viewport.height}`);
+  }
+}
+
 /** The stage is given back, by its button and by whoever chooses what is learned here. */
 async function goes(demo, tune) {
   const { page } = demo;
@@ -134,6 +150,7 @@ test("a model from a folder takes the stage over, is fine-tuned there, and gives
   await takes(demo, tune);
   await says(demo);
   await learns(t, demo, tune);
+  await fits(demo);
   for (const [how, viewport, theme] of [
     ["light", { width: 1440, height: 900 }, "light"],
     ["dark", { width: 1280, height: 800 }, "dark"],
