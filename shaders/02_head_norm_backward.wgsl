@@ -4,29 +4,56 @@
 //   partial  = Σ over ROWS rows and their heads of d_y · x · r   (summed into d_weight by column_sum)
 // Gradients of value heads stay.
 //
-// Grid: one workgroup per ROWS rows. Each invocation owns COLUMNS columns of both weights' gradients
-// and keeps their sums in registers, with its columns of a head: all are loaded once.
+// A head is UNITS vectors (lib/vector.wgsl). A team has one head after the other, and an invocation COLUMNS of its
+// vectors. It keeps the sums of both weights' gradients for its columns. Teams add theirs up at the end.
+// Grid: one workgroup per ROWS rows.
+// Workgroup memory: 8 bytes an invocation, and two vectors.
 #import lib/step
 #import lib/flat
 #import lib/vector
-#import lib/reduce
+#import lib/team
 #import lib/norm_weight
 
-#binding x: array<f32>             // read        f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
-#binding weight: array<f32>        // read        f32 [2, HEAD_DIM]       of queries, of keys
-#binding d: array<f32>             // read_write  f32 [tokens, STRIDE]    d_y, overwritten by d_x
-#binding partial_sums: array<f32>  // read_write  f32 [ceil(tokens / ROWS), 2, HEAD_DIM]  overwritten
-#binding step: Step                // uniform
+#binding x: array<Vector>             // read        f32 [tokens, ROW_HEADS · HEAD_DIM]  HEADS query, KV_HEADS key, KV_HEADS value heads
+#binding weight: array<Vector>        // read        f32 [2, HEAD_DIM]                   of queries, of keys
+#binding d: array<Vector>             // read_write  f32 [tokens, ROW_HEADS · HEAD_DIM]  d_y, overwritten by d_x
+#binding partial_sums: array<Vector>  // read_write  f32 [ceil(tokens / ROWS), 2, HEAD_DIM]  overwritten
+#binding step: Step                   // uniform
 
-// An invocation's columns of a head's x and d_y; those past the head are 0.
-fn load_head(lane: u32, base: u32, own: ptr<function, array<vec2<f32>, COLUMNS>>) {
-  #unroll for (var c = 0u; c < COLUMNS; c++) {
-    let i = lane + c * WORKGROUP;
-    (*own)[c] = vec2(0.0);
-    if i < HEAD_DIM {
-      (*own)[c] = vec2(x[base + i], d[base + i]);
+const NORMED: u32 = HEADS + KV_HEADS;
+
+// Of queries, then of keys.
+var<workgroup> column_parts: array<array<Vector, WORKGROUP>, 2>;
+
+// Adds up what the teams have of a column of both weights, and stores it.
+fn store_sums(lane: u32, of_queries: Vector, of_keys: Vector, row: u32, column: u32) {
+  column_parts[0][lane] = of_queries;
+  column_parts[1][lane] = of_keys;
+  workgroupBarrier();
+  // Helpers add up every HELPERS-th team's.
+  for (var i = lane; i < 2u * HELPERS * TEAM; i += WORKGROUP) {
+    let kind = i / (HELPERS * TEAM);
+    let helper = i % (HELPERS * TEAM);
+    var own = column_parts[kind][helper];
+    for (var other = helper + HELPERS * TEAM; other < WORKGROUP; other += HELPERS * TEAM) {
+      own += column_parts[kind][other];
+    }
+    column_parts[kind][helper] = own;
+  }
+  workgroupBarrier();
+  if column < UNITS {
+    // The first team has queries, the last one keys.
+    for (var kind = 0u; kind < 2u; kind++) {
+      if lane / TEAM == kind * (TEAMS - 1u) {
+        var own = column_parts[kind][lane % TEAM];
+        for (var other = lane % TEAM + TEAM; other < HELPERS * TEAM; other += TEAM) {
+          own += column_parts[kind][other];
+        }
+        partial_sums[row + kind * UNITS + column] = own;
+      }
     }
   }
+  workgroupBarrier();
 }
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
@@ -35,49 +62,45 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   if first >= step.tokens {
     return;
   }
-  var sums = array<vec2<f32>, COLUMNS>();
-  // Of queries and keys.
-  var weights = array<vec2<f32>, COLUMNS>();
-  #unroll for (var c = 0u; c < COLUMNS; c++) {
-    let i = lane + c * WORKGROUP;
-    if i < HEAD_DIM {
-      weights[c] = vec2(weight_of(weight[i]), weight_of(weight[HEAD_DIM + i]));
-    }
-  }
+  let member = lane % TEAM;
+  var of_queries = array<Vector, COLUMNS>();
+  var of_keys = array<Vector, COLUMNS>();
   let last = min(first + ROWS, step.tokens);
   for (var t = first; t < last; t++) {
-    // The next head is loaded while this one's sums are added up.
-    var next = array<vec2<f32>, COLUMNS>();
-    load_head(lane, t * STRIDE, &next);
-    for (var head = 0u; head < HEADS + KV_HEADS; head++) {
-      let base = t * STRIDE + head * HEAD_DIM;
+    for (var head0 = 0u; head0 < NORMED; head0 += TEAMS) {
+      let head = head0 + lane / TEAM;
       let is_key = head >= HEADS;
-      var own = next;
-      if head + 1u < HEADS + KV_HEADS {
-        load_head(lane, base + HEAD_DIM, &next);
-      }
-      var squares = 0.0;
-      var projection = 0.0;
+      let base = (t * ROW_HEADS + head) * UNITS;
+      let weights = select(0u, UNITS, is_key);
+      var own = array<Vector, COLUMNS>();
+      var weighted = array<Vector, COLUMNS>();
+      var gradient = array<Vector, COLUMNS>();
+      var sums = vec2<f32>();
       #unroll for (var c = 0u; c < COLUMNS; c++) {
-        squares += own[c].x * own[c].x;
-        projection += own[c].x * select(weights[c].x, weights[c].y, is_key) * own[c].y;
+        let i = member + c * TEAM;
+        if head < NORMED && i < UNITS {
+          own[c] = x[base + i];
+          gradient[c] = d[base + i];
+          weighted[c] = weight_of(weight[weights + i]) * gradient[c];
+          sums += vec2(total(own[c] * own[c]), total(own[c] * weighted[c]));
+        }
       }
-      let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
-      let pull = reduce_sum(lane, projection) * scale * scale * scale / f32(HEAD_DIM);
+      let of_team = team_sum(lane, sums);
+      let scale = inverseSqrt(of_team.x / f32(HEAD_DIM) + EPSILON);
+      let pull = of_team.y * scale * scale * scale / f32(HEAD_DIM);
       #unroll for (var c = 0u; c < COLUMNS; c++) {
-        let i = lane + c * WORKGROUP;
-        if i < HEAD_DIM {
-          sums[c] += select(vec2(1.0, 0.0), vec2(0.0, 1.0), is_key) * (own[c].y * own[c].x * scale);
-          d[base + i] = scale * select(weights[c].x, weights[c].y, is_key) * own[c].y - own[c].x * pull;
+        let i = member + c * TEAM;
+        if head < NORMED && i < UNITS {
+          d[base + i] = scale * weighted[c] - own[c] * pull;
+          let part = gradient[c] * own[c] * scale;
+          of_keys[c] += select(Vector(), part, is_key);
+          of_queries[c] += select(part, Vector(), is_key);
         }
       }
     }
   }
+  let row = block * 2u * UNITS;
   #unroll for (var c = 0u; c < COLUMNS; c++) {
-    let i = lane + c * WORKGROUP;
-    if i < HEAD_DIM {
-      partial_sums[block * 2u * HEAD_DIM + i] = sums[c].x;
-      partial_sums[block * 2u * HEAD_DIM + HEAD_DIM + i] = sums[c].y;
-    }
+    store_sums(lane, of_queries[c], of_keys[c], row, member + c * TEAM);
   }
 }

@@ -2,39 +2,47 @@
 //   y[head] = x[head] / sqrt(mean(x[head]²) + EPSILON) · weight_of(weight of queries or keys)
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)
 //
-// Grid: one workgroup per head of a row.
+// A head is UNITS vectors (lib/vector.wgsl). A team has a head, and an invocation COLUMNS of its vectors.
+// Grid: one workgroup per TEAMS heads of a row.
 #import lib/step
 #import lib/flat
 #import lib/vector
-#import lib/reduce
+#import lib/team
 #import lib/norm_weight
 
-#binding x: array<f32>       // read     f32 [tokens, STRIDE]    HEADS query, KV_HEADS key, KV_HEADS value heads
-#binding weight: array<f32>  // read     f32 [2, HEAD_DIM]       of queries, of keys
-#binding y: array<f32>       // write    f32 [tokens, STRIDE]    overwritten
-#binding step: Step          // uniform
+#binding x: array<Vector>       // read     f32 [tokens, ROW_HEADS · HEAD_DIM]  HEADS query, KV_HEADS key, KV_HEADS value heads
+#binding weight: array<Vector>  // read     f32 [2, HEAD_DIM]                   of queries, of keys
+#binding y: array<Vector>       // write    f32 [tokens, ROW_HEADS · HEAD_DIM]  overwritten
+#binding step: Step             // uniform
+
+const GROUPS: u32 = (ROW_HEADS + TEAMS - 1u) / TEAMS;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_workgroup(workgroup, workgroups);
-  let head = id % ROW_HEADS;
-  if id / ROW_HEADS >= step.tokens {
+  let t = id / GROUPS;
+  if t >= step.tokens {
     return;
   }
-  let base = id * HEAD_DIM;
-  if head >= HEADS + KV_HEADS {
-    for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
-      y[base + i] = x[base + i];
-    }
-    return;
-  }
+  let head = id % GROUPS * TEAMS + lane / TEAM;
+  let base = (t * ROW_HEADS + head) * UNITS;
+  var own = array<Vector, COLUMNS>();
   var squares = 0.0;
-  for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
-    let value = x[base + i];
-    squares += value * value;
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane % TEAM + c * TEAM;
+    if head < ROW_HEADS && i < UNITS {
+      own[c] = x[base + i];
+      squares += total(own[c] * own[c]);
+    }
   }
-  let scale = inverseSqrt(reduce_sum(lane, squares) / f32(HEAD_DIM) + EPSILON);
-  let own = select(0u, HEAD_DIM, head >= HEADS);
-  for (var i = lane; i < HEAD_DIM; i += WORKGROUP) {
-    y[base + i] = x[base + i] * scale * weight_of(weight[own + i]);
+  let scale = inverseSqrt(team_sum(lane, vec2(squares, 0.0)).x / f32(HEAD_DIM) + EPSILON);
+  let weights = select(0u, UNITS, head >= HEADS);
+  #unroll for (var c = 0u; c < COLUMNS; c++) {
+    let i = lane % TEAM + c * TEAM;
+    if head < ROW_HEADS && i < UNITS {
+      if head < HEADS + KV_HEADS {
+        own[c] *= scale * weight_of(weight[weights + i]);
+      }
+      y[base + i] = own[c];
+    }
   }
 }

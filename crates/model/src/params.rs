@@ -326,6 +326,14 @@ impl Params {
         self.tensors.iter().map(|t| t.shape.iter().product::<usize>() as u64).sum()
     }
 
+    /// Bytes of all matrices, those of its base among them.
+    pub fn bytes_with_base(&self) -> u64 {
+        let of = |matrix: &Matrix| {
+            matrix.parts.iter().map(|part| matrix.format.bytes(part.rows, matrix.cols)).sum::<u64>()
+        };
+        self.matrices.iter().map(of).sum()
+    }
+
     /// Bytes of its own shards and packed parts, once.
     pub fn bytes(&self) -> u64 {
         let shards: u64 = self.own_shards().map(|(_, shard)| shard.len as u64 * 4).sum();

@@ -26,30 +26,22 @@ pub fn pack(format: WeightFormat, values: &[f32]) -> (Vec<u32>, Vec<f32>) {
         }
         return (words, vec![]);
     }
+    let int8 = format == WeightFormat::Int8;
+    let each = 4 * format.vectors(GROUP);
     let mut scales = Vec::with_capacity(groups.len());
-    if format == WeightFormat::Int8 {
-        for (group, words) in groups.iter().zip(words.as_chunks_mut().0) {
-            let (scale, inverse) = scale_of(lanes::extreme(group).abs(), 127.0);
-            scales.push(scale);
+    for (group, words) in groups.iter().zip(words.chunks_exact_mut(each)) {
+        let extreme = lanes::extreme(group);
+        let scale = if int8 { extreme.abs() / 127.0 } else { extreme / -8.0 };
+        let vanishes = extreme.abs() < VANISHING;
+        scales.push(if vanishes { 0.0 } else { scale });
+        let inverse = if vanishes { 0.0 } else { 1.0 / scale };
+        if let Some(words) = words.first_chunk_mut().filter(|_| int8) {
             lanes::bytes(group, inverse, words);
-        }
-    } else {
-        for (group, words) in groups.iter().zip(words.as_chunks_mut().0) {
-            let (scale, inverse) = scale_of(lanes::extreme(group), -8.0);
-            scales.push(scale);
+        } else if let Some(words) = words.first_chunk_mut() {
             lanes::nibbles(group, inverse, words);
         }
     }
     (words, scales)
-}
-
-/// The scale with which the extreme of a group has that code, and its reciprocal.
-fn scale_of(extreme: f32, code: f32) -> (f32, f32) {
-    if extreme.abs() < VANISHING {
-        return (0.0, 0.0);
-    }
-    let scale = extreme / code;
-    (scale, 1.0 / scale)
 }
 
 /// Whether a format holds codes as they are, in whole groups. Each group has a factor of its own.

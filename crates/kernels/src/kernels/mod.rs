@@ -65,7 +65,7 @@ pub use linear::tile::{LinearPick, linear_candidates, linear_tiles};
 pub use linear::{GradientParts, MatvecInput, MatvecOutput};
 pub use loss::{LogitRow, Objective, RowScore, SOFT_IDS, Steering, SteeringNumbers};
 pub use low_rank::{LowRankModule, LowRankShape, LowRankSide};
-pub use norm::{NormForm, NormTerms, SummedWeights, norm_rows};
+pub use norm::{NormForm, NormTerms, SummedWeights, head_norm_rows, norm_rows};
 pub use operand::{Access, Binding, Placement};
 pub(crate) use operand::{read, read_write, uniform};
 pub(crate) use optimizer::UpdateText;

@@ -103,10 +103,13 @@ impl<'a> LayoutPass<'a> {
             Op::LinearInput { weight, .. } => self.linear_input(index, node, weight),
             Op::NormBackward { norm, trained, .. } => {
                 let columns = self.columns_of(norm.weight);
-                self.norm_backward(index, node, (norm.weight, trained), columns)
+                let rows = k::norm_rows(self.request.caps, self.request.tokens);
+                self.norm_backward(index, node, (norm.weight, trained), [columns, rows])
             }
             Op::HeadNormsBackward { norms, attention, trained } => {
-                self.norm_backward(index, node, (norms.weight, trained), 2 * attention.head_dim)
+                let rows = k::head_norm_rows(self.request.caps, self.request.tokens);
+                let shape = [2 * attention.head_dim, rows];
+                self.norm_backward(index, node, (norms.weight, trained), shape)
             }
             Op::AttentionBackward { attention, dropout } => {
                 self.attention_backward(index, node, attention, dropout)
@@ -307,10 +310,9 @@ impl<'a> LayoutPass<'a> {
         index: usize,
         node: &Node,
         weight: (WeightId, bool),
-        columns: usize,
+        shape: [usize; 2],
     ) -> Fusion {
-        let rows = k::norm_rows(self.request.caps, self.request.tokens);
-        let partials = self.column_partials(node.site, weight, [columns, rows]);
+        let partials = self.column_partials(node.site, weight, shape);
         Fusion::NormBackward { sum_of: self.sums_of[index], partials }
     }
 

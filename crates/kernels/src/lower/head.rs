@@ -38,10 +38,11 @@ const TILE_ROWS: usize = 128;
 
 /// Rows of logits held at a time. All chunks but the last have this many. It is a multiple of the largest tile's rows
 /// where that fits, so that no tile is partly empty. It is at least what aligns the offset of the next chunk's rows of
-/// `hidden` elements. The weights counted are those of `params` alone: an adapter's, not its base's.
+/// `hidden` elements. Of an adapter its base's weights count, too (docs/decisions/081-adapters-heads-and-chunks.md).
 pub(super) fn logits_chunk(caps: &Capabilities, params: &Params, tokens: usize) -> usize {
     let model = &params.architecture;
-    let wanted = LOGITS_BYTES.max(params.bytes() / LOGITS_SHARE).min(caps.limits.binding_bytes());
+    let wanted =
+        LOGITS_BYTES.max(params.bytes_with_base() / LOGITS_SHARE).min(caps.limits.binding_bytes());
     let most = (wanted / 4) as usize / padded_logits(model.vocab_size).stride;
     if most >= tokens {
         return tokens;

@@ -137,7 +137,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let (input, gradient) = (self.read(node, 0)?, self.written(node, 0)?);
         let (caps, tokens) = (self.builder.caps, self.builder.tokens);
-        let rows = k::norm_rows(caps, tokens);
+        let rows = k::head_norm_rows(caps, tokens);
         let partial = self.partial_sums(node, fusion)?;
         let (shape, terms) = (attention_shape(attention), terms(norms));
         let kernel = self.builder.kernel(k::HeadNormBackward { shape, terms, rows })?;

@@ -72,6 +72,11 @@ pub fn norm_rows(caps: &Capabilities, tokens: usize) -> usize {
 /// rows of 768 took 71 µs in 256 workgroups of sixteen rows, and 31 in 1,024 of four.
 const BLOCKS: usize = 1024;
 
+/// Rows of `head_norm_backward`: its workgroups are four times as large, and so many that all run at once.
+pub fn head_norm_rows(caps: &Capabilities, tokens: usize) -> usize {
+    if caps.software { 8 } else { norm_rows(caps, 4 * tokens) }
+}
+
 /// Most elements of a row that an invocation keeps in registers. Its loads then do not wait for each other, nor for a
 /// store.
 const MOST_KEPT: usize = 24;
@@ -257,7 +262,11 @@ impl Spec for LayerNormBackward {
     }
 }
 
-/// RMSNorm of the query and key heads of rows of `qkv`. Grid: one workgroup per head of a row, values' among them.
+/// Invocations that share a head: four vectors for each where it has 128 elements
+/// (docs/decisions/081-adapters-heads-and-chunks.md).
+const TEAM: u32 = 8;
+
+/// RMSNorm of the query and key heads of rows of `qkv`. Grid: one workgroup for some heads of a row, values' among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeadNormForward {
     pub shape: AttentionShape,
@@ -270,15 +279,12 @@ impl Spec for HeadNormForward {
     }
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
-        let Self { shape, terms } = *self;
-        let heads = shape.stride() / shape.head_dim;
-        let grid = Grid::Flat { rows: 1, per_block: heads, per_group: 1 };
-        head_norm(caps, *self, shape, terms)?.size("ROW_HEADS", heads).reduced(
-            caps,
-            "02_head_norm_forward",
-            &FORWARD,
-            grid,
-        )
+        let teams = HeadTeams::new(caps, self.shape, self.name())?;
+        let groups = teams.row_heads().div_ceil(teams.count());
+        let grid = Grid::Flat { rows: 1, per_block: groups, per_group: 1 };
+        check_storage(caps, [8 * teams.size], self.name())?;
+        let composer = teams.composer(caps, *self, self.terms).module("02_head_norm_forward");
+        composer.finish(caps, &FORWARD, grid, teams.variant(), TEAMS)
     }
 }
 
@@ -297,8 +303,8 @@ impl Spec for HeadNormBackward {
 
     fn kernel(&self, caps: &Capabilities) -> Result<Kernel> {
         let Self { shape, terms, rows } = *self;
-        let composer = head_norm(caps, *self, shape, terms)?;
-        let columns = shape.head_dim.div_ceil(composer.workgroup_size());
+        let teams = HeadTeams::new(caps, shape, self.name())?;
+        check_storage(caps, [8 * teams.size, 8 * teams.lanes as u32 * teams.size], self.name())?;
         let bindings = [
             read("x"),
             read("weight"),
@@ -306,29 +312,73 @@ impl Spec for HeadNormBackward {
             read_write("partial_sums"),
             uniform("step"),
         ];
-        let composer = if caps.software || columns > MOST_KEPT {
-            composer.size("COLUMNS", columns)
-        } else {
-            composer.unrolled("COLUMNS", columns)
-        };
-        composer.size("ROWS", rows).reduced(caps, "02_head_norm_backward", &bindings, by_rows(rows))
+        // A power of two near the root of the number of teams.
+        let helpers = 1 << teams.count().ilog2().div_ceil(2);
+        let composer =
+            teams.composer(caps, *self, terms).size("ROWS", rows).size("HELPERS", helpers);
+        let composer = composer.module("02_head_norm_backward");
+        composer.finish(caps, &bindings, by_rows(rows), teams.variant(), TEAMS)
     }
 }
 
-fn head_norm(
-    caps: &Capabilities,
-    spec: impl Spec,
+/// Why a workgroup has teams.
+const TEAMS: &str = "a team for each head: all of a row's loads at once, one sum of each team";
+
+/// How a workgroup shares the heads of a row.
+#[derive(Clone, Copy)]
+struct HeadTeams {
     shape: AttentionShape,
-    terms: NormTerms,
-) -> Result<Composer> {
-    Ok(Composer::new(spec, row_workgroup(caps, shape.head_dim, spec.name())?)
-        .size("HEADS", shape.heads)
-        .size("KV_HEADS", shape.kv_heads)
-        .size("HEAD_DIM", shape.head_dim)
-        .size("STRIDE", shape.stride())
-        .float("EPSILON", terms.epsilon.0 as f32)
-        .vectors(1)
-        .when("SHIFTED", terms.shifted))
+    /// Invocations of a workgroup, and of a team.
+    size: u32,
+    team: u32,
+    /// Elements of a load.
+    lanes: usize,
+}
+
+impl HeadTeams {
+    /// A CPU runs one subgroup of a workgroup at a time: there a workgroup is one team.
+    fn new(caps: &Capabilities, shape: AttentionShape, what: &str) -> Result<Self> {
+        let lanes = elements(shape.head_dim);
+        if caps.software {
+            let size = row_workgroup(caps, shape.head_dim, what)?;
+            return Ok(Self { shape, size, team: size, lanes });
+        }
+        let size = workgroup_size(caps, 256, 1, what)?;
+        Ok(Self { shape, size, team: TEAM.min(size), lanes })
+    }
+
+    const fn count(self) -> usize {
+        (self.size / self.team) as usize
+    }
+
+    const fn row_heads(self) -> usize {
+        self.shape.heads + 2 * self.shape.kv_heads
+    }
+
+    fn variant(self) -> String {
+        format!("teams of {}", self.team)
+    }
+
+    fn composer(self, caps: &Capabilities, spec: impl Spec, terms: NormTerms) -> Composer {
+        let AttentionShape { heads, kv_heads, head_dim, .. } = self.shape;
+        let units = head_dim / self.lanes;
+        let columns = units.div_ceil(self.team as usize);
+        let composer = Composer::new(spec, self.size)
+            .size("HEADS", heads)
+            .size("KV_HEADS", kv_heads)
+            .size("ROW_HEADS", self.row_heads())
+            .size("HEAD_DIM", head_dim)
+            .size("UNITS", units)
+            .size("TEAM", self.team as usize)
+            .float("EPSILON", terms.epsilon.0 as f32)
+            .vectors(self.lanes)
+            .when("SHIFTED", terms.shifted);
+        if caps.software || columns * self.lanes > MOST_KEPT {
+            composer.size("COLUMNS", columns)
+        } else {
+            composer.unrolled("COLUMNS", columns)
+        }
+    }
 }
 
 /// Adds up partial sums of `hidden` columns, one for every `rows` rows of the batch, for each of `weights`. Grid: a
