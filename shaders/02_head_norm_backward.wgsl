@@ -44,7 +44,7 @@ fn store_sums(lane: u32, of_queries: Vector, of_keys: Vector, row: u32, column: 
   if column < UNITS {
     // The first team has queries, the last one keys.
     for (var kind = 0u; kind < 2u; kind++) {
-      if lane / TEAM == kind * (TEAMS - 1u) {
+      if lane / TEAM == kind * (TEAM_COUNT - 1u) {
         var own = column_parts[kind][lane % TEAM];
         for (var other = lane % TEAM + TEAM; other < HELPERS * TEAM; other += TEAM) {
           own += column_parts[kind][other];
@@ -67,7 +67,7 @@ fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   var of_keys = array<Vector, COLUMNS>();
   let last = min(first + ROWS, step.tokens);
   for (var t = first; t < last; t++) {
-    for (var head0 = 0u; head0 < NORMED; head0 += TEAMS) {
+    for (var head0 = 0u; head0 < NORMED; head0 += TEAM_COUNT) {
       let head = head0 + lane / TEAM;
       let is_key = head >= HEADS;
       let base = (t * ROW_HEADS + head) * UNITS;

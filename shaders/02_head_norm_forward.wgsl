@@ -3,7 +3,7 @@
 // (Henry et al., "Query-key normalization for transformers", arXiv:2010.04245, with RMSNorm)
 //
 // A head is UNITS vectors (lib/vector.wgsl). A team has a head, and an invocation COLUMNS of its vectors.
-// Grid: one workgroup per TEAMS heads of a row.
+// Grid: one workgroup per TEAM_COUNT heads of a row.
 #import lib/step
 #import lib/flat
 #import lib/vector
@@ -15,15 +15,15 @@
 #binding y: array<Vector>       // write    f32 [tokens, ROW_HEADS · HEAD_DIM]  overwritten
 #binding step: Step             // uniform
 
-const GROUPS: u32 = (ROW_HEADS + TEAMS - 1u) / TEAMS;
+const HEAD_GROUPS: u32 = (ROW_HEADS + TEAM_COUNT - 1u) / TEAM_COUNT;
 
 fn run(lane: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) {
   let id = flat_workgroup(workgroup, workgroups);
-  let t = id / GROUPS;
+  let t = id / HEAD_GROUPS;
   if t >= step.tokens {
     return;
   }
-  let head = id % GROUPS * TEAMS + lane / TEAM;
+  let head = id % HEAD_GROUPS * TEAM_COUNT + lane / TEAM;
   let base = (t * ROW_HEADS + head) * UNITS;
   var own = array<Vector, COLUMNS>();
   var squares = 0.0;
