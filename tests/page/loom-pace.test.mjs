@@ -156,6 +156,26 @@ test("a sentence of earlier weights says so", () => {
   }
 });
 
+test("a run that is over is not called paused, wherever the handle stands", () => {
+  const over = quickRun();
+  over.milliseconds = 60_000;
+  const told = { shown: over, live: over, cut: 0, show: 12 };
+  globalThis.document = { body: { dataset: { state: "stopped" } } };
+  const said = (shown, at, asked) =>
+    captionOf({ ...told, shown, at, asked: { snapshot: over.upTo(asked), marks: MARKS } });
+  try {
+    assert.match(said(over, 16, 16), / never seen\. Its training is over\.$/, "back in time");
+    assert.match(said(over, STEPS, 16), / is being asked\. Its training is over\.$/);
+    assert.match(said(over, STEPS, STEPS), /^302 steps ago this model was noise\. It now answers /);
+    const alive = new Track({ task: "reverse", name: "reverse", steps: STEPS, questions: [1, 2] });
+    assert.match(said(alive, 16, 16), / It is paused\.$/);
+    globalThis.document.body.dataset.state = "training";
+    assert.match(said(alive, 16, 16), / It learns now, in this tab\.$/);
+  } finally {
+    delete globalThis.document;
+  }
+});
+
 /** In the page: reads after each change what threads, sentence and squares are of. */
 function watch() {
   const text = (id) => document.getElementById(id).textContent;

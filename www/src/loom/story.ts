@@ -76,6 +76,7 @@ export function captionOf(told: Told): string {
   if (shown.ended && at >= shown.newest && told.asked?.snapshot.step === at) {
     return `${whole(at)} steps ago this model was noise. ${said.replace(/^After .*? steps? it/, "It now")} Type one, or drag the line below back in time.`;
   }
+  if (shown.ended) return `${said} Its training is over.`;
   const learns = document.body.dataset["state"] === "training";
   return `${said} ${learns ? "It learns now, in this tab." : "It is paused."}`;
 }
