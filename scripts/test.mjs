@@ -6,13 +6,13 @@
 //   npm run test:full [PART …]    everything, with the full products of the kernel lanes
 //   npm run test:timed            the tests that hold clocks to account
 //   npm test -- --list            names the files that would run
-import { existsSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
 import { join, relative } from "node:path";
 import { run } from "node:test";
 import { spec as Spec } from "node:test/reporters";
 import { pathToFileURL } from "node:url";
 import { limited } from "./file-limit.mjs";
-import { Failure, filesBelow, main, root, step } from "./lib.mjs";
+import { Failure, filesBelow, main, root, step, target } from "./lib.mjs";
 import { setup } from "./setup.mjs";
 
 const [, , ...words] = process.argv;
@@ -72,7 +72,7 @@ async function changed(files) {
   for (const path of files) {
     if (path.startsWith("tests/gate/")) own.push(path);
     else if (!existsSync(keysOf(path)))
-      others.push({ name: path, group: path, key: await fileKey(path) });
+      others.push({ name: path, group: path, keyWith: await fileKey(path) });
     else if ((await stateOf(path)).run) own.push(path);
   }
   return { own, tests: openTests("files", others) };
@@ -145,6 +145,8 @@ await main(async () => {
   }
   await prepare(await needsOf(all));
   if (cores > 0) process.env.TINYLOOM_CORE = "1";
+  const { madeIn } = await import("../tests/gate/made.mjs");
+  rmSync(join(target, "made"), { recursive: true, force: true });
   const limit = GATE[mode] === "everyday" ? FILE_SECONDS : undefined;
   if (limit) Object.assign(process.env, limited(limit));
   const guard = pathToFileURL(join(root, "tests", "gate", "guard.mjs"));
@@ -156,7 +158,7 @@ await main(async () => {
     [all.filter(() => mode === "timed"), 1],
   ]) {
     if (group.length === 0) continue;
-    const heard = (path) => some.includes(path) && tests.passed(path);
+    const heard = (path) => some.includes(path) && tests.passed(path, madeIn(path));
     const ended = await runFiles(group, concurrency, limit, heard);
     times.push(...ended.seconds);
     failed.push(...ended.failed);

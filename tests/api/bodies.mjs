@@ -47,13 +47,14 @@ async function around(host) {
 
 /** What the test of each body depends on in a host. */
 async function testsOf(host) {
-  const common = [await around(host), productKey(), versionOf(host)];
+  const [own, version] = [await around(host), versionOf(host)];
   const tests = [];
   for (const { body, place, names } of await allBodies()) {
     if (place.timed || placed(place, names, host, false).length === 0) continue;
     const { modules, reads } = await closureOf(pathOf(body));
-    const key = keyOf(hashOf(modules), readHash(reads), ...common);
-    tests.push({ name: body, group: body, key });
+    const files = [hashOf(modules), readHash(reads)];
+    const keyWith = (made) => keyOf(...files, own, productKey(made), version);
+    tests.push({ name: body, group: body, keyWith });
   }
   return tests;
 }

@@ -5,6 +5,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { target } from "../../scripts/lib.mjs";
 import { told } from "../child.mjs";
+import { Kernels } from "../gate/made.mjs";
+import { watch } from "../gate/record.mjs";
 import { withPage } from "../lanes/harness.mjs";
 import { laneTimeout } from "../lanes/level.mjs";
 
@@ -36,10 +38,31 @@ const withoutLosses = (errors) =>
   });
 
 /**
+ * Code for a page that keeps the texts of the kernels that it dispatches. `takeKernels()` gives those since the last call,
+ * or nothing where there was a worker, which nobody watches.
+ */
+const watching = (watch) => `{
+  let [texts, known] = [[], true];
+  const forget = (${watch})(globalThis, (kernel) => texts.push(kernel));
+  globalThis.Worker = class extends Worker {
+    constructor(...given) {
+      super(...given);
+      known = false;
+    }
+  };
+  globalThis.takeKernels = () => {
+    const taken = known ? texts : undefined;
+    [texts, known] = [[], true];
+    forget();
+    return taken;
+  };
+}`;
+
+/**
  * Runs bodies in a browser.
  *
  * @param bodies - `[{ name, core }]`.
- * @param passed - hears of each body that passed.
+ * @param passed - hears of each body that passed, and of the kernels that it dispatched, where they are known.
  */
 export function inBrowser(t, kind, bodies, passed = () => {}) {
   const errors = [];
@@ -47,6 +70,8 @@ export function inBrowser(t, kind, bodies, passed = () => {}) {
     if (type === "error" && !text.startsWith(MISSING)) errors.push(text);
   };
   return withPage(kind, onConsole, async (page, url) => {
+    const kernels = new Kernels();
+    await page.evaluate(watching(watch));
     for (const { name: body, core } of bodies) {
       const results = await page.evaluate(
         async (base, body, place) => {
@@ -65,7 +90,8 @@ export function inBrowser(t, kind, bodies, passed = () => {}) {
       const ok = await report(t, body, results);
       const said = withoutLosses(errors);
       assert.deepEqual(said, [], "the page's console has errors");
-      if (ok) passed(body);
+      const texts = await page.evaluate(() => globalThis.takeKernels());
+      if (ok) passed(body, texts && kernels.of(texts));
     }
   });
 }
@@ -83,8 +109,8 @@ export async function inNode(t, bodies, passed = () => {}) {
     env: { XDG_CACHE_HOME: cache },
     seconds: laneTimeout / 1000,
     signal: t.signal,
-    onMessage({ body, results }) {
-      if (results.every(({ ok }) => ok)) passed(body);
+    onMessage({ body, results, kernels }) {
+      if (results.every(({ ok }) => ok)) passed(body, kernels);
     },
   });
   if (printed) process.stderr.write(printed);

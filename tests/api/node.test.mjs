@@ -16,7 +16,7 @@ const reference = join(root, "tests", "reference");
 const { run, left, notes, passed, ended } = await openBodies("node");
 /** The body whose saved models Python reads below: it has passed when that has, too. */
 const SAVING = "train/fixtures";
-let saving = false;
+let saving;
 
 test("the public API in Node with Dawn", { timeout: laneTimeout }, (t) => {
   rmSync(saved, { recursive: true, force: true });
@@ -24,9 +24,9 @@ test("the public API in Node with Dawn", { timeout: laneTimeout }, (t) => {
     `${run.length} bodies run; ${left} have not passed whole: npm run test:rest -- api/node`,
   );
   for (const note of notes) t.diagnostic(note);
-  return inNode(t, run, (body) => {
-    if (body === SAVING) saving = true;
-    else passed(body);
+  return inNode(t, run, (body, kernels) => {
+    if (body === SAVING) saving = { kernels };
+    else passed(body, kernels);
   });
 });
 
@@ -49,6 +49,6 @@ test("transformers reads what was saved", { timeout: 600_000 }, async (t) => {
     assert.equal(status, 0, `${name}: ${stdout}${stderr}`);
     t.diagnostic(`${name}: ${stdout.split("\n")[0]}`);
   }
-  passed(SAVING);
+  passed(SAVING, saving.kernels);
   ended();
 });

@@ -6,6 +6,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { capture, filesBelow, root } from "../../scripts/lib.mjs";
 import { findBrowser, lavapipe } from "../../scripts/machine.mjs";
 import { keyOf } from "./key.mjs";
+import { Kernels } from "./made.mjs";
 
 /** Versions of every dependency. */
 const LOCKS = ["Cargo.lock", "package-lock.json"];
@@ -203,9 +204,28 @@ function caseFiles(file, found = new Set()) {
   return [...found];
 }
 
-/** What every test of the product depends on. */
-export const productKey = () =>
-  keyOf(...["locks", "rust", "shaders", "package"].map(setHash), process.arch);
+let kernels;
+const products = new Map();
+
+/**
+ * What a test of the product depends on.
+ *
+ * @param made - the kernels that it makes, where that is known: other kernels are none of the test's.
+ */
+export function productKey(made) {
+  if (!made) return keyOf(...["locks", "rust", "shaders", "package"].map(setHash), process.arch);
+  const known = made.join(" ");
+  if (!products.has(known)) {
+    kernels ??= new Kernels();
+    const other = kernels.without(made);
+    const files = [...SETS.rust(), ...SETS.shaders()].filter((file) => !other(file));
+    products.set(
+      known,
+      keyOf(setHash("locks"), hashOf(files), setHash("package"), process.arch, "its kernels"),
+    );
+  }
+  return products.get(known);
+}
 
 /** The key of a whole kernel lane: where it has passed, no case of it has to be listed. */
 export function laneKey(host) {
@@ -240,9 +260,10 @@ export function readHash(reads) {
   return keyOf(hashOf(files), ...texts);
 }
 
-/** The key of a test file as it stands. */
+/** The key of a test file as it stands, by the kernels that it makes. */
 export async function fileKey(file) {
   const { modules, reads } = await closureOf(file);
   const hosts = ["node", "chromium", "firefox"].map(versionOf);
-  return keyOf(hashOf(modules), readHash(reads), productKey(), ...hosts);
+  const own = [hashOf(modules), readHash(reads)];
+  return (made) => keyOf(...own, productKey(made), ...hosts);
 }

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
 import { softwareOnly } from "../../scripts/machine.mjs";
 import { keyOf } from "./key.mjs";
+import { Made } from "./made.mjs";
 
 export const FOLDER = join(root, "tests", "passed");
 
@@ -144,30 +145,42 @@ export function chosen(passed, tests, mode) {
  * Opens the tests of a file of keys.
  *
  * @param name - of the file below tests/passed.
- * @param tests - `[{ name, group, key, … }]`, all that there are.
+ * @param tests - `[{ name, group, key, … }]`, all that there are. Where the key depends on the kernels that the test makes,
+ *   `keyWith` gives it instead, by their list, or by nothing where they are not known.
  * @param mode - one of MODES.
  * @returns `run`: `[{ name, core }]` in the order of `tests`; `left`: how many have not passed whole when this run is
- *   over; `passed(name)` notes that one has passed; `ended()` drops the keys of tests that are gone or have changed, and
- *   throws where one has not passed that was to run.
+ *   over; `passed(name, kernels)` notes that one has passed, with what it made; `ended()` drops the keys of tests that are
+ *   gone or have changed, and throws where one has not passed that was to run.
  */
-export function openTests(name, tests, mode = gateMode()) {
-  const keys = new Passed(name);
-  const { run, left, most } = chosen(keys, tests, keyed ? mode : "whole");
+export function openTests(name, tests, mode = gateMode(), folder = FOLDER) {
+  const keys = new Passed(name, folder);
+  const made = new Made(folder);
+  const madeBy = (test) => `${name} ${test.name}`;
+  const all = tests.map((test) =>
+    test.keyWith ? { ...test, key: test.keyWith(made.of(madeBy(test))) } : test,
+  );
+  const { run, left, most } = chosen(keys, all, keyed ? mode : "whole");
   if (keyed && most) keys.add(CORE, most);
   const open = new Map(run.map((one) => [one.test.name, one]));
   return {
     run: run.map(({ test, core }) => ({ name: test.name, core })),
     left,
-    passed(name) {
+    passed(name, kernels) {
       const { test, core } = open.get(name);
       open.delete(name);
+      if (!keyed) return;
+      if (test.keyWith) {
+        made.note(madeBy(test), kernels);
+        test.key = test.keyWith(kernels);
+      }
       const { group, key } = test;
-      if (keyed) keys.add(group, ...(core ? [coreKey(key)] : [key, coreKey(key)]));
+      keys.add(group, ...(core ? [coreKey(key)] : [key, coreKey(key)]));
     },
     ended() {
       if (open.size > 0) throw new Error(`not passed: ${[...open.keys()].join(", ")}`);
       if (!keyed) return;
-      keys.keep(tests.flatMap(({ group, key }) => [key, coreKey(key)].map((one) => [group, one])));
+      keys.keep(all.flatMap(({ group, key }) => [key, coreKey(key)].map((one) => [group, one])));
+      made.keep(`${name} `, all.map(madeBy));
     },
   };
 }

@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { openPage } from "../../scripts/browser.mjs";
 import { root, target } from "../../scripts/lib.mjs";
+import { record } from "../gate/record.mjs";
 
 const axe = readFileSync(join(root, "node_modules", "axe-core", "axe.min.js"), "utf8");
 const shots = join(target, "screenshots");
@@ -111,6 +112,7 @@ export class Demo {
     demo.page = await openPage(browser, "about:blank", (type, text) => {
       if (type === "error") demo.errors.push(text);
     });
+    await record(demo.page);
     demo.page.setDefaultTimeout(LONGEST * 1000);
     demo.page.on("dialog", (dialog) => {
       demo.dialogs.push(dialog.type());
