@@ -120,12 +120,18 @@ async function keptOnDisk(
   return findOnDisk(name, fileUrl(path));
 }
 
+/** What to do where a server gives a file to some alone. A hub also says so of a repository that does not exist. */
+const CLOSED =
+  "check the name; if the repository is private, or its terms have to be accepted, send a token by the option fetch";
+
 /** Whether the server has the file. An answer of another kind is refused, and none of them is left open. */
 function isThere(url: URL, response: Response): boolean {
   if (response.ok) return true;
   void response.body?.cancel();
   if (response.status === 404 || response.status === 410) return false;
-  throw corrupt(`${url.href} answered ${response.status} ${response.statusText}`);
+  const { status, statusText } = response;
+  const cure = status === 401 || status === 403 ? `: ${CLOSED}` : "";
+  throw corrupt(`${url.href} answered ${status} ${statusText}`.trimEnd() + cure);
 }
 
 /** Bytes that will arrive; 0 where the answer does not tell: with a content encoding the stated length is another. */

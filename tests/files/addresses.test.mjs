@@ -81,7 +81,10 @@ const own = (url, init) =>
 
 test("a caller's fetch asks with a token, also for a repository", async () => {
   await withServer(async (base) => {
-    await assert.rejects(readText(open(`${base}/m/`), "config.json", 9), /answered 401/);
+    await assert.rejects(readText(open(`${base}/m/`), "config.json", 9), {
+      code: "invalid-checkpoint",
+      message: /\/m\/config\.json answered 401 Unauthorized: check the name; .* token .* fetch$/,
+    });
     assert.equal(await readText(open(`${base}/m/`, { fetch: own }), "config.json", 9), "{}");
     const urls = [];
     const toServer = (url, init) => {
