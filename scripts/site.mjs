@@ -1,8 +1,8 @@
 // `npm run docs`: the static site in docs/api. TypeDoc renders the API reference, the README and the
 // guides; the sources that it links to become pages of the site, unless the project has an address.
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { Application, Converter } from "typedoc";
+import { Application, Converter, PageEvent } from "typedoc";
 import { address } from "./address.mjs";
 import { Failure, filesBelow, isMain, main, root, step } from "./lib.mjs";
 
@@ -46,19 +46,35 @@ function showSources(out, name) {
   }
 }
 
-/** Pages of examples that documents link to: to be read and saved, since beside the site they find no package. */
-function showExamples(out, name) {
+/** Programs that documents link to, as code to be read and saved: beside the site they find no package. */
+const PROGRAM = /\.(html|jsx?|mjs|py|rs|wgsl)$/;
+
+function showPrograms(out, name) {
   const media = join(out, "media");
-  for (const file of readdirSync(media).filter((one) => one.endsWith(".html"))) {
+  const programs = readdirSync(media).filter((file) => PROGRAM.test(file));
+  for (const file of programs) {
     const code = readFileSync(join(media, file), "utf8");
-    const title = /<title>(.*)<\/title>/.exec(code)?.[1] ?? file;
-    writeFileSync(join(media, `${file}.txt`), code);
-    const saved = { file: `${file}.txt`, as: "index.html" };
-    writeFileSync(join(media, file), codePage(title, code, { up: "../", name, saved }));
+    const isPage = file.endsWith(".html");
+    const title = (isPage && /<title>(.*)<\/title>/.exec(code)?.[1]) || file;
+    const saved = { file: `${file}.txt`, as: isPage ? "index.html" : file };
+    rmSync(join(media, file));
+    writeFileSync(join(media, saved.file), code);
+    writeFileSync(join(media, pageOf(file)), codePage(title, code, { up: "../", name, saved }));
   }
 }
 
-/** What each document is for; those that are not named are explanations, below docs, or else of the project. */
+const pageOf = (file) => (file.endsWith(".html") ? file : `${file}.html`);
+
+/** The links of a page to programs, which lead to their code. */
+const linkPrograms = (page) =>
+  page.replace(/(href="(?:\.\.\/)?media\/)([^"/]+)"/g, (link, media, file) =>
+    PROGRAM.test(file) ? `${media}${pageOf(file)}"` : link,
+  );
+
+/**
+ * What each document is for. Others below docs are explanations, those in its folder guides are how-to guides,
+ * and all beside docs are of the project.
+ */
 const KINDS = {
   Tutorials: [
     "guides/quick-start",
@@ -66,22 +82,34 @@ const KINDS = {
     "guides/fine-tune-on-chats",
     "guides/worker",
   ],
+  "How-to guides": ["class"],
   Reference: ["ops", "tested-hosts", "guides/errors", "guides/browsers", "guides/optimizers"],
+  Explanations: ["guides/kernels", "guides/numerics", "guides/alternatives"],
   Project: ["testing", "dependencies", "publishing"],
 };
 
+const DECISIONS = "docs/decisions/";
+
 function kindOf(path) {
+  if (path.startsWith(DECISIONS)) return "Decisions";
   const [, name] = /^docs\/(.+)\.md$/.exec(path) ?? [];
   if (name === undefined) return "Project";
   const [named] = Object.entries(KINDS).find(([, names]) => names.includes(name)) ?? [];
   return named ?? (name.startsWith("guides/") ? "How-to guides" : "Explanations");
 }
 
+/** The index of the decisions, then their pages, newest first. */
+function decisions() {
+  const pages = filesBelow([DECISIONS]).filter((path) => /\/\d+-[^/]+\.md$/.test(path));
+  return [`${DECISIONS}README.md`, ...pages.sort().reverse()];
+}
+
 /** Names a document by its heading and puts it into a group of the navigation. */
 function entitle(document, path) {
-  const heading = /^# (.+)\n/.exec(document.content[0].text);
+  const text = document.content.map((part) => part.text).join("");
+  const heading = /^# (.+)\n/.exec(text);
   if (!heading) throw new Failure(`${path} does not begin with a heading`);
-  document.name = heading[1];
+  document.name = heading[1].replaceAll("`", "");
   document.frontmatter.group = kindOf(path);
 }
 
@@ -100,8 +128,13 @@ export async function site(out = join(root, "docs", "api")) {
       ? "../source/{path}.html#L{line}"
       : `${address}/blob/{gitRevision}/{path}#L{line}`,
   });
+  const listed = app.options.getValue("projectDocuments");
+  app.options.setValue("projectDocuments", [...listed, ...decisions()], root);
   app.converter.on(Converter.EVENT_CREATE_DOCUMENT, (_, document) => {
     entitle(document, `${document.name}.md`);
+  });
+  app.renderer.on(PageEvent.END, (page) => {
+    page.contents = linkPrograms(page.contents);
   });
   const project = await app.convert();
   if (!project) throw new Failure("TypeDoc could not read the package's sources");
@@ -110,7 +143,7 @@ export async function site(out = join(root, "docs", "api")) {
     throw new Failure("TypeDoc has warnings; they are above");
   }
   const name = app.options.getValue("name");
-  showExamples(out, name);
+  showPrograms(out, name);
   if (own) showSources(out, name);
 }
 
