@@ -209,7 +209,8 @@ export class Made {
     });
     const named = [...sets].map(([name, kernels]) => `=${name}\t${kernels.join(" ")}\n`);
     const text = [...named.sort(), ...tests.sort()].join("");
-    if (existsSync(this.#path) && readFileSync(this.#path, "utf8") === text) return;
+    const there = existsSync(this.#path) ? readFileSync(this.#path, "utf8") : "";
+    if (there === text) return;
     mkdirSync(dirname(this.#path), { recursive: true });
     const fresh = `${this.#path}.${process.pid}`;
     writeFileSync(fresh, text);
