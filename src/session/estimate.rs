@@ -190,8 +190,9 @@ fn beside(plans: &InferencePlans, several: &BatchedPlans) -> MemoryBytes {
 /// How fast an adapter is taken to be.
 #[derive(Clone, Copy, Debug)]
 struct Speed {
-    /// Floating-point operations per millisecond that large products reach.
+    /// Floating-point operations per millisecond that large products reach, in f32 and on subgroup matrices.
     operations: f64,
+    matrices: f64,
     /// Bytes of memory traffic per millisecond.
     traffic: f64,
     /// Milliseconds of a dispatch that waits for the one before it.
@@ -205,21 +206,29 @@ impl Speed {
     /// nothing about the speed of others, so theirs is that of a usual one of the class. Bandwidths are those
     /// that kernels reach: about a tenth to a fifth below [`GpuClass::gigabytes`], which are the makers'.
     fn of(caps: &Capabilities) -> Self {
-        let [gigaflops, gigabytes, dispatch, readback] = match caps.class() {
-            _ if caps.software => [3.0, 10.0, 0.2, 1.0],
-            GpuClass::LARGE => [31_000.0, 4_000.0, 0.006, 0.85],
-            GpuClass::DESKTOP => [8_000.0, 400.0, 0.008, 1.0],
-            GpuClass::INTEGRATED => [1_500.0, 90.0, 0.01, 1.0],
-            _ => [500.0, 40.0, 0.015, 1.5],
+        let [gigaflops, on_matrices, gigabytes, dispatch, readback] = match caps.class() {
+            _ if caps.software => [3.0, 3.0, 10.0, 0.2, 1.0],
+            GpuClass::LARGE => [54_000.0, 200_000.0, 4_000.0, 0.004, 0.85],
+            GpuClass::DESKTOP => [8_000.0, 25_000.0, 400.0, 0.006, 1.0],
+            GpuClass::INTEGRATED => [1_500.0, 3_000.0, 90.0, 0.01, 1.0],
+            _ => [500.0, 1_000.0, 40.0, 0.015, 1.5],
         };
-        Self { operations: gigaflops * 1e6, traffic: gigabytes * 1e6, dispatch, readback }
+        Self {
+            operations: gigaflops * 1e6,
+            matrices: on_matrices * 1e6,
+            traffic: gigabytes * 1e6,
+            dispatch,
+            readback,
+        }
     }
 
     /// Milliseconds of a plan at its largest batch.
     fn milliseconds(self, plan: &Plan) -> f64 {
         let work = plan.dispatches.iter().map(|dispatch| {
             let cost = dispatch.cost;
-            self.dispatch + (cost.flops / self.operations).max(cost.bytes / self.traffic)
+            let on_matrices = plan.kernels[dispatch.kernel].on_matrices();
+            let operations = if on_matrices { self.matrices } else { self.operations };
+            self.dispatch + (cost.flops / operations).max(cost.bytes / self.traffic)
         });
         work.sum()
     }

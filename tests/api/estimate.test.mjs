@@ -11,36 +11,53 @@ import { CONFIGS } from "../../bench/workloads.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { MODELS, tensorsOf } from "../../scripts/random-checkpoint.mjs";
 
-/** The measured steps: workload, tokens per step. */
+/** The measured steps: workload, tokens per step, precision. */
 const STEPS = {
   "train tiny": ["tiny", 256],
   "train mid": ["mid", 256],
   "train seed": ["seed", 512],
   "train seed x 8": ["seed", 4096],
+  "train seed mixed": ["seed", 512, "mixed"],
+  "train seed x 8 mixed": ["seed", 4096, "mixed"],
 };
-const TOKENS = { "decode tiny": "tiny", "decode mid": "mid", "decode seed": "seed" };
+/** The measured tokens: workload, how the weights are held. */
+const TOKENS = {
+  "decode tiny": ["tiny"],
+  "decode mid": ["mid"],
+  "decode seed": ["seed"],
+  "decode seed f16": ["seed", "f16"],
+  "decode seed int8": ["seed", "int8"],
+  "decode seed int4": ["seed", "int4"],
+};
+/** What an H200 multiplies in a subgroup: results say that it does, and not what. */
+const MATRICES = [{ componentType: "f16", resultComponentType: "f32", M: 16, N: 16, K: 16 }];
 
-/** Holds every step and token of a file of results to a factor of two. */
-async function compare(t, file, least) {
+/** Holds every step and token of a file of results to a factor. */
+async function compare(t, file, least, factor) {
   const text = readFileSync(join(root, "bench/results", file), "utf8");
   const { results, ...capabilities } = JSON.parse(text);
+  if (capabilities.features?.subgroupMatrix) capabilities.subgroupMatrixConfigs = MATRICES;
   let compared = 0;
   const hold = (workload, predicted, measured) => {
     compared++;
     const ratio = predicted / measured;
     t.diagnostic(`${workload}: ${predicted.toFixed(2)} of ${measured.toFixed(2)} ms`);
-    assert.ok(ratio > 0.5 && ratio < 2, `${workload}: predicted ${ratio} of ${measured} ms`);
+    assert.ok(
+      ratio > 1 / factor && ratio < factor,
+      `${workload}: predicted ${ratio} of ${measured} ms`,
+    );
   };
   for (const { workload, peer = "tinyloom", milliseconds, tokensPerSecond } of results) {
     if (peer !== "tinyloom") continue;
     if (workload in STEPS) {
-      const [name, tokensPerStep] = STEPS[workload];
-      const options = { trainer: { tokensPerStep } };
+      const [name, tokensPerStep, precision = "f32"] = STEPS[workload];
+      const options = { trainer: { tokensPerStep, precision } };
       const predicted = await estimate(CONFIGS[name].config, options, capabilities);
       hold(workload, predicted.milliseconds.step, milliseconds);
     } else if (workload in TOKENS) {
-      const { config } = CONFIGS[TOKENS[workload]];
-      const predicted = await estimate(config, { generate: { tokens: 256 } }, capabilities);
+      const [name, weights = "f32"] = TOKENS[workload];
+      const options = { weights, generate: { tokens: 256 } };
+      const predicted = await estimate(CONFIGS[name].config, options, capabilities);
       hold(workload, predicted.milliseconds.token, 1000 / tokensPerSecond);
     }
   }
@@ -73,9 +90,12 @@ test("scripts/random-checkpoint.mjs writes as many weights as the models have", 
   }
 });
 
-test("steps and tokens on an NVIDIA H200", (t) => compare(t, newest("models").file, 7));
+test("steps and tokens on an NVIDIA H200, with subgroup matrices and without", async (t) => {
+  await compare(t, newest("models").file, 12, 1.5);
+  await compare(t, newest("models-matrices").file, 12, 1.5);
+});
 
 test("a step of tiny and one of mid on SwiftShader", async (t) => {
-  await compare(t, "chromium-google-swiftshader/2026-11-22-peers.json", 1);
-  await compare(t, "node-google-swiftshader/2026-11-24-models-mid.json", 1);
+  await compare(t, "chromium-google-swiftshader/2026-11-22-peers.json", 1, 2);
+  await compare(t, "node-google-swiftshader/2026-11-24-models-mid.json", 1, 2);
 });

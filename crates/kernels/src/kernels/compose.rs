@@ -117,6 +117,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Whether it multiplies on subgroup matrices.
+    pub fn on_matrices(&self) -> bool {
+        self.wgsl.composed.contains(MATRIX_DIRECTIVES)
+    }
+
     /// The same kernel, with its operands at these places in bindings that other kernels share. None where a binding
     /// would need two types, where an operand begins inside an element, and where the text declares an operand by
     /// `#binding`.
