@@ -16,9 +16,9 @@ const TESTS = /\/(twin|cases)(\.rs$|\/)/;
 /** Letters in which a line is none that two files have by chance. */
 const TELLING = 8;
 
-/** What a kernel computes, by its entry point or its file: without the direction, and without the number. */
-const OPERATION = /^(\w+?)(?:_forward|_backward)?$/;
-const nameOf = (entry) => OPERATION.exec(entry.slice(3))[1];
+/** The name of a kernel's file without its number: that of its entry point, or of the operation without a direction. */
+const nameOf = (entry) => entry.slice(3);
+const DIRECTION = /_(forward|backward)$/;
 
 const textOf = (file) => readFileSync(join(root, file), "utf8");
 
@@ -63,7 +63,8 @@ export class Kernels {
    * @param label - the entry point, `operation` or `operation_direction`.
    */
   in({ label, code }) {
-    const own = this.entries.filter((entry) => OPERATION.exec(label)?.[1] === nameOf(entry));
+    const names = [label, label.replace(DIRECTION, "")];
+    const own = this.entries.filter((entry) => names.includes(nameOf(entry)));
     return new Set([...own, ...linesOf(code).flatMap((line) => this.#telling.get(line) ?? [])]);
   }
 

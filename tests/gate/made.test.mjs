@@ -49,6 +49,9 @@ test("the texts of the readable plans' kernels are known", () => {
     const code = surely(entry).join("\n");
     assert.ok(kernels.in({ label: "another", code }).has(entry), entry);
   }
+  const named = (label) => [...kernels.in({ label, code: "" })];
+  assert.deepEqual(named("rms_norm_forward"), ["02_rms_norm_forward"]);
+  assert.deepEqual(named("scale_backward"), ["00_scale"], "a file for both directions");
   assert.equal(kernels.of([{ label: "another", code: "fn main() {}" }]), undefined);
   assert.deepEqual(kernels.of([]), [], "a test without kernels");
 });
